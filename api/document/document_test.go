@@ -28,7 +28,7 @@ device acme.com/gpu gpu-0,gpu-1 numa 8
 	return m
 }
 
-// holdings are those of an init container whose device a later container keeps.
+// holdings returns the holdings of an init container whose device a later container keeps.
 func holdings() []place.Holding {
 	gpu := place.DeviceBlock{Resource: "acme.com/gpu", IDs: []string{"gpu-0"}, NUMAs: 2}
 	free := gpu

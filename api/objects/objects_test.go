@@ -26,7 +26,7 @@ import (
 
 const protobuf = "application/vnd.kubernetes.protobuf"
 
-// recorder answers every request with a pod, or with "no such pod", and keeps what was asked.
+// recorder answers every request with a pod, or with "no such pod", and records the requests.
 type recorder struct {
 	mu    sync.Mutex
 	asked []string
@@ -42,7 +42,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		UID: "uid-web"}})
 	switch {
 	case q.URL.Query().Get("watch") != "":
-		w.WriteHeader(http.StatusOK) // and nothing to tell
+		w.WriteHeader(http.StatusOK) // and no events
 		return
 	case strings.HasSuffix(q.URL.Path, "/pods") && q.Method == http.MethodGet:
 		obj = &v1.PodList{Items: []v1.Pod{*obj.(*v1.Pod)}}
@@ -60,7 +60,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.Write(data)
 }
 
-// pods is what this package's client and the generated one have in common.
+// pods has the methods that this package's client and the generated one share.
 type pods interface {
 	Get(context.Context, string, metav1.GetOptions) (*v1.Pod, error)
 	List(context.Context, metav1.ListOptions) (*v1.PodList, error)
@@ -71,7 +71,7 @@ type pods interface {
 	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
-// calls are requests of every kind; each returns what came of it.
+// calls are requests of every kind; each returns its result.
 func calls(ctx context.Context, p pods) map[string]func() (any, error) {
 	web := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1.PodSpec{NodeName: "a"}}
 	seconds := int64(7)
@@ -100,7 +100,7 @@ func calls(ctx context.Context, p pods) map[string]func() (any, error) {
 	}
 }
 
-// The client asks what the generated client asks, byte for byte, and understands the answer as it does.
+// The client sends the same requests as the generated client, byte for byte, and decodes the answers in the same way.
 func TestAsksAsGeneratedClientsDo(t *testing.T) {
 	server := &recorder{}
 	s := httptest.NewServer(server)

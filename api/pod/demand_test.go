@@ -53,7 +53,7 @@ func TestDemand(t *testing.T) {
 	}
 }
 
-// A demand that is not understood is never a silent default.
+// A demand that cannot be parsed is never a silent default.
 func TestDemandsThatAreNotUnderstoodAreErrors(t *testing.T) {
 	for _, c := range []struct{ note, value, want string }{
 		{PolicyAnnotation, "",
@@ -97,7 +97,7 @@ func TestDemandsThatAreNotUnderstoodAreErrors(t *testing.T) {
 	}
 }
 
-// What can never be shown to be satisfied is refused with the pod, not node by node.
+// A demand that no node can be shown to meet is refused with the pod, not node by node.
 func TestDemandsThatNoNodeCanSatisfyAreErrors(t *testing.T) {
 	type notes = map[string]string
 	burstable := podtest.Pod("p", podtest.Box("c", "cpu=2 memory=1Ki", ""))

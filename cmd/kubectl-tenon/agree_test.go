@@ -29,8 +29,9 @@ var agreeSeed = flag.Uint64("agree.seed", 0, "seed of TestExplainSimulateAndTheS
 
 const agreePods = 16
 
-// On random clusters, explain, simulate and what the scheduler does with a pod agree: it takes a node of those that
-// explain names, and none if explain names none. Each pod is asked about while a gate keeps the scheduler from it.
+// On random clusters, explain, simulate and the scheduler agree on a pod: the scheduler chooses one of the nodes that
+// explain names, and none if explain names none. A gate keeps the scheduler from each pod while explain and simulate
+// run.
 func TestExplainSimulateAndTheSchedulerAgree(t *testing.T) {
 	seed := *agreeSeed
 	if seed == 0 {
@@ -103,7 +104,7 @@ func newAgreement(ctx context.Context, t *testing.T, seed uint64) *agreement {
 	return a
 }
 
-// mark gives a node a label before any scheduler looks at it, and perhaps a taint or a cordon unless it is open to all.
+// mark gives a node a label before any scheduler lists it, and perhaps a taint or a cordon unless it is open to all.
 func (a *agreement) mark(ctx context.Context, t *testing.T, node string, open bool) {
 	t.Helper()
 	spec := map[string]any{}
@@ -154,7 +155,7 @@ func (a *agreement) draw(name string) *v1.Pod {
 	return p
 }
 
-// ask has a pod explained, simulated and scheduled, and reports whether it was placed.
+// ask explains, simulates and schedules a pod, and reports whether it was placed.
 func (a *agreement) ask(ctx context.Context, t *testing.T, p *v1.Pod) bool {
 	t.Helper()
 	if err := workload.Create(ctx, a.user, p); err != nil {
@@ -191,7 +192,7 @@ func (a *agreement) why(ctx context.Context, t *testing.T, p *v1.Pod) string {
 	return ok(ctx, t, a.Cluster, "explain", "pod", p.Name)
 }
 
-// settled waits until the pod has the fate that explain promises: a node, or the refusal of the scheduler.
+// settled waits until the pod has the fate that explain predicts: a node, or the refusal of the scheduler.
 func (a *agreement) settled(ctx context.Context, t *testing.T, p *v1.Pod, fits bool) (got *v1.Pod) {
 	t.Helper()
 	_, err := a.watch.Until(ctx, func(pods []*v1.Pod) bool {

@@ -22,8 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// A cluster of a node with a layout, one that has only a NodeResourceTopology, one whose object is malformed,
-// and one that has nothing.
+// A cluster of four nodes: with a layout, with only a NodeResourceTopology, with a malformed object, and with nothing.
 func TestNodesWithOnlyATopologyAreShown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -105,7 +104,7 @@ func nodes(ctx context.Context, t *testing.T, c *coarse.Cluster, names ...string
 	}
 }
 
-// words are the words of a table, one blank apart.
+// words returns the words of a table, separated by one blank.
 func words(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // says runs a command that must succeed.

@@ -58,7 +58,7 @@ reservedMemory:
 - {numaNode: 1, limits: {memory: 2Gi}}
 `
 
-// One cluster serves all: two machines, one pod that runs on each and one that fits none.
+// One cluster serves all tests: two machines, one pod that runs on each and one that fits none.
 func TestTheCommandsTellWhatTheClusterDoes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -126,7 +126,7 @@ func begin(ctx context.Context, t *testing.T) *lab.Cluster {
 	return c
 }
 
-// reported waits until the nodes report so many pods.
+// reported waits until the nodes report this many pods.
 func reported(ctx context.Context, t *testing.T, c *lab.Cluster, pods int) {
 	layouts, err := client.New(c.RESTConfig())
 	if err != nil {
@@ -165,7 +165,7 @@ func ok(ctx context.Context, t *testing.T, c *lab.Cluster, args ...string) strin
 	return stdout
 }
 
-// grants are what the kubelets' podresources API says that every pod has: its node, CPUs and devices.
+// grant has what the kubelets' podresources API reports for a pod: its node, CPUs and devices.
 type grant struct {
 	node, cpus string
 	devices    []string
@@ -204,7 +204,7 @@ func grants(ctx context.Context, t *testing.T, c *lab.Cluster) map[string]grant 
 	return out
 }
 
-// mapDocument is "map -o json" as far as the test looks at it.
+// mapDocument is the part of "map -o json" that the test checks.
 type mapDocument struct {
 	Nodes    []document.Node
 	NotDrawn []document.Problem

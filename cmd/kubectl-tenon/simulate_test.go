@@ -27,10 +27,10 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// What is asked of a cluster on whose NUMA nodes 4, 6, 14 and 14 CPUs are free, and on all but the first two NICs.
-// Of 5 CPUs five pods fit, which leaves 4, 1, 4 and 4 CPUs; of 2 CPUs with a NIC four, for lack of CPUs on the
-// second NUMA node and of NICs on the first; plain ones where they please. So whichever node is taken first, the
-// numbers are the same.
+// asked is simulated on a cluster on whose NUMA nodes 4, 6, 14 and 14 CPUs are free, and on all but the first two NICs.
+// Five pods with 5 CPUs fit, which leaves 4, 1, 4 and 4 CPUs. Four pods with 2 CPUs and a NIC fit, because the second
+// NUMA node has no CPUs left and the first no NICs. Plain pods fit anywhere. So the numbers do not depend on the order
+// of nodes.
 const asked = `
 apiVersion: apps/v1
 kind: Deployment
@@ -73,7 +73,7 @@ func create(n int, name string, c v1.Container) (out []*v1.Pod) {
 	return out
 }
 
-// simulation is the part of "simulate -o json" that the test looks at.
+// simulation is the part of "simulate -o json" that the test checks.
 type simulation struct {
 	Fits   bool
 	Rounds []struct {
@@ -86,8 +86,7 @@ type simulation struct {
 	NotKnown []any
 }
 
-// simulates asks what would happen, with an API server that refuses to be changed, and then sees to it that it
-// does happen.
+// simulates simulates, with an API server that refuses changes, and then checks that the prediction comes true.
 func simulates(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	readOnly, seen := guard(t, c)
 	file := filepath.Join(t.TempDir(), "asked.yaml")
@@ -124,7 +123,7 @@ func simulates(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	allocatable(ctx, t, c)
 }
 
-// happens creates what was simulated, and compares.
+// happens creates the simulated pods, and compares.
 func happens(ctx context.Context, t *testing.T, c *lab.Cluster, s simulation) {
 	want := map[string][2]int{"wide": {5, 2}, "nic": {4, 1}, "web": {3, 0}}
 	for _, w := range s.Rounds[0].Workloads {
@@ -182,7 +181,7 @@ func happens(ctx context.Context, t *testing.T, c *lab.Cluster, s simulation) {
 	}
 }
 
-// guard returns a kubeconfig of an API server that refuses everything but reading, and what it was asked for.
+// guard returns a kubeconfig of an API server that refuses everything but reading, and the requests that it received.
 func guard(t *testing.T, c *lab.Cluster) (kubeconfig string, seen func() []string) {
 	cfg := c.RESTConfig()
 	to, err := url.Parse(cfg.Host)
@@ -238,7 +237,7 @@ func exportOf(ctx context.Context, t *testing.T, c *lab.Cluster) string {
 	return file
 }
 
-// allocatable compares what is said of a machine and a configuration with what a kubelet says.
+// allocatable compares the predicted allocatable of a machine and a configuration with a kubelet's.
 func allocatable(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	m, err := topo.ParseMachine(machine)
 	if err != nil {

@@ -21,7 +21,7 @@ func TestMapOfASnapshot(t *testing.T) {
 	}
 }
 
-// What is odd about the machine is said apart from the drawing.
+// Anomalies of the machine are listed apart from the drawing.
 func TestMapOfAnOddSnapshot(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := cli.Run(t.Context(), []string{"map", "--machine", "../../node/sysfs/testdata/lying-firmware.txtar"},

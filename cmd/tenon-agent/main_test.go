@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// An agent that waits for something that never comes still ends after a signal.
+// An agent that waits for something that never happens still ends after a signal.
 func TestSignalEndsAStuckAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

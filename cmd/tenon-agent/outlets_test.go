@@ -21,7 +21,7 @@ import (
 	"github.com/tenon-numa/tenon/node/agent"
 )
 
-// opened opens the outlets that the arguments name.
+// opened opens the outlets in the arguments.
 func opened(t *testing.T, args ...string) (agent.Config, error) {
 	t.Helper()
 	fs := flag.NewFlagSet("test", flag.ContinueOnError)
@@ -96,8 +96,8 @@ func TestOutletsThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-// With cgroup v2 the agent's pods lead to the memory of their containers; without, the agent says once why
-// there are no such metrics, and runs.
+// With cgroup v2 the agent's pods lead to the memory of their containers. Without it, the agent logs once why there are
+// no such metrics, and runs.
 func TestMemoryOfContainers(t *testing.T) {
 	root := t.TempDir()
 	o := outlets{cgroups: root, containers: 1}
@@ -187,7 +187,7 @@ func TestMetricsBehindTheAuthFilter(t *testing.T) {
 	}
 }
 
-// free returns an address on which nothing listens.
+// free returns an address that is not in use.
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

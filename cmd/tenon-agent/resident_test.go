@@ -33,9 +33,9 @@ const (
 	busyMachine = "../../lab/machines/epyc-nps4.txt"
 )
 
-// BenchmarkResident runs the program, built with the tags of the images, on a node of 256 CPUs and
-// 8 NUMA nodes with 110 pods, changes what they hold again and again, and reports what the kernel says of its memory:
-// now (rss), at most (peak), and how much of it is not the program's own file (anon); and the size of its layout.
+// BenchmarkResident runs the program, built with the tags of the images, on a node of 256 CPUs and 8 NUMA nodes with
+// 110 pods, and changes their holdings again and again. It reports the kernel's figures of its memory: now (rss), at
+// most (peak), and the part that is not the program's own file (anon); and the size of its layout.
 func BenchmarkResident(b *testing.B) {
 	dir := b.TempDir()
 	program := filepath.Join(dir, "tenon-agent")
@@ -89,7 +89,7 @@ func (n *busyNode) cpus(pod, round int) string {
 	return fmt.Sprintf("%d,%d", core, core+128)
 }
 
-// files writes what the kubelet has on disk in a round.
+// files writes the kubelet's files in a round.
 func (n *busyNode) files(b *testing.B, round int) {
 	b.Helper()
 	cpu, memory, tables := map[string]any{}, map[string]any{}, map[string]any{}
@@ -139,7 +139,7 @@ func (n *busyNode) listed() (out []*podresources.PodResources) {
 	return out
 }
 
-// pods are as large as real ones: what an agent drops of them has to be read first.
+// pods are as large as real ones, because an agent has to read the parts that it drops.
 func (n *busyNode) pods() (out []v1.Pod) {
 	filler := strings.Repeat("x", 6<<10)
 	for i := range busyPods {
@@ -154,7 +154,7 @@ func (n *busyNode) pods() (out []v1.Pod) {
 	return out
 }
 
-// server answers what the program asks of an API server, and passes on the layouts that it writes.
+// server answers the program's requests to an API server, and passes on the layouts that it writes.
 func (n *busyNode) server() http.Handler {
 	mux := http.NewServeMux()
 	reply := func(w http.ResponseWriter, obj any) {
@@ -231,7 +231,7 @@ func (n *busyNode) kubeconfig(b *testing.B, url string) string {
 	return path
 }
 
-// await returns when a layout says what the pods hold in a round.
+// await returns when a layout has the pods' holdings of a round.
 func (n *busyNode) await(b *testing.B, round int) {
 	b.Helper()
 	deadline := time.After(30 * time.Second)

@@ -27,8 +27,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/control"
 )
 
-// world is two teams, their pods, two schedulers, and accounts: anna reads the pods of ml, root reads everything,
-// and ops may change the configuration of Volcano and reads that of Tenon.
+// world is two teams, their pods, two schedulers, and accounts: anna reads the pods of ml, root reads everything, and
+// ops may change the configuration of Volcano and reads that of Tenon.
 const world = `
 {apiVersion: v1, kind: Namespace, metadata: {name: ml}}
 ---
@@ -189,7 +189,7 @@ spec:
       volumes: [{name: conf, configMap: {name: conf}}]
 `
 
-// site is a console for an API server, and whoever asks it.
+// site is a console for an API server, with its clients.
 type site struct {
 	address string
 	plane   *control.Plane
@@ -241,7 +241,7 @@ func open(t *testing.T) *site {
 	return s
 }
 
-// ask makes a request as whoever the headers say, by a client certificate if one is named.
+// ask makes a request with the identity in the headers, by a client certificate if one is named.
 func (s *site) ask(t *testing.T, method, path, body, certificate string, headers ...string) (int, string, http.Header) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "https://"+s.address+path, strings.NewReader(body))
@@ -276,7 +276,7 @@ func (s *site) ask(t *testing.T, method, path, body, certificate string, headers
 
 func (s *site) bearer(who string) string { return "Authorization: Bearer " + s.tokens[who] }
 
-// until asks until the answer has a text: views are read and rights are in force a moment later.
+// until asks until the answer has a text: views are read and rights take effect a moment later.
 func (s *site) until(t *testing.T, path, want string, headers ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Expanding any of these to digits takes more time and memory than there is.
+// Expanding any of these to digits exhausts time and memory.
 var wild = []string{
 	"1e2000000000", "-1e2000000000", "9e2147483647", "0.5e2000000000", "1e999999999", "123456789012345e1999999999",
 	"0e2000000000", "0.000e2000000000", "00.0e2147483647", "-0e1999999999", "1e99999999999",
@@ -74,8 +74,8 @@ func TestAClampedPodIsSummedAtOnce(t *testing.T) {
 	}
 }
 
-// FuzzWithin compares with exact rational arithmetic where the exponent allows it. The text of a quantity is made
-// of numbers: the parser itself expands some texts, and the API server parses first.
+// FuzzWithin compares with exact rational arithmetic if the exponent allows it. The text of a quantity is made of
+// numbers: the parser itself expands some texts, and the API server parses first.
 func FuzzWithin(f *testing.F) {
 	for _, exponent := range []uint32{0, 1, 11, 15, 18, 30, 99, 1999999999, math.MaxInt32} {
 		for _, mantissa := range []int64{0, 1, -1, 1 << 50, 1<<50 + 1, 112589990684262, -1234567, 15} {
