@@ -26,8 +26,7 @@ import (
 	"github.com/tenon-numa/tenon/lab"
 )
 
-// One cluster serves all tests of who may do what. Its agents publish with their own rights, or it would
-// not start.
+// One cluster serves all tests of access. Its agents publish with their own rights, or it would not start.
 func TestAccess(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -47,7 +46,7 @@ func TestAccess(t *testing.T) {
 	t.Run("policy", func(t *testing.T) { policy(ctx, t, c, agent) })
 }
 
-// right is something to ask the API server for.
+// right is a request to the API server.
 type right struct {
 	verb, group, resource, sub, namespace string
 	want                                  bool
@@ -171,7 +170,7 @@ func schedulerRoles(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	}
 }
 
-// writes are the ways to change what a node says, each as a dry run, which admission judges like any other.
+// writes are the ways to change a node's published objects, each as a dry run, which admission judges like any other.
 var writes = map[string]func(ctx context.Context, w *writer, node string) error{
 	"apply layout": func(ctx context.Context, w *writer, node string) error {
 		return w.patch(ctx, node, "nodelayouts", v1alpha1.GroupVersion().String(), types.ApplyPatchType, `"kind":"`+
@@ -201,7 +200,7 @@ var writes = map[string]func(ctx context.Context, w *writer, node string) error{
 
 var all = []string{metav1.DryRunAll}
 
-// writer is somebody who writes.
+// writer is an identity that writes.
 type writer struct {
 	layouts *client.Client
 	zones   *nrt.Client
@@ -284,8 +283,8 @@ func policy(ctx context.Context, t *testing.T, c *lab.Cluster, agent *rest.Confi
 	})
 }
 
-// ownership writes finalizers and owners of the agent's own layout: those would keep an administrator from deleting
-// it, or have it deleted with something else.
+// ownership writes finalizers and owners of the agent's own layout: those would keep an administrator from deleting it,
+// or delete it together with another object.
 func ownership(ctx context.Context, t *testing.T, agent, administrator *writer) {
 	t.Helper()
 	node := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "own", UID: "0b1c2d3e"}
@@ -335,8 +334,8 @@ func status(ctx context.Context, t *testing.T, w *writer, refusal string) {
 	judged(t, "status", err, refusal)
 }
 
-// judged fails the test unless the error is the policy's refusal with these words, or none where there are
-// no words. An agent at work may be faster than an update: that is not a refusal.
+// judged fails the test unless the error is the policy's refusal with these words, or nil if there are no words. A
+// running agent may be faster than an update: that is not a refusal.
 func judged(t *testing.T, what string, err error, words string) {
 	t.Helper()
 	switch {
@@ -363,7 +362,7 @@ func eventually(ctx context.Context, t *testing.T, what string, holds func() boo
 	}
 }
 
-// podToken is what the kubelet gives to a pod of the agents on the node own.
+// podToken returns the token that the kubelet gives to a pod of the agents on the node own.
 func podToken(ctx context.Context, t *testing.T, admin kubernetes.Interface, access *rest.Config) *rest.Config {
 	t.Helper()
 	p := pod("agent", "own", v1.ResourceList{})
@@ -373,7 +372,7 @@ func podToken(ctx context.Context, t *testing.T, admin kubernetes.Interface, acc
 		Name: p.Name})
 }
 
-// token is an access of the agents' service account, bound to an object or, if that is nil, to none.
+// token returns an access of the agents' service account, bound to an object or, if that is nil, to none.
 func token(ctx context.Context, t *testing.T, admin kubernetes.Interface, access *rest.Config,
 	bound *authenticationv1.BoundObjectReference) *rest.Config {
 	t.Helper()

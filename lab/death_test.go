@@ -16,8 +16,8 @@ import (
 	"github.com/tenon-numa/tenon/lab"
 )
 
-// parentEnv makes the test binary a program that starts a cluster in the directory that it names, and
-// then waits for its end.
+// parentEnv makes the test binary a program that starts a cluster in the directory that it names, and then waits for
+// its end.
 const parentEnv = "TENON_LAB_TEST_PARENT"
 
 func beParent(dir string) {
@@ -30,7 +30,7 @@ func beParent(dir string) {
 	<-c.Done()
 }
 
-// A program that is killed takes its nodes with it, and they take the directory.
+// When a program is killed, its nodes end too, and remove the directory.
 func TestParentDies(t *testing.T) {
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), parentEnv+"="+t.TempDir())

@@ -22,8 +22,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/control"
 )
 
-// The agent's program, as the user whom its manifest names, without any capability, with its manifest's
-// arguments and a token of its own, publishes what a real kubelet says.
+// The agent's program publishes a real kubelet's data. It runs as the user in its manifest, without capabilities, with
+// the manifest's arguments and its own token.
 func TestAgentAsDeployed(t *testing.T) {
 	why := ""
 	if os.Getuid() != 0 {
@@ -50,7 +50,7 @@ func TestAgentAsDeployed(t *testing.T) {
 	}
 	defer stopped(t, c)
 	said, end := runAgent(ctx, t, c, program)
-	defer end() // before the API server, which waits for those who watch
+	defer end() // before the API server, which waits for its watchers
 	layouts, err := client.New(c.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestAgentAsDeployed(t *testing.T) {
 		_, zonesErr := zones.Get(ctx, "own", metav1.GetOptions{})
 		return layoutErr == nil && zonesErr == nil
 	})
-	// It follows the kubelet too, and is not refused anything on its way.
+	// It follows the kubelet too, and no request is refused.
 	user := through(t, c.KubeconfigPath)
 	create(ctx, t, user, pod("dpdk", "own", whole))
 	eventually(ctx, t, "the agent reports the pod", func() bool {
@@ -82,7 +82,7 @@ func TestAgentAsDeployed(t *testing.T) {
 	}
 }
 
-// runAgent runs the agent's program for the node own, and returns the file of its log and what ends it.
+// runAgent runs the agent's program for the node own. It returns its log file and a function that ends it.
 func runAgent(ctx context.Context, t *testing.T, c *lab.Cluster, program string) (log string, end func()) {
 	t.Helper()
 	data, err := os.ReadFile("../deploy/agent/daemonset.yaml")

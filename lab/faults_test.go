@@ -25,7 +25,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// What may happen to a cluster happens, and what a pod holds outlives it.
+// The faults of a cluster happen, and the holdings of a pod outlive them.
 func TestFaults(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -105,8 +105,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// followed follows what is written of pods. The function that it returns fails the test unless the versions grow,
-// across a restart of the API server, and the last one of each pod is the API server's.
+// followed follows the writes of pods. The function that it returns fails the test unless the versions grow, across a
+// restart of the API server, and the last one of each pod is the API server's.
 func followed(t *testing.T, c *lab.Cluster) func(kubernetes.Interface) {
 	var last int64
 	versions := map[string]int64{}
@@ -126,7 +126,7 @@ func followed(t *testing.T, c *lab.Cluster) func(kubernetes.Interface) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The kubelet may write between stop and Get: what was followed is not newer, and not nothing.
+			// The kubelet may write between stop and Get: the followed version is not newer, and not missing.
 			got, now := versions["/registry/pods/default/"+name], resourceVersion(t, p)
 			if got == 0 || got > now {
 				t.Errorf("pod %s was followed to version %d, the API server has %d", name, got, now)
@@ -144,7 +144,7 @@ func resourceVersion(t *testing.T, p *v1.Pod) int64 {
 }
 
 // admissions fails the test unless the kubelet of node a has recorded that it admitted a pod, and admitted it again by
-// other rules when it was restarted, when the managers held something for it.
+// other rules when it was restarted, while the managers held resources for it.
 func admissions(t *testing.T, c *lab.Cluster, uid string) {
 	text, err := os.ReadFile(filepath.Join(c.NodeDir("a"), kubelet.JournalFile))
 	if err != nil {
@@ -169,7 +169,7 @@ func admissions(t *testing.T, c *lab.Cluster, uid string) {
 	}
 	for i, a := range of {
 		holds := strings.Contains(string(a.States["cpu_manager_state"]), uid)
-		devices := a.Devices["intel.com/sriov_vf"] == 8 || i == 1 // the plugins of a restarted kubelet may not be there
+		devices := a.Devices["intel.com/sriov_vf"] == 8 || i == 1 // the plugins of a restarted kubelet may be missing
 		if !a.Admitted || holds != (i == 1) || !slices.Contains(a.Active, uid) || !devices {
 			t.Errorf("admission %d: admitted %t, the pod holds CPUs: %t, active %v, devices %v", i, a.Admitted, holds,
 				a.Active, a.Devices)
@@ -211,7 +211,7 @@ func reported(ctx context.Context, t *testing.T, c *lab.Cluster,
 	return l
 }
 
-// holds returns the CPUs of a pod by its node's layout, and waits until it has it, or has it no more.
+// holds returns the CPUs of a pod in its node's layout, and waits until the layout has the pod, or no longer has it.
 func holds(ctx context.Context, t *testing.T, c *lab.Cluster, uid string, want bool) (cpus string) {
 	t.Helper()
 	reported(ctx, t, c, func(l *v1alpha1.NodeLayout) bool {

@@ -64,7 +64,7 @@ func TestCluster(t *testing.T) {
 	t.Run("deleted", func(t *testing.T) { deleted(ctx, t, user) })
 }
 
-// through makes the client that kubectl would: from the file alone.
+// through makes kubectl's client, from the file alone.
 func through(t *testing.T, kubeconfig string) kubernetes.Interface {
 	t.Helper()
 	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -83,7 +83,7 @@ func capacity(ctx context.Context, t *testing.T, user kubernetes.Interface) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 256Gi, of which pages take 64Gi and reservations 4Gi.
+	// 256Gi, minus 64Gi of pages and 4Gi of reservations.
 	for name, want := range map[v1.ResourceName]string{
 		"cpu": "108", "memory": "188Gi", "hugepages-1Gi": "64Gi", "intel.com/sriov_vf": "8"} {
 		if got := n.Status.Allocatable[name]; got.Cmp(resource.MustParse(want)) != 0 {
@@ -100,7 +100,7 @@ var whole = v1.ResourceList{
 	"hugepages-1Gi": resource.MustParse("4Gi"), "intel.com/sriov_vf": resource.MustParse("2"),
 }
 
-// A Guaranteed pod runs, and the podresources API of its node says what it holds.
+// A Guaranteed pod runs, and the podresources API of its node lists its holdings.
 func aligned(ctx context.Context, t *testing.T, c *lab.Cluster, user kubernetes.Interface) {
 	create(ctx, t, user, pod("dpdk", "net", whole))
 	await(ctx, t, user, "dpdk", ready)
@@ -131,7 +131,7 @@ func aligned(ctx context.Context, t *testing.T, c *lab.Cluster, user kubernetes.
 	}
 }
 
-// The agent publishes what the pod holds.
+// The agent publishes the pod's holdings.
 func layout(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	layouts, err := client.New(c.RESTConfig())
 	if err != nil {
@@ -261,8 +261,7 @@ func follow(ctx context.Context, t *testing.T, kind runtime.Object, lw cache.Lis
 	}
 }
 
-// A machine of the user's own that its kubelet refuses: the error carries the kubelet's words, and
-// nothing is left.
+// A machine of the user's own that its kubelet refuses: the error contains the kubelet's message, and nothing is left.
 func TestStartNamesTheKubeletsError(t *testing.T) {
 	base := t.TempDir()
 	_, err := lab.Start(t.Context(), lab.Config{

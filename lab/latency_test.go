@@ -22,15 +22,15 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// latencyNodes and latencyPods are what BenchmarkPublish starts at once: a Job that comes whole.
+// latencyNodes and latencyPods are what BenchmarkPublish starts at once, like a Job.
 const (
 	latencyNodes = 4
 	latencyPods  = 10 // on each node
 )
 
-// BenchmarkPublish starts pods on several nodes at once, again and again, and reports how long it takes from
-// the moment in which a kubelet has given a container its CPUs, which is before the container starts, until
-// the API server has the layout that says so.
+// BenchmarkPublish starts pods on several nodes at once, repeatedly. It reports the time from the moment in which a
+// kubelet has given a container its CPUs, which is before the container starts, until the API server has the layout
+// with them.
 func BenchmarkPublish(b *testing.B) {
 	ctx, c, user, nodes := publishing(b)
 	given := newClock()
@@ -60,7 +60,7 @@ func BenchmarkPublish(b *testing.B) {
 	b.ReportMetric(at(.5), "p50-ms")
 	b.ReportMetric(at(.99), "p99-ms")
 	b.ReportMetric(at(1), "max-ms")
-	b.ReportMetric(0, "ns/op") // a round has the kubelets' own time in it
+	b.ReportMetric(0, "ns/op") // a round includes the kubelets' own time
 }
 
 // publishing starts the cluster in which agents are measured, with a client of it. Both end with the benchmark.
@@ -88,7 +88,7 @@ func publishing(b *testing.B) (context.Context, *lab.Cluster, kubernetes.Interfa
 	return ctx, c, user, nodes
 }
 
-// startPods binds so many pods of two CPUs each to every node and returns their UIDs.
+// startPods binds this many pods of two CPUs each to every node and returns their UIDs.
 func startPods(ctx context.Context, b *testing.B, user kubernetes.Interface, nodes []lab.Node, round,
 	each int) map[string]bool {
 	b.Helper()
@@ -108,7 +108,7 @@ func startPods(ctx context.Context, b *testing.B, user kubernetes.Interface, nod
 	return uids
 }
 
-// clock keeps when each pod, by UID, was first seen, and which are seen now.
+// clock has when each pod, by UID, was first seen, and which are seen now.
 type clock struct {
 	mu     sync.Mutex
 	first  map[string]time.Time
@@ -120,7 +120,7 @@ func newClock() *clock {
 	return &clock{first: map[string]time.Time{}, now: map[string]map[string]bool{}, change: make(chan struct{}, 1)}
 }
 
-// saw notes the pods that a node has.
+// saw records the pods of a node.
 func (c *clock) saw(node string, uids map[string]bool, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,7 +175,7 @@ func (c *clock) awaitGone(ctx context.Context, b *testing.B) {
 	})
 }
 
-// watchState notes the pods in a kubelet's state file, at the time at which the file was written.
+// watchState records the pods in a kubelet's state file, at the time at which the file was written.
 func (c *clock) watchState(b *testing.B, dir string) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -209,7 +209,7 @@ func (c *clock) watchState(b *testing.B, dir string) error {
 	return nil
 }
 
-// watchLayouts notes the pods in layouts as the API server tells of them.
+// watchLayouts records the pods in layouts from the API server.
 func (c *clock) watchLayouts(ctx context.Context, b *testing.B, cluster *lab.Cluster) {
 	b.Helper()
 	layouts, err := client.New(cluster.RESTConfig())

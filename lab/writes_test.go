@@ -17,10 +17,10 @@ import (
 	"github.com/tenon-numa/tenon/lab"
 )
 
-// BenchmarkPublishWrites starts pods on several nodes and deletes them, again and again, and reports how many
-// writes of which kind the API server had for each pod, and how large the objects were as JSON: where each pod
-// comes to its node alone, and where ten come at once. The pods are made with a node, so the writes of a
-// scheduler are missing: a binding and an event.
+// BenchmarkPublishWrites starts pods on several nodes and deletes them, repeatedly. It reports how many writes of which
+// kind the API server had for each pod, and how large the objects were as JSON: when each pod comes to its node alone,
+// and when ten come at once. The pods are created with a node, so the writes of a scheduler are missing: a binding and
+// an event.
 func BenchmarkPublishWrites(b *testing.B) {
 	b.Run("alone", func(b *testing.B) { benchmarkWrites(b, 1) })
 	b.Run("together", func(b *testing.B) { benchmarkWrites(b, latencyPods) })
@@ -54,7 +54,7 @@ func benchmarkWrites(b *testing.B, each int) {
 	b.ReportMetric(0, "ns/op") // a round has the kubelets' own time in it
 }
 
-// tally counts what is written, by resource.
+// tally counts writes by resource.
 type tally struct {
 	mu            sync.Mutex
 	writes, bytes map[string]int
@@ -67,7 +67,7 @@ func newTally() *tally {
 		change: make(chan struct{}, 1)}
 }
 
-// watch counts from now on; what is there already is no write.
+// watch counts from now on; existing objects are no writes.
 func (s *tally) watch(ctx context.Context, b *testing.B, c *lab.Cluster, r schema.GroupVersionResource) {
 	b.Helper()
 	all, err := dynamic.NewForConfig(c.RESTConfig())

@@ -26,8 +26,7 @@ import (
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
-// The agent's NodeResourceTopology says of the node with the pod what its layout says, and kubectl
-// shows it.
+// The agent's NodeResourceTopology agrees with its layout about the node with the pod, and kubectl shows it.
 func zones(ctx context.Context, t *testing.T, c *lab.Cluster, user kubernetes.Interface) {
 	topologies, err := nrtapi.NewClient(c.RESTConfig())
 	if err != nil {
@@ -75,8 +74,8 @@ func zones(ctx context.Context, t *testing.T, c *lab.Cluster, user kubernetes.In
 	}
 }
 
-// What somebody else does to what an agent publishes is undone, and labels follow the Node, as fast as a watch
-// tells: the next reading of all that does not wait for one is minutes away.
+// If another writer changes an agent's published objects, the agent restores them, and labels follow the Node, as fast
+// as a watch reports: the next reading of everything else is minutes away.
 func mended(ctx context.Context, t *testing.T, c *lab.Cluster, user kubernetes.Interface) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -138,7 +137,7 @@ func mended(ctx context.Context, t *testing.T, c *lab.Cluster, user kubernetes.I
 	})
 }
 
-// missing returns nil for an error that says that an object is missing, and others as they are.
+// missing returns nil for an error about a missing object, and other errors unchanged.
 func missing(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -146,7 +145,7 @@ func missing(err error) error {
 	return err
 }
 
-// published is the state of a node as its layout says.
+// published returns the state of a node in its layout.
 func published(ctx context.Context, t *testing.T, c *lab.Cluster, name string) *ledger.Node {
 	t.Helper()
 	layouts, err := client.New(c.RESTConfig())
@@ -169,7 +168,7 @@ func published(ctx context.Context, t *testing.T, c *lab.Cluster, name string) *
 		Usage: u.WithGroups(core.Groups)}
 }
 
-// facts is everything of an object but its metadata.
+// facts returns everything of an object except its metadata.
 func facts(t *testing.T, o *v1alpha2.NodeResourceTopology) string {
 	t.Helper()
 	data, err := json.MarshalIndent(v1alpha2.NodeResourceTopology{

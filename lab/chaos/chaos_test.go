@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Whatever happens, the book is what the kubelets have, and nobody is refused or waits for nothing.
+// Whatever happens, the ledger equals the kubelets' state, no pod is refused without a reason outside the scheduler's
+// reach, and none waits that fits.
 func TestChaos(t *testing.T) {
 	began := time.Now()
 	if *seed == 0 {

@@ -19,7 +19,7 @@ import (
 )
 
 // A kubelet that cannot start, because it was killed between two writes of a state file, is counted and started again,
-// and the run goes on.
+// and the run continues.
 func TestANodeThatEndedIsStartedAgain(t *testing.T) {
 	for file, tear := range map[string]func(*testing.T, string){
 		"cpu_manager_state": tearCPUs, "memory_manager_state": tearMemory} {
@@ -92,13 +92,13 @@ func startedAgain(t *testing.T, file string, tear func(*testing.T, string)) {
 	}
 }
 
-// tearMemory changes the memory manager's file to what it is between two writes: memory is taken that no container has.
+// tearMemory changes the memory manager's file to its state between two writes: memory is taken that no container has.
 func tearMemory(t *testing.T, path string) {
 	file := &memory.MemoryManagerCheckpointV1{}
 	rewrite(t, path, file, func() { clear(file.Entries) })
 }
 
-// tearCPUs changes the CPU manager's file to what it is between two writes: no container has the CPUs that are not
+// tearCPUs changes the CPU manager's file to its state between two writes: no container has the CPUs that are not
 // shared.
 func tearCPUs(t *testing.T, path string) {
 	file := &cpu.CPUManagerCheckpointV2{}

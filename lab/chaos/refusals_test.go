@@ -25,13 +25,13 @@ var (
 	bestEffort = rules{"best-effort", "container"}
 )
 
-// at is a moment so many seconds after the first one, each of which has a version.
+// at returns the moment of a version, in seconds after the first moment.
 func at(version uint64) moment {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return moment{version: version, at: began.Add(time.Duration(version) * time.Second)}
 }
 
-// stage is a node to which pods are bound, each at a moment of its own. Its managers do what place says.
+// stage is a node to which pods are bound, each at its own moment. Its managers decide as place predicts.
 type stage struct {
 	t *testing.T
 	*scene
@@ -43,8 +43,8 @@ type stage struct {
 	held   map[string][]place.Holding
 }
 
-// newStage is a node of two NUMA nodes of 8 free CPUs each, with two devices of one resource. The scheduler has
-// received a layout of it.
+// newStage returns a node of two NUMA nodes of 8 free CPUs each, with two devices of one resource. The scheduler has
+// received its layout.
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	f, err := scenario.Parse("two", "numa 0 cpus 0-8 memory 8Gi\nnuma 1 cpus 9-16 memory 8Gi\n"+
@@ -120,7 +120,7 @@ func (s *stage) end(version uint64, name string) {
 	s.lives[i].pod.Status.Phase, s.lives[i].ended = v1.PodSucceeded, at(version)
 }
 
-// want fails the test unless the managers refused the pod, and the judge says why.
+// want fails the test unless the managers refused the pod, and the judge gives this cause.
 func (s *stage) want(l life, want blame) {
 	s.t.Helper()
 	if l.pod.Status.Phase != v1.PodFailed {
@@ -175,18 +175,18 @@ func TestAForeignPodExcusesOnlyWhatItCauses(t *testing.T) {
 	})
 }
 
-// The foreign pod is gone again, but a pod of Tenon's went where it did because of it.
+// The foreign pod is gone again, but it influenced the placement of a pod of Tenon's scheduler.
 func TestAForeignPodExcusesWhatFollows(t *testing.T) {
 	s := newStage(t)
 	s.bind(3, cores("first", 3))
 	s.bind(5, foreign(cores("foreign", 3)))
-	s.bind(6, cores("second", 5)) // on the other NUMA node than it was predicted for
+	s.bind(6, cores("second", 5)) // on the other NUMA node than predicted
 	s.end(7, "foreign")
 	s.want(s.bind(8, cores("refused", 8)), overtaken)
 }
 
-// What was gone before the scheduler began is nothing that it had not received. The nodes of the pods that were placed
-// beside it are as reported: they are not placed again without it.
+// Pods that were gone before the scheduler began were no missing information. The nodes of pods that were placed beside
+// such a pod are as reported, so these are not placed again without it.
 func TestPodsOfAnEarlierSchedulerExcuseNothing(t *testing.T) {
 	s := newStage(t)
 	nic := func(p *v1.Pod) *v1.Pod {
@@ -197,7 +197,7 @@ func TestPodsOfAnEarlierSchedulerExcuseNothing(t *testing.T) {
 	s.bind(3, cores("full", 8))
 	s.bind(4, cores("half", 4)) // on the other NUMA node
 	s.end(5, "full")
-	s.bind(6, nic(cores("early", 1))) // has the first device, so the next pod gets the second one
+	s.bind(6, nic(cores("early", 1))) // has the first device, so the next pod gets the second
 	s.bind(7, nic(cores("stays", 1)))
 	s.end(8, "early")
 	s.received.began = at(9)
@@ -209,8 +209,8 @@ func TestPodsOfAnEarlierSchedulerExcuseNothing(t *testing.T) {
 	s.want(s.bind(11, nic(cores("refused", 8))), overtaken)
 }
 
-// A restart excuses a refusal only if its rules, its devices or its pods that are gone cause it, and the scheduler had
-// not received a layout since.
+// A restart excuses a refusal only if its rules, its devices or its former pods cause it, and the scheduler had not
+// received a layout since.
 func TestARestartExcusesOnlyWhatItCauses(t *testing.T) {
 	t.Run("other rules", func(t *testing.T) {
 		s := newStage(t)
@@ -266,7 +266,7 @@ func TestARestartExcusesOnlyWhatItCauses(t *testing.T) {
 	})
 }
 
-// More room is worse for some pods with init containers: the end of a pod excuses these, and no others.
+// For some pods with init containers more room is worse: the end of a pod excuses their refusals, and no others.
 func TestAnEndExcusesOnlyWhomMoreRoomIsWorseFor(t *testing.T) {
 	for _, c := range []struct {
 		what     string
@@ -299,8 +299,8 @@ func TestAnEndExcusesOnlyWhomMoreRoomIsWorseFor(t *testing.T) {
 	})
 }
 
-// TestAnEndExcusesWhatFollows: a pod of Tenon's went where it did because another one had ended, which the scheduler
-// could not have received: the managers release what a pod holds before anybody is told that it has ended.
+// TestAnEndExcusesWhatFollows: the place of a pod of Tenon's scheduler depended on the end of another one, which the
+// scheduler could not have received: the managers release a pod's holdings before its end is written.
 func TestAnEndExcusesWhatFollows(t *testing.T) {
 	nic := func(p *v1.Pod) *v1.Pod {
 		p.Spec.Containers[0].Resources.Limits["example.com/nic"] = resource.MustParse("1")

@@ -21,14 +21,14 @@ type dynamic struct {
 	run          func(t *testing.T, w *world)
 }
 
-// zonesA and zonesB are the nodes that such schedulers are tried with.
+// zonesA and zonesB are the nodes of such schedulers' tests.
 const (
 	zonesA = "30/60Gi 30/62Gi"
 	zonesB = "10/14Gi 8/10Gi"
 )
 
-// The first cases are those by which the caches of such schedulers are tried: there, what is expected is
-// what their caches can do, and it is stranded capacity or a wait for the next report.
+// The first cases are from the tests of such schedulers' caches. There the expected result is what their caches can do:
+// stranded capacity, or a wait for the next report.
 var dynamicCases = []dynamic{
 	{name: "burstable", policy: single, nodes: map[string]string{"burstable-a": zonesA, "burstable-b": zonesB},
 		run: func(t *testing.T, w *world) {
@@ -61,7 +61,7 @@ var dynamicCases = []dynamic{
 	{name: "again", policy: single, nodes: map[string]string{"again-a": "8/16Gi 4/16Gi"}, run: again},
 	{name: "names", policy: single, nodes: map[string]string{"names-a": "16/32Gi/nic8 16/32Gi/gpu8"}, run: namesComeAgain},
 	{name: "foreign", policy: single, nodes: map[string]string{"foreign-a": "16/32Gi 16/32Gi"}, run: foreign},
-	// Others send the 20 CPUs of the second pod to their death.
+	// Others bind the second pod of 20 CPUs, which the kubelet then refuses.
 	{name: "leftover", policy: single, nodes: map[string]string{"leftover-a": "32/60Gi 0:32/60Gi"}, run: leftover},
 	{name: "stubborn", policy: single, nodes: map[string]string{coarse.Stubborn + "-a": "16/32Gi 16/32Gi"}, run: refused},
 }
@@ -85,8 +85,8 @@ func whole(t *testing.T, w *world) {
 	w.runs(t, "two")
 }
 
-// Others schedule the second pod after the second report. Here it needs none, and the reports that come
-// change nothing; the third pod waits for a report of what somebody else gave back, the first one.
+// Others schedule the second pod after the second report. Here it needs none, and the reports in between change
+// nothing. The third pod waits for a report of what another pod, the first one, returned.
 func fingerprinted(t *testing.T, w *world) {
 	w.pod(t, "signed", "one", "24/12Gi")
 	w.pod(t, "signed", "two", "24/12Gi")
@@ -108,7 +108,7 @@ func freed(t *testing.T, w *world) {
 	w.runs(t, "one")
 }
 
-// Others need a second report after the one that tells of the change.
+// Others need a second report after the one with the change.
 func scope(t *testing.T, w *world) {
 	w.pod(t, "scope", "one", "24/48Gi 24/48Gi")
 	w.waits(t, "one", noPod)
@@ -116,8 +116,8 @@ func scope(t *testing.T, w *world) {
 	w.runs(t, "one")
 }
 
-// A pod of more importance takes the NUMA node of one of less, whatever it is known from: here the report that
-// came in between accounts for the victim.
+// A pod of higher priority takes the NUMA node of one of lower priority, whatever the source of its data: here the
+// report in between contains the victim.
 func preempts(t *testing.T, w *world) {
 	w.pod(t, "victim", "small", "4/4Gi", priority("low"))
 	w.runs(t, "small")
@@ -128,7 +128,7 @@ func preempts(t *testing.T, w *world) {
 	w.gone(t, "small")
 }
 
-// Nobody is removed for a pod of the same importance, or for one that would not fit afterwards.
+// No pod is evicted for a pod of the same priority, or for one that would not fit afterwards.
 func preemptsNot(t *testing.T, w *world) {
 	w.pod(t, "equal", "first", "4/4Gi", priority("low"))
 	w.runs(t, "first")
@@ -165,12 +165,12 @@ func late(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	w.knows(t, "late-a", func(n *ledger.Node) bool { return n == nil })
-	w.pod(t, "late", "four", "9/4Gi") // would not fit, and that is not what it says any more
+	w.pod(t, "late", "four", "9/4Gi") // would not fit, and its reason shows that now
 	w.waits(t, "four", "node has no layout")
 }
 
-// A pod is deleted and made anew under its name between two reports, as StatefulSets do: the fingerprint
-// is the same as before.
+// A pod is deleted and created again under its name between two reports, as StatefulSets do: the fingerprint is the
+// same as before.
 func again(t *testing.T, w *world) {
 	w.pod(t, "again", "web-0", "6/4Gi")
 	w.runs(t, "web-0")
@@ -185,8 +185,8 @@ func again(t *testing.T, w *world) {
 	w.waits(t, "more", noContainer)
 }
 
-// Names come again twice while no report comes; then one right report comes, and its exporter has nothing else to
-// write. The fingerprint fits the pods that ended, too, and the amounts do not.
+// Names are used again twice while no report arrives. Then one right report arrives, and its exporter has nothing else
+// to write. The fingerprint matches the ended pods, too, and the amounts do not.
 func namesComeAgain(t *testing.T, w *world) {
 	bound := func(p *v1.Pod) { p.Spec.NodeName, p.Spec.NodeSelector = "names-a", nil }
 	report := func(zones string, pods ...string) {
@@ -218,8 +218,8 @@ func namesComeAgain(t *testing.T, w *world) {
 	}
 }
 
-// Pods that others bind are charged when they are seen, and the node stays in use however often their
-// status changes.
+// Pods that others bind are charged when they are received, and the node stays usable however often their status
+// changes.
 func foreign(t *testing.T, w *world) {
 	bound := func(p *v1.Pod) { p.Spec.NodeName, p.Spec.NodeSelector = "foreign-a", nil }
 	w.pod(t, "foreign", "theirs", "12/8Gi", bound)
@@ -241,8 +241,8 @@ func foreign(t *testing.T, w *world) {
 	w.runs(t, "two")
 }
 
-// What an init container held and the other does not use is not free, though no report shows it: CPUs until
-// the pod ends, memory until the next container starts, which wakes who waits for it.
+// What an init container held and the other does not use is not free, though no report shows it: CPUs until the pod
+// ends, memory until the next container starts, which wakes waiting pods.
 func leftover(t *testing.T, w *world) {
 	w.pod(t, "leftover", "one", "init:16/40Gi 4/4Gi")
 	w.runs(t, "one")
@@ -263,7 +263,7 @@ func leftover(t *testing.T, w *world) {
 	w.runs(t, "two")
 }
 
-// A kubelet that refuses what was predicted gets no pod of that shape until it has reported again.
+// A kubelet that refuses a predicted pod gets no pod of that shape until it has reported again.
 func refused(t *testing.T, w *world) {
 	w.pod(t, "stubborn", "one", "4/4Gi")
 	_, err := w.Pods.Until(w.ctx, func(pods []*v1.Pod) bool {

@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/scheduler"
 )
 
-// started returns a cluster of its own with a scheduler, which finds what was done before.
+// started returns a separate cluster with a scheduler, which finds the earlier objects.
 func started(t *testing.T, start func(context.Context, string) (*coarse.Cluster, error), profiles string,
 	before ...func(*world)) *world {
 	t.Helper()
@@ -34,7 +34,7 @@ func started(t *testing.T, start func(context.Context, string) (*coarse.Cluster,
 	return w
 }
 
-// A pod that ran before the scheduler did keeps the CPUs of its init container like any other.
+// A pod that ran before the scheduler keeps the CPUs of its init container like any other.
 func TestLeftoversOfPodsThatWereThereBefore(t *testing.T) {
 	w := started(t, coarse.Start, scheduler.Tenon, func(w *world) {
 		w.node(t, "before", "before-a")
@@ -54,8 +54,8 @@ func TestLeftoversOfPodsThatWereThereBefore(t *testing.T) {
 	w.runs(t, "two")
 }
 
-// NodeResourceTopology may be installed, removed and installed again while the scheduler runs. Reports
-// wake pods all the same.
+// NodeResourceTopology may be installed, removed and installed again while the scheduler runs. Reports wake pods
+// nevertheless.
 func TestTheDefinitionComesLate(t *testing.T) {
 	w := started(t, coarse.StartBare, scheduler.Tenon)
 	w.node(t, "late", "late-a")
@@ -86,8 +86,8 @@ func TestTheDefinitionComesLate(t *testing.T) {
 	w.knows(t, "late-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Coarse })
 }
 
-// A node whose NodeResourceTopology or layout goes away is an unknown one: where these are let in, the pods
-// that wait for it go there. When it is back, it counts again.
+// A node whose NodeResourceTopology or layout is deleted is unknown: if the profile accepts unknown nodes, waiting pods
+// go there. When the object returns, it counts again.
 func TestWhatIsKnownOfANodeGoesAwayAndComesBack(t *testing.T) {
 	w := started(t, coarse.Start, strings.Replace(scheduler.Tenon, "Refuse", "Allow", 1))
 	w.node(t, "gone", "gone-a")
@@ -102,22 +102,22 @@ func TestWhatIsKnownOfANodeGoesAwayAndComesBack(t *testing.T) {
 	w.runs(t, "one")
 	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n == nil })
 
-	w.report(t, full) // made anew
+	w.report(t, full) // created again
 	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Coarse })
 	w.pod(t, "gone", "two", "4/4Gi")
 	w.waits(t, "two", noContainer)
 	layout := w.layout(t, "gone-a", "numa 0 cpus 0-2 memory 8Gi\nnuma 1 socket 1 cpus 3-5 memory 8Gi")
 	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Exact })
-	w.report(t, coarse.Topology("gone-a", single, "8/32Gi 8/32Gi")) // the layout goes before it
+	w.report(t, coarse.Topology("gone-a", single, "8/32Gi 8/32Gi")) // the layout takes precedence
 	w.waits(t, "two", "wants 4 cpu")
 	layout()
-	w.runs(t, "two") // by what the other object says
+	w.runs(t, "two") // according to the other object
 	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Coarse })
 	w.layout(t, "gone-a", "numa 0 cpus 0-7 memory 8Gi\nnuma 1 socket 1 cpus 8-15 memory 8Gi")
 	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Exact })
 }
 
-// layout publishes the layout of a node, and returns what removes it.
+// layout publishes the layout of a node, and returns a function that removes it.
 func (w *world) layout(t *testing.T, node, machine string) (remove func()) {
 	t.Helper()
 	m, err := topo.ParseMachine(machine)

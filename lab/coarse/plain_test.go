@@ -1,9 +1,8 @@
 package coarse_test
 
-// The cases of this file are those by which schedulers that read NodeResourceTopology are usually tried,
-// with the amounts that they are tried with. Where such a scheduler and the kubelet differ, the kubelet is
-// followed, and the case says so. All nodes have static CPU and memory managers, as far as their zones
-// list CPUs and memory.
+// The cases of this file are common tests of schedulers that read NodeResourceTopology, with their usual amounts. If
+// such a scheduler and the kubelet differ, the kubelet is followed, and the case says so. All nodes have static CPU and
+// memory managers if their zones list CPUs and memory.
 
 func plainCases() []plain {
 	var out []plain
@@ -81,8 +80,8 @@ var fewest = []plain{
 		pod: "3/4Gi 1/4Gi", want: "n2"},
 	{name: "only one node has enough, together", policy: "best-effort/pod", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi",
 		pod: "3/4Gi 4/6Gi", want: "n2"},
-	// Others send it to n2. The first container's memory is on node-0 alone; the memory manager then gives
-	// the second one no memory of node-0 and node-1 together, and neither has 6Gi: UnexpectedAdmissionError.
+	// Others send it to n2. The first container's memory is on node-0 alone; the memory manager then gives the second
+	// one no memory of node-0 and node-1 together, and neither has 6Gi: UnexpectedAdmissionError.
 	{name: "only one node has enough, apart", policy: "best-effort/container", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi",
 		pod: "3/4Gi 4/6Gi", want: "0/"},
 	{name: "far NUMA nodes are better than none", policy: "best-effort/container",
@@ -116,7 +115,7 @@ var subtle = []plain{
 		pod: "init:1/1Gi 14/1Gi", want: noContainer},
 }
 
-// The node of the cases of containers, and one of the same size on which nothing is left.
+// The node of the cases of containers, and one of the same size that is full.
 const (
 	useful = "30/60Gi/hp384Mi/nic16 32/64Gi/hp512Mi/nic32"
 	full   = "0:30/0:60Gi/hp0:384Mi/nic0:16 0:32/0:64Gi/hp0:512Mi/nic0:32"
@@ -143,9 +142,9 @@ func containers() []plain {
 		{name: "large init containers, memory of the third", pod: "init:30/10Gi init:30/10Gi 20/35Gi 20/35Gi 2/50Gi",
 			want: noContainer},
 		{name: "large init containers, CPUs of the first", pod: "init:30/10Gi init:30/10Gi 35/40Gi", want: noContainer},
-		// Others let the next two in. The init containers leave 30 CPUs of node-0 to the pod, and what is left
-		// must be used up before any other CPU: the first container takes 20 of them, and the second can have
-		// neither 20 of node-0 nor any without the 10 that are left there.
+		// Others accept the next two. The init containers leave 30 CPUs of node-0 to the pod, and these must be used up
+		// before any other CPU: the first container takes 20 of them, and the second can have neither 20 of node-0 nor
+		// any without the 10 that are left there.
 		{name: "what large init containers leave ties the second container", pod: "init:30/10Gi init:30/10Gi 20/40Gi 20/40Gi",
 			want: noContainer},
 		{name: "what three large init containers leave, too",
@@ -173,7 +172,7 @@ func containers() []plain {
 	return cases
 }
 
-// ephemeral are pods that ask for storage, which no NUMA node has.
+// ephemeral are pods that request storage, which no NUMA node has.
 func ephemeral() []plain {
 	return []plain{
 		{name: "storage of a Guaranteed pod", n1: useful, n2: full, pod: "2/4Gi/eph1Gi 2/4Gi 4/8Gi/eph2Gi", want: "n1"},

@@ -12,13 +12,13 @@ import (
 	"github.com/tenon-numa/tenon/lab/scheduler"
 )
 
-// unevenZones are the zones with which scheduler-plugins tries preemption: there, only one kind of cache and
-// one kind of report have a pod evicted.
+// unevenZones are the zones of scheduler-plugins' tests of preemption: there, only one kind of cache and one kind of
+// report have a pod evicted.
 const unevenZones = "4/4Gi 2/2Gi"
 
-// Whatever a node is known by, the pod goes that is in the way, and no other.
+// Whatever the source of a node's data, exactly the pod in the way is evicted.
 var preemptionCases = []dynamic{
-	// No report ever comes: what is known are the node's first one and predictions.
+	// No report ever comes: the data are the node's first one and predictions.
 	{name: "unreported", policy: single, nodes: map[string]string{"unreported-a": unevenZones},
 		run: func(t *testing.T, w *world) {
 			w.pod(t, "unreported", "small", "4/4Gi", priority("low"))
@@ -27,7 +27,7 @@ var preemptionCases = []dynamic{
 			w.runs(t, "great")
 			w.gone(t, "small")
 		}},
-	// The report says amounts, and not whose they are.
+	// The report has amounts, but not their holders.
 	{name: "unsigned", policy: single, nodes: map[string]string{"unsigned-a": unevenZones},
 		run: func(t *testing.T, w *world) {
 			w.pod(t, "unsigned", "small", "4/4Gi", priority("low"))
@@ -48,7 +48,7 @@ var preemptionCases = []dynamic{
 			w.waits(t, "third", "preemption: 0/")
 			w.runs(t, "first")
 		}},
-	// Who is held by is not known to be a pod at all: nobody is evicted for what nobody can give back.
+	// Amounts without a known pod: no pod is evicted for resources that no pod can return.
 	{name: "foreign-amounts", policy: single, nodes: map[string]string{"foreign-amounts-a": "0:4/0:4Gi 2/2Gi"},
 		run: func(t *testing.T, w *world) {
 			w.pod(t, "foreign-amounts", "beside", "2/2Gi", priority("low"))
@@ -57,7 +57,7 @@ var preemptionCases = []dynamic{
 			w.waits(t, "great", "preemption: 0/")
 			w.runs(t, "beside")
 		}},
-	// Pods of three priorities on two NUMA nodes: the lowest one that is in the way goes.
+	// Pods of three priorities on two NUMA nodes: the lowest one in the way is evicted.
 	{name: "mixed", policy: single, nodes: map[string]string{"mixed-a": "8/8Gi 8/8Gi"},
 		run: func(t *testing.T, w *world) {
 			for _, p := range []struct{ name, class, what string }{{"medium", "medium", "6/4Gi"}, {"low", "low", "5/4Gi"},
@@ -102,8 +102,8 @@ var preemptionCases = []dynamic{
 		}},
 }
 
-// A scheduler that has started knows who is on a coarse node, and not where. It evicts whom the amounts tell to
-// be in the way.
+// A scheduler that has started has the pods on a coarse node, but not their NUMA nodes. It evicts the pods that must be
+// in the way according to the amounts.
 func TestPreemptionAfterARestart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -124,7 +124,7 @@ func TestPreemptionAfterARestart(t *testing.T) {
 		return n != nil && n.Quality == ledger.Coarse &&
 			len(n.Entries) > 0
 	})
-	// Nobody but "small" can have given 3 CPUs to one NUMA node.
+	// Only "small" can have returned 3 CPUs to one NUMA node.
 	w.pod(t, "restart", "great", "4/4Gi", priority("high"))
 	w.runs(t, "great")
 	w.gone(t, "small")

@@ -22,7 +22,7 @@ import (
 
 const shardLabel = "tenon.sh/shard"
 
-// sharded is the profile of a scheduler of its own shard.
+// sharded returns the profile of a scheduler of a shard.
 func sharded(name, shard string) string {
 	profile := strings.Replace(scheduler.Tenon, "default-scheduler", name, 1)
 	return strings.Replace(profile, "unknownNodes: Refuse", fmt.Sprintf("layoutSelector: %s=%s, unknownNodes: Refuse",
@@ -49,7 +49,7 @@ func (w *world) puts(t *testing.T, node, shard string) {
 	}
 }
 
-// follows waits until a scheduler knows the nodes and no others.
+// follows waits until a scheduler has exactly these nodes.
 func (w *world) follows(t *testing.T, s *scheduler.Running, nodes ...string) {
 	t.Helper()
 	var known []string
@@ -62,8 +62,8 @@ func (w *world) follows(t *testing.T, s *scheduler.Running, nodes ...string) {
 	}
 }
 
-// Two schedulers read what the nodes of their own shards publish, and nothing else; a node that is put into the
-// other shard goes over to the other scheduler, with a pod that waits for it.
+// Two schedulers read exactly the objects of their own shards' nodes. A node that is moved to the other shard is taken
+// over by the other scheduler, with a pod that waits for it.
 func TestShards(t *testing.T) {
 	w := started(t, coarse.Start, sharded("default-scheduler", "a"), func(w *world) {
 		for node, shard := range map[string]string{"exact-a": "a", "exact-b": "b"} {
@@ -106,7 +106,7 @@ func TestShards(t *testing.T) {
 	w.follows(t, other, "coarse-b")
 	w.runs(t, "three")
 	w.runs(t, "four")
-	w.knows(t, "exact-b", func(n *ledger.Node) bool { return len(n.Entries) == 2 }) // two, which the other one bound
+	w.knows(t, "exact-b", func(n *ledger.Node) bool { return len(n.Entries) == 2 }) // two, bound by the other scheduler
 	w.pod(t, "exact-b", "five", "4/4Gi", by)
 	w.waits(t, "five", stranger)
 }

@@ -31,18 +31,18 @@ type world struct {
 // caseLabel keeps the pods of a case on its nodes.
 const caseLabel = "case"
 
-// plain is a case of which everything is known before the pod comes.
+// plain is a case in which all data exists before the pod is created.
 type plain struct {
 	name, policy string
 	// n1 and n2 are the zones of its nodes, pod is the pod; see package coarse.
 	n1, n2, pod string
-	// strategy is how the pod asks to be scored, or "".
+	// strategy is the scoring strategy that the pod requests, or "".
 	strategy string
-	// want is the node, "n1" or "n2", "any" of them, or a part of why the pod waits.
+	// want is the node, "n1" or "n2", "any" of them, or a part of the reason why the pod waits.
 	want string
 }
 
-// single is the policy of nodes that say nothing else.
+// single is the default policy of nodes.
 const single = "single-numa-node/container"
 
 // cluster starts a cluster of nodes without kubelets, which ends with the test.
@@ -66,8 +66,8 @@ func cluster(ctx context.Context, t *testing.T, start func(context.Context, stri
 	return c
 }
 
-// Everything that is known at the start is made before the scheduler starts, so that every pod meets the
-// nodes of its case as they are described.
+// All initial objects are made before the scheduler starts, so that every pod meets the nodes of its case in their
+// initial state.
 func TestNodesWithOnlyATopology(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -97,7 +97,7 @@ func TestNodesWithOnlyATopology(t *testing.T) {
 	}
 }
 
-// caseTimeout bounds a case: what fits is there in a fraction of a second.
+// caseTimeout bounds a case; results take a fraction of a second.
 const caseTimeout = 10 * time.Second
 
 // during returns the world of one case, whose pods are removed at its end.
@@ -138,7 +138,7 @@ func withCosts(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology 
 	return o
 }
 
-// check creates the pod of a case, looks where it goes, and removes it.
+// check creates the pod of a case, checks its node, and removes it.
 func (w *world) check(t *testing.T, i int, p plain) {
 	name := fmt.Sprintf("p%d", i)
 	w.pod(t, fmt.Sprint(i), name, p.pod, func(pod *v1.Pod) {
@@ -213,7 +213,7 @@ func (w *world) runs(t *testing.T, name string) (node string) {
 	return node
 }
 
-// waits waits until a pod has no place, for a reason that contains a text.
+// waits waits until a pod is unschedulable, for a reason that contains a text.
 func (w *world) waits(t *testing.T, name, why string) {
 	t.Helper()
 	var said string
@@ -232,14 +232,15 @@ func (w *world) waits(t *testing.T, name, why string) {
 	}
 }
 
-// says reports whether a pod was told why it waits: that what is free does not do, or that the empty node would not.
+// says reports whether a pod's message has the reason why it waits: that the free resources do not suffice, or that the
+// empty node's would not.
 func says(said, why string) bool {
 	who, align := strings.CutPrefix(why, "cannot align ")
 	return strings.Contains(said, why) || align && strings.Contains(said, "never on this machine: "+who)
 }
 
-// knows waits until the scheduler knows of a node what is wanted: what happens next then meets the last
-// report, and does not overtake it. The node is nil where nothing is known.
+// knows waits until the scheduler's data about a node is as wanted, so that the next step uses the last report. The
+// node is nil if there is no data.
 func (w *world) knows(t *testing.T, node string, want func(*ledger.Node) bool) {
 	t.Helper()
 	err := wait.PollUntilContextCancel(w.ctx, 5*time.Millisecond, true, func(context.Context) (bool, error) {
@@ -250,7 +251,7 @@ func (w *world) knows(t *testing.T, node string, want func(*ledger.Node) bool) {
 	}
 }
 
-// counted reports whether the amounts of a node are known to account for a pod.
+// counted reports whether the amounts of a node are known to contain a pod.
 func counted(pod string) func(*ledger.Node) bool {
 	return func(n *ledger.Node) bool {
 		return n != nil && slices.ContainsFunc(n.Entries, func(e ledger.Entry) bool {

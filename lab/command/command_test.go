@@ -36,7 +36,7 @@ func TestMachinesFitATerminal(t *testing.T) {
 	}
 }
 
-// stopper stands where a scheduler would.
+// stopper stands for a scheduler.
 type stopper struct{ running *bool }
 
 func (stopper) Done() <-chan struct{} { return nil }
@@ -46,7 +46,7 @@ func (stopper) Addresses() []command.Address {
 	return []command.Address{{What: "inspection", URL: "https://127.0.0.1:1/debug/tenon/"}}
 }
 
-// The cluster comes up, the scheduler is started on it, an interrupt ends both, and nothing is left.
+// The cluster starts, the scheduler is started on it, an interrupt ends both, and nothing is left.
 func TestUp(t *testing.T) {
 	ctx, interrupt := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer interrupt()

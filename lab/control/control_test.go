@@ -110,7 +110,7 @@ func nodeIdentity(ctx context.Context, t *testing.T, p *control.Plane) {
 	}
 }
 
-// A service account's token says who it is, and on which node if it is bound to one.
+// A service account's token has its name, and its node if it is bound to one.
 func serviceAccount(ctx context.Context, t *testing.T, p *control.Plane) {
 	for _, node := range []string{"", "one"} { // one was made by nodeIdentity
 		c, err := control.As(ctx, p.Admin, control.Account{Namespace: "workshop", Name: "joiner", Node: node})
@@ -135,7 +135,7 @@ func serviceAccount(ctx context.Context, t *testing.T, p *control.Plane) {
 	}
 }
 
-// A real API server takes every manifest that kubectl apply -k deploy sends it, and twice.
+// A real API server accepts every manifest of kubectl apply -k deploy, and twice.
 func install(ctx context.Context, t *testing.T, p *control.Plane) {
 	manifests := deploy.Access()
 	for _, path := range []string{"agent/daemonset.yaml", "scheduler/deployment.yaml"} {

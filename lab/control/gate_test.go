@@ -31,8 +31,8 @@ kind: ServiceAccount
 metadata: {name: somebody, namespace: monitoring}
 `
 
-// A real API server, with the rights that users give, lets Prometheus read the metrics of an agent that
-// asks as itself, and nobody else.
+// A real API server, with the rights that users grant, lets Prometheus read the metrics of an agent that authenticates
+// requests with its own account, and no other client.
 func TestGateOfMetrics(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -70,7 +70,7 @@ func TestGateOfMetrics(t *testing.T) {
 		{"somebody", "/metrics", token("somebody"), 403},
 		{"a forger", "/metrics", "forged", 401},
 	} {
-		// Rights that were just given are in force a moment later; a new filter remembers no refusal.
+		// New rights take effect a moment later; a new filter has no cached refusal.
 		var got int
 		err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
 			g, err := authfilter.New(agent, logr.Discard())

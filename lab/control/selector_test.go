@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/control"
 )
 
-// A real API server, with the configuration that deploy/apiserver has, lets an agent read the pods of its own node
-// and of no other, and everybody else what they may read.
+// A real API server, with the configuration of deploy/apiserver, lets an agent read only the pods of its own node, and
+// does not restrict other clients.
 func TestAgentsReadTheirOwnPodsOnly(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -80,7 +80,8 @@ func TestAgentsReadTheirOwnPodsOnly(t *testing.T) {
 		} {
 			for _, namespace := range []string{"", "default"} {
 				err := ask(namespace)
-				// An authorizer that fails has the request answered as an internal error, with its words.
+				// If an authorizer fails, the request is answered with an internal error that has the authorizer's
+				// message.
 				denied := apierrors.IsInternalError(err) && strings.Contains(err.Error(), "the pods of its own node only")
 				if c.want && err != nil || !c.want && !denied {
 					t.Errorf("%s: %s in namespace %q: %v", c.what, verb, namespace, err)

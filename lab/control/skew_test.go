@@ -22,8 +22,8 @@ import (
 )
 
 // The definition is upgraded before the agents (docs/howto/upgrade.md): a write of an agent that is newer than the
-// definition is refused as a whole, and passes once the definition is replaced. A write of an older agent passes, and
-// what only newer agents say is gone with it.
+// definition is rejected as a whole, and passes once the definition is replaced. A write of an older agent passes, and
+// removes the fields of newer agents.
 func TestTheDefinitionIsUpgradedFirst(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -67,7 +67,7 @@ func TestTheDefinitionIsUpgradedFirst(t *testing.T) {
 	}
 }
 
-// withoutSection returns the definition of NodeLayout as an earlier release could have it.
+// withoutSection returns the definition of NodeLayout of an imagined earlier release.
 func withoutSection(t *testing.T, name string) []byte {
 	t.Helper()
 	var d apiextensions.CustomResourceDefinition

@@ -34,7 +34,7 @@ func TestASeedDecidesTheOrderOfPodsAndNothingElse(t *testing.T) {
 	}
 }
 
-// shapes returns what the pods ask for, in their order.
+// shapes returns the requests of the pods, in their order.
 func shapes(pods []*v1.Pod) (out []string) {
 	for _, p := range pods {
 		out = append(out, wants(p))
@@ -66,7 +66,7 @@ func TestActsAreReadFromAList(t *testing.T) {
 	}
 }
 
-// A pod that kubelets refuse is created three times in all, under names that say so.
+// A pod that kubelets refuse is created three times in all, under names that show it.
 func TestARefusedPodIsTriedThreeTimes(t *testing.T) {
 	tried := []string{"train"}
 	for next, more := retryName("train"); more; next, more = retryName(next) {
@@ -77,7 +77,7 @@ func TestARefusedPodIsTriedThreeTimes(t *testing.T) {
 	}
 }
 
-// found is what a demonstration of two seeds may find.
+// found returns possible results of a demonstration of two seeds.
 func found() *Found {
 	refused := map[string]int{"UnexpectedAdmissionError": 1, "TopologyAffinityError": 3}
 	round := func(seed uint64, by string, running int, refused map[string]int, last float64) document.DemoRound {
@@ -128,7 +128,7 @@ func TestTheResultComesFirst(t *testing.T) {
 	}
 }
 
-// Every seed has its own line, so that nobody shows the luckiest alone.
+// Every seed has its own line, so that the luckiest one cannot be shown alone.
 func TestEverySeedIsShown(t *testing.T) {
 	text := busy(found().Busy)
 	for _, want := range []string{"   1       30     35         4      0       2.0    1.5\n",

@@ -41,7 +41,7 @@ var (
 	marker = regexp.MustCompile(`^ *<!-- not in the lab: (.+) -->\s*$`)
 )
 
-// machine is why a block cannot run in the lab that test/vm/realnode/install plays.
+// machine marks blocks that cannot run in the lab; test/vm/realnode/install plays them.
 const machine = "played on a virtual machine"
 
 // commands counts the command lines of a block.
@@ -54,8 +54,8 @@ func (b block) commands() (n int) {
 	return n
 }
 
-// blocks reads the blocks of a page. A marker that no block follows is an error: a slip would leave a block out, or run
-// one that must not run.
+// blocks reads the blocks of a page. A marker without a following block is an error: otherwise a typing error would
+// leave a block out, or run one that must not run.
 func blocks(t *testing.T, page string) (out []block) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(root, page))
@@ -99,7 +99,8 @@ func pages(t *testing.T) []string {
 	return out
 }
 
-// Every command of the documentation runs in the lab and succeeds, or says why it cannot run there.
+// Every command of the documentation runs in the lab and succeeds, or is marked with the reason why it cannot run
+// there.
 func TestCommandsOfTheDocumentationRun(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
@@ -137,7 +138,7 @@ func TestCommandsOfTheDocumentationRun(t *testing.T) {
 	w.addressesAnswer(t, s)
 }
 
-// addressesAnswer asks what "tenon-lab up" prints, as it says.
+// addressesAnswer queries the addresses that "tenon-lab up" prints, in the printed way.
 func (w *workshop) addressesAnswer(t *testing.T, s *scheduler.Running) {
 	t.Helper()
 	for url, want := range map[string]string{s.Metrics: "tenon_leader{",
@@ -195,7 +196,7 @@ func cluster(ctx context.Context, t *testing.T) (*lab.Cluster, *scheduler.Runnin
 	return c, s
 }
 
-// programs builds what the pages run on a computer that has no cluster, and returns the folder.
+// programs builds the programs that the pages use on a computer without a cluster, and returns the folder.
 func programs(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
@@ -205,7 +206,7 @@ func programs(ctx context.Context, t *testing.T) string {
 		kubectl = filepath.Join(t.TempDir(), "kubectl")
 		build(ctx, t, filepath.Join(root, "tools/kubectl"), "-o", kubectl, ".")
 	}
-	// These programs are there already: the go command only has to put them where it was told to.
+	// These programs exist already: the go command only has to copy them to the requested path.
 	const gocommand = `#!/bin/sh
 case "$1 $2 $3" in
 "install ./cmd/kubectl-tenon "*) ;;
@@ -214,7 +215,7 @@ case "$1 $2 $3" in
 *) echo "the test does not know: go $*" >&2; exit 1 ;;
 esac
 `
-	// Exit code 2 of simulate is an answer: some pods have no place.
+	// Exit code 2 of simulate is an answer: some pods do not fit.
 	const kubectlcommand = `#!/bin/sh
 %s "$@" || { code=$?; [ "$1 $2 $code" = "tenon simulate 2" ] || exit $code; }
 `
@@ -257,7 +258,7 @@ func (w *workshop) run(dir, commands string) (string, error) {
 	return string(out), err
 }
 
-// folder is a folder as a reader has it who has cloned the repository, with files of the names that pages use.
+// folder is a clone of the repository as a reader has it, with files of the names that pages use.
 func (w *workshop) folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -285,7 +286,7 @@ func (w *workshop) folder(t *testing.T) string {
 	return dir
 }
 
-// prepare creates what the pages take for granted, and a pod that kube-scheduler sends to its death.
+// prepare creates the objects that the pages assume, and a pod that kube-scheduler sends to a node that refuses it.
 func (w *workshop) prepare(t *testing.T) {
 	t.Helper()
 	file, err := filepath.Abs("testdata/cluster.yaml")

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// values are what files may say, by field.
+// values are the possible values of files, by field.
 var values = []struct {
 	field  string
 	values []string
@@ -35,7 +35,7 @@ var values = []struct {
 	{"syncFrequency", []string{"10s"}},
 }
 
-// draw makes a configuration file, or a drop-in, which may take values away.
+// draw draws a configuration file, or a drop-in, which may remove values.
 func draw(t *rapid.T, dropIn bool) string {
 	var b strings.Builder
 	b.WriteString("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
@@ -51,8 +51,8 @@ func draw(t *rapid.T, dropIn bool) string {
 	return b.String()
 }
 
-// What the agent makes of the files of a kubelet, and of what the kubelet would answer, are the rules of
-// what the kubelet itself makes of the files.
+// The agent derives the same rules from the files of a kubelet, and from the kubelet's answer, as the kubelet itself
+// does from the files.
 func TestAgentMergesAsTheKubelet(t *testing.T) {
 	root := t.TempDir()
 	n := 0

@@ -25,7 +25,7 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// benchmark is one machine with pods on it, and one more pod that both sides are asked about.
+// benchmark is one machine with pods on it, and one more pod that both sides are queried about.
 type benchmark struct {
 	numas     int
 	policy    string
@@ -34,21 +34,20 @@ type benchmark struct {
 
 	machine *topo.Machine
 	real    *lab.Managers
-	pods    []*v1.Pod // what the managers see
+	pods    []*v1.Pod // the managers' view
 	usage   *place.Usage
 	pod     *v1.Pod
 	asked   *place.Pod
 }
 
-// BenchmarkAgainstTheKubelet asks the kubelet's own code and place the same question of the same machine
-// in one run, and reports how many times faster place is (x-faster; ns/op is place's mean time):
+// BenchmarkAgainstTheKubelet queries the kubelet's own code and place about the same pod on the same machine in one
+// run, and reports how many times faster place is (x-faster; ns/op is place's mean time):
 //
-//   - merge: the topology manager's Merge of hints that were made before, against place.Fits, which
-//     makes the hints too and checks the allocation;
+//   - merge: the topology manager's Merge of prepared hints, against place.Fits, which makes the hints too and checks
+//     the allocation;
 //   - admit: the managers' Admit with their checkpoints in memory, against place.Place with all ids.
 //
-// A table of all ratios ends the output. Its times are the best that were seen of either side, since
-// others may use the computer too.
+// A table of all ratios ends the output. Its times are the best of either side, since others may use the computer too.
 func BenchmarkAgainstTheKubelet(b *testing.B) {
 	klog.SetLogger(logr.Discard())
 	rows := []string{fmt.Sprintf("%-6s%-18s%-16s%5s  %-6s%12s%12s%12s", "numas", "policy", "resources", "pods", "what",
@@ -163,7 +162,7 @@ func (c *benchmark) prepare(b *testing.B) {
 	c.pods = append(c.pods, c.pod)
 }
 
-// inMemory is a file system that makes the managers' checkpoints cheap, where there is one.
+// inMemory returns a file system that makes the managers' checkpoints cheap, if there is one.
 func inMemory() string {
 	if st, err := os.Stat("/dev/shm"); err == nil && st.IsDir() {
 		return "/dev/shm"

@@ -19,8 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
 
-// snapshotFiles gives cadvisor the files of a machine's snapshot instead of /sys. Only what GetNodesInfo asks for
-// is there.
+// snapshotFiles gives cadvisor the files of a machine's snapshot instead of /sys. It has only what GetNodesInfo calls.
 type snapshotFiles struct {
 	cadvisorfs.SysFs
 	tree fs.FS
@@ -31,7 +30,7 @@ func (s snapshotFiles) text(name string) (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-// glob returns absolute paths, as cadvisor takes ids out of "/cpu12" alone.
+// glob returns absolute paths, as cadvisor takes ids only out of "/cpu12".
 func (s snapshotFiles) glob(pattern string) ([]string, error) {
 	out, err := fs.Glob(s.tree, strings.TrimPrefix(path.Clean(pattern), "/"))
 	for i := range out {
@@ -54,7 +53,7 @@ func (s snapshotFiles) infos(dir string) (out []os.FileInfo, err error) {
 
 const sysCPU = "sys/devices/system/cpu"
 
-// topologyOf reads a file of a CPU, whichever way a path leads to the CPU.
+// topologyOf reads a file of a CPU, whichever path leads to the CPU.
 func (s snapshotFiles) topologyOf(dir, name string) (string, error) {
 	return s.text(path.Join(sysCPU, path.Base(dir), "topology", name))
 }
@@ -77,8 +76,8 @@ func (s snapshotFiles) GetCaches(id int) ([]os.FileInfo, error) {
 	return s.infos(fmt.Sprintf("%s/cpu%d/cache", sysCPU, id))
 }
 
-// GetCacheInfo fails where a file is missing, as cadvisor's own does. Older snapshots have no shared_cpu_map, and
-// nothing but the level of small caches.
+// GetCacheInfo fails if a file is missing, as cadvisor's own does. Older snapshots have no shared_cpu_map, and only the
+// level of small caches.
 func (s snapshotFiles) GetCacheInfo(id int, name string) (c cadvisorfs.CacheInfo, err error) {
 	dir := fmt.Sprintf("%s/cpu%d/cache/%s/", sysCPU, id, name)
 	mask, missing := s.text(dir + "shared_cpu_map")
@@ -131,7 +130,7 @@ func (s snapshotFiles) IsCPUOnline(dir string) bool {
 	return err == nil && bad == nil && no == nil && set.Has(idset.CPU(id))
 }
 
-// reported is what cadvisor reports of a snapshot's machine; ok is false where it reports no CPU.
+// reported returns cadvisor's report of a snapshot's machine; ok is false if it reports no CPU.
 func reported(t *testing.T, tree fs.FS, found *sysfs.Found) (out *cadvisorapi.MachineInfo, ok bool) {
 	t.Helper()
 	nodes, cpus, err := sysinfo.GetNodesInfo(snapshotFiles{tree: tree})

@@ -7,15 +7,15 @@ import (
 	"github.com/tenon-numa/tenon/core/place/scenario"
 )
 
-// longest is how many predictions follow from each other before the node's report is read again.
+// longest is how many predictions follow each other before the node's report is read again.
 const longest = 15
 
-// chain predicts from what was predicted before, as a scheduler does between two reports of a node. Where the
-// kubelet draws, the chain goes on with what was drawn.
+// chain predicts from earlier predictions, as a scheduler does between two reports of a node. If the kubelet chooses at
+// random, the chain continues with the kubelet's choice.
 type chain struct {
 	node   *scenario.Node
 	length int
-	broken bool // the node's report has to be read before the chain can go on
+	broken bool // the node's report has to be read before the chain can continue
 }
 
 // resync reads the node's report.
@@ -25,7 +25,7 @@ func (t *trial) resync() {
 	t.chain = chain{node: &n}
 }
 
-// usage returns what follows from the predictions; ok is false where they do not tell.
+// usage returns the usage that follows from the predictions; ok is false if they do not determine it.
 func (c *chain) usage(t *trial) (u *place.Usage, ok bool) {
 	if c.broken || c.length >= longest {
 		t.resync()
@@ -39,8 +39,8 @@ func (c *chain) usage(t *trial) (u *place.Usage, ok bool) {
 	return c.node.Usage(), true
 }
 
-// mingled reports whether memory of several NUMA nodes is held together: holdings do not tell what each of
-// them has free then.
+// mingled reports whether memory of several NUMA nodes is held together: then holdings do not show what each of them
+// has free.
 func (c *chain) mingled(u *place.Usage) bool {
 	_, grouped := u.MemoryGroups()
 	return grouped != 0

@@ -11,10 +11,10 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// What the judge compares: what containers got, and what is left.
+// What the judge compares: the containers' holdings, and what is left.
 
-// same compares holdings: of the containers that are sure all but the devices that are drawn. Memory of
-// init containers is reused by later ones, so that it is sure only where all containers are.
+// same compares the holdings of the sure containers, without the devices that are chosen at random. Memory of init
+// containers is reused by later ones, so that it is sure only if all containers are.
 func (t *trial) same(name string, p *place.Pod, v place.Verdict, seen []place.Holding, sure int) error {
 	all := sure == len(p.Containers)
 	ok := true
@@ -48,9 +48,9 @@ func shown(m *topo.Machine, hs []place.Holding) (out []string) {
 	return out
 }
 
-// twice reports whether the managers have given one CPU to two pods, or to two containers that run
-// together, or have one that is held among the free: on machines with unequal sockets or cores the
-// kubelet errs so (cpumanager/cpu_assignment.go, takeFullSockets), and frees the CPU with the first of them.
+// twice reports whether the managers have given one CPU to two pods, or to two containers that run together, or have a
+// held CPU among the free ones. On machines with unequal sockets or cores the kubelet has this fault
+// (cpumanager/cpu_assignment.go, takeFullSockets), and frees the CPU with the first of them.
 func (t *trial) twice() bool {
 	free := t.freeCPUs()
 	var held idset.Set[idset.CPU]
@@ -79,7 +79,7 @@ func (t *trial) contradiction() error {
 	return nil
 }
 
-// freeCPUs is the CPU manager's shared pool: reserved CPUs are in it, or not.
+// freeCPUs returns the CPU manager's shared pool, which may include reserved CPUs.
 func (t *trial) freeCPUs() idset.Set[idset.CPU] {
 	var cpus []idset.CPU
 	for _, id := range t.real.CPU.State().GetDefaultCPUSet().List() {
@@ -127,7 +127,7 @@ func (t *trial) left(about, when string, u *place.Usage, devices int) error {
 	return nil
 }
 
-// freeDevices are the healthy devices that the device manager has not given out.
+// freeDevices returns the healthy devices that the device manager has not assigned.
 func (t *trial) freeDevices(name string) (out []topo.Device) {
 	held := map[string]bool{}
 	for _, pod := range t.pods {

@@ -27,8 +27,8 @@ import (
 	lab "github.com/tenon-numa/tenon/lab/kubelet"
 )
 
-// The differential test: the kubelet's own managers and place see the same machine, rules and steps, and
-// must agree after each. A difference is made small and printed as a scenario file.
+// The differential test: the kubelet's own managers and place get the same machine, rules and steps, and must agree
+// after each. A difference is reduced and printed as a scenario file.
 
 var (
 	admissions = flag.Int("diff.n", 100000, "admissions to judge in the differential test")
@@ -38,7 +38,7 @@ var (
 
 const (
 	perMachine  = 16   // admissions on one machine
-	shrinkTries = 4000 // scenarios to judge for a smaller one
+	shrinkTries = 4000 // scenarios to judge while reducing one
 )
 
 func TestPlaceAgreesWithTheManagers(t *testing.T) {
@@ -55,8 +55,8 @@ func TestPlaceAgreesWithTheManagers(t *testing.T) {
 	}
 }
 
-// judgeDir prepares the process for managers, and returns a directory for their files: on a file system
-// in memory where there is one, which makes their checkpoints cheap.
+// judgeDir prepares the process for managers, and returns a directory for their files: on a memory file system if there
+// is one, which makes their checkpoints cheap.
 func judgeDir(t testing.TB) string {
 	t.Helper()
 	klog.SetLogger(logr.Discard())
@@ -95,7 +95,7 @@ type failure struct {
 	err  error
 }
 
-// seed hands out the next seed, as long as there is something to do.
+// seed returns the next seed; ok is false when the run is over.
 func (d *differ) seed() (uint64, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,11 +160,11 @@ func try(dir string, seed uint64, predict oracle, count *tally) (*drawing, error
 	return nil, nil
 }
 
-// report makes a failing scenario small, and says how to see it again.
+// report reduces a failing scenario, and returns a text that says how to reproduce it.
 func (f *failure) report(dir string) string {
 	out := fmt.Sprintf("seed %d: %v\n", f.seed, f.err)
 	var d difference
-	if !errors.As(f.err, &d) { // there is nothing to make smaller
+	if !errors.As(f.err, &d) { // there is nothing to reduce
 		return out + f.text()
 	}
 	out += f.text()
@@ -178,7 +178,7 @@ func (f *failure) report(dir string) string {
 		fmt.Sprintf("again: go test ./lab/kubelet -run TestPlaceAgrees -diff.seed %d -diff.n 1\n", f.seed)
 }
 
-// text shows what was drawn. Pods that were written differently from what a scenario says are in its comment.
+// text returns the drawn scenario. Pods that were written differently from what a scenario says are in its comment.
 func (f *failure) text() string {
 	if f.d == nil {
 		return ""
@@ -192,13 +192,13 @@ func (f *failure) text() string {
 	return out + fmt.Sprintf("# preferences %v\n", f.d.prefers)
 }
 
-// shrink makes a scenario small on which a prediction differs from the managers about the same.
+// shrink reduces a scenario while a prediction differs from the managers about the same.
 func shrink(dir string, s *scenario.Scenario, x extras, about string, predict oracle) *scenario.Scenario {
 	return scenario.Shrink(s, func(c *scenario.Scenario) bool {
 		if !acceptable(c) {
 			return false
 		}
-		for range 3 { // what the kubelet draws may hide a difference
+		for range 3 { // the kubelet's random choices may hide a difference
 			var d difference
 			if errors.As(replay(dir, c, x, predict, &tally{}), &d) {
 				return d.about == about
@@ -208,8 +208,7 @@ func shrink(dir string, s *scenario.Scenario, x extras, about string, predict or
 	}, shrinkTries)
 }
 
-// acceptable reports whether the API server could take the pods of a scenario: Guaranteed pods have CPU
-// and memory.
+// acceptable reports whether the API server could accept the pods of a scenario: Guaranteed pods have CPU and memory.
 func acceptable(s *scenario.Scenario) bool {
 	for _, st := range s.Steps {
 		if st.Do != scenario.Admit {
@@ -224,7 +223,7 @@ func acceptable(s *scenario.Scenario) bool {
 	return true
 }
 
-// replay judges a whole scenario; what it cannot start is an error that is not a difference.
+// replay judges a whole scenario. A scenario that cannot start is an error that is not a difference.
 func replay(dir string, s *scenario.Scenario, x extras, predict oracle, count *tally) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -245,7 +244,7 @@ func replay(dir string, s *scenario.Scenario, x extras, predict oracle, count *t
 	return nil
 }
 
-// tally counts what a run has seen, so that a run that tries nothing shows.
+// tally counts what a run has judged, so that a run that judges nothing is noticed.
 type tally struct {
 	steps            [scenario.Free + 1]int
 	machines         int
@@ -254,7 +253,7 @@ type tally struct {
 	exact            int            // admitted, and every device id was predicted
 	chained          int            // the longest chain of predictions
 	lost             int            // admissions that were not made, since the trial ended
-	skipped          map[string]int // admissions that were not judged, or not wholly, by reason
+	skipped          map[string]int // admissions that were not judged, or not completely, by reason
 	restarts         map[string]int
 	refused          map[string]int
 	classes          map[string]int
@@ -353,7 +352,7 @@ func (c *tally) String() string {
 	return b.String()
 }
 
-// notJudged is the table of what the managers' answer was not held against.
+// notJudged is the table of the managers' answers that were not compared.
 func (c *tally) notJudged() string {
 	var b strings.Builder
 	all := float64(max(1, c.steps[scenario.Admit]))

@@ -22,8 +22,8 @@ import (
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
 
-// The managers get what cadvisor reports of a snapshot, and place gets what node/sysfs discovers in it. Elsewhere
-// both get one described machine, so that nothing but these tests judges discovery by what it is for.
+// The managers get cadvisor's report of a snapshot, and place gets what node/sysfs discovers in it. Other tests give
+// both the same described machine, so only these tests compare discovery with the kubelet's decisions.
 
 // discoveredTrials is how many configurations are drawn for every snapshot.
 const discoveredTrials = 6
@@ -65,7 +65,7 @@ func TestDiscoveredMachines(t *testing.T) {
 	}
 }
 
-// discovered reads a snapshot on both sides; ok is false where one of them has no machine, and the other knows.
+// discovered reads a snapshot on both sides; ok is false if one of them has no machine, and the other reports that.
 func discovered(t *testing.T, file string) (*sysfs.Found, *cadvisorapi.MachineInfo, bool) {
 	t.Helper()
 	data, err := os.Open(file)
@@ -131,7 +131,7 @@ func newDiscovery(t *testing.T, found *sysfs.Found, report *cadvisorapi.MachineI
 	return d
 }
 
-// active lists the active pods. The first who asks is the CPU manager's loop, which would keep the managers.
+// active lists the active pods. The first caller is the CPU manager's loop, which would keep the managers in memory.
 func (d *discovery) active() []*v1.Pod {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,7 +143,7 @@ func (d *discovery) active() []*v1.Pod {
 	return slices.Clone(d.pods)
 }
 
-// rules draws what the machine's kubelet can be configured to. With ids of NUMA nodes outside 0..63 it works only
+// rules draws a configuration that the machine's kubelet accepts. With ids of NUMA nodes outside 0..63 it works only
 // without hints.
 func (d *discovery) rules(seed uint64, noHints bool) {
 	r, m := &d.s.Rules, d.s.Machine
@@ -239,9 +239,9 @@ func (d *discovery) drop(pod *v1.Pod) {
 	d.count()
 }
 
-// contradicts reports whether the managers have given a CPU to two containers, or have one that is held among the
-// free, as they do on machines with cores of unequal size (cpumanager/cpu_assignment.go, takeFullCores). Nobody who
-// sees what containers hold knows then what the managers believe to be free.
+// contradicts reports whether the managers have given a CPU to two containers, or have a held CPU among the free ones,
+// as they do on machines with cores of unequal size (cpumanager/cpu_assignment.go, takeFullCores). Then holdings do not
+// show which CPUs the managers regard as free.
 func (d *discovery) contradicts() bool {
 	var free []idset.CPU
 	for _, id := range d.real.CPU.State().GetDefaultCPUSet().List() {
@@ -259,7 +259,7 @@ func (d *discovery) contradicts() bool {
 	return false
 }
 
-// count makes the usage of what the managers recorded, in the order of admission.
+// count computes the usage of the managers' records, in the order of admission.
 func (d *discovery) count() {
 	d.usage = place.NewUsage(d.s.Machine, d.s.Rules)
 	for _, p := range d.pods {
@@ -272,7 +272,7 @@ func (d *discovery) end() {
 	_ = os.RemoveAll(d.dir)
 }
 
-// Ids of NUMA nodes outside 0..63 are what the warning says that they are: the managers panic.
+// The warning about ids of NUMA nodes outside 0..63 is right: the managers panic.
 func TestManagersFailOnLargeIDs(t *testing.T) {
 	found, report, ok := discovered(t, "../../node/sysfs/testdata/very-sparse.txtar")
 	if !ok || !warned(found, sysfs.NUMAIDs) {

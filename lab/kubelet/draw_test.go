@@ -14,15 +14,14 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// What the differential test draws: a machine, rules that its kubelet accepts, and steps that depend on
-// what the node has left, so that admissions and refusals are both common.
+// What the differential test draws: a machine, rules that its kubelet accepts, and steps that depend on what the node
+// has left, so that admissions and refusals are both common.
 
 // drawing is one scenario that is being drawn.
 type drawing struct {
 	r *rand.Rand
 	s *scenario.Scenario
-	// kinds is how many kinds of resources a pod may ask for: the kubelet merges in time that grows with
-	// (2^numas - 1)^kinds.
+	// kinds bounds the kinds of resources of a pod: the kubelet merges in time that grows with (2^numas - 1)^kinds.
 	kinds   int
 	names   int  // pods so far
 	refused bool // the last pod was
@@ -32,7 +31,7 @@ type drawing struct {
 	spread bool // CPUs are spread over NUMA nodes in whole cores, some of which are half reserved
 }
 
-// extras is what a scenario file cannot say.
+// extras has what a scenario file cannot express.
 type extras struct {
 	prefers map[string]preference // of the plugins of resources
 	written map[string]*v1.Pod    // pods as they were written, by name
@@ -89,7 +88,7 @@ func draw(seed uint64) (*drawing, error) {
 	return d, nil
 }
 
-// class names what a drawing is of, for the count.
+// class names the class of a drawing, for the count.
 func (d *drawing) class() string {
 	n, policy := len(d.s.Machine.NUMAs()), d.s.Rules.Topology.Policy
 	switch {
@@ -124,7 +123,7 @@ func (d *drawing) topology(n int) {
 	if r.Policy == place.None {
 		return
 	}
-	// The kubelet looks distances up by id where it keeps them by position: with holes it panics.
+	// The kubelet looks up distances by id although it stores them by position: with gaps it panics.
 	last := d.s.Machine.NUMAs()[n-1]
 	r.PreferClosest = int(last.ID) == n-1 && len(last.Distances) > 0 && d.chance(3)
 	if n > 8 || d.chance(10) { // 8 is the kubelet's default
@@ -150,7 +149,7 @@ func (d *drawing) cpuRules() {
 		&r.StrictReservation, &r.PreferAlignByUncoreCaches} {
 		*o = d.chance(4)
 	}
-	// What does not go together (cpumanager/policy_options.go).
+	// Incompatible options (cpumanager/policy_options.go).
 	m := d.s.Machine
 	if d.s.Rules.Topology.Policy == place.SingleNUMA || len(m.Sockets()) > m.WithCPUs().Len() {
 		r.AlignBySocket = false
@@ -163,7 +162,7 @@ func (d *drawing) cpuRules() {
 	}
 }
 
-// halfReserved reserves single threads where whole cores are spread: the kubelet may loop forever then.
+// halfReserved reserves single threads if whole cores are spread: the kubelet may loop forever then.
 func (d *drawing) halfReserved() {
 	if !d.spread {
 		return
@@ -174,7 +173,7 @@ func (d *drawing) halfReserved() {
 			d.s.Rules.CPU.Reserved = d.s.Rules.CPU.Reserved.With(n.CPUs.Min())
 		}
 	}
-	if d.s.Rules.CPU.Reserved.Empty() { // the static policy wants one
+	if d.s.Rules.CPU.Reserved.Empty() { // the static policy needs one
 		d.s.Rules.CPU.Reserved = idset.Of(d.s.Machine.CPUs().Min())
 	}
 	if d.chance(2) {
@@ -182,7 +181,7 @@ func (d *drawing) halfReserved() {
 	}
 }
 
-// memoryRules reserves no more than a NUMA node has: the kubelet subtracts without looking.
+// memoryRules reserves no more than a NUMA node has: the kubelet subtracts without a check.
 func (d *drawing) memoryRules() {
 	r := &d.s.Rules.Memory
 	for _, n := range d.s.Machine.NUMAs() {
@@ -250,7 +249,7 @@ func (d *drawing) machine(n int) (spec topo.Spec) {
 				dev.NUMAs = ids[d.r.IntN(n):]
 			}
 			switch mode {
-			case 0: // the plugin does not tell
+			case 0: // the plugin reports none
 				dev.NUMAs = nil
 			case 1: // each device is on two
 				dev.NUMAs = slices.Compact([]idset.NUMA{ids[k%n], ids[min(k%n+1, n-1)]})
@@ -265,7 +264,7 @@ func (d *drawing) machine(n int) (spec topo.Spec) {
 	return spec
 }
 
-// ids draws NUMA node ids: mostly without holes, at most 63, which is what the kubelet's bitmasks hold.
+// ids draws NUMA node ids: mostly without gaps, at most 63, the limit of the kubelet's bitmasks.
 func (d *drawing) ids(n int) (out []idset.NUMA) {
 	if !d.chance(4) {
 		for i := range n {
@@ -332,7 +331,7 @@ func (d *drawing) evenCores(ids []idset.NUMA) (out []topo.CoreSpec) {
 	return out
 }
 
-// number gives cores their CPUs in one of the orders that firmware has.
+// number numbers the CPUs of cores in one of firmware's usual orders.
 func (d *drawing) number(cores []topo.CoreSpec) {
 	threads := pick(d.r, 1, 2, 2, 2, 2, 4, 4, 8)
 	mixed := threads > 1 && d.chance(15) // performance and efficiency cores

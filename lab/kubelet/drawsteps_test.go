@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// next draws what happens next on the node, mostly an admission.
+// next draws the next step on the node, mostly an admission.
 func (d *drawing) next(n *scenario.Node) scenario.Step {
 	ends := 5
 	if d.refused {
@@ -41,7 +41,7 @@ func (d *drawing) next(n *scenario.Node) scenario.Step {
 	return st
 }
 
-// health lets some devices of a resource fail or come back.
+// health draws devices of a resource that fail or recover.
 func (d *drawing) health(m *topo.Machine) scenario.Step {
 	r := pick(d.r, m.Resources()...)
 	st := scenario.Step{Do: pick(d.r, scenario.Unhealthy, scenario.Healthy, scenario.Healthy), Resource: r.Name}
@@ -54,22 +54,22 @@ func (d *drawing) health(m *topo.Machine) scenario.Step {
 	return st
 }
 
-// wants is what the containers of one pod ask for.
+// wants bounds the requests of the containers of one pod.
 type wants struct {
 	qos     place.QoS
 	apps    int
 	cpu     [2]int // most free CPUs of a NUMA node, and of all
 	memory  [2]int64
-	edge    int   // CPUs of some NUMA node, held and reserved ones too: where widths change
-	edgeMem int64 // memory of some NUMA node, but for what is reserved
+	edge    int   // CPUs of some NUMA node, including held and reserved ones: where widths change
+	edgeMem int64 // memory of some NUMA node without its reservations
 	pair    int64 // memory that two NUMA nodes have free
 	devices []string
 	pages   []string
-	free    map[string]int // healthy devices that nobody holds
+	free    map[string]int // healthy devices that are not held
 	all     map[string]int // devices
 }
 
-// pod draws a pod that looks at what is free: mostly Guaranteed, some with init containers and sidecars.
+// pod draws a pod to suit what is free: mostly Guaranteed, some with init containers and sidecars.
 func (d *drawing) pod(u *place.Usage) (p place.Pod) {
 	p.QoS = pick(d.r, place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Guaranteed,
 		place.Guaranteed,
@@ -99,7 +99,7 @@ func (d *drawing) pod(u *place.Usage) (p place.Pod) {
 	return p
 }
 
-// choose draws the kinds of resources that a pod asks for, as many as the managers can merge.
+// choose draws the kinds of resources that a pod requests, as many as the managers can merge.
 func (d *drawing) choose(u *place.Usage, w *wants) {
 	left := d.kinds
 	if w.qos == place.Guaranteed && u.Rules.CPU.Static {

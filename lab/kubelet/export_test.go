@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/plugins"
 )
 
-// Announce has the device plugins of a machine say their devices anew: the same as before, but for their
+// Announce has the device plugins of a machine announce their devices again: the same as before, except for their
 // health.
 func (m *Managers) Announce(machine *topo.Machine) {
 	for _, r := range machine.Resources() {
@@ -45,7 +45,7 @@ func (m *Managers) Prefer(ctx context.Context, resource string,
 	return nil
 }
 
-// lateSources are those of a kubelet that starts: they are ready when it has admitted the pods that it has.
+// lateSources are those of a starting kubelet: they are ready when it has admitted its pods.
 type lateSources struct{ ready atomic.Bool }
 
 func (*lateSources) AddSource(string) {}
@@ -57,8 +57,8 @@ type Container struct {
 	Running   bool
 }
 
-// Reopen makes and starts managers on the files of others that have stopped, as a kubelet does that
-// restarts: until settle is called no device plugin has registered, and the managers free nothing.
+// Reopen makes and starts managers on the files of others that have stopped, as a restarting kubelet does: until settle
+// is called no device plugin has registered, and the managers free nothing.
 func Reopen(ctx context.Context, dir string, m *topo.Machine, c *configv1beta1.KubeletConfiguration,
 	pods func() []*v1.Pod, found []Container) (out *Managers, settle func() error, err error) {
 	internal, _, err := effective(withoutHost(c))

@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// The table of gates says what the kubelet says of the same gates, and leaves out none that its managers ask for.
+// The table of gates agrees with the kubelet's, and omits none that its managers use.
 func TestGatesAreTheKubelets(t *testing.T) {
 	if version.DefaultKubeBinaryVersion != kubelet.Modelled {
 		t.Errorf("this is release %s, and the modelled one is %s", version.DefaultKubeBinaryVersion, kubelet.Modelled)
@@ -34,7 +34,7 @@ func TestGatesAreTheKubelets(t *testing.T) {
 			t.Errorf("the default of %s is not modelled", g.Name)
 		}
 	}
-	// Gates that the managers ask for and that change neither what they allocate nor what is read of them.
+	// Gates that the managers use but that change neither what they allocate nor what is read of them.
 	for _, name := range []string{
 		"WindowsCPUAndMemoryAffinity", // not on Linux
 		"ResourceHealthStatus",        // what a pod's status says of its devices
@@ -48,7 +48,7 @@ func TestGatesAreTheKubelets(t *testing.T) {
 	}
 }
 
-// asked returns the gates that the sources of the managers, and of the admission of pods and of resizes, name.
+// asked returns the gates in the sources of the managers, and of the admission of pods and of resizes.
 func asked(t *testing.T) (out []string) {
 	t.Helper()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()

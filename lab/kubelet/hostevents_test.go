@@ -9,7 +9,7 @@ import (
 	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// A process that the computer's kernel kills is no event of a lab's nodes; what a kubelet says of its node is.
+// A process that the computer's kernel kills is no event of a lab's nodes; a kubelet's own messages about its node are.
 func TestEventsOfTheComputerAreNotThoseOfNodes(t *testing.T) {
 	client := fake.NewClientset()
 	sink := &typedv1.EventSinkImpl{Interface: machineEvents{client.CoreV1()}.Events("")}

@@ -22,13 +22,13 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// The judge: the kubelet's own managers do the steps of a scenario, and every verdict of place, and after
-// every step what is left, must be theirs.
+// The judge: the kubelet's own managers do the steps of a scenario, and every verdict of place, and after every step
+// what is left, must equal theirs.
 
-// oracle is what is judged: place.Place, or something that errs on purpose.
+// oracle is the judged function: place.Place, or one with a deliberate fault.
 type oracle func(*place.Usage, *place.Pod) place.Verdict
 
-// trial is a scenario under way on both sides.
+// trial is a running scenario on both sides.
 type trial struct {
 	node    *scenario.Node // what the managers recorded
 	real    *lab.Managers
@@ -45,11 +45,11 @@ type trial struct {
 	looped  bool
 
 	chain chain
-	// unnoticed: pods have ended, and the managers have not looked since. mingled: some had memory on several NUMA
-	// nodes, or there were groups of these, and it is chance in which order the managers free that.
+	// unnoticed: pods have ended, and the managers have not noticed yet. mingled: some had memory on several NUMA
+	// nodes, or there were groups of these, and the managers free that in random order.
 	unnoticed, mingled bool
-	// failed are the resources whose plugin has failed during this admission, stranded those of which the
-	// device manager has lost devices by that.
+	// failed are the resources whose plugin has failed during this admission; stranded are those of which the device
+	// manager has lost devices thereby.
 	failed, stranded map[string]bool
 }
 
@@ -58,7 +58,7 @@ type difference struct{ about, text string }
 
 func (d difference) Error() string { return d.about + ": " + d.text }
 
-// What a difference is about: a smaller scenario must fail about the same.
+// Kinds of differences: a smaller scenario must fail about the same.
 const (
 	aboutPanic       = "panic"
 	aboutTranslation = "translation"
@@ -74,8 +74,8 @@ func differs(about, format string, args ...any) error {
 	return difference{about, fmt.Sprintf(format, args...)}
 }
 
-// A trial ends where the managers' own records contradict each other: whoever looks at what containers
-// hold cannot know then what the managers believe to be free.
+// A trial ends if the managers' own records contradict each other: holdings then do not show what the managers regard
+// as free.
 var (
 	errOver  = errors.New("the managers contradict themselves")
 	errTwice = fmt.Errorf("%w: one CPU is held by two containers, or held and free", errOver)
@@ -125,8 +125,8 @@ func (t *trial) connect(ctx context.Context) error {
 	return nil
 }
 
-// reservable refuses what the memory manager takes and then miscounts: it subtracts reservations from
-// what a NUMA node has in unsigned numbers (memorymanager/policy_static.go, getDefaultMachineState).
+// reservable refuses what the memory manager accepts and then miscounts: it subtracts reservations from what a NUMA
+// node has in unsigned numbers (memorymanager/policy_static.go, getDefaultMachineState).
 func reservable(m *topo.Machine, r place.Rules) error {
 	if !r.Memory.Static {
 		return nil
@@ -148,8 +148,8 @@ func (t *trial) end() {
 	_ = os.RemoveAll(t.dir)
 }
 
-// active lists the active pods. The first who asks is the loop of the CPU manager that brings containers
-// to their CPUs; nothing else ends it, and while it lives the managers do, so it is ended here.
+// active lists the active pods. The first caller is the CPU manager's reconcile loop. This function ends that loop,
+// because nothing else does, and a running loop keeps the managers in memory.
 func (t *trial) active() []*v1.Pod {
 	if t.looping != nil && !t.looped {
 		t.looped = true
@@ -190,7 +190,7 @@ func (t *trial) step(st scenario.Step) (err error) {
 	case scenario.Restart:
 		err = t.restart()
 	}
-	if st.Do != scenario.Admit { // an admission is followed there
+	if st.Do != scenario.Admit { // an admission updates it itself
 		t.chain.follow(t, st)
 	}
 	t.node.Do(st)
@@ -213,8 +213,8 @@ func (t *trial) step(st scenario.Step) (err error) {
 	return t.left(aboutLeft, "after "+st.Do.String()+" "+st.Name, u, byID)
 }
 
-// usage is what a node agent would publish: the holdings that the managers recorded, and what their state
-// file says of memory where that does not follow from them.
+// usage returns what a node agent would publish: the holdings in the managers' records, and their state file's data
+// about memory that does not follow from the holdings.
 func (t *trial) usage() (*place.Usage, error) {
 	data, err := os.ReadFile(filepath.Join(t.dir, kubelet.MemoryStateFile))
 	if os.IsNotExist(err) {
@@ -236,14 +236,14 @@ func (t *trial) usage() (*place.Usage, error) {
 	return t.node.Usage().WithGroups(o.Groups(t.node.Machine, t.node.Rules, entries, byName{})), nil
 }
 
-// byName knows every pod: its UID is its name.
+// byName has every pod: its UID is its name.
 type byName struct{}
 
 func (byName) Pod(namespace, name string) (kubelet.Pod, bool) {
 	return kubelet.Pod{ID: ledger.PodID{UID: name, Namespace: namespace, Name: name}, StateUID: name}, true
 }
 
-// leave lets a pod end without telling the managers.
+// leave ends a pod without notifying the managers.
 func (t *trial) leave(name string) {
 	pod := t.pod(name)
 	if pod == nil {
@@ -258,8 +258,8 @@ func (t *trial) leave(name string) {
 	t.pods = slices.DeleteFunc(slices.Clone(t.pods), func(p *v1.Pod) bool { return p == pod })
 }
 
-// spans reports whether a block of the pod's memory lies on several NUMA nodes. The managers free the blocks of pods
-// that have ended in the order of a map, and what each NUMA node gets back of such a block depends on that order.
+// spans reports whether a block of the pod's memory lies on several NUMA nodes. The managers free the blocks of ended
+// pods in the random order of a map, and what each NUMA node gets back of such a block depends on that order.
 func (t *trial) spans(name string) bool {
 	for _, p := range t.node.Pods {
 		for _, h := range p.Holdings {
@@ -285,8 +285,8 @@ func (t *trial) drop(name string) {
 	t.unnoticed, t.mingled = false, mingled && t.unnoticed
 }
 
-// holdsDevices reports whether the device manager has devices of a pod: when such a pod ends it counts all
-// anew, and finds those that a failing plugin made it lose (devicemanager/manager.go, UpdateAllocatedDevices).
+// holdsDevices reports whether the device manager has devices of a pod. When such a pod ends, it counts all devices
+// again, and finds those that a failing plugin made it lose (devicemanager/manager.go, UpdateAllocatedDevices).
 func (t *trial) holdsDevices(name string) bool {
 	pod := t.pod(name)
 	all := append(slices.Clone(pod.Spec.InitContainers), pod.Spec.Containers...)
@@ -295,7 +295,7 @@ func (t *trial) holdsDevices(name string) bool {
 	})
 }
 
-// podOf is the pod of a step as a user wrote it, where that is known and still what the step says.
+// podOf returns the pod of a step as a user wrote it, if that is known and still agrees with the step.
 func (t *trial) podOf(st scenario.Step) *v1.Pod {
 	if pod := t.written[st.Name]; pod != nil && asTheKubeletReads(pod).Shape() == st.Pod.Shape() {
 		return pod
@@ -317,7 +317,7 @@ func (t *trial) admit(st scenario.Step) error {
 		return differs(aboutVerdict, "pod %s: Fits says %v, Place says otherwise", st.Name, fits)
 	}
 	if v.Fits() && !place.Judge(before, &st.Pod, v, st.Demand).Fits() {
-		return nil // the node would take it; the scheduler does not let it
+		return nil // the node would accept it; the scheduler does not
 	}
 	if loops(v) { // see TestPodsThatLoopTheKubelet
 		t.count.refused = counted(t.count.refused, "looping", 1)
@@ -335,7 +335,7 @@ func (t *trial) admit(st scenario.Step) error {
 	return t.judge(st, before, v, got, mingled)
 }
 
-// judge compares a verdict with the managers' answer, and what it says with what they recorded.
+// judge compares a verdict with the managers' answer, and its holdings with their records.
 func (t *trial) judge(st scenario.Step, before *place.Usage, v place.Verdict, got lifecycle.PodAdmitResult,
 	mingled bool) error {
 	pod := t.pod(st.Name)
@@ -374,7 +374,7 @@ func (t *trial) judge(st scenario.Step, before *place.Usage, v place.Verdict, go
 	}
 	seen := t.seen(pod, &st.Pod)
 	defer t.node.Hold(st.Name, seen)
-	if !v.Fits() || excused { // nothing was predicted, or what was is excused
+	if !v.Fits() || excused { // nothing was predicted, or the prediction is excused
 		t.chain.broken = true
 		return nil
 	}
@@ -384,7 +384,7 @@ func (t *trial) judge(st scenario.Step, before *place.Usage, v place.Verdict, go
 	if err := t.chain.admitted(t, st, seen, all && !v.Chance); err != nil || !all {
 		return err
 	}
-	if mingled { // it is chance what ended pods have left on which NUMA node
+	if mingled { // what ended pods have left on each NUMA node is random
 		return nil
 	}
 	how := byNUMA
@@ -394,9 +394,9 @@ func (t *trial) judge(st scenario.Step, before *place.Usage, v place.Verdict, go
 	return t.left(aboutPredicted, "after admit "+st.Name, before.Hold(v.Holdings...), how)
 }
 
-// sure returns how many of the pod's containers have what the verdict says whichever devices are drawn. A
-// container depends on the draw if it is aligned by itself, and asks for a resource of which an earlier
-// container got devices that may be on other NUMA nodes.
+// sure returns how many of the pod's containers have the verdict's holdings whichever devices are chosen. A container
+// depends on the choice if it is aligned separately, and requests a resource of which an earlier container got devices
+// that may be on other NUMA nodes.
 func (t *trial) sure(p *place.Pod, v place.Verdict) int {
 	topology := t.node.Rules.Topology
 	if topology.Policy == place.None || topology.Scope == place.PerPod {
@@ -422,7 +422,7 @@ func (t *trial) sure(p *place.Pod, v place.Verdict) int {
 	return len(p.Containers)
 }
 
-// excused says why a verdict is not judged, or "".
+// excused returns why a verdict is not judged, or "".
 func (t *trial) excused(p *place.Pod, v place.Verdict, got lifecycle.PodAdmitResult, mingled bool) string {
 	wants := func(of map[string]bool) bool {
 		return slices.ContainsFunc(p.Containers, func(c place.Container) bool {
@@ -440,7 +440,7 @@ func (t *trial) excused(p *place.Pod, v place.Verdict, got lifecycle.PodAdmitRes
 	return ""
 }
 
-// strand notes what a failing plugin has made the device manager lose.
+// strand records what a failing plugin has made the device manager lose.
 func (t *trial) strand(name string) {
 	if t.holdsDevices(name) {
 		return
@@ -450,10 +450,10 @@ func (t *trial) strand(name string) {
 	}
 }
 
-// patience is how long the managers may think about one pod: they do loop forever on some.
+// patience is how long the managers may take for one pod: they loop forever on some.
 const patience = 3 * time.Minute
 
-// decide lets the managers admit a pod; ok is false where they do not come to an end.
+// decide has the managers admit a pod; ok is false if they do not finish.
 func (t *trial) decide(pod *v1.Pod, patience time.Duration) (r lifecycle.PodAdmitResult, ok bool) {
 	answer := make(chan lifecycle.PodAdmitResult, 1)
 	crash := make(chan any, 1)
@@ -482,7 +482,7 @@ func texts(rs []place.Reason) (out []string) {
 	return out
 }
 
-// seen is what the managers recorded for a pod.
+// seen returns the managers' records of a pod.
 func (t *trial) seen(pod *v1.Pod, p *place.Pod) (out []place.Holding) {
 	for _, c := range p.Containers {
 		if h := t.real.Holding(pod.UID, c.Name); !h.Empty() {

@@ -17,29 +17,29 @@ import (
 	"github.com/tenon-numa/tenon/core/place/scenario"
 )
 
-// Some pods make the CPU manager loop forever, with its lock held. Nothing ends a goroutine, so whoever asks
-// the managers about such a pod does it in a process that can be killed.
+// Some pods make the CPU manager loop forever, with its lock held. A goroutine cannot be ended, so such pods are tried
+// in a process that can be killed.
 
 var loopCount = flag.Int("loop.n", 3, "pods to draw on which the managers loop")
 
 // loopFile names the scenario that a child process plays.
 const loopFile = "TENON_LOOP_FILE"
 
-// thinking is how long the managers of a child process may think about a pod of which place says that
-// they loop. Others take milliseconds.
+// thinking is how long the managers of a child process may take for a pod on which place predicts a loop. Other pods
+// take milliseconds.
 const thinking = 3 * time.Second
 
-// loops reports whether place says that the managers loop.
+// loops reports whether place predicts that the managers loop.
 func loops(v place.Verdict) bool {
 	return slices.ContainsFunc(v.Reasons, func(r place.Reason) bool { return r.Code == place.Endless })
 }
 
-// TestChildPlays does what TestPodsThatLoopTheKubelet looks at: it plays a scenario, and prints where its last
-// pod has got to if there is no answer.
+// TestChildPlays is the child of TestPodsThatLoopTheKubelet: it plays a scenario, and prints how far its last pod has
+// got if there is no answer.
 func TestChildPlays(t *testing.T) {
 	file := os.Getenv(loopFile)
 	if file == "" {
-		return // nobody looks
+		return // it is not run as a child
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -84,8 +84,8 @@ func TestChildPlays(t *testing.T) {
 	os.Exit(0) // the goroutine does not end, and nothing is cleaned up
 }
 
-// The managers loop where place says so: on the last pod of scenario files, and on pods that are drawn.
-// Where they loop and place does not say so, TestPlaceAgreesWithTheManagers fails.
+// The managers loop where place predicts it: on the last pod of scenario files, and on drawn pods. If they loop without
+// a prediction, TestPlaceAgreesWithTheManagers fails.
 func TestPodsThatLoopTheKubelet(t *testing.T) {
 	files, err := filepath.Glob("../../core/place/testdata/*_loop_*.txt")
 	if err != nil || len(files) < 2 {
@@ -125,7 +125,7 @@ func drawnLoops(t *testing.T, n int) (files []string) {
 	return files
 }
 
-// drawLoop draws the pods of a seed on what place says of each, up to one on which the managers loop.
+// drawLoop draws the pods of a seed by place's predictions, up to one on which the managers loop.
 func drawLoop(t *testing.T, seed uint64) (*scenario.Scenario, bool) {
 	d, err := draw(seed)
 	if err != nil {
@@ -141,7 +141,7 @@ func drawLoop(t *testing.T, seed uint64) (*scenario.Scenario, bool) {
 		if st.Do == scenario.Admit {
 			v := place.Place(node.Usage(), &st.Pod)
 			if v.Chance || !v.Exact() {
-				return nil, false // the managers may go on from another state
+				return nil, false // the managers may continue from another state
 			}
 			if loops(v) {
 				return d.s, true

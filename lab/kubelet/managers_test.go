@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// admitted is a machine's managers and the pods that they were given.
+// admitted is a machine's managers and their pods.
 type admitted struct {
 	*kubelet.Managers
 
@@ -74,7 +74,7 @@ func (a *admitted) admit(t *testing.T, name, want string, amounts map[v1.Resourc
 	return a.Holding(pod.UID, "c")
 }
 
-// Every machine of the catalogue is one on which a kubelet starts: its reservations add up.
+// On every machine of the catalogue a kubelet starts: its reservations add up.
 func TestEveryMachineServesAPod(t *testing.T) {
 	for _, name := range machines.List() {
 		t.Run(name, func(t *testing.T) {

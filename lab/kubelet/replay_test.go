@@ -22,8 +22,8 @@ func unplayable() map[string]string {
 	}
 }
 
-// Every scenario file says what the kubelet's managers do. The prediction is made once with what the
-// managers recorded, and once with what the file's own earlier lines said.
+// Every scenario file matches the kubelet's managers. The prediction is made once from the managers' records, and once
+// from the file's own earlier lines.
 func TestScenarioFilesAreWhatTheManagersDo(t *testing.T) {
 	dir := judgeDir(t)
 	files, err := filepath.Glob("../../core/place/testdata/*.txt")
@@ -85,7 +85,7 @@ func playBoth(ctx context.Context, dir string, s *scenario.Scenario) error {
 				t.node.Has(st.Name))
 		}
 		own.Pods = append([]scenario.Held(nil), own.Pods...)
-		for i := range own.Pods { // where the file shows one outcome of several, go on with what came out
+		for i := range own.Pods { // if the file shows one outcome of several, continue with the real one
 			if !(place.Verdict{Holdings: own.Pods[i].Holdings}).Exact() {
 				own.Pods[i] = t.node.Pods[i]
 			}
@@ -94,8 +94,8 @@ func playBoth(ctx context.Context, dir string, s *scenario.Scenario) error {
 	return nil
 }
 
-// planted is place.Place with a fault: three CPUs or more on the second NUMA node lose their lowest one to
-// the lowest CPU of the machine.
+// planted is place.Place with a fault: if a container gets three CPUs or more on the second NUMA node, the lowest one
+// is replaced by the lowest CPU of the machine.
 func planted(u *place.Usage, p *place.Pod) place.Verdict {
 	v := place.Place(u, p)
 	for i := range v.Holdings {
@@ -107,11 +107,11 @@ func planted(u *place.Usage, p *place.Pod) place.Verdict {
 	return v
 }
 
-// plantedSeed is the first seed that is tried. Of seed 1 what is left cannot be made smaller by leaving out one
+// plantedSeed is the first seed that is tried. With seed 1, the remaining scenario cannot be reduced by removing one
 // thing at a time: CPU 3 is reserved, and its NUMA node has to stay.
 const plantedSeed = uint64(2)
 
-// The judge finds a planted fault, and what it reports is the fault and little else.
+// The judge finds a planted fault, and reports little else.
 func TestPlantedFaultIsFoundAndMadeSmall(t *testing.T) {
 	dir := judgeDir(t)
 	var count tally

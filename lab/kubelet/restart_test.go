@@ -11,21 +11,21 @@ import (
 	lab "github.com/tenon-numa/tenon/lab/kubelet"
 )
 
-// Restarts: managers are made anew on the files of those before, and admit the pods that they had, before any
-// device plugin has registered. What RestartHazards says is judged by what happens.
+// Restarts: managers are created again on the files of earlier ones, and admit their pods before any device plugin has
+// registered. The result is compared with RestartHazards.
 
-// errStopped ends a trial: the managers do not start again, as was foretold.
+// errStopped ends a trial: the managers do not start again, as predicted.
 var errStopped = fmt.Errorf("%w: they do not start again", errOver)
 
 func (t *trial) restart() error {
-	t.real.Collect() // what is foretold is foretold of the pods that are there
+	t.real.Collect() // predictions are about the present pods
 	t.unnoticed, t.mingled = false, false
 	u, err := t.usage()
 	if err != nil {
 		return err
 	}
 	hazards := u.RestartHazards()
-	// A container had a reserved CPU on a machine with unequal cores, and has ended. Holdings do not tell.
+	// A container had a reserved CPU on a machine with unequal cores, and has ended. Holdings do not show it.
 	returned := u.Rules.CPU.StrictReservation && t.freeCPUs().AndLen(u.Rules.CPU.Reserved) > 0
 	if err := t.real.Stop(); err != nil {
 		return err
@@ -66,13 +66,12 @@ func (t *trial) restart() error {
 	return nil
 }
 
-// found lists the containers that a restarted kubelet finds: init containers of pods that have started have
-// ended.
+// found lists the containers that a restarted kubelet finds: init containers of started pods have ended.
 func (t *trial) found() (out []lab.Container) {
 	for _, pod := range t.pods {
 		p := t.specs[pod.Name]
 		if hasInits(p) && !t.started[pod.Name] {
-			continue // nothing runs yet
+			continue // it has not started
 		}
 		for _, c := range p.Containers {
 			out = append(out, lab.Container{Pod: string(pod.UID), Name: c.Name, Running: c.Kind != place.Init})
@@ -81,7 +80,7 @@ func (t *trial) found() (out []lab.Container) {
 	return out
 }
 
-// readmit lets the managers admit the pods that they had, and returns the names of those that they refuse.
+// readmit has the managers admit their former pods, and returns the names of those that they refuse.
 func (t *trial) readmit(hazards []place.Hazard) (gone []string, err error) {
 	smt := 0
 	for _, pod := range t.pods {
@@ -104,7 +103,7 @@ func (t *trial) readmit(hazards []place.Hazard) (gone []string, err error) {
 		}
 		t.count.restarts = counted(t.count.restarts, "pods "+outcome, 1)
 	}
-	// A pod that would end for its CPUs may end for its devices before.
+	// A pod that would end because of its CPUs may end because of its devices first.
 	if foretold := foretell(hazards, place.SMTReadmission); foretold && len(gone) == 0 || !foretold && smt > 0 {
 		return nil, differs(aboutRestart, "%d pods end with SMTAlignmentError; the hazards are %v", smt, hazards)
 	}
@@ -120,7 +119,7 @@ func foretell(hs []place.Hazard, code place.HazardCode) bool {
 	return slices.ContainsFunc(hs, func(h place.Hazard) bool { return h.Code == code })
 }
 
-// settle ends the pods that were refused, and reads what the others hold now.
+// settle ends the refused pods, and reads the holdings of the others.
 func (t *trial) settle(gone []string) {
 	t.node.Pods = slices.Clone(t.node.Pods)
 	for _, name := range gone {

@@ -21,13 +21,13 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// A scenario in Kubernetes' words: a KubeletConfiguration, and pods. Both are read back with the code
-// that reads them in a cluster, so that a judged scenario judges that code too.
+// A scenario in Kubernetes' terms: a KubeletConfiguration, and pods. Both are read back with the code that reads them
+// in a cluster, so that a judged scenario tests that code too.
 
-// evictionBytes is the hard eviction threshold; the kubelet adds it to what must be reserved.
+// evictionBytes is the hard eviction threshold; the kubelet adds it to the required reservation.
 const evictionBytes = 100 << 20
 
-// alphaGates let the options of the CPU manager be set that are alpha or beta.
+// alphaGates enable the alpha and beta options of the CPU manager.
 func alphaGates() map[string]bool {
 	return map[string]bool{"CPUManagerPolicyAlphaOptions": true, "CPUManagerPolicyBetaOptions": true}
 }
@@ -120,8 +120,8 @@ func rulesOf(c *configv1beta1.KubeletConfiguration, m *topo.Machine) (place.Rule
 	return parsed.On(m)
 }
 
-// podOf makes the pod of a step. Guaranteed and Burstable pods, and resources of pods, are as the API
-// server would accept them where the scenario's pod is one that it could accept.
+// podOf makes the pod of a step. Guaranteed and Burstable pods, and resources of pods, have a form that the API server
+// accepts, if the scenario's pod can have one.
 func podOf(st scenario.Step) *v1.Pod {
 	p := &st.Pod
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: st.Name, Namespace: "default", UID: types.UID(st.Name)}}
@@ -149,7 +149,7 @@ func podOf(st scenario.Step) *v1.Pod {
 	return pod
 }
 
-// requirements: limits are requests where the pod is Guaranteed, and always for devices and hugepages.
+// requirements returns limits equal to requests if the pod is Guaranteed, and always for devices and hugepages.
 func requirements(c place.Container, class place.QoS) v1.ResourceRequirements {
 	out := v1.ResourceRequirements{Requests: v1.ResourceList{}, Limits: v1.ResourceList{}}
 	set := func(name string, q *resource.Quantity, limit bool) {
@@ -174,8 +174,8 @@ func requirements(c place.Container, class place.QoS) v1.ResourceRequirements {
 	return out
 }
 
-// mistranslated says how the pod reads where it does not read as the scenario's pod, or "". Scenarios may
-// have pods of a class that Kubernetes would not give them, for brevity; those are not compared.
+// mistranslated returns how the pod is read if that differs from the scenario's pod, or "". Scenarios may have pods of
+// a class that Kubernetes would not give them, for brevity; those are not compared.
 func mistranslated(pod *v1.Pod, p *place.Pod) (string, error) {
 	asWritten := pod.DeepCopy()
 	asWritten.Status = v1.PodStatus{} // the class is computed from the spec

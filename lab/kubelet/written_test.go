@@ -18,11 +18,10 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Pods as users write them: limits without requests, requests without limits, zeros, fractions, and
-// several notations of one amount. They pass through the API's defaults and its encoding before anybody
-// reads them.
+// Pods as users write them: limits without requests, requests without limits, zeros, fractions, and several notations
+// of one amount. They pass through the API's defaults and its encoding before they are read.
 
-// write writes a pod that asks for about what p does.
+// write writes a pod with about the requests of p.
 func (d *drawing) write(name string, p *place.Pod) (*v1.Pod, error) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
 	for _, c := range p.Containers {
@@ -46,8 +45,8 @@ func (d *drawing) write(name string, p *place.Pod) (*v1.Pod, error) {
 	return sent(pod)
 }
 
-// sent returns the pod as the API server hands it out: with defaults, with its class, and with quantities
-// that were written and read again.
+// sent returns the pod as the API server returns it: with defaults, with its class, and with quantities that were
+// written and read again.
 func sent(pod *v1.Pod) (*v1.Pod, error) {
 	defaults.SetObjectDefaults_Pod(pod)
 	pod.Status.QOSClass = qos.ComputePodQOS(pod)
@@ -117,9 +116,9 @@ func (d *drawing) size(n int64) string {
 	return pick(d.r, out...)
 }
 
-// asTheKubeletReads returns what the managers read of a pod, by their own rules
-// (cpumanager/policy_static.go, guaranteedCPUs; memorymanager/policy_static.go,
-// getContainerRequestedResources; devicemanager/manager.go, allocateContainerResources).
+// asTheKubeletReads returns the managers' view of a pod, by their own rules (cpumanager/policy_static.go,
+// guaranteedCPUs; memorymanager/policy_static.go, getContainerRequestedResources; devicemanager/manager.go,
+// allocateContainerResources).
 func asTheKubeletReads(pod *v1.Pod) *place.Pod {
 	out := &place.Pod{}
 	if r := pod.Spec.Resources; r != nil {
@@ -159,7 +158,7 @@ func asTheKubeletReads(pod *v1.Pod) *place.Pod {
 	return out
 }
 
-// preference is what a plugin answers where the kubelet asks which devices it prefers.
+// preference is a plugin's answer to the kubelet's request for preferred devices.
 type preference int
 
 const (
@@ -168,14 +167,14 @@ const (
 	spread // over as many NUMA nodes as there are
 	untied // devices without a NUMA node first
 	scarce // fewer devices than are needed
-	wrong  // devices that are not there
+	wrong  // devices that do not exist
 	failing
 	preferences
 )
 
 var errPlugin = errors.New("the plugin does not know")
 
-// prefer makes the plugin's answers. Each third one fails where the plugin is one that fails.
+// prefer makes the plugin's answers. A failing plugin fails every third answer.
 func (p preference) prefer(r topo.Resource, failed func()) func(_, _ []string, _ int) ([]string, error) {
 	calls := 0
 	return func(available, include []string, size int) ([]string, error) {
@@ -193,7 +192,7 @@ func (p preference) prefer(r topo.Resource, failed func()) func(_, _ []string, _
 	}
 }
 
-// first returns the n devices that the plugin likes best.
+// first returns the plugin's n preferred devices.
 func (p preference) first(r topo.Resource, available, include []string, n int) (out []string) {
 	rank := map[string]int{}
 	seen := map[topo.Mask]int{}

@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// Between them the machines show every policy and scope, so that a newcomer's first cluster has them all.
+// The machines together have every policy and scope, so that a newcomer's first cluster has them all.
 func TestCatalogueCoversPolicies(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range machines.List() {

@@ -24,7 +24,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// tick is how often a test looks at what it cannot follow as an event.
+// tick is the interval at which a test polls what it cannot follow as an event.
 const tick = 20 * time.Millisecond
 
 // one starts a cluster of one machine of two halves.
@@ -36,7 +36,7 @@ func one(ctx context.Context, t *testing.T, profiles string) *world {
 	}, profiles)
 }
 
-// cores is a Guaranteed pod of whole CPUs.
+// cores returns a Guaranteed pod of whole CPUs.
 func cores(name string, n int) *v1.Pod {
 	return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(n), "memory": "1Gi"}))
 }
@@ -49,7 +49,7 @@ func (w *world) create(ctx context.Context, t *testing.T, pods ...*v1.Pod) {
 	}
 }
 
-// await waits until a pod has a fate, and returns the pod and the reason that was given.
+// await waits until a pod has a fate, and returns the pod and its reason.
 func (w *world) await(ctx context.Context, t *testing.T, name string, fate workload.Fate) (pod *v1.Pod, why string) {
 	t.Helper()
 	_, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool {
@@ -68,7 +68,7 @@ func (w *world) await(ctx context.Context, t *testing.T, name string, fate workl
 	return pod, why
 }
 
-// says waits until a pending pod gives a reason.
+// says waits until a pending pod has a reason.
 func (w *world) says(ctx context.Context, t *testing.T, name, want string) {
 	t.Helper()
 	why := ""
@@ -109,7 +109,7 @@ func contains(t *testing.T, what, text string, want ...string) {
 // bad are layouts that contradict themselves or exceed the bounds.
 var bad = map[string]struct {
 	spoil func(l *v1alpha1.NodeLayout)
-	// refused is what the API server says, or else what the scheduler says.
+	// refused is the API server's message, malformed the scheduler's.
 	refused, malformed string
 }{
 	"numa-twice": {spoil: func(l *v1alpha1.NodeLayout) { l.Machine.NUMAs[1].ID = 0 },
@@ -123,7 +123,7 @@ var bad = map[string]struct {
 		malformed: `layout of node "many-cpus": machine: cpus[0]: CPUs of a thread list: 5000 is outside 1..4096`},
 }
 
-// Whatever is malformed is refused with one clear message, and other nodes go on being scheduled.
+// A malformed object is refused with one clear message, and scheduling on other nodes continues.
 func TestBadInputHarmsNothingElse(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -180,7 +180,7 @@ func TestBadInputHarmsNothingElse(t *testing.T) {
 	w.confirmed(ctx, t, 4)
 }
 
-// confirmed waits until the node has confirmed so many predictions; none may be wrong.
+// confirmed waits until the node has confirmed this many predictions; none may be wrong.
 func (w *world) confirmed(ctx context.Context, t *testing.T, n int) {
 	t.Helper()
 	err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {
@@ -194,7 +194,7 @@ func (w *world) confirmed(ctx context.Context, t *testing.T, n int) {
 	w.seen.check(t)
 }
 
-// mended makes a node of a layout that was refused: a pod that waits for it goes there.
+// mended corrects a rejected layout: a pod that waits for the node goes there.
 func mended(ctx context.Context, t *testing.T, w *world, layouts *client.Client) {
 	l, err := layouts.Get(ctx, "cpu-twice", metav1.GetOptions{})
 	if err != nil {
@@ -256,7 +256,7 @@ func unknownAnnotation(ctx context.Context, t *testing.T, w *world) {
 	w.await(ctx, t, "strict", workload.Running)
 }
 
-// addNode makes a Node object behind which there is no kubelet.
+// addNode makes a Node object without a kubelet.
 func (w *world) addNode(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	has := v1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("128Gi"),

@@ -49,8 +49,8 @@ func burst(name, node string, devices workload.Amounts, notes map[string]string)
 	return p
 }
 
-// The kubelets' policy is best-effort, and the pod is Burstable: it is the pod's own demand that keeps it from
-// a node on which the GPU and the NIC that are left are on two NUMA nodes.
+// The kubelets' policy is best-effort, and the pod is Burstable. Only the pod's own demand keeps it from a node on
+// which the remaining GPU and NIC are on two NUMA nodes.
 func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -101,7 +101,7 @@ func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
 			`it, or name some of: nvidia.com/gpu, rdma/hca`,
 	)
 
-	// Who does not mind gets what is left; when that goes with the other NIC, the NUMA nodes match.
+	// A pod without a demand gets what is left; when it takes the other NIC, the NUMA nodes match.
 	w.runs(ctx, t, burst("careless", "", both, nil))
 	if p, _ := w.await(ctx, t, "careless", workload.Running); p.Spec.NodeName != "split" || w.numas(ctx, t, p) != 2 {
 		t.Errorf("pod careless is on node %s, or its devices are together", p.Spec.NodeName)
@@ -117,7 +117,7 @@ func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
 	w.seen.check(t)
 }
 
-// numas returns on how many NUMA nodes the devices are that the pod's kubelet gave it.
+// numas returns on how many NUMA nodes the pod's devices are, according to its kubelet.
 func (w *world) numas(ctx context.Context, t *testing.T, pod *v1.Pod) (n int) {
 	t.Helper()
 	layouts, err := client.New(w.RESTConfig())

@@ -18,8 +18,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// The program with the configuration and the roles of deploy/scheduler takes its lease and places a pod
-// that asks for it, and is refused nothing.
+// The program with the configuration and the roles of deploy/scheduler takes its lease and places a pod, and no request
+// is refused.
 func TestSchedulerAsDeployed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -51,7 +51,7 @@ func TestSchedulerAsDeployed(t *testing.T) {
 	}
 }
 
-// placed fails the test unless a pod that asks for Tenon runs, and Tenon holds its lease.
+// placed fails the test unless a pod for Tenon runs, and Tenon holds its lease.
 func placed(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	client := kubernetes.NewForConfigOrDie(c.RESTConfig())
 	pods, err := workload.Follow(ctx, client)

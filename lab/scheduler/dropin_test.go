@@ -24,7 +24,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// ofSchedulerPlugins is as an installer of scheduler-plugins writes it.
+// ofSchedulerPlugins is a configuration of an installer of scheduler-plugins.
 const ofSchedulerPlugins = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection: {kubeconfig: %q}
@@ -69,7 +69,7 @@ func ask(ctx context.Context, t *testing.T, method, url, token, body string) (in
 	return answer.StatusCode, string(text)
 }
 
-// get asks for something that must be there.
+// get requests something that must exist.
 func (p *program) get(ctx context.Context, t *testing.T, address, path string) string {
 	t.Helper()
 	code, text := ask(ctx, t, http.MethodGet, "https://"+address+path, p.token, "")
@@ -79,8 +79,8 @@ func (p *program) get(ctx context.Context, t *testing.T, address, path string) s
 	return text
 }
 
-// A scheduler with a configuration for scheduler-plugins keeps Tenon's promise, says what of the
-// configuration means something else, and shows what it decided to those who may see it.
+// A scheduler with a configuration for scheduler-plugins schedules like Tenon, logs which arguments have another
+// meaning, and shows its decisions to authorized users.
 func TestConfigurationOfSchedulerPlugins(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -95,7 +95,7 @@ func TestConfigurationOfSchedulerPlugins(t *testing.T) {
 		}
 	})
 	p := startProgram(ctx, t, c, fmt.Sprintf(ofSchedulerPlugins, c.SchedulerKubeconfig))
-	p.inspection(ctx, t) // it has said what it thinks of the configuration by then
+	p.inspection(ctx, t) // it has logged its notes on the configuration by then
 	for _, said := range []string{`points="preFilter,preScore,preBind,bind"`,
 		`argument="cacheResyncPeriodSeconds: no effect`, `argument="cache.foreignPodsDetect: no effect`} {
 		if n := strings.Count(p.said(t), said); n != 1 {
@@ -141,7 +141,7 @@ func TestConfigurationOfSchedulerPlugins(t *testing.T) {
 		}
 	}
 
-	// What the cluster usually runs is known to the next scheduler, from the pods that are there.
+	// The next scheduler learns the workload profile from the existing pods.
 	p.kill()
 	next := startProgram(ctx, t, c, fmt.Sprintf(ofSchedulerPlugins, c.SchedulerKubeconfig))
 	at, mix := next.inspection(ctx, t), ""
@@ -158,7 +158,7 @@ func named(p *v1.Pod, scheduler string) *v1.Pod {
 	return p
 }
 
-// inspected asks for the node and the pods, with and without leave.
+// inspected requests the node and the pods, with and without the right to.
 func (p *program) inspected(ctx context.Context, t *testing.T) {
 	t.Helper()
 	at := p.inspection(ctx, t)

@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// A lease that is short, so that a dead leader is not waited for long.
+// A short lease, so that the test need not wait long for a dead leader.
 const elected = `leaderElection: {leaderElect: true, resourceNamespace: tenon-system, resourceName: tenon-scheduler,
   leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}
 `
@@ -41,7 +41,7 @@ func configured(c *lab.Cluster, election string) string {
 		c.SchedulerKubeconfig)
 }
 
-// ours makes pods ask for Tenon's scheduler.
+// ours makes pods use Tenon's scheduler.
 func ours(pods []*v1.Pod) []*v1.Pod {
 	for _, p := range pods {
 		p.Spec.SchedulerName = deploy.Scheduler
@@ -58,7 +58,7 @@ func bound(pods []*v1.Pod) (n int) {
 	return n
 }
 
-// leader waits until somebody else than before holds the lease, and returns who.
+// leader waits until another scheduler than before holds the lease, and returns its identity.
 func leader(ctx context.Context, t *testing.T, client kubernetes.Interface, before string) (now string) {
 	t.Helper()
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -75,8 +75,8 @@ func leader(ctx context.Context, t *testing.T, client kubernetes.Interface, befo
 	return now
 }
 
-// The leader dies in the middle of a burst, with pods bound that no node has reported and pods that are about
-// to be bound. The next one gives nobody what another pod holds.
+// The leader dies in the middle of a burst, with bound pods that no node has reported, and pods that are about to be
+// bound. The next leader gives no pod what another one holds.
 func TestANewLeaderTakesOver(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -108,9 +108,9 @@ func TestANewLeaderTakesOver(t *testing.T) {
 	}
 }
 
-// Two schedulers without a lease are an error of whoever started them: what one has reserved, the other
-// cannot see before it is bound. A kubelet may then refuse pods, but their next try goes well, no pod is
-// lost, and neither scheduler is left with a false book.
+// Two schedulers without a lease are a mistake of their administrator: one cannot see the other's reservations before
+// they are bound. Kubelets may then refuse pods, but their next try succeeds, no pod is lost, and neither scheduler
+// keeps a wrong ledger.
 func TestTwoSchedulersInError(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -150,7 +150,7 @@ func TestTwoSchedulersInError(t *testing.T) {
 		}
 	}
 	t.Logf("seed %d: %d refusals", seed, refusals)
-	// When nothing is in a hurry, both know all there is.
+	// When the cluster is quiet, both have all information.
 	if err := pods.Clear(ctx, client); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestTwoSchedulersInError(t *testing.T) {
 	}
 }
 
-// again is a pod that is created once more under another name.
+// again returns a pod to create once more under another name.
 func again(p *v1.Pod, try int) *v1.Pod {
 	name, _, _ := strings.Cut(p.Name, "-try")
 	out := workload.Pod(fmt.Sprintf("%s-try%d", name, try+1), p.Spec.Containers...)
@@ -175,7 +175,7 @@ func again(p *v1.Pod, try int) *v1.Pod {
 	return out
 }
 
-// programless is a cluster of strange machines that has no scheduler yet.
+// programless returns a cluster of unusual machines without a scheduler.
 func programless(ctx context.Context, t *testing.T) (*lab.Cluster, kubernetes.Interface, *workload.Watch) {
 	t.Helper()
 	c, err := lab.Start(ctx, lab.Config{Progress: func(line string) { t.Log(line) }})

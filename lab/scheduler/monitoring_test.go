@@ -21,7 +21,7 @@ var renew = flag.Bool("monitoring.renew", false, "write deploy/monitoring/testda
 
 const monitoring = "../../deploy/monitoring/"
 
-// Everything that the dashboard and the alerts ask the scheduler for, it serves, and counters do so from the start.
+// The scheduler serves every metric in the dashboard and the alerts, and serves counters from the start.
 func TestTheSchedulerServesWhatIsMonitored(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

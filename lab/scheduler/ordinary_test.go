@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// ordinary is a configuration of two profiles that enable the plugin beside all of kube-scheduler's own.
+// ordinary is a configuration of two profiles that enable the plugin together with all of kube-scheduler's own.
 const ordinary = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection: {kubeconfig: %q, qps: 1000, burst: 1000}
@@ -45,9 +45,9 @@ func builtExample(ctx context.Context, t *testing.T) string {
 	return program
 }
 
-// Somebody else's main has the plugin by kube-scheduler's own option only. Pods are placed where they are aligned,
-// those that do not fit wait and are woken by room, also by that of another profile's pods, and DefaultPreemption
-// evicts for pods of higher priority. No kubelet refuses a pod.
+// Another main program has the plugin only through kube-scheduler's own option. Pods are placed where they are aligned.
+// Those that do not fit wait and are woken when room appears, also by another profile's pods. DefaultPreemption evicts
+// for pods of higher priority. No kubelet refuses a pod.
 func TestThePluginInSomebodyElsesMain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
@@ -91,7 +91,7 @@ func TestThePluginInSomebodyElsesMain(t *testing.T) {
 	w.await(ctx, t, "behind", workload.Running)
 
 	t.Log("a pod of the second profile that waited runs")
-	// Nobody is evicted whom the node has not reported yet.
+	// No pod is evicted that the node has not reported yet.
 	w.cpus(ctx, t, "halves", 2)
 	w.runs(ctx, t, high(cores("urgent", 24)))
 	pods, _ := w.pods.Pods()

@@ -29,8 +29,8 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Where other pods let a pod go is what kube-scheduler's plugins say, for pods that are there and for those that a plan
-// has placed.
+// The nodes that other pods leave open to a pod are the same as in kube-scheduler's plugins, for existing pods and for
+// those that a plan has placed.
 func TestPeersAgreeWithKubeScheduler(t *testing.T) {
 	metrics.Register()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -124,7 +124,7 @@ func staged(t *rapid.T, nodes []v1.Node, pods []v1.Pod) *stage.Stage {
 	return s
 }
 
-// workloadOf returns what a pod of a file wants.
+// workloadOf returns the requests of a pod of a file.
 func workloadOf(t *rapid.T, s *stage.Stage, p *v1.Pod) *whatif.Want {
 	created := p.DeepCopy()
 	created.Spec.NodeName, created.DeletionTimestamp = "", nil
@@ -191,7 +191,7 @@ func drawPod(t *rapid.T, name, on string) *v1.Pod {
 	return p
 }
 
-// namespaces are those that pods are drawn in.
+// namespaces are the namespaces of drawn pods.
 func namespaces() (out []v1.Namespace) {
 	for _, name := range []string{"m", "n"} {
 		out = append(out, v1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},

@@ -32,14 +32,14 @@ distances 10 21
 distances 21 10
 `
 
-// scene is a node with pods on it, one after the other, and a pod that evicts some of them or nobody. Pods
-// are admitted on the lowest NUMA node where they fit.
+// scene is a node with pods on it, one after the other, and a pod that evicts some of them or none. Pods are admitted
+// on the lowest NUMA node where they fit.
 type scene struct {
 	name, machine string
 	pods          []*v1.Pod
 	preemptor     *v1.Pod
 	goes          []string
-	// says is in why the preemptor waits, where nobody goes, and otherwise in the event of its failure.
+	// says is in the reason why the preemptor waits, if no pod is evicted, and otherwise in the event of its failure.
 	says string
 }
 
@@ -51,7 +51,7 @@ var scenes = []scene{
 		}, "evicts default/victim (20 cpu, 1Gi memory on NUMA node 0) from node helps, to be aligned on NUMA node 0"},
 	{"misfit", "uneven", []*v1.Pod{low(cores("full", 20)), low(cores("bystander", 4))}, high(cores("wide", 34)),
 		nil, `1 cannot align container "c" (wants 34 cpu on one NUMA node; best NUMA node has 30 free)`},
-	// The NUMA nodes of the others have as much: what counts is who is on them.
+	// All NUMA nodes have equally much: the decision depends on their pods.
 	{"lowest", "halves", []*v1.Pod{low(cores("low", 20)), mid(cores("mid", 20)), low(cores("little", 4))},
 		high(cores("urgent", 24)),
 		[]string{"low"}, "evicts default/low-lowest"},
@@ -106,7 +106,7 @@ var scenes = []scene{
 	},
 	{"init", "halves", []*v1.Pod{low(beginning("begins", 24, 2)), mid(cores("other", 24))}, high(cores("urgent", 28)),
 		[]string{"begins"}, "evicts default/begins-init (24 cpu"},
-	// Everybody together has enough CPUs without anybody going; only GPUs lack.
+	// The node has enough CPUs for all pods; only GPUs are short.
 	{
 		"gpus",
 		"gpu-8",
@@ -126,10 +126,10 @@ func calm(p *v1.Pod) *v1.Pod { p.Spec.PriorityClassName = "calm"; return p }
 
 const hold = "tenon.example/hold"
 
-// lingering is a pod that stays while it is being deleted, until it is let go.
+// lingering is a pod that stays while it is being deleted, until it is released.
 func lingering(p *v1.Pod) *v1.Pod { p.Finalizers = []string{hold}; return p }
 
-// guarded is a pod that a disruption budget does not let go.
+// guarded is a pod that a disruption budget protects.
 func guarded(p *v1.Pod) *v1.Pod { p.Labels = map[string]string{"guarded": "yes"}; return p }
 
 func gpus(name string, cpu, gpu int) *v1.Pod {
@@ -137,7 +137,7 @@ func gpus(name string, cpu, gpu int) *v1.Pod {
 		"nvidia.com/gpu": fmt.Sprint(gpu)}))
 }
 
-// beginning is a pod whose init container takes more than what runs afterwards.
+// beginning is a pod whose init container takes more than its later containers.
 func beginning(name string, first, then int) *v1.Pod {
 	p := cores(name, then)
 	p.Spec.InitContainers = []v1.Container{workload.Guaranteed("init", workload.Amounts{"cpu": fmt.Sprint(first),
@@ -182,8 +182,7 @@ func TestPreemption(t *testing.T) {
 	w.confirmed(ctx, t, 20)
 }
 
-// furnish makes the priority classes, and a disruption budget that is used up: the lab has no controller that
-// would count the pods that it is for.
+// furnish makes the priority classes, and a used up disruption budget: the lab has no controller that counts its pods.
 func (w *world) furnish(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for name, value := range map[string]int32{"low": 10, "mid": 100, "high": 1000, "calm": 1001} {
@@ -194,7 +193,7 @@ func (w *world) furnish(ctx context.Context, t *testing.T) {
 		if _, err := w.client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		// The API server takes pods of a class once it has heard of it itself.
+		// The API server accepts pods of a class once its own informer has it.
 		err := wait.PollUntilContextCancel(ctx, tick, true, func(ctx context.Context) (bool, error) {
 			p := cores("probe", 1)
 			p.Spec.PriorityClassName = name
@@ -244,7 +243,7 @@ func (w *world) play(ctx context.Context, t *testing.T, s scene) {
 	}
 }
 
-// told waits for an event of a pod that says something.
+// told waits for an event of a pod with a text.
 func (w *world) told(ctx context.Context, t *testing.T, pod, reason, what string) {
 	t.Helper()
 	var said []string
@@ -257,7 +256,7 @@ func (w *world) told(ctx context.Context, t *testing.T, pod, reason, what string
 	}
 }
 
-// notes are what events of a pod say.
+// notes returns the messages of a pod's events.
 func (w *world) notes(ctx context.Context, t *testing.T, pod, reason string) (said []string) {
 	t.Helper()
 	list, err := w.client.EventsV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
@@ -273,7 +272,7 @@ func (w *world) notes(ctx context.Context, t *testing.T, pod, reason string) (sa
 	return said
 }
 
-// release lets a lingering pod go.
+// release removes the finalizer of a lingering pod.
 func (w *world) release(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	_, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, name, types.MergePatchType,
@@ -294,8 +293,8 @@ func (w *world) gone(ctx context.Context, t *testing.T, name string) {
 	}
 }
 
-// A pod for which two have to go is promised the place of the first one that has gone, too. One of lower
-// priority would fit on the other NUMA node, but its kubelet would put it there; so it waits.
+// A pod with two victims is nominated while only the first one has gone, too. A pod of lower priority would fit on the
+// other NUMA node, but its kubelet would put it on this one; so it waits.
 func (w *world) promised(ctx context.Context, t *testing.T) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -306,7 +305,7 @@ func (w *world) promised(ctx context.Context, t *testing.T) {
 	w.create(ctx, t, on(node, high(cores("urgent", 28))))
 	w.gone(ctx, t, "first-promised")
 	w.create(ctx, t, on(node, mid(cores("thief", 14))))
-	// Until the node reports the end of the first, it takes nobody for that reason.
+	// Until the node reports the end of the first, it accepts no pod for that reason.
 	w.says(ctx, t, "thief-promised", "1 pods that are nominated to the node would lose their place")
 	if f, _ := workload.FateOf(w.pod(t, "urgent-promised")); f == workload.Running {
 		t.Error("the preemptor runs where its second victim still is")
@@ -316,7 +315,7 @@ func (w *world) promised(ctx context.Context, t *testing.T) {
 	w.await(ctx, t, "thief-promised", workload.Running)
 }
 
-// Nobody is evicted where somebody is leaving anyway.
+// No pod is evicted where another one is leaving anyway.
 func (w *world) patient(ctx context.Context, t *testing.T) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -341,7 +340,7 @@ func (w *world) patient(ctx context.Context, t *testing.T) {
 	}
 }
 
-// A pod that would take the place which another one is promised evicts its own victim once the other is there.
+// A pod that would take the place of a nominated pod evicts its own victim once that pod is there.
 func (w *world) behind(ctx context.Context, t *testing.T) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -360,7 +359,7 @@ func (w *world) behind(ctx context.Context, t *testing.T) {
 	w.gone(ctx, t, "cheap-behind")
 }
 
-// A pod for which all of lower priority are not enough evicts them once somebody else has gone as well.
+// A pod for which all pods of lower priority are not enough evicts them once another pod has gone as well.
 func (w *world) later(ctx context.Context, t *testing.T) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -379,8 +378,8 @@ func (w *world) later(ctx context.Context, t *testing.T) {
 	w.gone(ctx, t, "cheap-later")
 }
 
-// Pods of three priorities, at once and on full nodes: none is refused by a kubelet, and in the end every pod that
-// waits would not fit anywhere though all of lower priority were gone.
+// Pods of three priorities, at once and on full nodes: no kubelet refuses one, and in the end no waiting pod would fit
+// anywhere even without all pods of lower priority.
 func TestStormOfPriorities(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -414,7 +413,7 @@ func TestStormOfPriorities(t *testing.T) {
 	w.seen.check(t)
 }
 
-// unsettled says of a pod why it should not be as it is, or "".
+// unsettled returns why a pod should not stay in its state, or "".
 func (w *world) unsettled() string {
 	pods, _ := w.pods.Pods()
 	snap := w.sched.Shared.Book.Snapshot()
@@ -446,7 +445,7 @@ func (w *world) unsettled() string {
 	return ""
 }
 
-// pod returns a pod as it is now; one that is not there fails the test.
+// pod returns a pod in its present state; a missing one fails the test.
 func (w *world) pod(t *testing.T, name string) *v1.Pod {
 	t.Helper()
 	pods, _ := w.pods.Pods()

@@ -51,7 +51,7 @@ func TestTenonBesideTheDefaultScheduler(t *testing.T) {
 	w.confirmed(ctx, t, 1)
 }
 
-// cpus waits until a node reports so many pods, and returns what CPUs they hold, by name.
+// cpus waits until a node reports this many pods, and returns their CPUs by name.
 func (w *world) cpus(ctx context.Context, t *testing.T, node string, pods int) map[string]idset.Set[idset.CPU] {
 	t.Helper()
 	layouts, err := client.New(w.RESTConfig())

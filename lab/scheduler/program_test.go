@@ -29,7 +29,7 @@ func beScheduler(args string) {
 	}
 }
 
-// program is a kube-scheduler in a process of its own.
+// program is a kube-scheduler in a separate process.
 type program struct {
 	cmd    *exec.Cmd
 	log    string // file
@@ -53,7 +53,7 @@ func startProgram(ctx context.Context, t *testing.T, c *lab.Cluster, config stri
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(ctx, os.Args[0])
-	// In a cluster it finds the API server by itself, for its own port's sake too.
+	// In a cluster it finds the API server by itself, also for its own port.
 	cmd.Env = append(os.Environ(), fmt.Sprintf(
 		"%s=--config=%s --bind-address=127.0.0.1 --secure-port=%s --inspection-address=127.0.0.1:0 "+
 			"--authentication-kubeconfig=%[4]s --authorization-kubeconfig=%[4]s",
@@ -73,8 +73,8 @@ func configFile(t *testing.T, config string) string {
 	return file
 }
 
-// launch starts a scheduler whose output goes to a file. It ends with the test at the latest. Where the test failed,
-// the end of its output is logged.
+// launch starts a scheduler whose output goes to a file. It ends with the test at the latest. If the test failed,
+// launch logs the end of the output.
 func launch(t *testing.T, cmd *exec.Cmd) *program {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -119,7 +119,7 @@ func (p *program) inspection(ctx context.Context, t *testing.T) string {
 	return p.await(ctx, t, regexp.MustCompile(`"Inspection is served" .*address="([^"]+)"`))
 }
 
-// await waits until the program says something, and returns the part in parentheses.
+// await waits until the program prints something, and returns the part in parentheses.
 func (p *program) await(ctx context.Context, t *testing.T, what *regexp.Regexp) (part string) {
 	t.Helper()
 	err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {

@@ -77,7 +77,7 @@ func TestSamplesDoWhatTheySay(t *testing.T) {
 	w.seen.check(t)
 }
 
-// apply creates the objects of a file as kubectl does; a field that an object does not have is an error.
+// apply creates the objects of a file as kubectl does; an unknown field is an error.
 func (w *world) apply(ctx context.Context, t *testing.T, text []byte) {
 	t.Helper()
 	groups, err := restmapper.GetAPIGroupResources(discovery.NewDiscoveryClientForConfigOrDie(w.RESTConfig()))
@@ -105,7 +105,7 @@ func (w *world) apply(ctx context.Context, t *testing.T, text []byte) {
 	}
 }
 
-// podsOf returns the pods that controllers make of a file's object. They end at once when they are deleted.
+// podsOf returns the pods that controllers make of a file's object, with a grace period of 0.
 func podsOf(t *testing.T, text []byte) (out []*v1.Pod) {
 	t.Helper()
 	f, err := manifest.Read(text)
@@ -131,7 +131,7 @@ type given struct {
 	holdings []place.Holding
 }
 
-// given waits until a pod runs and its node reports what it holds.
+// given waits until a pod runs and its node reports its holdings.
 func (w *world) given(ctx context.Context, t *testing.T, name string) (node string, g given) {
 	t.Helper()
 	pod, _ := w.await(ctx, t, name, workload.Running)
@@ -186,8 +186,8 @@ func (w *world) reportsNothing(ctx context.Context, t *testing.T) {
 	}
 }
 
-// oneNUMANode fails the test unless everything that a pod's containers hold is on one NUMA node, and they hold as many
-// CPUs and devices, and as much memory, as the pod asks for. It returns the node and the NUMA node.
+// oneNUMANode fails the test unless all holdings of a pod's containers are on one NUMA node, and equal the pod's
+// requests of CPUs, devices and memory. It returns the node and the NUMA node.
 func (w *world) oneNUMANode(ctx context.Context, t *testing.T, pod *v1.Pod) string {
 	t.Helper()
 	node, g := w.given(ctx, t, pod.Name)

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// outcomes collects how predictions came out.
+// outcomes collects the outcomes of predictions.
 type outcomes struct {
 	mu    sync.Mutex
 	count map[ledger.Result]int
@@ -198,7 +198,7 @@ func TestTwoPodsOfHalfANodeRunAtOnce(t *testing.T) {
 	w.seen.check(t)
 }
 
-// A storm on six strange machines: pods of mixed shapes created at once, deleted, and created again.
+// A storm on six unusual machines: pods of mixed shapes created at once, deleted, and created again.
 func TestStorm(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()

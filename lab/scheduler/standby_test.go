@@ -17,7 +17,7 @@ import (
 )
 
 // Of two schedulers the standby names the leader, in inspection, metrics and log. Once the leader has stopped, the
-// standby is the leader and says so.
+// standby becomes the leader and reports it.
 func TestAStandbyNamesTheLeader(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -64,7 +64,7 @@ func TestAStandbyNamesTheLeader(t *testing.T) {
 	}
 }
 
-// election waits until a scheduler says that it has a role, and returns what it says.
+// election waits until a scheduler reports a role, and returns its state.
 func (p *program) election(ctx context.Context, t *testing.T, role document.Role) (e document.Election) {
 	t.Helper()
 	at := p.inspection(ctx, t)

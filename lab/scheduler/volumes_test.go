@@ -32,7 +32,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/stage"
 )
 
-// Where volumes let a pod go is what kube-scheduler's plugins say.
+// The nodes that volumes leave open to a pod are the same as in kube-scheduler's plugins.
 func TestVolumesAgreeWithKubeScheduler(t *testing.T) {
 	metrics.Register()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -59,7 +59,7 @@ func TestVolumesAgreeWithKubeScheduler(t *testing.T) {
 	})
 }
 
-// barredByVolumes returns what is said here of each node.
+// barredByVolumes returns this project's result for each node.
 func barredByVolumes(t *rapid.T, nodes []v1.Node, pods []v1.Pod, objects []runtime.Object, pod *v1.Pod) [][]string {
 	items := []any{}
 	for i := range nodes {
@@ -97,7 +97,7 @@ func barredByVolumes(t *rapid.T, nodes []v1.Node, pods []v1.Pod, objects []runti
 	return out
 }
 
-// volumePlugins returns what kube-scheduler's plugins say of each node, "" where they let the pod go.
+// volumePlugins returns the result of kube-scheduler's plugins for each node, "" if they accept the pod.
 func volumePlugins(t *testing.T, rt *rapid.T, nodes []v1.Node, pods []v1.Pod, objects []runtime.Object,
 	pod *v1.Pod) (out []string) {
 	var there []*v1.Pod

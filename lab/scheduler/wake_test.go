@@ -40,9 +40,8 @@ func failures(t *testing.T) (n int) {
 	return n
 }
 
-// Sixty pods of three kinds wait for one place. Whenever it becomes free it is taken, by the most important pod
-// first; of each of the other kinds one pod is tried in vain at most. Pods that come and go beside them wake
-// nobody.
+// Sixty pods of three kinds wait for one place. Whenever it becomes free the most important pod takes it; of each of
+// the other kinds at most one pod is tried without success. Pods that come and go beside them wake no pod.
 func TestWaitingPodsAreTriedWhenThatHelps(t *testing.T) {
 	const each, rounds, passers = 20, 6, 8
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -92,7 +91,8 @@ func TestWaitingPodsAreTriedWhenThatHelps(t *testing.T) {
 	again := failures(t) - before - first
 	t.Logf("%d pods waited: %d attempts failed at first, %d in %d rounds with %d changes that helped nobody",
 		len(large), first, again, rounds, 2*(passers+rounds))
-	// An end that the pod's object and the node's report tell apart, because the machine is busy, wakes twice.
+	// If the machine is busy, the pod's object and the node's report may show an end at different times, which wakes
+	// twice.
 	if most := 3 * rounds; again > most {
 		t.Errorf("%d attempts failed after each pod was tried, want at most %d: two kinds in each round, and some twice",
 			again, most)
