@@ -256,7 +256,7 @@ func TestUnchangedLayoutIsNotWritten(t *testing.T) {
 	}
 }
 
-// newTestReconciler returns a reconciler that knows the pods, without a loop.
+// newTestReconciler returns a reconciler that has the pods, without a loop.
 func newTestReconciler(t *testing.T, cfg Config) *reconciler {
 	t.Helper()
 	r, err := newReconciler(cfg.withDefaults(), newTriggers())

@@ -37,8 +37,8 @@ type api struct {
 	node     v1.Node        // the same for each name
 	down     bool           // whether every request is refused
 	refuse   int            // PATCH requests to refuse
-	lose     int            // PATCH requests to do without saying so
-	hold     bool           // the next layout stays on its way, and is held then
+	lose     int            // PATCH requests to execute without an answer
+	hold     bool           // the next layout is delayed; held has it then
 	held     *v1alpha1.NodeLayout
 	writes   int
 	written  chan *v1alpha1.NodeLayout
@@ -131,7 +131,7 @@ func (a *api) servePods(w http.ResponseWriter, r *http.Request) {
 	stream(w, r, events)
 }
 
-// serveMeta lists and watches the metadata of the object of a kind that is asked for.
+// serveMeta lists and watches the metadata of the requested object of a kind.
 func (a *api) serveMeta(kind string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -209,7 +209,7 @@ func (a *api) send(kind, event string, o any) {
 	}
 }
 
-// nodeNamed is the Node with a name; the lock is held.
+// nodeNamed returns the Node with a name; the lock is held.
 func (a *api) nodeNamed(name string) v1.Node {
 	n := a.node
 	n.Name, n.ResourceVersion = name, strconv.FormatInt(a.revision, 10)
@@ -323,7 +323,7 @@ func (a *api) getTopology(w http.ResponseWriter, r *http.Request) {
 	o, ok := a.topologies[r.PathValue("name")]
 	switch {
 	case !a.zoned:
-		http.NotFound(w, r) // as an API server answers for a kind that it does not know
+		http.NotFound(w, r) // as an API server answers for a kind that it does not serve
 	case !ok:
 		refuse(w, 404, metav1.StatusReasonNotFound)
 	default:

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// want fails the test where there is no layout, or its pods hold something else.
+// want fails the test if there is no layout, or its pods have other holdings.
 func (w *world) want(what, holdings string) {
 	w.t.Helper()
 	if l := w.layout(); l == nil || held(l) != holdings {
@@ -75,7 +75,7 @@ func TestKubeletRestartedWithAnotherPolicy(t *testing.T) {
 	})
 }
 
-// Rules that cannot be read again stay, holdings are still published, and the log says so.
+// Rules that cannot be read again stay, holdings are still published, and the log reports it.
 func TestConfigurationThatCannotBeReadAnyMore(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var log journal

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// Whatever somebody with the node's token has written, readers accept the agent's layouts again after a bounded
+// Whatever an attacker with the node's token has written, readers accept the agent's layouts again after a bounded
 // number of writes: its sequence stays within the bound, and it does not stand by for a claim for the future.
 func TestAgentRecoversFromForgedLayouts(t *testing.T) {
 	ages := metav1.NewMicroTime(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))

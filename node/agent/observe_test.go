@@ -65,8 +65,8 @@ func countCalls(count readings) grpc.DialOption {
 	})
 }
 
-// A reconcile reads each source at most once: a full one all of them, a partial one what pods hold. The
-// configuration is read besides where the state files contradict it, and the facts where they could not be read.
+// A reconcile reads each source at most once: a full one all of them, a partial one the pods' holdings. It also reads
+// the configuration if the state files contradict it, and the facts if they could not be read.
 func TestEachSourceIsReadOnce(t *testing.T) {
 	_, rc := newAPI(t)
 	n := newNode(t, "node-a")

@@ -30,7 +30,7 @@ func (w *world) published(rec *recorder) {
 	w.want("at first", "ns/p=5")
 }
 
-// tamper removes the holdings of the layout and the zones of the topology, as somebody else.
+// tamper removes the holdings of the layout and the zones of the topology, as another writer.
 func (w *world) tamper() {
 	w.api.set(func() {
 		l, o := *w.api.layouts[w.name], *w.api.topologies[w.name]
@@ -40,7 +40,7 @@ func (w *world) tamper() {
 	})
 }
 
-// restored reports whether both objects are as the agent published them.
+// restored reports whether both objects are in the state that the agent published.
 func (w *world) restored() (ok bool) {
 	w.api.set(func() {
 		ok = held(w.api.layouts[w.name]) == "ns/p=5" && freeCPUs(w.api.topologies[w.name]) == "node-0=3 node-1=3 "
@@ -200,8 +200,8 @@ func TestLabelsFollowTheNode(t *testing.T) {
 	})
 }
 
-// Where the server does not know the kind of topologies, each full reconcile tries one write, which reads nothing from
-// etcd. It succeeds once the kind is installed.
+// If the API server does not serve the kind of topologies, each full reconcile tries one write, which reads nothing
+// from etcd. It succeeds once the kind is installed.
 func TestTopologiesWhoseKindIsMissing(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start(withZones(t, w.config(logr.Discard()), logr.Discard()))

@@ -87,7 +87,7 @@ func TestNoPodIsMissedWhileAKubeletStarts(t *testing.T) {
 	}
 }
 
-// A pod that has ended, without a status that says so, delays layouts for no longer than a start takes.
+// A pod that has ended, without a status that shows it, delays layouts for no longer than a start takes.
 func TestPodThatIsNeverListed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start(w.config(logr.Discard()))

@@ -96,7 +96,7 @@ func TestUnchangedZonesAreNotWritten(t *testing.T) {
 	reconcile(r, 2, "deleted object")
 }
 
-// Without the kind nothing fails and the log says so once. When the kind appears, the next full reconcile writes.
+// Without the kind nothing fails, and the log reports it once. When the kind appears, the next full reconcile writes.
 func TestZonesWithoutTheirKind(t *testing.T) {
 	a, rc := newAPI(t)
 	n := newNode(t, "node-a")
@@ -170,8 +170,8 @@ func TestLayoutIsWrittenWhateverThePublisherDoes(t *testing.T) {
 	}
 }
 
-// A delayed write may be carried out at any time. Readers must recognise it as old by its sequence, so another write
-// follows, even where the content is as before.
+// A delayed write may be executed at any time. Readers must recognise it as old by its sequence, so another write
+// follows, even if the content is as before.
 func TestDelayedWrite(t *testing.T) {
 	for _, next := range []string{"7", "5"} {
 		a, rc := newAPI(t)
@@ -202,7 +202,7 @@ func TestDelayedWrite(t *testing.T) {
 	}
 }
 
-// A write whose answer was lost counts as carried out: a change back to the content before it is written too, and
+// A write whose answer was lost counts as executed: a change back to the content before it is written too, and
 // sequences keep growing.
 func TestLostAnswer(t *testing.T) {
 	a, rc := newAPI(t)

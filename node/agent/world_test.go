@@ -104,7 +104,7 @@ func (w *world) serve() {
 	w.stop = w.service.ServeOn(w.t, w.socket)
 }
 
-// config is of an agent that reaches the world's servers.
+// config returns the configuration of an agent that reaches the world's servers.
 func (w *world) config(log logr.Logger) Config {
 	overAPI := func(ctx context.Context, _, _ string) (net.Conn, error) { return w.server.dial(ctx) }
 	cfg := w.node.config(&rest.Config{Host: "http://api", Dial: overAPI}, log)
@@ -162,14 +162,14 @@ func (w *world) requests() int {
 	return w.api.requests
 }
 
-// layout is what the API server has; nil where there is none.
+// layout returns the layout at the API server; nil if there is none.
 func (w *world) layout() *v1alpha1.NodeLayout {
 	w.api.mu.Lock()
 	defer w.api.mu.Unlock()
 	return w.api.layouts[w.name]
 }
 
-// run lets a pod hold CPUs.
+// run gives CPUs to a pod.
 func (w *world) run(name, cpus string) {
 	w.api.addPod(w.t, w.pod(name, 1))
 	w.service.SetPods(listed(name))

@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// reviewer answers reviews as an API server does: the token t-X is of user X, and only prometheus, of
-// the group monitors, may get /metrics.
+// reviewer answers reviews as an API server does: the token t-X belongs to user X, and only prometheus, of the group
+// monitors, may get /metrics.
 type reviewer struct {
 	down   atomic.Bool
 	hold   chan struct{} // where not nil, a TokenReview is answered when it is closed
@@ -62,7 +62,7 @@ func (a *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// opened returns a filter, a handler behind it, and what the time is for it.
+// opened returns a filter, a handler behind it, and the filter's clock.
 func opened(t *testing.T, a *reviewer) (*Filter, http.Handler, *time.Time) {
 	t.Helper()
 	s := httptest.NewServer(a)
@@ -130,7 +130,7 @@ func TestDecisionsHoldForAWhile(t *testing.T) {
 			t.Errorf("after %s: %d and %d reviews, want %d", c.after, a.tokens.Load(), a.access.Load(), c.asked)
 		}
 	}
-	// Who was refused may be allowed soon, and is not asked for at every request.
+	// A refused user may be allowed soon, but is not reviewed at every request.
 	a.tokens.Store(0)
 	for _, c := range []struct {
 		after time.Duration

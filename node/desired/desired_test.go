@@ -202,7 +202,7 @@ func TestMachinesAreBuiltOnce(t *testing.T) {
 	}
 }
 
-// What is published is read back: a layout that readers would refuse is an error.
+// The published layout is parsed again: a layout that readers would reject is an error.
 func TestInvalidLayoutIsNotPublished(t *testing.T) {
 	o := observed(t)
 	o.Facts.Detail = v1alpha1.Detail{MemoryKinds: map[idset.NUMA]string{0: "no such kind\x00"}}

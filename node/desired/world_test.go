@@ -22,7 +22,7 @@ cpuManagerPolicy: static
 kubeReserved: {cpu: "1"}
 `
 
-// failer is what the helpers need of a test.
+// failer has the methods of a test that the helpers need.
 type failer interface {
 	Helper()
 	Fatal(args ...any)
@@ -46,7 +46,7 @@ func configuration(t failer, text string) kubelet.Configuration {
 	return c
 }
 
-// facts are those of a machine of eight CPUs on two NUMA nodes, of which CPU 0 is reserved.
+// facts returns the facts of a machine of eight CPUs on two NUMA nodes, with CPU 0 reserved.
 func facts(t failer) Facts {
 	t.Helper()
 	return Facts{}.WithMachine(machine(t), v1alpha1.Detail{}, nil).WithConfiguration(configuration(t, staticConfig), nil)

@@ -21,7 +21,7 @@ func holder(devices ...kubelet.Device) kubelet.Listed {
 		{Name: "main", Devices: devices}}}
 }
 
-// What the kubelet counts and does not list is unhealthy; what it neither counts nor lists is gone.
+// Devices that the kubelet counts and does not list are unhealthy; those that it neither counts nor lists are gone.
 func TestUnhealthyDevicesAreThoseThatTheNodeCounts(t *testing.T) {
 	healthy := []kubelet.Device{gpu("g1", 0), gpu("g2", 4)}
 	for _, c := range []struct {
@@ -75,8 +75,8 @@ func TestUnhealthyDevicesAreThoseThatTheNodeCounts(t *testing.T) {
 	}
 }
 
-// Two NUMA nodes of four devices each, of which one on each has failed: the kubelet counts eight, finds that
-// four fit on one NUMA node, and refuses a pod that would get three and one.
+// Two NUMA nodes of four devices each, with one failed on each: the kubelet counts eight, computes that four fit on one
+// NUMA node, and refuses a pod that would get three and one.
 func TestFreeUnhealthyDevicesDecide(t *testing.T) {
 	o := kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 8}}
 	for i := range 8 {
@@ -97,7 +97,7 @@ func TestFreeUnhealthyDevicesDecide(t *testing.T) {
 	}
 }
 
-// A NUMA node of id 64 or more fits into no mask of the kubelet's.
+// A NUMA node with an id of 64 or more does not fit into the kubelet's masks.
 func TestMachinesThatNoKubeletCanUse(t *testing.T) {
 	wide, err := topo.ParseMachine("numa 0 cpus 0-3 memory 16Gi\nnuma 250 memory 16Gi\nnuma 255 memory 16Gi")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// served is what a kubelet answers; status 0 hangs up.
+// served is a kubelet's answer; status 0 hangs up.
 type served struct {
 	status int
 	body   string
@@ -126,7 +126,7 @@ func TestSilentKubeletIsLeftAloneForAWhile(t *testing.T) {
 	}
 	p := &Preferred{Kubelet: e, Files: written(t, header, nil), First: time.Minute, Last: 3 * time.Minute}
 	for _, over := range []time.Duration{0, time.Minute, 2 * time.Minute, 3 * time.Minute, 3 * time.Minute} {
-		p.next = p.next.Add(-over) // as if that time had passed since the request before
+		p.next = p.next.Add(-over) // as if that time had passed since the previous request
 		asked := len(s.asked)
 		for range 3 {
 			if c, err := p.Configuration(t.Context()); err != nil || c.Doubt == nil {

@@ -25,7 +25,7 @@ func gatesOf(t *testing.T, text string) string {
 	return strings.Join(out, " ")
 }
 
-// A kubelet whose managers do what is not modelled is never taken for one whose managers do not.
+// A kubelet whose managers have unmodelled behaviour is never treated as a modelled one.
 func TestUnmodelledGatesAreNamed(t *testing.T) {
 	for _, c := range []struct{ gates, want string }{
 		{``, ""},
@@ -36,7 +36,7 @@ func TestUnmodelledGatesAreNamed(t *testing.T) {
 		{`{CPUManagerPolicyAlphaOptions: true, CPUManagerPolicyBetaOptions: false, DRAExtendedResource: false}`, ""},
 		{`{InPlacePodVerticalScalingExclusiveCPUs: true, InPlacePodVerticalScalingExclusiveMemory: true}`,
 			"InPlacePodVerticalScalingExclusiveCPUs=true InPlacePodVerticalScalingExclusiveMemory=true"},
-		// One gate stands for all of its stage, but for those that are set by name.
+		// One gate stands for all of its stage, except for those that are set by name.
 		{`{AllAlpha: true, InPlacePodVerticalScalingExclusiveCPUs: false}`,
 			"PodLevelResourceManagers=true InPlacePodVerticalScalingExclusiveMemory=true"},
 		{`{AllAlpha: false, AllBeta: false}`, "PodLevelResources=false"},

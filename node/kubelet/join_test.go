@@ -116,7 +116,7 @@ func TestFilesAndServiceAreJoined(t *testing.T) {
 	}
 }
 
-// What is described of a device beside what the kubelet says of it is kept, and what it says counts.
+// The description of a device is kept where the kubelet does not report it; the kubelet's report takes precedence.
 func TestDescribedDevicesKeepTheirRoots(t *testing.T) {
 	s := &kubelettest.Service{}
 	s.SetDevices(kubelettest.Device("x.io/gpu", "g0", 0), kubelettest.Device("x.io/gpu", "g1", 4))

@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet/kubelettest"
 )
 
-// The kubelet releases the memory of ended pods in an order that nobody can foresee: where the order decides
-// what is free, the report says so.
+// The kubelet releases the memory of ended pods in an unpredictable order: if the order decides what is free, the
+// layout names this as a reason.
 func TestUndeterminedReleasesAreSaid(t *testing.T) {
 	s := &kubelettest.Service{}
 	s.SetPods(kubelettest.Pod("ns", "p", &podresources.ContainerResources{Name: "main"}))

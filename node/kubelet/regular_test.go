@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A state or configuration file that is none does not keep the agent waiting: these would do so for ever.
+// A state or configuration file that is not regular does not block the agent: opening these would block forever.
 func TestOnlyRegularFilesAreRead(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo")
@@ -49,7 +49,7 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 	}
 }
 
-// Drop-in files are bounded together, and one error says so: 256 of them of a megabyte each are not read on.
+// Drop-in files are bounded together, with one error: 256 of them of a megabyte each are not all read.
 func TestDropInsAreBoundedTogether(t *testing.T) {
 	text := header + "syncFrequency: 10s\n#"
 	fill := func(n, size int, name string) Files {

@@ -99,7 +99,7 @@ func FuzzParseState(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		// None may panic, and what one accepts has no name or number out of bounds.
+		// None may panic, and accepted files have no name or number out of bounds.
 		_, _ = ParseCPUState(data)
 		if s, err := ParseMemoryState(data); err == nil {
 			for _, byName := range s.Containers {

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/node/cgroup"
 )
 
-// containers are a tree of cgroups and the containers that are to be in it.
+// containers are a tree of cgroups and the expected containers.
 type containers struct {
 	*cgroup.Tree
 	running []cgroup.Container
@@ -26,8 +26,8 @@ func guaranteed(pod, name, id string) cgroup.Container {
 		ID: "containerd://" + id}
 }
 
-// memory is of four containers: one whose memory is partly away, one that may run anywhere, one without
-// a cgroup and one with nonsense in it.
+// memory has four containers: one whose memory is partly remote, one that may run anywhere, one without a cgroup and
+// one with invalid files.
 func memory(t *testing.T) containers {
 	t.Helper()
 	tree := fstest.MapFS{"cgroup.controllers": {}}
@@ -76,7 +76,7 @@ func TestContainerListedTwice(t *testing.T) {
 	}
 }
 
-// slow is a tree of cgroups of which each file takes two seconds.
+// slow is a tree of cgroups; reading each file takes two seconds.
 type slow struct{ fs.FS }
 
 func (s slow) Open(name string) (fs.File, error) {
@@ -84,7 +84,7 @@ func (s slow) Open(name string) (fs.File, error) {
 	return s.FS.Open(name)
 }
 
-// A kernel that is slow costs the scrape some containers, not its time.
+// With a slow kernel the scrape omits some containers and keeps its time limit.
 func TestReadingIsBoundedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tree := fstest.MapFS{"cgroup.controllers": {}, "kubepods/podp/1/memory.numa_stat": {Data: []byte("anon\nfile\n")}}

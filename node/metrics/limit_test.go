@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// wires is a network in memory, whose clients say which address they come from.
+// wires is a network in memory, whose clients choose their addresses.
 type wires struct {
 	accept chan net.Conn
 	end    chan struct{}
@@ -115,8 +115,8 @@ func heap() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// Thousands of clients that connect and say nothing, or half of something, take neither the memory nor the
-// probes nor the scrapes of others.
+// Thousands of clients that connect and send nothing, or half a request, exhaust neither the memory nor the probes nor
+// the scrapes of others.
 func TestStorm(t *testing.T) {
 	m := made(t, Options{})
 	m.RecordNode(node(t), 1)
@@ -145,7 +145,7 @@ func TestStorm(t *testing.T) {
 			}
 		}
 	}
-	// Three more may be there: one that is not accepted yet, one that goes for another, and one that the server is
+	// Three more may exist: one that is not accepted yet, one that is being replaced, and one that the server is
 	// closing.
 	if n := scrapes.most.Load(); n > maxConns+3 {
 		t.Errorf("%d connections were open at a time, want at most %d", n, maxConns)
@@ -158,8 +158,8 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// However connections come and go, no more are open than may be, and one is closed for another only where its
-// source has at least as many as any.
+// However connections come and go, no more are open than allowed, and one is closed for another only if its source has
+// at least as many as any.
 func TestLimitedIsFair(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		most := rapid.IntRange(1, 6).Draw(r, "most")

@@ -26,7 +26,7 @@ import (
 
 const gi = 1 << 30
 
-// node has two NUMA nodes with devices and hugepages, and two pods that hold something.
+// node has two NUMA nodes with devices and hugepages, and two pods with holdings.
 func node(t *testing.T) *ledger.Node {
 	t.Helper()
 	m, err := topo.ParseMachine(`
@@ -67,7 +67,7 @@ device x.io/seat s numa none
 	return &ledger.Node{Name: "n", Machine: m, Rules: r, Entries: entries, Usage: u, Inexact: why}
 }
 
-// sys is a tree of /sys on which one NUMA node has counters and the other has nonsense.
+// sys is a tree of /sys on which one NUMA node has counters and the other has invalid ones.
 func sys() fs.FS {
 	return fstest.MapFS{
 		"devices/system/node/node0/numastat": {Data: []byte(
@@ -87,7 +87,7 @@ func made(t *testing.T, o Options) *Metrics {
 	return m
 }
 
-// scrape returns what a scrape gets, without what the process says of itself and of the time.
+// scrape returns the result of a scrape, without the process's own metrics and times.
 func scrape(t *testing.T, m *Metrics) string {
 	t.Helper()
 	h, err := m.Handler(nil)
@@ -121,7 +121,7 @@ func TestGolden(t *testing.T) {
 	golden.Check(t, "testdata/metrics.txt", got)
 }
 
-// The document says what every metric is, and of no metric that is not there.
+// The documentation has every metric, and none that does not exist.
 func TestMetricsAreDocumented(t *testing.T) {
 	m := made(t, Options{Sys: sys(), Proc: fstest.MapFS{"stat": {Data: []byte(procStat)}}, Pods: 10, Memory: memory(t),
 		Containers: 10})
@@ -250,7 +250,7 @@ func FuzzNumastat(f *testing.F) {
 	})
 }
 
-// Whatever pods hold, a scrape is whole: the registry refuses it where a series occurs twice.
+// Whatever pods hold, a scrape succeeds: the registry rejects it if a series occurs twice.
 func TestEveryScrapeIsWhole(t *testing.T) {
 	n := node(t)
 	rapid.Check(t, func(r *rapid.T) {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// certificate writes a certificate of 127.0.0.1 with its key, and returns who trusts it.
+// certificate writes a certificate of 127.0.0.1 with its key, and returns a pool that trusts it.
 func certificate(t *testing.T, certFile, keyFile string) *x509.CertPool {
 	t.Helper()
 	certPEM, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
@@ -112,7 +112,7 @@ func TestServeTLS(t *testing.T) {
 	get(t, c, "https://"+s.Address()+"/healthz")
 }
 
-// A guard is asked for the metrics, and not for the health.
+// A guard is called for the metrics, and not for the health.
 func TestGuard(t *testing.T) {
 	h, err := made(t, Options{}).Handler(func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })

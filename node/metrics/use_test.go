@@ -23,7 +23,7 @@ Node 0 SReclaimable:     20 kB
 Node 0 HugePages_Total:     4
 `
 
-// A NUMA node of which one CPU is not counted has no busy time, and one without a file no memory.
+// A NUMA node with a CPU that is not counted has no busy time, and one without a file no memory.
 func TestUseOfNUMANodes(t *testing.T) {
 	m := made(t, Options{Sys: fstest.MapFS{"devices/system/node/node0/meminfo": {Data: []byte(meminfo)}},
 		Proc: fstest.MapFS{"stat": {Data: []byte(procStat)}}})
@@ -62,7 +62,7 @@ func TestUseRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the kernel says, amounts are no larger than the bounds of their parts allow.
+// Whatever the kernel's files contain, amounts are no larger than the bounds of their parts allow.
 func FuzzUse(f *testing.F) {
 	f.Add(procStat)
 	f.Add(meminfo)

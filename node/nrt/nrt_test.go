@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
-// asks is a Guaranteed pod with one container.
+// asks describes a Guaranteed pod with one container.
 type asks struct {
 	name    string
 	cpus    int64
@@ -88,7 +88,7 @@ device nvidia.com/gpu bridge numa 0,8
 		asks{"gpu", 0, nil, []place.Count{{Resource: "nvidia.com/gpu", N: 1}}})
 }
 
-// plain has managers that hand out nothing.
+// plain has managers that assign nothing.
 func plain(t *testing.T) *ledger.Node {
 	return node(t, "plain", "numa 0 cpus 0-5 memory 8Gi", place.Rules{},
 		asks{"web", 2, []place.Amount{{Kind: "memory", Bytes: gi}}, nil})
@@ -104,7 +104,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// pods is a node with pods of these names, each of which has a container that holds a CPU.
+// pods returns a node with pods of these names; a container of each holds a CPU.
 func pods(t require, names ...string) *ledger.Node {
 	m, err := topo.ParseMachine("numa 0 cpus 0-7 memory 1Gi\ndevice x.io/nic a numa 0\ndevice x.io/seat s numa none")
 	if err != nil {
@@ -119,7 +119,7 @@ func pods(t require, names ...string) *ledger.Node {
 	return n
 }
 
-// require is what testing.T and rapid.T have in common.
+// require has the methods that testing.T and rapid.T share.
 type require interface{ Fatal(args ...any) }
 
 func TestFingerprintIsTheAgreedOne(t *testing.T) {
@@ -191,7 +191,7 @@ func TestAmountsAreInOrder(t *testing.T) {
 	})
 }
 
-// drawNode is a random machine with what some random pods hold, and memory groups that may contradict it.
+// drawNode draws a random machine with holdings of random pods, and memory groups that may contradict it.
 func drawNode(t *rapid.T) *ledger.Node {
 	ids := rapid.SliceOfNDistinct(rapid.IntRange(0, 255), 1, 6, rapid.ID[int]).Draw(t, "numas")
 	text, next := "", 0

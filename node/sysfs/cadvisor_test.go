@@ -25,20 +25,19 @@ import (
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
 
-// shown gives cadvisor, which the kubelet believes, the files of a tree. Only what GetNodesInfo asks
-// for is there.
+// shown gives cadvisor, the kubelet's source, the files of a tree. It has only what GetNodesInfo calls.
 type shown struct {
 	cadvisor.SysFs
 	tree fs.FS
 }
 
-// text returns a file. The NUL bytes that some archives of /sys have at the ends of files are no kernel's.
+// text returns a file. The NUL bytes that some archives of /sys have at the ends of files are not the kernel's.
 func (s shown) text(name string) (string, error) {
 	data, err := fs.ReadFile(s.tree, strings.TrimPrefix(path.Clean(name), "/"))
 	return strings.Trim(string(data), " \t\r\n\x00"), err
 }
 
-// glob returns absolute paths, as cadvisor takes ids out of "/cpu12" alone.
+// glob returns absolute paths, as cadvisor takes ids only out of "/cpu12".
 func (s shown) glob(pattern string) ([]string, error) {
 	out, err := fs.Glob(s.tree, strings.TrimPrefix(path.Clean(pattern), "/"))
 	for i := range out {
@@ -55,12 +54,12 @@ func (s shown) cpus(file string) (idset.Set[idset.CPU], error) {
 	return idset.Parse[idset.CPU](text)
 }
 
-// ofCPU is the directory of a CPU, whichever way a path leads to it.
+// ofCPU returns the directory of a CPU, whichever path leads to it.
 func ofCPU(dir string) string { return path.Join(cpuDir, path.Base(dir)) }
 
 func (s shown) GetNodesPaths() ([]string, error) { return s.glob(nodeDir + "/node*[0-9]") }
 
-// GetCPUsPaths finds the CPUs of a NUMA node by its links, which may be others than its cpulist has.
+// GetCPUsPaths finds the CPUs of a NUMA node by its links, which may differ from its cpulist.
 func (s shown) GetCPUsPaths(dir string) ([]string, error) { return s.glob(dir + "/cpu*[0-9]") }
 
 func (s shown) GetCoreID(dir string) (string, error) { return s.text(ofCPU(dir) + "/topology/core_id") }
@@ -91,7 +90,7 @@ func (s shown) infos(dir string) (out []os.FileInfo, err error) {
 	return out, err
 }
 
-// GetCacheInfo fails where an id or a size is missing, as cadvisor's own does.
+// GetCacheInfo fails if an id or a size is missing, as cadvisor's own does.
 func (s shown) GetCacheInfo(id int, name string) (c cadvisor.CacheInfo, err error) {
 	dir := fmt.Sprintf("%s/cpu%d/cache/%s/", cpuDir, id, name)
 	for file, to := range map[string]*int{"id": &c.Id, "level": &c.Level} {
@@ -132,8 +131,9 @@ func (s shown) IsCPUOnline(dir string) bool {
 // view is a machine as text: its NUMA nodes, its cores, and its L3 groups in the order of the kubelet's ids.
 type view struct{ numas, distances, memory, cores, groups string }
 
-// kubeletView is what the kubelet's CPU manager makes of cadvisor's answer (cpumanager/topology, Discover): where
-// two NUMA nodes have a CPU the later one keeps it, and a core without an uncore cache is in the group of its socket.
+// kubeletView is the topology that the kubelet's CPU manager makes of cadvisor's report (cpumanager/topology,
+// Discover): if two NUMA nodes have a CPU the later one keeps it, and a core without an uncore cache is in the group of
+// its socket.
 func kubeletView(nodes []info.Node) view {
 	var v view
 	type place struct{ numa, core, socket, group int }
@@ -208,8 +208,8 @@ func machineView(m *topo.Machine) view {
 	return v
 }
 
-// judge compares what is discovered in a tree with what the kubelet has there, and returns what differs. Only
-// distances may differ, with a warning: the machine is left without them where they make no table.
+// judge compares what is discovered in a tree with the kubelet's view, and returns the differences. Only distances may
+// differ, with a warning: the machine has none if they form no table.
 func judge(tree fs.FS) error {
 	found, err := sysfs.Discover(tree)
 	has := func(name sysfs.Anomaly) bool {
@@ -248,8 +248,8 @@ func judge(tree fs.FS) error {
 	return judgeHardware(found, has)
 }
 
-// rename gives a NUMA node that the kubelet numbers -1 the first number above 63 that no other has: topo holds no
-// negative id, and the kubelet's managers fail on either.
+// rename gives a NUMA node that the kubelet numbers -1 the first free number above 63: topo holds no negative id, and
+// the kubelet's managers fail with either.
 func rename(nodes []info.Node) {
 	next := 64
 	for slices.ContainsFunc(nodes, func(n info.Node) bool { return n.Id == next }) {
@@ -262,7 +262,7 @@ func rename(nodes []info.Node) {
 	}
 }
 
-// judgeHardware checks that differences between the two views are warned of, and nothing else is.
+// judgeHardware checks that warnings name exactly the differences between the two views.
 func judgeHardware(found *sysfs.Found, has func(sysfs.Anomaly) bool) error {
 	if found.Hardware == nil {
 		if has(sysfs.KubeletCores) || has(sysfs.KubeletL3) {
@@ -305,7 +305,7 @@ func TestTheKubeletSeesTheSame(t *testing.T) {
 	}
 }
 
-// harms are files that real machines lack, or have with other numbers than the numbers that their hardware suggests.
+// harms remove files that real machines lack, or change numbers as on real machines.
 var harms = map[string]func(*rapid.T, kernel){
 	"few core ids": func(t *rapid.T, k kernel) { // two dies of a socket may use the same ids
 		k.each("core_id", func(name string) { k.put(name, "%d", rapid.IntRange(-1, 3).Draw(t, "core_id")) })

@@ -22,11 +22,11 @@ distances 10 21
 distances 21 10
 `
 
-// made are machines with something that machines really have, as their kernels show them.
+// made are machines with properties that occur on real machines, in the form that their kernels show.
 var made = map[string]func(testing.TB) kernel{
 	"two-sockets": func(t testing.TB) kernel { return show(machine(t, xeon)) },
 
-	// Sub-numa clusters: CPUs are dealt to the NUMA nodes in turn, and two NUMA nodes share their socket's L3.
+	// Sub-numa clusters: CPUs alternate between the NUMA nodes, and two NUMA nodes share their socket's L3.
 	"snc": func(t testing.TB) kernel {
 		s := machine(t, `
 numa 0 socket 0 cpus 0,4,8/16,20,24 memory 32Gi
@@ -72,7 +72,7 @@ distances 40 40 10
 		return show(machine(t, text.String()))
 	},
 
-	// NUMA node 2 is a CXL expander, NUMA node 9 the memory of a GPU, and nobody knows what NUMA node 10 is.
+	// NUMA node 2 is a CXL expander, NUMA node 9 the memory of a GPU, and the kind of NUMA node 10 is unknown.
 	"special-memory": func(t testing.TB) kernel {
 		k := show(machine(t, `
 numa 0 socket 0 cpus 0-3 memory 64Gi
@@ -210,7 +210,7 @@ distances 20 20 10
 		return k
 	},
 
-	// Distances that depend on the direction, rows of which one counts the NUMA node that is offline too.
+	// Distances that depend on the direction; one row also counts the offline NUMA node.
 	"odd-distances": func(t testing.TB) kernel {
 		k := show(machine(t, `
 numa 0 socket 0 cpus 0,1 memory 8Gi
@@ -223,7 +223,7 @@ distances 31 10
 		return k
 	},
 
-	// Files that are missing, empty, or say nothing that could be.
+	// Files that are missing, empty, or contain impossible values.
 	"holes": func(t testing.TB) kernel {
 		k := show(machine(t, xeon))
 		k.put(cpuDir+"/online", "")
@@ -238,7 +238,7 @@ distances 31 10
 		return k
 	},
 
-	// Pages that take more than there is make no machine.
+	// Pages that take more memory than there is are an error.
 	"too-many-pages": func(t testing.TB) kernel {
 		k := show(machine(t, xeon))
 		k.put(nodeDir+"/node0/hugepages/hugepages-1048576kB/nr_hugepages", "65")
@@ -268,7 +268,7 @@ func devices(t testing.TB) kernel {
 	k.pci("0000:00/0000:00:1f.0", 0x060100, 0x8086, 0x1bc9, -1)
 	k.pci("0000:00/0000:00:02.0", 0x030000, 0x1a03, 0x2000, 0) // the console of a baseboard controller
 	k.pci("0000:00/0000:00:06.0", 0x0b4000, 0x8086, 0x4940, 0)
-	// The bridge knows its NUMA node, the switch below it and the GPU do not.
+	// The bridge has a NUMA node, the switch below it and the GPU have none.
 	k.pci("0000:16/0000:16:01.0", 0x060400, 0x8086, 0x352a, 1)
 	k.pci("0000:16/0000:16:01.0/0000:17:00.0", 0x060400, 0x11f8, 0x4128, -1)
 	gpu := k.pci("0000:16/0000:16:01.0/0000:17:00.0/0000:18:00.0", 0x030200, 0x10de, 0x2330, -1)
@@ -288,9 +288,8 @@ func devices(t testing.TB) kernel {
 	return k
 }
 
-// Every snapshot in testdata is found to be what its text says; the made ones are what their kernels
-// show, and discovery finds the same in kernel and snapshot. Those named kernel-* were taken on real kernels
-// that test/vm/guest booted.
+// The discovery of every snapshot in testdata matches its text file; the made ones match their kernels, and discovery
+// finds the same in kernel and snapshot. Those named kernel-* were taken on real kernels that test/vm/guest booted.
 func TestSnapshots(t *testing.T) {
 	for name, make := range made {
 		var b bytes.Buffer
@@ -325,7 +324,7 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// summary says all that is found in a tree.
+// summary returns all that is found in a tree.
 func summary(fsys fs.FS) string {
 	var b strings.Builder
 	found, err := sysfs.Discover(fsys)
@@ -377,7 +376,7 @@ func summary(fsys fs.FS) string {
 	return b.String()
 }
 
-// The machine that this test runs on is one that discovery understands, alive and as a snapshot.
+// Discovery can read the machine that this test runs on, directly and as a snapshot.
 func TestHost(t *testing.T) {
 	found, err := sysfs.Discover(sysfs.Host())
 	if err != nil {

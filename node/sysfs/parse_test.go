@@ -135,7 +135,7 @@ func FuzzNumaStatus(f *testing.F) {
 	})
 }
 
-// Any file that makes a machine makes the same machine again out of its snapshot.
+// The snapshot of any file that makes a machine makes the same machine.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("numa 0 cpus 0-3 memory 1Gi\ndistances 10"))
 	f.Add([]byte(snapshotTitle + "\n-- sys/devices/system/cpu/online --\n0-1\n" +

@@ -68,7 +68,7 @@ func drawSpec(t *rapid.T) topo.Spec {
 	return s
 }
 
-// hardware describes the machine as the hardware is, L3 groups by their lowest CPUs.
+// hardware describes the machine in the hardware's view, L3 groups by their lowest CPUs.
 func hardware(f *sysfs.Found) topo.Spec {
 	m := f.Machine
 	if f.Hardware != nil {
@@ -89,7 +89,7 @@ func drawMachine(t *rapid.T) *topo.Machine {
 	return m
 }
 
-// What a kernel shows of a machine is that machine.
+// Discovery finds the same machine that a kernel shows.
 func TestDiscoverReadsWhatAKernelShows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMachine(t)
@@ -103,8 +103,8 @@ func TestDiscoverReadsWhatAKernelShows(t *testing.T) {
 	})
 }
 
-// A kernel with a broken file is still understood, or refused, or something is said of it: never is
-// there another machine in silence.
+// A kernel with a broken file is still read, or refused, or a warning is given: the machine never differs without a
+// warning.
 func TestNoOtherMachineInSilence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMachine(t)
@@ -136,7 +136,7 @@ func TestNoOtherMachineInSilence(t *testing.T) {
 	})
 }
 
-// Discovery and snapshot find the same in any tree, harmed ones included.
+// Discovery and snapshot find the same in any tree, including harmed ones.
 func TestSnapshotKeepsWhatDiscoveryReads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := show(drawMachine(t))
@@ -154,7 +154,7 @@ func TestSnapshotKeepsWhatDiscoveryReads(t *testing.T) {
 	})
 }
 
-// A snapshot that is written reads back as the same tree, whatever names, links and texts the tree has.
+// A written snapshot reads back as the same tree, whatever names, links and texts the tree has.
 func TestSnapshotWritesOnlyWhatItReadsBack(t *testing.T) {
 	odd := rapid.SampledFrom([]string{"a", " ", " -> ", "\\", "\n", "\r", "-- x --", "\n-- x --\n", "..", "\x00",
 		strings.Repeat("long", 150)})

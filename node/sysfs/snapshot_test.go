@@ -26,7 +26,7 @@ func snapshotOf(t interface{ Fatal(...any) }, k fs.FS) fs.FS {
 	return snapshot
 }
 
-// A snapshot has nothing that names a host or a card, however much of it the tree has.
+// A snapshot has nothing that identifies a host or a card, even if the tree has it.
 func TestSnapshotIsAnonymous(t *testing.T) {
 	k := devices(t)
 	secret := "00:1b:21:aa:bb:cc"
@@ -75,7 +75,7 @@ func TestSnapshotIsAFileSystem(t *testing.T) {
 		to != "../../../devices/pci0000:00/0000:00:06.0" {
 		t.Errorf("link leads to %q, %v", to, err)
 	}
-	// fstest wants every link to lead somewhere, and in a snapshot those to drivers do not.
+	// fstest requires every link to have a target, and in a snapshot those to drivers have none.
 	sub, err := fs.Sub(s, "sys/devices/system")
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// Whoever gives a tree decides what is read: only Host reaches for the operating system.
+// The caller's tree decides what is read: only Host uses the operating system.
 func TestOnlyHostImportsOS(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
@@ -134,7 +134,7 @@ func TestOnlyHostImportsOS(t *testing.T) {
 	}
 }
 
-// Many warnings of one kind hide no other one, and none is uncounted.
+// Many warnings of one kind hide no other kind, and all are counted.
 func TestNoKindOfWarningIsHidden(t *testing.T) {
 	k := show(machine(t, "numa 0 socket 0 cpus 0-199 memory 1Gi\ndistances 10"))
 	delete(k, cpuDir+"/online")

@@ -17,8 +17,7 @@ const (
 	nodeDir = "sys/devices/system/node"
 )
 
-// kernel is a tree as a kernel would show it, made of a machine: what discovery reads must be the
-// machine again.
+// kernel is a tree as a kernel would show it, made of a machine; discovery must find that machine again.
 type kernel fstest.MapFS
 
 func (k kernel) Open(name string) (fs.File, error)      { return fstest.MapFS(k).Open(name) }
