@@ -37,7 +37,7 @@ func TestEveryChangedFileIsNamed(t *testing.T) {
 	}
 }
 
-// A computer without a way to the module proxy must not pass for one whose code was linted.
+// A computer without access to the module proxy must not count as one whose code was linted.
 func TestLintersThatCannotBeBuiltAreReported(t *testing.T) {
 	t.Chdir("..")
 	t.Setenv("GOPROXY", "off")

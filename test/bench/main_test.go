@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The command itself has to work whenever somebody wants numbers; what it measures here means nothing.
+// The command must always work; its measurements here have no meaning.
 func TestPagesAreWritten(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"scale.md", performancePage} {

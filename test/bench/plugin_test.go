@@ -21,7 +21,7 @@ func told(size synthetic.Size, plain, tenon, peerPlain, peer float64) cell {
 	return c
 }
 
-// What is written beside each other can be divided by readers, and is theirs to check.
+// Figures beside each other have the printed ratios, so that readers can check them.
 func TestRatiosAreThoseOfTheFigures(t *testing.T) {
 	text := pluginTables([]cell{
 		told(synthetic.Size{Nodes: 5000, Full: 50}, 2000, 2100, 1900, 41900),
@@ -43,7 +43,7 @@ func TestRatiosAreThoseOfTheFigures(t *testing.T) {
 	}
 }
 
-// A contender that grows as its cluster does has the exponent 1; one that was too slow to be measured has a time,
+// A contender whose time grows like its cluster has the exponent 1; one that was too slow to be measured has a time,
 // and is not drawn.
 func TestGrowthIsTold(t *testing.T) {
 	p := plot{title: "nodes", unit: "nodes", x: func(s synthetic.Size) int { return s.Nodes }}

@@ -17,7 +17,7 @@ import (
 
 const scalePage = "../../docs/scale.md"
 
-// Sizes and what follows from them depend on the code alone, so the page must have those of today.
+// Sizes and figures derived from them depend only on the code, so the page must have the present ones.
 func TestScalePageIsOfToday(t *testing.T) {
 	data, err := os.ReadFile(scalePage)
 	if err != nil {
@@ -38,8 +38,7 @@ func TestScalePageIsOfToday(t *testing.T) {
 	}
 }
 
-// Objects that a kube-apiserver stored, of agents of the lab, are measured as it stored them: their managedFields
-// have the same fields.
+// Objects of the lab's agents are measured like a kube-apiserver stores them: their managedFields have the same fields.
 func TestStoredAsAnAPIServerStores(t *testing.T) {
 	for file, definition := range map[string][]byte{"nodelayouts.json": crd.YAML(),
 		"noderesourcetopologies.json": crd.NodeResourceTopology()} {
@@ -105,7 +104,7 @@ func TestNoAgentWritesMoreOftenThanItMay(t *testing.T) {
 	})
 }
 
-// Words of the page are kept, and a page without a place for a table is refused by name.
+// The page's prose is kept, and a page without a place for a table is refused by name.
 func TestScalePageKeepsItsWords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "scale.md")
 	var b strings.Builder

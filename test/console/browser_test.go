@@ -44,7 +44,7 @@ func open(t *testing.T) browser {
 	if path == "" {
 		t.Skip("no chromium: run go run ./test packages")
 	}
-	// The page comes from this computer and is the tests' own, so a container without user namespaces is enough.
+	// The page is the tests' own and comes from this computer, so a container without user namespaces is enough.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.WSURLReadTimeout(2*time.Minute))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
@@ -63,7 +63,7 @@ func open(t *testing.T) browser {
 	return b
 }
 
-// do acts as a person does. What does not come within a minute does not come.
+// do acts as a person does. Each step must succeed within a minute.
 func (b browser) do(what string, actions ...chromedp.Action) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
@@ -108,7 +108,7 @@ func quoted(s string) string {
 	return string(out)
 }
 
-// looks photographs a page in both themes at both widths, and examines each.
+// looks takes pictures of a page in both themes at both widths, and examines each.
 func (b browser) looks(name string) {
 	b.t.Helper()
 	for _, theme := range []string{"light", "dark"} {

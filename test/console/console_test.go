@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Each page does its job for a person with a mouse or with keys alone.
+// Each page works for a person with a mouse or with keys alone.
 func TestPages(t *testing.T) {
 	b := open(t)
 	c := start(t, machines)
@@ -263,7 +263,7 @@ func arguments(t *testing.T, b browser, c cluster) {
 	}
 }
 
-// hostile shows a node and a pod with HTML where the API server takes any text: it is shown, and never run.
+// hostile shows a node and a pod with HTML in fields that accept any text: it is shown, and never run.
 func hostile(t *testing.T, b browser, c cluster) {
 	const html = `<img/src=x/onerror=document.title=1>`
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "hostile", Labels: map[string]string{"rack": "r-1"}}}
@@ -319,7 +319,7 @@ func chinese(_ *testing.T, b browser, _ cluster) {
 	b.says("h1", "Cluster")
 }
 
-// failing shows what is said where there is nothing to show.
+// failing checks the messages if there is nothing to show.
 func failing(_ *testing.T, b browser, c cluster) {
 	b.do("go to no node", chromedp.Evaluate(`location.hash = "#/nodes/nowhere"`, nil))
 	b.says("[role=alert]", "no such object")

@@ -57,7 +57,8 @@ func start(t *testing.T, nodes string) cluster {
 	return cluster{address, client, any.Resource(layouts)}
 }
 
-// program starts a program that runs until the test ends, and returns what it prints in place of a group.
+// program starts a program that runs until the test ends, and returns the part of its output that matches the pattern's
+// group.
 func program(t *testing.T, env []string, want string, line ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), line[0], line[1:]...)

@@ -25,7 +25,7 @@ func TestDirNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// What is unpacked already is neither fetched again nor looked for, so a machine without a network will do.
+// A package that is unpacked already is neither fetched again nor looked for, so a machine without a network suffices.
 func TestUnpackLeavesWhatIsThere(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
@@ -41,7 +41,7 @@ func TestUnpackLeavesWhatIsThere(t *testing.T) {
 		func(line string) { t.Errorf("progress: %s", line) }); err != nil {
 		t.Error(err)
 	}
-	// Half a package is none, and does not stay.
+	// An incomplete package does not count, and is removed.
 	left := filepath.Join(root, half+"1")
 	if err := os.MkdirAll(left, 0o755); err != nil {
 		t.Fatal(err)

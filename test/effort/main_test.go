@@ -22,7 +22,7 @@ func TestWhatIsDearerFails(t *testing.T) {
 		{"0 B/op 0 allocs", "0 B/op 1 allocs", "core/ledger once: 1 allocations, 0 in the baseline"},
 		{"1 allocs", "0 allocs", ""},
 		{"BenchmarkEffort/once 100 7", "BenchmarkEffort/twice 100 7", "core/ledger once is in the baseline only"},
-		// One sample may have been disturbed, the least of all was not.
+		// One sample may have been disturbed; the least of all was not.
 		{"0 B/op 1 allocs", "0 B/op 3 allocs", ""},
 	} {
 		err := compare(agreed, strings.Replace(agreed, c.old, c.now, 1))

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A fault whose text is gone, or stands twice, cannot be planted, so nobody would notice that its test has gone too.
+// A fault whose text is missing, or occurs twice, cannot be planted, and its test would be lost unnoticed.
 func TestEveryFaultCanBePlanted(t *testing.T) {
 	t.Chdir(filepath.Join("..", "..")) // files are named from the root
 	for _, f := range append(faults(), subtle()...) {

@@ -74,7 +74,7 @@ func runGit(t *testing.T, args ...string) {
 	}
 }
 
-// TestAReleaseIsMadeOfItsTag: files that have changed and a tag at another commit are refused, before anything is built.
+// TestAReleaseIsMadeOfItsTag: changed files and a tag at another commit are refused, before anything is built.
 func TestAReleaseIsMadeOfItsTag(t *testing.T) {
 	repository(t)
 	refused := func(want string) {
@@ -162,8 +162,8 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestOneChartIsInTheFolder: the pages name the package as dist/tenon-*.tgz, which has to be one file after an upgrade of
-// the sources, too.
+// TestOneChartIsInTheFolder: the pages name the package as dist/tenon-*.tgz, which must be one file also after an
+// upgrade of the sources.
 func TestOneChartIsInTheFolder(t *testing.T) {
 	dist := t.TempDir()
 	for _, version := range []string{"0.0.0-one", "0.0.0-two"} {
@@ -177,8 +177,8 @@ func TestOneChartIsInTheFolder(t *testing.T) {
 	}
 }
 
-// TestFilesOfARelease: every file has its checksum, provenance names every file and everything in the registry, and what
-// is to be signed is printed with its digest.
+// TestFilesOfARelease: every file has its checksum, provenance names every file and everything in the registry, and the
+// list of what to sign has digests.
 func TestFilesOfARelease(t *testing.T) {
 	o := built(t)
 	if err := os.Mkdir(o.folder(), 0o755); err != nil {

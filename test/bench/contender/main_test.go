@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// What is measured is scheduling: pods go somewhere, and every node would admit what Tenon sends it. Without
-// Tenon some would be refused, or there would be nothing to compare.
+// Pods are really scheduled, and every node would admit Tenon's placements. Without Tenon some would be refused;
+// otherwise there would be nothing to compare.
 func TestPlacementsAreAdmitted(t *testing.T) {
 	t.Setenv(asContender, "1")
 	deployed, err := rounds.Deployed(t.Context())

@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
-// Who lists gets the whole cluster, by the clients that schedulers have; who writes is told that nothing changes.
+// The clients of schedulers list the whole cluster; a write gets an error that says that nothing changes.
 func TestClusterIsListed(t *testing.T) {
 	c, err := synthetic.Make(synthetic.Size{Nodes: 20, Full: 50}, 1)
 	if err != nil {
@@ -70,7 +70,7 @@ func TestClusterIsListed(t *testing.T) {
 	}
 	cancel()
 	for e := range w.ResultChan() {
-		if e.Type != watch.Error { // the client's own word that it has ended
+		if e.Type != watch.Error { // the client's own message that it has ended
 			t.Errorf("event %v", e)
 		}
 	}

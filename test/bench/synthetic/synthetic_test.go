@@ -25,7 +25,7 @@ func made(t *testing.T, s synthetic.Size) *synthetic.Cluster {
 	return c
 }
 
-// A scheduler that starts on the cluster has it in its ledger as it is, and finds nothing to doubt.
+// A scheduler that starts on the cluster has the same state in its ledger, and nothing is inconsistent.
 func TestLayoutsAndPodsAgree(t *testing.T) {
 	c := made(t, synthetic.Size{Nodes: 60, Full: 95})
 	book := ledger.New()
@@ -62,7 +62,7 @@ func TestLayoutsAndPodsAgree(t *testing.T) {
 	}
 }
 
-// kube-scheduler, too, finds that all fits: nowhere is more asked for than a node has.
+// All pods also fit by kube-scheduler's rules: no node has more requests than amounts.
 func TestNodesAreAsFullAsTheyShall(t *testing.T) {
 	for _, full := range []int{0, 50, 95} {
 		c := made(t, synthetic.Size{Nodes: 300, Full: full})
@@ -97,7 +97,7 @@ func TestNodesAreAsFullAsTheyShall(t *testing.T) {
 	}
 }
 
-// What is free by the exporter's account is what the ledger has free.
+// What is free according to the exporter is what the ledger has free.
 func TestTopologiesAgree(t *testing.T) {
 	c := made(t, synthetic.Size{Nodes: 40, Full: 50})
 	for i, n := range c.States {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A pod that got no node waits until the measurement ends: it must not make an attack look harmless.
+// A pod without a node waits until the measurement ends: it must not make an attack look harmless.
 func TestPodsWithoutNodeCountUntilTheEnd(t *testing.T) {
 	start := time.Unix(1000, 0)
 	f := &follower{bindings: []binding{{pod: "quick", at: start.Add(10 * time.Millisecond)},
@@ -26,7 +26,7 @@ func TestReportSaysThatASchedulerDied(t *testing.T) {
 	}
 }
 
-// Every attack can be named by who is able to do it, and its name fits a table.
+// Every attack names who can do it, and its name fits a table.
 func TestAttacksAreNamed(t *testing.T) {
 	for _, a := range Attacks() {
 		if a.Name == "" || len(a.Name) > 60 || a.run == nil || !strings.Contains("node user binder", a.By) {

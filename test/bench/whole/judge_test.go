@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
-// Pods that were bound to one node, whatever it has room for: the managers refuse those that do not fit, and say
-// what was said when they were bound.
+// Pods that were bound to one node regardless of its room: the managers refuse those that do not fit, and agree with
+// the results at binding.
 func TestManagersRefuseWhatDoesNotFit(t *testing.T) {
 	c, err := synthetic.Make(synthetic.Size{Nodes: 2, Full: 50}, 3)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ofBindings is a round of which pods were bound at some seconds after its first binding.
+// ofBindings returns a round whose pods were bound at these seconds after its first binding.
 func ofBindings(contender string, cut float64, at ...float64) Round {
 	first := time.Unix(1e9, 0)
 	after := func(s float64) time.Time { return first.Add(time.Duration(s * float64(time.Second))) }
@@ -36,7 +36,7 @@ func evenly(n int, seconds float64) (at []float64) {
 	return at
 }
 
-// A round that was cut has the rate of all the time that it had, however early its pods were bound.
+// A round that was cut has the rate over its whole duration, however early its pods were bound.
 func TestRoundThatWasCutHasItsRate(t *testing.T) {
 	r := ofBindings("slow", 98, 0, 0.1, 0.2)
 	if r.Bound != 3 || r.Took != 98*time.Second || r.Rate < 0.0204 || r.Rate > 0.0205 || r.Ran < 0.0306 ||
@@ -50,7 +50,7 @@ func TestRoundThatWasCutHasItsRate(t *testing.T) {
 	}
 }
 
-// Rounds with few pods or none leave figures out, and no ratio is of them.
+// Rounds with few pods or none omit figures, and have no ratios.
 func TestReportOfRoundsThatWereCut(t *testing.T) {
 	quick := ofBindings("kube-scheduler 1.36", 0, evenly(5000, 10)...)
 	quick.CPU = 2500 * time.Millisecond

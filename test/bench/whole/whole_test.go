@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Two schedulers contend for a small cluster: both bind everything, and what Tenon bound no kubelet refuses.
+// Two schedulers run on a small cluster: both bind everything, and no kubelet refuses what Tenon bound.
 func TestWholeContestOfASmallCluster(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {

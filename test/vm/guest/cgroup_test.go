@@ -11,9 +11,9 @@ import (
 	"github.com/tenon-numa/tenon/node/cgroup"
 )
 
-// fill makes two containers as a kubelet with the driver cgroupfs does, both on the CPUs of NUMA node 1, one
-// with the memory of NUMA node 0 and one with that of NUMA node 1. Each has 32 MiB in a process and 16 MiB in
-// tmpfs while its files are read: dd waits with its buffer for somebody who reads.
+// fill makes two containers as a kubelet with the driver cgroupfs does, both on the CPUs of NUMA node 1, one with the
+// memory of NUMA node 0 and one with that of NUMA node 1. Each has 32 MiB in a process and 16 MiB in tmpfs while its
+// files are read: dd keeps its buffer until a reader comes.
 const fill = `
 set -e
 mkdir /tree /files
@@ -35,7 +35,7 @@ done
 ls /tree/cgroup.controllers
 `
 
-// A real kernel's counters say where the memory of a container is.
+// A real kernel's counters show where the memory of a container is.
 func TestMemoryOfContainers(t *testing.T) {
 	g := booted(t, Config{Arch: "amd64", Args: []string{"-machine", "q35", "-cpu", "max", "-smp", "4", "-m", "512",
 		"-object", "memory-backend-ram,id=m0,size=256M", "-numa", "node,nodeid=0,cpus=0-1,memdev=m0",
@@ -63,7 +63,7 @@ func TestMemoryOfContainers(t *testing.T) {
 			a.Kernel <= 0 {
 			t.Errorf("%s has %+v on NUMA node %d, and CPUs %s", id, a, i, m.CPUs)
 		}
-		// Pages of programs that were in memory before are charged to whoever read them first.
+		// Pages of programs that were in memory before are charged to their first reader.
 		share, ok := m.Remote(idset.Of[idset.NUMA](1))
 		if want := 1 - i; !ok || share < float64(want)-.05 || share > float64(want)+.05 {
 			t.Errorf("%s: %v, %v of the memory is remote, want about %d", id, share, ok, want)

@@ -16,8 +16,8 @@ import (
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
 
-// smt is the CPU that shows threads as threads: without the vendor Linux takes the CPU for one of AMD's,
-// which tells of threads in a way that QEMU leaves out.
+// smt is a CPU model that shows threads: without the vendor Linux treats the CPU as one of AMD's, which reports threads
+// in a way that QEMU does not emulate.
 const smt = "max,vendor=GenuineIntel"
 
 func set(list string) idset.Set[idset.CPU] {
@@ -57,7 +57,7 @@ var machines = []described{
 		numas: []describedNUMA{{cpus: "0-1", mib: 256}, {cpus: "2-3", mib: 256}, {cpus: "4-5", mib: 256},
 			{cpus: "6-7", mib: 256}},
 		distances: [][]int{{10, 12, 21, 22}, {12, 10, 22, 23}, {21, 22, 10, 12}, {22, 23, 12, 10}},
-		// The kubelet drops a cache of exactly one NUMA node, and takes the socket instead.
+		// The kubelet ignores a cache of exactly one NUMA node, and uses the socket instead.
 		warnings: []sysfs.Anomaly{sysfs.KubeletL3},
 	},
 	{
@@ -114,7 +114,7 @@ var machines = []described{
 	},
 }
 
-// What the agent finds on a real kernel is what QEMU was told to show it, and what the kubelet finds.
+// On a real kernel the agent finds what QEMU was configured to show, and what the kubelet finds.
 func TestDiscovery(t *testing.T) {
 	programs := map[string]func() (map[string]File, error){}
 	for _, arch := range []string{"amd64", "arm64"} {
@@ -156,7 +156,7 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// said is what the agent in the guest warned of.
+// said returns the warnings of the agent in the guest.
 func said(snapshot string) (out []string) {
 	comment, _, _ := strings.Cut(snapshot, "\n-- ")
 	for line := range strings.Lines(comment) {
@@ -182,7 +182,7 @@ func (m described) check(t *testing.T, found *sysfs.Found) {
 			continue
 		}
 		n := got.NUMAs[at]
-		// The kernel keeps some of the memory for itself.
+		// The kernel reserves some of the memory for itself.
 		most := int64(d.mib) << 20
 		if d.offline {
 			most = 0
@@ -230,7 +230,8 @@ func (m described) checkDevices(t *testing.T, fsys fs.FS) {
 	}
 }
 
-// build builds the agent as it is shipped, without a C library, and the kubelet's view of a machine.
+// build builds the agent as it is released, without a C library, and the program that prints the kubelet's view of a
+// machine.
 func build(dir, arch string) (map[string]File, error) {
 	files := map[string]File{}
 	for _, source := range []string{"../../../cmd/tenon-agent", "./testdata/cadvisor"} {

@@ -14,7 +14,7 @@ func small() Config {
 	return Config{Args: []string{"-machine", "q35", "-cpu", "max", "-smp", "2", "-m", "256"}}
 }
 
-// skip skips the test where Debian's packages are missing. With CI set they must not be.
+// skip skips the test if Debian's packages are missing. With CI set they must not be.
 func skip(t *testing.T, err error) {
 	t.Helper()
 	if missing := (*MissingError)(nil); errors.As(err, &missing) && os.Getenv("CI") == "" {
@@ -60,7 +60,7 @@ func TestScripts(t *testing.T) {
 	if exit := (*ExitError)(nil); !errors.As(err, &exit) || exit.Status != 7 || exit.Output != "some text\n" {
 		t.Errorf("a script that fails: %v", err)
 	}
-	// What is long or looks like the protocol comes through whole.
+	// Long output, and output that looks like the protocol, arrives unchanged.
 	long := strings.Repeat("r1 end 0 0\nguest ready\n", 20000)
 	if got := run(t, g, `i=0; while [ $i -lt 20000 ]; do echo "r1 end 0 0"; echo "guest ready"; i=$((i+1)); done`); got != long {
 		t.Errorf("%d bytes came, want %d", len(got), len(long))
@@ -72,7 +72,7 @@ func TestScripts(t *testing.T) {
 		!strings.Contains(err.Error(), "9000000 bytes") {
 		t.Errorf("too much output: %v", err)
 	}
-	// A script that is given up does not take the next one's place.
+	// An abandoned script does not block the next one.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := g.Run(ctx, "echo late"); !errors.Is(err, context.Canceled) {
@@ -88,7 +88,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// A guest that stands still is ended, and whoever waits for it learns why.
+// A guest that hangs is ended, and its callers get the reason.
 func TestAGuestThatStandsStill(t *testing.T) {
 	g := booted(t, small())
 	run(t, g, "echo 'watchdog: BUG: soft lockup - CPU#0 stuck for 23s! [sh:1]' >/dev/console") // a busy host
@@ -114,7 +114,7 @@ func TestThreadsOfAGuest(t *testing.T) {
 	}
 }
 
-// A boot that is given up says so, and leaves nothing behind: the boot after it must not meet it.
+// An abandoned boot is reported, and leaves nothing behind for the next boot.
 func TestABootThatIsGivenUp(t *testing.T) {
 	parts, err := Find("amd64")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// Debian's cpio, where there is one, reads what the writer writes.
+// Debian's cpio, if installed, reads the written archive.
 func TestArchive(t *testing.T) {
 	host := filepath.Join(t.TempDir(), "host")
 	if err := os.WriteFile(host, []byte("of the host"), 0o644); err != nil {
@@ -105,7 +105,7 @@ func TestModulesComeAfterWhatTheyNeed(t *testing.T) {
 	}
 }
 
-// A guest may send anything: there is an answer or an error, and never more than was promised.
+// A guest may send anything: the result is an answer or an error, and never longer than the bound.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("guest ready\nr1 begin\nH4sIAAAAAAAAA8vIBACsKpPYAgAAAA==\nr1 end 0 2\n"))
 	f.Add([]byte("r1 begin\nr1 end 0 0\n"))

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
 
-// checkKubelet compares what was found with what the kubelet's library prints in the same guest.
+// checkKubelet compares what was found with the output of the kubelet's library in the same guest.
 func checkKubelet(t *testing.T, found *sysfs.Found, text string) {
 	t.Helper()
 	var nodes []info.Node
@@ -32,8 +32,8 @@ func checkKubelet(t *testing.T, found *sysfs.Found, text string) {
 	}
 }
 
-// kubeletSpec reads a machine as the kubelet does: a core without an uncore cache is in the group of its
-// socket (its cpumanager/topology, getUncoreCacheID).
+// kubeletSpec reads a machine as the kubelet does: a core without an uncore cache is in the group of its socket (its
+// cpumanager/topology, getUncoreCacheID).
 func kubeletSpec(nodes []info.Node) (out topo.Spec) {
 	slices.SortFunc(nodes, func(a, b info.Node) int { return a.Id - b.Id })
 	for _, n := range nodes {

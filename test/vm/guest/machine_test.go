@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
 
-// described is a machine from which both QEMU's command line and what discovery must find are made.
+// described is a machine from which both QEMU's command line and the expected discovery are made.
 type described struct {
 	name                          string
 	arch, cpu                     string
@@ -19,7 +19,7 @@ type described struct {
 	numas                         []describedNUMA
 	distances                     [][]int
 	devices                       []describedDevice
-	args, modules                 []string // what is not described by the rest
+	args, modules                 []string // what the other fields do not describe
 	boot, script                  string   // of the kernel's command line; before discovery
 	offline                       idset.Set[idset.CPU]
 	warnings                      []sysfs.Anomaly
@@ -29,15 +29,15 @@ type describedNUMA struct {
 	cpus      string // list
 	mib       int
 	hugepages map[int]int      // pages by size in KiB
-	dimm      bool             // the memory is plugged in, and not there when the kernel starts
-	offline   bool             // nobody brings that memory online
+	dimm      bool             // the memory is hot-plugged, and absent when the kernel starts
+	offline   bool             // that memory is never brought online
 	absent    bool             // the kernel does not show the NUMA node
 	kind      sysfs.MemoryKind // empty: ordinary
 }
 
 type describedDevice struct {
 	qemu           string // its command line
-	numa           int    // -1: on the root bus, which is nobody's
+	numa           int    // -1: on the root bus, without a NUMA node
 	vendor, device uint16
 	kind           sysfs.Kind
 	virtual        bool // made by the script, not by the command line
@@ -52,7 +52,7 @@ func (m described) mib() (total int) {
 	return total
 }
 
-// config is the guest of the machine.
+// config returns the guest of the machine.
 func (m described) config() Config {
 	board := "q35"
 	if m.arch == "arm64" {
@@ -84,7 +84,7 @@ func (m described) config() Config {
 	return c
 }
 
-// hugepages is what the kernel's command line says of them, every size once.
+// hugepages returns the kernel's command line for them, every size once.
 func (m described) hugepages() (line string) {
 	counts := map[int][]string{}
 	for i, n := range m.numas {
@@ -139,7 +139,7 @@ func (m described) deviceArgs() (out []string) {
 	return out
 }
 
-// spec is what discovery must find.
+// spec returns what discovery must find.
 func (m described) spec() topo.Spec {
 	var out topo.Spec
 	home := map[idset.CPU]idset.NUMA{}
@@ -176,8 +176,8 @@ func (m described) spec() topo.Spec {
 	return out
 }
 
-// id is the kernel's of a NUMA node. A device tree names ids, and ACPI domains, to which the kernel gives ids
-// in a row.
+// id returns the kernel's id of a NUMA node. A device tree names ids; ACPI names domains, which the kernel numbers
+// consecutively.
 func (m described) id(numa int) idset.NUMA {
 	id := numa
 	for _, n := range m.numas[:max(0, numa)] {
@@ -188,7 +188,7 @@ func (m described) id(numa int) idset.NUMA {
 	return idset.NUMA(id)
 }
 
-// distance is the one described, or else the one that the kernel assumes.
+// distance returns the described distance, or else the kernel's default.
 func (m described) distance(i, j int) int {
 	switch {
 	case m.distances != nil:

@@ -57,7 +57,7 @@ func TestHardwareThatQEMUCannotMakeIsRefused(t *testing.T) {
 	}
 }
 
-// Whoever reads the archive finds one program.
+// The archive contains one program.
 func TestImageArchive(t *testing.T) {
 	data, err := imageArchive([]byte("a program"))
 	if err != nil {
@@ -95,7 +95,7 @@ func untar(t *testing.T, data []byte) map[string]string {
 	}
 }
 
-// A guest finds the host's API server, and still checks whose certificate it shows.
+// A guest reaches the host's API server, and still verifies its certificate.
 func TestKubeconfig(t *testing.T) {
 	access := &rest.Config{Host: "https://127.0.0.1:6443", BearerToken: "t", TLSClientConfig: rest.TLSClientConfig{
 		CAData: []byte("ca")}}

@@ -58,7 +58,7 @@ func objects(t *testing.T, values map[string]any) map[string]*unstructured.Unstr
 	return out
 }
 
-// TestNothingHasDrifted: what is made of the schema, the templates and other files is as they are.
+// TestNothingHasDrifted: the derived files match the schema, the templates and other sources.
 func TestNothingHasDrifted(t *testing.T) {
 	files, err := chart.Generate(deploy)
 	if err != nil {
@@ -142,8 +142,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	}
 }
 
-// TestUpgradesBringDefinitions: Helm upgrades what templates make; a folder crds it would only install. Nothing asks
-// the cluster while it renders, so that helm template and helm diff show what an upgrade does.
+// TestUpgradesBringDefinitions: Helm upgrades objects of templates, but only installs a folder crds. Rendering sends no
+// request to the cluster, so that helm template and helm diff show the result of an upgrade.
 func TestUpgradesBringDefinitions(t *testing.T) {
 	c, err := chart.Load(filepath.Join(deploy, "chart"), "1.2.3")
 	if err != nil {
@@ -180,7 +180,7 @@ func TestUpgradesBringDefinitions(t *testing.T) {
 	}
 }
 
-// TestModes: which schedulerName pods have to ask for.
+// TestModes: which schedulerName pods need.
 func TestModes(t *testing.T) {
 	cases := map[string]map[string]any{
 		"schedulerName: tenon-scheduler":   {},
@@ -210,7 +210,7 @@ func TestAChangedConfigurationRestartsTheScheduler(t *testing.T) {
 	}
 }
 
-// TestSwitches: what is off is not made, and what is optional is made when it is on.
+// TestSwitches: objects that are off are not made, and optional ones are made when they are on.
 func TestSwitches(t *testing.T) {
 	off := func(group string) map[string]any { return map[string]any{group: map[string]any{"enabled": false}} }
 	for name, c := range map[string]struct {
@@ -247,7 +247,7 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// TestThePolicyFollowsTheNamespace: it names the agent's service account.
+// TestThePolicyFollowsTheNamespace: the policy names the agent's service account.
 func TestThePolicyFollowsTheNamespace(t *testing.T) {
 	files, err := render(t, map[string]any{"agent": map[string]any{"namespace": "numa-agents"}})
 	if err != nil {
@@ -316,7 +316,7 @@ func TestHelmPullsWhatWasPushed(t *testing.T) {
 	}
 }
 
-// TestTheConsole: it is off unless asked for, may act as nobody unless users are named, and then as these alone.
+// TestTheConsole: it is off by default, impersonates nobody unless users are named, and then only these.
 func TestTheConsole(t *testing.T) {
 	if all := objects(t, nil); all["Deployment tenon-console"] != nil || all["ServiceAccount tenon-console"] != nil {
 		t.Error("the console is on by default")

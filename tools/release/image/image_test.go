@@ -33,7 +33,7 @@ var (
 	arm64  = v1.Platform{OS: "linux", Architecture: "arm64"}
 )
 
-// program is the file of a program with dependencies, which stands for the agent.
+// program returns a program with dependencies, in place of the agent.
 var program = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "tenon-image-test-")
 	if err != nil {
@@ -69,7 +69,7 @@ func store(t *testing.T) (dir string, built []image.Built) {
 	return dir, built
 }
 
-// TestSameSourcesGiveTheSameDigests: folders and the clock have no say.
+// TestSameSourcesGiveTheSameDigests: folders and the clock have no influence.
 func TestSameSourcesGiveTheSameDigests(t *testing.T) {
 	one, first := store(t)
 	two, second := store(t)
@@ -118,8 +118,8 @@ func TestAnArchiveNamesItsImage(t *testing.T) {
 	}
 }
 
-// TestPushedImagesCanBePulled: from a registry one gets each platform's image, which is valid and runs as nobody, and
-// as its referrer what it is made of.
+// TestPushedImagesCanBePulled: a registry has each platform's image, which is valid and runs as nobody, and as its
+// referrer its bill of materials.
 func TestPushedImagesCanBePulled(t *testing.T) {
 	dir, built := store(t)
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))

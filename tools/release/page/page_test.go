@@ -44,7 +44,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestKrew: the manifest has what krew demands: a version with a v, and for each platform a sum and a program.
+// TestKrew: the manifest has what krew requires: a version with a v, and for each platform a sum and a program.
 func TestKrew(t *testing.T) {
 	sum := strings.Repeat("ab", 32)
 	got, err := page.Krew("0.2.0", "https://example.com/v0.2.0", []page.Archive{

@@ -17,7 +17,7 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// What one end sends arrives at the other, and when one end closes the connection, the other learns of it.
+// What one end sends arrives at the other, and when one end closes the connection, the other end sees it.
 func TestServe(t *testing.T) {
 	server, between := listen(t), listen(t)
 	go func() { _ = serve(between, server.Addr().String()) }()

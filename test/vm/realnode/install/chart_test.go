@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-numa/tenon/test/vm/realnode"
 )
 
-// What the pages say about installing, as far as an API server and controllers can tell: there are no nodes, so no pod
-// of Tenon is made, or none runs.
+// The pages on installing, as far as an API server and controllers can check them: there are no nodes, so no pod of
+// Tenon is made, or none runs.
 func TestChart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds Helm and kubectl")
@@ -59,7 +59,7 @@ func TestChart(t *testing.T) {
 	w.remain(ctx, t, before)
 }
 
-// settled returns the objects of a new cluster once the controllers have made what each namespace has.
+// settled returns the objects of a new cluster once the controllers have made the standard objects of each namespace.
 func (w *world) settled(ctx context.Context, t *testing.T) map[string]bool {
 	t.Helper()
 	var found map[string]bool
@@ -83,8 +83,8 @@ func (w *world) settled(ctx context.Context, t *testing.T) map[string]bool {
 	return found
 }
 
-// runsVersion fails where the agents and the scheduler are not to run a version with its definition of NodeLayout, or
-// a value is lost that was set.
+// runsVersion fails unless the agents and the scheduler are to run a version with its definition of NodeLayout, and all
+// set values are kept.
 func (w *world) runsVersion(ctx context.Context, t *testing.T, version string, next bool) {
 	t.Helper()
 	agents, err := w.client.AppsV1().DaemonSets("tenon-agents").Get(ctx, "tenon-agent", metav1.GetOptions{})

@@ -26,7 +26,7 @@ type churn struct {
 	err     error
 }
 
-// begin has pods come and go until the churn is ended.
+// begin creates and deletes pods until the churn is ended.
 func (w *world) begin(ctx context.Context) *churn {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &churn{cancel: cancel, done: make(chan struct{})}
@@ -78,7 +78,7 @@ func (c *churn) round(ctx context.Context, w *world, i int) error {
 	return err
 }
 
-// end ends the churn, and fails where a kubelet has refused a pod.
+// end ends the churn, and fails if a kubelet has refused a pod.
 func (c *churn) end(t *testing.T) {
 	t.Helper()
 	c.cancel()
@@ -92,7 +92,7 @@ func (c *churn) end(t *testing.T) {
 	t.Logf("%d pods came and went, %d were refused", c.ended, len(c.refused))
 }
 
-// leaders record who holds the scheduler's lease, and when pods are bound.
+// leaders records the holders of the scheduler's lease, and when pods are bound.
 type leaders struct {
 	terms []term
 	bound map[string]uint64 // when each pod was bound: a version of the store
@@ -166,8 +166,8 @@ func version(text string) uint64 {
 	return v
 }
 
-// check fails where a scheduler bound a pod and did not hold the lease. Leases and pods are versions of one store, so
-// their order is certain; a pod's event says which scheduler bound it.
+// check fails if a scheduler bound a pod without holding the lease. Leases and pods are versions of one store, so their
+// order is certain; a pod's event names the scheduler that bound it.
 func (l *leaders) check(ctx context.Context, t *testing.T, w *world) {
 	t.Helper()
 	for _, stop := range l.stop {

@@ -52,7 +52,7 @@ func TestInstall(t *testing.T) {
 	} {
 		began := time.Now()
 		if !t.Run(step.name, func(t *testing.T) { step.run(ctx, t, w) }) && step.needed {
-			return // the cluster is not what the next step begins with
+			return // the cluster is not in the initial state of the next step
 		}
 		t.Logf("%s: %s", step.name, time.Since(began).Round(time.Second))
 	}
@@ -60,7 +60,7 @@ func TestInstall(t *testing.T) {
 
 const installPage = "docs/howto/install.md"
 
-// install plays the page on installing up to the check, and tells how long the pods took.
+// install plays the page on installing up to the check, and logs how long the pods took.
 func install(ctx context.Context, t *testing.T, w *world) {
 	const load = `for i in agent scheduler; do
 		ctr -n k8s.io images list -q | grep -q tenon-$i: || ctr -n k8s.io images import /root/tenon-$i.tar >/dev/null
@@ -103,15 +103,15 @@ func sinceStart(p *v1.Pod) (runs, ready time.Duration) {
 	return runs, ready
 }
 
-// kept are the objects that the page says are left after helm uninstall.
+// kept are the objects that helm uninstall leaves, according to the page.
 var kept = []string{
 	"CustomResourceDefinition /nodelayouts.tenon.sh", "APIService /v1alpha1.tenon.sh", "NodeLayout /" + nodeName,
 	"Namespace /tenon-system", "ServiceAccount tenon-system/default", "ConfigMap tenon-system/kube-root-ca.crt",
 	"Lease tenon-system/tenon-scheduler",
 }
 
-// prepare makes of the node what a cluster has before anybody installs anything: the certificate of its kubelet, and
-// an image for samples that cannot be pulled here and does what the node's own does.
+// prepare makes the node like one of a real cluster before an installation: it approves the certificate of its kubelet,
+// and provides an image for samples that cannot be pulled here.
 func (w *world) prepare(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if _, err := w.node.Run(ctx, "ctr -n k8s.io images tag localhost/work:1 registry.k8s.io/pause:3.10"); err != nil {

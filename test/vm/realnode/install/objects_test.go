@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// objects returns the names of all objects of the cluster but events, as KIND NAMESPACE/NAME.
+// objects returns the names of all objects of the cluster except events, as KIND NAMESPACE/NAME.
 func (w *world) objects(ctx context.Context) (map[string]bool, error) {
 	kinds, err := w.client.Discovery().ServerPreferredResources()
 	if err != nil {
@@ -42,7 +42,7 @@ func (w *world) objects(ctx context.Context) (map[string]bool, error) {
 			}
 			for _, o := range list.Items {
 				if o.GetNamespace() == v1.NamespaceNodeLease || r.Kind == "ServiceAccount" && o.GetNamespace() == "kube-system" {
-					continue // the kubelet's, and the controllers': made some time after their start
+					continue // the kubelet's and the controllers', made some time after their start
 				}
 				out[fmt.Sprintf("%s %s/%s", r.Kind, o.GetNamespace(), o.GetName())] = true
 			}
@@ -51,7 +51,7 @@ func (w *world) objects(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// remain waits until the objects are those that were there before and those of a list, and fails if they never are.
+// remain waits until the objects are the earlier ones and those of a list, and fails if that never happens.
 func (w *world) remain(ctx context.Context, t *testing.T, before map[string]bool, more ...string) {
 	t.Helper()
 	var added, lost []string

@@ -14,7 +14,7 @@ import (
 
 // shell runs commands as an administrator who has a clone of the repository, and the releases in dist.
 type shell struct {
-	dir     string // the clone: links to what the pages name
+	dir     string // the clone: links to the folders that the pages name
 	env     []string
 	exports []string // variables that were set
 }
@@ -103,11 +103,11 @@ func lines(language, block string) (out []command) {
 	return out
 }
 
-// claim is what a page says of a block that these tests play.
+// claim marks a block that these tests play, according to the page.
 var claim = regexp.MustCompile("(?m)^ *<!-- not in the lab: played on a virtual machine -->\n" +
 	" *```sh\n((?s:.*?))^ *```$")
 
-// claimed returns the commands of which a page says that a test plays them.
+// claimed returns the commands that a test plays, according to a page.
 func claimed(page string) (out []command) {
 	for _, m := range claim.FindAllStringSubmatch(page, -1) {
 		out = append(out, lines("sh", m[1])...)
@@ -115,7 +115,7 @@ func claimed(page string) (out []command) {
 	return out
 }
 
-// whole fails where a page says of a command that a test plays it, and it did not run.
+// whole fails if a page says that a test plays a command, and it did not run.
 func whole(_ context.Context, t *testing.T, w *world) {
 	pages, err := filepath.Glob(filepath.Join(w.root, "docs", "howto", "*.md"))
 	if err != nil {
@@ -136,10 +136,10 @@ func whole(_ context.Context, t *testing.T, w *world) {
 	t.Logf("%d commands of the pages have run", n)
 }
 
-// done are commands that the test has run already, in its own way: they build.
+// done are commands that the test has run already in another way: they build.
 var done = regexp.MustCompile(`^(make (images|chart)|go install) `)
 
-// play runs the commands of a section of a page, and fails where one fails.
+// play runs the commands of a section of a page, and fails if one fails.
 func (w *world) play(ctx context.Context, t *testing.T, page, section string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(w.root, filepath.FromSlash(page)))

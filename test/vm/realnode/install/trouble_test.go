@@ -61,7 +61,7 @@ func (w *world) await(ctx context.Context, t *testing.T, name string, want ...wo
 	return found
 }
 
-// runs creates a pod and waits until it runs. With Tenon, no trouble of an agent is a reason to wait.
+// runs creates a pod and waits until it runs. With Tenon, no trouble of an agent makes a pod wait.
 func (w *world) runs(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	if err := workload.Create(ctx, w.client, pod(name, false, guaranteed("1"))); err != nil {
@@ -81,7 +81,7 @@ func (w *world) waits(ctx context.Context, t *testing.T, name, why string) {
 	w.explained(ctx, t, name, why)
 }
 
-// explained fails where the plugin does not say why a pod waits.
+// explained fails unless the plugin gives the reason why a pod waits.
 func (w *world) explained(ctx context.Context, t *testing.T, name, why string) {
 	t.Helper()
 	if out := w.must(ctx, t, "kubectl tenon explain pod "+name); !strings.Contains(out, why) {
@@ -89,7 +89,7 @@ func (w *world) explained(ctx context.Context, t *testing.T, name, why string) {
 	}
 }
 
-// killed ends the agent's process. Pods go on being placed, by what the agent has reported and what was predicted.
+// killed ends the agent's process. Placement continues with the agent's last report and predictions.
 func killed(ctx context.Context, t *testing.T, w *world) {
 	if _, err := w.node.Run(ctx, "kill -9 $(pidof tenon-agent)"); err != nil {
 		t.Fatal(err)
@@ -119,14 +119,14 @@ func drained(ctx context.Context, t *testing.T, w *world) {
 
 // full fills the file system of /var/lib.
 func full(ctx context.Context, t *testing.T, w *world) {
-	// As much as a node can be short of, and its kubelet still write its own state.
+	// The most that a node can be short of while its kubelet can still write its own state.
 	const fill = `fallocate -l $(($(df -k /var/lib | awk 'END {print $4}') - 16384))K /var/lib/ballast && df -h /var/lib`
 	out, err := w.node.Run(ctx, fill)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Log(out)
-	defer func() { // the tests that follow need the room
+	defer func() { // later tests need the room
 		if t.Failed() {
 			w.emptyDisk(ctx, t)
 			w.must(ctx, t, "kubectl delete pods --all")
@@ -148,8 +148,8 @@ func full(ctx context.Context, t *testing.T, w *world) {
 	t.Logf("images that are left on the node: %v\n%s", err, images)
 }
 
-// crowded creates pods until one waits, and returns its name. A scheduler may learn of the taint when it has bound a
-// pod already, which the kubelet then rejects.
+// crowded creates pods until one waits, and returns its name. A scheduler may receive the taint after it has bound a
+// pod, which the kubelet then rejects.
 func (w *world) crowded(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	for i := range 5 {
@@ -178,13 +178,13 @@ func (w *world) emptyDisk(ctx context.Context, t *testing.T) {
 	}
 }
 
-// pressure waits until the node says whether its disk is full.
+// pressure waits until the node reports whether its disk is full.
 func (w *world) pressure(ctx context.Context, t *testing.T, want string) {
 	t.Helper()
 	w.must(ctx, t, fmt.Sprintf("kubectl wait node/%s --for=condition=DiskPressure=%s --timeout=3m", nodeName, want))
 }
 
-// unpulled upgrades to images that do not exist. The scheduler that runs goes on.
+// unpulled upgrades to images that do not exist. The running scheduler continues.
 func unpulled(ctx context.Context, t *testing.T, w *world) {
 	const upgrade = "helm upgrade tenon dist/tenon-*.tgz --namespace tenon-system --set image.tag=0.0.0-none --wait " +
 		"--timeout 40s"

@@ -42,8 +42,8 @@ func upgrade(ctx context.Context, t *testing.T, w *world) {
 	}
 }
 
-// next makes a later chart and puts it into dist: it has another version, and with it another tag of the images, and a
-// property more in the definition of NodeLayout.
+// next makes a later chart and puts it into dist: with another version, and thereby another tag of the images, and one
+// more property in the definition of NodeLayout.
 func (w *world) next(ctx context.Context, t *testing.T) {
 	t.Helper()
 	dir, dist := filepath.Join(w.dir, "next"), filepath.Join(w.dir, "dist-next")

@@ -28,15 +28,15 @@ import (
 	"github.com/tenon-numa/tenon/test/vm/realnode"
 )
 
-// nodeName is the node that the pages speak of.
+// nodeName is the node in the pages.
 const nodeName = "node-a"
 
 // older is the version of the images and the chart.
 const older = "0.0.0-one"
 
-// world is a cluster of one real node, on which nothing of Tenon is installed.
+// world is a cluster of one real node, without any part of Tenon.
 type world struct {
-	dir    string // what is written goes here
+	dir    string // for written files
 	root   string // of the repository
 	tools  string // programs of an administrator
 	plane  *control.Plane
@@ -80,7 +80,7 @@ func start(ctx context.Context, t *testing.T) *world {
 	return w
 }
 
-// onAMD64 skips a test on other computers than those that the programs of a node are built for.
+// onAMD64 skips a test on computers for which the programs of a node cannot be built.
 func onAMD64(t *testing.T) {
 	t.Helper()
 	if runtime.GOARCH != "amd64" && os.Getenv("CI") == "" {
@@ -96,7 +96,7 @@ func cleanup(t *testing.T, stop func() error) {
 	})
 }
 
-// release makes the images for the node's platform, and the chart: what "make images chart" makes.
+// release makes the images for the node's platform, and the chart, like "make images chart".
 func (w *world) release(ctx context.Context, t *testing.T) {
 	t.Helper()
 	run := filepath.Join(w.root, "tools", "release", "run")
@@ -177,7 +177,7 @@ func (w *world) authority(t *testing.T) (keyFile, caFile string) {
 	return keyFile, caFile
 }
 
-// roots writes the certificates that pods believe: of those who sign for kubelets, and of the API server.
+// roots writes the certificates that pods trust: of the CA for kubelets, and of the API server.
 func (w *world) roots(t *testing.T, ca string) string {
 	t.Helper()
 	data, err := os.ReadFile(ca)
@@ -203,7 +203,7 @@ func selfSigned(key any) ([]byte, error) {
 	return cert.EncodeCertificates(c)
 }
 
-// boot boots the node, and approves the certificate that its kubelet asks for.
+// boot boots the node, and approves the certificate that its kubelet requests.
 func (w *world) boot(ctx context.Context, t *testing.T, disk *realnode.Disk, say func(string)) {
 	t.Helper()
 	machine, err := machines.Read(os.DirFS("testdata"), nodeName)
@@ -231,7 +231,7 @@ func (w *world) boot(ctx context.Context, t *testing.T, disk *realnode.Disk, say
 	})
 }
 
-// explain shows what the programs of the node wrote last, and what the cluster looks like.
+// explain logs the last output of the node's programs, and the state of the cluster.
 func (w *world) explain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()

@@ -23,7 +23,7 @@ import (
 	"github.com/tenon-numa/tenon/test/vm/realnode"
 )
 
-// mapCluster gives the map command a cluster.
+// mapCluster implements the map command's cluster.
 type mapCluster struct {
 	cli.Cluster
 	reader *kube.Reader
@@ -38,7 +38,7 @@ func (c mapCluster) Nodes(ctx context.Context) ([]*ledger.Node, []document.Probl
 	return nodes, out, err
 }
 
-// Pods are none: which of them are misaligned is not compared here.
+// Pods returns none: misaligned pods are not compared here.
 func (c mapCluster) Pods(context.Context, string) ([]cli.PodView, error) { return nil, nil }
 
 // kubectl runs a command of kubectl tenon.
@@ -62,7 +62,7 @@ func (w *world) picture(ctx context.Context, t *testing.T, node string) string {
 // mapDocument is the part of kubectl tenon map -o json that is compared.
 type mapDocument struct{ Nodes []document.Node }
 
-// allowed is what a container may use.
+// allowed are the CPUs and NUMA nodes that a container may use.
 type allowed struct {
 	cpus idset.Set[idset.CPU]
 	mems idset.Set[idset.NUMA]
@@ -70,9 +70,8 @@ type allowed struct {
 
 func (a allowed) String() string { return fmt.Sprintf("CPUs %s mems %s", a.cpus, a.mems) }
 
-// promised returns what the containers of a node may use according to the map, by POD/CONTAINER: what they
-// hold, and otherwise the CPUs that nobody holds, and all memory. Late are the pods of which the node has
-// not reported yet what they hold.
+// promised returns what the containers of a node may use according to the map, by POD/CONTAINER: their holdings, and
+// otherwise the CPUs that are not held, and all memory. late are the pods whose holdings the node has not reported yet.
 func (w *world) promised(ctx context.Context, t *testing.T, node string) (out map[string]allowed, late []string) {
 	t.Helper()
 	var doc mapDocument
@@ -142,7 +141,7 @@ func (w *world) running(ctx context.Context, t *testing.T, node string) map[stri
 	return out
 }
 
-// kernel returns what the kernel of a node says of the containers' processes, by POD/CONTAINER.
+// kernel returns the kernel's data about the containers' processes on a node, by POD/CONTAINER.
 func (w *world) kernel(ctx context.Context, t *testing.T, node string) map[string]realnode.Process {
 	t.Helper()
 	processes, err := w.nodes[node].Processes(ctx)
@@ -161,8 +160,8 @@ func (w *world) kernel(ctx context.Context, t *testing.T, node string) map[strin
 	return out
 }
 
-// compare holds the kernel to the map. The kubelet takes CPUs away from containers that hold none some
-// seconds after it gave them to another, and a node reports a moment after it acts, so both are waited for.
+// compare compares the kernel with the map. The kubelet takes CPUs away from containers without exclusive ones some
+// seconds after it gave them to another, and a node reports a moment after it acts, so compare waits for both.
 func (w *world) compare(ctx context.Context, t *testing.T, node string) {
 	t.Helper()
 	var late []string

@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/test/vm/realnode"
 )
 
-const tenon = "tenon-scheduler" // beside the default scheduler, which sends pods to their death
+const tenon = "tenon-scheduler" // beside the default scheduler, whose pods are refused
 
 // names are the nodes, each named like its machine in testdata.
 var names = []string{"four", "two"}
@@ -40,7 +40,7 @@ func TestRealNodes(t *testing.T) {
 	w.seen.check(t)
 }
 
-// The agent in the guest reads of /sys what the machine was built from.
+// The agent in the guest reads the described machine from /sys.
 func found(ctx context.Context, t *testing.T, w *world) {
 	for _, name := range names {
 		got, want := w.drawn(ctx, t, name).Machine, w.made[name].Topo
@@ -57,7 +57,7 @@ func found(ctx context.Context, t *testing.T, w *world) {
 			if fmt.Sprint(pages(g)) != fmt.Sprint(pages(n)) {
 				t.Errorf("node %s: hugepages of NUMA node %d are %v, want %v", name, n.ID, pages(g), pages(n))
 			}
-			// The kernel keeps some for itself.
+			// The kernel reserves some for itself.
 			if g.Bytes > n.Bytes || g.Bytes < n.Bytes*3/4 {
 				t.Errorf("node %s: NUMA node %d has %s, was built with %s", name, n.ID, topo.FormatBytes(g.Bytes),
 					topo.FormatBytes(n.Bytes))
@@ -76,7 +76,7 @@ func parts(m *topo.Machine, level topo.Level) string {
 	return strings.Join(out, " ")
 }
 
-// pages returns the sizes of which there are hugepages.
+// pages returns the sizes of existing hugepages.
 func pages(n topo.NUMA) (out []topo.Hugepages) {
 	return slices.DeleteFunc(slices.Clone(n.Hugepages), func(h topo.Hugepages) bool { return h.Count == 0 })
 }
@@ -104,8 +104,8 @@ func guaranteed(name, cpu, memory string) v1.Container {
 	return workload.Guaranteed(name, workload.Amounts{"cpu": cpu, "memory": memory})
 }
 
-// fatal are pods that fit by the sums of what is free, with the error of the kubelet that gets them, and
-// what Tenon says instead.
+// fatal are pods that fit by the sums of what is free, with the error of the kubelet that gets them, and Tenon's
+// reason.
 var fatal = []struct {
 	node, name  string
 	first       string // CPUs of an init container
@@ -116,8 +116,8 @@ var fatal = []struct {
 		"TopologyAffinityError", "wants 6 cpu on one NUMA node; the largest has 4"},
 	{"two", "odd", "", workload.Amounts{"cpu": "3", "memory": "128Mi"},
 		"SMTAlignmentError", "wants 3 cpu, which are not whole cores"},
-	// The container would get the CPUs of its init container, but the kubelet asks first whether there are
-	// as many whole cores beside them (cpumanager/policy_static.go, Allocate).
+	// The container would get the CPUs of its init container, but the kubelet first checks whether as many whole cores
+	// are free beside them (cpumanager/policy_static.go, Allocate).
 	{"two", "again", "4", workload.Amounts{"cpu": "4", "memory": "128Mi"},
 		"SMTAlignmentError", "wants 4 cpu as whole cores; has 2"},
 	// The pages are on one NUMA node, the network function on the other.
@@ -158,7 +158,7 @@ func deaths(ctx context.Context, t *testing.T, w *world) {
 	}
 }
 
-// lives runs pods of many shapes, and asks the kernel what their processes may use.
+// lives runs pods of many shapes, and checks in the kernel what their processes may use.
 func lives(ctx context.Context, t *testing.T, w *world) {
 	// The CPUs follow the devices; those on no NUMA node bind nothing.
 	solo := on("two", tenon, "solo", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "128Mi",
@@ -170,7 +170,7 @@ func lives(ctx context.Context, t *testing.T, w *world) {
 			"hugepages-2Mi": "96Mi"})),
 		solo,
 		on("two", tenon, "web-two", workload.Burstable("c", workload.Amounts{"cpu": "200m", "memory": "64Mi"}, nil)),
-		// Too much for one NUMA node: of two, those on one socket.
+		// Too much for one NUMA node; with two, those on one socket.
 		on("four", tenon, "broad", guaranteed("c", "8", "900Mi")),
 		on("four", tenon, "pair", guaranteed("a", "2", "128Mi"), guaranteed("b", "500m", "64Mi")),
 		on("four", tenon, "small", guaranteed("c", "2", "64Mi")),
@@ -211,8 +211,8 @@ func next(ctx context.Context, t *testing.T, w *world) {
 	w.compare(ctx, t, "four")
 }
 
-// restart ends a kubelet and starts it again. Right after that it does not know yet what its containers
-// hold; whoever believed that they hold nothing would predict CPUs for the next pod that another has.
+// restart ends a kubelet and starts it again. Right after that the kubelet lists no holdings of its containers; a
+// scheduler that believed this would predict CPUs for the next pod that another one has.
 func restart(ctx context.Context, t *testing.T, w *world) {
 	w.remove(ctx, t, "heir")
 	w.create(ctx, t, on("four", tenon, "left", guaranteed("c", "4", "64Mi")))

@@ -21,8 +21,8 @@ var (
 	stormPods   = flag.Int("storm.pods", 4, "pods of a round for each node")
 )
 
-// storm creates pods of random shapes at once, some of which end by themselves, deletes some, and creates
-// more: no kubelet may refuse one, and no prediction may be wrong.
+// storm creates pods of random shapes at once, some of which end by themselves, deletes some, and creates more: no
+// kubelet may refuse one, and no prediction may be wrong.
 func storm(ctx context.Context, t *testing.T, w *world) {
 	r := rand.New(rand.NewPCG(*stormSeed, 3))
 	if err := w.pods.Clear(ctx, w.client); err != nil {
@@ -64,7 +64,7 @@ func storm(ctx context.Context, t *testing.T, w *world) {
 	}
 }
 
-// fateOf counts a pod that ended well as running: it got what it wanted.
+// fateOf counts a pod that ended with success as running.
 func fateOf(p *v1.Pod) (workload.Fate, string) {
 	if p.Status.Phase == v1.PodSucceeded {
 		return workload.Running, ""

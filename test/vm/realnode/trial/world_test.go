@@ -40,7 +40,7 @@ type world struct {
 	pods   *workload.Watch
 	seen   *outcomes
 	nodes  map[string]*realnode.Node
-	made   map[string]machines.Machine // what the nodes were made of
+	made   map[string]machines.Machine // the machines of the nodes
 }
 
 func start(ctx context.Context, t *testing.T) *world {
@@ -89,7 +89,7 @@ func cleanup(t *testing.T, stop func() error) {
 	})
 }
 
-// schedule starts both schedulers, with the rights that a user gives Tenon's.
+// schedule starts both schedulers, with the rights that a user grants to Tenon's.
 func (w *world) schedule(ctx context.Context, t *testing.T, dir string) {
 	t.Helper()
 	access, err := control.As(ctx, w.plane.Admin, control.Account{Namespace: deploy.Namespace, Name: deploy.Scheduler})
@@ -144,7 +144,7 @@ func (w *world) boot(ctx context.Context, t *testing.T, disk *realnode.Disk, say
 	}
 }
 
-// logs shows what the programs of a node said last.
+// logs logs the last output of a node's programs.
 func logs(t *testing.T, n *realnode.Node) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -172,7 +172,7 @@ func redirectLogs(t *testing.T, path string) {
 	klog.SetOutput(f)
 }
 
-// outcomes collects how predictions came out.
+// outcomes collects the outcomes of predictions.
 type outcomes struct {
 	mu        sync.Mutex
 	confirmed []string // names of pods
@@ -192,7 +192,7 @@ func (o *outcomes) add(x ledger.Outcome) {
 	o.changed = make(chan struct{})
 }
 
-// await returns when predictions for the pods came out, one way or another.
+// await returns when predictions for the pods have an outcome.
 func (o *outcomes) await(ctx context.Context, t *testing.T, pods ...string) {
 	t.Helper()
 	for {
@@ -268,7 +268,7 @@ func (w *world) await(ctx context.Context, t *testing.T, name string, want workl
 	return found
 }
 
-// drawn returns a node as kubectl tenon map has it.
+// drawn returns a node as in kubectl tenon map.
 func (w *world) drawn(ctx context.Context, t *testing.T, name string) *ledger.Node {
 	t.Helper()
 	nodes, problems, err := w.reader(t).Nodes(ctx)
