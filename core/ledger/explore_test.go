@@ -87,8 +87,8 @@ func TestEveryInterleavingBesideALie(t *testing.T) {
 // begin returns the first state of a model.
 func begin(t *testing.T, pods []modelPod, reports int) *model {
 	l := smallLayout(t)
-	m := &model{book: New(), answered: map[string]bool{}, restarted: map[digest]bool{}, pods: pods, empty: l, lastReport: &l,
-		reports: reports, restarts: 1, node: &node{usage: place.NewUsage(l.Machine, l.Rules)}}
+	m := &model{book: New(), answered: map[string]bool{}, restarted: map[digest]bool{}, pods: pods, empty: l,
+		lastReport: &l, reports: reports, restarts: 1, node: &node{usage: place.NewUsage(l.Machine, l.Rules)}}
 	m.book.Report("n", l)
 	return m
 }
