@@ -47,24 +47,24 @@ type block [blockSize]cell
 // goroutine writes the cell, since has the value taken.
 type cell struct {
 	since atomic.Uint64
-	says  atomic.Int64
+	value atomic.Int64
 }
 
 // taken marks a cell that is being written. Neither taken nor 0 is a version.
 const taken = math.MaxUint64
 
-func (c *cell) read(since uint64) (says int64, ok bool) {
+func (c *cell) read(since uint64) (value int64, ok bool) {
 	if c.since.Load() != since {
 		return 0, false
 	}
-	says = c.says.Load()
-	return says, c.since.Load() == since
+	value = c.value.Load()
+	return value, c.since.Load() == since
 }
 
 // write does nothing while another goroutine writes the cell. An answer that is not cached is computed again.
-func (c *cell) write(since uint64, says int64) {
+func (c *cell) write(since uint64, value int64) {
 	if old := c.since.Load(); old != taken && c.since.CompareAndSwap(old, taken) {
-		c.says.Store(says)
+		c.value.Store(value)
 		c.since.Store(since)
 	}
 }
@@ -87,8 +87,9 @@ type emptyNode struct {
 	quality ledger.Quality
 }
 
-// Never returns the permanent refusal stored for nodes with the same machine and rules, or nil. There is one exception
-// to it: a pod that fits on the node beside other pods, but not on the empty node. Only the node itself decides that.
+// Never returns the permanent refusal stored for nodes with the same machine and rules, or nil. It says that the pod
+// does not fit on the empty node. A pod may still fit beside other pods, so the caller must ask the node if it cannot
+// rule that out.
 func (r *Row) Never(n *ledger.Node) *Refusal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,20 +117,20 @@ func (r *Row) Answer(s *ledger.Snapshot, slot int,
 	ask func(*ledger.Node) (int64, *Refusal)) (cost int64, refusal *Refusal) {
 	n, since := s.At(slot)
 	c := r.cell(slot)
-	if says, ok := c.read(since); ok {
-		if says >= 0 {
-			return says, nil
+	if value, ok := c.read(since); ok {
+		if value >= 0 {
+			return value, nil
 		}
-		return 0, r.list()[-1-says]
+		return 0, r.list()[-1-value]
 	}
 	cost, refusal = ask(n)
-	says := cost
+	value := cost
 	if refusal != nil {
-		if says = r.number(refusal); says == 0 {
+		if value = r.number(refusal); value == 0 {
 			return 0, refusal
 		}
 	}
-	c.write(since, says)
+	c.write(since, value)
 	return cost, refusal
 }
 
@@ -143,14 +144,14 @@ func (r *Row) Has(s *ledger.Snapshot, slot int) bool {
 func (r *Row) Costs(s *ledger.Snapshot, of *ledger.Set) iter.Seq2[int, int64] {
 	return func(yield func(int, int64) bool) {
 		for slot := range of.Slots() {
-			if says, ok := r.read(s, slot); ok && says >= 0 && !yield(slot, says) {
+			if value, ok := r.read(s, slot); ok && value >= 0 && !yield(slot, value) {
 				return
 			}
 		}
 	}
 }
 
-func (r *Row) read(s *ledger.Snapshot, slot int) (says int64, ok bool) {
+func (r *Row) read(s *ledger.Snapshot, slot int) (value int64, ok bool) {
 	b := (*r.cells.Load())[slot/blockSize].Load()
 	if b == nil {
 		return 0, false

@@ -139,7 +139,7 @@ func Choose(p Problem) (out Choice, ok bool) {
 		return out, false
 	}
 	s.offer(all)
-	s.spare(all, s.importantFirst(all))
+	s.reprieve(all, s.importantFirst(all))
 	if len(all) <= Exhaustive {
 		s.cheapest(all, 1<<Exhaustive)
 		s.best.Cheapest = true
@@ -152,9 +152,9 @@ func Choose(p Problem) (out Choice, ok bool) {
 
 // beyond looks for a better set if there are too many to try all.
 func (s *search) beyond(all []int) {
-	s.spare(all, s.smallFirst(all))
+	s.reprieve(all, s.smallFirst(all))
 	// Budgets that all victims together violate may be respected once most victims are reprieved.
-	s.spare(all, s.p.byImportance(all))
+	s.reprieve(all, s.p.byImportance(all))
 	pools := [][]int{}
 	for _, g := range s.p.Groups {
 		if g = s.normal(g); len(g) > 0 && len(g) < len(all) && s.tests < maxTests && s.works(g) {
@@ -167,8 +167,8 @@ func (s *search) beyond(all []int) {
 			break
 		}
 		s.offer(g)
-		s.spare(g, s.importantFirst(g))
-		s.spare(g, s.smallFirst(g))
+		s.reprieve(g, s.importantFirst(g))
+		s.reprieve(g, s.smallFirst(g))
 	}
 	pools = append(pools, all)
 	for i, g := range pools {

@@ -18,7 +18,7 @@ func machine(t *testing.T) *topo.Machine {
 	return m
 }
 
-// Victims on one NUMA node form a group, alone and together with those that hold nothing on any NUMA node.
+// Victims on one NUMA node form a group, alone and together with the victims that hold nothing on any NUMA node.
 func TestGroupsAreTheVictimsOfNUMANodes(t *testing.T) {
 	on := []topo.Mask{1, 2, 0, 3}
 	for width, want := range map[int][][]int{

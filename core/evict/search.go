@@ -40,8 +40,8 @@ func (s *search) offer(set []int) {
 	}
 }
 
-// spare reprieves victims one by one, in the given order, and offers the remaining set.
-func (s *search) spare(set, order []int) {
+// reprieve takes victims out of a set one by one, in the given order, while it works, and offers the remaining set.
+func (s *search) reprieve(set, order []int) {
 	gone := slices.Clone(set)
 	for _, v := range order {
 		if rest := without(gone, v); len(rest) > 0 && s.works(rest) {
@@ -52,7 +52,7 @@ func (s *search) spare(set, order []int) {
 }
 
 // trim makes sure that no single victim can be left out of the best set.
-func (s *search) trim() { s.spare(s.best.Set, s.importantFirst(s.best.Set)) }
+func (s *search) trim() { s.reprieve(s.best.Set, s.importantFirst(s.best.Set)) }
 
 // importantFirst is kube-scheduler's order of reprieving victims: those whose budget would be violated, then the
 // others, each the most important first.

@@ -240,7 +240,7 @@ func (a *account) settle(ended bool) []Outcome {
 	}
 	listed := func(uid string) bool { _, ok := seen[uid]; return ok }
 	a.reported(listed)
-	ended = a.leftOut(listed) || ended
+	ended = a.markMissing(listed) || ended
 	rest := a.assumed[:0:0]
 	left := maxEffort
 	for _, f := range a.assumed {
@@ -255,7 +255,7 @@ func (a *account) settle(ended bool) []Outcome {
 		}
 		o := Outcome{Node: a.name, Pod: f.id, Result: Confirmed, Predicted: f.holdings(), Seen: e.Holdings,
 			Foreign: f.foreign}
-		if !a.foresaw(f, e.Holdings, &left) {
+		if !a.wasPredicted(f, e.Holdings, &left) {
 			if ended || a.incomplete(f) || left < 0 {
 				continue // it could not be predicted, or the comparison costs too much
 			}
@@ -267,9 +267,9 @@ func (a *account) settle(ended bool) []Outcome {
 	return out
 }
 
-// foresaw reports whether the holdings were predicted for the pod, or for a pod of the same shape that may have
+// wasPredicted reports whether the holdings were predicted for the pod, or for a pod of the same shape that may have
 // exchanged slots with it. Every comparison subtracts f.cost from left; below 0 the answer is false.
-func (a *account) foresaw(f *assumedPod, seen []place.Holding, left *int) bool {
+func (a *account) wasPredicted(f *assumedPod, seen []place.Holding, left *int) bool {
 	has := func(g *assumedPod) bool {
 		may := func(o []place.Holding) bool {
 			*left -= f.cost
@@ -277,19 +277,19 @@ func (a *account) foresaw(f *assumedPod, seen []place.Holding, left *int) bool {
 		}
 		return slices.ContainsFunc(g.options.of, may)
 	}
-	return has(f) || slices.ContainsFunc(a.assumed, func(g *assumedPod) bool { return g != f && g.alike(f) && has(g) })
+	return has(f) || slices.ContainsFunc(a.assumed, func(g *assumedPod) bool { return g != f && g.interchangeable(f) && has(g) })
 }
 
 // incomplete reports whether the pod, or one that may have exchanged slots with it, may hold something beyond its
 // options.
 func (a *account) incomplete(f *assumedPod) bool {
 	return slices.ContainsFunc(a.assumed, func(g *assumedPod) bool {
-		return g.alike(f) && (g.options.more || g.uncertain)
+		return g.interchangeable(f) && (g.options.more || g.uncertain)
 	})
 }
 
-// alike reports whether f is g or may have exchanged slots with it.
-func (f *assumedPod) alike(g *assumedPod) bool {
+// interchangeable reports whether f is g or may have exchanged slots with it.
+func (f *assumedPod) interchangeable(g *assumedPod) bool {
 	return f == g || f.shape == g.shape && f.turned != 0 && f.decision == nil && g.decision == nil
 }
 

@@ -196,7 +196,7 @@ func (b *Book) Reserve(node string, id PodID, p *place.Pod, d place.Demand) (v p
 		if !again {
 			return v, ok
 		}
-		b.unlessOn(node, id.UID)
+		b.cancelElsewhere(node, id.UID)
 	}
 }
 
@@ -239,7 +239,7 @@ func (b *Book) assume(node string, id PodID, p *place.Pod, lost bool) {
 		if !again {
 			return
 		}
-		b.unlessOn(node, id.UID)
+		b.cancelElsewhere(node, id.UID)
 	}
 }
 
@@ -277,8 +277,8 @@ func (b *Book) assumeOn(a *account, id PodID, p *place.Pod, lost bool) (again bo
 	return !b.addAssumed(a, f)
 }
 
-// unlessOn ends the booking of a pod if it is on another node than this one.
-func (b *Book) unlessOn(node, uid string) {
+// cancelElsewhere ends the booking of a pod if it is on another node than this one.
+func (b *Book) cancelElsewhere(node, uid string) {
 	for {
 		at, on := b.at(uid)
 		if !on || at == node {

@@ -7,8 +7,8 @@ import (
 )
 
 // This file serves nodes whose arbiter is the agent (place.ByAgent). There the answer of Reserve is a decision: the
-// agent receives it with the binding, and the pod gets it in whatever order pods arrive. So such pods do not wait for
-// their turn, and a release beside them does not make their holdings uncertain.
+// agent receives it with the binding, and the pod gets it, in any order of arrival. So such pods do not wait for their
+// turn, and a release beside them does not make their holdings uncertain.
 //
 // Two kinds of pods get no decision, and the agent places them when they arrive: pods of other schedulers, and pods
 // with devices, which the kubelet's device manager chooses.

@@ -121,10 +121,10 @@ type Node struct {
 }
 
 // Without returns the state of the node without the pods that have these UIDs.
-func (n *Node) Without(uids ...string) *Node { return n.leave(uids).lacking(uids) }
+func (n *Node) Without(uids ...string) *Node { return n.withoutEntries(uids).withoutUnplaced(uids) }
 
-// leave is Without for pods that have entries.
-func (n *Node) leave(uids []string) *Node {
+// withoutEntries is Without for pods that have entries.
+func (n *Node) withoutEntries(uids []string) *Node {
 	gone := map[string]bool{}
 	for _, uid := range uids {
 		gone[uid] = true
@@ -141,7 +141,7 @@ func (n *Node) leave(uids []string) *Node {
 	}
 	out.groups = untouched(n.groups, left)
 	out.Usage = n.Empty().Hold(holdings(out.Entries)...).WithGroups(out.groups)
-	out.Others = each(n.Others, func(o *Node) *Node { return o.leave(uids) })
+	out.Others = each(n.Others, func(o *Node) *Node { return o.withoutEntries(uids) })
 	return &out
 }
 

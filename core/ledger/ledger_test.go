@@ -447,7 +447,7 @@ func TestAPodThatHoldsNothingIsNotAssumed(t *testing.T) {
 	}
 }
 
-func BenchmarkReserveBesideManyOnTheirWay(b *testing.B) {
+func BenchmarkReserveBesideManyAssumed(b *testing.B) {
 	book := New()
 	book.Report("n", layout(b))
 	for i := range 50 {

@@ -5,13 +5,12 @@ import (
 	"slices"
 )
 
-// names maps the name of a node to its place in a snapshot. It is a trie over hashes that never changes: adding or
-// dropping a name copies the few nodes of the trie on the way to it, whatever the number of names. The nil trie has no
-// names.
+// names maps the name of a node to its place in a snapshot. It is a trie over hashes that never changes. Adding or
+// dropping a name copies only the few trie nodes on the way to it, for any number of names. The nil trie has no names.
 type names struct {
-	has  uint32   // which of the 32 branches exist
-	kids []*names // those, in order
-	// A leaf has no kids. Names with equal hashes share one.
+	has      uint32   // which of the 32 branches exist
+	children []*names // those, in order
+	// A leaf has no children. Names with equal hashes share one.
 	hash   uint64
 	leaves []named
 }
@@ -52,7 +51,7 @@ func (t *names) find(hash uint64, name string) (int, bool) {
 		if t.has&bit == 0 {
 			return 0, false
 		}
-		t = t.kids[before]
+		t = t.children[before]
 	}
 	return 0, false
 }
@@ -72,17 +71,17 @@ func (t *names) add(hash uint64, depth uint, n named) *names {
 	out := &names{has: t.has}
 	if t.leaves != nil {
 		out.has, _ = t.branch(t.hash, depth)
-		out.kids = []*names{t}
+		out.children = []*names{t}
 	} else {
-		out.kids = slices.Clone(t.kids)
+		out.children = slices.Clone(t.children)
 	}
 	bit, before := out.branch(hash, depth)
 	if out.has&bit != 0 {
-		out.kids[before] = out.kids[before].add(hash, depth+1, n)
+		out.children[before] = out.children[before].add(hash, depth+1, n)
 		return out
 	}
 	out.has |= bit
-	out.kids = slices.Insert(out.kids, before, (*names)(nil).add(hash, depth+1, n))
+	out.children = slices.Insert(out.children, before, (*names)(nil).add(hash, depth+1, n))
 	return out
 }
 
@@ -98,13 +97,13 @@ func (t *names) drop(hash uint64, depth uint, name string) *names {
 		return &names{hash: t.hash, leaves: left}
 	}
 	bit, before := t.branch(hash, depth)
-	kid := t.kids[before].drop(hash, depth+1, name)
-	out := &names{has: t.has, kids: slices.Clone(t.kids)}
-	if kid != nil {
-		out.kids[before] = kid
+	child := t.children[before].drop(hash, depth+1, name)
+	out := &names{has: t.has, children: slices.Clone(t.children)}
+	if child != nil {
+		out.children[before] = child
 		return out
 	}
-	out.has, out.kids = out.has&^bit, slices.Delete(out.kids, before, before+1)
+	out.has, out.children = out.has&^bit, slices.Delete(out.children, before, before+1)
 	if out.has == 0 {
 		return nil
 	}

@@ -31,9 +31,9 @@ func after(assumed []*assumedPod) []int {
 	return out
 }
 
-// leftOut marks the pods that are missing in a report although the node admitted them before one that it lists, and
+// markMissing marks the pods that are missing in a report although the node admitted them before one that it lists, and
 // reports whether there are any. Such a pod has ended or was refused, or the report is not yet complete for it.
-func (a *account) leftOut(listed func(uid string) bool) (any bool) {
+func (a *account) markMissing(listed func(uid string) bool) (any bool) {
 	last := 0 // pods with an earlier turn were admitted before a pod in the report
 	turned := a.assumed[:a.turned()]
 	for i, at := range after(turned) {

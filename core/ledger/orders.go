@@ -117,7 +117,7 @@ func (a *account) search(s *search) (sure bool) {
 	if len(s.found) == 0 {
 		// No order explains what the node did, or there are too many orders: use the order of binding.
 		s.cut = true
-		s.found = []*nodeState{s.straight(starts[0])}
+		s.found = []*nodeState{s.inTurnOrder(starts[0])}
 	}
 	if a.effort += s.effort; s.spent {
 		s.found = starts[:1]
@@ -242,8 +242,8 @@ func distinct(in [][]place.Holding) (out [][]place.Holding) {
 	return out
 }
 
-// straight admits pods in the order of their turns, and skips those that do not fit.
-func (s *search) straight(w *nodeState) *nodeState {
+// inTurnOrder admits pods in the order of their turns, and skips those that do not fit.
+func (s *search) inTurnOrder(w *nodeState) *nodeState {
 	for i, f := range s.assumed {
 		if !s.spend(f) {
 			return w

@@ -7,8 +7,8 @@ import (
 
 // This file lets callers store their own data about nodes in arrays, without the nodes themselves.
 
-// Roster identifies the set of nodes of a snapshot, whatever their states: snapshots of equal rosters have the same
-// nodes in the same slots.
+// Roster identifies the set of nodes of a snapshot, independently of their states: snapshots of equal rosters have the
+// same nodes in the same slots.
 type Roster struct {
 	names  *names
 	origin *origin

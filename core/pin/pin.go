@@ -8,7 +8,7 @@
 // Invariant: no CPU is exclusive to two pods. The shared CPUs are those that no pod has exclusively; there is at least
 // one. A Node never changes; every event makes another one. Equal histories give equal nodes.
 //
-// The package has no containers that do not exist yet or any more, no cgroups, and no time.
+// The package does not handle containers that do not exist yet or any more, cgroups, or time.
 package pin
 
 import (

@@ -7,7 +7,7 @@ import (
 )
 
 // This file serves nodes on which the agent pins containers ([ByAgent]). There the scheduler decides what a pod gets,
-// and the decision holds in whatever order pods arrive.
+// and the decision holds in any order of arrival.
 
 // Decided returns what a node gives to a pod that has a decision. The decision holds if it is still free and is what
 // the pod asks for; otherwise the result is that of [Place]. kept reports whether the decision holds. A decision has no

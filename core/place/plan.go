@@ -48,7 +48,7 @@ type stock struct {
 type plan struct {
 	policy Policy
 	never  bool // no usage of the ground serves it
-	hard   bool // only the engine can tell
+	hard   bool // only the engine finds the answer
 	// doubt: a yes is not sure, since CPUs are spread. narrow: it is not sure that no NUMA nodes are preferred, since
 	// whole sockets are preferred too.
 	doubt, narrow bool

@@ -4,19 +4,19 @@ package place
 // usages that are made from one another by [Usage.Hold] or [Usage.Empty]. Most answers are then comparisons of a few
 // numbers. A question belongs to one goroutine.
 type Question struct {
-	pod *Pod
-	met []*met
-	// next is the entry of met to replace when met is full.
+	pod      *Pod
+	prepared []*prepared
+	// next is the entry of prepared to replace when prepared is full.
 	next int
 }
 
-type met struct {
+type prepared struct {
 	ground  *ground
 	podPlan podPlan
 }
 
-// maxMet bounds what a question remembers: a cluster has only a few kinds of machines.
-const maxMet = 32
+// maxPrepared bounds what a question remembers: a cluster has only a few kinds of machines.
+const maxPrepared = 32
 
 // NewQuestion returns a question about a valid pod. The caller must not change the pod as long as it uses the question.
 func NewQuestion(p *Pod) *Question { return &Question{pod: p} }
@@ -66,17 +66,17 @@ func (q *Question) fits(us []*Usage) (out uint64) {
 }
 
 func (q *Question) podPlan(u *Usage) *podPlan {
-	for _, m := range q.met {
+	for _, m := range q.prepared {
 		if m.ground == u.ground {
 			return &m.podPlan
 		}
 	}
-	m := &met{u.ground, u.podPlan(q.pod)}
-	if len(q.met) < maxMet {
-		q.met = append(q.met, m)
+	m := &prepared{u.ground, u.podPlan(q.pod)}
+	if len(q.prepared) < maxPrepared {
+		q.prepared = append(q.prepared, m)
 	} else {
-		q.met[q.next] = m
-		q.next = (q.next + 1) % maxMet
+		q.prepared[q.next] = m
+		q.next = (q.next + 1) % maxPrepared
 	}
 	return &m.podPlan
 }

@@ -48,7 +48,7 @@ type plan struct {
 // damage returns the fragmentation cost of a verdict: for each shape, the number of pods that are no longer possible,
 // times the worth of one, times the weight of the shape, times 2. It includes the loss for the unseen pod.
 func (m *Mix) damage(u *place.Usage, v place.Verdict, used topo.Mask) (sum int64) {
-	sum = m.broken(u, used)
+	sum = m.unseenDamage(u, used)
 	if m == nil || len(m.shapes) == 0 {
 		return sum
 	}
@@ -162,7 +162,7 @@ func (s *space) fill(u *place.Usage) {
 			*s.cell(c, i) = free[i]
 			s.most[c] = max(s.most[c], whole[i])
 		}
-		if s.loose(u, c) {
+		if s.unaligned(u, c) {
 			s.most[c] = 0
 			for i := range u.Machine.NUMAs() {
 				*s.cell(c, i) = plenty
@@ -171,8 +171,8 @@ func (s *space) fill(u *place.Usage) {
 	}
 }
 
-// loose reports whether the node does not align a column: its manager is off, or the devices have no NUMA nodes.
-func (s *space) loose(u *place.Usage, c int) bool {
+// unaligned reports whether the node does not align a column: its manager is off, or the devices have no NUMA nodes.
+func (s *space) unaligned(u *place.Usage, c int) bool {
 	switch {
 	case c == 0:
 		return !u.Rules.CPU.Static

@@ -19,8 +19,8 @@ func (m *Mix) Unseen() int64 {
 	return m.unseen
 }
 
-// broken returns what a placement takes away from the unseen pod, in the unit of damage.
-func (m *Mix) broken(u *place.Usage, used topo.Mask) (sum int64) {
+// unseenDamage returns what a placement takes away from the unseen pod, in the unit of damage.
+func (m *Mix) unseenDamage(u *place.Usage, used topo.Mask) (sum int64) {
 	weight := m.Unseen()
 	if weight == 0 {
 		return 0

@@ -46,7 +46,7 @@ func (p *Plan) cost(i int, w *Want) int64 {
 	return p.strategy(w).Cost(n.State.Usage, w.Pod, v, n.State.Quality == ledger.Coarse)
 }
 
-func (t Trust) lets(d place.Demand) bool {
+func (t Trust) allows(d place.Demand) bool {
 	return t == Allow || t == AllowWithoutDemand && !d.Binds()
 }
 

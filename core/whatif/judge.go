@@ -54,15 +54,15 @@ func (r Rules) Judge(n *Node, w *Want, barred []place.Reason) Judgement {
 	}
 	never := n.State.Never(w.Pod)
 	for _, x := range append(never, out.Verdict.Reasons...) {
-		if !slices.ContainsFunc(out.Reasons, func(y place.Reason) bool { return says(y, x) }) {
+		if !slices.ContainsFunc(out.Reasons, func(y place.Reason) bool { return covers(y, x) }) {
 			out.Reasons = append(out.Reasons, x)
 		}
 	}
 	return out.sorted()
 }
 
-// says reports whether reason y makes x redundant: y is the permanent form of x, or is about the whole node.
-func says(y, x place.Reason) bool {
+// covers reports whether reason y makes x redundant: y is the permanent form of x, or is about the whole node.
+func covers(y, x place.Reason) bool {
 	switch {
 	case y.Never && y.Container == x.Container && y.Resource == x.Resource:
 		return true
@@ -80,9 +80,9 @@ func (j Judgement) sorted() Judgement {
 // distrusts returns why too little is known about a node for pods that need alignment.
 func (r Rules) distrusts(n *Node, d place.Demand) []place.Reason {
 	switch {
-	case n.State == nil && !r.Unknown.lets(d):
+	case n.State == nil && !r.Unknown.allows(d):
 		return []place.Reason{{Code: place.NoLayout}}
-	case n.State != nil && n.State.Quality == ledger.Coarse && !r.Coarse.lets(d):
+	case n.State != nil && n.State.Quality == ledger.Coarse && !r.Coarse.allows(d):
 		return []place.Reason{{Code: place.AmountsOnly}}
 	}
 	return nil
