@@ -277,7 +277,9 @@ func (a *account) wasPredicted(f *assumedPod, seen []place.Holding, left *int) b
 		}
 		return slices.ContainsFunc(g.options.of, may)
 	}
-	return has(f) || slices.ContainsFunc(a.assumed, func(g *assumedPod) bool { return g != f && g.interchangeable(f) && has(g) })
+	return has(f) || slices.ContainsFunc(a.assumed, func(g *assumedPod) bool {
+		return g != f && g.interchangeable(f) && has(g)
+	})
 }
 
 // incomplete reports whether the pod, or one that may have exchanged slots with it, may hold something beyond its

@@ -67,7 +67,7 @@ type account struct {
 	now     int           // counts moments: turns, admissions
 	news    int           // see Node.News
 	changed chan struct{} // closed and renewed at every change
-	settled []string      // pods in the report that is being processed, see Book.account
+	settled []string      // pods that the current report ends as assumed, see Book.account
 	// excess has the pods that are not followed because there are too many. flooded is the number of assumed pods when
 	// that was found, 0 if it was not; see flood.go.
 	excess  map[string]bool

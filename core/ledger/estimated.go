@@ -201,8 +201,8 @@ func (b *Book) Settle(uid string) {
 // Unplaced reports whether the amounts of an estimated node contain the pod, but its NUMA nodes are unknown.
 func (n *Node) Unplaced(uid string) bool { return n.unplaced.Has(uid) }
 
-// withoutUnplaced returns the node without some of its unplaced pods, in every state in which it may then be. It is unsettled
-// if more states are possible than are listed.
+// withoutUnplaced returns the node without some of its unplaced pods, in every state in which it may then be. It is
+// unsettled if more states are possible than are listed.
 func (n *Node) withoutUnplaced(uids []string) *Node {
 	if n.unplaced == nil {
 		return n
