@@ -133,8 +133,8 @@ func (a *account) queue() (q queue) {
 	return q
 }
 
-// Waits returns the most pods that a pod of that shape, if it were reserved now, would have to wait for before it is
-// bound, and how many of them still wait for their own turn.
+// Waits returns how many pods a pod of that shape, if it were reserved now, would have to wait for at most. waiting is
+// how many of these still wait for their own turn.
 func (n *Node) Waits(shape string) (pods, waiting int) {
 	if n.queue.mixed || n.queue.shape != "" && n.queue.shape != shape {
 		return n.queue.pods, n.queue.waiting

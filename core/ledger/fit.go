@@ -5,8 +5,8 @@ import "github.com/tenon-numa/tenon/core/place"
 // This file decides whether a pod fits on a node, for all callers: Filter, Reserve, the turn, the index, preemption,
 // explain and simulate.
 //
-// The rule: a pod fits if it fits in every state that the node may be in, if all of these states are known or the pod
-// holds nothing there, and if the node has not refused a pod of its shape since it last reported.
+// The rule: a pod fits if three conditions hold. It fits in every state that the node may be in. All of these states
+// are known, or the pod holds nothing there. The node has not refused a pod of its shape since it last reported.
 
 // Place returns what the node will do with a pod. A pod that fits gets the holdings of the first state, which is the
 // likeliest one. A refusal has at least one reason.
