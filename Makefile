@@ -11,7 +11,7 @@ VERSION ?=
 PLATFORMS = linux/amd64,linux/arm64
 export REGISTRY VERSION
 
-.PHONY: help demo up test test-node test-install test-console race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate tidy verify lint build images chart release push clean sim
+.PHONY: help demo up test test-node test-install test-console test-volcano race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate tidy verify lint build images chart release push clean sim
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 17
@@ -33,6 +33,9 @@ test-install: ## Boot a real node, and play on it what the quickstart says about
 
 test-console: ## Try the pages of the console in a real browser
 	go run ./test console
+
+test-volcano: ## Build Volcano's scheduler with the plugin, and try it on a lab cluster
+	go run ./test volcano
 
 race: ## Run the heavy packages' tests under the race detector, one package after the other, on an idle machine
 	go run ./test race

@@ -13,6 +13,7 @@
 //	go run ./test install [ARGS..] only the installation on a real node, which the other commands leave out: it
 //	                               builds images first, and takes longer than the rest
 //	go run ./test console [ARGS..] only the pages of the console, in a real browser
+//	go run ./test volcano [ARGS..] only the plugin for Volcano's scheduler, and more: jobs on a lab cluster
 //	go run ./test packages         only installs the Debian packages
 //
 // Invariant: it prints what it runs before it runs it, and the last lines and the exit code give the result. It
@@ -49,6 +50,7 @@ Without a command all checks run, and ARGS go to go test. Commands:
   node       only the tests on real nodes
   install    only the installation on a real node, which all checks leave out
   console    only the pages of the console, in a real browser
+  volcano    only the plugin for Volcano's scheduler
   packages   only installs the Debian packages that tests need
 `
 
@@ -103,6 +105,8 @@ func (r *runner) run(ctx context.Context, args []string) error {
 		return errors.Join(err, r.trial(ctx, installation, args[1:]))
 	case "console":
 		return errors.Join(err, r.trial(ctx, console, args[1:]))
+	case "volcano":
+		return errors.Join(err, r.volcano(ctx, append([]string{"./plugin", "./trial"}, args[1:]...)...))
 	case "race":
 		return errors.Join(err, r.all(ctx, args[1:], true))
 	}
@@ -150,7 +154,7 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	}
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
 	if !raceHeavy {
-		errs = append(errs, r.release(ctx), r.chart(ctx, args), r.lint(ctx), r.headlamp(ctx),
+		errs = append(errs, r.release(ctx), r.volcano(ctx, "./plugin"), r.chart(ctx, args), r.lint(ctx), r.headlamp(ctx),
 			r.trial(ctx, console, args), r.trial(ctx, realNodes, args))
 	}
 	return errors.Join(errs...)
@@ -160,6 +164,15 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 func (r *runner) release(ctx context.Context) error {
 	line := []string{"env", "GOWORK=off", "go", "-C", filepath.Join("tools", "release"), "test", "./..."}
 	return r.program(ctx, io.Discard, "images and chart", line...)
+}
+
+// volcano builds Volcano's scheduler with the plugin, and tests some packages of that module, which needs the libraries
+// of another release of Kubernetes and is not part of the workspace.
+func (r *runner) volcano(ctx context.Context, args ...string) error {
+	line := []string{"env", "GOWORK=off", "CGO_ENABLED=0", "go", "-C", "volcano"}
+	return errors.Join(
+		r.program(ctx, io.Discard, "program for Volcano", append(line, "build", "-o", os.DevNull, "./cmd/...")...),
+		r.program(ctx, io.Discard, "plugin for Volcano", slices.Concat(line, []string{"test"}, args)...))
 }
 
 // chart installs, upgrades and removes the chart on an API server. It builds and reads files outside its package, so

@@ -1,0 +1,130 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/cache"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+var _ cache.PreBinder = (*Scheduler)(nil)
+
+// gang are the tasks of a job that one statement commits.
+type gang struct {
+	book    *ledger.Book
+	timeout int32 // seconds
+	members []*booking
+	once    sync.Once
+	broken  error
+}
+
+// begin asks for the turns of all members before the first of them is bound. Where one of them no longer fits, none is
+// bound: the gang is tried again as a whole. A member that has to wait for a pod before it, which may be another
+// member, gets its turn later.
+func (g *gang) begin() error {
+	g.once.Do(func() {
+		for _, b := range g.members {
+			v, wait, err := g.book.Turn(b.UID, created(b.task.Pod))
+			switch {
+			case wait != nil:
+			case err != nil:
+				g.broken = fmt.Errorf("task %s of the same job has lost its place: %w", b.task.Name, err)
+			case !v.Fits():
+				g.broken = fmt.Errorf("task %s of the same job no longer fits: %w", b.task.Name, refusal(b.node, b.Pod, v))
+			}
+			if g.broken != nil {
+				g.giveBack()
+				return
+			}
+		}
+	})
+	return g.broken
+}
+
+// giveBack ends the bookings of all members. None of them was bound.
+func (g *gang) giveBack() {
+	for _, b := range g.members {
+		g.book.Decline(b.UID)
+	}
+}
+
+func created(pod *v1.Pod) int64 { return pod.CreationTimestamp.Unix() }
+
+// PreBind waits for the task's turn on its node, so that the node admits pods in the order in which they were
+// predicted. Volcano schedules a task anew for which this fails, and does not call PreBindRollBack for it.
+func (s *Scheduler) PreBind(ctx context.Context, bind *cache.BindContext) error {
+	b, ok := bind.Extensions[Name].(*booking)
+	if !ok {
+		return nil
+	}
+	if err := b.gang.begin(); err != nil {
+		return err
+	}
+	if err := s.await(ctx, b); err != nil {
+		b.gang.book.Decline(b.UID)
+		return err
+	}
+	return nil
+}
+
+// PreBindRollBack gives back what a task has booked that was not bound. The answer of the API server may have been
+// lost, so the node may still get the pod.
+func (s *Scheduler) PreBindRollBack(_ context.Context, bind *cache.BindContext) {
+	if b, ok := bind.Extensions[Name].(*booking); ok {
+		b.gang.book.Unreserve(b.UID)
+	}
+}
+
+func (s *Scheduler) await(ctx context.Context, b *booking) error {
+	book, limit := b.gang.book, time.Duration(b.gang.timeout)*time.Second
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("no turn on node %s after %s: a pod before it was not reported as admitted", b.node, limit))
+	defer cancel()
+	for waited := false; ; waited = true {
+		v, wait, err := book.Turn(b.UID, created(b.task.Pod))
+		switch {
+		case err != nil:
+			return err
+		case wait != nil:
+		case !v.Fits():
+			return fmt.Errorf("no longer fits: %w", refusal(b.node, b.Pod, v))
+		case waited:
+			return s.short(b)
+		default:
+			return nil
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			if n := book.Snapshot().Node(b.node); n != nil {
+				s.backoff.add(b.UID, n)
+			}
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// short returns an error if plain amounts of the node have run short while a task waited for its turn.
+func (s *Scheduler) short(b *booking) error {
+	book := b.gang.book
+	others := book.Ahead(b.UID)
+	if n := book.Snapshot().Node(b.node); n != nil {
+		for _, e := range n.Entries {
+			if e.Source != ledger.Predicted {
+				others = append(others, e.Pod)
+			}
+		}
+	}
+	s.mu.Lock()
+	amounts := s.amounts
+	s.mu.Unlock()
+	if why := amounts.Short(b.task.Pod, b.node, others); why != "" {
+		return fmt.Errorf("node %s no longer fits: %s", b.node, why)
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/cache"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// booking is a task that the ledger has reserved for in this session.
+type booking struct {
+	*ask
+	task      *api.TaskInfo
+	node      string
+	committed bool
+	gang      *gang // nil until it is committed
+}
+
+// allocate books what an allocated task will hold. The verdict is computed again under the ledger's lock, since the
+// node may have changed since the predicate. A pipelined task books nothing, because its node is not free yet; it has
+// to fit once it is. An error has Volcano take the task back.
+func (s *session) allocate(event *framework.Event) {
+	a := s.of(event.Task)
+	if a.plain() {
+		return
+	}
+	switch event.Task.Status {
+	case api.Allocated:
+		event.Err = s.reserve(a, event.Task)
+	case api.Pipelined:
+		event.Err = s.pipeline(a, event.Task)
+	}
+}
+
+func (s *session) reserve(a *ask, task *api.TaskInfo) error {
+	n, err := s.judged(a, task, &api.NodeInfo{Name: task.NodeName})
+	if n == nil || err != nil {
+		return err
+	}
+	v, known := s.book.Reserve(n.Name, a.id, a.Pod, a.Demand)
+	switch {
+	case !known && s.guard.LetsUnknown(a.Demand):
+		return nil
+	case !known:
+		return fmt.Errorf("node %s: its layout has gone", n.Name)
+	case !v.Fits():
+		return refusal(n.Name, a.Pod, v)
+	case len(v.Holdings) == 0:
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := &booking{ask: a, task: task, node: n.Name}
+	s.booked[a.UID] = b
+	s.order = append(s.order, b)
+	return nil
+}
+
+func refusal(node string, pod *place.Pod, v place.Verdict) error {
+	return fmt.Errorf("node %s: %s", node, strings.Join(texts(pod, v.Refusal, v.Reasons), ", "))
+}
+
+func (s *session) pipeline(a *ask, task *api.TaskInfo) error {
+	node := s.ssn.Nodes[task.NodeName]
+	if node == nil {
+		return nil
+	}
+	n, err := s.judged(a, task, node)
+	if n == nil || err != nil {
+		return err
+	}
+	if v := s.later(n, node, a.id.UID).Place(a.Pod, a.Demand); !v.Fits() {
+		return refusal(n.Name, a.Pod, v)
+	}
+	return nil
+}
+
+// deallocate gives back what a task has booked. A task that is evicted still holds what it has.
+func (s *session) deallocate(event *framework.Event) {
+	if event.Task.Status != api.Pending {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.booked[string(event.Task.Pod.UID)]; b != nil {
+		s.drop(b)
+	}
+}
+
+// drop ends a booking. s.mu is held.
+func (s *session) drop(b *booking) {
+	s.book.Unreserve(b.UID)
+	delete(s.booked, b.UID)
+	s.order = slices.DeleteFunc(s.order, func(o *booking) bool { return o == b })
+}
+
+// SetupBindContextExtension implements framework.BindContextHandler. Volcano calls it for every task of a statement
+// that it commits. The first one of a job finds all that are committed together.
+func (s *session) SetupBindContextExtension(_ *k8sframework.CycleState, bind *cache.BindContext) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.booked[string(bind.TaskInfo.Pod.UID)]
+	if b == nil {
+		return
+	}
+	if b.gang == nil {
+		g := &gang{book: s.book, timeout: s.args.TurnTimeoutSeconds}
+		for _, other := range s.order {
+			if other.gang == nil && other.task.Job == b.task.Job {
+				other.gang = g
+				g.members = append(g.members, other)
+			}
+		}
+	}
+	b.committed = true
+	bind.Extensions[Name] = b
+	s.commit(b)
+	if err := s.decide(b, bind.TaskInfo); err != nil {
+		s.logger.Error(err, "The agent decides where the pod runs", "pod", b.id.String(), "node", b.node)
+	}
+}
+
+// commit notes that Volcano is to bind a task.
+func (s *Scheduler) commit(b *booking) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending[b.UID] = b
+}
+
+// decide hands the decision to a node whose agent is the arbiter: Volcano's binder copies the annotations of the pod
+// into the binding, and the API server adds them to the pod. The pod object is shared with an informer, so the task
+// gets one of its own.
+func (s *session) decide(b *booking, task *api.TaskInfo) error {
+	n := s.book.Snapshot().Node(b.node)
+	if n == nil || n.Rules.Arbiter != place.ByAgent {
+		return nil
+	}
+	decided := s.book.Decision(b.UID)
+	if len(decided) == 0 {
+		return errors.New("no decision is booked")
+	}
+	text, err := v1alpha1.DecisionText(n.Machine, b.UID, b.node, decided)
+	if err != nil {
+		return err
+	}
+	task.Pod = task.Pod.DeepCopy()
+	if task.Pod.Annotations == nil {
+		task.Pod.Annotations = map[string]string{}
+	}
+	task.Pod.Annotations[v1alpha1.DecisionAnnotation] = text
+	return nil
+}

@@ -1,0 +1,223 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	fwk "k8s.io/kube-scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/report"
+	"github.com/tenon-numa/tenon/core/answers"
+	"github.com/tenon-numa/tenon/core/guard"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+const words = report.Words(config.Tenon)
+
+// predicate refuses nodes whose kubelet would refuse the task. Volcano allocates a task where the plain amounts are
+// idle, and pipelines it where they will be once tasks have left. So the node as it is has to take a task of the first
+// kind, and the node as it will be has to take both.
+func (s *session) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
+	a := s.of(task)
+	if a.plain() {
+		return nil
+	}
+	n, err := s.judged(a, task, node)
+	if n == nil || err != nil {
+		return err
+	}
+	if s.backoff.has(a.UID, n) {
+		return refused(task, node, false, "node has not reported pods that it must admit before this one")
+	}
+	later := s.later(n, node, a.id.UID)
+	if task.InitResreq.LessEqual(node.Idle, api.Zero) || later == n {
+		if _, r := s.answer(a, n); r != nil {
+			return refused(task, node, r.Permanent, r.Texts...)
+		}
+	}
+	if later != n {
+		if _, r := compute(a, later); r != nil {
+			return refused(task, node, r.Permanent, r.Texts...)
+		}
+	}
+	if why := s.guard.Spares(later, a.Pod, a.Demand); why != 0 {
+		return refused(task, node, permanent(why), report.Barred(why, n))
+	}
+	return nil
+}
+
+// simulated is the predicate of preemption. The node is a copy with fewer tasks than the real one.
+func (s *session) simulated(_ context.Context, _ fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
+	a := s.of(task)
+	if a.plain() {
+		return nil
+	}
+	n, err := s.judged(a, task, node)
+	if n == nil || err != nil {
+		return err
+	}
+	var gone []string
+	if real := s.ssn.Nodes[node.Name]; real != nil {
+		for key, t := range real.Tasks {
+			if _, still := node.Tasks[key]; !still {
+				gone = append(gone, string(t.Pod.UID))
+			}
+		}
+	}
+	slices.Sort(gone)
+	if _, r := compute(a, s.after(n, changesOf(node, a.id.UID).without(gone))); r != nil {
+		return refused(task, node, r.Permanent, r.Texts...)
+	}
+	return nil
+}
+
+// judged returns what is known of a node, if the task may be judged by it. It returns nil where nothing is known of the
+// node and the task may go there nevertheless.
+func (s *session) judged(a *ask, task *api.TaskInfo, node *api.NodeInfo) (*ledger.Node, error) {
+	switch {
+	case s.problem != nil:
+		return nil, refused(task, node, true, s.problem.Error())
+	case a.err != nil:
+		return nil, refused(task, node, true, a.err.Error())
+	}
+	n := s.book.Snapshot().Node(node.Name)
+	switch why := s.guard.Distrusts(n); {
+	case why == 0:
+		return n, nil
+	case n != nil:
+		return nil, refused(task, node, permanent(why), report.Barred(why, n))
+	case s.guard.LetsUnknown(a.Demand):
+		return nil, nil
+	}
+	if why := s.Sources().Problem(node.Name); why != "" {
+		return nil, refused(task, node, true, "what the node reports is refused: "+why)
+	}
+	return nil, refused(task, node, true, "node has no layout")
+}
+
+// permanent reports whether no eviction helps against a bar.
+func permanent(why guard.Bar) bool { return why == guard.OnlyCoarse || why == guard.IsInexact }
+
+// answer returns the cost of the task on a node as the ledger has it, or why it does not fit.
+func (s *session) answer(a *ask, n *ledger.Node) (int64, *answers.Refusal) {
+	snap := s.book.Snapshot()
+	slot, ok := snap.Slot(n.Name)
+	if !ok || slot >= a.slots {
+		return compute(a, n)
+	}
+	return a.row.Answer(snap, slot, func(n *ledger.Node) (int64, *answers.Refusal) { return compute(a, n) })
+}
+
+// compute is answer for a node in any state.
+func compute(a *ask, n *ledger.Node) (int64, *answers.Refusal) {
+	v := n.Place(a.Pod, a.Demand)
+	if v.Fits() {
+		return a.cost(n, v), nil
+	}
+	r := &answers.Refusal{Reasons: v.Reasons, Permanent: !n.FitsEmpty(a.Pod)}
+	if r.Permanent {
+		r.Reasons = n.Never(a.Pod)
+	}
+	r.Texts = texts(a.Pod, v.Refusal, r.Reasons)
+	return 0, r
+}
+
+// texts returns the reasons of a refusal for people; there is at least one.
+func texts(pod *place.Pod, refusal place.RefusalReason, reasons []place.Reason) (out []string) {
+	for _, r := range reasons {
+		out = append(out, words.Reason(pod, r))
+	}
+	if len(out) == 0 {
+		out = []string{string(refusal)}
+	}
+	return out
+}
+
+// changes are what will be different on a node once tasks have left that are leaving: tasks without which the node will
+// be, and tasks that are pipelined to it.
+type changes struct {
+	leaving []string
+	coming  []*api.TaskInfo
+}
+
+// changesOf returns the changes of a node, without the task of the pod with this UID.
+func changesOf(node *api.NodeInfo, except string) (out changes) {
+	if node.Releasing.IsEmpty() && node.Pipelined.IsEmpty() {
+		return out
+	}
+	for _, t := range node.Tasks {
+		switch uid := string(t.Pod.UID); {
+		case uid == except:
+		case t.Status == api.Releasing:
+			out.leaving = append(out.leaving, uid)
+		case t.Status == api.Pipelined:
+			out.coming = append(out.coming, t)
+		}
+	}
+	slices.Sort(out.leaving)
+	slices.SortFunc(out.coming, func(a, b *api.TaskInfo) int { return cmp.Compare(a.UID, b.UID) })
+	return out
+}
+
+// without adds tasks that leave.
+func (c changes) without(uids []string) changes {
+	c.leaving = append(slices.Clone(c.leaving), uids...)
+	return c
+}
+
+// text is equal for equal changes.
+func (c changes) text() string {
+	var b strings.Builder
+	for _, uid := range c.leaving {
+		b.WriteString(uid + " ")
+	}
+	for _, t := range c.coming {
+		b.WriteString("+" + string(t.UID) + " ")
+	}
+	return b.String()
+}
+
+// after returns a node after changes.
+func (s *session) after(n *ledger.Node, c changes) *ledger.Node {
+	if len(c.leaving) > 0 {
+		n = n.Without(c.leaving...)
+	}
+	for _, t := range c.coming {
+		if a := s.of(t); a.err == nil {
+			n, _ = n.With(a.id, a.Pod) // unchanged where the pod does not fit
+		}
+	}
+	return n
+}
+
+// future is a node after changes that all tasks of a session see.
+type future struct {
+	now, then *ledger.Node
+	changes   string
+}
+
+// later returns the node after its changes, but for those of the pod with this UID. It returns n itself where there are
+// none.
+func (s *session) later(n *ledger.Node, node *api.NodeInfo, except string) *ledger.Node {
+	c := changesOf(node, except)
+	if len(c.leaving) == 0 && len(c.coming) == 0 {
+		return n
+	}
+	text := c.text()
+	s.mu.Lock()
+	f := s.futures[n.Name]
+	s.mu.Unlock()
+	if f.now == n && f.changes == text {
+		return f.then
+	}
+	f = future{now: n, then: s.after(n, c), changes: text}
+	s.mu.Lock()
+	s.futures[n.Name] = f
+	s.mu.Unlock()
+	return f.then
+}

@@ -1,0 +1,43 @@
+package plugin
+
+import (
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// scores returns a score of 0 to 100 times the plugin's weight for each of the nodes that fit a task.
+func (s *session) scores(task *api.TaskInfo, nodes []*api.NodeInfo) (map[string]float64, error) {
+	a := s.of(task)
+	if a.plain() || a.err != nil || s.problem != nil {
+		return nil, nil
+	}
+	snap, costs := s.book.Snapshot(), make([]int64, len(nodes))
+	for i, node := range nodes {
+		costs[i] = s.costOn(a, snap.Node(node.Name), task, node)
+	}
+	a.strategy.Scores(costs)
+	out := make(map[string]float64, len(nodes))
+	for i, node := range nodes {
+		out[node.Name] = float64(costs[i]) * float64(s.args.weight)
+	}
+	return out, nil
+}
+
+// costOn returns what the task costs on a node, n being what is known of it or nil.
+func (s *session) costOn(a *ask, n *ledger.Node, task *api.TaskInfo, node *api.NodeInfo) int64 {
+	if !s.guard.Knows(n) {
+		return a.strategy.Unknown()
+	}
+	if cost, r := s.answer(a, n); r == nil {
+		return cost
+	}
+	then := s.later(n, node, a.id.UID) // the task is to be pipelined
+	return a.cost(then, then.Place(a.Pod, a.Demand))
+}
+
+// cost returns the cost of the task where a verdict puts it.
+func (a *ask) cost(n *ledger.Node, v place.Verdict) int64 {
+	return a.strategy.Cost(n.Usage, a.Pod, v, n.Quality == ledger.Coarse) + a.strategy.Wait(n.Waits(a.Shape))
+}

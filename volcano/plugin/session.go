@@ -1,0 +1,168 @@
+package plugin
+
+import (
+	"fmt"
+	"sync"
+
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/request"
+	"github.com/tenon-numa/tenon/core/answers"
+	"github.com/tenon-numa/tenon/core/guard"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/score"
+)
+
+// session is the plugin in one session of the scheduler.
+type session struct {
+	*Scheduler
+	given   framework.Arguments
+	args    arguments
+	guard   guard.Guard
+	problem error // what keeps the plugin from judging pods, or nil
+
+	ssn      *framework.Session
+	book     *ledger.Book
+	requests sync.Map // of tasks, by UID; values are *ask
+	victims  evictions
+
+	mu      sync.Mutex
+	booked  map[string]*booking // by UID of the pod
+	order   []*booking          // as they were booked
+	futures map[string]future   // by node
+}
+
+// ask is what one task asks for.
+type ask struct {
+	*request.Request
+	err      error
+	id       ledger.PodID
+	strategy score.Strategy
+	// row has the answers of nodes in the slots below slots.
+	row   *answers.Row
+	slots int
+}
+
+var (
+	_ framework.Plugin             = (*session)(nil)
+	_ framework.BindContextHandler = (*session)(nil)
+)
+
+// Name implements framework.Plugin.
+func (s *session) Name() string { return Name }
+
+// OnSessionOpen implements framework.Plugin. Nothing has to be simulated when tasks are added or removed for
+// preemption: the task list of the node, which Volcano changes itself, says what has changed.
+func (s *session) OnSessionOpen(ssn *framework.Session) {
+	s.ssn = ssn
+	s.problem = s.prepare()
+	s.tell(s.problem)
+	s.recall()
+	ssn.AddPredicateFn(Name, s.predicate)
+	ssn.AddBatchNodeOrderFn(Name, s.scores)
+	ssn.AddSimulatePredicateFn(Name, s.simulated)
+	ssn.AddPreemptableFn(Name, s.preemptable)
+	ssn.AddReclaimableFn(Name, s.reclaimable)
+	ssn.AddEventHandler(&framework.EventHandler{AllocateFunc: s.allocate, DeallocateFunc: s.deallocate})
+	ssn.RegisterBinder(Name, s.Scheduler)
+}
+
+// prepare reads the arguments and starts to fill the ledger. The error says what to do about it.
+func (s *session) prepare() (err error) {
+	started := s.start(s.ssn.ClientConfig())
+	sources := s.Sources()
+	s.book = sources.Book
+	if started != nil {
+		return started
+	}
+	if s.args, err = parse(s.given); err != nil {
+		return fmt.Errorf("plugin %s: %w", Name, err)
+	}
+	s.guard = s.args.Guard()
+	select {
+	case <-sources.Ready():
+		return nil
+	default:
+		return fmt.Errorf("node layouts and pods are still being read")
+	}
+}
+
+// recall ends bookings of tasks that Volcano did not bind after all. If another plugin fails before a task is bound,
+// Volcano calls neither PreBind nor PreBindRollBack of this one, and the task waits again.
+func (s *session) recall() {
+	s.Scheduler.mu.Lock()
+	defer s.Scheduler.mu.Unlock()
+	for uid, b := range s.pending {
+		var task *api.TaskInfo
+		if job := s.ssn.Jobs[b.task.Job]; job != nil {
+			task = job.Tasks[b.task.UID]
+		}
+		switch {
+		case task == nil && s.book.Booked(b.node, uid), task != nil && task.Status == api.Binding:
+			continue
+		case task != nil && task.Status == api.Pending:
+			s.book.Unreserve(uid)
+		}
+		delete(s.pending, uid)
+	}
+}
+
+// OnSessionClose implements framework.Plugin. A job that is allocated in part is not committed, and no statement says
+// that it was dropped.
+func (s *session) OnSessionClose(*framework.Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.order) - 1; i >= 0; i-- {
+		if b := s.order[i]; !b.committed {
+			s.drop(b)
+		}
+	}
+}
+
+// of returns what a task asks for.
+func (s *session) of(task *api.TaskInfo) *ask {
+	if a, ok := s.requests.Load(task.UID); ok {
+		return a.(*ask)
+	}
+	a, _ := s.requests.LoadOrStore(task.UID, s.read(task))
+	return a.(*ask)
+}
+
+func (s *session) read(task *api.TaskInfo) *ask {
+	a := &ask{id: kube.ID(task.Pod)}
+	if a.Request, a.err = request.Of(task.Pod); a.err != nil || a.Pod.Plain() {
+		return a
+	}
+	a.strategy = s.args.Strategy.Scoring()
+	if a.Strategy != nil {
+		a.strategy.Type = *a.Strategy
+	}
+	a.strategy.Mix, _ = s.workload.Add(a.UID, a.Pod)
+	a.slots = s.book.Snapshot().Slots()
+	kind := answers.Kind{Profile: s.profile(), Pod: a.Key, Demand: a.Demand, By: a.strategy.Type}
+	a.row, _ = s.answers.Row(kind, a.Pod, a.strategy.Mix, a.slots)
+	return a
+}
+
+// profile tells answers under different arguments apart.
+func (s *session) profile() string { return fmt.Sprint(s.args.Strategy) }
+
+// plain reports whether the task needs no alignment on any node.
+func (a *ask) plain() bool { return a.err == nil && a.Pod.Plain() }
+
+// refused returns the error by which Volcano refuses a node. Evicting tasks helps unless the refusal is permanent.
+func refused(task *api.TaskInfo, node *api.NodeInfo, permanent bool, reasons ...string) error {
+	code := api.Unschedulable
+	if permanent {
+		code = api.UnschedulableAndUnresolvable
+	}
+	out := make([]*api.Status, 0, len(reasons))
+	for _, r := range reasons {
+		out = append(out, &api.Status{Code: code, Reason: r, Plugin: Name})
+	}
+	klog.V(4).InfoS("Tenon refuses a node", "task", task.Name, "node", node.Name, "reasons", reasons)
+	return api.NewFitErrWithStatus(task, node, out...)
+}
