@@ -39,9 +39,9 @@ type cluster struct {
 	cache     *cache.SchedulerCache
 	pods      map[string]*v1.Pod // as they are now, by name
 	version   int
+	layouts   map[string]*v1alpha1.NodeLayout
 	arguments framework.Arguments
 	preempt   map[string]any // arguments of the action preempt
-	outcomes  []ledger.Outcome
 }
 
 func TestMain(m *testing.M) {
@@ -59,13 +59,44 @@ func (nobody) Bind(kubernetes.Interface, []*api.TaskInfo) map[api.TaskID]string 
 func (nobody) Evict(*v1.Pod, string) error                                      { return nil }
 
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{T: t, pods: map[string]*v1.Pod{}, preempt: map[string]any{topologyAware: false}}
-	c.sched = New(t.Context(), func(o ledger.Outcome) { c.outcomes = append(c.outcomes, o) })
+	c := &cluster{T: t, pods: map[string]*v1.Pod{}, layouts: map[string]*v1alpha1.NodeLayout{},
+		preempt: map[string]any{topologyAware: false}}
+	c.begin()
 	c.sched.Sources().Begin()
 	c.cache = cache.NewCustomMockSchedulerCache("volcano", nobody{}, nobody{}, &util.FakeStatusUpdater{}, nil, nil)
-	framework.RegisterPluginBuilder(Name, c.sched.Build)
 	c.queue("default", 1)
 	return c
+}
+
+// begin begins with a scheduler whose ledger is empty.
+func (c *cluster) begin() {
+	c.sched = New(c.Context(), nil)
+	framework.RegisterPluginBuilder(Name, c.sched.Build)
+}
+
+// restart replaces the scheduler by one that reads layouts and pods anew. Volcano's cache has forgotten which tasks it
+// was about to bind.
+func (c *cluster) restart() {
+	c.begin()
+	for _, l := range c.layouts {
+		c.sched.Sources().Feed.Layout(l)
+	}
+	for name, p := range c.pods {
+		c.sched.Sources().Feed.Pod(p)
+		if p.Spec.NodeName == "" {
+			c.again(name)
+		}
+	}
+	c.sched.Sources().Begin()
+}
+
+// lose removes a node.
+func (c *cluster) lose(name string) {
+	if err := c.cache.RemoveNode(name); err != nil {
+		c.Fatal(err)
+	}
+	c.sched.Sources().Feed.LayoutGone(c.layouts[name])
+	delete(c.layouts, name)
 }
 
 func (c *cluster) queue(name string, weight int32) {
@@ -101,6 +132,7 @@ func (c *cluster) report(node string, m *topo.Machine, r place.Rules, entries ..
 	c.version++
 	l := v1alpha1.FromCore(node, m, r, entries, nil)
 	l.ResourceVersion = fmt.Sprint(c.version)
+	c.layouts[node] = l
 	c.sched.Sources().Feed.Layout(l)
 }
 

@@ -114,6 +114,46 @@ func TestATaskThatAnotherPluginKeepsFromItsNodeIsTriedAgain(t *testing.T) {
 	}
 }
 
+// A node that disappears before a gang is bound keeps the whole gang from being bound.
+func TestAGangIsNotBoundWhenANodeDisappears(t *testing.T) {
+	c := newCluster(t)
+	c.node("a", two, place.SingleNUMA)
+	c.node("b", two, place.SingleNUMA)
+	c.job("gang", "default", 4, "cpu=10 x4")
+	o := c.session("allocate")
+	c.lose("b")
+	if failed := c.bind(o); len(failed) != 4 {
+		t.Errorf("not bound: %v, want all four", failed)
+	}
+	if got := c.booked(); len(got) > 0 {
+		t.Errorf("booked %v", got)
+	}
+	if o = c.session("allocate"); len(o.bound) > 0 {
+		t.Errorf("bound %v on the node that is left, which takes two", o.bound)
+	}
+}
+
+// A scheduler that is restarted while a gang is bound knows what the tasks hold that have been bound, and binds the
+// others beside them.
+func TestARestartInTheMiddleOfAGang(t *testing.T) {
+	c := newCluster(t)
+	c.node("n", two, place.SingleNUMA)
+	c.job("gang", "default", 2, "cpu=10 x2")
+	o := c.session("allocate")
+	o.binds = o.binds[:1]
+	if failed := c.bind(o); len(failed) > 0 {
+		t.Fatalf("not bound: %v", failed)
+	}
+	c.restart()
+	o = c.session("allocate")
+	if failed := c.bind(o); len(failed) > 0 || len(o.bound) != 1 {
+		t.Errorf("bound %v, not bound: %v, want the other task", o.bound, failed)
+	}
+	if got := c.booked(); !slices.Equal(got, []string{"gang-0", "gang-1"}) {
+		t.Errorf("booked %v, want both tasks", got)
+	}
+}
+
 // A job that is deleted while it is bound leaves nothing behind.
 func TestAJobThatIsDeletedWhileItIsBoundHoldsNothing(t *testing.T) {
 	c := newCluster(t)

@@ -56,3 +56,24 @@ func TestNobodyIsEvictedForWhatNeverFits(t *testing.T) {
 		t.Errorf("evicted %v, pipelined %v for a task wider than a NUMA node", o.evicted, o.pipelined)
 	}
 }
+
+// A queue that has less than its share gets a NUMA node back from one that has more, though no plain amount is short.
+func TestReclaimMakesRoomOnANUMANode(t *testing.T) {
+	c := newCluster(t)
+	c.queue("greedy", 1)
+	c.queue("poor", 1)
+	c.node("n", two, place.SingleNUMA)
+	c.job("greedy", "greedy", 1, "cpu=10 x2")
+	if o := c.session("allocate"); len(c.bind(o)) > 0 || len(o.bound) != 2 {
+		t.Fatalf("bound %v", o.bound)
+	}
+	c.job("poor", "poor", 1, "cpu=12")
+	o := c.session("allocate", "reclaim")
+	if len(o.evicted) != 1 || o.pipelined["poor-0"] != "n" {
+		t.Fatalf("evicted %v, pipelined %v, why %v: want one victim, and poor-0 pipelined", o.evicted, o.pipelined, o.why)
+	}
+	c.terminate(o.evicted[0])
+	if o = c.session("allocate"); len(c.bind(o)) > 0 || o.bound["poor-0"] != "n" {
+		t.Errorf("bound %v, why %v, want poor-0 on n", o.bound, o.why)
+	}
+}
