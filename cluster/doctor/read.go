@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -51,6 +52,7 @@ func Read(ctx context.Context, cfg *rest.Config, at time.Time) (*Snapshot, error
 	if err != nil {
 		return nil, err
 	}
+	reader.At(at)
 	s := &Snapshot{At: at}
 	if s.View, err = reader.ViewAll(ctx); err != nil {
 		return nil, err
@@ -166,17 +168,7 @@ func (s *Snapshot) readRights(ctx context.Context, cfg *rest.Config) error {
 		return err
 	}
 	for _, r := range wanted {
-		resource, sub := r.Resource, ""
-		for i := range resource {
-			if resource[i] == '/' {
-				resource, sub = resource[:i], resource[i+1:]
-				break
-			}
-		}
-		ask := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: r.User,
-			Groups: []string{"system:serviceaccounts", "system:authenticated"},
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: resource,
-				Subresource: sub, Namespace: r.Namespace, Name: r.Name}}}
+		ask := &authorizationv1.SubjectAccessReview{Spec: r.Review()}
 		var answer authorizationv1.SubjectAccessReview
 		if err := group.Create(ctx, "subjectaccessreviews", ask, &answer); err != nil {
 			if err := s.may("subjectaccessreviews", err); err != nil {
@@ -188,6 +180,15 @@ func (s *Snapshot) readRights(ctx context.Context, cfg *rest.Config) error {
 		s.Rights = append(s.Rights, r)
 	}
 	return nil
+}
+
+// Review is the question whether the user has the right.
+func (r Right) Review() authorizationv1.SubjectAccessReviewSpec {
+	resource, sub, _ := strings.Cut(r.Resource, "/")
+	return authorizationv1.SubjectAccessReviewSpec{User: r.User,
+		Groups: []string{"system:serviceaccounts", "system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: resource,
+			Subresource: sub, Namespace: r.Namespace, Name: r.Name}}
 }
 
 // Needed returns the rights that the roles of this release give to the agent and the scheduler, and what a scheduler

@@ -30,6 +30,7 @@ type Reader struct {
 	cluster *objects.Core
 	storage *objects.Storage
 	layouts *client.Client
+	now     func() time.Time
 	notes   []Problem
 }
 
@@ -50,8 +51,11 @@ func NewReader(cfg *rest.Config) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{cfg: cfg, cluster: cluster, storage: storage, layouts: layouts}, nil
+	return &Reader{cfg: cfg, cluster: cluster, storage: storage, layouts: layouts, now: time.Now}, nil
 }
+
+// At sets the time that the reader takes for the present, such as the time of a bundle.
+func (r *Reader) At(at time.Time) { r.now = func() time.Time { return at } }
 
 // View is a cluster that was read once.
 type View struct {
@@ -131,7 +135,7 @@ func (r *Reader) View(ctx context.Context) (*View, error) {
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
-	v := ViewOf(layouts.Items, nodes.Items, pods.Items, coarse, time.Now())
+	v := ViewOf(layouts.Items, nodes.Items, pods.Items, coarse, r.now())
 	r.notes = v.Notes
 	if undefined {
 		for i := range v.Problems {

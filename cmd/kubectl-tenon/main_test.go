@@ -73,6 +73,7 @@ func TestTheCommandsTellWhatTheClusterDoes(t *testing.T) {
 		}
 	})
 	t.Run("kubectl get nodelayouts", func(t *testing.T) { columns(ctx, t, c) })
+	t.Run("bundle", func(t *testing.T) { bundled(ctx, t, c) })
 	t.Run("simulate", func(t *testing.T) { simulates(ctx, t, c) })
 }
 

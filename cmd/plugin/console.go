@@ -3,6 +3,7 @@ package plugin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"html"
 	"net"
@@ -32,6 +33,9 @@ const (
 // serveConsole serves the cluster of a kubeconfig on the loopback address.
 func serveConsole(version string) func(context.Context, cli.Kubeconfig, cli.ConsoleOptions) error {
 	return func(ctx context.Context, k cli.Kubeconfig, o cli.ConsoleOptions) error {
+		if k.Bundle() != "" {
+			return errors.New("the console follows a cluster, and a bundle does not change: see it with kubectl tenon map")
+		}
 		cfg, namespace, err := k.Load()
 		if err != nil {
 			return err

@@ -15,9 +15,11 @@ import (
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/doctor"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/rollout"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
@@ -25,7 +27,8 @@ import (
 // Setup returns the functions that the commands call, for a program of a version.
 func Setup(version string) cli.Setup {
 	return cli.Setup{Version: version, Connect: connect, Machine: readMachine, Catalogue: catalogue,
-		Stages: stages(), Doctor: examine, Console: serveConsole(version)}
+		Stages: stages(), Doctor: examine, Bundle: writeBundle(version),
+		KubeletPlan: planKubelets, Console: serveConsole(version)}
 }
 
 // readMachine reads the text form or the snapshot of a machine.
@@ -42,32 +45,53 @@ func readMachine(data []byte) (*topo.Machine, []string, error) {
 }
 
 func connect(k cli.Kubeconfig) (cli.Cluster, string, error) {
-	cfg, namespace, err := k.Load()
+	r, err := reach(k)
 	if err != nil {
 		return nil, "", err
 	}
-	r, err := kube.NewReader(cfg)
+	reader, err := r.reader()
 	if err != nil {
 		return nil, "", err
 	}
-	return cluster{r}, namespace, nil
+	return cluster{reader}, r.namespace, nil
 }
 
 // examine examines the cluster of a kubeconfig.
 func examine(ctx context.Context, k cli.Kubeconfig, o cli.DoctorOptions) (document.Diagnosis, error) {
-	cfg, _, err := k.Load()
+	r, err := reach(k)
 	if err != nil {
 		return document.Diagnosis{}, err
 	}
-	return diagnose(ctx, cfg, o)
+	return diagnose(ctx, r.cfg, r.at, o)
 }
 
-func diagnose(ctx context.Context, cfg *rest.Config, o cli.DoctorOptions) (document.Diagnosis, error) {
-	s, err := doctor.Read(ctx, cfg, time.Now())
+func diagnose(ctx context.Context, cfg *rest.Config, at time.Time, o cli.DoctorOptions) (document.Diagnosis, error) {
+	s, err := doctor.Read(ctx, cfg, at)
 	if err != nil {
 		return document.Diagnosis{}, err
 	}
 	return doctor.Examine(s, doctor.Options(o))
+}
+
+// planKubelets says what a change of kubelets' configuration does to the cluster of a kubeconfig.
+func planKubelets(ctx context.Context, k cli.Kubeconfig, v whatif.Variation) (document.KubeletPlan, error) {
+	r, err := reach(k)
+	if err != nil {
+		return document.KubeletPlan{}, err
+	}
+	return r.plan(ctx, v)
+}
+
+func (r reached) plan(ctx context.Context, v whatif.Variation) (document.KubeletPlan, error) {
+	reader, err := r.reader()
+	if err != nil {
+		return document.KubeletPlan{}, err
+	}
+	scene, err := rollout.Read(ctx, reader, r.cfg)
+	if err != nil {
+		return document.KubeletPlan{}, err
+	}
+	return scene.Plan(v)
 }
 
 // cluster implements the commands' interface with a reader.

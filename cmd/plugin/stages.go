@@ -43,11 +43,11 @@ func catalogue(name string) (machine, config []byte, ok bool) {
 }
 
 func readCluster(ctx context.Context, k cli.Kubeconfig) (cli.Stage, []document.Problem, string, error) {
-	cfg, namespace, err := k.Load()
+	r, err := reach(k)
 	if err != nil {
 		return nil, nil, "", err
 	}
-	reader, err := kube.NewReader(cfg)
+	reader, err := r.reader()
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -55,7 +55,7 @@ func readCluster(ctx context.Context, k cli.Kubeconfig) (cli.Stage, []document.P
 	if err != nil {
 		return nil, nil, "", err
 	}
-	return s, nodeProblems(problems), namespace, nil
+	return s, nodeProblems(problems), r.namespace, nil
 }
 
 func readExport(data []byte) (cli.Stage, []document.Problem, error) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,7 +44,7 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 		Stages: cli.Stages{Cluster: w.stage, Vary: vary, Slots: &cli.Slots{}}, History: reader.History,
 		Schedulers: configured,
 		Doctor: func(ctx context.Context, o cli.DoctorOptions) (document.Diagnosis, error) {
-			return diagnose(ctx, cfg, o)
+			return diagnose(ctx, cfg, time.Now(), o)
 		},
 		Valid: func() bool { return !view.Rejected() }, Close: stop}, nil
 }

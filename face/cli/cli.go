@@ -82,8 +82,12 @@ type Setup struct {
 	Catalogue func(name string) (machine, config []byte, ok bool)
 	// Stages are where simulate gets its nodes from.
 	Stages Stages
+	// Bundle writes what the commands read of a cluster into one archive; nil where a program cannot.
+	Bundle Bundler
 	// Doctor examines a cluster; nil where a program cannot.
 	Doctor Doctor
+	// KubeletPlan computes what a change of kubelets' configuration does; nil where a program cannot.
+	KubeletPlan KubeletPlanner
 	// Console serves the console until ctx ends; nil where a program has none.
 	Console func(ctx context.Context, k Kubeconfig, o ConsoleOptions) error
 }
@@ -169,7 +173,8 @@ To complete names of pods and nodes behind "kubectl tenon", link the plugin to a
 		return a.kube.contexts(), cobra.ShellCompDirectiveNoFileComp
 	})
 	root.AddCommand(a.explainCommand(), a.mapCommand(), a.podsCommand(), a.topCommand(), a.simulateCommand(),
-		a.checkCommand(), a.doctorCommand(), a.compareCommand(), a.consoleCommand(), a.versionCommand())
+		a.checkCommand(), a.doctorCommand(), a.bundleCommand(), a.kubeletCommand(),
+		a.compareCommand(), a.consoleCommand(), a.versionCommand())
 	return root
 }
 

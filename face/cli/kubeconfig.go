@@ -15,6 +15,7 @@ import (
 type Kubeconfig struct {
 	path   string
 	chosen clientcmd.ConfigOverrides
+	bundle string
 	// file is the namespace of the kubeconfig file, once it is read. It is a default: NAMESPACE/NAME may name another.
 	file string
 }
@@ -30,7 +31,11 @@ func (k *Kubeconfig) bind(f *pflag.FlagSet) {
 	names.AuthOverrideFlags.Username.LongName, names.AuthOverrideFlags.Password.LongName = "", ""
 	f.StringVar(&k.path, clientcmd.RecommendedConfigPathFlag, "", "Path to the kubeconfig file to use for CLI requests.")
 	clientcmd.BindOverrideFlags(&k.chosen, f, names)
+	f.StringVar(&k.bundle, "bundle", "", `File of "kubectl tenon bundle", in place of a cluster.`)
 }
+
+// Bundle is the file that stands for the cluster; empty where there is none.
+func (k Kubeconfig) Bundle() string { return k.bundle }
 
 func (k Kubeconfig) loader() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()

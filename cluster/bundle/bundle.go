@@ -1,0 +1,177 @@
+// Package bundle keeps what Tenon's tools read of a cluster in one archive, to look at it elsewhere.
+//
+// A bundle answers the requests of these tools as the API server did, by [Bundle.Config], so that they need no
+// other way to read it. Invariant: of an object it has the fields that a list here names, and no others: no
+// environment, no arguments of containers, no Secrets, no data of ConfigMaps but configurations of schedulers.
+// Texts lose what looks like a credential. The package refuses archives beyond bounds, and changes and watches of
+// a bundle.
+package bundle
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds of an archive that is read.
+const (
+	maxFile  = 512 << 20 // bytes
+	maxFiles = 4096
+	maxBytes = 1 << 30
+)
+
+// About says what a bundle is.
+type About struct {
+	Kind string `json:"kind"` // "Bundle"
+	// At is when the cluster was read, Version that of the program that read it.
+	At      time.Time `json:"at"`
+	Version string    `json:"version"`
+	Server  string    `json:"server,omitempty"` // the version of the API server
+	// Namespace is what the kubeconfig chose.
+	Namespace string `json:"namespace"`
+	Hashed    bool   `json:"hashed"` // names are hashes
+	// Missing are the resources that could not be read.
+	Missing []Missing `json:"missing"`
+	// Rights are what service accounts of Tenon may do, and what was asked.
+	Rights []Right `json:"rights"`
+}
+
+// Missing is a resource that could not be read.
+type Missing struct {
+	Resource string `json:"resource"` // as in [Resource.String]
+	Code     int    `json:"code"`
+	Reason   string `json:"reason"`
+}
+
+// Right is the answer to a SubjectAccessReview.
+type Right struct {
+	Asked   string `json:"asked"` // the spec, as JSON
+	Allowed bool   `json:"allowed"`
+}
+
+// Bundle is what was read of a cluster. It must not be changed once it is made.
+type Bundle struct {
+	About
+	// Lists are the objects by resource, as [Resource.String] names it, and Texts are logs and metrics by file.
+	Lists map[string][]map[string]any
+	Texts map[string]string
+}
+
+// Files of an archive.
+const (
+	aboutFile = "bundle.json"
+	objects   = "objects/"
+	readme    = "README.txt"
+)
+
+const aboutText = `This is what kubectl tenon bundle read of a cluster. Look at it with, for example,
+
+  kubectl tenon map --bundle FILE
+  kubectl tenon doctor --bundle FILE
+
+objects/ has the fields of objects that these commands read, as lists of JSON. It has no environment of containers, no
+arguments, and no Secrets.
+`
+
+// Write writes the archive, always in the same order.
+func (b *Bundle) Write(w io.Writer) error {
+	zip := gzip.NewWriter(w)
+	out := tar.NewWriter(zip)
+	put := func(name string, data []byte) error {
+		head := &tar.Header{Name: name, Mode: 0o600, Size: int64(len(data)), ModTime: b.At, Typeflag: tar.TypeReg}
+		if err := out.WriteHeader(head); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		if _, err := out.Write(data); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		return nil
+	}
+	about, err := json.MarshalIndent(b.About, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", aboutFile, err)
+	}
+	if err := errors.Join(put(aboutFile, about), put(readme, []byte(aboutText))); err != nil {
+		return err
+	}
+	for _, name := range sorted(b.Lists) {
+		data, err := json.MarshalIndent(b.Lists[name], "", " ")
+		if err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		if err := put(objects+name+".json", data); err != nil {
+			return err
+		}
+	}
+	for _, name := range sorted(b.Texts) {
+		if err := put(name, []byte(b.Texts[name])); err != nil {
+			return err
+		}
+	}
+	return errors.Join(out.Close(), zip.Close())
+}
+
+func sorted[V any](m map[string]V) []string {
+	var out []string
+	for name := range m {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Read reads an archive.
+func Read(r io.Reader) (*Bundle, error) {
+	zip, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, fmt.Errorf("read bundle: %w", err)
+	}
+	b, in := &Bundle{Lists: map[string][]map[string]any{}, Texts: map[string]string{}}, tar.NewReader(zip)
+	var total int64
+	for n := 0; ; n++ {
+		head, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read bundle: %w", err)
+		}
+		if total += head.Size; head.Size > maxFile || total > maxBytes || n > maxFiles {
+			return nil, fmt.Errorf("read bundle: it is larger than any that is written")
+		}
+		data, err := io.ReadAll(io.LimitReader(in, maxFile))
+		if err != nil {
+			return nil, fmt.Errorf("read %q of the bundle: %w", head.Name, err)
+		}
+		if err := b.take(head.Name, data); err != nil {
+			return nil, fmt.Errorf("read %q of the bundle: %w", head.Name, err)
+		}
+	}
+	if b.Kind != "Bundle" {
+		return nil, fmt.Errorf("read bundle: it has no %s of kubectl tenon bundle", aboutFile)
+	}
+	return b, nil
+}
+
+func (b *Bundle) take(name string, data []byte) error {
+	list, isList := strings.CutPrefix(name, objects)
+	switch {
+	case name == aboutFile:
+		return json.Unmarshal(data, &b.About)
+	case isList:
+		var items []map[string]any
+		if err := json.Unmarshal(data, &items); err != nil {
+			return err
+		}
+		b.Lists[strings.TrimSuffix(list, ".json")] = items
+	case name != readme:
+		b.Texts[name] = string(data)
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// Options say what a bundle has.
+type Options struct {
+	Version, Namespace string
+	// Hash replaces the names of nodes, namespaces, pods, workloads and volumes.
+	Hash bool
+	// LogLines are the last lines of the log of each container of Tenon; 0: no logs.
+	LogLines int
+	// ConfigMaps are those that are configurations of schedulers, as NAMESPACE/NAME.
+	ConfigMaps []string
+	// Rights are the SubjectAccessReviews that are asked.
+	Rights []authorizationv1.SubjectAccessReviewSpec
+	// Texts are other files, such as metrics.
+	Texts map[string]string
+}
+
+const (
+	maxEvents = 5000
+	page      = 500
+)
+
+// Collect reads a cluster at a time with the rights of cfg. What these do not allow is missing.
+func Collect(ctx context.Context, cfg *rest.Config, at time.Time, o Options) (*Bundle, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = 50, 100
+	all, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	b := &Bundle{About: About{Kind: "Bundle", At: at.UTC().Truncate(time.Second), Version: o.Version,
+		Namespace: o.Namespace, Hashed: o.Hash, Missing: []Missing{}, Rights: []Right{}},
+		Lists: map[string][]map[string]any{}, Texts: map[string]string{}}
+	for _, r := range Resources() {
+		if err := b.collect(ctx, all, r, o); err != nil {
+			return nil, err
+		}
+	}
+	http, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	s := server{http, cfg}
+	if err := errors.Join(b.askRights(ctx, s, o), b.logs(ctx, s, o), b.release(ctx, s)); err != nil {
+		return nil, err
+	}
+	for name, text := range o.Texts {
+		b.Texts[name] = text
+	}
+	return b, b.clean(o)
+}
+
+// collect reads the objects of one resource.
+func (b *Bundle) collect(ctx context.Context, all dynamic.Interface, r Resource, o Options) error {
+	items := []map[string]any{}
+	options := metav1.ListOptions{Limit: page}
+	if len(r.only) == 1 {
+		options.FieldSelector = "metadata.name=" + r.only[0]
+	}
+	for {
+		list, err := all.Resource(r.GroupVersionResource).List(ctx, options)
+		if code := int(statusCode(err)); code == http.StatusForbidden || code == http.StatusNotFound {
+			b.Missing = append(b.Missing, Missing{r.String(), code, string(apierrors.ReasonForError(err))})
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("list %s: %w", r.Resource, err)
+		}
+		for i := range list.Items {
+			if r.wants(list.Items[i].Object, o) {
+				items = append(items, r.kept(list.Items[i].Object))
+			}
+		}
+		if options.Continue = list.GetContinue(); options.Continue == "" || r.Resource == "events" && len(items) > maxEvents {
+			break
+		}
+	}
+	b.Lists[r.String()] = items
+	return nil
+}
+
+func statusCode(err error) int32 {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Code
+	}
+	return 0
+}
+
+// wants reports whether a bundle has the object.
+func (r Resource) wants(object map[string]any, o Options) bool {
+	meta, _ := object["metadata"].(map[string]any)
+	name, _ := meta["name"].(string)
+	namespace, _ := meta["namespace"].(string)
+	switch r.Resource {
+	case "configmaps":
+		return slices.Contains(o.ConfigMaps, namespace+"/"+name)
+	case "events":
+		involved, _ := object["involvedObject"].(map[string]any)
+		kind, _ := involved["kind"].(string)
+		return kind == "Pod" || kind == "Node" || kind == "NodeLayout"
+	}
+	return len(r.only) == 0 || slices.Contains(r.only, name)
+}
+
+// server makes requests that have no client.
+type server struct {
+	http *http.Client
+	cfg  *rest.Config
+}
+
+func (s server) do(ctx context.Context, method, path string, body []byte) ([]byte, int, error) {
+	base, _, err := rest.DefaultServerUrlFor(s.cfg)
+	if err != nil {
+		return nil, 0, fmt.Errorf("address of the API server: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base.String(), "/")+path,
+		bytes.NewReader(body))
+	if err != nil {
+		return nil, 0, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := s.http.Do(request)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(answer.Body, maxFile))
+	return data, answer.StatusCode, err
+}
+
+func (b *Bundle) askRights(ctx context.Context, s server, o Options) error {
+	for _, spec := range o.Rights {
+		ask := authorizationv1.SubjectAccessReview{TypeMeta: metav1.TypeMeta{Kind: "SubjectAccessReview",
+			APIVersion: "authorization.k8s.io/v1"}, Spec: spec}
+		body, err := json.Marshal(ask)
+		if err != nil {
+			return fmt.Errorf("ask for rights: %w", err)
+		}
+		data, code, err := s.do(ctx, http.MethodPost, reviews, body)
+		if err != nil {
+			return fmt.Errorf("ask for rights: %w", err)
+		}
+		if code >= http.StatusBadRequest {
+			b.Missing = append(b.Missing, Missing{"authorization.k8s.io_v1_subjectaccessreviews", code, "Forbidden"})
+			return nil
+		}
+		if err := json.Unmarshal(data, &ask); err != nil {
+			return fmt.Errorf("ask for rights: %w", err)
+		}
+		b.Rights = append(b.Rights, Right{asked(spec), ask.Status.Allowed})
+	}
+	return nil
+}
+
+func asked(spec authorizationv1.SubjectAccessReviewSpec) string {
+	data, _ := json.Marshal(spec) // of strings
+	return string(data)
+}
+
+// release reads the version of the API server, which everybody may read.
+func (b *Bundle) release(ctx context.Context, s server) error {
+	data, code, err := s.do(ctx, http.MethodGet, "/version", nil)
+	if err != nil || code != http.StatusOK {
+		return err
+	}
+	var v struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	_ = json.Unmarshal(data, &v) // it is only for people
+	b.Server = v.GitVersion
+	return nil
+}
+
+// logs reads the last lines of the programs of Tenon.
+func (b *Bundle) logs(ctx context.Context, s server, o Options) error {
+	if o.LogLines == 0 {
+		return nil
+	}
+	for _, pod := range b.Lists["v1_pods"] {
+		meta, _ := pod["metadata"].(map[string]any)
+		labels, _ := meta["labels"].(map[string]any)
+		if name, _ := labels["app.kubernetes.io/name"].(string); !strings.HasPrefix(name, "tenon-") {
+			continue
+		}
+		at := fmt.Sprintf("/api/v1/namespaces/%v/pods/%v/log?tailLines=%d", meta["namespace"], meta["name"], o.LogLines)
+		text, code, err := s.do(ctx, http.MethodGet, at, nil)
+		if err != nil {
+			return fmt.Errorf("read the log of pod %v/%v: %w", meta["namespace"], meta["name"], err)
+		}
+		if code == http.StatusOK {
+			b.Texts[fmt.Sprintf("logs/%v_%v.txt", meta["namespace"], meta["name"])] = string(text)
+		}
+	}
+	return nil
+}
+
+// clean removes credentials from all texts, and replaces names.
+func (b *Bundle) clean(o Options) error {
+	do := redact
+	if o.Hash {
+		key := make([]byte, sha)
+		if _, err := rand.Read(key); err != nil {
+			return fmt.Errorf("make a key: %w", err)
+		}
+		n := newNames(key, b.Lists)
+		do = func(s string) string { return n.replace(redact(s)) }
+		b.Namespace = do(b.Namespace)
+	}
+	for resource, list := range b.Lists {
+		if strings.HasPrefix(resource, "apiextensions") || strings.HasPrefix(resource, "admission") {
+			continue // of Tenon's manifests
+		}
+		for i := range list {
+			texts(list[i], do)
+		}
+	}
+	clean := map[string]string{}
+	for name, text := range b.Texts {
+		clean[do(name)] = do(text)
+	}
+	b.Texts = clean
+	return nil
+}
+
+const sha = 32 // bytes of a key

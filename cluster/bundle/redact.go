@@ -1,0 +1,136 @@
+package bundle
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// This file removes credentials from texts, and replaces names.
+
+// credentials are what looks like one: tokens (JWT), headers with one, keys and certificates, URLs with a password, and
+// assignments to names that say so.
+var credentials = []*regexp.Regexp{
+	regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]+)?`),
+	regexp.MustCompile(`(?i)(bearer|basic) +[A-Za-z0-9._~+/=-]{8,}`),
+	regexp.MustCompile(`(?s)-----BEGIN [A-Z ]+-----.*?(-----END [A-Z ]+-----|$)`),
+	regexp.MustCompile(`://[^/\s:@]+:[^/\s@]+@`),
+	regexp.MustCompile(`(?i)[a-z_-]*(password|passwd|secret|token|api_?key|credential)[a-z_-]*["']?[=:] *["']?[^\s"',}]+`),
+}
+
+const redacted = "[removed]"
+
+// redact removes what looks like a credential.
+func redact(text string) string {
+	for _, r := range credentials {
+		text = r.ReplaceAllString(text, redacted)
+	}
+	return text
+}
+
+// texts applies a function to all strings that are values.
+func texts(value any, do func(string) string) any {
+	switch v := value.(type) {
+	case string:
+		return do(v)
+	case []any:
+		for i := range v {
+			v[i] = texts(v[i], do)
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = texts(v[name], do)
+		}
+	}
+	return value
+}
+
+// names replaces names by hashes that nobody can compute without the key, which is kept nowhere.
+type names struct {
+	key   []byte
+	known map[string]bool
+	// bases are names of workloads, with which names of their pods begin.
+	bases []string
+}
+
+// usual are names that every cluster has, and words that mean something in a layout.
+var usual = words(`default kube-system kube-public kube-node-lease tenon-system tenon-agents tenon-agent tenon-scheduler
+	tenon-console kube-scheduler default-scheduler none static restricted best-effort single-numa-node container pod node
+	memory cpu kubelet agent files app init sidecar gpu dax movable nic nvme infiniband accelerator pods`)
+
+var token = regexp.MustCompile(`[a-z0-9]([-.a-z0-9]*[a-z0-9])?`)
+
+// newNames finds the names of objects in lists.
+func newNames(key []byte, lists map[string][]map[string]any) *names {
+	n := &names{key: key, known: map[string]bool{}}
+	for _, resource := range words(`v1_nodes v1_pods v1_namespaces v1_persistentvolumeclaims v1_persistentvolumes
+		apps_v1_deployments apps_v1_replicasets apps_v1_statefulsets apps_v1_daemonsets batch_v1_jobs
+		policy_v1_poddisruptionbudgets`) {
+		for _, o := range lists[resource] {
+			meta, _ := o["metadata"].(map[string]any)
+			name, _ := meta["name"].(string)
+			n.add(name, strings.HasPrefix(resource, "apps_") || strings.HasPrefix(resource, "batch_"))
+			owners, _ := meta["ownerReferences"].([]any)
+			for _, owner := range owners {
+				if o, ok := owner.(map[string]any); ok {
+					name, _ := o["name"].(string)
+					n.add(name, true)
+				}
+			}
+		}
+	}
+	for _, list := range lists {
+		for _, o := range list {
+			n.add(text(o, "metadata.namespace"), false)
+		}
+	}
+	slices.SortFunc(n.bases, func(a, b string) int { return len(a) - len(b) })
+	return n
+}
+
+func (n *names) add(name string, base bool) {
+	if name == "" || slices.Contains(usual, name) || n.known[name] {
+		return
+	}
+	n.known[name] = true
+	if base {
+		n.bases = append(n.bases, name)
+	}
+}
+
+// replace replaces the names in a text.
+func (n *names) replace(text string) string {
+	return token.ReplaceAllStringFunc(text, n.word)
+}
+
+// word replaces a word that is a name, or a name with a domain or an ending behind it.
+func (n *names) word(word string) string {
+	for at := len(word); at > 0; at = strings.LastIndexByte(word[:at], '.') {
+		if n.known[word[:at]] {
+			return n.hash(word[:at]) + word[at:]
+		}
+	}
+	return word
+}
+
+// hash is the hash of a name. One that begins with the name of a workload begins with its hash, and an ordinal stays.
+func (n *names) hash(name string) string {
+	for _, base := range n.bases {
+		if rest, ok := strings.CutPrefix(name, base+"-"); ok {
+			if strings.Trim(rest, "0123456789") != "" {
+				rest = n.sum(rest)[:5]
+			}
+			return n.sum(base) + "-" + rest
+		}
+	}
+	return n.sum(name)
+}
+
+func (n *names) sum(text string) string {
+	h := hmac.New(sha256.New, n.key)
+	h.Write([]byte(text))
+	return "x" + hex.EncodeToString(h.Sum(nil))[:10]
+}

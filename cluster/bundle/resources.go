@@ -1,0 +1,165 @@
+package bundle
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// This file says what of which objects a bundle has.
+
+// Resource is one resource of the API server, and the fields of its objects that are kept, as paths; "[]" is each item
+// of a list. What is below a path is kept whole.
+type Resource struct {
+	schema.GroupVersionResource
+	Kind string
+	keep []string
+	// only are the names of the objects that are kept, for clusters' resources that are not Tenon's alone.
+	only []string
+}
+
+// String names the resource, for example "apps_v1_deployments".
+func (r Resource) String() string { return key(r.GroupVersionResource) }
+
+func key(r schema.GroupVersionResource) string {
+	if r.Group == "" {
+		return r.Version + "_" + r.Resource
+	}
+	return r.Group + "_" + r.Version + "_" + r.Resource
+}
+
+// metadata is kept of every object. Annotations are kept by prefixes.
+const metadata = `metadata.name metadata.generateName metadata.namespace metadata.uid metadata.resourceVersion
+	metadata.labels metadata.creationTimestamp metadata.deletionTimestamp metadata.generation
+	metadata.ownerReferences[].apiVersion metadata.ownerReferences[].kind metadata.ownerReferences[].name
+	metadata.ownerReferences[].uid metadata.ownerReferences[].controller
+	metadata.managedFields[].manager metadata.managedFields[].subresource metadata.managedFields[].operation
+	metadata.managedFields[].time metadata.managedFields[].apiVersion`
+
+// annotations are the prefixes of annotations that are kept.
+var annotations = []string{"tenon.sh/", "kubernetes.io/config.mirror", "volcano.sh/", "scheduling.koordinator.sh/",
+	"node.koordinator.sh/", "kubelet.koordinator.sh/", "pv.kubernetes.io/", "volume.kubernetes.io/",
+	"topology.node.k8s.io/"}
+
+const container = ".name CONTAINERS.image CONTAINERS.resources CONTAINERS.ports CONTAINERS.restartPolicy"
+
+var podFields = strings.ReplaceAll("CONTAINERS"+container, "CONTAINERS", "spec.containers[]") + " " +
+	strings.ReplaceAll("CONTAINERS"+container, "CONTAINERS", "spec.initContainers[]") + `
+	spec.nodeName spec.schedulerName spec.priority spec.priorityClassName spec.preemptionPolicy spec.nodeSelector
+	spec.affinity spec.tolerations spec.topologySpreadConstraints spec.overhead spec.resources spec.resourceClaims
+	spec.schedulingGates spec.hostNetwork spec.runtimeClassName spec.restartPolicy spec.os spec.schedulingGroup
+	spec.volumes[].name spec.volumes[].persistentVolumeClaim spec.volumes[].ephemeral
+	spec.volumes[].gcePersistentDisk spec.volumes[].awsElasticBlockStore spec.volumes[].csi.driver
+	status.phase status.conditions status.reason status.message status.nominatedNodeName status.startTime status.qosClass
+	status.resize status.observedGeneration
+	status.containerStatuses[].name status.containerStatuses[].ready status.containerStatuses[].restartCount
+	status.containerStatuses[].state status.containerStatuses[].lastState status.containerStatuses[].resources
+	status.containerStatuses[].allocatedResources
+	status.initContainerStatuses[].name status.initContainerStatuses[].state status.initContainerStatuses[].lastState
+	status.initContainerStatuses[].started status.initContainerStatuses[].ready`
+
+const (
+	workloadFields = `spec.replicas spec.selector status.replicas status.readyReplicas`
+	eventFields    = `involvedObject reason message source type count firstTimestamp lastTimestamp eventTime action
+	reportingComponent reportingInstance series`
+)
+
+func words(s string) []string { return strings.Fields(s) }
+
+// Resources are those of a bundle.
+func Resources() []Resource {
+	of := func(group, version, resource, kind, keep string, only ...string) Resource {
+		return Resource{schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, kind,
+			words(metadata + " " + keep), only}
+	}
+	const (
+		storage   = "storage.k8s.io"
+		admission = "admissionregistration.k8s.io"
+		policy    = "tenon-agent-writes-its-own-node"
+	)
+	return []Resource{
+		of("", "v1", "nodes", "Node", "spec.taints spec.unschedulable spec.providerID status.capacity status.allocatable "+
+			"status.conditions status.nodeInfo"),
+		of("", "v1", "pods", "Pod", podFields),
+		of("", "v1", "namespaces", "Namespace", ""),
+		of("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", "spec status"),
+		of("", "v1", "persistentvolumes", "PersistentVolume", "spec.nodeAffinity spec.storageClassName spec.claimRef "+
+			"spec.capacity spec.accessModes spec.volumeMode spec.csi.driver spec.csi.volumeHandle spec.local status"),
+		of("", "v1", "events", "Event", eventFields),
+		of("", "v1", "configmaps", "ConfigMap", "data"),
+		of(storage, "v1", "storageclasses", "StorageClass", "provisioner volumeBindingMode allowedTopologies"),
+		of(storage, "v1", "csidrivers", "CSIDriver", "spec"),
+		of(storage, "v1", "csinodes", "CSINode", "spec"),
+		of(storage, "v1", "volumeattachments", "VolumeAttachment", "spec status.attached"),
+		of("apps", "v1", "deployments", "Deployment", workloadFields),
+		of("apps", "v1", "replicasets", "ReplicaSet", workloadFields),
+		of("apps", "v1", "statefulsets", "StatefulSet", workloadFields),
+		of("apps", "v1", "daemonsets", "DaemonSet", workloadFields),
+		of("batch", "v1", "jobs", "Job", workloadFields),
+		of("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "spec status"),
+		of("coordination.k8s.io", "v1", "leases", "Lease", "spec", "tenon-scheduler", "kube-scheduler"),
+		of("tenon.sh", "v1alpha1", "nodelayouts", "NodeLayout",
+			"sequence agent summary machine rules kubelet inexact holdings memoryGroups status"),
+		of("topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", "NodeResourceTopology",
+			"topologyPolicies zones attributes"),
+		of("topology.node.k8s.io", "v1alpha1", "noderesourcetopologies", "NodeResourceTopology", "topologyPolicies zones"),
+		of("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", "spec",
+			"nodelayouts.tenon.sh"),
+		of(admission, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", "spec", policy),
+		of(admission, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", "spec", policy),
+	}
+}
+
+// kept returns what of an object is kept.
+func (r Resource) kept(object map[string]any) map[string]any {
+	out := map[string]any{"apiVersion": strings.TrimPrefix(r.Group+"/"+r.Version, "/"), "kind": r.Kind}
+	for _, path := range r.keep {
+		copyPath(out, object, strings.Split(path, "."))
+	}
+	meta, _ := object["metadata"].(map[string]any)
+	all, _ := meta["annotations"].(map[string]any)
+	notes := map[string]any{}
+	for name, value := range all {
+		for _, prefix := range annotations {
+			if strings.HasPrefix(name, prefix) {
+				notes[name] = value
+			}
+		}
+	}
+	if to, ok := out["metadata"].(map[string]any); ok && len(notes) > 0 {
+		to["annotations"] = notes
+	}
+	return out
+}
+
+// copyPath copies what is at a path, with the lists on the way.
+func copyPath(to, from map[string]any, path []string) {
+	name, list := strings.CutSuffix(path[0], "[]")
+	value, ok := from[name]
+	switch {
+	case !ok:
+	case len(path) == 1:
+		to[name] = value
+	case list:
+		in, _ := value.([]any)
+		out, _ := to[name].([]any)
+		for i, x := range in {
+			if i == len(out) {
+				out = append(out, map[string]any{})
+			}
+			below, _ := x.(map[string]any)
+			if at, ok := out[i].(map[string]any); ok {
+				copyPath(at, below, path[1:])
+			}
+		}
+		to[name] = out
+	default:
+		below, _ := value.(map[string]any)
+		at, ok := to[name].(map[string]any)
+		if !ok {
+			at = map[string]any{}
+			to[name] = at
+		}
+		copyPath(at, below, path[1:])
+	}
+}

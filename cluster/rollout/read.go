@@ -1,0 +1,44 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/kube"
+)
+
+// Read reads what a plan is computed of, with the rights of cfg.
+func Read(ctx context.Context, reader *kube.Reader, cfg *rest.Config) (*Scene, error) {
+	v, err := reader.ViewAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	of := schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}
+	list, err := all.Resource(of).List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return SceneOf(v, nil, []document.Limit{{Resource: of.Resource, Reason: "you may not list them"}})
+	case err != nil:
+		return nil, fmt.Errorf("list PodDisruptionBudgets: %w", err)
+	}
+	budgets := make([]policyv1.PodDisruptionBudget, len(list.Items))
+	for i := range list.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &budgets[i]); err != nil {
+			return nil, fmt.Errorf("read budget %s/%s: %w", list.Items[i].GetNamespace(), list.Items[i].GetName(), err)
+		}
+	}
+	return SceneOf(v, budgets, nil)
+}

@@ -1,0 +1,391 @@
+// Package rollout computes what a change of kubelets' configuration does before anybody makes it: which pods their
+// nodes would admit again, where the others go, what fits more or less afterwards, which state files have to be
+// removed, and in which order nodes are changed.
+//
+// It only computes, with the same algorithm that predicts where pods are placed. Invariant: a plan depends on what
+// was read alone, and nothing is changed. The package refuses nodes whose configuration is not known, and changes
+// that alter nothing.
+package rollout
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tenon-numa/tenon/api/document"
+	podapi "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// Scene is what a plan is computed of.
+type Scene struct {
+	Stage *stage.Stage
+	// Layouts and Nodes are objects by name, for versions and amounts.
+	Layouts map[string]*v1alpha1.NodeLayout
+	Nodes   map[string]*v1.Node
+	Budgets []policyv1.PodDisruptionBudget
+	Limits  []document.Limit
+}
+
+// SceneOf returns the scene of a view.
+func SceneOf(v *kube.View, budgets []policyv1.PodDisruptionBudget, limits []document.Limit) (*Scene, error) {
+	s, err := stage.Of(v)
+	if err != nil {
+		return nil, err
+	}
+	out := &Scene{Stage: s, Budgets: budgets, Limits: limits, Layouts: map[string]*v1alpha1.NodeLayout{},
+		Nodes: map[string]*v1.Node{}}
+	for i := range v.Layouts {
+		out.Layouts[v.Layouts[i].Name] = &v.Layouts[i]
+	}
+	for i := range v.Nodes {
+		out.Nodes[v.Nodes[i].Name] = &v.Nodes[i]
+	}
+	return out, nil
+}
+
+// Plan computes what a change does.
+func (s *Scene) Plan(change whatif.Variation) (document.KubeletPlan, error) {
+	out := document.KubeletPlan{Kind: "KubeletPlan", Selector: change.Selector, Unchanged: []string{},
+		Nodes: []document.KubeletPlanNode{}, Moves: []document.PlannedMove{}, Shapes: []document.ShapeSlots{},
+		Limits: append([]document.Limit{}, s.Limits...)}
+	after, altered, err := s.Stage.Vary(change)
+	if err != nil {
+		return out, err
+	}
+	p := planner{Scene: s, after: after, nodes: slices.Clone(after.Nodes()), bound: s.bound()}
+	for _, name := range altered {
+		before, _ := s.node(name)
+		i := slices.IndexFunc(p.nodes, func(n whatif.Node) bool { return n.Name == name })
+		if sameRules(before.State, p.nodes[i].State) {
+			out.Unchanged = append(out.Unchanged, name)
+			continue
+		}
+		n, err := p.change(before, i)
+		if err != nil {
+			return out, fmt.Errorf("node %s: %w", name, err)
+		}
+		out.Nodes = append(out.Nodes, n)
+		p.changed = append(p.changed, i)
+	}
+	if len(out.Nodes) == 0 {
+		return out, errors.New("the nodes have this configuration already: " + strings.Join(out.Unchanged, ", "))
+	}
+	if out.Moves, err = p.moves(); err != nil {
+		return out, err
+	}
+	out.Shapes = p.slots()
+	slices.SortFunc(out.Nodes, func(a, b document.KubeletPlanNode) int {
+		return cmp.Or(len(a.Errors)-len(b.Errors), len(a.Blocked)-len(b.Blocked), a.Waiting-b.Waiting, a.Evicted-b.Evicted,
+			strings.Compare(a.Name, b.Name))
+	})
+	return out, nil
+}
+
+// planner is a plan that is being computed.
+type planner struct {
+	*Scene
+	after *stage.Stage
+	// nodes are those of the stage after the change, with the pods that start again on them.
+	nodes   []whatif.Node
+	changed []int // positions
+	bound   map[string]*v1.Pod
+	refused []refusedPod
+}
+
+// refusedPod is a pod that its node would not admit again.
+type refusedPod struct {
+	pod  *v1.Pod
+	why  string
+	node string
+}
+
+// bound are the pods that have nodes and have not ended, by UID.
+func (s *Scene) bound() map[string]*v1.Pod {
+	out := map[string]*v1.Pod{}
+	for p := range kube.EachPod(s.Stage.Pods()) {
+		if p.Spec.NodeName != "" && !kube.Ended(p) {
+			out[string(p.UID)] = p
+		}
+	}
+	return out
+}
+
+func (s *Scene) node(name string) (whatif.Node, bool) {
+	for _, n := range s.Stage.Nodes() {
+		if n.Name == name {
+			return n, true
+		}
+	}
+	return whatif.Node{}, false
+}
+
+func sameRules(a, b *ledger.Node) bool { return rulesOf(a).equal(rulesOf(b)) }
+
+// change judges one node.
+func (p *planner) change(before whatif.Node, i int) (out document.KubeletPlanNode, err error) {
+	n := &p.nodes[i]
+	was, is := rulesOf(before.State), rulesOf(n.State)
+	out = document.KubeletPlanNode{Name: n.Name, Before: was.wire, After: is.wire, Diff: was.diff(is), Blocked: []string{},
+		Pods: []document.PlannedPod{}}
+	if out.DropIn, err = was.dropIn(is); err != nil {
+		return out, err
+	}
+	object := p.Nodes[n.Name]
+	if object != nil {
+		out.Version = object.Status.NodeInfo.KubeletVersion
+	}
+	gates := map[string]bool{}
+	if l := p.Layouts[n.Name]; l != nil {
+		out.Version = cmp.Or(out.Version, l.Kubelet.Version)
+		for _, g := range l.Kubelet.FeatureGates {
+			gates[g.Name] = g.Enabled
+		}
+	}
+	out.Errors = refusals(kubeletOf(out.Version, gates), n.State.Machine, n.State.Rules, kept(object))
+	n.Allocatable = allocatable(before, n.State.Rules)
+	p.again(before, n, &out)
+	out.StateFiles = stateFiles(before.State, n.State.Rules, p.staying(n.Name))
+	return out, p.drain(before.Name, &out)
+}
+
+// allocatable is what the node has for pods with other reserved CPUs.
+func allocatable(n whatif.Node, r place.Rules) whatif.Amounts {
+	was := n.State.Rules.CPU.Reserved
+	if r.CPU.Reserved.Equal(was) {
+		return n.Allocatable
+	}
+	out := whatif.Amounts{}.Add(n.Allocatable)
+	out["cpu"] = int64(n.State.Machine.CPUs().Len()-r.CPU.Reserved.Len()) * 1000
+	return out
+}
+
+// again lets the pods of a node start on it once more, in the order in which it admitted them; those that hold nothing
+// come last.
+func (p *planner) again(before whatif.Node, n *whatif.Node, out *document.KubeletPlanNode) {
+	n.State = &ledger.Node{Name: n.Name, Machine: n.State.Machine, Rules: n.State.Rules,
+		Usage: place.NewUsage(n.State.Machine, n.State.Rules)}
+	n.Used, n.Pods = whatif.Amounts{}, nil
+	for _, pod := range p.order(before) {
+		was, _ := before.State.Entry(string(pod.UID))
+		one := document.PlannedPod{Pod: document.PodOf(kube.ID(pod)), Reasons: []document.Reason{},
+			Before: document.Spread(n.State.Machine, was.Holdings)}
+		next, v, err := admit(n, pod)
+		switch {
+		case err != nil:
+			one.Error = err.Error()
+		case len(v.Reasons) > 0 || !v.Fits():
+			one.Error, one.Reasons = string(v.Refusal), document.Each(v.Reasons, document.ReasonOf)
+		default:
+			one.Starts, one.After = true, document.Spread(n.State.Machine, v.Holdings)
+			*n = next
+		}
+		if !one.Starts {
+			why := one.Error
+			if len(one.Reasons) > 0 {
+				why += ": " + one.Reasons[0].Text
+			}
+			p.refused = append(p.refused, refusedPod{pod, why, n.Name})
+		}
+		out.Pods = append(out.Pods, one)
+	}
+}
+
+// order returns the pods of a node.
+func (p *planner) order(n whatif.Node) (out []*v1.Pod) {
+	seen := map[string]bool{}
+	for _, e := range n.State.Entries {
+		if pod := p.bound[e.Pod.UID]; pod != nil {
+			out, seen[e.Pod.UID] = append(out, pod), true
+		}
+	}
+	var rest []*v1.Pod
+	for uid, pod := range p.bound {
+		if pod.Spec.NodeName == n.Name && !seen[uid] {
+			rest = append(rest, pod)
+		}
+	}
+	slices.SortFunc(rest, func(a, b *v1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Namespace, b.Namespace),
+			strings.Compare(a.Name, b.Name))
+	})
+	return append(out, rest...)
+}
+
+// admit is what a kubelet does with a pod: it looks at the amounts of the node, and asks its managers.
+func admit(n *whatif.Node, pod *v1.Pod) (whatif.Node, place.Verdict, error) {
+	spec, err := podapi.ToPlace(pod)
+	if err != nil {
+		return *n, place.Verdict{}, err
+	}
+	needs, err := kube.Needs(pod)
+	if err != nil {
+		return *n, place.Verdict{}, err
+	}
+	for _, resource := range short(n, needs) {
+		return *n, place.Verdict{Refusal: place.RefusalReason("OutOf" + resource.Resource),
+			Reasons: []place.Reason{resource}}, nil
+	}
+	v := place.Place(n.State.Usage, spec)
+	if !v.Fits() {
+		return *n, v, nil
+	}
+	next := *n
+	id := kube.ID(pod)
+	state := *n.State
+	state.Entries = append(slices.Clone(state.Entries), ledger.Entry{Pod: id, Holdings: v.Holdings})
+	state.Usage = state.Usage.Hold(v.Holdings...)
+	next.State, next.Used = &state, n.Used.Add(needs)
+	next.Pods = append(slices.Clone(n.Pods), whatif.Resident{Pod: id, Needs: needs, Stays: stays(pod)})
+	return next, v, nil
+}
+
+// short are the amounts that a node has too little of.
+func short(n *whatif.Node, needs whatif.Amounts) (out []place.Reason) {
+	for resource, want := range needs {
+		if have := n.Left(resource); want > 0 && want > have {
+			out = append(out, place.Reason{Code: place.Lacking, Resource: resource, Want: want, Have: have})
+		}
+	}
+	slices.SortFunc(out, func(a, b place.Reason) int { return strings.Compare(a.Resource, b.Resource) })
+	return out
+}
+
+// stays reports whether a pod belongs to its node: a drain leaves it there.
+func stays(p *v1.Pod) bool {
+	_, mirror := p.Annotations[v1.MirrorPodAnnotationKey]
+	owner := metav1.GetControllerOfNoCopy(p)
+	return mirror || owner != nil && owner.Kind == "DaemonSet"
+}
+
+// staying are what pods hold that a drain leaves on a node.
+func (p *planner) staying(node string) (out []place.Holding) {
+	n, _ := p.node(node)
+	for _, e := range n.State.Entries {
+		if pod := p.bound[e.Pod.UID]; pod != nil && stays(pod) {
+			out = append(out, e.Holdings...)
+		}
+	}
+	return out
+}
+
+// moves places the pods that their nodes would refuse, once all nodes have changed.
+func (p *planner) moves() ([]document.PlannedMove, error) {
+	out := []document.PlannedMove{}
+	plan := whatif.New(p.nodes, whatif.Rules{})
+	for i, x := range p.refused {
+		move := document.PlannedMove{Pod: document.PodOf(kube.ID(x.pod)), From: x.node, Why: x.why}
+		if stays(x.pod) {
+			move.Why += "; it belongs to its node"
+			out = append(out, move)
+			continue
+		}
+		w, err := p.after.Existing(x.pod)
+		if err != nil {
+			return nil, err
+		}
+		name := func(int) ledger.PodID { return w.ID(i, 0) }
+		placed, err := plan.Fill(w.Want, 1, name, func() error { return nil })
+		if err != nil {
+			return nil, err
+		}
+		if len(placed.Placed) > 0 {
+			move.To = p.nodes[placed.Placed[0].Node].Name
+		}
+		out = append(out, move)
+	}
+	return out, nil
+}
+
+// drain counts what a drain of a node does as the cluster is now.
+func (p *planner) drain(node string, out *document.KubeletPlanNode) error {
+	nodes := slices.Clone(p.Stage.Nodes())
+	for i := range nodes {
+		nodes[i].Gone = nodes[i].Gone || nodes[i].Name == node
+	}
+	plan := whatif.New(nodes, whatif.Rules{})
+	all, _, err := p.Stage.On(node)
+	if err != nil {
+		return err
+	}
+	out.Evicted = len(all)
+	for i, w := range all {
+		placed, err := plan.Fill(w.Want, 1, func(int) ledger.PodID { return w.ID(i, 0) }, func() error { return nil })
+		if err != nil {
+			return err
+		}
+		out.Waiting += 1 - len(placed.Placed)
+	}
+	for _, b := range p.Budgets {
+		if b.Status.DisruptionsAllowed > 0 {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil {
+			return fmt.Errorf("budget %s/%s: %w", b.Namespace, b.Name, err)
+		}
+		for _, pod := range p.bound {
+			if pod.Spec.NodeName == node && pod.Namespace == b.Namespace && !stays(pod) &&
+				selector.Matches(labels.Set(pod.Labels)) {
+				out.Blocked = append(out.Blocked, b.Namespace+"/"+b.Name)
+				break
+			}
+		}
+	}
+	slices.Sort(out.Blocked)
+	return nil
+}
+
+// maxShapes bounds the shapes that are counted.
+const maxShapes = 4
+
+// slots counts how many pods of the usual shapes the changed nodes would have room for if they were empty.
+func (p *planner) slots() []document.ShapeSlots {
+	out := []document.ShapeSlots{}
+	for _, share := range whatif.Usual(p.Stage.Usual(), nil).Shares() {
+		if len(out) == maxShapes {
+			break
+		}
+		x := document.ShapeSlots{Shape: shapeText(share.Pod)}
+		for _, i := range p.changed {
+			before, _ := p.node(p.nodes[i].Name)
+			x.Before += whatif.Slots(emptied(before, before.State.Rules), share.Pod)
+			x.After += whatif.Slots(emptied(p.nodes[i], p.nodes[i].State.Rules), share.Pod)
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+func emptied(n whatif.Node, r place.Rules) whatif.Node {
+	return whatif.Node{Name: n.Name, Allocatable: n.Allocatable, State: &ledger.Node{Name: n.Name, Rules: r,
+		Machine: n.State.Machine, Usage: place.NewUsage(n.State.Machine, r)}}
+}
+
+// shapeText says what a pod asks for.
+func shapeText(p *place.Pod) string {
+	var parts []string
+	for _, c := range p.Containers {
+		one := []string{place.Quantity("cpu", c.MilliCPU/1000)}
+		for _, m := range c.Memory {
+			one = append(one, place.Quantity(m.Kind, m.Bytes))
+		}
+		for _, d := range c.Devices {
+			one = append(one, place.Quantity(d.Resource, d.N))
+		}
+		parts = append(parts, strings.Join(one, ", "))
+	}
+	return strings.Join(parts, " + ")
+}

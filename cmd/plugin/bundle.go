@@ -1,0 +1,156 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/cluster/bundle"
+	"github.com/tenon-numa/tenon/cluster/doctor"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/schedulers"
+	"github.com/tenon-numa/tenon/cluster/use"
+	"github.com/tenon-numa/tenon/face/cli"
+)
+
+// reached is a cluster, or a bundle of one.
+type reached struct {
+	cfg       *rest.Config
+	namespace string
+	at        time.Time // when it was read
+}
+
+func reach(k cli.Kubeconfig) (reached, error) {
+	if k.Bundle() == "" {
+		cfg, namespace, err := k.Load()
+		return reached{cfg, namespace, time.Now()}, err
+	}
+	f, err := os.Open(k.Bundle())
+	if err != nil {
+		return reached{}, fmt.Errorf("open the bundle: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	b, err := bundle.Read(f)
+	if err != nil {
+		return reached{}, fmt.Errorf("%s: %w", k.Bundle(), err)
+	}
+	r := reached{b.Config(), b.Namespace, b.At}
+	if k.Namespace() != "" {
+		r.namespace = k.Namespace()
+	}
+	return r, nil
+}
+
+// reader reads the cluster as it was when it was read.
+func (r reached) reader() (*kube.Reader, error) {
+	reader, err := kube.NewReader(r.cfg)
+	if err == nil {
+		reader.At(r.at)
+	}
+	return reader, err
+}
+
+// maxScraped bounds the agents whose metrics a bundle has.
+const maxScraped = 20
+
+func writeBundle(version string) cli.Bundler {
+	return func(ctx context.Context, k cli.Kubeconfig, o cli.BundleOptions, w io.Writer) (cli.BundleContent, error) {
+		var out cli.BundleContent
+		cfg, namespace, err := k.Load()
+		if err != nil {
+			return out, err
+		}
+		options := bundle.Options{Version: version, Namespace: namespace, Hash: o.Hash, LogLines: o.LogLines}
+		if options.ConfigMaps, err = configurations(ctx, cfg); err != nil {
+			return out, err
+		}
+		if options.Rights, err = reviews(); err != nil {
+			return out, err
+		}
+		if options.Texts, err = agentMetrics(ctx, cfg, o.AgentNamespace); err != nil {
+			return out, err
+		}
+		b, err := bundle.Collect(ctx, cfg, time.Now(), options)
+		if err != nil {
+			return out, err
+		}
+		for _, list := range b.Lists {
+			out.Objects += len(list)
+		}
+		out.Metrics = len(options.Texts)
+		out.Logs = len(b.Texts) - out.Metrics
+		for _, m := range b.Missing {
+			if m.Code == 403 {
+				out.Missing = append(out.Missing, document.Limit{Resource: m.Resource, Reason: m.Reason})
+			}
+		}
+		return out, b.Write(w)
+	}
+}
+
+// configurations are the ConfigMaps of schedulers.
+func configurations(ctx context.Context, cfg *rest.Config) (out []string, err error) {
+	c, err := schedulers.New(cfg, "bundle")
+	if err != nil {
+		return nil, err
+	}
+	all, _, err := c.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("find the configurations of schedulers: %w", err)
+	}
+	for _, s := range all {
+		out = append(out, s.ID)
+	}
+	return out, nil
+}
+
+func reviews() (out []authorizationv1.SubjectAccessReviewSpec, err error) {
+	all, err := doctor.Needed()
+	for _, r := range all {
+		out = append(out, r.Review())
+	}
+	return out, err
+}
+
+// agentMetrics reads the metrics of some agents. An agent that does not answer is passed over.
+func agentMetrics(ctx context.Context, cfg *rest.Config, namespace string) (map[string]string, error) {
+	out := map[string]string{}
+	if namespace == "" {
+		return out, nil
+	}
+	core, err := objects.NewCore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := core.Pods.In(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=tenon-agent",
+		Limit: maxScraped})
+	if err != nil {
+		return out, nil // a bundle has no metrics where the pods of agents may not be listed
+	}
+	scrape, err := use.Agents(cfg, namespace)
+	if err != nil {
+		return nil, err
+	}
+	for i := range pods.Items {
+		node := pods.Items[i].Spec.NodeName
+		body, err := scrape(ctx, node)
+		if err != nil {
+			continue
+		}
+		var text strings.Builder
+		if _, err := io.Copy(&text, io.LimitReader(body, 8<<20)); err == nil {
+			out["metrics/"+node+".txt"] = text.String()
+		}
+		_ = body.Close()
+	}
+	return out, nil
+}

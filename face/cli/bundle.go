@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-numa/tenon/api/document"
+)
+
+// This file writes what the commands read of a cluster into one archive.
+
+const bundleLong = `Write what the other commands read of a cluster into one archive, to send it with a report.
+
+It has layouts, topologies, nodes, pods, volumes, events, the configuration of schedulers, the versions,
+and the last lines of the logs of Tenon's programs with metrics of agents. Of each object it has the fields
+that placement depends on: no environment of containers, no arguments, no Secrets. Texts that look like a
+credential are removed. With --hash-names nobody can read the names of nodes, pods, namespaces and
+workloads; labels keep theirs.
+
+map, pods, top, explain, simulate, check and doctor read the archive with --bundle FILE.`
+
+const bundleExample = `  kubectl tenon bundle -f report.tar.gz --hash-names
+  kubectl tenon doctor --bundle report.tar.gz
+  kubectl tenon explain pod/trainer-0 --bundle report.tar.gz`
+
+// BundleOptions say what an archive has.
+type BundleOptions struct {
+	Hash     bool
+	LogLines int
+	// AgentNamespace is where agents run, whose metrics are read; empty: no metrics.
+	AgentNamespace string
+}
+
+// BundleContent says what was written.
+type BundleContent struct {
+	Objects, Logs, Metrics int
+	Missing                []document.Limit
+}
+
+// Bundler writes an archive.
+type Bundler func(ctx context.Context, k Kubeconfig, o BundleOptions, w io.Writer) (BundleContent, error)
+
+func (a *app) bundleCommand() *cobra.Command {
+	var o BundleOptions
+	var file string
+	c := &cobra.Command{
+		Use:     "bundle -f FILE",
+		Short:   "Write what the commands read of a cluster into one archive",
+		Long:    bundleLong,
+		Example: bundleExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return a.writeBundle(c, file, o) },
+	}
+	s := c.Flags()
+	s.StringVarP(&file, "filename", "f", "", `File to write, as .tar.gz; "-" is stdout.`)
+	s.BoolVar(&o.Hash, "hash-names", false, "Replace names of nodes, pods, namespaces and workloads by hashes.")
+	s.IntVar(&o.LogLines, "log-lines", 200, "Last lines of each log of Tenon's programs; 0 for none.")
+	s.StringVar(&o.AgentNamespace, "agent-namespace", "tenon-agents",
+		"Namespace of the agents whose metrics are read; empty for none.")
+	return c
+}
+
+const maxLogLines = 100_000
+
+func (a *app) writeBundle(c *cobra.Command, file string, o BundleOptions) (err error) {
+	switch {
+	case file == "":
+		return errors.New("say where to write it: -f FILE")
+	case o.LogLines < 0 || o.LogLines > maxLogLines:
+		return fmt.Errorf("--log-lines %d: want 0..%d", o.LogLines, maxLogLines)
+	case a.setup.Bundle == nil:
+		return errors.New("this program writes no bundles")
+	case a.kube.Bundle() != "":
+		return errors.New("--bundle is a bundle already")
+	}
+	w, say := c.OutOrStdout(), c.OutOrStdout()
+	if file == "-" {
+		say = c.ErrOrStderr()
+	} else {
+		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return fmt.Errorf("create the bundle: %w", err)
+		}
+		defer func() {
+			if bad := f.Close(); err == nil && bad != nil {
+				err = fmt.Errorf("write %s: %w", file, bad)
+			}
+			if err != nil {
+				_ = os.Remove(file)
+			}
+		}()
+		w = f
+	}
+	content, err := a.setup.Bundle(c.Context(), a.kube, o, w)
+	if err != nil {
+		return err
+	}
+	for _, m := range content.Missing {
+		fmt.Fprintf(c.ErrOrStderr(), "Not in the bundle: %s (%s)\n", m.Resource, m.Reason)
+	}
+	_, err = fmt.Fprintf(say, "%s has %s, %s and %s.\nSee what it says: kubectl tenon doctor --bundle %s\n", file,
+		plural(content.Objects, "object"), plural(content.Logs, "log"), choose(content.Metrics, "metrics of 1 agent",
+			fmt.Sprintf("metrics of %d agents", content.Metrics)), file)
+	return err
+}
