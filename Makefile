@@ -11,7 +11,7 @@ VERSION ?=
 PLATFORMS = linux/amd64,linux/arm64
 export REGISTRY VERSION
 
-.PHONY: help demo up test test-node test-install test-console test-volcano race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate tidy verify lint build images chart release push clean sim
+.PHONY: help demo up test test-node test-nri test-install test-console test-volcano race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate tidy verify lint build images chart release push clean sim
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 17
@@ -27,6 +27,9 @@ test: ## Run all tests
 
 test-node: ## Boot real nodes and try pods on them
 	go run ./test node
+
+test-nri: ## Boot a real node whose agent pins containers through containerd, and compare with the kernel
+	go run ./test node -run TestPinnedNode
 
 test-install: ## Boot a real node, and play on it what the quickstart says about a real cluster
 	go run ./test install

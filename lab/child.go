@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -20,7 +21,9 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/agent"
+	"github.com/tenon-numa/tenon/node/arbiter"
 	nodekubelet "github.com/tenon-numa/tenon/node/kubelet"
+	"github.com/tenon-numa/tenon/node/nri"
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
@@ -31,6 +34,8 @@ type NodeInfo struct {
 	KubeletConfigPath  string // the effective KubeletConfiguration
 	PodResourcesSocket string
 	StateDir           string // of the CPU and memory managers' checkpoints
+	// PinConfig and NRI are the agent's rules and the runtime's socket where the agent pins containers; empty elsewhere.
+	PinConfig, NRI string
 }
 
 // MaybeChild returns at once in a program that a person started. In the child that [Start] made of the same binary it
@@ -142,11 +147,22 @@ func agentOnce(ctx context.Context, logger klog.Logger, administrator *rest.Conf
 	if err != nil {
 		return err
 	}
-	return agent.Run(ctx, agent.Config{
+	cfg := agent.Config{
 		Translate: pod.ToPlace, Publisher: zones, Labels: labels,
 		NodeName: n.Name, Machine: hardware{n.Machine}, Rules: running{nodekubelet.Files{File: n.KubeletConfigPath}},
 		PodResourcesSocket: n.PodResourcesSocket, StateDir: n.StateDir, REST: own, Logger: logger,
-	})
+	}
+	if n.PinConfig != "" {
+		a, err := arbiter.New(arbiter.Config{NodeName: n.Name, REST: own, Socket: n.NRI,
+			State: filepath.Join(n.StateDir, "pins.json"), Failure: nri.Ignore, PodResourcesSocket: n.PodResourcesSocket,
+			StateDir: n.StateDir, Translate: pod.ToPlace, Logger: logger})
+		if err != nil {
+			return err
+		}
+		cfg.Arbiter, cfg.PinConfig = a, n.PinConfig
+		cfg.Rules = arbiter.Source{Kubelet: cfg.Rules, Pins: nodekubelet.Files{File: n.PinConfig}}
+	}
+	return agent.Run(ctx, cfg)
 }
 
 // awaitNode waits until the node is registered: a token cannot be bound to it earlier.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 
 	configv1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -63,22 +65,29 @@ func (s *childNodes) start() error {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
 		described[i], configs[i] = m, m.Kubelet
+		if n.Pinned {
+			configs[i] = withoutManagers(m.Kubelet)
+		}
 	}
 	if err := kubelet.PrepareProcess(configs...); err != nil {
 		return err
 	}
 	for i, n := range s.job.Nodes {
+		nri, pins, err := pinned(n)
+		if err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
 		k, err := kubelet.Start(s.ctx, kubelet.Options{
 			Node: n.Name, Machine: described[i].Topo, Config: configs[i], Client: n.Access.config(), Root: n.Root,
 			Labels:  map[string]string{"kubernetes.io/hostname": n.Name, "lab.tenon.sh/machine": n.Machine},
-			Durable: s.job.Durable,
+			Durable: s.job.Durable, NRI: nri,
 		})
 		if err != nil {
 			return err
 		}
 		one := &childNode{kubelet: k, reports: &reportDelay{}, info: NodeInfo{
 			Name: n.Name, Machine: described[i].Topo, KubeletConfigPath: k.ConfigPath,
-			PodResourcesSocket: k.PodResourcesSocket, StateDir: k.Root,
+			PodResourcesSocket: k.PodResourcesSocket, StateDir: k.Root, PinConfig: pins, NRI: nri,
 		}}
 		s.mu.Lock()
 		s.nodes[n.Name] = one
@@ -88,6 +97,27 @@ func (s *childNodes) start() error {
 		s.mu.Unlock()
 	}
 	return nil
+}
+
+// pinned writes the rules of a node whose agent pins containers. It returns "" for others.
+func pinned(n jobNode) (nri, pins string, err error) {
+	if !n.Pinned {
+		return "", "", nil
+	}
+	pins = filepath.Join(n.Root, "pin.yaml")
+	if err := os.MkdirAll(n.Root, 0o755); err != nil {
+		return "", "", err
+	}
+	return filepath.Join(n.Root, "nri.sock"), pins, os.WriteFile(pins, []byte(n.YAML), 0o600)
+}
+
+// withoutManagers returns a configuration with the same reservations, whose kubelet aligns nothing.
+func withoutManagers(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletConfiguration {
+	out := c.DeepCopy()
+	out.CPUManagerPolicy, out.CPUManagerPolicyOptions = "none", nil
+	out.MemoryManagerPolicy, out.ReservedMemory = "None", nil
+	out.TopologyManagerPolicy, out.TopologyManagerScope, out.TopologyManagerPolicyOptions = "none", "container", nil
+	return out
 }
 
 // startAgent starts the agent of a node, unless it runs.

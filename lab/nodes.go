@@ -19,6 +19,9 @@ const (
 type Node struct {
 	Name    string // at most 40 bytes, a DNS label
 	Machine string // name in the catalogue
+	// Pinned: the node's agent decides by the machine's configuration, and pins containers through the container
+	// runtime. The kubelet's managers are off.
+	Pinned bool
 }
 
 var nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)

@@ -36,6 +36,7 @@ type jobNode struct {
 	Name, Machine, Root string
 	Text, YAML          string // the machine's files
 	Access              access // the kubelet's own identity
+	Pinned              bool
 }
 
 // access is the part of a rest.Config that the lab uses.
@@ -60,7 +61,7 @@ func newJob(c *Cluster, nodes []Node, described map[string]machines.Machine, cfg
 			return job{}, err
 		}
 		j.Nodes = append(j.Nodes, jobNode{Name: n.Name, Machine: m.Name, Root: c.NodeDir(n.Name),
-			Text: m.Text, YAML: m.YAML, Access: accessOf(identity)})
+			Text: m.Text, YAML: m.YAML, Access: accessOf(identity), Pinned: n.Pinned})
 	}
 	return j, nil
 }

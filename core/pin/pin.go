@@ -12,6 +12,7 @@
 package pin
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/tenon-numa/tenon/core/idset"
@@ -34,6 +35,8 @@ type Pod struct {
 	Decided bool
 	// Fault says how the placement differs from a decision or from the node's policies; nil if it does not.
 	Fault *Fault
+
+	arrival Arrival // the zero Arrival where it is not known any more
 }
 
 // FaultCode is a kind of fault of a placement. Programs may compare the values; their meaning never changes.
@@ -137,8 +140,14 @@ type Arrival struct {
 	Spec *place.Pod // valid, see place.Pod.Validate
 	// Decision is what the scheduler decided for the pod; nil if it decided nothing.
 	Decision []place.Holding
-	// Devices are the devices that the kubelet has given to the pod, by resource. The pod is placed near them.
-	Devices map[string][]string
+	// Devices are those that the kubelet has given to the pod's containers: each is placed near its own.
+	Devices []Given
+}
+
+// Given is devices of one resource that the kubelet has given to a container.
+type Given struct {
+	Container, Resource string
+	IDs                 []string
 }
 
 // With returns the node after a pod has arrived. A pod that is already there does not change.
@@ -146,7 +155,7 @@ func (n *Node) With(a Arrival) *Node {
 	if n.index(a.UID) >= 0 {
 		return n
 	}
-	p := Pod{UID: a.UID, Spec: a.Spec}
+	p := Pod{UID: a.UID, Spec: a.Spec, arrival: a}
 	u := n.Usage()
 	if a.Decision != nil {
 		v, kept := place.Decided(u, a.Spec, a.Decision)
@@ -156,16 +165,20 @@ func (n *Node) With(a Arrival) *Node {
 		}
 		p.Fault = &Fault{Code: Replaced}
 	}
-	n.place(&p, nearDevices(u, a))
+	spec := a.Spec
+	if near, asks, ok := n.near(a); ok {
+		u, spec = near, asks
+	}
+	p.place(u, spec)
 	return n.add(p)
 }
 
-// place computes what a pod without a decision gets.
-func (n *Node) place(p *Pod, u *place.Usage) {
-	v := place.Place(u, p.Spec)
+// place computes what a pod without a decision gets for what it asks for.
+func (p *Pod) place(u *place.Usage, asks *place.Pod) {
+	v := place.Place(u, asks)
 	if !v.Fits() {
 		p.Fault = &Fault{Code: Unaligned, Reasons: v.Reasons}
-		v = place.Place(relaxed(u), p.Spec)
+		v = place.Place(relaxed(u), asks)
 	}
 	if !v.Fits() {
 		p.Fault.Code = Shares
@@ -182,21 +195,40 @@ func relaxed(u *place.Usage) *place.Usage {
 	return place.NewUsage(u.Machine, r).Hold(place.Holding{CPUs: taken})
 }
 
-// nearDevices returns the usage with all devices held except those that the kubelet has given to the pod. The algorithm
-// then finds no others, and aligns the rest of the pod to them.
-func nearDevices(u *place.Usage, a Arrival) *place.Usage {
-	var h place.Holding
-	for _, r := range u.Machine.Resources() {
-		given := a.Devices[r.Name]
-		b := place.DeviceBlock{Resource: r.Name}
-		for _, d := range r.Devices {
-			if len(a.Devices) > 0 && !slices.Contains(given, d.ID) {
-				b.IDs = append(b.IDs, d.ID)
+// near returns the node's usage as if it had no devices but those that the kubelet has given to the pod, and the pod as
+// if each container had asked for its own by name: the algorithm finds no others, and aligns the rest to them. ok is
+// false where there are none.
+func (n *Node) near(a Arrival) (u *place.Usage, asks *place.Pod, ok bool) {
+	m := n.Machine().Spec()
+	m.Devices = nil
+	copied := *a.Spec
+	copied.Containers = slices.Clone(copied.Containers)
+	for i := range copied.Containers {
+		c := &copied.Containers[i]
+		c.Devices = nil
+		for _, g := range a.Devices {
+			known, is := n.Machine().Resource(g.Resource)
+			if g.Container != c.Name || !is {
+				continue
 			}
+			own := place.Count{Resource: fmt.Sprintf("%s/%d", g.Resource, i)}
+			for _, id := range g.IDs {
+				m.Devices = append(m.Devices, topo.DeviceSpec{Resource: own.Resource, ID: id,
+					NUMAs: n.Machine().IDs(known.Device(id).NUMAs)})
+			}
+			own.N = int64(len(g.IDs))
+			c.Devices = append(c.Devices, own)
 		}
-		h.Devices = append(h.Devices, b)
 	}
-	return u.Hold(h)
+	with, err := topo.New(m)
+	if len(m.Devices) == 0 || err != nil || copied.Validate() != nil {
+		return nil, nil, false
+	}
+	u = place.NewUsage(with, n.Rules())
+	for _, p := range n.pods {
+		u = u.Hold(p.Holdings...)
+	}
+	return u, &copied, true
 }
 
 // withoutDevices drops devices, which the kubelet's device manager assigns.
@@ -220,6 +252,23 @@ func (n *Node) Without(uids ...string) *Node {
 		return n
 	}
 	return &Node{empty: n.empty, pods: left}
+}
+
+// Mended returns the node after pods have got what was not free when they arrived, as far as it is now: what the
+// scheduler decided for them, or CPUs of their own. All others stay as they are.
+func (n *Node) Mended() *Node {
+	out := n
+	for _, p := range n.pods {
+		if p.Fault == nil || p.arrival.Spec == nil {
+			continue
+		}
+		next := out.Without(p.UID).With(p.arrival)
+		now, _ := next.Pod(p.UID)
+		if now.Decided || p.Fault.Code == Shares && (now.Fault == nil || now.Fault.Code != Shares) {
+			out = next
+		}
+	}
+	return out
 }
 
 // Restored returns the node with a pod that was there before its agent ended, with the same holdings. If the machine or

@@ -132,10 +132,48 @@ func TestAPodThatThePoliciesRefuse(t *testing.T) {
 func TestAPodIsPlacedNearItsDevices(t *testing.T) {
 	p := guaranteed(4)
 	p.Containers[0].Devices = []place.Count{{Resource: "acme.com/gpu", N: 1}}
-	n := node(t, nil).With(pin.Arrival{UID: "p", Spec: p, Devices: map[string][]string{"acme.com/gpu": {"b"}}})
+	n := node(t, nil).With(pin.Arrival{UID: "p", Spec: p,
+		Devices: []pin.Given{{Container: "c0", Resource: "acme.com/gpu", IDs: []string{"b"}}}})
 	want(t, n, "p", "c0", "12-13,28-29", 3)
 	if got, _ := n.Pod("p"); got.Fault != nil || len(got.Holdings[0].Devices) > 0 {
 		t.Errorf("pod %+v", got)
+	}
+}
+
+// Two containers have a GPU each, on NUMA nodes 3 and 1, in this order: each is placed beside its own.
+func TestEachContainerIsPlacedNearItsDevices(t *testing.T) {
+	p := guaranteed(4, 2)
+	for i := range p.Containers {
+		p.Containers[i].Devices = []place.Count{{Resource: "acme.com/gpu", N: 1}}
+	}
+	n := node(t, nil).With(pin.Arrival{UID: "p", Spec: p, Devices: []pin.Given{
+		{Container: "c0", Resource: "acme.com/gpu", IDs: []string{"b"}},
+		{Container: "c1", Resource: "acme.com/gpu", IDs: []string{"a"}}}})
+	want(t, n, "p", "c0", "12-13,28-29", 3)
+	want(t, n, "p", "c1", "4,20", 1)
+}
+
+// What was not free when a pod arrived is free now: it gets what was decided, or CPUs of its own.
+func TestMended(t *testing.T) {
+	decision := []place.Holding{{Container: "c0", CPUs: cpus("8-11,24-27"),
+		Memory: []place.Block{{Kind: topo.Memory, NUMAs: 4, Bytes: 1 << 30}}}}
+	n := node(t, nil).With(pin.Arrival{UID: "ends", Spec: guaranteed(8), Decision: decision}).
+		With(pin.Arrival{UID: "next", Spec: guaranteed(8), Decision: decision}).
+		With(pin.Arrival{UID: "more", Spec: guaranteed(16)}).With(pin.Arrival{UID: "stays", Spec: guaranteed(2)})
+	stays := n.Pin("stays", "c0").CPUs
+	if p, _ := n.Pod("more"); p.Fault == nil || p.Fault.Code != pin.Shares {
+		t.Fatalf("fault %+v", p.Fault)
+	}
+	if same := n.Mended(); same != n {
+		t.Error("something is mended while nothing is free")
+	}
+	n = n.Without("ends").Mended()
+	want(t, n, "next", "c0", "8-11,24-27", 2)
+	if p, _ := n.Pod("more"); p.Fault.Code != pin.Unaligned || n.Pin("more", "c0").CPUs.Len() != 16 {
+		t.Errorf("pod %+v is pinned to %s", p, n.Pin("more", "c0").CPUs)
+	}
+	if got := n.Pin("stays", "c0").CPUs; !got.Equal(stays) {
+		t.Errorf("a pod without a fault moved from %s to %s", stays, got)
 	}
 }
 
@@ -209,7 +247,7 @@ func TestEveryCPUHasOneOwner(t *testing.T) {
 				if len(n.Pods()) > 0 && rapid.Bool().Draw(t, "stolen") {
 					a.Decision = n.Pods()[0].Holdings
 				}
-				n = n.With(a)
+				n = n.With(a).Mended()
 			}
 			owners := map[idset.CPU]string{}
 			shared := n.Shared()

@@ -18,7 +18,7 @@ func (n *Node) Resized(uid string, spec *place.Pod) *Node {
 	}
 	out := &Node{empty: n.empty, pods: slices.Clone(n.pods)}
 	p := out.pods[i]
-	p.Spec, p.Fault = spec, nil
+	p.Spec, p.Fault, p.arrival = spec, nil, Arrival{}
 	p.Holdings = nil
 	u := n.Without(uid).Usage()
 	for k := range spec.Containers {

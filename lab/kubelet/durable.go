@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/containerd/nri/pkg/api"
 	"k8s.io/apimachinery/pkg/util/sets"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -89,17 +90,36 @@ func (r containerRuntime) StopPodSandbox(ctx context.Context, id string) error {
 }
 
 func (r containerRuntime) RemovePodSandbox(ctx context.Context, id string) error {
-	return r.after(r.FakeRuntimeService.RemovePodSandbox(ctx, id))
+	var gone *api.PodSandbox
+	r.Lock()
+	if s := r.Sandboxes[id]; s != nil {
+		gone = sandboxOf(id, s.Metadata, s.Annotations)
+	}
+	r.Unlock()
+	err := r.after(r.FakeRuntimeService.RemovePodSandbox(ctx, id))
+	if err == nil && gone != nil && r.plugged != nil {
+		err = r.plugged.removed(ctx, gone)
+	}
+	return err
 }
 
 func (r containerRuntime) CreateContainer(ctx context.Context, sandbox string, c *runtimeapi.ContainerConfig,
 	s *runtimeapi.PodSandboxConfig) (string, error) {
 	id, err := r.FakeRuntimeService.CreateContainer(ctx, sandbox, c, s)
+	if err == nil && r.plugged != nil {
+		if err = r.plugged.created(ctx, id, sandbox, c, s); err != nil {
+			return "", errors.Join(err, r.FakeRuntimeService.RemoveContainer(ctx, id))
+		}
+	}
 	return id, r.after(err)
 }
 
 func (r containerRuntime) StopContainer(ctx context.Context, id string, timeout int64) error {
-	return r.after(r.FakeRuntimeService.StopContainer(ctx, id, timeout))
+	err := r.after(r.FakeRuntimeService.StopContainer(ctx, id, timeout))
+	if err == nil && r.plugged != nil {
+		err = r.plugged.ended(ctx, id)
+	}
+	return err
 }
 
 func (r containerRuntime) RemoveContainer(ctx context.Context, id string) error {
@@ -111,18 +131,24 @@ func (r containerRuntime) RemoveContainer(ctx context.Context, id string) error 
 func (k *Kubelet) Finish(uid string) error {
 	r := k.runtime
 	r.Lock()
-	defer r.Unlock()
-	found := false
-	for _, c := range r.Containers {
+	var found []string
+	for id, c := range r.Containers {
 		if c.Labels[kubelettypes.KubernetesPodUIDLabel] == uid && c.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
 			complete(c)
-			found = true
+			found = append(found, id)
 		}
 	}
-	if !found {
+	err := r.keep()
+	r.Unlock()
+	if len(found) == 0 {
 		return fmt.Errorf("no container of pod %s runs", uid)
 	}
-	return r.keep()
+	if r.plugged != nil {
+		for _, id := range found {
+			err = errors.Join(err, r.plugged.ended(context.Background(), id))
+		}
+	}
+	return err
 }
 
 // containersOf lists the containers that a runtime has from before, and the ids of the running ones.

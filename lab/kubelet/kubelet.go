@@ -50,6 +50,9 @@ type Options struct {
 	// Durable containers outlive the kubelet's process: the next kubelet with the same Root finds them. Such a kubelet
 	// also records the decisions of its managers, in JournalFile.
 	Durable bool
+	// NRI is the socket on which the container runtime serves NRI plugins; empty for none. CPUSetsFile then says what
+	// containers are pinned to.
+	NRI string
 }
 
 // Kubelet has the paths of a running kubelet's files.
@@ -88,6 +91,11 @@ func Start(ctx context.Context, o Options) (*Kubelet, error) {
 	}
 	if out.runtime, err = openContainerRuntime(o); err != nil {
 		return nil, fmt.Errorf("start kubelet %s: %w", o.Node, err)
+	}
+	if o.NRI != "" {
+		if err := plug(&out.runtime, o.NRI, o.Root); err != nil {
+			return nil, fmt.Errorf("start kubelet %s: %w", o.Node, err)
+		}
 	}
 	deps, err := dependencies(ctx, o, internal, out.runtime)
 	if err != nil {

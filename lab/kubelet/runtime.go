@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -28,6 +29,8 @@ type containerRuntime struct {
 	// file is where containers are recorded for the next kubelet of the node; empty for a runtime that ends with its
 	// process.
 	file string
+	// plugged has the plugins of the runtime; nil where it takes none.
+	plugged *plugged
 }
 
 func newContainerRuntime(file string) containerRuntime {
@@ -36,7 +39,7 @@ func newContainerRuntime(file string) containerRuntime {
 		{Type: runtimeapi.RuntimeReady, Status: true},
 		{Type: runtimeapi.NetworkReady, Status: true},
 	}}
-	return containerRuntime{r, file}
+	return containerRuntime{r, file, nil}
 }
 
 func (r containerRuntime) StartContainer(ctx context.Context, id string) error {
@@ -44,11 +47,17 @@ func (r containerRuntime) StartContainer(ctx context.Context, id string) error {
 		return err
 	}
 	r.Lock()
-	defer r.Unlock()
-	if c := r.Containers[id]; c.Annotations[finishesAnnotation] != "" {
+	c := r.Containers[id]
+	finished := c.Annotations[finishesAnnotation] != ""
+	if finished {
 		complete(c)
 	}
-	return r.keep()
+	err := r.keep()
+	r.Unlock()
+	if finished && r.plugged != nil {
+		err = errors.Join(err, r.plugged.ended(ctx, id))
+	}
+	return err
 }
 
 func complete(c *cri.FakeContainer) {

@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/pin"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/desired"
@@ -192,36 +194,42 @@ func (p *pods) ask(ctx context.Context) error {
 	return nil
 }
 
-// devices returns what the kubelet has given to a pod. Its checkpoint has init containers, too, and its service what
-// the checkpoint has not yet.
-func (p *pods) devices(ctx context.Context, uid string, pod *v1.Pod) (map[string][]string, error) {
+// devices returns what the kubelet has given to the containers of a pod, in ascending order. Its checkpoint has init
+// containers, too, and its service what the checkpoint has not yet.
+func (p *pods) devices(ctx context.Context, uid string, pod *v1.Pod) (out []pin.Given, err error) {
 	o, err := kubelet.Observe(ctx, p.service, p.root)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string][]string{}
-	add := func(all []kubelet.Device) {
+	add := func(container string, all []kubelet.Device) {
 		for _, d := range all {
-			if !slices.Contains(out[d.Resource], d.ID) {
-				out[d.Resource] = append(out[d.Resource], d.ID)
+			i := slices.IndexFunc(out, func(g pin.Given) bool { return g.Container == container && g.Resource == d.Resource })
+			if i < 0 {
+				i, out = len(out), append(out, pin.Given{Container: container, Resource: d.Resource})
+			}
+			if !slices.Contains(out[i].IDs, d.ID) {
+				out[i].IDs = append(out[i].IDs, d.ID)
 			}
 		}
 	}
 	if o.Devices != nil {
-		for _, all := range o.Devices.Containers[uid] {
-			add(all)
+		for container, all := range o.Devices.Containers[uid] {
+			add(container, all)
 		}
 	}
 	for _, l := range o.Listed {
 		if l.Namespace == pod.Namespace && l.Name == pod.Name {
 			for _, c := range l.Containers {
-				add(c.Devices)
+				add(c.Name, c.Devices)
 			}
 		}
 	}
-	for _, ids := range out {
-		slices.Sort(ids)
+	for _, g := range out {
+		slices.Sort(g.IDs)
 	}
+	slices.SortFunc(out, func(a, b pin.Given) int {
+		return cmp.Or(strings.Compare(a.Container, b.Container), strings.Compare(a.Resource, b.Resource))
+	})
 	return out, nil
 }
 

@@ -52,8 +52,8 @@ type Arriving struct {
 	// Decision is what the scheduler has decided; nil: nothing. Refusal says why a decision that is there is not used.
 	Decision []place.Holding
 	Refusal  error
-	// Devices are those that the kubelet has given to the pod, by resource.
-	Devices map[string][]string
+	// Devices are those that the kubelet has given to the pod's containers.
+	Devices []pin.Given
 }
 
 // Config is what a plugin needs.
@@ -79,6 +79,8 @@ type Plugin struct {
 
 	mu   sync.Mutex
 	node *pin.Node
+	// synchronized: the runtime has said which containers run.
+	synchronized bool
 	// written is the node that the file has.
 	written *pin.Node
 	// containers are those that were created and have not ended, by their ID.
@@ -142,6 +144,7 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 	}
 	p.node = p.node.Without(gone...)
 	p.containers = map[string]*container{}
+	var came []*api.PodSandbox
 	slices.SortFunc(all, func(a, b *api.Container) int { return int(a.CreatedAt - b.CreatedAt) })
 	for _, c := range all {
 		s := sandboxes[c.PodSandboxId]
@@ -149,8 +152,10 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 			continue
 		}
 		p.containers[c.Id] = &container{pod: s.Uid, name: c.Name}
-		p.arrive(ctx, s)
+		came = append(came, s)
 	}
+	p.synchronized = true
+	p.arriveAll(ctx, came)
 	if err := p.save(); err != nil {
 		return nil, err
 	}
@@ -201,6 +206,9 @@ func (p *Plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 // StopContainer is called when a container has ended. What its pod holds stays the pod's.
 func (p *Plugin) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
 	p.forget(c.Id)
+	if p.cfg.Changed != nil {
+		p.cfg.Changed() // its pod may have gone before
+	}
 	return nil, nil
 }
 
@@ -221,8 +229,15 @@ func (p *Plugin) RemovePodSandbox(_ context.Context, s *api.PodSandbox) error {
 	return p.end(func(uid string) bool { return uid == s.Uid })
 }
 
-// Left ends pods that are not there any more and have no container that runs.
+// Left ends pods that are not there any more and have no container that runs. It does nothing before the runtime has
+// said which do.
 func (p *Plugin) Left(there map[string]bool) error {
+	p.mu.Lock()
+	unknown := !p.synchronized
+	p.mu.Unlock()
+	if unknown {
+		return nil
+	}
 	return p.end(func(uid string) bool { return !there[uid] })
 }
 
@@ -236,7 +251,7 @@ func (p *Plugin) end(over func(uid string) bool) error {
 			uids = append(uids, one.UID)
 		}
 	}
-	return p.become(p.node.Without(uids...))
+	return p.become(p.node.Without(uids...).Mended())
 }
 
 // Use changes the machine or the rules. Pods keep what they hold where the new ones permit it.
@@ -348,6 +363,21 @@ func (p *Plugin) arrive(ctx context.Context, s *api.PodSandbox) (known bool) {
 	}
 	p.set(next, s.Uid, a)
 	return true
+}
+
+// arriveAll places the pods that came while the agent was away: first those for which the scheduler has decided, so
+// that the others do not get what is theirs.
+func (p *Plugin) arriveAll(ctx context.Context, all []*api.PodSandbox) {
+	for _, decided := range []bool{true, false} {
+		for _, s := range all {
+			if _, known := p.node.Pod(s.Uid); known {
+				continue
+			}
+			if a, ok := p.cfg.Pods.Arriving(ctx, s.Uid); ok && (a.Decision != nil) == decided {
+				p.arrive(ctx, s)
+			}
+		}
+	}
 }
 
 // ended returns pods that have ended and have no container that runs: one that was deleted by force still has some.

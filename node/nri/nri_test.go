@@ -267,7 +267,7 @@ func TestDevicesThatTheKubeletHasDrawn(t *testing.T) {
 	w.pods.add("train", 4)
 	a := w.pods.pods["train"]
 	a.Spec.Containers[0].Devices = []place.Count{{Resource: "acme.com/gpu", N: 1}}
-	a.Devices = map[string][]string{"acme.com/gpu": {"a"}}
+	a.Devices = []pin.Given{{Container: "c", Resource: "acme.com/gpu", IDs: []string{"a"}}}
 	w.pods.pods["train"] = a
 	if err := r.create("train"); err != nil {
 		t.Fatal(err)
@@ -335,9 +335,24 @@ func TestAPodThatWasDeletedByForce(t *testing.T) {
 	if err := w.Left(map[string]bool{"next": true}); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.Node().Shared().String(); got != "0,5-15" {
-		t.Errorf("shared are %s", got)
+	<-r.Told
+	r.want("next: 8-11 on 1") // as it was decided
+}
+
+// While the agent was away, pods have come with a decision and without one: nobody gets what was decided for another.
+func TestPodsThatCameWhileTheAgentWasAway(t *testing.T) {
+	r := serve(t, nil)
+	w := &world{pods: &known{pods: map[string]nri.Arriving{}, ended: map[string]bool{}},
+		state: filepath.Join(t.TempDir(), "pins.json")}
+	w.pods.add("stranger", 4)
+	w.pods.add("mine", 4, decided("1-4", 1))
+	for _, uid := range []string{"stranger", "mine"} {
+		if err := r.create(uid); err != nil {
+			t.Fatal(err)
+		}
 	}
+	agent(t, r, w, nri.Ignore)
+	r.want("mine: 1-4 on 0", "stranger: 8-11 on 1")
 }
 
 // CPUs that go offline, and others: who has them keeps what is left of its decision, or is placed anew.

@@ -214,6 +214,24 @@ func (n *Node) RestartKubelet(ctx context.Context) error {
 	return nil
 }
 
+// StopProgram ends a program of the node: "agent", "containerd" or "kubelet". What it started runs on.
+func (n *Node) StopProgram(ctx context.Context, program string) error {
+	if err := n.step(ctx, "stop "+program); err != nil {
+		return fmt.Errorf("stop %s of node %s: %w", program, n.Name, err)
+	}
+	n.say(program + " stopped")
+	return nil
+}
+
+// StartProgram starts a program that was stopped.
+func (n *Node) StartProgram(ctx context.Context, program string) error {
+	if err := n.step(ctx, program); err != nil {
+		return fmt.Errorf("start %s of node %s: %w", program, n.Name, err)
+	}
+	n.say(program + " started")
+	return nil
+}
+
 // Stop ends the node at once; data that it has not sent to the API server is lost. A second call does nothing.
 func (n *Node) Stop() error { return n.guest.Close() }
 

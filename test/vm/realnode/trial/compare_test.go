@@ -89,6 +89,11 @@ func (w *world) promised(ctx context.Context, t *testing.T, node string) (out ma
 		for _, c := range p.Spec.Containers {
 			out[name+"/"+c.Name] = rest
 		}
+		for _, c := range p.Spec.InitContainers {
+			if c.RestartPolicy != nil { // a sidecar
+				out[name+"/"+c.Name] = rest
+			}
+		}
 	}
 	for _, p := range n.Holdings {
 		if p.Source != "observed" {
@@ -150,7 +155,7 @@ func (w *world) kernel(ctx context.Context, t *testing.T, node string) map[strin
 	}
 	out := map[string]realnode.Process{}
 	for name, p := range w.running(ctx, t, node) {
-		for _, s := range p.Status.ContainerStatuses {
+		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 			id := strings.TrimPrefix(s.ContainerID, "containerd://")
 			if i := slices.IndexFunc(processes, func(p realnode.Process) bool { return p.Container == id }); i >= 0 {
 				out[name+"/"+s.Name] = processes[i]

@@ -30,7 +30,7 @@ func TestRealNodes(t *testing.T) {
 	// Most of it is for a first build, which compiles Kubernetes.
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
-	w := start(ctx, t)
+	w := start(ctx, t, names...)
 	t.Run("what the agent finds is what was built", func(t *testing.T) { found(ctx, t, w) })
 	t.Run("the default scheduler sends pods to their death", func(t *testing.T) { deaths(ctx, t, w) })
 	t.Run("Tenon does not", func(t *testing.T) { lives(ctx, t, w) })

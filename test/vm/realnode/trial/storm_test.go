@@ -30,7 +30,7 @@ func storm(ctx context.Context, t *testing.T, w *world) {
 	}
 	for round := range *stormRounds {
 		for i := range *stormPods {
-			for _, node := range names {
+			for _, node := range w.names {
 				w.create(ctx, t, randomPod(r, node, fmt.Sprintf("r%d-%s-%d", round, node, i)))
 			}
 		}
@@ -52,7 +52,7 @@ func storm(ctx context.Context, t *testing.T, w *world) {
 			}
 		}
 		t.Logf("seed %d, round %d: %s, %d of them ended", *stormSeed, round, workload.Count(pods), ended)
-		for _, node := range names {
+		for _, node := range w.names {
 			w.compare(ctx, t, node)
 			t.Logf("\n%s", w.picture(ctx, t, node))
 		}
@@ -101,10 +101,10 @@ func randomPod(r *rand.Rand, node, name string) *v1.Pod {
 
 func randomContainer(r *rand.Rand, node, name string) v1.Container {
 	a := workload.Amounts{"cpu": pick(r, "300m", "2", "2", "4"), "memory": strconv.Itoa(32*(1+r.IntN(6))) + "Mi"}
-	if node == "two" && r.IntN(3) == 0 {
+	if node != "four" && r.IntN(3) == 0 {
 		a["hugepages-2Mi"] = pick(r, "16Mi", "32Mi")
 	}
-	if node == "two" && r.IntN(3) == 0 {
+	if node != "four" && r.IntN(3) == 0 {
 		a["example.com/vf"] = "1"
 	}
 	if _, pages := a["hugepages-2Mi"]; !pages && r.IntN(5) == 0 {

@@ -40,10 +40,13 @@ type world struct {
 	pods   *workload.Watch
 	seen   *outcomes
 	nodes  map[string]*realnode.Node
+	names  []string
 	made   map[string]machines.Machine // the machines of the nodes
 }
 
-func start(ctx context.Context, t *testing.T) *world {
+// start boots nodes, each named like its machine in testdata. Where there is a file NAME.rules, the agent of the node
+// pins containers by it.
+func start(ctx context.Context, t *testing.T, names ...string) *world {
 	t.Helper()
 	dir := t.TempDir()
 	redirectLogs(t, filepath.Join(dir, "kubernetes.log"))
@@ -58,7 +61,7 @@ func start(ctx context.Context, t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{seen: &outcomes{changed: make(chan struct{})}, nodes: map[string]*realnode.Node{},
-		made: map[string]machines.Machine{}}
+		names: names, made: map[string]machines.Machine{}}
 	for _, name := range names {
 		if w.made[name], err = machines.Read(os.DirFS("testdata"), name); err != nil {
 			t.Fatal(err)
@@ -111,15 +114,16 @@ func (w *world) schedule(ctx context.Context, t *testing.T, dir string) {
 func (w *world) boot(ctx context.Context, t *testing.T, disk *realnode.Disk, say func(string)) {
 	t.Helper()
 	var wg sync.WaitGroup
-	nodes, errs := make([]*realnode.Node, len(names)), make([]error, len(names))
-	for i, name := range names {
+	nodes, errs := make([]*realnode.Node, len(w.names)), make([]error, len(w.names))
+	for i, name := range w.names {
 		access, err := w.plane.Node(name)
 		if err != nil {
 			t.Fatal(err)
 		}
+		files := rules(t, name)
 		wg.Go(func() {
 			nodes[i], errs[i] = realnode.Start(ctx, realnode.Config{Name: name, Machine: w.made[name], Disk: disk,
-				Kubelet: access, Admin: w.plane.Admin, Progress: say,
+				Kubelet: access, Admin: w.plane.Admin, Progress: say, Files: files,
 				Agent: func(ctx context.Context) (*rest.Config, error) {
 					return control.As(ctx, w.plane.Admin, control.Account{Namespace: deploy.AgentNamespace,
 						Name: deploy.Agent, Node: name})
@@ -131,7 +135,7 @@ func (w *world) boot(ctx context.Context, t *testing.T, disk *realnode.Disk, say
 		if n == nil {
 			continue
 		}
-		w.nodes[names[i]] = n
+		w.nodes[w.names[i]] = n
 		cleanup(t, func() error {
 			if t.Failed() {
 				logs(t, n)
@@ -141,6 +145,22 @@ func (w *world) boot(ctx context.Context, t *testing.T, disk *realnode.Disk, say
 	}
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// rules returns the files of a node whose agent pins containers; none for others.
+func rules(t *testing.T, name string) map[string]guest.File {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".rules"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]guest.File{
+		"/etc/tenon/pin.yaml":   {Data: text, Mode: 0o644},
+		"/etc/tenon/agent.args": {Data: []byte("--pin-config /etc/tenon/pin.yaml\n"), Mode: 0o644},
 	}
 }
 

@@ -1,0 +1,173 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubelettypes "k8s.io/kubelet/pkg/types"
+)
+
+// CPUSetsFile is where a runtime with NRI writes what its containers are pinned to, in the kubelet's directory: by
+// "UID/CONTAINER" of those that run.
+const CPUSetsFile = "cpusets.json"
+
+// CPUSet is cpuset.cpus and cpuset.mems of a container.
+type CPUSet struct {
+	CPUs string `json:"cpus"`
+	Mems string `json:"mems"`
+}
+
+// plugged is a runtime's half of NRI: plugins connect to its socket, and their answers are all that happens to a
+// container that does not run.
+type plugged struct {
+	runtime containerRuntime
+	nri     *adaptation.Adaptation
+	file    string
+
+	mu   sync.Mutex
+	sets map[string]CPUSet // by container ID
+}
+
+// plug gives a runtime the half of NRI that is its own.
+func plug(r *containerRuntime, socket, root string) error {
+	p := &plugged{runtime: *r, file: filepath.Join(root, CPUSetsFile), sets: map[string]CPUSet{}}
+	none := filepath.Join(root, "nri-plugins") // there are none to start
+	var err error
+	p.nri, err = adaptation.New("lab", "v1", p.synchronize, p.update, adaptation.WithSocketPath(socket),
+		adaptation.WithPluginPath(none), adaptation.WithPluginConfigPath(none))
+	if err == nil {
+		err = p.nri.Start()
+	}
+	if err != nil {
+		return fmt.Errorf("serve NRI plugins: %w", err)
+	}
+	r.plugged = p
+	return nil
+}
+
+// lists returns the sandboxes and the containers that have not exited.
+func (p *plugged) lists() (pods []*api.PodSandbox, all []*api.Container) {
+	r := p.runtime
+	r.Lock()
+	defer r.Unlock()
+	for _, s := range r.Sandboxes {
+		pods = append(pods, sandboxOf(s.Id, s.Metadata, s.Annotations))
+	}
+	for _, c := range r.Containers {
+		if c.State != runtimeapi.ContainerState_CONTAINER_EXITED {
+			all = append(all, &api.Container{Id: c.Id, PodSandboxId: c.SandboxID, Name: c.Metadata.Name,
+				CreatedAt: c.CreatedAt, State: api.ContainerState_CONTAINER_RUNNING})
+		}
+	}
+	return pods, all
+}
+
+func sandboxOf(id string, m *runtimeapi.PodSandboxMetadata, annotations map[string]string) *api.PodSandbox {
+	return &api.PodSandbox{Id: id, Uid: m.Uid, Name: m.Name, Namespace: m.Namespace, Annotations: annotations}
+}
+
+func (p *plugged) synchronize(ctx context.Context, with adaptation.SyncCB) error {
+	pods, all := p.lists()
+	updates, err := with(ctx, pods, all)
+	if err != nil {
+		return err
+	}
+	return p.apply(updates...)
+}
+
+func (p *plugged) update(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
+	return nil, p.apply(updates...)
+}
+
+// apply writes cpusets down.
+func (p *plugged) apply(updates ...*api.ContainerUpdate) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, u := range updates {
+		cpu := u.GetLinux().GetResources().GetCpu()
+		p.sets[u.ContainerId] = CPUSet{cpu.GetCpus(), cpu.GetMems()}
+	}
+	return p.write()
+}
+
+// write writes the file. The lock is held.
+func (p *plugged) write() error {
+	out := map[string]CPUSet{}
+	r := p.runtime
+	r.Lock()
+	for _, id := range slices.Sorted(maps.Keys(p.sets)) {
+		c := r.Containers[id]
+		if c == nil || c.State == runtimeapi.ContainerState_CONTAINER_EXITED {
+			delete(p.sets, id)
+			continue
+		}
+		out[c.Labels[kubelettypes.KubernetesPodUIDLabel]+"/"+c.Metadata.Name] = p.sets[id]
+	}
+	r.Unlock()
+	text, err := json.Marshal(out)
+	if err == nil {
+		err = os.WriteFile(p.file+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(p.file+".new", p.file)
+	}
+	if err != nil {
+		return fmt.Errorf("write cpusets: %w", err)
+	}
+	return nil
+}
+
+// created asks plugins about a container that was created.
+func (p *plugged) created(ctx context.Context, id, sandbox string, c *runtimeapi.ContainerConfig,
+	s *runtimeapi.PodSandboxConfig) error {
+	defer p.nri.BlockPluginSync().Unblock()
+	reply, err := p.nri.CreateContainer(ctx, &api.CreateContainerRequest{
+		Pod:       sandboxOf(sandbox, s.Metadata, s.Annotations),
+		Container: &api.Container{Id: id, PodSandboxId: sandbox, Name: c.Metadata.Name}})
+	if err != nil {
+		return err
+	}
+	own := &api.ContainerUpdate{ContainerId: id, Linux: &api.LinuxContainerUpdate{
+		Resources: reply.GetAdjust().GetLinux().GetResources()}}
+	return p.apply(append(reply.Update, own)...)
+}
+
+// container returns a container and its sandbox; nil where there is none.
+func (p *plugged) container(id string) (*api.PodSandbox, *api.Container) {
+	r := p.runtime
+	r.Lock()
+	defer r.Unlock()
+	c := r.Containers[id]
+	if c == nil || r.Sandboxes[c.SandboxID] == nil {
+		return nil, nil
+	}
+	s := r.Sandboxes[c.SandboxID]
+	return sandboxOf(s.Id, s.Metadata, s.Annotations), &api.Container{Id: id, PodSandboxId: s.Id, Name: c.Metadata.Name}
+}
+
+// ended tells plugins that a container has ended.
+func (p *plugged) ended(ctx context.Context, id string) error {
+	s, c := p.container(id)
+	if c == nil {
+		return nil
+	}
+	reply, err := p.nri.StopContainer(ctx, &api.StopContainerRequest{Pod: s, Container: c})
+	if err != nil {
+		return err
+	}
+	return p.apply(reply.Update...)
+}
+
+// removed tells plugins that a sandbox was removed.
+func (p *plugged) removed(ctx context.Context, s *api.PodSandbox) error {
+	return p.nri.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: s})
+}
