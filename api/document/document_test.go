@@ -122,4 +122,8 @@ func TestRulesAsText(t *testing.T) {
 	if got := RuleItems(r); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+	r.Arbiter = place.ByAgent
+	if got := RuleItems(r); got[0] != "the agent decides" || !slices.Equal(got[1:], want) {
+		t.Errorf("%q, want %q after who decides", got, want)
+	}
 }

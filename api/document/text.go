@@ -171,13 +171,17 @@ func idList(ids []string) string {
 }
 
 // RuleItems renders the rules of a node as short texts, for example "restricted per pod", "CPUs static" and
-// "full-pcpus-only": first the policies, then the options that are on, by the kubelet's names.
+// "full-pcpus-only": first who decides, where that is not the kubelet, then the policies, then the options that are
+// on, by the kubelet's names.
 func RuleItems(r place.Rules) []string {
 	align := fmt.Sprintf("%s per %s", r.Topology.Policy, r.Topology.Scope)
 	if r.Topology.Policy == place.None {
 		align = "no alignment"
 	}
 	out := []string{align, "CPUs " + staticText(r.CPU.Static), "memory " + staticText(r.Memory.Static)}
+	if r.Arbiter == place.ByAgent {
+		out = slices.Insert(out, 0, "the agent decides")
+	}
 	for _, o := range []struct {
 		on   bool
 		name string
