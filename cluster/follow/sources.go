@@ -107,7 +107,7 @@ func New(logger klog.Logger, o Options) *Sources {
 		o.Counters.TopologyRefused()
 		s.events.TopologyRefused(node, err)
 	})
-	s.Feed.OnTopologyConditions(s.events.TopologyOdd)
+	s.Feed.OnTopologyConditions(s.events.TopologyFaults)
 	s.Feed.OnFreed(o.Wake)
 	s.Feed.OnReport(func(l *v1alpha1.NodeLayout) {
 		notices.Reported(l)

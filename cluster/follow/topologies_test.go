@@ -14,7 +14,7 @@ import (
 )
 
 // Faults of a node's report become events on the node, each once.
-func TestWhatIsOddAboutAReportIsAnEvent(t *testing.T) {
+func TestFaultsOfAReportAreEvents(t *testing.T) {
 	s := New(klog.Background(), Options{})
 	recorder := events.NewFakeRecorder(10)
 	s.Report(recorder)
@@ -59,7 +59,7 @@ func TestWhatIsOddAboutAReportIsAnEvent(t *testing.T) {
 }
 
 // The age of a node is the age of the report that the ledger uses, not of another one.
-func TestTheAgeOfANodeIsThatOfWhatIsKnown(t *testing.T) {
+func TestTheAgeOfANodeIsTheAgeOfItsReport(t *testing.T) {
 	s := New(klog.Background(), Options{})
 	now := time.Unix(1000, 0)
 	s.layoutTimes, s.topologyTimes = newReportTimes(

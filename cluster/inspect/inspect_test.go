@@ -232,7 +232,7 @@ func TestOldestPrediction(t *testing.T) {
 }
 
 // The newest decisions are kept, in bounded memory, however many pods and nodes there are.
-func TestWhatIsRememberedIsBounded(t *testing.T) {
+func TestRecordedDecisionsAreBounded(t *testing.T) {
 	all := NewDecisions(time.Now)
 	for i := range MaxDecisions + 10 {
 		all.Begin(podID(fmt.Sprint(i)))
@@ -252,7 +252,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 }
 
 // Many goroutines record answers of nodes during a request; every recorded node is complete.
-func TestNodesAnswerAtOnce(t *testing.T) {
+func TestAnswersAreRecordedConcurrently(t *testing.T) {
 	for _, nodes := range []int{MaxNodes - 1, MaxNodes, MaxNodes + 1, 10 * MaxNodes} {
 		all := NewDecisions(time.Now)
 		d := all.Begin(podID("p"))
@@ -324,7 +324,7 @@ func TestNothingIsRememberedOfNothing(t *testing.T) {
 }
 
 // What keeps pods off a node temporarily is shown with the node.
-func TestANodeInTrouble(t *testing.T) {
+func TestANodeShowsWhatKeepsPodsAway(t *testing.T) {
 	s := world(t)
 	s.Book.Assume("a", podID("refused"), cpus(1))
 	s.Book.Refuse("uid-refused", place.TopologyAffinityError)

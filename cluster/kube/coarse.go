@@ -118,9 +118,9 @@ func (f *Feed) beginCoarse() {
 	}
 }
 
-// unlaid records that a node has no valid layout any more. From then on, its NodeResourceTopology is used, if it has
+// layoutLost records that a node has no valid layout any more. From then on, its NodeResourceTopology is used, if it has
 // one.
-func (f *Feed) unlaid(node string) {
+func (f *Feed) layoutLost(node string) {
 	delete(f.exact, node)
 	c := f.coarse[node]
 	if c != nil && c.counts {
@@ -132,8 +132,8 @@ func (f *Feed) unlaid(node string) {
 	}
 }
 
-// laid records that a node has a valid layout.
-func (f *Feed) laid(node string) {
+// layoutAccepted records that a node has a valid layout.
+func (f *Feed) layoutAccepted(node string) {
 	f.exact[node] = true
 	if c := f.coarse[node]; c != nil {
 		c.counts, c.ended, c.past = false, nil, nil

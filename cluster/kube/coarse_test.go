@@ -98,7 +98,7 @@ func web(name string) *v1.Pod {
 
 // A valid layout takes precedence over the NodeResourceTopology. When the layout is deleted, the other is used at once,
 // without another event.
-func TestTheBetterOfLayoutAndTopologyCounts(t *testing.T) {
+func TestALayoutTakesPrecedenceOverATopology(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
 	f.Topology(topologyOf("n", 1, 8, 5))
@@ -155,7 +155,7 @@ func TestOldVersionsOfATopologyChangeNothing(t *testing.T) {
 }
 
 // NUMA nodes appear and disappear under any ids, and an unreadable report affects only its own node.
-func TestATopologyMayChangeAsItLikes(t *testing.T) {
+func TestATopologyMayChangeItsNUMANodes(t *testing.T) {
 	book := ledger.New()
 	f := NewFeed(book, nil, nil)
 	var told []string
@@ -236,7 +236,7 @@ func TestAtTheStartPodsGoBeforeReadings(t *testing.T) {
 }
 
 // A fingerprint shows which pods the amounts contain when amounts alone do not: the two pods are of one shape.
-func TestAFingerprintSaysWhoIsCounted(t *testing.T) {
+func TestAFingerprintShowsWhichPodsAreCounted(t *testing.T) {
 	book := ledger.New()
 	var told []string
 	f := NewFeed(book, func(o ledger.Outcome) { told = append(told, o.Pod.Name+" "+string(o.Result)) }, nil)
@@ -280,7 +280,7 @@ func TestPodsThatHoldNothingAreInNoFingerprintOfTheirMethod(t *testing.T) {
 
 // A pod was created again under its name between two readings. The fingerprint cannot distinguish the two, but what is
 // free is right.
-func TestAPodMadeAnewUnderItsName(t *testing.T) {
+func TestAPodCreatedAgainUnderItsName(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
 	f.Topology(signed(topologyOf("n", 1, 8, 8)))
@@ -298,7 +298,7 @@ func TestAPodMadeAnewUnderItsName(t *testing.T) {
 }
 
 // The search for an exporter's fingerprints ends if they never match the present pods, and its amounts count.
-func TestFingerprintsThatNeverMatchDoNoHarm(t *testing.T) {
+func TestFingerprintsThatNeverMatch(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
 	for i := range 4 * maxUncertain {
@@ -324,7 +324,7 @@ func TestFingerprintsThatNeverMatchDoNoHarm(t *testing.T) {
 }
 
 // The last known state of a deleted pod may be older than its binding.
-func TestAPodThatIsGoneIsGoneThoughNobodySaysFromWhere(t *testing.T) {
+func TestADeletedPodWithoutANodeIsReleased(t *testing.T) {
 	book := ledger.New()
 	f := NewFeed(book, nil, nil)
 	f.Pod(cpus("p", 4))

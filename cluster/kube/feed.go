@@ -259,7 +259,7 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 func (f *Feed) take(l *v1alpha1.NodeLayout) {
 	c, err := l.CoreOn(f.machines.New)
 	if err != nil {
-		f.unlaid(l.Name)
+		f.layoutLost(l.Name)
 		if f.problems[l.Name] != err.Error() {
 			f.problems[l.Name] = err.Error()
 			f.onRefused(l.Name, err)
@@ -271,7 +271,7 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 	if was || unconditioned(l) {
 		f.onRefused(l.Name, nil)
 	}
-	f.laid(l.Name)
+	f.layoutAccepted(l.Name)
 	out := f.book.Report(l.Name, ledger.Layout{Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Groups: c.Groups,
 		Inexact: append(c.Inexact, f.contradiction(l.Name, c.Entries)...)})
 	for _, o := range out {
@@ -337,7 +337,7 @@ func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 	delete(f.versions, l.Name)
 	f.atPace(l.Name, 1, func() {
 		delete(f.problems, l.Name)
-		f.unlaid(l.Name)
+		f.layoutLost(l.Name)
 		f.later(0, func() { f.onFreed(l.Name) })
 	})
 }

@@ -126,7 +126,7 @@ func TestARefusedLayoutCostsItsOwnNodeOnly(t *testing.T) {
 }
 
 // A new layout gets its conditions, and so does one whose scheduler ended before it was corrected.
-func TestALayoutWithoutItsConditionsIsToldOf(t *testing.T) {
+func TestALayoutWithoutItsConditionsIsReported(t *testing.T) {
 	told := 0
 	f := NewFeed(ledger.New(), nil, func(_ string, err error) {
 		if err == nil {

@@ -100,7 +100,7 @@ func TestInitContainersThatNoTopologyShows(t *testing.T) {
 
 // A koordlet lists the pods that hold CPUs, init containers included: nothing is guessed, and no pod that holds CPUs is
 // missed.
-func TestAKoordletTellsWhoHoldsCPUs(t *testing.T) {
+func TestAKoordletListsPodsThatHoldCPUs(t *testing.T) {
 	book := ledger.New()
 	f := NewFeed(book, nil, nil)
 	f.Pod(start(staged("p")))

@@ -24,8 +24,8 @@ func Lacks(pod *v1.Pod, node *v1.Node, others []*v1.Pod) []place.Reason {
 		}
 	}
 	out := lacks(Requests(pod), node.Status.Allocatable, used)
-	most, told := node.Status.Allocatable[v1.ResourcePods]
-	if most = quantity.Clamp(most); told && count >= most.Value() {
+	most, limited := node.Status.Allocatable[v1.ResourcePods]
+	if most = quantity.Clamp(most); limited && count >= most.Value() {
 		out = append(out, place.Reason{Code: place.Lacking, Resource: string(v1.ResourcePods), Want: 1})
 	}
 	return out

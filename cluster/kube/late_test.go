@@ -12,7 +12,7 @@ import (
 
 // A forged sequence, which no honest agent exceeds, keeps the honest agent out for seconds only, even if that agent
 // never saw the forged layout.
-func TestForgedSequencesKeepNobodyOut(t *testing.T) {
+func TestForgedSequencesDelayTheAgentOnly(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
 	var due []func()

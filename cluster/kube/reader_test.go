@@ -15,7 +15,7 @@ import (
 
 // A scheduler keeps a shape away from the node that refused it until the node reports again, for five minutes at most.
 // A tool that reads the cluster once must give the same result.
-func TestAReaderKnowsWhichShapesANodeHasRefused(t *testing.T) {
+func TestAReaderFindsShapesThatANodeHasRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod, layout string // resource versions
 		ago         time.Duration

@@ -135,7 +135,7 @@ func fits(t *testing.T, b *ledger.Book, amounts string) bool {
 // Names of a StatefulSet are used again while no report arrives. Then one right report arrives, and the exporter
 // repeats it, which makes no event. The fingerprint matches the ended pods as well as the running ones; the amounts
 // show which are meant.
-func TestNamesThatComeAgainAreToldApartByTheirAmounts(t *testing.T) {
+func TestAmountsDistinguishPodsOfOneName(t *testing.T) {
 	book := ledger.New()
 	f, _ := timed(book)
 	f.Topology(signed(wide(1, [3]int64{16, 32, 8}, [3]int64{16, 32, 8})))

@@ -27,8 +27,8 @@ type exporting struct {
 	empty   *place.Usage
 	pods    []ledger.Entry
 	objects map[string]*v1.Pod
-	// told and written are in transit to the feed.
-	told    []func()
+	// events and written are in transit to the feed.
+	events  []func()
 	written []*v1alpha2.NodeResourceTopology
 }
 
@@ -69,7 +69,7 @@ func (e *exporting) bind(t *rapid.T, name string, n int) {
 	e.pods = append(e.pods, ledger.Entry{Pod: ID(pod), Holdings: truth.Holdings})
 	e.objects[name] = pod
 	e.hold()
-	e.told = append(e.told, func() { e.feed.Pod(pod) }, func() { e.feed.Pod(start(pod)) })
+	e.events = append(e.events, func() { e.feed.Pod(pod) }, func() { e.feed.Pod(start(pod)) })
 }
 
 func (e *exporting) hold() {
@@ -85,7 +85,7 @@ func (e *exporting) end(i int) {
 	pod.Status.Phase = v1.PodSucceeded
 	e.pods = slices.Delete(slices.Clone(e.pods), i, i+1)
 	e.hold()
-	e.told = append(e.told, func() { e.feed.PodGone(pod) })
+	e.events = append(e.events, func() { e.feed.PodGone(pod) })
 }
 
 // export has the exporter write the present state.
@@ -104,14 +104,14 @@ func (e *exporting) export() {
 
 // However late events arrive, a pod that fits is admitted; and once all have arrived, the resources that seem free are
 // free.
-func TestWhatIsLetInIsAdmitted(t *testing.T) {
+func TestPodsThatFitAreAdmitted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := newExporting(t)
 		next := 0
 		hear := func() {
-			if len(e.told) > 0 {
-				e.told[0]()
-				e.told = e.told[1:]
+			if len(e.events) > 0 {
+				e.events[0]()
+				e.events = e.events[1:]
 			}
 		}
 		read := func() {
@@ -135,7 +135,7 @@ func TestWhatIsLetInIsAdmitted(t *testing.T) {
 			"read":   func(*rapid.T) { read() },
 			"":       func(*rapid.T) {},
 		})
-		for len(e.told) > 0 {
+		for len(e.events) > 0 {
 			hear()
 		}
 		for len(e.written) > 0 {

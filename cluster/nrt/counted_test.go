@@ -108,8 +108,8 @@ func TestWhatNobodyCanTellIsNotTold(t *testing.T) {
 	}
 }
 
-// BenchmarkCountedInVain is the worst case: a full node, many uncertain pods, and no set that matches.
-func BenchmarkCountedInVain(b *testing.B) {
+// BenchmarkCountedWithoutMatch is the worst case: a full node, many uncertain pods, and no set that matches.
+func BenchmarkCountedWithoutMatch(b *testing.B) {
 	var sure, uncertain []nrt.Pod
 	for i := range 250 {
 		sure = append(sure, nrt.Pod{Namespace: "namespace", Name: fmt.Sprintf("deployment-with-a-name-%d", i)})

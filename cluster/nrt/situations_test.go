@@ -171,7 +171,7 @@ func TestCPUsOfWhichNoneIsAllocatable(t *testing.T) {
 }
 
 // A correction is reported once, not for every zone.
-func TestThatAllocatableWasNeverSetIsSaid(t *testing.T) {
+func TestMissingAllocatableIsReportedOnce(t *testing.T) {
 	const zone = "cpu 4 4,memory 8Gi 8Gi"
 	r, err := nrt.Read(written(t, former(v1alpha2.None, [2]string{"node-0", "node-1"}, zone, zone)))
 	if err != nil {

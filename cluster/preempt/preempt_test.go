@@ -144,7 +144,7 @@ func TestAReportIsWaitedForBeforeOthersAreEvicted(t *testing.T) {
 }
 
 // The scheduler's cache may show the end of a victim earlier than the ledger.
-func TestNobodyElseGoesWhileTheLedgerLearnsOfAVictimsEnd(t *testing.T) {
+func TestNoFurtherVictimWhileTheLedgerLagsBehind(t *testing.T) {
 	s := newStage(t)
 	s.full("n")
 	s.pods = s.pods[1:]

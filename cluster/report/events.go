@@ -19,7 +19,7 @@ import (
 // to its exporter.
 const (
 	topologyRefused = "NodeResourceTopologyRefused"
-	topologyOdd     = "NodeResourceTopologyOdd"
+	topologyFaulty  = "NodeResourceTopologyOdd"
 )
 
 // Events reports faults in what nodes publish and do, by the log and by events. kubectl describe node shows events on
@@ -58,10 +58,10 @@ func (e *Events) TopologyRefused(node string, err error) {
 	e.node(node, v1.EventTypeWarning, topologyRefused, err.Error())
 }
 
-// TopologyOdd reports parts of a NodeResourceTopology that were not understood or were corrected.
-func (e *Events) TopologyOdd(node string, conditions []string) {
+// TopologyFaults reports parts of a NodeResourceTopology that were not understood or were corrected.
+func (e *Events) TopologyFaults(node string, conditions []string) {
 	e.logger.Info("NodeResourceTopology is not understood as a whole", "node", node, "conditions", conditions)
-	e.node(node, v1.EventTypeWarning, topologyOdd, strings.Join(conditions, "; "))
+	e.node(node, v1.EventTypeWarning, topologyFaulty, strings.Join(conditions, "; "))
 }
 
 // LayoutRefused reports a layout that cannot be read. Its condition Accepted has the reason.

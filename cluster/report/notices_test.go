@@ -79,7 +79,7 @@ func inexact(l *v1alpha1.NodeLayout, codes ...ledger.InexactCode) *v1alpha1.Node
 	return l
 }
 
-func (o *desk) told(want ...string) {
+func (o *desk) recorded(want ...string) {
 	o.t.Helper()
 	for _, w := range want {
 		select {
@@ -97,42 +97,42 @@ func (o *desk) told(want ...string) {
 }
 
 // One event reports that predictions for a node have become inexact, and one that they are exact again.
-func TestNodesThatBecomeInexactAreToldOfOnce(t *testing.T) {
+func TestInexactNodesAreReportedOnce(t *testing.T) {
 	o := newDesk(t)
 	say := func(version int, codes ...ledger.InexactCode) {
 		l := layout(t, version, place.SingleNUMA)
 		o.feed.Layout(inexact(l, codes...))
 	}
 	say(1)
-	o.told()
+	o.recorded()
 	say(2, ledger.RulesFromFiles)
-	o.told(
+	o.recorded(
 		"Warning PredictionsInexact predictions for the node may differ from what its kubelet does: " +
 			"rules-from-files: because of rules-from-files",
 	)
 	say(3, ledger.RulesFromFiles)
-	o.told()
+	o.recorded()
 	say(4, ledger.RulesFromFiles, ledger.UnhealthyDevices)
-	o.told("rules-from-files: because of rules-from-files; unhealthy-devices: ")
+	o.recorded("rules-from-files: because of rules-from-files; unhealthy-devices: ")
 	say(5)
-	o.told("Normal PredictionsExact")
+	o.recorded("Normal PredictionsExact")
 	say(6)
-	o.told()
+	o.recorded()
 }
 
 // A node's pods may keep its kubelet from restarting. It runs well until then, so an event reports it.
 func TestNodesWhoseKubeletWouldNotRestartAreNamed(t *testing.T) {
 	o := newDesk(t)
 	o.feed.Layout(strict(t, 1, holding("1-30")))
-	o.told()
+	o.recorded()
 	o.feed.Layout(strict(t, 2, holding("1-31")))
-	o.told(
+	o.recorded(
 		"Warning KubeletRestartHazard kubelet will not restart: containers hold every CPU that is not reserved; free one CPU",
 	)
 	o.feed.Layout(strict(t, 3, holding("1-31")))
-	o.told()
+	o.recorded()
 	o.feed.Layout(strict(t, 4))
-	o.told("Normal KubeletRestartSafe")
+	o.recorded("Normal KubeletRestartSafe")
 }
 
 func TestTheConditionExactFollowsTheLayout(t *testing.T) {

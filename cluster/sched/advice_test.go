@@ -45,7 +45,7 @@ func (p *Plugin) says(t *testing.T, pod *v1.Pod, status *fwk.Status, want string
 	why := &framework.FitError{Pod: pod, NumAllNodes: 1, Diagnosis: framework.Diagnosis{
 		NodeToStatus: framework.NewDefaultNodeToStatus()}}
 	why.Diagnosis.NodeToStatus.Set("n", status)
-	p.word(pod, why)
+	p.setMessage(pod, why)
 	if got := why.Error(); !strings.HasSuffix(got, ". "+want+".") {
 		t.Errorf("pod %s: %s\nwant at the end: %s", pod.Name, got, want)
 	}

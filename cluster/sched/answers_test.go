@@ -8,7 +8,7 @@ import (
 )
 
 // A node's answers are cached until the node changes, whatever happens on other nodes.
-func TestWhatNodesSayIsRemembered(t *testing.T) {
+func TestAnswersOfNodesAreCached(t *testing.T) {
 	p := newPlugin(t, refuse)
 	for i := range 200 {
 		p.Feed.Layout(

@@ -59,7 +59,7 @@ func TestAPodOfTooManyContainersIsRefusedOnce(t *testing.T) {
 }
 
 // No node judges a large pod in advance, and each judges it once while it does not change.
-func TestNodesAreAskedAboutALargePodOnlyWhenTheyHaveTo(t *testing.T) {
+func TestALargePodIsNotJudgedInAdvance(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	for inits, indexed := range map[int]bool{maxIndexed - 1: true, maxIndexed: false} {
@@ -81,7 +81,7 @@ func TestNodesAreAskedAboutALargePodOnlyWhenTheyHaveTo(t *testing.T) {
 
 // For a large pod kube-scheduler filters a few nodes that fit, and all nodes if few fit: the pod gets a node if there
 // is one.
-func TestLargePodsAreLookedAtOnFewNodes(t *testing.T) {
+func TestLargePodsAreFilteredOnFewNodes(t *testing.T) {
 	y := newYard(t, 100, 50)
 	c := y.open(t, "tenon", shippedProfile(t))
 	for _, size := range []int{2, 20, 31, 32, 33} {

@@ -55,7 +55,7 @@ func (s *Shared) rest(sched *scheduler.Scheduler) {
 				if err := p.amend(ctx, info.Pod, why); err != nil {
 					p.logger.Error(err, "Nodes that were left out are not known to refuse the pod", "pod", klog.KObj(info.Pod))
 				}
-				p.word(info.Pod, why)
+				p.setMessage(info.Pod, why)
 			}
 		}
 		// Once the pod is in the queue again, the next attempt may begin at any time.
@@ -146,13 +146,13 @@ const (
 	amountsName = "NodeResourcesFit"
 )
 
-// word sets the message of a failed attempt. It does not change the results of nodes.
-func (p *Plugin) word(pod *v1.Pod, why *framework.FitError) {
+// setMessage sets the message of a failed attempt. It does not change the results of nodes.
+func (p *Plugin) setMessage(pod *v1.Pod, why *framework.FitError) {
 	d := &why.Diagnosis
 	if p.name == config.Match || d.PreFilterMsg != "" || d.NodeToStatus == nil {
 		return
 	}
-	counts, known := map[string]int{}, nevers{}
+	counts, known := map[string]int{}, refusalCache{}
 	var refusing, short []string // nodes that this plugin refuses, and nodes short of plain amounts
 	d.NodeToStatus.ForEachExplicitNode(func(node string, status *fwk.Status) {
 		for _, reason := range status.Reasons() {
@@ -163,7 +163,7 @@ func (p *Plugin) word(pod *v1.Pod, why *framework.FitError) {
 		}
 		if status.Plugin() == amountsName && len(short) < maxShort {
 			short = append(short, node)
-			for _, reason := range p.never(known, string(pod.UID), node) {
+			for _, reason := range p.permanentReasons(known, string(pod.UID), node) {
 				counts[reason]++
 			}
 		}
@@ -190,11 +190,11 @@ func (p *Plugin) advice(pod *v1.Pod, nodes []string) string {
 	return report.Refused{Namespace: pod.Namespace, Pod: s.pod, Demand: s.demand, Snapshot: s.snap}.Advice(nodes)
 }
 
-// nevers caches why a pod does not fit on empty nodes. Nodes with equal machines and rules share one entry.
-type nevers map[*place.Usage][]string
+// refusalCache caches why a pod does not fit on empty nodes. Nodes with equal machines and rules share one entry.
+type refusalCache map[*place.Usage][]string
 
-// never returns why the pod of the last attempt would not fit on the node even if the node were empty.
-func (p *Plugin) never(known nevers, uid, node string) []string {
+// permanentReasons returns why the pod of the last attempt would not fit on the node even if the node were empty.
+func (p *Plugin) permanentReasons(known refusalCache, uid, node string) []string {
 	c := p.last.Load()
 	if c == nil || c.state.uid != uid {
 		return nil

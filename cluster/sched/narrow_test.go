@@ -230,7 +230,7 @@ func (early) PostFilter(
 
 // If another plugin's PostFilter ends the phase, the message and what wakes the pod are also the same as if no nodes
 // had been left out.
-func TestNothingIsLostToAPostFilterThatComesBefore(t *testing.T) {
+func TestAnEarlierPostFilterChangesNoDiagnosis(t *testing.T) {
 	var ends [2]ending
 	for i, every := range []bool{false, true} {
 		town := newTown(t)
@@ -357,7 +357,7 @@ func (bare) RunPreFilterPlugins(context.Context, fwk.CycleState, *v1.Pod) (*fwk.
 // The named nodes are exactly those that accept the pod when they are judged one by one, Filter gives the same results,
 // and nodes are named only if that saves work. Nodes may be unknown, coarse or silent, and the pod's wait on some of
 // them may have timed out.
-func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
+func TestFilterWouldRefuseNodesThatAreLeftOut(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		args := rapid.SampledFrom([]string{refuse, "", "{unknownNodes: AllowWithoutDemand, silentNodes: Refuse}",
 			"{unknownNodes: Refuse, silentNodes: Refuse}", "{unknownNodes: Allow, coarseNodes: Refuse}"}).
@@ -365,7 +365,7 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 		p := newPlugin(t, args)
 		p.candidates = candidates.New(bare{}, 0)
 		var infos []fwk.NodeInfo
-		odd := 0 // nodes that take the pod, and where it may not go
+		excluded := 0 // nodes that take the pod, and where it may not go
 		for i := range rapid.IntRange(3, 20).Draw(rt, "nodes") {
 			name := fmt.Sprintf("n%d", i)
 			infos = append(infos, nodeInfo(name))
@@ -376,7 +376,7 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 				p.Feed.Topology(
 					topology(name, i+1, rapid.Int64Range(0, 16).Draw(rt, "free"), rapid.Int64Range(0, 16).Draw(rt, "free")),
 				)
-				odd++
+				excluded++
 				continue
 			}
 			var held []ledger.Entry
@@ -397,7 +397,7 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 					held...),
 			)
 			if len(held) > 0 && rapid.IntRange(0, 4).Draw(rt, "silent") == 0 {
-				odd++
+				excluded++
 				p.Book.Vanish("uid-x-" + name)
 				p.Book.Overdue("uid-x-" + name)
 			}
@@ -413,7 +413,7 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 		}
 		for _, info := range infos {
 			if n := p.Book.Snapshot().Node(info.Node().Name); n != nil && rapid.IntRange(0, 5).Draw(rt, "vain") == 0 {
-				odd++
+				excluded++
 				p.backoff.Add(string(pod.UID), n.Name, n.News-rapid.IntRange(0, 1).Draw(rt, "since"))
 			}
 		}
@@ -444,7 +444,7 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 		if !result.AllNodes() && !sample.NamesAll(len(result.NodeNames), len(infos), 0) {
 			rt.Errorf("%d of %d nodes are named", len(result.NodeNames), len(infos))
 		}
-		if result.AllNodes() && known > 0 && odd == 0 && sample.NamesAll(fits, len(infos), 0) {
+		if result.AllNodes() && known > 0 && excluded == 0 && sample.NamesAll(fits, len(infos), 0) {
 			rt.Errorf("%d of %d nodes fit, and all are asked", fits, len(infos))
 		}
 	})

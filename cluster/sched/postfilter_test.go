@@ -223,7 +223,7 @@ func TestPodsAreEvictedForAlignment(t *testing.T) {
 }
 
 // kube-scheduler itself handles pods that no node aligns, and nodes that the ledger does not have.
-func TestPlainPodsPreemptAsEver(t *testing.T) {
+func TestPlainPodsPreemptAsInKubeScheduler(t *testing.T) {
 	s := newStage(t)
 	s.bare("n")
 	s.runs("n", 1, podOf("low", "cpu=90"))

@@ -174,7 +174,7 @@ func TestTheWaitForATurnEnds(t *testing.T) {
 }
 
 // The clock of this test is synctest's: it advances when all goroutines wait.
-func TestATurnThatDoesNotComeIsToldOf(t *testing.T) {
+func TestATurnThatTimesOutIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlugin(t, "turnTimeoutSeconds: 7")
 		p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))

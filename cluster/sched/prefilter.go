@@ -46,15 +46,15 @@ func (p *Plugin) PreFilter(
 	}
 	p.learn(s)
 	p.waiting.Begin(waiter{p}, pod, s.ask())
-	p.look(s, nodes)
+	p.takeSnapshot(s, nodes)
 	s.refusals = p.retries.Begin(waiter{p}, pod, s.ask(), s.snap)
 	cs.Write(stateKey, s)
 	p.last.Store(&current{cs, s})
 	return p.narrow(ctx, cs, s, pod, nodes), nil
 }
 
-// look takes a snapshot, and finds the cached answers for pods of this kind.
-func (p *Plugin) look(s *state, nodes []fwk.NodeInfo) {
+// takeSnapshot takes a snapshot, and finds the cached answers for pods of this kind.
+func (p *Plugin) takeSnapshot(s *state, nodes []fwk.NodeInfo) {
 	s.snap = p.Book.Snapshot()
 	s.nodes = p.nodes.Of(s.snap, nodes)
 	p.ask(s)

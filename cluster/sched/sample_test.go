@@ -30,7 +30,7 @@ func TestWhereAllNodesFitFewAreAsked(t *testing.T) {
 }
 
 // If the configuration sets how many nodes are scored, or the pod requires what few nodes have, all nodes are filtered.
-func TestNobodyIsLeftOutWhoMayMatter(t *testing.T) {
+func TestNodesThatMayMatterAreNotLeftOut(t *testing.T) {
 	for name, change := range map[string]func(c *town, p *v1.Pod){
 		"percentageOfNodesToScore": func(c *town, _ *v1.Pod) { c.shared.options.PercentageOfNodesToScore = 100 },
 		"selector":                 func(_ *town, p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "node-444"} },

@@ -282,7 +282,7 @@ func TestAChangeWaitsForTheFramework(t *testing.T) {
 
 // Events that change nothing in the ledger: a node without data joins and is accepted, or had its layout before; a
 // nomination ends.
-func TestEventsOfWhichTheBookKnowsNothing(t *testing.T) {
+func TestEventsThatDoNotChangeTheLedger(t *testing.T) {
 	p := newPlugin(t, "")
 	full(t, p, "n")
 	p.Feed.Layout(layout(t, "m", two, place.SingleNUMA, 1))
@@ -345,7 +345,7 @@ func TestAPromiseThatIsOver(t *testing.T) {
 }
 
 // Whatever happens, no pod waits that fits, and none is tried more than once for one change.
-func TestNobodyIsForgotten(outer *testing.T) {
+func TestEveryWaitingPodThatFitsIsTried(outer *testing.T) {
 	rapid.Check(outer, func(t *rapid.T) {
 		p := newPlugin(outer, refuse)
 		l := newLoop(outer, p)
@@ -417,7 +417,7 @@ func some[V any](t *rapid.T, m map[string]V) string {
 }
 
 // The framework reports which plugin refused the pod on which node; for refusals of other plugins, these wake the pod.
-func TestWhoRefusedAPodWhere(t *testing.T) {
+func TestRefusalsOfOtherPlugins(t *testing.T) {
 	p := newPlugin(t, "")
 	ours := fwk.NewStatus(fwk.Unschedulable).WithPlugin(p.Name())
 	theirs := fwk.NewStatus(fwk.Unschedulable).WithPlugin("NodeResourcesFit")
@@ -469,7 +469,7 @@ func TestAPodThatLostItsNodeIsTriedOnTheOthers(t *testing.T) {
 }
 
 // Most changes that make room come without an event that wakes pods.
-func TestWhateverMakesRoomWakes(t *testing.T) {
+func TestEveryChangeThatMakesRoomWakesPods(t *testing.T) {
 	half := holding(cpus("half", 16), "0-15")
 	x, unlike := cpus("x", 16), podOf("x", "cpu=16 memory=2Gi") // on the other half
 	base := func(t *testing.T, p *Plugin, entries ...ledger.Entry) {

@@ -15,7 +15,7 @@ import (
 
 // The hint of a deletion comes before it is known that a kubelet refused the pod, and no report follows: the pod never
 // held anything. Waiting pods are woken when the refusal is known.
-func TestWhatIsLearnedLateWakesWhoWaits(t *testing.T) {
+func TestALateRefusalWakesWaitingPods(t *testing.T) {
 	p, _ := remembering(t, refuse)
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("other", 16), "16-31")))
 	pod := cpus("p", 12)

@@ -44,7 +44,7 @@ func (p *followed) terminations(get func(ctx context.Context, namespace, name st
 }
 
 // For a pod that ended, the informer delivers the state from before.
-func TestAPodOnItsWayThatEndsIsReadOnceMore(t *testing.T) {
+func TestAnAssumedPodThatEndsIsReadOnceMore(t *testing.T) {
 	refused := kubetest.Admitted(kubetest.CPUs("p", 4), "n")
 	refused.Status.Phase, refused.Status.Reason = v1.PodFailed, string(place.TopologyAffinityError)
 	another := refused.DeepCopy()
@@ -154,7 +154,7 @@ func TestThePodOfAnEventIsReadAtItsVersion(t *testing.T) {
 }
 
 // Pods that the ledger does not wait for are released at once, without a read.
-func TestAPodThatIsNotOnItsWayIsLetGo(t *testing.T) {
+func TestAPodThatIsNotAssumedIsReleasedAtOnce(t *testing.T) {
 	p := newFollowed()
 	pod := kubetest.Bound(kubetest.CPUs("p", 4), "n")
 	p.Feed.Layout(kubetest.Layout(t, "n", kubetest.Two, place.SingleNUMA, 1, kubetest.Holding(pod, "0-3")))
@@ -176,7 +176,7 @@ func TestAPodThatIsNotOnItsWayIsLetGo(t *testing.T) {
 }
 
 // While the end of a pod is being resolved, a report may confirm its prediction: the pod has ended nevertheless.
-func TestAPodThatIsCountedWhileItsEndIsLookedInto(t *testing.T) {
+func TestAPodThatIsConfirmedWhileItsEndIsResolved(t *testing.T) {
 	p := newFollowed()
 	p.Feed.Topology(kubetest.Topology("n", 1, 16, 16))
 	pod := kubetest.Bound(kubetest.CPUs("p", 4), "n")

@@ -20,10 +20,10 @@ import (
 
 // forwarder is an API server with the pod of one agent. It forwards the agent's port to a server of metrics.
 type forwarder struct {
-	t       *testing.T
-	agent   string // its address; "": no server
-	refuses bool
-	heard   []string // what reached the agent
+	t        *testing.T
+	agent    string // its address; "": no server
+	refuses  bool
+	received []string // what reached the agent
 }
 
 func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -89,7 +89,7 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request) {
 func TestAgentsAreReadByForwarding(t *testing.T) {
 	f := &forwarder{t: t}
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.heard = append(f.heard, fmt.Sprintf("%s %s %v", r.Method, r.URL, r.Header))
+		f.received = append(f.received, fmt.Sprintf("%s %s %v", r.Method, r.URL, r.Header))
 		_, _ = io.WriteString(w, metrics(1, 2))
 	}))
 	defer agent.Close()
@@ -108,7 +108,7 @@ func TestAgentsAreReadByForwarding(t *testing.T) {
 	if err != nil || string(text) != metrics(1, 2) || body.Close() != nil {
 		t.Errorf("error %v, read %q", err, text)
 	}
-	if said := strings.Join(f.heard, "\n"); len(f.heard) != 1 || strings.Contains(said, "mine") ||
+	if said := strings.Join(f.received, "\n"); len(f.received) != 1 || strings.Contains(said, "mine") ||
 		!strings.HasPrefix(said, "GET /metrics") {
 		t.Errorf("the agent received %s", said)
 	}

@@ -47,7 +47,7 @@ func TestTheMixIsThereAfterARestart(t *testing.T) {
 }
 
 // People can see a scheduler's mix.
-func TestTheMixCanBeLookedAt(t *testing.T) {
+func TestTheMixIsInspected(t *testing.T) {
 	var u Profile
 	if text := inspect.Text(u.Mix()); text != "" {
 		t.Errorf("a scheduler that was asked for nothing says %q", text)
