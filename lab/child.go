@@ -73,12 +73,12 @@ func runNodes(in io.Reader, answers io.Writer) error {
 			failed <- err
 		}
 	}()
-	told := make(chan bool, 1)
-	go func() { told <- s.obey(dec, json.NewEncoder(answers)) }()
+	stopped := make(chan bool, 1)
+	go func() { stopped <- s.obey(dec, json.NewEncoder(answers)) }()
 	select {
 	case err := <-failed:
 		return err
-	case stop := <-told:
+	case stop := <-stopped:
 		if stop {
 			return nil
 		}

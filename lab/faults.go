@@ -14,28 +14,28 @@ import (
 
 // StopAgent ends the agent of a node, as if its pod were deleted. If none runs, it does nothing.
 func (c *Cluster) StopAgent(ctx context.Context, node string) error {
-	return c.tell(ctx, order{Do: doStopAgent, Node: node})
+	return c.send(ctx, order{Do: doStopAgent, Node: node})
 }
 
 // StartAgent starts the agent of a node, unless it runs.
 func (c *Cluster) StartAgent(ctx context.Context, node string) error {
-	return c.tell(ctx, order{Do: doStartAgent, Node: node})
+	return c.send(ctx, order{Do: doStartAgent, Node: node})
 }
 
 // HoldReport holds back the next report of a node's agent: the agent gets the error of a broken connection.
 func (c *Cluster) HoldReport(ctx context.Context, node string) error {
-	return c.tell(ctx, order{Do: doHold, Node: node})
+	return c.send(ctx, order{Do: doHold, Node: node})
 }
 
 // DeliverReport sends the report that was held back, after all reports since. If there is none, it only ends the
 // holding.
 func (c *Cluster) DeliverReport(ctx context.Context, node string) error {
-	return c.tell(ctx, order{Do: doDeliver, Node: node})
+	return c.send(ctx, order{Do: doDeliver, Node: node})
 }
 
 // FinishPod ends the running containers of a pod with success. It returns an error if the pod does not run on the node.
 func (c *Cluster) FinishPod(ctx context.Context, node, uid string) error {
-	return c.tell(ctx, order{Do: doFinish, Node: node, Pod: uid})
+	return c.send(ctx, order{Do: doFinish, Node: node, Pod: uid})
 }
 
 // RestartKubelet kills the process of a node with its agent, and starts it again; containers continue to run. The YAML
@@ -87,21 +87,21 @@ func (c *Cluster) FollowStore(prefix string, each func(control.Change)) (stop fu
 // KubeletYAML returns the KubeletConfiguration of a node as it was written.
 func (c *Cluster) KubeletYAML(node string) string { return c.described[node].YAML }
 
-// tell sends an order to the process of a node, and returns its result.
-func (c *Cluster) tell(ctx context.Context, o order) error {
+// send sends an order to the process of a node, and returns its result.
+func (c *Cluster) send(ctx context.Context, o order) error {
 	p, err := c.processes.child(o.Node)
 	if err != nil {
 		return err
 	}
-	if err := p.tell(ctx, o); err != nil {
+	if err := p.send(ctx, o); err != nil {
 		return fmt.Errorf("node %s: %s: %w", o.Node, o.Do, err)
 	}
 	return nil
 }
 
-// tell sends an order and waits for the answer. It sends one order at a time. After an order whose answer was not
+// send sends an order and waits for the answer. It sends one order at a time. After an order whose answer was not
 // awaited, it must not be called again.
-func (c *child) tell(ctx context.Context, o order) error {
+func (c *child) send(ctx context.Context, o order) error {
 	c.ordering.Lock()
 	defer c.ordering.Unlock()
 	if err := json.NewEncoder(c.stdin).Encode(o); err != nil {

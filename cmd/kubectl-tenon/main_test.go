@@ -59,7 +59,7 @@ reservedMemory:
 `
 
 // One cluster serves all tests: two machines, one pod that runs on each and one that fits none.
-func TestTheCommandsTellWhatTheClusterDoes(t *testing.T) {
+func TestTheCommandsAgreeWithTheCluster(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	c := begin(ctx, t)

@@ -22,7 +22,7 @@ func TestMapOfASnapshot(t *testing.T) {
 }
 
 // Anomalies of the machine are listed apart from the drawing.
-func TestMapOfAnOddSnapshot(t *testing.T) {
+func TestMapOfASnapshotWithAnomalies(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := cli.Run(t.Context(), []string{"map", "--machine", "../../node/sysfs/testdata/lying-firmware.txtar"},
 		&out, &errs, cli.Setup{Machine: setup("test").Machine})

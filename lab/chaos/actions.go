@@ -80,7 +80,7 @@ func (r *run) act(round context.Context) error {
 		return fmt.Errorf("%s: %w", actions[i].name, err)
 	}
 	r.broke(actions[i].name, err)
-	return r.mend(round)
+	return r.restartDead(round)
 }
 
 func (r *run) node() string { return nodes[r.rand.IntN(len(nodes))].Name }
@@ -278,7 +278,7 @@ func (r *run) removeTorn(node, file string) error {
 
 // torn maps state files to the error of a kubelet that was killed between two writes of the file. It does not start
 // before the file is removed (Start of memorymanager/policy_static.go, validateState of cpumanager/policy_static.go).
-// It fails some time after its start, so it may have obeyed orders before (see mend).
+// It fails some time after its start, so it may have obeyed orders before (see restartDead).
 var torn = map[string]string{
 	"memory_manager_state": "expected machine state is different from the real one",
 	"cpu_manager_state":    "doesn't match with CPUs in state",

@@ -243,7 +243,7 @@ func (r *run) round(ctx context.Context) error {
 	if err := r.record.broken(); err != nil {
 		return err
 	}
-	return r.mend(ctx)
+	return r.restartDead(ctx)
 }
 
 // broke counts a failure of the lab.
@@ -254,8 +254,8 @@ func (r *run) broke(what string, err error) {
 	r.result.Breakdowns[what]++
 }
 
-// mend restarts nodes whose process ended by itself, and counts that.
-func (r *run) mend(ctx context.Context) error {
+// restartDead restarts nodes whose process ended by itself, and counts that.
+func (r *run) restartDead(ctx context.Context) error {
 	for _, n := range r.cluster.Nodes {
 		err := r.cluster.NodeErr(n.Name)
 		if err == nil {

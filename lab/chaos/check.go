@@ -26,7 +26,7 @@ const patience = 75 * time.Second
 
 // settle lets everything run, and waits until every bound pod runs or has ended.
 func (r *run) settle(ctx context.Context) error {
-	if err := r.mend(ctx); err != nil {
+	if err := r.restartDead(ctx); err != nil {
 		return err
 	}
 	if err := r.startAgents(ctx); err != nil {
@@ -42,7 +42,7 @@ func (r *run) settle(ctx context.Context) error {
 	err := r.record.until(ctx, "all pods settle", func(lives []life) bool { return len(restless(lives)) == 0 })
 	if err != nil {
 		lives, _ := r.record.all()
-		if all := r.untold(restless(lives)); len(all) > 0 {
+		if all := r.withoutUnplaced(restless(lives)); len(all) > 0 {
 			var b strings.Builder
 			for _, l := range all {
 				b.WriteString("\n" + r.inspect("pods/"+l.pod.Namespace+"/"+l.pod.Name))
@@ -53,9 +53,9 @@ func (r *run) settle(ctx context.Context) error {
 	return nil
 }
 
-// untold omits pods for which the scheduler found no node. kube-scheduler writes that into a pod's status only once. If
-// the API server is restarted at that moment, the pod seems to wait for its first attempt until the next one.
-func (r *run) untold(lives []life) (out []life) {
+// withoutUnplaced omits pods for which the scheduler found no node. kube-scheduler writes that into a pod's status only
+// once. If the API server is restarted at that moment, the pod seems to wait for its first attempt until the next one.
+func (r *run) withoutUnplaced(lives []life) (out []life) {
 	for _, l := range lives {
 		if stage := r.lastStage(l); l.pod.Spec.NodeName != "" || stage != document.Judged && stage != document.Released {
 			out = append(out, l)
@@ -94,7 +94,7 @@ func statesOf(lives []life) (out []string) {
 func (r *run) check(ctx context.Context) bool {
 	return r.await(ctx, func() []string {
 		lives, _ := r.record.all()
-		return append(r.disagreements(lives), r.waitInVain(ctx, lives)...)
+		return append(r.disagreements(lives), r.waitThoughFitting(ctx, lives)...)
 	})
 }
 
@@ -177,8 +177,8 @@ func (r *run) differences(node string, lives []life) (out []string) {
 	return slices.Compact(out)
 }
 
-// waitInVain returns pods of Tenon's scheduler that wait although they fit a node.
-func (r *run) waitInVain(ctx context.Context, lives []life) (out []string) {
+// waitThoughFitting returns pods of Tenon's scheduler that wait although they fit a node.
+func (r *run) waitThoughFitting(ctx context.Context, lives []life) (out []string) {
 	for _, l := range lives {
 		if l.over() || !l.tenon() || l.pod.Spec.NodeName != "" {
 			continue

@@ -68,7 +68,7 @@ func startedAgain(t *testing.T, file string, tear func(*testing.T, string)) {
 	case <-ctx.Done():
 		t.Fatal("the kubelet runs on with a torn file")
 	}
-	if err := r.mend(ctx); err != nil {
+	if err := r.restartDead(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if n := r.result.Breakdowns["a kubelet was killed between two writes of "+file]; n != 1 {

@@ -43,7 +43,7 @@ type life struct {
 	pod                         *v1.Pod // as last seen
 	bound, started, ended, gone moment
 	ran                         bool // it was seen running
-	told                        bool // its refusal was reported
+	reported                    bool // its refusal was reported
 }
 
 func (l *life) tenon() bool { return l.pod.Spec.SchedulerName == tenonScheduler }
@@ -172,8 +172,8 @@ func (r *record) pod(p *v1.Pod, now moment, gone bool) {
 	set(&l.ended, kube.Ended(p))
 	set(&l.gone, gone)
 	l.ran = l.ran || p.Status.Phase == v1.PodRunning
-	if r.refused != nil && !l.told && refused(*l) {
-		l.told = true
+	if r.refused != nil && !l.reported && refused(*l) {
+		l.reported = true
 		r.refused(*l)
 	}
 }

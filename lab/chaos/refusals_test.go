@@ -267,7 +267,7 @@ func TestARestartExcusesOnlyWhatItCauses(t *testing.T) {
 }
 
 // For some pods with init containers more room is worse: the end of a pod excuses their refusals, and no others.
-func TestAnEndExcusesOnlyWhomMoreRoomIsWorseFor(t *testing.T) {
+func TestAnEndExcusesOnlyPodsForWhichMoreRoomIsWorse(t *testing.T) {
 	for _, c := range []struct {
 		what     string
 		received uint64
@@ -308,9 +308,9 @@ func TestAnEndExcusesWhatFollows(t *testing.T) {
 		return p
 	}
 	for _, c := range []struct {
-		what        string
-		told, heard uint64 // when the end was written, and when the scheduler received it
-		want        blame
+		what              string
+		written, received uint64 // when the end was written, and when the scheduler received it
+		want              blame
 	}{
 		{"the end was written before", 7, 0, roomier},
 		{"the end was written later", 12, 0, roomier},
@@ -326,9 +326,9 @@ func TestAnEndExcusesWhatFollows(t *testing.T) {
 			s.end(7, "ends")
 			s.bind(9, cores("moved", 6)) // beside the pod that has ended it would be on the other NUMA node
 			i := slices.IndexFunc(s.lives, func(l life) bool { return l.pod.Name == "ends" })
-			s.lives[i].ended = at(c.told)
-			if c.heard > 0 {
-				s.received.over["ends"] = at(c.heard).at
+			s.lives[i].ended = at(c.written)
+			if c.received > 0 {
+				s.received.over["ends"] = at(c.received).at
 			}
 			s.want(s.bind(10, nic(cores("refused", 4))), c.want)
 		})

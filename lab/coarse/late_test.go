@@ -35,7 +35,7 @@ func started(t *testing.T, start func(context.Context, string) (*coarse.Cluster,
 }
 
 // A pod that ran before the scheduler keeps the CPUs of its init container like any other.
-func TestLeftoversOfPodsThatWereThereBefore(t *testing.T) {
+func TestLeftoversOfEarlierPods(t *testing.T) {
 	w := started(t, coarse.Start, scheduler.Tenon, func(w *world) {
 		w.node(t, "before", "before-a")
 		w.pod(t, "before", "one", "init:16/4Gi 4/4Gi", func(p *v1.Pod) {
@@ -88,7 +88,7 @@ func TestTheDefinitionComesLate(t *testing.T) {
 
 // A node whose NodeResourceTopology or layout is deleted is unknown: if the profile accepts unknown nodes, waiting pods
 // go there. When the object returns, it counts again.
-func TestWhatIsKnownOfANodeGoesAwayAndComesBack(t *testing.T) {
+func TestTheReportOfANodeIsDeletedAndReturns(t *testing.T) {
 	w := started(t, coarse.Start, strings.Replace(scheduler.Tenon, "Refuse", "Allow", 1))
 	w.node(t, "gone", "gone-a")
 	full := coarse.Topology("gone-a", single, "0:8/32Gi 0:8/32Gi")

@@ -32,7 +32,7 @@ func (d *demo) few(ctx context.Context, found *Found) (err error) {
 	if d.plays(Story) {
 		d.Progress("three pods under the default scheduler")
 		tell := func() (err error) {
-			blind, found.Died, err = d.tell(ctx)
+			blind, found.Died, err = d.playStory(ctx)
 			return err
 		}
 		if err := d.under(scheduler.Plain, nil, tell); err != nil {
@@ -44,7 +44,7 @@ func (d *demo) few(ctx context.Context, found *Found) (err error) {
 	}
 	d.Progress("the same pods under Tenon")
 	err = d.under(scheduler.Tenon, nil, func() error {
-		fates, ran, err := d.tell(ctx)
+		fates, ran, err := d.playStory(ctx)
 		if err != nil {
 			return fmt.Errorf("story under Tenon: %w", err)
 		}
@@ -81,9 +81,9 @@ func together(blind, tenon []document.DemoFate) *document.DemoStory {
 	return out
 }
 
-// tell creates the residents and then the pods of the story. It returns the fates of the latter, and the node of the
+// playStory creates the residents and then the pods of the story. It returns the fates of the latter, and the node of the
 // first of them.
-func (d *demo) tell(ctx context.Context) (fates []document.DemoFate, node *ledger.Node, err error) {
+func (d *demo) playStory(ctx context.Context) (fates []document.DemoFate, node *ledger.Node, err error) {
 	for _, p := range residents() {
 		fate, err := d.one(ctx, p)
 		if err != nil {

@@ -124,7 +124,7 @@ var bad = map[string]struct {
 }
 
 // A malformed object is refused with one clear message, and scheduling on other nodes continues.
-func TestBadInputHarmsNothingElse(t *testing.T) {
+func TestMalformedObjectsAffectNoOthers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	w := one(ctx, t, scheduler.Tenon)

@@ -48,7 +48,7 @@ func builtExample(ctx context.Context, t *testing.T) string {
 // Another main program has the plugin only through kube-scheduler's own option. Pods are placed where they are aligned.
 // Those that do not fit wait and are woken when room appears, also by another profile's pods. DefaultPreemption evicts
 // for pods of higher priority. No kubelet refuses a pod.
-func TestThePluginInSomebodyElsesMain(t *testing.T) {
+func TestThePluginInAnotherMainProgram(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	program := builtExample(ctx, t)

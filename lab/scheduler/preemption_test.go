@@ -227,7 +227,7 @@ func (w *world) play(ctx context.Context, t *testing.T, s scene) {
 		contains(t, p.Name, why, s.says)
 	} else {
 		w.await(ctx, t, p.Name, workload.Running)
-		w.told(ctx, t, p.Name, "FailedScheduling", s.says)
+		w.hasEvent(ctx, t, p.Name, "FailedScheduling", s.says)
 	}
 	now, _ := w.pods.Pods()
 	for _, x := range s.pods {
@@ -235,16 +235,16 @@ func (w *world) play(ctx context.Context, t *testing.T, s scene) {
 		i := slices.IndexFunc(now, func(p *v1.Pod) bool { return p.Name == x.Name })
 		goes := slices.ContainsFunc(s.goes, func(name string) bool { return on(s.name, cores(name, 1)).Name == x.Name })
 		if stays := i >= 0 && now[i].DeletionTimestamp == nil; stays == goes {
-			t.Errorf("pod %s stays: %v; the preemptor was told %q", x.Name, stays, w.notes(ctx, t, p.Name, "FailedScheduling"))
+			t.Errorf("pod %s stays: %v; the preemptor has the events %q", x.Name, stays, w.notes(ctx, t, p.Name, "FailedScheduling"))
 		}
 		if goes {
-			w.told(ctx, t, x.Name, "PreemptedForAlignment", "for pod default/"+p.Name)
+			w.hasEvent(ctx, t, x.Name, "PreemptedForAlignment", "for pod default/"+p.Name)
 		}
 	}
 }
 
-// told waits for an event of a pod with a text.
-func (w *world) told(ctx context.Context, t *testing.T, pod, reason, what string) {
+// hasEvent waits for an event of a pod with a text.
+func (w *world) hasEvent(ctx context.Context, t *testing.T, pod, reason, what string) {
 	t.Helper()
 	var said []string
 	err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {

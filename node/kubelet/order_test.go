@@ -15,7 +15,7 @@ import (
 
 // The kubelet releases the memory of ended pods in an unpredictable order: if the order decides what is free, the
 // layout names this as a reason.
-func TestUndeterminedReleasesAreSaid(t *testing.T) {
+func TestUndeterminedReleasesAreReported(t *testing.T) {
 	s := &kubelettest.Service{}
 	s.SetPods(kubelettest.Pod("ns", "p", &podresources.ContainerResources{Name: "main"}))
 	pods := apiPods{"ns/p": pod("p", "u", kubelet.Container{Name: "main"})}

@@ -200,7 +200,7 @@ func TestPodsAreBounded(t *testing.T) {
 }
 
 // Two pods of one name, as while a pod is replaced, and names that no label can have.
-func TestOddPodsHurtNobody(t *testing.T) {
+func TestUnusualPodsDoNotBreakAScrape(t *testing.T) {
 	n := node(t)
 	n.Entries[1].Pod = n.Entries[0].Pod
 	n.Entries = append(n.Entries, ledger.Entry{Pod: ledger.PodID{Namespace: "\xff", Name: "odd"},
