@@ -8,10 +8,12 @@ CHAOS = 1h
 D = 2
 REGISTRY = ghcr.io/tenon-numa
 VERSION ?=
+RELEASE =
+RELEASES = 1.30 1.31 1.32 1.33 1.34 1.35 1.36 1.37
 PLATFORMS = linux/amd64,linux/arm64
 export REGISTRY VERSION
 
-.PHONY: help demo up test test-node test-nri test-install test-console test-volcano race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate tidy verify lint build images chart release push clean sim
+.PHONY: help demo up test test-node test-nri test-install test-console test-volcano race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-go bench-agent bench-docs diff diff-all chaos fuzz generate tidy verify lint build images chart release push clean sim
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 17
@@ -80,8 +82,14 @@ bench-agent: ## Measure what agents take of their nodes, and what they write (2 
 bench-docs: ## Measure all but the last two, and write docs/performance.md, its charts and docs/scale.md (45 minutes)
 	go run ./test/bench -docs
 
-diff: ## Judge N admissions by the kubelet's own managers, from seed S on (make diff N=1000000 S=1)
-	go test ./lab/kubelet -run TestPlaceAgrees -diff.n $(N) -diff.seed $(S) -v -timeout 0
+diff: ## Judge N admissions by the kubelet's own managers, of RELEASE, from seed S on (make diff N=1000000 S=1 RELEASE=1.32)
+	go test ./lab/kubelet -run TestPlaceAgrees -diff.n $(N) -diff.seed $(S) -diff.release '$(RELEASE)' -v -timeout 0
+
+diff-all: ## The same for every release, and its scenarios (the first time each release builds for some minutes)
+	@for r in $(RELEASES); do echo "release $$r"; \
+		go test ./lab/kubelet -run 'TestPlaceAgrees|TestScenarioFiles' -diff.n $(N) -diff.seed $(S) -diff.release $$r -v \
+			-timeout 0 | grep -v '^ *--- PASS\|^=== ' || exit 1; \
+	done
 
 sim: ## Compare schedulers on simulated machines, and write docs/packing.md and its picture anew
 	go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 200 --page docs/packing.md

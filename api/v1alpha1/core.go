@@ -68,6 +68,9 @@ func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out L
 	if err := l.Kubelet.check(); err != nil {
 		return out, fmt.Errorf("kubelet: %w", err)
 	}
+	if release, ok := place.ReleaseOf(l.Kubelet.Version); ok {
+		out.Rules.Release = release.Nearest()
+	}
 	if out.Inexact, err = inexact(l.Inexact); err != nil {
 		return out, fmt.Errorf("inexact: %w", err)
 	}

@@ -88,7 +88,7 @@ func readKubelet(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, e
 	if err != nil {
 		return place.Rules{}, nil, err
 	}
-	rules, err := c.On(m)
+	rules, err := c.On(m, 0)
 	if err != nil {
 		return place.Rules{}, nil, err
 	}

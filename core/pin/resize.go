@@ -63,7 +63,7 @@ func others(p Pod, container string) (out place.Holding) {
 
 // wanted returns the number of exclusive CPUs that the k-th container of a pod asks for.
 func wanted(r place.Rules, p *place.Pod, k int) int64 {
-	if c := p.Containers[k]; r.CPU.Static && p.Exclusive() && c.MilliCPU%1000 == 0 {
+	if c := p.Containers[k]; r.CPU.Static && r.Serves(p) && c.MilliCPU%1000 == 0 {
 		return c.MilliCPU / 1000
 	}
 	return 0

@@ -25,7 +25,7 @@ const defaultMaxNUMAs = 8
 // work, so it takes some milliseconds at most for any pod and machine. Beyond that bound the verdict is a refusal with
 // the code [TooComplex].
 func Place(u *Usage, p *Pod) Verdict {
-	if bars := u.bars(p.Exclusive()); len(bars) > 0 {
+	if bars := u.bars(u.Rules.Serves(p)); len(bars) > 0 {
 		return Verdict{Refusal: UnexpectedAdmissionError, Reasons: slices.Clone(bars)}
 	}
 	if large := p.TooLarge(); len(large) > 0 {
@@ -68,7 +68,7 @@ func (p *Pod) alone() bool { return len(p.Containers) == 1 && p.Containers[0].Ki
 
 // fits is Fits by the full engine, without plans.
 func fits(u *Usage, p *Pod) bool {
-	if len(u.bars(p.Exclusive())) > 0 || len(p.TooLarge()) > 0 {
+	if len(u.bars(u.Rules.Serves(p))) > 0 || len(p.TooLarge()) > 0 {
 		return false
 	}
 	a := admission{u: u, pod: p, brief: true}
@@ -172,7 +172,7 @@ func (a *admission) run() RefusalReason {
 // idle reports whether a container asks for nothing that the managers assign.
 func (a *admission) idle(i int) bool {
 	c := &a.pod.Containers[i]
-	return len(c.Devices) == 0 && a.wholeCPUs(c) == 0 && !(a.u.Rules.Memory.Static && a.pod.Exclusive())
+	return len(c.Devices) == 0 && a.wholeCPUs(c) == 0 && !(a.u.Rules.Memory.Static && a.u.Rules.Serves(a.pod))
 }
 
 // allocate gives a container what it asks for, inside its affinity where possible.
@@ -220,7 +220,7 @@ type request struct {
 
 // wholeCPUs returns the number of exclusive CPUs that a container wants.
 func (a *admission) wholeCPUs(c *Container) int64 {
-	if !a.u.Rules.CPU.Static || !a.pod.Exclusive() || c.MilliCPU%1000 != 0 {
+	if !a.u.Rules.CPU.Static || !a.u.Rules.Serves(a.pod) || c.MilliCPU%1000 != 0 {
 		return 0
 	}
 	return c.MilliCPU / 1000
@@ -228,7 +228,7 @@ func (a *admission) wholeCPUs(c *Container) int64 {
 
 // pinnedMemory returns the memory that the memory manager assigns to a container; nil if it assigns none.
 func (a *admission) pinnedMemory(c *Container) []Amount {
-	if !a.u.Rules.Memory.Static || !a.pod.Exclusive() || c.fraction() >= 0 {
+	if !a.u.Rules.Memory.Static || !a.u.Rules.Serves(a.pod) || c.fraction() >= 0 {
 		return nil
 	}
 	return c.Memory
@@ -394,7 +394,7 @@ func (a *admission) plain(r *request) (h hint, sure answer) {
 		return h, no
 	}
 	var p plan
-	p.make(a.u, r, a.pod.Exclusive())
+	p.make(a.u, r, a.u.Rules.Serves(a.pod))
 	if p.never || p.hard || p.narrow || p.choosy == 0 && !p.pinned {
 		return h, unsure
 	}
@@ -439,8 +439,9 @@ func (a *admission) hintSet(l *maskSpace, r *request, k int, t tables) (f hintSe
 // universe returns the NUMA nodes that may appear in the hint sets of a request.
 func (a *admission) universe(r *request) (out topo.Mask) {
 	for _, d := range r.devices {
-		_, res, _ := a.u.resource(d.Resource)
-		out |= res.NUMAs
+		if at := a.u.resourceAt(d.Resource); at >= 0 {
+			out |= a.u.sets[at].numas
+		}
 	}
 	if r.cpus > 0 {
 		out |= a.u.Machine.WithCPUs()

@@ -207,12 +207,13 @@ func coresOf(m *topo.Machine, s cpuSet) cpuSet {
 
 func cpusPerCore(m *topo.Machine) int { return m.CPUs().Len() / len(m.Cores()) }
 
-// Reserve returns the n CPUs of m that a kubelet reserves if its configuration has a number and no list: the CPUs that
-// its static CPU manager picks first on the empty machine (cpumanager/policy_static.go, NewStaticPolicy). It ignores
-// r.Reserved. It returns an error if the machine has fewer than n CPUs.
-func (r CPURules) Reserve(m *topo.Machine, n int) (idset.Set[idset.CPU], error) {
-	r.Reserved = idset.Set[idset.CPU]{}
-	u := NewUsage(m, Rules{CPU: r})
+// Reserve returns the n CPUs of m that a kubelet reserves when its configuration has a number and no list: those that
+// its static CPU manager takes first of the empty machine (cpumanager/policy_static.go, NewStaticPolicy). It ignores
+// r.CPU.Reserved. A machine with fewer than n CPUs is an error.
+func (r Rules) Reserve(m *topo.Machine, n int) (idset.Set[idset.CPU], error) {
+	r = Rules{Release: r.Release, CPU: r.CPU}
+	r.CPU.Reserved = idset.Set[idset.CPU]{}
+	u := NewUsage(m, r)
 	if n >= 0 {
 		if got, end := u.takeCPUs(m.CPUs(), n, &work{}); end == picked {
 			return got, nil

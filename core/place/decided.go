@@ -66,8 +66,8 @@ func (u *Usage) hasMemory(hs []Holding) bool {
 	u = u.clone()
 	for _, h := range hs {
 		for _, b := range h.Memory {
-			alone := b.NUMAs.Len() == 1 && b.NUMAs&u.used&u.grouped != 0 // other blocks use this NUMA node in a group
-			if b.NUMAs&^u.Machine.All() != 0 || alone || u.violates(b.NUMAs) || u.freeOn(b.NUMAs, b.Kind) < b.Bytes {
+			alone := b.NUMAs.Len() == 1 && b.NUMAs&u.used&u.grouped != 0 // on a NUMA node that others use as a group
+			if b.NUMAs&^u.Machine.All() != 0 || alone || u.keeps && u.violates(b.NUMAs) || u.freeOn(b.NUMAs, b.Kind) < b.Bytes {
 				return false
 			}
 		}

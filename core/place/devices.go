@@ -21,11 +21,11 @@ import (
 // deviceHintSet returns the hint set of a device resource. choosy is false if the resource has no preference, or if no
 // device plugin of the machine serves it, because the device manager ignores such a resource.
 func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables) (f hintSet, choosy bool) {
-	at, res, _ := a.u.resource(want.Resource)
-	universe := l.dense(res.NUMAs)
-	if universe == 0 {
+	at, res, known := a.u.resource(want.Resource)
+	if !known || a.u.sets[at].numas == 0 {
 		return f, false
 	}
+	universe := l.dense(a.u.sets[at].numas)
 	shared := a.u.sets[at].shared
 	if !a.work.spend(10*l.count() + len(res.Devices)*(len(l.at)+4) + 2*shared*l.count()) {
 		return hintSet{resource: want.Resource, impossible: true}, true

@@ -31,6 +31,8 @@ type ground struct {
 	tidy bool
 	// localVaries: NUMA nodes differ in the distance to themselves, so the lowest of several may not be the closest.
 	localVaries bool
+	// keeps: the memory manager never assigns memory if that would mix single use and group use of a NUMA node.
+	keeps bool
 	// barsAll and barsGuaranteed say why the node's kubelet serves no pod, or no Guaranteed pod; see Obstacles.
 	barsAll, barsGuaranteed []Reason
 	costs                   costs
@@ -39,7 +41,7 @@ type ground struct {
 // deviceSet has what does not change about the devices of one resource.
 type deviceSet struct {
 	name    string
-	numas   topo.Mask // NUMA nodes with at least one device
+	numas   topo.Mask // that hints range over; none where no device has a NUMA node
 	healthy int
 	shared  int // devices that touch several NUMA nodes
 }
@@ -54,6 +56,7 @@ func newGround(m *topo.Machine, r Rules) *ground {
 	g.reservedCores, g.even = coresOf(m, r.CPU.Reserved), even(m)
 	g.tidy = g.even && nested(m)
 	g.barsAll, g.barsGuaranteed = barriers(m, r)
+	g.keeps = r.Release.has(groupsAreKept)
 	g.whole = make([]int64, g.rows(len(m.Resources()))*g.numas)
 	for i, n := range m.NUMAs() {
 		g.whole[i] = int64(n.CPUs.Len())
@@ -68,6 +71,9 @@ func newGround(m *topo.Machine, r Rules) *ground {
 	}
 	for at, res := range m.Resources() {
 		set := deviceSet{name: res.Name, numas: res.NUMAs, healthy: healthy(res)}
+		if set.numas != 0 && !r.Release.has(hintsOfDeviceNUMAs) {
+			set.numas = g.all
+		}
 		for _, d := range res.Devices {
 			if bits.OnesCount64(uint64(d.NUMAs)) > 1 {
 				set.shared++

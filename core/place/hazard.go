@@ -98,7 +98,8 @@ func (u *Usage) RestartHazards() (out []Hazard) {
 	if r.Memory.Static && (u.risk.overlap || u.risk.tables) {
 		out = append(out, Hazard{Code: MemoryState, Stops: true, Sure: u.risk.tables && !u.risk.overlap})
 	}
-	if most, free := u.risk.cpus, u.cpus-u.halves; r.CPU.Static && r.CPU.FullPCPUsOnly && most > free {
+	smt := r.CPU.Static && r.CPU.FullPCPUsOnly && !r.Release.has(restartsKeepCPUs)
+	if most, free := u.risk.cpus, u.cpus-u.halves; smt && most > free {
 		out = append(out, Hazard{Code: SMTReadmission, Sure: true, Want: most, Have: free})
 	}
 	if r.CPU.AlignBySocket && r.Topology.Policy == Restricted && u.risk.apart {
@@ -168,7 +169,11 @@ func tablesDiffer(a, b *Usage) bool {
 		}
 		for k := range a.kinds {
 			var x, y int64
-			for rest := b.cells[i].group & a.all; rest != 0; rest &= rest - 1 {
+			together := b.cells[i].group & a.all
+			if !a.Rules.Release.has(groupsRestartAsOne) {
+				together = 1 << uint(i)
+			}
+			for rest := together; rest != 0; rest &= rest - 1 {
 				at := a.memory(k) + rest.First()
 				x, y = x+a.amounts[at], y+b.amounts[at]
 			}

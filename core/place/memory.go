@@ -84,7 +84,7 @@ func (u *Usage) violates(mask topo.Mask) bool {
 // allocateMemory assigns a container its memory.
 func (a *admission) allocateMemory(i int, h hint) RefusalReason {
 	c := &a.pod.Containers[i]
-	if !a.u.Rules.Memory.Static || !a.pod.Exclusive() {
+	if !a.u.Rules.Memory.Static || !a.u.Rules.Serves(a.pod) {
 		return ""
 	}
 	if k := c.fraction(); k >= 0 {
@@ -93,7 +93,7 @@ func (a *admission) allocateMemory(i int, h hint) RefusalReason {
 	}
 	a.work.spend(len(c.Memory) * (2*a.u.numas + 8))
 	mask, ok := a.memoryMask(c, h)
-	if !ok || a.u.violates(mask) {
+	if !ok || a.u.keeps && a.u.violates(mask) {
 		if !a.brief {
 			a.refuse(a.memoryReasons(c, h)...)
 		}

@@ -75,10 +75,11 @@ func ParseArbiter(s string) (Arbiter, bool) {
 	return Arbiter(i), i >= 0
 }
 
-// Rules has what determines allocation on a node: the arbiter, the policies of its CPU, memory and topology managers,
-// and reservations. The verdict of Place does not depend on the arbiter.
+// Rules has what determines allocation on a node: the arbiter, the kubelet's release, the policies of its CPU, memory
+// and topology managers, and reservations. The verdict of Place does not depend on the arbiter.
 type Rules struct {
 	Arbiter  Arbiter
+	Release  Release // of the kubelet; see release.go for what depends on it
 	Topology TopologyRules
 	CPU      CPURules
 	Memory   MemoryRules
@@ -87,7 +88,7 @@ type Rules struct {
 // Equal reports whether both rules are the same.
 func (r Rules) Equal(o Rules) bool {
 	a, b := r.CPU, o.CPU
-	return r.Arbiter == o.Arbiter && r.Topology == o.Topology &&
+	return r.Arbiter == o.Arbiter && r.Release.orDefault() == o.Release.orDefault() && r.Topology == o.Topology &&
 		a.Static == b.Static && a.Reserved.Equal(b.Reserved) && a.FullPCPUsOnly == b.FullPCPUsOnly &&
 		a.DistributeAcrossNUMA == b.DistributeAcrossNUMA && a.AlignBySocket == b.AlignBySocket &&
 		a.DistributeAcrossCores == b.DistributeAcrossCores && a.StrictReservation == b.StrictReservation &&
@@ -152,8 +153,8 @@ const (
 // Pod has exactly what the node's managers look at; nothing else in a pod changes their answer.
 type Pod struct {
 	QoS QoS
-	// PodLevel is set if spec.resources is. With the default feature gates of 1.36, the CPU and memory managers then
-	// assign nothing to the pod (cpumanager/policy_static.go, GetTopologyHints).
+	// PodLevel is set where spec.resources is: from 1.34 on the CPU and memory managers then leave the
+	// pod alone (cpumanager/policy_static.go, GetTopologyHints).
 	PodLevel bool
 	// Containers are the init containers in spec order, then the app containers in spec order.
 	Containers []Container
@@ -302,14 +303,14 @@ func (v Verdict) Exact() bool {
 	return true
 }
 
-// Exclusive reports whether some node may give the pod CPUs and memory of its own: the managers serve Guaranteed pods
-// only.
+// Exclusive reports whether the pod can get CPUs and memory of its own on every node with static managers: these
+// serve Guaranteed pods only. [Rules.Serves] says it of one node.
 func (p *Pod) Exclusive() bool { return p.QoS == Guaranteed && !p.PodLevel }
 
 // Plain reports whether no node's managers align anything for the pod: it asks for no device, and is not Guaranteed.
 // Such a pod fits wherever its plain amounts fit.
 func (p *Pod) Plain() bool {
-	if p.Exclusive() {
+	if p.QoS == Guaranteed && (!p.PodLevel || p.named()) {
 		return false
 	}
 	for _, c := range p.Containers {
@@ -320,7 +321,19 @@ func (p *Pod) Plain() bool {
 	return true
 }
 
-// Shape returns a text that is equal exactly for pods that every node answers alike. Container names do not count.
+// named reports whether some container asks for whole CPUs or memory. Kubelets up to 1.33 serve such a container even
+// where spec.resources is set.
+func (p *Pod) named() bool {
+	for _, c := range p.Containers {
+		if c.MilliCPU > 0 && c.MilliCPU%1000 == 0 || len(c.Memory) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Shape returns a text that is equal exactly for pods that every node answers alike; container names
+// do not count.
 func (p *Pod) Shape() string {
 	var b []byte
 	b = append(b, 'q', byte('0'+p.QoS))

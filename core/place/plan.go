@@ -104,6 +104,8 @@ func (p *plan) make(u *Usage, r *request, exclusive bool) {
 		universe = g.all
 		p.wantMemory(g, r.memory)
 	}
+	// The reasons above need a memory manager that never mixes groups with use of one NUMA node.
+	p.hard = p.hard || p.pinned && p.policy != None && !g.keeps
 	// The memory manager refuses a container that wants no memory and has no affinity from other hints.
 	p.hard = p.hard || exclusive && rules.Memory.Static && !p.pinned
 	p.never = p.never || universe.Len() > maxMaskSpace && p.policy != None
@@ -112,7 +114,7 @@ func (p *plan) make(u *Usage, r *request, exclusive bool) {
 
 // ready is make for a pod of one app container.
 func (p *plan) ready(u *Usage, pod *Pod) {
-	c, exclusive := &pod.Containers[0], pod.Exclusive()
+	c, exclusive := &pod.Containers[0], u.Rules.Serves(pod)
 	r := request{devices: c.Devices}
 	if exclusive && u.Rules.CPU.Static && c.MilliCPU%1000 == 0 {
 		r.cpus = c.MilliCPU / 1000

@@ -142,7 +142,7 @@ func planned(u *Usage, p *Pod) answer {
 
 // byTables is Place without plans.
 func byTables(u *Usage, p *Pod) Verdict {
-	if len(u.bars(p.Exclusive())) > 0 {
+	if len(u.bars(u.Rules.Serves(p))) > 0 {
 		return Place(u, p)
 	}
 	a := admission{u: u, pod: p, taken: make([]Holding, len(p.Containers)), tables: true}

@@ -41,14 +41,14 @@ func (u *Usage) podPlan(p *Pod) (c podPlan) {
 	if c.whole {
 		c.plans = make([]plan, 1)
 		r := a.podRequest()
-		c.plans[0].make(u, &r, p.Exclusive())
+		c.plans[0].make(u, &r, rules.Serves(p))
 	} else {
 		c.plans = make([]plan, len(p.Containers))
 	}
 	for i := range p.Containers {
 		var own plan
 		r := a.containerRequest(i)
-		own.make(u, &r, p.Exclusive())
+		own.make(u, &r, rules.Serves(p))
 		if c.whole {
 			c.plans[0].never = c.plans[0].never || own.never
 		} else {

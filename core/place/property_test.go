@@ -233,7 +233,7 @@ func checkGrant(t *rapid.T, u *place.Usage, p *place.Pod, v place.Verdict) {
 
 func checkAmounts(t *rapid.T, u *place.Usage, p *place.Pod, c place.Container, h place.Holding) {
 	cpus := 0
-	if u.Rules.CPU.Static && p.Exclusive() && c.MilliCPU%1000 == 0 {
+	if u.Rules.CPU.Static && u.Rules.Serves(p) && c.MilliCPU%1000 == 0 {
 		cpus = int(c.MilliCPU / 1000)
 	}
 	if h.CPUs.Len() != cpus {
@@ -259,8 +259,8 @@ func checkAmounts(t *rapid.T, u *place.Usage, p *place.Pod, c place.Container, h
 				blocks++
 			}
 		}
-		pinned := u.Rules.Memory.Static && p.Exclusive()
-		// Later containers may have taken over an init container's memory.
+		pinned := u.Rules.Memory.Static && u.Rules.Serves(p)
+		// Later containers may have taken an init container's memory over.
 		if pinned && (blocks != 1 || got > want.Bytes || (c.Kind != place.Init && got != want.Bytes)) ||
 			!pinned && blocks > 0 {
 			t.Fatalf("container %s asks for %d of %s and gets %d in %d blocks", c.Name, want.Bytes, want.Kind, got, blocks)

@@ -36,7 +36,12 @@ func (u *Usage) takeSpread(from cpuSet, n, group int, w *work) (cpuSet, ending) 
 		}
 		*w = p.work
 		least, most := spreadSpan(p.m, len(numas), n, group)
-		combo, extra, end := s.search(least, most)
+		search := s.search
+		if r := &u.Rules; r.CPU.AlignBySocket && r.Release.has(spreadInOneSocket) {
+			sockets := socketsOf(p.m, numas)
+			search = func(least, most int) (combo, extra []int, end ending) { return s.searchSockets(sockets, least, most) }
+		}
+		combo, extra, end := search(least, most)
 		switch end {
 		case picked:
 			return u.hand(&p, pickInts(numas, combo), pickInts(numas, extra), n, group, w)
@@ -258,6 +263,11 @@ func following(set []int, n int) []int {
 // hand takes the even share of every NUMA node of combo, then the remaining groups from those of extra.
 func (u *Usage) hand(p *picker, combo, extra []int, n, group int, w *work) (cpuSet, ending) {
 	share := n / len(combo) / group * group
+	if u.Rules.Release.has(sharesFit) {
+		for _, numa := range combo {
+			share = min(share, p.free.AndLen(p.m.NUMAs()[numa].CPUs)/group*group)
+		}
+	}
 	give := func(numa, count int) ending {
 		p.rest.Meet(&p.free, p.m.NUMAs()[numa].CPUs)
 		got, end := u.takePacked(p.rest.Set(), count, false, w)

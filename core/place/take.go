@@ -61,6 +61,7 @@ type picker struct {
 	// numaFirst: sockets lie inside NUMA nodes, or are equally many.
 	numaFirst bool
 	spread    bool // distribute-cpus-across-cores
+	roundUp   bool // an odd number of CPUs is given part of an L3 group, too
 	words     int  // steps of one part
 	work      work
 }
@@ -69,6 +70,7 @@ func (u *Usage) picker(from cpuSet, n int, w work) picker {
 	m := u.Machine
 	return picker{m: m, free: from.And(m.CPUs()).Bits(), need: n, work: w, words: u.costs.words,
 		spread:    u.Rules.CPU.DistributeAcrossCores,
+		roundUp:   u.Rules.Release.has(threadsRoundUp),
 		numaFirst: len(m.Sockets()) >= m.WithCPUs().Len()}
 }
 
@@ -265,7 +267,10 @@ func (p *picker) takeL3s() {
 
 func (p *picker) takePartOfL3(l3 cpuSet) {
 	per := cpusPerCore(p.m)
-	cores := (p.need + per - 1) / per
+	cores := p.need / per
+	if p.roundUp {
+		cores = (p.need + per - 1) / per
+	}
 	parts := p.partsOf(nil, l3, topo.Cores)
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.ID, b.ID) })
 	var got idset.Bits[idset.CPU]
@@ -275,8 +280,8 @@ func (p *picker) takePartOfL3(l3 cpuSet) {
 		got.Add(p.rest.Set())
 	}
 	ids := got.Set().List()
-	// If the need is not even and cores have threads, one CPU of the last core is enough.
-	if p.need%2 != 0 && per > 1 && len(ids) > p.need {
+	// An odd need on machines with threads: one CPU of the last core is enough.
+	if p.roundUp && p.need%2 != 0 && per > 1 && len(ids) > p.need {
 		ids = ids[:len(ids)-1]
 	}
 	if len(ids) == p.need {

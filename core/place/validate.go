@@ -80,6 +80,8 @@ func (r Rules) Validate(m *topo.Machine) error {
 	switch t := r.Topology; {
 	case r.Arbiter < ByKubelet || r.Arbiter > ByAgent:
 		return fmt.Errorf("validate rules: unknown %s", r.Arbiter)
+	case r.Release < 0 || r.Release > maxRelease:
+		return fmt.Errorf("validate rules: release 1.%d is outside 1.1..1.%d", int(r.Release), maxRelease)
 	case t.Policy < None || t.Policy > SingleNUMA:
 		return fmt.Errorf("validate rules: unknown topology manager policy %d", int(t.Policy))
 	case t.Scope < PerContainer || t.Scope > PerPod:

@@ -59,7 +59,7 @@ func stages(exported []byte) Stages {
 			if err != nil {
 				return place.Rules{}, nil, err
 			}
-			r, err := c.On(m)
+			r, err := c.On(m, 0)
 			if err != nil {
 				return place.Rules{}, nil, err
 			}

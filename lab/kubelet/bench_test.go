@@ -213,7 +213,7 @@ func (c *benchmark) configure(b *testing.B) (*configv1beta1.KubeletConfiguration
 	if err != nil {
 		b.Fatal(err)
 	}
-	rules, err := parsed.On(c.machine)
+	rules, err := parsed.On(c.machine, 0)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -3,8 +3,6 @@ package kubelet_test
 import (
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/place/scenario"
@@ -79,14 +77,8 @@ func (t *trial) contradiction() error {
 	return nil
 }
 
-// freeCPUs returns the CPU manager's shared pool, which may include reserved CPUs.
-func (t *trial) freeCPUs() idset.Set[idset.CPU] {
-	var cpus []idset.CPU
-	for _, id := range t.real.CPU.State().GetDefaultCPUSet().List() {
-		cpus = append(cpus, idset.CPU(id))
-	}
-	return idset.Of(cpus...)
-}
+// freeCPUs is the CPU manager's shared pool: reserved CPUs are in it, or not.
+func (t *trial) freeCPUs() idset.Set[idset.CPU] { return t.real.SharedCPUs() }
 
 // How left compares devices: by their ids, by their number on every set of NUMA nodes, or not at all.
 const (
@@ -103,11 +95,11 @@ func (t *trial) left(about, when string, u *place.Usage, devices int) error {
 		}
 	}
 	if t.node.Rules.Memory.Static {
-		state := t.real.Memory.State().GetMachineState()
+		free := t.real.FreeMemory()
 		for i, n := range t.node.Machine.NUMAs() {
-			for kind, table := range state[int(n.ID)].MemoryMap {
-				if have := u.FreeMemory(i, string(kind)); int64(table.Free) != have {
-					return differs(about, "%s: NUMA node %d has %d bytes of %s free, place has %d", when, n.ID, table.Free, kind, have)
+			for kind, bytes := range free[n.ID] {
+				if have := u.FreeMemory(i, kind); bytes != have {
+					return differs(about, "%s: NUMA node %d has %d bytes of %s free, place has %d", when, n.ID, bytes, kind, have)
 				}
 			}
 		}
@@ -131,18 +123,18 @@ func (t *trial) left(about, when string, u *place.Usage, devices int) error {
 func (t *trial) freeDevices(name string) (out []topo.Device) {
 	held := map[string]bool{}
 	for _, pod := range t.pods {
-		for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-			for i := range list {
-				for id := range t.real.Device.GetDevices(string(pod.UID), list[i].Name)[name] {
-					held[id] = true
+		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			for _, d := range t.real.Holding(pod.UID, c.Name).Devices {
+				for _, id := range d.IDs {
+					held[id] = held[id] || d.Resource == name
 				}
 			}
 		}
 	}
-	healthy := t.real.Device.GetAllocatableDevices()[name]
+	healthy := t.real.Healthy(name)
 	r, _ := t.node.Machine.Resource(name)
 	for _, d := range r.Devices {
-		if _, ok := healthy[d.ID]; ok && !held[d.ID] {
+		if slices.Contains(healthy, d.ID) && !held[d.ID] {
 			d.Unhealthy = false
 			out = append(out, d)
 		}

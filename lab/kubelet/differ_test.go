@@ -46,12 +46,13 @@ func TestPlaceAgreesWithTheManagers(t *testing.T) {
 	run := &differ{dir: judgeDir(t), predict: place.Place, next: *firstSeed, began: time.Now()}
 	var wg sync.WaitGroup
 	for range *workers {
-		wg.Go(run.work)
+		j := newJudge(t)
+		wg.Go(func() { run.work(j) })
 	}
 	wg.Wait()
-	t.Logf("seeds %d to %d\n%s", *firstSeed, run.next-1, run.total.String())
+	t.Logf("%s, seeds %d to %d\n%s", newJudge(t).release(), *firstSeed, run.next-1, run.total.String())
 	if run.failure != nil {
-		t.Error(run.failure.report(run.dir))
+		t.Error(run.failure.report(newJudge(t), run.dir))
 	}
 }
 
@@ -106,14 +107,14 @@ func (d *differ) seed() (uint64, bool) {
 	return d.next - 1, true
 }
 
-func (d *differ) work() {
+func (d *differ) work(j judge) {
 	for {
 		seed, ok := d.seed()
 		if !ok {
 			return
 		}
 		var count tally
-		drawn, err := try(d.dir, seed, d.predict, &count)
+		drawn, err := try(j, d.dir, seed, d.predict, &count)
 		d.mu.Lock()
 		d.total.add(&count)
 		if err != nil && (d.failure == nil || seed < d.failure.seed) {
@@ -128,14 +129,17 @@ func (d *differ) work() {
 }
 
 // try draws and judges the machine of a seed. The scenario ends with the step that failed.
-func try(dir string, seed uint64, predict oracle, count *tally) (*drawing, error) {
+func try(j judge, dir string, seed uint64, predict oracle, count *tally) (*drawing, error) {
 	d, err := draw(seed)
 	if err != nil {
 		return nil, err
 	}
+	if err := asOf(j.release(), d.s); err != nil {
+		return nil, fmt.Errorf("seed %d: %w", seed, err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	t, err := newTrial(ctx, filepath.Join(dir, fmt.Sprint(seed)), d.s, d.extras, predict, count)
+	t, err := newTrial(ctx, j, filepath.Join(dir, fmt.Sprint(seed)), d.s, d.extras, predict, count)
 	if err != nil {
 		return d, err
 	}
@@ -160,22 +164,22 @@ func try(dir string, seed uint64, predict oracle, count *tally) (*drawing, error
 	return nil, nil
 }
 
-// report reduces a failing scenario, and returns a text that says how to reproduce it.
-func (f *failure) report(dir string) string {
+// report makes a failing scenario small, and says how to see it again.
+func (f *failure) report(j judge, dir string) string {
 	out := fmt.Sprintf("seed %d: %v\n", f.seed, f.err)
 	var d difference
 	if !errors.As(f.err, &d) { // there is nothing to reduce
 		return out + f.text()
 	}
 	out += f.text()
-	small := shrink(dir, f.d.s, f.d.extras, d.about, place.Place)
-	out += fmt.Sprintf("smaller: %v\n", replay(dir, small, f.d.extras, place.Place, &tally{}))
+	small := shrink(j, dir, f.d.s, f.d.extras, d.about, place.Place)
+	out += fmt.Sprintf("smaller: %v\n", replay(j, dir, small, f.d.extras, place.Place, &tally{}))
 	text, err := small.Played()
 	if err != nil {
 		return out + err.Error()
 	}
 	return out + "as a scenario, with what place says:\n" + text +
-		fmt.Sprintf("again: go test ./lab/kubelet -run TestPlaceAgrees -diff.seed %d -diff.n 1\n", f.seed)
+		fmt.Sprintf("again: go test ./lab/kubelet -run TestPlaceAgrees -diff.seed %d -diff.n 1 %s\n", f.seed, judgeFlag())
 }
 
 // text returns the drawn scenario. Pods that were written differently from what a scenario says are in its comment.
@@ -192,15 +196,15 @@ func (f *failure) text() string {
 	return out + fmt.Sprintf("# preferences %v\n", f.d.prefers)
 }
 
-// shrink reduces a scenario while a prediction differs from the managers about the same.
-func shrink(dir string, s *scenario.Scenario, x extras, about string, predict oracle) *scenario.Scenario {
+// shrink makes a scenario small on which a prediction differs from the managers about the same.
+func shrink(j judge, dir string, s *scenario.Scenario, x extras, about string, predict oracle) *scenario.Scenario {
 	return scenario.Shrink(s, func(c *scenario.Scenario) bool {
 		if !acceptable(c) {
 			return false
 		}
 		for range 3 { // the kubelet's random choices may hide a difference
 			var d difference
-			if errors.As(replay(dir, c, x, predict, &tally{}), &d) {
+			if errors.As(replay(j, dir, c, x, predict, &tally{}), &d) {
 				return d.about == about
 			}
 		}
@@ -223,15 +227,15 @@ func acceptable(s *scenario.Scenario) bool {
 	return true
 }
 
-// replay judges a whole scenario. A scenario that cannot start is an error that is not a difference.
-func replay(dir string, s *scenario.Scenario, x extras, predict oracle, count *tally) error {
+// replay judges a whole scenario; what it cannot start is an error that is not a difference.
+func replay(j judge, dir string, s *scenario.Scenario, x extras, predict oracle, count *tally) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	own, err := os.MkdirTemp(dir, "r")
 	if err != nil {
 		return err
 	}
-	t, err := newTrial(ctx, own, s, x, predict, count)
+	t, err := newTrial(ctx, j, own, s, x, predict, count)
 	if err != nil {
 		return err
 	}

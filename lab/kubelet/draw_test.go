@@ -72,7 +72,7 @@ func draw(seed uint64) (*drawing, error) {
 		d.memoryRules()
 	}
 	if d.s.ReserveCPUs > 0 {
-		if d.s.Rules.CPU.Reserved, err = d.s.Rules.CPU.Reserve(m, d.s.ReserveCPUs); err != nil {
+		if d.s.Rules.CPU.Reserved, err = d.s.Rules.Reserve(m, d.s.ReserveCPUs); err != nil {
 			return nil, fmt.Errorf("seed %d: %w", seed, err)
 		}
 	}

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync/atomic"
 
@@ -87,4 +88,49 @@ func Reopen(ctx context.Context, dir string, m *topo.Machine, c *configv1beta1.K
 		from.ready.Store(true)
 		return out.connect(ctx, m)
 	}, nil
+}
+
+// Settings are what managers read of a machine and a configuration, defaults applied; a judge reads them as JSON.
+type Settings struct {
+	Machine         json.RawMessage
+	TopologyPolicy  string
+	TopologyScope   string
+	TopologyOptions map[string]string
+	CPUPolicy       string
+	CPUOptions      map[string]string
+	ReservedCPUs    string
+	MemoryPolicy    string
+	ReservedMemory  []ReservedMemory
+	NodeReservation v1.ResourceList
+}
+
+// ReservedMemory is what one NUMA node keeps for the system.
+type ReservedMemory struct {
+	NUMA   int32
+	Limits v1.ResourceList
+}
+
+// SettingsOf returns what compose hands to the managers.
+func SettingsOf(m *topo.Machine, c *configv1beta1.KubeletConfiguration) (*Settings, error) {
+	internal, _, err := effective(withoutHost(c))
+	if err != nil {
+		return nil, err
+	}
+	info := MachineInfo("machine", m)
+	a, err := newAllocatable(internal, info)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(info)
+	if err != nil {
+		return nil, err
+	}
+	out := &Settings{Machine: text, TopologyPolicy: internal.TopologyManagerPolicy,
+		TopologyScope: internal.TopologyManagerScope, TopologyOptions: internal.TopologyManagerPolicyOptions,
+		CPUPolicy: internal.CPUManagerPolicy, CPUOptions: internal.CPUManagerPolicyOptions,
+		ReservedCPUs: a.cpus.String(), MemoryPolicy: internal.MemoryManagerPolicy, NodeReservation: a.reservation()}
+	for _, r := range internal.ReservedMemory {
+		out.ReservedMemory = append(out.ReservedMemory, ReservedMemory{r.NumaNode, r.Limits})
+	}
+	return out, nil
 }

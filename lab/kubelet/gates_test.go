@@ -14,24 +14,24 @@ import (
 	"k8s.io/component-base/version"
 	_ "k8s.io/kubernetes/pkg/features" // registers the gates
 
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
 // The table of gates agrees with the kubelet's, and omits none that its managers use.
 func TestGatesAreTheKubelets(t *testing.T) {
-	if version.DefaultKubeBinaryVersion != kubelet.Modelled {
-		t.Errorf("this is release %s, and the modelled one is %s", version.DefaultKubeBinaryVersion, kubelet.Modelled)
+	if of := place.DefaultRelease.String(); version.DefaultKubeBinaryVersion != of {
+		t.Errorf("this is release %s, and rules without a release are those of %s", version.DefaultKubeBinaryVersion, of)
 	}
 	all := utilfeature.DefaultMutableFeatureGate.GetAll()
 	known := map[string]bool{}
 	for _, g := range kubelet.Gates() {
 		known[g.Name] = true
 		spec, ok := all[featuregate.Feature(g.Name)]
-		if !ok || string(spec.PreRelease) != g.Stage || spec.Default != g.Default || spec.LockToDefault {
-			t.Errorf("%s is %+v, the table has %+v", g.Name, spec, g)
-		}
-		if def := g.Default && g.On || !g.Default && g.Off; !def {
-			t.Errorf("the default of %s is not modelled", g.Name)
+		at, has := g.At(place.DefaultRelease)
+		if ok != has || ok && (string(spec.PreRelease) != at.Name || spec.Default != at.Default ||
+			spec.LockToDefault != at.Locked) {
+			t.Errorf("%s is %+v (%v), the table has %+v (%v)", g.Name, spec, ok, at, has)
 		}
 	}
 	// Gates that the managers use but that change neither what they allocate nor what is read of them.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/place/scenario"
 	"github.com/tenon-numa/tenon/core/topo"
-	lab "github.com/tenon-numa/tenon/lab/kubelet"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
@@ -31,7 +29,8 @@ type oracle func(*place.Usage, *place.Pod) place.Verdict
 // trial is a running scenario on both sides.
 type trial struct {
 	node    *scenario.Node // what the managers recorded
-	real    *lab.Managers
+	by      judge
+	real    judged
 	dir     string
 	predict oracle
 	count   *tally
@@ -41,8 +40,6 @@ type trial struct {
 	pods    []*v1.Pod
 	specs   map[string]*place.Pod // by name
 	started map[string]bool       // pods whose containers have started
-	looping chan struct{}         // closed when the CPU manager's loop has ended; nil where there is none
-	looped  bool
 
 	chain chain
 	// unnoticed: pods have ended, and the managers have not noticed yet. mingled: some had memory on several NUMA
@@ -82,30 +79,24 @@ var (
 )
 
 // newTrial starts the managers on the machine of a scenario, in an empty directory of their own.
-func newTrial(ctx context.Context, dir string, s *scenario.Scenario, x extras, predict oracle, count *tally) (
-	*trial, error) {
+func newTrial(ctx context.Context, j judge, dir string, s *scenario.Scenario, x extras, predict oracle,
+	count *tally) (*trial, error) {
 	c := configuration(s)
-	rules, err := rulesOf(c, s.Machine)
+	rules, err := rulesOf(c, s.Machine, j.release())
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	if err := reservable(s.Machine, rules); err != nil {
 		return nil, err
 	}
-	t := &trial{node: s.Begin(), dir: dir, predict: predict, count: count, extras: x, config: c,
+	t := &trial{node: s.Begin(), by: j, dir: dir, predict: predict, count: count, extras: x, config: c,
 		specs: map[string]*place.Pod{}, started: map[string]bool{}, failed: map[string]bool{}, stranded: map[string]bool{}}
 	t.node.Rules = rules
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	if rules.CPU.Static {
-		t.looping = make(chan struct{})
-	}
-	if t.real, err = lab.NewManagers(ctx, dir, s.Machine, c, t.active); err != nil {
+	if t.real, err = j.open(ctx, dir, s.Machine, c, t.active); err != nil {
 		return nil, fmt.Errorf("the managers do not start: %w", err)
-	}
-	if t.looping != nil {
-		<-t.looping
 	}
 	t.resync()
 	return t, t.connect(ctx)
@@ -148,16 +139,8 @@ func (t *trial) end() {
 	_ = os.RemoveAll(t.dir)
 }
 
-// active lists the active pods. The first caller is the CPU manager's reconcile loop. This function ends that loop,
-// because nothing else does, and a running loop keeps the managers in memory.
-func (t *trial) active() []*v1.Pod {
-	if t.looping != nil && !t.looped {
-		t.looped = true
-		close(t.looping)
-		runtime.Goexit()
-	}
-	return slices.Clone(t.pods)
-}
+// active lists the active pods.
+func (t *trial) active() []*v1.Pod { return slices.Clone(t.pods) }
 
 func (t *trial) pod(name string) *v1.Pod {
 	i := slices.IndexFunc(t.pods, func(p *v1.Pod) bool { return p.Name == name })
@@ -291,7 +274,7 @@ func (t *trial) holdsDevices(name string) bool {
 	pod := t.pod(name)
 	all := append(slices.Clone(pod.Spec.InitContainers), pod.Spec.Containers...)
 	return slices.ContainsFunc(all, func(c v1.Container) bool {
-		return len(t.real.Device.GetDevices(string(pod.UID), c.Name)) > 0
+		return len(t.real.Holding(pod.UID, c.Name).Devices) > 0
 	})
 }
 

@@ -50,7 +50,7 @@ func TestChildPlays(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := judgeDir(t)
-	tr, err := newTrial(t.Context(), dir, &f.Scenario, extras{}, place.Place, &tally{})
+	tr, err := newTrial(t.Context(), here{}, dir, &f.Scenario, extras{}, place.Place, &tally{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func unplayable() map[string]string {
 // Every scenario file matches the kubelet's managers. The prediction is made once from the managers' records, and once
 // from the file's own earlier lines.
 func TestScenarioFilesAreWhatTheManagersDo(t *testing.T) {
-	dir := judgeDir(t)
+	dir, j := judgeDir(t), newJudge(t)
 	files, err := filepath.Glob("../../core/place/testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenario files (%v)", err)
@@ -49,19 +49,28 @@ func TestScenarioFilesAreWhatTheManagersDo(t *testing.T) {
 			if why, skip := unplayable()[name]; skip {
 				t.Skip(why)
 			}
+			if of := f.Rules.Release; of != 0 && of != j.release() {
+				t.Skipf("it is of release %s", of)
+			}
+			if known := f.Rules; !knownTo(j.release(), &known).Equal(f.Rules) {
+				t.Skipf("release %s does not know its options", j.release())
+			}
+			if err := asOf(j.release(), &f.Scenario); err != nil {
+				t.Fatal(err)
+			}
 			own, err := os.MkdirTemp(dir, "f")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := playBoth(t.Context(), own, &f.Scenario); err != nil && !errors.Is(err, errOver) {
+			if err := playBoth(t.Context(), j, own, &f.Scenario); err != nil && !errors.Is(err, errOver) {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-func playBoth(ctx context.Context, dir string, s *scenario.Scenario) error {
-	t, err := newTrial(ctx, dir, s, extras{}, place.Place, &tally{})
+func playBoth(ctx context.Context, j judge, dir string, s *scenario.Scenario) error {
+	t, err := newTrial(ctx, j, dir, s, extras{}, place.Place, &tally{})
 	if err != nil {
 		return err
 	}
@@ -113,22 +122,22 @@ const plantedSeed = uint64(2)
 
 // The judge finds a planted fault, and reports little else.
 func TestPlantedFaultIsFoundAndMadeSmall(t *testing.T) {
-	dir := judgeDir(t)
+	dir, j := judgeDir(t), newJudge(t)
 	var count tally
 	var s *drawing
 	var err error
 	for seed := plantedSeed; err == nil && seed < plantedSeed+200; seed++ {
-		s, err = try(dir, seed, planted, &count)
+		s, err = try(j, dir, seed, planted, &count)
 	}
 	var d difference
 	if !errors.As(err, &d) || d.about != aboutHoldings {
 		t.Fatalf("after %d admissions: %v", count.steps[scenario.Admit], err)
 	}
-	small := shrink(dir, s.s, s.extras, d.about, planted)
-	if err := replay(dir, small, s.extras, planted, &tally{}); !errors.As(err, &d) || d.about != aboutHoldings {
+	small := shrink(j, dir, s.s, s.extras, d.about, planted)
+	if err := replay(j, dir, small, s.extras, planted, &tally{}); !errors.As(err, &d) || d.about != aboutHoldings {
 		t.Errorf("what is left does not show the fault: %v", err)
 	}
-	if err := replay(dir, small, s.extras, place.Place, &tally{}); err != nil {
+	if err := replay(j, dir, small, s.extras, place.Place, &tally{}); err != nil {
 		t.Errorf("what is left shows more than the fault: %v", err)
 	}
 	if n := len(small.Steps); n != 1 || len(small.Steps[0].Pod.Containers) != 1 ||

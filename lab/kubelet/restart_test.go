@@ -30,11 +30,8 @@ func (t *trial) restart() error {
 	if err := t.real.Stop(); err != nil {
 		return err
 	}
-	if t.looping != nil {
-		t.looping, t.looped = make(chan struct{}), false
-	}
 	ctx := context.Background()
-	real, settle, err := lab.Reopen(ctx, t.dir, t.node.Machine, t.config, t.active, t.found())
+	real, settle, err := t.by.reopen(ctx, t.dir, t.node.Machine, t.config, t.active, t.found())
 	if err != nil && returned {
 		t.count.restarts = counted(t.count.restarts, "did not start, as reserved CPUs were given out and came back", 1)
 		return errStopped
@@ -50,9 +47,6 @@ func (t *trial) restart() error {
 		return differs(aboutRestart, "the managers start; the hazards are %v", hazards)
 	}
 	t.real = real
-	if t.looping != nil {
-		<-t.looping
-	}
 	gone, err := t.readmit(hazards)
 	if err != nil {
 		return err

@@ -108,7 +108,7 @@ func reserveMemory(c *configv1beta1.KubeletConfiguration, reserved []place.Reser
 }
 
 // rulesOf reads the rules from a configuration as the node agent does.
-func rulesOf(c *configv1beta1.KubeletConfiguration, m *topo.Machine) (place.Rules, error) {
+func rulesOf(c *configv1beta1.KubeletConfiguration, m *topo.Machine, release place.Release) (place.Rules, error) {
 	text, err := yaml.Marshal(c)
 	if err != nil {
 		return place.Rules{}, err
@@ -117,7 +117,7 @@ func rulesOf(c *configv1beta1.KubeletConfiguration, m *topo.Machine) (place.Rule
 	if err != nil {
 		return place.Rules{}, err
 	}
-	return parsed.On(m)
+	return parsed.On(m, release)
 }
 
 // podOf makes the pod of a step. Guaranteed and Burstable pods, and resources of pods, have a form that the API server

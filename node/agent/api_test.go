@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/node/kubelet"
+	"github.com/tenon-numa/tenon/core/place"
 )
 
 // api keeps the objects that an agent reads and writes, and serves them as an API server does.
@@ -62,7 +62,7 @@ func emptyAPI() *api {
 		watching: map[string][]chan metav1.WatchEvent{}, read: map[string]int{},
 		node: v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 			ObjectMeta: metav1.ObjectMeta{UID: "uid-of-node"},
-			Status:     v1.NodeStatus{NodeInfo: v1.NodeSystemInfo{KubeletVersion: "v" + kubelet.Modelled + ".3"}}}}
+			Status:     v1.NodeStatus{NodeInfo: v1.NodeSystemInfo{KubeletVersion: "v" + place.DefaultRelease.String() + ".3"}}}}
 }
 
 func (a *api) handler() http.Handler {

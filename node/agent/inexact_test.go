@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-numa/tenon/core/ledger"
-	"github.com/tenon-numa/tenon/node/kubelet"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/node/kubelet/kubelettest"
 )
 
@@ -37,7 +37,7 @@ func TestLayoutSaysWhyItIsInexact(t *testing.T) {
 		if got := w.codes(); got != fromFiles {
 			t.Errorf("reasons are %q, want %q", got, fromFiles)
 		}
-		if got := w.layout().Kubelet.Version; got != "v"+kubelet.Modelled+".3" {
+		if got := w.layout().Kubelet.Version; got != "v"+place.DefaultRelease.String()+".3" {
 			t.Errorf("version is %q", got)
 		}
 		w.write("config.yaml", `apiVersion: kubelet.config.k8s.io/v1beta1

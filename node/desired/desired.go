@@ -89,6 +89,7 @@ type Result struct {
 func Compute(opts Options, previous State, o Observation) Result {
 	out := Result{State: previous, Err: o.Facts.Stale}
 	next := &out.State
+	o.Facts = o.Facts.of(o.Node)
 	next.Facts = o.Facts
 	next.order = previous.order.with(o.PublishedOrder...)
 	if !o.Facts.Known() {

@@ -52,7 +52,7 @@ func (f Facts) WithMachine(m *topo.Machine, d v1alpha1.Detail, err error) Facts 
 func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 	var rules place.Rules
 	if err == nil {
-		if rules, err = c.On(f.Machine); err != nil {
+		if rules, err = c.On(f.Machine, 0); err != nil {
 			err = fmt.Errorf("kubelet configuration: %w", err)
 		}
 	}
@@ -61,6 +61,21 @@ func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 		return f
 	}
 	f.Rules, f.Configuration, f.rulesKnown = rules, c, true
+	return f
+}
+
+// of returns the facts for a kubelet of the Node's version: which CPUs it reserves may depend on its release.
+func (f Facts) of(n Node) Facts {
+	release, _, _ := kubelet.Release(n.KubeletVersion)
+	if !f.rulesKnown || f.Rules.Release == release {
+		return f
+	}
+	rules, err := f.Configuration.On(f.Machine, release)
+	if err != nil {
+		f.Stale = errors.Join(f.Stale, fmt.Errorf("kubelet configuration: %w", err))
+		return f
+	}
+	f.Rules = rules
 	return f
 }
 

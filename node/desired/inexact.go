@@ -61,10 +61,11 @@ func inexact(o Observation, seen kubelet.Observation, r reasons) (out []ledger.I
 // inexactKubelet returns the reasons that concern a kubelet that decides.
 func inexactKubelet(o Observation, seen kubelet.Observation, r reasons) (out []ledger.Inexact) {
 	facts := o.Facts
-	if why, ok := kubelet.Release(o.Node.KubeletVersion); !ok {
+	release, why, ok := kubelet.Release(o.Node.KubeletVersion)
+	if !ok {
 		out = append(out, why)
 	}
-	out = append(out, facts.Configuration.Unmodelled()...)
+	out = append(out, facts.Configuration.Unmodelled(release)...)
 	if facts.source() == v1alpha1.FromFiles {
 		out = append(out, ledger.Inexact{Code: ledger.RulesFromFiles,
 			Message: "the rules are read from the kubelet's files, which lack its flags"})

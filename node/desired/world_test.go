@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
@@ -56,7 +57,7 @@ func facts(t failer) Facts {
 func observed(t failer) Observation {
 	t.Helper()
 	o := Observation{Facts: facts(t), Pods: Pods{},
-		Node: Node{UID: "uid-of-node", KubeletVersion: "v" + kubelet.Modelled + ".3",
+		Node: Node{UID: "uid-of-node", KubeletVersion: "v" + place.DefaultRelease.String() + ".3",
 			Capacity: map[string]int64{"x.io/gpu": 2}}}
 	o.Kubelet.Allocatable = []kubelet.Device{gpu("g0", 0), gpu("g1", 1)}
 	return o.cpus(t, "0-7", "{}")

@@ -84,12 +84,13 @@ func configuration(in *kubeletv1beta1.KubeletConfiguration) (c Configuration, er
 	return c, memoryRules(in, &c.Rules.Memory)
 }
 
-// On returns the rules on a machine. If the configuration reserves a number of CPUs, On picks the CPUs as the static
-// CPU manager does. A reserved CPU or NUMA node that the machine lacks is an error.
-func (c Configuration) On(m *topo.Machine) (place.Rules, error) {
+// On returns the rules on a machine, for a kubelet of a release. If the configuration reserves a number of CPUs, On
+// picks the CPUs as the static CPU manager does. A reserved CPU or NUMA node that the machine lacks is an error.
+func (c Configuration) On(m *topo.Machine, release place.Release) (place.Rules, error) {
 	r := c.Rules
+	r.Release = release
 	if c.ReserveCPUs > 0 && r.CPU.Static {
-		set, err := r.CPU.Reserve(m, c.ReserveCPUs)
+		set, err := r.Reserve(m, c.ReserveCPUs)
 		if err != nil {
 			return r, err
 		}

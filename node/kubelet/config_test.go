@@ -49,7 +49,7 @@ aFieldOfTomorrow: 1
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.On(machine(t))
+	got, err := c.On(machine(t), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,12 +86,12 @@ kubeReserved: {cpu: 501m, memory: 1Gi}
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.On(machine(t)) // 1001m are rounded up to 2 CPUs
+	got, err := c.On(machine(t), 0) // 1001m are rounded up to 2 CPUs
 	if err != nil || got.CPU.Reserved.String() != "0,8" {
 		t.Errorf("reserved %q, %v", got.CPU.Reserved, err)
 	}
 	c.ReserveCPUs = 1 << 12
-	if _, err := c.On(machine(t)); err == nil || !strings.Contains(err.Error(), "reserve 4096 CPUs of") {
+	if _, err := c.On(machine(t), 0); err == nil || !strings.Contains(err.Error(), "reserve 4096 CPUs of") {
 		t.Errorf("more than the machine has: %v", err)
 	}
 }
@@ -132,7 +132,7 @@ func TestBadConfigurationNamesTheField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := far.On(machine(t)); err == nil || !strings.Contains(err.Error(), "cpu 99") {
+	if _, err := far.On(machine(t), 0); err == nil || !strings.Contains(err.Error(), "cpu 99") {
 		t.Errorf("cpu 99: %v", err)
 	}
 }

@@ -2,64 +2,96 @@ package kubelet
 
 import (
 	"fmt"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Modelled is the minor release of Kubernetes whose kubelet package place predicts.
-const Modelled = "1.36"
+// Stage is what a feature gate is in a release and those after it.
+type Stage struct {
+	Since   place.Release
+	Name    string // Alpha, Beta, Stable or Deprecated
+	Default bool
+	Locked  bool // a kubelet with another value does not start
+}
 
-// Stages of a feature gate in the modelled release.
+// Names of stages, as the kubelet has them.
 const (
 	Alpha      = "ALPHA"
 	Beta       = "BETA"
+	Stable     = ""
 	Deprecated = "DEPRECATED"
 )
 
-// Gate is a feature gate that changes what the kubelet's managers decide, or what this package reads.
+// Gate is a feature gate that changes what the kubelet's managers decide, or what this package reads. The default of
+// every release is modelled.
 type Gate struct {
 	Name string
-	// Stage and Default are from the modelled release (pkg/features/kube_features.go).
-	Stage   string
-	Default bool
-	// On and Off are whether package place and this package model the value.
-	On, Off bool
-	// Effect is what an unmodelled value changes.
+	// Stages are in ascending order (pkg/features/kube_features.go of each release). Before the first of them the
+	// kubelet has no such gate.
+	Stages []Stage
+	// Until is the first release without the gate; 0 where all later ones have it.
+	Until place.Release
+	// Either is set where both values are modelled.
+	Either bool
+	// Effect says what a value changes that is not the default.
 	Effect string
 }
 
-// Gates returns the gates of the modelled release that can be set and that concern the managers. It omits gates that
-// are locked to their default.
+// Gates returns the gates of the modelled releases that concern the managers.
 func Gates() []Gate {
 	return []Gate{
 		// They permit options of the CPU manager. A kubelet whose options lack their gate does not start, and
 		// each option is modelled (pkg/kubelet/cm/cpumanager/policy_options.go).
-		{Name: "CPUManagerPolicyAlphaOptions", Stage: Alpha, On: true, Off: true},
-		{Name: "CPUManagerPolicyBetaOptions", Stage: Beta, Default: true, On: true, Off: true},
-		// No option of the topology manager needs them (pkg/kubelet/cm/topologymanager/policy_options.go).
-		{Name: "TopologyManagerPolicyAlphaOptions", Stage: Alpha, On: true, Off: true},
-		{Name: "TopologyManagerPolicyBetaOptions", Stage: Beta, Default: true, On: true, Off: true},
+		{Name: "CPUManagerPolicyAlphaOptions", Either: true, Stages: []Stage{{Since: 30, Name: Alpha}}},
+		{Name: "CPUManagerPolicyBetaOptions", Either: true, Stages: []Stage{{Since: 30, Name: Beta, Default: true}}},
+		// The same for the topology manager (pkg/kubelet/cm/topologymanager/policy_options.go).
+		{Name: "TopologyManagerPolicyAlphaOptions", Either: true, Stages: []Stage{{Since: 30, Name: Alpha}}},
+		{Name: "TopologyManagerPolicyBetaOptions", Either: true, Stages: []Stage{{Since: 30, Name: Beta, Default: true}}},
 		// The device manager leaves out what a ResourceClaim serves (pkg/kubelet/cm/devicemanager/manager.go).
 		// Pods without claims are not affected.
-		{Name: "DRAExtendedResource", Stage: Beta, Default: true, On: true, Off: true},
+		{Name: "DRAExtendedResource", Either: true, Stages: []Stage{{Since: 34, Name: Alpha},
+			{Since: 36, Name: Beta, Default: true}, {Since: 37, Name: Stable, Default: true, Locked: true}}},
 		// KEP-5526: all three managers allocate to pods as a whole and share that among containers.
-		{Name: "PodLevelResourceManagers", Stage: Alpha, Off: true,
+		{Name: "PodLevelResourceManagers", Stages: []Stage{{Since: 36, Name: Alpha}, {Since: 37, Name: Beta}},
 			Effect: "the managers give CPUs and memory to pods as a whole"},
 		// Without it the kubelet ignores resources of pods, and their quality-of-service class with them.
-		{Name: "PodLevelResources", Stage: Beta, Default: true, On: true,
-			Effect: "the kubelet ignores the resources that a pod names as a whole"},
+		{Name: "PodLevelResources", Stages: []Stage{{Since: 32, Name: Alpha}, {Since: 34, Name: Beta, Default: true}},
+			Effect: "the kubelet treats the resources that a pod names as a whole otherwise"},
+		// A restarted kubelet then takes what its containers want from the status of their pods
+		// (pkg/kubelet/cm/cpumanager/policy_static.go, guaranteedCPUs).
+		{Name: "InPlacePodVerticalScaling", Stages: []Stage{{Since: 30, Name: Alpha}, {Since: 33, Name: Beta, Default: true},
+			{Since: 35, Name: Stable, Default: true, Locked: true}},
+			Effect: "a restarted kubelet reads otherwise what running containers want"},
 		// With them a resize changes what a running container holds (pkg/kubelet/allocation/handlers.go).
-		{Name: "InPlacePodVerticalScalingExclusiveCPUs", Stage: Alpha, Off: true,
+		{Name: "InPlacePodVerticalScalingExclusiveCPUs", Stages: []Stage{{Since: 32, Name: Alpha}},
 			Effect: "a resize changes the exclusive CPUs of a running container"},
-		{Name: "InPlacePodVerticalScalingExclusiveMemory", Stage: Alpha, Off: true,
+		{Name: "InPlacePodVerticalScalingExclusiveMemory", Stages: []Stage{{Since: 34, Name: Alpha}},
 			Effect: "a resize changes the pinned memory of a running container"},
-		// Without it the podresources service lists pods that have ended (pkg/kubelet/apis/podresources).
-		{Name: "KubeletPodResourcesListUseActivePods", Stage: Deprecated, Default: true, On: true,
+		// The podresources service of earlier releases lists pods that have ended; this package leaves out those whose
+		// phase says so (pkg/kubelet/apis/podresources).
+		{Name: "KubeletPodResourcesListUseActivePods", Stages: []Stage{{Since: 34, Name: Deprecated, Default: true}},
 			Effect: "the podresources service lists pods that have ended"},
+		{Name: "SidecarContainers", Until: 37, Stages: []Stage{{Since: 30, Name: Beta, Default: true},
+			{Since: 33, Name: Stable, Default: true, Locked: true}},
+			Effect: "restartable init containers are treated as other init containers"},
+		{Name: "MemoryManager", Until: 36, Stages: []Stage{{Since: 30, Name: Beta, Default: true},
+			{Since: 32, Name: Stable, Default: true, Locked: true}},
+			Effect: "there is no memory manager"},
 	}
+}
+
+// At returns what the gate is in a release; ok is false where the kubelet has no such gate.
+func (g Gate) At(r place.Release) (at Stage, ok bool) {
+	if g.Until != 0 && r >= g.Until {
+		return at, false
+	}
+	for _, s := range g.Stages {
+		if s.Since <= r {
+			at, ok = s, true
+		}
+	}
+	return at, ok
 }
 
 // Gates that stand for all gates of a stage (k8s.io/component-base/featuregate).
@@ -91,55 +123,57 @@ func managerGates(set map[string]bool) (map[string]bool, error) {
 	return out, nil
 }
 
-// value returns the gate's setting: by its name, by its stage, or by default.
-func (g Gate) value(set map[string]bool) bool {
-	if on, ok := set[g.Name]; ok {
+// value returns what the gate is set to: by its name, by its stage, or by default.
+func (s Stage) value(name string, set map[string]bool) bool {
+	if s.Locked {
+		return s.Default
+	}
+	if on, ok := set[name]; ok {
 		return on
 	}
-	if on, ok := set[allAlpha]; ok && g.Stage == Alpha {
+	if on, ok := set[allAlpha]; ok && s.Name == Alpha {
 		return on
 	}
-	if on, ok := set[allBeta]; ok && g.Stage == Beta {
+	if on, ok := set[allBeta]; ok && s.Name == Beta {
 		return on
 	}
-	return g.Default
+	return s.Default
 }
 
-// Unmodelled returns a reason for each feature gate that has a value that is not modelled.
-func (c Configuration) Unmodelled() (out []ledger.Inexact) {
+// Unmodelled returns a reason for each feature gate whose value is not modelled for a kubelet of the release.
+func (c Configuration) Unmodelled(r place.Release) (out []ledger.Inexact) {
 	for _, g := range Gates() {
-		on := g.value(c.Gates)
-		if on && g.On || !on && g.Off {
+		at, ok := g.At(r)
+		if !ok || g.Either {
 			continue
 		}
-		out = append(out, ledger.Inexact{Code: ledger.UnmodelledFeatureGate,
-			Message: fmt.Sprintf("feature gate %s=%t: %s", g.Name, on, g.Effect)})
+		if on := at.value(g.Name, c.Gates); on != at.Default {
+			out = append(out, ledger.Inexact{Code: ledger.UnmodelledFeatureGate,
+				Message: fmt.Sprintf("feature gate %s=%t: %s", g.Name, on, g.Effect)})
+		}
 	}
 	return out
 }
 
-// Release returns why a kubelet of a version, in the form of the Node, is not the modelled one; ok is true if it is.
-func Release(text string) (why ledger.Inexact, ok bool) {
+// Release returns the modelled release that the predictions for a kubelet are made for, given its version as its Node
+// has it. ok is false where that is not the kubelet's own release; why says it then.
+func Release(text string) (r place.Release, why ledger.Inexact, ok bool) {
 	why.Code = ledger.UnknownKubeletVersion
-	if text == "" {
+	r, ok = place.ReleaseOf(text)
+	switch {
+	case text == "":
 		why.Message = "the Node does not say which version its kubelet has"
-		return why, false
+	case !ok:
+		why.Message = fmt.Sprintf("kubelet version %+q is not a version such as v%s.0, or came before such a version",
+			clip(text), place.DefaultRelease)
+	case !r.Modelled():
+		why.Message = fmt.Sprintf("kubelet %s is of a release that is not modelled", clip(text))
+	case !r.Judged():
+		why.Message = fmt.Sprintf("kubelet %s is of a release whose managers no test has run yet", clip(text))
+	default:
+		return r, ledger.Inexact{}, true
 	}
-	v, err := version.ParseSemantic(text)
-	if err != nil {
-		why.Message = fmt.Sprintf("kubelet version %+q is not a version such as v%s.0", clip(text), Modelled)
-		return why, false
-	}
-	if fmt.Sprintf("%d.%d", v.Major(), v.Minor()) != Modelled {
-		why.Message = fmt.Sprintf("kubelet %s is not of release %s, which the predictions are made for", clip(text), Modelled)
-		return why, false
-	}
-	// Vendors put their own names here, such as "gke.1234".
-	for _, stage := range []string{"alpha", "beta", "rc"} {
-		if strings.HasPrefix(v.PreRelease(), stage) {
-			why.Message = fmt.Sprintf("kubelet %s came before release %s.0", clip(text), Modelled)
-			return why, false
-		}
-	}
-	return ledger.Inexact{}, true
+	r = r.Nearest()
+	why.Message += fmt.Sprintf("; the predictions are those of %s", r)
+	return r, why, false
 }

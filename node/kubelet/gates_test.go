@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
 )
 
 func gatesOf(t *testing.T, text string) string {
@@ -15,7 +16,7 @@ func gatesOf(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	var out []string
-	for _, r := range c.Unmodelled() {
+	for _, r := range c.Unmodelled(36) {
 		if r.Code != ledger.UnmodelledFeatureGate {
 			t.Errorf("code is %s", r.Code)
 		}
@@ -66,20 +67,34 @@ func TestTooManyGatesAreRefused(t *testing.T) {
 	}
 }
 
-func TestOnlyTheModelledReleaseIsExact(t *testing.T) {
-	for _, text := range []string{"v1.36.0", "v1.36.3", "v1.36.3+k3s1", "v1.36.3-gke.1234000", "v1.36.9-eks-a1b2c3"} {
-		if why, ok := Release(text); !ok {
-			t.Errorf("%s: %s", text, why.Message)
+func TestOnlyModelledReleasesAreExact(t *testing.T) {
+	for text, want := range map[string]place.Release{"v1.36.0": 36, "v1.36.3": 36, "v1.36.3+k3s1": 36, "v1.32.13": 32,
+		"v1.36.3-gke.1234000": 36, "v1.36.9-eks-a1b2c3": 36, "v1.35.3": 35} {
+		if r, why, ok := Release(text); !ok || r != want {
+			t.Errorf("%s: %s, want %s; %s", text, r, want, why.Message)
 		}
 	}
-	for text, want := range map[string]string{
-		"": "does not say", "v1.35.3": "v1.35.3", "v1.37.0": "1.36", "v2.36.0": "v2.36.0", "v1.36.0-beta.1": "before release",
-		"v1.36.0-rc.0": "before release", "v0.0.0-master+$Format:%H$": `"v0.0.0-master+$Format:%H$"`,
-		"v1.36.0\x1b[2J": `\x1b[2J`, "1.3": "1.3",
+	for _, c := range []struct {
+		text, want string
+		nearest    place.Release
+	}{
+		{"", "does not say", 36}, {"v1.31.2", "no test has run", 31}, {"v1.37.1", "those of 1.37", 37}, {"v1.29.15", "v1.29.15", 30}, {"v1.38.0", "1.37", 37}, {"v2.36.0", "v2.36.0", 36},
+		{"v1.36.0-beta.1", "came before", 36}, {"v1.36.0-rc.0", "came before", 36}, {"1.3", "1.3", 36},
+		{"v0.0.0-master+$Format:%H$", `"v0.0.0-master+$Format:%H$"`, 36}, {"v1.36.0\x1b[2J", `\x1b[2J`, 36},
 	} {
-		why, ok := Release(text)
-		if ok || why.Code != ledger.UnknownKubeletVersion || !strings.Contains(why.Message, want) {
-			t.Errorf("%q: %v, %+v, want %q", text, ok, why, want)
+		r, why, ok := Release(c.text)
+		if ok || r.Nearest() != c.nearest || why.Code != ledger.UnknownKubeletVersion ||
+			!strings.Contains(why.Message, c.want) {
+			t.Errorf("%q: %s, %v, %+v, want %q", c.text, r, ok, why, c.want)
+		}
+	}
+}
+
+func TestGatesAreThoseOfTheRelease(t *testing.T) {
+	set := Configuration{Gates: map[string]bool{"PodLevelResources": true, "InPlacePodVerticalScaling": true}}
+	for r, want := range map[place.Release]int{30: 1, 32: 2, 33: 1, 34: 0, 36: 0} {
+		if got := set.Unmodelled(r); len(got) != want {
+			t.Errorf("%s: %v, want %d reasons", r, got, want)
 		}
 	}
 }

@@ -128,7 +128,7 @@ func (p *parser) finish() error {
 	if !f.Rules.CPU.Reserved.Empty() {
 		return fmt.Errorf("rules: reserved and reserve-cpus are both given")
 	}
-	f.Rules.CPU.Reserved, err = f.Rules.CPU.Reserve(f.Machine, f.ReserveCPUs)
+	f.Rules.CPU.Reserved, err = f.Rules.Reserve(f.Machine, f.ReserveCPUs)
 	return err
 }
 
@@ -307,6 +307,8 @@ func (p *parser) rules(words []string) (err error) {
 		key, value, _ := strings.Cut(w, "=")
 		ok := true
 		switch key {
+		case "release":
+			r.Release, ok = place.ParseRelease(value)
 		case "topology":
 			r.Topology.Policy, ok = place.ParsePolicy(value)
 		case "scope":

@@ -172,7 +172,11 @@ func deviceLines(m *topo.Machine, r topo.Resource) (out []string) {
 
 func (s *Scenario) rulesLine() string {
 	r := s.Rules
-	w := []string{"rules", "topology=" + r.Topology.Policy.String(), "scope=" + r.Topology.Scope.String()}
+	w := []string{"rules"}
+	if r.Release != 0 {
+		w = append(w, "release="+r.Release.String())
+	}
+	w = append(w, "topology="+r.Topology.Policy.String(), "scope="+r.Topology.Scope.String())
 	if r.Topology.PreferClosest {
 		w = append(w, "prefer-closest")
 	}

@@ -10,6 +10,7 @@
 //	                                        numa lines cannot say; l3 is the id of its L3 group: the kubelet
 //	                                        sorts groups by id (numa lines use the lowest CPU as id)
 //	rules KEY=VALUE... WORD...              once, before the first step; what is absent is off:
+//	    release=1.33                                          of the kubelet; 1.36 when absent
 //	    topology=POLICY scope=SCOPE prefer-closest max-numas=N
 //	    cpu=none|static reserved=CPUS options=OPTION,...      (the kubelet's names of options)
 //	    reserve-cpus=N                                        instead of reserved: the node picks them

@@ -204,7 +204,7 @@ func (s *Scenario) fit() bool {
 		return true
 	}
 	var err error
-	s.Rules.CPU.Reserved, err = s.Rules.CPU.Reserve(s.Machine, s.ReserveCPUs)
+	s.Rules.CPU.Reserved, err = s.Rules.Reserve(s.Machine, s.ReserveCPUs)
 	return err == nil
 }
 

@@ -142,7 +142,7 @@ func kindOf(m machines.Machine, share int) (*kind, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rules of machine %s: %w", m.Name, err)
 	}
-	rules, err := c.On(m.Topo)
+	rules, err := c.On(m.Topo, 0)
 	if err != nil {
 		return nil, fmt.Errorf("rules of machine %s: %w", m.Name, err)
 	}

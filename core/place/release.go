@@ -1,0 +1,194 @@
+package place
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// This file is all that differs between releases of the kubelet, as data. A rule of another file that holds for some
+// releases only is a row here, and asks [Rules] for it by name. What differs only behind a feature gate that is off by
+// default is not modelled.
+
+// Release is a minor release of Kubernetes 1: 36 is 1.36. The zero value stands for [DefaultRelease].
+type Release int
+
+// The releases that are modelled are those from OldestRelease to NewestRelease. DefaultRelease is the one that rules
+// without a release are judged by.
+const (
+	OldestRelease  Release = 30
+	DefaultRelease Release = 36
+	NewestRelease  Release = 37
+)
+
+// The releases from oldestJudged to newestJudged are those whose every rule in this package has been compared with the
+// managers of some release that has the same rule.
+const (
+	oldestJudged Release = 32
+	newestJudged Release = 36
+)
+
+// maxRelease bounds the number of a release.
+const maxRelease = 999
+
+// String returns the release as Kubernetes writes it, such as "1.36".
+func (r Release) String() string { return fmt.Sprintf("1.%d", int(r.orDefault())) }
+
+// ParseRelease reads a release such as "1.36". It may be one that is not modelled.
+func ParseRelease(s string) (Release, bool) {
+	minor, ok := strings.CutPrefix(s, "1.")
+	n, err := strconv.Atoi(minor)
+	if !ok || err != nil || n < 1 || n > maxRelease || strconv.Itoa(n) != minor {
+		return 0, false
+	}
+	return Release(n), true
+}
+
+// ReleaseOf reads the release out of a version such as "v1.36.3-gke.1234", as a Node has it. It fails for other texts,
+// and for what came before the first version of a release: alpha, beta and rc.
+func ReleaseOf(version string) (Release, bool) {
+	text, _, _ := strings.Cut(version, "+")
+	number, pre, _ := strings.Cut(text, "-")
+	minor, patch, ok := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(number, "v"), "1."), ".")
+	if _, err := strconv.Atoi(patch); !ok || err != nil || !strings.HasPrefix(number, "v1.") {
+		return 0, false
+	}
+	for _, stage := range []string{"alpha", "beta", "rc"} {
+		if strings.HasPrefix(pre, stage) {
+			return 0, false
+		}
+	}
+	return ParseRelease("1." + minor)
+}
+
+// Nearest returns the modelled release that is nearest.
+func (r Release) Nearest() Release { return min(max(r.orDefault(), OldestRelease), NewestRelease) }
+
+// Modelled reports whether the release is modelled.
+func (r Release) Modelled() bool { return r.Nearest() == r.orDefault() }
+
+// Judged reports whether the rules of the release have been compared with the kubelet's own managers. What is predicted
+// for another release follows from reading its source.
+func (r Release) Judged() bool { return r.orDefault() >= oldestJudged && r.orDefault() <= newestJudged }
+
+func (r Release) orDefault() Release { return cmp.Or(r, DefaultRelease) }
+
+// change is a rule of the kubelet that has changed in some release.
+type change int
+
+const (
+	groupsAreKept change = iota
+	groupsRestartAsOne
+	threadsRoundUp
+	podLevelIsLeftAlone
+	hintsOfDeviceNUMAs
+	restartsKeepCPUs
+	sharesFit
+	spreadInOneSocket
+)
+
+// Change is one row of the table of what differs between releases.
+type Change struct {
+	Name          string
+	Since         Release // the first release with the new rule
+	Before, After string  // what the kubelet does
+	Source        string  // the file of the kubelet, below pkg/kubelet/cm
+	// Scenarios are the files in testdata whose outcome differs.
+	Scenarios []string
+}
+
+var changes = [...]Change{
+	groupsAreKept: {
+		Name: "memory-groups", Since: 32,
+		Before: "A pod is given memory of a NUMA node on which other pods have memory together with another one.",
+		After: "A pod is refused where its memory would mix use of one NUMA node and of several. Hints never mix them; " +
+			"an affinity that follows from CPUs or devices may.",
+		Source:    "memorymanager/policy_static.go, Allocate",
+		Scenarios: []string{"release_131_mixes_memory_groups", "release_132_refuses_to_mix_memory_groups"},
+	},
+	groupsRestartAsOne: {
+		Name: "memory-state", Since: 32,
+		Before: "After a restart the free memory of each NUMA node must be what the blocks add up to.",
+		After:  "After a restart the free memory of each group of NUMA nodes must be what the blocks add up to.",
+		Source: "memorymanager/policy_static.go, areMachineStatesEqual",
+	},
+	threadsRoundUp: {
+		Name: "uncore-odd-cpus", Since: 34,
+		Before: "prefer-align-cpus-by-uncorecache gives an odd number of CPUs no part of an L3 group on machines with " +
+			"several threads per core.",
+		After:     "It gives whole cores of one L3 group, and one thread of the last.",
+		Source:    "cpumanager/cpu_assignment.go, takePartialUncore",
+		Scenarios: []string{"release_133_splits_odd_cpus_over_caches", "release_134_keeps_odd_cpus_in_a_cache"},
+	},
+	podLevelIsLeftAlone: {
+		Name: "pod-level-resources", Since: 34,
+		Before:    "spec.resources is ignored: containers of such a Guaranteed pod get CPUs and memory of their own.",
+		After:     "Containers of pods with spec.resources get no CPUs and memory of their own.",
+		Source:    "cpumanager/policy_static.go, Allocate; memorymanager/policy_static.go, Allocate",
+		Scenarios: []string{"release_133_ignores_pod_level_resources", "pod_level_resources_are_left_alone"},
+	},
+	hintsOfDeviceNUMAs: {
+		Name: "device-hints", Since: 36,
+		Before: "Hints for devices range over all NUMA nodes. Where 0 devices are wanted, each NUMA node serves.",
+		After: "Hints for devices range over the NUMA nodes that have devices of the resource. Where 0 devices are " +
+			"wanted, the pod is still drawn to these.",
+		Source:    "devicemanager/topology_hints.go, generateDeviceTopologyHints",
+		Scenarios: []string{"release_135_zero_devices_pull_nowhere", "zero_devices_still_pull_to_their_numa"},
+	},
+	restartsKeepCPUs: {
+		Name: "smt-readmission", Since: 37,
+		Before: "After a restart full-pcpus-only counts free CPUs before it looks at what a running container has, and " +
+			"ends pods.",
+		After:     "After a restart running containers keep their CPUs.",
+		Source:    "cpumanager/policy_static.go, Allocate (kubernetes issue 129078)",
+		Scenarios: []string{"restart_under_full_pcpus_only", "release_137_restart_under_full_pcpus_only"},
+	},
+	sharesFit: {
+		Name: "spread-share", Since: 37,
+		Before: "distribute-cpus-across-numa may choose NUMA nodes that cannot give their share; CPUs are then missing, " +
+			"and the pod is refused.",
+		After:  "Each NUMA node is asked for what the one with the fewest CPUs can give.",
+		Source: "cpumanager/cpu_assignment.go, takeByTopologyNUMADistributed",
+	},
+	spreadInOneSocket: {
+		Name: "spread-socket", Since: 37,
+		Before: "distribute-cpus-across-numa takes the NUMA nodes after which the free CPUs are most even.",
+		After: "With align-by-socket it takes NUMA nodes of one socket where it can, and the most even of those; " +
+			"shares need not be even.",
+		Source:    "cpumanager/cpu_assignment.go, takeByTopologyNUMADistributed",
+		Scenarios: []string{"release_136_spreads_evenly_over_sockets", "release_137_spreads_within_a_socket"},
+	},
+}
+
+// Changes returns the table of what differs between the modelled releases, in the order of the releases.
+func Changes() []Change { return append([]Change(nil), changes[:]...) }
+
+// has reports whether the release has the new rule.
+func (r Release) has(c change) bool { return r.orDefault() >= changes[c].Since }
+
+// Option is an option of the kubelet's managers.
+type Option struct {
+	Name  string
+	Since Release // the first release that knows it; an older kubelet does not start with it
+}
+
+var options = [...]Option{
+	{"full-pcpus-only", OldestRelease},
+	{"distribute-cpus-across-numa", OldestRelease},
+	{"align-by-socket", OldestRelease},
+	{"prefer-closest-numa-nodes", OldestRelease},
+	{"max-allowable-numa-nodes", 31},
+	{"distribute-cpus-across-cores", 31},
+	{"strict-cpu-reservation", 32},
+	{"prefer-align-cpus-by-uncorecache", 32},
+}
+
+// Options returns the options of the topology and CPU managers that are modelled
+// (topologymanager/policy_options.go, cpumanager/policy_options.go).
+func Options() []Option { return append([]Option(nil), options[:]...) }
+
+// Serves reports whether static managers give CPUs and memory of their own to containers of the pod.
+func (r *Rules) Serves(p *Pod) bool {
+	return p.QoS == Guaranteed && !(p.PodLevel && r.Release.has(podLevelIsLeftAlone))
+}

@@ -1,0 +1,162 @@
+package place
+
+import (
+	"math"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file implements distribute-cpus-across-numa together with align-by-socket, where the release prefers NUMA
+// nodes of one socket (spreadInOneSocket). The rules differ from those of spread.go:
+//
+//   - NUMA nodes of one socket go before all others; among these, and among the others, the most even ones.
+//   - The share of each NUMA node is at most what the one with the fewest free CPUs has.
+//   - The enumeration stops only at NUMA nodes of one socket after which all NUMA nodes are level.
+//
+// Such a choice is not a sum over NUMA nodes, so this file enumerates as the kubelet does. The work is counted.
+
+// socketed is the best choice so far among sets of one size.
+type socketed struct {
+	combo, extra []int
+	deviation    int64
+	oneSocket    bool
+}
+
+// searchSockets is search where NUMA nodes of one socket are preferred. sockets has the socket of each NUMA node, or a
+// negative number where it has CPUs of several.
+func (s *spreading) searchSockets(sockets []int, least, most int) (combo, extra []int, end ending) {
+	for s.k = least; s.k <= most; s.k++ {
+		b, stopped := socketed{deviation: math.MaxInt64}, false
+		for set := firstSet(s.k); set != nil; set = following(set, len(s.free)) {
+			if stopped = b.oneSocket && b.deviation == 0; stopped {
+				break
+			}
+			deviation, extra, end := s.evenness(set)
+			if end == failed {
+				continue
+			} else if end != picked {
+				return nil, nil, end
+			}
+			one := oneSocket(sockets, set)
+			if one && !b.oneSocket || one == b.oneSocket && deviation < b.deviation {
+				b = socketed{set, extra, deviation, one}
+			}
+		}
+		if b.combo != nil {
+			return s.overwritten(b.combo, stopped), b.extra, picked
+		}
+	}
+	return nil, nil, failed
+}
+
+// evenness returns how much the free CPUs deviate after a set of NUMA nodes has given the CPUs, and which of them give
+// what does not divide evenly. The end is failed where the set cannot give them.
+func (s *spreading) evenness(set []int) (deviates int64, extra []int, end ending) {
+	groups, share := 0, s.wanted/s.k
+	for _, i := range set {
+		groups, share = groups+s.free[i]/s.group, min(share, s.free[i]/s.group)
+	}
+	if !s.work.spend(8 * len(s.free)) {
+		return 0, nil, exhausted
+	} else if groups < s.wanted {
+		return 0, nil, failed
+	}
+	left := slices.Clone(s.free)
+	var over []int
+	for _, i := range set {
+		if left[i] -= share * s.group; left[i] >= s.group {
+			over = append(over, i)
+		}
+	}
+	rest := s.wanted - share*s.k
+	if rest == 0 {
+		return spreadOf(left), nil, picked
+	}
+	deviates = math.MaxInt64
+	for size := len(over); size > 0; size-- {
+		var best []int
+		for sub := firstSet(size); sub != nil; sub = following(sub, len(over)) {
+			d, end := s.dealt(left, pickInts(over, sub), rest)
+			if end == failed {
+				continue
+			} else if end != picked {
+				return 0, nil, end
+			}
+			if d < deviates {
+				deviates, best = d, sub
+			}
+		}
+		if best != nil { // what the enumeration remembers is overwritten by the sets that follow
+			extra = pickInts(over, lastOnes(best, ownMemory(size), len(over)))
+		}
+	}
+	return deviates, extra, picked
+}
+
+// dealt returns how much the free CPUs deviate after some NUMA nodes have given groups in turns.
+func (s *spreading) dealt(left, from []int, rest int) (deviates int64, end ending) {
+	if !s.work.spend(8*len(left) + 4*rest) {
+		return 0, exhausted
+	}
+	left = slices.Clone(left)
+	sum := 0
+	for _, i := range from {
+		sum += left[i]
+	}
+	if sum < rest*s.group {
+		return 0, failed
+	}
+	for rest > 0 {
+		before := rest
+		for _, i := range from {
+			if rest > 0 && left[i] >= s.group {
+				left[i] -= s.group
+				rest--
+			}
+		}
+		if rest == before {
+			return 0, endless // CPUs that belong to no whole group were counted
+		}
+	}
+	return spreadOf(left), picked
+}
+
+func spreadOf(left []int) int64 {
+	var sum, squares int64
+	for _, n := range left {
+		sum, squares = sum+int64(n), squares+int64(n)*int64(n)
+	}
+	return deviation(len(left), sum, squares)
+}
+
+// firstSet returns the set of k that is enumerated first.
+func firstSet(k int) []int {
+	out := make([]int, k)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+func oneSocket(sockets, set []int) bool {
+	for _, i := range set {
+		if sockets[i] < 0 || sockets[i] != sockets[set[0]] {
+			return false
+		}
+	}
+	return true
+}
+
+// socketsOf returns the socket of each of the NUMA nodes, or -1 where it has CPUs of several.
+func socketsOf(m *topo.Machine, numas []int) []int {
+	out := make([]int, len(numas))
+	for k, numa := range numas {
+		out[k] = -1
+		cpus := m.NUMAs()[numa].CPUs
+		if g := m.GroupOf(topo.Sockets, cpus.Min()); cpus.SubsetOf(g.CPUs) {
+			out[k] = g.ID
+		}
+	}
+	return out
+}

@@ -1,0 +1,1 @@
+// Functions without a body (the shims) need an assembly file in their package.

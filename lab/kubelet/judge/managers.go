@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/utils/cpuset"
+)
+
+// never is the reconcile period: the CPU manager's loop cannot be stopped, so it runs once and sleeps.
+const never = 10000 * time.Hour
+
+// managers are the kubelet's four resource managers. The files named since_1.NN.go call what differs between releases.
+type managers struct {
+	topology topologymanager.Manager
+	device   *devicemanager.ManagerImpl
+	cpu      cpumanager.Manager
+	memory   memorymanager.Manager
+}
+
+// compose makes managers as the kubelet does.
+func (m *managers) compose(dir string, s *settings) error {
+	info := &machineInfo{}
+	if err := json.Unmarshal(s.Machine, info); err != nil {
+		return fmt.Errorf("read machine: %w", err)
+	}
+	cpus, err := cpuset.Parse(s.ReservedCPUs)
+	if err != nil {
+		return fmt.Errorf("read reserved CPUs: %w", err)
+	}
+	if m.topology, err = newTopologyManager(info, s); err != nil {
+		return fmt.Errorf("make topology manager: %w", err)
+	}
+	if m.device, err = newDevices(socketIn(dir), info, m.topology); err != nil {
+		return fmt.Errorf("make device manager: %w", err)
+	}
+	if m.cpu, err = newCPUManager(dir, info, cpus, m.topology, s); err != nil {
+		return fmt.Errorf("make CPU manager: %w", err)
+	}
+	var kept []config.MemoryReservation
+	for _, r := range s.ReservedMemory {
+		kept = append(kept, config.MemoryReservation{NumaNode: r.NUMA, Limits: r.Limits})
+	}
+	if m.memory, err = newMemoryManager(dir, info, kept, m.topology, s); err != nil {
+		return fmt.Errorf("make memory manager: %w", err)
+	}
+	for _, p := range m.providers() {
+		m.add(p)
+	}
+	return nil
+}
+
+// surroundings is what managers ask the rest of a kubelet for.
+type surroundings struct {
+	pods    func() []*v1.Pod
+	sources *readiness
+	// containers are those of a kubelet that ran before, and running the ids of those that run.
+	containers containermap.ContainerMap
+	running    sets.Set[string]
+}
+
+// startAll starts the managers in the kubelet's order: CPU, memory, device.
+func (m *managers) startAll(pods func() []*v1.Pod, sources *readiness, before []found) error {
+	s := surroundings{pods, sources, containermap.NewContainerMap(), sets.New[string]()}
+	for _, k := range before {
+		id := k.Pod + "/" + k.Name
+		s.containers.Add(k.Pod, k.Name, id)
+		if k.Running {
+			s.running.Insert(id)
+		}
+	}
+	if err := m.startCPU(s); err != nil {
+		return fmt.Errorf("start CPU manager: %w", err)
+	}
+	if err := m.startMemory(s); err != nil {
+		return fmt.Errorf("start memory manager: %w", err)
+	}
+	if err := m.startDevices(s); err != nil {
+		return fmt.Errorf("start device manager: %w", err)
+	}
+	return nil
+}
+
+// state says what the managers have recorded.
+func (j *judge) state() *state {
+	out := &state{SharedCPUs: j.cpu.State().GetDefaultCPUSet().String(), FreeMemory: map[int]map[string]uint64{},
+		Healthy: map[string][]string{}}
+	for numa, n := range j.memory.State().GetMachineState() {
+		out.FreeMemory[numa] = map[string]uint64{}
+		for kind, table := range n.MemoryMap {
+			out.FreeMemory[numa][string(kind)] = table.Free
+		}
+	}
+	for name, devices := range j.healthy() {
+		for id := range devices {
+			out.Healthy[name] = append(out.Healthy[name], id)
+		}
+		slices.Sort(out.Healthy[name])
+	}
+	for _, pod := range j.pods {
+		each(pod, func(c *v1.Container) {
+			if h := j.held(string(pod.UID), c.Name); h.CPUs != "" || len(h.Memory)+len(h.Devices) > 0 {
+				out.Held = append(out.Held, h)
+			}
+		})
+	}
+	return out
+}
+
+func (m *managers) held(pod, container string) held {
+	h := held{Pod: pod, Container: container, CPUs: m.cpu.GetExclusiveCPUs(pod, container).String()}
+	for _, b := range m.blocks(pod, container) {
+		h.Memory = append(h.Memory, block{string(b.Type), b.NUMAAffinity, b.Size})
+	}
+	for name, devices := range m.device.GetDevices(pod, container) {
+		if h.Devices == nil {
+			h.Devices = map[string][]device{}
+		}
+		list := []device{}
+		for id, dev := range devices {
+			d := device{ID: id}
+			for _, n := range dev.GetTopology().GetNodes() {
+				d.NUMAs = append(d.NUMAs, n.GetID())
+			}
+			list = append(list, d)
+		}
+		slices.SortFunc(list, func(a, b device) int { return strings.Compare(a.ID, b.ID) })
+		h.Devices[name] = list
+	}
+	return h
+}
+
+// The surroundings of managers without a kubelet: no status is known, and no container runs.
+type (
+	noStatus  struct{}
+	noRuntime struct{}
+)
+
+func (noStatus) GetPodStatus(types.UID) (v1.PodStatus, bool) { return v1.PodStatus{}, false }
+
+func (noRuntime) UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error {
+	return nil
+}

@@ -1,0 +1,109 @@
+//go:build since1.37
+
+package main
+
+import (
+	"context"
+	_ "unsafe" // for go:linkname
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager"
+	memorystate "k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	"k8s.io/utils/cpuset"
+
+	cadvisorapi "github.com/google/cadvisor/lib/model"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// What the managers are called with in these releases.
+
+type machineInfo = cadvisorapi.MachineInfo
+
+// The exported constructor of the device manager serves the one fixed path of a host.
+//
+//go:linkname newDeviceManager k8s.io/kubernetes/pkg/kubelet/cm/devicemanager.newManagerImpl
+func newDeviceManager(logger klog.Logger, socket string, topology []cadvisorapi.Node,
+	store topologymanager.Store) (*devicemanager.ManagerImpl, error)
+
+func newTopologyManager(info *machineInfo, s *settings) (topologymanager.Manager, error) {
+	return topologymanager.NewManager(klog.Background(), info.Topology, s.TopologyPolicy, s.TopologyScope, s.TopologyOptions)
+}
+
+func newDevices(socket string, info *machineInfo, t topologymanager.Manager) (*devicemanager.ManagerImpl, error) {
+	return newDeviceManager(klog.Background(), socket, info.Topology, t)
+}
+
+func newCPUManager(dir string, info *machineInfo, reserved cpuset.CPUSet, t topologymanager.Manager, s *settings) (
+	cpumanager.Manager, error) {
+	return cpumanager.NewManager(klog.Background(), s.CPUPolicy, s.CPUOptions, never, info, reserved, s.NodeReservation, dir, t)
+}
+
+func newMemoryManager(dir string, info *machineInfo, reserved []config.MemoryReservation, t topologymanager.Manager,
+	s *settings) (memorymanager.Manager, error) {
+	return memorymanager.NewManager(klog.Background(), s.MemoryPolicy, info, s.NodeReservation, reserved, dir, t)
+}
+
+func (m *managers) add(p topologymanager.HintProvider) {
+	m.topology.AddHintProvider(klog.Background(), p)
+}
+
+func (m *managers) startCPU(s surroundings) error {
+	return m.cpu.Start(context.Background(), s.pods, s.sources, noStatus{}, noRuntime{}, s.containers.Clone())
+}
+
+func (m *managers) startMemory(s surroundings) error {
+	return m.memory.Start(context.Background(), s.pods, s.sources, noStatus{}, noRuntime{}, s.containers.Clone())
+}
+
+func (m *managers) startDevices(s surroundings) error {
+	return m.device.Start(klog.Background(), s.pods, s.sources, s.containers.Clone(), s.running)
+}
+
+func (m *managers) stop() error { return m.device.Stop(klog.Background()) }
+
+func (m *managers) decide(pod *v1.Pod) lifecycle.PodAdmitResult {
+	return m.topology.Admit(context.Background(), &lifecycle.PodAdmitAttributes{Pod: pod, Operation: lifecycle.AddOperation})
+}
+
+func (m *managers) startContainer(pod *v1.Pod, c *v1.Container, id string) {
+	m.cpu.AddContainer(klog.Background(), pod, c, id)
+	m.memory.AddContainer(klog.Background(), pod, c, id)
+	m.topology.AddContainer(klog.Background(), pod, c, id)
+}
+
+// forget drops the topology manager's hints of a container; nothing else ends them where it never ran.
+func (m *managers) forget(pod *v1.Pod, c *v1.Container, id string) {
+	m.topology.AddContainer(klog.Background(), pod, c, id)
+	_ = m.topology.RemoveContainer(klog.Background(), id) // fails only where AddContainer did nothing
+}
+
+// collect frees what pods hold that are not active any more. Up to 1.31 the managers also keep what the pod that they
+// were asked about last holds: here that is a pod without containers.
+func (m *managers) collect() {
+	pod, container := &v1.Pod{}, &v1.Container{}
+	m.cpu.GetTopologyHints(klog.Background(), pod, container, lifecycle.AddOperation)
+	m.memory.GetTopologyHints(klog.Background(), pod, container, lifecycle.AddOperation)
+	m.device.GetTopologyHints(klog.Background(), pod, container, lifecycle.AddOperation)
+}
+
+func (m *managers) connected(name string, p plugin) error {
+	return m.device.PluginConnected(context.Background(), name, p)
+}
+
+func (m *managers) listed(name string, r *api.ListAndWatchResponse) {
+	m.device.PluginListAndWatchReceiver(klog.Background(), name, r)
+}
+
+func (m *managers) healthy() devicemanager.ResourceDeviceInstances {
+	return m.device.GetAllocatableDevices(klog.Background())
+}
+
+func (m *managers) blocks(pod, container string) []memorystate.Block {
+	return m.memory.GetMemory(klog.Background(), pod, container)
+}
