@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
-func told(size synthetic.Size, plain, tenon, peerPlain, peer float64) cell {
+func sample(size synthetic.Size, plain, tenon, peerPlain, peer float64) cell {
 	c := cell{size: size}
 	for i, cpu := range []float64{plain, tenon, peerPlain, peer} {
 		c.results = append(c.results, rounds.Result{Contender: []string{rounds.Plain, rounds.Tenon, rounds.PeerPlain,
@@ -24,8 +24,8 @@ func told(size synthetic.Size, plain, tenon, peerPlain, peer float64) cell {
 // Figures beside each other have the printed ratios, so that readers can check them.
 func TestRatiosAreThoseOfTheFigures(t *testing.T) {
 	text := pluginTables([]cell{
-		told(synthetic.Size{Nodes: 5000, Full: 50}, 2000, 2100, 1900, 41900),
-		told(synthetic.Size{Nodes: 15000, Full: 95}, 4000, 3000, 3900, 123900),
+		sample(synthetic.Size{Nodes: 5000, Full: 50}, 2000, 2100, 1900, 41900),
+		sample(synthetic.Size{Nodes: 15000, Full: 95}, 4000, 3000, 3900, 123900),
 	})
 	for _, want := range []string{
 		"| 5000 | 50 % | 1.05 | 22.1 | +100 us | +40000 us | 400 times |",
@@ -45,10 +45,10 @@ func TestRatiosAreThoseOfTheFigures(t *testing.T) {
 
 // A contender whose time grows like its cluster has the exponent 1; one that was too slow to be measured has a time,
 // and is not drawn.
-func TestGrowthIsTold(t *testing.T) {
+func TestGrowthIsReported(t *testing.T) {
 	p := plot{title: "nodes", unit: "nodes", x: func(s synthetic.Size) int { return s.Nodes }}
 	for _, n := range []int{100, 1000, 20000} {
-		p.cells = append(p.cells, told(synthetic.Size{Nodes: n}, float64(n), float64(10*n), 1, 50))
+		p.cells = append(p.cells, sample(synthetic.Size{Nodes: n}, float64(n), float64(10*n), 1, 50))
 	}
 	last := p.cells[2].of(rounds.Peer)
 	last.Slow, last.CPU = true, 2.5e9

@@ -84,15 +84,15 @@ type node struct {
 	machine *topo.Machine
 	rules   place.Rules
 
-	mu       sync.Mutex
-	entries  []ledger.Entry
-	usage    *place.Usage
-	admitted map[types.UID]bool
-	sequence int64
-	told     int64 // the published sequence, with its topology
-	toldAt   time.Time
-	due      bool // it is in the queue of reports
-	wrote    time.Time
+	mu                sync.Mutex
+	entries           []ledger.Entry
+	usage             *place.Usage
+	admitted          map[types.UID]bool
+	sequence          int64
+	publishedSequence int64 // the published sequence, with its topology
+	publishedAt       time.Time
+	due               bool // it is in the queue of reports
+	wrote             time.Time
 }
 
 // The pace of one node's agent, as in node/agent: it reads a little after the kubelet's files change, and writes at
@@ -208,8 +208,8 @@ func (s *nodes) read(ctx context.Context) error {
 			return err
 		}
 		n := &node{name: l.Name, machine: c.Machine, rules: c.Rules, entries: c.Entries, sequence: l.Sequence,
-			told:     l.Sequence,
-			admitted: map[types.UID]bool{}, usage: place.NewUsage(c.Machine, c.Rules)}
+			publishedSequence: l.Sequence,
+			admitted:          map[types.UID]bool{}, usage: place.NewUsage(c.Machine, c.Rules)}
 		for _, e := range c.Entries {
 			n.usage = n.usage.Hold(e.Holdings...)
 		}

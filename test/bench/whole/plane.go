@@ -48,7 +48,7 @@ func startPlane(dir, log string, topologies bool) (*plane, error) {
 		return nil, err
 	}
 	var a planeAnswer
-	if err := p.hear(&a); err != nil {
+	if err := p.receive(&a); err != nil {
 		return nil, errors.Join(err, p.stop())
 	}
 	return &plane{process: p, kubeconfig: a.Admin, scheduler: a.Scheduler,

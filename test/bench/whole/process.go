@@ -73,8 +73,8 @@ func (p *process) run(started chan<- error, answers io.Closer) {
 	close(p.done)
 }
 
-// hear reads the child's next message.
-func (p *process) hear(into any) error {
+// receive reads the child's next message.
+func (p *process) receive(into any) error {
 	if err := p.answers.Decode(into); err != nil {
 		return fmt.Errorf("%s ended or says what is no answer (%w); the end of its log:\n%s", p.name, err,
 			logtail.Read(p.log))
@@ -89,7 +89,7 @@ func (p *process) ask(ctx context.Context, signal syscall.Signal, into any) erro
 	}
 	over := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() })
 	defer over()
-	if err := p.hear(into); err != nil {
+	if err := p.receive(into); err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}
 	return nil

@@ -114,7 +114,7 @@ func (s *nodes) publish(ctx context.Context, n *node) error {
 		}
 	}
 	n.mu.Lock()
-	n.told, n.toldAt = l.Sequence, time.Now()
+	n.publishedSequence, n.publishedAt = l.Sequence, time.Now()
 	n.mu.Unlock()
 	return nil
 }
@@ -156,7 +156,7 @@ func (s *nodes) settle(ctx context.Context, answers *json.Encoder) error {
 func (s *nodes) quiet() (quiet bool, last time.Time) {
 	for _, n := range s.of {
 		n.mu.Lock()
-		done, at := !n.due && n.told == n.sequence, n.toldAt
+		done, at := !n.due && n.publishedSequence == n.sequence, n.publishedAt
 		n.mu.Unlock()
 		if !done {
 			return false, last

@@ -204,7 +204,7 @@ func (a *arena) bind(ctx context.Context, began time.Time, p *process, s *stage,
 	m := meter{scheduler: p, plane: s.plane.process}
 	tick := time.NewTicker(sampling)
 	defer tick.Stop()
-	for last, told := began, began; ; {
+	for last, printed := began, began; ; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -221,8 +221,8 @@ func (a *arena) bind(ctx context.Context, began time.Time, p *process, s *stage,
 		if moved {
 			last, r.Bound = now, m.bound
 		}
-		if now.Sub(told) > telling {
-			told = now
+		if now.Sub(printed) > telling {
+			printed = now
 			a.say("%s: %d bound", r.Contender, m.bound)
 		}
 		switch {

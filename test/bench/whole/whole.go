@@ -134,7 +134,7 @@ func (a *arena) nodes(p *plane, log string, topologies bool) (running, error) {
 		return running{}, err
 	}
 	var ready nodesAnswer
-	if err := n.hear(&ready); err != nil {
+	if err := n.receive(&ready); err != nil {
 		return running{}, errors.Join(err, n.stop())
 	}
 	return running{n, ready.Written}, nil
