@@ -56,14 +56,14 @@ func bundled(ctx context.Context, t *testing.T, c *lab.Cluster) {
 
 // Each thing is made wrong in the cluster, found, mended, and gone. In the end nothing is wrong.
 func TestTheDoctorFindsWhatIsWrongInACluster(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	c := begin(ctx, t)
 	user := kubernetes.NewForConfigOrDie(c.RESTConfig())
 	until := func(what string, want ...string) {
 		t.Helper()
 		var got []string
-		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true,
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 2*time.Minute, true,
 			func(context.Context) (bool, error) {
 				out, _, _ := run(ctx, c, "doctor", "-o", "json")
 				var d document.Diagnosis
