@@ -169,7 +169,10 @@ func (r *reader) object(where string, text []byte, implied schema.GroupVersionKi
 	if r.objects++; r.objects > MaxObjects {
 		return fmt.Errorf("more than %d objects", MaxObjects)
 	}
-	what := fmt.Sprintf("%s: %s %s", where, clip(gvk.Kind), clip(h.Metadata.Name))
+	what := fmt.Sprintf("%s: %s", where, clip(gvk.Kind))
+	if h.Metadata.Name != "" {
+		what += " " + clip(h.Metadata.Name)
+	}
 	if kinds[gvk] == nil {
 		r.file.Left = append(r.file.Left, fmt.Sprintf("%s (%s)", what, clip(gvk.GroupVersion().String())))
 		return nil

@@ -179,7 +179,7 @@ func TestErrorsNameDocumentObjectAndField(t *testing.T) {
 			"document 2: Deployment x: spec.replicas: 100001 is outside"},
 		"words as replicas": {replace("spec:\n", "spec:\n  replicas: three\n"),
 			"document 2: Deployment x: json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas"},
-		"no name": {replace("{name: x, namespace: ml}", "{}"), "document 2: Deployment : metadata.name is missing"},
+		"no name": {replace("{name: x, namespace: ml}", "{}"), "document 2: Deployment: metadata.name is missing"},
 		"bad name": {replace("name: x,", "name: X,"),
 			`document 2: Deployment X: metadata.name: "X": a lowercase RFC 1123 subdomain`},
 		"no containers": {pod(`{"containers": []}`), "document 1: Pod x: the pod has no containers"},
