@@ -24,6 +24,7 @@ type Storage struct {
 	Drivers     *Client[*storagev1.CSIDriver, *storagev1.CSIDriverList]
 	Nodes       *Client[*storagev1.CSINode, *storagev1.CSINodeList]
 	Attachments *Client[*storagev1.VolumeAttachment, *storagev1.VolumeAttachmentList]
+	Capacities  *Client[*storagev1.CSIStorageCapacity, *storagev1.CSIStorageCapacityList]
 }
 
 // NewCore returns the core group of the server in cfg. It requests protobuf, which is cheaper for both sides than JSON,
@@ -64,6 +65,9 @@ func NewStorage(cfg *rest.Config) (*Storage, error) {
 		Attachments: NewClient(g, "volumeattachments", func() *storagev1.VolumeAttachment {
 			return &storagev1.VolumeAttachment{}
 		}, func() *storagev1.VolumeAttachmentList { return &storagev1.VolumeAttachmentList{} }),
+		Capacities: NewClient(g, "csistoragecapacities", func() *storagev1.CSIStorageCapacity {
+			return &storagev1.CSIStorageCapacity{}
+		}, func() *storagev1.CSIStorageCapacityList { return &storagev1.CSIStorageCapacityList{} }),
 	}, nil
 }
 

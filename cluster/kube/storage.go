@@ -18,9 +18,12 @@ type Storage struct {
 	Drivers     []storagev1.CSIDriver
 	Nodes       []storagev1.CSINode
 	Attachments []storagev1.VolumeAttachment
+	// Capacities are what drivers report; nil where they are not known.
+	Capacities []storagev1.CSIStorageCapacity
 }
 
-// readStorage lists the volume objects of a cluster. It returns nil if the identity may not read all of them.
+// readStorage lists the volume objects of a cluster. It returns nil if the identity may not read all of them; only the
+// capacities may be missing.
 func (r *Reader) readStorage(ctx context.Context) (*Storage, error) {
 	out, s := &Storage{}, r.storage
 	all := []struct {
@@ -66,6 +69,14 @@ func (r *Reader) readStorage(ctx context.Context) (*Storage, error) {
 			return nil, fmt.Errorf("list %s: %w", x.what, err)
 		}
 	}
+	l, err := s.Capacities.List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		return out, nil
+	case err != nil:
+		return nil, fmt.Errorf("list storage capacities: %w", err)
+	}
+	out.Capacities = append([]storagev1.CSIStorageCapacity{}, l.Items...)
 	return out, nil
 }
 

@@ -184,7 +184,8 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 			e.namespaces = map[string]map[string]string{}
 		}
 		e.namespaces[n.Name] = n.Labels
-	case "PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSIDriver", "CSINode", "VolumeAttachment":
+	case "PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSIDriver", "CSINode", "VolumeAttachment",
+		"CSIStorageCapacity":
 		if e.storage == nil {
 			e.storage = &kube.Storage{}
 		}

@@ -27,6 +27,8 @@ type storage struct {
 	classes map[string]*storagev1.StorageClass
 	// sized are the drivers that report the capacity of each node.
 	sized map[string]bool
+	// capacities are what these drivers report, by storage class; nil if unknown.
+	capacities map[string][]capacity
 	// limits bound how many volumes of a driver a node attaches.
 	limits map[string]map[string]int
 	// attached has the volumes that each node has attached.
@@ -59,6 +61,7 @@ func newStorage(in *kube.Storage) *storage {
 		capacity := in.Drivers[i].Spec.StorageCapacity
 		s.sized[in.Drivers[i].Name] = capacity != nil && *capacity
 	}
+	s.capacities = byStorageClass(in.Capacities)
 	for i := range in.Nodes {
 		limits := map[string]int{}
 		for _, d := range in.Nodes[i].Spec.Drivers {
@@ -181,7 +184,7 @@ func (s *storage) take(c *v1.PersistentVolumeClaim, out *mounts, refuse func(str
 		refuse("is not bound to a volume")
 	default:
 		out.loose = append(out.loose, c)
-		if s.sized[class.Provisioner] {
+		if s.sized[class.Provisioner] && s.capacities == nil {
 			out.left = append(out.left, "storage capacity for claim "+c.Name)
 		}
 	}
@@ -222,6 +225,8 @@ func (s *storage) bar(m *mounts, n *v1.Node) (out []place.Reason, err error) {
 		}
 		if !provisions(class, n) {
 			out = append(out, place.Reason{Code: place.NoVolume, Resource: c.Name, With: class.Name})
+		} else if r, ok := s.tooSmall(c, class, n); ok {
+			out = append(out, r)
 		}
 	}
 	return out, nil
@@ -413,6 +418,8 @@ func decodeStorage(s *kube.Storage, kind string, text []byte) error {
 		return decodeInto(&s.Drivers, text)
 	case "CSINode":
 		return decodeInto(&s.Nodes, text)
+	case "CSIStorageCapacity":
+		return decodeInto(&s.Capacities, text)
 	}
 	return decodeInto(&s.Attachments, text)
 }

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -51,5 +52,55 @@ func TestVolumesOfPlacedPodsCount(t *testing.T) {
 	}
 	if w := deployment("new"); !slices.Equal(w.Unjudged, []string{"claim new, which is not there yet"}) {
 		t.Errorf("not judged: %q", w.Unjudged)
+	}
+}
+
+// A driver that reports capacities makes no volume where none that is large enough is reported. Where the reports are
+// not known, the answer says that it leaves them out.
+func TestStorageCapacityIsJudged(t *testing.T) {
+	const cluster = `{"kind": "List", "apiVersion": "v1", "items": [
+		{"kind": "Node", "apiVersion": "v1", "metadata": {"name": "a", "labels": {"zone": "x"}}},
+		{"kind": "Node", "apiVersion": "v1", "metadata": {"name": "b", "labels": {"zone": "y"}}},
+		{"kind": "Node", "apiVersion": "v1", "metadata": {"name": "c", "labels": {"zone": "z"}}},
+		{"kind": "CSIDriver", "apiVersion": "storage.k8s.io/v1", "metadata": {"name": "d"},
+			"spec": {"storageCapacity": true}},
+		{"kind": "StorageClass", "apiVersion": "storage.k8s.io/v1", "metadata": {"name": "s"}, "provisioner": "d",
+			"volumeBindingMode": "WaitForFirstConsumer"},
+		{"kind": "PersistentVolumeClaim", "apiVersion": "v1", "metadata": {"name": "big", "namespace": "default"},
+			"spec": {"storageClassName": "s", "resources": {"requests": {"storage": "3Gi"}}}}%s]}`
+	capacity := func(name, zone, capacity, largest string) string {
+		return `, {"kind": "CSIStorageCapacity", "apiVersion": "storage.k8s.io/v1", "metadata": {"name": "` + name +
+			`", "namespace": "d"}, "storageClassName": "s", "nodeTopology": {"matchLabels": {"zone": "` + zone + `"}},
+			"capacity": "` + capacity + `"` + largest + `}`
+	}
+	pod := `{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "c"}],
+		"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "big"}}]}}`
+	known := capacity("x", "x", "10Gi", "") + capacity("y1", "y", "10Gi", `, "maximumVolumeSize": "2Gi"`) +
+		capacity("y2", "y", "1Gi", "")
+	s, _, err := Export(fmt.Appendf(nil, cluster, known))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := read(t, s, pod)
+	if len(w.Unjudged) > 0 {
+		t.Errorf("not judged: %q", w.Unjudged)
+	}
+	want := []string{"", "storage class s has no 3Gi for claim big here, at most 2Gi",
+		"storage class s has no 3Gi for claim big here, at most 0"}
+	for i, reasons := range w.Want.Barred(s.Nodes()) {
+		if got := texts(reasons); got != want[i] {
+			t.Errorf("node %s: %q, want %q", s.Nodes()[i].Name, got, want[i])
+		}
+		for _, r := range reasons {
+			if r.When() != place.Later || r.Remedy() == "" {
+				t.Errorf("%s: %s, %q", r.Text(), r.When(), r.Remedy())
+			}
+		}
+	}
+	if s, _, err = Export(fmt.Appendf(nil, cluster, "")); err != nil {
+		t.Fatal(err)
+	}
+	if w := read(t, s, pod); !slices.Equal(w.Unjudged, []string{"storage capacity for claim big"}) {
+		t.Errorf("without reports of capacity, not judged: %q", w.Unjudged)
 	}
 }

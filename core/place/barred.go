@@ -44,6 +44,9 @@ const (
 	// NoVolume: no volume matches the claim in Resource on the node, and the storage class in With cannot create one
 	// there.
 	NoVolume Code = "no-volume"
+	// SmallVolumes: the storage class in With would make a volume of the Want bytes of the claim in Resource, but its
+	// driver reports at most Have for one volume on the node.
+	SmallVolumes Code = "storage-capacity"
 	// ClaimInUse: the pod in With uses the claim in Resource, and only one pod at a time may use that claim.
 	ClaimInUse Code = "claim-in-use"
 	// VolumeLimit: the node can attach Have more volumes of the driver in Resource, and the pod needs Want.
@@ -135,6 +138,9 @@ func (r Reason) barred() (text string, ok bool) {
 			", which is not for this node", true
 	case NoVolume:
 		return "no volume here matches claim " + r.Resource + ", and storage class " + r.With + " makes none", true
+	case SmallVolumes:
+		return "storage class " + r.With + " has no " + roundBytes(r.Want) + " for claim " + r.Resource + " here, at most " +
+			roundBytes(r.Have), true
 	case ClaimInUse:
 		return "claim " + r.Resource + " is for one pod at a time (ReadWriteOncePod), and pod " + r.With + " uses it", true
 	case VolumeLimit:
@@ -181,6 +187,8 @@ func (r Reason) Remedy() string {
 		return "wait for that pod to end, or relax its podAntiAffinity"
 	case Uneven:
 		return "make room in the domain with the fewest such pods, or relax the pod's topologySpreadConstraints"
+	case SmallVolumes:
+		return "wait until volumes of the class are deleted or its driver reports more, or ask for less in the claim"
 	case ClaimInUse:
 		return "wait for that pod to end, or give the pod a claim of its own"
 	case VolumeLimit:

@@ -1,0 +1,62 @@
+package stage
+
+import (
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// This file judges storage capacity, as kube-scheduler's plugin VolumeBinding does: a driver that reports capacities
+// makes a volume for a node only where a report for its storage class allows one as large.
+
+// capacity is one report of a driver: on the nodes that match, a volume may have that many bytes.
+type capacity struct {
+	nodes   labels.Selector
+	largest int64
+}
+
+// byStorageClass reads the reports that count: those that name nodes and an amount. It returns nil for nil.
+func byStorageClass(all []storagev1.CSIStorageCapacity) map[string][]capacity {
+	if all == nil {
+		return nil
+	}
+	out := map[string][]capacity{}
+	for i := range all {
+		c := &all[i]
+		largest := c.MaximumVolumeSize
+		if largest == nil {
+			largest = c.Capacity
+		}
+		if largest == nil || c.NodeTopology == nil {
+			continue
+		}
+		nodes, err := metav1.LabelSelectorAsSelector(c.NodeTopology)
+		if err != nil {
+			continue // kube-scheduler passes over such a report, too
+		}
+		out[c.StorageClassName] = append(out[c.StorageClassName], capacity{nodes, largest.Value()})
+	}
+	return out
+}
+
+// tooSmall returns the reason if no volume as large as the claim can be made for the node.
+func (s *storage) tooSmall(c *v1.PersistentVolumeClaim, class *storagev1.StorageClass,
+	n *v1.Node) (r place.Reason, ok bool) {
+	size, asked := c.Spec.Resources.Requests[v1.ResourceStorage]
+	if !asked || !s.sized[class.Provisioner] || s.capacities == nil {
+		return r, false
+	}
+	most, reported := int64(0), false
+	for _, x := range s.capacities[class.Name] {
+		if x.nodes.Matches(labels.Set(n.Labels)) {
+			most, reported = max(most, x.largest), true
+		}
+	}
+	if want := size.Value(); !reported || want > most {
+		return place.Reason{Code: place.SmallVolumes, Resource: c.Name, With: class.Name, Want: want, Have: most}, true
+	}
+	return r, false
+}
