@@ -182,6 +182,7 @@ func drawStorage(t *rapid.T, nodes []v1.Node) (out []runtime.Object) {
 			AllowedTopologies: zoned},
 		&storagev1.StorageClass{TypeMeta: kind, ObjectMeta: meta("local"), Provisioner: "kubernetes.io/no-provisioner",
 			VolumeBindingMode: &wait})
+	out = append(out, drawCapacities(t)...)
 	for i := range 4 {
 		if rapid.IntRange(0, 9).Draw(t, "missing") > 0 {
 			out = append(out, drawClaim(t, fmt.Sprint("c", i), fmt.Sprint("v", i), nodes))
@@ -204,6 +205,37 @@ func drawStorage(t *rapid.T, nodes []v1.Node) (out []runtime.Object) {
 				ObjectMeta: meta("a-" + nodes[i].Name), Spec: storagev1.VolumeAttachmentSpec{Attacher: "d",
 					NodeName: nodes[i].Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}}})
 		}
+	}
+	return out
+}
+
+// drawCapacities draws whether the driver reports how large volumes can be, and reports of it.
+func drawCapacities(t *rapid.T) (out []runtime.Object) {
+	reports := rapid.Bool().Draw(t, "reports capacity")
+	out = append(out, &storagev1.CSIDriver{TypeMeta: metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "CSIDriver"},
+		ObjectMeta: metav1.ObjectMeta{Name: "d"}, Spec: storagev1.CSIDriverSpec{StorageCapacity: &reports}})
+	size := func() *resource.Quantity {
+		text := rapid.SampledFrom([]string{"", "512Mi", "1Gi", "4Gi"}).Draw(t, "largest")
+		if text == "" {
+			return nil
+		}
+		q := resource.MustParse(text)
+		return &q
+	}
+	for i := range rapid.IntRange(1, 4).Draw(t, "capacities") {
+		c := &storagev1.CSIStorageCapacity{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "CSIStorageCapacity"},
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("capacity", i), Namespace: "m"},
+			Capacity:   size(), MaximumVolumeSize: size(),
+			StorageClassName: rapid.SampledFrom([]string{"wait", "zoned", "now"}).Draw(t, "class of capacity")}
+		switch rapid.IntRange(0, 3).Draw(t, "where") {
+		case 1:
+			c.NodeTopology = &metav1.LabelSelector{}
+		case 2, 3:
+			c.NodeTopology = &metav1.LabelSelector{MatchLabels: map[string]string{
+				"zone": rapid.SampledFrom([]string{"x", "y"}).Draw(t, "zone of capacity")}}
+		}
+		out = append(out, c)
 	}
 	return out
 }
