@@ -118,8 +118,8 @@ func (f *Feed) beginCoarse() {
 	}
 }
 
-// layoutLost records that a node has no valid layout any more. From then on, its NodeResourceTopology is used, if it has
-// one.
+// layoutLost records that a node has no valid layout any more. From then on, its NodeResourceTopology is used, if it
+// has one.
 func (f *Feed) layoutLost(node string) {
 	delete(f.exact, node)
 	c := f.coarse[node]

@@ -81,8 +81,8 @@ func together(blind, tenon []document.DemoFate) *document.DemoStory {
 	return out
 }
 
-// playStory creates the residents and then the pods of the story. It returns the fates of the latter, and the node of the
-// first of them.
+// playStory creates the residents and then the pods of the story. It returns the fates of the latter, and the node of
+// the first of them.
 func (d *demo) playStory(ctx context.Context) (fates []document.DemoFate, node *ledger.Node, err error) {
 	for _, p := range residents() {
 		fate, err := d.one(ctx, p)

@@ -22,7 +22,8 @@ import (
 // The judges: the managers of the release that this module requires live in this process, those of any other in a
 // program of its own (folder judge).
 
-var diffRelease = flag.String("diff.release", "", "kubelet that judges, such as 1.32; by default the one that is linked")
+var diffRelease = flag.String("diff.release", "",
+	"kubelet that judges, such as 1.32; by default the one that is linked")
 
 // judge makes managers. It serves one machine at a time.
 type judge interface {

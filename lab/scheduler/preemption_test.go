@@ -235,7 +235,8 @@ func (w *world) play(ctx context.Context, t *testing.T, s scene) {
 		i := slices.IndexFunc(now, func(p *v1.Pod) bool { return p.Name == x.Name })
 		goes := slices.ContainsFunc(s.goes, func(name string) bool { return on(s.name, cores(name, 1)).Name == x.Name })
 		if stays := i >= 0 && now[i].DeletionTimestamp == nil; stays == goes {
-			t.Errorf("pod %s stays: %v; the preemptor has the events %q", x.Name, stays, w.notes(ctx, t, p.Name, "FailedScheduling"))
+			t.Errorf("pod %s stays: %v; the preemptor has the events %q", x.Name, stays,
+				w.notes(ctx, t, p.Name, "FailedScheduling"))
 		}
 		if goes {
 			w.hasEvent(ctx, t, x.Name, "PreemptedForAlignment", "for pod default/"+p.Name)

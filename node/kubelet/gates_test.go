@@ -78,7 +78,8 @@ func TestOnlyModelledReleasesAreExact(t *testing.T) {
 		text, want string
 		nearest    place.Release
 	}{
-		{"", "does not say", 36}, {"v1.31.2", "no test has run", 31}, {"v1.37.1", "those of 1.37", 37}, {"v1.29.15", "v1.29.15", 30}, {"v1.38.0", "1.37", 37}, {"v2.36.0", "v2.36.0", 36},
+		{"", "does not say", 36}, {"v1.31.2", "no test has run", 31}, {"v1.37.1", "those of 1.37", 37},
+		{"v1.29.15", "v1.29.15", 30}, {"v1.38.0", "1.37", 37}, {"v2.36.0", "v2.36.0", 36},
 		{"v1.36.0-beta.1", "came before", 36}, {"v1.36.0-rc.0", "came before", 36}, {"1.3", "1.3", 36},
 		{"v0.0.0-master+$Format:%H$", `"v0.0.0-master+$Format:%H$"`, 36}, {"v1.36.0\x1b[2J", `\x1b[2J`, 36},
 	} {
