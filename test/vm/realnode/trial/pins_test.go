@@ -49,19 +49,18 @@ func pinned(ctx context.Context, t *testing.T, w *world) {
 	side.RestartPolicy = ptr.To(v1.ContainerRestartPolicyAlways)
 	side.Image, side.ImagePullPolicy = realnode.Image, v1.PullNever
 	helped.Spec.InitContainers = []v1.Container{first("4", "64Mi"), side}
+	// First those that fit on few NUMA nodes.
 	all := []*v1.Pod{
-		on(pins, tenon, "pair", guaranteed("a", "2", "128Mi"), guaranteed("b", "2", "64Mi")),
-		helped,
 		on(pins, tenon, "huge", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "64Mi",
 			"hugepages-2Mi": "32Mi"})),
 		on(pins, tenon, "device", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "64Mi",
 			"example.com/vf": "1"})),
+		helped,
+		on(pins, tenon, "pair", guaranteed("a", "2", "128Mi"), guaranteed("b", "2", "64Mi")),
 		on(pins, tenon, "web", workload.Burstable("c", workload.Amounts{"cpu": "200m", "memory": "64Mi"}, nil)),
 	}
 	for _, p := range all {
 		w.create(ctx, t, p)
-	}
-	for _, p := range all {
 		w.await(ctx, t, p.Name, workload.Running)
 	}
 	w.seen.await(ctx, t, "pair", "helped", "huge")
