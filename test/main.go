@@ -9,7 +9,7 @@
 //	go run ./test lint             only the linters
 //	go run ./test headlamp         only the plugin for Headlamp, which needs node
 //	go run ./test race [ARGS...]   only the heavy packages, under the race detector
-//	go run ./test node [ARGS...]   only the tests on real nodes
+//	go run ./test node [ARGS...]   only the tests on real nodes, also TestPinnedNode, which the other commands leave out
 //	go run ./test install [ARGS..] only the installation on a real node, which the other commands leave out: it
 //	                               builds images first, and takes longer than the rest
 //	go run ./test console [ARGS..] only the pages of the console, in a real browser
@@ -155,7 +155,8 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
 	if !raceHeavy {
 		errs = append(errs, r.release(ctx), r.volcano(ctx, "./plugin"), r.chart(ctx, args), r.lint(ctx), r.headlamp(ctx),
-			r.trial(ctx, console, args), r.trial(ctx, realNodes, args))
+			r.trial(ctx, console, args),
+			r.trial(ctx, realNodes, append(slices.Clone(args), "-skip", "^TestPinnedNode$")))
 	}
 	return errors.Join(errs...)
 }
