@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -247,5 +248,60 @@ func TestViewsAreSharedByTokenAndEnd(t *testing.T) {
 	}
 	if _, err := sessions.Identify(request(cookie, "")); !errors.Is(err, console.ErrSignIn) {
 		t.Errorf("after signing out: %v", err)
+	}
+}
+
+// Everything that an identity can do is there for everybody who shares its view.
+func TestASharedViewLacksNothing(t *testing.T) {
+	full := &console.Identity{Name: "anna"}
+	fields := reflect.ValueOf(full).Elem()
+	for i := range fields.NumField() {
+		f := fields.Field(i)
+		if f.CanSet() && f.Kind() == reflect.Func {
+			f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value { return nil }))
+		}
+	}
+	open := console.Shared(func(context.Context, console.Credential) (*console.Identity, error) { return full, nil })
+	got, err := open(t.Context(), console.Credential{Secret: "anna"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range fields.NumField() {
+		if f := fields.Type().Field(i); f.IsExported() && f.Type.Kind() == reflect.Func &&
+			reflect.ValueOf(got).Elem().Field(i).IsNil() {
+			t.Errorf("%s is missing", f.Name)
+		}
+	}
+}
+
+// Who signs in at the same time as others is counted, too: no more views are opened than sessions may begin.
+func TestSignInsAtTheSameTimeAreCounted(t *testing.T) {
+	const most, tries = 2, 5
+	opening, proceed := make(chan struct{}, tries), make(chan struct{})
+	sessions := console.NewSessions(func(context.Context, console.Credential) (*console.Identity, error) {
+		opening <- struct{}{}
+		<-proceed
+		return &console.Identity{}, nil
+	}, true, most, time.Hour)
+	refused := make(chan error, tries)
+	for range tries {
+		go func() {
+			_, _, err := sessions.SignIn(t.Context(), console.Credential{})
+			refused <- err
+		}()
+	}
+	for range tries - most {
+		if err := <-refused; err == nil {
+			t.Error("a session began before its view was open")
+		}
+	}
+	close(proceed)
+	for range most {
+		if err := <-refused; err != nil {
+			t.Errorf("one of the first %d is refused: %v", most, err)
+		}
+	}
+	if n := len(opening); n != most {
+		t.Errorf("%d views were opened, want %d", n, most)
 	}
 }

@@ -63,7 +63,8 @@ func (s *sharing) use(key [sha256.Size]byte, opened *Identity) *Identity {
 	one.users++
 	w := one.who
 	return &Identity{Name: w.Name, View: w.View, Cluster: w.Cluster, Stages: w.Stages, History: w.History,
-		Schedulers: w.Schedulers, Use: w.Use, Valid: w.Valid, Close: sync.OnceFunc(func() { s.leave(key, one) })}
+		Schedulers: w.Schedulers, Doctor: w.Doctor, Use: w.Use, Valid: w.Valid,
+		Close: sync.OnceFunc(func() { s.leave(key, one) })}
 }
 
 func (s *sharing) leave(key [sha256.Size]byte, one *sharedView) {

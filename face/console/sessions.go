@@ -38,6 +38,8 @@ type Sessions struct {
 
 	mu  sync.Mutex
 	all map[string]*session
+	// opening is how many sessions begin now: they count before they are in all.
+	opening int
 }
 
 type session struct {
@@ -92,12 +94,10 @@ func (s *Sessions) SignIn(ctx context.Context, c Credential) (*Identity, *http.C
 
 // begin opens an identity for a session.
 func (s *Sessions) begin(ctx context.Context, id string, c Credential) (*Identity, error) {
-	s.mu.Lock()
-	full := len(s.all) >= s.most
-	s.mu.Unlock()
-	if full {
+	if !s.mayOpen() {
 		return nil, fail(http.StatusServiceUnavailable, "", "too many people are signed in")
 	}
+	defer s.opened()
 	who, err := s.open(ctx, c)
 	if err != nil {
 		return nil, err
@@ -107,6 +107,23 @@ func (s *Sessions) begin(ctx context.Context, id string, c Credential) (*Identit
 	defer s.mu.Unlock()
 	s.all[id] = &session{who, time.AfterFunc(s.idle, func() { s.drop(id) })}
 	return who, nil
+}
+
+// mayOpen reports whether one more session may begin, and counts it until opened is called.
+func (s *Sessions) mayOpen() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all)+s.opening >= s.most {
+		return false
+	}
+	s.opening++
+	return true
+}
+
+func (s *Sessions) opened() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opening--
 }
 
 // SignOut ends the session of a request, if it has one.
