@@ -44,12 +44,11 @@ func rulesOf(n *ledger.Node) settings {
 	return s
 }
 
-// options are a kubelet's options, by name and as text.
+// options are a kubelet's options, by name and as text. of is a struct of the API, which encodes always.
 func options(of any) map[string]string {
-	data, err := json.Marshal(of)
 	all := map[string]any{}
-	if err == nil {
-		err = json.Unmarshal(data, &all)
+	if data, err := json.Marshal(of); err == nil {
+		_ = json.Unmarshal(data, &all)
 	}
 	out := map[string]string{}
 	for name, value := range all {
