@@ -29,7 +29,7 @@ type Diagnosis struct {
 	Limits []Limit `json:"limits"`
 }
 
-// Finding is one thing that is wrong, of all objects of which it is so.
+// Finding is one fault, with all objects that have it.
 type Finding struct {
 	// ID is stable: each has a section in docs/reference/findings.md.
 	ID       string          `json:"id"`

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// This file says what of which objects a bundle has.
+// This file lists the resources in a bundle, and the fields that it keeps of their objects.
 
 // Resource is one resource of the API server, and the fields of its objects that are kept, as paths; "[]" is each item
 // of a list. What is below a path is kept whole.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -52,7 +53,7 @@ func orElse(text, other string) string {
 	return text
 }
 
-// unread are the nodes of which nothing is known.
+// unread examines the nodes without a usable report.
 func (x *examination) unread(layouts map[string]*v1alpha1.NodeLayout) {
 	for _, p := range x.View.Problems {
 		switch {
@@ -168,26 +169,14 @@ func (x *examination) hugepages(n *ledger.Node) {
 // reservation compares the memory that the memory manager keeps with what the kubelet keeps from pods. A kubelet
 // refuses to start where these differ, so it started under another configuration, or the machine has changed since.
 func (x *examination) reservation(n *ledger.Node, object *v1.Node) {
-	if !n.Rules.Memory.Static || object == nil {
+	if !n.Rules.Memory.Static {
 		return
 	}
-	capacity, known := object.Status.Capacity[v1.ResourceMemory]
-	allocatable, also := object.Status.Allocatable[v1.ResourceMemory]
-	if !known || !also {
+	kept, known := kube.KeptMemory(object)
+	if !known {
 		return
 	}
-	kept := capacity.Value() - allocatable.Value()
-	for name, pages := range object.Status.Capacity {
-		if strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
-			kept -= pages.Value()
-		}
-	}
-	var sum int64
-	for _, r := range v1alpha1.FromCore(n.Name, n.Machine, n.Rules, nil, nil).Rules.ReservedMemory {
-		if r.Kind == topo.Memory {
-			sum += r.Bytes
-		}
-	}
+	sum := n.Rules.Memory.Reserves(topo.Memory)
 	if kept != sum {
 		x.add("memory-reservation", onNode(n.Name, "reservedMemory: "+place.Quantity(topo.Memory, sum),
 			"kept from pods: "+place.Quantity(topo.Memory, kept)),

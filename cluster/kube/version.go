@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// compare compares resource versions, which are decimal numbers of any length; what is not one is newer than
-// everything. The package resourceversion of apimachinery does the same, and is missing in the releases of Kubernetes
+// compare compares resource versions, which are decimal numbers of any length. Any other text is newer than every
+// number. The package resourceversion of apimachinery does the same, and is missing in the releases of Kubernetes
 // that other schedulers are built with.
 func compare(a, b string) int {
 	if !isResourceVersion(a) || !isResourceVersion(b) {

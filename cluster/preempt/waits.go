@@ -145,7 +145,7 @@ func (pre *Preemption) again(pod *v1.Pod) {
 	}
 }
 
-// waits records which pods wait for reports of which nodes, and since when.
+// waits records, for each waiting pod, the nodes whose reports it waits for, and since when.
 type waits struct {
 	mu    sync.Mutex
 	pods  map[string]wait

@@ -154,7 +154,11 @@ func (p *planner) change(before whatif.Node, i int) (out document.KubeletPlanNod
 			gates[g.Name] = g.Enabled
 		}
 	}
-	out.Errors = refusals(kubeletOf(out.Version, gates), n.State.Machine, n.State.Rules, kept(object))
+	kept, known := kube.KeptMemory(object)
+	if !known {
+		kept = -1
+	}
+	out.Errors = refusals(kubeletOf(out.Version, gates), n.State.Machine, n.State.Rules, kept)
 	n.Allocatable = allocatable(before, n.State.Rules)
 	p.again(before, n, &out)
 	out.StateFiles = stateFiles(before.State, n.State.Rules, p.staying(n.Name))

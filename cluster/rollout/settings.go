@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -156,32 +155,14 @@ var cpuOptions = map[string]cpuOption{
 	"prefer-align-cpus-by-uncorecache": {32, 34},
 }
 
-// apart are options of which a kubelet accepts one only.
+// apart has pairs of options; a kubelet accepts at most one option of each pair.
 var apart = [][2]string{{"full-pcpus-only", "distribute-cpus-across-cores"},
 	{"distribute-cpus-across-numa", "distribute-cpus-across-cores"},
 	{"prefer-align-cpus-by-uncorecache", "distribute-cpus-across-cores"},
 	{"prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa"}}
 
-// kept is the memory that a kubelet keeps from pods, hugepages apart; negative: not known.
-func kept(n *v1.Node) int64 {
-	if n == nil {
-		return -1
-	}
-	capacity, known := n.Status.Capacity[v1.ResourceMemory]
-	allocatable, also := n.Status.Allocatable[v1.ResourceMemory]
-	if !known || !also {
-		return -1
-	}
-	out := capacity.Value() - allocatable.Value()
-	for name, pages := range n.Status.Capacity {
-		if strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
-			out -= pages.Value()
-		}
-	}
-	return out
-}
-
-// refusals are why a kubelet would not start with rules, or serve no pods.
+// refusals returns why a kubelet would not start with rules, or would serve no pods. kept is the memory that it keeps
+// from pods; negative if unknown.
 func refusals(k kubeletRelease, m *topo.Machine, r place.Rules, kept int64) []string {
 	out := []string{}
 	say := func(is bool, format string, args ...any) {
@@ -210,12 +191,7 @@ func refusals(k kubeletRelease, m *topo.Machine, r place.Rules, kept int64) []st
 	say(r.CPU.Static && r.CPU.Reserved.Empty(), "cpuManagerPolicy: static needs reservedSystemCPUs")
 	say(r.CPU.Static && r.CPU.Reserved.Len() >= m.CPUs().Len(), "reservedSystemCPUs leaves no CPU for pods")
 	say(r.Topology.MaxNUMAs > 0 && k.minor > 0 && k.minor < 31, "kubelets have max-allowable-numa-nodes since 1.31")
-	var sum int64
-	for _, x := range r.Memory.Reserved {
-		if x.Kind == topo.Memory {
-			sum += x.Bytes
-		}
-	}
+	sum := r.Memory.Reserves(topo.Memory)
 	say(r.Memory.Static && kept >= 0 && sum != kept, "reservedMemory has %s, and the kubelet keeps %s from pods "+
 		"(systemReserved, kubeReserved and evictionHard): they must be equal", place.Quantity(topo.Memory, sum),
 		place.Quantity(topo.Memory, max(0, kept)))

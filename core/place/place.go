@@ -123,6 +123,16 @@ type MemoryRules struct {
 	Reserved []Reserved
 }
 
+// Reserves returns how many bytes of a kind of memory all NUMA nodes keep for the system.
+func (r MemoryRules) Reserves(kind string) (bytes int64) {
+	for _, x := range r.Reserved {
+		if x.Kind == kind {
+			bytes += x.Bytes
+		}
+	}
+	return bytes
+}
+
 // Reserved is memory of one kind that a NUMA node keeps for the system.
 type Reserved struct {
 	NUMA  idset.NUMA

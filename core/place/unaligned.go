@@ -22,7 +22,7 @@ const (
 // Unaligned is one thing that a kubelet does not align because of one setting.
 type Unaligned struct {
 	Code UnalignedCode
-	// What describes what is not aligned, and by which setting; Remedy names the setting that would align it.
+	// What names the unaligned resource and the setting that leaves it so. Remedy names the setting that aligns it.
 	What, Remedy string
 	// Choice: the setting is one of several sensible ones, and not a default that was left unchanged.
 	Choice bool
