@@ -57,7 +57,7 @@ func (c *Conditions) Judged(next func(node string, err error)) func(node string,
 // server more.
 const (
 	writes     = 50
-	writesBusy = 5
+	writesBusy = 1
 	burst      = 50
 )
 
