@@ -62,7 +62,7 @@ func (a *app) checkCommand() *cobra.Command {
 			return checkCode{2, err}
 		},
 	}
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return checkCode{2, err} })
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return checkCode{2, kustomization(c, err)} })
 	s := c.Flags()
 	s.StringArrayVarP(&f.files, "filename", "f", nil,
 		`File with workloads: Pods, Deployments and others; "-" is stdin. This flag can be repeated.`)

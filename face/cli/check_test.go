@@ -80,3 +80,18 @@ func TestCheckNeedsAFile(t *testing.T) {
 		}
 	}
 }
+
+func TestKustomizationsHaveAnotherWay(t *testing.T) {
+	for args, want := range map[string]string{
+		"check -k overlay":               "kubectl kustomize DIR | kubectl tenon check -f -",
+		"simulate -k overlay":            "kubectl kustomize DIR | kubectl tenon simulate -f -",
+		"simulate --kustomize=overlay":   "kubectl kustomize DIR | kubectl tenon simulate -f -",
+		"check --no-such-flag=kustomize": "unknown flag: --no-such-flag\n",
+	} {
+		var out, errs bytes.Buffer
+		if code := Run(t.Context(), strings.Fields(args), &out, &errs, Setup{Stages: stages(nil)}); code == 0 ||
+			!strings.Contains(errs.String(), want) {
+			t.Errorf("%s: exit code %d, %s; want %q", args, code, errs.String(), want)
+		}
+	}
+}

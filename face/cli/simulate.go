@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/place"
@@ -126,8 +127,18 @@ func (a *app) simulateCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.simulate(c, f) },
 	}
+	c.SetFlagErrorFunc(kustomization)
 	f.bind(a, c)
 	return c
+}
+
+// kustomization adds to an error about kubectl's flag -k, which no command here has, what does the same.
+func kustomization(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || unknown.GetSpecifiedName() != "k" && unknown.GetSpecifiedName() != "kustomize" {
+		return err
+	}
+	return fmt.Errorf("%w: pipe the manifests, kubectl kustomize DIR | kubectl tenon %s -f -", err, c.Name())
 }
 
 func (f *simulateFlags) bind(a *app, c *cobra.Command) {
