@@ -101,6 +101,13 @@ func (f *follower) bound() (int, error) {
 	return len(f.bindings), f.err
 }
 
+// all returns the bindings so far, in their order.
+func (f *follower) all() []binding {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.bindings)
+}
+
 // end stops following, and returns the pods by UID and the bindings in their order.
 func (f *follower) end() (map[types.UID]*v1.Pod, []binding) {
 	f.stop()

@@ -2,9 +2,11 @@ package whole
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,47 +24,82 @@ func (a *arena) profile(ctx context.Context, of string, s *stage, address string
 	go func() {
 		text, err := fetchProfile(ctx, s, address)
 		if err == nil && len(text) > 0 {
-			name := strings.ReplaceAll(fmt.Sprintf("%s-%d.pprof", of, len(a.cluster.Nodes)), " ", "-")
-			err = os.WriteFile(filepath.Join(a.Profiles, name), text, 0o644)
+			err = os.WriteFile(a.profileName(of, "pprof"), text, 0o644)
 		}
 		done <- err
 	}()
 	return done
 }
 
+// keep writes a scheduler's metrics and the bindings into the folder of profiles: they show which pods were bound last.
+func (a *arena) keep(ctx context.Context, of string, s *stage, address string, bindings []binding) error {
+	if a.Profiles == "" {
+		return nil
+	}
+	var lines strings.Builder
+	for _, b := range bindings {
+		fmt.Fprintf(&lines, "%.3f\t%s\t%s\n", b.at.Sub(bindings[0].at).Seconds(), b.pod, b.node)
+	}
+	if err := os.WriteFile(a.profileName(of, "bindings"), []byte(lines.String()), 0o644); err != nil {
+		return fmt.Errorf("write bindings: %w", err)
+	}
+	text, err := fetch(ctx, s, address+"/metrics")
+	if err != nil {
+		return fmt.Errorf("read the metrics of %s: %w", of, err)
+	}
+	if err := os.WriteFile(a.profileName(of, "metrics"), text, 0o644); err != nil {
+		return fmt.Errorf("write metrics: %w", err)
+	}
+	return nil
+}
+
+// profileName returns the name of a scheduler's file of a kind.
+func (a *arena) profileName(of, kind string) string {
+	name := fmt.Sprintf("%s-%d.%s", of, len(a.cluster.Nodes), kind)
+	return filepath.Join(a.Profiles, strings.ReplaceAll(name, " ", "-"))
+}
+
 // fetchProfile returns nothing if the scheduler ends before the profile does.
 func fetchProfile(ctx context.Context, s *stage, address string) ([]byte, error) {
+	tick := time.NewTicker(sampling)
+	defer tick.Stop()
+	for {
+		text, err := fetch(ctx, s, fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", address, profileSeconds))
+		var unanswered *url.Error
+		if !errors.As(err, &unanswered) {
+			return text, err
+		}
+		select {
+		case <-tick.C: // it does not listen yet
+		case <-ctx.Done():
+			return nil, nil
+		}
+	}
+}
+
+// fetch returns what a scheduler serves at an address, and nothing if it ends meanwhile.
+func fetch(ctx context.Context, s *stage, address string) ([]byte, error) {
 	cfg := rest.CopyConfig(s.plane.admin)
 	cfg.TLSClientConfig = rest.TLSClientConfig{Insecure: true} // its certificate is self-signed, for this host only
 	transport, err := rest.TransportFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("make client for profiles: %w", err)
+		return nil, fmt.Errorf("make client: %w", err)
 	}
-	tick := time.NewTicker(sampling)
-	defer tick.Stop()
-	for {
-		url := fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", address, profileSeconds)
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return nil, err
-		}
-		resp, err := (&http.Client{Transport: transport}).Do(req)
-		if err != nil {
-			select {
-			case <-tick.C: // it does not listen yet
-				continue
-			case <-ctx.Done():
-				return nil, nil
-			}
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			return nil, nil
-		}
-		if resp.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("get profile: %s: %s", resp.Status, text)
-		}
-		return text, nil
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
 	}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, nil
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("get %s: %s: %s", address, resp.Status, text)
+	}
+	return text, nil
 }

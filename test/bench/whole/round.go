@@ -181,6 +181,9 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 	if r.Peak, err = p.peak(); err != nil {
 		return end, err
 	}
+	if err := a.keep(ctx, c.Name, s, address, seen.all()); err != nil {
+		return end, err
+	}
 	// The scheduler reads reports while others publish: that is part of the cost of its pods.
 	all := r.Bound == len(a.pods)
 	if !all {

@@ -26,7 +26,7 @@ type Options struct {
 	QPS int
 	// Quiet ends a round with waiting pods when nothing was bound for this long; Most ends it in any case.
 	Quiet, Most time.Duration
-	// Profiles is a folder for a CPU profile of every scheduler; empty for none.
+	// Profiles is a folder for a CPU profile, the metrics and the bindings of every scheduler; empty for none.
 	Profiles string
 	// Progress receives a line for each step.
 	Progress func(line string)
