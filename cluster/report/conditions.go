@@ -58,13 +58,13 @@ func (c *Conditions) Judged(next func(node string, err error)) func(node string,
 const (
 	writes     = 50
 	writesBusy = 1
-	burst      = 50
+	burst      = 1
 )
 
 // Run writes conditions until the context ends.
 func (c *Conditions) Run(ctx context.Context, w *client.Client) {
 	fast := flowcontrol.NewTokenBucketRateLimiter(writes, burst)
-	slow := flowcontrol.NewTokenBucketRateLimiter(writesBusy, 1)
+	slow := flowcontrol.NewTokenBucketRateLimiter(writesBusy, burst)
 	go func() {
 		<-ctx.Done()
 		c.queue.ShutDown()

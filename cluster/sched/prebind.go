@@ -70,7 +70,11 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		if wait == nil {
 			return s.turned(node, v, p.takes(s, pod, node, v, waited))
 		}
-		waited = true
+		if !waited {
+			waited = true
+			p.delayed.Add(1)
+			defer p.delayed.Add(-1)
+		}
 		select {
 		case <-wait:
 		case <-ctx.Done():

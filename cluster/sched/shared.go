@@ -54,6 +54,8 @@ type Shared struct {
 	plugins  []*Plugin // of all profiles, once the scheduler is set up
 	// attempted is when the last attempt to schedule a pod began, in nanoseconds of Unix time.
 	attempted atomic.Int64
+	// delayed is how many pods wait for their turns.
+	delayed atomic.Int64
 
 	// sources fill the ledger from the API server; the first profile starts them. Nil in tests.
 	sources  *follow.Sources
@@ -95,8 +97,10 @@ func NewShared(logger klog.Logger, o Options) *Shared {
 	return s
 }
 
-// busy reports whether an attempt to schedule a pod began in the last two seconds.
-func (s *Shared) busy() bool { return time.Now().UnixNano()-s.attempted.Load() < int64(2*time.Second) }
+// busy reports whether an attempt to schedule a pod began in the last two seconds, or pods wait for their turns.
+func (s *Shared) busy() bool {
+	return s.delayed.Load() > 0 || time.Now().UnixNano()-s.attempted.Load() < int64(2*time.Second)
+}
 
 // Factory makes the plugin of one profile. It is kube-scheduler's frameworkruntime.PluginFactory.
 type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error)
