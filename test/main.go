@@ -13,7 +13,8 @@
 //	go run ./test install [ARGS..] only the installation on a real node, which the other commands leave out: it
 //	                               builds images first, and takes longer than the rest
 //	go run ./test console [ARGS..] only the pages of the console, in a real browser
-//	go run ./test volcano [ARGS..] only the plugin for Volcano's scheduler, and more: jobs on a lab cluster
+//	go run ./test volcano [ARGS..] only the plugin for Volcano's scheduler, which the other commands leave out: it
+//	                               needs a build of another release of Kubernetes
 //	go run ./test packages         only installs the Debian packages
 //
 // Invariant: it prints what it runs before it runs it, and the last lines and the exit code give the result. It
@@ -50,7 +51,7 @@ Without a command all checks run, and ARGS go to go test. Commands:
   node       only the tests on real nodes
   install    only the installation on a real node, which all checks leave out
   console    only the pages of the console, in a real browser
-  volcano    only the plugin for Volcano's scheduler
+  volcano    only the plugin for Volcano's scheduler, which all checks leave out
   packages   only installs the Debian packages that tests need
 `
 
@@ -154,8 +155,7 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	}
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
 	if !raceHeavy {
-		errs = append(errs, r.release(ctx), r.volcano(ctx, "./plugin"), r.chart(ctx, args), r.lint(ctx), r.headlamp(ctx),
-			r.trial(ctx, console, args),
+		errs = append(errs, r.release(ctx), r.chart(ctx, args), r.lint(ctx), r.headlamp(ctx), r.trial(ctx, console, args),
 			r.trial(ctx, realNodes, append(slices.Clone(args), "-skip", "^TestPinnedNode$")))
 	}
 	return errors.Join(errs...)
@@ -167,8 +167,8 @@ func (r *runner) release(ctx context.Context) error {
 	return r.program(ctx, io.Discard, "images and chart", line...)
 }
 
-// volcano builds Volcano's scheduler with the plugin, and tests some packages of that module, which needs the libraries
-// of another release of Kubernetes and is not part of the workspace.
+// volcano builds Volcano's scheduler with the plugin, and tests some packages of that module, which is not part of the
+// workspace.
 func (r *runner) volcano(ctx context.Context, args ...string) error {
 	line := []string{"env", "GOWORK=off", "CGO_ENABLED=0", "go", "-C", "volcano"}
 	return errors.Join(

@@ -58,7 +58,8 @@ func run(ctx context.Context, args []string) error {
 	fs.IntVar(&f.qps, "qps", whole.QPS, "requests that a scheduler may make, per second and at once")
 	fs.StringVar(&f.only, "only", "plain,tenon,match", "which schedulers, of plain, tenon, match and older")
 	fs.StringVar(&f.page, "page", "docs/performance.md", "page whose section is written; none when empty")
-	fs.StringVar(&f.profiles, "profiles", "", "folder for a CPU profile, metrics and bindings of every scheduler; none when empty")
+	fs.StringVar(&f.profiles, "profiles", "",
+		"folder for a CPU profile, metrics and bindings of every scheduler; none when empty")
 	fs.StringVar(&f.attacks, "attacks", "", "measure attacks instead: all, or numbers of attacks from 1 on")
 	fs.StringVar(&f.before, "before", "", "program of an older tenon-scheduler that is measured, too")
 	fs.DurationVar(&f.quiet, "quiet", 20*time.Second, "a round ends when so long no pod was bound")
