@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -303,5 +304,42 @@ func TestSignInsAtTheSameTimeAreCounted(t *testing.T) {
 	}
 	if n := len(opening); n != most {
 		t.Errorf("%d views were opened, want %d", n, most)
+	}
+}
+
+// Whoever tries tokens soon asks the API server no more, and keeps nobody out who has a session.
+func TestTriedTokensAreBounded(t *testing.T) {
+	asked := 0
+	tokens := console.Tokens{Sessions: console.NewSessions(func(_ context.Context, c console.Credential) (*console.Identity,
+		error) {
+		asked++
+		if c.Secret != "good" {
+			return nil, console.ErrSignIn
+		}
+		return &console.Identity{Name: "ada"}, nil
+	}, true, 10, time.Minute)}
+	identify := func(token string) error {
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/nodes", http.NoBody)
+		r.Header.Set("Authorization", "Bearer "+token)
+		_, err := tokens.Identify(r)
+		return err
+	}
+	if err := identify("good"); err != nil {
+		t.Fatal(err)
+	}
+	const tries = 1000
+	refused := 0
+	for i := range tries {
+		if err := identify(fmt.Sprint("bad-", i)); err == nil {
+			t.Fatalf("token bad-%d is accepted", i)
+		} else if !errors.Is(err, console.ErrSignIn) {
+			refused++
+		}
+		if err := identify("good"); err != nil {
+			t.Fatalf("after %d wrong tokens, the session of another token answers: %v", i, err)
+		}
+	}
+	if asked > tries/2 || refused+asked != tries+1 {
+		t.Errorf("the API server is asked for %d of %d tokens, and %d are refused before that", asked, tries+1, refused)
 	}
 }

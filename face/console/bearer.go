@@ -94,7 +94,8 @@ func (t Tokens) Identify(r *http.Request) (*Identity, error) {
 	return t.known(r.Context(), Credential{Secret: token})
 }
 
-// known returns the identity of a session that a proxy keeps, and begins it where there is none.
+// known returns the identity of a session that a proxy keeps, and begins it where there is none. Whoever has a session is
+// not held up by others who try credentials.
 func (s *Sessions) known(ctx context.Context, c Credential) (*Identity, error) {
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -104,6 +105,9 @@ func (s *Sessions) known(ctx context.Context, c Credential) (*Identity, error) {
 	id := "proxy " + string(digest[:])
 	if who, err := s.session(id); err == nil {
 		return who, nil
+	}
+	if !s.unknown.TryAccept() {
+		return nil, fail(http.StatusTooManyRequests, "", "too many new credentials: try again in a second")
 	}
 	return s.begin(ctx, id, c)
 }

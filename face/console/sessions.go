@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"k8s.io/client-go/util/flowcontrol"
 )
 
 // ErrSignIn is the error of a request without a session.
@@ -35,12 +37,18 @@ type Sessions struct {
 	secure bool
 	most   int
 	idle   time.Duration
+	// unknown bounds the credentials without a session that requests bring: the API server is asked about each.
+	unknown flowcontrol.RateLimiter
 
 	mu  sync.Mutex
 	all map[string]*session
 	// opening is how many sessions begin now: they count before they are in all.
 	opening int
 }
+
+// newcomers is how many credentials without a session requests may bring in a second; ten times as many at once, as after
+// a restart of the console.
+const newcomers = 10
 
 type session struct {
 	who *Identity
@@ -55,7 +63,8 @@ func NewSessions(open Open, secure bool, most int, idle time.Duration) *Sessions
 	if secure {
 		name = "__Host-" + name
 	}
-	return &Sessions{open: open, name: name, secure: secure, most: most, idle: idle, all: map[string]*session{}}
+	return &Sessions{open: open, name: name, secure: secure, most: most, idle: idle, all: map[string]*session{},
+		unknown: flowcontrol.NewTokenBucketRateLimiter(newcomers, 10*newcomers)}
 }
 
 // Identify returns who makes a request.
