@@ -94,8 +94,8 @@ func (t Tokens) Identify(r *http.Request) (*Identity, error) {
 	return t.known(r.Context(), Credential{Secret: token})
 }
 
-// known returns the identity of a session that a proxy keeps, and begins it where there is none. Whoever has a session is
-// not held up by others who try credentials.
+// known returns the identity of a session that a proxy keeps, and begins it where there is none. Others who try
+// credentials do not hold up whoever has a session.
 func (s *Sessions) known(ctx context.Context, c Credential) (*Identity, error) {
 	data, err := json.Marshal(c)
 	if err != nil {

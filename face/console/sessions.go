@@ -46,8 +46,8 @@ type Sessions struct {
 	opening int
 }
 
-// newcomers is how many credentials without a session requests may bring in a second; ten times as many at once, as after
-// a restart of the console.
+// newcomers is how many credentials without a session requests may bring in a second; ten times as many at once, as
+// after a restart of the console.
 const newcomers = 10
 
 type session struct {

@@ -34,10 +34,12 @@ type block struct {
 	line int
 	text string
 	why  string // it cannot run in the lab, or ""
+	json string // what it prints, as the page has it right below, or ""
 }
 
 var (
 	fence  = regexp.MustCompile("^( *)```(sh|console)\\s*$")
+	answer = regexp.MustCompile("^ *```json\\s*$")
 	marker = regexp.MustCompile(`^ *<!-- not in the lab: (.+) -->\s*$`)
 )
 
@@ -63,20 +65,29 @@ func blocks(t *testing.T, page string) (out []block) {
 		t.Fatal(err)
 	}
 	why, inside, indent := "", (*block)(nil), ""
+	below, printed := false, false // the last block is right above, and what it prints is being read
 	for i, line := range strings.Split(string(data), "\n") {
 		switch {
+		case printed && strings.TrimSpace(line) == "```":
+			printed = false
+		case printed:
+			out[len(out)-1].json += line + "\n"
 		case inside != nil && strings.TrimSpace(line) == "```":
-			out, inside = append(out, *inside), nil
+			out, inside, below = append(out, *inside), nil, true
 		case inside != nil:
 			inside.text += strings.TrimPrefix(line, indent) + "\n"
 		case fence.MatchString(line):
 			indent = fence.FindStringSubmatch(line)[1]
 			inside, why = &block{page: page, line: i + 1, why: why}, ""
+		case below && answer.MatchString(line):
+			below, printed = false, true
 		case marker.MatchString(line):
 			why = marker.FindStringSubmatch(line)[1]
 		case why != "" && strings.TrimSpace(line) != "":
 			t.Errorf("%s:%d: a marker is followed by %q, want a block of commands", page, i+1, line)
 			why = ""
+		case strings.TrimSpace(line) != "":
+			below = false
 		}
 	}
 	return out
@@ -107,6 +118,7 @@ func TestCommandsOfTheDocumentationRun(t *testing.T) {
 	c, s := cluster(ctx, t)
 	w := &workshop{ctx: ctx, kubeconfig: c.KubeconfigPath, bin: programs(ctx, t)}
 	w.prepare(t)
+	w.serveConsole(t, c)
 	ran, marked, played := 0, 0, 0
 	for _, page := range pages(t) {
 		found := blocks(t, page)
@@ -125,7 +137,11 @@ func TestCommandsOfTheDocumentationRun(t *testing.T) {
 				continue
 			}
 			ran += b.commands()
-			if out, err := w.run(dir, b.text); err != nil {
+			out, err := w.run(dir, b.text)
+			if err == nil && b.json != "" {
+				err = prints(out, b.json)
+			}
+			if err != nil {
 				t.Errorf("%s:%d: %v:\n%s\n%s", b.page, b.line, err, b.text, out)
 			}
 		}
@@ -200,7 +216,7 @@ func cluster(ctx context.Context, t *testing.T) (*lab.Cluster, *scheduler.Runnin
 func programs(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
-	build(ctx, t, root, "-o", bin+"/", "./cmd/kubectl-tenon", "./cmd/tenon-agent")
+	build(ctx, t, root, "-o", bin+"/", "./cmd/kubectl-tenon", "./cmd/tenon-agent", "./cmd/tenon-console")
 	kubectl, err := exec.LookPath("kubectl")
 	if err != nil {
 		kubectl = filepath.Join(t.TempDir(), "kubectl")
@@ -244,6 +260,7 @@ func build(ctx context.Context, t *testing.T, dir string, args ...string) {
 type workshop struct {
 	ctx             context.Context
 	kubeconfig, bin string
+	console         []string // variables by which pages reach a console
 }
 
 // run runs the commands of a block in a folder, until one fails.
@@ -254,6 +271,7 @@ func (w *workshop) run(dir, commands string) (string, error) {
 	sh.Dir, sh.WaitDelay = dir, time.Second
 	sh.Env = append(os.Environ(), "KUBECONFIG="+w.kubeconfig, "HOME="+w.bin,
 		"PATH="+w.bin+":"+os.Getenv("PATH"))
+	sh.Env = append(sh.Env, w.console...)
 	out, err := sh.CombinedOutput()
 	return string(out), err
 }
