@@ -310,14 +310,14 @@ func TestSignInsAtTheSameTimeAreCounted(t *testing.T) {
 // Whoever tries tokens soon asks the API server no more, and keeps nobody out who has a session.
 func TestTriedTokensAreBounded(t *testing.T) {
 	asked := 0
-	tokens := console.Tokens{Sessions: console.NewSessions(func(_ context.Context, c console.Credential) (*console.Identity,
-		error) {
+	open := func(_ context.Context, c console.Credential) (*console.Identity, error) {
 		asked++
 		if c.Secret != "good" {
 			return nil, console.ErrSignIn
 		}
 		return &console.Identity{Name: "ada"}, nil
-	}, true, 10, time.Minute)}
+	}
+	tokens := console.Tokens{Sessions: console.NewSessions(open, true, 10, time.Minute)}
 	identify := func(token string) error {
 		r := httptest.NewRequest(http.MethodGet, "/api/v1/nodes", http.NoBody)
 		r.Header.Set("Authorization", "Bearer "+token)
