@@ -34,6 +34,7 @@ func TestRealNodes(t *testing.T) {
 	t.Run("what the agent finds is what was built", func(t *testing.T) { found(ctx, t, w) })
 	t.Run("the default scheduler sends pods to their death", func(t *testing.T) { deaths(ctx, t, w) })
 	t.Run("Tenon does not", func(t *testing.T) { lives(ctx, t, w) })
+	t.Run("what a node uses is seen", func(t *testing.T) { used(ctx, t, w) })
 	t.Run("a pod gets what another leaves", func(t *testing.T) { next(ctx, t, w) })
 	t.Run("a kubelet restarts", func(t *testing.T) { restart(ctx, t, w) })
 	t.Run("a storm", func(t *testing.T) { storm(ctx, t, w) })

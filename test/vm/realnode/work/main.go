@@ -4,6 +4,7 @@
 //	work           wait for a signal, and reap orphans
 //	work MIB       touch that much memory first
 //	work MIB end   end then, as an init container does
+//	work MIB spin  keep one CPU busy from then on
 //
 // It links nothing but the standard library, so that it runs in an image with no other file. It refuses
 // more than 64 GiB.
@@ -15,6 +16,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -31,8 +33,11 @@ func main() {
 			os.Exit(2)
 		}
 		held = touch(mib << 20)
-		if len(os.Args) > 2 && os.Args[2] == "end" {
+		switch strings.Join(os.Args[2:], " ") {
+		case "end":
 			return
+		case "spin":
+			go spin()
 		}
 	}
 	for s := range signals {
@@ -51,6 +56,15 @@ func touch(n int) []byte {
 		b[i] = 1
 	}
 	return b
+}
+
+// spin keeps a CPU busy.
+func spin() {
+	for n := 0; ; n++ {
+		if n&(1<<30-1) == 0 {
+			runtime.Gosched()
+		}
+	}
 }
 
 // reap collects ended children: the first process of a pod inherits orphans.
