@@ -307,7 +307,7 @@ func (h *Handler) session(w http.ResponseWriter, q *request) error {
 }
 
 func (h *Handler) signIn(w http.ResponseWriter, q *request) error {
-	if !h.attempts.TryAccept() {
+	if !h.attempts.accept(q.RemoteAddr) {
 		return fail(http.StatusTooManyRequests, "", "too many attempts: try again in a second")
 	}
 	who, cookie, err := h.config.Identities.SignIn(q.Context(),

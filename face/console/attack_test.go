@@ -318,8 +318,10 @@ func TestTriedTokensAreBounded(t *testing.T) {
 		return &console.Identity{Name: "ada"}, nil
 	}
 	tokens := console.Tokens{Sessions: console.NewSessions(open, true, 10, time.Minute)}
+	from := "192.0.2.1:1"
 	identify := func(token string) error {
 		r := httptest.NewRequest(http.MethodGet, "/api/v1/nodes", http.NoBody)
+		r.RemoteAddr = from
 		r.Header.Set("Authorization", "Bearer "+token)
 		_, err := tokens.Identify(r)
 		return err
@@ -341,5 +343,25 @@ func TestTriedTokensAreBounded(t *testing.T) {
 	}
 	if asked > tries/2 || refused+asked != tries+1 {
 		t.Errorf("the API server is asked for %d of %d tokens, and %d are refused before that", asked, tries+1, refused)
+	}
+	// The others of the address wait, and new clients elsewhere do not.
+	for _, elsewhere := range []string{"192.0.2.2:1", "[2001:db8::1]:1"} {
+		if from = elsewhere; identify("new") == nil || !errors.Is(identify("new"), console.ErrSignIn) {
+			t.Errorf("after wrong tokens from one address, none is examined from %s", elsewhere)
+		}
+	}
+	asked = 0
+	for i := range tries {
+		from = fmt.Sprintf("[2001:db8:%x::%x]:1", i, i)
+		if err := identify("bad"); err == nil {
+			t.Fatal("a wrong token is accepted")
+		}
+	}
+	if asked > tries/2 {
+		t.Errorf("from %d addresses, the API server is asked for %d tokens", tries, asked)
+	}
+	from = "192.0.2.1:1"
+	if err := identify("good"); err != nil {
+		t.Errorf("after wrong tokens from everywhere, a session answers: %v", err)
 	}
 }

@@ -91,12 +91,12 @@ func (t Tokens) Identify(r *http.Request) (*Identity, error) {
 	if !ok {
 		return t.Sessions.Identify(r)
 	}
-	return t.known(r.Context(), Credential{Secret: token})
+	return t.known(r, Credential{Secret: token})
 }
 
 // known returns the identity of a session that a proxy keeps, and begins it where there is none. Others who try
 // credentials do not hold up whoever has a session.
-func (s *Sessions) known(ctx context.Context, c Credential) (*Identity, error) {
+func (s *Sessions) known(r *http.Request, c Credential) (*Identity, error) {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("digest a credential: %w", err)
@@ -106,10 +106,10 @@ func (s *Sessions) known(ctx context.Context, c Credential) (*Identity, error) {
 	if who, err := s.session(id); err == nil {
 		return who, nil
 	}
-	if !s.unknown.TryAccept() {
+	if !s.unknown.accept(r.RemoteAddr) {
 		return nil, fail(http.StatusTooManyRequests, "", "too many new credentials: try again in a second")
 	}
-	return s.begin(ctx, id, c)
+	return s.begin(r.Context(), id, c)
 }
 
 // Proxied are [Identities] by an authenticating proxy that names the user in a header, and others by Tokens. The proxy
@@ -137,7 +137,7 @@ func (p Proxied) Identify(r *http.Request) (*Identity, error) {
 	case len(users) != 1 || users[0] == "" || len(groups) > maxGroups:
 		return nil, fail(http.StatusBadRequest, "header "+p.User, "want one user, and not too many groups")
 	}
-	return p.known(r.Context(), Credential{User: users[0], Groups: groups})
+	return p.known(r, Credential{User: users[0], Groups: groups})
 }
 
 func (p Proxied) verified(r *http.Request) bool {

@@ -148,7 +148,7 @@ const (
 	maxStreams = 32               // streams of changes at a time
 	perSecond  = 50               // requests of one identity
 	burst      = 300
-	signIns    = 2 // a second
+	signIns    = 2 // of one address in a second
 )
 
 // Handler is the console of one cluster.
@@ -157,7 +157,7 @@ type Handler struct {
 	mux      *http.ServeMux
 	cross    *http.CrossOriginProtection
 	requests flowcontrol.RateLimiter
-	attempts flowcontrol.RateLimiter
+	attempts *attempts
 	compute  chan struct{}
 	streams  chan struct{}
 	routes   []route
@@ -168,7 +168,7 @@ type Handler struct {
 func New(c Config) (*Handler, error) {
 	h := &Handler{config: c, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(),
 		requests: flowcontrol.NewTokenBucketRateLimiter(max(perSecond, c.Requests), max(burst, int(c.Requests))),
-		attempts: flowcontrol.NewTokenBucketRateLimiter(signIns, 5*signIns),
+		attempts: newAttempts(signIns),
 		compute:  make(chan struct{}, computing), streams: make(chan struct{}, maxStreams)}
 	h.routes = h.table()
 	var err error

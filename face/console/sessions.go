@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"k8s.io/client-go/util/flowcontrol"
 )
 
 // ErrSignIn is the error of a request without a session.
@@ -38,7 +36,7 @@ type Sessions struct {
 	most   int
 	idle   time.Duration
 	// unknown bounds the credentials without a session that requests bring: the API server is asked about each.
-	unknown flowcontrol.RateLimiter
+	unknown *attempts
 
 	mu  sync.Mutex
 	all map[string]*session
@@ -46,8 +44,7 @@ type Sessions struct {
 	opening int
 }
 
-// newcomers is how many credentials without a session requests may bring in a second; ten times as many at once, as
-// after a restart of the console.
+// newcomers is how many credentials without a session the requests of one address may bring in a second.
 const newcomers = 10
 
 type session struct {
@@ -64,7 +61,7 @@ func NewSessions(open Open, secure bool, most int, idle time.Duration) *Sessions
 		name = "__Host-" + name
 	}
 	return &Sessions{open: open, name: name, secure: secure, most: most, idle: idle, all: map[string]*session{},
-		unknown: flowcontrol.NewTokenBucketRateLimiter(newcomers, 10*newcomers)}
+		unknown: newAttempts(newcomers)}
 }
 
 // Identify returns who makes a request.
