@@ -100,6 +100,36 @@ func TestFittingPodsAreCounted(t *testing.T) {
 	}
 }
 
+// However many shapes are configured and learned, and however many nodes there are, a scrape has few shapes and counts
+// few nodes anew. A shape has no number before all nodes were counted.
+func TestFittingPodsAreBounded(t *testing.T) {
+	const nodes = 200
+	var layouts []*v1alpha1.NodeLayout
+	for i := range nodes {
+		layouts = append(layouts, layout(t, "n"+strconv.Itoa(i), place.SingleNUMA, 1))
+	}
+	var named []*place.Pod
+	var learned []score.Share
+	for i := range 20 {
+		one := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: int64(i+1) * 1000}}}
+		if i < 10 {
+			named = append(named, one)
+		} else {
+			learned = append(learned, score.Share{Pod: one, Weight: 1})
+		}
+	}
+	plain := &plainAmounts{Node: whatif.Node{Allocatable: whatif.Amounts{"cpu": 64_000, "pods": 110}}}
+	counts := newFitting(named, func() *score.Mix { return score.NewMix(learned) }, plain)
+	book := reporting(t, layouts...)
+	for scrape, want := range []int{maxCounts / nodes, maxNamed + maxLearned, maxNamed + maxLearned} {
+		g := newGauges(inspect.Source{Book: book, Now: time.Now})
+		g.fitting = counts
+		if got := strings.Count(gathered(t, g), "tenon_fitting_pods{"); got != want {
+			t.Errorf("scrape %d has %d shapes, want %d", scrape, got, want)
+		}
+	}
+}
+
 // plainAmounts returns the same amounts for every node.
 type plainAmounts struct {
 	whatif.Node

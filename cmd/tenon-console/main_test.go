@@ -201,13 +201,14 @@ type site struct {
 func open(t *testing.T) *site {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	crds := [][]byte{crd.YAML()}
-	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), CRDs: crds, Manifests: [][]byte{[]byte(world)}})
+	crds, manifests := [][]byte{crd.YAML()}, [][]byte{[]byte(world), []byte(deputies)}
+	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), CRDs: crds, Manifests: manifests})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &site{plane: p, ca: newAuthority(t), tokens: map[string]string{}}
-	for who, namespace := range map[string]string{"anna": "ml", "root": "web", "ops": "volcano-system"} {
+	for who, namespace := range map[string]string{"anna": "ml", "root": "web", "ops": "volcano-system",
+		"deputy": "tenon-system"} {
 		cfg, err := control.As(ctx, p.Admin, control.Account{Namespace: namespace, Name: who})
 		if err != nil {
 			t.Fatal(err)
@@ -358,11 +359,13 @@ func (a *authority) sign(t *testing.T, name string, by *x509.Certificate, signer
 func TestPeopleAndTheirRights(t *testing.T) {
 	s := open(t)
 	t.Run("one namespace", s.oneNamespace)
+	t.Run("every operation", s.everyOperation)
 	t.Run("sign in", s.signIn)
 	t.Run("strangers", s.strangers)
 	t.Run("proxy", s.proxy)
 	t.Run("numaaware", s.numaAware)
 	t.Run("arguments", s.arguments)
+	t.Run("not allowed to restart", s.notAllowedToRestart)
 	t.Run("revoked", s.revoked)
 }
 
