@@ -6,9 +6,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -20,11 +22,15 @@ import (
 // programEnv makes the test binary the program tenon-scheduler, with the arguments that it has.
 const programEnv = "TENON_TEST_SCHEDULER"
 
+// beScheduler ends as tenon-scheduler does: a leader that is asked to end gives its lease back.
 func beScheduler(args string) {
-	cmd := server.NewCommand(context.Background())
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	cmd := server.NewCommand(ctx)
 	cmd.SetArgs(strings.Fields(args))
 	if err := cmd.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		stop()
 		os.Exit(1)
 	}
 }
