@@ -179,6 +179,26 @@ func TestSchedulerMayHoldItsLease(t *testing.T) {
 	}
 }
 
+// A restart replaces schedulers one after the other: a standby is there to take the lease before the leader ends.
+func TestARestartKeepsAScheduler(t *testing.T) {
+	found := false
+	for _, list := range objects(t) {
+		for _, o := range list {
+			d, ok := o.(*appsv1.Deployment)
+			if !ok || d.Name != deploy.Scheduler {
+				continue
+			}
+			found = true
+			if d.Spec.Replicas == nil || *d.Spec.Replicas < 2 || d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+				t.Errorf("the Deployment has replicas %v and strategy %v", d.Spec.Replicas, d.Spec.Strategy)
+			}
+		}
+	}
+	if !found {
+		t.Error("there is no Deployment " + deploy.Scheduler)
+	}
+}
+
 // Whoever takes over a container of Tenon's holds no capability, changes no file of the node or of the
 // image, and is in no namespace of the node.
 func TestContainersAreConfined(t *testing.T) {
