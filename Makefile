@@ -13,7 +13,7 @@ RELEASES = 1.30 1.31 1.32 1.33 1.34 1.35 1.36 1.37
 PLATFORMS = linux/amd64,linux/arm64
 export REGISTRY VERSION
 
-.PHONY: help demo up test test-node test-nri test-install test-console test-volcano race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-go bench-agent bench-docs diff diff-all chaos fuzz generate tidy verify lint build images chart release push clean sim
+.PHONY: help demo up test test-node test-nri test-install test-console test-volcano test-doctor race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-go bench-agent bench-docs diff diff-all chaos fuzz generate tidy verify lint build images chart release push clean sim
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 17
@@ -41,6 +41,10 @@ test-console: ## Try the pages of the console in a real browser
 
 test-volcano: ## Build Volcano's scheduler with the plugin, and try it on a lab cluster
 	go run ./test volcano
+
+test-doctor: ## Find what is wrong in lab clusters, plan and make changes of kubelets on ten of them (15 minutes)
+	go test ./cluster/doctor ./cluster/bundle ./cluster/rollout ./cluster/apply
+	go test ./cmd/kubectl-tenon -run 'TestTheDoctor|TestAPlan|TestKubeletsAreChanged' -v -timeout 1h -plan.clusters 10
 
 race: ## Run the heavy packages' tests under the race detector, one package after the other, on an idle machine
 	go run ./test race

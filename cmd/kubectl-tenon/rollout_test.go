@@ -236,7 +236,8 @@ func (x *rolled) remove(ctx context.Context, t *testing.T) {
 	t.Helper()
 	none := int64(0)
 	pods := x.user.CoreV1().Pods("default")
-	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &none}, metav1.ListOptions{}); err != nil {
+	now := metav1.DeleteOptions{GracePeriodSeconds: &none}
+	if err := pods.DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	reported(ctx, t, x.Cluster, 0)

@@ -28,7 +28,7 @@ import (
 func Setup(version string) cli.Setup {
 	return cli.Setup{Version: version, Connect: connect, Machine: readMachine, Catalogue: catalogue,
 		Stages: stages(), Doctor: examine, Bundle: writeBundle(version),
-		KubeletPlan: planKubelets, Console: serveConsole(version)}
+		KubeletPlan: planKubelets, ApplyKubelets: applyKubelets, Console: serveConsole(version)}
 }
 
 // readMachine reads the text form or the snapshot of a machine.

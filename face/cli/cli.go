@@ -3,8 +3,8 @@
 //
 // Commands are functions of context, arguments and two writers; what they know of a cluster comes
 // through [Cluster], which the caller connects. Invariant: a command reads and never changes a cluster,
-// and what it writes to stdout is complete or the exit code says otherwise. The package refuses names
-// that Kubernetes could not have given, and machine files beyond 32 MiB.
+// except for "kubelet apply"; what it writes to stdout is complete or the exit code says otherwise. The package
+// refuses names that Kubernetes could not have given, and machine files beyond 32 MiB.
 package cli
 
 import (
@@ -88,6 +88,8 @@ type Setup struct {
 	Doctor Doctor
 	// KubeletPlan computes what a change of kubelets' configuration does; nil where a program cannot.
 	KubeletPlan KubeletPlanner
+	// ApplyKubelets carries such a change out; nil where a program cannot.
+	ApplyKubelets ApplyKubelets
 	// Console serves the console until ctx ends; nil where a program has none.
 	Console func(ctx context.Context, k Kubeconfig, o ConsoleOptions) error
 }
@@ -154,7 +156,7 @@ func newRoot(s Setup) *cobra.Command {
 		Long: `See on which NUMA nodes of your cluster pods fit, and why.
 
 The commands compute what the kubelet of every node will do with a pod: which CPUs, memory and
-devices it will assign, or which error it will give. They read and change nothing.
+devices it will assign, or which error it will give. They read and change nothing, except for kubelet apply.
 
 To complete names of pods and nodes behind "kubectl tenon", link the plugin to a second name beside it:
 

@@ -48,8 +48,8 @@ type kubeletFlags struct {
 func (a *app) kubeletCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:     "kubelet",
-		Short:   "Say what a change of kubelets' configuration does",
-		Long:    kubeletPlanLong,
+		Short:   "Plan a change of kubelets' configuration, and carry it out",
+		Long:    "Plan a change of kubelets' configuration, and carry it out.",
 		Example: kubeletPlanExample,
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -81,7 +81,7 @@ func (a *app) kubeletCommand() *cobra.Command {
 		"cpu-manager-policy": {"none", "static"}, "memory-manager-policy": {"None", "Static"}} {
 		complete(c, flag, choices(values...))
 	}
-	group.AddCommand(c)
+	group.AddCommand(c, a.kubeletApplyCommand())
 	return group
 }
 
@@ -269,7 +269,7 @@ func writeDiffs(b *bufio.Writer, p document.KubeletPlan) {
 		var lines strings.Builder
 		to := bufio.NewWriter(&lines)
 		for _, d := range n.Diff {
-			fmt.Fprintln(to, "  "+d)
+			writeWrapped(to, "  ", strings.ReplaceAll(d, "},{", "}, {"))
 		}
 		for _, e := range n.Errors {
 			writeWrapped(to, "  ", "The kubelet does not accept it: "+e+".")

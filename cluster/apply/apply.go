@@ -1,0 +1,321 @@
+// Package apply carries out a change of kubelets' configuration that package rollout has planned: node by node it
+// evicts the pods, lets the node change its kubelet, and verifies what kubelet and agent report.
+//
+// Invariants: the annotation of a Node names the step that is being done, so that an interrupted change goes on when
+// the same plan is applied again. If a step fails, the node has its old configuration again and takes pods, and no
+// further node is begun. The package refuses plans that kubelets do not accept, nodes that have changed since they were
+// planned, and pods that would be lost.
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	layouts "github.com/tenon-numa/tenon/api/v1alpha1/client"
+)
+
+// Node changes the kubelet of a node. Every method may be called again after it was interrupted.
+type Node interface {
+	// Begin lets the node stop its kubelet, remove the state files, write the configuration and start the kubelet. It
+	// returns when the node does that without further orders. Unless Keep is called in time, the node restores what it
+	// had.
+	Begin(ctx context.Context, node string, c Configuration) error
+	// Keep makes the change last. It fails where the node has restored the old configuration.
+	Keep(ctx context.Context, node string) error
+	// Undo returns when the node has its old configuration, and its kubelet was started.
+	Undo(ctx context.Context, node string) error
+}
+
+// Configuration is what changes on a node.
+type Configuration struct {
+	// DropIn is a KubeletConfiguration with the fields that change.
+	DropIn string
+	// StateFiles are names of files in the kubelet's directory.
+	StateFiles []string
+}
+
+// Options are choices of an administrator.
+type Options struct {
+	// MaxUnavailable nodes change at the same time; 0 stands for 1.
+	MaxUnavailable int
+	// Force permits pods without a controller, which end for good. LoseEmptyDir permits pods with emptyDir volumes.
+	Force, LoseEmptyDir bool
+	// EvictWithin and VerifyWithin bound the steps.
+	EvictWithin, VerifyWithin time.Duration
+	// Say, if not nil, receives each step before it is done; it may be called by several goroutines.
+	Say func(node string, r Record)
+}
+
+// Cluster is where plans are applied, with the rights of one user.
+type Cluster struct {
+	core    *objects.Core
+	all     dynamic.Interface // for evictions, as typed clients of package policy are large
+	layouts *layouts.Client
+	node    Node
+	configz func(ctx context.Context, node string) ([]byte, error)
+}
+
+// New returns a cluster. configz asks a running kubelet for its configuration, as JSON.
+func New(cfg *rest.Config, n Node, configz func(ctx context.Context, node string) ([]byte, error)) (*Cluster, error) {
+	core, err := objects.NewCore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	all, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	l, err := layouts.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{core: core, all: all, layouts: l, node: n, configz: configz}, nil
+}
+
+// Pending returns the nodes of a plan that are not changed yet, in the order in which they are to be changed: those
+// whose change was interrupted come first. It refuses a plan that cannot be applied, with the reason.
+func (c *Cluster) Pending(ctx context.Context, p document.KubeletPlan, o Options) ([]document.KubeletPlanNode, error) {
+	if p.Kind != "KubeletPlan" || len(p.Nodes) == 0 {
+		return nil, errors.New(`this is no plan: write one with "kubectl tenon kubelet plan -o json"`)
+	}
+	var begun, out []document.KubeletPlanNode
+	for _, n := range p.Nodes {
+		if len(n.Errors) > 0 {
+			return nil, fmt.Errorf("node %s: its kubelet does not accept the change: %s", n.Name, n.Errors[0])
+		}
+		r, err := c.record(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		l, err := c.layouts.Get(ctx, n.Name, metav1.GetOptions{})
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("read the layout of node %s: %w", n.Name, err)
+		case r != nil:
+			begun = append(begun, n)
+		case SameRules(l.Rules, n.After):
+		case !SameRules(l.Rules, n.Before):
+			return nil, fmt.Errorf("node %s has another configuration than when the plan was made: plan again", n.Name)
+		default:
+			out = append(out, n)
+		}
+		if _, err := c.leaving(ctx, n.Name, o); err != nil {
+			return nil, err
+		}
+	}
+	return append(begun, out...), nil
+}
+
+// record returns how far the change of a node is; nil where it has not begun.
+func (c *Cluster) record(ctx context.Context, n document.KubeletPlanNode) (*Record, error) {
+	node, err := c.core.Nodes.Get(ctx, n.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read node %s: %w", n.Name, err)
+	}
+	text, ok := node.Annotations[Annotation]
+	if !ok {
+		return nil, nil
+	}
+	var r Record
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return nil, fmt.Errorf("node %s: annotation %s: %w", n.Name, Annotation, err)
+	}
+	if r.Plan != identity(n) {
+		return nil, fmt.Errorf("node %s is being changed by another plan: apply that one to its end first", n.Name)
+	}
+	return &r, nil
+}
+
+// Run changes the nodes, some at the same time. After the first that fails, no other is begun.
+func (c *Cluster) Run(ctx context.Context, nodes []document.KubeletPlanNode, o Options) error {
+	todo := make(chan document.KubeletPlanNode, len(nodes))
+	for _, n := range nodes {
+		todo <- n
+	}
+	close(todo)
+	var (
+		mu   sync.Mutex
+		errs []error
+		all  sync.WaitGroup
+	)
+	failed := func() bool { mu.Lock(); defer mu.Unlock(); return len(errs) > 0 }
+	for range max(1, o.MaxUnavailable) {
+		all.Go(func() {
+			for n := range todo {
+				if failed() {
+					return
+				}
+				if err := c.change(ctx, n, o); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// change does all steps of one node.
+func (c *Cluster) change(ctx context.Context, n document.KubeletPlanNode, o Options) error {
+	found, err := c.record(ctx, n)
+	if err != nil {
+		return err
+	}
+	r := Record{Plan: identity(n), Step: Cordon}
+	if found != nil {
+		r = found.resumed()
+	} else {
+		node, err := c.core.Nodes.Get(ctx, n.Name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("read node %s: %w", n.Name, err)
+		}
+		r.Stays = node.Spec.Unschedulable
+	}
+	for more := true; more; {
+		if err := c.note(ctx, n.Name, &r); err != nil {
+			return interrupted(n.Name, r.Step, err)
+		}
+		if o.Say != nil {
+			o.Say(n.Name, r)
+		}
+		err := c.do(ctx, n, r, o)
+		if ctx.Err() != nil {
+			return interrupted(n.Name, r.Step, context.Cause(ctx))
+		}
+		was := r
+		if r, more = r.next(err); err != nil && !more {
+			return fmt.Errorf("node %s remains cordoned: step %s: %w; mend that, and apply the plan again", n.Name,
+				was.Step, err)
+		}
+	}
+	if err := c.note(ctx, n.Name, nil); err != nil {
+		return interrupted(n.Name, r.Step, err)
+	}
+	if r.Why != "" {
+		return fmt.Errorf("node %s has its old configuration: %s", n.Name, r.Why)
+	}
+	return nil
+}
+
+func interrupted(node string, s Step, err error) error {
+	return fmt.Errorf("node %s: interrupted in step %s, apply the same plan again to go on: %w", node, s, err)
+}
+
+// restoreWithin bounds the wait for a kubelet that has its old configuration again.
+const restoreWithin = 5 * time.Minute
+
+// note writes the record of a node, or removes it.
+func (c *Cluster) note(ctx context.Context, node string, r *Record) error {
+	var value any
+	if r != nil {
+		text, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		value = string(text)
+	}
+	return c.patch(ctx, node, map[string]any{"metadata": map[string]any{"annotations": map[string]any{Annotation: value}}})
+}
+
+func (c *Cluster) patch(ctx context.Context, node string, change any) error {
+	data, err := json.Marshal(change)
+	if err == nil {
+		_, err = c.core.Nodes.Patch(ctx, node, types.MergePatchType, data, metav1.PatchOptions{FieldManager: "kubectl-tenon"})
+	}
+	if err != nil {
+		return fmt.Errorf("patch node %s: %w", node, err)
+	}
+	return nil
+}
+
+// do does a step.
+func (c *Cluster) do(ctx context.Context, n document.KubeletPlanNode, r Record, o Options) error {
+	switch r.Step {
+	case Cordon:
+		return c.patch(ctx, n.Name, map[string]any{"spec": map[string]any{"unschedulable": true}})
+	case Evict:
+		return c.evict(ctx, n.Name, o)
+	case Change:
+		return c.node.Begin(ctx, n.Name, Configuration{DropIn: n.DropIn, StateFiles: n.StateFiles})
+	case Verify:
+		return c.verify(ctx, n.Name, n.DropIn, n.After, o.VerifyWithin)
+	case Keep:
+		return c.node.Keep(ctx, n.Name)
+	case Undo:
+		if err := c.node.Undo(ctx, n.Name); err != nil {
+			return err
+		}
+		return c.verify(ctx, n.Name, "", n.Before, restoreWithin)
+	case Uncordon:
+		if r.Stays {
+			return nil
+		}
+		return c.patch(ctx, n.Name, map[string]any{"spec": map[string]any{"unschedulable": nil}})
+	}
+	return fmt.Errorf("step %q is not known: it is of another release", r.Step)
+}
+
+// verify waits until the kubelet runs with the configuration, its Node is ready, and its agent reports the rules.
+func (c *Cluster) verify(ctx context.Context, node, dropIn string, rules v1alpha1.Rules, within time.Duration) error {
+	lacks := errors.New("no answer")
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
+		lacks = c.differs(ctx, node, dropIn, rules)
+		return lacks == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("after %s: %w", within, lacks)
+	}
+	return nil
+}
+
+// differs says what of a node is not as it has to be.
+func (c *Cluster) differs(ctx context.Context, node, dropIn string, rules v1alpha1.Rules) error {
+	data, err := c.configz(ctx, node)
+	if err != nil {
+		return fmt.Errorf("ask the kubelet for its configuration: %w", err)
+	}
+	if err := within(dropIn, data); err != nil {
+		return fmt.Errorf("the kubelet does not run with the configuration: %w", err)
+	}
+	n, err := c.core.Nodes.Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
+		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
+	}) {
+		return errors.New("the Node is not ready")
+	}
+	l, err := c.layouts.Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read the layout: %w", err)
+	}
+	if !SameRules(l.Rules, rules) {
+		return errors.New("the agent does not report the configuration")
+	}
+	return nil
+}
+
+// SameRules reports whether two kubelets are configured alike, wherever their rules were read.
+func SameRules(a, b v1alpha1.Rules) bool {
+	a.From, a.Arbiter, b.From, b.Arbiter = "", "", "", ""
+	return reflect.DeepEqual(a, b)
+}

@@ -1,0 +1,90 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// This file evicts the pods of a node, as kubectl drain does.
+
+var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+
+// leaving returns the pods that have to leave a node. It refuses where one of them would be lost.
+func (c *Cluster) leaving(ctx context.Context, node string, o Options) ([]v1.Pod, error) {
+	list, err := c.core.Pods.List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return nil, fmt.Errorf("list the pods of node %s: %w", node, err)
+	}
+	out := slices.DeleteFunc(list.Items, func(p v1.Pod) bool { return remains(&p) })
+	for _, p := range out {
+		switch {
+		case metav1.GetControllerOfNoCopy(&p) == nil && !o.Force:
+			return nil, fmt.Errorf("node %s: pod %s/%s has no controller, and would end for good: --force permits that", node,
+				p.Namespace, p.Name)
+		case !o.LoseEmptyDir && slices.ContainsFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.EmptyDir != nil }):
+			return nil, fmt.Errorf("node %s: pod %s/%s has an emptyDir volume, whose data would be lost: "+
+				"--delete-emptydir-data permits that", node, p.Namespace, p.Name)
+		}
+	}
+	return out, nil
+}
+
+// remains reports whether a pod is left where it is.
+func remains(p *v1.Pod) bool {
+	_, mirror := p.Annotations[v1.MirrorPodAnnotationKey]
+	owner := metav1.GetControllerOfNoCopy(p)
+	return mirror || owner != nil && owner.Kind == "DaemonSet" || p.Labels[label] != "" ||
+		p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+}
+
+// evict asks for the eviction of each pod, again while a PodDisruptionBudget refuses it, until all have gone.
+func (c *Cluster) evict(ctx context.Context, node string, o Options) error {
+	var refused []string
+	try := func(ctx context.Context) (bool, error) {
+		pods, err := c.leaving(ctx, node, o)
+		if err != nil {
+			return false, err
+		}
+		refused = nil
+		for _, p := range pods {
+			switch err := c.evictPod(ctx, &p); {
+			case err == nil || apierrors.IsNotFound(err):
+			case apierrors.IsTooManyRequests(err):
+				refused = append(refused, fmt.Sprintf("pod %s/%s: %v", p.Namespace, p.Name, err))
+			default:
+				return false, fmt.Errorf("evict pod %s/%s: %w", p.Namespace, p.Name, err)
+			}
+			if p.DeletionTimestamp != nil {
+				refused = append(refused, fmt.Sprintf("pod %s/%s is ending still", p.Namespace, p.Name))
+			}
+		}
+		return len(pods) == 0, nil
+	}
+	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, o.EvictWithin, true, try)
+	if wait.Interrupted(err) {
+		return fmt.Errorf("not all pods were evicted within %s: %s", o.EvictWithin, strings.Join(refused, "; "))
+	}
+	return err
+}
+
+// evictPod asks for the eviction of a pod that is not ending yet.
+func (c *Cluster) evictPod(ctx context.Context, p *v1.Pod) error {
+	if p.DeletionTimestamp != nil {
+		return nil
+	}
+	eviction := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "policy/v1", "kind": "Eviction",
+		"metadata": map[string]any{"name": p.Name, "namespace": p.Namespace}}}
+	pods := c.all.Resource(podResource).Namespace(p.Namespace)
+	_, err := pods.Create(ctx, eviction, metav1.CreateOptions{}, "eviction")
+	return err
+}

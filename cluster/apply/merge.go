@@ -1,0 +1,108 @@
+package apply
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+)
+
+// Merge returns a KubeletConfiguration with the fields of a drop-in file, as the kubelet merges these: maps by key,
+// everything else as a whole (RFC 7396).
+func Merge(file, dropIn string) (string, error) {
+	var base, patch map[string]any
+	if err := yaml.Unmarshal([]byte(file), &base); err != nil {
+		return "", fmt.Errorf("parse the kubelet's file: %w", err)
+	}
+	if err := yaml.Unmarshal([]byte(dropIn), &patch); err != nil {
+		return "", fmt.Errorf("parse the drop-in file of the plan: %w", err)
+	}
+	text, err := yaml.Marshal(merge(base, patch))
+	if err != nil {
+		return "", fmt.Errorf("write the kubelet's file: %w", err)
+	}
+	return string(text), nil
+}
+
+func merge(base, patch map[string]any) map[string]any {
+	out := maps.Clone(base)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for name, value := range patch {
+		inner, isMap := value.(map[string]any)
+		was, _ := out[name].(map[string]any)
+		switch {
+		case value == nil:
+			delete(out, name)
+		case isMap:
+			out[name] = merge(was, inner)
+		default:
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// within returns an error where a kubelet's answer of /configz lacks what a drop-in file says.
+func within(dropIn string, configz []byte) error {
+	var want map[string]any
+	if err := yaml.Unmarshal([]byte(dropIn), &want); err != nil {
+		return fmt.Errorf("parse the drop-in file of the plan: %w", err)
+	}
+	var have struct {
+		Config map[string]any `json:"kubeletconfig"`
+	}
+	if err := json.Unmarshal(configz, &have); err != nil {
+		return fmt.Errorf("parse the answer: %w", err)
+	}
+	delete(want, "apiVersion")
+	delete(want, "kind")
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if !covers(have.Config[name], want[name]) {
+			return fmt.Errorf("it has %s: %s, want %s; a flag of the kubelet or a later file may override it", name,
+				text(have.Config[name]), text(want[name]))
+		}
+	}
+	return nil
+}
+
+func text(value any) string {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return string(data)
+}
+
+// covers reports whether a value has everything that another has. Quantities are compared by amount; what is empty may
+// be missing.
+func covers(have, want any) bool {
+	switch want := want.(type) {
+	case nil:
+		return text(have) == "null" || text(have) == "[]"
+	case map[string]any:
+		have, _ := have.(map[string]any)
+		for name, value := range want {
+			if !covers(have[name], value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		have, _ := have.([]any)
+		return slices.EqualFunc(have, want, covers)
+	case string:
+		have, _ := have.(string)
+		if have == want {
+			return true
+		}
+		a, errA := resource.ParseQuantity(have)
+		b, errB := resource.ParseQuantity(want)
+		return errA == nil && errB == nil && a.Cmp(b) == 0
+	}
+	return text(have) == text(want)
+}

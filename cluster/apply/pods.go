@@ -1,0 +1,260 @@
+package apply
+
+import (
+	"context"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"regexp"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/objects"
+)
+
+// This file changes kubelets by one privileged pod per node, which exists for the time of the change.
+
+//go:embed node.sh
+var nodeScript string
+
+// label marks the pods of this package; a drain leaves them.
+const label = "tenon.sh/kubelet-change"
+
+// Annotations of a pod are orders to it.
+const (
+	orderKey = "tenon.sh/order"
+	fileKey  = "tenon.sh/file"
+)
+
+// PodOptions say how nodes are changed.
+type PodOptions struct {
+	Namespace string
+	// Image has sh, awk, base64 and nsenter, such as busybox.
+	Image string
+	// Stop and Start are shell commands on the host.
+	Stop, Start string
+	// ConfigDir, Config and Root are the kubelet's; what is empty is read of its command line.
+	ConfigDir, Config, Root string
+	// KeepWithin is how long a node waits until it restores its old configuration.
+	KeepWithin time.Duration
+}
+
+// Pods implements [Node] by pods.
+type Pods struct {
+	options PodOptions
+	core    *objects.Core
+	raw     rest.Interface
+}
+
+// NewPods returns the pods of a cluster, with the rights of cfg.
+func NewPods(cfg *rest.Config, o PodOptions) (*Pods, error) {
+	core, err := objects.NewCore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	plain := rest.CopyConfig(cfg)
+	plain.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
+	raw, err := rest.UnversionedRESTClientFor(plain)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return &Pods{options: o, core: core, raw: raw}, nil
+}
+
+// Configz asks the kubelet of a node for its configuration through the API server.
+func (p *Pods) Configz(ctx context.Context, node string) ([]byte, error) {
+	return p.raw.Get().AbsPath("/api/v1/nodes", node, "proxy/configz").Do(ctx).Raw()
+}
+
+func podName(node string) string {
+	h := fnv.New32a()
+	h.Write([]byte(node))
+	return fmt.Sprintf("tenon-kubelet-%.40s-%08x", strings.Trim(node, "-."), h.Sum32())
+}
+
+func (p *Pods) pods() *objects.Client[*v1.Pod, *v1.PodList] {
+	return p.core.Pods.In(p.options.Namespace)
+}
+
+var fileLine = regexp.MustCompile(`(?m)^tenon: file (\S*)$`)
+
+// Begin implements [Node].
+func (p *Pods) Begin(ctx context.Context, node string, c Configuration) error {
+	log, err := p.begin(ctx, node, c)
+	if err != nil || strings.Contains(log, "tenon: kept\n") {
+		return err
+	}
+	found := fileLine.FindStringSubmatch(log)
+	was, err := base64.StdEncoding.DecodeString(found[1])
+	if err != nil {
+		return fmt.Errorf("read the file of node %s: %w", node, err)
+	}
+	pod, err := p.pods().Get(ctx, podName(node), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if pod.Annotations[orderKey] != "" { // it was interrupted after the order
+		return nil
+	}
+	is, err := Merge(string(was), c.DropIn)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", node, err)
+	}
+	return p.order(ctx, node, "change", base64.StdEncoding.EncodeToString([]byte(is)))
+}
+
+// begin returns the log of the node's pod once it has begun.
+func (p *Pods) begin(ctx context.Context, node string, c Configuration) (log string, err error) {
+	why := "it does not start"
+	within := p.options.KeepWithin
+	err = wait.PollUntilContextTimeout(ctx, time.Second, within, true, func(ctx context.Context) (bool, error) {
+		pod, err := p.pods().Get(ctx, podName(node), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			_, err = p.pods().Create(ctx, p.pod(node, c), metav1.CreateOptions{})
+			return false, err
+		}
+		if err != nil {
+			return false, err
+		}
+		if log, err = p.log(ctx, node); err != nil {
+			why = err.Error()
+			return false, nil
+		}
+		switch {
+		case strings.Contains(log, "tenon: failed: "):
+			_, why, _ = strings.Cut(log, "tenon: failed: ")
+			return false, errors.Join(errors.New(strings.TrimSpace(why)), p.remove(ctx, node))
+		case strings.Contains(log, "tenon: restored\n") || pod.Status.Phase == v1.PodFailed:
+			return false, p.remove(ctx, node) // of an attempt that was interrupted; another one begins
+		}
+		return fileLine.MatchString(log), nil
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		err = fmt.Errorf("pod %s/%s has not begun within %s: %s", p.options.Namespace, podName(node), within, why)
+	}
+	return log, err
+}
+
+func (p *Pods) log(ctx context.Context, node string) (string, error) {
+	data, err := p.raw.Get().AbsPath("/api/v1/namespaces", p.options.Namespace, "pods", podName(node), "log").
+		Do(ctx).Raw()
+	return string(data), err
+}
+
+// order gives the node's pod an order.
+func (p *Pods) order(ctx context.Context, node, order, file string) error {
+	annotations := map[string]string{orderKey: order}
+	if file != "" {
+		annotations[fileKey] = file
+	}
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err == nil {
+		_, err = p.pods().Patch(ctx, podName(node), types.MergePatchType, data, metav1.PatchOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("order node %s to %s: %w", node, order, err)
+	}
+	return nil
+}
+
+// Keep implements [Node].
+func (p *Pods) Keep(ctx context.Context, node string) error {
+	if err := p.order(ctx, node, "keep", ""); err != nil {
+		return err
+	}
+	log, err := p.ended(ctx, node)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(log, "tenon: kept\n") {
+		return errors.Join(errors.New("the node has restored its old configuration"), p.remove(ctx, node))
+	}
+	return p.remove(ctx, node)
+}
+
+// Undo implements [Node]. The order reaches a kubelet that works; another one is restored when its time is over.
+func (p *Pods) Undo(ctx context.Context, node string) error {
+	err := p.order(ctx, node, "undo", "")
+	if apierrors.IsNotFound(err) {
+		return nil // nothing was begun
+	}
+	if err != nil {
+		return err
+	}
+	log, err := p.ended(ctx, node)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(log, "tenon: restored\n") {
+		return fmt.Errorf("the node did not restore its old configuration: see the log of pod %s/%s", p.options.Namespace,
+			podName(node))
+	}
+	return p.remove(ctx, node)
+}
+
+// ended returns the log of a pod that has ended.
+func (p *Pods) ended(ctx context.Context, node string) (log string, err error) {
+	within := 2*p.options.KeepWithin + time.Minute
+	err = wait.PollUntilContextTimeout(ctx, time.Second, within, true, func(ctx context.Context) (bool, error) {
+		pod, err := p.pods().Get(ctx, podName(node), metav1.GetOptions{})
+		if err != nil || pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+			return false, err
+		}
+		log, err = p.log(ctx, node)
+		return err == nil, nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("wait for pod %s/%s: %w", p.options.Namespace, podName(node), err)
+	}
+	return log, nil
+}
+
+func (p *Pods) remove(ctx context.Context, node string) error {
+	err := p.pods().Delete(ctx, podName(node), metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete pod %s/%s: %w", p.options.Namespace, podName(node), err)
+	}
+	return nil
+}
+
+// pod changes a node. Its container sees the host's processes, and is started again after the node was.
+func (p *Pods) pod(node string, c Configuration) *v1.Pod {
+	o, yes, no := p.options, true, false
+	env := func(name, value string) v1.EnvVar { return v1.EnvVar{Name: name, Value: value} }
+	field := func(file, key string) v1.DownwardAPIVolumeFile {
+		return v1.DownwardAPIVolumeFile{Path: file,
+			FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + key + "']"}}
+	}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: podName(node), Labels: map[string]string{label: "true"}},
+		Spec: v1.PodSpec{
+			NodeName: node, HostPID: true, HostNetwork: true, RestartPolicy: v1.RestartPolicyOnFailure,
+			PriorityClassName: "system-node-critical", AutomountServiceAccountToken: &no, EnableServiceLinks: &no,
+			Tolerations: []v1.Toleration{{Operator: v1.TolerationOpExists}},
+			Containers: []v1.Container{{
+				Name: "change", Image: o.Image, Command: []string{"sh", "-c", nodeScript},
+				Env: []v1.EnvVar{env("HOST", "nsenter -t 1 -m -u -i -n -p --"), env("PROC", "/proc"),
+					env("ORDERS", "/orders"), env("STOP", o.Stop), env("START", o.Start),
+					env("STATE_FILES", strings.Join(c.StateFiles, " ")), env("KUBELET_CONFIG_DIR", o.ConfigDir),
+					env("KUBELET_CONFIG", o.Config), env("KUBELET_ROOT", o.Root),
+					env("WITHIN", fmt.Sprint(int(o.KeepWithin.Seconds())))},
+				SecurityContext: &v1.SecurityContext{Privileged: &yes},
+				VolumeMounts:    []v1.VolumeMount{{Name: "orders", MountPath: "/orders"}},
+			}},
+			Volumes: []v1.Volume{{Name: "orders", VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{
+				Items: []v1.DownwardAPIVolumeFile{field("order", orderKey), field("file", fileKey)}}}}},
+		},
+	}
+}

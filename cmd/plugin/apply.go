@@ -1,0 +1,70 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/apply"
+	"github.com/tenon-numa/tenon/face/cli"
+)
+
+// restoresAfter is how much later than the verification a node restores its old configuration.
+const restoresAfter = time.Minute
+
+// applyKubelets changes kubelets of the cluster of a kubeconfig, with pods in its namespace.
+func applyKubelets(k cli.Kubeconfig, o cli.KubeletApplyOptions) (cli.KubeletApplier, error) {
+	if k.Bundle() != "" {
+		return nil, errors.New("a bundle has no kubelets that could be changed")
+	}
+	cfg, namespace, err := k.Load()
+	if err != nil {
+		return nil, err
+	}
+	pods, err := apply.NewPods(cfg, apply.PodOptions{Namespace: namespace, Image: o.Image, Stop: o.Stop, Start: o.Start,
+		ConfigDir: o.ConfigDir, Config: o.Config, Root: o.Root, KeepWithin: o.VerifyWithin + restoresAfter})
+	if err != nil {
+		return nil, err
+	}
+	c, err := apply.New(cfg, pods, pods.Configz)
+	if err != nil {
+		return nil, err
+	}
+	return Applier(c, o), nil
+}
+
+// Applier applies plans by c, as a command line says.
+func Applier(c *apply.Cluster, o cli.KubeletApplyOptions) cli.KubeletApplier { return applier{c, o} }
+
+type applier struct {
+	*apply.Cluster
+	options cli.KubeletApplyOptions
+}
+
+func (a applier) with(say func(node string, r apply.Record)) apply.Options {
+	o := a.options
+	return apply.Options{MaxUnavailable: o.MaxUnavailable, Force: o.Force, LoseEmptyDir: o.LoseEmptyDir,
+		EvictWithin: o.EvictWithin, VerifyWithin: o.VerifyWithin, Say: say}
+}
+
+// Pending implements [cli.KubeletApplier].
+func (a applier) Pending(ctx context.Context, p document.KubeletPlan) ([]document.KubeletPlanNode, error) {
+	return a.Cluster.Pending(ctx, p, a.with(nil))
+}
+
+// Run implements [cli.KubeletApplier].
+func (a applier) Run(ctx context.Context, nodes []document.KubeletPlanNode, say func(string)) error {
+	var one sync.Mutex
+	return a.Cluster.Run(ctx, nodes, a.with(func(node string, r apply.Record) {
+		one.Lock()
+		defer one.Unlock()
+		line := fmt.Sprintf("%s: %s", node, r.Step)
+		if r.Why != "" {
+			line += ", because " + r.Why
+		}
+		say(line)
+	}))
+}

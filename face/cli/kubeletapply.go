@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-numa/tenon/api/document"
+)
+
+// This file carries out a change of kubelets' configuration. It is the only command that changes a cluster.
+
+const kubeletApplyLong = `Carry out a change that "kubectl tenon kubelet plan -o json" has planned, node by node.
+
+The command cordons a node, evicts its pods as PodDisruptionBudgets allow, and starts one privileged pod on it.
+That pod stops the kubelet, puts the state files aside that the new configuration refuses, writes a drop-in file
+(or the kubelet's own file where it has no --config-dir), and starts the kubelet. When kubelet and agent report
+the new configuration, the pod is removed, and the node takes pods again.
+
+If anything fails, the node gets its old configuration back, takes pods again, and no other node is begun. If the
+command is interrupted, apply the same plan again: it goes on where it was. A node whose change is not confirmed
+in time restores its old configuration by itself.`
+
+const kubeletApplyExample = `  kubectl tenon kubelet apply plan.json --dry-run
+  kubectl tenon kubelet apply plan.json --max-unavailable 2 --yes
+  kubectl tenon kubelet apply plan.json --stop-command "rc-service kubelet stop" --start-command "rc-service kubelet start"`
+
+// KubeletApplyOptions say how a plan is applied.
+type KubeletApplyOptions struct {
+	MaxUnavailable            int
+	Force, LoseEmptyDir       bool
+	EvictWithin, VerifyWithin time.Duration
+	// Image is that of the pods that change nodes. Stop and Start are shell commands on the node; ConfigDir, Config and
+	// Root are the kubelet's paths, read of its command line where they are empty.
+	Image, Stop, Start      string
+	ConfigDir, Config, Root string
+}
+
+// KubeletApplier applies plans to a cluster.
+type KubeletApplier interface {
+	// Pending returns the nodes that the plan has still to change, in order, or why it cannot be applied.
+	Pending(ctx context.Context, p document.KubeletPlan) ([]document.KubeletPlanNode, error)
+	// Run changes the nodes. say receives each step before it is done.
+	Run(ctx context.Context, nodes []document.KubeletPlanNode, say func(line string)) error
+}
+
+// ApplyKubelets connects to the cluster of a kubeconfig.
+type ApplyKubelets func(k Kubeconfig, o KubeletApplyOptions) (KubeletApplier, error)
+
+func (a *app) kubeletApplyCommand() *cobra.Command {
+	var (
+		o           KubeletApplyOptions
+		yes, dryRun bool
+	)
+	c := &cobra.Command{
+		Use:     "apply PLAN",
+		Short:   "Carry out a planned change of kubelets' configuration",
+		Long:    kubeletApplyLong,
+		Example: kubeletApplyExample,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if a.setup.ApplyKubelets == nil {
+				return errors.New("this program changes no kubelets")
+			}
+			applier, err := a.setup.ApplyKubelets(a.kube, o)
+			if err != nil {
+				return err
+			}
+			return applyKubelets(c, applier, args[0], o, yes, dryRun)
+		},
+	}
+	s := c.Flags()
+	s.BoolVar(&yes, "yes", false, "Do not ask.")
+	s.BoolVar(&dryRun, "dry-run", false, "Say what would be done, and do nothing.")
+	s.IntVar(&o.MaxUnavailable, "max-unavailable", 1, "Nodes that change at the same time.")
+	s.BoolVar(&o.Force, "force", false, "Evict pods without a controller, too. They end for good.")
+	s.BoolVar(&o.LoseEmptyDir, "delete-emptydir-data", false, "Evict pods with emptyDir volumes, too.")
+	s.DurationVar(&o.EvictWithin, "evict-timeout", 10*time.Minute,
+		"How long PodDisruptionBudgets and ending pods may take.")
+	s.DurationVar(&o.VerifyWithin, "verify-timeout", 2*time.Minute,
+		"How long kubelet and agent may take to report the configuration. A node restores the old one a minute later.")
+	s.StringVar(&o.Image, "image", "busybox:1.37", "Image of the pods that change nodes: sh, awk, base64, nsenter.")
+	s.StringVar(&o.Stop, "stop-command", "systemctl stop kubelet", "Shell command on the node that stops the kubelet.")
+	s.StringVar(&o.Start, "start-command", "systemctl reset-failed kubelet; systemctl start kubelet",
+		"Shell command on the node that starts it.")
+	s.StringVar(&o.ConfigDir, "config-dir", "", "Directory of drop-in files; empty: that of the kubelet's command line.")
+	s.StringVar(&o.Config, "config", "", "The kubelet's file; empty: that of the kubelet's command line.")
+	s.StringVar(&o.Root, "root-dir", "", "The kubelet's directory; empty: that of the kubelet's command line.")
+	return c
+}
+
+// maxPlan bounds the file of a plan.
+const maxPlan = 64 << 20
+
+func readPlan(file string) (p document.KubeletPlan, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return p, fmt.Errorf("open the plan: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxPlan+1))
+	switch {
+	case err != nil:
+		return p, fmt.Errorf("read the plan: %w", err)
+	case len(data) > maxPlan:
+		return p, fmt.Errorf("%s has more than %d bytes: it is no plan", file, maxPlan)
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		return p, fmt.Errorf("%s is no plan: write one with \"kubectl tenon kubelet plan -o json\": %w", file, err)
+	}
+	return p, nil
+}
+
+func applyKubelets(c *cobra.Command, by KubeletApplier, file string, o KubeletApplyOptions, yes, dryRun bool) error {
+	if o.MaxUnavailable < 1 || o.EvictWithin <= 0 || o.VerifyWithin <= 0 {
+		return errors.New("--max-unavailable, --evict-timeout and --verify-timeout must be positive")
+	}
+	p, err := readPlan(file)
+	if err != nil {
+		return err
+	}
+	nodes, err := by.Pending(c.Context(), p)
+	if err != nil {
+		return err
+	}
+	out := c.OutOrStdout()
+	if len(nodes) == 0 {
+		_, err := fmt.Fprintln(out, "All nodes of the plan have this configuration already.")
+		return err
+	}
+	if err := announce(out, p, nodes, o); err != nil || dryRun {
+		return err
+	}
+	if !yes {
+		fmt.Fprint(out, "Go on? [y/N] ")
+		line, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n') // no answer is no
+		if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
+			return errors.New("nothing was changed: answer y, or give --yes")
+		}
+	}
+	if err := by.Run(c.Context(), nodes, func(line string) { fmt.Fprintln(out, line) }); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%d %s changed.\n", len(nodes), choose(len(nodes), "node", "nodes"))
+	return err
+}
+
+// announce says what will be done.
+func announce(w io.Writer, p document.KubeletPlan, nodes []document.KubeletPlanNode, o KubeletApplyOptions) error {
+	b := bufio.NewWriter(w)
+	only := p
+	only.Nodes = nodes
+	writeDiffs(b, only)
+	for i, n := range nodes {
+		files := "no state file is removed"
+		if len(n.StateFiles) > 0 {
+			files = "removed: " + strings.Join(n.StateFiles, joint)
+		}
+		writeWrapped(b, "", fmt.Sprintf("%d. Node %s: %d pods are evicted, %s.", i+1, n.Name, n.Evicted, files))
+	}
+	for _, m := range p.Moves {
+		if m.To == "" {
+			writeWrapped(b, "", fmt.Sprintf("Pod %s/%s will have no place: %s.", m.Namespace, m.Name, m.Why))
+		}
+	}
+	writeWrapped(b, "", fmt.Sprintf("At most %d at a time. On each node one privileged pod of image %s runs for "+
+		"the time of the change, with your rights. It stops the kubelet by \"%s\" and starts it by \"%s\".",
+		o.MaxUnavailable, o.Image, o.Stop, o.Start))
+	return b.Flush()
+}
