@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -129,31 +128,31 @@ func (s settings) dropIn(to settings) (string, error) {
 
 // kubeletRelease is a kubelet that is to start.
 type kubeletRelease struct {
-	minor int // of 1.x; 0: not known
-	gates map[string]bool
+	release place.Release // 0: not known
+	gates   map[string]bool
 }
 
 func kubeletOf(version string, gates map[string]bool) kubeletRelease {
 	out := kubeletRelease{gates: gates}
-	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
-	if len(parts) > 1 && parts[0] == "1" {
-		out.minor, _ = strconv.Atoi(parts[1])
+	if r, ok := place.ReleaseOf(version); ok {
+		out.release = r
 	}
 	return out
 }
 
-// cpuOption is since when kubelets have an option of the static CPU manager, and from when on it is not alpha any more;
-// 0: it is alpha still (cpumanager/policy_options.go of these releases).
-type cpuOption struct{ since, beta int }
-
-var cpuOptions = map[string]cpuOption{
-	"full-pcpus-only":                  {22, 23},
-	"distribute-cpus-across-numa":      {23, 33},
-	"align-by-socket":                  {25, 0},
-	"distribute-cpus-across-cores":     {31, 0},
-	"strict-cpu-reservation":           {32, 33},
-	"prefer-align-cpus-by-uncorecache": {32, 34},
+// permitsAlpha reports whether options of the CPU manager that are alpha are permitted.
+func (k kubeletRelease) permitsAlpha() bool {
+	if on, set := k.gates["CPUManagerPolicyAlphaOptions"]; set {
+		return on
+	}
+	return k.gates["AllAlpha"]
 }
+
+// before reports whether the kubelet is known to be older than a release.
+func (k kubeletRelease) before(r place.Release) bool { return k.release > 0 && k.release < r }
+
+// maxNUMANodes is the option that permits machines with more than 8 NUMA nodes.
+const maxNUMANodes = "max-allowable-numa-nodes"
 
 // apart has pairs of options; a kubelet accepts at most one option of each pair.
 var apart = [][2]string{{"full-pcpus-only", "distribute-cpus-across-cores"},
@@ -174,13 +173,17 @@ func refusals(k kubeletRelease, m *topo.Machine, r place.Rules, kept int64) []st
 		out = append(out, err.Error())
 	}
 	set := options(v1alpha1.FromCore("", m, r, nil, nil).Rules.CPUManagerPolicyOptions)
-	for _, name := range slices.Sorted(maps.Keys(set)) {
-		o := cpuOptions[name]
-		say(!r.CPU.Static, "cpuManagerPolicyOptions: %s needs cpuManagerPolicy: static", name)
-		say(k.minor > 0 && k.minor < o.since, "cpuManagerPolicyOptions: kubelets have %s since 1.%d", name, o.since)
-		alpha := o.beta == 0 || k.minor > 0 && k.minor < o.beta
-		say(alpha && !k.gates["CPUManagerPolicyAlphaOptions"], "cpuManagerPolicyOptions: %s needs the feature gate "+
-			"CPUManagerPolicyAlphaOptions", name)
+	for _, o := range place.Options() {
+		if o.Name == maxNUMANodes {
+			say(r.Topology.MaxNUMAs > 0 && k.before(o.Since), "kubelets have %s since %s", o.Name, o.Since)
+		}
+		if set[o.Name] == "" {
+			continue
+		}
+		say(!r.CPU.Static, "cpuManagerPolicyOptions: %s needs cpuManagerPolicy: static", o.Name)
+		say(k.before(o.Since), "cpuManagerPolicyOptions: kubelets have %s since %s", o.Name, o.Since)
+		say(o.NeedsAlpha(k.release) && !k.permitsAlpha(), "cpuManagerPolicyOptions: %s needs the feature gate "+
+			"CPUManagerPolicyAlphaOptions", o.Name)
 	}
 	for _, pair := range apart {
 		say(set[pair[0]] != "" && set[pair[1]] != "", "cpuManagerPolicyOptions: %s and %s exclude each other",
@@ -190,7 +193,6 @@ func refusals(k kubeletRelease, m *topo.Machine, r place.Rules, kept int64) []st
 		"align-by-socket and topologyManagerPolicy: single-numa-node exclude each other")
 	say(r.CPU.Static && r.CPU.Reserved.Empty(), "cpuManagerPolicy: static needs reservedSystemCPUs")
 	say(r.CPU.Static && r.CPU.Reserved.Len() >= m.CPUs().Len(), "reservedSystemCPUs leaves no CPU for pods")
-	say(r.Topology.MaxNUMAs > 0 && k.minor > 0 && k.minor < 31, "kubelets have max-allowable-numa-nodes since 1.31")
 	sum := r.Memory.Reserves(topo.Memory)
 	say(r.Memory.Static && kept >= 0 && sum != kept, "reservedMemory has %s, and the kubelet keeps %s from pods "+
 		"(systemReserved, kubeReserved and evictionHard): they must be equal", place.Quantity(topo.Memory, sum),

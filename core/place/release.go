@@ -171,17 +171,23 @@ func (r Release) has(c change) bool { return r.orDefault() >= changes[c].Since }
 type Option struct {
 	Name  string
 	Since Release // the first release that knows it; an older kubelet does not start with it
+	// Beta is the first release that needs no gate for alpha options; 0: all need one.
+	Beta Release
 }
 
+// NeedsAlpha reports whether a kubelet of the release does not start with the option unless alpha options are
+// permitted.
+func (o Option) NeedsAlpha(r Release) bool { return o.Beta == 0 || r.orDefault() < o.Beta }
+
 var options = [...]Option{
-	{"full-pcpus-only", OldestRelease},
-	{"distribute-cpus-across-numa", OldestRelease},
-	{"align-by-socket", OldestRelease},
-	{"prefer-closest-numa-nodes", OldestRelease},
-	{"max-allowable-numa-nodes", 31},
-	{"distribute-cpus-across-cores", 31},
-	{"strict-cpu-reservation", 32},
-	{"prefer-align-cpus-by-uncorecache", 32},
+	{"full-pcpus-only", 22, 23},
+	{"distribute-cpus-across-numa", 23, 33},
+	{"align-by-socket", 25, 0},
+	{"prefer-closest-numa-nodes", 26, 28},
+	{"max-allowable-numa-nodes", 31, 31},
+	{"distribute-cpus-across-cores", 31, 0},
+	{"strict-cpu-reservation", 32, 33},
+	{"prefer-align-cpus-by-uncorecache", 32, 34},
 }
 
 // Options returns the options of the topology and CPU managers that are modelled
