@@ -130,6 +130,7 @@ func TestKubeletsAreChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("it says what it will do", func(t *testing.T) { x.announced(ctx, t) })
+	t.Run("pods that change nodes", func(t *testing.T) { x.accepted(ctx, t) })
 	t.Run("at most one node at a time", func(t *testing.T) { x.atATime(ctx, t, 1) })
 	t.Run("two nodes at a time", func(t *testing.T) { x.atATime(ctx, t, 2) })
 	t.Run("interrupted before each step", func(t *testing.T) { x.interrupted(ctx, t) })
@@ -259,6 +260,27 @@ func (x *changed) announced(ctx context.Context, t *testing.T) {
 		t.Errorf("with a pod that would be lost: exit code %d, %s", code, stderr)
 	}
 	x.rests(ctx, t, p, false)
+}
+
+// accepted: the API server takes the pod that changes a node. A lab kubelet runs no containers, so the pod does
+// nothing.
+func (x *changed) accepted(ctx context.Context, t *testing.T) {
+	pods, err := apply.NewPods(x.RESTConfig(), apply.PodOptions{Namespace: "default", Image: "lab.invalid/busybox:1",
+		Stop: "systemctl stop kubelet", Start: "systemctl start kubelet", KeepWithin: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = pods.Begin(ctx, "a", apply.Configuration{DropIn: "maxPods: 50\n", StateFiles: []string{"cpu_manager_state"}})
+	if err == nil || !strings.Contains(err.Error(), "has not begun within 5s") {
+		t.Errorf("a pod that does nothing: %v", err)
+	}
+	made, err := x.user.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: apply.Annotation})
+	if err != nil || len(made.Items) != 1 || made.Items[0].Spec.NodeName != "a" {
+		t.Fatalf("%d pods were made, %v", len(made.Items), err)
+	}
+	if err := x.user.CoreV1().Pods("default").Delete(ctx, made.Items[0].Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // atATime changes both nodes, which have pods.
