@@ -4,6 +4,7 @@
 // A pod with a decision of the scheduler gets what was decided, if it is free and is what the pod asks for. Every other
 // pod is placed by the same algorithm when it arrives. A pod that the node's policies refuse runs in spite of that,
 // since its kubelet has admitted it: it is placed without alignment, or shares CPUs, and [Pod.Fault] has the reason.
+// None of them gets what is decided for a pod that is bound to the node and has not arrived yet.
 //
 // Invariant: no CPU is exclusive to two pods. The shared CPUs are those that no pod has exclusively; there is at least
 // one. A Node never changes; every event makes another one. Equal histories give equal nodes.
@@ -24,6 +25,8 @@ import (
 type Node struct {
 	empty *place.Usage
 	pods  []Pod // in the order of their arrival
+	// bound are pods with a decision that will arrive.
+	bound []Arrival
 }
 
 // Pod is one pod that has arrived.
@@ -89,12 +92,13 @@ func (n *Node) index(uid string) int {
 }
 
 // Usage returns the machine with all holdings.
-func (n *Node) Usage() *place.Usage {
-	var all []place.Holding
+func (n *Node) Usage() *place.Usage { return n.empty.Hold(n.holdings()...) }
+
+func (n *Node) holdings() (out []place.Holding) {
 	for _, p := range n.pods {
-		all = append(all, p.Holdings...)
+		out = append(out, p.Holdings...)
 	}
-	return n.empty.Hold(all...)
+	return out
 }
 
 // Shared returns the CPUs of containers without exclusive ones: all CPUs that no pod has exclusively. They contain the
@@ -156,16 +160,15 @@ func (n *Node) With(a Arrival) *Node {
 		return n
 	}
 	p := Pod{UID: a.UID, Spec: a.Spec, arrival: a}
-	u := n.Usage()
 	if a.Decision != nil {
-		v, kept := place.Decided(u, a.Spec, a.Decision)
+		v, kept := place.Decided(n.Usage(), a.Spec, a.Decision)
 		if kept {
 			p.Holdings, p.Decided = withoutDevices(v.Holdings), true
 			return n.add(p)
 		}
 		p.Fault = &Fault{Code: Replaced}
 	}
-	spec := a.Spec
+	u, spec := n.awaiting(a.UID), a.Spec
 	if near, asks, ok := n.near(a); ok {
 		u, spec = near, asks
 	}
@@ -224,11 +227,8 @@ func (n *Node) near(a Arrival) (u *place.Usage, asks *place.Pod, ok bool) {
 	if len(m.Devices) == 0 || err != nil || copied.Validate() != nil {
 		return nil, nil, false
 	}
-	u = place.NewUsage(with, n.Rules())
-	for _, p := range n.pods {
-		u = u.Hold(p.Holdings...)
-	}
-	return u, &copied, true
+	u = place.NewUsage(with, n.Rules()).Hold(n.holdings()...)
+	return u.Hold(n.decided(a.UID)...), &copied, true
 }
 
 // withoutDevices drops devices, which the kubelet's device manager assigns.
@@ -242,7 +242,7 @@ func withoutDevices(hs []place.Holding) (out []place.Holding) {
 }
 
 func (n *Node) add(p Pod) *Node {
-	return &Node{empty: n.empty, pods: append(slices.Clone(n.pods), p)}
+	return &Node{empty: n.empty, pods: append(slices.Clone(n.pods), p), bound: n.bound}
 }
 
 // Without returns the node after pods have ended.
@@ -251,7 +251,7 @@ func (n *Node) Without(uids ...string) *Node {
 	if len(left) == len(n.pods) {
 		return n
 	}
-	return &Node{empty: n.empty, pods: left}
+	return &Node{empty: n.empty, pods: left, bound: n.bound}
 }
 
 // Mended returns the node after pods have got what was not free when they arrived, as far as it is now: what the

@@ -8,19 +8,19 @@ import (
 )
 
 // Resized returns the node after the requests of a pod have changed in place. A container that wants fewer exclusive
-// CPUs keeps some of those that it has. A container that wants more keeps all and gets others, on its NUMA nodes as far
-// as these have free ones. If not enough CPUs are free, the pod does not change and gets the fault Shares with the
-// reason. Memory stays where it is, and counts there with its new size.
+// CPUs keeps some of those that it has. A container that wants more keeps all and gets others that neither a pod has
+// nor one on its way is to get, on its NUMA nodes as far as these have such. If not enough CPUs are free, the pod does
+// not change and gets the fault Shares with the reason. Memory stays where it is, and counts there with its new size.
 func (n *Node) Resized(uid string, spec *place.Pod) *Node {
 	i := n.index(uid)
 	if i < 0 || n.pods[i].Spec.Shape() == spec.Shape() {
 		return n
 	}
-	out := &Node{empty: n.empty, pods: slices.Clone(n.pods)}
+	out := &Node{empty: n.empty, pods: slices.Clone(n.pods), bound: n.bound}
 	p := out.pods[i]
 	p.Spec, p.Fault, p.arrival = spec, nil, Arrival{}
 	p.Holdings = nil
-	u := n.Without(uid).Usage()
+	u := n.Without(uid).awaiting(uid)
 	for k := range spec.Containers {
 		h := n.pods[i].holding(spec.Containers[k].Name)
 		h.Container, h.Kind = spec.Containers[k].Name, spec.Containers[k].Kind

@@ -70,8 +70,8 @@ func TestContainersArePinnedAsBooked(t *testing.T) {
 	gpu := workload.Pod("gpu", workload.Guaranteed("c",
 		workload.Amounts{"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}))
 
-	// The agent places a pod with devices when the kubelet has chosen them, and may give it CPUs that were decided for a
-	// pod that has not arrived: that one gets others, with an event. So the pod with the GPU comes last.
+	// The agent places a pod with devices when the kubelet has chosen them, and may give it CPUs that the scheduler
+	// decides at that moment for another: that one gets others, with an event. So the pod with the GPU comes last.
 	for _, together := range [][]*v1.Pod{{wide, helped, shares}, {gpu}} {
 		w.runs(ctx, t, together...)
 		for _, p := range together {

@@ -264,6 +264,21 @@ func TestForgedDecisions(t *testing.T) {
 	n.want("liar=5-6 noise=7 owner=8-11 thief=1-4")
 }
 
+// A pod that the agent places does not get what is decided for a pod that is bound and whose containers start later; a
+// forged decision keeps nothing free.
+func TestAPodOnItsWayFindsItsCPUsFree(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	n.want("")
+	late := n.bind("late", "2", n.decision("uid-late", "1-2", 1), false)
+	n.bind("forged", "2", n.decision("uid-another", "3-4", 1), false)
+	n.create(n.bind("stranger", "2", "", false))
+	n.want("stranger=3-4")
+	n.create(late)
+	n.want("late=1-2 stranger=3-4")
+	n.event("stranger PlacedByAgent")
+}
+
 // Once the kubelet's managers are on, the agent pins nothing more and says why; once they are off, it pins all again.
 func TestTheKubeletDecides(t *testing.T) {
 	n := newNode(t)

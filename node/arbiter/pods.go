@@ -159,6 +159,35 @@ func (p *pods) Arriving(ctx context.Context, uid string) (nri.Arriving, bool) {
 	return out, true
 }
 
+// Bound implements nri.Pods. A decision that Arriving would refuse keeps nothing free.
+func (p *pods) Bound(but func(uid string) bool) (out []pin.Arrival) {
+	p.mu.Lock()
+	all, m := slices.Clone(p.list()), p.machine
+	if time.Since(p.asked) < listAge { // it may have what the watch has not
+		for _, one := range p.listed {
+			if !slices.ContainsFunc(all, func(pod *v1.Pod) bool { return pod.UID == one.UID }) {
+				all = append(all, one)
+			}
+		}
+	}
+	p.mu.Unlock()
+	for _, pod := range all {
+		uid, text := uidOf(pod), pod.Annotations[v1alpha1.DecisionAnnotation]
+		if text == "" || m == nil || ended(pod) || but(uid) {
+			continue
+		}
+		decision, err := v1alpha1.ParseDecision(text, m, string(pod.UID), p.node)
+		if err != nil {
+			continue
+		}
+		if spec, err := p.translate(pod); err == nil {
+			out = append(out, pin.Arrival{UID: uid, Spec: spec, Decision: decision})
+		}
+	}
+	slices.SortFunc(out, func(a, b pin.Arrival) int { return strings.Compare(a.UID, b.UID) })
+	return out
+}
+
 // find returns a pod of the watch, or of the API server where the watch has not received it yet.
 func (p *pods) find(ctx context.Context, uid string) (*v1.Pod, *topo.Machine) {
 	p.mu.Lock()

@@ -43,6 +43,8 @@ type Pods interface {
 	Arriving(ctx context.Context, uid string) (a Arriving, ok bool)
 	// Ended returns which of some pods have ended, by a consistent read of the API server.
 	Ended(ctx context.Context, uids []string) (ended []string, err error)
+	// Bound returns the pods of the node for which the scheduler has decided, but for some, ordered by UID.
+	Bound(but func(uid string) bool) []pin.Arrival
 }
 
 // Arriving is a pod whose containers are about to start.
@@ -251,6 +253,7 @@ func (p *Plugin) end(over func(uid string) bool) error {
 			uids = append(uids, one.UID)
 		}
 	}
+	p.await()
 	return p.become(p.node.Without(uids...).Mended())
 }
 
@@ -293,6 +296,7 @@ func (p *Plugin) Resized(uid string, spec *place.Pod) error {
 
 // resize changes what a pod holds, unless it holds what it requests.
 func (p *Plugin) resize(uid string, a Arriving) {
+	p.await()
 	before, _ := p.node.Pod(uid)
 	next := p.node.Resized(uid, a.Spec)
 	after, _ := next.Pod(uid)
@@ -354,6 +358,7 @@ func (p *Plugin) arrive(ctx context.Context, s *api.PodSandbox) (known bool) {
 		return false
 	}
 	arrival := pin.Arrival{UID: s.Uid, Spec: a.Spec, Decision: a.Decision, Devices: a.Devices}
+	p.await()
 	next := p.node.With(arrival)
 	if one, _ := next.Pod(s.Uid); one.Fault != nil {
 		if ended := p.ended(ctx); len(ended) > 0 {
@@ -363,6 +368,14 @@ func (p *Plugin) arrive(ctx context.Context, s *api.PodSandbox) (known bool) {
 	}
 	p.set(next, s.Uid, a)
 	return true
+}
+
+// await keeps free what is decided for pods that are bound to the node and have not arrived.
+func (p *Plugin) await() {
+	p.node = p.node.Awaiting(p.cfg.Pods.Bound(func(uid string) bool {
+		_, arrived := p.node.Pod(uid)
+		return arrived
+	}))
 }
 
 // arriveAll places the pods that came while the agent was away: first those for which the scheduler has decided, so

@@ -3,6 +3,7 @@ package nri_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,6 +60,17 @@ func (k *known) Ended(_ context.Context, uids []string) (out []string, err error
 		}
 	}
 	return out, nil
+}
+
+func (k *known) Bound(but func(string) bool) (out []pin.Arrival) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, uid := range slices.Sorted(maps.Keys(k.pods)) {
+		if a := k.pods[uid]; a.Decision != nil && !but(uid) {
+			out = append(out, pin.Arrival{UID: uid, Spec: a.Spec, Decision: a.Decision})
+		}
+	}
+	return out
 }
 
 func (k *known) add(uid string, cpus int64, decision ...place.Holding) {

@@ -1,0 +1,42 @@
+package pin
+
+import (
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// Awaiting returns the node that keeps free what is decided for some pods that are bound to it, until they arrive. They
+// take the place of those of earlier calls. A decision that is not free, or not what its pod asks for, keeps nothing.
+func (n *Node) Awaiting(bound []Arrival) *Node {
+	var left []Arrival
+	for _, b := range bound {
+		if b.Decision != nil && n.index(b.UID) < 0 {
+			left = append(left, b)
+		}
+	}
+	if slices.EqualFunc(left, n.bound, func(a, b Arrival) bool {
+		return a.UID == b.UID && a.Spec.Shape() == b.Spec.Shape()
+	}) {
+		return n
+	}
+	return &Node{empty: n.empty, pods: n.pods, bound: left}
+}
+
+// awaiting returns the machine with all holdings, and with what is decided for pods on their way but for one.
+func (n *Node) awaiting(but string) *place.Usage { return n.Usage().Hold(n.decided(but)...) }
+
+// decided returns what pods on their way will hold, but for one.
+func (n *Node) decided(but string) (out []place.Holding) {
+	u := n.Usage()
+	for _, b := range n.bound {
+		if b.UID == but || n.index(b.UID) >= 0 {
+			continue
+		}
+		if v, kept := place.Decided(u, b.Spec, b.Decision); kept {
+			u = u.Hold(v.Holdings...)
+			out = append(out, v.Holdings...)
+		}
+	}
+	return out
+}
