@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/pin"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -162,8 +163,15 @@ func (a *Arbiter) Observe(ctx context.Context, f desired.Facts,
 	case <-tried:
 	case <-ctx.Done():
 	}
-	if err := a.settle(ctx); err != nil {
+	there, err := a.settle(ctx)
+	if err != nil {
 		return "", fmt.Errorf("arbiter: %w", err)
+	}
+	for _, l := range a.plugin.Lingering(there) {
+		if len(l.Holdings) > 0 {
+			seen.Held = append(seen.Held, ledger.Entry{Holdings: l.Holdings,
+				Pod: ledger.PodID{UID: l.UID, Namespace: l.Namespace, Name: l.Name}})
+		}
 	}
 	seen.CPU, seen.Memory = stateOf(a.plugin.Node())
 	a.mu.Lock()
@@ -213,23 +221,23 @@ func (a *Arbiter) use(ctx context.Context, p *nri.Plugin) error {
 	}
 }
 
-// settle tells the plugin which pods there are, as far as its runtime has not.
-func (a *Arbiter) settle(ctx context.Context) error {
+// settle tells the plugin which pods there are, as far as its runtime has not, and returns them.
+func (a *Arbiter) settle(ctx context.Context) (there map[string]bool, err error) {
 	there, resized := a.pods.now()
 	if err := a.plugin.Left(there); err != nil {
-		return err
+		return nil, err
 	}
 	for uid := range there {
 		if err := a.plugin.Arrived(ctx, uid); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for uid, spec := range resized {
 		if err := a.plugin.Resized(uid, spec); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return there, nil
 }
 
 // stateOf returns what pods are pinned to in the form of the kubelet's state files.

@@ -186,6 +186,19 @@ func (n *node) decision(uid, cpus string, mask topo.Mask) string {
 	return text
 }
 
+// lingering returns what is reported of pods that the API server has no more.
+func (n *node) lingering() (out []string) {
+	n.t.Helper()
+	o := kubelet.Observation{}
+	if _, err := n.Observe(n.t.Context(), n.facts, &o); err != nil {
+		n.t.Fatal(err)
+	}
+	for _, e := range o.Held {
+		out = append(out, fmt.Sprintf("%s/%s %s", e.Pod.Namespace, e.Pod.Name, e.Holdings[0].CPUs))
+	}
+	return out
+}
+
 // observe is a reconcile. It returns what pods hold according to the plugin, and why it does not pin.
 func (n *node) observe() (held, unpinned string) {
 	n.t.Helper()
@@ -336,8 +349,14 @@ func TestPodsEndAndAreResized(t *testing.T) {
 	n.watched = n.watched[1:]
 	n.mu.Unlock()
 	n.want("a=1-4 b=5-7")
+	if got := n.lingering(); !slices.Equal(got, []string{"ns/a 1-4"}) {
+		t.Errorf("of pods that were deleted by force, %q is reported", got)
+	}
 	n.runtime.Stop("uid-a", "c")
 	n.want("b=5-7")
+	if got := n.lingering(); len(got) > 0 {
+		t.Errorf("after their containers have ended, %q is reported", got)
+	}
 }
 
 func TestAPinConfigurationThatPinsNothing(t *testing.T) {

@@ -130,6 +130,11 @@ func (r *Result) layout(opts Options, o Observation, seen kubelet.Observation) {
 		}
 	}
 	entries := admitted(opts, m, facts.Rules, o.Pods, all)
+	for _, h := range seen.Held {
+		if !slices.ContainsFunc(all, func(e ledger.Entry) bool { return e.Pod.UID == h.Pod.UID }) {
+			all, entries = append(all, h), append(entries, h)
+		}
+	}
 	next.order = next.order.sort(entries, o.Pods.times)
 
 	l := v1alpha1.FromCore(opts.NodeName, m, facts.Rules, entries, seen.Groups(m, facts.Rules, entries, o.Pods))

@@ -67,6 +67,27 @@ func TestWaitingForFilesBeforeTheStart(t *testing.T) {
 	}
 }
 
+// Where the agent pins, CPUs of a pod that was deleted by force are reported until its containers have ended, even if a
+// pod of the same name has taken its place: nobody else gets them before that.
+func TestAPodThatTheAPIServerHasNoMore(t *testing.T) {
+	o := observed(t).runs("p").cpus(t, "0-3,6-7", `{"uid-p":{"main":"4-5"}}`).lists("p")
+	lingers := o.cpus(t, "0-3", `{"uid-p":{"main":"4-5"},"uid-gone":{"main":"6-7"}}`)
+	lingers.Kubelet.Held = []ledger.Entry{{Pod: ledger.PodID{UID: "uid-gone", Namespace: "default", Name: "p"},
+		Holdings: []place.Holding{{Container: "main", CPUs: idset.Of[idset.CPU](6, 7)}}}}
+	r := Compute(Options{NodeName: "node-a"}, State{}, lingers)
+	uids := map[string]string{}
+	for _, p := range r.Layout.Holdings {
+		uids[p.UID] = string(p.Containers[0].CPUs)
+	}
+	if r.Err != nil || len(uids) != 2 || uids["uid-p"] != "4-5" || uids["uid-gone"] != "6-7" {
+		t.Errorf("pods %v, %v", uids, r.Err)
+	}
+	r = Compute(Options{NodeName: "node-a"}, r.State, o)
+	if len(r.Layout.Holdings) != 1 {
+		t.Errorf("after its containers have ended: %+v", r.Layout.Holdings)
+	}
+}
+
 // Facts that cannot be read again stay, and the layout says that they are stale. Before they are known, nothing is
 // published.
 func TestFactsThatCannotBeRead(t *testing.T) {

@@ -48,6 +48,9 @@ type Observation struct {
 	Devices     *DeviceState
 	// Capacity is how many devices of each resource the Node has, including unhealthy ones; nil if the Node is unknown.
 	Capacity map[string]int64
+	// Held is what pods hold that the API server has no more, where the agent pins: their containers still run, as those
+	// of a pod that was deleted by force.
+	Held []ledger.Entry
 	// Known are devices that the kubelet listed as allocatable earlier.
 	Known []Device
 }

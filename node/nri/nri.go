@@ -96,6 +96,7 @@ type Plugin struct {
 // container is one container that the runtime has.
 type container struct {
 	pod, name string
+	sandbox   *api.PodSandbox
 	is        pin.Pin // what the runtime was told last; the zero Pin: nothing
 }
 
@@ -153,7 +154,7 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 		if s == nil || c.State == api.ContainerState_CONTAINER_STOPPED {
 			continue
 		}
-		p.containers[c.Id] = &container{pod: s.Uid, name: c.Name}
+		p.containers[c.Id] = &container{pod: s.Uid, name: c.Name, sandbox: s}
 		came = append(came, s)
 	}
 	p.synchronized = true
@@ -180,7 +181,7 @@ func (p *Plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 		return nil, nil, err
 	}
 	is := p.node.Pin(s.Uid, c.Name)
-	p.containers[c.Id] = &container{pod: s.Uid, name: c.Name, is: is}
+	p.containers[c.Id] = &container{pod: s.Uid, name: c.Name, sandbox: s, is: is}
 	adjust := &api.ContainerAdjustment{}
 	adjust.SetLinuxCPUSetCPUs(is.CPUs.String())
 	adjust.SetLinuxCPUSetMems(p.mems(is))
@@ -241,6 +242,28 @@ func (p *Plugin) Left(there map[string]bool) error {
 		return nil
 	}
 	return p.end(func(uid string) bool { return !there[uid] })
+}
+
+// Lingering is a pod that is gone at the API server and whose containers still run.
+type Lingering struct {
+	Namespace, Name string
+	pin.Pod
+}
+
+// Lingering returns the pods with containers that are not among those that are there, in the order of their arrival.
+func (p *Plugin) Lingering(there map[string]bool) (out []Lingering) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sandboxes := map[string]*api.PodSandbox{}
+	for _, c := range p.containers {
+		sandboxes[c.pod] = c.sandbox
+	}
+	for _, one := range p.node.Pods() {
+		if s := sandboxes[one.UID]; s != nil && !there[one.UID] {
+			out = append(out, Lingering{s.Namespace, s.Name, one})
+		}
+	}
+	return out
 }
 
 // end ends the pods without containers for which over returns true.
