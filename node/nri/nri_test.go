@@ -146,6 +146,14 @@ func agent(t *testing.T, r *runtime, w *world, failure nri.FailurePolicy) *world
 		t.Fatal(err)
 	}
 	w.Plugin = p
+	w.connect(t, r)
+	return w
+}
+
+// connect connects the agent's plugin to a runtime.
+func (w *world) connect(t *testing.T, r *runtime) {
+	t.Helper()
+	p := w.Plugin
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan error, 16), make(chan struct{})
 	go func() {
@@ -158,7 +166,6 @@ func agent(t *testing.T, r *runtime, w *world, failure nri.FailurePolicy) *world
 		t.Fatal(err)
 	}
 	r.Ready()
-	return w
 }
 
 func decided(text string, mask topo.Mask) place.Holding {
