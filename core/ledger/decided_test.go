@@ -165,3 +165,27 @@ func TestDecisionsHoldInEveryOrder(t *testing.T) {
 		}
 	})
 }
+
+// The agent reports a pod that was deleted by force until its containers have ended. Until then nobody is given its
+// CPUs, so no decision turns out wrong.
+func TestCPUsOfAPodDeletedByForceAreNotDecidedForAnother(t *testing.T) {
+	b := New()
+	l := agentLayout(t)
+	held := Entry{Pod: id(0), Holdings: place.Place(place.NewUsage(l.Machine, l.Rules), pod(28, 1)).Holdings}
+	b.Report("n", agentLayout(t, held))
+	b.Vanish(id(0).UID)
+	for _, n := range []int{1, 2} { // before the agent's next report, and after it
+		v, _ := b.Reserve("n", id(n), pod(4, 1), place.Demand{})
+		if v.Fits() && v.Holdings[0].CPUs.AndLen(held.Holdings[0].CPUs) > 0 {
+			t.Errorf("pod %d: verdict %+v, the other pod still has CPUs %s", n, v, held.Holdings[0].CPUs)
+		}
+		b.Report("n", agentLayout(t, held))
+	}
+	if v, _ := b.Reserve("n", id(3), pod(28, 1), place.Demand{}); v.Fits() {
+		t.Errorf("while its containers run, another pod gets %+v", v.Holdings)
+	}
+	b.Report("n", agentLayout(t))
+	if v, _ := b.Reserve("n", id(3), pod(28, 1), place.Demand{}); !v.Fits() {
+		t.Errorf("after that: %+v", v.Reasons)
+	}
+}
