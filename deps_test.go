@@ -107,6 +107,7 @@ var floors = []floor{
 		words(`core/... api/nrt`),
 		append(words(`github.com/go-logr/logr k8s.io/apimachinery k8s.io/client-go`), topologies...),
 	},
+	{"node/numatopo", nil, words(`core/...`), words(`github.com/go-logr/logr k8s.io/apimachinery k8s.io/client-go`)},
 	{"node/nri", nil, words(`core/idset core/pin core/place core/topo api/v1alpha1`),
 		words(`github.com/containerd/nri github.com/go-logr/logr`)},
 	{"node/nri/nritest", nil, nil, words(`github.com/containerd/nri`)},

@@ -12,12 +12,12 @@ import (
 	"github.com/tenon-numa/tenon/node/agent"
 	"github.com/tenon-numa/tenon/node/authfilter"
 	"github.com/tenon-numa/tenon/node/metrics"
-	"github.com/tenon-numa/tenon/node/nrt"
 )
 
 // outlets are the flags of what the agent publishes and serves beside its layout.
 type outlets struct {
-	zones                     bool
+	zones, numatopology       bool
+	gpus                      string
 	address, cert, key, debug string
 	local                     string
 	health                    string
@@ -28,6 +28,10 @@ type outlets struct {
 
 func (o *outlets) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&o.zones, "node-resource-topology", true, "publish NodeResourceTopology too, where the API server knows it")
+	fs.BoolVar(&o.numatopology, "numatopology", false,
+		"publish Volcano's Numatopology too, where the API server knows it")
+	fs.StringVar(&o.gpus, "numatopology-gpus", "nvidia.com/gpu",
+		"resource whose devices are in the Numatopology; none when empty")
 	fs.StringVar(&o.address, "metrics-address", ":9201", "address to serve /metrics on; none when empty")
 	fs.StringVar(&o.health, "health-address", ":9202",
 		"address to serve /livez, /readyz and /healthz on, in plain HTTP; none when empty")
@@ -49,13 +53,11 @@ func (o *outlets) flags(fs *flag.FlagSet) {
 
 // open adds the outlets to cfg. When it returns, the servers listen; they serve until ctx ends.
 func (o *outlets) open(ctx context.Context, cfg *agent.Config) error {
-	if o.zones {
-		p, err := nrt.NewPublisher(cfg.REST, cfg.Labels, cfg.Logger)
-		if err != nil {
-			return err
-		}
-		cfg.Publisher = p
+	p, err := o.publisher(cfg)
+	if err != nil {
+		return err
 	}
+	cfg.Publisher = p
 	if o.debug != "" {
 		s, err := metrics.ListenProfiles(o.debug)
 		if err != nil {

@@ -50,6 +50,23 @@ func TestOutlets(t *testing.T) {
 	}
 }
 
+// Each published kind has a flag; the agent watches the NodeResourceTopology where there are both.
+func TestPublishedKinds(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "NodeResourceTopology",
+		"--numatopology --node-resource-topology=false": "Numatopology",
+		"--numatopology": "NodeResourceTopology",
+	} {
+		cfg, err := opened(t, append(strings.Fields(args), "--metrics-address=")...)
+		if err != nil || cfg.Publisher == nil || cfg.Publisher.Object() != want {
+			t.Errorf("%q: publisher %v, error %v; want %s", args, cfg.Publisher, err, want)
+		}
+		if _, both := cfg.Publisher.(*two); both != (args == "--numatopology") {
+			t.Errorf("%q: publishes two objects: %v", args, both)
+		}
+	}
+}
+
 // The local address needs no token, and works without the other.
 func TestLocalMetrics(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")

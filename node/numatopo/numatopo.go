@@ -1,0 +1,111 @@
+// Package numatopo publishes the Numatopology (nodeinfo.volcano.sh/v1alpha1) of one node, for Volcano's plugin
+// numa-aware and other readers that do not read NodeLayouts.
+//
+// [FromCore] is pure translation; [Publisher] writes its result to an API server. Invariant: an id is in the free set
+// of a resource only if a container can get it, and equal nodes give equal objects. The package refuses to say that a
+// device is on NUMA node 0 where its NUMA node is unknown: such a device is in no field.
+package numatopo
+
+import (
+	"strconv"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Spec has the fields of Volcano's NumatopoSpec, and gpuDetail as Volcano's work on GPUs names it. API servers whose
+// definition has no gpuDetail drop it.
+type Spec struct {
+	Policies    map[string]string   `json:"policies"`
+	ResReserved map[string]string   `json:"resReserved,omitempty"`
+	Numares     map[string]Resource `json:"numares"`
+	CPUDetail   map[string]CPU      `json:"cpuDetail"`
+	GPUDetail   map[string]GPU      `json:"gpuDetail,omitempty"`
+}
+
+// Resource is what a node has of a resource: the ids that are free, as a list like "0-3,8", and how many there are.
+type Resource struct {
+	Allocatable string `json:"allocatable"`
+	Capacity    int    `json:"capacity"`
+}
+
+// CPU is where a CPU is.
+type CPU struct {
+	NUMA   int `json:"numa"`
+	Socket int `json:"socket"`
+	Core   int `json:"core"`
+}
+
+// GPU is where a device is. Its NUMA node is always written: readers take a missing one for 0.
+type GPU struct {
+	NUMA int `json:"numa"`
+}
+
+// FromCore returns the object's specification. Of devices, it has those of the resource gpus, or none if that is empty.
+//
+//   - The number of a core is its lowest CPU. Numbers of sysfs are unique within a socket only, and numa-aware
+//     compares numbers of cores with numbers of CPUs.
+//   - The free CPUs are without the reserved ones, and cpu is not in resReserved: numa-aware would guess from an amount
+//     which CPUs are reserved, and take them away a second time.
+//   - A device has as its number its position among all devices of the resource, in the order of their ids. Devices
+//     near no NUMA node, or near several, are left out, and unhealthy ones are not free.
+func FromCore(n *ledger.Node, gpus string) Spec {
+	out := Spec{
+		Policies: map[string]string{
+			"CPUManagerPolicy":      "none",
+			"TopologyManagerPolicy": n.Rules.Topology.Policy.String(),
+		},
+		ResReserved: reserved(n),
+		Numares: map[string]Resource{
+			"cpu": {n.Usage.FreeCPUs().Minus(n.Rules.CPU.Reserved).String(), n.Machine.CPUs().Len()},
+		},
+		CPUDetail: map[string]CPU{},
+	}
+	if n.Rules.CPU.Static {
+		out.Policies["CPUManagerPolicy"] = "static"
+	}
+	for id := range n.Machine.CPUs().All() {
+		c, _ := n.Machine.CPU(id)
+		numa := n.Machine.NUMAs()[c.NUMA].ID
+		out.CPUDetail[strconv.Itoa(int(id))] = CPU{NUMA: int(numa), Socket: int(c.Socket), Core: int(c.Core)}
+	}
+	if r, ok := n.Machine.Resource(gpus); ok {
+		out.addDevices(r, n.Usage.FreeDevices(gpus), n.Machine)
+	}
+	return out
+}
+
+// reserved returns the amounts of memory that the memory manager reserves, as decimal numbers of bytes.
+func reserved(n *ledger.Node) map[string]string {
+	sums := map[string]int64{}
+	for _, r := range n.Rules.Memory.Reserved {
+		sums[r.Kind] += r.Bytes
+	}
+	out := map[string]string{}
+	for kind, bytes := range sums {
+		out[kind] = strconv.FormatInt(bytes, 10)
+	}
+	return out
+}
+
+func (s *Spec) addDevices(r topo.Resource, free []topo.Device, m *topo.Machine) {
+	isFree := map[string]bool{}
+	for _, d := range free {
+		isFree[d.ID] = true
+	}
+	var ids []int
+	s.GPUDetail = map[string]GPU{}
+	for i, d := range r.Devices {
+		if d.NUMAs.Len() != 1 || !idset.Valid(i) {
+			continue
+		}
+		s.GPUDetail[strconv.Itoa(i)] = GPU{NUMA: int(m.NUMAs()[d.NUMAs.First()].ID)}
+		if isFree[d.ID] {
+			ids = append(ids, i)
+		}
+	}
+	if len(s.GPUDetail) > 0 {
+		s.Numares[r.Name] = Resource{Allocatable: idset.Of(ids...).String(), Capacity: len(s.GPUDetail)}
+	}
+}
