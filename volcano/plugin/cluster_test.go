@@ -40,6 +40,7 @@ type cluster struct {
 	pods      map[string]*v1.Pod // as they are now, by name
 	version   int
 	layouts   map[string]*v1alpha1.NodeLayout
+	instead   string // the plugin that sessions have instead of this one
 	arguments framework.Arguments
 	preempt   map[string]any // arguments of the action preempt
 }
@@ -231,6 +232,9 @@ func (c *cluster) session(actions ...string) outcome {
 func (c *cluster) tiers() []conf.Tier {
 	var out []conf.Tier
 	first, second := []string{"priority", "gang", "conformance", Name}, []string{"predicates", "proportion", "nodeorder"}
+	if c.instead != "" {
+		first[len(first)-1] = c.instead
+	}
 	for _, names := range [][]string{first, second} {
 		var tier conf.Tier
 		for _, name := range names {
