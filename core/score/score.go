@@ -16,7 +16,7 @@ import (
 // Type is the kind of a strategy.
 type Type int
 
-// The types. All but the first have the names, the formulas and the scale of scheduler-plugins
+// The types. All but the first and the last have the names, the formulas and the scale of scheduler-plugins
 // (pkg/noderesourcetopology). A comment at each formula lists differences and their reasons.
 const (
 	Tenon              Type = iota // fewest NUMA nodes, then least waste; see tenon.go
@@ -24,9 +24,10 @@ const (
 	MostAllocated                  // least of the pod's NUMA nodes left free
 	BalancedAllocation             // equal parts taken of all their resources
 	LeastNUMANodes                 // fewest NUMA nodes, the closest ones; see numas.go
+	UnionSpan                      // fewest NUMA nodes over CPUs and devices together; see union.go
 )
 
-var names = [...]string{"Tenon", "LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"}
+var names = [...]string{"Tenon", "LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes", "UnionSpan"}
 
 // String returns the name of the type, as in arguments and annotations.
 func (t Type) String() string { return names[t] }
@@ -81,6 +82,8 @@ func (s Strategy) Cost(u *place.Usage, p *place.Pod, v place.Verdict, coarse boo
 	switch s.Type {
 	case LeastNUMANodes:
 		return Max - upstream(fewest(u, v), coarse)
+	case UnionSpan:
+		return Max - upstream(union(u, v), coarse)
 	case LeastAllocated, MostAllocated, BalancedAllocation:
 		return Max - upstream(s.share(u, v), coarse)
 	}

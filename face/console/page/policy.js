@@ -6,7 +6,8 @@ import { say, texts as t } from "./texts.js";
 const few = 20;
 
 // editable are the arguments that have a form, and their values; of a number there are none.
-const editable = [["scoringStrategy", ["Tenon", "LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"]],
+const editable = [["scoringStrategy", ["Tenon", "LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes",
+  "UnionSpan"]],
   ["unknownNodes", ["Allow", "AllowWithoutDemand", "Refuse"]], ["coarseNodes", ["Allow", "Refuse"]],
   ["silentNodes", ["Allow", "Refuse"]], ["inexactNodes", ["Allow", "Refuse"]], ["turnTimeoutSeconds", null]];
 
