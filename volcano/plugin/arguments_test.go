@@ -19,6 +19,7 @@ func TestArgumentsAreValidated(t *testing.T) {
 		{nil, ""},
 		{framework.Arguments{"weight": 1, "unknownNodes": "Refuse", "turnTimeoutSeconds": 60,
 			"scoringStrategy": map[any]any{"type": "LeastNUMANodes"}}, ""},
+		{framework.Arguments{"scoringStrategy": map[any]any{"type": "UnionSpan"}}, ""},
 		{framework.Arguments{"weight": "10"}, "weight"},
 		{framework.Arguments{"weight": -1}, "0..10000"},
 		{framework.Arguments{"wieght": 1}, "wieght"},

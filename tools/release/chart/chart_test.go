@@ -353,3 +353,24 @@ func TestTheConsole(t *testing.T) {
 		t.Errorf("rules %s", text)
 	}
 }
+
+// Publishing Volcano's object takes a flag and a right, and neither is there without the value.
+func TestNumatopology(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		all := objects(t, map[string]any{"agent": map[string]any{"publishNumatopology": on}})
+		for name, text := range map[string]string{"DaemonSet tenon-agent": "--numatopology",
+			"ClusterRole tenon-agent": "numatopologies"} {
+			o := all[name]
+			if o == nil {
+				t.Fatalf("no %s", name)
+			}
+			data, err := o.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(data), text) != on {
+				t.Errorf("%s has %s: %v, want %v", name, text, !on, on)
+			}
+		}
+	}
+}
