@@ -34,13 +34,13 @@ import (
 // cluster is Volcano's own cache and sessions over nodes whose layouts are in the ledger. No scheduler runs: a test
 // opens sessions, and binds what they commit.
 type cluster struct {
-	*testing.T
+	testing.TB
 	sched     *Scheduler
 	cache     *cache.SchedulerCache
 	pods      map[string]*v1.Pod // as they are now, by name
 	version   int
 	layouts   map[string]*v1alpha1.NodeLayout
-	instead   string // the plugin that sessions have instead of this one
+	plugin    string // that places tasks: Name, if a test does not change it
 	arguments framework.Arguments
 	preempt   map[string]any // arguments of the action preempt
 }
@@ -59,8 +59,8 @@ type nobody struct{}
 func (nobody) Bind(kubernetes.Interface, []*api.TaskInfo) map[api.TaskID]string { return nil }
 func (nobody) Evict(*v1.Pod, string) error                                      { return nil }
 
-func newCluster(t *testing.T) *cluster {
-	c := &cluster{T: t, pods: map[string]*v1.Pod{}, layouts: map[string]*v1alpha1.NodeLayout{},
+func newCluster(t testing.TB) *cluster {
+	c := &cluster{TB: t, plugin: Name, pods: map[string]*v1.Pod{}, layouts: map[string]*v1alpha1.NodeLayout{},
 		preempt: map[string]any{topologyAware: false}}
 	c.begin()
 	c.sched.Sources().Begin()
@@ -231,15 +231,12 @@ func (c *cluster) session(actions ...string) outcome {
 
 func (c *cluster) tiers() []conf.Tier {
 	var out []conf.Tier
-	first, second := []string{"priority", "gang", "conformance", Name}, []string{"predicates", "proportion", "nodeorder"}
-	if c.instead != "" {
-		first[len(first)-1] = c.instead
-	}
+	first, second := []string{"priority", "gang", "conformance", c.plugin}, []string{"predicates", "proportion", "nodeorder"}
 	for _, names := range [][]string{first, second} {
 		var tier conf.Tier
 		for _, name := range names {
 			o := conf.PluginOption{Name: name}
-			if name == Name {
+			if name == c.plugin {
 				o.Arguments = c.arguments
 			}
 			plugins.ApplyPluginConfDefaults(&o)

@@ -43,7 +43,7 @@ func reserving(reserved ...idset.CPU) place.Rules {
 func TestNumaAwareReadsTheAgentsNumatopology(t *testing.T) {
 	for _, exporter := range []bool{false, true} {
 		c := newCluster(t)
-		c.instead = "numa-aware"
+		c.plugin = "numa-aware"
 		c.ruled("n", sockets, reserving(4, 12))
 		o := c.numatopology("n")
 		if exporter {
