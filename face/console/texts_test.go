@@ -58,7 +58,8 @@ func usedTexts(t *testing.T) map[string]bool {
 	}
 	// Words of the API: of outcomes, sources, and of the connection.
 	out := map[string]bool{"refused": true, "scheduled": true, "preempted": true, "rejected": true, "other": true,
-		"misaligned": true, "predicted": true, "observed": true, "live": true, "stale": true, "signedOut": true}
+		"misaligned": true, "predicted": true, "observed": true, "live": true, "stale": true, "signedOut": true,
+		"error": true, "warning": true, "info": true}
 	named := regexp.MustCompile(`\bt\.([A-Za-z0-9]+)|\bsay\("([A-Za-z0-9]+)"|\bsay\([^"]*\? "([A-Za-z0-9]+)" : "([A-Za-z0-9]+)"`)
 	for _, m := range modules {
 		data, err := os.ReadFile(m)

@@ -27,6 +27,7 @@ func TestPages(t *testing.T) {
 		try  func(*testing.T, browser, cluster)
 	}{
 		{"a created pod appears", created}, {"cluster", clusterPage}, {"node", nodePage}, {"pod", podPage},
+		{"findings", findings},
 		{"what if", whatIf}, {"policy", policyPage}, {"arguments", arguments},
 		{"hostile texts", hostile}, {"Chinese", chinese},
 		{"errors", failing},
@@ -133,6 +134,22 @@ func podPage(_ *testing.T, b browser, _ cluster) {
 	b.says("h2", "What it holds")
 	b.says("td", "placed")
 	b.looks("pod")
+}
+
+// The pod that is too large for each machine is found, and its link leads to it; by keys alone, too.
+func findings(_ *testing.T, b browser, _ cluster) {
+	b.do("choose the page", chromedp.Click(`//nav/a[text()="Findings"]`, chromedp.BySearch))
+	b.says("h1", "Findings")
+	b.says(".finding h2", "whatever ends there")
+	b.says(".finding td", "default/too-large")
+	b.looks("findings")
+	b.do("only what is to know", chromedp.Focus("#severity"), chromedp.SendKeys("#severity", "to know"))
+	b.says("#severity", "to know")
+	b.do("examine again", chromedp.Click(`//button[text()="Examine again"]`, chromedp.BySearch))
+	b.says(".tools", "Examine again")
+	b.do("show all, and follow a link", chromedp.SendKeys("#severity", "all"),
+		chromedp.Click(`//section[contains(@class, "finding")]//a[contains(., "too-large")]`, chromedp.BySearch))
+	b.says("h1", "default/too-large")
 }
 
 func whatIf(_ *testing.T, b browser, _ cluster) {

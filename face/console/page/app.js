@@ -6,6 +6,7 @@ import { nodePage } from "./node.js";
 import { podPage } from "./pod.js";
 import { whatIfPage } from "./whatif.js";
 import { policyPage } from "./policy.js";
+import { findingsPage } from "./findings.js";
 import { store } from "./choice.js";
 import { catalogue, language, texts as t } from "./texts.js";
 
@@ -20,6 +21,7 @@ function opened(own) {
     case "pods": return [podPage(own, rest[0], rest[1]), "", rest.join("/")];
     case "whatif": return [whatIfPage(own), "whatif", t.whatIf];
     case "policy": return [policyPage(own), "policy", t.policy];
+    case "findings": return [findingsPage(own), "findings", t.findings];
     default: return [clusterPage(own), "", t.cluster];
   }
 }
@@ -100,7 +102,7 @@ function askToSignIn(e) {
 function frame() {
   document.documentElement.lang = language === "zh" ? "zh-Hans" : language;
   nav.setAttribute("aria-label", "Tenon");
-  nav.replaceChildren(el("a", { href: "#/" }, t.cluster), link(t.whatIf, "whatif"), link(t.policy, "policy"));
+  nav.replaceChildren(el("a", { href: "#/" }, t.cluster), link(t.findings, "findings"), link(t.whatIf, "whatif"), link(t.policy, "policy"));
   const select = document.getElementById("language"), names = { en: "English", zh: "简体中文" };
   select.setAttribute("aria-label", t.language);
   select.replaceChildren(...choices(Object.keys(catalogue).map((l) => [l, names[l] || l]), language));

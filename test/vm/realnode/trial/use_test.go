@@ -18,6 +18,7 @@ import (
 // container and for its NUMA node, and its memory where it has touched it.
 func used(ctx context.Context, t *testing.T, w *world) {
 	const node, name = "two", "spin"
+	w.remove(ctx, t, "huge") // its CPUs are the last of the node
 	pod := on(node, tenon, name, guaranteed("c", "2", "128Mi"))
 	pod.Spec.Containers[0].Args = []string{"64", "spin"}
 	w.create(ctx, t, pod)
