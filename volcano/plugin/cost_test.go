@@ -50,7 +50,7 @@ func sessionOf(b *testing.B, plugin string) (took time.Duration, bound int) {
 	for i := range *costNodes {
 		name := fmt.Sprintf("node-%04d", i)
 		c.node(name, two, place.SingleNUMA)
-		c.numatopology(name)
+		c.idleNumatopology(name)
 	}
 	for i, tasks := 0, 0; tasks < *costTasks; i++ {
 		gang := min([]int{1, 2, 4, 8}[i%4], *costTasks-tasks)
@@ -74,8 +74,8 @@ func sessionOf(b *testing.B, plugin string) (took time.Duration, bound int) {
 	return time.Since(began), bound
 }
 
-// numatopology describes an idle node as Volcano's exporter does.
-func (c *cluster) numatopology(node string) {
+// idleNumatopology describes an idle node as Volcano's exporter does.
+func (c *cluster) idleNumatopology(node string) {
 	m := c.sched.Sources().Book.Snapshot().Node(node).Machine
 	cpus := nodeinfo.ResourceInfo{Allocatable: m.CPUs().String(), Capacity: m.CPUs().Len()}
 	t := &nodeinfo.Numatopology{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: nodeinfo.NumatopoSpec{
