@@ -192,6 +192,30 @@ func TestAPodThatWasNotPredictedMayHaveBeenAnywhere(t *testing.T) {
 	check(t, n, [2]want{{16, 32, 4}, {16, 32, 4}})
 }
 
+// A container gets CPUs of its pod's init container and others of another NUMA node. When the pod ends, it may have been
+// on one NUMA node or on both.
+func TestAPodThatEndsMayHaveBeenOnSeveralNUMANodes(t *testing.T) {
+	k, n := newKubelet(place.BestEffort, place.PerContainer), &Node{}
+	stays, _ := k.admit(asks(want{2, 1, 0}), false)
+	large, _ := k.admit(asks(want{11, 1, 0}), false)
+	ends, _ := k.admit(asks(want{2, 1, 0}, want{4, 1, 0}), false)
+	if free := freeIn(k.usage); free[1].cpus != 15 {
+		t.Fatalf("free are %v, want a container on both NUMA nodes", free)
+	}
+	n.Report(k.report(true))
+	n.EndEarly(large)
+	k.end(1)
+	n.Report(k.report(true, stays, ends))
+	k.end(1)
+	n.End(ends.ID.UID)
+	free := freeIn(k.usage)
+	if s := n.States(16, false); s.Sure && !slices.ContainsFunc(freeOf(s), func(x [2]want) bool {
+		return x[0].cpus <= free[0].cpus && x[1].cpus <= free[1].cpus
+	}) {
+		t.Errorf("the node has %v free; the estimate is %v", free, freeOf(s))
+	}
+}
+
 // The amounts contain what pods held while the node was exact. What each of them would give back is unknown.
 func TestPodsThatWereReportedBefore(t *testing.T) {
 	k, n := newKubelet(place.SingleNUMA, place.PerContainer), &Node{}

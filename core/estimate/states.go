@@ -49,6 +49,7 @@ func (n *Node) States(most int, bound bool) States {
 		if !ok {
 			continue // its holdings are not in any record
 		}
+		kept := out.All
 		for _, part := range n.parts(c.spec, hs) {
 			next := without(out.All, part)
 			if len(next) == 0 || len(next) > most {
@@ -56,6 +57,12 @@ func (n *Node) States(most int, bound bool) States {
 				return out
 			}
 			out.All = next
+		}
+		// A container that was on several NUMA nodes gave back less on each than one of these states says.
+		if n.wide(c.spec) {
+			if out.All = append(slices.Clip(out.All), kept...); len(out.All) > most {
+				out.Sure, out.All = false, out.All[:most]
+			}
 		}
 	}
 	return out
