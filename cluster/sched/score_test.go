@@ -122,7 +122,7 @@ func TestAScoringStrategyThatIsNotKnownIsNamed(t *testing.T) {
 			status,
 			fwk.UnschedulableAndUnresolvable,
 			`pod default/p: annotation tenon.sh/scoring-strategy: unknown value `+quoted+
-				`: want one of Tenon, LeastAllocated, MostAllocated, BalancedAllocation, LeastNUMANodes`,
+				`: want one of Tenon, LeastAllocated, MostAllocated, BalancedAllocation, LeastNUMANodes, UnionSpan`,
 		)
 	}
 }

@@ -192,8 +192,8 @@ func TestAPodThatWasNotPredictedMayHaveBeenAnywhere(t *testing.T) {
 	check(t, n, [2]want{{16, 32, 4}, {16, 32, 4}})
 }
 
-// A container gets CPUs of its pod's init container and others of another NUMA node. When the pod ends, it may have been
-// on one NUMA node or on both.
+// A container gets CPUs of its pod's init container and others of another NUMA node. When the pod ends, it may have
+// been on one NUMA node or on both.
 func TestAPodThatEndsMayHaveBeenOnSeveralNUMANodes(t *testing.T) {
 	k, n := newKubelet(place.BestEffort, place.PerContainer), &Node{}
 	stays, _ := k.admit(asks(want{2, 1, 0}), false)
