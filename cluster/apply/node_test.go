@@ -12,7 +12,7 @@ import (
 // host is what the script changes: a directory in place of a node, with a process named kubelet.
 type host struct {
 	t         *testing.T
-	dir, args string
+	dir string
 }
 
 func newHost(t *testing.T, args ...string) *host {
