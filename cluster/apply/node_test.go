@@ -11,7 +11,7 @@ import (
 
 // host is what the script changes: a directory in place of a node, with a process named kubelet.
 type host struct {
-	t         *testing.T
+	t   *testing.T
 	dir string
 }
 
