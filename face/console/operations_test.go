@@ -23,7 +23,7 @@ import (
 	"github.com/tenon-numa/tenon/face/console"
 )
 
-// call is a request for one operation of the description, good enough to be answered to whoever may make it.
+// call is a valid request for one operation of the description: a user with the rights gets an answer.
 type call struct{ id, method, path, media, body string }
 
 // calls returns a request for each operation of the description, in the order of their ids.

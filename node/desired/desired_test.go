@@ -67,8 +67,8 @@ func TestWaitingForFilesBeforeTheStart(t *testing.T) {
 	}
 }
 
-// Where the agent pins, CPUs of a pod that was deleted by force are reported until its containers have ended, even if a
-// pod of the same name has taken its place: nobody else gets them before that.
+// Where the agent pins, CPUs of a pod that was deleted by force are reported until its containers have ended, so that
+// no other pod gets them before. A new pod of the same name does not change that.
 func TestAPodThatTheAPIServerHasNoMore(t *testing.T) {
 	o := observed(t).runs("p").cpus(t, "0-3,6-7", `{"uid-p":{"main":"4-5"}}`).lists("p")
 	lingers := o.cpus(t, "0-3", `{"uid-p":{"main":"4-5"},"uid-gone":{"main":"6-7"}}`)

@@ -152,7 +152,7 @@ func (w *world) boots(t *testing.T, r *runtime, file []byte) *runtime {
 	return later
 }
 
-// settle is a reconcile of the agent. It returns when the runtime has done what it was told.
+// settle has the agent reconcile once, and returns when the runtime has applied the updates.
 func (w *world) settle(t *testing.T, r *runtime) {
 	t.Helper()
 	tell := func(do func() error) {
