@@ -94,8 +94,8 @@ func (t Tokens) Identify(r *http.Request) (*Identity, error) {
 	return t.known(r, Credential{Secret: token})
 }
 
-// known returns the identity of a session that a proxy keeps, and begins it where there is none. Only requests without a
-// session count as attempts: however many others make, a request with a session is not refused.
+// known returns the identity of a session that a proxy keeps, and begins it where there is none. Only requests without
+// a session count as attempts: however many others make, a request with a session is not refused.
 func (s *Sessions) known(r *http.Request, c Credential) (*Identity, error) {
 	data, err := json.Marshal(c)
 	if err != nil {
