@@ -94,7 +94,8 @@ func (f *assumedPod) forEstimate() estimate.Pod {
 // estimateBase sets a node's state to the one that its amounts imply.
 func (a *account) estimateBase(base *Node) {
 	s := a.estimate.Base()
-	base.Quality, base.Entries, base.Usage, base.unplaced = Coarse, entriesOf(s), s.Usage, a.estimate.Unplaced()
+	base.Quality, base.From = Coarse, a.layout.From
+	base.Entries, base.Usage, base.unplaced = entriesOf(s), s.Usage, a.estimate.Unplaced()
 }
 
 // entriesOf returns the entries of a state.

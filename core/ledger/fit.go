@@ -48,7 +48,8 @@ func (n *Node) Takes(p *place.Pod, d place.Demand) bool {
 // FitsEmpty reports whether Fits would be true if no pod were on the node and it had refused none. If it is false, no
 // eviction makes room for the pod.
 func (n *Node) FitsEmpty(p *place.Pod) bool {
-	empty := Node{Name: n.Name, Machine: n.Machine, Rules: n.Rules, Quality: n.Quality, Usage: n.Empty()}
+	empty := Node{Name: n.Name, Machine: n.Machine, Rules: n.Rules, Quality: n.Quality, From: n.From,
+		Usage: n.Empty()}
 	return empty.Fits(p)
 }
 

@@ -71,6 +71,8 @@ type Layout struct {
 	Groups map[int]place.MemoryGroup
 	// Amounts are set if the node does not report which pod holds what; Entries and Groups are then empty.
 	Amounts *Amounts
+	// From is the kind of the object that reported the amounts, for people.
+	From string
 	// Inexact lists why predictions for this node may differ from what its kubelet does.
 	Inexact []Inexact
 }
@@ -79,6 +81,8 @@ type Layout struct {
 type Node struct {
 	Name    string
 	Quality Quality
+	// From is Layout.From of a coarse node.
+	From    string
 	Machine *topo.Machine
 	Rules   place.Rules
 	// Entries are the pods that hold something, in the order in which the node admitted them, as far as that is known:

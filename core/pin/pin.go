@@ -34,12 +34,12 @@ type Pod struct {
 	UID      string
 	Spec     *place.Pod
 	Holdings []place.Holding // ordered as Spec.Containers, without containers that hold nothing
-	// Decided: the pod got what the scheduler had decided.
-	Decided bool
+	// Offered: the scheduler had decided something when the pod arrived. Decided: the pod got that.
+	Offered, Decided bool
 	// Fault says how the placement differs from a decision or from the node's policies; nil if it does not.
 	Fault *Fault
-
-	arrival Arrival // the zero Arrival where it is not known any more
+	// Arrival is how the pod arrived, for [Node.Mended]; the zero Arrival if its requests have changed since.
+	Arrival Arrival
 }
 
 // FaultCode is a kind of fault of a placement. Programs may compare the values; their meaning never changes.
@@ -159,7 +159,7 @@ func (n *Node) With(a Arrival) *Node {
 	if n.index(a.UID) >= 0 {
 		return n
 	}
-	p := Pod{UID: a.UID, Spec: a.Spec, arrival: a}
+	p := Pod{UID: a.UID, Spec: a.Spec, Offered: a.Decision != nil, Arrival: a}
 	if a.Decision != nil {
 		v, kept := place.Decided(n.Usage(), a.Spec, a.Decision)
 		if kept {
@@ -259,10 +259,10 @@ func (n *Node) Without(uids ...string) *Node {
 func (n *Node) Mended() *Node {
 	out := n
 	for _, p := range n.pods {
-		if p.Fault == nil || p.arrival.Spec == nil {
+		if p.Fault == nil || p.Arrival.Spec == nil {
 			continue
 		}
-		next := out.Without(p.UID).With(p.arrival)
+		next := out.Without(p.UID).With(p.Arrival)
 		now, _ := next.Pod(p.UID)
 		if now.Decided || p.Fault.Code == Shares && (now.Fault == nil || now.Fault.Code != Shares) {
 			out = next
@@ -271,8 +271,8 @@ func (n *Node) Mended() *Node {
 	return out
 }
 
-// Restored returns the node with a pod that was there before its agent ended, with the same holdings. If the machine or
-// the rules have changed so that this is impossible, the pod is placed anew.
+// Restored returns the node with a pod that was there before its agent ended, with the same holdings and fault. If the
+// machine or the rules have changed so that this is impossible, the pod is placed anew.
 func (n *Node) Restored(p Pod) *Node {
 	free := n.Machine().CPUs().Minus(n.Rules().CPU.Reserved)
 	for _, other := range n.pods {

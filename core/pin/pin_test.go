@@ -196,6 +196,10 @@ func TestResize(t *testing.T) {
 	if p, _ := tooMuch.Pod("p"); p.Fault == nil || p.Fault.Code != pin.Shares || !kept.Equal(before) {
 		t.Errorf("pod %+v is pinned to %s", p, kept)
 	}
+	given := tooMuch.Resized("p", guaranteed(4, 2))
+	if p, _ := given.Pod("p"); p.Fault != nil || !given.Pin("p", "c0").CPUs.Equal(before) {
+		t.Errorf("after it gave up growing, pod %+v", p)
+	}
 }
 
 func TestCheck(t *testing.T) {

@@ -10,15 +10,25 @@ import (
 // Resized returns the node after the requests of a pod have changed in place. A container that wants fewer exclusive
 // CPUs keeps some of those that it has. A container that wants more keeps all and gets others that neither a pod has
 // nor one on its way is to get, on its NUMA nodes as far as these have such. If not enough CPUs are free, the pod does
-// not change and gets the fault Shares with the reason. Memory stays where it is, and counts there with its new size.
+// not change and gets the fault Shares with the reason, until it requests what it has again. Memory stays where it is,
+// and counts there with its new size.
 func (n *Node) Resized(uid string, spec *place.Pod) *Node {
 	i := n.index(uid)
-	if i < 0 || n.pods[i].Spec.Shape() == spec.Shape() {
+	if i < 0 {
+		return n
+	}
+	p := n.pods[i]
+	same := p.Spec.Shape() == spec.Shape()
+	if same && (p.Fault == nil || p.Arrival.Spec != nil) {
 		return n
 	}
 	out := &Node{empty: n.empty, pods: slices.Clone(n.pods), bound: n.bound}
-	p := out.pods[i]
-	p.Spec, p.Fault, p.arrival = spec, nil, Arrival{}
+	if same { // it could not grow, and no longer wants to
+		p.Fault = nil
+		out.pods[i] = p
+		return out
+	}
+	p.Spec, p.Fault, p.Arrival = spec, nil, Arrival{}
 	p.Holdings = nil
 	u := n.Without(uid).awaiting(uid)
 	for k := range spec.Containers {

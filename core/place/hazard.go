@@ -88,6 +88,17 @@ func (h Hazard) Text() string {
 // One hazard cannot be computed from a usage: a pod whose init containers have ended asks for their memory once more,
 // and is refused if there is no room (memorymanager/policy_static.go, Allocate; kubernetes issue 123971).
 func (u *Usage) RestartHazards() (out []Hazard) {
+	if u.Rules.Arbiter == ByKubelet {
+		out = u.managerHazards()
+	}
+	if u.risk.initDevices {
+		out = append(out, Hazard{Code: InitDevices})
+	}
+	return out
+}
+
+// managerHazards returns the hazards of the CPU and memory managers, which are off where the agent decides.
+func (u *Usage) managerHazards() (out []Hazard) {
 	r := &u.Rules
 	if r.CPU.Static && r.CPU.StrictReservation && u.cpus == 0 && u.risk.cpus > 0 {
 		out = append(out, Hazard{Code: NoSharedCPU, Stops: true, Sure: true})
@@ -104,9 +115,6 @@ func (u *Usage) RestartHazards() (out []Hazard) {
 	}
 	if r.CPU.AlignBySocket && r.Topology.Policy == Restricted && u.risk.apart {
 		out = append(out, Hazard{Code: TopologyReadmission})
-	}
-	if u.risk.initDevices {
-		out = append(out, Hazard{Code: InitDevices})
 	}
 	return out
 }

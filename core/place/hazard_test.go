@@ -89,6 +89,10 @@ func TestRestartHazards(t *testing.T) {
 		{"devices of an init container", plain, nil, []place.Holding{{Container: "i", Kind: place.Init,
 			Devices: []place.DeviceBlock{{Resource: "acme.com/gpu", IDs: []string{"g0"}, NUMAs: 1}}}},
 			[]place.HazardCode{place.InitDevices}},
+		{"the agent decides, so the kubelet's managers keep nothing", func(r *place.Rules) {
+			whole(r)
+			r.Arbiter, r.CPU.StrictReservation = place.ByAgent, true
+		}, nil, []place.Holding{full, blocksOn(1), blocksOn(3)}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := hazards(t, c.rules, c.groups, c.hs...); !slices.Equal(got, c.want) {

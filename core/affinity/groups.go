@@ -1,0 +1,61 @@
+package affinity
+
+import "slices"
+
+// groups returns the pods that belong together, each group in ascending order of IDs, and groups by their first pod. A
+// group fits on the NUMA node with the most room if nothing but pods without links were there. Pods without links are
+// in no group. That does not depend on where the pods of groups are now, so that moves do not change groups.
+func (s *state) groups() (out [][]int) {
+	room := s.rooms()
+	of := make([]int, len(s.pods)) // the group of each pod, as its first pod
+	sum := make([]amount, len(s.pods))
+	for i := range s.pods {
+		of[i], sum[i] = i, s.pods[i].amount()
+	}
+	for _, l := range s.links {
+		a, b := of[l.a], of[l.b]
+		if a == b || s.pods[l.a].Exclusive || s.pods[l.b].Exclusive {
+			continue
+		}
+		both := sum[a].plus(sum[b])
+		if !slices.ContainsFunc(room, func(r amount) bool { return both.milli <= r.milli && both.bytes <= r.bytes }) {
+			continue
+		}
+		first, second := min(a, b), max(a, b)
+		for i := range of {
+			if of[i] == second {
+				of[i] = first
+			}
+		}
+		sum[first] = both
+	}
+	members := map[int][]int{}
+	for i := range s.pods {
+		if len(s.of[i]) > 0 && !s.pods[i].Exclusive {
+			members[of[i]] = append(members[of[i]], i)
+		}
+	}
+	for i := range s.pods {
+		if m := members[i]; m != nil {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// rooms returns what each NUMA node has for groups: what pods without links leave of it, but for the spare part.
+func (s *state) rooms() []amount {
+	empty := s.clone()
+	for i := range s.pods {
+		if len(s.of[i]) > 0 && !s.pods[i].Exclusive {
+			empty.at[i] = -1 // count ignores it there
+		}
+	}
+	empty.free = nil
+	empty.count()
+	for k, n := range s.numas {
+		empty.free[k] = empty.free[k].minus(amount{share(n.MilliCPU, s.rules.Spare, 100),
+			share(n.Bytes, s.rules.Spare, 100)})
+	}
+	return empty.free
+}

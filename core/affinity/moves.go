@@ -1,0 +1,246 @@
+package affinity
+
+import (
+	"cmp"
+	"slices"
+)
+
+// move is a group that goes to a NUMA node.
+type move struct {
+	to   int
+	gain int64 // the weight that becomes local
+	// moved is what has to move for it; left is what the NUMA node has left then.
+	moved amount
+	left  int64
+}
+
+// step is one move of a group, by its index.
+type step struct{ group, to int }
+
+// settle moves groups until no move pays any more, and returns the moves. Every move makes weight local, so that it
+// ends; the bound is a precaution.
+func (s *state) settle(groups [][]int) (steps []step) {
+	for range 4*len(groups) + 8 {
+		again := false
+		for n, g := range groups {
+			if m, ok := s.best(g); ok {
+				s.place(g, m.to)
+				steps = append(steps, step{n, m.to})
+				again = true
+			}
+		}
+		if !again {
+			break
+		}
+	}
+	return steps
+}
+
+// best returns the move of a group that makes the most local, if one pays and has room.
+func (s *state) best(g []int) (best move, ok bool) {
+	total := s.weight(g)
+	delete(s.refused, g[0])
+	var lost int64
+	for k := range s.numas {
+		m := s.move(g, k)
+		switch {
+		case m.gain <= 0:
+		case m.gain < total/100*s.rules.Gain:
+			s.refuse(g, refusal{numa: k}, m.gain, &lost)
+		case s.lacks(k, m.moved) != nil:
+			s.refuse(g, refusal{k, s.lacks(k, m.moved)}, m.gain, &lost)
+		case !ok || m.compare(best) < 0:
+			best, ok = m, true
+		}
+	}
+	if ok {
+		delete(s.refused, g[0])
+	}
+	return best, ok
+}
+
+// refuse keeps why the move that would make the most local is not made.
+func (s *state) refuse(g []int, why refusal, gain int64, most *int64) {
+	if gain > *most {
+		*most, s.refused[g[0]] = gain, why
+	}
+}
+
+// compare orders moves: the most gain, then the least to move, then the most room, then the lowest NUMA node.
+func (m move) compare(o move) int {
+	return cmp.Or(cmp.Compare(o.gain, m.gain), cmp.Compare(m.moved.bytes, o.moved.bytes),
+		cmp.Compare(m.moved.milli, o.moved.milli), cmp.Compare(o.left, m.left), cmp.Compare(m.to, o.to))
+}
+
+// weight returns what the pods of a group have with each other and with others.
+func (s *state) weight(g []int) (sum int64) {
+	for _, i := range g {
+		for _, l := range s.of[i] {
+			if _, in := slices.BinarySearch(g, l.other(i)); !in || l.other(i) > i {
+				sum += l.weight()
+			}
+		}
+	}
+	return sum
+}
+
+// move returns what the move of a group would bring.
+func (s *state) move(g []int, k int) move {
+	m := move{to: k}
+	in := func(i int) bool { _, ok := slices.BinarySearch(g, i); return ok }
+	for _, i := range g {
+		if s.at[i] != k {
+			m.moved = m.moved.plus(s.pods[i].amount())
+		}
+		for _, l := range s.of[i] {
+			j := l.other(i)
+			if in(j) && j < i {
+				continue // counted with the other pod
+			}
+			apart := s.apart(l)
+			after := !in(j) && s.at[j] != k
+			switch {
+			case apart && !after:
+				m.gain += l.weight()
+			case !apart && after:
+				m.gain -= l.weight()
+			}
+		}
+	}
+	m.left = s.free[k].milli - m.moved.milli
+	return m
+}
+
+// place moves a group.
+func (s *state) place(g []int, k int) {
+	for _, i := range g {
+		s.at[i] = k
+	}
+	s.count()
+}
+
+// wish returns the moves that lead to what is wanted, with the number of periods in which they were.
+func (s *state) wish(wanted *state, before Wishes) Wishes {
+	out := Wishes{}
+	for i, to := range wanted.at {
+		if to == s.at[i] {
+			continue
+		}
+		w := Wish{NUMA: s.id(to), Periods: 1}
+		if last, ok := before[s.pods[i].ID]; ok && last.NUMA == w.NUMA {
+			w.Periods = min(last.Periods+1, s.rules.Periods)
+		}
+		out[s.pods[i].ID] = w
+	}
+	return out
+}
+
+// follow makes the steps of groups whose moves are due, as far as there is room without the steps of the others. The
+// moves that are made leave the wishes.
+func (s *state) follow(groups [][]int, wanted *state, steps []step, wishes Wishes) {
+	due := make([]bool, len(groups))
+	for n, g := range groups {
+		due[n] = s.due(g, wanted, wishes)
+	}
+	for {
+		t := s.clone()
+		for _, one := range steps {
+			g := groups[one.group]
+			if due[one.group] && t.lacks(one.to, t.move(g, one.to).moved) == nil {
+				t.place(g, one.to)
+			}
+		}
+		missed := false
+		for n, g := range groups {
+			if due[n] && t.at[g[0]] != wanted.at[g[0]] {
+				due[n], missed = false, true
+			}
+		}
+		if !missed {
+			s.at, s.free = t.at, t.free
+			break
+		}
+	}
+	for n, g := range groups {
+		for _, i := range g {
+			if due[n] {
+				delete(wishes, s.pods[i].ID)
+			}
+		}
+	}
+}
+
+// due reports whether a group is to move, and each of its pods that moves was to for long enough. In settle a group
+// moves as a whole, so that its pods go to one NUMA node.
+func (s *state) due(g []int, wanted *state, wishes Wishes) bool {
+	moves := false
+	for _, i := range g {
+		if wanted.at[i] == s.at[i] {
+			continue
+		}
+		moves = true
+		if wishes[s.pods[i].ID].Periods < s.rules.Periods {
+			return false
+		}
+	}
+	return moves
+}
+
+// verdicts says of every pod where it is and why.
+func (s *state) verdicts(groups [][]int, next Wishes) []Verdict {
+	out := make([]Verdict, len(s.pods))
+	for i := range s.pods {
+		p := &s.pods[i]
+		v := Verdict{Pod: p.ID, Outcome: Silent, From: s.id(s.from[i]), NUMA: s.id(s.at[i]), Wanted: Nowhere}
+		switch {
+		case p.Exclusive:
+			v.Outcome = Exclusive
+		case s.released[i] && s.at[i] < 0:
+			v.Outcome = Released
+		case !p.opted():
+			v.Outcome = NotOpted
+		}
+		for _, l := range s.of[i] {
+			v.Bytes += l.bytes
+			if s.apart(l) {
+				v.Remote += l.bytes
+			}
+		}
+		out[i] = v
+	}
+	for _, g := range groups {
+		for _, i := range g {
+			for _, j := range g {
+				if i != j {
+					out[i].With = append(out[i].With, s.pods[j].ID)
+				}
+			}
+			s.explain(&out[i], i, g, next)
+		}
+	}
+	return out
+}
+
+// explain completes the verdict on a pod of a group.
+func (s *state) explain(v *Verdict, i int, g []int, next Wishes) {
+	wish, wants := next[v.Pod]
+	why, refused := s.refused[g[0]]
+	switch {
+	case s.at[i] >= 0 && s.at[i] != s.from[i]:
+		v.Outcome = Moved
+	case v.Outcome == Released:
+	case wants:
+		v.Outcome, v.Wanted, v.Periods = Waits, wish.NUMA, wish.Periods
+		if wish.Periods >= s.rules.Periods {
+			v.Outcome = NoRoom // of the moves that make room for this one, some wait
+			k := slices.IndexFunc(s.numas, func(n NUMA) bool { return n.ID == wish.NUMA })
+			v.Lacks = s.lacks(k, s.move(g, k).moved)
+		}
+	case refused && why.lack != nil:
+		v.Outcome, v.Wanted, v.Lacks = NoRoom, s.id(why.numa), why.lack
+	case refused:
+		v.Outcome, v.Wanted = TooLittle, s.id(why.numa)
+	default:
+		v.Outcome = Together
+	}
+}

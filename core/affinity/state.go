@@ -1,0 +1,187 @@
+package affinity
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+)
+
+// state is a machine on which pods are moved.
+type state struct {
+	rules Rules
+	pods  []Pod // in ascending order of their IDs; not changed
+	numas []NUMA
+	// at is the place of each pod in numas, -1 for Nowhere.
+	at    []int
+	from  []int
+	links []link
+	of    [][]link // the links of each pod
+	// free is what is left on each NUMA node, of its share of what pods use that are on all of them.
+	free []amount
+	// refused is why a pod's group was not moved, as far as that is known.
+	refused map[int]refusal
+	// released are pods that left their NUMA node.
+	released map[int]bool
+}
+
+// refusal is why a group does not move to a NUMA node where it would pay.
+type refusal struct {
+	numa int
+	lack *Lack // nil: it would pay too little
+}
+
+type amount struct{ milli, bytes int64 }
+
+func (a amount) plus(b amount) amount  { return amount{a.milli + b.milli, a.bytes + b.bytes} }
+func (a amount) minus(b amount) amount { return amount{a.milli - b.milli, a.bytes - b.bytes} }
+
+func (p *Pod) amount() amount { return amount{p.MilliCPU, p.Bytes} }
+
+func newState(in Input, rules Rules) *state {
+	s := &state{rules: rules, pods: slices.Clone(in.Pods), numas: slices.Clone(in.NUMAs), refused: map[int]refusal{},
+		released: map[int]bool{}}
+	slices.SortFunc(s.pods, func(a, b Pod) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(s.numas, func(a, b NUMA) int { return cmp.Compare(a.ID, b.ID) })
+	in.Pods = s.pods
+	s.links = links(in, rules)
+	s.of = make([][]link, len(s.pods))
+	for _, l := range s.links {
+		s.of[l.a] = append(s.of[l.a], l)
+		s.of[l.b] = append(s.of[l.b], l)
+	}
+	for _, p := range s.pods {
+		s.at = append(s.at, slices.IndexFunc(s.numas, func(n NUMA) bool { return n.ID == p.NUMA }))
+	}
+	s.from = slices.Clone(s.at)
+	s.count()
+	return s
+}
+
+func (s *state) clone() *state {
+	c := *s
+	c.at, c.free = slices.Clone(s.at), slices.Clone(s.free)
+	return &c
+}
+
+// count computes what is free.
+func (s *state) count() {
+	s.free = s.free[:0]
+	var whole, floating amount
+	for _, n := range s.numas {
+		s.free = append(s.free, amount{n.MilliCPU, n.Bytes})
+		whole = whole.plus(amount{n.MilliCPU, n.Bytes})
+	}
+	for i := range s.pods {
+		p := &s.pods[i]
+		switch k := s.at[i]; {
+		case p.Exclusive:
+		case k >= 0:
+			s.free[k] = s.free[k].minus(p.amount())
+		case len(s.of[i]) == 0:
+			floating = floating.plus(p.amount())
+		}
+	}
+	for k, n := range s.numas {
+		s.free[k] = s.free[k].minus(amount{share(floating.milli, n.MilliCPU, whole.milli),
+			share(floating.bytes, n.Bytes, whole.bytes)})
+	}
+}
+
+// share returns part/whole of an amount, rounded up.
+func share(total, part, whole int64) int64 {
+	if whole == 0 {
+		return 0
+	}
+	high, low := bits.Mul64(uint64(total), uint64(part))
+	out, rest := bits.Div64(high, low, uint64(whole))
+	if rest > 0 {
+		out++
+	}
+	return int64(out)
+}
+
+// lacks returns what a NUMA node lacks for pods to come to it; nil: nothing.
+func (s *state) lacks(k int, coming amount) *Lack {
+	n := s.numas[k]
+	milli := s.free[k].milli - share(n.MilliCPU, s.rules.Spare, 100)
+	bytes := s.free[k].bytes - share(n.Bytes, s.rules.Spare, 100)
+	switch {
+	case coming.milli > milli && coming.milli > 0:
+		return &Lack{"cpu", coming.milli, max(0, milli)}
+	case coming.bytes > bytes && coming.bytes > 0:
+		return &Lack{"memory", coming.bytes, max(0, bytes)}
+	}
+	return nil
+}
+
+// release has pods leave NUMA nodes: those that opted out, and where pods request more than there is, those that
+// exchange the least with the others there, the greatest first.
+func (s *state) release() {
+	for i := range s.pods {
+		if s.at[i] >= 0 && !s.pods[i].Exclusive && !s.pods[i].opted() {
+			s.leave(i)
+		}
+	}
+	for k, n := range s.numas {
+		for {
+			var used amount
+			last := -1
+			for i := range s.pods {
+				if s.at[i] != k || s.pods[i].Exclusive {
+					continue
+				}
+				used = used.plus(s.pods[i].amount())
+				if last < 0 || s.order(i, last, k) < 0 {
+					last = i
+				}
+			}
+			if used.milli <= n.MilliCPU && used.bytes <= n.Bytes {
+				break
+			}
+			s.leave(last)
+		}
+	}
+	s.count()
+}
+
+func (s *state) leave(i int) { s.at[i], s.released[i] = -1, true }
+
+// order compares pods on a NUMA node: the first leaves it first.
+func (s *state) order(i, j, k int) int {
+	near := func(i int) (sum int64) {
+		for _, l := range s.of[i] {
+			if s.at[l.other(i)] == k {
+				sum += l.weight()
+			}
+		}
+		return sum
+	}
+	p, q := &s.pods[i], &s.pods[j]
+	return cmp.Or(cmp.Compare(near(i), near(j)), cmp.Compare(q.MilliCPU, p.MilliCPU), cmp.Compare(q.Bytes, p.Bytes),
+		cmp.Compare(p.ID, q.ID))
+}
+
+func (l link) other(i int) int { return l.a + l.b - i }
+
+// apart reports whether the traffic of a link is between NUMA nodes. That of pods on all NUMA nodes is.
+func (s *state) apart(l link) bool { return s.at[l.a] < 0 || s.at[l.a] != s.at[l.b] }
+
+// remote returns the bytes per second between NUMA nodes.
+func (s *state) remote() (sum int64) {
+	for _, l := range s.links {
+		if s.apart(l) {
+			sum += l.bytes
+		}
+	}
+	return sum
+}
+
+// id returns the ID of a NUMA node by its place.
+func (s *state) id(k int) idset.NUMA {
+	if k < 0 {
+		return Nowhere
+	}
+	return s.numas[k].ID
+}
