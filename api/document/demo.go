@@ -6,6 +6,7 @@ type Demo struct {
 	Busy    *DemoBusy    `json:"busy,omitempty"`
 	Waiting *DemoWaiting `json:"waiting,omitempty"`
 	Packing *DemoPacking `json:"packing,omitempty"`
+	Volcano *DemoVolcano `json:"volcano,omitempty"`
 }
 
 // DemoStory is the act about single pods: the fates of the same pods under two schedulers.
@@ -99,4 +100,41 @@ type DemoContender struct {
 	Refused  int   `json:"refused"`
 	GPUs     int64 `json:"gpus"`
 	IdleGPUs int64 `json:"idleGPUs"`
+}
+
+// DemoVolcano is the act about Volcano: the same gangs in the same order, for several seeds of that order, under
+// Volcano's scheduler with its plugin numa-aware and with the plugin tenon.
+type DemoVolcano struct {
+	Nodes  int         `json:"nodes"`
+	Rounds []DemoGangs `json:"rounds"`
+}
+
+// DemoGangs is one seed with one plugin.
+type DemoGangs struct {
+	Seed   uint64 `json:"seed"`
+	Plugin string `json:"plugin"`
+	Gangs  int    `json:"gangs"`
+	Tasks  int    `json:"tasks"`
+	// Of Whole gangs all tasks run, TasksOfWhole in sum; of Waiting ones no task has a node, and of Partial ones some
+	// tasks have one. Volcano has given GaveUp gangs up, after their last restart.
+	Whole        int `json:"whole"`
+	TasksOfWhole int `json:"tasksOfWhole"`
+	Waiting      int `json:"waiting"`
+	Partial      int `json:"partial"`
+	GaveUp       int `json:"gaveUp"`
+	// Refused counts the tasks that kubelets refused by the reason.
+	Refused map[string]int `json:"refused"`
+	// StrandedGPUs are held by no gang that runs as a whole, although other gangs request as many.
+	StrandedGPUs int64 `json:"strandedGPUs"`
+	// Confirmed and Wrong count predictions of Tenon.
+	Confirmed int `json:"confirmed"`
+	Wrong     int `json:"wrong"`
+}
+
+// Refusals returns the sum of Refused.
+func (g DemoGangs) Refusals() (n int) {
+	for _, k := range g.Refused {
+		n += k
+	}
+	return n
 }

@@ -1,6 +1,10 @@
 package document
 
-import "github.com/tenon-numa/tenon/api/v1alpha1"
+import (
+	"time"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+)
 
 // KubeletPlan is what a change of the kubelets' configuration does, computed before it is made.
 type KubeletPlan struct {
@@ -67,4 +71,79 @@ type ShapeSlots struct {
 	Shape  string `json:"shape"`
 	Before int    `json:"before"`
 	After  int    `json:"after"`
+}
+
+// KubeletChange is the body of a request that plans a change of the kubelets' configuration. What is empty stays as it
+// is.
+type KubeletChange struct {
+	// Selector is a label selector of the nodes; empty: all that have a layout.
+	Selector string `json:"selector,omitempty"`
+	// TopologyManagerPolicy, CPUManagerPolicy and MemoryManagerPolicy are as in a KubeletConfiguration.
+	TopologyManagerPolicy string `json:"topologyManagerPolicy,omitempty"`
+	CPUManagerPolicy      string `json:"cpuManagerPolicy,omitempty"`
+	MemoryManagerPolicy   string `json:"memoryManagerPolicy,omitempty"`
+	// Options are NAME[=VALUE] of the topology or CPU manager, or scope=pod.
+	Options []string `json:"options,omitempty"`
+	// ReservedCPUs is such as 0-1,64-65, and ReservedMemory such as 0:memory=2Gi;1:memory=2Gi.
+	ReservedCPUs   string `json:"reservedCPUs,omitempty"`
+	ReservedMemory string `json:"reservedMemory,omitempty"`
+}
+
+// KubeletRolloutRequest is the body of a request that carries out a plan.
+type KubeletRolloutRequest struct {
+	// Plan is one that was answered before. Its pods, moves and shapes are not read.
+	Plan KubeletPlan `json:"plan"`
+	// Namespace is that of the pods that change nodes; empty: that of the server.
+	Namespace string `json:"namespace,omitempty"`
+	// MaxUnavailable nodes change at the same time; 0 stands for 1.
+	MaxUnavailable int `json:"maxUnavailable,omitempty"`
+	// Force evicts pods without a controller, too, and DeleteEmptyDirData those with emptyDir volumes.
+	Force              bool `json:"force,omitempty"`
+	DeleteEmptyDirData bool `json:"deleteEmptyDirData,omitempty"`
+	// Image is that of the pods that change nodes; StopCommand and StartCommand are shell commands on the node. Empty: as
+	// "kubectl tenon kubelet apply" has them.
+	Image        string `json:"image,omitempty"`
+	StopCommand  string `json:"stopCommand,omitempty"`
+	StartCommand string `json:"startCommand,omitempty"`
+}
+
+// KubeletRollout is a plan that is being carried out, or was.
+type KubeletRollout struct {
+	Kind string `json:"kind"` // "KubeletRollout"
+	// Running: it goes on. DryRun: it was only checked that it can begin.
+	Running bool `json:"running"`
+	DryRun  bool `json:"dryRun"`
+	// By is who began it; MayStop: that is you.
+	By      string `json:"by,omitempty"`
+	MayStop bool   `json:"mayStop"`
+	// Began and Ended are absent where it did not begin, or has not ended.
+	Began *time.Time `json:"began,omitempty"`
+	Ended *time.Time `json:"ended,omitempty"`
+	// Nodes are those that change, in order; you may read them.
+	Nodes []KubeletRolloutNode `json:"nodes"`
+	// Namespace, Image, StopCommand and StartCommand are those of the request, or what holds without them.
+	Namespace      string `json:"namespace,omitempty"`
+	Image          string `json:"image,omitempty"`
+	StopCommand    string `json:"stopCommand,omitempty"`
+	StartCommand   string `json:"startCommand,omitempty"`
+	MaxUnavailable int    `json:"maxUnavailable,omitempty"`
+	// Error is why it has ended before all nodes were changed.
+	Error string `json:"error,omitempty"`
+}
+
+// KubeletRolloutNode is one node of a plan that is carried out.
+type KubeletRolloutNode struct {
+	Name string `json:"name"`
+	// Step is what is done now: cordon, evict, change, verify, keep, uncordon or undo. It is empty before the node's turn;
+	// afterwards it is done, or restored where the node has its old configuration.
+	Step string `json:"step,omitempty"`
+	// Why is why the change of the node is taken back.
+	Why string `json:"why,omitempty"`
+	// Since is when the step began.
+	Since *time.Time `json:"since,omitempty"`
+}
+
+// KubeletStep is the next step of a node.
+type KubeletStep struct {
+	Node, Step, Why string
 }

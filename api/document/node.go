@@ -18,7 +18,7 @@ type Node struct {
 	Name string `json:"name"`
 	// Quality is exact (the holder of each CPU is known), coarse (amounts per NUMA node are known) or none.
 	Quality string `json:"quality"`
-	// From is NodeLayout, NodeResourceTopology or file.
+	// From is NodeLayout, NodeResourceTopology, Numatopology or file.
 	From string `json:"from,omitempty"`
 	// Problem is why the node's published object was rejected.
 	Problem string `json:"problem,omitempty"`
@@ -114,7 +114,7 @@ func SummaryOf(name string, n *ledger.Node) Node {
 	}
 	out.Quality, out.From = n.Quality.String(), v1alpha1.Kind
 	if n.Quality == ledger.Coarse {
-		out.From = "NodeResourceTopology"
+		out.From = cmp.Or(n.From, "NodeResourceTopology")
 	}
 	out.Summary.Summary = v1alpha1.SummaryOf(n.Machine, n.Usage.FreeCPUs(), len(n.Entries))
 	for _, e := range n.Entries {

@@ -1,4 +1,4 @@
-// Package client reads and writes NodeLayout objects at an API server.
+// Package client reads and writes NodeLayout and NodeAffinity objects at an API server.
 //
 // Invariant: it uses JSON, the only form of custom resources, whatever form the configuration sets, and never changes
 // the configuration. It has no retries, no caches and no defaults.
