@@ -49,6 +49,7 @@ func newPodWatch(pods *objects.Client[*v1.Pod, *v1.PodList], node string, onChan
 				a, okA := before.(*v1.Pod)
 				b, okB := after.(*v1.Pod)
 				if !okA || !okB || a.UID != b.UID || ended(a) != ended(b) || started(a) != started(b) ||
+					a.Annotations[v1alpha1.DecisionAnnotation] != b.Annotations[v1alpha1.DecisionAnnotation] ||
 					!slices.EqualFunc(cpus(a), cpus(b), resource.Quantity.Equal) {
 					onChange()
 				}
@@ -67,10 +68,12 @@ func trimPod(obj any) (any, error) {
 	out := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID,
 			ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp},
-		Spec:   v1.PodSpec{Resources: p.Spec.Resources},
-		Status: v1.PodStatus{Phase: p.Status.Phase, StartTime: p.Status.StartTime, QOSClass: p.Status.QOSClass},
+		Spec: v1.PodSpec{Resources: p.Spec.Resources, HostNetwork: p.Spec.HostNetwork},
+		Status: v1.PodStatus{Phase: p.Status.Phase, StartTime: p.Status.StartTime, QOSClass: p.Status.QOSClass,
+			PodIPs: p.Status.PodIPs},
 	}
-	for _, key := range []string{desired.StaticHash, v1alpha1.DecisionAnnotation} {
+	for _, key := range []string{desired.StaticHash, v1alpha1.DecisionAnnotation,
+		v1alpha1.AffinityAnnotation, v1alpha1.AffinityGroupAnnotation} {
 		if value, ok := p.Annotations[key]; ok {
 			out.Annotations = with(out.Annotations, key, value)
 		}

@@ -13,7 +13,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
@@ -24,6 +26,7 @@ import (
 	"github.com/tenon-numa/tenon/core/pin"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/cgroup"
 	"github.com/tenon-numa/tenon/node/desired"
 	"github.com/tenon-numa/tenon/node/kubelet"
 	"github.com/tenon-numa/tenon/node/nri"
@@ -41,7 +44,23 @@ type Config struct {
 	PodResourcesSocket, StateDir string
 	// Translate returns what a pod requests.
 	Translate func(*v1.Pod) (*place.Pod, error)
-	Logger    logr.Logger
+	// Kernel says what containers are pinned to; nil: that is not compared with what was decided.
+	Kernel Kernel
+	// Affinity runs beside the plugin; it may be nil.
+	Affinity Affinity
+	Logger   logr.Logger
+}
+
+// Kernel says what the kernel has a container pinned to.
+type Kernel interface {
+	Cpuset(cgroup.Container) (cgroup.Cpuset, error)
+}
+
+// Affinity puts pods that share CPUs on NUMA nodes.
+type Affinity interface {
+	// Run runs until ctx ends. list returns the pods of the node, and plugin what pins them: nil for as long as the
+	// agent is not the arbiter.
+	Run(ctx context.Context, list func() []*v1.Pod, plugin func() *nri.Plugin)
 }
 
 // Arbiter pins the containers of one node. Run must be called for anything to be pinned.
@@ -52,8 +71,12 @@ type Arbiter struct {
 
 	// plugin pins containers where the agent is the arbiter; nil elsewhere. Only Observe changes it.
 	plugin *nri.Plugin
+	// current is the same, for other goroutines.
+	current atomic.Pointer[nri.Plugin]
 	// machines keeps the machine with its devices for as long as the plugin has it.
 	machines topo.Pool
+	// late are the pods with a decision that came too late, by UID; that is reported. Only Observe uses it.
+	late map[string]bool
 	// begin has the plugin that Run is to connect to the runtime, nil to connect none.
 	begin chan *nri.Plugin
 
@@ -86,7 +109,10 @@ func (a *Arbiter) Run(ctx context.Context, list func() []*v1.Pod, changed func()
 	a.mu.Unlock()
 	var all sync.WaitGroup
 	defer all.Wait()
-	all.Go(func() { a.report.run(ctx) })
+	all.Go(func() { a.report.events.run(ctx) })
+	if a.cfg.Affinity != nil {
+		all.Go(func() { a.cfg.Affinity.Run(ctx, list, a.current.Load) })
+	}
 	stop := func() {}
 	for {
 		select {
@@ -167,6 +193,8 @@ func (a *Arbiter) Observe(ctx context.Context, f desired.Facts,
 	if err != nil {
 		return "", fmt.Errorf("arbiter: %w", err)
 	}
+	a.tooLate()
+	a.compare()
 	for _, l := range a.plugin.Lingering(there) {
 		if len(l.Holdings) > 0 {
 			seen.Held = append(seen.Held, ledger.Entry{Holdings: l.Holdings,
@@ -192,7 +220,7 @@ func (a *Arbiter) follow(ctx context.Context, m *topo.Machine, r place.Rules) er
 		return err
 	}
 	p, err := nri.New(nri.Config{Machine: m, Rules: r, Pods: a.pods, State: a.cfg.State, Failure: a.cfg.Failure,
-		Placed: a.report.placed, Changed: func() {
+		Placed: a.report.placed, Faulty: a.report.faulty, Changed: func() {
 			a.mu.Lock()
 			changed := a.changed
 			a.mu.Unlock()
@@ -215,6 +243,7 @@ func (a *Arbiter) use(ctx context.Context, p *nri.Plugin) error {
 	select {
 	case a.begin <- p:
 		a.plugin = p
+		a.current.Store(p)
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -238,6 +267,40 @@ func (a *Arbiter) settle(ctx context.Context) (there map[string]bool, err error)
 		}
 	}
 	return there, nil
+}
+
+// tooLate reports decisions that came after the plugin had placed their pods without one. Who has been placed is not
+// moved: the node reports it as it is, and schedulers follow that.
+func (a *Arbiter) tooLate() {
+	late, n := map[string]bool{}, a.plugin.Node()
+	for _, pod := range a.pods.decided() {
+		uid := uidOf(pod.Pod)
+		p, arrived := n.Pod(uid)
+		if !arrived || p.Offered {
+			continue
+		}
+		if late[uid] = true; !a.late[uid] {
+			a.report.late(pod.Pod, p)
+		}
+	}
+	a.late = late
+}
+
+// compare has containers pinned again that the kernel has pinned to something else.
+func (a *Arbiter) compare() {
+	if a.cfg.Kernel == nil {
+		return
+	}
+	found := map[string]nri.Cpuset{}
+	for _, c := range cgroup.Running(a.pods.watched()) {
+		is, err := a.cfg.Kernel.Cpuset(c)
+		if err != nil {
+			continue // it has ended, or runs in a virtual machine
+		}
+		_, id, _ := strings.Cut(c.ID, "://")
+		found[id] = nri.Cpuset(is)
+	}
+	a.plugin.Compare(found)
 }
 
 // stateOf returns what pods are pinned to in the form of the kubelet's state files.

@@ -57,7 +57,9 @@ type node struct {
 	dir     string
 	runtime *nritest.Runtime
 	service *kubelettest.Service
+	unserve func() // ends the kubelet's service
 	facts   desired.Facts
+	devices []kubelet.Device
 	*arbiter.Arbiter
 	stop func()
 
@@ -65,6 +67,9 @@ type node struct {
 	watched []*v1.Pod // by the agent
 	known   []v1.Pod  // by the API server
 	events  chan string
+	// fails are the answers of the API server to the next events.
+	fails []int
+	names map[string]bool // of events
 }
 
 func newNode(t *testing.T) *node {
@@ -75,8 +80,8 @@ func newNode(t *testing.T) *node {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	n := &node{t: t, dir: dir, runtime: nritest.New(t, nil), service: &kubelettest.Service{},
-		events: make(chan string, 64)}
-	n.service.Serve(t, filepath.Join(dir, "kubelet.sock"))
+		events: make(chan string, 64), names: map[string]bool{}}
+	n.unserve = n.service.Serve(t, filepath.Join(dir, "kubelet.sock"))
 	m, err := topo.ParseMachine("numa 0 cpus 0-7 memory 16Gi\nnuma 1 cpus 8-15 memory 16Gi")
 	if err != nil {
 		t.Fatal(err)
@@ -139,11 +144,36 @@ func (n *node) api(w http.ResponseWriter, r *http.Request) {
 		if _, _, err := protobuf.NewSerializer(scheme, scheme).Decode(body, nil, &e); err != nil {
 			panic(err)
 		}
+		if code := n.fail(e.Name); code != 0 {
+			w.WriteHeader(code)
+			_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+				Status: metav1.StatusFailure, Code: int32(code), Reason: reasons[code]})
+			return
+		}
 		n.events <- e.InvolvedObject.Name + " " + e.Reason
 		_ = json.NewEncoder(w).Encode(v1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}})
 		return
 	}
 	_ = json.NewEncoder(w).Encode(v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: n.known})
+}
+
+var reasons = map[int]metav1.StatusReason{http.StatusConflict: metav1.StatusReasonAlreadyExists,
+	http.StatusServiceUnavailable:  metav1.StatusReasonServiceUnavailable,
+	http.StatusForbidden:           metav1.StatusReasonForbidden,
+	http.StatusUnprocessableEntity: metav1.StatusReasonInvalid}
+
+// fail returns the code with which an event is refused; 0: it is not. The lock is held.
+func (n *node) fail(name string) int {
+	if len(n.fails) > 0 {
+		code := n.fails[0]
+		n.fails = n.fails[1:]
+		return code
+	}
+	if n.names[name] {
+		return http.StatusConflict
+	}
+	n.names[name] = true
+	return 0
 }
 
 func (n *node) list() []*v1.Pod {
@@ -202,7 +232,7 @@ func (n *node) lingering() (out []string) {
 // observe is a reconcile. It returns what pods hold according to the plugin, and why it does not pin.
 func (n *node) observe() (held, unpinned string) {
 	n.t.Helper()
-	o := kubelet.Observation{}
+	o := kubelet.Observation{Allocatable: n.devices}
 	unpinned, err := n.Observe(n.t.Context(), n.facts, &o)
 	if err != nil {
 		n.t.Fatal(err)

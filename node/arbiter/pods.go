@@ -43,12 +43,8 @@ type pods struct {
 	asked  time.Time
 }
 
-// Bounds on what a runtime waits for: by default it drops a plugin that takes two seconds to answer.
-const (
-	answerTime = 1500 * time.Millisecond
-	// listAge is how old a list of the API server may be. A runtime that starts has many pods at once.
-	listAge = 200 * time.Millisecond
-)
+// listAge is how old a list of the API server may be. A runtime that starts has many pods at once.
+const listAge = 200 * time.Millisecond
 
 func newPods(cfg Config) (*pods, error) {
 	core, err := objects.NewCore(cfg.REST)
@@ -67,6 +63,13 @@ func (p *pods) watch(list func() []*v1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.list = list
+}
+
+// watched returns the pods of the watch.
+func (p *pods) watched() []*v1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.list()
 }
 
 func (p *pods) on(m *topo.Machine) {
@@ -95,11 +98,8 @@ func ended(p *v1.Pod) bool {
 // now returns the pods of the watch that have not ended, by the UIDs of the runtime, and what those request whose
 // requests the kubelet has carried out as they are now.
 func (p *pods) now() (there map[string]bool, carriedOut map[string]*place.Pod) {
-	p.mu.Lock()
-	list := p.list
-	p.mu.Unlock()
 	there, carriedOut = map[string]bool{}, map[string]*place.Pod{}
-	for _, pod := range list() {
+	for _, pod := range p.watched() {
 		if ended(pod) {
 			continue
 		}
@@ -136,8 +136,6 @@ func resized(p *v1.Pod) bool {
 
 // Arriving implements nri.Pods.
 func (p *pods) Arriving(ctx context.Context, uid string) (nri.Arriving, bool) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
 	pod, m := p.find(ctx, uid)
 	if pod == nil || m == nil {
 		return nri.Arriving{}, false
@@ -151,16 +149,36 @@ func (p *pods) Arriving(ctx context.Context, uid string) (nri.Arriving, bool) {
 	if text := pod.Annotations[v1alpha1.DecisionAnnotation]; text != "" {
 		out.Decision, out.Refusal = v1alpha1.ParseDecision(text, m, string(pod.UID), p.node)
 	}
-	if slices.ContainsFunc(spec.Containers, func(c place.Container) bool { return len(c.Devices) > 0 }) {
-		if out.Devices, err = p.devices(ctx, uid, pod); err != nil {
-			p.log.Error(err, "pod is placed without regard to its devices", "pod", pod.Namespace+"/"+pod.Name)
-		}
+	if out.Devices, err = p.devices(ctx, uid, pod, spec); err != nil {
+		p.log.Error(err, "pod shares CPUs: its devices cannot be read yet", "pod", pod.Namespace+"/"+pod.Name)
+		return nri.Arriving{}, false
 	}
 	return out, true
 }
 
 // Bound implements nri.Pods. A decision that Arriving would refuse keeps nothing free.
 func (p *pods) Bound(but func(uid string) bool) (out []pin.Arrival) {
+	for _, pod := range p.decided() {
+		uid := uidOf(pod.Pod)
+		if but(uid) {
+			continue
+		}
+		if spec, err := p.translate(pod.Pod); err == nil {
+			out = append(out, pin.Arrival{UID: uid, Spec: spec, Decision: pod.decision})
+		}
+	}
+	slices.SortFunc(out, func(a, b pin.Arrival) int { return strings.Compare(a.UID, b.UID) })
+	return out
+}
+
+// decided is a pod with a decision that is for it.
+type decided struct {
+	*v1.Pod
+	decision []place.Holding
+}
+
+// decided returns the pods that have not ended and have a decision.
+func (p *pods) decided() (out []decided) {
 	p.mu.Lock()
 	all, m := slices.Clone(p.list()), p.machine
 	if time.Since(p.asked) < listAge { // it may have what the watch has not
@@ -172,19 +190,14 @@ func (p *pods) Bound(but func(uid string) bool) (out []pin.Arrival) {
 	}
 	p.mu.Unlock()
 	for _, pod := range all {
-		uid, text := uidOf(pod), pod.Annotations[v1alpha1.DecisionAnnotation]
-		if text == "" || m == nil || ended(pod) || but(uid) {
+		text := pod.Annotations[v1alpha1.DecisionAnnotation]
+		if text == "" || m == nil || ended(pod) {
 			continue
 		}
-		decision, err := v1alpha1.ParseDecision(text, m, string(pod.UID), p.node)
-		if err != nil {
-			continue
-		}
-		if spec, err := p.translate(pod); err == nil {
-			out = append(out, pin.Arrival{UID: uid, Spec: spec, Decision: decision})
+		if hs, err := v1alpha1.ParseDecision(text, m, string(pod.UID), p.node); err == nil {
+			out = append(out, decided{pod, hs})
 		}
 	}
-	slices.SortFunc(out, func(a, b pin.Arrival) int { return strings.Compare(a.UID, b.UID) })
 	return out
 }
 
@@ -223,33 +236,34 @@ func (p *pods) ask(ctx context.Context) error {
 	return nil
 }
 
-// devices returns what the kubelet has given to the containers of a pod, in ascending order. Its checkpoint has init
-// containers, too, and its service what the checkpoint has not yet.
-func (p *pods) devices(ctx context.Context, uid string, pod *v1.Pod) (out []pin.Given, err error) {
-	o, err := kubelet.Observe(ctx, p.service, p.root)
+// devices returns what the kubelet has given to the containers of a pod, in ascending order. As a rule its checkpoint
+// has that; where it does not, the kubelet's service is asked.
+func (p *pods) devices(ctx context.Context, uid string, pod *v1.Pod, spec *place.Pod) (out []pin.Given, err error) {
+	wants := func(c place.Container) bool { return len(c.Devices) > 0 }
+	if !slices.ContainsFunc(spec.Containers, wants) {
+		return nil, nil
+	}
+	state, err := kubelet.ReadDeviceState(p.root)
 	if err != nil {
 		return nil, err
 	}
-	add := func(container string, all []kubelet.Device) {
-		for _, d := range all {
-			i := slices.IndexFunc(out, func(g pin.Given) bool { return g.Container == container && g.Resource == d.Resource })
-			if i < 0 {
-				i, out = len(out), append(out, pin.Given{Container: container, Resource: d.Resource})
-			}
-			if !slices.Contains(out[i].IDs, d.ID) {
-				out[i].IDs = append(out[i].IDs, d.ID)
-			}
+	if state != nil {
+		for container, all := range state.Containers[uid] {
+			out = given(out, container, all)
 		}
 	}
-	if o.Devices != nil {
-		for container, all := range o.Devices.Containers[uid] {
-			add(container, all)
+	if slices.ContainsFunc(spec.Containers, func(c place.Container) bool {
+		return wants(c) && !slices.ContainsFunc(out, func(g pin.Given) bool { return g.Container == c.Name })
+	}) {
+		listed, err := p.service.List(ctx)
+		if err != nil {
+			return nil, err
 		}
-	}
-	for _, l := range o.Listed {
-		if l.Namespace == pod.Namespace && l.Name == pod.Name {
-			for _, c := range l.Containers {
-				add(c.Name, c.Devices)
+		for _, l := range listed {
+			if l.Namespace == pod.Namespace && l.Name == pod.Name {
+				for _, c := range l.Containers {
+					out = given(out, c.Name, c.Devices)
+				}
 			}
 		}
 	}
@@ -262,10 +276,23 @@ func (p *pods) devices(ctx context.Context, uid string, pod *v1.Pod) (out []pin.
 	return out, nil
 }
 
+// given adds devices of a container.
+func given(out []pin.Given, container string, all []kubelet.Device) []pin.Given {
+	for _, d := range all {
+		is := func(g pin.Given) bool { return g.Container == container && g.Resource == d.Resource }
+		i := slices.IndexFunc(out, is)
+		if i < 0 {
+			i, out = len(out), append(out, pin.Given{Container: container, Resource: d.Resource})
+		}
+		if !slices.Contains(out[i].IDs, d.ID) {
+			out[i].IDs = append(out[i].IDs, d.ID)
+		}
+	}
+	return out
+}
+
 // Ended implements nri.Pods. A static pod ends when its runtime says so: its mirror may be deleted at any time.
 func (p *pods) Ended(ctx context.Context, uids []string) (out []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.ask(ctx); err != nil {

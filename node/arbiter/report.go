@@ -1,8 +1,8 @@
 package arbiter
 
 import (
-	"context"
 	"fmt"
+	"hash/fnv"
 	"strings"
 	"time"
 
@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/pin"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/node/nri"
@@ -19,15 +20,12 @@ import (
 
 // The reasons of events about pods.
 const (
-	decisionIgnored  = "PlacementIgnored"  // the annotation is not for this pod, or cannot be read
+	decisionIgnored  = "PlacementIgnored"  // the annotation is not for this pod, cannot be read, or came too late
 	decisionReplaced = "PlacementReplaced" // what it says was not free, or not what the pod requests
 	notAligned       = "NotAligned"        // the node's policies refuse the pod
 	sharesCPUs       = "SharesCPUs"        // too few CPUs are free
 	placedHere       = "PlacedByAgent"     // the pod came without a decision
 )
-
-// maxEvents bounds the events that wait to be sent. What is beyond is in the log alone.
-const maxEvents = 128
 
 // maxMessage is what the API server takes of the text of an event.
 const maxMessage = 1024
@@ -35,8 +33,7 @@ const maxMessage = 1024
 // reporter writes what happens to pods to the log, and to the API server as events.
 type reporter struct {
 	node   string
-	events *objects.Client[*v1.Event, *v1.EventList]
-	queue  chan *v1.Event
+	events *sender
 	log    logr.Logger
 }
 
@@ -45,40 +42,35 @@ func newReporter(cfg Config) (*reporter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reporter{cfg.NodeName, core.Events, make(chan *v1.Event, maxEvents), cfg.Logger}, nil
-}
-
-// run sends events until ctx ends.
-func (r *reporter) run(ctx context.Context) {
-	failed := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case e := <-r.queue:
-			_, err := r.events.In(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
-			if err != nil && !failed {
-				r.log.Error(err, "cannot write events; what they say is in this log, too")
-			}
-			failed = err != nil
-		}
-	}
+	return &reporter{cfg.NodeName, newSender(core.Events, cfg.Logger), cfg.Logger}, nil
 }
 
 // placed reports how a pod was placed.
 func (r *reporter) placed(a nri.Arriving, p pin.Pod) {
 	if a.Refusal != nil {
-		r.report(a, p.UID, v1.EventTypeWarning, decisionIgnored,
+		r.report(a.Namespace, a.Name, p.UID, v1.EventTypeWarning, decisionIgnored,
 			fmt.Sprintf("%v; the agent of node %s placed the pod itself", a.Refusal, r.node))
 	}
 	switch {
 	case p.Fault != nil:
-		reason, text := faultOf(*p.Fault)
-		r.report(a, p.UID, v1.EventTypeWarning, reason, fmt.Sprintf("node %s: %s", r.node, text))
+		r.faulty(a.Namespace, a.Name, p)
 	case !p.Decided && a.Refusal == nil && len(p.Holdings) > 0:
-		r.report(a, p.UID, v1.EventTypeNormal, placedHere,
+		r.report(a.Namespace, a.Name, p.UID, v1.EventTypeNormal, placedHere,
 			fmt.Sprintf("no scheduler decided what the pod gets, so the agent of node %s did: CPUs %s", r.node, cpusOf(p)))
 	}
+}
+
+// faulty reports what is wrong with how a pod is placed.
+func (r *reporter) faulty(namespace, name string, p pin.Pod) {
+	reason, text := faultOf(*p.Fault)
+	r.report(namespace, name, p.UID, v1.EventTypeWarning, reason, fmt.Sprintf("node %s: %s", r.node, text))
+}
+
+// late reports a decision that came after the agent had placed the pod.
+func (r *reporter) late(pod *v1.Pod, p pin.Pod) {
+	r.report(pod.Namespace, pod.Name, p.UID, v1.EventTypeWarning, decisionIgnored,
+		fmt.Sprintf("annotation %s: it came after the agent of node %s had placed the pod, which keeps CPUs %s",
+			v1alpha1.DecisionAnnotation, r.node, cpusOf(p)))
 }
 
 func faultOf(f pin.Fault) (reason, text string) {
@@ -114,22 +106,25 @@ func cpusOf(p pin.Pod) string {
 	return strings.Join(out, ",")
 }
 
-func (r *reporter) report(a nri.Arriving, uid, kind, reason, text string) {
+func (r *reporter) report(namespace, name, uid, kind, reason, text string) {
 	if len(text) > maxMessage {
 		text = text[:maxMessage-3] + "..."
 	}
-	r.log.Info(text, "pod", a.Namespace+"/"+a.Name, "reason", reason)
+	r.log.Info(text, "pod", namespace+"/"+name, "reason", reason)
 	now := metav1.NewTime(time.Now())
-	e := &v1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, GenerateName: "tenon-agent-"},
-		InvolvedObject: v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: a.Namespace, Name: a.Name,
+	r.events.send(&v1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: eventName(uid, reason, text)},
+		InvolvedObject: v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name,
 			UID: types.UID(uid)},
 		Reason: reason, Message: text, Type: kind, Count: 1, FirstTimestamp: now, LastTimestamp: now,
 		Source: v1.EventSource{Component: "tenon-agent", Host: r.node}, ReportingController: "tenon.sh/agent",
 		ReportingInstance: r.node,
-	}
-	select {
-	case r.queue <- e:
-	default:
-	}
+	})
+}
+
+// eventName is the same for equal events: one that is sent again, by this agent or the next, is not there twice.
+func eventName(uid, reason, text string) string {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%s %s %s", uid, reason, text) // it never fails
+	return fmt.Sprintf("tenon-agent.%016x", h.Sum64())
 }

@@ -70,8 +70,14 @@ func Observe(ctx context.Context, p *PodResources, root fs.FS) (o Observation, e
 	if o.Memory, err = readState(root, MemoryStateFile, ParseMemoryState); err != nil {
 		return o, err
 	}
-	o.Devices, err = readState(root, DeviceStateFile, ParseDeviceState)
+	o.Devices, err = ReadDeviceState(root)
 	return o, err
+}
+
+// ReadDeviceState reads which devices containers have from root, the kubelet's root directory. The state is nil where
+// the kubelet has written none.
+func ReadDeviceState(root fs.FS) (*DeviceState, error) {
+	return readState(root, DeviceStateFile, ParseDeviceState)
 }
 
 // Unsettled returns how the state files contradict themselves, or "". The kubelet rewrites a file for every step of an

@@ -33,6 +33,8 @@ type Options struct {
 	Pods int
 	// Memory reads where the memory of containers is; nil leaves that out.
 	Memory Memory
+	// More are further metrics of the agent, which get the label node too.
+	More []prometheus.Collector
 	// Containers bounds the containers whose memory is shown, oldest pods first; 0 shows none.
 	Containers int
 }
@@ -127,7 +129,7 @@ func (m *Metrics) counters() []prometheus.Collector {
 func (m *Metrics) Register(r prometheus.Registerer) error {
 	labelled := prometheus.WrapRegistererWith(prometheus.Labels{"node": m.o.Node}, r)
 	errs := []error{labelled.Register(m)}
-	for _, c := range m.counters() {
+	for _, c := range append(m.counters(), m.o.More...) {
 		errs = append(errs, labelled.Register(c))
 	}
 	return errors.Join(errs...)

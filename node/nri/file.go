@@ -32,8 +32,50 @@ type savedPod struct {
 	v1alpha1.Decision
 	// Spec is what the pod asks for.
 	Spec *place.Pod `json:"spec"`
-	// Decided: the scheduler decided it.
+	// Offered and Decided are as in pin.Pod.
+	Offered bool `json:"offered,omitempty"`
 	Decided bool `json:"decided,omitempty"`
+	// Fault is what is wrong with the placement. Arrived is what the pod came with, to try it again; nil: do not.
+	Fault   *pin.Fault `json:"fault,omitempty"`
+	Arrived *arrived   `json:"arrived,omitempty"`
+}
+
+// arrived has the parts of a pin.Arrival that its pod does not have.
+type arrived struct {
+	Decision *v1alpha1.Decision `json:"decision,omitempty"`
+	Devices  []pin.Given        `json:"devices,omitempty"`
+}
+
+// pod returns what the file has of a pod. ok is false where the machine has changed so that the pod arrives anew.
+func (p *savedPod) pod(m *topo.Machine) (out pin.Pod, ok bool) {
+	hs, err := p.Holdings(m)
+	if err != nil {
+		return out, false
+	}
+	out = pin.Pod{UID: p.UID, Spec: p.Spec, Holdings: hs, Offered: p.Offered, Decided: p.Decided, Fault: p.Fault}
+	if p.Arrived == nil {
+		return out, true
+	}
+	out.Arrival = pin.Arrival{UID: p.UID, Spec: p.Spec, Devices: p.Arrived.Devices}
+	if p.Arrived.Decision != nil {
+		out.Arrival.Decision, err = p.Arrived.Decision.Holdings(m)
+	}
+	return out, err == nil
+}
+
+// savedOf returns what the file gets of a pod.
+func savedOf(m *topo.Machine, p pin.Pod) savedPod {
+	out := savedPod{Decision: v1alpha1.DecisionOf(m, p.UID, "", p.Holdings), Spec: p.Spec, Offered: p.Offered,
+		Decided: p.Decided, Fault: p.Fault}
+	if p.Fault == nil || p.Arrival.Spec == nil {
+		return out
+	}
+	out.Arrived = &arrived{Devices: p.Arrival.Devices}
+	if p.Arrival.Decision != nil {
+		d := v1alpha1.DecisionOf(m, p.UID, "", p.Arrival.Decision)
+		out.Arrived.Decision = &d
+	}
+	return out
 }
 
 const stateVersion = 1
@@ -74,11 +116,9 @@ func (f file) read(m *topo.Machine) (out []pin.Pod, err error) {
 		if err := p.Spec.Validate(); err != nil {
 			return nil, fmt.Errorf("pod %s: %w", p.UID, err)
 		}
-		hs, err := p.Holdings(m)
-		if err != nil {
-			continue // the machine has changed: the pod arrives anew
+		if one, ok := p.pod(m); ok {
+			out = append(out, one)
 		}
-		out = append(out, pin.Pod{UID: p.UID, Spec: p.Spec, Holdings: hs, Decided: p.Decided})
 	}
 	return out, nil
 }
@@ -92,8 +132,7 @@ func (f file) write(n *pin.Node) (err error) {
 	}()
 	out := saved{Version: stateVersion, Pods: []savedPod{}}
 	for _, p := range n.Pods() {
-		out.Pods = append(out.Pods, savedPod{Decision: v1alpha1.DecisionOf(n.Machine(), p.UID, "", p.Holdings),
-			Spec: p.Spec, Decided: p.Decided})
+		out.Pods = append(out.Pods, savedOf(n.Machine(), p))
 	}
 	data, err := json.Marshal(out)
 	if err != nil {

@@ -6,8 +6,9 @@
 // the plugin connects, every container that runs is pinned as core/pin says, whatever it was pinned to: whoever was
 // away has missed nothing. Exclusive CPUs are taken from other containers before the container that gets them starts.
 //
-// The package refuses to place a pod that the API server does not have yet: such a container starts on the CPUs that
-// are shared, or not at all, as [FailurePolicy] says, and is pinned when its pod is known.
+// The package refuses to place a pod that the API server does not have yet, or whose devices cannot be read: such a
+// container starts on the CPUs that are shared, or not at all, as [FailurePolicy] says, and is pinned when its pod is
+// known.
 package nri
 
 import (
@@ -16,6 +17,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/go-logr/logr"
@@ -35,6 +37,10 @@ const (
 	Ignore FailurePolicy = "Ignore" // it starts, and shares CPUs until its pod is known
 	Fail   FailurePolicy = "Fail"   // it does not start; the kubelet tries again
 )
+
+// answerTime is how long an answer may take in all, with what the API server is asked for it. By default a runtime
+// drops a plugin that takes two seconds.
+const answerTime = time.Second
 
 // Pods says what is known of the pods of the node.
 type Pods interface {
@@ -66,9 +72,11 @@ type Config struct {
 	// State is the file that keeps what was decided. Its directory must be there and must outlive the node's restart.
 	State   string
 	Failure FailurePolicy // Ignore when empty
-	// Placed, if not nil, is called when a pod was placed, with what is wrong with that, if anything; Changed when
-	// anything about any pod has changed. Both must return at once.
+	// Placed, if not nil, is called when a pod was placed, with what is wrong with that, if anything; Faulty for a pod
+	// with a fault that Placed was not called for, such as one that an earlier agent has placed; Changed when anything
+	// about any pod has changed. All must return at once.
 	Placed  func(Arriving, pin.Pod)
+	Faulty  func(namespace, name string, p pin.Pod)
 	Changed func()
 	Logger  logr.Logger
 }
@@ -87,10 +95,17 @@ type Plugin struct {
 	written *pin.Node
 	// containers are those that were created and have not ended, by their ID.
 	containers map[string]*container
+	// told are the faults of pods that were passed on, by UID.
+	told map[string]pin.FaultCode
+	// near has the NUMA nodes of pods that share CPUs; migrate: their memory is bound there.
+	near    map[string]idset.NUMA
+	migrate bool
 	// pinned receives when all containers of the runtime were pinned after the plugin has connected.
 	pinned chan struct{}
-	// send asks the runtime for updates that answer none of its requests; nil while there is no runtime.
-	send func([]*api.ContainerUpdate) ([]*api.ContainerUpdate, error)
+	// send asks the runtime for updates that answer none of its requests; nil while there is no runtime. sending: a
+	// goroutine does so.
+	send    func([]*api.ContainerUpdate) ([]*api.ContainerUpdate, error)
+	sending bool
 }
 
 // container is one container that the runtime has.
@@ -98,6 +113,9 @@ type container struct {
 	pod, name string
 	sandbox   *api.PodSandbox
 	is        pin.Pin // what the runtime was told last; the zero Pin: nothing
+	made      pin.Pin // what it was created with
+	runs      bool    // updates reach it
+	differs   int     // how often in a row the kernel had something else
 }
 
 // New returns a plugin with what its file says. It fails where an agent cannot be the arbiter by the rules, and where
@@ -107,7 +125,7 @@ func New(cfg Config) (*Plugin, error) {
 		return nil, fmt.Errorf("pin containers: %w", err)
 	}
 	p := &Plugin{cfg: cfg, file: file{cfg.State}, node: pin.New(cfg.Machine, cfg.Rules),
-		containers: map[string]*container{}, pinned: make(chan struct{}, 1)}
+		containers: map[string]*container{}, told: map[string]pin.FaultCode{}, pinned: make(chan struct{}, 1)}
 	if cfg.Failure == "" {
 		p.cfg.Failure = Ignore
 	}
@@ -132,6 +150,8 @@ func (p *Plugin) Node() *pin.Node {
 // and every container is pinned.
 func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 	all []*api.Container) ([]*api.ContainerUpdate, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sandboxes := map[string]*api.PodSandbox{}
@@ -154,11 +174,13 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 		if s == nil || c.State == api.ContainerState_CONTAINER_STOPPED {
 			continue
 		}
-		p.containers[c.Id] = &container{pod: s.Uid, name: c.Name, sandbox: s}
+		p.containers[c.Id] = &container{pod: s.Uid, name: c.Name, sandbox: s,
+			runs: c.State != api.ContainerState_CONTAINER_CREATED}
 		came = append(came, s)
 	}
 	p.synchronized = true
 	p.arriveAll(ctx, came)
+	p.tell()
 	if err := p.save(); err != nil {
 		return nil, err
 	}
@@ -172,16 +194,23 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 // CreateContainer pins a container before it starts, and takes its exclusive CPUs from the containers that share them.
 func (p *Plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment,
 	[]*api.ContainerUpdate, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.arrive(ctx, s) && p.cfg.Failure == Fail && !static(s) {
+	before, holds := p.node, p.cfg.Failure == Fail && !static(s)
+	if !p.arrive(ctx, s) && holds {
 		return nil, nil, fmt.Errorf("pod %s/%s is not known yet, so its containers cannot be pinned", s.Namespace, s.Name)
 	}
 	if err := p.save(); err != nil {
-		return nil, nil, err
+		if holds {
+			return nil, nil, err
+		}
+		p.cfg.Logger.Error(err, "containers share CPUs until that is possible", "pod", s.Namespace+"/"+s.Name)
+		p.node = before
 	}
-	is := p.node.Pin(s.Uid, c.Name)
-	p.containers[c.Id] = &container{pod: s.Uid, name: c.Name, sandbox: s, is: is}
+	is := p.pin(s.Uid, c.Name)
+	p.containers[c.Id] = &container{pod: s.Uid, name: c.Name, sandbox: s, is: is, made: is}
 	adjust := &api.ContainerAdjustment{}
 	adjust.SetLinuxCPUSetCPUs(is.CPUs.String())
 	adjust.SetLinuxCPUSetMems(p.mems(is))
@@ -192,13 +221,17 @@ func (p *Plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 // changed, and with them its exclusive CPUs.
 func (p *Plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.Container,
 	_ *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	before := p.node
 	if a, ok := p.cfg.Pods.Arriving(ctx, s.Uid); ok {
 		p.resize(s.Uid, a)
 	}
 	if err := p.save(); err != nil {
-		return nil, err
+		p.cfg.Logger.Error(err, "containers keep their CPUs until that is possible", "pod", s.Namespace+"/"+s.Name)
+		p.node = before
 	}
 	if known := p.containers[c.Id]; known != nil {
 		known.is = pin.Pin{} // the kubelet's own update must not take its place
@@ -254,14 +287,20 @@ type Lingering struct {
 func (p *Plugin) Lingering(there map[string]bool) (out []Lingering) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	sandboxes := map[string]*api.PodSandbox{}
-	for _, c := range p.containers {
-		sandboxes[c.pod] = c.sandbox
-	}
+	sandboxes := p.sandboxes()
 	for _, one := range p.node.Pods() {
 		if s := sandboxes[one.UID]; s != nil && !there[one.UID] {
 			out = append(out, Lingering{s.Namespace, s.Name, one})
 		}
+	}
+	return out
+}
+
+// sandboxes returns those of the pods with containers, by UID.
+func (p *Plugin) sandboxes() map[string]*api.PodSandbox {
+	out := map[string]*api.PodSandbox{}
+	for _, c := range p.containers {
+		out[c.pod] = c.sandbox
 	}
 	return out
 }
@@ -301,7 +340,6 @@ func (p *Plugin) Use(m *topo.Machine, r place.Rules) error {
 		one.Holdings = hs
 		next = next.Restored(one)
 	}
-	p.cfg.Machine, p.cfg.Rules = m, r
 	return p.become(next)
 }
 
@@ -309,12 +347,12 @@ func (p *Plugin) Use(m *topo.Machine, r place.Rules) error {
 func (p *Plugin) Resized(uid string, spec *place.Pod) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := p.node
-	p.resize(uid, Arriving{Spec: spec})
-	if p.node == before {
-		return nil
+	before, a := p.node, Arriving{Spec: spec}
+	if s := p.sandboxes()[uid]; s != nil {
+		a.Namespace, a.Name = s.Namespace, s.Name
 	}
-	return p.become(p.node)
+	p.resize(uid, a)
+	return p.commit(before)
 }
 
 // resize changes what a pod holds, unless it holds what it requests.
@@ -331,10 +369,18 @@ func (p *Plugin) resize(uid string, a Arriving) {
 
 // become makes a node the present one, and has the runtime pin what differs.
 func (p *Plugin) become(n *pin.Node) error {
-	if n != p.node {
+	before := p.node
+	if n != before {
 		p.set(n, "", Arriving{})
+		p.tell()
 	}
+	return p.commit(before)
+}
+
+// commit saves the node and has the runtime pin what differs. Where it cannot be saved, it becomes what it was before.
+func (p *Plugin) commit(before *pin.Node) error {
 	if err := p.save(); err != nil {
+		p.node = before
 		return err
 	}
 	p.push()
@@ -343,13 +389,16 @@ func (p *Plugin) become(n *pin.Node) error {
 
 // Arrived places a pod whose containers may have started before it was known.
 func (p *Plugin) Arrived(ctx context.Context, uid string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, known := p.node.Pod(uid); known || !p.has(uid) {
 		return nil
 	}
+	before := p.node
 	p.arrive(ctx, &api.PodSandbox{Uid: uid})
-	return p.become(p.node)
+	return p.commit(before)
 }
 
 // static reports whether a sandbox is of a static pod. Such a pod never waits until it is known: the API server itself
@@ -434,58 +483,43 @@ func (p *Plugin) ended(ctx context.Context) []string {
 	return ended
 }
 
+// tell passes on the faults of pods with containers that were not passed on when the pod was placed: the agent may have
+// ended before, or the machine or the rules have changed.
+func (p *Plugin) tell() {
+	sandboxes := p.sandboxes()
+	there := map[string]bool{}
+	for _, one := range p.node.Pods() {
+		there[one.UID] = true
+		s := sandboxes[one.UID]
+		if s == nil || one.Fault != nil && p.told[one.UID] == one.Fault.Code {
+			continue
+		}
+		p.passed(one)
+		if one.Fault != nil && p.cfg.Faulty != nil {
+			p.cfg.Faulty(s.Namespace, s.Name, one)
+		}
+	}
+	maps.DeleteFunc(p.told, func(uid string, _ pin.FaultCode) bool { return !there[uid] })
+}
+
+// passed notes which fault of a pod was passed on.
+func (p *Plugin) passed(one pin.Pod) {
+	delete(p.told, one.UID)
+	if one.Fault != nil {
+		p.told[one.UID] = one.Fault.Code
+	}
+}
+
 // set makes a node the present one, and tells of the pod that was placed, if any.
 func (p *Plugin) set(n *pin.Node, uid string, a Arriving) {
 	p.node = n
-	if one, ok := n.Pod(uid); ok && p.cfg.Placed != nil {
-		p.cfg.Placed(a, one)
+	if one, ok := n.Pod(uid); ok {
+		p.passed(one)
+		if p.cfg.Placed != nil {
+			p.cfg.Placed(a, one)
+		}
 	}
 	if p.cfg.Changed != nil {
 		p.cfg.Changed()
 	}
-}
-
-// updates returns what the runtime has to change of containers, but for one, in ascending order of their IDs.
-func (p *Plugin) updates(but string) (out []*api.ContainerUpdate) {
-	for _, id := range slices.Sorted(maps.Keys(p.containers)) {
-		c := p.containers[id]
-		is := p.node.Pin(c.pod, c.name)
-		if id == but || is.CPUs.Equal(c.is.CPUs) && is.NUMAs == c.is.NUMAs {
-			continue
-		}
-		c.is = is
-		u := &api.ContainerUpdate{}
-		u.SetContainerId(id)
-		u.SetLinuxCPUSetCPUs(is.CPUs.String())
-		u.SetLinuxCPUSetMems(p.mems(is))
-		u.SetIgnoreFailure() // it may have stopped meanwhile
-		out = append(out, u)
-	}
-	return out
-}
-
-// push sends updates that answer no request. They are sent apart from the caller, since the runtime may be waiting for
-// the answer to a request of its own.
-func (p *Plugin) push() {
-	updates := p.updates("")
-	if p.send == nil || len(updates) == 0 {
-		return
-	}
-	send := p.send
-	go func() {
-		if _, err := send(updates); err != nil {
-			p.cfg.Logger.Error(err, "the runtime did not pin containers; it will when the plugin connects again")
-		}
-	}()
-}
-
-// mems returns the NUMA nodes of a pin in the Linux list format: all that have memory where any will do.
-func (p *Plugin) mems(is pin.Pin) string {
-	var ids []idset.NUMA
-	for i, n := range p.cfg.Machine.NUMAs() {
-		if is.NUMAs.Has(i) || is.NUMAs == 0 && n.Bytes > 0 {
-			ids = append(ids, n.ID)
-		}
-	}
-	return idset.Of(ids...).String()
 }

@@ -38,6 +38,9 @@ type Runtime struct {
 	pods []*api.PodSandbox
 	all  map[string]*api.Container
 	sets map[string]string
+	// asked is called when a plugin changes containers unasked, before anything changes; nil: nothing is. With its error
+	// nothing changes.
+	asked func() error
 }
 
 // New starts a runtime, with the containers of an earlier one, or none where that is nil.
@@ -77,6 +80,14 @@ func (r *Runtime) synchronize(ctx context.Context, with adaptation.SyncCB) error
 
 func (r *Runtime) update(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	r.mu.Lock()
+	asked := r.asked
+	r.mu.Unlock()
+	if asked != nil {
+		if err := asked(); err != nil {
+			return updates, err
+		}
+	}
+	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.apply(updates)
 	r.Told <- struct{}{}
@@ -90,6 +101,14 @@ func (r *Runtime) apply(updates []*api.ContainerUpdate) {
 			r.sets[u.ContainerId] = cpu.GetCpus() + " on " + cpu.GetMems()
 		}
 	}
+}
+
+// OnAsked has a function called when a plugin changes containers unasked, before anything changes. If it returns an
+// error, the plugin gets that and nothing changes.
+func (r *Runtime) OnAsked(do func() error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = do
 }
 
 // Ready waits until plugins that have connected are asked: a runtime asks none while one of them synchronizes.
@@ -113,22 +132,41 @@ func (r *Runtime) sandbox(p Pod) *api.PodSandbox {
 
 // Create starts a container, and returns the error of a plugin.
 func (r *Runtime) Create(p Pod, container string) error {
+	start, err := r.Begin(p, container)
+	if err == nil {
+		err = start()
+	}
+	return err
+}
+
+// Begin creates a container, which does not run before start is called: updates do not reach it. It starts with the
+// cpuset of its creation.
+func (r *Runtime) Begin(p Pod, container string) (start func() error, err error) {
 	r.mu.Lock()
 	s := r.sandbox(p)
 	c := &api.Container{Id: id(p.UID, container), PodSandboxId: s.Id, Name: container, CreatedAt: int64(len(r.all) + 1),
-		State: api.ContainerState_CONTAINER_RUNNING}
+		State: api.ContainerState_CONTAINER_CREATED}
 	r.mu.Unlock()
-	reply, err := r.nri.CreateContainer(context.Background(), &api.CreateContainerRequest{Pod: s, Container: c})
+	ctx := context.Background()
+	reply, err := r.nri.CreateContainer(ctx, &api.CreateContainerRequest{Pod: s, Container: c})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all[c.Id] = c
-	cpu := reply.GetAdjust().GetLinux().GetResources().GetCpu()
-	r.sets[c.Id] = cpu.GetCpus() + " on " + cpu.GetMems()
 	r.apply(reply.Update)
-	return nil
+	return func() error {
+		r.mu.Lock()
+		c.State = api.ContainerState_CONTAINER_RUNNING
+		cpu := reply.GetAdjust().GetLinux().GetResources().GetCpu()
+		r.sets[c.Id] = cpu.GetCpus() + " on " + cpu.GetMems()
+		r.mu.Unlock()
+		if err := r.nri.PostCreateContainer(ctx, &api.PostCreateContainerRequest{Pod: s, Container: c}); err != nil {
+			return err
+		}
+		return r.nri.PostStartContainer(ctx, &api.PostStartContainerRequest{Pod: s, Container: c})
+	}, nil
 }
 
 // Update is the kubelet's change of the resources of a container.

@@ -1,0 +1,275 @@
+// Package affinity keeps pods that share CPUs near the pods with which they exchange data, on a node whose agent
+// pins containers: it measures (node/traffic), decides (core/affinity), has the runtime pin (node/nri), and publishes
+// what it measured and decided in the node's NodeAffinity.
+//
+// Invariant: only pods that opted in are measured or moved, and a pod with exclusive CPUs or memory of its own never
+// is. What was decided before the agent ended is read from the object, so that a restart moves no pod. The object is
+// written when something was decided, and otherwise every few minutes.
+//
+// The package refuses to decide where the kubelet is the arbiter.
+package affinity
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	core "github.com/tenon-numa/tenon/core/affinity"
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/pin"
+	"github.com/tenon-numa/tenon/node/cgroup"
+	"github.com/tenon-numa/tenon/node/nri"
+	"github.com/tenon-numa/tenon/node/traffic"
+)
+
+// Bounds and defaults.
+const (
+	DefaultPeriod = 15 * time.Second
+	MinPeriod     = time.Second
+	MaxPeriod     = time.Hour
+	// budget is the share of one CPU that reading sockets may take.
+	budget = 0.005
+	// maxSockets bounds the counters that are kept, some 2 MiB.
+	maxSockets = 50000
+	// refresh is how often the object is written where nothing was decided.
+	refresh = 5 * time.Minute
+	// writeTime bounds a request to the API server.
+	writeTime = 10 * time.Second
+)
+
+// Store has the node's own object.
+type Store interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions) (*v1alpha1.NodeAffinity, error)
+	Apply(ctx context.Context, a *v1alpha1.NodeAffinity) error
+}
+
+// Pinner pins containers: an *nri.Plugin.
+type Pinner interface {
+	// Node returns what pods are pinned to.
+	Node() *pin.Node
+	// Namespaces returns the paths of the pods' network namespaces, by UID; "" for the node's own.
+	Namespaces() map[string]string
+	// Near puts pods that share CPUs on NUMA nodes, by UID, and takes all others off them.
+	Near(numas map[string]idset.NUMA, migrate bool)
+}
+
+// Usage reads what containers use.
+type Usage interface {
+	Memory(c cgroup.Container) (cgroup.Memory, error)
+	// ID returns the number of the container's cgroup.
+	ID(c cgroup.Container) (uint64, error)
+}
+
+// Config is what a Runner needs.
+type Config struct {
+	NodeName string
+	Store    Store
+	// Owners returns the owners of the object: the Node, so that it is deleted with it.
+	Owners func(ctx context.Context) ([]metav1.OwnerReference, error)
+	// Namespaces are those whose pods are measured unless they say otherwise; "*" is all.
+	Namespaces []string
+	Period     time.Duration
+	// Migrate binds the memory of pods to their NUMA node too.
+	Migrate bool
+	// HostNamespace is the path of the node's own network namespace; "": pods in it are not measured.
+	HostNamespace string
+	Read          traffic.Reader
+	Clock         func() time.Duration // the CPU time that was used so far; nil: every period is a round
+	// Usage may be nil: then pods count as what they request.
+	Usage Usage
+	// Record receives the outcome of every period; it may be nil.
+	Record func(Report)
+	Logger logr.Logger
+}
+
+// Report is the outcome of a period.
+type Report struct {
+	core.Result
+	// Local and Remote are bytes per second within and between NUMA nodes, after the moves; Seconds how long the period
+	// was.
+	Local, Remote int64
+	Seconds       float64
+	Sockets       int
+	Used          time.Duration
+}
+
+// Runner measures and decides for one node. Run may be called once.
+type Runner struct {
+	cfg    Config
+	meter  *traffic.Meter
+	wishes core.Wishes
+	// near has the NUMA nodes of pods, by UID.
+	near   map[string]idset.NUMA
+	pinner Pinner
+	began  time.Time // of the period
+	loads  map[string]*load
+	// written is the object as it was written last, at the time at; nil: nothing was.
+	written *v1alpha1.NodeAffinity
+	at      time.Time
+	move    *v1alpha1.AffinityMove
+	owners  []metav1.OwnerReference
+	said    string // the last error of sampling that was logged
+}
+
+// New returns a Runner that has measured nothing. It fails where the period is out of bounds.
+func New(cfg Config) (*Runner, error) {
+	if cfg.Period < MinPeriod || cfg.Period > MaxPeriod {
+		return nil, fmt.Errorf("affinity: period %s is not between %s and %s", cfg.Period, MinPeriod, MaxPeriod)
+	}
+	return &Runner{cfg: cfg, loads: map[string]*load{}, meter: traffic.New(traffic.Config{Read: cfg.Read,
+		Node: cfg.HostNamespace, MaxSockets: maxSockets, Clock: cfg.Clock,
+		Budget: time.Duration(float64(cfg.Period) * budget)})}, nil
+}
+
+// Run measures in every period until ctx ends.
+func (r *Runner) Run(ctx context.Context, list func() []*v1.Pod, plugin func() *nri.Plugin) {
+	t := time.NewTicker(r.cfg.Period)
+	defer t.Stop()
+	for {
+		if p := plugin(); p != nil {
+			r.step(ctx, list(), p, time.Now())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// step is one period, or a part of one where there are too many sockets.
+func (r *Runner) step(ctx context.Context, pods []*v1.Pod, p Pinner, now time.Time) {
+	if r.near == nil && !r.restore(ctx) {
+		return
+	}
+	if r.pinner != p {
+		r.pinner = p
+		p.Near(maps.Clone(r.near), r.cfg.Migrate)
+	}
+	all := r.known(pods, p)
+	sample, ok := r.meter.Step(r.measured(all, p.Namespaces()), now)
+	if !ok {
+		return
+	}
+	seconds := now.Sub(r.began).Seconds()
+	if r.began.IsZero() {
+		seconds = 0
+	}
+	r.began = now
+	r.complain(sample.Failed)
+	in := r.input(all, p.Node(), now)
+	for _, pair := range sample.Pairs {
+		in.Weights = append(in.Weights, core.Weight{A: pair.A, B: pair.B, Bytes: pair.Bytes})
+	}
+	result, err := core.Decide(in, core.Defaults(), r.wishes)
+	if err != nil {
+		r.cfg.Logger.Error(err, "pods that share CPUs stay where they are")
+		return
+	}
+	r.wishes = result.Wishes
+	r.follow(result, p)
+	out := r.object(all, in, result)
+	out.Measured, out.PeriodSeconds = metav1.NewTime(now), int64(seconds)
+	out.Sockets, out.Incomplete = int64(sample.Sockets), sample.Incomplete
+	if r.cfg.Record != nil {
+		r.cfg.Record(Report{Result: result, Local: out.Summary.LocalBytesPerSecond,
+			Remote: out.Summary.RemoteBytesPerSecond, Seconds: seconds, Sockets: sample.Sockets, Used: sample.Used})
+	}
+	r.publish(ctx, out, now)
+}
+
+// follow has the runtime pin what was decided.
+func (r *Runner) follow(result core.Result, p Pinner) {
+	near := map[string]idset.NUMA{}
+	moved := int64(0)
+	for _, v := range result.Verdicts {
+		if v.Outcome != core.Exclusive && v.NUMA != core.Nowhere {
+			near[v.Pod] = v.NUMA
+		}
+		if v.Outcome == core.Moved {
+			moved++
+		}
+	}
+	if moved > 0 {
+		r.move = &v1alpha1.AffinityMove{Time: metav1.NewTime(r.began), Pods: moved, RemoteBefore: result.Before,
+			RemoteAfter: result.After}
+	}
+	if !maps.Equal(near, r.near) {
+		r.near = near
+		p.Near(maps.Clone(near), r.cfg.Migrate)
+	}
+}
+
+// restore takes what an earlier agent has decided. It reports whether that is known: there may be no object.
+func (r *Runner) restore(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	was, err := r.cfg.Store.Get(ctx, r.cfg.NodeName, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		r.complain(fmt.Errorf("read what was decided before: %w", err))
+		return false
+	}
+	r.near = map[string]idset.NUMA{}
+	if err != nil {
+		return true
+	}
+	r.written, r.move = was, was.LastMove
+	for _, p := range was.Pods[:min(len(was.Pods), v1alpha1.MaxAffinityPods)] {
+		if p.NUMA != nil && idset.Valid(int(*p.NUMA)) && core.Outcome(p.Outcome) != core.Exclusive {
+			r.near[p.UID] = idset.NUMA(*p.NUMA)
+		}
+	}
+	return true
+}
+
+// publish writes the object where it says something new.
+func (r *Runner) publish(ctx context.Context, out *v1alpha1.NodeAffinity, now time.Time) {
+	if len(out.Pods) == 0 && (r.written == nil || len(r.written.Pods) == 0) ||
+		r.written != nil && decided(out, r.written) && now.Sub(r.at) < refresh {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	if r.owners == nil {
+		owners, err := r.cfg.Owners(ctx)
+		if err != nil {
+			r.complain(err)
+			return
+		}
+		r.owners = owners
+	}
+	out.OwnerReferences = r.owners
+	if err := r.cfg.Store.Apply(ctx, out); err != nil {
+		r.complain(err)
+		return
+	}
+	r.written, r.at = out, now
+}
+
+// decided reports whether two objects have the same decisions.
+func decided(a, b *v1alpha1.NodeAffinity) bool {
+	same := func(x, y *int64) bool { return (x == nil) == (y == nil) && (x == nil || *x == *y) }
+	return slices.EqualFunc(a.Pods, b.Pods, func(x, y v1alpha1.AffinityPod) bool {
+		return x.UID == y.UID && x.Outcome == y.Outcome && same(x.NUMA, y.NUMA) && same(x.Wanted, y.Wanted)
+	})
+}
+
+// complain logs an error that differs from the last one.
+func (r *Runner) complain(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != r.said {
+		r.cfg.Logger.Error(err, "affinity of pods is measured or published in part only")
+	}
+	r.said = text
+}

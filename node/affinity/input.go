@@ -1,0 +1,235 @@
+package affinity
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	core "github.com/tenon-numa/tenon/core/affinity"
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/pin"
+	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/cgroup"
+	"github.com/tenon-numa/tenon/node/desired"
+	"github.com/tenon-numa/tenon/node/traffic"
+)
+
+// known is a pod of the node that has not ended.
+type known struct {
+	pod        *v1.Pod
+	is         core.Pod // without load
+	containers []cgroup.Container
+}
+
+// known returns the pods of the node, those that opted in first, by namespace and name.
+func (r *Runner) known(pods []*v1.Pod, p Pinner) (out []known) {
+	n := p.Node()
+	for _, pod := range pods {
+		if pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
+			continue
+		}
+		k := known{pod: pod, containers: cgroup.Running([]*v1.Pod{pod})}
+		k.is.ID = cmp.Or(pod.Annotations[desired.StaticHash], string(pod.UID))
+		if k.is.ID == "" || slices.ContainsFunc(out, func(o known) bool { return o.is.ID == k.is.ID }) {
+			continue
+		}
+		k.is.NUMA = core.Nowhere
+		if at, ok := r.near[k.is.ID]; ok {
+			if _, there := n.Machine().Position(at); there {
+				k.is.NUMA = at
+			}
+		}
+		k.opt(r.cfg.Namespaces)
+		k.hold(n)
+		out = append(out, k)
+	}
+	slices.SortFunc(out, func(a, b known) int {
+		rank := func(k known) int {
+			if k.is.Measured || k.is.Group != "" || k.is.Exclusive {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.pod.Namespace, b.pod.Namespace),
+			cmp.Compare(a.pod.Name, b.pod.Name), cmp.Compare(a.is.ID, b.is.ID))
+	})
+	return out[:min(len(out), core.MaxPods)]
+}
+
+// maxGroup bounds the name of a group, as the value of a label.
+const maxGroup = 63
+
+// opt reads what the pod asks for.
+func (k *known) opt(namespaces []string) {
+	switch k.pod.Annotations[v1alpha1.AffinityAnnotation] {
+	case v1alpha1.AffinityMeasure:
+		k.is.Measured = true
+	case v1alpha1.AffinityNone:
+	default:
+		k.is.Measured = slices.Contains(namespaces, k.pod.Namespace) || slices.Contains(namespaces, "*")
+	}
+	if g := k.pod.Annotations[v1alpha1.AffinityGroupAnnotation]; g != "" && len(g) <= maxGroup && printable.Text(g) == g {
+		k.is.Group = k.pod.Namespace + "/" + g
+	}
+}
+
+// hold reads what the pod has of its own: exclusive CPUs or memory.
+func (k *known) hold(n *pin.Node) {
+	one, _ := n.Pod(k.is.ID)
+	var mask topo.Mask
+	for _, h := range one.Holdings {
+		mask |= n.Machine().MaskOfCPUs(h.CPUs)
+		for _, b := range h.Memory {
+			mask |= b.NUMAs
+		}
+	}
+	if mask == 0 {
+		return
+	}
+	k.is.Exclusive, k.is.NUMA = true, core.Nowhere
+	if ids := n.Machine().IDs(mask); len(ids) == 1 {
+		k.is.NUMA = ids[0]
+	}
+}
+
+// measured returns the pods for the meter. The sockets of those that opted in are read, and the others' addresses are
+// known as theirs.
+func (r *Runner) measured(all []known, namespaces map[string]string) (out []traffic.Pod) {
+	for _, k := range all {
+		p := traffic.Pod{ID: k.is.ID}
+		if path, there := namespaces[k.is.ID]; there && k.is.Measured && !k.is.Exclusive {
+			p.Namespace = path
+			if path == "" {
+				p.Namespace = r.cfg.HostNamespace
+			}
+		}
+		if k.pod.Spec.HostNetwork && (k.is.Measured || k.is.Exclusive) && r.cfg.HostNamespace != "" && r.cfg.Usage != nil {
+			p.Namespace = r.cfg.HostNamespace
+			for _, c := range k.containers {
+				if id, err := r.cfg.Usage.ID(c); err == nil {
+					p.Cgroups = append(p.Cgroups, id)
+				}
+			}
+		}
+		if !k.pod.Spec.HostNetwork {
+			for _, ip := range k.pod.Status.PodIPs {
+				if a, err := netip.ParseAddr(ip.IP); err == nil {
+					p.IPs = append(p.IPs, a)
+				}
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// load is what a pod uses, by its cgroups.
+type load struct {
+	at    time.Time
+	used  time.Duration
+	milli float64 // smoothed
+	bytes int64
+}
+
+// keep is the share of the earlier value in a smoothed one.
+const keep = 0.75
+
+// input returns what core decides on, without weights.
+func (r *Runner) input(all []known, n *pin.Node, now time.Time) (in core.Input) {
+	loads := map[string]*load{}
+	for _, k := range all {
+		p := k.requests()
+		if r.cfg.Usage != nil && (k.is.Measured || k.is.Group != "") && !k.is.Exclusive {
+			if l := r.load(k, now); l != nil {
+				loads[k.is.ID] = l
+				p.MilliCPU, p.Bytes = max(p.MilliCPU, int64(l.milli)), max(p.Bytes, l.bytes)
+			}
+		}
+		in.Pods = append(in.Pods, p)
+	}
+	r.loads = loads
+	in.NUMAs = shared(n)
+	return in
+}
+
+// requests returns the pod with what it requests.
+func (k known) requests() core.Pod {
+	out := k.is
+	add := func(c v1.Container) {
+		out.MilliCPU += c.Resources.Requests.Cpu().MilliValue()
+		out.Bytes += c.Resources.Requests.Memory().Value()
+	}
+	for _, c := range k.pod.Spec.InitContainers {
+		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	for _, c := range k.pod.Spec.Containers {
+		add(c)
+	}
+	out.MilliCPU = max(0, min(out.MilliCPU, core.MaxAmount))
+	out.Bytes = max(0, min(out.Bytes, core.MaxAmount))
+	return out
+}
+
+// load returns what a pod has used since the last period; nil where that is not known.
+func (r *Runner) load(k known, now time.Time) *load {
+	out := &load{at: now}
+	for _, c := range k.containers {
+		m, err := r.cfg.Usage.Memory(c)
+		if err != nil {
+			continue
+		}
+		out.used += max(0, m.CPUTime)
+		for _, a := range m.NUMAs {
+			out.bytes += a.Anon
+		}
+	}
+	out.bytes = min(out.bytes, core.MaxAmount)
+	last := r.loads[k.is.ID]
+	if last == nil || out.used < last.used || !now.After(last.at) {
+		return out // the CPU time is known from the next period on
+	}
+	milli := min((out.used-last.used).Seconds()/now.Sub(last.at).Seconds()*1000, maxMilli)
+	if out.milli = milli; last.milli > 0 {
+		out.milli = keep*last.milli + (1-keep)*milli
+	}
+	return out
+}
+
+// maxMilli bounds what a pod is believed to use: more CPUs than Linux has.
+const maxMilli = 1000 * idset.Max
+
+// shared returns what every NUMA node has for pods that share CPUs: its shared CPUs without those that are reserved for
+// the system, and its memory without hugepages and without what pods have of their own.
+func shared(n *pin.Node) (out []core.NUMA) {
+	cpus := n.Shared().Minus(n.Rules().CPU.Reserved)
+	own := make([]int64, len(n.Machine().NUMAs()))
+	for _, p := range n.Pods() {
+		for _, h := range p.Holdings {
+			for _, b := range h.Memory {
+				if b.Kind != topo.Memory {
+					continue
+				}
+				at := b.NUMAs.Positions()
+				for _, i := range at {
+					own[i] += b.Bytes / int64(len(at))
+				}
+			}
+		}
+	}
+	for i, numa := range n.Machine().NUMAs() {
+		left := numa.Bytes - own[i]
+		for _, h := range numa.Hugepages {
+			left -= h.PageSize * h.Count
+		}
+		out = append(out, core.NUMA{ID: numa.ID, MilliCPU: int64(numa.CPUs.AndLen(cpus)) * 1000,
+			Bytes: max(0, min(left, core.MaxAmount))})
+	}
+	return out
+}

@@ -1,0 +1,109 @@
+package arbiter_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+)
+
+// The API server is away for a while, or the right to write events is missing: they come later, in their order. One
+// that it does not take at all keeps nobody else's back.
+func TestEventsAreSentAgain(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	n.want("")
+	n.mu.Lock()
+	n.fails = []int{http.StatusServiceUnavailable, http.StatusForbidden, http.StatusTooManyRequests}
+	n.mu.Unlock()
+	n.create(n.bind("a", "2", "", false))
+	n.create(n.bind("b", "2", "", false))
+	n.event("a PlacedByAgent")
+	n.event("b PlacedByAgent")
+	n.mu.Lock()
+	n.fails = []int{http.StatusUnprocessableEntity}
+	n.mu.Unlock()
+	n.create(n.bind("c", "2", "", false))
+	n.create(n.bind("d", "2", "", false))
+	n.event("d PlacedByAgent")
+}
+
+// An agent that starts again says what was wrong before, once: the event that is there already is not there twice.
+func TestFaultsAreReportedAgain(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	n.want("")
+	n.create(n.bind("owner", "4", n.decision("uid-owner", "8-11", 2), false))
+	n.create(n.bind("liar", "2", n.decision("uid-liar", "8-9", 2), false))
+	n.event("liar PlacementReplaced")
+	n.stop()
+	n.start()
+	n.want("liar=1-2 owner=8-11")
+	n.create(n.bind("stranger", "2", "", false))
+	n.event("stranger PlacedByAgent")
+	n.stop()
+	n.mu.Lock()
+	clear(n.names) // the event has expired
+	n.mu.Unlock()
+	n.start()
+	n.want("liar=1-2 owner=8-11 stranger=3-4")
+	n.event("liar PlacementReplaced")
+}
+
+// A pod that the agent has placed stays where it is when a decision comes after that, which is reported once. What came
+// too late keeps no CPUs from others.
+func TestADecisionThatComesTooLate(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	n.want("")
+	n.create(n.bind("early", "2", "", false))
+	n.event("early PlacedByAgent")
+	n.annotate("early", n.decision("uid-early", "8-9", 2))
+	n.want("early=1-2")
+	n.event("early PlacementIgnored")
+	n.create(n.bind("next", "2", n.decision("uid-next", "8-9", 2), false))
+	n.want("early=1-2 next=8-9")
+	n.create(n.bind("stranger", "2", "", false))
+	n.event("stranger PlacedByAgent") // and nothing more about the first one
+	n.want("early=1-2 next=8-9 stranger=3-4")
+	if got := n.runtime.Pinned("uid-early", "c"); got != "1-2 on 0" {
+		t.Errorf("pinned to %s", got)
+	}
+}
+
+// A container may start before the agent knows its pod. The decision that comes then is followed, and nobody gets its
+// CPUs meanwhile.
+func TestADecisionThatComesAfterTheContainer(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	n.want("")
+	late := n.bind("late", "2", n.decision("uid-late", "1-2", 1), false)
+	n.mu.Lock()
+	watched, known := n.watched, n.known
+	n.watched, n.known = nil, nil
+	n.mu.Unlock()
+	n.create(late)
+	n.want("")
+	n.mu.Lock()
+	n.watched, n.known = watched, known
+	n.mu.Unlock()
+	n.create(n.bind("stranger", "2", "", false))
+	n.event("stranger PlacedByAgent")
+	n.want("late=1-2 stranger=3-4")
+}
+
+// annotate gives a pod of the agent's watch a decision.
+func (n *node) annotate(name, decision string) {
+	n.t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, p := range n.watched {
+		if p.Name == name {
+			p = p.DeepCopy()
+			p.Annotations = map[string]string{v1alpha1.DecisionAnnotation: decision}
+			n.watched[i] = p
+			return
+		}
+	}
+	n.t.Fatal("no such pod: " + name)
+}

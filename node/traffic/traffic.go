@@ -1,0 +1,280 @@
+// Package traffic measures what the pods of one node send each other, from the kernel's own counters of TCP sockets
+// (sock_diag(7)). It needs no kernel module and no program in the kernel, and works on every architecture.
+//
+// A socket's counters say how many bytes its peer has acknowledged and how many it has received. Its local end is
+// the pod that owns the network namespace, or in the node's namespace the pod whose cgroup opened it. Its remote end
+// is the pod with that IP, or the owner of the other end in the same namespace.
+//
+// Invariant: one call of Step takes little more than [Config.Budget] of CPU time, and what is kept is bounded by
+// [Config.MaxSockets]. The kernel goes through the sockets of all namespaces for each that is read, so that a round
+// may take several calls on a node with many pods. A rate is what was sent since the namespace was read before.
+//
+// What the package cannot see: connections that open and close between two rounds, UDP, unix sockets and shared
+// memory; and, of two pods that reach each other only by Services of each other, the direction with less traffic.
+package traffic
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Socket is an established TCP connection as one end has it.
+type Socket struct {
+	Cookie        uint64 // identifies the socket in its namespace for as long as it exists
+	Cgroup        uint64 // ID of the cgroup in the unified hierarchy that opened it; 0: not known
+	Local, Remote netip.AddrPort
+	// Bytes were acknowledged by the other end or received from it, since the connection was made.
+	Bytes uint64
+}
+
+// Reader reads the sockets of a network namespace. It calls each for at most so many, and reports whether these are
+// all.
+type Reader func(path string, most int, each func(Socket)) (whole bool, err error)
+
+// Pod is a pod whose traffic is measured, or with which others exchange data.
+type Pod struct {
+	ID string
+	// Namespace is the path of its network namespace. Pods in the node's own have [Config.Node] here. Where it is empty,
+	// the pod's own sockets are not read; its peers see it by its IPs.
+	Namespace string
+	IPs       []netip.Addr
+	// Cgroups are those of its containers, by their ID in the unified hierarchy. Only pods in the node's own network
+	// namespace need them.
+	Cgroups []uint64
+}
+
+// Pair is what two pods exchange per second, in both directions together; A < B.
+type Pair struct {
+	A, B  string
+	Bytes int64
+}
+
+// Sample is the outcome of a round, in which the sockets of all pods were read once.
+type Sample struct {
+	Pairs   []Pair // in ascending order
+	Sockets int    // how many were read
+	// Used is the CPU time that reading took.
+	Used time.Duration
+	// Incomplete: there are more sockets than may be read.
+	Incomplete bool
+	// Failed is why namespaces could not be read, which is nothing unusual where a pod ends meanwhile.
+	Failed error
+}
+
+// Config is what a Meter needs.
+type Config struct {
+	Read Reader
+	// Node is the path of the node's own network namespace; "": pods in it are not measured.
+	Node string
+	// MaxSockets is how many sockets are kept; one namespace may have a quarter of them.
+	MaxSockets int
+	// Budget is the CPU time that one Step may take before it ends a round later, and Clock the CPU time that was used so
+	// far; nil: every Step is a round.
+	Budget time.Duration
+	Clock  func() time.Duration
+}
+
+// maxRate bounds what is believed of one pair: a terabyte per second.
+const maxRate = 1 << 40
+
+// Meter keeps the counters of sockets between rounds. It must not be used by several goroutines at once.
+type Meter struct {
+	cfg    Config
+	spaces map[string]*space
+	kept   int // counters in spaces
+	// round is the round that has begun; nil between rounds.
+	round *round
+}
+
+// space is what is known of a network namespace.
+type space struct {
+	at       time.Time
+	whole    bool // all sockets were read the last time
+	counters map[uint64]uint64
+}
+
+// round is what was found since the round has begun.
+type round struct {
+	left []string // namespaces to be read
+	// seen is what pods see of each other, as bytes per second: the first is the pod at the local end.
+	seen   map[[2]string]float64
+	failed []error
+	Sample
+}
+
+// New returns a Meter that has seen nothing: its first round finds no traffic.
+func New(cfg Config) *Meter {
+	if cfg.Clock == nil {
+		cfg.Clock = func() time.Duration { return 0 }
+	}
+	return &Meter{cfg: cfg, spaces: map[string]*space{}}
+}
+
+// Step reads namespaces of the pods for as long as the budget permits, at least one. ok is true when that completes a
+// round.
+func (m *Meter) Step(pods []Pod, now time.Time) (out Sample, ok bool) {
+	r := m.newReading(pods)
+	if m.round == nil {
+		m.round = &round{left: r.paths(), seen: map[[2]string]float64{}}
+		for path := range m.spaces {
+			if _, there := r.ofSpace[path]; !there {
+				m.forget(path)
+			}
+		}
+	}
+	began := m.cfg.Clock()
+	defer func() { out.Used += m.cfg.Clock() - began }()
+	for len(m.round.left) > 0 {
+		path := m.round.left[0]
+		m.round.left = m.round.left[1:]
+		if _, there := r.ofSpace[path]; !there {
+			continue
+		}
+		if err := r.read(path, now); err != nil {
+			m.round.failed = append(m.round.failed, fmt.Errorf("sockets of namespace %s: %w", path, err))
+			m.forget(path)
+		}
+		if m.cfg.Budget > 0 && m.cfg.Clock()-began >= m.cfg.Budget {
+			break
+		}
+	}
+	if len(m.round.left) > 0 {
+		m.round.Used += m.cfg.Clock() - began
+		return Sample{}, false
+	}
+	out = m.round.Sample
+	out.Pairs, out.Failed = m.round.pairs(), errors.Join(m.round.failed...)
+	m.round = nil
+	return out, true
+}
+
+// forget drops the counters of a namespace.
+func (m *Meter) forget(path string) {
+	if s := m.spaces[path]; s != nil {
+		m.kept -= len(s.counters)
+		delete(m.spaces, path)
+	}
+}
+
+// reading knows whose the ends of connections are.
+type reading struct {
+	*Meter
+	ofSpace  map[string]string // the pod that owns a namespace
+	ofIP     map[netip.Addr]string
+	ofCgroup map[uint64]string
+}
+
+func (m *Meter) newReading(pods []Pod) *reading {
+	r := &reading{Meter: m, ofSpace: map[string]string{}, ofIP: map[netip.Addr]string{}, ofCgroup: map[uint64]string{}}
+	for _, p := range pods {
+		switch p.Namespace {
+		case "":
+		case m.cfg.Node:
+			r.ofSpace[p.Namespace] = ""
+			for _, id := range p.Cgroups {
+				r.ofCgroup[id] = p.ID
+			}
+			continue // its IPs are the node's
+		default:
+			r.ofSpace[p.Namespace] = p.ID
+		}
+		for _, ip := range p.IPs {
+			r.ofIP[ip.Unmap()] = p.ID
+		}
+	}
+	return r
+}
+
+func (r *reading) paths() (out []string) {
+	for path := range r.ofSpace {
+		out = append(out, path)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// halves are ends of connections within the node's namespace, by their local and remote address.
+type halves map[[2]netip.AddrPort]half
+
+type half struct {
+	pod  string
+	rate float64
+}
+
+// read reads a namespace.
+func (r *reading) read(path string, now time.Time) error {
+	last := r.spaces[path]
+	next := &space{at: now, counters: map[uint64]uint64{}}
+	seconds, most := 0.0, r.cfg.MaxSockets-r.kept
+	if last != nil {
+		seconds, most = now.Sub(last.at).Seconds(), most+len(last.counters)
+	}
+	inside := halves{}
+	var err error
+	next.whole, err = r.cfg.Read(path, min(most, max(1, r.cfg.MaxSockets/4)), func(s Socket) {
+		next.counters[s.Cookie] = s.Bytes
+		if seconds <= 0 {
+			return
+		}
+		before, known := last.counters[s.Cookie]
+		if !known && !last.whole || s.Bytes < before {
+			return // it may have been there before
+		}
+		if n := s.Bytes - before; n > 0 {
+			r.count(path, s, float64(n)/seconds, inside)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for ends, h := range inside {
+		if o, ok := inside[[2]netip.AddrPort{ends[1], ends[0]}]; ok && o.pod != h.pod {
+			r.round.seen[[2]string{h.pod, o.pod}] += h.rate
+		}
+	}
+	r.forget(path)
+	r.spaces[path] = next
+	r.kept += len(next.counters)
+	r.round.Sockets += len(next.counters)
+	r.round.Incomplete = r.round.Incomplete || !next.whole
+	return nil
+}
+
+// count adds what a socket has transferred to what its pod exchanges with the pod at the other end.
+func (r *reading) count(path string, s Socket, rate float64, inside halves) {
+	local := r.ofSpace[path]
+	if path == r.cfg.Node {
+		local = r.ofCgroup[s.Cgroup]
+	}
+	if local == "" {
+		return
+	}
+	remote := r.ofIP[s.Remote.Addr().Unmap()]
+	switch {
+	case remote == local:
+	case remote != "":
+		r.round.seen[[2]string{local, remote}] += rate
+	case path == r.cfg.Node:
+		inside[[2]netip.AddrPort{unmapped(s.Local), unmapped(s.Remote)}] = half{local, rate}
+	}
+}
+
+func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
+
+// pairs returns what pods exchange. Both ends of a connection count the same bytes, and one of them may not know the
+// other: behind the address of a Service, the client does not see the server. So the end counts that has seen more.
+func (r *round) pairs() (out []Pair) {
+	for ends, rate := range r.seen {
+		back, both := r.seen[[2]string{ends[1], ends[0]}]
+		if both && (rate < back || rate == back && ends[0] > ends[1]) {
+			continue
+		}
+		out = append(out, Pair{min(ends[0], ends[1]), max(ends[0], ends[1]), int64(min(rate, maxRate))})
+	}
+	slices.SortFunc(out, func(a, b Pair) int { return cmp.Or(cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B)) })
+	return out
+}
