@@ -94,7 +94,13 @@ func (c *Cluster) Pending(ctx context.Context, p document.KubeletPlan, o Options
 	if p.Kind != "KubeletPlan" || len(p.Nodes) == 0 {
 		return nil, errors.New(`this is no plan: write one with "kubectl tenon kubelet plan -o json"`)
 	}
+	for _, n := range p.Nodes {
+		if err := accept(n); err != nil {
+			return nil, err
+		}
+	}
 	var begun, out []document.KubeletPlanNode
+	asked := false
 	for _, n := range p.Nodes {
 		if len(n.Errors) > 0 {
 			return nil, fmt.Errorf("node %s: its kubelet does not accept the change: %s", n.Name, n.Errors[0])
@@ -115,8 +121,15 @@ func (c *Cluster) Pending(ctx context.Context, p document.KubeletPlan, o Options
 		default:
 			out = append(out, n)
 		}
-		if _, err := c.leaving(ctx, n.Name, o); err != nil {
+		pods, err := c.leaving(ctx, n.Name, o)
+		if err != nil {
 			return nil, err
+		}
+		if !asked && len(out) > 0 { // the rights are the same for each node
+			asked = true
+			if err := c.may(ctx, n, pods); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return append(begun, out...), nil
@@ -175,6 +188,9 @@ func (c *Cluster) Run(ctx context.Context, nodes []document.KubeletPlanNode, o O
 
 // change does all steps of one node.
 func (c *Cluster) change(ctx context.Context, n document.KubeletPlanNode, o Options) error {
+	if err := accept(n); err != nil {
+		return err
+	}
 	found, err := c.record(ctx, n)
 	if err != nil {
 		return err
@@ -208,6 +224,13 @@ func (c *Cluster) change(ctx context.Context, n document.KubeletPlanNode, o Opti
 	}
 	if err := c.note(ctx, n.Name, nil); err != nil {
 		return interrupted(n.Name, r.Step, err)
+	}
+	r.Step = Done
+	if r.Why != "" {
+		r.Step = Restored
+	}
+	if o.Say != nil {
+		o.Say(n.Name, r)
 	}
 	if r.Why != "" {
 		return fmt.Errorf("node %s has its old configuration: %s", n.Name, r.Why)

@@ -10,9 +10,29 @@ value() {
 	printf '%s\n' "$args" | awk -v f="--$1" '$0 == f { getline; print; exit }
 		index($0, f "=") == 1 { print substr($0, length(f) + 2); exit }'
 }
+fail() {
+	say "failed: $*"
+	exit 0
+}
+# Values become part of commands on the host, so only plain ones are taken. Any program may call itself kubelet; one in a
+# container has another PID namespace than the host.
+path() {
+	case $2 in
+	*[!A-Za-z0-9/._+:@-]* | */../* | */..) fail "the kubelet's $1 is not a path of letters, digits and /._+:@-" ;;
+	'' | /*) ;;
+	*) fail "the kubelet's $1 is not an absolute path" ;;
+	esac
+}
+for f in $STATE_FILES; do
+	case $f in
+	cpu_manager_state | memory_manager_state | dra_manager_state) ;;
+	*) fail "the plan removes a file that is no state file of a kubelet's managers" ;;
+	esac
+done
 args=
 for p in "$PROC"/[0-9]*; do
-	if [ "$(cat "$p/comm" 2>/dev/null)" = kubelet ]; then
+	if [ "$(cat "$p/comm" 2>/dev/null)" = kubelet ] &&
+		[ "$(readlink "$p/ns/pid")" = "$(readlink "$PROC/1/ns/pid")" ]; then
 		args=$(tr '\0' '\n' <"$p/cmdline")
 		break
 	fi
@@ -21,17 +41,22 @@ dir=${KUBELET_CONFIG_DIR:-$(value config-dir)}
 file=${KUBELET_CONFIG:-$(value config)}
 root=${KUBELET_ROOT:-$(value root-dir)}
 root=${root:-/var/lib/kubelet}
+path --config-dir "$dir"
+path --config "$file"
+path --root-dir "$root"
 work=$root/tenon-change
 if [ -n "$dir" ]; then
 	target=$dir/99-tenon.conf
 elif [ -n "$file" ]; then
 	target=$file
 else
-	say "failed: no process named kubelet has --config or --config-dir: name its file or its directory"
-	exit 0
+	fail "no process named kubelet has --config or --config-dir: name its file or its directory"
 fi
 
 change() {
+	case $1 in
+	*[!A-Za-z0-9+/=]*) fail "the order's file is not base64" ;;
+	esac
 	on "mkdir -p '$work'
 		if [ ! -e '$work/old' ] && [ ! -e '$work/none' ]; then
 			if [ -e '$target' ]; then cp -p '$target' '$work/old.part' && mv '$work/old.part' '$work/old'

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"encoding/base64"
 	"os"
 	"os/exec"
@@ -41,6 +42,11 @@ func (h *host) write(name, text string) {
 	}
 }
 
+// cmdline sets the arguments of the process that is named kubelet.
+func (h *host) cmdline(args string) {
+	h.write("proc/7/cmdline", "/usr/bin/kubelet\x00"+strings.ReplaceAll(args, "DIR", h.dir)+"\x00")
+}
+
 // read returns a file, or "none".
 func (h *host) read(name string) string {
 	data, err := os.ReadFile(filepath.Join(h.dir, name))
@@ -58,7 +64,7 @@ func (h *host) run(order, file, stop, start string) (log string, err error) {
 	c := exec.CommandContext(h.t.Context(), "sh", "-c", nodeScript)
 	c.Dir = h.dir
 	c.Env = append(os.Environ(), "HOST=", "PROC="+h.dir+"/proc", "ORDERS="+h.dir+"/orders", "STOP="+stop, "START="+start,
-		"STATE_FILES=cpu_manager_state memory_manager_state", "WITHIN=1")
+		"STATE_FILES="+cmp.Or(os.Getenv("TENON_TEST_STATE"), "cpu_manager_state memory_manager_state"), "WITHIN=1")
 	out, err := c.CombinedOutput()
 	return string(out), err
 }

@@ -60,6 +60,9 @@ type Pods struct {
 
 // NewPods returns the pods of a cluster, with the rights of cfg.
 func NewPods(cfg *rest.Config, o PodOptions) (*Pods, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	core, err := objects.NewCore(cfg)
 	if err != nil {
 		return nil, err

@@ -25,6 +25,12 @@ const (
 	Undo     Step = "undo"     // the node restores the old configuration
 )
 
+// The ends of a change; records have neither.
+const (
+	Done     Step = "done"     // with the new configuration
+	Restored Step = "restored" // with the old one
+)
+
 // Record is how far the change of a node is. A step is recorded before it begins, and each can be done again, so a
 // change that was interrupted goes on with the step of its record.
 type Record struct {

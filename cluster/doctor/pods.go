@@ -22,17 +22,18 @@ import (
 const maxJudged = 200
 
 func (x *examination) pods() error {
-	byUID := map[string]*v1.Pod{}
+	byUID := map[string]kube.Stored{} // a view may keep pods in less memory than whole ones take
 	judged := map[string]bool{}
 	cores := x.wholeCores()
-	for p := range kube.EachPod(x.View.Pods) {
+	for _, stored := range x.View.Pods {
+		p := stored.Pod()
 		if why, refused := kube.Rejection(p); refused {
 			x.add("kubelet-refused", onPod(p, p.Status.Message), "a kubelet refused it: "+string(why), "")
 		}
 		if kube.Ended(p) {
 			continue
 		}
-		byUID[string(p.UID)] = p
+		byUID[string(p.UID)] = stored
 		x.nearly(p)
 		if p.Spec.NodeName != "" {
 			continue
@@ -140,17 +141,18 @@ func few(names []string) string {
 }
 
 // misaligned examines what pods hold.
-func (x *examination) misaligned(byUID map[string]*v1.Pod) {
+func (x *examination) misaligned(byUID map[string]kube.Stored) {
 	for _, n := range x.View.States {
 		if n.Quality != ledger.Exact {
 			continue
 		}
 		ideal := n.Usage.Ideal()
 		for _, e := range n.Entries {
-			p := byUID[e.Pod.UID]
-			if p == nil {
+			stored := byUID[e.Pod.UID]
+			if stored == nil {
 				continue
 			}
+			p := stored.Pod()
 			spec, err := podapi.ToPlace(p)
 			if err != nil {
 				continue

@@ -46,17 +46,23 @@ const (
 // Read reads a cluster at a time with the rights of cfg. What these do not allow is a limit, but for nodes, pods and
 // layouts, without which nothing can be said.
 func Read(ctx context.Context, cfg *rest.Config, at time.Time) (*Snapshot, error) {
-	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.Burst = 50, 100 // some fifty short requests
 	reader, err := kube.NewReader(cfg)
 	if err != nil {
 		return nil, err
 	}
 	reader.At(at)
-	s := &Snapshot{At: at}
-	if s.View, err = reader.ViewAll(ctx); err != nil {
+	v, err := reader.ViewAll(ctx)
+	if err != nil {
 		return nil, err
 	}
+	return ReadAround(ctx, v, cfg, at)
+}
+
+// ReadAround reads what is examined beside a view that has what nodes published, with the rights of cfg.
+func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config, at time.Time) (*Snapshot, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = 50, 100 // some fifty short requests
+	s := &Snapshot{At: at, View: v}
 	all, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)

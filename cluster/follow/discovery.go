@@ -39,12 +39,23 @@ func servesLayouts(config *rest.Config) error {
 }
 
 // findTopologies returns the resource of NodeResourceTopologies, or nil and why they cannot be read.
-func findTopologies(ctx context.Context, cfg *rest.Config) (r *schema.GroupVersionResource, why string, err error) {
+func findTopologies(ctx context.Context, cfg *rest.Config) (*schema.GroupVersionResource, string, error) {
+	return served(ctx, cfg, nrt.Resources()...)
+}
+
+// findNumatopologies returns the resource of Numatopologies, or nil and why they cannot be read.
+func findNumatopologies(ctx context.Context, cfg *rest.Config) (*schema.GroupVersionResource, string, error) {
+	return served(ctx, cfg, nrt.Numatopologies())
+}
+
+// served returns the first of several resources that the API server serves, or nil and why none can be read.
+func served(ctx context.Context, cfg *rest.Config, any ...schema.GroupVersionResource) (
+	*schema.GroupVersionResource, string, error) {
 	known, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return nil, "", fmt.Errorf("make discovery client: %w", err)
 	}
-	for _, r := range nrt.Resources() {
+	for _, r := range any {
 		list, err := known.ServerResourcesForGroupVersion(r.GroupVersion().String())
 		if apierrors.IsNotFound(err) {
 			continue

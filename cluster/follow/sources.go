@@ -2,8 +2,8 @@
 // pods of the scheduler's own informer. It reports faults in what nodes publish by events, conditions, and log lines.
 //
 // Invariant: [Sources.Ready] is closed when all first lists are in the ledger, and not before. NodeResourceTopologies
-// are optional: they are followed once the API server serves them and lets the scheduler read them. The package refuses
-// to start if the API server serves no NodeLayouts, since their informer would wait forever.
+// and Numatopologies are optional: they are followed once the API server serves them and lets the scheduler read them.
+// The package refuses to start if the API server serves no NodeLayouts, since their informer would wait forever.
 package follow
 
 import (
@@ -206,6 +206,9 @@ func (s *Sources) Start(ctx context.Context, api API, pods *amounts.Amounts, lis
 	}
 	if err := s.followTopologies(ctx); err != nil {
 		return fmt.Errorf("follow NodeResourceTopologies: %w", err)
+	}
+	if err := s.followNumatopologies(ctx); err != nil {
+		return fmt.Errorf("follow Numatopologies: %w", err)
 	}
 	if s.options.Informers == nil {
 		s.dynamic.Start(ctx.Done())

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	poll "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-numa/tenon/cluster/nrt"
@@ -34,7 +35,7 @@ func (s *Sources) findTopologies(ctx context.Context) (err error) {
 // the informer once they are.
 func (s *Sources) followTopologies(ctx context.Context) error {
 	if s.topology == nil {
-		go s.awaitTopologies(ctx)
+		go s.await(ctx, "NodeResourceTopologies", findTopologies)
 		return nil
 	}
 	synced, err := s.fill(*s.topology, s.Feed.Topologies())
@@ -42,37 +43,60 @@ func (s *Sources) followTopologies(ctx context.Context) error {
 	return err
 }
 
-// fill adds a handler to the informer of NodeResourceTopologies.
+// fill adds a handler to the informer of NodeResourceTopologies or Numatopologies.
 func (s *Sources) fill(r schema.GroupVersionResource, to cache.ResourceEventHandler) (cache.InformerSynced, error) {
+	read := nrt.Typed
+	if r == nrt.Numatopologies() {
+		read = nrt.TypedNumatopology
+	}
 	i := s.dynamic.ForResource(r).Informer()
-	if err := i.SetTransform(nrt.Typed); err != nil {
-		return nil, fmt.Errorf("decode NodeResourceTopologies: %w", err)
+	if err := i.SetTransform(read); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", r.Resource, err)
 	}
 	h, err := i.AddEventHandler(to)
 	if err != nil {
-		return nil, fmt.Errorf("follow NodeResourceTopologies: %w", err)
+		return nil, fmt.Errorf("follow %s: %w", r.Resource, err)
 	}
 	if _, err := i.AddEventHandler(s.topologyTimes); err != nil {
-		return nil, fmt.Errorf("follow NodeResourceTopologies: %w", err)
+		return nil, fmt.Errorf("follow %s: %w", r.Resource, err)
 	}
 	return h.HasSynced, nil
 }
 
-// awaitTopologies polls until NodeResourceTopologies can be read, and then follows them. The definition may be
-// installed, or the right granted, while the scheduler runs.
-func (s *Sources) awaitTopologies(ctx context.Context) {
+// followNumatopologies fills the ledger from an informer of Numatopologies. If they are not served yet, it starts the
+// informer once they are. The framework has no informer of them, so the handler wakes pods itself.
+func (s *Sources) followNumatopologies(ctx context.Context) error {
+	r, why, err := findNumatopologies(ctx, s.config)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		s.logger.V(2).Info("Numatopologies are not followed yet", "reason", why)
+		go s.await(ctx, "Numatopologies", findNumatopologies)
+		return nil
+	}
+	s.synced["Numatopologies"], err = s.fill(*r, s.late())
+	return err
+}
+
+// finder returns a resource if it can be read, or nil and why it cannot.
+type finder = func(context.Context, *rest.Config) (*schema.GroupVersionResource, string, error)
+
+// await polls until a resource can be read, and then follows it. The definition may be installed, or the right granted,
+// while the scheduler runs.
+func (s *Sources) await(ctx context.Context, name string, find finder) {
 	_ = poll.PollUntilContextCancel(ctx, lookup, false, func(ctx context.Context) (bool, error) {
-		r, _, err := findTopologies(ctx, s.config)
+		r, _, err := find(ctx, s.config)
 		if err == nil && r != nil {
 			_, err = s.fill(*r, s.late())
 		}
 		if err != nil {
-			s.logger.V(2).Info("NodeResourceTopologies not found, will try again", "error", err.Error())
+			s.logger.V(2).Info(name+" not found, will try again", "error", err.Error())
 		}
 		return err == nil && r != nil, nil
 	})
 	if ctx.Err() == nil {
-		s.logger.Info("NodeResourceTopologies are followed from now on")
+		s.logger.Info(name + " are followed from now on")
 		s.dynamic.Start(ctx.Done())
 	}
 }
@@ -94,7 +118,8 @@ func (s *Sources) late() cache.ResourceEventHandler {
 	}
 }
 
-// topologyReported wakes pods that fit a node whose NodeResourceTopology has changed, if the node is judged by it.
+// topologyReported wakes pods that fit a node whose NodeResourceTopology or Numatopology has changed, if the node is
+// judged by amounts.
 func (s *Sources) topologyReported(before, o any) {
 	now, ok := o.(*v1alpha2.NodeResourceTopology)
 	if !ok {

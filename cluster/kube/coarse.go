@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -11,12 +12,14 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// This file feeds the ledger with nodes that have only a NodeResourceTopology. A valid layout takes precedence: the
-// NodeResourceTopology is then kept, and used again when the node has no valid layout any more.
+// This file feeds the ledger with nodes that have only a NodeResourceTopology, or only a Numatopology, which arrives in
+// the same form. A valid layout takes precedence over both, and a NodeResourceTopology over a Numatopology. The others
+// are then kept, and used again when what took precedence is gone.
 
-// coarse is the state of a node's NodeResourceTopology.
+// coarse is the state of a node's NodeResourceTopology and Numatopology.
 type coarse struct {
-	object *v1alpha2.NodeResourceTopology // the newest
+	// topology and numatopology are the newest objects of both kinds; one of them may be nil.
+	topology, numatopology *v1alpha2.NodeResourceTopology
 	// counts: the ledger has the amounts of this object, or of an earlier version of it.
 	counts  bool
 	problem string // why the object was rejected, or ""
@@ -32,7 +35,27 @@ type coarse struct {
 	past []string
 }
 
-// Topologies returns the handlers for an informer of NodeResourceTopologies, whose transform is [nrt.Typed].
+// object returns the object that is used.
+func (c *coarse) object() *v1alpha2.NodeResourceTopology { return cmp.Or(c.topology, c.numatopology) }
+
+// newest returns where the newest object of o's kind is kept.
+func (c *coarse) newest(o *v1alpha2.NodeResourceTopology) **v1alpha2.NodeResourceTopology {
+	if nrt.KindOf(o) == nrt.Numatopology {
+		return &c.numatopology
+	}
+	return &c.topology
+}
+
+// goneName is the name under which the deletion of an object is remembered. No node has such a name as the second one.
+func goneName(o *v1alpha2.NodeResourceTopology) string {
+	if nrt.KindOf(o) == nrt.Numatopology {
+		return nrt.Numatopology + "/" + o.Name
+	}
+	return o.Name
+}
+
+// Topologies returns the handlers for an informer of NodeResourceTopologies, whose transform is [nrt.Typed], or of
+// Numatopologies, whose transform is [nrt.TypedNumatopology].
 func (f *Feed) Topologies() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { each(o, f.Topology) },
@@ -51,9 +74,9 @@ func (f *Feed) Topology(o *v1alpha2.NodeResourceTopology) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := f.coarse[o.Name]
-	last, known := f.goneTopologies.get(o.Name)
-	if c != nil {
-		last, known = c.object.ResourceVersion, true
+	last, known := f.goneTopologies.get(goneName(o))
+	if c != nil && *c.newest(o) != nil {
+		last, known = (*c.newest(o)).ResourceVersion, true
 	}
 	if known && compare(o.ResourceVersion, last) <= 0 {
 		return
@@ -62,8 +85,23 @@ func (f *Feed) Topology(o *v1alpha2.NodeResourceTopology) {
 		c = &coarse{}
 		f.coarse[o.Name] = c
 	}
-	c.object = o
+	before := c.object()
+	*c.newest(o) = o
+	if c.object() != o {
+		return // a NodeResourceTopology takes precedence
+	}
+	if before != nil && nrt.KindOf(before) != nrt.KindOf(o) {
+		f.uncount(o.Name, c)
+	}
 	f.count(o.Name, c)
+}
+
+// uncount removes from the ledger what an object of another kind has reported.
+func (f *Feed) uncount(node string, c *coarse) {
+	if c.counts {
+		f.book.Forget(node)
+	}
+	c.counts, c.problem, c.conditions = false, "", nil
 }
 
 // TopologyGone receives a NodeResourceTopology that was deleted. A newer one of the same name stays.
@@ -71,13 +109,20 @@ func (f *Feed) TopologyGone(o *v1alpha2.NodeResourceTopology) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := f.coarse[o.Name]
-	if c == nil || compare(o.ResourceVersion, c.object.ResourceVersion) < 0 {
+	if c == nil || *c.newest(o) == nil || compare(o.ResourceVersion, (*c.newest(o)).ResourceVersion) < 0 {
 		return
 	}
-	f.goneTopologies.put(o.Name, o.ResourceVersion)
-	delete(f.coarse, o.Name)
-	if c.counts {
-		f.book.Forget(o.Name)
+	f.goneTopologies.put(goneName(o), o.ResourceVersion)
+	used := c.object() == *c.newest(o)
+	*c.newest(o) = nil
+	if !used {
+		return
+	}
+	f.uncount(o.Name, c)
+	if c.object() == nil {
+		delete(f.coarse, o.Name)
+	} else {
+		f.count(o.Name, c)
 	}
 	if !f.exact[o.Name] {
 		f.later(0, func() { f.onFreed(o.Name) })
@@ -145,7 +190,7 @@ func (f *Feed) count(node string, c *coarse) {
 	if !f.begun || f.exact[node] {
 		return
 	}
-	r, err := nrt.ReadOn(c.object, f.machines.New)
+	r, err := nrt.ReadOn(c.object(), f.machines.New)
 	if err != nil {
 		if why := err.Error(); c.problem != why {
 			c.problem = why
@@ -173,7 +218,8 @@ func (f *Feed) count(node string, c *coarse) {
 func (f *Feed) report(node string, c *coarse, r *nrt.Reading, a *ledger.Amounts) {
 	a.Held, a.Whole = r.Held, r.Whole
 	a.Seen, a.Past = f.seen(node, c)
-	for _, o := range f.book.Report(node, ledger.Layout{Machine: r.Machine, Rules: r.Rules, Amounts: a}) {
+	for _, o := range f.book.Report(node, ledger.Layout{Machine: r.Machine, Rules: r.Rules, Amounts: a,
+		From: nrt.KindOf(c.object())}) {
 		f.onOutcome(o)
 	}
 	f.chosen(c, a.Either)

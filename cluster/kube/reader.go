@@ -59,9 +59,9 @@ func (r *Reader) At(at time.Time) { r.now = func() time.Time { return at } }
 
 // View is a cluster that was read once.
 type View struct {
-	// States are the nodes with a valid layout or, if that is missing or rejected, a valid NodeResourceTopology, in
-	// ascending order of name. Each has its holdings, observed and predicted. Problems say why the other nodes are
-	// missing. If the identity may not read NodeResourceTopologies, States has only nodes with a layout.
+	// States are the nodes with a valid layout or, if that is missing or rejected, a valid NodeResourceTopology or
+	// Numatopology, in ascending order of name. Each has its holdings, observed and predicted. Problems say why the
+	// other nodes are missing. Kinds that the identity may not read count as missing.
 	States   []*ledger.Node
 	Problems []Problem
 	Nodes    []v1.Node
@@ -135,7 +135,11 @@ func (r *Reader) View(ctx context.Context) (*View, error) {
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
-	v := ViewOf(layouts.Items, nodes.Items, pods.Items, coarse, r.now())
+	volcanos, err := nrt.ListNumatopologies(ctx, r.cfg)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, err
+	}
+	v := ViewOf(layouts.Items, nodes.Items, pods.Items, append(coarse, volcanos...), r.now())
 	r.notes = v.Notes
 	if undefined {
 		for i := range v.Problems {
@@ -240,10 +244,10 @@ func (r *Reader) Notes() []Problem { return slices.Clone(r.notes) }
 func notes(feed *Feed, snap *ledger.Snapshot) (out []Problem) {
 	for _, name := range snap.Names() {
 		if p := feed.Problem(name); p != "" {
-			out = append(out, Problem{name, "its layout is refused, so its NodeResourceTopology counts: " + p})
+			out = append(out, Problem{name, "its layout is refused, so its " + snap.Node(name).From + " counts: " + p})
 		}
 		for _, c := range feed.TopologyConditions(name) {
-			out = append(out, Problem{name, "NodeResourceTopology: " + c})
+			out = append(out, Problem{name, snap.Node(name).From + ": " + c})
 		}
 	}
 	return out

@@ -73,7 +73,7 @@ func (f *Feed) unsettled(node string) bool {
 // again reads the last report of a node again: pods that were admitted or ended longer than settlePeriod ago are
 // certain now.
 func (f *Feed) again(node string, c *coarse) {
-	r, err := nrt.ReadOn(c.object, f.machines.New)
+	r, err := nrt.ReadOn(c.object(), f.machines.New)
 	if err != nil {
 		return // it was rejected when it arrived
 	}

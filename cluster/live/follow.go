@@ -39,6 +39,11 @@ func (v *View) follow(ctx context.Context, cfg *rest.Config, namespaces []string
 		all = append(all, v.custom(custom, r, &source{optional: true, trim: nrt.Typed, put: v.putTopology,
 			gone: v.topologyGone}))
 	}
+	volcanos := nrt.Numatopologies()
+	if _, err := custom.Resource(volcanos).List(ctx, metav1.ListOptions{Limit: 1}); !apierrors.IsNotFound(err) {
+		all = append(all, v.custom(custom, volcanos, &source{optional: true, trim: nrt.TypedNumatopology,
+			put: v.putTopology, gone: v.topologyGone}))
+	}
 	for _, s := range all {
 		s.view, s.first, s.kept = v, make(chan struct{}), map[types.NamespacedName]any{}
 		go s.run(ctx)

@@ -212,7 +212,7 @@ func (v *View) View() *kube.View {
 	for _, name := range snap.Names() {
 		out.States = append(out.States, snap.Node(name))
 	}
-	out.Problems = v.feed.Problems(out.Nodes)
+	out.Problems, out.Notes = v.feed.Problems(out.Nodes), v.feed.Notes()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	out.Pods = make([]kube.Stored, 0, len(v.pods.kept))

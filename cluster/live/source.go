@@ -374,7 +374,7 @@ func (v *View) putTopology(obj any) any {
 		return nil
 	}
 	v.feed.Topology(o)
-	return &v1alpha2.NodeResourceTopology{ObjectMeta: named(o)}
+	return &v1alpha2.NodeResourceTopology{TypeMeta: o.TypeMeta, ObjectMeta: named(o)}
 }
 
 func (v *View) topologyGone(obj any) {

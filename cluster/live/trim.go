@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// This file strips objects of all fields that no pod is judged by. Environments and volumes may hold secrets, and are
-// most of the bytes. Labels stay: affinity and spreading depend on the labels of all pods.
+// This file strips objects of all fields that no pod is judged by. Environments and most volumes may hold secrets, and
+// are most of the bytes. Labels stay: affinity and spreading depend on the labels of all pods.
 
 // maxText bounds the texts of a status, in bytes.
 const maxText = 2 << 10
@@ -78,23 +78,31 @@ func trimContainers(in []v1.Container) (out []v1.Container) {
 	return out
 }
 
-// trimVolumes keeps one volume that may tie the pod to nodes.
-func trimVolumes(in []v1.Volume) []v1.Volume {
+// trimVolumes keeps the volumes that may tie the pod to nodes: claims, by their names.
+func trimVolumes(in []v1.Volume) (out []v1.Volume) {
 	for i := range in {
-		if in[i].PersistentVolumeClaim != nil || in[i].Ephemeral != nil {
-			claim := &v1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}
-			return []v1.Volume{{Name: "claim", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: claim}}}
+		switch v := &in[i]; {
+		case v.PersistentVolumeClaim != nil:
+			claim := &v1.PersistentVolumeClaimVolumeSource{ClaimName: v.PersistentVolumeClaim.ClaimName}
+			out = append(out, v1.Volume{Name: v.Name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: claim}})
+		case v.Ephemeral != nil: // its claim has the name of pod and volume
+			out = append(out, v1.Volume{Name: v.Name, VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}})
 		}
 	}
-	return nil
+	return out
 }
 
-// trimNode keeps a node's labels, taints, amounts and readiness.
+// trimNode keeps a node's labels, taints, amounts, what memory it has, and readiness.
 func trimNode(n *v1.Node) *v1.Node {
 	out := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion,
 		CreationTimestamp: n.CreationTimestamp, Labels: n.Labels},
 		Spec:   v1.NodeSpec{Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable},
-		Status: v1.NodeStatus{Allocatable: n.Status.Allocatable}}
+		Status: v1.NodeStatus{Allocatable: n.Status.Allocatable, Capacity: v1.ResourceList{}}}
+	for name, amount := range n.Status.Capacity { // what the node keeps of memory depends on these
+		if name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+			out.Status.Capacity[name] = amount
+		}
+	}
 	out.Status.NodeInfo.KubeletVersion = n.Status.NodeInfo.KubeletVersion
 	for _, c := range n.Status.Conditions {
 		if c.Type == v1.NodeReady {

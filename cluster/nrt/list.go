@@ -12,31 +12,47 @@ import (
 )
 
 // List returns all objects of the API server, in the version that it serves, decoded as by [Typed]. It returns none if
-// the API server does not serve the kind.
-func List(ctx context.Context, cfg *rest.Config) ([]*v1alpha2.NodeResourceTopology, error) {
+// NodeResourceTopology is not defined there.
+func List(ctx context.Context, cfg *rest.Config) (out []*v1alpha2.NodeResourceTopology, err error) {
+	return out, Each(ctx, cfg, func(o *v1alpha2.NodeResourceTopology) { out = append(out, o) })
+}
+
+// Each calls do with each object that List returns, in the same order.
+func Each(ctx context.Context, cfg *rest.Config, do func(*v1alpha2.NodeResourceTopology)) error {
 	all, err := dynamic.NewForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("make client for NodeResourceTopologies: %w", err)
+		return fmt.Errorf("make client for NodeResourceTopologies: %w", err)
 	}
 	for _, r := range Resources() {
-		list, err := all.Resource(r).List(ctx, metav1.ListOptions{})
+		err := pages(ctx, all.Resource(r), do)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
+		return err
+	}
+	return nil
+}
+
+// pageOf is how many are listed at a time: as JSON they are several times as large as decoded.
+const pageOf = 250
+
+func pages(ctx context.Context, of dynamic.ResourceInterface, do func(*v1alpha2.NodeResourceTopology)) error {
+	next := ""
+	for more := true; more; more = next != "" {
+		list, err := of.List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
 		if err != nil {
-			return nil, fmt.Errorf("list NodeResourceTopologies: %w", err)
+			return fmt.Errorf("list NodeResourceTopologies: %w", err)
 		}
-		var out []*v1alpha2.NodeResourceTopology
 		for i := range list.Items {
 			o, err := Typed(&list.Items[i])
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if typed, ok := o.(*v1alpha2.NodeResourceTopology); ok {
-				out = append(out, typed)
+				do(typed)
 			}
 		}
-		return out, nil
+		next = list.GetContinue()
 	}
-	return nil, nil
+	return nil
 }

@@ -1,5 +1,5 @@
 // Package nrt reads NodeResourceTopology (topology.node.k8s.io/v1alpha2 and v1alpha1), the format in which exporters
-// report the resources of each NUMA node.
+// report the resources of each NUMA node, and Numatopology (nodeinfo.volcano.sh/v1alpha1), that of Volcano's exporter.
 //
 // [Typed] decodes the objects of an informer, [Read] converts an object to core values, and [Reading.Counted] finds the
 // pods that its amounts contain. Invariant: the cost of an object is bounded, whatever it contains, and of
@@ -76,7 +76,7 @@ func Read(o *v1alpha2.NodeResourceTopology) (*Reading, error) { return ReadOn(o,
 func ReadOn(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machine, error)) (*Reading, error) {
 	out, err := read(o, machine)
 	if err != nil {
-		return nil, fmt.Errorf("NodeResourceTopology of node %q: %w", clip(o.Name), err)
+		return nil, fmt.Errorf("%s of node %q: %w", KindOf(o), clip(o.Name), err)
 	}
 	return out, nil
 }

@@ -22,6 +22,11 @@ func Read(ctx context.Context, reader *kube.Reader, cfg *rest.Config) (*Scene, e
 	if err != nil {
 		return nil, err
 	}
+	return ReadAround(ctx, v, cfg)
+}
+
+// ReadAround reads what a plan is computed of beside a view, with the rights of cfg.
+func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config) (*Scene, error) {
 	all, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)

@@ -12,12 +12,13 @@ import (
 // fewChanged bounds the costs that PreScore computes. Score computes more of them in parallel, on all CPUs.
 const fewChanged = 32
 
-// PreScore skips pods that PreFilter skipped. If few nodes have changed, it computes their costs; the other costs are
-// cached. Score runs on new goroutines, and the runtime would copy their small stacks for that computation.
-func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+// PreScore skips pods that PreFilter skipped, unless they prefer the nodes of their affinity group. If few nodes have
+// changed, it computes their costs; the other costs are cached. Score runs on new goroutines, and the runtime would
+// copy their small stacks for that computation.
+func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	s, ok := p.state(cs)
 	if !ok {
-		return fwk.NewStatus(fwk.Skip)
+		return preScoreGroup(cs, pod, nodes)
 	}
 	changed := make([]int, 0, fewChanged)
 	for _, info := range nodes {
@@ -36,11 +37,12 @@ func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, nodes
 	return nil
 }
 
-// Score returns the cost of the node by the pod's strategy. Lower is better.
+// Score returns the cost of the node by the pod's strategy, where lower is better, and for a pod that PreFilter skipped
+// how many pods of its affinity group are there.
 func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	s, ok := p.state(cs)
 	if !ok {
-		return 0, nil
+		return scoreGroup(cs, info.Node().Name), nil
 	}
 	name := info.Node().Name
 	return s.costs(name, p.costOf(s, name, s.slot(info, name))), nil
@@ -68,10 +70,14 @@ func (p *Plugin) costOf(s *state, name string, slot int) int64 {
 // ScoreExtensions returns the plugin.
 func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 
-// NormalizeScore turns costs into scores.
+// NormalizeScore turns costs, or numbers of pods, into scores.
 func (p *Plugin) NormalizeScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	s, ok := read(cs)
-	if !ok || len(scores) == 0 {
+	if !ok {
+		normalizeGroup(scores)
+		return nil
+	}
+	if len(scores) == 0 {
 		return nil
 	}
 	costs := make([]int64, len(scores))

@@ -45,6 +45,9 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 		return nil, fwk.NewStatus(fwk.Unschedulable, status.Reasons()...)
 	}
 	if s.pod.Plain() {
+		if group(pod) != "" {
+			return nil, fwk.NewStatus(fwk.Unschedulable, "which node is best depends on others of the pod's affinity group")
+		}
 		return nil, nil
 	}
 	if pod.Spec.SchedulingGroup != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
@@ -96,7 +97,8 @@ func (e *export) problems(feed *kube.Feed, snap *ledger.Snapshot) (out []kube.Pr
 		if layout, topology := feed.Problem(name), feed.TopologyProblem(name); layout != "" {
 			why = "layout refused: " + layout
 		} else if topology != "" {
-			why = "NodeResourceTopology refused: " + topology
+			kind, _, _ := strings.Cut(topology, " ")
+			why = kind + " refused: " + topology
 		}
 		out = append(out, kube.Problem{Node: name, Reason: why})
 	}
@@ -136,7 +138,7 @@ func (e *export) object(where string, text []byte, implied schema.GroupVersionKi
 		gvk = implied
 	}
 	switch gvk.Kind {
-	case "List", "NodeLayoutList", "NodeResourceTopologyList", "NodeList", "PodList", "NamespaceList":
+	case "List", "NodeLayoutList", "NodeResourceTopologyList", "NumatopologyList", "NodeList", "PodList", "NamespaceList":
 		if depth == maxDepth {
 			return fmt.Errorf("%s: lists in lists", where)
 		}
@@ -190,13 +192,17 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 			e.storage = &kube.Storage{}
 		}
 		return decodeStorage(e.storage, gvk.Kind, text)
-	case "NodeResourceTopology":
+	case "NodeResourceTopology", nrt.Numatopology:
 		u := &unstructured.Unstructured{}
 		if err := utiljson.Unmarshal(text, &u.Object); err != nil {
 			return err
 		}
 		u.SetGroupVersionKind(gvk)
-		typed, err := nrt.Typed(u)
+		read := nrt.Typed
+		if gvk.Kind == nrt.Numatopology {
+			read = nrt.TypedNumatopology
+		}
+		typed, err := read(u)
 		if err != nil {
 			return err
 		}

@@ -129,7 +129,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case expired:
 		fail(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized)
-	case !ok && strings.Contains(r.URL.Path, "noderesourcetopologies"):
+	case !ok && strings.HasSuffix(r.URL.Path, "topologies"):
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 	case !ok:
 		fail(w, http.StatusForbidden, metav1.StatusReasonForbidden)

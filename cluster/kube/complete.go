@@ -1,0 +1,66 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/nrt"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// pageOf is how many layouts are listed at a time.
+const pageOf = 250
+
+// Complete adds to a view of a cluster that is followed what only a Reader returns otherwise: what nodes published,
+// volumes, and namespaces. What the states of the view have is left out, and layouts of equal machines share them: a
+// large cluster has many.
+func (r *Reader) Complete(ctx context.Context, v *View) (err error) {
+	states, machines := map[string]*ledger.Node{}, map[*topo.Machine]v1alpha1.Machine{}
+	for _, n := range v.States {
+		states[n.Name] = n
+	}
+	next := ""
+	for more := true; more; more = next != "" {
+		page, err := r.layouts.List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
+		if apierrors.IsNotFound(err) { // nobody has defined them
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("list node layouts: %w", err)
+		}
+		for i := range page.Items {
+			l := page.Items[i]
+			l.Holdings, l.MemoryGroups = nil, nil
+			if n := states[l.Name]; n != nil && n.Machine != nil {
+				m, known := machines[n.Machine]
+				if !known {
+					m = l.Machine
+					machines[n.Machine] = m
+				}
+				l.Machine = m
+			}
+			v.Layouts = append(v.Layouts, l)
+		}
+		next = page.Continue
+	}
+	err = nrt.Each(ctx, r.cfg, func(o *v1alpha2.NodeResourceTopology) {
+		if states[o.Name] != nil {
+			o.Zones = nil
+		}
+		v.Topologies = append(v.Topologies, o)
+	})
+	if err != nil && !apierrors.IsForbidden(err) {
+		return err
+	}
+	if v.Storage, err = r.readStorage(ctx); err != nil {
+		return err
+	}
+	v.Namespaces, err = r.readNamespaces(ctx)
+	return err
+}
