@@ -84,6 +84,8 @@ type Setup struct {
 	Stages Stages
 	// Bundle writes what the commands read of a cluster into one archive; nil where a program cannot.
 	Bundle Bundler
+	// Affinity reads what agents measured between pods; nil where a program cannot.
+	Affinity Affinity
 	// Doctor examines a cluster; nil where a program cannot.
 	Doctor Doctor
 	// KubeletPlan computes what a change of kubelets' configuration does; nil where a program cannot.
@@ -175,7 +177,7 @@ To complete names of pods and nodes behind "kubectl tenon", link the plugin to a
 		return a.kube.contexts(), cobra.ShellCompDirectiveNoFileComp
 	})
 	root.AddCommand(a.explainCommand(), a.mapCommand(), a.podsCommand(), a.topCommand(), a.simulateCommand(),
-		a.checkCommand(), a.doctorCommand(), a.bundleCommand(), a.kubeletCommand(),
+		a.checkCommand(), a.affinityCommand(), a.doctorCommand(), a.bundleCommand(), a.kubeletCommand(),
 		a.compareCommand(), a.consoleCommand(), a.versionCommand())
 	return root
 }

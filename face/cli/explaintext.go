@@ -274,11 +274,11 @@ func nodes(n int) string {
 
 func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 	rows := [][]string{{"NODE", "CONTAINER", "NUMA", "GETS"}}
-	choice, coarse, inexact := false, false, map[string]bool{}
+	choice, coarse, inexact := false, map[string]bool{}, map[string]bool{}
 	for _, v := range fits[:min(limit, len(fits))] {
 		name := v.node.Name
 		if v.node.Quality == ledger.Coarse {
-			name, coarse = name+" (coarse)", true
+			name, coarse[cmp.Or(v.node.From, "NodeResourceTopology")] = name+" (coarse)", true
 		}
 		if len(v.node.Inexact) > 0 {
 			name, inexact[inexactCodes(v.node)] = name+inexactMark, true
@@ -296,8 +296,9 @@ func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 	if more := len(fits) - limit; more > 0 {
 		fmt.Fprintf(b, "... and on %d more (--all shows them)\n", more)
 	}
-	if coarse {
-		fmt.Fprintln(b, "\n(coarse) only the amounts of its NodeResourceTopology are known")
+	if len(coarse) > 0 {
+		kinds := strings.Join(slices.Sorted(maps.Keys(coarse)), " or ")
+		fmt.Fprintf(b, "\n(coarse) only the amounts of its %s are known\n", kinds)
 	}
 	for _, codes := range slices.Sorted(maps.Keys(inexact)) {
 		fmt.Fprintln(b)

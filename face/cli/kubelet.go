@@ -124,6 +124,12 @@ type KubeletChange struct {
 	ReservedCPUs, ReservedMemory string
 }
 
+// Empty reports whether nothing would change.
+func (k KubeletChange) Empty() bool {
+	return k.Policy == "" && len(k.Options) == 0 && k.CPUManager == "" && k.MemoryManager == "" &&
+		k.ReservedCPUs == "" && k.ReservedMemory == ""
+}
+
 // Variation returns the change as a variation of a cluster.
 func (k KubeletChange) Variation() (whatif.Variation, error) {
 	return kubeletFlags{selector: k.Selector, policy: k.Policy, options: k.Options, cpus: k.CPUManager,

@@ -44,12 +44,19 @@ type KubeletApplyOptions struct {
 	ConfigDir, Config, Root string
 }
 
+// KubeletDefaults returns what holds where nobody chooses.
+func KubeletDefaults() KubeletApplyOptions {
+	return KubeletApplyOptions{MaxUnavailable: 1, EvictWithin: 10 * time.Minute, VerifyWithin: 2 * time.Minute,
+		Image: "busybox:1.37", Stop: "systemctl stop kubelet",
+		Start: "systemctl reset-failed kubelet; systemctl start kubelet"}
+}
+
 // KubeletApplier applies plans to a cluster.
 type KubeletApplier interface {
 	// Pending returns the nodes that the plan has still to change, in order, or why it cannot be applied.
 	Pending(ctx context.Context, p document.KubeletPlan) ([]document.KubeletPlanNode, error)
 	// Run changes the nodes. say receives each step before it is done.
-	Run(ctx context.Context, nodes []document.KubeletPlanNode, say func(line string)) error
+	Run(ctx context.Context, nodes []document.KubeletPlanNode, say func(document.KubeletStep)) error
 }
 
 // ApplyKubelets connects to the cluster of a kubeconfig.
@@ -77,19 +84,19 @@ func (a *app) kubeletApplyCommand() *cobra.Command {
 			return applyKubelets(c, applier, args[0], o, yes, dryRun)
 		},
 	}
-	s := c.Flags()
+	s, d := c.Flags(), KubeletDefaults()
 	s.BoolVar(&yes, "yes", false, "Do not ask.")
 	s.BoolVar(&dryRun, "dry-run", false, "Say what would be done, and do nothing.")
-	s.IntVar(&o.MaxUnavailable, "max-unavailable", 1, "Nodes that change at the same time.")
+	s.IntVar(&o.MaxUnavailable, "max-unavailable", d.MaxUnavailable, "Nodes that change at the same time.")
 	s.BoolVar(&o.Force, "force", false, "Evict pods without a controller, too. They end for good.")
 	s.BoolVar(&o.LoseEmptyDir, "delete-emptydir-data", false, "Evict pods with emptyDir volumes, too.")
-	s.DurationVar(&o.EvictWithin, "evict-timeout", 10*time.Minute,
+	s.DurationVar(&o.EvictWithin, "evict-timeout", d.EvictWithin,
 		"How long PodDisruptionBudgets and ending pods may take.")
-	s.DurationVar(&o.VerifyWithin, "verify-timeout", 2*time.Minute,
+	s.DurationVar(&o.VerifyWithin, "verify-timeout", d.VerifyWithin,
 		"How long kubelet and agent may take to report the configuration. A node restores the old one a minute later.")
-	s.StringVar(&o.Image, "image", "busybox:1.37", "Image of the pods that change nodes: sh, awk, base64, nsenter.")
-	s.StringVar(&o.Stop, "stop-command", "systemctl stop kubelet", "Shell command on the node that stops the kubelet.")
-	s.StringVar(&o.Start, "start-command", "systemctl reset-failed kubelet; systemctl start kubelet",
+	s.StringVar(&o.Image, "image", d.Image, "Image of the pods that change nodes: sh, awk, base64, nsenter.")
+	s.StringVar(&o.Stop, "stop-command", d.Stop, "Shell command on the node that stops the kubelet.")
+	s.StringVar(&o.Start, "start-command", d.Start,
 		"Shell command on the node that starts it.")
 	s.StringVar(&o.ConfigDir, "config-dir", "", "Directory of drop-in files; empty: that of the kubelet's command line.")
 	s.StringVar(&o.Config, "config", "", "The kubelet's file; empty: that of the kubelet's command line.")
@@ -146,11 +153,18 @@ func applyKubelets(c *cobra.Command, by KubeletApplier, file string, o KubeletAp
 			return errors.New("nothing was changed: answer y, or give --yes")
 		}
 	}
-	if err := by.Run(c.Context(), nodes, func(line string) { fmt.Fprintln(out, line) }); err != nil {
+	if err := by.Run(c.Context(), nodes, func(s document.KubeletStep) { fmt.Fprintln(out, stepText(s)) }); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "%d %s changed.\n", len(nodes), choose(len(nodes), "node", "nodes"))
 	return err
+}
+
+func stepText(s document.KubeletStep) string {
+	if s.Why != "" {
+		return fmt.Sprintf("%s: %s, because %s", s.Node, s.Step, s.Why)
+	}
+	return s.Node + ": " + s.Step
 }
 
 // announce says what will be done.

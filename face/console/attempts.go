@@ -38,6 +38,9 @@ func (a *attempts) accept(remote string) bool {
 	return a.of(network(remote)).TryAccept() && a.all.TryAccept()
 }
 
+// alone is accept without regard to what all try together.
+func (a *attempts) alone(remote string) bool { return a.of(network(remote)).TryAccept() }
+
 func (a *attempts) of(p netip.Prefix) flowcontrol.RateLimiter {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -69,6 +69,8 @@ func TestTheClientCallsEveryOperation(t *testing.T) {
 	if err != nil || none.ApplicationproblemJSONDefault == nil || *none.ApplicationproblemJSONDefault.Field != "node" {
 		t.Errorf("of a node that is not there: %+v, %v", none, err)
 	}
+	rolledOut(t, s, c)
+	called["beginRollout"], called["stopRollout"] = true, true
 	if out, err := c.SignOutWithResponse(ctx); err != nil || out.StatusCode() != http.StatusNoContent {
 		t.Errorf("signing out: %+v, %v", out, err)
 	}
@@ -120,6 +122,10 @@ func operations(c *client.ClientWithResponses) map[string]func(context.Context) 
 			return c.SetArgumentsWithResponse(ctx, &client.SetArgumentsParams{Scheduler: scheduler, DryRun: text("true")},
 				client.SetArgumentsJSONRequestBody{Arguments: map[string]any{"unknownNodes": "Allow"}})
 		},
+		"planKubelets": func(ctx context.Context) (any, error) {
+			return c.PlanKubeletsWithResponse(ctx, client.KubeletChange{TopologyManagerPolicy: text("restricted")})
+		},
+		"getRollout": func(ctx context.Context) (any, error) { return c.GetRolloutWithResponse(ctx) },
 		"getNUMAAware": func(ctx context.Context) (any, error) {
 			return c.GetNUMAAwareWithResponse(ctx, &client.GetNUMAAwareParams{Scheduler: scheduler})
 		},

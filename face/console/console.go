@@ -1,15 +1,17 @@
 // Package console is a page and an HTTP API that show one cluster to the person who is signed in: nodes by NUMA node,
 // who holds what, where pods fit and why not, and what would happen.
 //
-// Invariant: an answer has only what the identity of the request may read; nothing is shared between identities but the
-// program. The answers are the documents of kubectl tenon, by the same functions. The handler changes nothing in a
-// cluster. It refuses requests to another host, from another site, without a session, beyond bounds, and names that
-// Kubernetes could not have given; each refusal is a problem document (RFC 9457) that names the field.
+// Invariant: an answer has only what the identity of the request may read; identities share the program, and how far a
+// change of kubelets is. The answers are the documents of kubectl tenon, by the same functions. The handler changes a
+// cluster only where the person asks for it, with the rights of the person. It refuses requests to another host, from
+// another site, without a session, beyond bounds, and names that Kubernetes could not have given; each refusal is a
+// problem document (RFC 9457) that names the field.
 //
 // What is known of a cluster comes through [Identity], which the caller connects.
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -98,6 +100,8 @@ type Identity struct {
 	Schedulers Schedulers
 	// Doctor examines the cluster; nil where nothing does.
 	Doctor func(ctx context.Context, o cli.DoctorOptions) (document.Diagnosis, error)
+	// Kubelets changes kubelets' configuration; nil where nothing does.
+	Kubelets Kubelets
 	// Use is what a node uses, by everybody's pods; nil where nothing measures it. The time line may have the containers
 	// of the pod ("namespace/name") alone.
 	Use func(ctx context.Context, node, pod string) document.NodeUse
@@ -133,8 +137,10 @@ type Config struct {
 	Identities Identities
 	// Hosts are what the header Host may be. One without a port stands for every port.
 	Hosts []string
-	// Requests are those a second of everybody together; 0: of one person. One identity has at most 50 a second.
-	Requests float32
+	// Requests are those without a session that one address may make in a second; 0: 50. One identity has 50.
+	Requests int
+	// Computing is how many answers are computed at a time; 0: 2. Each takes memory in proportion to the cluster.
+	Computing int
 	// Secure: browsers reach the server by HTTPS.
 	Secure bool
 }
@@ -156,10 +162,11 @@ type Handler struct {
 	config   Config
 	mux      *http.ServeMux
 	cross    *http.CrossOriginProtection
-	requests flowcontrol.RateLimiter
-	attempts *attempts
+	visits   *attempts // requests without a session
+	attempts *attempts // to sign in
 	compute  chan struct{}
 	streams  chan struct{}
+	rollouts rollouts
 	routes   []route
 	openAPI  []byte
 }
@@ -167,9 +174,8 @@ type Handler struct {
 // New returns the handler of the console.
 func New(c Config) (*Handler, error) {
 	h := &Handler{config: c, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(),
-		requests: flowcontrol.NewTokenBucketRateLimiter(max(perSecond, c.Requests), max(burst, int(c.Requests))),
-		attempts: newAttempts(signIns),
-		compute:  make(chan struct{}, computing), streams: make(chan struct{}, maxStreams)}
+		visits: newAttempts(max(perSecond, c.Requests)), attempts: newAttempts(signIns),
+		compute: make(chan struct{}, cmp.Or(c.Computing, computing)), streams: make(chan struct{}, maxStreams)}
 	h.routes = h.table()
 	var err error
 	if h.openAPI, err = describe(h.routes, c.Version); err != nil {

@@ -111,12 +111,14 @@ func TestTheDescriptionIsWhatTheServerDoes(t *testing.T) {
 		"setNUMAAware": {"/rest/scheduling/v1/numaaware?scheduler=tenon-system%2Ftenon-scheduler&profile=tenon&dryRun=true" +
 			"&version=3", `{"status": "close"}`},
 		"getDiagnosis": {"/api/v1/doctor?node=a&pod=ml%2Fp", ""},
+		"planKubelets": {"/api/v1/kubelets/plan", `{"topologyManagerPolicy":"restricted"}`},
+		"getRollout":   {rollout, ""},
 		"getFitting":   {"/api/v1/fitting?shape=cpu%3D4", ""},
 		"getSession":   {"/api/v1/session", ""},
 		"getOpenAPI":   {"/api/v1/openapi.json", ""},
 	}
-	// Streams and sessions have tests of their own.
-	done := []string{"followChanges", "signIn", "signOut"}
+	// Streams, sessions and rollouts have tests of their own.
+	done := []string{"followChanges", "signIn", "signOut", "beginRollout", "stopRollout"}
 	for path, all := range d.Paths {
 		for method, o := range all {
 			call, ok := calls[o.OperationID]

@@ -36,7 +36,13 @@ func (h *Handler) pages() error {
 		if at == "/index.html" {
 			at = "/{$}"
 		}
-		h.mux.HandleFunc("GET "+at, func(w http.ResponseWriter, r *http.Request) { c.write(w, r) })
+		h.mux.HandleFunc("GET "+at, func(w http.ResponseWriter, r *http.Request) {
+			if !h.visits.alone(r.RemoteAddr) {
+				fail(http.StatusTooManyRequests, "", "too many requests: try again in a second").answer(w, r)
+				return
+			}
+			c.write(w, r)
+		})
 		return nil
 	})
 }

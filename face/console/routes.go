@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -36,6 +37,7 @@ type route struct {
 	method, path, id, help string
 	parameters             []parameter
 	body                   string // media type, or ""
+	most                   int    // bytes of the body; 0: maxBody
 	input                  any    // a value of the type of a JSON body; nil for text
 	answer                 any    // a value of the type of the answer; nil where there is none
 	stream                 bool   // of server-sent events
@@ -111,6 +113,18 @@ func (h *Handler) table() []route {
 			help:       "Change arguments of the NUMA plugin of a scheduler, such as its strategy.",
 			parameters: append([]parameter{scheduler}, changing()...), body: "application/json",
 			input: document.ArgumentChange{}, answer: document.SchedulerChange{}, do: h.setArguments},
+		{method: "POST", path: "/kubelets/plan", id: "planKubelets",
+			help: "What a change of kubelets' configuration would do. Nothing is changed.", body: "application/json",
+			input: document.KubeletChange{}, answer: document.KubeletPlan{}, do: h.planKubelets},
+		{method: "GET", path: "/kubelets/rollout", id: "getRollout", help: "How far the plan is that is carried out, or " +
+			"was carried out last.", answer: document.KubeletRollout{}, do: h.getRollout},
+		{method: "POST", path: "/kubelets/rollout", id: "beginRollout", help: "Carry out a plan, or go on with your last " +
+			"one where the body has none.", parameters: []parameter{{"dryRun", "query",
+			"true: check that it can begin, and change nothing.", false, checkBool}},
+			body: "application/json", most: maxPlanBody, input: document.KubeletRolloutRequest{},
+			answer: document.KubeletRollout{}, do: h.beginRollout},
+		{method: "DELETE", path: "/kubelets/rollout", id: "stopRollout", help: "Interrupt the plan that you began.",
+			answer: document.KubeletRollout{}, do: h.stopRollout},
 		{method: "GET", path: openFuyao + "numaaware", id: "getNUMAAware",
 			help:       "Whether the NUMA plugin of a scheduler is on, as clients of openFuyao ask for it.",
 			parameters: []parameter{scheduler}, answer: document.NUMAAware{}, do: h.numaAware},
@@ -193,18 +207,20 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, x *route) error {
 	q := &request{Request: r}
 	var err error
 	if !x.open {
-		if q.who, err = h.config.Identities.Identify(r); err != nil {
-			return err
-		}
-		if !q.who.accepts() {
-			return fail(http.StatusTooManyRequests, "", "too many requests: try again in a second")
-		}
+		q.who, err = h.config.Identities.Identify(r)
+	}
+	// However many others make, the requests of a person who is signed in are not refused.
+	if q.who == nil && !h.visits.alone(r.RemoteAddr) || q.who != nil && !q.who.accepts() {
+		return fail(http.StatusTooManyRequests, "", "too many requests: try again in a second")
+	}
+	if err != nil {
+		return err
 	}
 	if q.values, err = x.check(r); err != nil {
 		return err
 	}
 	if x.body != "" {
-		if q.body, err = readBody(w, r, x.body); err != nil {
+		if q.body, err = readBody(w, r, x.body, cmp.Or(x.most, maxBody)); err != nil {
 			return err
 		}
 	}
@@ -240,7 +256,7 @@ func (x *route) check(r *http.Request) (url.Values, error) {
 }
 
 // readBody reads a bounded body of the media type. Forms cannot have these types, so no other site can send one.
-func readBody(w http.ResponseWriter, r *http.Request, media string) ([]byte, error) {
+func readBody(w http.ResponseWriter, r *http.Request, media string, most int) ([]byte, error) {
 	given, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	yes := []string{media}
 	if media == "application/yaml" {
@@ -249,11 +265,11 @@ func readBody(w http.ResponseWriter, r *http.Request, media string) ([]byte, err
 	if !slices.Contains(yes, given) {
 		return nil, fail(http.StatusUnsupportedMediaType, "header Content-Type", "want "+strings.Join(yes, " or "))
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(most)))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, fail(http.StatusRequestEntityTooLarge, "body", "larger than "+strconv.Itoa(maxBody)+" bytes")
+		return nil, fail(http.StatusRequestEntityTooLarge, "body", "larger than "+strconv.Itoa(most)+" bytes")
 	case err != nil:
 		return nil, fail(http.StatusBadRequest, "body", "cannot be read")
 	}

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/tenon-numa/tenon/cluster/apply"
 )
 
 // Every text that the page uses is in the catalogue in every language, with the same arguments, and no others are.
@@ -60,6 +62,10 @@ func usedTexts(t *testing.T) map[string]bool {
 	out := map[string]bool{"refused": true, "scheduled": true, "preempted": true, "rejected": true, "other": true,
 		"misaligned": true, "predicted": true, "observed": true, "live": true, "stale": true, "signedOut": true,
 		"error": true, "warning": true, "info": true}
+	for _, step := range []apply.Step{apply.Cordon, apply.Evict, apply.Change, apply.Verify, apply.Keep, apply.Uncordon,
+		apply.Undo, apply.Done, apply.Restored} {
+		out["step"+string(step)] = true
+	}
 	named := regexp.MustCompile(`\bt\.([A-Za-z0-9]+)|\bsay\("([A-Za-z0-9]+)"|\bsay\([^"]*\? "([A-Za-z0-9]+)" : "([A-Za-z0-9]+)"`)
 	for _, m := range modules {
 		data, err := os.ReadFile(m)

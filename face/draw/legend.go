@@ -19,7 +19,8 @@ func (p *picture) heading(width int) []line {
 	out := []line{text(bold, "%s", clipText(Printable(p.node.Name), width))}
 	out = append(out, wrap(plain, p.machineItems(), width)...)
 	if p.coarse() {
-		out = append(out, wrap(plain, []string{"coarse: known by the amounts of its NodeResourceTopology",
+		out = append(out, wrap(plain, []string{
+			"coarse: known by the amounts of its " + cmp.Or(p.node.From, "NodeResourceTopology"),
 			"the holders of single CPUs and devices are not reported, the signs count them"}, width)...)
 	}
 	if n := len(p.node.Others); n > 0 {

@@ -284,10 +284,86 @@ type Inexact struct {
 	Message *string `json:"message,omitempty"`
 }
 
+// KubeletChange defines model for KubeletChange.
+type KubeletChange struct {
+	CpuManagerPolicy      *string   `json:"cpuManagerPolicy,omitempty"`
+	MemoryManagerPolicy   *string   `json:"memoryManagerPolicy,omitempty"`
+	Options               *[]string `json:"options,omitempty"`
+	ReservedCPUs          *string   `json:"reservedCPUs,omitempty"`
+	ReservedMemory        *string   `json:"reservedMemory,omitempty"`
+	Selector              *string   `json:"selector,omitempty"`
+	TopologyManagerPolicy *string   `json:"topologyManagerPolicy,omitempty"`
+}
+
 // KubeletGroup defines model for KubeletGroup.
 type KubeletGroup struct {
 	Nodes *[]string `json:"nodes"`
 	Rules Rules     `json:"rules"`
+}
+
+// KubeletPlan defines model for KubeletPlan.
+type KubeletPlan struct {
+	Kind      string             `json:"kind"`
+	Limits    *[]Limit           `json:"limits"`
+	Moves     *[]PlannedMove     `json:"moves"`
+	Nodes     *[]KubeletPlanNode `json:"nodes"`
+	Selector  string             `json:"selector"`
+	Shapes    *[]ShapeSlots      `json:"shapes"`
+	Unchanged *[]string          `json:"unchanged"`
+}
+
+// KubeletPlanNode defines model for KubeletPlanNode.
+type KubeletPlanNode struct {
+	After      Rules         `json:"after"`
+	Before     Rules         `json:"before"`
+	Blocked    *[]string     `json:"blocked"`
+	Diff       *[]string     `json:"diff"`
+	DropIn     string        `json:"dropIn"`
+	Errors     *[]string     `json:"errors"`
+	Evicted    int64         `json:"evicted"`
+	Name       string        `json:"name"`
+	Pods       *[]PlannedPod `json:"pods"`
+	StateFiles *[]string     `json:"stateFiles"`
+	Version    *string       `json:"version,omitempty"`
+	Waiting    int64         `json:"waiting"`
+}
+
+// KubeletRollout defines model for KubeletRollout.
+type KubeletRollout struct {
+	Began          *time.Time            `json:"began,omitempty"`
+	By             *string               `json:"by,omitempty"`
+	DryRun         bool                  `json:"dryRun"`
+	Ended          *time.Time            `json:"ended,omitempty"`
+	Error          *string               `json:"error,omitempty"`
+	Image          *string               `json:"image,omitempty"`
+	Kind           string                `json:"kind"`
+	MaxUnavailable *int64                `json:"maxUnavailable,omitempty"`
+	MayStop        bool                  `json:"mayStop"`
+	Namespace      *string               `json:"namespace,omitempty"`
+	Nodes          *[]KubeletRolloutNode `json:"nodes"`
+	Running        bool                  `json:"running"`
+	StartCommand   *string               `json:"startCommand,omitempty"`
+	StopCommand    *string               `json:"stopCommand,omitempty"`
+}
+
+// KubeletRolloutNode defines model for KubeletRolloutNode.
+type KubeletRolloutNode struct {
+	Name  string     `json:"name"`
+	Since *time.Time `json:"since,omitempty"`
+	Step  *string    `json:"step,omitempty"`
+	Why   *string    `json:"why,omitempty"`
+}
+
+// KubeletRolloutRequest defines model for KubeletRolloutRequest.
+type KubeletRolloutRequest struct {
+	DeleteEmptyDirData *bool       `json:"deleteEmptyDirData,omitempty"`
+	Force              *bool       `json:"force,omitempty"`
+	Image              *string     `json:"image,omitempty"`
+	MaxUnavailable     *int64      `json:"maxUnavailable,omitempty"`
+	Namespace          *string     `json:"namespace,omitempty"`
+	Plan               KubeletPlan `json:"plan"`
+	StartCommand       *string     `json:"startCommand,omitempty"`
+	StopCommand        *string     `json:"stopCommand,omitempty"`
 }
 
 // Leaving defines model for Leaving.
@@ -457,6 +533,28 @@ type Placement struct {
 	Node       string       `json:"node"`
 	Numas      string       `json:"numas"`
 	Pod        string       `json:"pod"`
+}
+
+// PlannedMove defines model for PlannedMove.
+type PlannedMove struct {
+	From      string  `json:"from"`
+	Name      string  `json:"name"`
+	Namespace string  `json:"namespace"`
+	To        *string `json:"to,omitempty"`
+	Uid       string  `json:"uid"`
+	Why       string  `json:"why"`
+}
+
+// PlannedPod defines model for PlannedPod.
+type PlannedPod struct {
+	After     *string   `json:"after,omitempty"`
+	Before    *string   `json:"before,omitempty"`
+	Error     *string   `json:"error,omitempty"`
+	Name      string    `json:"name"`
+	Namespace string    `json:"namespace"`
+	Reasons   *[]Reason `json:"reasons"`
+	Starts    bool      `json:"starts"`
+	Uid       string    `json:"uid"`
 }
 
 // PluginStatus defines model for PluginStatus.
@@ -665,6 +763,13 @@ type Shape struct {
 	Slots      int64      `json:"slots"`
 }
 
+// ShapeSlots defines model for ShapeSlots.
+type ShapeSlots struct {
+	After  int64  `json:"after"`
+	Before int64  `json:"before"`
+	Shape  string `json:"shape"`
+}
+
 // Simulation defines model for Simulation.
 type Simulation struct {
 	Added    *int64     `json:"added,omitempty"`
@@ -787,6 +892,12 @@ type GetFittingParams struct {
 	Shape *[]string `form:"shape,omitempty" json:"shape,omitempty"`
 }
 
+// BeginRolloutParams defines parameters for BeginRollout.
+type BeginRolloutParams struct {
+	// DryRun true: check that it can begin, and change nothing.
+	DryRun *string `form:"dryRun,omitempty" json:"dryRun,omitempty"`
+}
+
 // GetNodeUseParams defines parameters for GetNodeUse.
 type GetNodeUseParams struct {
 	// Pod NAMESPACE/NAME of a pod whose containers are in every sample, not in the last alone.
@@ -888,6 +999,12 @@ type SetNUMAAwareParams struct {
 
 // CheckJSONRequestBody defines body for Check for application/json ContentType.
 type CheckJSONRequestBody = CheckJSONBody
+
+// PlanKubeletsJSONRequestBody defines body for PlanKubelets for application/json ContentType.
+type PlanKubeletsJSONRequestBody = KubeletChange
+
+// BeginRolloutJSONRequestBody defines body for BeginRollout for application/json ContentType.
+type BeginRolloutJSONRequestBody = KubeletRolloutRequest
 
 // SetArgumentsJSONRequestBody defines body for SetArguments for application/json ContentType.
 type SetArgumentsJSONRequestBody = ArgumentChange
@@ -1008,6 +1125,44 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/fitting (the `GetFitting` operationId).
 	GetFitting(ctx context.Context, params *GetFittingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PlanKubeletsWithBody What a change of kubelets' configuration would do. Nothing is changed.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/kubelets/plan (the `PlanKubelets` operationId).
+	PlanKubeletsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PlanKubelets What a change of kubelets' configuration would do. Nothing is changed.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/kubelets/plan (the `PlanKubelets` operationId).
+	PlanKubelets(ctx context.Context, body PlanKubeletsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StopRollout Interrupt the plan that you began.
+	//
+	// Corresponds with DELETE /api/v1/kubelets/rollout (the `StopRollout` operationId).
+	StopRollout(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetRollout How far the plan is that is carried out, or was carried out last.
+	//
+	// Corresponds with GET /api/v1/kubelets/rollout (the `GetRollout` operationId).
+	GetRollout(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BeginRolloutWithBody Carry out a plan, or go on with your last one where the body has none.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/kubelets/rollout (the `BeginRollout` operationId).
+	BeginRolloutWithBody(ctx context.Context, params *BeginRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BeginRollout Carry out a plan, or go on with your last one where the body has none.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/kubelets/rollout (the `BeginRollout` operationId).
+	BeginRollout(ctx context.Context, params *BeginRolloutParams, body BeginRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetNode A node: machine, rules, and who holds what.
 	//
@@ -1200,6 +1355,104 @@ func (c *Client) GetDiagnosis(ctx context.Context, params *GetDiagnosisParams, r
 // Corresponds with GET /api/v1/fitting (the `GetFitting` operationId).
 func (c *Client) GetFitting(ctx context.Context, params *GetFittingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetFittingRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PlanKubeletsWithBody What a change of kubelets' configuration would do. Nothing is changed.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/kubelets/plan (the `PlanKubelets` operationId).
+func (c *Client) PlanKubeletsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPlanKubeletsRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PlanKubelets What a change of kubelets' configuration would do. Nothing is changed.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/kubelets/plan (the `PlanKubelets` operationId).
+func (c *Client) PlanKubelets(ctx context.Context, body PlanKubeletsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPlanKubeletsRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StopRollout Interrupt the plan that you began.
+//
+// Corresponds with DELETE /api/v1/kubelets/rollout (the `StopRollout` operationId).
+func (c *Client) StopRollout(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStopRolloutRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetRollout How far the plan is that is carried out, or was carried out last.
+//
+// Corresponds with GET /api/v1/kubelets/rollout (the `GetRollout` operationId).
+func (c *Client) GetRollout(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetRolloutRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BeginRolloutWithBody Carry out a plan, or go on with your last one where the body has none.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/kubelets/rollout (the `BeginRollout` operationId).
+func (c *Client) BeginRolloutWithBody(ctx context.Context, params *BeginRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBeginRolloutRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BeginRollout Carry out a plan, or go on with your last one where the body has none.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/kubelets/rollout (the `BeginRollout` operationId).
+func (c *Client) BeginRollout(ctx context.Context, params *BeginRolloutParams, body BeginRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBeginRolloutRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1760,6 +2013,167 @@ func NewGetFittingRequest(server string, params *GetFittingParams) (*http.Reques
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewPlanKubeletsRequest calls the generic PlanKubelets builder with application/json body
+func NewPlanKubeletsRequest(server string, body PlanKubeletsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPlanKubeletsRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewPlanKubeletsRequestWithBody constructs an http.Request for the PlanKubelets method, with any body, and a specified content type
+func NewPlanKubeletsRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/kubelets/plan")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewStopRolloutRequest constructs an http.Request for the StopRollout method
+func NewStopRolloutRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/kubelets/rollout")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetRolloutRequest constructs an http.Request for the GetRollout method
+func NewGetRolloutRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/kubelets/rollout")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewBeginRolloutRequest calls the generic BeginRollout builder with application/json body
+func NewBeginRolloutRequest(server string, params *BeginRolloutParams, body BeginRolloutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewBeginRolloutRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewBeginRolloutRequestWithBody constructs an http.Request for the BeginRollout method, with any body, and a specified content type
+func NewBeginRolloutRequestWithBody(server string, params *BeginRolloutParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/kubelets/rollout")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dryRun", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -2715,6 +3129,48 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/fitting (the `GetFitting` operationId).
 	GetFittingWithResponse(ctx context.Context, params *GetFittingParams, reqEditors ...RequestEditorFn) (*GetFittingResponse, error)
 
+	// PlanKubeletsWithBodyWithResponse What a change of kubelets' configuration would do. Nothing is changed.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/kubelets/plan (the `PlanKubelets` operationId).
+	PlanKubeletsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PlanKubeletsResponse, error)
+
+	// PlanKubeletsWithResponse What a change of kubelets' configuration would do. Nothing is changed.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/kubelets/plan (the `PlanKubelets` operationId).
+	PlanKubeletsWithResponse(ctx context.Context, body PlanKubeletsJSONRequestBody, reqEditors ...RequestEditorFn) (*PlanKubeletsResponse, error)
+
+	// StopRolloutWithResponse Interrupt the plan that you began.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/kubelets/rollout (the `StopRollout` operationId).
+	StopRolloutWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*StopRolloutResponse, error)
+
+	// GetRolloutWithResponse How far the plan is that is carried out, or was carried out last.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/kubelets/rollout (the `GetRollout` operationId).
+	GetRolloutWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetRolloutResponse, error)
+
+	// BeginRolloutWithBodyWithResponse Carry out a plan, or go on with your last one where the body has none.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/kubelets/rollout (the `BeginRollout` operationId).
+	BeginRolloutWithBodyWithResponse(ctx context.Context, params *BeginRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BeginRolloutResponse, error)
+
+	// BeginRolloutWithResponse Carry out a plan, or go on with your last one where the body has none.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/kubelets/rollout (the `BeginRollout` operationId).
+	BeginRolloutWithResponse(ctx context.Context, params *BeginRolloutParams, body BeginRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*BeginRolloutResponse, error)
+
 	// GetNodeWithResponse A node: machine, rules, and who holds what.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -3069,6 +3525,198 @@ func (r GetFittingResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetFittingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PlanKubeletsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *KubeletPlan
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *ErrorDetails
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PlanKubeletsResponse) GetJSON200() *KubeletPlan {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PlanKubeletsResponse) GetApplicationproblemJSONDefault() *ErrorDetails {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PlanKubeletsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PlanKubeletsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PlanKubeletsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PlanKubeletsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type StopRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *KubeletRollout
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *ErrorDetails
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r StopRolloutResponse) GetJSON200() *KubeletRollout {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r StopRolloutResponse) GetApplicationproblemJSONDefault() *ErrorDetails {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r StopRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r StopRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r StopRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r StopRolloutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *KubeletRollout
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *ErrorDetails
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetRolloutResponse) GetJSON200() *KubeletRollout {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetRolloutResponse) GetApplicationproblemJSONDefault() *ErrorDetails {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetRolloutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type BeginRolloutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *KubeletRollout
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *ErrorDetails
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r BeginRolloutResponse) GetJSON200() *KubeletRollout {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r BeginRolloutResponse) GetApplicationproblemJSONDefault() *ErrorDetails {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r BeginRolloutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r BeginRolloutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r BeginRolloutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r BeginRolloutResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -3818,6 +4466,84 @@ func (c *ClientWithResponses) GetFittingWithResponse(ctx context.Context, params
 	return ParseGetFittingResponse(rsp)
 }
 
+// PlanKubeletsWithBodyWithResponse What a change of kubelets' configuration would do. Nothing is changed.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/kubelets/plan (the `PlanKubelets` operationId).
+func (c *ClientWithResponses) PlanKubeletsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PlanKubeletsResponse, error) {
+	rsp, err := c.PlanKubeletsWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePlanKubeletsResponse(rsp)
+}
+
+// PlanKubeletsWithResponse What a change of kubelets' configuration would do. Nothing is changed.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/kubelets/plan (the `PlanKubelets` operationId).
+func (c *ClientWithResponses) PlanKubeletsWithResponse(ctx context.Context, body PlanKubeletsJSONRequestBody, reqEditors ...RequestEditorFn) (*PlanKubeletsResponse, error) {
+	rsp, err := c.PlanKubelets(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePlanKubeletsResponse(rsp)
+}
+
+// StopRolloutWithResponse Interrupt the plan that you began.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/kubelets/rollout (the `StopRollout` operationId).
+func (c *ClientWithResponses) StopRolloutWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*StopRolloutResponse, error) {
+	rsp, err := c.StopRollout(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStopRolloutResponse(rsp)
+}
+
+// GetRolloutWithResponse How far the plan is that is carried out, or was carried out last.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/kubelets/rollout (the `GetRollout` operationId).
+func (c *ClientWithResponses) GetRolloutWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetRolloutResponse, error) {
+	rsp, err := c.GetRollout(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetRolloutResponse(rsp)
+}
+
+// BeginRolloutWithBodyWithResponse Carry out a plan, or go on with your last one where the body has none.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/kubelets/rollout (the `BeginRollout` operationId).
+func (c *ClientWithResponses) BeginRolloutWithBodyWithResponse(ctx context.Context, params *BeginRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BeginRolloutResponse, error) {
+	rsp, err := c.BeginRolloutWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBeginRolloutResponse(rsp)
+}
+
+// BeginRolloutWithResponse Carry out a plan, or go on with your last one where the body has none.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/kubelets/rollout (the `BeginRollout` operationId).
+func (c *ClientWithResponses) BeginRolloutWithResponse(ctx context.Context, params *BeginRolloutParams, body BeginRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*BeginRolloutResponse, error) {
+	rsp, err := c.BeginRollout(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBeginRolloutResponse(rsp)
+}
+
 // GetNodeWithResponse A node: machine, rules, and who holds what.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -4193,6 +4919,138 @@ func ParseGetFittingResponse(rsp *http.Response) (*GetFittingResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Capacity
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorDetails
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePlanKubeletsResponse parses an HTTP response from a PlanKubeletsWithResponse call
+func ParsePlanKubeletsResponse(rsp *http.Response) (*PlanKubeletsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PlanKubeletsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest KubeletPlan
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorDetails
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseStopRolloutResponse parses an HTTP response from a StopRolloutWithResponse call
+func ParseStopRolloutResponse(rsp *http.Response) (*StopRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &StopRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest KubeletRollout
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorDetails
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetRolloutResponse parses an HTTP response from a GetRolloutWithResponse call
+func ParseGetRolloutResponse(rsp *http.Response) (*GetRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest KubeletRollout
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorDetails
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseBeginRolloutResponse parses an HTTP response from a BeginRolloutWithResponse call
+func ParseBeginRolloutResponse(rsp *http.Response) (*BeginRolloutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &BeginRolloutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest KubeletRollout
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

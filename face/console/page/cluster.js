@@ -1,5 +1,5 @@
 // The first page: the map of nodes, how many more pods fit, and what waits.
-import { choices, el, field, nodeLink, note, podLink, problem, quiet, table, when } from "./dom.js";
+import { choices, el, field, focused, limits, nodeLink, note, podLink, problem, quiet, refused, table, when } from "./dom.js";
 import { get } from "./api.js";
 import { describe, drawing, fragmentation, share } from "./map.js";
 import { say, texts as t } from "./texts.js";
@@ -93,8 +93,8 @@ export function clusterPage(root) {
     if (overview) message.replaceChildren(...state());
     start = 0;
     const asList = view.value === "list";
-    frame.parentElement.hidden = said.hidden = legendLine.hidden = asList;
-    list.hidden = !asList;
+    frame.parentElement.hidden = said.hidden = legendLine.hidden = asList || !shown.length;
+    list.hidden = !asList || !shown.length;
     if (asList) showList();
     else map.show(groups());
   }
@@ -106,18 +106,22 @@ export function clusterPage(root) {
   }
 
   function showList() {
-    const part = shown.slice(start, start + inList), move = (by) => () => { start += by; showList(); };
+    const part = shown.slice(start, start + inList), back = focused(list), move = (by) => () => { start += by; showList(); };
     list.replaceChildren(table([t.node, t.numas, t.problem], part.map((n) => [nodeLink(n.name),
       n.numas.map((p) => el("div", {}, say("numaFree", p.id, p.freeCPUs, p.cpus))), [n.problem, ...(n.flags || [])].filter(Boolean).join(", ")])),
     el("p", { class: "pager" }, el("button", { type: "button", disabled: start === 0, onclick: move(-inList) }, t.before),
       say("page", Math.min(start + 1, shown.length), start + part.length, shown.length),
       el("button", { type: "button", disabled: start + inList >= shown.length, onclick: move(inList) }, t.next)));
+    back();
   }
 
+  const lacks = (resource) => (overview.limits || []).some((l) => l.resource.split(" ")[0] === resource && refused([l]));
+
   function state() {
-    const out = (overview.limits || []).map((l) => note(`${t.limits}: ${l.resource}: ${l.reason}`));
+    const out = [limits(overview.limits)].filter(Boolean);
     if (!overview.ready) out.push(note(t.loading));
-    else if (all.size === 0) out.push(note(t.noNodes));
+    else if (all.size === 0) out.push(...(lacks("nodes") ? [] : [note(t.noNodes)]));
+    else if (!lacks("nodelayouts") && [...all.values()].every((n) => !n.numas.length)) out.push(note(t.noLayouts));
     else if (shown.length === 0) out.push(note(t.noMatch));
     return out;
   }
@@ -126,17 +130,20 @@ export function clusterPage(root) {
     let free = 0, whole = 0;
     for (const n of all.values()) for (const x of n.numas) { free += x.freeCPUs; whole += x.cpus; }
     const item = (value, name) => el("li", {}, el("b", {}, value), " " + name);
-    numbers.replaceChildren(item(all.size, t.nodes), item(overview.pods, t.pods), item(overview.waiting, t.waiting),
+    const pods = lacks("pods") ? () => "–" : (n) => n;
+    numbers.hidden = !overview.ready;
+    numbers.replaceChildren(item(all.size, t.nodes), item(pods(overview.pods), t.pods), item(pods(overview.waiting), t.waiting),
       item(`${free} / ${whole}`, t.freeCPUs));
   }
 
   async function waitingPods() {
-    const rows = await get("/pods?waiting=true&limit=50");
+    const rows = await get("/pods?waiting=true&limit=50"), back = focused(waiting);
     const why = await Promise.all(rows.pods.slice(0, someWaiting).map((p) =>
       get(`/pods/${encodeURIComponent(p.namespace)}/${encodeURIComponent(p.name)}/decisions`)
         .then((h) => h.decisions[0]?.message || h.problem || t.noEvent, (e) => e.message)));
-    waiting.replaceChildren(el("h2", {}, `${t.waitingPods} (${rows.total})`), rows.total === 0 ? quiet(t.noWaiting) :
+    waiting.replaceChildren(el("h2", {}, `${t.waitingPods} (${rows.total})`), rows.total === 0 ? quiet(lacks("pods") ? t.podsNotShown : t.noWaiting) :
       table([t.pod, t.since, t.why], rows.pods.map((p, i) => [podLink(p), when(p.created), why[i] || p.reason || ""]), t.waitingPods, true));
+    back();
   }
 
   // waitingAgain reads once for changes that come together.
@@ -159,6 +166,7 @@ export function clusterPage(root) {
   }
 
   function showShapes(asked, error) {
+    const back = focused(shapes);
     const choose = (i) => () => { colour.value = "room:" + i; legend(); map.later(); frame.scrollIntoView({ block: "center" }); };
     const submit = (e) => { e.preventDefault(); fitting(); };
     const rows = (room?.shapes || []).map((s, i) => [s.shape, el("b", {}, s.slots), s.percent ? s.percent + " %" : "–",
@@ -167,6 +175,7 @@ export function clusterPage(root) {
       table([t.shape, t.fitting, t.share, ""], rows, t.slots, true) : quiet(t.noShapes),
     el("form", { class: "tools", onsubmit: submit }, field(`${t.ownShape}, ${t.ownShapeHelp}`,
       el("input", { type: "text", id: "shape", value: asked })), el("button", { type: "submit" }, t.count)));
+    back();
   }
 
   async function regroup() {

@@ -49,10 +49,33 @@ export const choices = (all, chosen) => all.map(([value, text]) => el("option", 
 
 // problem shows why something cannot be shown, and what to do about it.
 export function problem(e, again) {
-  const head = { 403: t.forbidden, 404: t.notFound }[e.status] || t.failed;
+  const head = { 0: t.noAnswer, 403: t.forbidden, 404: t.notFound }[e.status] || t.failed;
   const text = [e.field, e.message].filter(Boolean).join(": ");
   return el("div", { class: "note fault", role: "alert" }, el("strong", {}, head), el("div", {}, text),
+    e.status === 403 ? el("div", {}, t.askForRights) : null,
     again && e.status !== 403 && el("button", { type: "button", onclick: again }, t.again));
+}
+
+export const refused = (all) => (all || []).some((l) => l.reason.includes("may not"));
+
+// limits say what a page lacks and what to do where rights are missing.
+export function limits(all) {
+  if (!all?.length) return null;
+  return el("div", { class: "note limits", role: "note" }, el("strong", {}, t.limits + ": "),
+    all.map((l, i) => [i ? "; " : "", `${l.resource} (${l.reason})`]), ". ", refused(all) ? t.askForRights : null);
+}
+
+const stops = "a[href], button, input, select, textarea, summary, canvas, [tabindex]";
+
+// focused remembers where the focus is in an element, and returns what brings it back once the element is drawn anew.
+export function focused(root) {
+  const at = document.activeElement, i = root.contains(at) ? [...root.querySelectorAll(stops)].indexOf(at) : -1;
+  const alike = (x) => x && x.tagName === at.tagName && x.id === at.id && x.textContent === at.textContent;
+  return () => {
+    if (i < 0 || document.activeElement !== document.body) return;
+    const all = [...root.querySelectorAll(stops)];
+    (alike(all[i]) ? all[i] : all.find(alike) || root.querySelector("h1"))?.focus({ preventScroll: true });
+  };
 }
 
 export function bytes(n) {

@@ -1,5 +1,5 @@
 // The page of findings: what is wrong with the installation, the nodes and the pods, and what mends it.
-import { choices, el, field, nodeLink, note, podLink, quiet, table } from "./dom.js";
+import { choices, el, field, limits, nodeLink, note, podLink, problem, quiet, table } from "./dom.js";
 import { get } from "./api.js";
 import { say, texts as t, word } from "./texts.js";
 
@@ -37,9 +37,9 @@ export function findingsPage(root) {
     const select = el("select", { id: "severity", onchange: () => { shown = select.value; draw(); root.querySelector("#severity").focus(); } },
       choices([["", `${t.allFindings} (${all.length})`], ...["error", "warning", "info"].map((s) => [s, `${word(s)} (${count(s)})`])], shown));
     root.replaceChildren(el("h1", {}, t.findings), quiet(say("examined", diagnosis.nodes, diagnosis.pods)),
-      ...(diagnosis.limits || []).map((l) => note(`${t.limits}: ${l.resource}: ${l.reason}`)),
+      limits(diagnosis.limits) || "",
       el("div", { class: "tools" }, field(t.severity, select), el("button", { type: "button", onclick: again }, t.examineAgain)),
-      ...(all.length === 0 ? [note(t.nothingFound)] : some.map(finding)));
+      ...(all.length === 0 ? [note(diagnosis.limits?.length ? t.nothingFoundHere : t.nothingFound)] : some.map(finding)));
   }
 
   // again keeps what is shown until there is a new answer: the cluster is examined anew, which takes a moment.
@@ -48,9 +48,11 @@ export function findingsPage(root) {
     event.target.textContent = t.counting;
     try {
       await page.read();
+      root.querySelector(".tools button").focus();
     } catch (e) {
-      root.prepend(note(e.message, true));
       draw();
+      root.querySelector(".tools").after(problem(e));
+      root.querySelector(".tools button").focus();
     }
   }
 

@@ -129,7 +129,11 @@ export function drawing(canvas, frame, { ink, describe, open, chose }) {
 
   function key(e) {
     const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns, Home: -1e9, End: 1e9 }[e.key];
-    if (e.key === "Enter" && chosen >= 0) open(all[chosen]);
+    if ((e.key === "Enter" || e.key === " ") && chosen >= 0) {
+      e.preventDefault();
+      open(all[chosen]);
+    }
+    if (e.key === "Escape") choose(-1);
     if (!step || all.length === 0) return;
     e.preventDefault();
     choose(Math.max(0, Math.min(all.length - 1, chosen < 0 ? 0 : chosen + step)));

@@ -36,7 +36,7 @@ export function podPage(root, namespace, name) {
     const fit = p.verdicts.filter((v) => v.fits), others = p.verdicts.filter((v) => !v.fits);
     const left = Math.max(0, fit.length - most) + Math.max(0, others.length - most);
     const ways = p.verdicts.some((v) => v.way), heads = [t.node, t.result, t.why, t.remedy, ...(ways ? [t.way] : [])];
-    return [el("h2", {}, t.where), quiet(say("whereCount", fit.length, p.verdicts.length)),
+    return [el("h2", {}, t.where), quiet(p.verdicts.length ? say("whereCount", fit.length, p.verdicts.length) : t.noVerdicts),
       p.verdicts.length ? table(heads, [...fit.slice(0, most), ...others.slice(0, most)].map((v) => verdict(v, ways)), t.where, true) : null,
       left ? quiet(say("moreNodes", left)) : null, (p.notJudged || []).map((x) => note(`${t.notJudged}: ${x.node}: ${x.reason}`))];
   }

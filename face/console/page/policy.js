@@ -1,5 +1,5 @@
 // The page of policies: how schedulers and kubelets are configured, and the switch of the plugin.
-import { choices, el, field, nodeLink, note, problem, quiet, table } from "./dom.js";
+import { choices, el, field, limits, nodeLink, note, problem, quiet, table } from "./dom.js";
 import { get, send } from "./api.js";
 import { say, texts as t } from "./texts.js";
 
@@ -18,7 +18,7 @@ export function policyPage(root) {
     async function write() {
       try {
         const answer = await ask({ version: s.version });
-        await page.read();
+        await draw();
         root.prepend(note([t.written, answer.reload, ...(answer.warnings || [])].filter(Boolean).join(" ")));
       } catch (e) {
         place.replaceChildren(problem(e, leave));
@@ -36,6 +36,17 @@ export function policyPage(root) {
     }
   }
 
+  // leaving shows the idle state of a place, and lets Escape bring it back, with the focus on its button.
+  function leaving(place, idle) {
+    idle();
+    place.addEventListener("keydown", (e) => {
+      if (e.key !== "Escape") return;
+      idle();
+      place.querySelector("button").focus();
+    });
+    place.addEventListener("click", () => { if (document.activeElement === document.body) place.querySelector("button")?.focus(); });
+  }
+
   // control turns the plugin on or off.
   function control(s) {
     const place = el("div", { class: "change" });
@@ -44,7 +55,7 @@ export function policyPage(root) {
       JSON.stringify({ status: s.enabled ? "close" : "open" }), "application/json");
     const idle = () => place.replaceChildren(el("button", { type: "button", onclick: () => proposed(place, s, ask, idle) },
       s.enabled ? t.turnOff : t.turnOn));
-    idle();
+    leaving(place, idle);
     return place;
   }
 
@@ -78,7 +89,7 @@ export function policyPage(root) {
         el("button", { type: "submit", class: "main" }, t.showChange), el("button", { type: "button", onclick: idle }, t.cancel))));
       inputs[0].focus();
     }
-    idle();
+    leaving(place, idle);
     return place;
   }
 
@@ -102,16 +113,20 @@ export function policyPage(root) {
     r.memoryManagerPolicy, [...options(r.topologyManagerPolicyOptions), ...options(r.cpuManagerPolicyOptions)].join(", ") || "–", r.reservedCPUs || "–"];
   }
 
-  const page = {
+  async function draw() {
+    const p = await get("/scheduling");
+    root.replaceChildren(el("h1", {}, t.policy), limits(p.limits) || "",
+      el("h2", {}, t.schedulers), ...(p.schedulers.length ? p.schedulers.map(scheduler) : [quiet(t.noSchedulers)]),
+      el("h2", {}, t.kubelets), p.kubelets.length ? table([t.node, t.topologyManager, t.cpuManager, t.memoryManager, t.options,
+        t.reservedCPUs], p.kubelets.map(kubelets), t.kubelets, true) : quiet(t.noKubelets));
+  }
+
+  return {
+    // A change that somebody prepares is not taken away when the connection comes back.
     async read() {
-      const p = await get("/scheduling");
-      root.replaceChildren(el("h1", {}, t.policy), ...(p.limits || []).map((l) => note(`${t.limits}: ${l.resource}: ${l.reason}`)),
-        el("h2", {}, t.schedulers), ...(p.schedulers.length ? p.schedulers.map(scheduler) : [quiet(t.noSchedulers)]),
-        el("h2", {}, t.kubelets), p.kubelets.length ? table([t.node, t.topologyManager, t.cpuManager, t.memoryManager, t.options,
-          t.reservedCPUs], p.kubelets.map(kubelets), t.kubelets, true) : quiet(t.noKubelets));
+      if (!root.querySelector(".change form, .change pre")) await draw();
     },
     async change() {},
     close() {},
   };
-  return page;
 }

@@ -1,5 +1,5 @@
 // The page of questions: where the pods of a manifest would go, and what another cluster would change.
-import { choices, devicesText, el, field, memoryText, nodeLink, note, problem, quiet, requests, table } from "./dom.js";
+import { choices, devicesText, el, field, limits, memoryText, nodeLink, note, problem, quiet, refused, requests, table } from "./dom.js";
 import { get, send } from "./api.js";
 import { say, texts as t } from "./texts.js";
 
@@ -30,7 +30,7 @@ export function whatIfPage(root) {
   const add = input("add", { list: "names" }), addCount = input("add-count", { value: "1" }), selector = input("selector");
   const policy = el("select", { id: "policy" }, choices([["", t.asIs], ...policies.map((p) => [p, p])]));
   const pending = el("input", { type: "checkbox", id: "pending" }), names = el("datalist", { id: "names" });
-  const result = el("section", { id: "result", "aria-live": "polite" });
+  const lacking = el("div"), result = el("section", { id: "result", "aria-live": "polite" });
   const file = el("input", { type: "file", id: "file", onchange: async () => {
     if (file.files[0]) manifest.value = draft = await file.files[0].text();
   } });
@@ -60,7 +60,7 @@ export function whatIfPage(root) {
     result.scrollIntoView({ block: "start" });
   }
 
-  const refused = (all) => (all || []).map((r) => [el("div", {}, r.nodes.slice(0, 5).map((n, i) => [i ? ", " : "", nodeLink(n)]),
+  const refusals = (all) => (all || []).map((r) => [el("div", {}, r.nodes.slice(0, 5).map((n, i) => [i ? ", " : "", nodeLink(n)]),
     r.nodes.length > 5 ? " " + say("moreNodes", r.nodes.length - 5) : ""), r.bar || r.reasons.map((x) => el("div", {}, x.text)),
   r.reasons.map((x) => el("div", {}, x.remedy || ""))]);
 
@@ -71,7 +71,7 @@ export function whatIfPage(root) {
     const head = w.wanted === undefined ? say(w.bounded ? "atLeast" : "placedMost", w.placed) : say("placed", w.placed, w.wanted);
     return [el("h3", {}, `${w.kind} ${w.namespace}/${w.name}: `, el("span", { class: w.noPlace ? "bad" : "good" }, head)), quiet(asks),
       by.size ? table([t.node, t.numa, t.pods], [...by.values()].map((all) => [nodeLink(all[0].node), all[0].numas || "–", all.length])) : null,
-      w.noPlace && w.refusals.length ? table([t.node, t.why, t.remedy], refused(w.refusals), t.why, true) : null];
+      w.noPlace && w.refusals.length ? table([t.node, t.why, t.remedy], refusals(w.refusals), t.why, true) : null];
   }
 
   function changes(nodes) {
@@ -93,7 +93,7 @@ export function whatIfPage(root) {
     return [...c.workloads.flatMap((w) => [el("h3", {}, `${w.kind} ${w.namespace}/${w.name}: `,
       el("span", { class: w.passes ? "good" : "bad" }, w.passes ? t.passes : t.never)),
     el("p", {}, t.now + ": ", list(w.now)), el("p", {}, t.ever + ": ", list(w.ever)), (w.warnings || []).map((x) => note(x)),
-    (w.unjudged || []).map((x) => note(`${t.unjudged}: ${x}`)), w.refusals.length ? table([t.node, t.why, t.remedy], refused(w.refusals), t.why, true) : null]),
+    (w.unjudged || []).map((x) => note(`${t.unjudged}: ${x}`)), w.refusals.length ? table([t.node, t.why, t.remedy], refusals(w.refusals), t.why, true) : null]),
     (c.noPods || []).length ? quiet(t.noPodsIn + ": " + c.noPods.join(", ")) : null,
     (c.notKnown || []).map((x) => note(`${t.notKnown} ${x.node}: ${x.reason}`))].flat(Infinity).filter(Boolean);
   }
@@ -107,7 +107,7 @@ export function whatIfPage(root) {
     if (nothing()) result.replaceChildren(note(t.nothingAsked, true));
     else ask("simulate");
   };
-  root.replaceChildren(el("h1", {}, t.whatIf), el("form", { class: "whatif", onsubmit: submit },
+  root.replaceChildren(el("h1", {}, t.whatIf), lacking, el("form", { class: "whatif", onsubmit: submit },
     el("div", {}, field(t.manifest, manifest, t.manifestHelp), el("div", { class: "tools" }, field(t.file, file),
       el("button", { type: "button", id: "example", onclick: () => { manifest.value = draft = example; } }, t.example))),
     el("div", { class: "form" }, field(t.namespace, namespace), field(t.copies, count, t.copiesHelp), field(t.without, without),
@@ -119,7 +119,9 @@ export function whatIfPage(root) {
           result.replaceChildren(note(t.nothingAsked, true))) }, t.canEver)))), names, result);
   return {
     async read() {
-      names.replaceChildren(...(await get("/cluster")).nodes.slice(0, 1000).map((n) => el("option", { value: n.name })));
+      const overview = await get("/cluster"), none = overview.ready && !overview.nodes.some((n) => n.numas.length);
+      lacking.replaceChildren(...[limits(overview.limits), none && !refused(overview.limits) ? note(t.noLayouts) : null].filter(Boolean));
+      names.replaceChildren(...overview.nodes.slice(0, 1000).map((n) => el("option", { value: n.name })));
     },
     async change() {},
     close() {},

@@ -1,0 +1,87 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/face/cli"
+)
+
+// Kubelets plans changes of kubelets' configuration and carries them out, with the rights of an identity.
+type Kubelets interface {
+	// Plan computes what a change does.
+	Plan(ctx context.Context, change whatif.Variation) (document.KubeletPlan, error)
+	// Apply returns what carries plans out, with pods in a namespace, and the namespace; without one it is the identity's.
+	Apply(namespace string, o cli.KubeletApplyOptions) (cli.KubeletApplier, string, error)
+}
+
+// decode reads a JSON body. A field that is not known is an error: it would otherwise count as nothing.
+func decode(body []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fail(http.StatusBadRequest, "body", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
+}
+
+// planKubelets answers what a change of kubelets' configuration would do.
+func (h *Handler) planKubelets(w http.ResponseWriter, q *request) error {
+	if q.who.Kubelets == nil {
+		return fail(http.StatusNotFound, "path", "nothing plans changes of kubelets here")
+	}
+	var body document.KubeletChange
+	if err := decode(q.body, &body); err != nil {
+		return err
+	}
+	v, err := variation(body)
+	if err != nil {
+		return err
+	}
+	doc, err := h.bounded(q, func(ctx context.Context) (any, error) { return q.who.Kubelets.Plan(ctx, v) })
+	if err != nil {
+		return err
+	}
+	return answer(w, q.Request, doc)
+}
+
+// variation returns a change in the form that plans are computed from. An error names the field.
+func variation(c document.KubeletChange) (whatif.Variation, error) {
+	if err := checkSelector(c.Selector); err != nil {
+		return whatif.Variation{}, fail(http.StatusUnprocessableEntity, "selector", err.Error())
+	}
+	if len(c.Options) > maxRepeated {
+		return whatif.Variation{}, fail(http.StatusUnprocessableEntity, "options", "are too many")
+	}
+	change := cli.KubeletChange{Selector: c.Selector, Policy: c.TopologyManagerPolicy, Options: c.Options,
+		CPUManager: c.CPUManagerPolicy, MemoryManager: c.MemoryManagerPolicy, ReservedCPUs: c.ReservedCPUs,
+		ReservedMemory: c.ReservedMemory}
+	if change.Empty() {
+		return whatif.Variation{}, fail(http.StatusUnprocessableEntity, "body", "says nothing that changes")
+	}
+	for _, one := range []struct {
+		field, flag string
+		cli.KubeletChange
+	}{
+		{"topologyManagerPolicy", "policy", cli.KubeletChange{Policy: change.Policy}},
+		{"options", "option", cli.KubeletChange{Options: change.Options}},
+		{"cpuManagerPolicy", "cpu-manager-policy", cli.KubeletChange{CPUManager: change.CPUManager}},
+		{"memoryManagerPolicy", "memory-manager-policy", cli.KubeletChange{MemoryManager: change.MemoryManager}},
+		{"reservedCPUs", "reserved-cpus", cli.KubeletChange{ReservedCPUs: change.ReservedCPUs}},
+		{"reservedMemory", "reserved-memory", cli.KubeletChange{ReservedMemory: change.ReservedMemory}},
+	} {
+		if one.Empty() {
+			continue
+		}
+		if _, err := one.Variation(); err != nil {
+			said := strings.TrimLeft(strings.TrimPrefix(err.Error(), "--"+one.flag), ": ")
+			return whatif.Variation{}, fail(http.StatusUnprocessableEntity, one.field, said)
+		}
+	}
+	return change.Variation()
+}

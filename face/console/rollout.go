@@ -1,0 +1,215 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/face/cli"
+)
+
+// Bounds of a request that carries out a plan.
+const (
+	maxPlanned     = 10_000   // nodes
+	maxPlanBody    = 32 << 20 // bytes of a plan of so many nodes, without pods
+	maxUnavailable = 1000
+	maxCommand     = 1024
+)
+
+// rollouts carries out one plan at a time. It goes on when the person who began it signs out.
+type rollouts struct {
+	mu      sync.Mutex
+	request document.KubeletRolloutRequest // of the last one
+	last    document.KubeletRollout
+	stop    context.CancelCauseFunc
+	ended   chan struct{} // closed at its end; nil before the first
+}
+
+// getRollout answers how far the plan is that is carried out, or that was carried out last.
+func (h *Handler) getRollout(w http.ResponseWriter, q *request) error {
+	return answer(w, q.Request, h.rollouts.shown(q.who))
+}
+
+// shown is what an identity may read of the last rollout: its errors may name pods.
+func (r *rollouts) shown(who *Identity) document.KubeletRollout {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out, state := r.last, who.View.State()
+	out.Kind, out.MayStop = "KubeletRollout", r.last.By == who.Name && r.last.Running
+	out.Nodes = []document.KubeletRolloutNode{}
+	for _, n := range r.last.Nodes {
+		if _, ok := state.node(n.Name); ok {
+			out.Nodes = append(out.Nodes, n)
+		}
+	}
+	if len(out.Nodes) < len(r.last.Nodes) && out.Error != "" {
+		out.Error = "it has failed on a node that you may not read"
+	}
+	return out
+}
+
+// beginRollout checks that a plan can be carried out, and begins it.
+func (h *Handler) beginRollout(w http.ResponseWriter, q *request) error {
+	if q.who.Kubelets == nil {
+		return fail(http.StatusNotFound, "path", "nothing changes kubelets here")
+	}
+	var body document.KubeletRolloutRequest
+	if err := decode(q.body, &body); err != nil {
+		return err
+	}
+	if len(body.Plan.Nodes) == 0 {
+		var ok bool
+		if body, ok = h.rollouts.again(q.who); !ok {
+			return fail(http.StatusUnprocessableEntity, "plan", "has no nodes, and there is none of yours to go on with")
+		}
+	}
+	options, err := chosen(body)
+	if err != nil {
+		return err
+	}
+	applier, namespace, err := q.who.Kubelets.Apply(body.Namespace, options)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), maxAnswer)
+	defer cancel()
+	nodes, err := applier.Pending(ctx, body.Plan)
+	if err != nil {
+		return err
+	}
+	doc := document.KubeletRollout{Kind: "KubeletRollout", DryRun: true, By: q.who.Name, Namespace: namespace,
+		Image: options.Image, StopCommand: options.Stop, StartCommand: options.Start,
+		MaxUnavailable: options.MaxUnavailable, Nodes: []document.KubeletRolloutNode{}}
+	for _, n := range nodes {
+		doc.Nodes = append(doc.Nodes, document.KubeletRolloutNode{Name: n.Name})
+	}
+	if q.values.Get("dryRun") == "true" || len(nodes) == 0 {
+		return answer(w, q.Request, doc)
+	}
+	if err := h.rollouts.begin(body, doc, func(ctx context.Context, say func(document.KubeletStep)) error {
+		return applier.Run(ctx, nodes, say)
+	}); err != nil {
+		return err
+	}
+	return answer(w, q.Request, h.rollouts.shown(q.who))
+}
+
+// choices checks the choices of a request, and completes them.
+func chosen(r document.KubeletRolloutRequest) (cli.KubeletApplyOptions, error) {
+	o := cli.KubeletDefaults()
+	refused := func(field, detail string) (cli.KubeletApplyOptions, error) {
+		return o, fail(http.StatusUnprocessableEntity, field, detail)
+	}
+	if r.Namespace != "" && checkNamespace(r.Namespace) != nil {
+		return refused("namespace", checkNamespace(r.Namespace).Error())
+	}
+	if r.MaxUnavailable < 0 || r.MaxUnavailable > maxUnavailable {
+		return refused("maxUnavailable", fmt.Sprintf("want 1..%d, or 0 for 1", maxUnavailable))
+	}
+	if len(r.Plan.Nodes) > maxPlanned {
+		return refused("plan", fmt.Sprintf("has more than %d nodes", maxPlanned))
+	}
+	for _, n := range r.Plan.Nodes {
+		if err := checkNode(n.Name); err != nil {
+			return refused("plan", fmt.Sprintf("node %q: %v", n.Name, err))
+		}
+	}
+	o.MaxUnavailable = max(1, r.MaxUnavailable)
+	o.Force, o.LoseEmptyDir = r.Force, r.DeleteEmptyDirData
+	for _, one := range []struct {
+		field, value string
+		into         *string
+	}{{"image", r.Image, &o.Image}, {"stopCommand", r.StopCommand, &o.Stop}, {"startCommand", r.StartCommand, &o.Start}} {
+		if len(one.value) > maxCommand {
+			return refused(one.field, "is too long")
+		}
+		if one.value != "" {
+			*one.into = one.value
+		}
+	}
+	return o, nil
+}
+
+// again returns the last request of an identity.
+func (r *rollouts) again(who *Identity) (document.KubeletRolloutRequest, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.request, r.last.By == who.Name && len(r.request.Plan.Nodes) > 0
+}
+
+// begin lets do change the nodes of a rollout, unless there is one that has not ended.
+func (r *rollouts) begin(asked document.KubeletRolloutRequest, doc document.KubeletRollout,
+	do func(ctx context.Context, say func(document.KubeletStep)) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last.Running {
+		return fail(http.StatusConflict, "", r.last.By+" is changing kubelets now: wait for the end of that")
+	}
+	ctx, stop := context.WithCancelCause(context.Background()) // it is not the request's
+	now := time.Now()
+	doc.DryRun, doc.Running, doc.Began = false, true, &now
+	r.request, r.last, r.stop, r.ended = asked, doc, stop, make(chan struct{})
+	go func() {
+		err := do(ctx, r.step)
+		stop(nil)
+		r.end(err)
+	}()
+	return nil
+}
+
+// step notes the next step of a node. The one before that has ended.
+func (r *rollouts) step(s document.KubeletStep) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, nodes := time.Now(), append([]document.KubeletRolloutNode{}, r.last.Nodes...) // others are being answered
+	for i := range nodes {
+		if nodes[i].Name == s.Node {
+			nodes[i] = document.KubeletRolloutNode{Name: s.Node, Step: s.Step, Why: s.Why, Since: &now}
+		}
+	}
+	r.last.Nodes = nodes
+}
+
+func (r *rollouts) end(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.last.Running, r.last.Ended = false, &now
+	if err != nil {
+		r.last.Error = err.Error()
+	}
+	close(r.ended)
+}
+
+// stopRollout interrupts what the person began. The node whose turn it is keeps a record of its step, with which the
+// same plan goes on.
+func (h *Handler) stopRollout(w http.ResponseWriter, q *request) error {
+	r := &h.rollouts
+	r.mu.Lock()
+	running, by, stop := r.last.Running, r.last.By, r.stop
+	r.mu.Unlock()
+	switch {
+	case !running:
+		return fail(http.StatusConflict, "", "no plan is being carried out")
+	case by != q.who.Name:
+		return fail(http.StatusForbidden, "", "only "+by+" may stop it, who began it")
+	}
+	stop(fmt.Errorf("stopped by %s", by))
+	return answer(w, q.Request, r.shown(q.who))
+}
+
+// Close interrupts a plan that is being carried out, and returns when it has ended.
+func (h *Handler) Close() {
+	r := &h.rollouts
+	r.mu.Lock()
+	stop, ended := r.stop, r.ended
+	r.mu.Unlock()
+	if ended != nil {
+		stop(errors.New("the console has ended"))
+		<-ended
+	}
+}
