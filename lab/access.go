@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,33 @@ func (c *Cluster) AgentConfig(ctx context.Context, node string) (*rest.Config, e
 func agentConfig(ctx context.Context, administrator *rest.Config, node string) (*rest.Config, error) {
 	return control.As(ctx, administrator, control.Account{Namespace: deploy.AgentNamespace,
 		Name: deploy.Agent, Node: node})
+}
+
+// numatopologies is what the chart grants to agents that publish Numatopologies.
+const numatopologies = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: lab:agents-publish-numatopologies}
+rules:
+- {apiGroups: [nodeinfo.volcano.sh], resources: [numatopologies], verbs: [get, list, watch, create, patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: lab:agents-publish-numatopologies}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: lab:agents-publish-numatopologies}
+subjects: [{kind: ServiceAccount, namespace: ` + deploy.AgentNamespace + `, name: ` + deploy.Agent + `}]
+`
+
+// manifests returns what users apply before the programs run.
+func (cfg Config) manifests() [][]byte {
+	out := deploy.Access()
+	if slices.ContainsFunc(cfg.Nodes, func(n Node) bool { return n.Pinned }) {
+		out = append(out, deploy.PinAccess()...)
+	}
+	if cfg.Numatopology {
+		out = append(out, []byte(numatopologies))
+	}
+	return out
 }
 
 // giveAccess writes the kubeconfig of the scheduler.

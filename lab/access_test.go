@@ -44,6 +44,7 @@ func TestAccess(t *testing.T) {
 	t.Run("roles of the scheduler", func(t *testing.T) { schedulerRoles(ctx, t, c) })
 	t.Run("placement", func(t *testing.T) { placement(ctx, t, c) })
 	t.Run("policy", func(t *testing.T) { policy(ctx, t, c, agent) })
+	t.Run("affinities", func(t *testing.T) { affinities(ctx, t, c, agent) })
 }
 
 // right is a request to the API server.

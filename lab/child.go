@@ -25,6 +25,7 @@ import (
 	nodekubelet "github.com/tenon-numa/tenon/node/kubelet"
 	"github.com/tenon-numa/tenon/node/nri"
 	"github.com/tenon-numa/tenon/node/nrt"
+	"github.com/tenon-numa/tenon/node/numatopo"
 )
 
 // NodeInfo has what a program on a node, such as an agent, needs.
@@ -36,6 +37,8 @@ type NodeInfo struct {
 	StateDir           string // of the CPU and memory managers' checkpoints
 	// PinConfig and NRI are the agent's rules and the runtime's socket where the agent pins containers; empty elsewhere.
 	PinConfig, NRI string
+	// Numatopology: the agent publishes Volcano's Numatopology too.
+	Numatopology bool
 }
 
 // MaybeChild returns at once in a program that a person started. In the child that [Start] made of the same binary it
@@ -143,12 +146,12 @@ func agentOnce(ctx context.Context, logger klog.Logger, administrator *rest.Conf
 	}
 	own.Wrap(p.wrap)
 	labels := []string{ShardLabel}
-	zones, err := nrt.NewPublisher(own, labels, logger)
+	published, err := publisher(own, labels, n.Numatopology, logger)
 	if err != nil {
 		return err
 	}
 	cfg := agent.Config{
-		Translate: pod.ToPlace, Publisher: zones, Labels: labels,
+		Translate: pod.ToPlace, Publisher: published, Labels: labels,
 		NodeName: n.Name, Machine: hardware{n.Machine}, Rules: running{nodekubelet.Files{File: n.KubeletConfigPath}},
 		PodResourcesSocket: n.PodResourcesSocket, StateDir: n.StateDir, REST: own, Logger: logger,
 	}
@@ -163,6 +166,19 @@ func agentOnce(ctx context.Context, logger klog.Logger, administrator *rest.Conf
 		cfg.Rules = arbiter.Source{Kubelet: cfg.Rules, Pins: nodekubelet.Files{File: n.PinConfig}}
 	}
 	return agent.Run(ctx, cfg)
+}
+
+// gpus is the resource whose devices are in Numatopologies.
+const gpus = "nvidia.com/gpu"
+
+// publisher publishes what an agent publishes beside its layout.
+func publisher(own *rest.Config, labels []string, numatopology bool, logger klog.Logger) (agent.Publisher, error) {
+	zones, err := nrt.NewPublisher(own, labels, logger)
+	if err != nil || !numatopology {
+		return zones, err
+	}
+	second, err := numatopo.NewPublisher(own, gpus, logger)
+	return &agent.Both{Publisher: zones, Second: second}, err
 }
 
 // awaitNode waits until the node is registered: a token cannot be bound to it earlier.

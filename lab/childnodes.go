@@ -88,6 +88,7 @@ func (s *childNodes) start() error {
 		one := &childNode{kubelet: k, reports: &reportDelay{}, info: NodeInfo{
 			Name: n.Name, Machine: described[i].Topo, KubeletConfigPath: k.ConfigPath,
 			PodResourcesSocket: k.PodResourcesSocket, StateDir: k.Root, PinConfig: pins, NRI: nri,
+			Numatopology: s.job.Volcano,
 		}}
 		s.mu.Lock()
 		s.nodes[n.Name] = one

@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/deploy/crd"
 	"github.com/tenon-numa/tenon/lab/control"
 	"github.com/tenon-numa/tenon/lab/machines"
@@ -47,6 +46,8 @@ type Config struct {
 	NoAgents bool
 	// CRDs are installed besides NodeLayout and NodeResourceTopology.
 	CRDs [][]byte
+	// Numatopology has agents publish Volcano's Numatopology too. Its definition has to be one of the CRDs.
+	Numatopology bool
 	// Progress, if not nil, receives a line for each step.
 	Progress func(line string)
 }
@@ -111,8 +112,9 @@ func (c *Cluster) start(ctx context.Context, cfg Config) error {
 		return err
 	}
 	c.plane, err = control.Start(ctx, control.Options{
-		Dir: home, Nodes: names(c.Nodes), CRDs: append([][]byte{crd.YAML(), crd.NodeResourceTopology()}, cfg.CRDs...),
-		Manifests: deploy.Access(),
+		Dir: home, Nodes: names(c.Nodes),
+		CRDs:      append([][]byte{crd.YAML(), crd.NodeAffinity(), crd.NodeResourceTopology()}, cfg.CRDs...),
+		Manifests: cfg.manifests(),
 	})
 	if err != nil {
 		return err

@@ -29,6 +29,7 @@ type job struct {
 	Nodes   []jobNode
 	Admin   access // makes the agents' tokens
 	Agents  bool
+	Volcano bool // agents publish Numatopologies too
 	Durable bool // containers outlive the process
 }
 
@@ -53,7 +54,8 @@ func (a access) config() *rest.Config {
 
 // newJob returns the job of a process for these nodes.
 func newJob(c *Cluster, nodes []Node, described map[string]machines.Machine, cfg Config) (job, error) {
-	j := job{Dir: c.Dir, Admin: accessOf(c.plane.Admin), Agents: !cfg.NoAgents, Durable: cfg.Apart}
+	j := job{Dir: c.Dir, Admin: accessOf(c.plane.Admin), Agents: !cfg.NoAgents, Volcano: cfg.Numatopology,
+		Durable: cfg.Apart}
 	for _, n := range nodes {
 		m := described[n.Name]
 		identity, err := c.plane.Node(n.Name)

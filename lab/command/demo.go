@@ -20,7 +20,8 @@ type demoFlags struct {
 	acts, dir, cast, svg string
 	seed                 uint64
 	seeds                int
-	json                 bool
+	json, volcano        bool
+	programs             volcanoFlags
 }
 
 // tryOut returns the command that plays the demonstration.
@@ -36,10 +37,14 @@ func tryOut(show Show) *cobra.Command {
   c  why a pod waits, and how it runs once there is room
   d  2,000 simulated machines that are filled with GPU jobs
 
-The first three acts run on six real kubelets on this computer. Containers do not run; what they hold is real.`,
+The first three acts run on six real kubelets on this computer. Containers do not run; what they hold is real.
+
+With --volcano, Volcano's scheduler, controllers and admission webhooks run instead, in a checkout of the repository, and
+place the same gangs with Volcano's plugin numa-aware and with Tenon's; name other acts by --act to see them too.`,
 		Example: `  tenon-lab demo
   tenon-lab demo --act a,c
   tenon-lab demo --act b --seed 1 --seeds 20
+  tenon-lab demo --volcano
   tenon-lab demo --json > demo.json
   tenon-lab demo --act a,c,d --cast demo.cast --svg docs/demo.svg`,
 		Args: cobra.NoArgs,
@@ -47,8 +52,11 @@ The first three acts run on six real kubelets on this computer. Containers do no
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.acts, "act", "", "acts to play, a comma list of a, b, c, d (default: all)")
-	flags.Uint64Var(&f.seed, "seed", 1, "first seed of the order in which pods arrive in b, and the seed of d")
-	flags.IntVar(&f.seeds, "seeds", 3, fmt.Sprintf("number of seeds in b, 1 to %d", demo.MaxSeeds))
+	flags.Uint64Var(&f.seed, "seed", 1,
+		"first seed of the order in which pods arrive in b and with --volcano, and the seed of d")
+	flags.IntVar(&f.seeds, "seeds", 3, fmt.Sprintf("number of seeds in b and of Volcano's jobs, 1 to %d", demo.MaxSeeds))
+	flags.BoolVar(&f.volcano, "volcano", false, "compare Volcano's plugin numa-aware with Tenon's")
+	f.programs.add(flags)
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	flags.StringVar(&f.cast, "cast", "", "file for a recording in the asciicast v2 format, for asciinema")
 	flags.StringVar(&f.svg, "svg", "", "file for the recording as an SVG")
@@ -65,10 +73,19 @@ func (f demoFlags) run(cmd *cobra.Command, show Show) error {
 		return fmt.Errorf("--seeds %d is outside 1..%d", f.seeds, demo.MaxSeeds)
 	}
 	began := time.Now()
-	found, err := demo.Run(cmd.Context(), demo.Options{Dir: f.dir, Acts: acts, Seed: f.seed, Seeds: f.seeds,
-		Explain: show.Explain, Progress: func(line string) {
+	o := demo.Options{Dir: f.dir, Acts: acts, Seed: f.seed, Seeds: f.seeds, Explain: show.Explain,
+		Progress: func(line string) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%5.1fs  %s\n", time.Since(began).Seconds(), line)
-		}})
+		}}
+	if f.volcano {
+		if f.acts == "" {
+			o.Acts = nil
+		}
+		if o.Volcano, err = f.programs.find(cmd.Context(), o.Progress); err != nil {
+			return err
+		}
+	}
+	found, err := demo.Run(cmd.Context(), o)
 	if err != nil {
 		return err
 	}

@@ -11,12 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/volcano"
 )
 
 // upFlags are the flags of "up".
 type upFlags struct {
 	nodes, machines, dir string
 	controllers          bool
+	volcano              volcanoFlags
 }
 
 func (f upFlags) config(progress io.Writer) (lab.Config, error) {
@@ -44,7 +46,8 @@ func up(parts Parts) *cobra.Command {
 		Short: "Start a cluster and keep it until it is interrupted",
 		Example: `  tenon-lab up                                one node of each machine
   tenon-lab up --nodes 2xxeon-2s,gpu-8        three nodes
-  tenon-lab up --machines . --nodes mine      mine.txt and mine.yaml in this directory`,
+  tenon-lab up --machines . --nodes mine      mine.txt and mine.yaml in this directory
+  tenon-lab up --volcano                      with Volcano, whose scheduler has the plugin tenon`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, parts, f) },
 	}
@@ -55,12 +58,20 @@ func up(parts Parts) *cobra.Command {
 	flags.StringVar(&f.dir, "dir", "", "where the cluster's directory is made; keep it short (default: memory)")
 	flags.BoolVar(&f.controllers, "controllers", true,
 		"run a kube-controller-manager: Deployments, StatefulSets, DaemonSets and Jobs get pods")
+	f.volcano.add(flags)
+	flags.StringVar(&f.volcano.plugin, "volcano", "",
+		"run Volcano too, with this plugin for NUMA nodes: tenon (without a value), numa-aware, or none for no scheduler")
+	flags.Lookup("volcano").NoOptDefVal = volcano.Tenon
 	return cmd
 }
 
 func run(cmd *cobra.Command, parts Parts, f upFlags) (err error) {
 	ctx, out, progress := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	cfg, err := f.config(progress)
+	if err != nil {
+		return err
+	}
+	withVolcano, err := f.volcano.prepare(ctx, &cfg)
 	if err != nil {
 		return err
 	}
@@ -82,7 +93,7 @@ func run(cmd *cobra.Command, parts Parts, f upFlags) (err error) {
 	for _, part := range []struct {
 		name  string
 		start Start
-	}{{"scheduler", parts.Scheduler}, {"controllers", parts.Controllers}} {
+	}{{"scheduler", parts.Scheduler}, {"controllers", parts.Controllers}, {"Volcano", withVolcano}} {
 		if part.start == nil {
 			continue
 		}
@@ -94,6 +105,7 @@ func run(cmd *cobra.Command, parts Parts, f upFlags) (err error) {
 		cfg.Progress(part.name + " started")
 	}
 	hello(out, c, parts, started)
+	f.volcano.hello(out)
 	return watch(ctx, c, started)
 }
 

@@ -1,10 +1,11 @@
 // Package demo shows the use of Tenon in four acts: pods that fail under the default scheduler and run under Tenon; a
-// busy cluster under both; why a pod waits, and what ends the wait; and the same on thousands of machines.
+// busy cluster under both; why a pod waits, and what ends the wait; and the same on thousands of machines. One more act
+// compares Volcano's own plugin with Tenon's.
 //
-// The first three acts run on one lab cluster with real kubelets; the last one is simulated. Invariant: every number
-// and every message of a kubelet that the package returns was observed in the run. Both schedulers begin with empty
-// machines and get the same pods in the same order. The package imitates controllers in one way only: it creates a pod
-// that a kubelet refused again, a few times.
+// The first three acts run on one lab cluster with real kubelets, that of Volcano on another one; the last of the four
+// is simulated. Invariant: every number and every message of a kubelet that the package returns was observed in the
+// run. Both schedulers begin with empty machines and get the same pods in the same order. The package imitates
+// controllers in one way only: it creates a pod that a kubelet refused again, a few times.
 package demo
 
 import (
@@ -22,6 +23,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
+	"github.com/tenon-numa/tenon/lab/volcano"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
@@ -58,11 +60,14 @@ type Options struct {
 	// Dir is where the cluster's directory is made, as in [lab.Config].
 	Dir  string
 	Acts []Act
-	// Seed is the first of the Seeds seeds of the order in which the pods of [Busy] arrive, and the seed of [Packing].
+	// Seed is the first of the Seeds seeds of the order in which the pods of [Busy] and Volcano's jobs arrive, and the
+	// seed of [Packing].
 	Seed  uint64
 	Seeds int // 1..MaxSeeds
 	// Explain returns the output of "kubectl tenon explain pod" for a pod. [Waiting] needs it.
 	Explain func(ctx context.Context, kubeconfig, pod string) (string, error)
+	// Volcano, if not empty, are the programs for the act about Volcano, which is played after the Acts.
+	Volcano volcano.Programs
 	// Progress, if not nil, receives each step, one line at a time.
 	Progress func(line string)
 }
@@ -104,6 +109,11 @@ func Run(ctx context.Context, o Options) (found *Found, err error) {
 			return nil, err
 		}
 	}
+	if o.Volcano != "" {
+		if found.Volcano, err = o.onVolcano(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return found, nil
 }
 
@@ -111,7 +121,7 @@ func (o Options) plays(a Act) bool { return slices.Contains(o.Acts, a) }
 
 // onCluster plays the acts that need kubelets.
 func (o Options) onCluster(ctx context.Context, found *Found) (err error) {
-	d, err := open(ctx, o)
+	d, err := open(ctx, o, lab.Config{})
 	if err != nil {
 		return err
 	}
@@ -136,10 +146,11 @@ type demo struct {
 	pods    *workload.Watch
 }
 
-// open starts the cluster.
-func open(ctx context.Context, o Options) (d *demo, err error) {
+// open starts the cluster, with the demonstration's nodes in a configuration.
+func open(ctx context.Context, o Options, cfg lab.Config) (d *demo, err error) {
 	d = &demo{Options: o}
-	d.cluster, err = lab.Start(ctx, lab.Config{Nodes: fleet(), Machines: machineFiles(), Dir: o.Dir, Progress: o.Progress})
+	cfg.Nodes, cfg.Machines, cfg.Dir, cfg.Progress = fleet(), machineFiles(), o.Dir, o.Progress
+	d.cluster, err = lab.Start(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

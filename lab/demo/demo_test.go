@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/lab/volcano"
 )
 
 func names(pods []*v1.Pod) (out []string) {
@@ -102,6 +103,46 @@ func found() *Found {
 	}}
 }
 
+// gangsFound are possible results of the act about Volcano, of two seeds.
+func gangsFound() *Found {
+	round := func(seed uint64, plugin string, whole, refusals int, stranded int64) document.DemoGangs {
+		return document.DemoGangs{Seed: seed, Plugin: plugin, Gangs: 12, Tasks: 28, Whole: whole, GaveUp: 12 - whole,
+			Refused: map[string]int{"TopologyAffinityError": refusals}, StrandedGPUs: stranded, Confirmed: 28}
+	}
+	return &Found{Demo: document.Demo{Volcano: &document.DemoVolcano{Nodes: 6, Rounds: []document.DemoGangs{
+		round(1, volcano.NumaAware, 10, 3, 8), round(1, volcano.Tenon, 12, 0, 0),
+		round(2, volcano.NumaAware, 11, 4, 4), round(2, volcano.Tenon, 12, 0, 0)}}}}
+}
+
+// The page about Volcano has the means of both plugins, and a line for every seed.
+func TestVolcanosPluginsAreComparedByMeans(t *testing.T) {
+	pages, err := gangsFound().Pages(nil)
+	if err != nil || len(pages) != 1 {
+		t.Fatalf("%d pages, %v; want only the one about Volcano", len(pages), err)
+	}
+	text := strings.Join(strings.Fields(pages[0].Text), " ")
+	for _, want := range []string{"gangs that run as a whole 10.5 12.0", "refused by kubelets 3.5 0.0", "has them 6.0 0.0",
+		" 1 10 12 3 0 8 0 ", " 2 11 12 4 0 4 0 ", "confirmed 56; 0 were wrong"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, pages[0].Text)
+		}
+	}
+}
+
+// Every seed gives the same gangs, in another order.
+func TestASeedDecidesTheOrderOfGangs(t *testing.T) {
+	first, other := gangs(1), gangs(2)
+	if slices.Equal(first, other) {
+		t.Error("seeds 1 and 2 give one order")
+	}
+	byName := func(a, b gang) int { return strings.Compare(a.name, b.name) }
+	slices.SortFunc(first, byName)
+	slices.SortFunc(other, byName)
+	if !slices.Equal(first, other) {
+		t.Errorf("seed 1 gives %v, seed 2 %v", first, other)
+	}
+}
+
 // The first page has the outcome of each act: sums for single pods, means over seeds for the busy cluster.
 func TestTheResultComesFirst(t *testing.T) {
 	pages, err := found().Pages(nil)
@@ -154,7 +195,11 @@ func TestPagesFitAHundredColumns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range pages {
+	more, err := gangsFound().Pages(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range append(pages, more...) {
 		for line := range strings.Lines(p.Text) {
 			if n := columns(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("%s: %d columns: %s", p.Command, n, line)

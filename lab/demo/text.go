@@ -21,7 +21,10 @@ const width = 100
 
 // Pages returns the results as text: first those of all acts, then a page for each act.
 func (f *Found) Pages(draw Draw) ([]Page, error) {
-	pages := []Page{{"tenon-lab demo", f.result()}}
+	var pages []Page
+	if f.Story != nil || f.Busy != nil || f.Waiting != nil || f.Packing != nil {
+		pages = append(pages, Page{"tenon-lab demo", f.result()})
+	}
 	if f.Story != nil {
 		maps, err := f.maps(draw)
 		if err != nil {
@@ -38,16 +41,22 @@ func (f *Found) Pages(draw Draw) ([]Page, error) {
 	if f.Packing != nil {
 		pages = append(pages, Page{"tenon-lab demo --act d", packingText(f.Packing)})
 	}
+	if f.Volcano != nil {
+		pages = append(pages, Page{"tenon-lab demo --volcano", volcanoText(f.Volcano)})
+	}
 	return pages, nil
 }
 
 // row is one line of a table with a label and the values of both schedulers.
 type row struct{ label, blind, tenon string }
 
-func table(rows []row) string {
+func table(rows []row) string { return tableOf("default scheduler", "Tenon", rows) }
+
+// tableOf is a table with these heads.
+func tableOf(blind, tenon string, rows []row) string {
 	var b strings.Builder
 	line := func(r row) { fmt.Fprintf(&b, "%-56s %18s %18s\n", r.label, r.blind, r.tenon) }
-	line(row{"", "default scheduler", "Tenon"})
+	line(row{"", blind, tenon})
 	b.WriteString(strings.Repeat("─", 94) + "\n")
 	for _, r := range rows {
 		line(r)

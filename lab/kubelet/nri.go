@@ -130,15 +130,18 @@ func (p *plugged) write() error {
 func (p *plugged) created(ctx context.Context, id, sandbox string, c *runtimeapi.ContainerConfig,
 	s *runtimeapi.PodSandboxConfig) error {
 	defer p.nri.BlockPluginSync().Unblock()
-	reply, err := p.nri.CreateContainer(ctx, &api.CreateContainerRequest{
-		Pod:       sandboxOf(sandbox, s.Metadata, s.Annotations),
-		Container: &api.Container{Id: id, PodSandboxId: sandbox, Name: c.Metadata.Name}})
+	pod := sandboxOf(sandbox, s.Metadata, s.Annotations)
+	container := &api.Container{Id: id, PodSandboxId: sandbox, Name: c.Metadata.Name}
+	reply, err := p.nri.CreateContainer(ctx, &api.CreateContainerRequest{Pod: pod, Container: container})
 	if err != nil {
 		return err
 	}
 	own := &api.ContainerUpdate{ContainerId: id, Linux: &api.LinuxContainerUpdate{
 		Resources: reply.GetAdjust().GetLinux().GetResources()}}
-	return p.apply(append(reply.Update, own)...)
+	if err := p.apply(append(reply.Update, own)...); err != nil {
+		return err
+	}
+	return p.nri.PostCreateContainer(ctx, &api.PostCreateContainerRequest{Pod: pod, Container: container})
 }
 
 // container returns a container and its sandbox; nil where there is none.

@@ -12,18 +12,22 @@ import (
 	probes "k8s.io/kubernetes/pkg/kubelet/prober/testing"
 )
 
-// finishesAnnotation marks a container that ends as soon as it starts.
+// finishesAnnotation marks a container that ends as soon as it starts, and a pod whose containers all do.
 const finishesAnnotation = "lab.tenon.sh/finishes"
 
-// finishes reports whether a container is an init container that the pod waits for.
+// finishes reports whether a container ends as soon as it starts: an init container that the pod waits for, or any
+// container of a pod that is marked.
 func finishes(p *v1.Pod, k *v1.Container) bool {
+	if p.Annotations[finishesAnnotation] != "" {
+		return true
+	}
 	return slices.ContainsFunc(p.Spec.InitContainers, func(c v1.Container) bool {
 		return c.Name == k.Name && (c.RestartPolicy == nil || *c.RestartPolicy != v1.ContainerRestartPolicyAlways)
 	})
 }
 
-// containerRuntime is Kubernetes' fake runtime: containers are entries in a map. Init containers
-// finish at once, all others run until they are stopped.
+// containerRuntime is Kubernetes' fake runtime: containers are entries in a map. Init containers and those of marked
+// pods finish at once, all others run until they are stopped.
 type containerRuntime struct {
 	*cri.FakeRuntimeService
 	// file is where containers are recorded for the next kubelet of the node; empty for a runtime that ends with its

@@ -9,14 +9,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/kubelet"
 	"github.com/tenon-numa/tenon/lab/scheduler"
@@ -32,7 +30,6 @@ func TestForgedDecisions(t *testing.T) {
 		Nodes:    []lab.Node{{Name: "own", Machine: "pinned", Pinned: true}},
 		Machines: fstest.MapFS{"pinned.txt": {Data: []byte(pinnedMachine)}, "pinned.yaml": {Data: []byte(pinnedConfig)}},
 	}, scheduler.Tenon)
-	w.agentsReport(ctx, t)
 	w.runs(ctx, t, cores("owner", 4))
 	owner, _ := w.await(ctx, t, "owner", workload.Running)
 	text := owner.Annotations[v1alpha1.DecisionAnnotation]
@@ -53,25 +50,6 @@ func TestForgedDecisions(t *testing.T) {
 	w.sneaks(ctx, t, "owner", func(*v1.Pod) string { return text })
 	w.hasEvent(ctx, t, "owner", "PlacementIgnored", "it is for the pod with UID "+string(owner.UID))
 	w.oneOwnerEach(t, 4, nil)
-}
-
-// agentsReport lets agents write events, as the chart does where they pin.
-func (w *world) agentsReport(ctx context.Context, t *testing.T) {
-	t.Helper()
-	meta := metav1.ObjectMeta{Name: "tenon-agent-events"}
-	_, err := w.client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta,
-		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = w.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta,
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: deploy.AgentNamespace, Name: deploy.Agent}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // refuses fails the test if the API server takes a decision from a pod's author.

@@ -1,0 +1,170 @@
+package volcano
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// Files of a folder with Volcano's programs.
+const (
+	scheduler   = "tenon-volcano-scheduler"
+	controllers = "controller-manager"
+	webhooks    = "webhook-manager"
+	manifest    = "volcano.yaml" // Volcano's own, which kubectl apply would install
+)
+
+// Programs is the path of a folder with Volcano's programs and its manifest.
+type Programs string
+
+// Find returns the programs in a folder. If some are missing and the working directory is in a checkout of the
+// repository, it builds them there; without a folder, it always builds them, in a folder of the user's cache.
+func Find(ctx context.Context, dir string, progress func(line string)) (Programs, error) {
+	if dir != "" && missing(dir) == nil {
+		return Programs(dir), nil
+	}
+	module, err := checkout()
+	if err != nil {
+		if dir != "" {
+			err = errors.Join(missing(dir), err)
+		}
+		return "", fmt.Errorf("find Volcano's programs: %w", err)
+	}
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("find a folder for Volcano's programs: %w", err)
+		}
+		dir = filepath.Join(cache, "tenon-lab", "volcano")
+	}
+	progress("building Volcano's programs in " + dir + " (the first time some minutes)")
+	if err := Build(ctx, module, dir); err != nil {
+		return "", err
+	}
+	return Programs(dir), nil
+}
+
+// missing returns an error that names a file which a folder does not have.
+func missing(dir string) error {
+	for _, name := range []string{scheduler, controllers, webhooks, manifest} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkout returns the folder of Volcano's module in the checkout that the working directory is in.
+func checkout() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		text, err := os.ReadFile(filepath.Join(dir, "volcano", "go.mod"))
+		if err == nil && bytes.HasPrefix(text, []byte("module github.com/tenon-numa/tenon/volcano\n")) {
+			return filepath.Join(dir, "volcano"), nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("this is no checkout of Tenon's repository, and Volcano's programs are built from its " +
+				"module volcano: run this command in a checkout, or name a folder with programs that were built there")
+		}
+	}
+}
+
+// Build builds the programs from the folder of Volcano's module into another folder, which it makes.
+func Build(ctx context.Context, module, dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("build Volcano's programs: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("build Volcano's programs: %w", err)
+	}
+	_, err = goTool(ctx, module, "build", "-ldflags=-s -w", "-o", dir+string(filepath.Separator), "./cmd/"+scheduler,
+		"volcano.sh/volcano/cmd/"+controllers, "volcano.sh/volcano/cmd/"+webhooks)
+	if err != nil {
+		return fmt.Errorf("build Volcano's programs: %w", err)
+	}
+	source, err := goTool(ctx, module, "list", "-m", "-f", "{{.Dir}}", "volcano.sh/volcano")
+	if err != nil {
+		return fmt.Errorf("find Volcano's manifest: %w", err)
+	}
+	text, err := os.ReadFile(filepath.Join(source, "installer", "volcano-development.yaml"))
+	if err != nil {
+		return fmt.Errorf("read Volcano's manifest: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, manifest), text, 0o644); err != nil {
+		return fmt.Errorf("write Volcano's manifest: %w", err)
+	}
+	return nil
+}
+
+// goTool runs a go command in the folder of a module outside the workspace.
+func goTool(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// Definitions returns Volcano's definitions of kinds.
+func (p Programs) Definitions() ([][]byte, error) { return p.documents("CustomResourceDefinition") }
+
+// documents returns the documents of the manifest that are of some kinds.
+func (p Programs) documents(kinds ...string) (out [][]byte, err error) {
+	text, err := os.ReadFile(filepath.Join(string(p), manifest))
+	if err != nil {
+		return nil, fmt.Errorf("read Volcano's manifest: %w", err)
+	}
+	wanted, err := regexp.Compile(`(?m)^kind: (` + strings.Join(kinds, "|") + `)\s*$`)
+	if err != nil {
+		return nil, fmt.Errorf("read Volcano's manifest: %w", err)
+	}
+	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		doc, err := docs.Read()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read Volcano's manifest: %w", err)
+		}
+		if wanted.Match(doc) {
+			out = append(out, doc)
+		}
+	}
+}
+
+// objects returns the objects of the manifest that are of some kinds.
+func (p Programs) objects(kinds ...string) (out []*unstructured.Unstructured, err error) {
+	docs, err := p.documents(kinds...)
+	if err != nil {
+		return nil, err
+	}
+	for _, doc := range docs {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(doc, &o.Object); err != nil {
+			return nil, fmt.Errorf("read Volcano's manifest: %w", err)
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}

@@ -1,0 +1,115 @@
+package volcano
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tenon-numa/tenon/lab/program"
+)
+
+// configuration is the scheduler's. The plugin is in the first tier, where it is asked which tasks may be evicted.
+const configuration = `actions: "enqueue, allocate, preempt, backfill"
+configurations:
+- name: preempt
+  arguments: {enableTopologyAwarePreemption: true}
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: conformance
+  - name: %s
+    arguments: {weight: 10}
+- plugins:
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+`
+
+// Scheduler is a running scheduler.
+type Scheduler struct {
+	*program.Running
+	Metrics string // URL
+}
+
+// Schedule starts the scheduler with a plugin, and returns when the controllers have opened the queue default. The
+// context bounds the start only. The caller stops the scheduler; one of them runs at a time.
+func Schedule(ctx context.Context, o Options, plugin string) (*Scheduler, error) {
+	conf := filepath.Join(o.Dir, "volcano-scheduler.conf")
+	if err := os.WriteFile(conf, fmt.Appendf(nil, configuration, plugin), 0o600); err != nil {
+		return nil, fmt.Errorf("configure Volcano's scheduler: %w", err)
+	}
+	client, err := o.clients()
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	r, err := o.launch("scheduler", scheduler, "--scheduler-conf="+conf, "--leader-elect=false", "--v=1",
+		"--cache-dumper=false", "--schedule-period=200ms", "--enable-metrics", "--listen-address="+address,
+		"--kube-api-qps=1000", "--kube-api-burst=1000")
+	if err != nil {
+		return nil, err
+	}
+	err = until(ctx, r.Err, func() error {
+		q, err := client.dynamic.Resource(queues).Get(ctx, "default", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if state, _, _ := unstructured.NestedString(q.Object, "status", "state"); state != "Open" {
+			return fmt.Errorf("queue default is %q", state)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start Volcano's scheduler: %w", err), r.Stop())
+	}
+	return &Scheduler{r, "http://" + address + "/metrics"}, nil
+}
+
+// maxMetrics bounds what is read of a scheduler's metrics, in bytes.
+const maxMetrics = 64 << 20
+
+// Counter returns the sum of a counter's series that have a label, or of all series if the label is empty.
+func (s *Scheduler) Counter(ctx context.Context, name, label, value string) (sum float64, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Metrics, http.NoBody)
+	if err != nil {
+		return 0, fmt.Errorf("read metrics of Volcano's scheduler: %w", err)
+	}
+	r, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("read metrics of Volcano's scheduler: %w", err)
+	}
+	defer r.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(io.LimitReader(r.Body, maxMetrics))
+	if err != nil {
+		return 0, fmt.Errorf("read metrics of Volcano's scheduler: %w", err)
+	}
+	family, ok := families[name]
+	if !ok {
+		return 0, fmt.Errorf("read metrics of Volcano's scheduler: it serves no %s", name)
+	}
+	for _, m := range family.GetMetric() {
+		has := label == ""
+		for _, l := range m.GetLabel() {
+			has = has || l.GetName() == label && l.GetValue() == value
+		}
+		if has {
+			sum += m.GetCounter().GetValue()
+		}
+	}
+	return sum, nil
+}
