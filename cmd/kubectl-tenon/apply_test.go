@@ -133,6 +133,7 @@ func TestKubeletsAreChanged(t *testing.T) {
 	t.Run("pods that change nodes", func(t *testing.T) { x.accepted(ctx, t) })
 	t.Run("at most one node at a time", func(t *testing.T) { x.atATime(ctx, t, 1) })
 	t.Run("two nodes at a time", func(t *testing.T) { x.atATime(ctx, t, 2) })
+	t.Run("by the console", func(t *testing.T) { x.served(ctx, t) })
 	t.Run("interrupted before each step", func(t *testing.T) { x.interrupted(ctx, t) })
 	t.Run("a budget that allows nothing", func(t *testing.T) { x.budget(ctx, t) })
 	t.Run("a kubelet that refuses", func(t *testing.T) { x.refused(ctx, t) })

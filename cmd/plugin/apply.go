@@ -1,14 +1,18 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/apply"
+	"github.com/tenon-numa/tenon/cluster/rollout"
+	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
@@ -24,6 +28,11 @@ func applyKubelets(k cli.Kubeconfig, o cli.KubeletApplyOptions) (cli.KubeletAppl
 	if err != nil {
 		return nil, err
 	}
+	return applying(cfg, namespace, o)
+}
+
+// applying changes kubelets with the rights of cfg, with pods in a namespace.
+func applying(cfg *rest.Config, namespace string, o cli.KubeletApplyOptions) (cli.KubeletApplier, error) {
 	pods, err := apply.NewPods(cfg, apply.PodOptions{Namespace: namespace, Image: o.Image, Stop: o.Stop, Start: o.Start,
 		ConfigDir: o.ConfigDir, Config: o.Config, Root: o.Root, KeepWithin: o.VerifyWithin + restoresAfter})
 	if err != nil {
@@ -34,6 +43,33 @@ func applyKubelets(k cli.Kubeconfig, o cli.KubeletApplyOptions) (cli.KubeletAppl
 		return nil, err
 	}
 	return Applier(c, o), nil
+}
+
+// changers is the namespace of pods that change kubelets for a console, unless somebody chooses another one.
+const changers = "kube-system"
+
+// kubelets implements [console.Kubelets] with a live view and the rights of cfg.
+type kubelets struct {
+	*watched
+	cfg *rest.Config
+}
+
+func (k kubelets) Plan(ctx context.Context, v whatif.Variation) (document.KubeletPlan, error) {
+	view, err := k.whole(ctx)
+	if err != nil {
+		return document.KubeletPlan{}, err
+	}
+	scene, err := rollout.ReadAround(ctx, view, k.cfg)
+	if err != nil {
+		return document.KubeletPlan{}, err
+	}
+	return scene.Plan(v)
+}
+
+func (k kubelets) Apply(namespace string, o cli.KubeletApplyOptions) (cli.KubeletApplier, string, error) {
+	namespace = cmp.Or(namespace, changers)
+	a, err := applying(k.cfg, namespace, o)
+	return a, namespace, err
 }
 
 // Applier applies plans by c, as a command line says.
@@ -56,15 +92,12 @@ func (a applier) Pending(ctx context.Context, p document.KubeletPlan) ([]documen
 }
 
 // Run implements [cli.KubeletApplier].
-func (a applier) Run(ctx context.Context, nodes []document.KubeletPlanNode, say func(string)) error {
+func (a applier) Run(ctx context.Context, nodes []document.KubeletPlanNode,
+	say func(document.KubeletStep)) error {
 	var one sync.Mutex
 	return a.Cluster.Run(ctx, nodes, a.with(func(node string, r apply.Record) {
 		one.Lock()
 		defer one.Unlock()
-		line := fmt.Sprintf("%s: %s", node, r.Step)
-		if r.Why != "" {
-			line += ", because " + r.Why
-		}
-		say(line)
+		say(document.KubeletStep{Node: node, Step: string(r.Step), Why: r.Why})
 	}))
 }

@@ -27,7 +27,7 @@ import (
 const (
 	secretLasts  = 10 * time.Minute
 	sessionIdle  = 12 * time.Hour
-	memoryTarget = 210 << 20 // bytes; beyond it the garbage collector runs more often
+	memoryTarget = 185 << 20 // bytes; beyond it the garbage collector runs more often
 )
 
 // serveConsole serves the cluster of a kubeconfig on the loopback address.
@@ -58,12 +58,13 @@ func serveConsole(version string) func(context.Context, cli.Kubeconfig, cli.Cons
 			return fmt.Errorf("read the address %s: %w", on.Addr(), err)
 		}
 		secret, open := console.OneTime(who, secretLasts, time.Now)
-		h, err := console.New(console.Config{Version: version,
+		h, err := console.New(console.Config{Version: version, Computing: 1,
 			Identities: console.NewSessions(open, false, 2, sessionIdle),
 			Hosts:      []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)}})
 		if err != nil {
 			return err
 		}
+		defer h.Close()
 		address := "http://127.0.0.1:" + port + "/#" + secret
 		fmt.Fprintf(o.Out, "Serving the console of %s. It ends with Ctrl-C.\n"+
 			"This address works once, in one browser, within 10 minutes:\n\n  %s\n", who.Name, address)

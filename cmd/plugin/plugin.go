@@ -27,7 +27,7 @@ import (
 // Setup returns the functions that the commands call, for a program of a version.
 func Setup(version string) cli.Setup {
 	return cli.Setup{Version: version, Connect: connect, Machine: readMachine, Catalogue: catalogue,
-		Stages: stages(), Doctor: examine, Bundle: writeBundle(version),
+		Stages: stages(), Affinity: affinity, Doctor: examine, Bundle: writeBundle(version),
 		KubeletPlan: planKubelets, ApplyKubelets: applyKubelets, Console: serveConsole(version)}
 }
 

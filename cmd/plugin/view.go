@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/doctor"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/live"
 	"github.com/tenon-numa/tenon/cluster/schedulers"
@@ -42,9 +43,17 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 	w := &watched{view: view, reader: reader}
 	return &console.Identity{Name: name, View: w, Cluster: judged{w},
 		Stages: cli.Stages{Cluster: w.stage, Vary: vary, Slots: &cli.Slots{}}, History: reader.History,
-		Schedulers: configured,
+		Schedulers: configured, Kubelets: kubelets{w, cfg},
 		Doctor: func(ctx context.Context, o cli.DoctorOptions) (document.Diagnosis, error) {
-			return diagnose(ctx, cfg, time.Now(), o)
+			v, err := w.whole(ctx)
+			if err != nil {
+				return document.Diagnosis{}, err
+			}
+			s, err := doctor.ReadAround(ctx, v, cfg, time.Now())
+			if err != nil {
+				return document.Diagnosis{}, err
+			}
+			return doctor.Examine(s, doctor.Options(o))
 		},
 		Valid: func() bool { return !view.Rejected() }, Close: stop}, nil
 }
@@ -138,6 +147,15 @@ func (w *watched) await(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("read the cluster for the first time: %w", ctx.Err())
 	}
+}
+
+// whole returns the live view, with what is not followed.
+func (w *watched) whole(ctx context.Context) (*kube.View, error) {
+	if err := w.await(ctx); err != nil {
+		return nil, err
+	}
+	v := w.view.View()
+	return v, w.reader.Complete(ctx, v)
 }
 
 func (w *watched) stage(ctx context.Context, _ cli.Kubeconfig) (cli.Stage, []document.Problem, string, error) {

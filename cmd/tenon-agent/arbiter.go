@@ -6,6 +6,7 @@ import (
 
 	"github.com/tenon-numa/tenon/node/agent"
 	"github.com/tenon-numa/tenon/node/arbiter"
+	"github.com/tenon-numa/tenon/node/cgroup"
 	"github.com/tenon-numa/tenon/node/kubelet"
 	"github.com/tenon-numa/tenon/node/nri"
 )
@@ -24,8 +25,9 @@ func (p *pins) flags(fs *flag.FlagSet) {
 		"what becomes of containers whose pod is not known yet: Ignore starts them on shared CPUs, Fail does not start them")
 }
 
-// open makes the agent the arbiter in cfg, whose source of the kubelet's configuration is set.
-func (p *pins) open(cfg *agent.Config) error {
+// open makes the agent the arbiter in cfg, whose source of the kubelet's configuration is set. cgroups returns the
+// host's, or nil where they cannot be read.
+func (p *pins) open(cfg *agent.Config, cgroups func() (*cgroup.Tree, error), moves arbiter.Affinity) error {
 	if p.config == "" {
 		return nil
 	}
@@ -33,9 +35,17 @@ func (p *pins) open(cfg *agent.Config) error {
 	if failure != nri.Ignore && failure != nri.Fail {
 		return fmt.Errorf("--pin-failure-policy: unknown value %q, want %s or %s", p.failure, nri.Ignore, nri.Fail)
 	}
-	a, err := arbiter.New(arbiter.Config{NodeName: cfg.NodeName, REST: cfg.REST, Socket: p.socket, State: p.state,
-		Failure: failure, PodResourcesSocket: cfg.PodResourcesSocket, StateDir: cfg.StateDir, Translate: cfg.Translate,
-		Logger: cfg.Logger})
+	c := arbiter.Config{NodeName: cfg.NodeName, REST: cfg.REST, Socket: p.socket, State: p.state, Failure: failure,
+		PodResourcesSocket: cfg.PodResourcesSocket, StateDir: cfg.StateDir, Translate: cfg.Translate,
+		Affinity: moves, Logger: cfg.Logger}
+	tree, err := cgroups()
+	if err != nil {
+		return err
+	}
+	if tree != nil {
+		c.Kernel = tree
+	}
+	a, err := arbiter.New(c)
 	if err != nil {
 		return err
 	}

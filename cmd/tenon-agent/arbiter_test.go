@@ -30,7 +30,7 @@ func TestPinFlags(t *testing.T) {
 		}
 		cfg := agent.Config{NodeName: "n", REST: &rest.Config{Host: "https://api:6443"}, Rules: kubelet.Files{},
 			PodResourcesSocket: filepath.Join(t.TempDir(), "kubelet.sock")}
-		err := p.open(&cfg)
+		err := p.open(&cfg, (&outlets{}).tree, nil)
 		got := fmt.Sprintf("%T, pins %t", cfg.Rules, cfg.Arbiter != nil)
 		if err != nil {
 			got = err.Error()

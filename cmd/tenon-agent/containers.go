@@ -29,18 +29,29 @@ func (c *containers) Running() []cgroup.Container {
 // memory returns the source of metrics of the memory of containers. It is nil where the flags ask for none. On a host
 // without cgroup v2 it is nil too, and the log says so.
 func (o *outlets) memory(cfg *agent.Config) (metrics.Memory, error) {
-	if o.cgroups == "" || o.containers == 0 {
+	if o.containers == 0 {
 		return nil, nil
 	}
-	tree, err := cgroup.Open(os.DirFS(o.cgroups), o.kubeletRoot)
-	if errors.Is(err, cgroup.ErrVersion) {
-		cfg.Logger.Info("no metrics of the memory of containers: only cgroup v2 is supported", "root", o.cgroups)
-		return nil, nil
-	}
-	if err != nil {
+	tree, err := o.tree()
+	if tree == nil || err != nil {
+		if err == nil && o.cgroups != "" {
+			cfg.Logger.Info("no metrics of the memory of containers: only cgroup v2 is supported", "root", o.cgroups)
+		}
 		return nil, err
 	}
 	c := &containers{Tree: tree}
 	cfg.Pods = func(list func() []*v1.Pod) { c.pods.Store(&list) }
 	return c, nil
+}
+
+// tree returns the host's cgroups; nil where the flags name none, and on a host without cgroup v2.
+func (o *outlets) tree() (*cgroup.Tree, error) {
+	if o.cgroups == "" {
+		return nil, nil
+	}
+	tree, err := cgroup.Open(os.DirFS(o.cgroups), o.kubeletRoot)
+	if errors.Is(err, cgroup.ErrVersion) {
+		return nil, nil
+	}
+	return tree, err
 }

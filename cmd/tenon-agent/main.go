@@ -22,6 +22,7 @@
 //	nodes/configz                                 get, checked by the kubelet; --kubelet-config-source=auto or kubelet
 //	nodes/proxy                                   get, only with --kubelet-config-source=api-server
 //	events                                        create, only with --pin-config
+//	nodeaffinities.tenon.sh                       get, create, patch, its own, only with --affinity
 //	tokenreviews, subjectaccessreviews            create, unless --metrics-authorization=false
 package main
 
@@ -114,6 +115,8 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 	out.flags(fs)
 	var pin pins
 	pin.flags(fs)
+	var moving affinities
+	moving.flags(fs)
 	fs.Usage = func() {
 		fmt.Fprintln(stderr, "Usage:\n  tenon-agent [FLAGS]\n"+
 			"  tenon-agent snapshot    write this host's machine as one text file to stdout\n\nFlags:")
@@ -153,7 +156,11 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 	if err := source.open(&cfg); err != nil {
 		return err
 	}
-	if err := pin.open(&cfg); err != nil {
+	moves, err := moving.open(&cfg, &pin, &out)
+	if err != nil {
+		return err
+	}
+	if err := pin.open(&cfg, out.tree, moves); err != nil {
 		return err
 	}
 	if err := out.open(ctx, &cfg); err != nil {

@@ -9,6 +9,9 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tenon-numa/tenon/node/affinity"
 	"github.com/tenon-numa/tenon/node/agent"
 	"github.com/tenon-numa/tenon/node/authfilter"
 	"github.com/tenon-numa/tenon/node/metrics"
@@ -24,6 +27,8 @@ type outlets struct {
 	authorize                 bool
 	pods, containers          int
 	cgroups, kubeletRoot      string
+	// affinity has the metrics of what pods send each other, empty where that is off.
+	affinity affinity.Metrics
 }
 
 func (o *outlets) flags(fs *flag.FlagSet) {
@@ -81,7 +86,7 @@ func (o *outlets) openMetrics(ctx context.Context, cfg *agent.Config) error {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	m, err := metrics.New(metrics.Options{Node: cfg.NodeName, Sys: os.DirFS("/sys"), Proc: os.DirFS("/proc"),
-		Pods: o.pods, Memory: memory, Containers: o.containers})
+		Pods: o.pods, Memory: memory, Containers: o.containers, More: []prometheus.Collector{&o.affinity}})
 	if err != nil {
 		return err
 	}

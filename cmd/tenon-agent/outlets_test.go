@@ -61,7 +61,7 @@ func TestPublishedKinds(t *testing.T) {
 		if err != nil || cfg.Publisher == nil || cfg.Publisher.Object() != want {
 			t.Errorf("%q: publisher %v, error %v; want %s", args, cfg.Publisher, err, want)
 		}
-		if _, both := cfg.Publisher.(*two); both != (args == "--numatopology") {
+		if _, both := cfg.Publisher.(*agent.Both); both != (args == "--numatopology") {
 			t.Errorf("%q: publishes two objects: %v", args, both)
 		}
 	}

@@ -1,12 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/node/agent"
 	"github.com/tenon-numa/tenon/node/nrt"
 	"github.com/tenon-numa/tenon/node/numatopo"
@@ -32,20 +26,5 @@ func (o *outlets) publisher(cfg *agent.Config) (agent.Publisher, error) {
 	case out == nil:
 		return p, nil
 	}
-	return &two{Publisher: out, second: p}, nil
-}
-
-// two publishes a second object after the first. The agent watches the first one only: a change of the second by
-// others is found when the objects are read again.
-type two struct {
-	agent.Publisher
-	second agent.Publisher
-}
-
-// Publish publishes both, the second one also if the first fails.
-func (t *two) Publish(ctx context.Context, n *ledger.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
-	object metav1.Object, wrote bool, err error) {
-	object, wrote, err = t.Publisher.Publish(ctx, n, meta, read)
-	_, also, second := t.second.Publish(ctx, n, meta, read)
-	return object, wrote || also, errors.Join(err, second)
+	return &agent.Both{Publisher: out, Second: p}, nil
 }

@@ -201,14 +201,15 @@ type site struct {
 func open(t *testing.T) *site {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	crds, manifests := [][]byte{crd.YAML()}, [][]byte{[]byte(world), []byte(deputies)}
+	crds, manifests := [][]byte{crd.YAML()}, [][]byte{[]byte(world), []byte(deputies), []byte(steps)}
 	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), CRDs: crds, Manifests: manifests})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &site{plane: p, ca: newAuthority(t), tokens: map[string]string{}}
 	for who, namespace := range map[string]string{"anna": "ml", "root": "web", "ops": "volcano-system",
-		"deputy": "tenon-system"} {
+		"deputy":  "tenon-system",
+		"cordons": "web", "evicts": "web"} {
 		cfg, err := control.As(ctx, p.Admin, control.Account{Namespace: namespace, Name: who})
 		if err != nil {
 			t.Fatal(err)
@@ -366,6 +367,7 @@ func TestPeopleAndTheirRights(t *testing.T) {
 	t.Run("numaaware", s.numaAware)
 	t.Run("arguments", s.arguments)
 	t.Run("not allowed to restart", s.notAllowedToRestart)
+	t.Run("not allowed to change kubelets", s.notAllowedToChangeKubelets)
 	t.Run("revoked", s.revoked)
 }
 
@@ -537,29 +539,6 @@ func (s *site) arguments(t *testing.T) {
 	if !strings.Contains(got, "ops changed arguments of plugin") {
 		t.Errorf("events: %s", got)
 	}
-}
-
-// admin reads a path of the API server as its administrator.
-func (s *site) admin(t *testing.T, path string) string {
-	t.Helper()
-	client, err := rest.HTTPClientFor(s.plane.Admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.plane.Admin.Host+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	data, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
 }
 
 // Rights that are taken away, and tokens that are not accepted any more, end what is shown.

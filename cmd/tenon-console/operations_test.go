@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/rest"
 )
 
 // described are the operations of the console's description: ids by method and path.
@@ -38,9 +41,10 @@ func (s *site) everyOperation(t *testing.T) {
 		"setNUMAAware": "?scheduler=tenon-system/conf", "setArguments": "?scheduler=tenon-system/conf"}
 	bodies := map[string][2]string{"simulate": {"application/yaml", pod}, "check": {"application/yaml", pod},
 		"setNUMAAware": {"application/json", `{"status":"close"}`},
-		"setArguments": {"application/json", `{"arguments":{"unknownNodes":"Refuse"}}`}, "signIn": {"text/plain", "x"}}
+		"setArguments": {"application/json", `{"arguments":{"unknownNodes":"Refuse"}}`}, "signIn": {"text/plain", "x"},
+		"planKubelets": {"application/json", `{"topologyManagerPolicy":"none"}`}, "beginRollout": {"application/json", ofNode7}}
 	want := map[string]int{"getNode": 404, "getNodeUse": 404, "getPod": 404, "getNUMAAware": 403, "setNUMAAware": 403,
-		"setArguments": 403, "signIn": 401, "signOut": 204}
+		"setArguments": 403, "planKubelets": 403, "beginRollout": 403, "stopRollout": 409, "signIn": 401, "signOut": 204}
 	before := s.admin(t, "/api/v1/namespaces/tenon-system/configmaps/conf")
 	for path, all := range s.described(t) {
 		for method, id := range all {
@@ -69,6 +73,40 @@ func (s *site) everyOperation(t *testing.T) {
 		t.Errorf("the configuration was %s and is %s", before, after)
 	}
 }
+
+// cordons and evicts have the rights to some steps of a change of kubelets.
+const steps = `
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: cordons, namespace: web}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: evicts, namespace: web}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: cordon}
+rules:
+- {apiGroups: ["*"], resources: ["*"], verbs: [get, list, watch]}
+- {apiGroups: [""], resources: [nodes], verbs: [patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: evict}
+rules:
+- {apiGroups: [""], resources: [pods/eviction], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: cordon}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cordon}
+subjects:
+- {kind: ServiceAccount, name: cordons, namespace: web}
+- {kind: ServiceAccount, name: evicts, namespace: web}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: evict}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: evict}
+subjects: [{kind: ServiceAccount, name: evicts, namespace: web}]
+`
 
 // deputies may change Tenon's configuration, and neither restart it nor write events.
 const deputies = `
@@ -124,4 +162,77 @@ func (s *site) notAllowedToRestart(t *testing.T) {
 		strings.Count(got, "SchedulingPolicyChanged") != events {
 		t.Errorf("after the change there is %s", got)
 	}
+}
+
+// ofNode7 is a plan for the node of the world, and layout7 its layout.
+const (
+	ofNode7 = `{"plan":{"kind":"KubeletPlan","nodes":[{"name":"node-7","before":{"topologyManagerPolicy":"none",` +
+		`"topologyManagerScope":"container","cpuManagerPolicy":"none","memoryManagerPolicy":"None"}}]},"force":true}`
+	layout7 = `
+{apiVersion: v1, kind: Node, metadata: {name: node-7}}
+---
+apiVersion: tenon.sh/v1alpha1
+kind: NodeLayout
+metadata: {name: node-7}
+machine:
+  numas: [{id: 0, memory: 8589934592}]
+  cpus: [{numa: 0, socket: 0, l3: 0, cpus: ["0-3"]}]
+rules: {topologyManagerPolicy: none, topologyManagerScope: container, cpuManagerPolicy: none, memoryManagerPolicy: None}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: on-node-7, namespace: ml}
+spec: {nodeName: node-7, containers: [{name: c, image: x, resources: {limits: {cpu: 2, memory: 1Gi}}}]}
+`
+)
+
+// notAllowedToChangeKubelets carries out a plan with rights that lack a step: nothing at all is done.
+func (s *site) notAllowedToChangeKubelets(t *testing.T) {
+	const node, pod = "/api/v1/nodes/node-7", "/api/v1/namespaces/ml/pods/on-node-7"
+	if err := s.plane.Apply(t.Context(), []byte(layout7)); err != nil {
+		t.Fatal(err)
+	}
+	before := s.admin(t, node) + s.admin(t, pod)
+	s.until(t, "/api/v1/cluster", "node-7", s.bearer("root"))
+	for _, c := range []struct{ who, query, want string }{
+		{"root", "", "you may not change node node-7"}, {"root", "?dryRun=true", "you may not change node node-7"},
+		{"cordons", "", "you may not evict pod ml/on-node-7"},
+		{"evicts", "", "the privileged pod kube-system/tenon-kubelet-node-7-"},
+	} {
+		code, body, _ := s.ask(t, "POST", "/api/v1/kubelets/rollout"+c.query, ofNode7, "", s.bearer(c.who),
+			"Content-Type: application/json")
+		if code != http.StatusForbidden || !strings.Contains(body, c.want) {
+			t.Errorf("%s%s: answers %d %s, want 403 and %q", c.who, c.query, code, body, c.want)
+		}
+	}
+	if after := s.admin(t, node) + s.admin(t, pod); after != before {
+		t.Errorf("node and pod were %s and are %s", before, after)
+	}
+	_, body, _ := s.ask(t, "GET", "/api/v1/kubelets/rollout", "", "", s.bearer("root"))
+	if !strings.Contains(body, `"running":false`) || strings.Contains(body, "began") {
+		t.Errorf("a change has begun: %s", body)
+	}
+}
+
+// admin reads a path of the API server as its administrator.
+func (s *site) admin(t *testing.T, path string) string {
+	t.Helper()
+	client, err := rest.HTTPClientFor(s.plane.Admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.plane.Admin.Host+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }

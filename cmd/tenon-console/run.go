@@ -62,6 +62,7 @@ func (o *options) serve(ctx context.Context, on net.Listener, api *rest.Config) 
 	if err != nil {
 		return err
 	}
+	defer h.Close()
 	return console.Serve(ctx, on, h)
 }
 

@@ -1,0 +1,47 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/face/cli"
+)
+
+// affinity reads what the agents of the cluster of a kubeconfig have published about pods that share CPUs.
+func affinity(ctx context.Context, k cli.Kubeconfig, node string) (document.Affinity, error) {
+	r, err := reach(k)
+	if err != nil {
+		return document.Affinity{}, err
+	}
+	c, err := client.NewAffinities(r.cfg)
+	if err != nil {
+		return document.Affinity{}, err
+	}
+	if node != "" {
+		one, err := c.Get(ctx, node, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return document.Affinity{}, fmt.Errorf("the agent of node %q has measured no pods: see docs/howto/affinity.md", node)
+		}
+		if err != nil {
+			return document.Affinity{}, fmt.Errorf("read the affinity of node %q: %w", node, err)
+		}
+		return document.AffinityOf([]v1alpha1.NodeAffinity{*one}), nil
+	}
+	all, err := c.List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return document.AffinityOf(nil), nil // the definition is not installed
+	}
+	if err != nil {
+		return document.Affinity{}, fmt.Errorf("list affinities of nodes: %w", err)
+	}
+	slices.SortFunc(all.Items, func(a, b v1alpha1.NodeAffinity) int { return cmp.Compare(a.Name, b.Name) })
+	return document.AffinityOf(all.Items), nil
+}
