@@ -85,6 +85,7 @@ func (s *Scheduler) await(ctx context.Context, b *booking) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
 		fmt.Errorf("no turn on node %s after %s: a pod before it was not reported as admitted", b.node, limit))
 	defer cancel()
+	began := time.Now()
 	for waited := false; ; waited = true {
 		v, wait, err := book.Turn(b.UID, created(b.task.Pod))
 		switch {
@@ -94,6 +95,7 @@ func (s *Scheduler) await(ctx context.Context, b *booking) error {
 		case !v.Fits():
 			return fmt.Errorf("no longer fits: %w", refusal(b.node, b.Pod, v))
 		case waited:
+			s.counters.Waited(began)
 			return s.short(b)
 		default:
 			return nil
@@ -101,6 +103,7 @@ func (s *Scheduler) await(ctx context.Context, b *booking) error {
 		select {
 		case <-wait:
 		case <-ctx.Done():
+			s.counters.Waited(began)
 			if n := book.Snapshot().Node(b.node); n != nil {
 				s.backoff.add(b.UID, n)
 			}

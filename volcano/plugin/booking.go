@@ -121,6 +121,7 @@ func (s *session) SetupBindContextExtension(_ *k8sframework.CycleState, bind *ca
 		}
 	}
 	b.committed = true
+	s.counters.Made()
 	bind.Extensions[Name] = b
 	s.commit(b)
 	if err := s.decide(b, bind.TaskInfo); err != nil {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/tenon-numa/tenon/cluster/amounts"
 	"github.com/tenon-numa/tenon/cluster/follow"
+	"github.com/tenon-numa/tenon/cluster/metrics"
 	"github.com/tenon-numa/tenon/cluster/workload"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -38,6 +39,7 @@ type Scheduler struct {
 	ctx       context.Context //nolint:containedctx // sessions have no context, and the first of them starts informers
 	logger    klog.Logger
 	onOutcome func(ledger.Outcome)
+	counters  *metrics.Counters
 
 	answers  answers.Table
 	workload workload.Profile
@@ -55,7 +57,7 @@ type Scheduler struct {
 // nil, receives how every prediction came out. It must return quickly.
 func New(ctx context.Context, onOutcome func(ledger.Outcome)) *Scheduler {
 	s := &Scheduler{ctx: ctx, logger: klog.FromContext(ctx).WithName(Name), onOutcome: onOutcome,
-		pending: map[string]*booking{}}
+		counters: metrics.NewCounters(), pending: map[string]*booking{}}
 	s.sources = s.newSources()
 	return s
 }
@@ -84,7 +86,14 @@ func (s *Scheduler) tell(problem error) {
 }
 
 func (s *Scheduler) newSources() *follow.Sources {
-	return follow.New(s.logger, follow.Options{OnOutcome: s.onOutcome})
+	var sources *follow.Sources
+	sources = follow.New(s.logger, follow.Options{Counters: s.counters, OnOutcome: func(o ledger.Outcome) {
+		s.counters.Outcome(o, sources.Book.Snapshot().Node(o.Node))
+		if s.onOutcome != nil {
+			s.onOutcome(o)
+		}
+	}})
+	return sources
 }
 
 // start begins to follow the API server, unless that was begun before. An error leaves everything as it was, and the
