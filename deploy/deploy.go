@@ -1,8 +1,8 @@
 // Package deploy holds the manifests that give Tenon's programs their rights in a cluster, so that a
 // program can install exactly what a user would.
 //
-// Invariant: what it embeds is what kubectl apply -k installs. It refuses to hold anything that runs: the
-// DaemonSet and the Deployment are for clusters with nodes that run containers.
+// Invariant: what it embeds is what kubectl apply -k installs; for agents that pin, what the chart does. It refuses to
+// hold anything that runs: the DaemonSet and the Deployment are for clusters with nodes that run containers.
 package deploy
 
 import _ "embed"
@@ -26,6 +26,8 @@ var (
 	agentNetwork string
 	//go:embed agent/pods.yaml
 	agentPods string
+	//go:embed pin/access.yaml
+	pin string
 	//go:embed scheduler/access.yaml
 	scheduler string
 	//go:embed scheduler/network.yaml
@@ -38,3 +40,6 @@ func Access() [][]byte {
 	return [][]byte{[]byte(namespace), []byte(policy), []byte(agent), []byte(agentNetwork), []byte(agentPods),
 		[]byte(scheduler), []byte(schedulerNetwork)}
 }
+
+// PinAccess returns what agents need beyond [Access] where they pin containers, as YAML documents.
+func PinAccess() [][]byte { return [][]byte{[]byte(pin)} }

@@ -1,9 +1,9 @@
 // Package crd holds CustomResourceDefinitions, so that a program can install them without files next
-// to it: that of NodeLayout, as generated from the types of api/v1alpha1, and that of
+// to it: those of NodeLayout and NodeAffinity, as generated from the types of api/v1alpha1, and that of
 // NodeResourceTopology, for clusters in which no other tool has installed it.
 //
-// Invariant: what it embeds is what kubectl would apply. The definition of NodeLayout refuses edits by
-// hand: change the types and run go generate in api/v1alpha1.
+// Invariant: what it embeds is what kubectl would apply. The definitions of Tenon's own objects refuse edits
+// by hand: change the types and run go generate in api/v1alpha1.
 package crd
 
 import _ "embed"
@@ -11,11 +11,17 @@ import _ "embed"
 //go:embed tenon.sh_nodelayouts.yaml
 var nodeLayouts string
 
+//go:embed tenon.sh_nodeaffinities.yaml
+var nodeAffinities string
+
 //go:embed topology.node.k8s.io_noderesourcetopologies.yaml
 var nodeResourceTopologies string
 
 // YAML returns the definition of NodeLayout as one YAML document.
 func YAML() []byte { return []byte(nodeLayouts) }
+
+// NodeAffinity returns the definition of NodeAffinity as one YAML document.
+func NodeAffinity() []byte { return []byte(nodeAffinities) }
 
 // NodeResourceTopology returns the definition of NodeResourceTopology as one YAML document.
 func NodeResourceTopology() []byte { return []byte(nodeResourceTopologies) }
