@@ -173,7 +173,7 @@ func (r *runner) volcano(ctx context.Context, args ...string) error {
 	line := []string{"env", "GOWORK=off", "CGO_ENABLED=0", "go", "-C", "volcano"}
 	return errors.Join(
 		r.program(ctx, io.Discard, "program for Volcano", append(line, "build", "-o", os.DevNull, "./cmd/...")...),
-		r.program(ctx, io.Discard, "plugin for Volcano", slices.Concat(line, []string{"test"}, args)...))
+		r.program(ctx, io.Discard, "plugin for Volcano", slices.Concat(line, []string{"test", "-timeout", "40m"}, args)...))
 }
 
 // chart installs, upgrades and removes the chart on an API server. It builds and reads files outside its package, so

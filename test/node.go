@@ -29,7 +29,7 @@ const hungTries = 6
 // trial runs a trial. Its result is never taken from the cache: the go command cannot detect that a trial builds
 // programs itself.
 func (r *runner) trial(ctx context.Context, name string, args []string) error {
-	line := slices.Concat([]string{"go", "test", "-v", "-count=1", "-timeout", "45m"}, args, []string{trials[name]})
+	line := slices.Concat([]string{"go", "test", "-v", "-count=1", "-timeout", "75m"}, args, []string{trials[name]})
 	seen := &skips{}
 	err := r.program(ctx, seen, name, line...)
 	for range hungTries - 1 {

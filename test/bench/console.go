@@ -33,9 +33,10 @@ func consoleLayer(ctx context.Context, o options) (found, error) {
 | a created pod appears meanwhile after | %s |
 | how many more pods fit (`+"`/fitting`"+`) | %s |
 | where a pod fits (`+"`/pods/NAMESPACE/POD`"+`) | %s |
+| what is wrong, and what mends it (`+"`/doctor`"+`) | %s |
 | the server's resident memory with the cluster read | %s |
 | at most, in the whole run | %s |
 `, p.Nodes, p.Pods, ms(p.Usable), size(p.Transferred), p.Changes, longest, ms(p.Appears), ms(p.Fitting),
-		ms(p.Explaining), size(p.Loaded), size(p.Most))
+		ms(p.Explaining), ms(p.Examining), size(p.Loaded), size(p.Most))
 	return found{page: performancePage, tables: []table{{"console", text}}}, nil
 }

@@ -28,7 +28,7 @@ func TestPages(t *testing.T) {
 	}{
 		{"a created pod appears", created}, {"cluster", clusterPage}, {"node", nodePage}, {"pod", podPage},
 		{"findings", findings},
-		{"what if", whatIf}, {"policy", policyPage}, {"arguments", arguments},
+		{"what if", whatIf}, {"policy", policyPage}, {"arguments", arguments}, {"kubelets", kubelets},
 		{"hostile texts", hostile}, {"Chinese", chinese},
 		{"errors", failing},
 	} {

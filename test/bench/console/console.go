@@ -30,10 +30,10 @@ type Found struct {
 	// from the event of a new pod until the page shows it.
 	Changes          int
 	Longest, Appears time.Duration
-	// Fitting and Explaining are times of these answers. Loaded and Most are the server's resident memory once it has
-	// read the cluster, and at most.
-	Fitting, Explaining time.Duration
-	Loaded, Most        int64
+	// Fitting, Explaining and Examining are times of these answers. Loaded and Most are the server's resident memory once
+	// it has read the cluster, and at most.
+	Fitting, Explaining, Examining time.Duration
+	Loaded, Most                   int64
 }
 
 // Measure makes the cluster, starts the console and a browser, and measures.
@@ -74,6 +74,9 @@ func Measure(ctx context.Context, nodes int) (found Found, err error) {
 		return found, err
 	}
 	if found.Explaining, err = b.answer("/pods/" + pod.Namespace + "/" + pod.Name); err != nil {
+		return found, err
+	}
+	if found.Examining, err = b.answer("/doctor"); err != nil {
 		return found, err
 	}
 	if err := b.changes(ctx, &found, api, c); err != nil {

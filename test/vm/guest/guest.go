@@ -45,6 +45,8 @@ type Config struct {
 	// Network gives the guest eth0 with 10.0.2.15/24; it reaches services on the host's loopback
 	// interface at 10.0.2.2.
 	Network bool
+	// Reboots: the guest may boot again (Reboot). Otherwise it has ended when its kernel ends.
+	Reboots bool
 	// Dir is where console.log is written; if it is empty, the log is not kept.
 	Dir string
 }
@@ -189,6 +191,23 @@ func (g *Guest) Run(ctx context.Context, script string) (string, error) {
 		err = fmt.Errorf("run script in guest: %w", g.why(ctx, err))
 	}
 	return out, err
+}
+
+// Reboot boots the guest again, at once and without ending its programs, and returns when its shell answers. The disk
+// keeps what was written to it.
+func (g *Guest) Reboot(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ctx, cancel := context.WithTimeoutCause(ctx, bootTimeout, fmt.Errorf("%w after %s", errSilent, bootTimeout))
+	defer cancel()
+	err := g.shell.leave(ctx, "/bin/busybox sync; /bin/busybox reboot -f")
+	if err == nil {
+		err = g.shell.ready(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("reboot guest: %w", g.why(ctx, err))
+	}
+	return nil
 }
 
 // why returns why the shell does not answer: because QEMU ended, or because a context did.

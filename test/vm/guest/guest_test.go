@@ -129,3 +129,17 @@ func TestABootThatIsGivenUp(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
+
+// The kernel starts anew, and the shell of the new boot answers.
+func TestReboot(t *testing.T) {
+	c := small()
+	c.Reboots = true
+	g := booted(t, c)
+	run(t, g, "echo 1 >/before")
+	if err := g.Reboot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, g, "ls /before 2>/dev/null | wc -l"); strings.TrimSpace(got) != "0" {
+		t.Errorf("a file of the earlier boot is there: %s", got)
+	}
+}

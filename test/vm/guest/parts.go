@@ -138,8 +138,12 @@ func args(c Config, p *Parts, accel, initrd string) []string {
 	a, _ := find(cmp.Or(c.Arch, "amd64"))
 	line := fmt.Sprintf("console=%s quiet loglevel=4 panic=-1 mitigations=off %s guest.shell=%s", a.console,
 		a.append, a.shell)
+	reboot := "shutdown"
+	if c.Reboots {
+		reboot = "reset"
+	}
 	out := []string{"-accel", accel, "-nodefaults", "-no-user-config", "-display",
-		"none", "-no-reboot",
+		"none", "-action", "reboot=" + reboot,
 		"-kernel", p.Kernel, "-initrd", initrd, "-append", strings.TrimSpace(line + " " + c.Append),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 		"-chardev", fmt.Sprintf("socket,id=shell,fd=%d", shellFD)}

@@ -67,14 +67,28 @@ func (s *shell) ready(ctx context.Context) error {
 	return s.skipTo("guest ready")
 }
 
+// send sends a script, and returns its tag.
+func (s *shell) send(script string) (tag string, err error) {
+	s.n++
+	tag = fmt.Sprintf("r%d", s.n)
+	_, err = fmt.Fprintf(s.conn, "%s %s\n", tag, base64.StdEncoding.EncodeToString([]byte(script)))
+	return tag, err
+}
+
+// leave sends a script that does not answer.
+func (s *shell) leave(ctx context.Context, script string) error {
+	defer s.within(ctx)()
+	_, err := s.send(script)
+	return err
+}
+
 func (s *shell) run(ctx context.Context, script string) (string, error) {
 	if len(script) > MaxScript {
 		return "", fmt.Errorf("a script of %d bytes, the most is %d: put it in a file", len(script), MaxScript)
 	}
 	defer s.within(ctx)()
-	s.n++
-	tag := fmt.Sprintf("r%d", s.n)
-	if _, err := fmt.Fprintf(s.conn, "%s %s\n", tag, base64.StdEncoding.EncodeToString([]byte(script))); err != nil {
+	tag, err := s.send(script)
+	if err != nil {
 		return "", err
 	}
 	// Earlier lines answer a request whose context ended.

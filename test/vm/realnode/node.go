@@ -113,7 +113,7 @@ func (n *Node) boot(ctx context.Context, c Config) error {
 		return err
 	}
 	n.guest, err = guest.Boot(ctx, guest.Config{Arch: arch, Args: args, Append: cmdline, Files: files,
-		Modules: []string{"veth", "overlay"}, Disk: c.Disk.path, Network: true, Dir: c.Dir})
+		Modules: []string{"veth", "overlay"}, Disk: c.Disk.path, Network: true, Reboots: true, Dir: c.Dir})
 	if err != nil {
 		return err
 	}
@@ -229,6 +229,21 @@ func (n *Node) StartProgram(ctx context.Context, program string) error {
 		return fmt.Errorf("start %s of node %s: %w", program, n.Name, err)
 	}
 	n.say(program + " started")
+	return nil
+}
+
+// Reboot boots the node again, as if its power had failed after all files were written, and starts its programs.
+// Containers start anew.
+func (n *Node) Reboot(ctx context.Context) error {
+	if err := n.guest.Reboot(ctx); err != nil {
+		return fmt.Errorf("reboot node %s: %w", n.Name, err)
+	}
+	for _, step := range []string{"system", "service", "containerd", "kubelet", "plugin", "agent"} {
+		if err := n.step(ctx, step); err != nil {
+			return fmt.Errorf("reboot node %s: %w", n.Name, err)
+		}
+	}
+	n.say("rebooted")
 	return nil
 }
 

@@ -247,6 +247,39 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
+// TestAffinityGetsTheCapabilityThatItNeeds: only where it is on, and only with pinning.
+func TestAffinityGetsTheCapabilityThatItNeeds(t *testing.T) {
+	on := map[string]any{"enabled": true, "namespaces": []any{"shop", "web"}, "migrateMemory": true}
+	pin := func(enabled bool) map[string]any {
+		return map[string]any{"openshift": map[string]any{"enabled": true},
+			"agent": map[string]any{"pin": map[string]any{"enabled": enabled, "affinity": on}}}
+	}
+	files, err := render(t, pin(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, all := range map[string][]string{
+		"agent/daemonset.yaml": {"- --affinity\n", "- --affinity-period=15s\n", "- --affinity-namespaces=shop,web\n",
+			"- --affinity-migrate-memory\n", "add: [SYS_ADMIN]", "allowPrivilegeEscalation: true", "path: /var/run/netns"},
+		"openshift/constraints.yaml": {"allowedCapabilities: [SYS_ADMIN]"},
+		"agent/pin.yaml":             {"resources: [nodeaffinities]"},
+	} {
+		for _, want := range all {
+			if !strings.Contains(files[file], want) {
+				t.Errorf("%s has no %q:\n%s", file, want, files[file])
+			}
+		}
+	}
+	if files, err = render(t, pin(false)); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		if strings.Contains(text, "SYS_ADMIN") || strings.Contains(text, "--affinity") {
+			t.Errorf("%s has what affinity needs, without pinning", name)
+		}
+	}
+}
+
 // TestThePolicyFollowsTheNamespace: the policy names the agent's service account.
 func TestThePolicyFollowsTheNamespace(t *testing.T) {
 	files, err := render(t, map[string]any{"agent": map[string]any{"namespace": "numa-agents"}})

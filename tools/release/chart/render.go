@@ -67,6 +67,7 @@ func Manifests(c *chart.Chart) (map[string]string, error) {
 // copied maps files of the chart to their sources in deploy: Helm reads nothing outside the chart's folder.
 func copied() map[string]string {
 	return map[string]string{
+		"crd/tenon.sh_nodeaffinities.yaml":                     "files/nodeaffinities.tenon.sh.yaml",
 		"crd/tenon.sh_nodelayouts.yaml":                        "files/nodelayouts.tenon.sh.yaml",
 		"crd/topology.node.k8s.io_noderesourcetopologies.yaml": "files/noderesourcetopologies.topology.node.k8s.io.yaml",
 		"monitoring/alerts.yaml":                               "files/alerts.yaml",

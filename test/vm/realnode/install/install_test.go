@@ -20,7 +20,7 @@ func TestInstall(t *testing.T) {
 	// Most of it is for a first build, which compiles Kubernetes.
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	defer cancel()
-	w := start(ctx, t)
+	w := start(ctx, t, nodeName)
 	w.prepare(ctx, t)
 	before, err := w.objects(ctx)
 	if err != nil {
@@ -105,7 +105,8 @@ func sinceStart(p *v1.Pod) (runs, ready time.Duration) {
 
 // kept are the objects that helm uninstall leaves, according to the page.
 var kept = []string{
-	"CustomResourceDefinition /nodelayouts.tenon.sh", "APIService /v1alpha1.tenon.sh", "NodeLayout /" + nodeName,
+	"CustomResourceDefinition /nodelayouts.tenon.sh", "CustomResourceDefinition /nodeaffinities.tenon.sh",
+	"APIService /v1alpha1.tenon.sh", "NodeLayout /" + nodeName,
 	"Namespace /tenon-system", "ServiceAccount tenon-system/default", "ConfigMap tenon-system/kube-root-ca.crt",
 	"Lease tenon-system/tenon-scheduler",
 }

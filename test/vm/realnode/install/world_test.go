@@ -47,7 +47,8 @@ type world struct {
 	played map[string]bool // commands that ran, as text
 }
 
-func start(ctx context.Context, t *testing.T) *world {
+// start boots the node on a machine of testdata.
+func start(ctx context.Context, t *testing.T, machine string) *world {
 	t.Helper()
 	w := &world{dir: t.TempDir(), played: map[string]bool{}}
 	redirectLogs(t, filepath.Join(w.dir, "kubernetes.log"))
@@ -72,7 +73,7 @@ func start(ctx context.Context, t *testing.T) *world {
 		t.Fatal(err)
 	}
 	cleanup(t, plain.Stop)
-	w.boot(ctx, t, disk, say)
+	w.boot(ctx, t, disk, machine, say)
 	if w.pods, err = workload.Follow(ctx, w.client); err != nil {
 		t.Fatal(err)
 	}
@@ -204,9 +205,9 @@ func selfSigned(key any) ([]byte, error) {
 }
 
 // boot boots the node, and approves the certificate that its kubelet requests.
-func (w *world) boot(ctx context.Context, t *testing.T, disk *realnode.Disk, say func(string)) {
+func (w *world) boot(ctx context.Context, t *testing.T, disk *realnode.Disk, name string, say func(string)) {
 	t.Helper()
-	machine, err := machines.Read(os.DirFS("testdata"), nodeName)
+	machine, err := machines.Read(os.DirFS("testdata"), name)
 	if err != nil {
 		t.Fatal(err)
 	}

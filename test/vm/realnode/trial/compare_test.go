@@ -149,9 +149,18 @@ func (w *world) running(ctx context.Context, t *testing.T, node string) map[stri
 // kernel returns the kernel's data about the containers' processes on a node, by POD/CONTAINER.
 func (w *world) kernel(ctx context.Context, t *testing.T, node string) map[string]realnode.Process {
 	t.Helper()
-	processes, err := w.nodes[node].Processes(ctx)
+	out, err := w.processes(ctx, t, node)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return out
+}
+
+func (w *world) processes(ctx context.Context, t *testing.T, node string) (map[string]realnode.Process, error) {
+	t.Helper()
+	processes, err := w.nodes[node].Processes(ctx)
+	if err != nil {
+		return nil, err
 	}
 	out := map[string]realnode.Process{}
 	for name, p := range w.running(ctx, t, node) {
@@ -162,7 +171,7 @@ func (w *world) kernel(ctx context.Context, t *testing.T, node string) map[strin
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // compare compares the kernel with the map. The kubelet takes CPUs away from containers without exclusive ones some
@@ -170,10 +179,13 @@ func (w *world) kernel(ctx context.Context, t *testing.T, node string) map[strin
 func (w *world) compare(ctx context.Context, t *testing.T, node string) {
 	t.Helper()
 	var late []string
-	err := wait.PollUntilContextTimeout(ctx, time.Second, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-		var want map[string]allowed
-		want, late = w.promised(ctx, t, node)
-		got := w.kernel(ctx, t, node)
+	err := wait.PollUntilContextTimeout(ctx, time.Second, 4*time.Minute, true, func(context.Context) (bool, error) {
+		want, waits := w.promised(ctx, t, node)
+		got, err := w.processes(ctx, t, node)
+		if err != nil {
+			return false, err
+		}
+		late = waits
 		for _, c := range slices.Sorted(maps.Keys(want)) {
 			if p, ok := got[c]; !ok {
 				late = append(late, c+" has no process")
@@ -184,7 +196,7 @@ func (w *world) compare(ctx context.Context, t *testing.T, node string) {
 		return len(late) == 0, nil
 	})
 	if err != nil {
-		t.Errorf("node %s: %s", node, strings.Join(late, "; "))
+		t.Errorf("node %s: %v: %s", node, err, strings.Join(late, "; "))
 		return
 	}
 	got := w.kernel(ctx, t, node)

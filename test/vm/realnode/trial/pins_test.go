@@ -26,16 +26,21 @@ func TestPinnedNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a machine")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute)
 	defer cancel()
 	w := start(ctx, t, pins)
 	t.Run("pods of many shapes", func(t *testing.T) { pinned(ctx, t, w) })
+	t.Run("pod scope", func(t *testing.T) { scoped(ctx, t, w) })
 	t.Run("another scheduler's pod", func(t *testing.T) { stranger(ctx, t, w) })
 	t.Run("resize in place", func(t *testing.T) { resize(ctx, t, w) })
+	t.Run("somebody else changes a cpuset", func(t *testing.T) { changed(ctx, t, w) })
 	t.Run("the agent is killed", func(t *testing.T) { killed(ctx, t, w, "agent") })
 	t.Run("containerd ends", func(t *testing.T) { killed(ctx, t, w, "containerd") })
 	t.Run("the kubelet ends", func(t *testing.T) { killed(ctx, t, w, "kubelet") })
+	t.Run("the node boots again", func(t *testing.T) { rebooted(ctx, t, w) })
+	t.Run("the runtime holds containers back", func(t *testing.T) { heldBack(ctx, t, w) })
 	t.Run("a storm", func(t *testing.T) { storm(ctx, t, w) })
+	t.Run("programs end while containers start", func(t *testing.T) { interrupted(ctx, t, w) })
 	w.seen.check(t)
 }
 
@@ -73,14 +78,19 @@ func pinned(ctx context.Context, t *testing.T, w *world) {
 	w.remove(ctx, t, "huge", "device", "helped")
 }
 
-// decided holds what a node reports to what the scheduler wrote with the binding.
+// decided holds what a node reports to what the scheduler wrote with the binding. A pod that the agent has placed anew,
+// with an event, is logged.
 func (w *world) decided(ctx context.Context, t *testing.T, pods ...string) {
 	t.Helper()
-	n := w.drawn(ctx, t, pins)
+	n, running := w.drawn(ctx, t, pins), w.running(ctx, t, pins)
 	for _, name := range pods {
-		p := w.running(ctx, t, pins)[name]
+		p := running[name]
 		if p == nil {
 			t.Errorf("pod %s does not run", name)
+			continue
+		}
+		if w.hasEvent(ctx, t, p, "PlacementReplaced") {
+			t.Logf("pod %s was placed anew", name)
 			continue
 		}
 		text := p.Annotations[v1alpha1.DecisionAnnotation]
@@ -100,6 +110,17 @@ func (w *world) decided(ctx context.Context, t *testing.T, pods ...string) {
 	}
 }
 
+// hasEvent reports whether a pod has an event.
+func (w *world) hasEvent(ctx context.Context, t *testing.T, p *v1.Pod, reason string) bool {
+	t.Helper()
+	all, err := w.client.CoreV1().Events(p.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: "involvedObject.uid=" + string(p.UID) + ",reason=" + reason})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all.Items) > 0
+}
+
 // stranger is a pod that comes without a decision.
 func stranger(ctx context.Context, t *testing.T, w *world) {
 	w.create(ctx, t, on(pins, "default-scheduler", "stranger", guaranteed("c", "2", "64Mi")))
@@ -110,6 +131,12 @@ func stranger(ctx context.Context, t *testing.T, w *world) {
 	w.compare(ctx, t, pins)
 	if got := w.kernel(ctx, t, pins)["stranger/c"]; got.CPUs.Len() != 2 {
 		t.Errorf("the kernel allows it CPUs %s", got.CPUs)
+	}
+	err := wait.PollUntilContextTimeout(ctx, time.Second, time.Minute, true, func(ctx context.Context) (bool, error) {
+		return w.hasEvent(ctx, t, p, "PlacedByAgent"), nil
+	})
+	if err != nil {
+		t.Errorf("the pod has no event of the agent: %v", err)
 	}
 	w.remove(ctx, t, "stranger")
 }

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
@@ -54,6 +55,9 @@ func storm(ctx context.Context, t *testing.T, w *world) {
 		t.Logf("seed %d, round %d: %s, %d of them ended", *stormSeed, round, workload.Count(pods), ended)
 		for _, node := range w.names {
 			w.compare(ctx, t, node)
+			if node == pins {
+				w.decided(ctx, t, withDecision(pods)...)
+			}
 			t.Logf("\n%s", w.picture(ctx, t, node))
 		}
 		for _, p := range pods {
@@ -62,6 +66,16 @@ func storm(ctx context.Context, t *testing.T, w *world) {
 			}
 		}
 	}
+}
+
+// withDecision returns the pods that run as a scheduler has decided.
+func withDecision(pods []*v1.Pod) (out []string) {
+	for _, p := range pods {
+		if p.Annotations[v1alpha1.DecisionAnnotation] != "" && p.Status.Phase == v1.PodRunning {
+			out = append(out, p.Name)
+		}
+	}
+	return out
 }
 
 // fateOf counts a pod that ended with success as running.

@@ -68,7 +68,8 @@ func start(ctx context.Context, t *testing.T, names ...string) *world {
 		}
 	}
 	w.plane, err = control.Start(ctx, control.Options{Dir: dir, Nodes: names,
-		CRDs: [][]byte{crd.YAML(), crd.NodeResourceTopology()}, Manifests: deploy.Access()})
+		CRDs:      [][]byte{crd.YAML(), crd.NodeAffinity(), crd.NodeResourceTopology()},
+		Manifests: append(deploy.Access(), deploy.PinAccess()...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,8 +169,8 @@ func rules(t *testing.T, name string) map[string]guest.File {
 func logs(t *testing.T, n *realnode.Node) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for _, program := range []string{"agent", "kubelet"} {
-		out, err := n.Log(ctx, program, 12)
+	for _, program := range []string{"agent", "containerd", "kubelet"} {
+		out, err := n.Log(ctx, program, 20)
 		t.Logf("node %s, log of %s: %v\n%s", n.Name, program, err, out)
 	}
 }
