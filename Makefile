@@ -13,7 +13,7 @@ RELEASES = 1.30 1.31 1.32 1.33 1.34 1.35 1.36 1.37
 PLATFORMS = linux/amd64,linux/arm64
 export REGISTRY VERSION
 
-.PHONY: help demo up test test-node test-nri test-install test-console test-volcano test-doctor race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-volcano bench-go bench-agent bench-docs diff diff-all chaos fuzz generate tidy verify lint build images chart release push clean sim
+.PHONY: help demo up test test-node test-nri test-install test-console test-volcano storm-volcano test-doctor race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-volcano bench-go bench-agent bench-docs diff diff-all chaos fuzz generate tidy verify lint build images chart release push clean sim
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 17
@@ -51,6 +51,9 @@ race: ## Run the heavy packages' tests under the race detector, one package afte
 
 model: ## Follow every interleaving of three pods, two reports and a restart, to depth D
 	go test ./core/ledger -run TestEveryInterleaving -model.depth $(D) -v -timeout 0
+
+storm-volcano: ## Have 200 jobs of Volcano come and go with tenon and with numa-aware, and compare (6 minutes)
+	cd volcano && GOWORK=off CGO_ENABLED=0 go test ./trial -run MixedGangs -v -count=1 -timeout 0 -jobs 200 -compare
 
 bench: ## All measurements below, printed (50 minutes on two quiet CPUs)
 	go run ./test/bench

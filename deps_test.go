@@ -41,6 +41,7 @@ var floors = []floor{
 	{"core/sim", pure, words(`core/topo core/place core/place/scenario core/score`), nil},
 	{"core/evict", pure, words(`core/topo core/place`), nil},
 	{"core/pin", pure, words(`core/idset core/topo core/place`), nil},
+	{"core/affinity", pure, words(`core/idset`), nil},
 	{"core/wake", pure, nil, nil},
 	{"core/estimate", pure, words(`core/idset core/topo core/place`), nil},
 	// The ledger and the table of answers have the only locks in core. The ledger keeps nothing of machines that no
@@ -89,7 +90,7 @@ var floors = []floor{
 
 	// Floor 2: hands. Each reaches down, and to what its own folder has below it.
 	{"node/agent", nil, words(`core/... api/... node/desired node/kubelet`), onNode},
-	{"node/arbiter", nil, words(`core/... api/... node/desired node/kubelet node/nri`), append(words(`github.com/containerd/nri`),
+	{"node/arbiter", nil, words(`core/... api/... node/cgroup node/desired node/kubelet node/nri`), append(words(`github.com/containerd/nri`),
 		onNode...)},
 	// What is to be published is a pure function of what was observed.
 	{
@@ -98,6 +99,8 @@ var floors = []floor{
 		words(`core/... api/v1alpha1 node/kubelet`),
 		words(`k8s.io/api k8s.io/apimachinery`),
 	},
+	{"node/affinity", nil, words(`core/... api/v1alpha1 node/cgroup node/desired node/nri node/traffic`),
+		append(words(`github.com/prometheus/client_golang`), onNode...)},
 	{"node/cgroup", nil, words(`core/idset`), words(`k8s.io/api`)},
 	{"node/hardware", nil, words(`core/idset core/topo api/v1alpha1 node/sysfs`), words(`github.com/go-logr/logr`)},
 	{"node/metrics", nil, words(`core/... node/cgroup`), words(`github.com/prometheus/client_golang`)},
@@ -111,6 +114,7 @@ var floors = []floor{
 	{"node/nri", nil, words(`core/idset core/pin core/place core/topo api/v1alpha1`),
 		words(`github.com/containerd/nri github.com/go-logr/logr`)},
 	{"node/nri/nritest", nil, nil, words(`github.com/containerd/nri`)},
+	{"node/traffic", nil, nil, words(`golang.org/x/sys`)},
 	{"node/sysfs", nil, words(`core/idset core/topo`), words(`golang.org/x/tools`)},
 	{"node/...", nil, words(`core/... api/...`), onNode},
 	{"cluster/kube", nil, words(`core/... api/... cluster/nrt`), append(topologies, inCluster...)},
@@ -230,6 +234,7 @@ var budget = map[string]string{
 	"go.opentelemetry.io/otel/trace":      "A lab kubelet takes a tracer; it gets the one that does nothing.",
 	"go.yaml.in/yaml/v3":                  "YAML with its comments and lines, to change a configuration in place.",
 	"go.uber.org/zap":                     "The logger that etcd takes.",
+	"golang.org/x/sys":                    "The kernel's counters of sockets; network namespaces.",
 	"golang.org/x/term":                   "Whether the output is a terminal, and how wide.",
 	"golang.org/x/tools":                  "The txtar format, in which the snapshot of a machine is one text file.",
 	"google.golang.org/grpc":              "The kubelet's podresources and device plugin services.",

@@ -142,6 +142,7 @@ func TestPagesSayForWhomAndAreReachable(t *testing.T) {
 func TestCodesAreExplained(t *testing.T) {
 	for kind, page := range map[string]string{
 		"Code":        "docs/reference/scheduler.md",
+		"Outcome":     "docs/howto/affinity.md",
 		"InexactCode": "docs/reference/agent.md",
 		"HazardCode":  "docs/design/kubelet.md",
 	} {
