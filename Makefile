@@ -8,10 +8,11 @@ CHAOS = 1h
 D = 2
 REGISTRY = ghcr.io/tenon-numa
 VERSION ?=
+PROGRAMS =
 RELEASE =
 RELEASES = 1.30 1.31 1.32 1.33 1.34 1.35 1.36 1.37
 PLATFORMS = linux/amd64,linux/arm64
-export REGISTRY VERSION
+export PROGRAMS REGISTRY VERSION
 
 .PHONY: help demo up test test-node test-nri test-install test-console test-volcano storm-volcano test-doctor race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-volcano bench-go bench-agent bench-docs diff diff-all chaos fuzz generate tidy verify lint build images chart release push clean sim
 
@@ -127,8 +128,8 @@ verify: ## Fail if generated files are not current, or a rule of the repository 
 lint: ## Run the linters (the first time some minutes to build them)
 	go run ./test lint
 
-images: ## Build the images of all programs into dist/images, for PLATFORMS (the first time 20 minutes)
-	tools/release/run images -platforms $(PLATFORMS) -version "$$VERSION"
+images: ## Build the images of PROGRAMS into dist/images, for PLATFORMS (the first time 20 minutes)
+	tools/release/run images -programs "$$PROGRAMS" -platforms $(PLATFORMS) -version "$$VERSION"
 
 chart: ## Write the package of the Helm chart into dist
 	tools/release/run package -version "$$VERSION"
@@ -137,7 +138,7 @@ release: ## Write everything that a release's page has into dist (make release V
 	tools/release/run release -version "$$VERSION"
 
 push: images chart ## Send images and chart to REGISTRY (make push REGISTRY=localhost:5000/tenon)
-	tools/release/run push -registry "$$REGISTRY" -version "$$VERSION"
+	tools/release/run push -programs "$$PROGRAMS" -registry "$$REGISTRY" -version "$$VERSION"
 
 build: ## Build all programs into bin/
 	go build -o bin/ ./cmd/...

@@ -1,8 +1,9 @@
 // Package deploy holds the manifests that give Tenon's programs their rights in a cluster, so that a
 // program can install exactly what a user would.
 //
-// Invariant: what it embeds is what kubectl apply -k installs; for agents that pin, what the chart does. It refuses to
-// hold anything that runs: the DaemonSet and the Deployment are for clusters with nodes that run containers.
+// Invariant: what it embeds is what kubectl apply -k installs; for agents that pin and for Volcano, what
+// the chart does. It refuses to hold anything that runs: the DaemonSet and the Deployment are for clusters with nodes
+// that run containers.
 package deploy
 
 import _ "embed"
@@ -13,6 +14,8 @@ const (
 	Agent          = "tenon-agent"
 	Namespace      = "tenon-system"
 	Scheduler      = "tenon-scheduler"
+	// Volcano is Volcano's scheduler with the plugin tenon, in the same namespace.
+	Volcano = "tenon-volcano-scheduler"
 )
 
 var (
@@ -32,6 +35,8 @@ var (
 	scheduler string
 	//go:embed scheduler/network.yaml
 	schedulerNetwork string
+	//go:embed volcano/access.yaml
+	volcano string
 )
 
 // Access returns the namespaces, the service accounts with their roles, the policy that keeps an agent to its
@@ -43,3 +48,6 @@ func Access() [][]byte {
 
 // PinAccess returns what agents need beyond [Access] where they pin containers, as YAML documents.
 func PinAccess() [][]byte { return [][]byte{[]byte(pin)} }
+
+// VolcanoAccess returns what Volcano's scheduler with the plugin tenon needs beyond [Access], as YAML documents.
+func VolcanoAccess() [][]byte { return [][]byte{[]byte(volcano)} }

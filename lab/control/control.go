@@ -114,7 +114,7 @@ func (p *Plane) start(ctx context.Context, o Options) error {
 	if err := p.applyCRDs(ctx, o.CRDs); err != nil {
 		return err
 	}
-	return p.Apply(ctx, o.Manifests...)
+	return Apply(ctx, p.Admin, o.Manifests...)
 }
 
 // serve starts the API server, which does not end with the caller's context.

@@ -146,7 +146,7 @@ func install(ctx context.Context, t *testing.T, p *control.Plane) {
 		manifests = append(manifests, data)
 	}
 	for range 2 {
-		if err := p.Apply(ctx, manifests...); err != nil {
+		if err := control.Apply(ctx, p.Admin, manifests...); err != nil {
 			t.Error(err)
 		}
 	}
@@ -160,7 +160,7 @@ func badManifests(ctx context.Context, t *testing.T, p *control.Plane) {
 		"apiVersion: v1\nkind: Namespace":                  "has no kind or no name",
 		"a: 1\na: 2":                                       `"a" already set`,
 	} {
-		if err := p.Apply(ctx, []byte(manifest)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := control.Apply(ctx, p.Admin, []byte(manifest)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is refused with %v, want %q", manifest, err, want)
 		}
 	}

@@ -15,13 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	strictyaml "sigs.k8s.io/yaml"
 )
 
 // Apply writes the objects of manifests (one or more YAML documents each) in their order, like kubectl apply
 // --server-side by an administrator. The server must serve their kinds, and rejects unknown fields.
-func (p *Plane) Apply(ctx context.Context, manifests ...[]byte) error {
+func Apply(ctx context.Context, administrator *rest.Config, manifests ...[]byte) error {
 	var objects []*unstructured.Unstructured
 	for _, m := range manifests {
 		found, err := documents(m)
@@ -33,7 +34,7 @@ func (p *Plane) Apply(ctx context.Context, manifests ...[]byte) error {
 	if len(objects) == 0 {
 		return nil
 	}
-	known, err := discovery.NewDiscoveryClientForConfig(p.Admin)
+	known, err := discovery.NewDiscoveryClientForConfig(administrator)
 	if err != nil {
 		return fmt.Errorf("make discovery client: %w", err)
 	}
@@ -41,7 +42,7 @@ func (p *Plane) Apply(ctx context.Context, manifests ...[]byte) error {
 	if err != nil {
 		return fmt.Errorf("find the kinds that the API server knows: %w", err)
 	}
-	client, err := dynamic.NewForConfig(p.Admin)
+	client, err := dynamic.NewForConfig(administrator)
 	if err != nil {
 		return fmt.Errorf("make client for manifests: %w", err)
 	}

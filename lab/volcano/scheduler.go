@@ -41,8 +41,9 @@ type Scheduler struct {
 	Metrics string // URL
 }
 
-// Schedule starts the scheduler with a plugin, and returns when the controllers have opened the queue default. The
-// context bounds the start only. The caller stops the scheduler; one of them runs at a time.
+// Schedule starts the scheduler with a plugin, as the account and with the rights that the chart gives it, and returns
+// when the controllers have opened the queue default. The context bounds the start only. The caller stops the
+// scheduler; one of them runs at a time.
 func Schedule(ctx context.Context, o Options, plugin string) (*Scheduler, error) {
 	conf := filepath.Join(o.Dir, "volcano-scheduler.conf")
 	if err := os.WriteFile(conf, fmt.Appendf(nil, configuration, plugin), 0o600); err != nil {
@@ -57,6 +58,9 @@ func Schedule(ctx context.Context, o Options, plugin string) (*Scheduler, error)
 		return nil, err
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
+	if o.Kubeconfig, err = o.account(ctx); err != nil {
+		return nil, err
+	}
 	r, err := o.launch("scheduler", scheduler, "--scheduler-conf="+conf, "--leader-elect=false", "--v=1",
 		"--cache-dumper=false", "--schedule-period=200ms", "--enable-metrics", "--listen-address="+address,
 		"--kube-api-qps=1000", "--kube-api-burst=1000")

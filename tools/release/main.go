@@ -40,7 +40,7 @@ type command struct {
 
 func commands() []command {
 	return []command{
-		{"images", "build the images of all programs into OUT/images, and print their digests", images},
+		{"images", "build images into OUT/images, and print their digests", images},
 		{"release", "write everything that a release's page has into OUT", release},
 		{"chart", "make the chart's values, its documentation and the manifests in deploy anew", generate},
 		{"package", "write the chart's package into OUT", pack},
@@ -87,6 +87,7 @@ type options struct {
 	out       string
 	output    string
 	platforms []v1.Platform
+	programs  []image.Program
 }
 
 func (o *options) flags(name string) *flag.FlagSet {
@@ -107,7 +108,44 @@ func (o *options) flags(name string) *flag.FlagSet {
 		}
 		return nil
 	})
+	if name == "release" {
+		o.programs = image.Programs()
+		return flags
+	}
+	o.programs, _ = programsOf("")
+	flags.Func("programs", "programs whose images are meant, such as tenon-agent,tenon-scheduler, or all (default: all but "+
+		"tenon-volcano-scheduler, for which another release of Kubernetes is compiled)", func(text string) (err error) {
+		o.programs, err = programsOf(text)
+		return err
+	})
 	return flags
+}
+
+// programsOf returns the programs of a list of names; those of the main module where it is empty.
+func programsOf(text string) (out []image.Program, err error) {
+	all := image.Programs()
+	if text == "all" {
+		return all, nil
+	}
+	if text == "" {
+		return slices.DeleteFunc(all, func(p image.Program) bool { return p.Module != "" }), nil
+	}
+	for _, name := range strings.Split(text, ",") {
+		i := slices.IndexFunc(all, func(p image.Program) bool { return p.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("program %q has no image; those of %s have", name, namesOf(all))
+		}
+		out = append(out, all[i])
+	}
+	return out, nil
+}
+
+func namesOf(all []image.Program) string {
+	var names []string
+	for _, p := range all {
+		names = append(names, p.Name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // complete sets the options that no flag has set.
@@ -153,7 +191,7 @@ func printImages(out io.Writer, all []image.Built) error {
 }
 
 func push(ctx context.Context, o *options, stdout io.Writer) error {
-	for _, p := range image.Programs() {
+	for _, p := range o.programs {
 		sent, err := image.Push(ctx, filepath.Join(o.out, "images", p.Name), o.registry, o.source.Version)
 		if err != nil {
 			return err

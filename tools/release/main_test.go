@@ -135,15 +135,15 @@ func TestPush(t *testing.T) {
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://") + "/numa"
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"push", "-registry", host, "-version", "0.0.0-test", "-out", o.out}, &out); err != nil {
+	if err := run(t.Context(), []string{"push", "-programs", "all", "-registry", host, "-version", "0.0.0-test", "-out", o.out}, &out); err != nil {
 		t.Fatal(err)
 	}
 	sent := strings.Fields(out.String())
-	if len(sent) != 4 {
-		t.Fatalf("sent %q, want three images and the chart", sent)
+	if len(sent) != 5 {
+		t.Fatalf("sent %q, want four images and the chart", sent)
 	}
 	for i, name := range []string{"/tenon-agent@sha256:", "/tenon-console@sha256:", "/tenon-scheduler@sha256:",
-		"/charts/tenon@sha256:"} {
+		"/tenon-volcano-scheduler@sha256:", "/charts/tenon@sha256:"} {
 		if !strings.HasPrefix(sent[i], host+name) {
 			t.Errorf("sent %s, want %s%s", sent[i], host, name)
 		}
@@ -157,8 +157,25 @@ func TestPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := loader.LoadArchive(bytes.NewReader(got.Chart.Data))
-	if err != nil || c.Metadata.AppVersion != "0.0.0-test" || !strings.HasSuffix(sent[3], got.Manifest.Digest) {
-		t.Errorf("the chart in the registry is %+v with digest %s (%v), want %s", c.Metadata, got.Manifest.Digest, err, sent[3])
+	if err != nil || c.Metadata.AppVersion != "0.0.0-test" || !strings.HasSuffix(sent[4], got.Manifest.Digest) {
+		t.Errorf("the chart in the registry is %+v with digest %s (%v), want %s", c.Metadata, got.Manifest.Digest, err, sent[4])
+	}
+}
+
+// TestProgramsOf: who names no programs waits for no other release of Kubernetes to be compiled.
+func TestProgramsOf(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                    "tenon-agent, tenon-console, tenon-scheduler",
+		"all":                                 "tenon-agent, tenon-console, tenon-scheduler, tenon-volcano-scheduler",
+		"tenon-volcano-scheduler,tenon-agent": "tenon-volcano-scheduler, tenon-agent",
+	} {
+		if got, err := programsOf(text); err != nil || namesOf(got) != want {
+			t.Errorf("%q: %s, %v, want %s", text, namesOf(got), err, want)
+		}
+	}
+	want := `program "tenon-lab" has no image; those of tenon-agent, tenon-console,`
+	if _, err := programsOf("tenon-agent,tenon-lab"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 
@@ -210,8 +227,8 @@ func TestFilesOfARelease(t *testing.T) {
 	if err := json.Unmarshal(data, &statement); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(statement.Subject); n != 8+10 {
-		t.Errorf("provenance of %d subjects, want 8 files, 9 images and the chart", n)
+	if n := len(statement.Subject); n != 10+13 {
+		t.Errorf("provenance of %d subjects, want 10 files, 12 images and the chart", n)
 	}
 	for _, want := range []string{
 		"cosign sign --yes --recursive example.com/tenon/tenon-agent@sha256:" + strings.Repeat("c", 64) + "\n",
@@ -229,7 +246,7 @@ func checkSums(t *testing.T, folder string) {
 	t.Helper()
 	cmd := exec.Command("sha256sum", "--check", "--strict", sumsFile)
 	cmd.Dir = folder
-	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), ": OK\n") != 8 {
-		t.Errorf("%v, want 8 files that are as they should be:\n%s", err, out)
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), ": OK\n") != 10 {
+		t.Errorf("%v, want 10 files that are as they should be:\n%s", err, out)
 	}
 }

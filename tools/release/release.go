@@ -139,7 +139,7 @@ func archiveAll(ctx context.Context, o *options) (out []page.Archive, err error)
 	for _, on := range plugins() {
 		fmt.Fprintf(os.Stderr, "build %s for %s\n", plugin, on)
 		path := filepath.Join(work, plugin)
-		if err := o.source.Compile(ctx, plugin, on, path); err != nil {
+		if err := o.source.Compile(ctx, image.Program{Name: plugin}, on, path); err != nil {
 			return nil, err
 		}
 		a, err := archive(o, on, path, license)
@@ -278,9 +278,9 @@ func toSign(o *options, pushed []page.Subject, stdout io.Writer) error {
 	return nil
 }
 
-// buildImages builds the images of all programs.
+// buildImages builds the images of the programs that were asked for.
 func buildImages(ctx context.Context, o *options) (all []image.Built, err error) {
-	for _, p := range image.Programs() {
+	for _, p := range o.programs {
 		fmt.Fprintf(os.Stderr, "build %s %s\n", p.Name, o.source.Version)
 		built, err := o.source.Write(ctx, p, o.platforms, o.registry, filepath.Join(o.out, "images"))
 		if err != nil {

@@ -407,3 +407,46 @@ func TestNumatopology(t *testing.T) {
 		}
 	}
 }
+
+// Volcano's scheduler is off by default. It gets the configuration of the values, and by OpenShift and Prometheus what
+// the other scheduler gets.
+func TestVolcano(t *testing.T) {
+	for name := range objects(t, nil) {
+		if strings.Contains(name, "volcano") {
+			t.Errorf("%s is made by default", name)
+		}
+	}
+	all := objects(t, map[string]any{
+		"volcano": map[string]any{"enabled": true, "schedulerName": "batch", "configuration": map[string]any{
+			"actions": "allocate", "tiers": []any{map[string]any{"plugins": []any{map[string]any{"name": "tenon"}}}}}},
+		"monitoring": map[string]any{"podMonitor": true},
+		"openshift":  map[string]any{"enabled": true},
+	})
+	for _, kind := range []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "NetworkPolicy",
+		"PodDisruptionBudget", "PodMonitor"} {
+		if all[kind+" tenon-volcano-scheduler"] == nil {
+			t.Errorf("there is no %s", kind)
+		}
+	}
+	if all["RoleBinding tenon-volcano-scheduler-nonroot"] == nil {
+		t.Error("OpenShift would not start it")
+	}
+	got, _, _ := unstructured.NestedString(all["ConfigMap tenon-volcano-scheduler"].Object, "data", "volcano-scheduler.conf")
+	if !strings.Contains(got, "actions: allocate\n") || !strings.Contains(got, "- name: tenon") {
+		t.Errorf("the configuration is\n%s", got)
+	}
+	text, err := all["Deployment tenon-volcano-scheduler"].MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"ghcr.io/tenon-numa/tenon-volcano-scheduler:", "--scheduler-name=batch", `"app":"volcano-scheduler"`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the Deployment has no %s", want)
+		}
+	}
+	for _, wrong := range []map[string]any{{"tiers": []any{}}, {"actions": ""}, {"plugins": []any{}}} {
+		if _, err := render(t, map[string]any{"volcano": map[string]any{"enabled": true, "configuration": wrong}}); err == nil {
+			t.Errorf("configuration %v is taken", wrong)
+		}
+	}
+}

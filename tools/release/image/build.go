@@ -22,6 +22,7 @@ import (
 // Program is one of Tenon's programs that runs in a container.
 type Program struct {
 	Name        string // of the folder below cmd, and of the image
+	Module      string // folder of the module it belongs to, where that is not the main one: it has other dependencies
 	Description string
 	Ports       []string // in the form of an image's configuration: "9201/tcp"
 }
@@ -29,10 +30,11 @@ type Program struct {
 // Programs returns the programs that have images.
 func Programs() []Program {
 	return []Program{
-		{"tenon-agent", "Publishes a node's NUMA topology, kubelet rules and holdings as a NodeLayout.",
+		{"tenon-agent", "", "Publishes a node's NUMA topology, kubelet rules and holdings as a NodeLayout.",
 			[]string{"9201/tcp", "9202/tcp"}},
-		{"tenon-console", "A page and an API that show a cluster by NUMA node to whoever signs in.", []string{"8443/tcp"}},
-		{"tenon-scheduler", "kube-scheduler with Tenon's plugin: NUMA-aware placement.", []string{"10259/tcp"}},
+		{"tenon-console", "", "A page and an API that show a cluster by NUMA node to whoever signs in.", []string{"8443/tcp"}},
+		{"tenon-scheduler", "", "kube-scheduler with Tenon's plugin: NUMA-aware placement.", []string{"10259/tcp"}},
+		{"tenon-volcano-scheduler", "volcano", "Volcano's scheduler with Tenon's plugin.", []string{"8080/tcp", "11251/tcp"}},
 	}
 }
 
@@ -47,8 +49,8 @@ type Source struct {
 // user is the user of images; it has no name and owns nothing. The agent's manifest sets another one, and says why.
 const user = "65532:65532"
 
-// Compile builds a program of the folder cmd/NAME for a platform into a file.
-func (s Source) Compile(ctx context.Context, name string, on v1.Platform, path string) error {
+// Compile builds a program of the folder cmd/NAME of its module for a platform into a file.
+func (s Source) Compile(ctx context.Context, p Program, on v1.Platform, path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return fmt.Errorf("find %s: %w", path, err)
@@ -56,12 +58,16 @@ func (s Source) Compile(ctx context.Context, name string, on v1.Platform, path s
 	// Without gRPC's traces, which use templates, the linker omits methods that are never called: the agent is a sixth
 	// smaller on disk, and a tenth in memory.
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace",
-		"-ldflags", "-s -w -buildid= "+s.stamp(), "-o", path, "./cmd/"+name)
-	cmd.Dir = s.Root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK="+filepath.Join(s.Root, "go.work"), "GOFLAGS=",
+		"-ldflags", "-s -w -buildid= "+s.stamp(), "-o", path, "./cmd/"+p.Name)
+	cmd.Dir = filepath.Join(s.Root, p.Module)
+	work := filepath.Join(s.Root, "go.work")
+	if p.Module != "" {
+		work = "off"
+	}
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK="+work, "GOFLAGS=",
 		"GOOS="+on.OS, "GOARCH="+on.Architecture, "GOAMD64=v1", "GOARM64=v8.0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s for %s: %w\n%s", name, on, err, lastOf(out))
+		return fmt.Errorf("build %s for %s: %w\n%s", p.Name, on, err, lastOf(out))
 	}
 	return nil
 }

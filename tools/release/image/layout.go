@@ -36,7 +36,7 @@ func (s Source) Write(ctx context.Context, p Program, on []v1.Platform, registry
 	var files []Binary
 	for _, platform := range on {
 		b := Binary{platform, filepath.Join(work, platform.Architecture)}
-		if err := s.Compile(ctx, p.Name, platform, b.Path); err != nil {
+		if err := s.Compile(ctx, p, platform, b.Path); err != nil {
 			return nil, err
 		}
 		files = append(files, b)

@@ -1,0 +1,29 @@
+package volcano
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tenon-numa/tenon/deploy"
+	"github.com/tenon-numa/tenon/lab/control"
+)
+
+// account returns the kubeconfig of the scheduler: that of the chart's service account, with its rights and no others.
+func (o Options) account(ctx context.Context) (string, error) {
+	administrator, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	if err != nil {
+		return "", fmt.Errorf("make client: %w", err)
+	}
+	if err := control.Apply(ctx, administrator, deploy.VolcanoAccess()...); err != nil {
+		return "", fmt.Errorf("give Volcano's scheduler its rights: %w", err)
+	}
+	access, err := control.As(ctx, administrator, control.Account{Namespace: deploy.Namespace, Name: deploy.Volcano})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(o.Dir, "volcano-scheduler.kubeconfig")
+	return path, control.WriteKubeconfig(path, deploy.Volcano, access)
+}
