@@ -146,6 +146,7 @@ var floors = []floor{
 	{"cluster/kube/kubetest", nil, words(`core/... api/v1alpha1 cluster/kube`), append(topologies, inCluster...)},
 	{"cluster/amounts", nil, words(`core/ledger core/whatif cluster/kube`), inCluster},
 	{"cluster/metrics", nil, words(`core/... api/config api/document cluster/inspect cluster/report`), words(`k8s.io/component-base`)},
+	{"cluster/turns", nil, words(`core/ledger core/place cluster/amounts cluster/metrics`), inCluster},
 	{"cluster/terminations", nil, words(`core/ledger cluster/kube cluster/report`), inCluster},
 	{
 		"cluster/follow",
@@ -169,7 +170,8 @@ var floors = []floor{
 		"cluster/sched",
 		nil,
 		words(`core/... api/... cluster/amounts cluster/candidates cluster/follow cluster/inspect cluster/kube
-			cluster/metrics cluster/preempt cluster/report cluster/request cluster/waiting cluster/workload`),
+			cluster/metrics cluster/preempt cluster/report cluster/request cluster/turns cluster/waiting
+			cluster/workload`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
 	},

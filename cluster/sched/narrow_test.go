@@ -414,7 +414,7 @@ func TestFilterWouldRefuseNodesThatAreLeftOut(t *testing.T) {
 		for _, info := range infos {
 			if n := p.Book.Snapshot().Node(info.Node().Name); n != nil && rapid.IntRange(0, 5).Draw(rt, "vain") == 0 {
 				excluded++
-				p.backoff.Add(string(pod.UID), n.Name, n.News-rapid.IntRange(0, 1).Draw(rt, "since"))
+				p.turns.Add(string(pod.UID), n.Name, n.News-rapid.IntRange(0, 1).Draw(rt, "since"))
 			}
 		}
 		cs := framework.NewCycleState()

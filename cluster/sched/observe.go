@@ -87,7 +87,7 @@ func (s *state) turned(node string, v place.Verdict, status *fwk.Status) *fwk.St
 // PostBind records that the pod is bound. Configurations for scheduler-plugins enable the plugin here, too.
 func (p *Plugin) PostBind(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) {
 	if s, ok := read(cs); ok {
-		p.backoff.Remove(string(pod.UID))
+		p.turns.Remove(string(pod.UID))
 		s.Bound(node)
 	}
 }

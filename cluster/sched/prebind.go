@@ -3,12 +3,11 @@ package sched
 import (
 	"context"
 	"fmt"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/cluster/turns"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -53,51 +52,11 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	if !ok {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, p.turnTimeout(),
-		fmt.Errorf("no turn on node %s after %s: a pod before it was not reported as admitted", node, p.turnTimeout()))
-	defer cancel()
-	began, waited := time.Now(), false
-	defer func() {
-		if waited {
-			p.metrics.Waited(began)
-		}
-	}()
-	for {
-		v, wait, err := p.Book.Turn(string(pod.UID), pod.CreationTimestamp.Unix())
-		if err != nil {
-			return s.turned(node, v, fwk.AsStatus(err))
-		}
-		if wait == nil {
-			return s.turned(node, v, p.takes(s, pod, node, v, waited))
-		}
-		if !waited {
-			waited = true
-			p.delayed.Add(1)
-			defer p.delayed.Add(-1)
-		}
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			if n := p.Book.Snapshot().Node(node); n != nil {
-				p.backoff.Add(string(pod.UID), node, n.News)
-			}
-			return s.turned(node, v, fwk.AsStatus(context.Cause(ctx)))
-		}
+	v, waited, err := p.turns.Await(ctx, p.Book, p.metrics, pod, node, p.turnTimeout())
+	if err != nil {
+		return s.turned(node, v, fwk.AsStatus(err))
 	}
-}
-
-// reported returns the pods in a node's report. A report may arrive before the binding of a pod in it.
-func (p *Plugin) reported(node string) (out []ledger.PodID) {
-	n := p.Book.Snapshot().Node(node)
-	if n == nil {
-		return nil
-	}
-	for _, e := range n.Entries {
-		if e.Source != ledger.Predicted {
-			out = append(out, e.Pod)
-		}
-	}
-	return out
+	return s.turned(node, v, p.takes(s, pod, node, v, waited))
 }
 
 // takes checks that a node still takes a pod whose turn has come, and returns the turn if not. If the pod had to wait,
@@ -107,7 +66,7 @@ func (p *Plugin) takes(s *state, pod *v1.Pod, node string, v place.Verdict, wait
 	if !v.Fits() {
 		why = p.refusal(s.pod, v).Message()
 	} else if waited {
-		why = p.amounts.Short(pod, node, append(p.Book.Ahead(string(pod.UID)), p.reported(node)...))
+		why = turns.Short(p.amounts, p.Book, pod, node)
 	}
 	if why == "" {
 		return nil

@@ -58,7 +58,7 @@ func (p *Plugin) takeSnapshot(s *state, nodes []fwk.NodeInfo) {
 	s.snap = p.Book.Snapshot()
 	s.nodes = p.nodes.Of(s.snap, nodes)
 	p.ask(s)
-	s.backoff = p.backoff.Of(s.uid)
+	s.backoff = p.turns.Of(s.uid)
 }
 
 // PreFilterExtensions returns the plugin.

@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/metrics"
 	"github.com/tenon-numa/tenon/cluster/report"
+	"github.com/tenon-numa/tenon/cluster/turns"
 	"github.com/tenon-numa/tenon/cluster/waiting"
 	"github.com/tenon-numa/tenon/cluster/workload"
 	"github.com/tenon-numa/tenon/core/answers"
@@ -46,7 +47,7 @@ type Shared struct {
 	answers answers.Table
 	amounts *amounts.Amounts // nil until there is a client
 	lines   *report.Lines    // nil before the first factory
-	backoff waiting.Backoff
+	turns   turns.Line
 	// waiting retries pods in tenon-scheduler, retries in other schedulers; at most one of them is not nil.
 	waiting  *waiting.Queue
 	retries  *waiting.Retries
@@ -54,8 +55,6 @@ type Shared struct {
 	plugins  []*Plugin // of all profiles, once the scheduler is set up
 	// attempted is when the last attempt to schedule a pod began, in nanoseconds of Unix time.
 	attempted atomic.Int64
-	// delayed is how many pods wait for their turns.
-	delayed atomic.Int64
 
 	// sources fill the ledger from the API server; the first profile starts them. Nil in tests.
 	sources  *follow.Sources
@@ -99,7 +98,7 @@ func NewShared(logger klog.Logger, o Options) *Shared {
 
 // busy reports whether an attempt to schedule a pod began in the last two seconds, or pods wait for their turns.
 func (s *Shared) busy() bool {
-	return s.delayed.Load() > 0 || time.Now().UnixNano()-s.attempted.Load() < int64(2*time.Second)
+	return s.turns.Waits() > 0 || time.Now().UnixNano()-s.attempted.Load() < int64(2*time.Second)
 }
 
 // Factory makes the plugin of one profile. It is kube-scheduler's frameworkruntime.PluginFactory.

@@ -23,7 +23,7 @@ type waiter struct{ *Plugin }
 // timed out until the ledger receives news of the node.
 func (p waiter) Barred(pod *v1.Pod, here *waiting.Here) bool {
 	return p.evicting().Evicts(pod) ||
-		here.Node != nil && p.backoff.Has(string(pod.UID), here.Name, here.Node.News)
+		here.Node != nil && p.turns.Has(string(pod.UID), here.Name, here.Node.News)
 }
 
 // MayEvict implements waiting.Profile.

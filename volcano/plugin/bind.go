@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/cache"
 
+	"github.com/tenon-numa/tenon/cluster/turns"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
@@ -82,51 +83,24 @@ func (s *Scheduler) PreBindRollBack(_ context.Context, bind *cache.BindContext) 
 
 func (s *Scheduler) await(ctx context.Context, b *booking) error {
 	book, limit := b.gang.book, time.Duration(b.gang.timeout)*time.Second
-	ctx, cancel := context.WithTimeoutCause(ctx, limit,
-		fmt.Errorf("no turn on node %s after %s: a pod before it was not reported as admitted", b.node, limit))
-	defer cancel()
-	began := time.Now()
-	for waited := false; ; waited = true {
-		v, wait, err := book.Turn(b.UID, created(b.task.Pod))
-		switch {
-		case err != nil:
-			return err
-		case wait != nil:
-		case !v.Fits():
-			return fmt.Errorf("no longer fits: %w", refusal(b.node, b.Pod, v))
-		case waited:
-			s.counters.Waited(began)
-			return s.short(b)
-		default:
-			return nil
-		}
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			s.counters.Waited(began)
-			if n := book.Snapshot().Node(b.node); n != nil {
-				s.backoff.add(b.UID, n)
-			}
-			return context.Cause(ctx)
-		}
+	v, waited, err := s.turns.Await(ctx, book, s.counters, b.task.Pod, b.node, limit)
+	switch {
+	case err != nil:
+		return err
+	case !v.Fits():
+		return fmt.Errorf("no longer fits: %w", refusal(b.node, b.Pod, v))
+	case waited:
+		return s.short(b)
 	}
+	return nil
 }
 
 // short returns an error if plain amounts of the node have run short while a task waited for its turn.
 func (s *Scheduler) short(b *booking) error {
-	book := b.gang.book
-	others := book.Ahead(b.UID)
-	if n := book.Snapshot().Node(b.node); n != nil {
-		for _, e := range n.Entries {
-			if e.Source != ledger.Predicted {
-				others = append(others, e.Pod)
-			}
-		}
-	}
 	s.mu.Lock()
 	amounts := s.amounts
 	s.mu.Unlock()
-	if why := amounts.Short(b.task.Pod, b.node, others); why != "" {
+	if why := turns.Short(amounts, b.gang.book, b.task.Pod, b.node); why != "" {
 		return fmt.Errorf("node %s no longer fits: %s", b.node, why)
 	}
 	return nil

@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/amounts"
 	"github.com/tenon-numa/tenon/cluster/follow"
 	"github.com/tenon-numa/tenon/cluster/metrics"
+	"github.com/tenon-numa/tenon/cluster/turns"
 	"github.com/tenon-numa/tenon/cluster/workload"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -43,7 +44,7 @@ type Scheduler struct {
 
 	answers  answers.Table
 	workload workload.Profile
-	backoff  backoff
+	turns    turns.Line
 
 	mu      sync.Mutex
 	pending map[string]*booking // by UID: those that were committed, and are not known to be bound
@@ -148,30 +149,4 @@ func trim(o any) (any, error) {
 		t.ManagedFields, t.Status.Images = nil, nil
 	}
 	return o, nil
-}
-
-// backoff records on which nodes a pod's wait for its turn timed out. The pod is kept away from such a node until the
-// ledger learns something new of it. The zero backoff is empty.
-type backoff struct {
-	mu   sync.Mutex
-	news map[[2]string]int // by UID and node: ledger.Node.News at the time
-}
-
-// maxBackoffs bounds what is recorded. A pod that is forgotten waits once more.
-const maxBackoffs = 4096
-
-func (b *backoff) add(uid string, n *ledger.Node) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.news == nil || len(b.news) >= maxBackoffs {
-		b.news = map[[2]string]int{}
-	}
-	b.news[[2]string{uid, n.Name}] = n.News
-}
-
-func (b *backoff) has(uid string, n *ledger.Node) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	at, ok := b.news[[2]string{uid, n.Name}]
-	return ok && at == n.News
 }

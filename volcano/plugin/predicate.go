@@ -31,7 +31,7 @@ func (s *session) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	if n == nil || err != nil {
 		return err
 	}
-	if s.backoff.has(a.UID, n) {
+	if s.turns.Has(a.UID, n.Name, n.News) {
 		return refused(task, node, false, "node has not reported pods that it must admit before this one")
 	}
 	later := s.later(n, node, a.id.UID)
