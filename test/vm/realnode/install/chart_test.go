@@ -50,8 +50,12 @@ func TestChart(t *testing.T) {
 	w.runsVersion(ctx, t, newer, true)
 	w.must(ctx, t, "helm rollback tenon --namespace tenon-system")
 	w.runsVersion(ctx, t, older, false)
-	w.must(ctx, t, "helm upgrade"+upgrade)
+	w.must(ctx, t, "helm upgrade"+upgrade+" --set volcano.enabled=true")
 	w.runsVersion(ctx, t, newer, true)
+	_, err = w.client.AppsV1().Deployments("tenon-system").Get(ctx, "tenon-volcano-scheduler", metav1.GetOptions{})
+	if err != nil {
+		t.Error(err)
+	}
 	w.play(ctx, t, installPage, "### Remove with Helm")
 	// No agent has written a layout, and no scheduler has held a lease.
 	w.remain(ctx, t, before, without(kept, "NodeLayout ", "Lease ")...)
