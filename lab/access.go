@@ -15,7 +15,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/nrt"
 	"github.com/tenon-numa/tenon/deploy"
-	"github.com/tenon-numa/tenon/lab/control"
+	"github.com/tenon-numa/tenon/lab/rights"
 )
 
 // AgentConfig returns the access of a node's agent: the service account of deploy/agent, with a token that is bound to
@@ -25,7 +25,7 @@ func (c *Cluster) AgentConfig(ctx context.Context, node string) (*rest.Config, e
 }
 
 func agentConfig(ctx context.Context, administrator *rest.Config, node string) (*rest.Config, error) {
-	return control.As(ctx, administrator, control.Account{Namespace: deploy.AgentNamespace,
+	return rights.As(ctx, administrator, rights.Account{Namespace: deploy.AgentNamespace,
 		Name: deploy.Agent, Node: node})
 }
 
@@ -58,12 +58,12 @@ func (cfg Config) manifests() [][]byte {
 
 // giveAccess writes the kubeconfig of the scheduler.
 func (c *Cluster) giveAccess(ctx context.Context) error {
-	access, err := control.As(ctx, c.plane.Admin, control.Account{Namespace: deploy.Namespace, Name: deploy.Scheduler})
+	access, err := rights.As(ctx, c.plane.Admin, rights.Account{Namespace: deploy.Namespace, Name: deploy.Scheduler})
 	if err != nil {
 		return err
 	}
 	c.SchedulerKubeconfig = filepath.Join(c.Dir, "scheduler.kubeconfig")
-	return control.WriteKubeconfig(c.SchedulerKubeconfig, deploy.Scheduler, access)
+	return rights.WriteKubeconfig(c.SchedulerKubeconfig, deploy.Scheduler, access)
 }
 
 // awaitPolicy waits until the API server refuses what deploy/policy refuses: an API server looks for new policies every

@@ -19,7 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/lab"
-	"github.com/tenon-numa/tenon/lab/control"
+	"github.com/tenon-numa/tenon/lab/rights"
 )
 
 // The agent's program publishes a real kubelet's data. It runs as the user in its manifest, without capabilities, with
@@ -98,7 +98,7 @@ func runAgent(ctx context.Context, t *testing.T, c *lab.Cluster, program string)
 		t.Fatal(err)
 	}
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := control.WriteKubeconfig(kubeconfig, deploy.Agent, access); err != nil {
+	if err := rights.WriteKubeconfig(kubeconfig, deploy.Agent, access); err != nil {
 		t.Fatal(err)
 	}
 	spec, root := d.Spec.Template.Spec, c.NodeDir("own")

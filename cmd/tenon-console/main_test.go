@@ -25,6 +25,7 @@ import (
 
 	"github.com/tenon-numa/tenon/deploy/crd"
 	"github.com/tenon-numa/tenon/lab/control"
+	"github.com/tenon-numa/tenon/lab/rights"
 )
 
 // world is two teams, their pods, two schedulers, and accounts: anna reads the pods of ml, root reads everything, and
@@ -210,13 +211,13 @@ func open(t *testing.T) *site {
 	for who, namespace := range map[string]string{"anna": "ml", "root": "web", "ops": "volcano-system",
 		"deputy":  "tenon-system",
 		"cordons": "web", "evicts": "web"} {
-		cfg, err := control.As(ctx, p.Admin, control.Account{Namespace: namespace, Name: who})
+		cfg, err := rights.As(ctx, p.Admin, rights.Account{Namespace: namespace, Name: who})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.tokens[who] = cfg.BearerToken
 	}
-	own, err := control.As(ctx, p.Admin, control.Account{Namespace: "tenon-system", Name: "console"})
+	own, err := rights.As(ctx, p.Admin, rights.Account{Namespace: "tenon-system", Name: "console"})
 	if err != nil {
 		t.Fatal(err)
 	}

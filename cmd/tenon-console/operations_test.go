@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/lab/rights"
 )
 
 // described are the operations of the console's description: ids by method and path.
@@ -189,7 +191,7 @@ spec: {nodeName: node-7, containers: [{name: c, image: x, resources: {limits: {c
 // notAllowedToChangeKubelets carries out a plan with rights that lack a step: nothing at all is done.
 func (s *site) notAllowedToChangeKubelets(t *testing.T) {
 	const node, pod = "/api/v1/nodes/node-7", "/api/v1/namespaces/ml/pods/on-node-7"
-	if err := s.plane.Apply(t.Context(), []byte(layout7)); err != nil {
+	if err := rights.Apply(t.Context(), s.plane.Admin, []byte(layout7)); err != nil {
 		t.Fatal(err)
 	}
 	before := s.admin(t, node) + s.admin(t, pod)

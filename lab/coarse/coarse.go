@@ -32,6 +32,7 @@ import (
 	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/deploy/crd"
 	"github.com/tenon-numa/tenon/lab/control"
+	"github.com/tenon-numa/tenon/lab/rights"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
@@ -126,12 +127,12 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	if c.Layouts, err = client.New(c.plane.Admin); err != nil {
 		return err
 	}
-	account, err := control.As(ctx, c.plane.Admin, control.Account{Namespace: deploy.Namespace, Name: deploy.Scheduler})
+	account, err := rights.As(ctx, c.plane.Admin, rights.Account{Namespace: deploy.Namespace, Name: deploy.Scheduler})
 	if err != nil {
 		return err
 	}
 	c.access = filepath.Join(c.dir, "scheduler.kubeconfig")
-	if err := control.WriteKubeconfig(c.access, deploy.Scheduler, account); err != nil {
+	if err := rights.WriteKubeconfig(c.access, deploy.Scheduler, account); err != nil {
 		return err
 	}
 	if c.Pods, err = workload.Follow(ctx, c.Client); err != nil {

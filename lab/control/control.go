@@ -20,8 +20,8 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/tenon-numa/tenon/lab/rights"
 )
 
 // Options of a control plane.
@@ -105,7 +105,7 @@ func (p *Plane) start(ctx context.Context, o Options) error {
 		return err
 	}
 	p.Kubeconfig = filepath.Join(o.Dir, "kubeconfig")
-	if err := WriteKubeconfig(p.Kubeconfig, admin, p.Admin); err != nil {
+	if err := rights.WriteKubeconfig(p.Kubeconfig, admin, p.Admin); err != nil {
 		return err
 	}
 	if err := p.grant(ctx); err != nil {
@@ -114,7 +114,7 @@ func (p *Plane) start(ctx context.Context, o Options) error {
 	if err := p.applyCRDs(ctx, o.CRDs); err != nil {
 		return err
 	}
-	return Apply(ctx, p.Admin, o.Manifests...)
+	return rights.Apply(ctx, p.Admin, o.Manifests...)
 }
 
 // serve starts the API server, which does not end with the caller's context.
@@ -212,19 +212,6 @@ func (p *Plane) writeTokens(path string, nodes []string) error {
 	}
 	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
 		return fmt.Errorf("write tokens: %w", err)
-	}
-	return nil
-}
-
-// WriteKubeconfig writes an access, with a bearer token and the CA as data, to a file that only its owner can read.
-func WriteKubeconfig(path, user string, c *rest.Config) error {
-	k := clientcmdapi.NewConfig()
-	k.Clusters["tenon-lab"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
-	k.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: c.BearerToken}
-	k.Contexts["tenon-lab"] = &clientcmdapi.Context{Cluster: "tenon-lab", AuthInfo: user}
-	k.CurrentContext = "tenon-lab"
-	if err := clientcmd.WriteToFile(*k, path); err != nil {
-		return fmt.Errorf("write kubeconfig: %w", err)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/lab/control"
+	"github.com/tenon-numa/tenon/lab/rights"
 )
 
 const crd = `# A comment before the first document.
@@ -113,7 +114,7 @@ func nodeIdentity(ctx context.Context, t *testing.T, p *control.Plane) {
 // A service account's token has its name, and its node if it is bound to one.
 func serviceAccount(ctx context.Context, t *testing.T, p *control.Plane) {
 	for _, node := range []string{"", "one"} { // one was made by nodeIdentity
-		c, err := control.As(ctx, p.Admin, control.Account{Namespace: "workshop", Name: "joiner", Node: node})
+		c, err := rights.As(ctx, p.Admin, rights.Account{Namespace: "workshop", Name: "joiner", Node: node})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,8 +130,8 @@ func serviceAccount(ctx context.Context, t *testing.T, p *control.Plane) {
 			t.Errorf("the token is of node %q, want %q", got, node)
 		}
 	}
-	unknown := control.Account{Namespace: "workshop", Name: "joiner", Node: "none"}
-	if _, err := control.As(ctx, p.Admin, unknown); !apierrors.IsNotFound(err) {
+	unknown := rights.Account{Namespace: "workshop", Name: "joiner", Node: "none"}
+	if _, err := rights.As(ctx, p.Admin, unknown); !apierrors.IsNotFound(err) {
 		t.Errorf("a token for a node that is not there: error %v", err)
 	}
 }
@@ -146,7 +147,7 @@ func install(ctx context.Context, t *testing.T, p *control.Plane) {
 		manifests = append(manifests, data)
 	}
 	for range 2 {
-		if err := control.Apply(ctx, p.Admin, manifests...); err != nil {
+		if err := rights.Apply(ctx, p.Admin, manifests...); err != nil {
 			t.Error(err)
 		}
 	}
@@ -160,7 +161,7 @@ func badManifests(ctx context.Context, t *testing.T, p *control.Plane) {
 		"apiVersion: v1\nkind: Namespace":                  "has no kind or no name",
 		"a: 1\na: 2":                                       `"a" already set`,
 	} {
-		if err := control.Apply(ctx, p.Admin, []byte(manifest)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := rights.Apply(ctx, p.Admin, []byte(manifest)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is refused with %v, want %q", manifest, err, want)
 		}
 	}

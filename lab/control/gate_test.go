@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/lab/control"
+	"github.com/tenon-numa/tenon/lab/rights"
 	"github.com/tenon-numa/tenon/node/authfilter"
 )
 
@@ -36,12 +37,12 @@ metadata: {name: somebody, namespace: monitoring}
 func TestGateOfMetrics(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	rights, err := os.ReadFile("../../deploy/monitoring/authorization.yaml")
+	grants, err := os.ReadFile("../../deploy/monitoring/authorization.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), Manifests: append(deploy.Access(),
-		[]byte(accounts), rights)})
+		[]byte(accounts), grants)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,12 +51,12 @@ func TestGateOfMetrics(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	agent, err := control.As(ctx, p.Admin, control.Account{Namespace: deploy.AgentNamespace, Name: deploy.Agent})
+	agent, err := rights.As(ctx, p.Admin, rights.Account{Namespace: deploy.AgentNamespace, Name: deploy.Agent})
 	if err != nil {
 		t.Fatal(err)
 	}
 	token := func(name string) string {
-		c, err := control.As(ctx, p.Admin, control.Account{Namespace: "monitoring", Name: name})
+		c, err := rights.As(ctx, p.Admin, rights.Account{Namespace: "monitoring", Name: name})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/lab/control"
+	"github.com/tenon-numa/tenon/lab/rights"
 )
 
 // A real API server, with the configuration of deploy/apiserver, lets an agent read only the pods of its own node, and
@@ -43,7 +44,7 @@ func TestAgentsReadTheirOwnPodsOnly(t *testing.T) {
 		}
 	}
 	as := func(node string) kubernetes.Interface {
-		access, err := control.As(ctx, p.Admin, control.Account{Namespace: deploy.AgentNamespace,
+		access, err := rights.As(ctx, p.Admin, rights.Account{Namespace: deploy.AgentNamespace,
 			Name: deploy.Agent, Node: node})
 		if err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tenon-numa/tenon/deploy"
-	"github.com/tenon-numa/tenon/lab/control"
+	"github.com/tenon-numa/tenon/lab/rights"
 )
 
 // account returns the kubeconfig of the scheduler: that of the chart's service account, with its rights and no others.
@@ -17,13 +17,13 @@ func (o Options) account(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make client: %w", err)
 	}
-	if err := control.Apply(ctx, administrator, deploy.VolcanoAccess()...); err != nil {
+	if err := rights.Apply(ctx, administrator, deploy.VolcanoAccess()...); err != nil {
 		return "", fmt.Errorf("give Volcano's scheduler its rights: %w", err)
 	}
-	access, err := control.As(ctx, administrator, control.Account{Namespace: deploy.Namespace, Name: deploy.Volcano})
+	access, err := rights.As(ctx, administrator, rights.Account{Namespace: deploy.Namespace, Name: deploy.Volcano})
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(o.Dir, "volcano-scheduler.kubeconfig")
-	return path, control.WriteKubeconfig(path, deploy.Volcano, access)
+	return path, rights.WriteKubeconfig(path, deploy.Volcano, access)
 }

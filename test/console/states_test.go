@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/deploy/crd"
 	"github.com/tenon-numa/tenon/face/console"
 	"github.com/tenon-numa/tenon/lab/control"
+	"github.com/tenon-numa/tenon/lab/rights"
 )
 
 // stranger is an account without any rights.
@@ -32,7 +33,7 @@ func TestPagesWithNothingToShow(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	without, err := control.As(t.Context(), p.Admin, control.Account{Namespace: "default", Name: "stranger"})
+	without, err := rights.As(t.Context(), p.Admin, rights.Account{Namespace: "default", Name: "stranger"})
 	if err != nil {
 		t.Fatal(err)
 	}

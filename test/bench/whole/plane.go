@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/deploy/crd"
 	"github.com/tenon-numa/tenon/lab/control"
+	"github.com/tenon-numa/tenon/lab/rights"
 )
 
 // plane is a control plane in a process of its own.
@@ -80,12 +81,12 @@ func runPlane(ctx context.Context, in io.Reader, answers *json.Encoder) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Stop()) }()
-	access, err := control.As(ctx, p.Admin, control.Account{Namespace: deploy.Namespace, Name: deploy.Scheduler})
+	access, err := rights.As(ctx, p.Admin, rights.Account{Namespace: deploy.Namespace, Name: deploy.Scheduler})
 	if err != nil {
 		return err
 	}
 	scheduler := filepath.Join(job.Dir, "scheduler.kubeconfig")
-	if err := control.WriteKubeconfig(scheduler, deploy.Scheduler, access); err != nil {
+	if err := rights.WriteKubeconfig(scheduler, deploy.Scheduler, access); err != nil {
 		return err
 	}
 	if err := answers.Encode(planeAnswer{Host: p.Admin.Host, Token: p.Admin.BearerToken, CA: p.Admin.CAData,

@@ -27,6 +27,7 @@ import (
 	"github.com/tenon-numa/tenon/deploy/crd"
 	"github.com/tenon-numa/tenon/lab/control"
 	"github.com/tenon-numa/tenon/lab/machines"
+	"github.com/tenon-numa/tenon/lab/rights"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
 	"github.com/tenon-numa/tenon/test/vm/guest"
@@ -96,12 +97,12 @@ func cleanup(t *testing.T, stop func() error) {
 // schedule starts both schedulers, with the rights that a user grants to Tenon's.
 func (w *world) schedule(ctx context.Context, t *testing.T, dir string) {
 	t.Helper()
-	access, err := control.As(ctx, w.plane.Admin, control.Account{Namespace: deploy.Namespace, Name: deploy.Scheduler})
+	access, err := rights.As(ctx, w.plane.Admin, rights.Account{Namespace: deploy.Namespace, Name: deploy.Scheduler})
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "scheduler.kubeconfig")
-	if err := control.WriteKubeconfig(file, deploy.Scheduler, access); err != nil {
+	if err := rights.WriteKubeconfig(file, deploy.Scheduler, access); err != nil {
 		t.Fatal(err)
 	}
 	s, err := scheduler.Start(dir, file, scheduler.Both, w.seen.add)
@@ -126,7 +127,7 @@ func (w *world) boot(ctx context.Context, t *testing.T, disk *realnode.Disk, say
 			nodes[i], errs[i] = realnode.Start(ctx, realnode.Config{Name: name, Machine: w.made[name], Disk: disk,
 				Kubelet: access, Admin: w.plane.Admin, Progress: say, Files: files,
 				Agent: func(ctx context.Context) (*rest.Config, error) {
-					return control.As(ctx, w.plane.Admin, control.Account{Namespace: deploy.AgentNamespace,
+					return rights.As(ctx, w.plane.Admin, rights.Account{Namespace: deploy.AgentNamespace,
 						Name: deploy.Agent, Node: name})
 				}})
 		})

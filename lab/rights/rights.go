@@ -1,4 +1,9 @@
-package control
+// Package rights gives programs their rights on a running API server: the objects of manifests, the access of service
+// accounts, and files for kubeconfig flags.
+//
+// Invariant: what it returns can do what the server grants the account, and no more. The package starts nothing, and
+// links no server.
+package rights
 
 import (
 	"context"
@@ -9,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // Account names a service account, and the node of its token.
@@ -41,4 +48,17 @@ func As(ctx context.Context, administrator *rest.Config, a Account) (*rest.Confi
 	out := rest.CopyConfig(administrator)
 	out.BearerToken = got.Status.Token
 	return out, nil
+}
+
+// WriteKubeconfig writes an access, with a bearer token and the CA as data, to a file that only its owner can read.
+func WriteKubeconfig(path, user string, c *rest.Config) error {
+	k := clientcmdapi.NewConfig()
+	k.Clusters["tenon-lab"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
+	k.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: c.BearerToken}
+	k.Contexts["tenon-lab"] = &clientcmdapi.Context{Cluster: "tenon-lab", AuthInfo: user}
+	k.CurrentContext = "tenon-lab"
+	if err := clientcmd.WriteToFile(*k, path); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return nil
 }
