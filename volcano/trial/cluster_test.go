@@ -6,10 +6,12 @@ package trial
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,24 +41,47 @@ var (
 	programs   = flag.String("programs", "", "folder with Volcano's programs; they are built when empty")
 )
 
+// home is the folder of programs that were built here; it ends with the tests.
+var home string
+
+func TestMain(m *testing.M) {
+	var err error
+	if home, err = os.MkdirTemp("", "tenon-trial-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(home)
+	os.Exit(code)
+}
+
+// built builds the programs that no flag names, once for all tests.
+var built = sync.OnceValue(func() error {
+	if *programs == "" {
+		*programs = home
+		if err := volcano.Build(context.Background(), "..", home); err != nil {
+			return err
+		}
+	}
+	if *labProgram != "" {
+		return nil
+	}
+	*labProgram = filepath.Join(home, "tenon-lab")
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", *labProgram, "./cmd/tenon-lab")
+	cmd.Dir, cmd.Env = "../..", append(os.Environ(), "GOWORK=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build tenon-lab: %w\n%s", err, out)
+	}
+	return nil
+})
+
 // start builds the programs, and starts a cluster with nodes of these machines.
 func start(t *testing.T, nodes string) *cluster {
+	if err := built(); err != nil {
+		t.Fatal(err)
+	}
 	c := &cluster{T: t, ctx: t.Context(),
 		options: volcano.Options{Dir: t.TempDir(), Programs: volcano.Programs(*programs)}}
-	if *programs == "" {
-		c.options.Programs = volcano.Programs(c.options.Dir)
-		if err := volcano.Build(c.ctx, "..", c.options.Dir); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if *labProgram == "" {
-		*labProgram = filepath.Join(t.TempDir(), "tenon-lab")
-		cmd := exec.CommandContext(c.ctx, "go", "build", "-ldflags=-s -w", "-o", *labProgram, "./cmd/tenon-lab")
-		cmd.Dir, cmd.Env = "../..", append(os.Environ(), "GOWORK=")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("build tenon-lab: %v\n%s", err, out)
-		}
-	}
 	c.lab(nodes)
 	config, err := clientcmd.BuildConfigFromFlags("", c.options.Kubeconfig)
 	if err != nil {
