@@ -65,7 +65,7 @@ func Start(ctx context.Context, dir string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Define(ctx); err != nil {
+	if err := c.Define(ctx, crd.NodeResourceTopology()); err != nil {
 		return nil, errors.Join(fmt.Errorf("start cluster: %w", err), c.Stop())
 	}
 	return c, nil
@@ -80,12 +80,12 @@ func StartBare(ctx context.Context, dir string) (*Cluster, error) {
 	return c, nil
 }
 
-// Define installs the definition of NodeResourceTopology.
-func (c *Cluster) Define(ctx context.Context) error {
-	return c.plane.Define(ctx, crd.NodeResourceTopology())
+// Define installs the definition of a kind, and waits until it is served.
+func (c *Cluster) Define(ctx context.Context, definition []byte) error {
+	return c.plane.Define(ctx, definition)
 }
 
-// Undefine removes the definition, and with it all objects, and waits until it is gone.
+// Undefine removes the definition of NodeResourceTopology, and with it all objects, and waits until it is gone.
 func (c *Cluster) Undefine(ctx context.Context) error {
 	all, err := dynamic.NewForConfig(c.plane.Admin)
 	if err != nil {

@@ -2,17 +2,23 @@ package coarse_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	dynamicclient "k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/deploy/crd"
 	"github.com/tenon-numa/tenon/lab/coarse"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 )
@@ -63,7 +69,7 @@ func TestTheDefinitionComesLate(t *testing.T) {
 	w.waits(t, "one", "node has no layout")
 	define := func() {
 		t.Helper()
-		if err := w.Define(w.ctx); err != nil {
+		if err := w.Define(w.ctx, crd.NodeResourceTopology()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,6 +90,67 @@ func TestTheDefinitionComesLate(t *testing.T) {
 	w.report(t, coarse.Topology("late-a", single, "8/32Gi 8/32Gi"))
 	w.runs(t, "three")
 	w.knows(t, "late-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Coarse })
+}
+
+// numatopologies is a definition of the kind that Volcano's resource-exporter writes.
+const numatopologies = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: numatopologies.nodeinfo.volcano.sh}
+spec:
+  group: nodeinfo.volcano.sh
+  scope: Cluster
+  names: {kind: Numatopology, plural: numatopologies, singular: numatopology, listKind: NumatopologyList}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// Volcano may be installed while the scheduler runs: what its exporter writes wakes pods, like any report.
+func TestVolcanosDefinitionComesLate(t *testing.T) {
+	w := started(t, coarse.StartBare, scheduler.Tenon)
+	w.node(t, "late", "late-a")
+	w.pod(t, "late", "one", "4/4Gi")
+	w.waits(t, "one", "node has no layout")
+	if err := w.Define(w.ctx, []byte(numatopologies)); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", w.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamicclient.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	detail := map[string]any{}
+	for cpu := range 16 {
+		detail[strconv.Itoa(cpu)] = map[string]any{"core": int64(cpu), "socket": int64(cpu / 8), "numa": int64(cpu / 8)}
+	}
+	write := func(free string) {
+		t.Helper()
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "nodeinfo.volcano.sh/v1alpha1",
+			"kind": nrt.Numatopology, "metadata": map[string]any{"name": "late-a"}, "spec": map[string]any{
+				"policies":  map[string]any{"CPUManagerPolicy": "static", "TopologyManagerPolicy": "single-numa-node"},
+				"numares":   map[string]any{"cpu": map[string]any{"allocatable": free, "capacity": int64(16)}},
+				"cpuDetail": detail}}}
+		_, err := client.Resource(nrt.Numatopologies()).Apply(w.ctx, "late-a", o,
+			metav1.ApplyOptions{FieldManager: "exporter"})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("1-2,8-10")
+	w.knows(t, "late-a", func(n *ledger.Node) bool {
+		return n != nil && n.Quality == ledger.Coarse && n.From == nrt.Numatopology
+	})
+	w.pod(t, "late", "two", "4/4Gi")
+	w.waits(t, "two", noContainer)
+	write("1-2,8-15")
+	w.runs(t, "one")
+	w.runs(t, "two")
 }
 
 // A node whose NodeResourceTopology or layout is deleted is unknown: if the profile accepts unknown nodes, waiting pods

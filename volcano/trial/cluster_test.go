@@ -4,6 +4,7 @@
 package trial
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -124,11 +125,17 @@ func (c *cluster) lab(nodes string) {
 	})
 }
 
-// ends has a program end with the test. The log of one that fails is printed.
+// ends has a program end with the test. The log of one that fails is printed. The API server denies none of them
+// anything: they have the rights that they need.
 func (c *cluster) ends(r *program.Running) {
 	c.Cleanup(func() {
 		if err := r.Stop(); err != nil {
 			c.Error(err)
+		}
+		if text, err := os.ReadFile(r.Log()); err != nil {
+			c.Error(err)
+		} else if i := bytes.Index(text, []byte("is forbidden: ")); i >= 0 {
+			c.Errorf("%s: %s", filepath.Base(r.Log()), text[i:min(i+300, len(text))])
 		}
 		if c.Failed() {
 			c.Logf("the end of %s:\n%s", filepath.Base(r.Log()), logtail.Read(r.Log()))
