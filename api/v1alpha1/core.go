@@ -115,7 +115,7 @@ func (in *Machine) core() (s topo.Spec, err error) {
 	if err := checkFunctions(in.Functions); err != nil {
 		return s, err
 	}
-	return s, nil
+	return s, checkOddities(in.Oddities)
 }
 
 func (in *NUMA) core() (topo.NUMA, error) {

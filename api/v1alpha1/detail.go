@@ -25,9 +25,12 @@ type Detail struct {
 	Functions []Function
 	// Roots are the PCI roots of devices whose ids are addresses of PCI functions, by id.
 	Roots map[string]string
+	// Oddities may be more than a layout can hold, and their messages longer.
+	Oddities []Oddity
 }
 
-// Describe writes the detail into a layout. Functions keep their order; those beyond MaxFunctions are only counted. A
+// Describe writes the detail into a layout. Functions keep their order; those beyond MaxFunctions are only counted, and
+// oddities beyond MaxOddities are left out. A
 // text that does not have the layout's form is omitted, since nothing depends on it.
 func (l *NodeLayout) Describe(d Detail) {
 	for i := range l.Machine.NUMAs {
@@ -44,6 +47,11 @@ func (l *NodeLayout) Describe(d Detail) {
 		}
 	}
 	l.Machine.FunctionsOmitted = int32(len(d.Functions) - n)
+	l.Machine.Oddities = nil
+	for _, o := range d.Oddities[:min(len(d.Oddities), MaxOddities)] {
+		text := printable(o.Message)
+		l.Machine.Oddities = append(l.Machine.Oddities, Oddity{o.Code, text[:min(len(text), MaxMessage)]})
+	}
 	for i := range l.Machine.Devices {
 		l.Machine.Devices[i].Groups = rooted(l.Machine.Devices[i].Groups, d.Roots)
 	}
@@ -91,3 +99,18 @@ func checkFunctions(in []Function) error {
 }
 
 const maxFunctionText = 64
+
+func checkOddities(in []Oddity) error {
+	if err := within("oddities", len(in), 0, MaxOddities); err != nil {
+		return err
+	}
+	for i, o := range in {
+		if err := matches("code", o.Code, maxWord, codeForm); err != nil {
+			return fmt.Errorf("oddities[%d]: %w", i, err)
+		}
+		if err := matches("message", o.Message, MaxMessage, messageForm); err != nil {
+			return fmt.Errorf("oddities[%d]: %w", i, err)
+		}
+	}
+	return nil
+}

@@ -97,6 +97,27 @@ func TestRootsOfDevices(t *testing.T) {
 	}
 }
 
+// What a kernel says may be long, and may have signs that a definition does not take.
+func TestOdditiesAreBounded(t *testing.T) {
+	l := NodeLayout{}
+	in := make([]Oddity, MaxOddities+3)
+	for i := range in {
+		in[i] = Oddity{"odd-distances", strings.Repeat("\x1b\u00e4", MaxMessage)}
+	}
+	l.Describe(Detail{Oddities: in})
+	if n := len(l.Machine.Oddities); n != MaxOddities {
+		t.Errorf("%d oddities, want %d", n, MaxOddities)
+	}
+	if err := checkOddities(l.Machine.Oddities); err != nil {
+		t.Error(err)
+	}
+	for _, wrong := range [][]Oddity{in[:1], make([]Oddity, 1), append(l.Machine.Oddities, l.Machine.Oddities[0])} {
+		if checkOddities(wrong) == nil {
+			t.Errorf("%.80v are taken", wrong)
+		}
+	}
+}
+
 func TestFunctionsAreBounded(t *testing.T) {
 	l := NodeLayout{}
 	l.Describe(Detail{Functions: make([]Function, MaxFunctions+3)})

@@ -14,6 +14,7 @@ const (
 	MaxBytes      = 1 << 56 // a memory block of one container on 64 NUMA nodes of 1 PiB
 	MaxAllowable  = 1 << 16 // max-allowable-numa-nodes
 	MaxFunctions  = 256     // PCI functions, virtual ones not counted
+	MaxOddities   = 32      // oddities of the machine
 	MaxSequence   = 1<<53 - 1
 	maxLabel      = 63      // bytes of the name of a namespace, or of a container
 	maxAgent      = 64      // bytes of an agent's id
@@ -184,6 +185,26 @@ type Machine struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	FunctionsOmitted int32 `json:"functionsOmitted,omitempty"`
+	// oddities are what firmware and kernel say of the machine that a person should know; no decision depends on them.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Oddities []Oddity `json:"oddities,omitempty"`
+}
+
+// Oddity is something about a machine that its firmware describes wrongly, that the kubelet sees otherwise than the
+// kernel, or that works against pods.
+type Oddity struct {
+	// code names its kind. Agents of later releases may send further codes.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Code string `json:"code"`
+	// message says what is where, in one line of printable ASCII.
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[ -~]*$`
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // Function is one PCI function; virtual functions are counted in it.

@@ -140,7 +140,7 @@ func TestDefinitionBoundsEverything(t *testing.T) {
 			}
 			re := regexp.MustCompile(s.Pattern)
 			for _, h := range hostile {
-				if re.MatchString(h) && (h != "a b" || path != ".inexact[].message") {
+				if re.MatchString(h) && (h != "a b" || !strings.HasSuffix(path, "[].message")) {
 					t.Errorf("%s: %q is accepted", path, h)
 				}
 			}

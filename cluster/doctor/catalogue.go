@@ -98,6 +98,10 @@ var catalogue = map[string]entry{
 	"devices-without-locality": {document.Warned, "see whether the device plugin reports NUMA nodes, and whether " +
 		"the firmware " +
 		"does: /sys/bus/pci/devices/*/numa_node is -1 where it does not", nil},
+	"numa-balancing": {document.Noted, "turn it off where pods are pinned: they gain nothing, and pay for the faults",
+		[]string{"sysctl kernel.numa_balancing=0"}},
+	"firmware": {document.Warned, "see the message; an update of the firmware, or one of its NUMA settings, may mend " +
+		"it. Tenon follows what the kubelet makes of it", nil},
 	"gpu-memory-numa": {document.Noted, "keep pods off the memory of GPUs: reserve it by reservedMemory, since the " +
 		"kubelet " +
 		"counts it as memory of the node", nil},

@@ -232,6 +232,16 @@ func wrongNodes() map[string]func(*world) {
 		"gpu-memory-numa": func(w *world) {
 			w.layout = func(l *v1alpha1.NodeLayout) { l.Machine.NUMAs[1].MemoryKind = "gpu" }
 		},
+		"numa-balancing": func(w *world) {
+			w.layout = func(l *v1alpha1.NodeLayout) {
+				l.Machine.Oddities = []v1alpha1.Oddity{{Code: "numa-balancing", Message: "/proc/sys/kernel/numa_balancing: is 1"}}
+			}
+		},
+		"firmware": func(w *world) {
+			w.layout = func(l *v1alpha1.NodeLayout) {
+				l.Machine.Oddities = []v1alpha1.Oddity{{Code: "odd-distances", Message: "node0/distance: 10 10"}}
+			}
+		},
 		"kubelet-unusable": func(w *world) {
 			w.machine, w.entries, w.pods = "", nil, nil
 			for i := range 9 {

@@ -128,6 +128,13 @@ func (x *examination) hardware(n *ledger.Node, l *v1alpha1.NodeLayout) {
 			gpu = append(gpu, fmt.Sprintf("NUMA node %d", numa.ID))
 		}
 	}
+	for _, o := range l.Machine.Oddities {
+		if o.Code == "numa-balancing" {
+			x.add("numa-balancing", onNode(n.Name, o.Message), "the kernel balances NUMA nodes by itself", "")
+			continue
+		}
+		x.add("firmware", onNode(n.Name, o.Code+": "+o.Message), "firmware or kernel describe the machine oddly", "")
+	}
 	if len(gpu) > 0 {
 		x.add("gpu-memory-numa", onNode(n.Name, gpu...), "memory of GPUs counts as memory of the node, and pods may "+
 			"get it", "")

@@ -45,7 +45,7 @@ func (s *Source) ReadMachine(context.Context) (*topo.Machine, v1alpha1.Detail, e
 		return nil, v1alpha1.Detail{}, err
 	}
 	s.logAnomalies(found.Warnings)
-	d := v1alpha1.Detail{MemoryKinds: map[idset.NUMA]string{}}
+	d := v1alpha1.Detail{MemoryKinds: map[idset.NUMA]string{}, Oddities: oddities(found.Warnings)}
 	for id, kind := range found.Kinds {
 		if kind != sysfs.OrdinaryMemory && kind != sysfs.NoMemory {
 			d.MemoryKinds[id] = string(kind)
@@ -115,6 +115,19 @@ func (s *Source) logAnomalies(all []sysfs.Warning) {
 	for _, w := range all {
 		s.Log.Info("hardware anomaly", "code", w.Name, "file", "/"+w.File, "message", w.Text)
 	}
+}
+
+// oddities returns the anomalies that say something about the machine, and not about files that a kernel or a virtual
+// machine lacks.
+func oddities(all []sysfs.Warning) (out []v1alpha1.Oddity) {
+	for _, w := range all {
+		switch w.Name {
+		case sysfs.Missing, sysfs.NoCache, sysfs.Unreadable, sysfs.Malformed, sysfs.SpecialMemory, sysfs.KubeletL3:
+		default:
+			out = append(out, v1alpha1.Oddity{Code: string(w.Name), Message: "/" + w.File + ": " + w.Text})
+		}
+	}
+	return out
 }
 
 // roots returns the PCI roots of the functions, including virtual ones, that device plugins may name by their

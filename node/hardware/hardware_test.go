@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -49,6 +50,54 @@ func TestRootsOfASnapshot(t *testing.T) {
 		t.Errorf("%d functions have roots: virtual ones have none", len(d.Roots))
 	}
 }
+
+// What a person should know of the machine is in the detail, and not what virtual machines lack.
+func TestOddities(t *testing.T) {
+	f, err := os.Open("../sysfs/testdata/devices.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	tree, err := sysfs.ReadSnapshot(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for mode, want := range map[string]int{"": 0, "0": 0, "1": 1, "2": 1} {
+		root := overlay{tree, map[string]string{"proc/sys/kernel/numa_balancing": mode}}
+		_, d, err := (&Source{Root: root, Log: logr.Discard()}).ReadMachine(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, o := range d.Oddities {
+			switch o.Code {
+			case "numa-balancing":
+				found++
+			case "missing", "no-cache":
+				t.Errorf("%s: %s", o.Code, o.Message)
+			}
+		}
+		if found != want {
+			t.Errorf("numa_balancing %q: %d oddities, want %d of\n%v", mode, found, want, d.Oddities)
+		}
+	}
+}
+
+// overlay is a tree with further files; one without content is not there.
+type overlay struct {
+	fs.FS
+	files map[string]string
+}
+
+func (o overlay) Open(name string) (fs.File, error) {
+	if text := o.files[name]; text != "" {
+		return fstest.MapFS{name: {Data: []byte(text)}}.Open(name)
+	}
+	return o.FS.Open(name)
+}
+
+func (o overlay) ReadLink(name string) (string, error)   { return fs.ReadLink(o.FS, name) }
+func (o overlay) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(o.FS, name) }
 
 func TestMachineFilesThatAreRefused(t *testing.T) {
 	for file, want := range map[string]string{"/nowhere/machine.txt": "machine file /nowhere/machine.txt: open",

@@ -87,8 +87,18 @@ func discover(t *tree) (*Found, error) {
 	if !alike(out.Machine, hardware) {
 		out.Hardware = hardware
 	}
+	t.balancing()
 	out.Warnings = t.warnings.list()
 	return out, nil
+}
+
+// balancing warns where the kernel moves memory and threads by itself (Documentation/admin-guide/sysctl/kernel.rst).
+func (t *tree) balancing() {
+	const file = "proc/sys/kernel/numa_balancing"
+	if mode := t.number(file, 0, 0, 3); mode != 0 {
+		t.warn(NUMABalancing, file, "is %d: the kernel unmaps memory to see who uses it, and moves memory and threads of "+
+			"pods that are not pinned", mode)
+	}
 }
 
 // kubelet makes the machine of the kubelet's view, or returns the hardware's if the kubelet has none.

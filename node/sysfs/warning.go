@@ -59,6 +59,8 @@ const (
 	SpecialMemory Anomaly = "special-memory"
 	// UnknownNUMA is a PCI function on a NUMA node that the machine lacks.
 	UnknownNUMA Anomaly = "unknown-numa"
+	// NUMABalancing is a kernel that moves memory and threads between NUMA nodes by itself.
+	NUMABalancing Anomaly = "numa-balancing"
 )
 
 // maxAlike bounds how many warnings of one kind are listed; the last of them counts the others. Every kind belongs to a

@@ -394,6 +394,7 @@ type Machine struct {
 	Functions        *[]Function `json:"functions,omitempty"`
 	FunctionsOmitted *int32      `json:"functionsOmitted,omitempty"`
 	Numas            *[]NUMA     `json:"numas"`
+	Oddities         *[]Oddity   `json:"oddities,omitempty"`
 }
 
 // Memory defines model for Memory.
@@ -511,6 +512,12 @@ type NodeUse struct {
 	Samples *[]UseSample `json:"samples"`
 	Seconds int64        `json:"seconds"`
 	Source  string       `json:"source"`
+}
+
+// Oddity defines model for Oddity.
+type Oddity struct {
+	Code    string  `json:"code"`
+	Message *string `json:"message,omitempty"`
 }
 
 // PastDecision defines model for PastDecision.
