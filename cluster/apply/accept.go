@@ -8,15 +8,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
-
-	"github.com/tenon-numa/tenon/api/document"
 )
 
 // This file refuses what a plan must not bring to a node. A plan is a file that anybody may have written, and the
 // program that reads its values runs as root.
 
-// stateFiles are the files that a change may put aside.
-var stateFiles = []string{"cpu_manager_state", "memory_manager_state", "dra_manager_state"}
+// stateFiles are the files that a change may put aside. The kubelet's dra_manager_state is none of them: it has the
+// claims of pods, which no policy makes stale (pkg/kubelet/cm/dra/state, Kubernetes 1.36).
+var stateFiles = []string{"cpu_manager_state", "memory_manager_state"}
 
 // dropInFields are the fields of a KubeletConfiguration that plans change.
 var dropInFields = []string{"apiVersion", "kind", "topologyManagerPolicy", "topologyManagerScope",
@@ -27,27 +26,27 @@ var dropInFields = []string{"apiVersion", "kind", "topologyManagerPolicy", "topo
 const maxDropIn = 64 << 10
 
 // accept returns an error where a plan has values for a node that plans never have.
-func accept(n document.KubeletPlanNode) error {
-	if why := validation.IsDNS1123Subdomain(n.Name); len(why) > 0 {
-		return fmt.Errorf("the plan names the node %.80q, which no node is called: %s; plan again", n.Name, why[0])
+func accept(node string, c Configuration) error {
+	if why := validation.IsDNS1123Subdomain(node); len(why) > 0 {
+		return fmt.Errorf("the plan names the node %.80q, which no node is called: %s; plan again", node, why[0])
 	}
-	for _, f := range n.StateFiles {
+	for _, f := range c.StateFiles {
 		if !slices.Contains(stateFiles, f) {
 			return fmt.Errorf("node %s: the plan removes %.80q, which is no state file of a kubelet's managers (%s): "+
-				"plan again", n.Name, f, strings.Join(stateFiles, ", "))
+				"plan again", node, f, strings.Join(stateFiles, ", "))
 		}
 	}
-	if len(n.DropIn) > maxDropIn {
-		return fmt.Errorf("node %s: the drop-in file of the plan has %d bytes, more than %d: plan again", n.Name,
-			len(n.DropIn), maxDropIn)
+	if len(c.DropIn) > maxDropIn {
+		return fmt.Errorf("node %s: the drop-in file of the plan has %d bytes, more than %d: plan again", node,
+			len(c.DropIn), maxDropIn)
 	}
 	var fields map[string]any
-	if err := yaml.UnmarshalStrict([]byte(n.DropIn), &fields); err != nil {
-		return fmt.Errorf("node %s: parse the drop-in file of the plan: %w", n.Name, err)
+	if err := yaml.UnmarshalStrict([]byte(c.DropIn), &fields); err != nil {
+		return fmt.Errorf("node %s: parse the drop-in file of the plan: %w", node, err)
 	}
 	for name := range fields {
 		if !slices.Contains(dropInFields, name) {
-			return fmt.Errorf("node %s: the plan sets %.80q, which plans do not change: plan again", n.Name, name)
+			return fmt.Errorf("node %s: the plan sets %.80q, which plans do not change: plan again", node, name)
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@ func TestPlansBringNothingElse(t *testing.T) {
 	good := document.KubeletPlanNode{Name: "node-a.example",
 		DropIn:     "kind: KubeletConfiguration\ncpuManagerPolicy: static\n",
 		StateFiles: []string{"cpu_manager_state", "memory_manager_state"}}
-	if err := accept(good); err != nil {
+	if err := accept(good.Name, configurationOf(good)); err != nil {
 		t.Errorf("a plan is refused: %v", err)
 	}
 	for name, spoil := range map[string]func(n *document.KubeletPlanNode){
@@ -22,6 +22,7 @@ func TestPlansBringNothingElse(t *testing.T) {
 		"all files":          func(n *document.KubeletPlanNode) { n.StateFiles = []string{"*"} },
 		"a command":          func(n *document.KubeletPlanNode) { n.StateFiles = []string{"x';reboot;'"} },
 		"two names in one":   func(n *document.KubeletPlanNode) { n.StateFiles = []string{"cpu_manager_state pki"} },
+		"claims of pods":     func(n *document.KubeletPlanNode) { n.StateFiles = []string{"dra_manager_state"} },
 		"the kubelet's keys": func(n *document.KubeletPlanNode) { n.StateFiles = []string{"pki"} },
 		"anonymous requests": func(n *document.KubeletPlanNode) {
 			n.DropIn += "authentication: {anonymous: {enabled: true}}\n"
@@ -31,8 +32,11 @@ func TestPlansBringNothingElse(t *testing.T) {
 		"a large file":           func(n *document.KubeletPlanNode) { n.DropIn += "#" + strings.Repeat("x", maxDropIn) },
 	} {
 		n := good
-		if spoil(&n); accept(n) == nil {
+		if spoil(&n); accept(n.Name, configurationOf(n)) == nil {
 			t.Errorf("%s: accepted", name)
+		}
+		if err := (&Pods{}).Begin(t.Context(), n.Name, configurationOf(n)); err == nil {
+			t.Errorf("%s: begun", name)
 		}
 	}
 	for _, path := range []string{"conf.d", "/etc/../root", "/x';reboot;'", "/a b", "/a\nb", "/$(reboot)"} {

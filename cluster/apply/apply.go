@@ -50,6 +50,10 @@ type Configuration struct {
 	StateFiles []string
 }
 
+func configurationOf(n document.KubeletPlanNode) Configuration {
+	return Configuration{DropIn: n.DropIn, StateFiles: n.StateFiles}
+}
+
 // Options are choices of an administrator.
 type Options struct {
 	// MaxUnavailable nodes change at the same time; 0 stands for 1.
@@ -95,7 +99,7 @@ func (c *Cluster) Pending(ctx context.Context, p document.KubeletPlan, o Options
 		return nil, errors.New(`this is no plan: write one with "kubectl tenon kubelet plan -o json"`)
 	}
 	for _, n := range p.Nodes {
-		if err := accept(n); err != nil {
+		if err := accept(n.Name, configurationOf(n)); err != nil {
 			return nil, err
 		}
 	}
@@ -188,7 +192,7 @@ func (c *Cluster) Run(ctx context.Context, nodes []document.KubeletPlanNode, o O
 
 // change does all steps of one node.
 func (c *Cluster) change(ctx context.Context, n document.KubeletPlanNode, o Options) error {
-	if err := accept(n); err != nil {
+	if err := accept(n.Name, configurationOf(n)); err != nil {
 		return err
 	}
 	found, err := c.record(ctx, n)
@@ -277,7 +281,7 @@ func (c *Cluster) do(ctx context.Context, n document.KubeletPlanNode, r Record, 
 	case Evict:
 		return c.evict(ctx, n.Name, o)
 	case Change:
-		return c.node.Begin(ctx, n.Name, Configuration{DropIn: n.DropIn, StateFiles: n.StateFiles})
+		return c.node.Begin(ctx, n.Name, configurationOf(n))
 	case Verify:
 		return c.verify(ctx, n.Name, n.DropIn, n.After, o.VerifyWithin)
 	case Keep:

@@ -41,7 +41,7 @@ func (c *Cluster) may(ctx context.Context, n document.KubeletPlanNode, pods []v1
 		}
 	}
 	if t, ok := c.node.(trier); ok {
-		return t.Try(ctx, n.Name, Configuration{DropIn: n.DropIn, StateFiles: n.StateFiles})
+		return t.Try(ctx, n.Name, configurationOf(n))
 	}
 	return nil
 }
@@ -58,6 +58,9 @@ func (c *Cluster) tryEviction(ctx context.Context, p *v1.Pod) error {
 
 // Try asks the API server whether it would accept the pod that changes a node, and nothing more.
 func (p *Pods) Try(ctx context.Context, node string, c Configuration) error {
+	if err := accept(node, c); err != nil {
+		return err
+	}
 	_, err := p.pods().Create(ctx, p.pod(node, c), metav1.CreateOptions{DryRun: dryRun})
 	if err == nil || apierrors.IsAlreadyExists(err) { // of a change that was interrupted
 		return nil

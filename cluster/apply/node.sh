@@ -25,7 +25,7 @@ path() {
 }
 for f in $STATE_FILES; do
 	case $f in
-	cpu_manager_state | memory_manager_state | dra_manager_state) ;;
+	cpu_manager_state | memory_manager_state) ;;
 	*) fail "the plan removes a file that is no state file of a kubelet's managers" ;;
 	esac
 done

@@ -95,6 +95,9 @@ var fileLine = regexp.MustCompile(`(?m)^tenon: file (\S*)$`)
 
 // Begin implements [Node].
 func (p *Pods) Begin(ctx context.Context, node string, c Configuration) error {
+	if err := accept(node, c); err != nil {
+		return err
+	}
 	log, err := p.begin(ctx, node, c)
 	if err != nil || strings.Contains(log, "tenon: kept\n") {
 		return err

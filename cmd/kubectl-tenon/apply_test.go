@@ -271,7 +271,8 @@ func (x *changed) accepted(ctx context.Context, t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = pods.Begin(ctx, "a", apply.Configuration{DropIn: "maxPods: 50\n", StateFiles: []string{"cpu_manager_state"}})
+	err = pods.Begin(ctx, "a", apply.Configuration{DropIn: "cpuManagerPolicy: none\n",
+		StateFiles: []string{"cpu_manager_state"}})
 	if err == nil || !strings.Contains(err.Error(), "has not begun within 5s") {
 		t.Errorf("a pod that does nothing: %v", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/deploy/crd"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/lab/coarse"
 	"github.com/tenon-numa/tenon/lab/workload"
@@ -44,7 +45,7 @@ func TestNodesWithOnlyATopologyAreShown(t *testing.T) {
 	if out := says(ctx, t, c, "map"); !strings.Contains(words(out), "edge no layout: is the agent running?") {
 		t.Errorf("where there are no NodeResourceTopologies, map says:\n%s", out)
 	}
-	if err := c.Define(ctx); err != nil {
+	if err := c.Define(ctx, crd.NodeResourceTopology()); err != nil {
 		t.Fatal(err)
 	}
 	edge := coarse.Topology("edge", "single-numa-node/container", "12:14:16/8Gi 14:14:16/8Gi")
