@@ -28,7 +28,7 @@ const (
 )
 
 func (x *examination) cluster() {
-	x.definition()
+	x.definitions()
 	denied := map[string][]string{}
 	for _, r := range x.Rights {
 		if !r.Allowed {
@@ -47,19 +47,32 @@ func (x *examination) cluster() {
 	x.topologies()
 }
 
-// definition compares the definition of NodeLayout with that of this program.
-func (x *examination) definition() {
+// definitions compares the definitions of Tenon's objects with those of this program. Where agents do not measure
+// traffic, nobody misses that of NodeAffinity, but an upgrade without it goes unnoticed until they do.
+func (x *examination) definitions() {
 	if x.Undefined {
 		x.add("definition-missing", onCluster(), "the definition of NodeLayout is not installed", "")
 	}
-	if x.Definition == nil {
-		return
+	if x.Definition != nil {
+		x.definition("NodeLayout", x.Definition, crd.YAML())
 	}
+	switch {
+	case x.Affinity == nil || x.Undefined:
+	case len(x.Affinity) == 0:
+		x.add("definition-outdated", onCluster("NodeAffinity"), "the definition of NodeAffinity is not installed: agents "+
+			"that measure traffic between pods cannot say what they found", "")
+	default:
+		x.definition("NodeAffinity", x.Affinity, crd.NodeAffinity())
+	}
+}
+
+// definition compares one definition with the text of this program's.
+func (x *examination) definition(kind string, found map[string]any, text []byte) {
 	var own map[string]any
-	if err := yaml.Unmarshal(crd.YAML(), &own); err != nil {
+	if err := yaml.Unmarshal(text, &own); err != nil {
 		return // a test reads it
 	}
-	has := fields(x.Definition)
+	has := fields(found)
 	var lacks []string
 	for _, name := range slices.Sorted(maps.Keys(fields(own))) {
 		if !has[name] {
@@ -67,7 +80,8 @@ func (x *examination) definition() {
 		}
 	}
 	if len(lacks) > 0 {
-		x.add("definition-outdated", onCluster(lacks...), "the definition of NodeLayout lacks fields of this release", "")
+		x.add("definition-outdated", onCluster(lacks...), "the definition of "+kind+" lacks fields of this release",
+			"")
 	}
 }
 

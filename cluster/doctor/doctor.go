@@ -30,6 +30,8 @@ type Snapshot struct {
 	// may not be read.
 	Definition map[string]any
 	Undefined  bool
+	// Affinity is the CustomResourceDefinition of NodeAffinity: empty where there is none, nil where it may not be read.
+	Affinity map[string]any
 	// NoPolicy are the objects of the admission policy for agents that are missing.
 	NoPolicy []string
 	// Rights are what service accounts of Tenon need.

@@ -72,8 +72,9 @@ func healthy() *world {
 		node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Status: v1.NodeStatus{
 			Capacity: amounts("128Gi"), Allocatable: amounts("126Gi"),
 			NodeInfo: v1.NodeSystemInfo{KubeletVersion: "v1.36.3"}}},
-		snapshot: doctor.Snapshot{At: noon, Definition: definition(), Leases: []doctor.Lease{{Namespace: "tenon-system",
-			Name: "tenon-scheduler", Holder: "a", Renewed: noon.Add(-2 * time.Second), Lasts: 15 * time.Second}},
+		snapshot: doctor.Snapshot{At: noon, Definition: definition(crd.YAML()),
+			Affinity: definition(crd.NodeAffinity()), Leases: []doctor.Lease{{Namespace: "tenon-system",
+				Name: "tenon-scheduler", Holder: "a", Renewed: noon.Add(-2 * time.Second), Lasts: 15 * time.Second}},
 			Rights: []doctor.Right{{User: "agent", Verb: "create", Resource: "nodelayouts", Allowed: true}},
 			Schedulers: []document.Scheduler{{Type: document.KubeScheduler, Profiles: []document.SchedulerProfile{
 				{SchedulerName: "tenon-scheduler", Enabled: true}}}}}}
@@ -86,8 +87,8 @@ func strict() place.Rules {
 				{NUMA: 1, Kind: topo.Memory, Bytes: 1 << 30}}}}
 }
 
-func definition() (out map[string]any) {
-	if err := yaml.Unmarshal(crd.YAML(), &out); err != nil {
+func definition(text []byte) (out map[string]any) {
+	if err := yaml.Unmarshal(text, &out); err != nil {
 		panic(err)
 	}
 	return out
@@ -140,6 +141,25 @@ func ids(d document.Diagnosis) (out []string) {
 func TestNothingIsFoundWhereNothingIsWrong(t *testing.T) {
 	if d := healthy().examine(t, doctor.Options{}); len(d.Findings) > 0 {
 		t.Errorf("findings in a healthy cluster: %+v", d.Findings)
+	}
+}
+
+// An upgrade that leaves the definition of NodeAffinity behind, or out, is noticed. Who may not read definitions is
+// told nothing of it.
+func TestTheDefinitionOfNodeAffinity(t *testing.T) {
+	old := strings.ReplaceAll(string(crd.NodeAffinity()), "sockets:", "plugs:")
+	for want, found := range map[string]map[string]any{"": nil, "NodeAffinity": {},
+		"v1alpha1.sockets": definition([]byte(old))} {
+		w := healthy()
+		w.snapshot.Affinity = found
+		d := w.examine(t, doctor.Options{})
+		if want == "" && len(d.Findings) == 0 {
+			continue
+		}
+		if got := ids(d); len(got) != 1 || got[0] != "definition-outdated" ||
+			!strings.HasSuffix(d.Findings[0].Objects[0].Evidence[0], want) {
+			t.Errorf("%s: findings %+v", want, d.Findings)
+		}
 	}
 }
 

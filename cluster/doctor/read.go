@@ -40,6 +40,7 @@ var (
 // The names of objects that an installation has.
 const (
 	definitionName = "nodelayouts.tenon.sh"
+	affinityName   = "nodeaffinities.tenon.sh"
 	policyName     = "tenon-agent-writes-its-own-node"
 )
 
@@ -95,6 +96,17 @@ func (s *Snapshot) readInstallation(ctx context.Context, all dynamic.Interface) 
 	default:
 		if err := s.may(definitions.Resource, err); err != nil {
 			return fmt.Errorf("read the definition of NodeLayout: %w", err)
+		}
+	}
+	a, err := all.Resource(definitions).Get(ctx, affinityName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		s.Affinity = map[string]any{}
+	case err == nil:
+		s.Affinity = a.Object
+	default:
+		if err := s.may(definitions.Resource, err); err != nil {
+			return fmt.Errorf("read the definition of NodeAffinity: %w", err)
 		}
 	}
 	for _, of := range []schema.GroupVersionResource{policies, bindings} {

@@ -23,7 +23,7 @@ const stranger = `{apiVersion: v1, kind: ServiceAccount, metadata: {name: strang
 
 // Each page says what is missing where there is nothing to show: no node, no right, no server.
 func TestPagesWithNothingToShow(t *testing.T) {
-	p, err := control.Start(t.Context(), control.Options{Dir: t.TempDir(), CRDs: [][]byte{crd.YAML()},
+	p, err := control.Start(t.Context(), control.Options{Dir: t.TempDir(), CRDs: [][]byte{crd.YAML(), crd.NodeAffinity()},
 		Manifests: [][]byte{[]byte(stranger)}})
 	if err != nil {
 		t.Fatal(err)
