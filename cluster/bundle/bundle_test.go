@@ -36,7 +36,11 @@ const (
 	    "livenessProbe": {"httpGet": {"httpHeaders": [{"name": "Authorization", "value": "s3cr3t"}]}},
 	    "resources": {"limits": {"cpu": "4"}}}], "volumes": [{"name": "v", "secret": {"secretName": "topsecret"}}],
 	    "imagePullSecrets": [{"name": "topsecret"}]},
-	  "status": {"phase": "Failed", "message": "cannot pull from https://me:hunter2@example.com with token=s3cr3t on node-a"}}]}`
+	  "status": {"phase": "Failed", "message": "cannot pull from https://me:hunter2@example.com with token=s3cr3t on node-a"}},
+	 {"metadata": {"name": "tenon-agent-x7k2p", "namespace": "tenon-agents", "uid": "u3",
+	   "labels": {"app.kubernetes.io/name": "tenon-agent"}}, "spec": {"nodeName": "node-a"}}]}`
+	agentLog = "E1123 the API server says: Authorization: Bearer s3cr3t-s3cr3t\nI1123 publishing the layout of node-a\n" +
+		"W1123 password=hunter2 " + jwt + "\n"
 	events = `{"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": [
 	 {"metadata": {"name": "e1", "namespace": "ml"}, "involvedObject": {"kind": "Pod", "name": "trainer-7d9f-abcde",
 	   "uid": "u1"}, "reason": "FailedScheduling", "message": "Bearer s3cr3t-s3cr3t and ` + jwt + `",
@@ -58,7 +62,8 @@ const (
 // server has the objects, answers reviews with yes for watch, and refuses to list PersistentVolumes.
 func server(t *testing.T) *rest.Config {
 	lists := map[string]string{"/api/v1/pods": pods, "/api/v1/events": events, "/api/v1/nodes": nodes,
-		"/api/v1/configmaps": maps, "/apis/tenon.sh/v1alpha1/nodelayouts": layouts, "/version": `{"gitVersion": "v1.36.3"}`}
+		"/api/v1/configmaps": maps, "/apis/tenon.sh/v1alpha1/nodelayouts": layouts, "/version": `{"gitVersion": "v1.36.3"}`,
+		"/api/v1/namespaces/tenon-agents/pods/tenon-agent-x7k2p/log": agentLog}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		code, body := http.StatusOK, lists[r.URL.Path]
@@ -90,7 +95,7 @@ func review(verb string) authorizationv1.SubjectAccessReviewSpec {
 func collected(t *testing.T, hash bool) (*bundle.Bundle, string) {
 	t.Helper()
 	b, err := bundle.Collect(t.Context(), server(t), time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), bundle.Options{
-		Namespace: "ml", Hash: hash, ConfigMaps: []string{"tenon-system/tenon-scheduler"},
+		Namespace: "ml", Hash: hash, LogLines: 20, ConfigMaps: []string{"tenon-system/tenon-scheduler"},
 		Rights: []authorizationv1.SubjectAccessReviewSpec{review("watch"), review("delete")},
 		Texts:  map[string]string{"metrics/node-a.txt": "up{node=\"node-a\"} 1\npassword: hunter2\n"}})
 	if err != nil {
@@ -119,7 +124,7 @@ func TestABundleHasNoSecrets(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"trainer-7d9f-abcde", "tenon.sh/align", "scheduler.yaml", "cpuManagerPolicy",
-		"FailedScheduling", "v1.36.3", `up{node=`} {
+		"FailedScheduling", "v1.36.3", `up{node=`, "publishing the layout"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the bundle lacks %q: %s", want, all)
 		}

@@ -107,7 +107,7 @@ func Resources() []Resource {
 		of("topology.node.k8s.io", "v1alpha1", "noderesourcetopologies", "NodeResourceTopology", "topologyPolicies zones"),
 		of("nodeinfo.volcano.sh", "v1alpha1", "numatopologies", "Numatopology", "spec"),
 		of("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", "spec",
-			"nodelayouts.tenon.sh"),
+			"nodelayouts.tenon.sh", "nodeaffinities.tenon.sh"),
 		of(admission, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", "spec", policy),
 		of(admission, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", "spec", policy),
 	}
