@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -21,19 +22,16 @@ func affinity(ctx context.Context, k cli.Kubeconfig, node string) (document.Affi
 	if err != nil {
 		return document.Affinity{}, err
 	}
+	if node != "" {
+		one, err := affinityOf(ctx, r.cfg, node)
+		if err == nil && len(one.Nodes) == 0 {
+			err = fmt.Errorf("the agent of node %q has measured no pods: see docs/howto/affinity.md", node)
+		}
+		return one, err
+	}
 	c, err := client.NewAffinities(r.cfg)
 	if err != nil {
 		return document.Affinity{}, err
-	}
-	if node != "" {
-		one, err := c.Get(ctx, node, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return document.Affinity{}, fmt.Errorf("the agent of node %q has measured no pods: see docs/howto/affinity.md", node)
-		}
-		if err != nil {
-			return document.Affinity{}, fmt.Errorf("read the affinity of node %q: %w", node, err)
-		}
-		return document.AffinityOf([]v1alpha1.NodeAffinity{*one}), nil
 	}
 	all, err := c.List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
@@ -44,4 +42,20 @@ func affinity(ctx context.Context, k cli.Kubeconfig, node string) (document.Affi
 	}
 	slices.SortFunc(all.Items, func(a, b v1alpha1.NodeAffinity) int { return cmp.Compare(a.Name, b.Name) })
 	return document.AffinityOf(all.Items), nil
+}
+
+// affinityOf reads what the agent of one node has published: no nodes where it has measured no pods.
+func affinityOf(ctx context.Context, cfg *rest.Config, node string) (document.Affinity, error) {
+	c, err := client.NewAffinities(cfg)
+	if err != nil {
+		return document.Affinity{}, err
+	}
+	one, err := c.Get(ctx, node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return document.AffinityOf(nil), nil
+	}
+	if err != nil {
+		return document.Affinity{}, fmt.Errorf("read the affinity of node %q: %w", node, err)
+	}
+	return document.AffinityOf([]v1alpha1.NodeAffinity{*one}), nil
 }

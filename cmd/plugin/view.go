@@ -55,7 +55,8 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 			}
 			return doctor.Examine(s, doctor.Options(o))
 		},
-		Valid: func() bool { return !view.Rejected() }, Close: stop}, nil
+		Affinity: func(ctx context.Context, node string) (document.Affinity, error) { return affinityOf(ctx, cfg, node) },
+		Valid:    func() bool { return !view.Rejected() }, Close: stop}, nil
 }
 
 // watched implements the console's and the commands' interfaces with a live view.

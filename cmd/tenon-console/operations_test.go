@@ -45,8 +45,9 @@ func (s *site) everyOperation(t *testing.T) {
 		"setNUMAAware": {"application/json", `{"status":"close"}`},
 		"setArguments": {"application/json", `{"arguments":{"unknownNodes":"Refuse"}}`}, "signIn": {"text/plain", "x"},
 		"planKubelets": {"application/json", `{"topologyManagerPolicy":"none"}`}, "beginRollout": {"application/json", ofNode7}}
-	want := map[string]int{"getNode": 404, "getNodeUse": 404, "getPod": 404, "getNUMAAware": 403, "setNUMAAware": 403,
-		"setArguments": 403, "planKubelets": 403, "beginRollout": 403, "stopRollout": 409, "signIn": 401, "signOut": 204}
+	want := map[string]int{"getNode": 404, "getNodeUse": 404, "getNodeAffinity": 404, "getPod": 404,
+		"getNUMAAware": 403, "setNUMAAware": 403, "setArguments": 403, "planKubelets": 403, "beginRollout": 403,
+		"stopRollout": 409, "signIn": 401, "signOut": 204}
 	before := s.admin(t, "/api/v1/namespaces/tenon-system/configmaps/conf")
 	for path, all := range s.described(t) {
 		for method, id := range all {

@@ -63,7 +63,8 @@ func (s *sharing) use(key [sha256.Size]byte, opened *Identity) *Identity {
 	one.users++
 	w := one.who
 	return &Identity{Name: w.Name, View: w.View, Cluster: w.Cluster, Stages: w.Stages, History: w.History,
-		Schedulers: w.Schedulers, Doctor: w.Doctor, Kubelets: w.Kubelets, Use: w.Use, Valid: w.Valid,
+		Schedulers: w.Schedulers, Doctor: w.Doctor, Kubelets: w.Kubelets, Use: w.Use, Affinity: w.Affinity,
+		Valid: w.Valid,
 		Close: sync.OnceFunc(func() { s.leave(key, one) })}
 }
 

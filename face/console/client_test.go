@@ -93,7 +93,8 @@ func operations(c *client.ClientWithResponses) map[string]func(context.Context) 
 		"getCluster": func(ctx context.Context) (any, error) {
 			return c.GetClusterWithResponse(ctx, &client.GetClusterParams{Label: &[]string{"zone", "rack"}})
 		},
-		"getNode": func(ctx context.Context) (any, error) { return c.GetNodeWithResponse(ctx, "a") },
+		"getNode":         func(ctx context.Context) (any, error) { return c.GetNodeWithResponse(ctx, "a") },
+		"getNodeAffinity": func(ctx context.Context) (any, error) { return c.GetNodeAffinityWithResponse(ctx, "a") },
 		"getNodeUse": func(ctx context.Context) (any, error) {
 			return c.GetNodeUseWithResponse(ctx, "a", &client.GetNodeUseParams{Pod: text("ml/p")})
 		},

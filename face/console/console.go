@@ -105,6 +105,9 @@ type Identity struct {
 	// Use is what a node uses, by everybody's pods; nil where nothing measures it. The time line may have the containers
 	// of the pod ("namespace/name") alone.
 	Use func(ctx context.Context, node, pod string) document.NodeUse
+	// Affinity is what a node's agent measured between pods of all people, or no nodes; nil where nothing does. Errors are
+	// the API server's.
+	Affinity func(ctx context.Context, node string) (document.Affinity, error)
 	// Valid reports whether the API server still accepts the identity; nil means always.
 	Valid func() bool
 	// Close ends the view; nil where there is nothing to end.

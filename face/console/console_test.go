@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/live/livetest"
 	"github.com/tenon-numa/tenon/cmd/plugin"
 	"github.com/tenon-numa/tenon/core/idset"
@@ -60,6 +61,11 @@ func cluster(t *testing.T) *livetest.Server {
 	s.Object("/api/v1/namespaces/tenon-system/configmaps/tenon-scheduler", &v1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenon-system", Name: "tenon-scheduler", ResourceVersion: "3"},
 		Data:       map[string]string{"scheduler.yaml": configuration}})
+	now := metav1.NewTime(time.Unix(1e9, 0))
+	s.Object("/apis/tenon.sh/v1alpha1/nodeaffinities/a", &v1alpha1.NodeAffinity{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"}, Measured: now, LastMove: &v1alpha1.AffinityMove{Time: now, Pods: 1},
+		Pods:    []v1alpha1.AffinityPod{{Namespace: "ml", Name: "p", NUMA: new(int64(1)), Outcome: "together"}},
+		Traffic: []v1alpha1.AffinityTraffic{{A: "ml/p", B: "ml/p", BytesPerSecond: 2}}})
 	s.List(livetest.Events)
 	s.List(livetest.EventsOf("ml"))
 	s.List(livetest.EventsOf("web"))

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tenon-numa/tenon/api/document"
 )
 
@@ -96,7 +98,7 @@ type schemas struct {
 // of returns the schema of a type: a reference for a struct.
 func (s *schemas) of(t reflect.Type) object {
 	switch {
-	case t == reflect.TypeFor[time.Time]():
+	case t == reflect.TypeFor[time.Time](), t == reflect.TypeFor[metav1.Time]():
 		return object{"type": "string", "format": "date-time"}
 	case t.Kind() == reflect.Pointer:
 		return s.of(t.Elem())

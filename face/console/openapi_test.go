@@ -95,12 +95,13 @@ func TestTheDescriptionIsWhatTheServerDoes(t *testing.T) {
 	s := signedIn(t)
 	d := described(t, s)
 	calls := map[string][2]string{ // path with query, and body
-		"getCluster":    {"/api/v1/cluster?label=zone&label=rack", ""},
-		"getNode":       {"/api/v1/nodes/a", ""},
-		"getNodeUse":    {"/api/v1/nodes/a/use?pod=ml%2Fp", ""},
-		"listPods":      {"/api/v1/pods?namespace=ml&node=a&waiting=false&limit=5&continue=a%2Fb", ""},
-		"getPod":        {"/api/v1/pods/ml/wait", ""},
-		"listDecisions": {"/api/v1/pods/ml/wait/decisions", ""},
+		"getCluster":      {"/api/v1/cluster?label=zone&label=rack", ""},
+		"getNode":         {"/api/v1/nodes/a", ""},
+		"getNodeUse":      {"/api/v1/nodes/a/use?pod=ml%2Fp", ""},
+		"getNodeAffinity": {"/api/v1/nodes/a/affinity", ""},
+		"listPods":        {"/api/v1/pods?namespace=ml&node=a&waiting=false&limit=5&continue=a%2Fb", ""},
+		"getPod":          {"/api/v1/pods/ml/wait", ""},
+		"listDecisions":   {"/api/v1/pods/ml/wait/decisions", ""},
 		"simulate": {"/api/v1/simulate?namespace=x&count=2&without=b&pending=true&add=a%3D2&policy=none" +
 			"&option=scope%3Dpod&selector=kubernetes.io%2Fhostname%3Da", manifest},
 		"check":         {"/api/v1/check?namespace=x", manifest},

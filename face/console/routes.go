@@ -83,6 +83,9 @@ func (h *Handler) table() []route {
 			parameters: []parameter{inPath("node", checkNode), {"pod", "query",
 				"NAMESPACE/NAME of a pod whose containers are in every sample, not in the last alone.", false, checkPodName}},
 			answer: document.NodeUse{}, do: h.use},
+		{method: "GET", path: "/nodes/{node}/affinity", id: "getNodeAffinity",
+			help: "What the node's agent measured between pods that share CPUs, and where it put them. No nodes: it " +
+				"measured none.", parameters: []parameter{inPath("node", checkNode)}, answer: document.Affinity{}, do: h.affinity},
 		{method: "GET", path: "/pods", id: "listPods", help: "Pods at a glance.", parameters: []parameter{namespace, node,
 			{"waiting", "query", "true: pods without a node alone.", false, checkBool},
 			{"limit", "query", "Pods in one answer, 500 unless given.", false, checkLimit},

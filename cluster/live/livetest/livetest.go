@@ -182,6 +182,8 @@ func plain(t testing.TB, o any) map[string]any {
 		out["kind"] = "Event"
 	case *v1.ConfigMap:
 		out["kind"] = "ConfigMap"
+	case *v1alpha1.NodeAffinity:
+		out["apiVersion"], out["kind"] = v1alpha1.GroupVersion().String(), v1alpha1.AffinityKind
 	case *v1alpha1.NodeLayout:
 		out["kind"], out["apiVersion"] = v1alpha1.Kind, v1alpha1.GroupVersion().String()
 	}

@@ -17,6 +17,59 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Affinity defines model for Affinity.
+type Affinity struct {
+	Kind  string          `json:"kind"`
+	Nodes *[]NodeAffinity `json:"nodes"`
+}
+
+// AffinityLack defines model for AffinityLack.
+type AffinityLack struct {
+	Have     int64  `json:"have"`
+	Resource string `json:"resource"`
+	Want     int64  `json:"want"`
+}
+
+// AffinityMove defines model for AffinityMove.
+type AffinityMove struct {
+	Pods         int64     `json:"pods"`
+	RemoteAfter  int64     `json:"remoteAfter"`
+	RemoteBefore int64     `json:"remoteBefore"`
+	Time         time.Time `json:"time"`
+}
+
+// AffinityPod defines model for AffinityPod.
+type AffinityPod struct {
+	BytesPerSecond       *int64        `json:"bytesPerSecond,omitempty"`
+	Group                *string       `json:"group,omitempty"`
+	Lacks                *AffinityLack `json:"lacks,omitempty"`
+	Name                 string        `json:"name"`
+	Namespace            string        `json:"namespace"`
+	Numa                 *int64        `json:"numa,omitempty"`
+	Outcome              string        `json:"outcome"`
+	Periods              *int64        `json:"periods,omitempty"`
+	RemoteBytesPerSecond *int64        `json:"remoteBytesPerSecond,omitempty"`
+	Uid                  string        `json:"uid"`
+	Wanted               *int64        `json:"wanted,omitempty"`
+	Why                  string        `json:"why"`
+}
+
+// AffinitySummary defines model for AffinitySummary.
+type AffinitySummary struct {
+	LocalBytesPerSecond  int64 `json:"localBytesPerSecond"`
+	Placed               int64 `json:"placed"`
+	Pods                 int64 `json:"pods"`
+	RemoteBytesPerSecond int64 `json:"remoteBytesPerSecond"`
+}
+
+// AffinityTraffic defines model for AffinityTraffic.
+type AffinityTraffic struct {
+	A              string `json:"a"`
+	B              string `json:"b"`
+	BytesPerSecond int64  `json:"bytesPerSecond"`
+	Remote         *bool  `json:"remote,omitempty"`
+}
+
 // Amount defines model for Amount.
 type Amount struct {
 	Bytes int64  `json:"bytes"`
@@ -490,6 +543,19 @@ type Node struct {
 	Unaligned      *[]Unaligned    `json:"unaligned,omitempty"`
 	Unsettled      *bool           `json:"unsettled,omitempty"`
 	Warnings       *[]string       `json:"warnings,omitempty"`
+}
+
+// NodeAffinity defines model for NodeAffinity.
+type NodeAffinity struct {
+	Incomplete    *bool              `json:"incomplete,omitempty"`
+	LastMove      *AffinityMove      `json:"lastMove,omitempty"`
+	Measured      time.Time          `json:"measured"`
+	Node          string             `json:"node"`
+	PeriodSeconds int64              `json:"periodSeconds"`
+	Pods          *[]AffinityPod     `json:"pods"`
+	Sockets       int64              `json:"sockets"`
+	Summary       AffinitySummary    `json:"summary"`
+	Traffic       *[]AffinityTraffic `json:"traffic"`
 }
 
 // NodeOverview defines model for NodeOverview.
@@ -1176,6 +1242,11 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/nodes/{node} (the `GetNode` operationId).
 	GetNode(ctx context.Context, node string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetNodeAffinity What the node's agent measured between pods that share CPUs, and where it put them. No nodes: it measured none.
+	//
+	// Corresponds with GET /api/v1/nodes/{node}/affinity (the `GetNodeAffinity` operationId).
+	GetNodeAffinity(ctx context.Context, node string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetNodeUse CPUs and memory in use by NUMA node and container, with a time line.
 	//
 	// Corresponds with GET /api/v1/nodes/{node}/use (the `GetNodeUse` operationId).
@@ -1475,6 +1546,21 @@ func (c *Client) BeginRollout(ctx context.Context, params *BeginRolloutParams, b
 // Corresponds with GET /api/v1/nodes/{node} (the `GetNode` operationId).
 func (c *Client) GetNode(ctx context.Context, node string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetNodeRequest(c.Server, node)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetNodeAffinity What the node's agent measured between pods that share CPUs, and where it put them. No nodes: it measured none.
+//
+// Corresponds with GET /api/v1/nodes/{node}/affinity (the `GetNodeAffinity` operationId).
+func (c *Client) GetNodeAffinity(ctx context.Context, node string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetNodeAffinityRequest(c.Server, node)
 	if err != nil {
 		return nil, err
 	}
@@ -2202,6 +2288,40 @@ func NewGetNodeRequest(server string, node string) (*http.Request, error) {
 	}
 
 	operationPath := fmt.Sprintf("/api/v1/nodes/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetNodeAffinityRequest constructs an http.Request for the GetNodeAffinity method
+func NewGetNodeAffinityRequest(server string, node string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "node", node, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/nodes/%s/affinity", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -3185,6 +3305,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/nodes/{node} (the `GetNode` operationId).
 	GetNodeWithResponse(ctx context.Context, node string, reqEditors ...RequestEditorFn) (*GetNodeResponse, error)
 
+	// GetNodeAffinityWithResponse What the node's agent measured between pods that share CPUs, and where it put them. No nodes: it measured none.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/nodes/{node}/affinity (the `GetNodeAffinity` operationId).
+	GetNodeAffinityWithResponse(ctx context.Context, node string, reqEditors ...RequestEditorFn) (*GetNodeAffinityResponse, error)
+
 	// GetNodeUseWithResponse CPUs and memory in use by NUMA node and container, with a time line.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -3772,6 +3899,54 @@ func (r GetNodeResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetNodeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetNodeAffinityResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Affinity
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *ErrorDetails
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetNodeAffinityResponse) GetJSON200() *Affinity {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetNodeAffinityResponse) GetApplicationproblemJSONDefault() *ErrorDetails {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetNodeAffinityResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetNodeAffinityResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetNodeAffinityResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetNodeAffinityResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -4564,6 +4739,19 @@ func (c *ClientWithResponses) GetNodeWithResponse(ctx context.Context, node stri
 	return ParseGetNodeResponse(rsp)
 }
 
+// GetNodeAffinityWithResponse What the node's agent measured between pods that share CPUs, and where it put them. No nodes: it measured none.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/nodes/{node}/affinity (the `GetNodeAffinity` operationId).
+func (c *ClientWithResponses) GetNodeAffinityWithResponse(ctx context.Context, node string, reqEditors ...RequestEditorFn) (*GetNodeAffinityResponse, error) {
+	rsp, err := c.GetNodeAffinity(ctx, node, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetNodeAffinityResponse(rsp)
+}
+
 // GetNodeUseWithResponse CPUs and memory in use by NUMA node and container, with a time line.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -5091,6 +5279,39 @@ func ParseGetNodeResponse(rsp *http.Response) (*GetNodeResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Node
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorDetails
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetNodeAffinityResponse parses an HTTP response from a GetNodeAffinityWithResponse call
+func ParseGetNodeAffinityResponse(rsp *http.Response) (*GetNodeAffinityResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetNodeAffinityResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Affinity
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -1,12 +1,13 @@
 // The page of one node: its machine by socket and NUMA node, who holds what, and what is used now.
 import { bytes, devicesText, el, ids, memoryText, note, podLink, quiet, table } from "./dom.js";
 import { get } from "./api.js";
+import { affinityView } from "./affinity.js";
 import { useView } from "./use.js";
 import { say, texts as t, word } from "./texts.js";
 
 export function nodePage(root, name) {
   let marked = "", node = null;
-  const body = el("div"), use = useView(name);
+  const body = el("div"), use = useView(name), affinity = affinityView(name);
 
   // holders tells of each CPU and device which pod has it.
   function holders() {
@@ -114,9 +115,10 @@ export function nodePage(root, name) {
 
   async function read() {
     node = await get("/nodes/" + encodeURIComponent(name));
-    if (!body.isConnected) root.replaceChildren(el("h1", {}, t.node + " " + name), body, use.element);
+    if (!body.isConnected) root.replaceChildren(el("h1", {}, t.node + " " + name), body, affinity.element, use.element);
     show();
     use.start();
+    await affinity.read();
   }
 
   return {

@@ -1,0 +1,38 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+)
+
+// affinity answers what the agent of a node measured between pods that share CPUs, to whoever may read the node and its
+// NodeAffinity. Pods are those that they may read; totals are of all.
+func (h *Handler) affinity(w http.ResponseWriter, q *request) error {
+	name := q.values.Get("node")
+	if _, ok := q.who.View.State().node(name); !ok {
+		return fail(http.StatusNotFound, "node", "there is no node "+name+", or you may not read it")
+	}
+	doc := document.AffinityOf(nil)
+	if q.who.Affinity != nil {
+		ctx, cancel := context.WithTimeout(q.Context(), maxUse)
+		defer cancel()
+		var err error
+		if doc, err = q.who.Affinity(ctx, name); err != nil {
+			return err
+		}
+	}
+	may := map[string]bool{}
+	for _, p := range q.who.View.Pods(func(p Pod) bool { return p.Node == name }) {
+		may[p.ID.Namespace+"/"+p.ID.Name] = true
+	}
+	for i := range doc.Nodes {
+		n := &doc.Nodes[i]
+		n.Pods = slices.DeleteFunc(n.Pods, func(p document.AffinityPod) bool { return !may[p.Namespace+"/"+p.Name] })
+		n.Traffic = slices.DeleteFunc(n.Traffic, func(t v1alpha1.AffinityTraffic) bool { return !may[t.A] || !may[t.B] })
+	}
+	return answer(w, q.Request, doc)
+}
