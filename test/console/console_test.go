@@ -26,7 +26,8 @@ func TestPages(t *testing.T) {
 		name string
 		try  func(*testing.T, browser, cluster)
 	}{
-		{"a created pod appears", created}, {"cluster", clusterPage}, {"node", nodePage}, {"pod", podPage},
+		{"a created pod appears", created}, {"cluster", clusterPage}, {"affinity", affinity},
+		{"node", nodePage}, {"pod", podPage},
 		{"findings", findings},
 		{"what if", whatIf}, {"policy", policyPage}, {"arguments", arguments}, {"kubelets", kubelets},
 		{"hostile texts", hostile}, {"Chinese", chinese},
@@ -61,6 +62,7 @@ func created(t *testing.T, b browser, c cluster) {
 	create(b, c, "too-large", "1000")
 	b.says("#waiting", "default/too-large")
 	t.Logf("a created pod appears after %s", time.Since(began).Round(time.Millisecond))
+	talk(t, c)
 	create(b, c, "packer", "4")
 	create(b, c, "encoder", "8")
 }

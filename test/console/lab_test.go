@@ -24,9 +24,10 @@ const machines = "2xxeon-2s,gpu-8,epyc-nps4,xeon-snc2"
 
 // cluster is a lab with a console, each a program as people start it.
 type cluster struct {
-	address string // with the secret
-	client  kubernetes.Interface
-	layouts dynamic.ResourceInterface
+	address    string // with the secret
+	client     kubernetes.Interface
+	layouts    dynamic.ResourceInterface
+	affinities dynamic.ResourceInterface
 }
 
 func start(t *testing.T, nodes string) cluster {
@@ -54,7 +55,8 @@ func start(t *testing.T, nodes string) cluster {
 		t.Fatal(err)
 	}
 	layouts := schema.GroupVersionResource{Group: "tenon.sh", Version: "v1alpha1", Resource: "nodelayouts"}
-	return cluster{address, client, any.Resource(layouts)}
+	affinities := layouts.GroupVersion().WithResource("nodeaffinities")
+	return cluster{address, client, any.Resource(layouts), any.Resource(affinities)}
 }
 
 // program starts a program that runs until the test ends, and returns the part of its output that matches the pattern's

@@ -5,6 +5,8 @@ import { say, texts as t } from "./texts.js";
 
 const column = 240, row = 26, head = 30, drawn = 60, letters = 26;
 
+const rate = (b) => bytes(b).replace(/i$/, "iB") + "/s";
+
 export function affinityView(node) {
   const element = el("section", { id: "affinity", hidden: true });
 
@@ -20,7 +22,7 @@ export function affinityView(node) {
   }
 
   function show(a) {
-    const rate = (b) => bytes(b) + "/s", name = (p) => p.namespace + "/" + p.name;
+    const name = (p) => p.namespace + "/" + p.name;
     const rows = a.pods.map((p) => [podLink(p), p.numa ?? t.all, rate(p.bytesPerSecond || 0), rate(p.remoteBytesPerSecond || 0), p.why]);
     const pairs = a.traffic.map((x) => [x.a, x.b, rate(x.bytesPerSecond), x.remote ? t.between : t.within]);
     const move = a.lastMove && say("lastMove", new Date(a.lastMove.time).toLocaleString(document.documentElement.lang), a.lastMove.pods,
@@ -53,7 +55,7 @@ export function affinityView(node) {
       const bend = from.x === to.x ? from.x - 14 : (from.x + to.x) / 2;
       const line = svg("path", { class: x.remote ? "far" : "near",
         d: `M${from.x},${from.y} C${bend},${from.y} ${bend},${to.y} ${to.x},${to.y}` },
-        svg("title", {}, `${x.a} – ${x.b}: ${bytes(x.bytesPerSecond)}/s`));
+        svg("title", {}, `${x.a} – ${x.b}: ${rate(x.bytesPerSecond)}`));
       line.style.setProperty("stroke-width", String(1 + 4 * x.bytesPerSecond / most));
       lines.push(line);
     }
