@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/place/scenario"
 )
 
 const (
@@ -48,6 +49,39 @@ func TestThePageSaysWhatReleasesDiffer(t *testing.T) {
 	}
 	if err := os.WriteFile(kubeletPage, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Every row has scenarios on both sides of the change, and each of them ends otherwise under the other side's rule.
+func TestScenariosShowWhatReleasesDiffer(t *testing.T) {
+	for _, c := range place.Changes() {
+		if c.Name == "memory-state" { // a scenario does not have the kubelet's own count of free memory
+			continue
+		}
+		before, after := 0, 0
+		for _, name := range c.Scenarios {
+			text, err := os.ReadFile("testdata/" + name + ".txt")
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := scenario.Parse(name, string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			other := c.Since
+			if r := f.Rules.Release; r != 0 && r < c.Since || r == 0 && place.DefaultRelease < c.Since {
+				before++
+			} else {
+				after, other = after+1, c.Since-1
+			}
+			own := f.Play()
+			if f.Rules.Release = other; f.Play() == own {
+				t.Errorf("%s: scenario %s is the same under %s", c.Name, name, other)
+			}
+		}
+		if before == 0 || after == 0 {
+			t.Errorf("%s: %d scenarios before %s, %d from then on, want some of each", c.Name, before, c.Since, after)
+		}
 	}
 }
 
