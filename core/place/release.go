@@ -148,8 +148,8 @@ var changes = [...]Change{
 		Name: "spread-share", Since: 37,
 		Before: "distribute-cpus-across-numa may choose NUMA nodes that cannot give their share; CPUs are then missing, " +
 			"and the pod is refused.",
-		After:     "Each NUMA node is asked for what the one with the fewest CPUs can give.",
-		Source:    "cpumanager/cpu_assignment.go, takeByTopologyNUMADistributed",
+		After:  "Each NUMA node is asked for what the one with the fewest CPUs can give.",
+		Source: "cpumanager/cpu_assignment.go, takeByTopologyNUMADistributed",
 		Scenarios: []string{"release_136_spread_asks_a_numa_for_too_much",
 			"release_137_spread_asks_each_numa_for_what_it_has"},
 	},
