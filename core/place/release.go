@@ -26,7 +26,7 @@ const (
 // managers of some release that has the same rule.
 const (
 	oldestJudged Release = 32
-	newestJudged Release = 36
+	newestJudged Release = 37
 )
 
 // maxRelease bounds the number of a release.

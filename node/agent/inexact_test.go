@@ -47,13 +47,13 @@ cpuManagerPolicy: static
 kubeReserved: {cpu: "1"}
 featureGates: {PodLevelResourceManagers: true, CPUManagerPolicyAlphaOptions: true, SomethingElse: true}
 `)
-		w.api.changeNode(w.name, func(n *v1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.37.1" })
+		w.api.changeNode(w.name, func(n *v1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.38.0" })
 		pass(DefaultResync + time.Second)
 		if got, want := w.codes(), "unknown-kubelet-version unmodelled-feature-gate "+fromFiles; got != want {
 			t.Errorf("reasons are %q, want %q", got, want)
 		}
 		k := w.layout().Kubelet
-		if k.Version != "v1.37.1" || len(k.FeatureGates) != 2 || !k.FeatureGates[1].Enabled ||
+		if k.Version != "v1.38.0" || len(k.FeatureGates) != 2 || !k.FeatureGates[1].Enabled ||
 			k.FeatureGates[1].Name != "PodLevelResourceManagers" {
 			t.Errorf("kubelet is %+v", k)
 		}
