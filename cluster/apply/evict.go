@@ -47,32 +47,32 @@ func remains(p *v1.Pod) bool {
 		p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 
-// evict asks for the eviction of each pod, again while a PodDisruptionBudget refuses it, until all have gone.
+// evict asks for the eviction of each pod, again while a PodDisruptionBudget refuses it, until all have gone. A round that
+// has begun ends also when the time is over, so that the reason is known.
 func (c *Cluster) evict(ctx context.Context, node string, o Options) error {
-	var refused []string
-	try := func(ctx context.Context) (bool, error) {
+	var stay []string
+	round := func(context.Context) (bool, error) {
 		pods, err := c.leaving(ctx, node, o)
 		if err != nil {
 			return false, err
 		}
-		refused = nil
+		stay = nil
 		for _, p := range pods {
 			switch err := c.evictPod(ctx, &p); {
-			case err == nil || apierrors.IsNotFound(err):
+			case err == nil:
+				stay = append(stay, fmt.Sprintf("pod %s/%s is ending still", p.Namespace, p.Name))
+			case apierrors.IsNotFound(err):
 			case apierrors.IsTooManyRequests(err):
-				refused = append(refused, fmt.Sprintf("pod %s/%s: %v", p.Namespace, p.Name, err))
+				stay = append(stay, fmt.Sprintf("pod %s/%s: %v", p.Namespace, p.Name, err))
 			default:
 				return false, fmt.Errorf("evict pod %s/%s: %w", p.Namespace, p.Name, err)
 			}
-			if p.DeletionTimestamp != nil {
-				refused = append(refused, fmt.Sprintf("pod %s/%s is ending still", p.Namespace, p.Name))
-			}
 		}
-		return len(pods) == 0, nil
+		return len(stay) == 0, nil
 	}
-	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, o.EvictWithin, true, try)
-	if wait.Interrupted(err) {
-		return fmt.Errorf("not all pods were evicted within %s: %s", o.EvictWithin, strings.Join(refused, "; "))
+	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, o.EvictWithin, true, round)
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return fmt.Errorf("not all pods were evicted within %s: %s", o.EvictWithin, strings.Join(stay, "; "))
 	}
 	return err
 }
