@@ -31,6 +31,8 @@ var (
 	agentPods string
 	//go:embed pin/access.yaml
 	pin string
+	//go:embed pin/affinity.yaml
+	affinity string
 	//go:embed scheduler/access.yaml
 	scheduler string
 	//go:embed scheduler/network.yaml
@@ -48,6 +50,10 @@ func Access() [][]byte {
 
 // PinAccess returns what agents need beyond [Access] where they pin containers, as YAML documents.
 func PinAccess() [][]byte { return [][]byte{[]byte(pin)} }
+
+// AffinityAccess returns what agents need beyond [PinAccess] where they measure what pods send each other, as YAML
+// documents.
+func AffinityAccess() [][]byte { return [][]byte{[]byte(affinity)} }
 
 // VolcanoAccess returns what Volcano's scheduler with the plugin tenon needs beyond [Access], as YAML documents.
 func VolcanoAccess() [][]byte { return [][]byte{[]byte(volcano)} }

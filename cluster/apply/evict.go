@@ -47,8 +47,8 @@ func remains(p *v1.Pod) bool {
 		p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 
-// evict asks for the eviction of each pod, again while a PodDisruptionBudget refuses it, until all have gone. A round that
-// has begun ends also when the time is over, so that the reason is known.
+// evict asks for the eviction of each pod, again while a PodDisruptionBudget refuses it, until all have gone. A round
+// that has begun ends also when the time is over, so that the reason is known.
 func (c *Cluster) evict(ctx context.Context, node string, o Options) error {
 	var stay []string
 	round := func(context.Context) (bool, error) {

@@ -113,7 +113,7 @@ func (n *Node) boot(ctx context.Context, c Config) error {
 		return err
 	}
 	n.guest, err = guest.Boot(ctx, guest.Config{Arch: arch, Args: args, Append: cmdline, Files: files,
-		Modules: []string{"veth", "overlay"}, Disk: c.Disk.path, Network: true, Reboots: true, Dir: c.Dir})
+		Modules: []string{"veth", "overlay", "tcp_diag"}, Disk: c.Disk.path, Network: true, Reboots: true, Dir: c.Dir})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -276,6 +277,33 @@ func TestAffinityGetsTheCapabilityThatItNeeds(t *testing.T) {
 	for name, text := range files {
 		if strings.Contains(text, "SYS_ADMIN") || strings.Contains(text, "--affinity") {
 			t.Errorf("%s has what affinity needs, without pinning", name)
+		}
+	}
+}
+
+// TestRightsWithoutTheChart: the files that give agents their further rights without the chart say what it says.
+func TestRightsWithoutTheChart(t *testing.T) {
+	all := objects(t, map[string]any{"agent": map[string]any{"pin": map[string]any{"enabled": true,
+		"affinity": map[string]any{"enabled": true}}}})
+	for _, file := range []string{"pin/access.yaml", "pin/affinity.yaml"} {
+		data, err := os.ReadFile(filepath.Join(deploy, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for text := range strings.SplitSeq(string(data), "---\n") {
+			var u unstructured.Unstructured
+			if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			chart := all[u.GetKind()+" "+u.GetName()]
+			if chart == nil {
+				t.Fatalf("%s: the chart has no %s %s", file, u.GetKind(), u.GetName())
+			}
+			for _, field := range []string{"rules", "roleRef", "subjects"} {
+				if got, want := u.Object[field], chart.Object[field]; !reflect.DeepEqual(got, want) {
+					t.Errorf("%s: %s of %s are %v, and the chart's %v", file, field, u.GetName(), got, want)
+				}
+			}
 		}
 	}
 }

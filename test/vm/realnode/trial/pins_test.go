@@ -34,6 +34,7 @@ func TestPinnedNode(t *testing.T) {
 	t.Run("another scheduler's pod", func(t *testing.T) { stranger(ctx, t, w) })
 	t.Run("resize in place", func(t *testing.T) { resize(ctx, t, w) })
 	t.Run("somebody else changes a cpuset", func(t *testing.T) { changed(ctx, t, w) })
+	t.Run("pods that talk", func(t *testing.T) { talking(ctx, t, w) })
 	t.Run("the agent is killed", func(t *testing.T) { killed(ctx, t, w, "agent") })
 	t.Run("containerd ends", func(t *testing.T) { killed(ctx, t, w, "containerd") })
 	t.Run("the kubelet ends", func(t *testing.T) { killed(ctx, t, w, "kubelet") })

@@ -70,7 +70,7 @@ func start(ctx context.Context, t *testing.T, names ...string) *world {
 	}
 	w.plane, err = control.Start(ctx, control.Options{Dir: dir, Nodes: names,
 		CRDs:      [][]byte{crd.YAML(), crd.NodeAffinity(), crd.NodeResourceTopology()},
-		Manifests: append(deploy.Access(), deploy.PinAccess()...)})
+		Manifests: slices.Concat(deploy.Access(), deploy.PinAccess(), deploy.AffinityAccess())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func rules(t *testing.T, name string) map[string]guest.File {
 	}
 	return map[string]guest.File{
 		"/etc/tenon/pin.yaml":   {Data: text, Mode: 0o644},
-		"/etc/tenon/agent.args": {Data: []byte("--pin-config /etc/tenon/pin.yaml\n"), Mode: 0o644},
+		"/etc/tenon/agent.args": {Data: []byte("--pin-config /etc/tenon/pin.yaml " + measuring + "\n"), Mode: 0o644},
 	}
 }
 

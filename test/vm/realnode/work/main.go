@@ -5,6 +5,7 @@
 //	work MIB       touch that much memory first
 //	work MIB end   end then, as an init container does
 //	work MIB spin  keep one CPU busy from then on
+//	work MIB talk  from then on send 4 MB/s to port 7 of the address that was last written to port 8
 //
 // It links nothing but the standard library, so that it runs in an image with no other file. It refuses
 // more than 64 GiB.
@@ -38,6 +39,11 @@ func main() {
 			return
 		case "spin":
 			go spin()
+		case "talk":
+			go func() {
+				fmt.Fprintf(os.Stderr, "work: %v\n", talk())
+				os.Exit(1)
+			}()
 		}
 	}
 	for s := range signals {
