@@ -41,7 +41,7 @@ var floors = []floor{
 	{"core/sim", pure, words(`core/topo core/place core/place/scenario core/score`), nil},
 	{"core/evict", pure, words(`core/topo core/place`), nil},
 	{"core/pin", pure, words(`core/idset core/topo core/place`), nil},
-	{"core/affinity", pure, words(`core/idset`), nil},
+	{"core/affinity", pure, words(`core/idset core/topo core/place`), nil},
 	{"core/wake", pure, nil, nil},
 	{"core/estimate", pure, words(`core/idset core/topo core/place`), nil},
 	// The ledger and the table of answers have the only locks in core. The ledger keeps nothing of machines that no
@@ -74,7 +74,7 @@ var floors = []floor{
 		append(words(`k8s.io/apimachinery k8s.io/client-go`), topologies...),
 	},
 	{"api/objects", nil, nil, words(`k8s.io/api k8s.io/apimachinery k8s.io/client-go`)},
-	{"api/pod", nil, words(`core/place core/topo api/pod/quantity`), words(`k8s.io/api k8s.io/apimachinery`)},
+	{"api/pod", nil, words(`core/place core/printable core/topo api/pod/quantity`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"api/pod/quantity", nil, nil, words(`k8s.io/api k8s.io/apimachinery`)},
 	{"api/pod/podtest", nil, nil, words(`k8s.io/api k8s.io/apimachinery`)},
 	{
@@ -99,7 +99,7 @@ var floors = []floor{
 		words(`core/... api/v1alpha1 node/kubelet`),
 		words(`k8s.io/api k8s.io/apimachinery`),
 	},
-	{"node/affinity", nil, words(`core/... api/v1alpha1 node/cgroup node/desired node/nri node/traffic`),
+	{"node/affinity", nil, words(`core/... api/pod api/v1alpha1 node/cgroup node/desired node/nri node/traffic`),
 		append(words(`github.com/prometheus/client_golang`), onNode...)},
 	{"node/cgroup", nil, words(`core/idset`), words(`k8s.io/api`)},
 	{"node/hardware", nil, words(`core/idset core/topo api/v1alpha1 node/sysfs`), words(`github.com/go-logr/logr`)},

@@ -5,10 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Annotations of pods that share CPUs.
+// The annotation of pods that share CPUs; that of their group is in api/pod.
 const (
-	// AffinityGroupAnnotation names the group of pods of the same namespace that the pod wants to share a NUMA node with.
-	AffinityGroupAnnotation = "tenon.sh/affinity-group"
 	// AffinityAnnotation says whether the pod's traffic is measured and may move it: AffinityMeasure or AffinityNone. It
 	// takes precedence over what the agent is told of the pod's namespace.
 	AffinityAnnotation = "tenon.sh/numa-affinity"

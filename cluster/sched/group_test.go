@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tenon-numa/tenon/api/v1alpha1"
+	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/core/place"
 )
 
 // talker is a pod that shares CPUs, of an affinity group.
@@ -19,7 +21,7 @@ func talker(namespace, name, group string) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)},
 		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
 	if group != "" {
-		p.Annotations = map[string]string{v1alpha1.AffinityGroupAnnotation: group}
+		p.Annotations = map[string]string{apipod.AffinityGroupAnnotation: group}
 	}
 	return p
 }
@@ -62,6 +64,37 @@ func TestPodsPreferNodesWithTheirAffinityGroup(t *testing.T) {
 	for _, alone := range []*v1.Pod{talker("shop", "new", ""), talker("shop", "new", "unknown")} {
 		if s := p.PreScore(t.Context(), framework.NewCycleState(), alone, nodes); !s.IsSkip() {
 			t.Errorf("PreScore of a pod whose group is nowhere: %v", s)
+		}
+	}
+}
+
+// A node whose agent has room for the pod beside its group is better than one with as many pods of the group and none.
+func TestPodsPreferRoomOnTheNUMANodeOfTheirGroup(t *testing.T) {
+	p := newPlugin(t, refuse)
+	var nodes []fwk.NodeInfo
+	for i, milli := range []int64{1000, 100} {
+		node := fmt.Sprint("n", i)
+		l := layout(t, node, "numa 0 cpus 0-3 memory 8Gi\nnuma 1 cpus 4-7 memory 8Gi", place.None, 1)
+		l.Rules.Arbiter = "agent"
+		p.Feed.Layout(l)
+		var pods []*v1.Pod
+		for n := range 3 {
+			o := talker("shop", fmt.Sprint(node, n), "cart")
+			o.Spec.Containers[0].Resources.Requests = v1.ResourceList{
+				v1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI)}
+			pods = append(pods, o)
+		}
+		info := framework.NewNodeInfo(pods...)
+		info.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
+		nodes = append(nodes, info)
+	}
+	cs := framework.NewCycleState()
+	pod := talker("shop", "new", "cart")
+	pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}
+	fits(t, p.PreScore(t.Context(), cs, pod, nodes))
+	for i, want := range []int64{3, 6} {
+		if got, status := p.Score(t.Context(), cs, pod, nodes[i]); got != want || !status.IsSuccess() {
+			t.Errorf("node n%d: score %d (%v), want %d", i, got, status, want)
 		}
 	}
 }

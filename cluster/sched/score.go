@@ -18,7 +18,7 @@ const fewChanged = 32
 func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	s, ok := p.state(cs)
 	if !ok {
-		return preScoreGroup(cs, pod, nodes)
+		return p.preScoreGroup(cs, pod, nodes)
 	}
 	changed := make([]int, 0, fewChanged)
 	for _, info := range nodes {

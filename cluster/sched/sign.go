@@ -7,6 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/config"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/cluster/request"
 )
@@ -45,7 +46,7 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 		return nil, fwk.NewStatus(fwk.Unschedulable, status.Reasons()...)
 	}
 	if s.pod.Plain() {
-		if group(pod) != "" {
+		if apipod.AffinityGroup(pod) != "" {
 			return nil, fwk.NewStatus(fwk.Unschedulable, "which node is best depends on others of the pod's affinity group")
 		}
 		return nil, nil

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/pin"
@@ -246,7 +247,7 @@ func TestPodsAreMovedToAPodWithExclusiveCPUs(t *testing.T) {
 func TestAGroupNeedsNoTraffic(t *testing.T) {
 	n := newNode(t)
 	for i, group := range []string{"a", "a", "b", "bad\ngroup"} {
-		n.add(fmt.Sprint("p", i), "1", map[string]string{v1alpha1.AffinityGroupAnnotation: group})
+		n.add(fmt.Sprint("p", i), "1", map[string]string{apipod.AffinityGroupAnnotation: group})
 	}
 	r := n.agent()
 	for range 3 {
@@ -259,7 +260,7 @@ func TestAGroupNeedsNoTraffic(t *testing.T) {
 func TestAGroupThatIsTooLargeIsSpread(t *testing.T) {
 	n := newNode(t)
 	for i := range 10 {
-		n.add(fmt.Sprint("p", i), "600m", map[string]string{v1alpha1.AffinityGroupAnnotation: "large"})
+		n.add(fmt.Sprint("p", i), "600m", map[string]string{apipod.AffinityGroupAnnotation: "large"})
 	}
 	r := n.agent()
 	for range 5 {

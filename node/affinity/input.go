@@ -2,18 +2,19 @@ package affinity
 
 import (
 	"cmp"
+	"iter"
 	"net/netip"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	core "github.com/tenon-numa/tenon/core/affinity"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/pin"
-	"github.com/tenon-numa/tenon/core/printable"
-	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/node/cgroup"
 	"github.com/tenon-numa/tenon/node/desired"
 	"github.com/tenon-numa/tenon/node/traffic"
@@ -61,9 +62,6 @@ func (r *Runner) known(pods []*v1.Pod, p Pinner) (out []known) {
 	return out[:min(len(out), core.MaxPods)]
 }
 
-// maxGroup bounds the name of a group, as the value of a label.
-const maxGroup = 63
-
 // opt reads what the pod asks for.
 func (k *known) opt(namespaces []string) {
 	switch k.pod.Annotations[v1alpha1.AffinityAnnotation] {
@@ -73,27 +71,14 @@ func (k *known) opt(namespaces []string) {
 	default:
 		k.is.Measured = slices.Contains(namespaces, k.pod.Namespace) || slices.Contains(namespaces, "*")
 	}
-	if g := k.pod.Annotations[v1alpha1.AffinityGroupAnnotation]; g != "" && len(g) <= maxGroup && printable.Text(g) == g {
-		k.is.Group = k.pod.Namespace + "/" + g
-	}
+	k.is.Group = apipod.AffinityGroup(k.pod)
 }
 
 // hold reads what the pod has of its own: exclusive CPUs or memory.
 func (k *known) hold(n *pin.Node) {
 	one, _ := n.Pod(k.is.ID)
-	var mask topo.Mask
-	for _, h := range one.Holdings {
-		mask |= n.Machine().MaskOfCPUs(h.CPUs)
-		for _, b := range h.Memory {
-			mask |= b.NUMAs
-		}
-	}
-	if mask == 0 {
-		return
-	}
-	k.is.Exclusive, k.is.NUMA = true, core.Nowhere
-	if ids := n.Machine().IDs(mask); len(ids) == 1 {
-		k.is.NUMA = ids[0]
+	if at, exclusive := core.Held(n.Machine(), one.Holdings); exclusive {
+		k.is.Exclusive, k.is.NUMA = true, at
 	}
 }
 
@@ -153,27 +138,14 @@ func (r *Runner) input(all []known, n *pin.Node, now time.Time) (in core.Input) 
 		in.Pods = append(in.Pods, p)
 	}
 	r.loads = loads
-	in.NUMAs = shared(n)
+	in.NUMAs = core.Room(n.Machine(), n.Rules(), n.Shared(), held(n))
 	return in
 }
 
 // requests returns the pod with what it requests.
 func (k known) requests() core.Pod {
 	out := k.is
-	add := func(c v1.Container) {
-		out.MilliCPU += c.Resources.Requests.Cpu().MilliValue()
-		out.Bytes += c.Resources.Requests.Memory().Value()
-	}
-	for _, c := range k.pod.Spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
-			add(c)
-		}
-	}
-	for _, c := range k.pod.Spec.Containers {
-		add(c)
-	}
-	out.MilliCPU = max(0, min(out.MilliCPU, core.MaxAmount))
-	out.Bytes = max(0, min(out.Bytes, core.MaxAmount))
+	out.MilliCPU, out.Bytes = apipod.Shares(k.pod)
 	return out
 }
 
@@ -205,31 +177,15 @@ func (r *Runner) load(k known, now time.Time) *load {
 // maxMilli bounds what a pod is believed to use: more CPUs than Linux has.
 const maxMilli = 1000 * idset.Max
 
-// shared returns what every NUMA node has for pods that share CPUs: its shared CPUs without those that are reserved for
-// the system, and its memory without hugepages and without what pods have of their own.
-func shared(n *pin.Node) (out []core.NUMA) {
-	cpus := n.Shared().Minus(n.Rules().CPU.Reserved)
-	own := make([]int64, len(n.Machine().NUMAs()))
-	for _, p := range n.Pods() {
-		for _, h := range p.Holdings {
-			for _, b := range h.Memory {
-				if b.Kind != topo.Memory {
-					continue
-				}
-				at := b.NUMAs.Positions()
-				for _, i := range at {
-					own[i] += b.Bytes / int64(len(at))
+// held yields what the pods of a node have of their own.
+func held(n *pin.Node) iter.Seq[place.Holding] {
+	return func(yield func(place.Holding) bool) {
+		for _, p := range n.Pods() {
+			for _, h := range p.Holdings {
+				if !yield(h) {
+					return
 				}
 			}
 		}
 	}
-	for i, numa := range n.Machine().NUMAs() {
-		left := numa.Bytes - own[i]
-		for _, h := range numa.Hugepages {
-			left -= h.PageSize * h.Count
-		}
-		out = append(out, core.NUMA{ID: numa.ID, MilliCPU: int64(numa.CPUs.AndLen(cpus)) * 1000,
-			Bytes: max(0, min(left, core.MaxAmount))})
-	}
-	return out
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-numa/tenon/api/objects"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/node/desired"
 )
@@ -73,7 +74,7 @@ func trimPod(obj any) (any, error) {
 			PodIPs: p.Status.PodIPs},
 	}
 	for _, key := range []string{desired.StaticHash, v1alpha1.DecisionAnnotation,
-		v1alpha1.AffinityAnnotation, v1alpha1.AffinityGroupAnnotation} {
+		v1alpha1.AffinityAnnotation, apipod.AffinityGroupAnnotation} {
 		if value, ok := p.Annotations[key]; ok {
 			out.Annotations = with(out.Annotations, key, value)
 		}

@@ -250,7 +250,8 @@ func TestSwitches(t *testing.T) {
 
 // TestAffinityGetsTheCapabilityThatItNeeds: only where it is on, and only with pinning.
 func TestAffinityGetsTheCapabilityThatItNeeds(t *testing.T) {
-	on := map[string]any{"enabled": true, "namespaces": []any{"shop", "web"}, "migrateMemory": true}
+	on := map[string]any{"enabled": true, "namespaces": []any{"shop", "web"}, "migrateMemory": true,
+		"hostNetwork": true}
 	pin := func(enabled bool) map[string]any {
 		return map[string]any{"openshift": map[string]any{"enabled": true},
 			"agent": map[string]any{"pin": map[string]any{"enabled": enabled, "affinity": on}}}
@@ -261,7 +262,7 @@ func TestAffinityGetsTheCapabilityThatItNeeds(t *testing.T) {
 	}
 	for file, all := range map[string][]string{
 		"agent/daemonset.yaml": {"- --affinity\n", "- --affinity-period=15s\n", "- --affinity-namespaces=shop,web\n",
-			"- --affinity-migrate-memory\n", "add: [SYS_ADMIN]", "allowPrivilegeEscalation: true", "path: /var/run/netns"},
+			"- --affinity-migrate-memory\n", "- --affinity-host-namespace=/host/net\n", "path: /proc/1/ns/net", "add: [SYS_ADMIN]", "allowPrivilegeEscalation: true", "path: /var/run/netns"},
 		"openshift/constraints.yaml": {"allowedCapabilities: [SYS_ADMIN]"},
 		"agent/pin.yaml":             {"resources: [nodeaffinities]"},
 	} {

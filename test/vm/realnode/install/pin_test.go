@@ -11,6 +11,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/tenon-numa/tenon/lab/workload"
+	"github.com/tenon-numa/tenon/test/vm/realnode"
 )
 
 const pinPage = "docs/howto/pin-containers.md"
@@ -37,8 +40,9 @@ func TestPin(t *testing.T) {
 	if out := w.must(ctx, t, "kubectl tenon map "+nodeName); !strings.Contains(out, "the agent decides") {
 		t.Error("the map does not say that the agent decides")
 	}
+	w.measures(ctx, t)
 	w.play(ctx, t, pinPage, "## Go back")
-	w.must(ctx, t, "kubectl wait nodelayout/"+nodeName+" --for=jsonpath='{.rules.arbiter}'=kubelet --timeout=2m")
+	w.must(ctx, t, "kubectl wait nodelayout/"+nodeName+" --for=jsonpath='{.rules.cpuManagerPolicy}'=none --timeout=2m")
 	data, err := os.ReadFile(filepath.Join(w.root, pinPage))
 	if err != nil {
 		t.Fatal(err)
@@ -48,6 +52,29 @@ func TestPin(t *testing.T) {
 			t.Errorf("%s: did not run: %s", pinPage, c.text)
 		}
 	}
+}
+
+// measures has the agent read the sockets of all pods, and of one in the node's own network namespace.
+func (w *world) measures(ctx context.Context, t *testing.T) {
+	t.Helper()
+	p := workload.Pod("edge", v1.Container{Name: "c", Image: realnode.Image, ImagePullPolicy: v1.PullNever,
+		Args: []string{"1", "talk"}})
+	p.Spec.NodeName, p.Spec.HostNetwork = nodeName, true
+	if err := workload.Create(ctx, w.client, p); err != nil {
+		t.Fatal(err)
+	}
+	w.must(ctx, t, `kubectl wait pod/edge --for=condition=Ready --timeout=3m
+helm upgrade tenon dist/tenon-*.tgz --namespace tenon-system --reset-then-reuse-values --wait --timeout 10m \
+  --set agent.pin.affinity.enabled=true --set agent.pin.affinity.hostNetwork=true --set 'agent.pin.affinity.namespaces={*}'
+kubectl wait nodeaffinity/$NODE --for=jsonpath='{.pods[?(@.name=="edge")].outcome}'=silent --timeout=3m
+kubectl get nodeaffinity $NODE -o yaml`)
+	if out := w.must(ctx, t, "kubectl -n tenon-agents logs daemonset/tenon-agent"); strings.Contains(out, "in part only") {
+		t.Errorf("the agent could not read all: %s", out)
+	}
+	if out := w.must(ctx, t, "kubectl get nodeaffinity $NODE -o jsonpath='{.sockets}'"); strings.TrimSpace(out) == "" {
+		t.Error("the agent has read no socket, and the kubelet's are open")
+	}
+	w.must(ctx, t, "kubectl delete pod edge")
 }
 
 // sample waits until the sample pod runs, and returns what the kernel allows its process.

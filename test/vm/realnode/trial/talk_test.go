@@ -20,10 +20,10 @@ import (
 )
 
 // measuring are the arguments of an agent that moves pods which exchange data, and their memory.
-const measuring = "--affinity --affinity-period 5s --affinity-migrate-memory"
+const measuring = "--affinity --affinity-period 5s --affinity-migrate-memory --affinity-host-namespace /proc/1/ns/net"
 
 // talking runs pods that send each other data over the node's network. Two on different NUMA nodes come together, with
-// their memory; one that is silent and one that does not fit stay.
+// their memory, and one of the node's own network follows; one that is silent and one that does not fit stay.
 func talking(ctx context.Context, t *testing.T, w *world) {
 	k := &talk{world: w, address: map[string]string{}, at: map[string]int64{}}
 	var err error
@@ -69,6 +69,14 @@ func talking(ctx context.Context, t *testing.T, w *world) {
 	}
 	k.kernel(ctx, t, together, "cart", "db")
 
+	edge := k.shares("edge", "200m")
+	edge.Spec.HostNetwork = true
+	k.run(ctx, t, edge)
+	k.tell(ctx, t, "edge", "cart")
+	k.kernel(ctx, t, k.until(ctx, t, "edge, on the node's own network, follows", func(a *v1alpha1.NodeAffinity) bool {
+		return numa(a, "edge") >= 0 && numa(a, "edge") == numa(a, "cart")
+	}), "edge")
+
 	k.run(ctx, t, k.shares("big", "3"))
 	k.tell(ctx, t, "big", "right")
 	full := k.until(ctx, t, "big finds no room", func(a *v1alpha1.NodeAffinity) bool {
@@ -83,7 +91,7 @@ func talking(ctx context.Context, t *testing.T, w *world) {
 	k.kernel(ctx, t, full, "big", "mail")
 	out, err := w.nodes[pins].Run(ctx, "wget -qO- http://127.0.0.1:9203/metrics | grep ^tenon_agent_affinity")
 	t.Logf("metrics of the agent: %v\n%s", err, out)
-	w.remove(ctx, t, "right", "left", "cart", "db", "mail", "big")
+	w.remove(ctx, t, "right", "left", "cart", "db", "mail", "edge", "big")
 }
 
 // talk is what pods that exchange data are told, and where they are.

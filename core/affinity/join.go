@@ -1,0 +1,75 @@
+package affinity
+
+import (
+	"iter"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Join returns with how many pods of its group a further pod will share a NUMA node on a machine, once Decide has put
+// it there: 0 where no NUMA node has room for it beside them. It fails as Decide does.
+func Join(in Input, rules Rules, further Pod) (int, error) {
+	further.NUMA = Nowhere
+	in.Pods = append(in.Pods[:len(in.Pods):len(in.Pods)], further)
+	rules.Periods = 1
+	r, err := Decide(in, rules, nil)
+	if err != nil {
+		return 0, err
+	}
+	at := map[string]idset.NUMA{}
+	for _, v := range r.Verdicts {
+		at[v.Pod] = v.NUMA
+	}
+	with := 0
+	for _, p := range in.Pods {
+		if p.ID != further.ID && p.Group == further.Group && at[p.ID] == at[further.ID] && at[p.ID] != Nowhere {
+			with++
+		}
+	}
+	return with, nil
+}
+
+// Held reports whether holdings are of exclusive CPUs or memory, and on which NUMA node: Nowhere where on several.
+func Held(m *topo.Machine, holdings []place.Holding) (at idset.NUMA, exclusive bool) {
+	var mask topo.Mask
+	for _, h := range holdings {
+		mask |= m.MaskOfCPUs(h.CPUs)
+		for _, b := range h.Memory {
+			mask |= b.NUMAs
+		}
+	}
+	if ids := m.IDs(mask); len(ids) == 1 {
+		return ids[0], true
+	}
+	return Nowhere, mask != 0
+}
+
+// Room returns what every NUMA node of a machine has for pods that share CPUs: of the shared CPUs those that are not
+// reserved for the system, and its memory without hugepages and without what pods have of their own.
+func Room(m *topo.Machine, rules place.Rules, shared idset.Set[idset.CPU], held iter.Seq[place.Holding]) []NUMA {
+	cpus := shared.Minus(rules.CPU.Reserved)
+	own := make([]int64, len(m.NUMAs()))
+	for h := range held {
+		for _, b := range h.Memory {
+			if b.Kind != topo.Memory {
+				continue
+			}
+			at := b.NUMAs.Positions()
+			for _, i := range at {
+				own[i] += b.Bytes / int64(len(at))
+			}
+		}
+	}
+	out := make([]NUMA, 0, len(own))
+	for i, numa := range m.NUMAs() {
+		left := numa.Bytes - own[i]
+		for _, h := range numa.Hugepages {
+			left -= h.PageSize * h.Count
+		}
+		out = append(out, NUMA{ID: numa.ID, MilliCPU: int64(numa.CPUs.AndLen(cpus)) * 1000,
+			Bytes: max(0, min(left, MaxAmount))})
+	}
+	return out
+}
