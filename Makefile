@@ -43,9 +43,10 @@ test-console: ## Try the pages of the console in a real browser
 test-volcano: ## Build Volcano's scheduler with the plugin, and try it on a lab cluster
 	go run ./test volcano
 
-test-doctor: ## Find what is wrong in lab clusters, plan and make changes of kubelets on ten of them (15 minutes)
+test-doctor: ## Find what is wrong in lab clusters, change kubelets on ten of them, and on a real node with systemd (40 minutes)
 	go test ./cluster/doctor ./cluster/bundle ./cluster/rollout ./cluster/apply
 	go test ./cmd/kubectl-tenon -run 'TestTheDoctor|TestAPlan|TestKubeletsAreChanged' -v -timeout 1h -plan.clusters 10
+	go run ./test install -run TestKubeletsUnderSystemd
 
 race: ## Run the heavy packages' tests under the race detector, one package after the other, on an idle machine
 	go run ./test race

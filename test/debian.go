@@ -40,11 +40,18 @@ var toUnpack = []needed{
 	{host, "prometheus", "alerting rules"},
 }
 
+// systemd are packages that are unpacked with all that they need, for guests that run it.
+var (
+	systemd        = needed{"amd64", "systemd", "guests with systemd"}
+	besidesSystemd = []string{"mount", "util-linux", "coreutils", "dash"}
+)
+
 // debianPackages gets the missing packages. It reports those that are not available, and the tests that need them do
 // not run.
 func (r *runner) debianPackages(ctx context.Context) error {
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return r.notRun("what this machine, which is no Debian, may lack: %s", reasons(slices.Concat(toInstall, toUnpack)))
+		all := slices.Concat(toInstall, toUnpack, []needed{systemd})
+		return r.notRun("what this machine, which is no Debian, may lack: %s", reasons(all))
 	}
 	errs := []error{r.install(ctx)}
 	for _, n := range toUnpack {
@@ -58,6 +65,13 @@ func (r *runner) debianPackages(ctx context.Context) error {
 		if err != nil {
 			errs = append(errs, r.notRun("%s: %v", n.why, err))
 		}
+	}
+	err := debian.UnpackTree(ctx, systemd.arch, systemd.name, besidesSystemd, func(line string) {
+		r.got = true
+		r.say("%s", line)
+	})
+	if err != nil {
+		errs = append(errs, r.notRun("%s: %v", systemd.why, err))
 	}
 	return errors.Join(errs...)
 }

@@ -71,9 +71,15 @@ func joins(n *ledger.Node, pod *v1.Pod, info fwk.NodeInfo) int64 {
 	}
 	in := affinity.Input{NUMAs: affinity.Room(n.Machine, n.Rules, n.Usage.FreeCPUs(), held(n))}
 	for _, other := range info.GetPods() {
-		if o := other.GetPod(); o.UID != pod.UID {
-			in.Pods = append(in.Pods, sharing(n, o))
+		o := other.GetPod()
+		if o.UID == pod.UID {
+			continue
 		}
+		one := sharing(n, o)
+		if o.DeletionTimestamp != nil {
+			one.Group = "" // it leaves, and takes room until then
+		}
+		in.Pods = append(in.Pods, one)
 	}
 	with, err := affinity.Join(in, affinity.Defaults(), sharing(n, pod))
 	if err != nil {

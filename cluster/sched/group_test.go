@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -84,7 +85,9 @@ func TestPodsPreferRoomOnTheNUMANodeOfTheirGroup(t *testing.T) {
 				v1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI)}
 			pods = append(pods, o)
 		}
-		info := framework.NewNodeInfo(pods...)
+		ends := talker("shop", node+"ends", "cart") // it is no company
+		ends.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		info := framework.NewNodeInfo(append(pods, ends)...)
 		info.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 		nodes = append(nodes, info)
 	}

@@ -38,6 +38,7 @@ func (p *Plane) startServer(ctx context.Context, dir, etcd string) (string, erro
 		return "", err
 	}
 	o.Authentication.ClientCert.ClientCA = p.clientCA
+	o.EgressSelector.ConfigFile = p.egress
 	if p.controllers {
 		o.Admission.GenericAdmission.DisablePlugins = nil
 	}

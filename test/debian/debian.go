@@ -49,34 +49,10 @@ func Dir(arch, name string) (string, error) {
 // Unpack fetches a package that is not in the cache yet. If a package only names its newest version, such as
 // linux-image-cloud-amd64, Unpack takes that version, under the requested name. It reports each step to progress.
 func Unpack(ctx context.Context, arch, name string, progress func(line string)) error {
-	var missing *MissingError
-	if _, err := Dir(arch, name); !errors.As(err, &missing) {
-		return err
-	}
-	root, err := archDir(arch)
-	if err != nil {
-		return err
-	}
-	unlock, err := lock(root)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if _, err := Dir(arch, name); !errors.As(err, &missing) {
-		return err // another process had the lock
-	}
-	if err := removeHalves(root); err != nil {
-		return err
-	}
-	progress(fmt.Sprintf("Debian package %s:%s: fetching", name, arch))
-	a, err := newApt(ctx, arch, filepath.Join(root, ".apt"))
-	if err == nil {
-		err = a.unpack(ctx, root, name, progress)
-	}
-	if err != nil {
-		return fmt.Errorf("Debian package %s:%s: %w", name, arch, err)
-	}
-	return nil
+	return inCache(ctx, arch, name, func(a *apt, root string) error {
+		progress(fmt.Sprintf("Debian package %s:%s: fetching", name, arch))
+		return a.unpack(ctx, root, name, progress)
+	})
 }
 
 const half = ".new-" // prefix of the name of an incomplete directory

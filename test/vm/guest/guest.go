@@ -45,6 +45,8 @@ type Config struct {
 	// Network gives the guest eth0 with 10.0.2.15/24; it reaches services on the host's loopback
 	// interface at 10.0.2.2.
 	Network bool
+	// Port is a port of the guest that the host reaches at HostPort of its loopback interface; 0: none.
+	Port, HostPort int
 	// Reboots: the guest may boot again (Reboot). Otherwise it has ended when its kernel ends.
 	Reboots bool
 	// Dir is where console.log is written; if it is empty, the log is not kept.
@@ -196,11 +198,30 @@ func (g *Guest) Run(ctx context.Context, script string) (string, error) {
 // Reboot boots the guest again, at once and without ending its programs, and returns when its shell answers. The disk
 // keeps what was written to it.
 func (g *Guest) Reboot(ctx context.Context) error {
+	return g.again(ctx, "/bin/busybox sync; /bin/busybox reboot -f")
+}
+
+// Cut boots the guest again as after a power cut, and returns when its shell answers: what programs have written and
+// Linux has not yet sent to the disk is lost.
+func (g *Guest) Cut(ctx context.Context) error { return g.again(ctx, "/bin/busybox reboot -n -f") }
+
+// Booted returns when the shell answers of a guest that boots again by itself.
+func (g *Guest) Booted(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.shell.ready(ctx); err != nil {
+		return fmt.Errorf("wait for the guest's boot: %w", g.why(ctx, err))
+	}
+	return nil
+}
+
+// again runs a script that boots the guest.
+func (g *Guest) again(ctx context.Context, script string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ctx, cancel := context.WithTimeoutCause(ctx, bootTimeout, fmt.Errorf("%w after %s", errSilent, bootTimeout))
 	defer cancel()
-	err := g.shell.leave(ctx, "/bin/busybox sync; /bin/busybox reboot -f")
+	err := g.shell.leave(ctx, script)
 	if err == nil {
 		err = g.shell.ready(ctx)
 	}

@@ -154,7 +154,11 @@ func args(c Config, p *Parts, accel, initrd string) []string {
 			"-device", "virtio-blk-pci,drive=disk")
 	}
 	if c.Network {
-		out = append(out, "-netdev", "user,id=network", "-device", "virtio-net-pci,netdev=network")
+		network := "user,id=network"
+		if c.Port != 0 {
+			network += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-10.0.2.15:%d", c.HostPort, c.Port)
+		}
+		out = append(out, "-netdev", network, "-device", "virtio-net-pci,netdev=network")
 	}
 	// The caller's come last: a bridge among them would attract the devices that name no bus.
 	return append(out, c.Args...)

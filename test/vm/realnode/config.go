@@ -23,6 +23,9 @@ const loopback = "127.0.0.1"
 func configFiles(c Config) (map[string]guest.File, error) {
 	configured := inGuest(c.Machine.Kubelet)
 	configured.ServerTLSBootstrap = c.SignedByCluster
+	if c.Disk.systemd {
+		configured.CgroupDriver = "systemd"
+	}
 	kubelet, err := yaml.Marshal(configured)
 	if err != nil {
 		return nil, fmt.Errorf("write kubelet configuration: %w", err)
@@ -40,7 +43,11 @@ func configFiles(c Config) (map[string]guest.File, error) {
 		"/etc/hostname":                {Data: []byte(c.Name + "\n"), Mode: 0o644},
 		"/etc/kubernetes/server":       {Data: []byte(server + "\n"), Mode: 0o644},
 		"/etc/kubernetes/kubelet.conf": {Data: access, Mode: 0o600},
-		"/var/lib/kubelet/config.yaml": {Data: kubelet, Mode: 0o644},
+	}
+	if c.Disk.systemd {
+		maps.Copy(out, unitFiles(c.Name, kubelet))
+	} else {
+		out["/var/lib/kubelet/config.yaml"] = guest.File{Data: kubelet, Mode: 0o644}
 	}
 	maps.Copy(out, c.Files)
 	return out, nil

@@ -20,6 +20,11 @@ import (
 //go:embed root
 var guestFiles embed.FS
 
+// systemdFiles are those of a node whose programs systemd starts.
+//
+//go:embed all:systemd
+var systemdFiles embed.FS
+
 // arch is the architecture of nodes, in the names of Debian and Go.
 const arch = "amd64"
 
@@ -34,16 +39,28 @@ var programs = map[string][]string{
 }
 
 // Disk is the disk that nodes boot from. Guests do not write to it, so many may share one.
-type Disk struct{ path string }
+type Disk struct {
+	path    string
+	systemd bool
+}
 
 // BuildDisk builds the programs of a node if they are not up to date, and the disk with them, as a file of a directory.
 // It reports each step to progress, which may be nil. The first build takes some minutes of CPU time; later ones take
 // seconds. Missing packages are a [*guest.MissingError].
 func BuildDisk(ctx context.Context, dir string, progress func(line string)) (*Disk, error) {
+	return buildDisk(ctx, &Disk{path: filepath.Join(dir, "node.img")}, dir, progress)
+}
+
+// BuildSystemdDisk is as BuildDisk. Its nodes are Debian's systemd, under which containerd, the kubelet and the agent
+// are units, the kubelet's as packages install it, with a directory of drop-in files. They have [ToolImage], too.
+func BuildSystemdDisk(ctx context.Context, dir string, progress func(line string)) (*Disk, error) {
+	return buildDisk(ctx, &Disk{path: filepath.Join(dir, "systemd.img"), systemd: true}, dir, progress)
+}
+
+func buildDisk(ctx context.Context, d *Disk, dir string, progress func(line string)) (*Disk, error) {
 	if progress == nil {
 		progress = func(string) {}
 	}
-	d := &Disk{filepath.Join(dir, "node.img")}
 	if err := d.build(ctx, dir, progress); err != nil {
 		return nil, fmt.Errorf("build a node's disk: %w", err)
 	}
@@ -74,10 +91,15 @@ func (d *Disk) build(ctx context.Context, dir string, say func(string)) error {
 		return err
 	}
 	defer os.RemoveAll(tree)
-	if err := fill(tree, bin, linux.Busybox); err != nil {
+	if d.systemd {
+		err = fillSystemd(ctx, tree, bin, linux.Busybox)
+	} else if err = fill(tree, bin, linux.Busybox); err == nil {
+		err = copyFiles(tree, guestFiles, "root", 0o755)
+	}
+	if err != nil {
 		return err
 	}
-	if err := makeFileSystem(ctx, mkfs, d.path, tree); err != nil {
+	if err := d.makeFileSystem(ctx, mkfs, tree); err != nil {
 		return err
 	}
 	say("built the disk")
@@ -114,30 +136,29 @@ func fill(tree, bin, busybox string) error {
 	if err != nil {
 		return err
 	}
-	image, err := imageArchive(program)
+	image, err := imageArchive(Image, []string{entryPoint}, tarFile{name: entryPoint[1:], data: program, mode: 0o755})
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(tree, "var", "lib", "work.tar"), image, 0o644); err != nil {
-		return err
-	}
-	return fs.WalkDir(guestFiles, "root", func(name string, d fs.DirEntry, err error) error {
+	return os.WriteFile(filepath.Join(tree, "var", "lib", "work.tar"), image, 0o644)
+}
+
+// copyFiles copies the embedded files below a directory.
+func copyFiles(tree string, files embed.FS, below string, mode fs.FileMode) error {
+	return fs.WalkDir(files, below, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		data, err := guestFiles.ReadFile(name)
+		data, err := files.ReadFile(name)
 		if err != nil {
 			return err
 		}
-		return writeProgram(filepath.Join(tree, filepath.FromSlash(name[len("root/"):])), data)
+		path := filepath.Join(tree, filepath.FromSlash(name[len(below)+1:]))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(path, data, mode)
 	})
-}
-
-func writeProgram(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, data, 0o755)
 }
 
 func copyFile(to, from string) (err error) {
@@ -170,13 +191,17 @@ func findMkfs() (string, error) {
 	return path, nil
 }
 
-// makeFileSystem makes an ext4 image of a directory, which needs neither root nor a mount. The file system is never
-// recovered, so it has no journal.
-func makeFileSystem(ctx context.Context, mkfs, path, tree string) error {
-	cmd := exec.CommandContext(ctx, mkfs, "-q", "-F", "-O", "^has_journal", "-m", "0", "-E", "root_owner=0:0",
-		"-d", tree, path, fmt.Sprintf("%dM", diskMiB))
+// makeFileSystem makes an ext4 image of a directory, which needs neither root nor a mount. It has a journal only where
+// a power cut may interrupt its writer.
+func (d *Disk) makeFileSystem(ctx context.Context, mkfs, tree string) error {
+	journal := "^has_journal"
+	if d.systemd {
+		journal = "has_journal"
+	}
+	cmd := exec.CommandContext(ctx, mkfs, "-q", "-F", "-O", journal, "-m", "0", "-E", "root_owner=0:0",
+		"-d", tree, d.path, fmt.Sprintf("%dM", diskMiB))
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("make file system %s: %w: %s", path, err, last(string(out), 400))
+		return fmt.Errorf("make file system %s: %w: %s", d.path, err, last(string(out), 400))
 	}
 	return nil
 }

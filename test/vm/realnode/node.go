@@ -56,12 +56,17 @@ type Config struct {
 	// SignedByCluster: the kubelet requests the certificate of its own port from the cluster (serverTLSBootstrap), and
 	// does not serve before the request was approved.
 	SignedByCluster bool
+	// Port is that of the host's loopback interface at which the host reaches the kubelet (see [Egress]); 0: it does not.
+	Port int
 	// Progress, if not nil, receives a line for each step.
 	Progress func(line string)
 }
 
 // startTimeout bounds a start; with two nodes at once on a busy computer of two cores it takes a minute.
 const startTimeout = 6 * time.Minute
+
+// kubeletPort is the usual port of a kubelet.
+const kubeletPort = 10250
 
 var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
@@ -112,8 +117,12 @@ func (n *Node) boot(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	n.guest, err = guest.Boot(ctx, guest.Config{Arch: arch, Args: args, Append: cmdline, Files: files,
-		Modules: []string{"veth", "overlay", "tcp_diag"}, Disk: c.Disk.path, Network: true, Reboots: true, Dir: c.Dir})
+	system := guest.Config{Arch: arch, Args: args, Append: cmdline, Files: files,
+		Modules: []string{"veth", "overlay", "tcp_diag"}, Disk: c.Disk.path, Network: true, Reboots: true, Dir: c.Dir}
+	if c.Port != 0 {
+		system.Port, system.HostPort = kubeletPort, c.Port
+	}
+	n.guest, err = guest.Boot(ctx, system)
 	if err != nil {
 		return err
 	}
@@ -193,7 +202,8 @@ func (n *Node) explain(program string) error {
 
 // Log returns the last lines of the log of "kubelet", "containerd", "plugin" or "agent".
 func (n *Node) Log(ctx context.Context, program string, lines int) (string, error) {
-	return n.guest.Run(ctx, fmt.Sprintf("tail -n %d /var/log/%s.log", lines, program))
+	const read = "tail -n %d /var/log/%s.log 2>/dev/null || journalctl --no-pager -n %[1]d -u %[2]s -u tenon-%[2]s"
+	return n.guest.Run(ctx, fmt.Sprintf(read, lines, program))
 }
 
 // Run runs a shell script on the node, as [guest.Guest.Run] does.
@@ -244,6 +254,24 @@ func (n *Node) Reboot(ctx context.Context) error {
 		}
 	}
 	n.say("rebooted")
+	return nil
+}
+
+// Cut boots a node with systemd as after a power cut, and returns when its shell answers; systemd starts the programs.
+func (n *Node) Cut(ctx context.Context) error {
+	if err := n.guest.Cut(ctx); err != nil {
+		return fmt.Errorf("cut the power of node %s: %w", n.Name, err)
+	}
+	n.say("power cut")
+	return nil
+}
+
+// Booted returns when a node with systemd that boots again by itself has a shell.
+func (n *Node) Booted(ctx context.Context) error {
+	if err := n.guest.Booted(ctx); err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	n.say("booted again")
 	return nil
 }
 

@@ -59,7 +59,7 @@ func TestHardwareThatQEMUCannotMakeIsRefused(t *testing.T) {
 
 // The archive contains one program.
 func TestImageArchive(t *testing.T) {
-	data, err := imageArchive([]byte("a program"))
+	data, err := imageArchive(Image, []string{entryPoint}, tarFile{name: "work", data: []byte("a program"), mode: 0o755})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestImageArchive(t *testing.T) {
 	if layer := untar(t, []byte(files["layer.tar"])); layer["work"] != "a program" {
 		t.Errorf("the layer has %v", layer)
 	}
-	again, err := imageArchive([]byte("a program"))
+	again, err := imageArchive(Image, []string{entryPoint}, tarFile{name: "work", data: []byte("a program"), mode: 0o755})
 	if err != nil || !bytes.Equal(data, again) {
 		t.Errorf("the second archive is another (%v)", err)
 	}

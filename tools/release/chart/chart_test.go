@@ -262,8 +262,8 @@ func TestAffinityGetsTheCapabilityThatItNeeds(t *testing.T) {
 	}
 	for file, all := range map[string][]string{
 		"agent/daemonset.yaml": {"- --affinity\n", "- --affinity-period=15s\n", "- --affinity-namespaces=shop,web\n",
-			"- --affinity-migrate-memory\n", "- --affinity-host-namespace=/host/net\n", "path: /proc/1/ns/net", "add: [SYS_ADMIN]", "allowPrivilegeEscalation: true", "path: /var/run/netns"},
-		"openshift/constraints.yaml": {"allowedCapabilities: [SYS_ADMIN]"},
+			"- --affinity-migrate-memory\n", "- --affinity-host-namespace=/host/ns/net\n", "path: /proc/1/ns\n", "add: [SYS_ADMIN, SYS_PTRACE]", "type: Unconfined", "allowPrivilegeEscalation: true", "path: /var/run/netns"},
+		"openshift/constraints.yaml": {"allowedCapabilities: [SYS_ADMIN, SYS_PTRACE]"},
 		"agent/pin.yaml":             {"resources: [nodeaffinities]"},
 	} {
 		for _, want := range all {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tenon-numa/tenon/lab/control"
 	"github.com/tenon-numa/tenon/test/vm/realnode"
 )
 
@@ -32,7 +33,7 @@ func TestChart(t *testing.T) {
 	if w.tools, err = realnode.BuildTools(ctx, func(line string) { t.Log(line) }); err != nil {
 		t.Fatal(err)
 	}
-	w.control(ctx, t)
+	w.control(ctx, t, control.Options{})
 	before := w.settled(ctx, t)
 
 	w.play(ctx, t, installPage, "### With kubectl")

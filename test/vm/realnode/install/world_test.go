@@ -67,7 +67,7 @@ func start(ctx context.Context, t *testing.T, machine string) *world {
 		t.Fatal(err)
 	}
 	w.release(ctx, t)
-	w.control(ctx, t)
+	w.control(ctx, t, control.Options{})
 	plain, err := scheduler.Start(w.dir, w.plane.Kubeconfig, scheduler.Plain, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -112,12 +112,12 @@ func (w *world) release(ctx context.Context, t *testing.T) {
 }
 
 // control starts etcd, the API server and the controllers.
-func (w *world) control(ctx context.Context, t *testing.T) {
+func (w *world) control(ctx context.Context, t *testing.T, o control.Options) {
 	t.Helper()
 	key, ca := w.authority(t)
 	var err error
-	w.plane, err = control.Start(ctx, control.Options{Dir: w.dir, Nodes: []string{nodeName}, Controllers: true,
-		ClientCA: ca})
+	o.Dir, o.Nodes, o.Controllers, o.ClientCA = w.dir, []string{nodeName}, true, ca
+	w.plane, err = control.Start(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}

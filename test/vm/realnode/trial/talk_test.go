@@ -30,10 +30,11 @@ func talking(ctx context.Context, t *testing.T, w *world) {
 	if k.affinities, err = client.NewAffinities(w.plane.Admin); err != nil {
 		t.Fatal(err)
 	}
-	// What has CPUs of its own draws the others. The device is on NUMA node 2, and then too little memory for the second.
+	// What has CPUs of its own draws the others. The device is on NUMA node 2, and NUMA nodes 1 and 3 alone have the
+	// memory that the second pod asks for.
 	k.run(ctx, t, on(pins, tenon, "right", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "400Mi",
 		"example.com/vf": "1"})))
-	k.run(ctx, t, on(pins, tenon, "left", guaranteed("c", "2", "400Mi")))
+	k.run(ctx, t, on(pins, tenon, "left", guaranteed("c", "2", "600Mi")))
 	for _, name := range []string{"cart", "db", "mail"} {
 		k.run(ctx, t, k.shares(name, "200m"))
 	}
@@ -116,7 +117,7 @@ func (k *talk) run(ctx context.Context, t *testing.T, p *v1.Pod) {
 	k.create(ctx, t, p)
 	k.address[p.Name] = k.await(ctx, t, p.Name, workload.Running).Status.PodIP
 	if p.Annotations == nil { // it has CPUs of its own
-		k.seen.await(ctx, t, p.Name)
+		k.compare(ctx, t, pins) // the node has reported what it has
 		var at int64
 		if _, err := fmt.Sscan(k.numas(ctx, t, pins, p.Name), &at); err != nil {
 			t.Fatal(err)
@@ -132,7 +133,9 @@ func (k *talk) tell(ctx context.Context, t *testing.T, from, to string) {
 	if to != "" {
 		address = k.address[to] + ":7"
 	}
-	if out, err := k.nodes[pins].Run(ctx, "echo "+address+" | nc "+k.address[from]+" 8"); err != nil {
+	// Its program may not have come as far as to listen.
+	const script = "for i in 1 2 3 4 5 6 7 8 9; do echo %s | nc %s 8 && exit; sleep 1; done; netstat -ltn; exit 1"
+	if out, err := k.nodes[pins].Run(ctx, fmt.Sprintf(script, address, k.address[from])); err != nil {
 		t.Fatalf("tell pod %s to send to %s: %v: %s", from, address, err, out)
 	}
 }
