@@ -116,6 +116,7 @@ func unitFiles(name string, kubelet []byte) map[string]guest.File {
 	args := "KUBELET_EXTRA_ARGS=--hostname-override=" + name + " --node-ip=10.0.2.15 --config-dir=" + DropIns + "\n"
 	return map[string]guest.File{
 		"/etc/machine-id":           {Data: fmt.Appendf(nil, "%x\n", md5.Sum([]byte(name))), Mode: 0o444},
+		"/etc/resolv.conf":          {Mode: 0o644}, // the kubelet needs the file
 		"/etc/hosts":                {Data: []byte("127.0.0.1 localhost " + name + "\n"), Mode: 0o644},
 		"/etc/kubernetes/join.yaml": {Data: kubelet, Mode: 0o644},
 		"/etc/default/kubelet":      {Data: []byte(args), Mode: 0o644},

@@ -66,6 +66,7 @@ func (w *world) measures(ctx context.Context, t *testing.T) {
 	w.must(ctx, t, `kubectl wait pod/edge --for=condition=Ready --timeout=3m
 helm upgrade tenon dist/tenon-*.tgz --namespace tenon-system --reset-then-reuse-values --wait --timeout 10m \
   --set agent.pin.affinity.enabled=true --set agent.pin.affinity.hostNetwork=true --set 'agent.pin.affinity.namespaces={*}'
+kubectl wait nodeaffinity/$NODE --for=create --timeout=3m
 kubectl wait nodeaffinity/$NODE --for=jsonpath='{.pods[?(@.name=="edge")].outcome}'=silent --timeout=3m
 kubectl get nodeaffinity $NODE -o yaml`)
 	// The API server does not reach the kubelet of a virtual machine for its logs.
