@@ -42,8 +42,14 @@ type Options struct {
 	// ClientCA is the path of the certificates of CAs that sign users' certificates; empty if there are none. Programs
 	// of a cluster find them in the ConfigMap extension-apiserver-authentication, to verify clients.
 	ClientCA string
-	// Egress is the path of an EgressSelectorConfiguration, by which the API server reaches kubelets; empty: directly.
-	Egress string
+	// Kubelets is how the API server reaches kubelets; by default it does not.
+	Kubelets Kubelets
+}
+
+// Kubelets has paths of files.
+type Kubelets struct {
+	Egress           string // an EgressSelectorConfiguration
+	Certificate, Key string // of the API server as a client of kubelets
 }
 
 // ServiceAccountKey is the name of a file in [Options.Dir]: the key that signs tokens of service accounts.
@@ -62,7 +68,7 @@ type Plane struct {
 	authorization string // path of a file; empty for Node and RBAC
 	controllers   bool   // a controller manager will run
 	clientCA      string // path of a file, or empty
-	egress        string // path of a file, or empty
+	kubelets      Kubelets
 
 	tokens map[string]string
 	etcd   *embed.Etcd
@@ -78,7 +84,7 @@ const stopTimeout = 20 * time.Second
 // context bounds the start only; the control plane runs until Stop.
 func Start(ctx context.Context, o Options) (*Plane, error) {
 	p := &Plane{dir: o.Dir, authorization: o.Authorization, controllers: o.Controllers, clientCA: o.ClientCA,
-		egress: o.Egress, address: "127.0.0.1:0", served: make(chan error, 1), tokens: map[string]string{}}
+		kubelets: o.Kubelets, address: "127.0.0.1:0", served: make(chan error, 1), tokens: map[string]string{}}
 	if err := p.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start control plane: %w", err), p.Stop())
 	}

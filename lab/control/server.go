@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/util/compatibility"
@@ -38,7 +39,7 @@ func (p *Plane) startServer(ctx context.Context, dir, etcd string) (string, erro
 		return "", err
 	}
 	o.Authentication.ClientCert.ClientCA = p.clientCA
-	o.EgressSelector.ConfigFile = p.egress
+	p.reachKubelets(o)
 	if p.controllers {
 		o.Admission.GenericAdmission.DisablePlugins = nil
 	}
@@ -71,6 +72,17 @@ func (p *Plane) startServer(ctx context.Context, dir, etcd string) (string, erro
 	p.address, p.accept = o.SecureServing.Listener.Addr().String(), o.SecureServing.Listener.(*listener)
 	go func() { p.served <- prepared.Run(ctx) }()
 	return "https://" + p.address, nil
+}
+
+// reachKubelets configures the way to kubelets, if there is one.
+func (p *Plane) reachKubelets(o *options.ServerRunOptions) {
+	if p.kubelets.Egress == "" {
+		return
+	}
+	o.EgressSelector.ConfigFile = p.kubelets.Egress
+	k := &o.KubeletConfig
+	k.TLSClientConfig.CertFile, k.TLSClientConfig.KeyFile = p.kubelets.Certificate, p.kubelets.Key
+	k.PreferredAddressTypes = []string{string(v1.NodeInternalIP)} // names of nodes are in no DNS here
 }
 
 func serverOptions(dir, etcd, address string) (*options.ServerRunOptions, error) {

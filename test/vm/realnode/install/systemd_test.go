@@ -91,8 +91,8 @@ func startSystemd(ctx context.Context, t *testing.T) *world {
 		t.Fatal(err)
 	}
 	cleanup(t, stop)
-	w.control(ctx, t, control.Options{Egress: egress, CRDs: [][]byte{crd.YAML(), crd.NodeResourceTopology()},
-		Manifests: deploy.Access()})
+	w.control(ctx, t, control.Options{Kubelets: control.Kubelets{Egress: egress}, Manifests: deploy.Access(),
+		CRDs: [][]byte{crd.YAML(), crd.NodeResourceTopology()}})
 	s, err := scheduler.Start(w.dir, w.plane.Kubeconfig, scheduler.Plain, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -106,8 +106,10 @@ func startSystemd(ctx context.Context, t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ca := map[string]guest.File{"/etc/kubernetes/pki/ca.crt": {Host: filepath.Join(w.dir, "ca.crt"), Mode: 0o644}}
 	w.node, err = realnode.Start(ctx, realnode.Config{Name: nodeName, Machine: machine, Disk: disk, Kubelet: access,
 		Admin: w.plane.Admin, Port: port, Progress: say, Dir: w.dir,
+		Files: ca,
 		Agent: func(ctx context.Context) (*rest.Config, error) {
 			return rights.As(ctx, w.plane.Admin, rights.Account{Namespace: deploy.AgentNamespace, Name: deploy.Agent,
 				Node: nodeName})

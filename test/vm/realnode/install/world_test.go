@@ -3,9 +3,15 @@ package install_test
 import (
 	"context"
 	"crypto"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -117,6 +123,9 @@ func (w *world) control(ctx context.Context, t *testing.T, o control.Options) {
 	key, ca := w.authority(t)
 	var err error
 	o.Dir, o.Nodes, o.Controllers, o.ClientCA = w.dir, []string{nodeName}, true, ca
+	if o.Kubelets.Egress != "" {
+		o.Kubelets.Certificate, o.Kubelets.Key = w.kubeletClient(t, key, ca)
+	}
 	w.plane, err = control.Start(ctx, o)
 	if err != nil {
 		t.Fatal(err)
@@ -176,6 +185,37 @@ func (w *world) authority(t *testing.T) (keyFile, caFile string) {
 		t.Fatal(err)
 	}
 	return keyFile, caFile
+}
+
+// kubeletClient makes the certificate by which kubelets know the API server.
+func (w *world) kubeletClient(t *testing.T, caKey, ca string) (certificate, key string) {
+	t.Helper()
+	signer, err := tls.LoadX509KeyPair(ca, caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := keyutil.MakeEllipticPrivateKeyPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := keyutil.ParsePrivateKeyPEM(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
+		Subject:     pkix.Name{CommonName: "kube-apiserver-kubelet-client", Organization: []string{"system:masters"}},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, template, signer.Leaf, own.(crypto.Signer).Public(), signer.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, key = filepath.Join(w.dir, "kubelet-client.crt"), filepath.Join(w.dir, "kubelet-client.key")
+	text := pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der})
+	if err := errors.Join(os.WriteFile(certificate, text, 0o600), os.WriteFile(key, secret, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return certificate, key
 }
 
 // roots writes the certificates that pods trust: of the CA for kubelets, and of the API server.
