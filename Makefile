@@ -14,7 +14,7 @@ RELEASES = 1.30 1.31 1.32 1.33 1.34 1.35 1.36 1.37
 PLATFORMS = linux/amd64,linux/arm64
 export PROGRAMS REGISTRY VERSION
 
-.PHONY: help demo up test test-node test-nri test-install test-console test-volcano storm-volcano test-doctor race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-volcano bench-go bench-agent bench-docs diff diff-all chaos fuzz generate tidy verify lint build images chart release push clean sim
+.PHONY: help demo up test test-node test-nri test-install test-console test-volcano storm-volcano test-doctor race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-volcano bench-go bench-agent bench-docs diff releases records chaos fuzz generate tidy verify lint build images chart release push clean sim
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 17
@@ -95,12 +95,17 @@ bench-docs: ## Measure all but the last two, and write docs/performance.md, its 
 	go run ./test/bench -docs
 
 diff: ## Judge N admissions by the kubelet's own managers, of RELEASE, from seed S on (make diff N=1000000 S=1 RELEASE=1.32)
-	go test ./lab/kubelet -run TestPlaceAgrees -diff.n $(N) -diff.seed $(S) -diff.release '$(RELEASE)' -v -timeout 0
+	go test ./lab/kubelet -run TestPlaceAgreesWithTheManagers -diff.n $(N) -diff.seed $(S) -diff.release '$(RELEASE)' -v -timeout 0
 
-diff-all: ## The same for every release, and its scenarios (the first time each release builds for some minutes)
+releases: ## The same for every release, with its scenarios (the first time each release builds for some minutes)
 	@for r in $(RELEASES); do echo "release $$r"; \
-		go test ./lab/kubelet -run 'TestPlaceAgrees|TestScenarioFiles' -diff.n $(N) -diff.seed $(S) -diff.release $$r -v \
-			-timeout 0 | grep -v '^ *--- PASS\|^=== ' || exit 1; \
+		go test ./lab/kubelet -run 'TestPlaceAgreesWithTheManagers|TestScenarioFiles' -diff.n $(N) -diff.seed $(S) \
+			-diff.release $$r -v -timeout 0 | grep -v '^ *--- PASS\|^=== ' || exit 1; \
+	done
+
+records: ## Have the judge of RELEASE, or of every release, answer what the test run compares with
+	@for r in $(or $(RELEASE),$(RELEASES)); do echo "release $$r"; \
+		go test ./lab/kubelet -run TestRecord -diff.release $$r -diff.record -timeout 0 || exit 1; \
 	done
 
 sim: ## Compare schedulers on simulated machines, and write docs/packing.md and its picture anew

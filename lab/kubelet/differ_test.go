@@ -179,7 +179,7 @@ func (f *failure) report(j judge, dir string) string {
 		return out + err.Error()
 	}
 	return out + "as a scenario, with what place says:\n" + text +
-		fmt.Sprintf("again: go test ./lab/kubelet -run TestPlaceAgrees -diff.seed %d -diff.n 1 %s\n", f.seed, judgeFlag())
+		fmt.Sprintf("again: go test ./lab/kubelet -run TestPlaceAgreesWithTheManagers -diff.seed %d -diff.n 1 %s\n", f.seed, judgeFlag())
 }
 
 // text returns the drawn scenario. Pods that were written differently from what a scenario says are in its comment.

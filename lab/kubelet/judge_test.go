@@ -48,6 +48,9 @@ type trial struct {
 	// failed are the resources whose plugin has failed during this admission; stranded are those of which the device
 	// manager has lost devices thereby.
 	failed, stranded map[string]bool
+	// asked is set if the managers were asked about the latest pod, and latest is what they said then.
+	asked  bool
+	latest lifecycle.PodAdmitResult
 }
 
 // difference is how the two sides differ.
@@ -199,9 +202,18 @@ func (t *trial) step(st scenario.Step) (err error) {
 // usage returns what a node agent would publish: the holdings in the managers' records, and their state file's data
 // about memory that does not follow from the holdings.
 func (t *trial) usage() (*place.Usage, error) {
+	groups, err := t.groups()
+	if err != nil {
+		return nil, err
+	}
+	return t.node.Usage().WithGroups(groups), nil
+}
+
+// groups returns the memory manager's own count where it does not follow from the holdings.
+func (t *trial) groups() (map[int]place.MemoryGroup, error) {
 	data, err := os.ReadFile(filepath.Join(t.dir, kubelet.MemoryStateFile))
 	if os.IsNotExist(err) {
-		return t.node.Usage(), nil
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err
@@ -216,7 +228,7 @@ func (t *trial) usage() (*place.Usage, error) {
 			Holdings: p.Holdings})
 	}
 	o := kubelet.Observation{Memory: state}
-	return t.node.Usage().WithGroups(o.Groups(t.node.Machine, t.node.Rules, entries, byName{})), nil
+	return o.Groups(t.node.Machine, t.node.Rules, entries, byName{}), nil
 }
 
 // byName has every pod: its UID is its name.
@@ -287,6 +299,7 @@ func (t *trial) podOf(st scenario.Step) *v1.Pod {
 }
 
 func (t *trial) admit(st scenario.Step) error {
+	t.asked = false
 	pod := t.podOf(st)
 	if read, err := mistranslated(pod, &st.Pod); err != nil || read != "" {
 		return differs(aboutTranslation, "pod %s is %s and reads as %s (%v)", st.Name, st.Pod.Shape(), read, err)
@@ -314,6 +327,7 @@ func (t *trial) admit(st scenario.Step) error {
 	if !ok {
 		return fmt.Errorf("pod %s: the managers do not answer within %v", st.Name, patience)
 	}
+	t.asked, t.latest = true, got
 	t.unnoticed, t.mingled = false, false
 	return t.judge(st, before, v, got, mingled)
 }

@@ -68,19 +68,28 @@ func (m *managers) compose(dir string, s *settings) error {
 type surroundings struct {
 	pods    func() []*v1.Pod
 	sources *readiness
-	// containers are those of a kubelet that ran before, and running the ids of those that run.
-	containers containermap.ContainerMap
-	running    sets.Set[string]
+	// before are the containers of a kubelet that ran before, and running the ids of those that run.
+	before  []found
+	running sets.Set[string]
+}
+
+func (k found) id() string { return k.Pod + "/" + k.Name }
+
+// containers returns a map of the containers: each manager changes its own.
+func (s surroundings) containers() containermap.ContainerMap {
+	out := containermap.NewContainerMap()
+	for _, k := range s.before {
+		out.Add(k.Pod, k.Name, k.id())
+	}
+	return out
 }
 
 // startAll starts the managers in the kubelet's order: CPU, memory, device.
 func (m *managers) startAll(pods func() []*v1.Pod, sources *readiness, before []found) error {
-	s := surroundings{pods, sources, containermap.NewContainerMap(), sets.New[string]()}
+	s := surroundings{pods, sources, before, sets.New[string]()}
 	for _, k := range before {
-		id := k.Pod + "/" + k.Name
-		s.containers.Add(k.Pod, k.Name, id)
 		if k.Running {
-			s.running.Insert(id)
+			s.running.Insert(k.id())
 		}
 	}
 	if err := m.startCPU(s); err != nil {

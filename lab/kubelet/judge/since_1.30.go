@@ -50,15 +50,15 @@ func newMemoryManager(dir string, info *machineInfo, reserved []config.MemoryRes
 func (m *managers) add(p topologymanager.HintProvider) { m.topology.AddHintProvider(p) }
 
 func (m *managers) startCPU(s surroundings) error {
-	return m.cpu.Start(s.pods, s.sources, noStatus{}, noRuntime{}, s.containers.Clone())
+	return m.cpu.Start(s.pods, s.sources, noStatus{}, noRuntime{}, s.containers())
 }
 
 func (m *managers) startMemory(s surroundings) error {
-	return m.memory.Start(s.pods, s.sources, noStatus{}, noRuntime{}, s.containers.Clone())
+	return m.memory.Start(s.pods, s.sources, noStatus{}, noRuntime{}, s.containers())
 }
 
 func (m *managers) startDevices(s surroundings) error {
-	return m.device.Start(s.pods, s.sources, s.containers.Clone(), s.running)
+	return m.device.Start(s.pods, s.sources, s.containers(), s.running)
 }
 
 func (m *managers) stop() error { return m.device.Stop() }

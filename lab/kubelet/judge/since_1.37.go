@@ -54,15 +54,15 @@ func (m *managers) add(p topologymanager.HintProvider) {
 }
 
 func (m *managers) startCPU(s surroundings) error {
-	return m.cpu.Start(context.Background(), s.pods, s.sources, noStatus{}, noRuntime{}, s.containers.Clone())
+	return m.cpu.Start(context.Background(), s.pods, s.sources, noStatus{}, noRuntime{}, s.containers())
 }
 
 func (m *managers) startMemory(s surroundings) error {
-	return m.memory.Start(context.Background(), s.pods, s.sources, noStatus{}, noRuntime{}, s.containers.Clone())
+	return m.memory.Start(context.Background(), s.pods, s.sources, noStatus{}, noRuntime{}, s.containers())
 }
 
 func (m *managers) startDevices(s surroundings) error {
-	return m.device.Start(klog.Background(), s.pods, s.sources, s.containers.Clone(), s.running)
+	return m.device.Start(klog.Background(), s.pods, s.sources, s.containers(), s.running)
 }
 
 func (m *managers) stop() error { return m.device.Stop(klog.Background()) }

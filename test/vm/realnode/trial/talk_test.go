@@ -26,7 +26,10 @@ const measuring = "--affinity --affinity-period 5s --affinity-migrate-memory --a
 // their memory, and one of the node's own network follows; one that is silent and one that does not fit stay.
 func talking(ctx context.Context, t *testing.T, w *world) {
 	k := &talk{world: w, address: map[string]string{}, at: map[string]int64{}}
-	var err error
+	err := w.pods.Clear(ctx, w.client) // the pods below need NUMA nodes to themselves
+	if err != nil {
+		t.Fatal(err)
+	}
 	if k.affinities, err = client.NewAffinities(w.plane.Admin); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,88 @@
+package main
+
+import "regexp"
+
+// released returns faults in each row of place.Changes, the rules that hold for some releases only: a rule begins a
+// release late, or a release early, or is misread. Each must be detected by the judge of the release that it concerns.
+func released() (out []planted) {
+	const at, table = "core/place/", "core/place/release.go"
+	for _, r := range []struct {
+		rule, last, first, next string // last has the old rule, first the new one
+		old, new                []fault
+	}{
+		{"memory-groups", "31", "32", "33", nil, []fault{
+			{"only groups are kept", at + "memory.go",
+				"a.u.keeps && a.u.violates(mask)", "a.u.keeps && mask&(mask-1) != 0 && a.u.violates(mask)"},
+			{"only single NUMA nodes are kept", at + "memory.go",
+				"a.u.keeps && a.u.violates(mask)", "a.u.keeps && mask&(mask-1) == 0 && a.u.violates(mask)"},
+		}},
+		{"memory-state", "31", "32", "33", nil, []fault{
+			{"all NUMA nodes are one group", at + "hazard.go",
+				"together := b.cells[i].group & a.all", "together := a.all"},
+		}},
+		{"uncore-odd-cpus", "33", "34", "35", nil, []fault{
+			{"one core more, always", at + "take.go",
+				"cores = (p.need + per - 1) / per", "cores = p.need/per + 1"},
+			{"both threads of the last core", at + "take.go",
+				"p.roundUp && p.need%2 != 0 && per > 1", "p.roundUp && p.need%2 == 0 && per > 1"},
+		}},
+		{"pod-level-resources", "33", "34", "35", nil, []fault{
+			{"such pods are served if they are Burstable", at + "release.go",
+				"p.QoS == Guaranteed && !(p.PodLevel", "p.PodLevel != (p.QoS == Guaranteed) && !(p.PodLevel"},
+			{"such pods are served if they have init containers", at + "release.go",
+				"!(p.PodLevel && r", "!(p.PodLevel && p.Containers[0].Kind == App && r"},
+		}},
+		{"device-hints", "35", "36", "37", []fault{
+			{"devices without a NUMA node have hints", at + "ground.go",
+				"if set.numas != 0 && !r.Release", "if !r.Release"},
+		}, []fault{
+			{"few devices have the old hints", at + "ground.go",
+				"set.numas != 0 && !r.Release.has(hintsOfDeviceNUMAs)",
+				"set.numas != 0 && (len(res.Devices) < 3 || !r.Release.has(hintsOfDeviceNUMAs))"},
+		}},
+		{"smt-readmission", "36", "37", "38", []fault{
+			{"free CPUs count reserved siblings", at + "hazard.go",
+				"most, free := u.risk.cpus, u.cpus-u.halves; smt", "most, free := u.risk.cpus, u.cpus; smt"},
+		}, nil},
+		{"spread-share", "36", "37", "38", nil, []fault{
+			{"a group less from each", at + "spread.go",
+				"share = min(share, p.free.AndLen(p.m.NUMAs()[numa].CPUs)/group*group)",
+				"share = min(share, max(0, p.free.AndLen(p.m.NUMAs()[numa].CPUs)/group*group-group))"},
+			{"half groups count", at + "spread.go",
+				"share = min(share, p.free.AndLen(p.m.NUMAs()[numa].CPUs)/group*group)",
+				"share = min(share, p.free.AndLen(p.m.NUMAs()[numa].CPUs))"},
+		}},
+		{"spread-socket", "36", "37", "38", nil, []fault{
+			{"even ones before those of a socket", at + "socket.go",
+				"one && !b.oneSocket || one == b.oneSocket && deviation", "deviation"},
+			{"the last of equals", at + "socket.go",
+				"deviation < b.deviation {", "deviation <= b.deviation {"},
+		}},
+	} {
+		begins := `Name: "` + r.rule + `", Since: `
+		add := func(release string, f fault) {
+			f.name = r.rule + ": " + f.name
+			out = append(out, planted{f, judgedBy("1." + release)})
+		}
+		add(r.first, fault{"begins a release late", table, begins + r.first, begins + r.next})
+		add(r.last, fault{"begins a release early", table, begins + r.first, begins + r.last})
+		for _, f := range r.old {
+			add(r.last, f)
+		}
+		for _, f := range r.new {
+			add(r.first, f)
+		}
+	}
+	return out
+}
+
+// judgedBy returns the tests in which the judge of a release must detect a fault: its scenarios, and random machines.
+func judgedBy(release string) []check {
+	flags := []string{"-diff.release", release, "-diff.n", "60000"}
+	return []check{
+		{"./lab/kubelet", "TestScenarioFilesAreWhatTheManagersDo", release + ", scenario ",
+			regexp.MustCompile(`(?m)^ +--- FAIL: TestScenarioFiles\w*/(\w+)`), flags},
+		{"./lab/kubelet", "TestPlaceAgreesWithTheManagers", release + ", ",
+			regexp.MustCompile(`(?m)^.*?(seed \d+: [a-z].*)$`), flags},
+	}
+}
