@@ -192,7 +192,15 @@ func (w *world) rests(ctx context.Context, t *testing.T, flags string) {
 	if err != nil || len(left.Items) > 0 {
 		t.Errorf("%d pods of the change are left (%v)", len(left.Items), err)
 	}
-	out := w.must(ctx, t, "kubectl get --raw /api/v1/nodes/"+nodeName+"/proxy/configz")
+	// For 40 seconds after the power has failed the node still counts as ready.
+	out := ""
+	err = wait.PollUntilContextTimeout(ctx, time.Second, 4*time.Minute, true, func(ctx context.Context) (bool, error) {
+		out, err = w.shell.run(ctx, "kubectl get --raw /api/v1/nodes/"+nodeName+"/proxy/configz")
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("the kubelet does not answer: %s", out)
+	}
 	if !strings.Contains(out, `"topologyManagerPolicy":"`+want+`"`) {
 		t.Errorf("the kubelet does not run with policy %s: %s", want, out)
 	}
