@@ -346,7 +346,7 @@ func (a *admission) align(r *request) (hint, bool) {
 	}
 	l := newMaskSpace(a.universe(r))
 	if len(l.at) > maxMaskSpace {
-		a.refuse(Reason{Code: Unsupported, Container: r.container, Want: int64(len(l.at)), Have: maxMaskSpace})
+		a.refuse(a.tooMany(r, len(l.at)))
 		return hint{}, false
 	}
 	if sure == unsure && !a.work.spend(l.size()/4) { // for allocating the tables
@@ -362,6 +362,16 @@ func (a *admission) align(r *request) (hint, bool) {
 		a.refuse(a.explain(&l, r)...)
 	}
 	return h, ok
+}
+
+// tooMany returns why no answer is given for a request that concerns so many NUMA nodes.
+func (a *admission) tooMany(r *request, numas int) Reason {
+	for _, want := range r.devices {
+		if n := a.u.tried(want.Resource); n > maxMemorySets {
+			return Reason{Code: Endless, Container: r.container, Resource: want.Resource, Want: want.N, Width: n}
+		}
+	}
+	return Reason{Code: Unsupported, Container: r.container, Want: int64(numas), Have: maxMaskSpace}
 }
 
 // merge is align with tables of masks.

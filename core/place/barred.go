@@ -256,6 +256,9 @@ func (r Reason) ends() string {
 	if r.With != "" {
 		return "reserve whole cores (reservedSystemCPUs with all siblings) on this node"
 	}
+	if r.Width > 0 {
+		return "use a kubelet of 1.36 or later, which looks only at NUMA nodes that have the devices"
+	}
 	return "change the manager policies or options of this node's kubelet"
 }
 

@@ -65,6 +65,15 @@ func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables
 	return f, true
 }
 
+// tried returns the number of NUMA nodes of which a device manager tries all sets for a resource.
+func (u *Usage) tried(resource string) int {
+	at, _, known := u.resource(resource)
+	if !known || u.Rules.Topology.Policy == None {
+		return 0
+	}
+	return u.sets[at].numas.Len()
+}
+
 // countShared adds the devices of several NUMA nodes, each once to every mask that it touches.
 func (a *admission) countShared(l *maskSpace, at int, left devices, t tables) {
 	taken := a.u.taken[at]

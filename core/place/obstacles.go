@@ -27,8 +27,8 @@ import (
 // maxNUMAID is the highest id of a NUMA node that a kubelet's masks can hold.
 const maxNUMAID = 63
 
-// maxMemorySets bounds the number of NUMA nodes for which a memory manager may try all sets: a million sets, as for
-// CPUs (maxSets). Beyond the bound, the kubelet counts as endless.
+// maxMemorySets bounds the number of NUMA nodes for which a memory or device manager may try all sets: a million sets,
+// as for CPUs (maxSets). Beyond the bound, the kubelet counts as endless.
 const maxMemorySets = 20
 
 // Obstacles returns why a kubelet with these rules cannot serve pods that need alignment on a machine, even if nothing

@@ -85,7 +85,8 @@ type Reason struct {
 	//  - Width: Width is the number of NUMA nodes that the policy allows for this want.
 	//  - Widths: Resource needs Want NUMA nodes, and the resource With needs Have.
 	//  - Demanded: With has the NUMA nodes of each resource that the demand is about.
-	//  - Endless: With has the reserved CPUs whose siblings are not reserved, under full-pcpus-only.
+	//  - Endless: With has the reserved CPUs whose siblings are not reserved, under full-pcpus-only. For devices,
+	//    Width is the number of NUMA nodes of which the kubelet would try all sets.
 	//  - TooComplex: Want is the number of containers, Have the bound, and Width the number of NUMA nodes of the
 	//    machine; Width is 0 if the pod alone is too large.
 	//  - NUMAID: Want is the id, Have the highest id that is allowed, and With names the part that cannot handle it.
@@ -213,6 +214,9 @@ func (r Reason) whole() string {
 func (r Reason) loops() string {
 	if r.Resource == topo.Memory {
 		return fmt.Sprintf("try all sets of %d NUMA nodes under the static memory manager", r.Want)
+	}
+	if r.Width > 0 {
+		return fmt.Sprintf("try all sets of %d NUMA nodes for devices", r.Width)
 	}
 	if r.With == "" {
 		return "try sets of NUMA nodes endlessly under distribute-cpus-across-numa"

@@ -130,11 +130,13 @@ var changes = [...]Change{
 	},
 	hintsOfDeviceNUMAs: {
 		Name: "device-hints", Since: 36,
-		Before: "Hints for devices range over all NUMA nodes. Where 0 devices are wanted, each NUMA node serves.",
+		Before: "Hints for devices range over all NUMA nodes: 34 of them are too many for the kubelet. Where 0 devices " +
+			"are wanted, each NUMA node serves.",
 		After: "Hints for devices range over the NUMA nodes that have devices of the resource. Where 0 devices are " +
 			"wanted, the pod is still drawn to these.",
 		Source:    "devicemanager/topology_hints.go, generateDeviceTopologyHints",
-		Scenarios: []string{"release_135_zero_devices_pull_nowhere", "zero_devices_still_pull_to_their_numa"},
+		Scenarios: []string{"release_135_zero_devices_pull_nowhere", "zero_devices_still_pull_to_their_numa",
+			"release_135_tries_all_numas_for_devices", "thirty_four_numas_of_which_two_have_cpus"},
 	},
 	restartsKeepCPUs: {
 		Name: "smt-readmission", Since: 37,
