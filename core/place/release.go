@@ -14,19 +14,12 @@ import (
 // Release is a minor release of Kubernetes 1: 36 is 1.36. The zero value stands for [DefaultRelease].
 type Release int
 
-// The releases that are modelled are those from OldestRelease to NewestRelease. DefaultRelease is the one that rules
-// without a release are judged by.
+// The releases that are modelled are those from OldestRelease to NewestRelease. Tests compare each of them with its own
+// kubelet's managers. DefaultRelease is the one that rules without a release are judged by.
 const (
 	OldestRelease  Release = 30
 	DefaultRelease Release = 36
 	NewestRelease  Release = 37
-)
-
-// The releases from oldestJudged to newestJudged are those whose every rule in this package has been compared with the
-// managers of some release that has the same rule.
-const (
-	oldestJudged Release = 32
-	newestJudged Release = 37
 )
 
 // maxRelease bounds the number of a release.
@@ -67,10 +60,6 @@ func (r Release) Nearest() Release { return min(max(r.orDefault(), OldestRelease
 
 // Modelled reports whether the release is modelled.
 func (r Release) Modelled() bool { return r.Nearest() == r.orDefault() }
-
-// Judged reports whether the rules of the release have been compared with the kubelet's own managers. What is predicted
-// for another release follows from reading its source.
-func (r Release) Judged() bool { return r.orDefault() >= oldestJudged && r.orDefault() <= newestJudged }
 
 func (r Release) orDefault() Release { return cmp.Or(r, DefaultRelease) }
 
@@ -134,7 +123,7 @@ var changes = [...]Change{
 			"are wanted, each NUMA node serves.",
 		After: "Hints for devices range over the NUMA nodes that have devices of the resource. Where 0 devices are " +
 			"wanted, the pod is still drawn to these.",
-		Source:    "devicemanager/topology_hints.go, generateDeviceTopologyHints",
+		Source: "devicemanager/topology_hints.go, generateDeviceTopologyHints",
 		Scenarios: []string{"release_135_zero_devices_pull_nowhere", "zero_devices_still_pull_to_their_numa",
 			"release_135_tries_all_numas_for_devices", "thirty_four_numas_of_which_two_have_cpus"},
 	},

@@ -25,13 +25,14 @@ func (t *trial) resync() {
 	t.chain = chain{node: &n}
 }
 
-// usage returns the usage that follows from the predictions; ok is false if they do not determine it.
-func (c *chain) usage(t *trial) (u *place.Usage, ok bool) {
+// usage returns the usage that follows from the predictions; ok is false if they do not determine it. before is what
+// the managers had recorded before they were asked.
+func (c *chain) usage(t *trial, before *place.Usage) (u *place.Usage, ok bool) {
 	if c.broken || c.length >= longest {
 		t.resync()
 	}
 	real, err := t.usage()
-	if err != nil || c.mingled(real) || foretell(real.RestartHazards(), place.MemoryState) {
+	if err != nil || c.mingled(before) || c.mingled(real) || foretell(real.RestartHazards(), place.MemoryState) {
 		c.broken = true
 		return nil, false
 	}
@@ -47,8 +48,8 @@ func (c *chain) mingled(u *place.Usage) bool {
 }
 
 // admitted predicts a pod that the managers have admitted.
-func (c *chain) admitted(t *trial, st scenario.Step, seen []place.Holding, sure bool) error {
-	u, ok := c.usage(t)
+func (c *chain) admitted(t *trial, st scenario.Step, before *place.Usage, seen []place.Holding, sure bool) error {
+	u, ok := c.usage(t, before)
 	if !ok {
 		return nil
 	}
@@ -74,8 +75,8 @@ func (c *chain) admitted(t *trial, st scenario.Step, seen []place.Holding, sure 
 }
 
 // refused predicts a pod that the managers have refused.
-func (c *chain) refused(t *trial, st scenario.Step, sure bool) error {
-	u, ok := c.usage(t)
+func (c *chain) refused(t *trial, st scenario.Step, before *place.Usage, sure bool) error {
+	u, ok := c.usage(t, before)
 	if !ok || !sure {
 		return nil
 	}

@@ -31,7 +31,7 @@ import (
 // after each. A difference is reduced and printed as a scenario file.
 
 var (
-	admissions = flag.Int("diff.n", 100000, "admissions to judge in the differential test")
+	admissions = flag.Int("diff.n", 60000, "admissions to judge in the differential test")
 	firstSeed  = flag.Uint64("diff.seed", 1, "first seed of the differential test")
 	workers    = flag.Int("diff.workers", runtime.GOMAXPROCS(0), "machines that are judged at once")
 )
@@ -43,16 +43,23 @@ const (
 
 func TestPlaceAgreesWithTheManagers(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	run := &differ{dir: judgeDir(t), predict: place.Place, next: *firstSeed, began: time.Now()}
+	releases, admit := judging()
+	for i, release := range releases {
+		t.Run(release, func(t *testing.T) { differBy(t, release, admit[i]) })
+	}
+}
+
+func differBy(t *testing.T, release string, admit int) {
+	run := &differ{dir: judgeDir(t), predict: place.Place, most: admit, next: *firstSeed, began: time.Now()}
 	var wg sync.WaitGroup
 	for range *workers {
-		j := newJudge(t)
+		j := newJudge(t, release)
 		wg.Go(func() { run.work(j) })
 	}
 	wg.Wait()
-	t.Logf("%s, seeds %d to %d\n%s", newJudge(t).release(), *firstSeed, run.next-1, run.total.String())
+	t.Logf("%s, seeds %d to %d\n%s", release, *firstSeed, run.next-1, run.total.String())
 	if run.failure != nil {
-		t.Error(run.failure.report(newJudge(t), run.dir))
+		t.Error(run.failure.report(newJudge(t, release), run.dir))
 	}
 }
 
@@ -80,6 +87,7 @@ func judgeDir(t testing.TB) string {
 type differ struct {
 	dir     string
 	predict oracle
+	most    int // admissions
 	began   time.Time
 
 	mu      sync.Mutex
@@ -100,7 +108,7 @@ type failure struct {
 func (d *differ) seed() (uint64, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.failure != nil || d.total.steps[scenario.Admit] >= *admissions {
+	if d.failure != nil || d.total.steps[scenario.Admit] >= d.most {
 		return 0, false
 	}
 	d.next++
@@ -179,7 +187,8 @@ func (f *failure) report(j judge, dir string) string {
 		return out + err.Error()
 	}
 	return out + "as a scenario, with what place says:\n" + text +
-		fmt.Sprintf("again: go test ./lab/kubelet -run TestPlaceAgreesWithTheManagers -diff.seed %d -diff.n 1 %s\n", f.seed, judgeFlag())
+		fmt.Sprintf("again: go test ./lab/kubelet -run TestPlaceAgreesWithTheManagers -diff.seed %d -diff.n 1 -diff.release %s\n",
+			f.seed, j.release())
 }
 
 // text returns the drawn scenario. Pods that were written differently from what a scenario says are in its comment.

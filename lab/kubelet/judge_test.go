@@ -361,7 +361,7 @@ func (t *trial) judge(st scenario.Step, before *place.Usage, v place.Verdict, go
 	if !got.Admit {
 		t.strand(st.Name)
 		t.drop(st.Name)
-		if err := t.chain.refused(t, st, why == ""); err != nil {
+		if err := t.chain.refused(t, st, before, why == ""); err != nil {
 			return err
 		}
 		if why == "" && len(v.Reasons) == 0 {
@@ -378,7 +378,7 @@ func (t *trial) judge(st scenario.Step, before *place.Usage, v place.Verdict, go
 	if err := t.same(st.Name, &st.Pod, v, seen, sure); err != nil {
 		return err
 	}
-	if err := t.chain.admitted(t, st, seen, all && !v.Chance); err != nil || !all {
+	if err := t.chain.admitted(t, st, before, seen, all && !v.Chance); err != nil || !all {
 		return err
 	}
 	if mingled { // what ended pods have left on each NUMA node is random

@@ -23,7 +23,21 @@ import (
 // program of its own (folder judge).
 
 var diffRelease = flag.String("diff.release", "",
-	"kubelet that judges, such as 1.32; by default the one that is linked")
+	"kubelet that judges, such as 1.32; by default the one that is linked, and a little the oldest and the newest")
+
+// judging returns the releases that judge this run, and each one's part of its admissions.
+func judging() (releases []string, admit []int) {
+	if *diffRelease != "" {
+		return []string{*diffRelease}, []int{*admissions}
+	}
+	releases, admit = []string{place.DefaultRelease.String()}, []int{*admissions}
+	for _, r := range []place.Release{place.OldestRelease, place.NewestRelease} {
+		if r != place.DefaultRelease {
+			releases, admit = append(releases, r.String()), append(admit, *admissions/10)
+		}
+	}
+	return releases, admit
+}
 
 // judge makes managers. It serves one machine at a time.
 type judge interface {
@@ -52,13 +66,13 @@ type judged interface {
 	Stop() error
 }
 
-// newJudge returns the judge that the flag asks for.
-func newJudge(t testing.TB) judge {
+// newJudge returns the judge of a release, or the one that is linked.
+func newJudge(t testing.TB, release string) judge {
 	t.Helper()
-	if *diffRelease == "" || *diffRelease == place.DefaultRelease.String() {
+	if release == "" || release == place.DefaultRelease.String() {
 		return here{}
 	}
-	return newProgram(t, *diffRelease)
+	return newProgram(t, release)
 }
 
 // asOf makes a scenario one of a release.
@@ -92,14 +106,6 @@ func knownTo(r place.Release, rules *place.Rules) place.Rules {
 		}
 	}
 	return *rules
-}
-
-// judgeFlag is what asks for the same judge again.
-func judgeFlag() string {
-	if *diffRelease == "" {
-		return ""
-	}
-	return "-diff.release " + *diffRelease
 }
 
 // here is the judge in this process.

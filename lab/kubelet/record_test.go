@@ -24,6 +24,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/place/scenario"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // Records: what the managers of every release answered on a fixed set of machines, kept so that the test run compares
@@ -172,7 +173,8 @@ func inOrder(h place.Holding) place.Holding {
 	return h
 }
 
-// openDevices returns the ids that answer a prediction's open blocks; ok is false where the prediction says something else.
+// openDevices returns the ids that answer a prediction's open blocks; ok is false where the prediction says something
+// else.
 func openDevices(said, got answer) (ids [][]string, ok bool) {
 	if said.Asked != got.Asked || said.Refusal != got.Refusal || len(said.Held) != len(got.Held) {
 		return nil, false
@@ -182,10 +184,7 @@ func openDevices(said, got answer) (ids [][]string, ok bool) {
 			return nil, false
 		}
 		for k, d := range h.Devices {
-			switch {
-			case d.Loose:
-				return nil, false
-			case d.Free:
+			if d.Free || d.Loose {
 				ids = append(ids, got.Held[i].Devices[k].IDs)
 			}
 		}
@@ -193,26 +192,37 @@ func openDevices(said, got answer) (ids [][]string, ok bool) {
 	return ids, true
 }
 
-// close puts ids into a prediction's open blocks.
-func (a answer) close(ids [][]string) (answer, error) {
+// close puts ids of the machine's devices into a prediction's open blocks.
+func (a answer) close(m *topo.Machine, ids [][]string) (answer, error) {
 	a.Held = slices.Clone(a.Held)
 	for i := range a.Held {
 		a.Held[i].Devices = slices.Clone(a.Held[i].Devices)
 		for k := range a.Held[i].Devices {
 			d := &a.Held[i].Devices[k]
-			if !d.Free {
+			if !d.Free && !d.Loose {
 				continue
 			}
 			if len(ids) == 0 {
 				return a, errors.New("more devices are open than the record has")
 			}
-			d.IDs, d.Free, ids = ids[0], false, ids[1:]
+			*d = place.DeviceBlock{Resource: d.Resource, IDs: ids[0], NUMAs: numasOf(m, d.Resource, ids[0])}
+			ids = ids[1:]
 		}
 	}
 	if len(ids) > 0 {
 		return a, errors.New("fewer devices are open than the record has")
 	}
 	return a, nil
+}
+
+func numasOf(m *topo.Machine, resource string, ids []string) (out topo.Mask) {
+	r, _ := m.Resource(resource)
+	for _, d := range r.Devices {
+		if slices.Contains(ids, d.ID) {
+			out |= d.NUMAs
+		}
+	}
+	return out
 }
 
 // drawFor draws the machine of a seed as a kubelet of a release runs it.
@@ -325,7 +335,7 @@ func replayRecord(release place.Release, r record) error {
 		a := p.predict(st, n.Groups)
 		if n.Instead != nil {
 			a = *n.Instead
-		} else if a, err = a.close(n.Devices); err != nil {
+		} else if a, err = a.close(p.node.Machine, n.Devices); err != nil {
 			return fmt.Errorf("pod %s: %w", st.Name, err)
 		}
 		p.hear(st, a)

@@ -25,7 +25,6 @@ func unplayable() map[string]string {
 // Every scenario file matches the kubelet's managers. The prediction is made once from the managers' records, and once
 // from the file's own earlier lines.
 func TestScenarioFilesAreWhatTheManagersDo(t *testing.T) {
-	dir, j := judgeDir(t), newJudge(t)
 	files, err := filepath.Glob("../../core/place/testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenario files (%v)", err)
@@ -35,37 +34,47 @@ func TestScenarioFilesAreWhatTheManagersDo(t *testing.T) {
 			t.Errorf("%s is not a scenario file", name)
 		}
 	}
-	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".txt")
-		t.Run(name, func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f, err := scenario.Parse(file, string(text))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if why, skip := unplayable()[name]; skip {
-				t.Skip(why)
-			}
-			if of := f.Rules.Release; of != 0 && of != j.release() {
-				t.Skipf("it is of release %s", of)
-			}
-			if known := f.Rules; !knownTo(j.release(), &known).Equal(f.Rules) {
-				t.Skipf("release %s does not know its options", j.release())
-			}
-			if err := asOf(j.release(), &f.Scenario); err != nil {
-				t.Fatal(err)
-			}
-			own, err := os.MkdirTemp(dir, "f")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := playBoth(t.Context(), j, own, &f.Scenario); err != nil && !errors.Is(err, errOver) {
-				t.Error(err)
+	dir := judgeDir(t)
+	releases, _ := judging()
+	for _, release := range releases {
+		t.Run(release, func(t *testing.T) {
+			j := newJudge(t, release)
+			for _, file := range files {
+				name := strings.TrimSuffix(filepath.Base(file), ".txt")
+				t.Run(name, func(t *testing.T) { playFile(t, j, dir, file, name) })
 			}
 		})
+	}
+}
+
+// playFile has a judge play a scenario file, if its release can.
+func playFile(t *testing.T, j judge, dir, file, name string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := scenario.Parse(file, string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why, skip := unplayable()[name]; skip {
+		t.Skip(why)
+	}
+	if of := f.Rules.Release; of != 0 && of != j.release() {
+		t.Skipf("it is of release %s", of)
+	}
+	if known := f.Rules; !knownTo(j.release(), &known).Equal(f.Rules) {
+		t.Skipf("release %s does not know its options", j.release())
+	}
+	if err := asOf(j.release(), &f.Scenario); err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.MkdirTemp(dir, "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := playBoth(t.Context(), j, own, &f.Scenario); err != nil && !errors.Is(err, errOver) {
+		t.Error(err)
 	}
 }
 
@@ -122,7 +131,7 @@ const plantedSeed = uint64(2)
 
 // The judge finds a planted fault, and reports little else.
 func TestPlantedFaultIsFoundAndMadeSmall(t *testing.T) {
-	dir, j := judgeDir(t), newJudge(t)
+	dir, j := judgeDir(t), newJudge(t, *diffRelease)
 	var count tally
 	var s *drawing
 	var err error

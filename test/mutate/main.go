@@ -23,6 +23,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tenon-numa/tenon/core/place"
 )
 
 func main() {
@@ -156,10 +158,11 @@ func own() []check {
 
 // checks returns, in this order, random machines, and the scenario files played by the kubelet's managers.
 func checks() []check {
+	by := []string{"-diff.release", place.DefaultRelease.String()}
 	return []check{
-		{"./lab/kubelet", "TestPlaceAgreesWithTheManagers", "", regexp.MustCompile(`(?m)^.*?(seed \d+: [a-z].*)$`), nil},
+		{"./lab/kubelet", "TestPlaceAgreesWithTheManagers", "", regexp.MustCompile(`(?m)^.*?(seed \d+: [a-z].*)$`), by},
 		{"./lab/kubelet", "TestScenarioFilesAreWhatTheManagersDo", "scenario ",
-			regexp.MustCompile(`(?m)^ +--- FAIL: TestScenarioFiles\w*/(\w+)`), nil},
+			regexp.MustCompile(`(?m)^ +--- FAIL: TestScenarioFiles\w*/([\w.]+/\w+)`), by},
 	}
 }
 

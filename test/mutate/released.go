@@ -80,8 +80,8 @@ func released() (out []planted) {
 func judgedBy(release string) []check {
 	flags := []string{"-diff.release", release, "-diff.n", "60000"}
 	return []check{
-		{"./lab/kubelet", "TestScenarioFilesAreWhatTheManagersDo", release + ", scenario ",
-			regexp.MustCompile(`(?m)^ +--- FAIL: TestScenarioFiles\w*/(\w+)`), flags},
+		{"./lab/kubelet", "TestScenarioFilesAreWhatTheManagersDo", "scenario ",
+			regexp.MustCompile(`(?m)^ +--- FAIL: TestScenarioFiles\w*/([\w.]+/\w+)`), flags},
 		{"./lab/kubelet", "TestPlaceAgreesWithTheManagers", release + ", ",
 			regexp.MustCompile(`(?m)^.*?(seed \d+: [a-z].*)$`), flags},
 	}

@@ -68,8 +68,8 @@ func storm(ctx context.Context, t *testing.T, w *world) {
 	}
 }
 
-// withDecision returns the pods that run as a scheduler has decided, without those that end by themselves: they may do so
-// at any time.
+// withDecision returns the pods that run as a scheduler has decided, without those that end by themselves, which may
+// happen at any time.
 func withDecision(pods []*v1.Pod) (out []string) {
 	for _, p := range pods {
 		if p.Annotations[v1alpha1.DecisionAnnotation] != "" && p.Status.Phase == v1.PodRunning &&
