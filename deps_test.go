@@ -203,6 +203,7 @@ var floors = []floor{
 	{"test/vm/...", nil, words(`core/... api/... lab/... test/debian test/vm/...`), all()},
 	{"test/console", nil, nil, words(`github.com/chromedp/cdproto github.com/chromedp/chromedp k8s.io/api k8s.io/apimachinery
 		k8s.io/client-go`)},
+	{"test/mutate", nil, words(`core/place`), nil},
 	{"test/...", nil, nil, nil},
 	{".", nil, nil, nil},
 }

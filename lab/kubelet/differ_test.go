@@ -187,8 +187,8 @@ func (f *failure) report(j judge, dir string) string {
 		return out + err.Error()
 	}
 	return out + "as a scenario, with what place says:\n" + text +
-		fmt.Sprintf("again: go test ./lab/kubelet -run TestPlaceAgreesWithTheManagers -diff.seed %d -diff.n 1 -diff.release %s\n",
-			f.seed, j.release())
+		fmt.Sprintf("again: go test ./lab/kubelet -run TestPlaceAgreesWithTheManagers"+
+			" -diff.seed %d -diff.n 1 -diff.release %s\n", f.seed, j.release())
 }
 
 // text returns the drawn scenario. Pods that were written differently from what a scenario says are in its comment.
