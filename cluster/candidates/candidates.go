@@ -19,8 +19,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/sample"
@@ -77,7 +77,7 @@ type Attempt struct {
 // more than it saves, and if the pod fits nowhere, since then every node has to report its reason. all is the number of
 // nodes.
 func (c *Selector) Names(ctx context.Context, a *Attempt, all int) sets.Set[string] {
-	if c == nil || a.Pod.Spec.SchedulingGroup != nil {
+	if c == nil || fwk.Grouped(a.Pod) {
 		return nil
 	}
 	fit := a.Fits.Len()
@@ -126,7 +126,7 @@ const (
 // that fit, or nil if it does not find them soon. It calls fits for few nodes, one after the other.
 func (c *Selector) Few(ctx context.Context, a *Attempt, nodes []fwk.NodeInfo, containers int,
 	fits func(info fwk.NodeInfo) bool) sets.Set[string] {
-	if c == nil || a.Pod.Spec.SchedulingGroup != nil || len(nodes) <= fewNodes || !c.mayLeaveOut(a) {
+	if c == nil || fwk.Grouped(a.Pod) || len(nodes) <= fewNodes || !c.mayLeaveOut(a) {
 		return nil
 	}
 	names, from := sets.New[string](), int(c.next.Load())

@@ -8,8 +8,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/cluster/fwk"
 )
 
 // fullDiagnosis is the diagnosis of the last attempt that left nodes out, including results for these nodes.

@@ -3,9 +3,9 @@ package candidates
 import (
 	"sync/atomic"
 
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 

@@ -2,15 +2,14 @@ package preempt
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	frameworkpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
 	"github.com/tenon-numa/tenon/api/document"
 )
@@ -148,26 +147,21 @@ func (p *plans) doubted(uid string) []string {
 	return nil
 }
 
-// evictor is the type of frameworkpreemption.Executor.PreemptPod, which evicts one pod.
-type evictor = func(context.Context, frameworkpreemption.Candidate, frameworkpreemption.ExecutorPreemptor, *v1.Pod,
-	string) error
+// explanation returns the text of the event on a pod that is evicted for another one: which pod it makes room for, and
+// why it was chosen. It is "" where kube-scheduler chose the pod. Call it before the eviction: as soon as the victim is
+// gone, the next attempt of the preemptor may begin and replace the plans.
+func (pre *Preemption) explanation(preemptor types.UID, node string, victimUID types.UID) string {
+	p, ok := pre.plans.of(string(preemptor), node)
+	i := slices.IndexFunc(p.victims, func(v victim) bool { return v.uid == victimUID })
+	if !ok || i < 0 {
+		return ""
+	}
+	return p.note(p.victims[i])
+}
 
-// explained wraps an evictor to record an event on each victim. The event names the preemptor and says why this pod was
-// chosen; kube-scheduler's own event has only the preemptor's UID.
-func (pre *Preemption) explained(evict evictor) evictor {
-	return func(ctx context.Context, c frameworkpreemption.Candidate, by frameworkpreemption.ExecutorPreemptor,
-		pod *v1.Pod, plugin string) error {
-		// The next attempt of the preemptor may begin, and replace the plans, as soon as the victim is gone.
-		p, ok := pre.plans.of(string(by.UID()), c.Name())
-		if err := evict(ctx, c, by, pod, plugin); err != nil || !ok {
-			return err
-		}
-		i := slices.IndexFunc(p.victims, func(v victim) bool { return v.uid == pod.UID })
-		if i < 0 {
-			return nil
-		}
-		pre.Recorder.Eventf(pod, by.Obj(), v1.EventTypeNormal, "PreemptedForAlignment", "Preempting", "%s",
-			p.note(p.victims[i]))
-		return nil
+// explain records the event on an evicted pod. kube-scheduler's own event has only the preemptor's UID.
+func (pre *Preemption) explain(pod *v1.Pod, preemptor runtime.Object, text string) {
+	if text != "" {
+		pre.Recorder.Eventf(pod, preemptor, v1.EventTypeNormal, "PreemptedForAlignment", "Preempting", "%s", text)
 	}
 }

@@ -17,11 +17,11 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -86,13 +86,13 @@ func New(ctx context.Context, p Plugin, c Config) (*Preemption, error) {
 	features := feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
 	d, err := defaultpreemption.New(ctx, c.Args, c.Handle, features)
 	if err != nil {
-		return nil, fmt.Errorf("set up preemption of profile %q: %w", c.Handle.ProfileName(), err)
+		return nil, fmt.Errorf("set up preemption of profile %q: %w", fwk.ProfileName(c.Handle), err)
 	}
 	pre := &Preemption{Config: c, plugin: p, upstream: d, plans: &plans{}, waits: &waits{}, now: time.Now,
 		later: func(after time.Duration, do func()) { time.AfterFunc(after, do) }}
 	if !c.KeepVictims {
 		d.Evaluator.Interface = chooser{d, pre}
-		d.Executor.PreemptPod = pre.explained(d.Executor.PreemptPod)
+		pre.explained()
 	}
 	return pre, nil
 }
@@ -152,7 +152,7 @@ func (pre *Preemption) waiting(nominated bool, why string) *fwk.Status {
 // Evicts reports whether victims of a pod are being evicted. kube-scheduler keeps the pod out of its queue meanwhile,
 // so waking it is useless. The end of its last victim changes the node once more.
 func (pre *Preemption) Evicts(pod *v1.Pod) bool {
-	return pre != nil && pre.upstream.Executor.IsPodRunningPreemption(pod.UID)
+	return pre != nil && pre.evicting(pod.UID)
 }
 
 // Awaits reports whether the pod waits for a report of a node where it does not fit now. The report decides whether the

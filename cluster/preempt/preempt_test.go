@@ -175,6 +175,48 @@ func TestPodsThatAreBeingDeleted(t *testing.T) {
 	s.want(pod, "other", "low-other", "")
 }
 
+// A node may have room only for a pod that is nominated to it. That pod may be bound to another node, which no event
+// announces to pods that NodeResourcesFit refused. So they are tried again, although they can evict nobody.
+func TestANominatedPodMayGoElsewhere(t *testing.T) {
+	s := newStage(t)
+	first, pod := cpus("first", 16), ranked(cpus("p", 8), 3)
+	s.node("n", two, place.SingleNUMA, holding(first, "0-15"))
+	s.runs("n", 3, first)
+	nominated := ranked(podOf("nominated", "cpu=90"), 9)
+	nominated.Status.NominatedNodeName = "n"
+	s.nominated = append(s.nominated, nominated)
+	s.want(pod, "", "", "no pods of lower priority to evict")
+	if !slices.Equal(s.later, []time.Duration{catchUp}) {
+		t.Errorf("the pod is tried again after %v", s.later)
+	}
+
+	s.runs("n", 9, nominated)
+	s.nominated, s.later = nil, nil
+	s.want(pod, "", "", "no pods of lower priority to evict")
+	if len(s.later) > 0 {
+		t.Errorf("the pod is tried again after %v, although nothing may change", s.later)
+	}
+}
+
+// A victim that another preemptor has evicted may be deleted before kube-scheduler looks out for its end.
+func TestAVictimIsDeletedTooEarly(t *testing.T) {
+	s := newStage(t)
+	low, mid := s.full("n")
+	pod := ranked(cpus("p", 8), 9)
+	s.want(pod, "n", "low-n", "")
+	s.pods = s.pods[1:]
+	s.framework(pod) // as it is after the deletion of low
+	s.later = nil
+	s.p.pre.missed(mid, pod)
+	if len(s.later) > 0 {
+		t.Errorf("the pod is tried again after %v, although its victim is there", s.later)
+	}
+	s.p.pre.missed(low, pod)
+	if !slices.Equal(s.later, []time.Duration{catchUp}) {
+		t.Errorf("the pod is tried again after %v", s.later)
+	}
+}
+
 func TestDisruptionBudgets(t *testing.T) {
 	s := newStage(t)
 	low, mid := s.full("n")

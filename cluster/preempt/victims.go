@@ -11,10 +11,10 @@ import (
 	policy "k8s.io/api/policy/v1"
 	"k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/evict"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -28,22 +28,22 @@ type chooser struct {
 	pre *Preemption
 }
 
-// SelectVictimsOnNode chooses the cheapest set of pods of lower priority without which the pod fits on a node. The
-// verdict and all filters confirm each set. The node and the state are copies. kube-scheduler chooses on nodes that the
-// ledger does not have, and for pods that no node would align.
-func (c chooser) SelectVictimsOnNode(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
-	pdbs []*policy.PodDisruptionBudget) ([]*v1.Pod, int, *fwk.Status) {
+// choose returns the cheapest set of pods of lower priority without which the pod fits on a node, and how many
+// PodDisruptionBudgets that breaks. The verdict and all filters confirm each set. The node and the state are copies. It
+// returns what upstream chooses on nodes that the ledger does not have, and for pods that no node would align.
+func (c chooser) choose(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
+	pdbs []*policy.PodDisruptionBudget, upstream func() ([]*v1.Pod, int, *fwk.Status)) ([]*v1.Pod, int, *fwk.Status) {
 	t := c.pre.trial(ctx, cs, pod, info)
 	if t == nil {
-		return c.DefaultPreemption.SelectVictimsOnNode(ctx, cs, pod, info, pdbs)
+		return upstream()
 	}
 	v, status := t.possible()
 	if !status.IsSuccess() {
 		return nil, 0, status
 	}
 	choice, ok := evict.Choose(t.problem(v, pdbs))
-	if !ok && t.promised() {
-		c.pre.plans.doubt(string(pod.UID), t.node.Name)
+	if !ok {
+		t.heedPromised()
 	}
 	switch {
 	case t.err != nil:
@@ -112,7 +112,7 @@ func (pre *Preemption) isLeaving(p fwk.PodInfo) bool {
 }
 
 func (t *trial) mayGo(p fwk.PodInfo) bool {
-	return corev1.PodPriority(p.GetPod()) < corev1.PodPriority(t.pod) && t.pre.upstream.IsEligiblePod(t.info, p, t.pod)
+	return corev1.PodPriority(p.GetPod()) < corev1.PodPriority(t.pod) && t.pre.eligible(t.info, p, t.pod)
 }
 
 // lower returns those of the pods that this pod may evict.
@@ -157,6 +157,7 @@ func (t *trial) worded(v place.Verdict) *fwk.Status {
 // possible returns the verdict without any possible victim, or a status if no pod may be evicted from the node.
 func (t *trial) possible() (v place.Verdict, status *fwk.Status) {
 	if len(t.victims) == 0 {
+		t.heedPromised()
 		return v, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, t.pre.Texts.NoVictims)
 	}
 	n := t.without(slices.Concat(t.leaving, t.victims))
@@ -175,12 +176,14 @@ func (t *trial) possible() (v place.Verdict, status *fwk.Status) {
 	return v, fwk.NewStatus(fwk.Unschedulable, why)
 }
 
-// promised reports whether pods that this pod must not displace are nominated to the node. Where they are placed
-// decides whether this pod fits, so it is tried again.
-func (t *trial) promised() bool {
-	return slices.ContainsFunc(t.pre.Handle.NominatedPodsForNode(t.node.Name), func(p fwk.PodInfo) bool {
+// heedPromised has the pod tried again if pods that it must not displace are nominated to the node: where they are
+// placed decides whether this pod fits.
+func (t *trial) heedPromised() {
+	if slices.ContainsFunc(t.pre.Handle.NominatedPodsForNode(t.node.Name), func(p fwk.PodInfo) bool {
 		return p.GetPod().UID != t.pod.UID && corev1.PodPriority(p.GetPod()) >= corev1.PodPriority(t.pod)
-	})
+	}) {
+		t.pre.plans.doubt(string(t.pod.UID), t.node.Name)
+	}
 }
 
 // without returns the node without some of its pods.

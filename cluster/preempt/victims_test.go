@@ -194,7 +194,7 @@ func (s *stage) upstream(pod *v1.Pod) []*v1.Pod {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	out, _, _ := s.p.pre.upstream.SelectVictimsOnNode(s.t.Context(), cs, pod, info.Snapshot(), nil)
+	out := s.p.pre.upstreamVictims(s.t, cs, pod, info)
 	return out
 }
 

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
@@ -28,7 +28,7 @@ const (
 func (pre *Preemption) patient(ctx context.Context, cs fwk.CycleState, a Attempt, pod *v1.Pod,
 	m fwk.NodeToStatusReader) (*fwk.PostFilterResult, string, error) {
 	may, _ := pre.upstream.PodEligibleToPreemptOthers(ctx, pod, m.Get(pod.Status.NominatedNodeName))
-	if !may || pod.Spec.SchedulingGroup != nil {
+	if !may || fwk.Grouped(pod) {
 		return nil, "", nil
 	}
 	nodes, err := m.NodesForStatusCode(pre.Handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
@@ -137,12 +137,36 @@ func (pre *Preemption) retry(pod *v1.Pod, since time.Time) {
 	}
 }
 
+// missed activates preemptors of a pod whose end their queue may not have noticed: kube-scheduler tries a preemptor
+// again when its last victim is deleted, and ignores deletions while it still evicts others. A victim of two preemptors
+// may be deleted that early (pkg/scheduler/framework/preemption/executor.go, 1.37: "Victim Pod is already deleted").
+func (pre *Preemption) missed(victim *v1.Pod, preemptors ...*v1.Pod) {
+	if pre.present(victim) != nil {
+		return // its deletion is still to come
+	}
+	for _, p := range preemptors {
+		pre.Retry(p)
+	}
+}
+
 // again activates a pod if it still waits.
 func (pre *Preemption) again(pod *v1.Pod) {
-	now, err := pre.Handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get(pod.Name)
-	if err == nil && now.UID == pod.UID && now.Spec.NodeName == "" && now.DeletionTimestamp == nil {
+	if pre.evicting(pod.UID) {
+		pre.Retry(pod) // the queue would keep it out
+		return
+	}
+	if now := pre.present(pod); now != nil && now.Spec.NodeName == "" && now.DeletionTimestamp == nil {
 		pre.Handle.Activate(pre.Logger, map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: now})
 	}
+}
+
+// present returns a pod in its present state, or nil if it is gone.
+func (pre *Preemption) present(pod *v1.Pod) *v1.Pod {
+	now, err := pre.Handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get(pod.Name)
+	if err != nil || now.UID != pod.UID {
+		return nil
+	}
+	return now
 }
 
 // waits records, for each waiting pod, the nodes whose reports it waits for, and since when.

@@ -8,10 +8,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/fwk"
 )
 
 // ShardName is the name of the plugin [Shard], which Confine enables in profiles.

@@ -1,9 +1,8 @@
 package sched
 
 import (
-	fwk "k8s.io/kube-scheduler/framework"
-
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"

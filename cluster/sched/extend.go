@@ -8,11 +8,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/cluster/waiting"
 	"github.com/tenon-numa/tenon/core/place"
@@ -68,7 +68,7 @@ func (s *Shared) rest(sched *scheduler.Scheduler) {
 
 func (s *Shared) pluginOf(profile string) *Plugin {
 	for _, p := range s.plugins {
-		if p.handle != nil && p.handle.ProfileName() == profile {
+		if p.handle != nil && fwk.ProfileName(p.handle) == profile {
 			return p
 		}
 	}

@@ -6,7 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
-	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-numa/tenon/cluster/fwk"
 )
 
 // New makes the plugin for a profile of any kube-scheduler:

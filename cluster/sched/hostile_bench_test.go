@@ -116,11 +116,7 @@ func (c *contender) attempt(b testing.TB, pod *v1.Pod) bool {
 	if err := c.sched.Cache.UpdateSnapshot(klog.Background(), nodes); err != nil {
 		b.Fatal(err)
 	}
-	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		b.Fatal(err)
-	}
-	_, err = c.sched.SchedulePod(b.Context(), c.f, framework.NewCycleState(), &framework.QueuedPodInfo{PodInfo: info})
+	_, err := c.choose(b, framework.NewCycleState(), pod)
 	if why := (*framework.FitError)(nil); err != nil && !errors.As(err, &why) {
 		b.Fatal(err)
 	}

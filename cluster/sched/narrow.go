@@ -5,9 +5,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/cluster/candidates"
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
 )

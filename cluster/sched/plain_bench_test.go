@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
@@ -28,6 +27,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/profiles"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -62,6 +62,30 @@ func BenchmarkAgainstPlain(b *testing.B) {
 	}
 }
 
+// BenchmarkAffinityGroup measures the same for pods that share CPUs, on 5,000 nodes whose agents pin containers: pods
+// without an affinity group, and pods of one group that has pods on every node.
+func BenchmarkAffinityGroup(b *testing.B) {
+	y := newYard(b, 5000, 50)
+	y.pinned = true
+	grouped := func(p *v1.Pod) *v1.Pod { return noted(p, apipod.AffinityGroupAnnotation, "g") }
+	for _, n := range y.nodes {
+		for i := range 3 {
+			y.running = append(y.running, bind(grouped(shares(fmt.Sprintf("member-%s-%d", n.Name, i))), n.Name))
+		}
+	}
+	all := []*contender{y.open(b, "alone", shippedProfile(b)), y.open(b, "grouped", shippedProfile(b))}
+	all[0].instead, all[1].instead = func(p *v1.Pod) *v1.Pod { return shares(p.Name) },
+		func(p *v1.Pod) *v1.Pod { return grouped(shares(p.Name)) }
+	y.compare(b, all...)
+}
+
+// shares returns a pod that shares CPUs.
+func shares(name string) *v1.Pod {
+	p := podOf(name, "cpu=200m memory=256Mi")
+	p.Spec.Containers[0].Resources.Limits = nil
+	return p
+}
+
 // compare has contenders choose nodes for the same pods, in turns, and reports the costs of each, and the ratio
 // of the last to the first.
 func (y *yard) compare(b *testing.B, all ...*contender) {
@@ -76,6 +100,9 @@ func (y *yard) compare(b *testing.B, all ...*contender) {
 			// A profile of the run is divided by scheduler: go tool pprof -tagfocus scheduler=tenon.
 			pprof.SetGoroutineLabels(pprof.WithLabels(b.Context(), pprof.Labels("scheduler", c.name)))
 			for _, pod := range pods {
+				if c.instead != nil {
+					pod = c.instead(pod)
+				}
 				c.schedule(b, pod)
 			}
 			bytes[i] += allocated() - garbage
@@ -104,6 +131,7 @@ type yard struct {
 	came    int
 	fresh   int // one pod of so many is of a new kind
 	demand  bool
+	pinned  bool // the agents pin containers
 }
 
 // wide is the machine of every node of the yard.
@@ -188,6 +216,8 @@ type contender struct {
 	f      framework.Framework
 	shared *Shared
 	came   []*v1.Pod
+	// instead returns the pod that the contender gets in place of one; nil: that one.
+	instead func(*v1.Pod) *v1.Pod
 }
 
 func plainProfile(b testing.TB) []schedapi.KubeSchedulerProfile {
@@ -259,7 +289,11 @@ func (y *yard) openWith(b testing.TB, name string, list []schedapi.KubeScheduler
 			if i%4 == 3 {
 				policy = place.BestEffort
 			}
-			c.shared.Feed.Layout(layout(b, n.Name, wide, policy, i+1, y.held[n.Name]...))
+			l := layout(b, n.Name, wide, policy, i+1, y.held[n.Name]...)
+			if y.pinned {
+				l.Rules.Arbiter = place.ByAgent.String()
+			}
+			c.shared.Feed.Layout(l)
 		}
 	}
 	for _, p := range y.running {
@@ -312,13 +346,9 @@ func (c *contender) schedule(b testing.TB, pod *v1.Pod) {
 	if err := c.sched.Cache.UpdateSnapshot(logger, c.f.SnapshotSharedLister().(*internalcache.Snapshot)); err != nil {
 		b.Fatal(err)
 	}
-	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		b.Fatal(err)
-	}
 	cs := framework.NewCycleState()
 	cs.SetRecordPluginMetrics(len(c.came)%10 == 0)
-	result, err := c.sched.SchedulePod(ctx, c.f, cs, &framework.QueuedPodInfo{PodInfo: info})
+	result, err := c.choose(b, cs, pod)
 	if err != nil {
 		b.Fatalf("%s: pod %s wants %v: %v", c.name, pod.Name, pod.Spec.Containers[0].Resources.Requests, err)
 	}

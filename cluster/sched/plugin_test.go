@@ -9,11 +9,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -141,7 +141,7 @@ func TestPlainPodsPassAtNoCost(t *testing.T) {
 		}
 		fits(t, p.Reserve(t.Context(), cs, c.pod, "nowhere"))
 		p.Unreserve(t.Context(), cs, c.pod, "nowhere")
-		if _, s := p.PreBindPreFlight(t.Context(), cs, c.pod, "nowhere"); s.Code() != fwk.Skip {
+		if s := p.preFlight(cs, c.pod, "nowhere"); s.Code() != fwk.Skip {
 			t.Errorf("%s: PreBindPreFlight says %s", name, s.Code())
 		}
 		fits(t, p.PreBind(t.Context(), cs, c.pod, "nowhere"))

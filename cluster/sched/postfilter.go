@@ -4,9 +4,9 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/metrics"
 	"github.com/tenon-numa/tenon/cluster/preempt"
 	"github.com/tenon-numa/tenon/cluster/report"

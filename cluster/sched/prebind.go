@@ -5,41 +5,35 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/turns"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// PreBindPreFlight skips pods that hold nothing of the node, and pods whose turn has come; it takes the turn for these.
-// For all other pods kube-scheduler first writes status.nominatedNodeName, which costs one request and one watch event
-// per pod.
-func (p *Plugin) PreBindPreFlight(
-	_ context.Context,
-	cs fwk.CycleState,
-	pod *v1.Pod,
-	node string,
-) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+// preFlight skips pods that hold nothing of the node, and pods whose turn has come; it takes the turn for these. It
+// returns nil for pods that have to wait: for these kube-scheduler first writes status.nominatedNodeName, which costs
+// one request and one watch event per pod.
+func (p *Plugin) preFlight(cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s, ok := read(cs)
 	if !ok || !p.Book.Booked(node, string(pod.UID)) {
-		return nil, fwk.NewStatus(fwk.Skip)
+		return fwk.NewStatus(fwk.Skip)
 	}
-	later := &fwk.PreBindPreFlightResult{AllowParallel: true}
 	if p.handle != nil && p.handle.GetWaitingPod(pod.UID) != nil {
-		return later, nil // another plugin delays the pod, and a pod that has its turn delays others
+		return nil // another plugin delays the pod, and a pod that has its turn delays others
 	}
 	v, wait, err := p.Book.Turn(string(pod.UID), pod.CreationTimestamp.Unix())
 	if wait != nil {
-		return later, nil
+		return nil
 	}
 	status := fwk.AsStatus(err)
 	if err == nil {
 		status = p.takes(s, pod, node, v, false)
 	}
 	if status = s.turned(node, v, status); !status.IsSuccess() {
-		return nil, status
+		return status
 	}
-	return nil, fwk.NewStatus(fwk.Skip)
+	return fwk.NewStatus(fwk.Skip)
 }
 
 // PreBind waits for the pod's turn on its node, so that the node admits pods in the order of their predictions. A pod

@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/cluster/amounts"
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -51,15 +51,14 @@ func TestPodsOfOneShapeDoNotWait(t *testing.T) {
 	a, b, other := cpus("a", 8), cpus("b", 8), cpus("other", 4) // if that came first, b would be refused
 	csA, csB, csOther := reserve(t, p, a, "n"), reserve(t, p, b, "n"), reserve(t, p, other, "n")
 	// A pod that need not wait has its turn at once, and kube-scheduler writes nothing about it before the binding.
-	if _, s := p.PreBindPreFlight(t.Context(), csA, a, "n"); s.Code() != fwk.Skip {
+	if s := p.preFlight(csA, a, "n"); s.Code() != fwk.Skip {
 		t.Errorf("PreBindPreFlight of pod a: %s", s.Message())
 	}
-	if _, s := p.PreBindPreFlight(t.Context(), csB, b, "n"); s.Code() != fwk.Skip {
+	if s := p.preFlight(csB, b, "n"); s.Code() != fwk.Skip {
 		t.Errorf("PreBindPreFlight of pod b: %s", s.Message())
 	}
-	if result, status := p.PreBindPreFlight(t.Context(), csOther, other, "n"); !status.IsSuccess() || result == nil ||
-		!result.AllowParallel {
-		t.Errorf("PreBindPreFlight of a pod that has to wait: %v, %s", result, status.Message())
+	if status := p.preFlight(csOther, other, "n"); !status.IsSuccess() {
+		t.Errorf("PreBindPreFlight of a pod that has to wait: %s", status.Message())
 	}
 	fits(t, p.PreBind(t.Context(), csA, a, "n"))
 	fits(t, p.PreBind(t.Context(), csB, b, "n"))
@@ -135,7 +134,7 @@ func TestPodsThatFitInAnyOrderDoNotWait(t *testing.T) {
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	for _, pod := range []*v1.Pod{cpus("a", 4), cpus("b", 6)} {
 		cs := reserve(t, p, pod, "n")
-		if _, s := p.PreBindPreFlight(t.Context(), cs, pod, "n"); s.Code() != fwk.Skip {
+		if s := p.preFlight(cs, pod, "n"); s.Code() != fwk.Skip {
 			t.Errorf("PreBindPreFlight of pod %s: %s", pod.Name, s.Message())
 		}
 	}
@@ -208,7 +207,7 @@ func TestAPodThatNoLongerFitsAtItsTurnIsScheduledAnew(t *testing.T) {
 	if s := p.PreBind(t.Context(), cs, a, "n"); s.Code() != fwk.Error {
 		t.Errorf("a pod without a booking: %s %q", s.Code(), s.Message())
 	}
-	if _, s := p.PreBindPreFlight(t.Context(), cs, a, "n"); s.Code() != fwk.Skip {
+	if s := p.preFlight(cs, a, "n"); s.Code() != fwk.Skip {
 		t.Errorf("PreBindPreFlight of a pod without a booking: %s", s.Code())
 	}
 }

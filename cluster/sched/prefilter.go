@@ -5,9 +5,9 @@ import (
 	"errors"
 
 	v1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/metrics"
 	"github.com/tenon-numa/tenon/cluster/request"

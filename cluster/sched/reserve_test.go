@@ -4,8 +4,7 @@ import (
 	"sync"
 	"testing"
 
-	fwk "k8s.io/kube-scheduler/framework"
-
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"

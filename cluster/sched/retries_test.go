@@ -5,8 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/waiting"
 	"github.com/tenon-numa/tenon/core/place"
 )

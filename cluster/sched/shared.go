@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/tenon-numa/tenon/api/config"
@@ -22,6 +21,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/amounts"
 	"github.com/tenon-numa/tenon/cluster/candidates"
 	"github.com/tenon-numa/tenon/cluster/follow"
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/metrics"
@@ -128,7 +128,7 @@ func (s *Shared) Factory(name string) Factory {
 		}
 		s.plugins = append(s.plugins, p)
 		for _, note := range args.Notes {
-			p.logger.Info("Argument for "+name+" means something else here", "profile", h.ProfileName(), "argument", note)
+			p.logger.Info("Argument for "+name+" means something else here", "profile", fwk.ProfileName(h), "argument", note)
 		}
 		return p, nil
 	}
@@ -230,7 +230,7 @@ func profileOf(h fwk.Handle) string {
 	if h == nil {
 		return ""
 	}
-	return h.ProfileName()
+	return fwk.ProfileName(h)
 }
 
 // wake retries pods that may fit a node after a ledger change that no event announces. It returns at once.

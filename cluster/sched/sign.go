@@ -4,10 +4,10 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/config"
 	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/cluster/request"
 )
@@ -51,7 +51,7 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 		}
 		return nil, nil
 	}
-	if pod.Spec.SchedulingGroup != nil {
+	if fwk.Grouped(pod) {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "where the pod fits depends on others of its group")
 	}
 	if _, logs := pod.Annotations[report.LogAnnotation]; logs && p.args.PodLogs != config.Deny {

@@ -1,3 +1,5 @@
+//go:build !upto1.35
+
 package sched
 
 import (

@@ -6,9 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -17,6 +15,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/profiles"
 	"github.com/tenon-numa/tenon/cluster/sched"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -91,7 +90,7 @@ func create(
 	conf := &cc.ComponentConfig
 	var built []schedapi.KubeSchedulerProfile // with the defaults of the framework
 	made, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
-		func(name string) events.EventRecorderLogger { return cc.EventBroadcaster.NewRecorder(name) },
+		func(name string) recorder { return cc.EventBroadcaster.NewRecorder(name) },
 		scheduler.WithKubeConfig(cc.KubeConfig),
 		scheduler.WithComponentConfigVersion(conf.APIVersion),
 		scheduler.WithProfiles(conf.Profiles...),

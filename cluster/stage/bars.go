@@ -8,9 +8,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	corev1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/place"
@@ -118,7 +116,7 @@ func (f *filters) bar(n *v1.Node, on []kube.Stored) (out []place.Reason, err err
 
 // tolerated ignores the operators Lt and Gt, which are behind a gate that is off by default in 1.36.
 func tolerated(p *v1.Pod, t v1.Taint) bool {
-	return corev1.TolerationsTolerateTaint(klog.Logger{}, p.Spec.Tolerations, &t, false)
+	return tolerates(p.Spec.Tolerations, &t)
 }
 
 // unjudged names the requirements of a pod that this package does not judge. For a pod of the cluster, explain shows

@@ -17,8 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
-	"k8s.io/client-go/transport/spdy"
-	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/tenon-numa/tenon/api/objects"
 )
@@ -126,7 +124,7 @@ func (a *agents) connect(ctx context.Context, pod string) (*forwarded, error) {
 		return nil, err
 	}
 	type dialed struct {
-		conn httpstream.Connection
+		conn connection
 		err  error
 	}
 	done := make(chan dialed, 1)
@@ -153,32 +151,16 @@ func (a *agents) connect(ctx context.Context, pod string) (*forwarded, error) {
 	}
 }
 
-// dialer uses websockets, and falls back to SPDY if the API server or a proxy does not support them, as kubectl does.
-func dialer(cfg *rest.Config, at *url.URL) (httpstream.Dialer, error) {
-	transport, upgrader, err := spdy.RoundTripperFor(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("prepare a connection: %w", err)
-	}
-	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, at)
-	tunnel, err := portforward.NewSPDYOverWebsocketDialerForStreaming(at, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("prepare a connection: %w", err)
-	}
-	return portforward.NewFallbackDialerForStreaming(tunnel, old, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	}), nil
-}
-
 // forwarded is a connection to a port of a pod.
 type forwarded struct {
-	httpstream.Stream // for data
-	conn              httpstream.Connection
-	failed            chan string // the node's error about the port, at most one
-	stop              func() bool
+	stream // for data
+	conn   connection
+	failed chan string // the node's error about the port, at most one
+	stop   func() bool
 }
 
 // open makes the streams of one connection to the port. The connection ends with ctx.
-func open(ctx context.Context, conn httpstream.Connection) (*forwarded, error) {
+func open(ctx context.Context, conn connection) (*forwarded, error) {
 	f := &forwarded{conn: conn, failed: make(chan string, 1), stop: func() bool { return true }}
 	h := http.Header{v1.PortHeader: {port}, v1.PortForwardRequestIDHeader: {"0"}, v1.StreamType: {v1.StreamTypeError}}
 	failure, err := conn.CreateStream(h)
@@ -190,7 +172,7 @@ func open(ctx context.Context, conn httpstream.Connection) (*forwarded, error) {
 		}()
 		h = h.Clone()
 		h.Set(v1.StreamType, v1.StreamTypeData)
-		f.Stream, err = conn.CreateStream(h)
+		f.stream, err = conn.CreateStream(h)
 	}
 	if err != nil {
 		err = fmt.Errorf("open a stream: %w", err)

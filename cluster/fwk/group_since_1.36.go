@@ -1,0 +1,8 @@
+//go:build !upto1.35
+
+package fwk
+
+import v1 "k8s.io/api/core/v1"
+
+// Grouped reports whether kube-scheduler schedules the pod with others of a group.
+func Grouped(pod *v1.Pod) bool { return pod.Spec.SchedulingGroup != nil }

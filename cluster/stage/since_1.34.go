@@ -1,0 +1,12 @@
+//go:build upto1.34
+
+package stage
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1"
+)
+
+func tolerates(list []v1.Toleration, t *v1.Taint) bool {
+	return corev1.TolerationsTolerateTaint(list, t)
+}

@@ -1,0 +1,13 @@
+//go:build !upto1.34
+
+package stage
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+)
+
+func tolerates(list []v1.Toleration, t *v1.Taint) bool {
+	return corev1.TolerationsTolerateTaint(klog.Logger{}, list, t, false)
+}
