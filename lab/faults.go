@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tenon-numa/tenon/lab/control"
 	"github.com/tenon-numa/tenon/lab/machines"
@@ -42,6 +43,16 @@ func (c *Cluster) FinishPod(ctx context.Context, node, uid string) error {
 // is the new KubeletConfiguration as an administrator writes it; empty keeps the old one. It needs [Config.Apart], and
 // returns when the kubelet obeys orders, which is before its node is ready.
 func (c *Cluster) RestartKubelet(ctx context.Context, node, yaml string) error {
+	return c.replaceKubelet(node, yaml, nil)
+}
+
+// ChangeRelease does what RestartKubelet does; the new kubelet is of another release of Kubernetes, whose program
+// [Config.Programs] has.
+func (c *Cluster) ChangeRelease(ctx context.Context, node, release string) error {
+	return c.replaceKubelet(node, "", &release)
+}
+
+func (c *Cluster) replaceKubelet(node, yaml string, release *string) error {
 	if !c.cfg.Apart {
 		return fmt.Errorf("restart kubelet of node %s: its process has other nodes too", node)
 	}
@@ -59,7 +70,11 @@ func (c *Cluster) RestartKubelet(ctx context.Context, node, yaml string) error {
 		return err
 	}
 	c.described[node] = m
-	if err := c.startProcess(Node{Name: node, Machine: m.Name}); err != nil {
+	n := &c.Nodes[slices.IndexFunc(c.Nodes, func(n Node) bool { return n.Name == node })]
+	if release != nil {
+		n.Release = *release
+	}
+	if err := c.startProcess(*n); err != nil {
 		return fmt.Errorf("restart kubelet of node %s: %w", node, err)
 	}
 	return nil

@@ -40,6 +40,9 @@ type Config struct {
 	// Dir is where the cluster's directory is made; empty means a memory file system if there is one. A long path
 	// leaves little room for the names of nodes: a socket's path has at most 107 bytes.
 	Dir string
+	// Programs are the files of this program for other releases of Kubernetes, by release, for nodes that name one
+	// (package lab/releases builds them).
+	Programs map[string]string
 	// Apart gives every node a process of its own, so that its kubelet can be restarted; containers outlive it.
 	Apart bool
 	// NoAgents leaves Tenon's agent out, so that no layouts are published.

@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,9 @@ const (
 type Node struct {
 	Name    string // at most 40 bytes, a DNS label
 	Machine string // name in the catalogue
+	// Release is the release of Kubernetes of the node's kubelet, such as "1.35"; empty means this program's. Another one
+	// needs its program in [Config.Programs].
+	Release string
 	// Pinned: the node's agent decides by the machine's configuration, and pins containers through the container
 	// runtime. The kubelet's managers are off.
 	Pinned bool
@@ -31,6 +35,16 @@ func (n Node) check() error {
 		return fmt.Errorf("node name %q is not a DNS label of at most %d bytes", n.Name, maxNodeName)
 	}
 	return nil
+}
+
+// Releases returns the releases that nodes name, once each.
+func Releases(nodes []Node) (out []string) {
+	for _, n := range nodes {
+		if n.Release != "" && !slices.Contains(out, n.Release) {
+			out = append(out, n.Release)
+		}
+	}
+	return out
 }
 
 func names(nodes []Node) []string {
@@ -52,14 +66,15 @@ func DefaultNodes() []Node {
 
 var counted = regexp.MustCompile(`^([0-9]+)x(.+)$`)
 
-// ParseNodes parses a comma list of machines, each with an optional count, such as "2xxeon-2s,gpu-8". A machine that
-// occurs once gives its name to the node; otherwise nodes are numbered from 1. The start, not ParseNodes, checks that
-// the machines exist.
+// ParseNodes parses a comma list of machines, each with an optional count and an optional release of its kubelet, such
+// as "2xxeon-2s,gpu-8@1.35". A machine that occurs once gives its name to the node; otherwise nodes are numbered from
+// 1. The start, not ParseNodes, checks that machines and releases exist.
 func ParseNodes(text string) ([]Node, error) {
-	var list []string
+	var list []Node
 	total := map[string]int{}
 	for part := range strings.SplitSeq(text, ",") {
 		part = strings.TrimSpace(part)
+		part, release, _ := strings.Cut(part, "@")
 		count, machine := 1, part
 		if m := counted.FindStringSubmatch(part); m != nil {
 			n, err := strconv.Atoi(m[1])
@@ -69,11 +84,11 @@ func ParseNodes(text string) ([]Node, error) {
 			count, machine = n, m[2]
 		}
 		if !nodeName.MatchString(machine) {
-			return nil, fmt.Errorf("nodes %q: want MACHINE or COUNTxMACHINE", part)
+			return nil, fmt.Errorf("nodes %q: want MACHINE or COUNTxMACHINE, and @RELEASE", part)
 		}
 		total[machine] += count
 		for range count {
-			list = append(list, machine)
+			list = append(list, Node{Machine: machine, Release: release})
 		}
 		if len(list) > maxNodes {
 			return nil, fmt.Errorf("more than %d nodes", maxNodes)
@@ -81,11 +96,11 @@ func ParseNodes(text string) ([]Node, error) {
 	}
 	seen := map[string]int{}
 	out := make([]Node, 0, len(list))
-	for _, machine := range list {
-		n := Node{Name: machine, Machine: machine}
-		if total[machine] > 1 {
-			seen[machine]++
-			n.Name = fmt.Sprintf("%s-%d", machine, seen[machine])
+	for _, n := range list {
+		n.Name = n.Machine
+		if total[n.Machine] > 1 {
+			seen[n.Machine]++
+			n.Name = fmt.Sprintf("%s-%d", n.Machine, seen[n.Machine])
 		}
 		out = append(out, n)
 	}

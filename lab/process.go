@@ -81,12 +81,8 @@ type child struct {
 	err      error // of the process; set before done is closed
 }
 
-// startChild starts this binary again as the nodes' process.
-func startChild(j job, logPath string) (*child, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
-	}
+// startChild starts a program as the nodes' process.
+func startChild(program string, j job, logPath string) (*child, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
 		return nil, fmt.Errorf("write the nodes' job: %w", err)
@@ -96,7 +92,7 @@ func startChild(j job, logPath string) (*child, error) {
 		return nil, err
 	}
 	defer log.Close()
-	c := &child{cmd: exec.Command(exe), logPath: logPath, done: make(chan struct{})}
+	c := &child{cmd: exec.Command(program), logPath: logPath, done: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), childEnv+"=1")
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	// Its own process group: an interrupt at the terminal is for the parent, which then stops the child.

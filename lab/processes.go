@@ -3,9 +3,13 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/tenon-numa/tenon/lab/releases"
 )
 
 // processes are the child processes that run the nodes: one for all nodes, or one for each node.
@@ -27,28 +31,59 @@ func newProcesses() *processes {
 
 // startNodes starts the processes of the nodes.
 func (c *Cluster) startNodes() error {
-	if !c.cfg.Apart {
-		return c.startProcess(c.Nodes...)
+	if c.cfg.Apart {
+		for _, n := range c.Nodes {
+			if err := c.startProcess(n); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
+	nodes := map[string][]Node{}
 	for _, n := range c.Nodes {
-		if err := c.startProcess(n); err != nil {
+		nodes[n.Release] = append(nodes[n.Release], n)
+	}
+	for _, release := range slices.Sorted(maps.Keys(nodes)) {
+		if err := c.startProcess(nodes[release]...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// startProcess starts one process that runs the nodes.
+// program returns the file of the program for a release.
+func (c *Cluster) program(release string) (string, error) {
+	if release == "" || c.cfg.Programs[release] == "" && release == releases.Own() {
+		exe, err := os.Executable()
+		if err != nil {
+			return "", fmt.Errorf("find this program: %w", err)
+		}
+		return exe, nil
+	}
+	if file := c.cfg.Programs[release]; file != "" {
+		return file, nil
+	}
+	return "", fmt.Errorf("there is no program for kubelets of Kubernetes %s", release)
+}
+
+// startProcess starts one process that runs the nodes, all of one release.
 func (c *Cluster) startProcess(nodes ...Node) error {
 	job, err := newJob(c, nodes, c.described, c.cfg)
 	if err != nil {
 		return err
 	}
-	log := "kubelets.log"
-	if c.cfg.Apart {
-		log = "kubelet-" + nodes[0].Name + ".log" // one log for each process
+	log, release := "kubelets.log", nodes[0].Release
+	switch { // one log for each process
+	case c.cfg.Apart:
+		log = "kubelet-" + nodes[0].Name + ".log"
+	case release != "":
+		log = "kubelets-" + release + ".log"
 	}
-	p, err := startChild(job, filepath.Join(c.Dir, log))
+	program, err := c.program(release)
+	if err != nil {
+		return err
+	}
+	p, err := startChild(program, job, filepath.Join(c.Dir, log))
 	if err != nil {
 		return err
 	}

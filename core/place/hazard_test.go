@@ -55,7 +55,7 @@ func blocksOn(masks ...topo.Mask) (h place.Holding) {
 
 func TestRestartHazards(t *testing.T) {
 	strict := func(r *place.Rules) { r.CPU.StrictReservation = true }
-	whole := func(r *place.Rules) { r.CPU.FullPCPUsOnly = true }
+	whole := func(r *place.Rules) { r.Release, r.CPU.FullPCPUsOnly = 36, true }
 	plain := func(*place.Rules) {}
 	socket := func(r *place.Rules) { r.CPU.AlignBySocket, r.Topology.Policy = true, place.Restricted }
 	full := cpusOf(t, "1-7,9-15")

@@ -18,7 +18,7 @@ type Release int
 // kubelet's managers. DefaultRelease is the one that rules without a release are judged by.
 const (
 	OldestRelease  Release = 30
-	DefaultRelease Release = 36
+	DefaultRelease Release = 37
 	NewestRelease  Release = 37
 )
 

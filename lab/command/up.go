@@ -6,22 +6,26 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/releases"
 	"github.com/tenon-numa/tenon/lab/volcano"
 )
 
 // upFlags are the flags of "up".
 type upFlags struct {
 	nodes, machines, dir string
+	release              string
 	controllers          bool
 	volcano              volcanoFlags
 }
 
-func (f upFlags) config(progress io.Writer) (lab.Config, error) {
+func (f upFlags) config(ctx context.Context, progress io.Writer) (lab.Config, error) {
 	began := time.Now()
 	cfg := lab.Config{Dir: f.dir, Progress: func(line string) {
 		fmt.Fprintf(progress, "%5.1fs  %s\n", time.Since(began).Seconds(), line)
@@ -32,6 +36,9 @@ func (f upFlags) config(progress io.Writer) (lab.Config, error) {
 			return cfg, err
 		}
 		cfg.Nodes = nodes
+		if cfg.Programs, err = releases.Programs(ctx, cfg.Progress, lab.Releases(nodes)...); err != nil {
+			return cfg, err
+		}
 	}
 	if f.machines != "" {
 		cfg.Machines = os.DirFS(f.machines)
@@ -47,13 +54,22 @@ func up(parts Parts) *cobra.Command {
 		Example: `  tenon-lab up                                one node of each machine
   tenon-lab up --nodes 2xxeon-2s,gpu-8        three nodes
   tenon-lab up --machines . --nodes mine      mine.txt and mine.yaml in this directory
+  tenon-lab up --release 1.35                 control plane, scheduler and kubelets of another release
+  tenon-lab up --nodes gpu-8@1.34,xeon-2s     a node whose kubelet is older
   tenon-lab up --volcano                      with Volcano, whose scheduler has the plugin tenon`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, parts, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.release != "" && f.release != releases.Own() {
+				return f.ofRelease(cmd)
+			}
+			return run(cmd, parts, f)
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.nodes, "nodes", "",
-		`machines of the nodes, a comma list of MACHINE or COUNTxMACHINE (default: one of each)`)
+		`machines of the nodes, a comma list of MACHINE or COUNTxMACHINE, and @RELEASE (default: one of each)`)
+	flags.StringVar(&f.release, "release", "",
+		"release of Kubernetes, such as 1.35; another one than "+releases.Own()+" is built from source (in a checkout)")
 	flags.StringVar(&f.machines, "machines", "", "directory with machines of your own, NAME.txt and NAME.yaml each")
 	flags.StringVar(&f.dir, "dir", "", "where the cluster's directory is made; keep it short (default: memory)")
 	flags.BoolVar(&f.controllers, "controllers", true,
@@ -67,7 +83,7 @@ func up(parts Parts) *cobra.Command {
 
 func run(cmd *cobra.Command, parts Parts, f upFlags) (err error) {
 	ctx, out, progress := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	cfg, err := f.config(progress)
+	cfg, err := f.config(ctx, progress)
 	if err != nil {
 		return err
 	}
@@ -107,6 +123,28 @@ func run(cmd *cobra.Command, parts Parts, f upFlags) (err error) {
 	hello(out, c, parts, started)
 	f.volcano.hello(out)
 	return watch(ctx, c, started)
+}
+
+// ofRelease runs the same command of the program for another release.
+func (f upFlags) ofRelease(cmd *cobra.Command) error {
+	ctx, progress := cmd.Context(), cmd.ErrOrStderr()
+	programs, err := releases.Programs(ctx, func(line string) { fmt.Fprintln(progress, line) }, f.release)
+	if err != nil {
+		return err
+	}
+	args := []string{"up"}
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if flag.Name != "release" {
+			args = append(args, "--"+flag.Name+"="+flag.Value.String())
+		}
+	})
+	other := exec.CommandContext(ctx, programs[f.release], args...)
+	other.Stdin, other.Stdout, other.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), progress
+	other.Cancel = func() error { return other.Process.Signal(os.Interrupt) }
+	if err := other.Run(); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("run the lab of Kubernetes %s: %w", f.release, err)
+	}
+	return nil
 }
 
 // watch returns when the user interrupts, or when a part of the cluster ends by itself.

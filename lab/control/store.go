@@ -26,8 +26,7 @@ func (p *Plane) FollowStore(prefix string, each func(Change)) (stop func(), err 
 		return nil, errors.New("follow the store: no prefix, or the control plane does not run")
 	}
 	stream := p.etcd.Server.Watchable().NewWatchStream()
-	const auto, first = 0, 1 // the stream chooses an id; the first revision of the store
-	if _, err := stream.Watch(auto, []byte(prefix), after(prefix), first); err != nil {
+	if err := watchKeys(stream, []byte(prefix), after(prefix)); err != nil {
 		stream.Close()
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 	"sigs.k8s.io/yaml"
 
 	podapi "github.com/tenon-numa/tenon/api/pod"
@@ -233,7 +234,8 @@ func (c *benchmark) merge(b *testing.B) time.Duration {
 	}
 	var hints []map[string][]topologymanager.TopologyHint
 	for _, p := range []topologymanager.HintProvider{c.real.Device, c.real.CPU, c.real.Memory} {
-		hints = append(hints, p.GetTopologyHints(c.pod, &c.pod.Spec.Containers[0]))
+		hints = append(hints, p.GetTopologyHints(klog.Background(), c.pod, &c.pod.Spec.Containers[0],
+			lifecycle.AddOperation))
 	}
 	return clock(func() time.Duration {
 		began := time.Now()

@@ -20,8 +20,6 @@ import (
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
 	"k8s.io/utils/cpuset"
 	"sigs.k8s.io/yaml"
-
-	cadvisorapi "github.com/google/cadvisor/info/v1"
 )
 
 // diskBytes is the size of the disk that every described machine has.
@@ -83,7 +81,7 @@ type allocatable struct {
 
 // newAllocatable reads the reservations as the kubelet's start-up does: reservedSystemCPUs overrides
 // the CPU amounts of systemReserved and kubeReserved (cmd/kubelet/app/server.go, run).
-func newAllocatable(c *config.KubeletConfiguration, info *cadvisorapi.MachineInfo) (*allocatable, error) {
+func newAllocatable(c *config.KubeletConfiguration, info *machineInfo) (*allocatable, error) {
 	a := &allocatable{capacity: cadvisor.CapacityFromMachineInfo(info)}
 	a.capacity[v1.ResourceEphemeralStorage] = *resource.NewQuantity(diskBytes, resource.BinarySI)
 	var err error
@@ -202,8 +200,9 @@ func SetFeatureGates(configs ...*configv1beta1.KubeletConfiguration) error {
 			gates[name] = on
 		}
 	}
-	if _, asked := gates[sandboxReady]; !asked {
-		gates[sandboxReady] = false
+	known := utilfeature.DefaultMutableFeatureGate.GetAll()[sandboxReady]
+	if _, asked := gates[string(sandboxReady)]; !asked && !known.LockToDefault {
+		gates[string(sandboxReady)] = false
 	}
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
 		return fmt.Errorf("set feature gates: %w", err)
@@ -214,8 +213,8 @@ func SetFeatureGates(configs ...*configv1beta1.KubeletConfiguration) error {
 // sandboxReady makes the kubelet report a pod's sandbox before the containers start, from a separate goroutine that
 // reads the pod's status and writes it back changed (pkg/kubelet/kubelet.go, OnPodSandboxReady). Containers start
 // within microseconds here and already run by then, so the write sets the pod back to Pending until the next sync.
-// Nothing in Tenon reads the condition, so it is off unless a configuration enables it.
-const sandboxReady = string(features.PodReadyToStartContainersCondition)
+// Nothing in Tenon reads the condition, so it is off unless a configuration enables it, up to 1.36; 1.37 has it always.
+const sandboxReady = features.PodReadyToStartContainersCondition
 
 // configFile writes a configuration as the YAML that a kubelet reads with --config.
 func configFile(c *configv1beta1.KubeletConfiguration) ([]byte, error) {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/klog/v2"
 	pluginwatcher "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
@@ -71,25 +70,38 @@ func (c *containerManager) GetNodeAllocatableAbsolute() v1.ResourceList {
 	return c.allocatable.absolute()
 }
 
-func (c *containerManager) GetCapacity(bool) v1.ResourceList { return c.allocatable.capacity }
-
-func (c *containerManager) GetAllocateResourcesPodAdmitHandler() lifecycle.PodAdmitHandler {
-	if c.journal != nil {
-		return c.journal
-	}
-	return c.Topology
-}
-
-func (c *containerManager) GetDevicePluginResourceCapacity() (v1.ResourceList, v1.ResourceList, []string) {
-	return c.Device.GetCapacity()
-}
-
 func (c *containerManager) UpdatePluginResources(n *framework.NodeInfo, a *lifecycle.PodAdmitAttributes) error {
 	return c.Device.UpdatePluginResources(n, a)
 }
 
 func (c *containerManager) GetPluginRegistrationHandlers() map[string]cache.PluginHandler {
 	return map[string]cache.PluginHandler{pluginwatcher.DevicePlugin: c.Device.GetWatcherHandler()}
+}
+
+// admitHandler returns what decides on pods.
+func (c *containerManager) admitHandler() lifecycle.PodAdmitHandler {
+	if c.journal != nil {
+		return c.journal
+	}
+	return c.Topology
+}
+
+func (c *containerManager) hasExclusiveCPUs(p *v1.Pod, k *v1.Container) bool {
+	return !c.CPU.GetExclusiveCPUs(string(p.UID), k.Name).IsEmpty()
+}
+
+func (c *containerManager) podHasExclusiveCPUs(p *v1.Pod) bool {
+	has := func(k v1.Container) bool { return c.hasExclusiveCPUs(p, &k) }
+	return slices.ContainsFunc(p.Spec.InitContainers, has) || slices.ContainsFunc(p.Spec.Containers, has)
+}
+
+func runOptions(d *devicemanager.DeviceRunContainerOptions) *kubecontainer.RunContainerOptions {
+	if d == nil {
+		return &kubecontainer.RunContainerOptions{}
+	}
+	return &kubecontainer.RunContainerOptions{
+		Devices: d.Devices, Mounts: d.Mounts, Envs: d.Envs, Annotations: d.Annotations, CDIDevices: d.CDIDevices,
+	}
 }
 
 func (c *containerManager) GetHealthCheckers() []healthz.HealthChecker {
@@ -100,39 +112,9 @@ func (c *containerManager) ShouldResetExtendedResourceCapacity() bool {
 	return c.Device.ShouldResetExtendedResourceCapacity()
 }
 
-func (c *containerManager) UpdateAllocatedDevices() { c.Device.UpdateAllocatedDevices() }
-
-func (c *containerManager) UpdateAllocatedResourcesStatus(p *v1.Pod, s *v1.PodStatus) {
-	c.Device.UpdateAllocatedResourcesStatus(p, s)
-}
-
 func (c *containerManager) Updates() <-chan resourceupdates.Update { return c.Device.Updates() }
 
-func (c *containerManager) GetResources(ctx context.Context, p *v1.Pod,
-	k *v1.Container) (*kubecontainer.RunContainerOptions, error) {
-	d, err := c.Device.GetDeviceRunContainerOptions(ctx, p, k)
-	if err != nil || d == nil {
-		return &kubecontainer.RunContainerOptions{}, err
-	}
-	return &kubecontainer.RunContainerOptions{
-		Devices: d.Devices, Mounts: d.Mounts, Envs: d.Envs, Annotations: d.Annotations, CDIDevices: d.CDIDevices,
-	}, nil
-}
-
-func (c *containerManager) ContainerHasExclusiveCPUs(p *v1.Pod, k *v1.Container) bool {
-	return !c.CPU.GetExclusiveCPUs(string(p.UID), k.Name).IsEmpty()
-}
-
-func (c *containerManager) PodHasExclusiveCPUs(p *v1.Pod) bool {
-	has := func(k v1.Container) bool { return c.ContainerHasExclusiveCPUs(p, &k) }
-	return slices.ContainsFunc(p.Spec.InitContainers, has) || slices.ContainsFunc(p.Spec.Containers, has)
-}
-
-// The podresources API calls the following methods.
-
-func (c *containerManager) GetCPUs(pod, container string) []int64 {
-	return ids(c.CPU.GetExclusiveCPUs(pod, container))
-}
+// The podresources API calls the following methods, and those of the file of the release.
 
 func (c *containerManager) GetAllocatableCPUs() []int64 { return ids(c.CPU.GetAllocatableCPUs()) }
 
@@ -142,14 +124,6 @@ func ids(s cpuset.CPUSet) []int64 {
 		out = append(out, int64(id))
 	}
 	return out
-}
-
-func (c *containerManager) GetMemory(pod, container string) []*podresources.ContainerMemory {
-	return memory(c.Memory.GetMemory(pod, container))
-}
-
-func (c *containerManager) GetAllocatableMemory() []*podresources.ContainerMemory {
-	return memory(c.Memory.GetAllocatableMemory())
 }
 
 func memory(blocks []state.Block) []*podresources.ContainerMemory {
@@ -166,10 +140,6 @@ func memory(blocks []state.Block) []*podresources.ContainerMemory {
 
 func (c *containerManager) GetDevices(pod, container string) []*podresources.ContainerDevices {
 	return devices(c.Device.GetDevices(pod, container))
-}
-
-func (c *containerManager) GetAllocatableDevices() []*podresources.ContainerDevices {
-	return devices(c.Device.GetAllocatableDevices())
 }
 
 // devices returns one entry per device and NUMA node, as the kubelet does, in a stable order.
@@ -194,20 +164,15 @@ func devices(in devicemanager.ResourceDeviceInstances) []*podresources.Container
 	return out
 }
 
-func (c *containerManager) InternalContainerLifecycle() cm.InternalContainerLifecycle {
-	return containerLifecycle{c}
-}
-
 // containerLifecycle writes the managers' decisions into each container, as the kubelet's own does.
 type containerLifecycle struct{ c *containerManager }
 
-func (l containerLifecycle) PreCreateContainer(logger klog.Logger, p *v1.Pod, k *v1.Container,
-	config *runtimeapi.ContainerConfig) error {
+func (l containerLifecycle) create(p *v1.Pod, k *v1.Container, config *runtimeapi.ContainerConfig) {
 	if s := l.c.CPU.GetCPUAffinity(string(p.UID), k.Name); !s.IsEmpty() {
 		config.Linux.Resources.CpusetCpus = s.String()
 	}
 	var mems []string
-	for _, n := range sets.List(l.c.Memory.GetMemoryNUMANodes(logger, p, k)) {
+	for _, n := range sets.List(l.c.memoryNUMANodes(p, k)) {
 		mems = append(mems, strconv.Itoa(n))
 	}
 	if len(mems) > 0 {
@@ -219,16 +184,4 @@ func (l containerLifecycle) PreCreateContainer(logger klog.Logger, p *v1.Pod, k 
 		}
 		config.Annotations[finishesAnnotation] = "true"
 	}
-	return nil
-}
-
-func (l containerLifecycle) PreStartContainer(logger klog.Logger, p *v1.Pod, k *v1.Container, id string) error {
-	l.c.CPU.AddContainer(logger, p, k, id)
-	l.c.Memory.AddContainer(logger, p, k, id)
-	l.c.Topology.AddContainer(p, k, id)
-	return nil
-}
-
-func (l containerLifecycle) PostStopContainer(_ klog.Logger, id string) error {
-	return l.c.Topology.RemoveContainer(id)
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	cadvisorapi "github.com/google/cadvisor/info/v1"
+	cadvisorapi "github.com/google/cadvisor/lib/model"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/core/idset"

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/lab/plugins"
@@ -20,7 +21,7 @@ import (
 // health.
 func (m *Managers) Announce(machine *topo.Machine) {
 	for _, r := range machine.Resources() {
-		m.Device.PluginListAndWatchReceiver(klog.Background(), r.Name, plugins.List(machine, r))
+		m.listed(r.Name, plugins.List(machine, r))
 	}
 }
 
@@ -30,9 +31,7 @@ func (m *Managers) StartContainers(pod *v1.Pod) {
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
 			id := string(pod.UID) + "/" + list[i].Name
-			m.CPU.AddContainer(klog.Background(), pod, &list[i], id)
-			m.Memory.AddContainer(klog.Background(), pod, &list[i], id)
-			m.Topology.AddContainer(pod, &list[i], id)
+			m.startContainer(pod, &list[i], id)
 		}
 	}
 }
@@ -40,7 +39,7 @@ func (m *Managers) StartContainers(pod *v1.Pod) {
 // Prefer has the plugin of a resource register anew, with preferences.
 func (m *Managers) Prefer(ctx context.Context, resource string,
 	prefer func(available, include []string, size int) ([]string, error)) error {
-	if err := m.Device.PluginConnected(ctx, resource, plugin{resource, prefer}); err != nil {
+	if err := m.connected(ctx, resource, plugin{resource, prefer}); err != nil {
 		return fmt.Errorf("connect devices of %s: %w", resource, err)
 	}
 	return nil
@@ -133,4 +132,9 @@ func SettingsOf(m *topo.Machine, c *configv1beta1.KubeletConfiguration) (*Settin
 		out.ReservedMemory = append(out.ReservedMemory, ReservedMemory{r.NumaNode, r.Limits})
 	}
 	return out, nil
+}
+
+// HealthyDevices returns the healthy devices of each resource.
+func (m *Managers) HealthyDevices() devicemanager.ResourceDeviceInstances {
+	return m.allocatableDevices()
 }

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	cadvisorapi "github.com/google/cadvisor/info/v1"
 	"k8s.io/utils/cpuset"
 
 	"github.com/tenon-numa/tenon/core/idset"
@@ -14,8 +13,8 @@ import (
 // MachineInfo returns cadvisor's report of the machine: sizes in bytes, page sizes in KiB, NUMA nodes in ascending
 // order of id, distances by position. NumCores counts logical CPUs, as cadvisor does. A core's id is its lowest CPU,
 // and the id of its uncore cache is the L3 group's.
-func MachineInfo(name string, m *topo.Machine) *cadvisorapi.MachineInfo {
-	info := &cadvisorapi.MachineInfo{
+func MachineInfo(name string, m *topo.Machine) *machineInfo {
+	info := &machineInfo{
 		MachineID: name, SystemUUID: name, BootID: "boot-" + name,
 		CPUVendorID:      "described",
 		NumCores:         m.CPUs().Len(),
@@ -24,9 +23,9 @@ func MachineInfo(name string, m *topo.Machine) *cadvisorapi.MachineInfo {
 	}
 	pages := map[uint64]int{}
 	for _, n := range m.NUMAs() {
-		node := cadvisorapi.Node{Id: int(n.ID), Memory: uint64(n.Bytes)}
+		node := numaInfo{Id: int(n.ID), Memory: uint64(n.Bytes)}
 		for _, h := range everySize(m, n) {
-			p := cadvisorapi.HugePagesInfo{PageSize: uint64(h.PageSize) / 1024, NumPages: uint64(h.Count)}
+			p := pagesInfo{PageSize: uint64(h.PageSize) / 1024, NumPages: uint64(h.Count)}
 			node.HugePages = append(node.HugePages, p)
 			if at, ok := pages[p.PageSize]; ok {
 				info.HugePages[at].NumPages += p.NumPages
@@ -43,11 +42,11 @@ func MachineInfo(name string, m *topo.Machine) *cadvisorapi.MachineInfo {
 	}
 	for _, id := range m.Cores() {
 		cpu, _ := m.CPU(idset.CPU(id))
-		core := cadvisorapi.Core{Id: int(id), SocketID: int(cpu.Socket)}
+		core := coreInfo{Id: int(id), SocketID: int(cpu.Socket)}
 		for t := range m.CoreCPUs(id).All() {
 			core.Threads = append(core.Threads, int(t))
 		}
-		core.UncoreCaches = []cadvisorapi.Cache{{Id: int(cpu.L3), Level: 3, Type: "Unified"}}
+		core.UncoreCaches = []cacheInfo{{Id: int(cpu.L3), Level: 3, Type: "Unified"}}
 		node := &info.Topology[cpu.NUMA]
 		node.Cores = append(node.Cores, core)
 	}

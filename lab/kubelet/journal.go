@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,12 +71,12 @@ func (j *journal) starts(s surroundings) {
 	j.around = s
 }
 
-// Admit implements lifecycle.PodAdmitHandler.
-func (j *journal) Admit(attrs *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
+// admit has the managers decide, and records it.
+func (j *journal) admit(ctx context.Context, attrs *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	a, err := j.before(attrs.Pod)
-	result := j.Topology.Admit(attrs)
+	result := j.decide(ctx, attrs)
 	if err == nil {
 		a.Admitted, a.Reason = result.Admit, result.Reason
 		err = j.write(a)
@@ -97,7 +98,7 @@ func (j *journal) before(pod *v1.Pod) (Admission, error) {
 	for _, p := range j.around.pods() {
 		a.Active = append(a.Active, string(p.UID))
 	}
-	for resource, instances := range j.Device.GetAllocatableDevices() {
+	for resource, instances := range j.allocatableDevices() {
 		a.Devices[resource] = len(instances)
 	}
 	for _, name := range StateFiles() {

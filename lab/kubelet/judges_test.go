@@ -189,7 +189,7 @@ func (m linked) FreeMemory() map[idset.NUMA]map[string]int64 {
 }
 
 func (m linked) Healthy(resource string) (out []string) {
-	for id := range m.Device.GetAllocatableDevices()[resource] {
+	for id := range m.HealthyDevices()[resource] {
 		out = append(out, id)
 	}
 	slices.Sort(out)

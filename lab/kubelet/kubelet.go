@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"time"
 
-	cadvisorapi "github.com/google/cadvisor/info/v1"
-	cadvisorapiv2 "github.com/google/cadvisor/info/v2"
 	"go.opentelemetry.io/otel/trace/noop"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -151,7 +149,7 @@ func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration
 		VolumePlugins:             volumePlugins(),
 		TracerProvider:            noop.NewTracerProvider(),
 		PodStartupLatencyTracker:  util.NewPodStartupLatencyTracker(),
-		NodeStartupLatencyTracker: util.NewNodeStartupLatencyTracker(),
+		NodeStartupLatencyTracker: newLatencyTracker(),
 	}
 	if !kernelLogReadable() {
 		deps.Recorder = &record.FakeRecorder{}
@@ -187,22 +185,20 @@ func volumePlugins() []volume.VolumePlugin {
 // hardware replaces cadvisor.
 type hardware struct {
 	cadvisor.Fake
-	info *cadvisorapi.MachineInfo
+	info *machineInfo
 }
 
-func (h *hardware) MachineInfo() (*cadvisorapi.MachineInfo, error) { return h.info, nil }
-
-func (h *hardware) VersionInfo() (*cadvisorapi.VersionInfo, error) {
-	return &cadvisorapi.VersionInfo{KernelVersion: "described", ContainerOsVersion: "Tenon lab"}, nil
+func (h *hardware) VersionInfo() (*versionInfo, error) {
+	return &versionInfo{KernelVersion: "described", ContainerOsVersion: "Tenon lab"}, nil
 }
 
-func disk() (cadvisorapiv2.FsInfo, error) {
+func disk() (fsInfo, error) {
 	inodes := uint64(1 << 24)
-	return cadvisorapiv2.FsInfo{Timestamp: time.Now(), Capacity: diskBytes, Available: diskBytes / 10 * 9,
+	return fsInfo{Timestamp: time.Now(), Capacity: diskBytes, Available: diskBytes / 10 * 9,
 		Usage: diskBytes / 10, Inodes: &inodes, InodesFree: &inodes}, nil
 }
 
-func (h *hardware) RootFsInfo() (cadvisorapiv2.FsInfo, error)                     { return disk() }
-func (h *hardware) ImagesFsInfo(context.Context) (cadvisorapiv2.FsInfo, error)    { return disk() }
-func (h *hardware) ContainerFsInfo(context.Context) (cadvisorapiv2.FsInfo, error) { return disk() }
-func (h *hardware) GetDirFsInfo(string) (cadvisorapiv2.FsInfo, error)             { return disk() }
+func (h *hardware) RootFsInfo() (fsInfo, error)                     { return disk() }
+func (h *hardware) ImagesFsInfo(context.Context) (fsInfo, error)    { return disk() }
+func (h *hardware) ContainerFsInfo(context.Context) (fsInfo, error) { return disk() }
+func (h *hardware) GetDirFsInfo(string) (fsInfo, error)             { return disk() }

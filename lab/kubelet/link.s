@@ -1,1 +1,1 @@
-// A function without a body (link.go) needs an assembly file in its package.
+// A function without a body (newDeviceManager) needs an assembly file in its package.

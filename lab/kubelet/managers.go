@@ -22,8 +22,6 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 
-	cadvisorapi "github.com/google/cadvisor/info/v1"
-
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -46,7 +44,7 @@ type Managers struct {
 	Memory   memorymanager.Manager
 
 	machine     *topo.Machine
-	info        *cadvisorapi.MachineInfo
+	info        *machineInfo
 	allocatable *allocatable
 	socket      string
 }
@@ -82,15 +80,15 @@ func NewManagers(ctx context.Context, dir string, m *topo.Machine, c *configv1be
 // connect registers a device plugin for every resource of the machine, with its devices.
 func (m *Managers) connect(ctx context.Context, machine *topo.Machine) error {
 	for _, r := range machine.Resources() {
-		if err := m.Device.PluginConnected(ctx, r.Name, plugin{name: r.Name}); err != nil {
+		if err := m.connected(ctx, r.Name, plugin{name: r.Name}); err != nil {
 			return fmt.Errorf("connect devices of %s: %w", r.Name, err)
 		}
-		m.Device.PluginListAndWatchReceiver(klog.FromContext(ctx), r.Name, plugins.List(machine, r))
+		m.listed(r.Name, plugins.List(machine, r))
 	}
 	return nil
 }
 
-func compose(logger klog.Logger, dir string, m *topo.Machine, info *cadvisorapi.MachineInfo,
+func compose(logger klog.Logger, dir string, m *topo.Machine, info *machineInfo,
 	c *config.KubeletConfiguration) (*Managers, error) {
 	a, err := newAllocatable(c, info)
 	if err != nil {
@@ -104,40 +102,33 @@ func compose(logger klog.Logger, dir string, m *topo.Machine, info *cadvisorapi.
 	if extra := a.cpus.Difference(cpusOf(m)); !extra.IsEmpty() {
 		return nil, fmt.Errorf("reservedSystemCPUs: machine has no CPU %s", extra)
 	}
-	out.Topology, err = topologymanager.NewManager(info.Topology, c.TopologyManagerPolicy, c.TopologyManagerScope,
-		c.TopologyManagerPolicyOptions)
-	if err != nil {
+	if out.Topology, err = newTopologyManager(logger, info, c); err != nil {
 		return nil, fmt.Errorf("make topology manager: %w", err)
 	}
-	if out.Device, err = newDeviceManager(logger, out.socket, info.Topology, out.Topology); err != nil {
+	if out.Device, err = newDevices(logger, out.socket, info, out.Topology); err != nil {
 		return nil, fmt.Errorf("make device manager: %w", err)
 	}
-	out.CPU, err = cpumanager.NewManager(logger, c.CPUManagerPolicy, c.CPUManagerPolicyOptions,
-		c.CPUManagerReconcilePeriod.Duration,
-		info, a.cpus, a.reservation(), dir, out.Topology)
-	if err != nil {
+	if out.CPU, err = newCPUManager(logger, info, c, a, dir, out.Topology); err != nil {
 		return nil, fmt.Errorf("make CPU manager: %w", err)
 	}
-	out.Memory, err = memorymanager.NewManager(logger, c.MemoryManagerPolicy, info, a.reservation(), c.ReservedMemory,
-		dir, out.Topology)
-	if err != nil {
+	if out.Memory, err = newMemoryManager(logger, info, c, a, dir, out.Topology); err != nil {
 		return nil, fmt.Errorf("make memory manager: %w", err)
 	}
 	for _, p := range []topologymanager.HintProvider{out.Device, out.CPU, out.Memory} {
-		out.Topology.AddHintProvider(logger, p)
+		addHintProvider(logger, out.Topology, p)
 	}
 	return out, nil
 }
 
 // start starts the managers in the kubelet's order: CPU, memory, device.
 func (m *Managers) start(ctx context.Context, s surroundings) error {
-	if err := m.CPU.Start(ctx, s.pods, s.sources, s.statuses, s.runtime, s.containers.Clone()); err != nil {
+	if err := m.startCPU(ctx, s); err != nil {
 		return fmt.Errorf("start CPU manager: %w", err)
 	}
-	if err := m.Memory.Start(ctx, s.pods, s.sources, s.statuses, s.runtime, s.containers.Clone()); err != nil {
+	if err := m.startMemory(ctx, s); err != nil {
 		return fmt.Errorf("start memory manager: %w", err)
 	}
-	if err := m.Device.Start(klog.FromContext(ctx), s.pods, s.sources, s.containers.Clone(), s.running); err != nil {
+	if err := m.startDevices(ctx, s); err != nil {
 		return fmt.Errorf("start device manager: %w", err)
 	}
 	return nil
@@ -145,7 +136,7 @@ func (m *Managers) start(ctx context.Context, s surroundings) error {
 
 // Admit asks the managers to admit the pod, as the kubelet does, and allocates if they agree.
 func (m *Managers) Admit(pod *v1.Pod) lifecycle.PodAdmitResult {
-	return m.Topology.Admit(&lifecycle.PodAdmitAttributes{Pod: pod})
+	return m.decide(context.Background(), &lifecycle.PodAdmitAttributes{Pod: pod})
 }
 
 // Forget drops the topology manager's hints for a pod that is gone. Nothing else drops them if no container ran.
@@ -153,8 +144,8 @@ func (m *Managers) Forget(pod *v1.Pod) {
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
 			id := string(pod.UID) + "/" + list[i].Name
-			m.Topology.AddContainer(pod, &list[i], id)
-			_ = m.Topology.RemoveContainer(id) // fails only if AddContainer did nothing
+			m.hintsOf(pod, &list[i], id)
+			_ = m.dropHints(id) // fails only if hintsOf did nothing
 		}
 	}
 }
@@ -162,10 +153,8 @@ func (m *Managers) Forget(pod *v1.Pod) {
 // Collect frees the resources of pods that are no longer active. The managers do so themselves only when the next pod
 // is admitted.
 func (m *Managers) Collect() {
-	pod, container := &v1.Pod{}, &v1.Container{}
-	m.CPU.GetTopologyHints(pod, container)
-	m.Memory.GetTopologyHints(pod, container)
-	m.Device.UpdateAllocatedDevices()
+	m.askForHints(&v1.Pod{}, &v1.Container{})
+	m.freeDevices()
 }
 
 // Holding returns the managers' records of a container: exclusive CPUs, memory blocks in the managers' order, and
@@ -177,7 +166,7 @@ func (m *Managers) Holding(pod types.UID, container string) place.Holding {
 		cpus = append(cpus, idset.CPU(id))
 	}
 	h.CPUs = idset.Of(cpus...)
-	for _, b := range m.Memory.GetMemory(string(pod), container) {
+	for _, b := range m.blocks(string(pod), container) {
 		block := place.Block{Kind: string(b.Type), Bytes: int64(b.Size)}
 		for _, id := range b.NUMAAffinity {
 			block.NUMAs |= m.maskOf(idset.NUMA(id))
@@ -205,7 +194,7 @@ func (m *Managers) maskOf(id idset.NUMA) topo.Mask {
 }
 
 // Stop closes the registration socket. State files stay in the directory.
-func (m *Managers) Stop() error { return m.Device.Stop(klog.Background()) }
+func (m *Managers) Stop() error { return m.stopDevices() }
 
 // surroundings are the functions of the rest of a kubelet that the managers call.
 type surroundings struct {

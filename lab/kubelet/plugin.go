@@ -3,6 +3,8 @@ package kubelet
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -17,9 +19,12 @@ type plugin struct {
 	prefer func(available, include []string, size int) ([]string, error)
 }
 
+// sockets numbers the plugins: from 1.37 on a second plugin of a resource has another socket.
+var sockets atomic.Int64
+
 func (p plugin) API() api.DevicePluginClient { return p }
 func (p plugin) Resource() string            { return p.name }
-func (p plugin) SocketPath() string          { return "" }
+func (p plugin) SocketPath() string          { return fmt.Sprintf("/plugins/%d", sockets.Add(1)) }
 
 func (p plugin) GetDevicePluginOptions(context.Context, *api.Empty,
 	...grpc.CallOption) (*api.DevicePluginOptions, error) {

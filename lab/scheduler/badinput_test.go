@@ -147,7 +147,8 @@ func TestMalformedObjectsAffectNoOthers(t *testing.T) {
 			case c.refused == "" && err != nil:
 				t.Fatal(err)
 			case c.refused == "":
-				contains(t, "the condition", awaitCondition(ctx, t, layouts, name, metav1.ConditionFalse), c.malformed)
+				message := awaitCondition(ctx, t, layouts, name, v1alpha1.ConditionAccepted, metav1.ConditionFalse)
+				contains(t, "the condition", message, c.malformed)
 			case err == nil:
 				t.Error("the API server takes the layout")
 			default:
@@ -205,7 +206,7 @@ func mended(ctx context.Context, t *testing.T, w *world, layouts *client.Client)
 	if _, err := layouts.Update(ctx, l, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitCondition(ctx, t, layouts, "cpu-twice", metav1.ConditionTrue)
+	awaitCondition(ctx, t, layouts, "cpu-twice", v1alpha1.ConditionAccepted, metav1.ConditionTrue)
 	_, err = w.pods.Until(ctx, func(pods []*v1.Pod) bool {
 		for _, p := range pods {
 			if p.Name == "wide" {
@@ -268,7 +269,7 @@ func (w *world) addNode(ctx context.Context, t *testing.T, name string) {
 }
 
 // awaitCondition waits for a layout's condition and returns its message.
-func awaitCondition(ctx context.Context, t *testing.T, layouts *client.Client, name string,
+func awaitCondition(ctx context.Context, t *testing.T, layouts *client.Client, name, condition string,
 	want metav1.ConditionStatus) (message string) {
 	t.Helper()
 	err := wait.PollUntilContextCancel(ctx, tick, true, func(ctx context.Context) (bool, error) {
@@ -276,7 +277,7 @@ func awaitCondition(ctx context.Context, t *testing.T, layouts *client.Client, n
 		if err != nil {
 			return false, err
 		}
-		c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionAccepted)
+		c := meta.FindStatusCondition(l.Status.Conditions, condition)
 		if c == nil || c.Status != want {
 			return false, nil
 		}
@@ -284,7 +285,7 @@ func awaitCondition(ctx context.Context, t *testing.T, layouts *client.Client, n
 		return true, nil
 	})
 	if err != nil {
-		t.Fatalf("layout %s: no condition %s=%s: %v", name, v1alpha1.ConditionAccepted, want, err)
+		t.Fatalf("layout %s: no condition %s=%s: %v", name, condition, want, err)
 	}
 	return message
 }

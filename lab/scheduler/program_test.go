@@ -46,6 +46,12 @@ type program struct {
 // startProgram starts tenon-scheduler with a configuration. It ends with the test at the latest.
 func startProgram(ctx context.Context, t *testing.T, c *lab.Cluster, config string) *program {
 	t.Helper()
+	return startFile(ctx, t, c, os.Args[0], config)
+}
+
+// startFile starts another build of tenon-scheduler.
+func startFile(ctx context.Context, t *testing.T, c *lab.Cluster, file, config string) *program {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -58,12 +64,16 @@ func startProgram(ctx context.Context, t *testing.T, c *lab.Cluster, config stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, os.Args[0])
 	// In a cluster it finds the API server by itself, also for its own port.
-	cmd.Env = append(os.Environ(), fmt.Sprintf(
-		"%s=--config=%s --bind-address=127.0.0.1 --secure-port=%s --inspection-address=127.0.0.1:0 "+
-			"--authentication-kubeconfig=%[4]s --authorization-kubeconfig=%[4]s",
-		programEnv, configFile(t, config), port, c.SchedulerKubeconfig))
+	args := []string{"--config=" + configFile(t, config), "--bind-address=127.0.0.1", "--secure-port=" + port,
+		"--inspection-address=127.0.0.1:0", "--authentication-kubeconfig=" + c.SchedulerKubeconfig,
+		"--authorization-kubeconfig=" + c.SchedulerKubeconfig}
+	cmd := exec.CommandContext(ctx, file)
+	if file == os.Args[0] {
+		cmd.Env = append(os.Environ(), programEnv+"="+strings.Join(args, " "))
+	} else {
+		cmd.Args = append(cmd.Args, args...)
+	}
 	p := launch(t, cmd)
 	p.secure, p.token = secure, c.RESTConfig().BearerToken
 	return p

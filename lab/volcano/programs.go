@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-numa/tenon/lab/source"
 )
 
 // Files of a folder with Volcano's programs.
@@ -35,7 +37,8 @@ func Find(ctx context.Context, dir string, progress func(line string)) (Programs
 	if dir != "" && missing(dir) == nil {
 		return Programs(dir), nil
 	}
-	module, err := checkout()
+	root, err := source.Root()
+	module := filepath.Join(root, "volcano")
 	if err != nil {
 		if dir != "" {
 			err = errors.Join(missing(dir), err)
@@ -64,24 +67,6 @@ func missing(dir string) error {
 		}
 	}
 	return nil
-}
-
-// checkout returns the folder of Volcano's module in the checkout that the working directory is in.
-func checkout() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		text, err := os.ReadFile(filepath.Join(dir, "volcano", "go.mod"))
-		if err == nil && bytes.HasPrefix(text, []byte("module github.com/tenon-numa/tenon/volcano\n")) {
-			return filepath.Join(dir, "volcano"), nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", errors.New("this is no checkout of Tenon's repository, and Volcano's programs are built from its " +
-				"module volcano: run this command in a checkout, or name a folder with programs that were built there")
-		}
-	}
 }
 
 // Build builds the programs from the folder of Volcano's module into another folder, which it makes.

@@ -75,13 +75,14 @@ func TestOnlyModelledReleasesAreExact(t *testing.T) {
 			t.Errorf("%s: %s, want %s; %s", text, r, want, why.Message)
 		}
 	}
+	const base = place.DefaultRelease
 	for _, c := range []struct {
 		text, want string
 		nearest    place.Release
 	}{
-		{"", "does not say", 36}, {"v1.29.15", "v1.29.15", 30}, {"v1.38.0", "1.37", 37}, {"v2.36.0", "v2.36.0", 36},
-		{"v1.36.0-beta.1", "came before", 36}, {"v1.36.0-rc.0", "came before", 36}, {"1.3", "1.3", 36},
-		{"v0.0.0-master+$Format:%H$", `"v0.0.0-master+$Format:%H$"`, 36}, {"v1.36.0\x1b[2J", `\x1b[2J`, 36},
+		{"", "does not say", base}, {"v1.29.15", "v1.29.15", 30}, {"v1.38.0", "1.37", 37}, {"v2.36.0", "v2.36.0", base},
+		{"v1.36.0-beta.1", "came before", base}, {"v1.36.0-rc.0", "came before", base}, {"1.3", "1.3", base},
+		{"v0.0.0-master+$Format:%H$", `"v0.0.0-master+$Format:%H$"`, base}, {"v1.36.0\x1b[2J", `\x1b[2J`, base},
 	} {
 		r, why, ok := Release(c.text)
 		if ok || r.Nearest() != c.nearest || why.Code != ledger.UnknownKubeletVersion ||

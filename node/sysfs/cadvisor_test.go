@@ -14,9 +14,9 @@ import (
 	"strings"
 	"testing"
 
-	info "github.com/google/cadvisor/info/v1"
-	cadvisor "github.com/google/cadvisor/utils/sysfs"
-	"github.com/google/cadvisor/utils/sysinfo"
+	info "github.com/google/cadvisor/lib/model"
+	cadvisor "github.com/google/cadvisor/lib/utils/sysfs"
+	"github.com/google/cadvisor/lib/utils/sysinfo"
 	"k8s.io/klog/v2"
 	"pgregory.net/rapid"
 

@@ -175,6 +175,8 @@ func TestPodsInTwoNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// What nobody refers to is closed by the garbage collector.
+	t.Cleanup(func() { client.Close(); server.Close(); l.Close() })
 	all := []Pod{{ID: "a", Namespace: a.path, IPs: []netip.Addr{netip.MustParseAddr("10.9.0.1")}},
 		{ID: "b", Namespace: b.path, IPs: []netip.Addr{netip.MustParseAddr("10.9.0.2")}}}
 	m := New(Config{Read: Sockets, MaxSockets: 100})

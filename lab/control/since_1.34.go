@@ -1,0 +1,14 @@
+//go:build upto1.36
+
+package control
+
+import (
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+)
+
+// watchKeys begins to watch keys from the first revision of the store on, as etcd 3.6 calls for it.
+func watchKeys(stream mvcc.WatchStream, from, to []byte) error {
+	const auto, first = 0, 1 // the stream chooses an id
+	_, err := stream.Watch(auto, from, to, first)
+	return err
+}

@@ -1,0 +1,225 @@
+//go:build !upto1.36
+
+package kubelet
+
+import (
+	"context"
+	_ "unsafe" // for go:linkname
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	deviceplugin "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	"k8s.io/kubernetes/pkg/kubelet/util"
+
+	cadvisorapi "github.com/google/cadvisor/lib/model"
+)
+
+// This file is all that a lab kubelet of 1.37 calls otherwise.
+
+type (
+	machineInfo = cadvisorapi.MachineInfo
+	numaInfo    = cadvisorapi.Node
+	pagesInfo   = cadvisorapi.HugePagesInfo
+	coreInfo    = cadvisorapi.Core
+	cacheInfo   = cadvisorapi.Cache
+	versionInfo = cadvisorapi.VersionInfo
+	fsInfo      = cadvisorapi.FsInfo
+)
+
+func (h *hardware) MachineInfo(klog.Logger) (*machineInfo, error) { return h.info, nil }
+
+func newLatencyTracker() util.NodeStartupLatencyTracker {
+	return util.NewNodeStartupLatencyTracker(klog.Background())
+}
+
+// The exported constructor of the device manager serves the one fixed path of a host,
+// /var/lib/kubelet/device-plugins; a kubelet in a directory of its own needs the socket as a parameter.
+//
+//go:linkname newDeviceManager k8s.io/kubernetes/pkg/kubelet/cm/devicemanager.newManagerImpl
+func newDeviceManager(logger klog.Logger, socket string, topology []cadvisorapi.Node, store topologymanager.Store) (
+	*devicemanager.ManagerImpl, error)
+
+func newDevices(logger klog.Logger, socket string, info *machineInfo, t topologymanager.Manager) (
+	*devicemanager.ManagerImpl, error) {
+	return newDeviceManager(logger, socket, info.Topology, t)
+}
+
+func newTopologyManager(logger klog.Logger, info *machineInfo, c *config.KubeletConfiguration) (topologymanager.Manager,
+	error) {
+	return topologymanager.NewManager(logger, info.Topology, c.TopologyManagerPolicy, c.TopologyManagerScope,
+		c.TopologyManagerPolicyOptions)
+}
+
+func newCPUManager(logger klog.Logger, info *machineInfo, c *config.KubeletConfiguration, a *allocatable, dir string,
+	t topologymanager.Manager) (cpumanager.Manager, error) {
+	return cpumanager.NewManager(logger, c.CPUManagerPolicy, c.CPUManagerPolicyOptions,
+		c.CPUManagerReconcilePeriod.Duration, info, a.cpus, a.reservation(), dir, t)
+}
+
+func newMemoryManager(logger klog.Logger, info *machineInfo, c *config.KubeletConfiguration, a *allocatable,
+	dir string, t topologymanager.Manager) (memorymanager.Manager, error) {
+	return memorymanager.NewManager(logger, c.MemoryManagerPolicy, info, a.reservation(), c.ReservedMemory, dir, t)
+}
+
+func addHintProvider(logger klog.Logger, t topologymanager.Manager, p topologymanager.HintProvider) {
+	t.AddHintProvider(logger, p)
+}
+
+func (m *Managers) startCPU(ctx context.Context, s surroundings) error {
+	return m.CPU.Start(ctx, s.pods, s.sources, s.statuses, s.runtime, s.containers.Clone())
+}
+
+func (m *Managers) startMemory(ctx context.Context, s surroundings) error {
+	return m.Memory.Start(ctx, s.pods, s.sources, s.statuses, s.runtime, s.containers.Clone())
+}
+
+func (m *Managers) startDevices(ctx context.Context, s surroundings) error {
+	return m.Device.Start(klog.FromContext(ctx), s.pods, s.sources, s.containers.Clone(), s.running)
+}
+
+func (m *Managers) stopDevices() error { return m.Device.Stop(klog.Background()) }
+
+func (m *Managers) decide(ctx context.Context, a *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
+	if a.Operation == "" {
+		a.Operation = lifecycle.AddOperation
+	}
+	return m.Topology.Admit(ctx, a)
+}
+
+// Admit implements lifecycle.PodAdmitHandler.
+func (j *journal) Admit(ctx context.Context, a *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
+	return j.admit(ctx, a)
+}
+
+// startContainer says that a container starts (cm/internal_container_lifecycle_linux.go, PreStartContainer).
+func (m *Managers) startContainer(pod *v1.Pod, c *v1.Container, id string) {
+	m.CPU.AddContainer(klog.Background(), pod, c, id)
+	m.Memory.AddContainer(klog.Background(), pod, c, id)
+	m.hintsOf(pod, c, id)
+}
+
+// hintsOf has the topology manager keep a container's hints until dropHints.
+func (m *Managers) hintsOf(pod *v1.Pod, c *v1.Container, id string) {
+	m.Topology.AddContainer(klog.Background(), pod, c, id)
+}
+
+func (m *Managers) dropHints(id string) error {
+	return m.Topology.RemoveContainer(klog.Background(), id)
+}
+
+// askForHints makes the CPU and memory managers free what pods hold that are not active.
+func (m *Managers) askForHints(pod *v1.Pod, c *v1.Container) {
+	m.CPU.GetTopologyHints(klog.Background(), pod, c, lifecycle.AddOperation)
+	m.Memory.GetTopologyHints(klog.Background(), pod, c, lifecycle.AddOperation)
+}
+
+func (m *Managers) freeDevices() { m.Device.UpdateAllocatedDevices(klog.Background()) }
+
+func (m *Managers) connected(ctx context.Context, resource string, p plugin) error {
+	return m.Device.PluginConnected(ctx, resource, p)
+}
+
+func (m *Managers) listed(resource string, r *deviceplugin.ListAndWatchResponse) {
+	m.Device.PluginListAndWatchReceiver(klog.Background(), resource, r)
+}
+
+func (m *Managers) allocatableDevices() devicemanager.ResourceDeviceInstances {
+	return m.Device.GetAllocatableDevices(klog.Background())
+}
+
+func (m *Managers) blocks(pod, container string) []state.Block {
+	return m.Memory.GetMemory(klog.Background(), pod, container)
+}
+
+func (m *Managers) memoryNUMANodes(pod *v1.Pod, c *v1.Container) sets.Set[int] {
+	return m.Memory.GetMemoryNUMANodes(klog.Background(), pod, c)
+}
+
+func (c *containerManager) GetCapacity(_ klog.Logger, _ bool) v1.ResourceList {
+	return c.allocatable.capacity
+}
+
+func (c *containerManager) GetAllocateResourcesPodAdmitHandler(klog.Logger) lifecycle.PodAdmitHandler {
+	return c.admitHandler()
+}
+
+func (c *containerManager) GetDevicePluginResourceCapacity(l klog.Logger) (v1.ResourceList, v1.ResourceList, []string) {
+	return c.Device.GetCapacity(l)
+}
+
+func (c *containerManager) UpdateAllocatedDevices(klog.Logger) { c.freeDevices() }
+
+func (c *containerManager) UpdateAllocatedResourcesStatus(l klog.Logger, p *v1.Pod, s *v1.PodStatus) {
+	c.Device.UpdateAllocatedResourcesStatus(l, p, s)
+}
+
+func (c *containerManager) GetResources(ctx context.Context, p *v1.Pod, k *v1.Container) (
+	*kubecontainer.RunContainerOptions, error) {
+	d, err := c.Device.GetDeviceRunContainerOptions(ctx, p, k)
+	return runOptions(d), err
+}
+
+func (c *containerManager) ContainerHasExclusiveCPUs(_ klog.Logger, p *v1.Pod, k *v1.Container) bool {
+	return c.hasExclusiveCPUs(p, k)
+}
+
+func (c *containerManager) PodHasExclusiveCPUs(_ klog.Logger, p *v1.Pod) bool {
+	return c.podHasExclusiveCPUs(p)
+}
+
+func (c *containerManager) GetCPUs(p *v1.Pod, k *v1.Container) []int64 {
+	return ids(c.CPU.GetExclusiveCPUs(string(p.UID), k.Name))
+}
+
+// GetPodCPUs returns nothing: without the gate PodLevelResourceManagers, managers give nothing to pods as a whole.
+func (c *containerManager) GetPodCPUs(string) []int64 { return nil }
+
+func (c *containerManager) GetMemory(_ klog.Logger, p *v1.Pod, k *v1.Container) []*podresources.ContainerMemory {
+	return memory(c.blocks(string(p.UID), k.Name))
+}
+
+// GetPodMemory returns nothing; see GetPodCPUs.
+func (c *containerManager) GetPodMemory(klog.Logger, string) []*podresources.ContainerMemory {
+	return nil
+}
+
+func (c *containerManager) GetAllocatableMemory(klog.Logger) []*podresources.ContainerMemory {
+	return memory(c.Memory.GetAllocatableMemory(klog.Background()))
+}
+
+func (c *containerManager) GetAllocatableDevices(klog.Logger) []*podresources.ContainerDevices {
+	return devices(c.allocatableDevices())
+}
+
+func (c *containerManager) InternalContainerLifecycle(klog.Logger) cm.InternalContainerLifecycle {
+	return containerLifecycle{c}
+}
+
+func (l containerLifecycle) PreCreateContainer(_ klog.Logger, p *v1.Pod, k *v1.Container,
+	config *runtimeapi.ContainerConfig) error {
+	l.create(p, k, config)
+	return nil
+}
+
+func (l containerLifecycle) PreStartContainer(_ klog.Logger, p *v1.Pod, k *v1.Container, id string) error {
+	l.c.startContainer(p, k, id)
+	return nil
+}
+
+func (l containerLifecycle) PostStopContainer(_ klog.Logger, id string) error {
+	return l.c.dropHints(id)
+}
+
+func (prober) UpdatePodStatus(_ context.Context, _ *v1.Pod, s *v1.PodStatus) { probed(s) }

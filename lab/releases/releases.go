@@ -1,0 +1,99 @@
+// Package releases builds programs of the repository for other releases of Kubernetes: the same source with the
+// modules of a file in tools/kubernetes. The lab's program has the control plane, the scheduler and the kubelets of its
+// release.
+//
+// Invariant: a program that it returns reports the release that was asked for. The package refuses releases without a
+// file of modules, and needs Go and a checkout of the repository.
+package releases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/lab/release"
+	"github.com/tenon-numa/tenon/lab/source"
+)
+
+// Own returns the release of Kubernetes that this program is built with, such as "1.37".
+func Own() string {
+	r, ok := place.ReleaseOf(release.Version())
+	if !ok {
+		return ""
+	}
+	return r.String()
+}
+
+// Programs builds cmd/tenon-lab for each release but the program's own, and returns the files by release; see Build.
+func Programs(ctx context.Context, progress func(line string), wanted ...string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, r := range slices.Compact(slices.Sorted(slices.Values(wanted))) {
+		if r == "" || r == Own() {
+			continue
+		}
+		file, err := Build(ctx, r, "tenon-lab", progress)
+		if err != nil {
+			return nil, err
+		}
+		out[r] = file
+	}
+	return out, nil
+}
+
+// Build builds a program below cmd for a release, into the user's cache, and returns its file. The first build of a
+// release takes some minutes. progress receives a line when the build begins.
+func Build(ctx context.Context, r, name string, progress func(line string)) (string, error) {
+	file, err := build(ctx, r, name, progress)
+	if err != nil {
+		return "", fmt.Errorf("build %s for Kubernetes %s: %w", name, r, err)
+	}
+	return file, nil
+}
+
+func build(ctx context.Context, r, name string, progress func(line string)) (string, error) {
+	if _, ok := place.ParseRelease(r); !ok {
+		return "", fmt.Errorf("%q is not a release such as %s", r, place.DefaultRelease)
+	}
+	root, err := source.Root()
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Join(root, "tools", "kubernetes")
+	if _, err := os.Stat(filepath.Join(folder, r+".mod")); errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("programs are built for %s", strings.Join(built(folder), ", "))
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(cache, "tenon-lab", r, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return "", err
+	}
+	progress("building " + name + " for Kubernetes " + r + " (the first time some minutes)")
+	cmd := exec.CommandContext(ctx, filepath.Join(folder, "build"), r, file, "./cmd/"+name)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, text)
+	}
+	return file, nil
+}
+
+// built lists the releases that have a file of modules, and the program's own.
+func built(folder string) []string {
+	files, err := filepath.Glob(filepath.Join(folder, "1.*.mod"))
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, f := range files {
+		out = append(out, strings.TrimSuffix(filepath.Base(f), ".mod"))
+	}
+	return append(out, Own())
+}

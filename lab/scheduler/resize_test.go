@@ -1,0 +1,137 @@
+package scheduler_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	layouts "github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/scheduler"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+// A resize in place changes what a pod requests, and with the gates' defaults never what it holds: the kubelet carries
+// out that of a Burstable pod, which holds nothing, and that of exclusive CPUs it refuses, although the pod's spec
+// stays changed. A new scheduler, which reads the changed spec first, and a new kubelet, which admits the pod once
+// more, place the next pods as if nothing had been resized. The same holds for a pod that requests its resources as a
+// whole.
+func TestPodsAreResized(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	w := start(ctx, t, lab.Config{Apart: true, Nodes: []lab.Node{{Name: "own", Machine: "halves"}},
+		Machines: fstest.MapFS{"halves.txt": {Data: []byte(halves)}, "halves.yaml": {Data: []byte(halvesConfig)}}},
+		scheduler.Tenon)
+	whole := workload.Pod("whole", v1.Container{Name: "c", Image: "example.com/work:v1"})
+	amounts := v1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("1Gi")}
+	whole.Spec.Resources = &v1.ResourceRequirements{Requests: amounts, Limits: amounts}
+	w.runs(ctx, t, cores("exclusive", 16), whole,
+		workload.Pod("shares", workload.Burstable("c", workload.Amounts{"cpu": "200m", "memory": "64Mi"}, nil)))
+	before := w.held(ctx, t)
+	if len(before) != 1 || before["exclusive"] == nil {
+		t.Fatalf("%v hold something, want the pod exclusive only", before)
+	}
+
+	w.resizes(ctx, t, "shares", "400m", func(p *v1.Pod) bool {
+		s := p.Status.ContainerStatuses
+		return len(s) == 1 && s[0].AllocatedResources.Cpu().MilliValue() == 400
+	})
+	w.resizes(ctx, t, "exclusive", "20", func(p *v1.Pod) bool {
+		for _, c := range p.Status.Conditions {
+			if c.Type == v1.PodResizePending && c.Reason == v1.PodReasonInfeasible {
+				return true
+			}
+		}
+		return false
+	})
+	// The first NUMA node has 14 left. Had the resize counted, it would have 10, and one of these would wait.
+	w.runs(ctx, t, cores("beside", 14), cores("other", 24))
+	w.seen.check(t)
+	w.ends(ctx, t, "beside")
+	w.ends(ctx, t, "other")
+
+	if err := w.RestartKubelet(ctx, "own", w.KubeletYAML("own")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.sched.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if w.sched, err = scheduler.Start(w.Dir, w.SchedulerKubeconfig, scheduler.Tenon, w.seen.add); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.sched.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.runs(ctx, t, cores("beside-again", 14), cores("other-again", 24))
+	w.seen.check(t)
+	if after := w.held(ctx, t); !reflect.DeepEqual(after["exclusive"], before["exclusive"]) {
+		t.Errorf("the pod holds %v, and held %v before its resize was refused", after["exclusive"], before["exclusive"])
+	}
+	pods, _ := w.pods.Pods()
+	noRefusal(t, pods)
+}
+
+// resizes changes the CPUs that the container of a pod requests, and its limit if it has one.
+func (w *world) resizes(ctx context.Context, t *testing.T, name, cpu string, done func(*v1.Pod) bool) {
+	t.Helper()
+	changed := map[string]any{"requests": map[string]string{"cpu": cpu}}
+	if len(w.pod(t, name).Spec.Containers[0].Resources.Limits) > 0 {
+		changed["limits"] = map[string]string{"cpu": cpu}
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"containers": []any{
+		map[string]any{"name": "c", "resources": changed}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "resize"); err != nil {
+		t.Fatalf("resize pod %s: %v", name, err)
+	}
+	if _, err := w.pods.Until(ctx, func([]*v1.Pod) bool { return done(w.pod(t, name)) }); err != nil {
+		t.Fatalf("the kubelet does not answer to the resize of pod %s: %v: %+v", name, err, w.pod(t, name).Status)
+	}
+}
+
+// held returns what the node's layout says that pods hold, by name.
+func (w *world) held(ctx context.Context, t *testing.T) map[string][]string {
+	t.Helper()
+	nodes, err := layouts.New(w.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	err = wait.PollUntilContextCancel(ctx, tick, true, func(ctx context.Context) (bool, error) {
+		l, err := nodes.Get(ctx, "own", metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		core, err := l.Core()
+		if err != nil {
+			return false, err
+		}
+		clear(out)
+		for _, e := range core.Entries {
+			for _, h := range e.Holdings {
+				out[e.Pod.Name] = append(out[e.Pod.Name], fmt.Sprintf("%s %s %v", h.Container, h.CPUs, h.Memory))
+			}
+		}
+		return len(out) > 0, nil
+	})
+	if err != nil {
+		t.Fatalf("the layout says nothing: %v", err)
+	}
+	return out
+}
