@@ -29,7 +29,8 @@ const hungTries = 6
 // trial runs a trial. Its result is never taken from the cache: the go command cannot detect that a trial builds
 // programs itself.
 func (r *runner) trial(ctx context.Context, name string, args []string) error {
-	line := slices.Concat([]string{"go", "test", "-v", "-count=1", "-timeout", "75m"}, args, []string{trials[name]})
+	// The package comes before the arguments, because the go command takes what follows a test's own flag for the test.
+	line := slices.Concat([]string{"go", "test", "-v", "-count=1", "-timeout", "75m", trials[name]}, args)
 	seen := &skips{}
 	err := r.program(ctx, seen, name, line...)
 	for range hungTries - 1 {

@@ -156,7 +156,7 @@ func (d *driver) one(ctx context.Context, pod *v1.Pod) (wire.Place, int, error) 
 			pod.Spec.SchedulerName)
 	}
 	enqueue(ctx, d.sched, pod)
-	info, err := d.sched.NextPod(d.log)
+	info, err := next(d.sched, d.log)
 	if err != nil {
 		return where, 0, fmt.Errorf("take pod %s from the queue: %w", pod.Name, err)
 	}

@@ -2,6 +2,7 @@ package cycle
 
 import (
 	"context"
+	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -10,7 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// This file is for Kubernetes 1.36.
+// This file is for Kubernetes 1.37.
 
 func enqueue(ctx context.Context, s *scheduler.Scheduler, pod *v1.Pod) {
 	s.SchedulingQueue.Add(ctx, pod)
@@ -22,4 +23,16 @@ func choose(ctx context.Context, s *scheduler.Scheduler, fw framework.Framework,
 		return scheduler.ScheduleResult{}, err
 	}
 	return s.SchedulePod(ctx, fw, state, info)
+}
+
+func next(s *scheduler.Scheduler, log klog.Logger) (*framework.QueuedPodInfo, error) {
+	entity, err := s.NextEntity(log)
+	if err != nil {
+		return nil, err
+	}
+	info, ok := entity.(*framework.QueuedPodInfo)
+	if !ok {
+		return nil, fmt.Errorf("a %s is first", entity.Type())
+	}
+	return info, nil
 }

@@ -42,6 +42,7 @@ var programs = map[string][]string{
 type Disk struct {
 	path    string
 	systemd bool
+	older   bool // the kubelet is OlderKubelet
 }
 
 // BuildDisk builds the programs of a node if they are not up to date, and the disk with them, as a file of a directory.
@@ -49,6 +50,11 @@ type Disk struct {
 // seconds. Missing packages are a [*guest.MissingError].
 func BuildDisk(ctx context.Context, dir string, progress func(line string)) (*Disk, error) {
 	return buildDisk(ctx, &Disk{path: filepath.Join(dir, "node.img")}, dir, progress)
+}
+
+// BuildOlderDisk is as BuildDisk. Its nodes have the kubelet [OlderKubelet].
+func BuildOlderDisk(ctx context.Context, dir string, progress func(line string)) (*Disk, error) {
+	return buildDisk(ctx, &Disk{path: filepath.Join(dir, "older.img"), older: true}, dir, progress)
 }
 
 // BuildSystemdDisk is as BuildDisk. Its nodes are Debian's systemd, under which containerd, the kubelet and the agent
@@ -99,11 +105,29 @@ func (d *Disk) build(ctx context.Context, dir string, say func(string)) error {
 	if err != nil {
 		return err
 	}
+	if d.older {
+		if err := replaceKubelet(ctx, tree, say); err != nil {
+			return err
+		}
+	}
 	if err := d.makeFileSystem(ctx, mkfs, tree); err != nil {
 		return err
 	}
 	say("built the disk")
 	return nil
+}
+
+// replaceKubelet puts the older kubelet in place of the newest one.
+func replaceKubelet(ctx context.Context, tree string, say func(string)) error {
+	bin, err := buildAll(ctx, "older", older, say)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(tree, "usr/local/bin/kubelet")
+	if err := os.Remove(file); err != nil {
+		return err
+	}
+	return copyFile(file, filepath.Join(bin, "kubelet"))
 }
 
 // checkHost refuses hosts on which programs would have to be cross-compiled with a C library.

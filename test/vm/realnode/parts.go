@@ -33,7 +33,7 @@ type part struct {
 // compile them, so that they are in the build cache.
 const staticC = "-s -w -linkmode external -extldflags -static"
 
-// parts lists the programs of a node. release is Kubernetes', such as "v1.36.3".
+// parts lists the programs of a node. release is Kubernetes', such as "v1.37.2".
 func parts(release string) []part {
 	const version = "k8s.io/component-base/version"
 	noC := []string{"CGO_ENABLED=0"}
@@ -54,6 +54,16 @@ func parts(release string) []part {
 		{name: "network plugins", dir: "test/vm/realnode/parts/cni", env: noC, ldflags: "-s -w",
 			packages: under("github.com/containernetworking/plugins/plugins/", "main/ptp", "main/loopback", "ipam/host-local")},
 	}
+}
+
+// OlderKubelet is the release of the kubelet that a node of [BuildOlderDisk] has; the go.mod of its part pins it.
+const OlderKubelet = "v1.33.13"
+
+// older lists the program that such a node has in place of the newest one.
+func older(string) []part {
+	return []part{{name: "kubelet " + OlderKubelet, dir: "test/vm/realnode/parts/kubelet",
+		packages: []string{"k8s.io/kubernetes/cmd/kubelet"},
+		ldflags:  staticC + " -X k8s.io/component-base/version.gitVersion=" + OlderKubelet}}
 }
 
 // tools lists the programs of an administrator's computer, and those that the lab's control plane lacks.

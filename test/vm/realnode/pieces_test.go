@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,6 +16,19 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/lab/machines"
 )
+
+// The release that the older kubelet is named by is that of its source.
+func TestTheOlderKubeletIsPinned(t *testing.T) {
+	for _, p := range older("") {
+		text, err := os.ReadFile(filepath.Join("../../..", p.dir, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "\tk8s.io/kubernetes " + OlderKubelet + " // indirect\n"; !strings.Contains(string(text), want) {
+			t.Errorf("go.mod of %s has no %q", p.name, want)
+		}
+	}
+}
 
 func TestHardware(t *testing.T) {
 	m, err := machines.Read(os.DirFS("trial/testdata"), "two")

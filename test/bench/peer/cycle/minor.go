@@ -21,3 +21,7 @@ func choose(ctx context.Context, s *scheduler.Scheduler, fw framework.Framework,
 	info *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
 	return s.SchedulePod(ctx, fw, state, info.Pod)
 }
+
+func next(s *scheduler.Scheduler, log klog.Logger) (*framework.QueuedPodInfo, error) {
+	return s.NextPod(log)
+}

@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/lab/workload"
 	"github.com/tenon-numa/tenon/test/vm/realnode"
@@ -41,10 +42,16 @@ func TestRealNodes(t *testing.T) {
 	w.seen.check(t)
 }
 
-// The agent in the guest reads the described machine from /sys.
+// The agent in the guest reads the described machine from /sys, and the kubelet's release, which is modelled.
 func found(ctx context.Context, t *testing.T, w *world) {
 	for _, name := range names {
-		got, want := w.drawn(ctx, t, name).Machine, w.made[name].Topo
+		n := w.drawn(ctx, t, name)
+		t.Logf("node %s: rules of kubelet %s", name, n.Rules.Release)
+		older, _ := place.ReleaseOf(realnode.OlderKubelet)
+		if old := n.Rules.Release == older; old != isOlder(name) || len(n.Inexact) > 0 {
+			t.Errorf("node %s is predicted by the rules of kubelet %s, inexact %v", name, n.Rules.Release, n.Inexact)
+		}
+		got, want := n.Machine, w.made[name].Topo
 		for _, level := range []topo.Level{topo.NUMAs, topo.Sockets, topo.Cores} {
 			if g, w := parts(got, level), parts(want, level); g != w {
 				t.Errorf("node %s: level %d is %s, want %s", name, level, g, w)

@@ -55,7 +55,7 @@ func start(ctx context.Context, t *testing.T, names ...string) *world {
 	if runtime.GOARCH != "amd64" && os.Getenv("CI") == "" {
 		t.Skip("the programs of a node are built for amd64")
 	}
-	disk, err := realnode.BuildDisk(ctx, dir, say)
+	disk, err := disks(ctx, dir, say)
 	if missing := (*guest.MissingError)(nil); errors.As(err, &missing) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	} else if err != nil {
@@ -86,6 +86,20 @@ func start(ctx context.Context, t *testing.T, names ...string) *world {
 	return w
 }
 
+var oldNodes = flag.String("older", "", "names of nodes whose kubelet is "+realnode.OlderKubelet+", such as two,four")
+
+// isOlder reports whether a node has the older kubelet.
+func isOlder(name string) bool { return slices.Contains(strings.Split(*oldNodes, ","), name) }
+
+// disks builds the disks that nodes boot from, by whether their kubelet is the older one.
+func disks(ctx context.Context, dir string, say func(string)) (out map[bool]*realnode.Disk, err error) {
+	out = map[bool]*realnode.Disk{}
+	if out[false], err = realnode.BuildDisk(ctx, dir, say); err == nil && *oldNodes != "" {
+		out[true], err = realnode.BuildOlderDisk(ctx, dir, say)
+	}
+	return out, err
+}
+
 func cleanup(t *testing.T, stop func() error) {
 	t.Cleanup(func() {
 		if err := stop(); err != nil {
@@ -113,7 +127,7 @@ func (w *world) schedule(ctx context.Context, t *testing.T, dir string) {
 }
 
 // boot boots all nodes at once.
-func (w *world) boot(ctx context.Context, t *testing.T, disk *realnode.Disk, say func(string)) {
+func (w *world) boot(ctx context.Context, t *testing.T, disk map[bool]*realnode.Disk, say func(string)) {
 	t.Helper()
 	var wg sync.WaitGroup
 	nodes, errs := make([]*realnode.Node, len(w.names)), make([]error, len(w.names))
@@ -124,7 +138,7 @@ func (w *world) boot(ctx context.Context, t *testing.T, disk *realnode.Disk, say
 		}
 		files := rules(t, name)
 		wg.Go(func() {
-			nodes[i], errs[i] = realnode.Start(ctx, realnode.Config{Name: name, Machine: w.made[name], Disk: disk,
+			nodes[i], errs[i] = realnode.Start(ctx, realnode.Config{Name: name, Machine: w.made[name], Disk: disk[isOlder(name)],
 				Kubelet: access, Admin: w.plane.Admin, Progress: say, Files: files,
 				Agent: func(ctx context.Context) (*rest.Config, error) {
 					return rights.As(ctx, w.plane.Admin, rights.Account{Namespace: deploy.AgentNamespace,
