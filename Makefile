@@ -14,7 +14,7 @@ RELEASES = 1.30 1.31 1.32 1.33 1.34 1.35 1.36 1.37
 PLATFORMS = linux/amd64,linux/arm64
 export PROGRAMS REGISTRY VERSION
 
-.PHONY: help demo up test test-node test-nri test-install test-console test-volcano storm-volcano test-doctor race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-volcano bench-go bench-agent bench-docs diff releases records chaos fuzz generate tidy verify lint build images chart release push clean sim
+.PHONY: help demo up test test-node test-nri test-install test-console test-volcano scheduler test-release test-mixed storm-volcano test-doctor race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-volcano bench-go bench-agent bench-docs diff releases records chaos fuzz generate tidy verify lint build images chart release push clean sim
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 17
@@ -28,8 +28,8 @@ up: ## Start a cluster in one process, for kubectl
 test: ## Run all tests
 	go run ./test
 
-test-node: ## Boot real nodes and try pods on them
-	go run ./test node
+test-node: ## Boot real nodes and try pods on them; those in OLDER with a kubelet of 1.33 (make test-node OLDER=two)
+	go run ./test node $(if $(OLDER),-run TestRealNodes -older=$(OLDER))
 
 test-nri: ## Boot a real node whose agent pins containers through containerd, and compare with the kernel
 	go run ./test node -run TestPinnedNode
@@ -47,6 +47,15 @@ test-doctor: ## Find what is wrong in lab clusters, change kubelets on ten of th
 	go test ./cluster/doctor ./cluster/bundle ./cluster/rollout ./cluster/apply
 	go test ./cmd/kubectl-tenon -run 'TestTheDoctor|TestAPlan|TestKubeletsAreChanged' -v -timeout 1h -plan.clusters 10
 	go run ./test install -run TestKubeletsUnderSystemd
+
+scheduler: ## Build tenon-scheduler of RELEASE, 1.34 to 1.36, for older API servers, into dist (make scheduler RELEASE=1.35)
+	tools/kubernetes/build $(or $(RELEASE),1.36) dist/tenon-scheduler-$(or $(RELEASE),1.36) ./cmd/tenon-scheduler
+
+test-release: ## Run the tests of scheduler and lab with control plane and kubelets of RELEASE (make test-release RELEASE=1.35)
+	tools/kubernetes/test $(or $(RELEASE),1.36)
+
+test-mixed: ## Kubelets of four releases under one scheduler, upgraded one by one, and older schedulers (first 20 minutes)
+	go test ./lab/scheduler -run "TestMixedReleases|TestOlderSchedulers" -v -count=1 -timeout 0 -mixed.releases 1.34,1.35,1.36
 
 race: ## Run the heavy packages' tests under the race detector, one package after the other, on an idle machine
 	go run ./test race

@@ -137,10 +137,11 @@ var floors = []floor{
 	{"cluster/doctor", nil, words(`core/... api/... deploy deploy/crd cluster/kube cluster/schedulers cluster/stage`),
 		append(topologies, inCluster...)},
 	{"cluster/inspect", nil, words(`core/... api/document`), nil},
-	{"cluster/profiles", nil, words(`api/config`), append(words(`k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
-	{"cluster/candidates", nil, words(`core/answers core/ledger core/sample`),
+	{"cluster/fwk", nil, nil, words(`k8s.io/api k8s.io/kube-scheduler k8s.io/kubernetes`)},
+	{"cluster/profiles", nil, words(`api/config cluster/fwk`), append(words(`k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
+	{"cluster/candidates", nil, words(`core/answers core/ledger core/sample cluster/fwk`),
 		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
-	{"cluster/preempt", nil, words(`core/... api/document cluster/kube`), append(words(`k8s.io/apiserver
+	{"cluster/preempt", nil, words(`core/... api/document cluster/fwk cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"cluster/waiting", nil, words(`core/ledger core/place core/wake cluster/preempt`), append(words(`k8s.io/component-helpers`), inCluster...)},
 	{"cluster/kube/kubetest", nil, words(`core/... api/v1alpha1 cluster/kube`), append(topologies, inCluster...)},
@@ -169,13 +170,13 @@ var floors = []floor{
 	{
 		"cluster/sched",
 		nil,
-		words(`core/... api/... cluster/amounts cluster/candidates cluster/follow cluster/inspect cluster/kube
-			cluster/metrics cluster/preempt cluster/report cluster/request cluster/turns cluster/waiting
+		words(`core/... api/... cluster/amounts cluster/candidates cluster/follow cluster/fwk cluster/inspect
+			cluster/kube cluster/metrics cluster/preempt cluster/report cluster/request cluster/turns cluster/waiting
 			cluster/workload`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
 	},
-	{"cluster/server", nil, words(`core/ledger api/... cluster/inspect cluster/nrt cluster/profiles cluster/sched internal/version`),
+	{"cluster/server", nil, words(`core/ledger api/... cluster/fwk cluster/inspect cluster/nrt cluster/profiles cluster/sched internal/version`),
 		append(words(`k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes
 			github.com/spf13/cobra`), inCluster...)},
 	{"face/cast", nil, nil, nil},
@@ -226,7 +227,8 @@ var budget = map[string]string{
 	"github.com/fsnotify/fsnotify":        "The agent learns of changes of the kubelet's state files without polling.",
 	"github.com/containerd/nri":           "The node agent's connection to the container runtime, and its judge in tests.",
 	"github.com/go-logr/logr":             "The logger's interface that Kubernetes' libraries take.",
-	"github.com/google/cadvisor":          "The machine of a lab kubelet; the judge of what discovery finds.",
+	"github.com/google/cadvisor":          "The same of a lab kubelet up to Kubernetes 1.36.",
+	"github.com/google/cadvisor/lib":      "The machine of a lab kubelet; the judge of what discovery finds.",
 	"github.com/oapi-codegen/runtime":     "Parameters in requests of the generated client.",
 	"github.com/prometheus/client_golang": "Metrics of the agent and the lab's kubelets; Prometheus' client.",
 	"github.com/prometheus/client_model":  "Metrics as the parser of their text has them.",
@@ -250,7 +252,6 @@ var budget = map[string]string{
 	"k8s.io/apiextensions-apiserver": "The lab installs CustomResourceDefinitions.",
 	"k8s.io/apimachinery":            "Object metadata, quantities, schemes.",
 	"k8s.io/apiserver":               "The lab's API server; signals and authorization of the scheduler.",
-	"k8s.io/cli-runtime":             "Tables as kubectl prints them; of this module, its package printers alone.",
 	"k8s.io/client-go":               "Clients, informers, kubeconfig files.",
 	"k8s.io/component-base":          "Flags, logs and metrics as kube-scheduler has them.",
 	"k8s.io/component-helpers":       "Pod-level resources, counted as the kubelet counts them.",
@@ -273,7 +274,7 @@ var budget = map[string]string{
 
 // heavy are the only packages whose code may import k8s.io/kubernetes: everything else builds in
 // seconds and can be tested under the race detector at no cost.
-var heavy = words(`cluster/candidates cluster/preempt cluster/profiles/... cluster/sched cluster/server lab/...
+var heavy = words(`cluster/candidates cluster/fwk cluster/preempt cluster/profiles/... cluster/sched cluster/server lab/...
 	cmd/tenon-scheduler cmd/tenon-lab test/bench/...`)
 
 // light are programs that must not link k8s.io/kubernetes, not even by way of other packages.

@@ -11,7 +11,7 @@ import (
 )
 
 func TestVersion(t *testing.T) {
-	want := regexp.MustCompile(`^kubectl-tenon \S+ \(.*Kubernetes 1\.36\.\d+, go1\.\d+.*\)\n$`)
+	want := regexp.MustCompile(`^kubectl-tenon \S+ \(.*Kubernetes 1\.37\.\d+, go1\.\d+.*\)\n$`)
 	for _, argument := range []string{"--version", "version"} {
 		var out bytes.Buffer
 		code := cli.Run(t.Context(), []string{argument}, &out, io.Discard, setup(version.Text()))

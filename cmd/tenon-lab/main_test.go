@@ -10,7 +10,7 @@ import (
 
 // The program says its version whichever command it is given, and starts nothing.
 func TestVersion(t *testing.T) {
-	want := regexp.MustCompile(`^tenon-lab \S+ \(.*Kubernetes 1\.36\.\d+, go1\.\d+.*\)\n$`)
+	want := regexp.MustCompile(`^tenon-lab \S+ \(.*Kubernetes 1\.37\.\d+, go1\.\d+.*\)\n$`)
 	for _, args := range [][]string{{"--version"}, {"demo", "--version"}, {"up", "--version"}} {
 		var out bytes.Buffer
 		cmd := command.New(command.Parts{}, command.Show{})

@@ -14,7 +14,7 @@ func TestVersion(t *testing.T) {
 	cmd := server.NewCommand(t.Context())
 	cmd.SetOut(&out)
 	cmd.SetArgs([]string{"--version"})
-	want := regexp.MustCompile(`^tenon-scheduler \S+ \(.*Kubernetes 1\.36\.\d+, go1\.\d+.*\)\n$`)
+	want := regexp.MustCompile(`^tenon-scheduler \S+ \(.*Kubernetes 1\.37\.\d+, go1\.\d+.*\)\n$`)
 	if err := cmd.ExecuteContext(t.Context()); err != nil || !want.MatchString(out.String()) {
 		t.Errorf("--version prints %q, %v, want %s", out.String(), err, want)
 	}

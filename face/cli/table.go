@@ -5,10 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"unicode/utf8"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/face/draw"
@@ -35,19 +33,26 @@ type table struct {
 // write prints the table as kubectl does, in textWidth columns: the last column is broken between items, and where
 // the others leave it too little room the first column is cut. With "-o wide" a line may be longer.
 func (t table) write(w io.Writer, wide bool) error {
-	out := &metav1.Table{}
-	for _, h := range t.heads {
-		c := metav1.TableColumnDefinition{Name: h, Type: "string"}
-		if slices.Contains(t.wide, h) {
-			c.Priority = 1
-		}
-		out.ColumnDefinitions = append(out.ColumnDefinitions, c)
-	}
+	// The widths of k8s.io/cli-runtime/pkg/printers, which since 0.37 counts bytes where it should count letters.
+	out := tabwriter.NewWriter(w, leastCol, 0, padding, ' ', 0)
+	lines := [][]string{t.heads}
 	widths := t.widths(wide)
 	for _, r := range t.rows {
-		out.Rows = append(out.Rows, fitted(r, widths)...)
+		lines = append(lines, fitted(r, widths)...)
 	}
-	if err := printers.NewTablePrinter(printers.PrintOptions{Wide: wide}).PrintObj(out, w); err != nil {
+	if len(t.rows) == 0 {
+		return nil
+	}
+	for _, cells := range lines {
+		var shown []string
+		for i, c := range cells {
+			if wide || !slices.Contains(t.wide, t.heads[i]) {
+				shown = append(shown, c)
+			}
+		}
+		fmt.Fprintln(out, strings.Join(shown, "\t"))
+	}
+	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write table: %w", err)
 	}
 	return nil
@@ -81,13 +86,12 @@ func (t table) widths(wide bool) (w struct{ first, last int }) {
 }
 
 // fitted returns a row of cells, and further rows for the items of the last cell that have no room in one line.
-func fitted(r []string, w struct{ first, last int }) (out []metav1.TableRow) {
+func fitted(r []string, w struct{ first, last int }) (out [][]string) {
 	last := len(r) - 1
 	lines := draw.Wrap(r[last], w.last)
 	for i, l := range lines {
-		cells := make([]any, len(r))
+		cells := make([]string, len(r))
 		for k := range cells {
-			cells[k] = ""
 			if i == 0 {
 				cells[k] = draw.Printable(r[k])
 			}
@@ -96,7 +100,7 @@ func fitted(r []string, w struct{ first, last int }) (out []metav1.TableRow) {
 			cells[0] = draw.Clip(r[0], w.first)
 		}
 		cells[last] = strings.TrimRight(l, " ")
-		out = append(out, metav1.TableRow{Cells: cells})
+		out = append(out, cells)
 	}
 	return out
 }
