@@ -105,6 +105,7 @@ type run struct {
 	stopped   map[string]bool
 	policy    map[string]int // index of the policies that a node has
 	servers   int            // restarts of the API server
+	earlier   int            // those before this round
 	received  []*deliveries  // to Tenon's schedulers, oldest first
 	attackers attackers
 
@@ -215,6 +216,7 @@ func (r *run) round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, roundTimeout, fmt.Errorf("not done after %s", roundTimeout))
 	defer cancel()
 	r.result.Rounds++
+	r.earlier = r.servers
 	began := time.Now()
 	const least, more = 12, 14
 	for range least + r.rand.IntN(more) {
