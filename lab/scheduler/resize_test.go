@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -82,6 +83,57 @@ func TestPodsAreResized(t *testing.T) {
 	}
 	pods, _ := w.pods.Pods()
 	noRefusal(t, pods)
+}
+
+// The gates for exclusive resize permit the kubelet to carry out the resize of a pod with exclusive CPUs, but its
+// managers then give and take nothing. So what the next pods find is what it was. A kubelet that starts again compares
+// what such a pod has with what it may have by now, and ends it.
+func TestPodsWithExclusiveCPUsAreResized(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	config := halvesConfig + "featureGates: {InPlacePodVerticalScalingExclusiveCPUs: true, " +
+		"InPlacePodVerticalScalingExclusiveMemory: true}\n"
+	w := start(ctx, t, lab.Config{Apart: true, Nodes: []lab.Node{{Name: "own", Machine: "halves"}},
+		Machines: fstest.MapFS{"halves.txt": {Data: []byte(halves)}, "halves.yaml": {Data: []byte(config)}}},
+		scheduler.Tenon)
+	w.runs(ctx, t, cores("grows", 16), cores("shrinks", 8))
+	before := w.held(ctx, t)
+	carriedOut := true
+	for name, cpus := range map[string]int64{"grows": 20, "shrinks": 6} {
+		w.resizes(ctx, t, name, fmt.Sprint(cpus), func(p *v1.Pod) bool {
+			if slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodResizePending }) {
+				carriedOut = false // before 1.37 the managers refuse it
+				return true
+			}
+			s := p.Status.ContainerStatuses
+			return len(s) == 1 && s[0].AllocatedResources.Cpu().Value() == cpus
+		})
+	}
+	// One NUMA node has 6 left. Had the resizes counted, it would have 4, and one of these would wait.
+	w.runs(ctx, t, cores("beside", 6), cores("other", 26))
+	w.seen.check(t)
+	if after := w.held(ctx, t); !reflect.DeepEqual(after["grows"], before["grows"]) ||
+		!reflect.DeepEqual(after["shrinks"], before["shrinks"]) {
+		t.Errorf("pods hold %v, and held %v before they were resized", after, before)
+	}
+	pods, _ := w.pods.Pods()
+	noRefusal(t, pods)
+	if !carriedOut {
+		return
+	}
+	if err := w.RestartKubelet(ctx, "own", w.KubeletYAML("own")); err != nil {
+		t.Fatal(err)
+	}
+	ended := func(name string) bool {
+		phase := w.pod(t, name).Status.Phase
+		return phase == v1.PodFailed || phase == v1.PodSucceeded
+	}
+	if _, err := w.pods.Until(ctx, func([]*v1.Pod) bool { return ended("grows") && ended("shrinks") }); err != nil {
+		t.Errorf("the kubelet does not end resized pods when it starts again: %v", err)
+	}
+	if ended("beside") || ended("other") {
+		t.Error("a pod that was not resized has ended")
+	}
 }
 
 // resizes changes the CPUs that the container of a pod requests, and its limit if it has one.

@@ -63,11 +63,11 @@ func Gates() []Gate {
 		{Name: "InPlacePodVerticalScaling", Stages: []Stage{{Since: 30, Name: Alpha}, {Since: 33, Name: Beta, Default: true},
 			{Since: 35, Name: Stable, Default: true, Locked: true}},
 			Effect: "a restarted kubelet reads otherwise what running containers want"},
-		// With them a resize changes what a running container holds (pkg/kubelet/allocation/handlers.go).
-		{Name: "InPlacePodVerticalScalingExclusiveCPUs", Stages: []Stage{{Since: 32, Name: Alpha}},
-			Effect: "a resize changes the exclusive CPUs of a running container"},
-		{Name: "InPlacePodVerticalScalingExclusiveMemory", Stages: []Stage{{Since: 34, Name: Alpha}},
-			Effect: "a resize changes the pinned memory of a running container"},
+		// With them the kubelet carries out a resize of exclusive CPUs or pinned memory, as far as the pod's cgroups go. The
+		// managers change nothing (1.37), or refuse it (earlier): what a running container holds stays the same
+		// (pkg/kubelet/allocation/handlers.go, pkg/kubelet/cm/cpumanager/policy_static.go).
+		{Name: "InPlacePodVerticalScalingExclusiveCPUs", Either: true, Stages: []Stage{{Since: 32, Name: Alpha}}},
+		{Name: "InPlacePodVerticalScalingExclusiveMemory", Either: true, Stages: []Stage{{Since: 34, Name: Alpha}}},
 		// The podresources service of earlier releases lists pods that have ended; this package leaves out those whose
 		// phase says so (pkg/kubelet/apis/podresources).
 		{Name: "KubeletPodResourcesListUseActivePods", Stages: []Stage{{Since: 34, Name: Deprecated, Default: true}},

@@ -35,11 +35,9 @@ func TestUnmodelledGatesAreNamed(t *testing.T) {
 		{`{PodLevelResources: false, KubeletPodResourcesListUseActivePods: false}`,
 			"PodLevelResources=false KubeletPodResourcesListUseActivePods=false"},
 		{`{CPUManagerPolicyAlphaOptions: true, CPUManagerPolicyBetaOptions: false, DRAExtendedResource: false}`, ""},
-		{`{InPlacePodVerticalScalingExclusiveCPUs: true, InPlacePodVerticalScalingExclusiveMemory: true}`,
-			"InPlacePodVerticalScalingExclusiveCPUs=true InPlacePodVerticalScalingExclusiveMemory=true"},
+		{`{InPlacePodVerticalScalingExclusiveCPUs: true, InPlacePodVerticalScalingExclusiveMemory: true}`, ""},
 		// One gate stands for all of its stage, except for those that are set by name.
-		{`{AllAlpha: true, InPlacePodVerticalScalingExclusiveCPUs: false}`,
-			"PodLevelResourceManagers=true InPlacePodVerticalScalingExclusiveMemory=true"},
+		{`{AllBeta: true, PodLevelResourceManagers: false, PodLevelResources: false}`, "PodLevelResources=false"},
 		{`{AllAlpha: false, AllBeta: false}`, "PodLevelResources=false"},
 		{`{AllBeta: true, PodLevelResources: true}`, ""},
 	} {
