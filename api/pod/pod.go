@@ -27,6 +27,12 @@ import (
 // if it has one, and computed otherwise.
 func ToPlace(p *v1.Pod) (*place.Pod, error) {
 	out := &place.Pod{QoS: class(p), PodLevel: podLevel(p)}
+	if out.PodLevel {
+		var err error
+		if out.Whole.MilliCPU, out.Whole.Memory, err = amounts(p.Spec.Resources.Requests); err != nil {
+			return nil, fmt.Errorf("pod %s/%s: resources of the pod: %w", p.Namespace, p.Name, err)
+		}
+	}
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
 		kind := place.Init
@@ -48,25 +54,10 @@ func ToPlace(p *v1.Pod) (*place.Pod, error) {
 
 // add appends a container with its requests in ascending order of name.
 func add(out *place.Pod, c *v1.Container, kind place.Kind) error {
-	pc := place.Container{Name: c.Name, Kind: kind}
-	for name, q := range c.Resources.Requests {
-		switch {
-		case name == v1.ResourceCPU:
-			n, err := whole(name, q, 1000)
-			if err != nil {
-				return err
-			}
-			pc.MilliCPU = n
-		case name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix):
-			n, err := whole(name, q, 1)
-			if err != nil {
-				return err
-			}
-			// The kubelet reads a quantity in the API server's form, so 1000m is one byte. Zero is not compared: with a
-			// large exponent the comparison would take very long.
-			fractional := !q.IsZero() && q.CmpInt64(n) != 0
-			pc.Memory = append(pc.Memory, place.Amount{Kind: string(name), Bytes: n, Fractional: fractional})
-		}
+	pc := place.Container{Name: c.Name, Kind: kind, Unequal: out.PodLevel && unequal(&c.Resources)}
+	var err error
+	if pc.MilliCPU, pc.Memory, err = amounts(c.Resources.Requests); err != nil {
+		return err
 	}
 	for name, q := range c.Resources.Limits {
 		if !extended(name) {
@@ -78,10 +69,44 @@ func add(out *place.Pod, c *v1.Container, kind place.Kind) error {
 		}
 		pc.Devices = append(pc.Devices, place.Count{Resource: string(name), N: n})
 	}
-	slices.SortFunc(pc.Memory, func(a, b place.Amount) int { return strings.Compare(a.Kind, b.Kind) })
 	slices.SortFunc(pc.Devices, func(a, b place.Count) int { return strings.Compare(a.Resource, b.Resource) })
 	out.Containers = append(out.Containers, pc)
 	return nil
+}
+
+// amounts returns the CPUs and the memory that a list requests, memory in ascending order of kind.
+func amounts(list v1.ResourceList) (milliCPU int64, memory []place.Amount, err error) {
+	for name, q := range list {
+		switch {
+		case name == v1.ResourceCPU:
+			if milliCPU, err = whole(name, q, 1000); err != nil {
+				return 0, nil, err
+			}
+		case name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix):
+			n, err := whole(name, q, 1)
+			if err != nil {
+				return 0, nil, err
+			}
+			// The kubelet reads a quantity in the API server's form, so 1000m is one byte. Zero is not compared: with a
+			// large exponent the comparison would take very long.
+			fractional := !q.IsZero() && q.CmpInt64(n) != 0
+			memory = append(memory, place.Amount{Kind: string(name), Bytes: n, Fractional: fractional})
+		}
+	}
+	slices.SortFunc(memory, func(a, b place.Amount) int { return strings.Compare(a.Kind, b.Kind) })
+	return milliCPU, memory, nil
+}
+
+// unequal reports whether a container lacks CPU or memory, or requests another amount than its limit
+// (pkg/kubelet/cm/qos/helpers.go, IsContainerEquivalentQOSGuaranteed).
+func unequal(r *v1.ResourceRequirements) bool {
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		want, most := quantity.Clamp(r.Requests[name]), quantity.Clamp(r.Limits[name])
+		if want.IsZero() || want.Cmp(most) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // whole returns a quantity times scale, rounded up. A quantity beyond every machine is an error.

@@ -71,6 +71,7 @@ func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out L
 	if release, ok := place.ReleaseOf(l.Kubelet.Version); ok {
 		out.Rules.Release = release.Nearest()
 	}
+	out.Rules.PodLevelManagers = out.Rules.Release.PodLevelManagers(l.Kubelet.gates())
 	if out.Inexact, err = inexact(l.Inexact); err != nil {
 		return out, fmt.Errorf("inexact: %w", err)
 	}

@@ -98,6 +98,15 @@ func (k *Kubelet) check() error {
 	return nil
 }
 
+// gates returns the settings by name.
+func (k *Kubelet) gates() map[string]bool {
+	out := make(map[string]bool, len(k.FeatureGates))
+	for _, g := range k.FeatureGates {
+		out[g.Name] = g.Enabled
+	}
+	return out
+}
+
 // silent reports whether an agent wrote the layout and omitted the kubelet's version without a reason, as agents of
 // earlier releases do.
 func (l *NodeLayout) silent() bool {

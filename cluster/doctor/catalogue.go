@@ -107,12 +107,13 @@ var catalogue = map[string]entry{
 		"counts it as memory of the node", nil},
 
 	// Restarts of kubelets.
-	"no-shared-cpu":        {document.Broken, "", nil},
-	"reserved-cpu-held":    {document.Broken, "", nil},
-	"memory-state":         {document.Warned, "", nil},
-	"smt-readmission":      {document.Warned, "", nil},
-	"topology-readmission": {document.Warned, "", nil},
-	"init-devices":         {document.Warned, "", nil},
+	"no-shared-cpu":         {document.Broken, "", nil},
+	"reserved-cpu-held":     {document.Broken, "", nil},
+	"memory-state":          {document.Warned, "", nil},
+	"smt-readmission":       {document.Warned, "", nil},
+	"topology-readmission":  {document.Warned, "", nil},
+	"pod-level-readmission": {document.Warned, "", nil},
+	"init-devices":          {document.Warned, "", nil},
 
 	// Pods.
 	"never-admitted":    {document.Broken, "", nil},

@@ -296,6 +296,10 @@ func hazards() map[string]func(*world) {
 			w.entries[0].Holdings = []place.Holding{{Container: "c", CPUs: cpus("1-2"),
 				Memory: []place.Block{{Kind: topo.Memory, NUMAs: 2, Bytes: 1 << 30}}}}
 		},
+		"pod-level-readmission": func(w *world) {
+			w.rules.Release, w.rules.PodLevelManagers = 37, true
+			w.entries[0].Holdings = []place.Holding{{CPUs: cpus("1-2")}}
+		},
 		"init-devices": func(w *world) {
 			w.machine += "device example.com/nic nic-0 numa 0\n"
 			w.entries[0].Holdings = []place.Holding{{Container: "c", Kind: place.Init,

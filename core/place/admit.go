@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -25,6 +26,7 @@ const defaultMaxNUMAs = 8
 // work, so it takes some milliseconds at most for any pod and machine. Beyond that bound the verdict is a refusal with
 // the code [TooComplex].
 func Place(u *Usage, p *Pod) Verdict {
+	p = u.Rules.managed(p)
 	if bars := u.bars(u.Rules.Serves(p)); len(bars) > 0 {
 		return Verdict{Refusal: UnexpectedAdmissionError, Reasons: slices.Clone(bars)}
 	}
@@ -50,6 +52,7 @@ func (a *admission) verdict() Verdict {
 // Fits computes neither ids nor reasons. For a pod of one container it allocates nothing. For many nodes, use a
 // [Question].
 func Fits(u *Usage, p *Pod) bool {
+	p = u.Rules.managed(p)
 	var a answer
 	if p.alone() {
 		var x plan
@@ -64,15 +67,17 @@ func Fits(u *Usage, p *Pod) bool {
 }
 
 // alone reports whether the pod is one app container.
-func (p *Pod) alone() bool { return len(p.Containers) == 1 && p.Containers[0].Kind == App }
+func (p *Pod) alone() bool {
+	return len(p.Containers) == 1 && p.Containers[0].Kind == App && !p.late
+}
 
-// fits is Fits by the full engine, without plans.
+// fits is Fits by the full engine, without plans. The pod must be as the node's managers see it.
 func fits(u *Usage, p *Pod) bool {
 	if len(u.bars(u.Rules.Serves(p))) > 0 || len(p.TooLarge()) > 0 {
 		return false
 	}
 	a := admission{u: u, pod: p, brief: true}
-	if len(p.Containers) > 1 {
+	if len(p.Containers) > 1 || p.pool != nil {
 		a.taken = make([]Holding, len(p.Containers))
 	}
 	err := a.run()
@@ -110,7 +115,9 @@ func (a *admission) own() {
 }
 
 // last reports whether container i is the last one, so that its holdings need not be booked.
-func (a *admission) last(i int) bool { return i == len(a.pod.Containers)-1 }
+func (a *admission) last(i int) bool {
+	return i == len(a.pod.Containers)-1 && (a.pod.pool == nil || len(a.pod.pool.parts) == 0)
+}
 
 // hold returns the entry of a container, with name and kind set, for the caller to fill.
 func (a *admission) hold(i int) *Holding {
@@ -141,6 +148,10 @@ func (a *admission) run() RefusalReason {
 	var h hint
 	var ok bool
 	if hints && rules.Scope == PerPod {
+		if p := a.pod.pool; p != nil && rules.Policy != BestEffort && (p.cpu != nil || p.memory != nil) {
+			a.refuse(*cmp.Or(p.cpu, p.memory))
+			return TopologyAffinityError
+		}
 		r := a.podRequest()
 		if h, ok = a.align(&r); !ok {
 			return TopologyAffinityError
@@ -149,6 +160,12 @@ func (a *admission) run() RefusalReason {
 	for i := range a.pod.Containers {
 		if !a.work.spend(containerSteps) || a.work.over() {
 			return UnexpectedAdmissionError
+		}
+		if i == 0 && a.pod.pool != nil {
+			if err := a.allocateWhole(h); err != "" {
+				return err
+			}
+			continue
 		}
 		if a.idle(i) {
 			continue
@@ -172,7 +189,8 @@ func (a *admission) run() RefusalReason {
 // idle reports whether a container asks for nothing that the managers assign.
 func (a *admission) idle(i int) bool {
 	c := &a.pod.Containers[i]
-	return len(c.Devices) == 0 && a.wholeCPUs(c) == 0 && !(a.u.Rules.Memory.Static && a.u.Rules.Serves(a.pod))
+	return len(c.Devices) == 0 && a.wholeCPUs(c) == 0 &&
+		(c.unpinned || !a.u.Rules.Memory.Static || !a.u.Rules.Serves(a.pod))
 }
 
 // allocate gives a container what it asks for, inside its affinity where possible.

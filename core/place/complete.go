@@ -6,6 +6,7 @@ import "github.com/tenon-numa/tenon/core/topo"
 // container by container, so an observation in the middle of an admission is incomplete. Complete ignores memory of
 // init containers, because the memory manager takes it back when the next container starts.
 func (p *Pod) Complete(m *topo.Machine, r Rules, hs []Holding) bool {
+	p = r.managed(p)
 	have := map[string]Holding{}
 	for _, h := range hs {
 		have[h.Container] = h

@@ -34,6 +34,12 @@ const (
 	// do not agree, or are not preferred, and the pod ends with TopologyAffinityError (cpumanager/policy_static.go,
 	// GetTopologyHints and isHintSocketAligned; memorymanager/policy_static.go, regenerateHints).
 	TopologyReadmission HazardCode = "topology-readmission"
+	// PodLevelReadmission: a pod holds CPUs or memory as a whole. With the gate PodLevelResourceManagers and scope pod, a
+	// restarted kubelet compares what each of the pod's containers has with what that one requests, and ends the pod if
+	// they differ; or it gives to the pod once more, and what it had before stays taken (topologymanager/scope_pod.go,
+	// admitUsingPodResources; cpumanager/policy_static.go, getPodTopologyHintsForAdd and allocatePodForAdd). After that
+	// the next restart may fail.
+	PodLevelReadmission HazardCode = "pod-level-readmission"
 	// InitDevices: a pod holds devices of an init container. If that container has ended, the restarted kubelet asks
 	// for the devices again before their plugin has registered, and the pod ends with UnexpectedAdmissionError
 	// (devicemanager/manager.go, devicesToAllocate).
@@ -74,6 +80,9 @@ func (h Hazard) Text() string {
 	case TopologyReadmission:
 		return "kubelet restart may end pods with TopologyAffinityError: under align-by-socket a container has " +
 			"CPUs on other NUMA nodes than its memory, or on more than it needs"
+	case PodLevelReadmission:
+		return "kubelet restart may end pods that hold CPUs and memory as a whole, or give them once more; " +
+			"drain the node before a restart"
 	case InitDevices:
 		return "kubelet restart may end pods with UnexpectedAdmissionError: an init container has ended " +
 			"and its pod holds its devices"
@@ -82,7 +91,7 @@ func (h Hazard) Text() string {
 }
 
 // RestartHazards returns what goes wrong if the kubelet of a node with this usage restarts, in the order of the
-// constants. Each holding must belong to one container, and not be a sum over containers. It allocates only for its
+// constants. Each holding must belong to one container, or to a pod as a whole, and not be a sum over containers. It allocates only for its
 // result.
 //
 // One hazard cannot be computed from a usage: a pod whose init containers have ended asks for their memory once more,
@@ -116,6 +125,9 @@ func (u *Usage) managerHazards() (out []Hazard) {
 	if r.CPU.AlignBySocket && r.Topology.Policy == Restricted && u.risk.apart {
 		out = append(out, Hazard{Code: TopologyReadmission})
 	}
+	if r.PodLevelManagers && u.risk.whole {
+		out = append(out, Hazard{Code: PodLevelReadmission})
+	}
 	return out
 }
 
@@ -126,6 +138,7 @@ type risk struct {
 	overlap     bool  // blocks on different sets of NUMA nodes share one of them
 	tables      bool  // the memory manager's records do not follow from its blocks
 	apart       bool  // TopologyReadmission applies to a container
+	whole       bool  // a pod holds CPUs or memory as a whole
 	initDevices bool  // an init container holds devices
 }
 
@@ -134,6 +147,7 @@ func (r *risk) hold(u *Usage, h *Holding) {
 	r.cpus = max(r.cpus, int64(h.CPUs.Len()))
 	r.reserved = r.reserved || h.CPUs.AndLen(u.Rules.CPU.Reserved) > 0
 	r.initDevices = r.initDevices || h.Kind == Init && len(h.Devices) > 0
+	r.whole = r.whole || h.Container == "" && (!h.CPUs.Empty() || len(h.Memory) > 0)
 	if !u.Rules.CPU.AlignBySocket {
 		return
 	}

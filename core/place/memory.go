@@ -84,7 +84,7 @@ func (u *Usage) violates(mask topo.Mask) bool {
 // allocateMemory assigns a container its memory.
 func (a *admission) allocateMemory(i int, h hint) RefusalReason {
 	c := &a.pod.Containers[i]
-	if !a.u.Rules.Memory.Static || !a.u.Rules.Serves(a.pod) {
+	if !a.u.Rules.Memory.Static || !a.u.Rules.Serves(a.pod) || c.unpinned {
 		return ""
 	}
 	if k := c.fraction(); k >= 0 {

@@ -83,12 +83,15 @@ type Rules struct {
 	Topology TopologyRules
 	CPU      CPURules
 	Memory   MemoryRules
+	// PodLevelManagers is the feature gate PodLevelResourceManagers; see podlevel.go.
+	PodLevelManagers bool
 }
 
 // Equal reports whether both rules are the same.
 func (r Rules) Equal(o Rules) bool {
 	a, b := r.CPU, o.CPU
 	return r.Arbiter == o.Arbiter && r.Release.orDefault() == o.Release.orDefault() && r.Topology == o.Topology &&
+		r.PodLevelManagers == o.PodLevelManagers &&
 		a.Static == b.Static && a.Reserved.Equal(b.Reserved) && a.FullPCPUsOnly == b.FullPCPUsOnly &&
 		a.DistributeAcrossNUMA == b.DistributeAcrossNUMA && a.AlignBySocket == b.AlignBySocket &&
 		a.DistributeAcrossCores == b.DistributeAcrossCores && a.StrictReservation == b.StrictReservation &&
@@ -164,10 +167,16 @@ const (
 type Pod struct {
 	QoS QoS
 	// PodLevel is set where spec.resources is: from 1.34 on the CPU and memory managers then leave the
-	// pod alone (cpumanager/policy_static.go, GetTopologyHints).
+	// pod alone (cpumanager/policy_static.go, GetTopologyHints), unless [Rules.PodLevelManagers] is set.
 	PodLevel bool
+	// Whole is what spec.resources requests.
+	Whole Whole
 	// Containers are the init containers in spec order, then the app containers in spec order.
 	Containers []Container
+	// pool is set in a pod that stands for one which gets CPUs and memory as a whole.
+	pool *pool
+	// late is set in a pod whose containers get their devices when they start.
+	late bool
 }
 
 // Container is one container's requests.
@@ -178,6 +187,11 @@ type Container struct {
 	MilliCPU int64
 	Memory   []Amount // requests, ascending kind, no kind twice
 	Devices  []Count  // limits of extended resources, ascending name, no name twice
+	// Unequal is set in a pod with spec.resources where the container does not request CPU and memory, or not as much
+	// as its limits.
+	Unequal bool
+	// unpinned is set where a static memory manager passes over the container.
+	unpinned bool
 }
 
 // Amount is a request for memory of one kind.
@@ -268,6 +282,7 @@ const (
 	TopologyAffinityError    RefusalReason = "TopologyAffinityError"
 	SMTAlignmentError        RefusalReason = "SMTAlignmentError"
 	UnexpectedAdmissionError RefusalReason = "UnexpectedAdmissionError"
+	EmptyPodSharedPoolError  RefusalReason = "EmptyPodSharedPoolError"
 )
 
 // Verdict is the answer of [Place].
@@ -320,7 +335,7 @@ func (p *Pod) Exclusive() bool { return p.QoS == Guaranteed && !p.PodLevel }
 // Plain reports whether no node's managers align anything for the pod: it asks for no device, and is not Guaranteed.
 // Such a pod fits wherever its plain amounts fit.
 func (p *Pod) Plain() bool {
-	if p.QoS == Guaranteed && (!p.PodLevel || p.named()) {
+	if p.QoS == Guaranteed {
 		return false
 	}
 	for _, c := range p.Containers {
@@ -331,38 +346,34 @@ func (p *Pod) Plain() bool {
 	return true
 }
 
-// named reports whether some container asks for whole CPUs or memory. Kubelets up to 1.33 serve such a container even
-// where spec.resources is set.
-func (p *Pod) named() bool {
-	for _, c := range p.Containers {
-		if c.MilliCPU > 0 && c.MilliCPU%1000 == 0 || len(c.Memory) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // Shape returns a text that is equal exactly for pods that every node answers alike; container names
 // do not count.
 func (p *Pod) Shape() string {
 	var b []byte
 	b = append(b, 'q', byte('0'+p.QoS))
 	if p.PodLevel {
-		b = append(b, 'p')
+		b = appendAmounts(append(b, 'p'), p.Whole.MilliCPU, p.Whole.Memory)
 	}
 	for _, c := range p.Containers {
-		b = append(b, ';', byte('0'+c.Kind))
-		b = strconv.AppendInt(b, c.MilliCPU, 10)
-		for _, a := range c.Memory {
-			b = append(append(append(b, ','), a.Kind...), '=')
-			if b = strconv.AppendInt(b, a.Bytes, 10); a.Fractional {
-				b = append(b, '-')
-			}
+		if b = append(b, ';', byte('0'+c.Kind)); c.Unequal {
+			b = append(b, '~')
 		}
+		b = appendAmounts(b, c.MilliCPU, c.Memory)
 		for _, d := range c.Devices {
 			b = append(append(append(b, ','), d.Resource...), '=')
 			b = strconv.AppendInt(b, d.N, 10)
 		}
 	}
 	return string(b)
+}
+
+func appendAmounts(b []byte, milliCPU int64, memory []Amount) []byte {
+	b = strconv.AppendInt(b, milliCPU, 10)
+	for _, a := range memory {
+		b = append(append(append(b, ','), a.Kind...), '=')
+		if b = strconv.AppendInt(b, a.Bytes, 10); a.Fractional {
+			b = append(b, '-')
+		}
+	}
+	return b
 }

@@ -26,6 +26,9 @@ func (u *Usage) podPlan(p *Pod) (c podPlan) {
 	if c.never = len(p.TooLarge()) > 0; c.never {
 		return c
 	}
+	if c.hard = p.late; c.hard {
+		return c
+	}
 	rules := &u.Rules
 	c.whole = rules.Topology.Policy != None && rules.Topology.Scope == PerPod
 	c.hard = !u.tidy || u.localVaries || rules.CPU.PreferAlignByUncoreCaches ||

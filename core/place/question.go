@@ -26,7 +26,7 @@ func (q *Question) Fits(u *Usage) bool {
 	if a := q.podPlan(u).ask(u); a != unsure {
 		return a == yes
 	}
-	return fits(u, q.pod)
+	return fits(u, u.Rules.managed(q.pod))
 }
 
 // FitsAll asks about many usages at once: bit i%64 of out[i/64] is set if us[i] admits the pod. A nil usage admits
@@ -58,7 +58,7 @@ func (q *Question) fits(us []*Usage) (out uint64) {
 		if u == nil {
 			continue
 		}
-		if a := podPlans[i].ask(u); a == yes || a == unsure && fits(u, q.pod) {
+		if a := podPlans[i].ask(u); a == yes || a == unsure && fits(u, u.Rules.managed(q.pod)) {
 			out |= 1 << i
 		}
 	}
@@ -71,7 +71,7 @@ func (q *Question) podPlan(u *Usage) *podPlan {
 			return &m.podPlan
 		}
 	}
-	m := &prepared{u.ground, u.podPlan(q.pod)}
+	m := &prepared{u.ground, u.podPlan(u.Rules.managed(q.pod))}
 	if len(q.prepared) < maxPrepared {
 		q.prepared = append(q.prepared, m)
 	} else {

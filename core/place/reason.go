@@ -35,6 +35,9 @@ const (
 	Group Code = "group"
 	// Fraction: the want is not a whole number of bytes, and the node's memory manager is static.
 	Fraction Code = "fraction"
+	// NoPool: the pod requests resources as a whole, containers use up all of that for themselves, and others would
+	// have nothing (podlevel.go).
+	NoPool Code = "no-pool"
 	// Chosen: the pod's NUMA nodes were chosen for other resources, and do not have enough of this one.
 	Chosen Code = "chosen"
 	// Unsupported: the machine has more NUMA nodes than this kubelet's topology manager supports.
@@ -178,6 +181,9 @@ func (r Reason) detail() string {
 	case Fraction:
 		return "wants " + r.Resource + " that is not a whole number of bytes, about " + roundBytes(r.Want) +
 			"; write " + r.whole()
+	case NoPool:
+		return want + " as a whole; containers whose requests equal their limits use up all of it, and nothing is left " +
+			"for the others"
 	case Demanded:
 		return r.demands() + "; node would use " + r.used()
 	case Untied:

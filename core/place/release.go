@@ -8,8 +8,8 @@ import (
 )
 
 // This file is all that differs between releases of the kubelet, as data. A rule of another file that holds for some
-// releases only is a row here, and asks [Rules] for it by name. What differs only behind a feature gate that is off by
-// default is not modelled.
+// releases only is a row here, and asks [Rules] for it by name. What differs behind a gate that is off by default is
+// in podlevel.go.
 
 // Release is a minor release of Kubernetes 1: 36 is 1.36. The zero value stands for [DefaultRelease].
 type Release int
@@ -75,6 +75,7 @@ const (
 	restartsKeepCPUs
 	sharesFit
 	spreadInOneSocket
+	sharersArePassed
 )
 
 // Change is one row of the table of what differs between releases.
@@ -152,6 +153,14 @@ var changes = [...]Change{
 		Source:    "cpumanager/cpu_assignment.go, takeByTopologyNUMADistributed",
 		Scenarios: []string{"release_136_spreads_evenly_over_sockets", "release_137_spreads_within_a_socket"},
 	},
+	sharersArePassed: {
+		Name: "pod-level-sharers", Since: 37,
+		Before: "With the gate PodLevelResourceManagers and scope container, the memory manager refuses a container " +
+			"that gets nothing of its own, unless its devices tie it to NUMA nodes.",
+		After:     "It passes over such a container.",
+		Source:    "memorymanager/policy_static.go, Allocate",
+		Scenarios: []string{"release_136_refuses_containers_that_share", "release_137_passes_over_containers_that_share"},
+	},
 }
 
 // Changes returns the table of what differs between the modelled releases, in the order of the releases.
@@ -189,5 +198,5 @@ func Options() []Option { return append([]Option(nil), options[:]...) }
 
 // Serves reports whether static managers give CPUs and memory of their own to containers of the pod.
 func (r *Rules) Serves(p *Pod) bool {
-	return p.QoS == Guaranteed && !(p.PodLevel && r.Release.has(podLevelIsLeftAlone))
+	return p.QoS == Guaranteed && (r.PodLevelManagers || !(p.PodLevel && r.Release.has(podLevelIsLeftAlone)))
 }

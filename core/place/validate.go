@@ -19,6 +19,9 @@ func (p *Pod) Validate() error {
 	if p.QoS < BestEffortQoS || p.QoS > Guaranteed {
 		return fmt.Errorf("validate pod: unknown %s", p.QoS)
 	}
+	if err := amounts(p.Whole.MilliCPU, p.Whole.Memory); err != nil {
+		return fmt.Errorf("validate pod: as a whole: %w", err)
+	}
 	names := make(map[string]bool, len(p.Containers))
 	last := Init
 	for i := range p.Containers {
@@ -43,18 +46,9 @@ func (c *Container) validate() error {
 		return fmt.Errorf("it has no name")
 	case c.Kind < App || c.Kind > Sidecar:
 		return fmt.Errorf("unknown %s", c.Kind)
-	case c.MilliCPU < 0 || c.MilliCPU > maxMilliCPU:
-		return fmt.Errorf("%d thousandths of a CPU are outside 0..%d", c.MilliCPU, int64(maxMilliCPU))
 	}
-	for i, a := range c.Memory {
-		switch {
-		case !memoryKind(a.Kind):
-			return fmt.Errorf(`unknown kind of memory %q: want "memory" or "hugepages-SIZE"`, a.Kind)
-		case a.Bytes < 0 || a.Bytes > topo.MaxBytes:
-			return fmt.Errorf("%s: %d bytes are outside 0..%d", a.Kind, a.Bytes, int64(topo.MaxBytes))
-		case i > 0 && c.Memory[i-1].Kind >= a.Kind:
-			return fmt.Errorf("%s follows %s: want kinds of memory in ascending order, each once", a.Kind, c.Memory[i-1].Kind)
-		}
+	if err := amounts(c.MilliCPU, c.Memory); err != nil {
+		return err
 	}
 	for i, d := range c.Devices {
 		switch {
@@ -64,6 +58,23 @@ func (c *Container) validate() error {
 			return fmt.Errorf("%s: %d devices are outside 0..%d", d.Resource, d.N, int64(topo.MaxBytes))
 		case i > 0 && c.Devices[i-1].Resource >= d.Resource:
 			return fmt.Errorf("%s follows %s: want resources in ascending order, each once", d.Resource, c.Devices[i-1].Resource)
+		}
+	}
+	return nil
+}
+
+func amounts(milliCPU int64, memory []Amount) error {
+	if milliCPU < 0 || milliCPU > maxMilliCPU {
+		return fmt.Errorf("%d thousandths of a CPU are outside 0..%d", milliCPU, int64(maxMilliCPU))
+	}
+	for i, a := range memory {
+		switch {
+		case !memoryKind(a.Kind):
+			return fmt.Errorf(`unknown kind of memory %q: want "memory" or "hugepages-SIZE"`, a.Kind)
+		case a.Bytes < 0 || a.Bytes > topo.MaxBytes:
+			return fmt.Errorf("%s: %d bytes are outside 0..%d", a.Kind, a.Bytes, int64(topo.MaxBytes))
+		case i > 0 && memory[i-1].Kind >= a.Kind:
+			return fmt.Errorf("%s follows %s: want kinds of memory in ascending order, each once", a.Kind, memory[i-1].Kind)
 		}
 	}
 	return nil
@@ -86,6 +97,8 @@ func (r Rules) Validate(m *topo.Machine) error {
 		return fmt.Errorf("validate rules: unknown topology manager policy %d", int(t.Policy))
 	case t.Scope < PerContainer || t.Scope > PerPod:
 		return fmt.Errorf("validate rules: unknown topology manager scope %d", int(t.Scope))
+	case r.PodLevelManagers && r.Release.orDefault() < podLevelManagersSince:
+		return fmt.Errorf("validate rules: kubelets of release %s have no gate PodLevelResourceManagers", r.Release)
 	case t.MaxNUMAs < 0:
 		return fmt.Errorf("validate rules: max-allowable-numa-nodes is %d: want 0 or more", t.MaxNUMAs)
 	}

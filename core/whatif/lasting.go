@@ -54,7 +54,8 @@ const maxUnequal = 4
 // containers keep it from being Guaranteed, as in [Workload].
 func NearlyGuaranteed(p *place.Pod, unequal []string) (out []string) {
 	if p.PodLevel {
-		return []string{"its resources are set for the pod as a whole: no kubelet aligns its CPUs and memory"}
+		return []string{"its resources are set for the pod as a whole: only kubelets before 1.34 and those with the gate " +
+			"PodLevelResourceManagers align its CPUs and memory"}
 	}
 	whole := slices.ContainsFunc(p.Containers, func(c place.Container) bool { return c.MilliCPU >= 1000 })
 	if p.QoS == place.BestEffortQoS || !whole {

@@ -75,11 +75,9 @@ func (e *explanation) writePod(b *bufio.Writer) {
 	}
 	writeTable(b, rows)
 	switch {
-	case p.Pod.Plain() && p.Pod.PodLevel:
-		fmt.Fprintln(b, "\nIts resources are set for the pod as a whole: no kubelet aligns them.")
 	case p.Pod.QoS == place.Guaranteed && p.Pod.PodLevel:
-		fmt.Fprintln(b, "\nIts resources are set for the pod as a whole: only kubelets before 1.34 align the CPUs\n"+
-			"and memory of its containers.")
+		fmt.Fprintln(b, "\nIts resources are set for the pod as a whole: only kubelets before 1.34, and those with the\n"+
+			"gate PodLevelResourceManagers, align its CPUs and memory.")
 	case p.Pod.Plain():
 		fmt.Fprintf(b, "\nIt asks for no devices and is %s: no kubelet aligns anything for it.\n", qos)
 	}

@@ -15,7 +15,7 @@ import (
 // containers is reused by later ones, so that it is sure only if all containers are.
 func (t *trial) same(name string, p *place.Pod, v place.Verdict, seen []place.Holding, sure int) error {
 	all := sure == len(p.Containers)
-	ok := true
+	ok := holdingOf(v.Holdings, "").Matches(holdingOf(seen, "")) // of the pod as a whole
 	for _, c := range p.Containers[:sure] {
 		said, got := holdingOf(v.Holdings, c.Name), holdingOf(seen, c.Name)
 		if !all && c.Kind == place.Init {

@@ -142,7 +142,8 @@ func try(j judge, dir string, seed uint64, predict oracle, count *tally) (*drawi
 	if err != nil {
 		return nil, err
 	}
-	if err := asOf(j.release(), d.s); err != nil {
+	d.managers = j.managers()
+	if err := asOf(j, d.s); err != nil {
 		return nil, fmt.Errorf("seed %d: %w", seed, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -172,6 +173,13 @@ func try(j judge, dir string, seed uint64, predict oracle, count *tally) (*drawi
 	return nil, nil
 }
 
+func nameOf(j judge) string {
+	if j.managers() {
+		return j.release().String() + withManagers
+	}
+	return j.release().String()
+}
+
 // report makes a failing scenario small, and says how to see it again.
 func (f *failure) report(j judge, dir string) string {
 	out := fmt.Sprintf("seed %d: %v\n", f.seed, f.err)
@@ -188,7 +196,7 @@ func (f *failure) report(j judge, dir string) string {
 	}
 	return out + "as a scenario, with what place says:\n" + text +
 		fmt.Sprintf("again: go test ./lab/kubelet -run TestPlaceAgreesWithTheManagers"+
-			" -diff.seed %d -diff.n 1 -diff.release %s\n", f.seed, j.release())
+			" -diff.seed %d -diff.n 1 -diff.release %s\n", f.seed, nameOf(j))
 }
 
 // text returns the drawn scenario. Pods that were written differently from what a scenario says are in its comment.

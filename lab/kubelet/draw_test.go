@@ -27,8 +27,9 @@ type drawing struct {
 	refused bool // the last pod was
 	waiting []string
 	extras
-	wide   bool // pods want memory of several NUMA nodes, and hugepages
-	spread bool // CPUs are spread over NUMA nodes in whole cores, some of which are half reserved
+	managers bool // the kubelet serves pods that request resources as a whole
+	wide     bool // pods want memory of several NUMA nodes, and hugepages
+	spread   bool // CPUs are spread over NUMA nodes in whole cores, some of which are half reserved
 }
 
 // extras has what a scenario file cannot express.

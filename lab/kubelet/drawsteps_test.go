@@ -74,7 +74,11 @@ func (d *drawing) pod(u *place.Usage) (p place.Pod) {
 	p.QoS = pick(d.r, place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Guaranteed,
 		place.Guaranteed,
 		place.Guaranteed, place.Guaranteed, place.Burstable, place.BestEffortQoS)
-	p.PodLevel = p.QoS != place.BestEffortQoS && d.chance(15)
+	seldom := 15
+	if d.managers {
+		seldom = 2
+	}
+	p.PodLevel = p.QoS != place.BestEffortQoS && d.chance(seldom)
 	w := wants{qos: p.QoS, apps: pick(d.r, 1, 1, 1, 2, 2, 3), free: map[string]int{}, all: map[string]int{}}
 	for i, n := range u.Machine.NUMAs() {
 		w.cpu[0] = max(w.cpu[0], u.FreeCPUs().AndLen(n.CPUs))
@@ -95,6 +99,9 @@ func (d *drawing) pod(u *place.Usage) (p place.Pod) {
 	}
 	for i := range w.apps {
 		p.Containers = append(p.Containers, d.container(fmt.Sprintf("c%d", i), &w))
+	}
+	for i := range p.Containers {
+		p.Containers[i].Unequal = d.managers && p.PodLevel && d.chance(2)
 	}
 	return p
 }

@@ -481,6 +481,9 @@ func texts(rs []place.Reason) (out []string) {
 
 // seen returns the managers' records of a pod.
 func (t *trial) seen(pod *v1.Pod, p *place.Pod) (out []place.Holding) {
+	if h := t.real.Holding(pod.UID, ""); !h.Empty() { // of the pod as a whole
+		out = append(out, h)
+	}
 	for _, c := range p.Containers {
 		if h := t.real.Holding(pod.UID, c.Name); !h.Empty() {
 			h.Kind = c.Kind

@@ -23,7 +23,11 @@ import (
 // program of its own (folder judge).
 
 var diffRelease = flag.String("diff.release", "",
-	"kubelet that judges, such as 1.32; by default the one that is linked, and a little the oldest and the newest")
+	"kubelet that judges, such as 1.32 or 1.37"+withManagers+
+		"; by default the one that is linked, and a little the oldest and the newest, and the newest with this gate")
+
+// withManagers follows the release of a judge whose kubelet serves pods that request resources as a whole.
+const withManagers = "+PodLevelResourceManagers"
 
 // judging returns the releases that judge this run, and each one's part of its admissions.
 func judging() (releases []string, admit []int) {
@@ -36,12 +40,27 @@ func judging() (releases []string, admit []int) {
 			releases, admit = append(releases, r.String()), append(admit, *admissions/10)
 		}
 	}
-	return releases, admit
+	return append(releases, place.NewestRelease.String()+withManagers), append(admit, *admissions/10)
 }
+
+// model says which kubelet judges.
+type model interface {
+	release() place.Release
+	managers() bool // the gate PodLevelResourceManagers is on
+}
+
+// kubeletOf is a model.
+type kubeletOf struct {
+	of    place.Release
+	whole bool
+}
+
+func (k kubeletOf) release() place.Release { return k.of }
+func (k kubeletOf) managers() bool         { return k.whole }
 
 // judge makes managers. It serves one machine at a time.
 type judge interface {
-	release() place.Release
+	model
 	// open starts managers on a machine, with plugins for its devices; pods lists the active pods.
 	open(ctx context.Context, dir string, m *topo.Machine, c *configv1beta1.KubeletConfiguration,
 		pods func() []*v1.Pod) (judged, error)
@@ -70,14 +89,15 @@ type judged interface {
 func newJudge(t testing.TB, release string) judge {
 	t.Helper()
 	if release == "" || release == place.DefaultRelease.String() {
-		return here{}
+		return here{kubeletOf{of: place.DefaultRelease}}
 	}
 	return newProgram(t, release)
 }
 
-// asOf makes a scenario one of a release.
-func asOf(r place.Release, s *scenario.Scenario) (err error) {
-	s.Rules.Release = r
+// asOf makes a scenario one of a judge.
+func asOf(k model, s *scenario.Scenario) (err error) {
+	r := k.release()
+	s.Rules.Release, s.Rules.PodLevelManagers = r, k.managers()
 	knownTo(r, &s.Rules)
 	if len(s.Machine.NUMAs()) > 8 && s.Rules.Topology.MaxNUMAs == 0 {
 		s.Rules.Topology = place.TopologyRules{} // the kubelet would not start
@@ -109,9 +129,7 @@ func knownTo(r place.Release, rules *place.Rules) place.Rules {
 }
 
 // here is the judge in this process.
-type here struct{}
-
-func (here) release() place.Release { return place.DefaultRelease }
+type here struct{ kubeletOf }
 
 func (here) open(ctx context.Context, dir string, m *topo.Machine, c *configv1beta1.KubeletConfiguration,
 	pods func() []*v1.Pod) (judged, error) {

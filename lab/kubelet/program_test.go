@@ -27,7 +27,7 @@ import (
 
 // program is a judge in a process of its own: its input takes requests, its output gives answers (judge/wire.go).
 type program struct {
-	of     place.Release
+	kubeletOf
 	in     *json.Encoder
 	out    *bufio.Reader
 	failed error
@@ -110,13 +110,17 @@ func buildJudge(t testing.TB, release string) string {
 // newProgram starts the judge of a release. It ends with the test.
 func newProgram(t testing.TB, release string) *program {
 	t.Helper()
+	release, managers := strings.CutSuffix(release, withManagers)
 	of, ok := place.ParseRelease(release)
-	if !ok {
-		t.Fatalf("release %q: want one such as 1.32", release)
+	if !ok || managers && of < 36 {
+		t.Fatalf("release %q: want one such as 1.32, or 1.37%s", release, withManagers)
 	}
 	var gates []string
 	for name, on := range alphaGates() {
 		gates = append(gates, fmt.Sprintf("%s=%t", name, on))
+	}
+	if managers {
+		gates = append(gates, podLevelGate+"=true")
 	}
 	cmd := exec.CommandContext(t.Context(), buildJudge(t, release), "-gates", strings.Join(gates, ","))
 	cmd.Stderr = os.Stderr
@@ -136,10 +140,8 @@ func newProgram(t testing.TB, release string) *program {
 		_, _ = io.Copy(io.Discard, out)
 		_ = cmd.Wait() // ended by the context of the test, where it was
 	})
-	return &program{of: of, in: json.NewEncoder(in), out: bufio.NewReaderSize(out, 1<<16)}
+	return &program{kubeletOf: kubeletOf{of, managers}, in: json.NewEncoder(in), out: bufio.NewReaderSize(out, 1<<16)}
 }
-
-func (p *program) release() place.Release { return p.of }
 
 func (p *program) open(_ context.Context, dir string, m *topo.Machine, c *configv1beta1.KubeletConfiguration,
 	_ func() []*v1.Pod) (judged, error) {

@@ -226,22 +226,23 @@ func numasOf(m *topo.Machine, resource string, ids []string) (out topo.Mask) {
 }
 
 // drawFor draws the machine of a seed as a kubelet of a release runs it.
-func drawFor(release place.Release, seed uint64) (*drawing, place.Rules, error) {
+func drawFor(k model, seed uint64) (*drawing, place.Rules, error) {
 	d, err := draw(seed)
 	if err != nil {
 		return nil, place.Rules{}, err
 	}
-	if err := asOf(release, d.s); err != nil {
+	d.managers = k.managers()
+	if err := asOf(k, d.s); err != nil {
 		return nil, place.Rules{}, fmt.Errorf("seed %d: %w", seed, err)
 	}
-	rules, err := rulesOf(configuration(d.s), d.s.Machine, release)
+	rules, err := rulesOf(configuration(d.s), d.s.Machine, k.release())
 	return d, rules, err
 }
 
 // recordSeed has a judge play a machine, and records what it does.
 func recordSeed(j judge, dir string, seed uint64) (record, error) {
 	out := record{Seed: seed}
-	d, rules, err := drawFor(j.release(), seed)
+	d, rules, err := drawFor(j, seed)
 	if err != nil {
 		return out, err
 	}
@@ -313,7 +314,7 @@ func (p *playback) follow(t *trial, st scenario.Step) (n note, over bool, err er
 
 // replayRecord predicts what a record has, and fails where that differs.
 func replayRecord(release place.Release, r record) error {
-	d, rules, err := drawFor(release, r.Seed)
+	d, rules, err := drawFor(kubeletOf{of: release}, r.Seed)
 	if err != nil {
 		return err
 	}

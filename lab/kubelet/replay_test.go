@@ -63,10 +63,13 @@ func playFile(t *testing.T, j judge, dir, file, name string) {
 	if of := f.Rules.Release; of != 0 && of != j.release() {
 		t.Skipf("it is of release %s", of)
 	}
+	if f.Rules.PodLevelManagers != j.managers() {
+		t.Skipf("the gate %s: %t", podLevelGate, f.Rules.PodLevelManagers)
+	}
 	if known := f.Rules; !knownTo(j.release(), &known).Equal(f.Rules) {
 		t.Skipf("release %s does not know its options", j.release())
 	}
-	if err := asOf(j.release(), &f.Scenario); err != nil {
+	if err := asOf(j, &f.Scenario); err != nil {
 		t.Fatal(err)
 	}
 	own, err := os.MkdirTemp(dir, "f")

@@ -47,6 +47,9 @@ func (t *trial) restart() error {
 		return differs(aboutRestart, "the managers start; the hazards are %v", hazards)
 	}
 	t.real = real
+	if foretell(hazards, place.PodLevelReadmission) {
+		return t.readmitWholes(u)
+	}
 	gone, err := t.readmit(hazards)
 	if err != nil {
 		return err
@@ -58,6 +61,29 @@ func (t *trial) restart() error {
 	clear(t.stranded)
 	t.settle(gone)
 	return nil
+}
+
+// errWholes ends a trial: what managers have given twice does not show in what pods hold.
+var errWholes = fmt.Errorf("%w: they were restarted with pods that hold something as a whole", errOver)
+
+// readmitWholes has the managers admit their former pods, among them some that hold something as a whole. What then
+// happens is counted only.
+func (t *trial) readmitWholes(before *place.Usage) error {
+	outcome := "pods as a whole: kept"
+	for _, pod := range t.pods {
+		got, ok := t.decide(pod, patience)
+		if !ok {
+			return fmt.Errorf("pod %s: the managers do not answer within %v", pod.Name, patience)
+		}
+		if !got.Admit {
+			outcome = "pods as a whole: some pod ended"
+		}
+	}
+	if free := t.freeCPUs(); free.Minus(before.Rules.CPU.Reserved).Len() < before.FreeCPUs().Len() {
+		outcome = "pods as a whole: CPUs are given once more"
+	}
+	t.count.restarts = counted(t.count.restarts, outcome, 1)
+	return errWholes
 }
 
 // found lists the containers that a restarted kubelet finds: init containers of started pods have ended.

@@ -32,6 +32,8 @@ func alphaGates() map[string]bool {
 	return map[string]bool{"CPUManagerPolicyAlphaOptions": true, "CPUManagerPolicyBetaOptions": true}
 }
 
+const podLevelGate = "PodLevelResourceManagers"
+
 func configuration(s *scenario.Scenario) *configv1beta1.KubeletConfiguration {
 	r := s.Rules
 	c := &configv1beta1.KubeletConfiguration{
@@ -57,6 +59,9 @@ func configuration(s *scenario.Scenario) *configv1beta1.KubeletConfiguration {
 	if r.CPU.Static {
 		c.CPUManagerPolicy = "static"
 		c.CPUManagerPolicyOptions = cpuOptions(r.CPU)
+	}
+	if r.PodLevelManagers {
+		c.FeatureGates[podLevelGate] = true
 	}
 	if s.ReserveCPUs > 0 {
 		c.SystemReserved["cpu"] = fmt.Sprint(s.ReserveCPUs)
@@ -126,8 +131,15 @@ func podOf(st scenario.Step) *v1.Pod {
 	p := &st.Pod
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: st.Name, Namespace: "default", UID: types.UID(st.Name)}}
 	whole := v1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi")}
+	if w := p.Whole; w.MilliCPU > 0 || len(w.Memory) > 0 {
+		whole = requirements(place.Container{MilliCPU: w.MilliCPU, Memory: w.Memory}, p.QoS).Requests
+	}
 	for _, c := range p.Containers {
-		k := v1.Container{Name: c.Name, Resources: requirements(c, p.QoS)}
+		class := p.QoS
+		if c.Unequal {
+			class = place.Burstable
+		}
+		k := v1.Container{Name: c.Name, Resources: requirements(c, class)}
 		if c.Kind == place.Sidecar {
 			k.RestartPolicy = ptr.To(v1.ContainerRestartPolicyAlways)
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	defaults "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
+	cmqos "k8s.io/kubernetes/pkg/kubelet/cm/qos"
 	"k8s.io/utils/ptr"
 
 	"github.com/tenon-numa/tenon/core/place"
@@ -25,7 +26,11 @@ import (
 func (d *drawing) write(name string, p *place.Pod) (*v1.Pod, error) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
 	for _, c := range p.Containers {
-		k := v1.Container{Name: c.Name, Image: "acme.com/image", Resources: d.resources(c, p.QoS)}
+		class := p.QoS
+		if c.Unequal {
+			class = place.Burstable
+		}
+		k := v1.Container{Name: c.Name, Image: "acme.com/image", Resources: d.resources(c, class)}
 		if c.Kind == place.Sidecar {
 			k.RestartPolicy = ptr.To(v1.ContainerRestartPolicyAlways)
 		}
@@ -37,9 +42,12 @@ func (d *drawing) write(name string, p *place.Pod) (*v1.Pod, error) {
 	}
 	if p.PodLevel {
 		whole := v1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("64Gi")}
-		pod.Spec.Resources = &v1.ResourceRequirements{Limits: whole}
-		if p.QoS != place.Guaranteed {
-			pod.Spec.Resources = &v1.ResourceRequirements{Requests: whole}
+		if d.managers && p.QoS == place.Guaranteed {
+			whole = d.whole(p)
+		}
+		pod.Spec.Resources = &v1.ResourceRequirements{Requests: whole} // the API server would copy them from limits
+		if p.QoS == place.Guaranteed {
+			pod.Spec.Resources.Limits = whole
 		}
 	}
 	return sent(pod)
@@ -116,6 +124,51 @@ func (d *drawing) size(n int64) string {
 	return pick(d.r, out...)
 }
 
+// whole writes what a pod requests as a whole: all that its containers request, and mostly more CPUs and memory. The API
+// server adds hugepages where only containers request them.
+func (d *drawing) whole(p *place.Pod) v1.ResourceList {
+	cpu := (peakOf(p, func(c *place.Container) int64 { return c.MilliCPU }) + 999) / 1000 * 1000
+	cpu += pick(d.r, int64(0), 0, 1, 1, 2, 3) * 1000
+	if d.chance(20) {
+		cpu += 500
+	}
+	out := v1.ResourceList{"cpu": resource.MustParse(d.cpu(max(cpu, 1000)))}
+	for _, c := range p.Containers {
+		for _, a := range c.Memory {
+			n := peakOf(p, func(c *place.Container) int64 {
+				if i := slices.IndexFunc(c.Memory, func(o place.Amount) bool { return o.Kind == a.Kind }); i >= 0 {
+					return c.Memory[i].Bytes
+				}
+				return 0
+			})
+			if a.Kind == topo.Memory {
+				n = max(1<<20, n+pick(d.r, int64(0), 0, 1, 2)<<30)
+			}
+			out[v1.ResourceName(a.Kind)] = *resource.NewQuantity(n, resource.BinarySI)
+		}
+	}
+	if d.chance(30) {
+		out["memory"] = resource.MustParse(fmt.Sprintf("%d500m", out.Memory().Value()))
+	}
+	return out
+}
+
+// peakOf returns the most that a pod's containers need at any time (KEP-753).
+func peakOf(p *place.Pod, of func(*place.Container) int64) int64 {
+	var sidecars, inits, apps int64
+	for i := range p.Containers {
+		switch n := of(&p.Containers[i]); p.Containers[i].Kind {
+		case place.Init:
+			inits = max(inits, sidecars+n)
+		case place.Sidecar:
+			sidecars += n
+		default:
+			apps += n
+		}
+	}
+	return max(inits, sidecars+apps)
+}
+
 // asTheKubeletReads returns the managers' view of a pod, by their own rules (cpumanager/policy_static.go,
 // guaranteedCPUs; memorymanager/policy_static.go, getContainerRequestedResources; devicemanager/manager.go,
 // allocateContainerResources).
@@ -123,6 +176,8 @@ func asTheKubeletReads(pod *v1.Pod) *place.Pod {
 	out := &place.Pod{}
 	if r := pod.Spec.Resources; r != nil {
 		out.PodLevel = len(r.Requests)+len(r.Limits) > 0
+		cpu := r.Requests["cpu"]
+		out.Whole = place.Whole{MilliCPU: cpu.MilliValue(), Memory: memoryOf(r.Requests)}
 	}
 	out.QoS = map[v1.PodQOSClass]place.QoS{
 		v1.PodQOSGuaranteed: place.Guaranteed, v1.PodQOSBurstable: place.Burstable, v1.PodQOSBestEffort: place.BestEffortQoS,
@@ -137,24 +192,30 @@ func asTheKubeletReads(pod *v1.Pod) *place.Pod {
 		}
 		cpu := k.Resources.Requests["cpu"]
 		c.MilliCPU = cpu.MilliValue()
-		for name, q := range k.Resources.Requests {
-			if name == "memory" || strings.HasPrefix(string(name), "hugepages-") {
-				n, whole := q.AsInt64()
-				if !whole {
-					n = q.Value()
-				}
-				c.Memory = append(c.Memory, place.Amount{Kind: string(name), Bytes: n, Fractional: !whole})
-			}
-		}
+		c.Memory = memoryOf(k.Resources.Requests)
+		c.Unequal = out.PodLevel && !cmqos.IsContainerEquivalentQOSGuaranteed(&k)
 		for name, q := range k.Resources.Limits {
 			if strings.Contains(string(name), "acme.com/") {
 				c.Devices = append(c.Devices, place.Count{Resource: string(name), N: q.Value()})
 			}
 		}
-		slices.SortFunc(c.Memory, func(a, b place.Amount) int { return strings.Compare(a.Kind, b.Kind) })
 		slices.SortFunc(c.Devices, func(a, b place.Count) int { return strings.Compare(a.Resource, b.Resource) })
 		out.Containers = append(out.Containers, c)
 	}
+	return out
+}
+
+func memoryOf(list v1.ResourceList) (out []place.Amount) {
+	for name, q := range list {
+		if name == "memory" || strings.HasPrefix(string(name), "hugepages-") {
+			n, whole := q.AsInt64()
+			if !whole {
+				n = q.Value()
+			}
+			out = append(out, place.Amount{Kind: string(name), Bytes: n, Fractional: !whole})
+		}
+	}
+	slices.SortFunc(out, func(a, b place.Amount) int { return strings.Compare(a.Kind, b.Kind) })
 	return out
 }
 

@@ -89,6 +89,7 @@ func configuration(in *kubeletv1beta1.KubeletConfiguration) (c Configuration, er
 func (c Configuration) On(m *topo.Machine, release place.Release) (place.Rules, error) {
 	r := c.Rules
 	r.Release = release
+	r.PodLevelManagers = release.PodLevelManagers(c.Gates)
 	if c.ReserveCPUs > 0 && r.CPU.Static {
 		set, err := r.Reserve(m, c.ReserveCPUs)
 		if err != nil {

@@ -52,9 +52,9 @@ func Gates() []Gate {
 		// Pods without claims are not affected.
 		{Name: "DRAExtendedResource", Either: true, Stages: []Stage{{Since: 34, Name: Alpha},
 			{Since: 36, Name: Beta, Default: true}, {Since: 37, Name: Stable, Default: true, Locked: true}}},
-		// KEP-5526: all three managers allocate to pods as a whole and share that among containers.
-		{Name: "PodLevelResourceManagers", Stages: []Stage{{Since: 36, Name: Alpha}, {Since: 37, Name: Beta}},
-			Effect: "the managers give CPUs and memory to pods as a whole"},
+		// KEP-5526: the managers serve pods that request resources as a whole (core/place/podlevel.go).
+		{Name: "PodLevelResourceManagers", Either: true,
+			Stages: []Stage{{Since: 36, Name: Alpha}, {Since: 37, Name: Beta}}},
 		// Without it the kubelet ignores resources of pods, and their quality-of-service class with them.
 		{Name: "PodLevelResources", Stages: []Stage{{Since: 32, Name: Alpha}, {Since: 34, Name: Beta, Default: true}},
 			Effect: "the kubelet treats the resources that a pod names as a whole otherwise"},

@@ -27,7 +27,7 @@ type CPUState struct {
 	ByContainerID map[string]idset.Set[idset.CPU]
 }
 
-// ParseCPUState reads cpu_manager_state of versions 1 to 3. It ignores the checksum, which is a hash of Go source
+// ParseCPUState reads cpu_manager_state of versions 1 to 4. It ignores the checksum, which is a hash of Go source
 // names; the file is replaced as a whole.
 func ParseCPUState(data []byte) (*CPUState, error) {
 	var in struct {
@@ -38,7 +38,7 @@ func ParseCPUState(data []byte) (*CPUState, error) {
 			CPUSet string `json:"cpuSet"`
 		} `json:"podEntries"`
 	}
-	if err := json.Unmarshal(data, &in); err != nil {
+	if err := readCheckpoint(data, &in); err != nil {
 		return nil, fmt.Errorf("parse %s: %w", CPUStateFile, err)
 	}
 	out := &CPUState{Policy: in.PolicyName, Containers: map[string]map[string]idset.Set[idset.CPU]{},
@@ -63,6 +63,21 @@ func ParseCPUState(data []byte) (*CPUState, error) {
 		}
 	}
 	return out, nil
+}
+
+// readCheckpoint reads the file of a CPU or memory manager. That of 1.37 has all in one text, and beside it the parts that
+// older kubelets know.
+func readCheckpoint(file []byte, into any) error {
+	var wrapped struct {
+		Data string `json:"data"`
+	}
+	if err := json.Unmarshal(file, &wrapped); err != nil {
+		return err
+	}
+	if wrapped.Data != "" {
+		file = []byte(wrapped.Data)
+	}
+	return json.Unmarshal(file, into)
 }
 
 // entry reads the CPUs of one pod or, if the value is a text, of one container of version 1.
@@ -113,7 +128,7 @@ type blockJSON struct {
 	Size         uint64 `json:"size"`
 }
 
-// ParseMemoryState reads memory_manager_state of versions 1 and 2.
+// ParseMemoryState reads memory_manager_state of versions 1 to 3.
 func ParseMemoryState(data []byte) (*MemoryState, error) {
 	var in struct {
 		PolicyName   string `json:"policyName"`
@@ -129,7 +144,7 @@ func ParseMemoryState(data []byte) (*MemoryState, error) {
 			MemoryBlocks []blockJSON `json:"memoryBlocks"`
 		} `json:"podEntries"`
 	}
-	if err := json.Unmarshal(data, &in); err != nil {
+	if err := readCheckpoint(data, &in); err != nil {
 		return nil, fmt.Errorf("parse %s: %w", MemoryStateFile, err)
 	}
 	out := &MemoryState{Policy: in.PolicyName, Cells: map[idset.NUMA]idset.Set[idset.NUMA]{},
@@ -160,6 +175,11 @@ func ParseMemoryState(data []byte) (*MemoryState, error) {
 	for uid, byName := range in.Entries {
 		if count += len(byName); count > maxContainers {
 			return nil, fmt.Errorf("%s: more than %d entries", MemoryStateFile, maxContainers)
+		}
+		if _, whole := in.PodEntries[uid]; whole {
+			// These are parts of what the pod has. The one for containers that share wraps below 0 where containers have a
+			// kind of memory of their own that the pod does not request (memorymanager/policy_static.go, AllocatePod).
+			continue
 		}
 		out.Containers[uid] = map[string][]MemoryBlock{}
 		for container, blocks := range byName {

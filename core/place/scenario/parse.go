@@ -179,6 +179,7 @@ func parseAdmit(line string, s *Step) error {
 			s.Pod.QoS = place.BestEffortQoS
 		case "pod-level":
 			s.Pod.PodLevel = true
+			s.Pod.Whole, ok = parseWhole(value)
 		case "policy":
 			s.Demand.Policy, ok = place.ParsePolicy(value)
 		case "scope":
@@ -205,12 +206,31 @@ func parseAdmit(line string, s *Step) error {
 		if slices.ContainsFunc(s.Pod.Containers, func(o place.Container) bool { return o.Name == c.Name }) {
 			return fmt.Errorf("pod %s: container %s is named twice", s.Name, c.Name)
 		}
+		c.Unequal = c.Unequal || s.Pod.PodLevel && uneven(s.Pod.QoS, &c)
 		s.Pod.Containers = append(s.Pod.Containers, c)
 	}
 	if n := len(s.Pod.Containers); n > MaxContainers {
 		return fmt.Errorf("pod %s has %d containers, the most is %d", s.Name, n, MaxContainers)
 	}
 	return nil
+}
+
+// someWhole is what a pod requests as a whole where a scenario does not say it.
+const someWhole = "cpu:1,memory:1Gi"
+
+// parseWhole reads what a pod requests as a whole, such as cpu:4,memory:2Gi.
+func parseWhole(list string) (place.Whole, bool) {
+	if list == "" {
+		list = someWhole
+	}
+	c, err := parseContainer(strings.Fields("pod " + strings.NewReplacer(",", " ", ":", "=").Replace(list)))
+	return place.Whole{MilliCPU: c.MilliCPU, Memory: c.Memory}, err == nil && len(c.Devices) == 0
+}
+
+// uneven reports whether a container's limits cannot be what it requests.
+func uneven(class place.QoS, c *place.Container) bool {
+	return class != place.Guaranteed || c.MilliCPU == 0 ||
+		!slices.ContainsFunc(c.Memory, func(a place.Amount) bool { return a.Kind == topo.Memory && a.Bytes > 0 })
 }
 
 // parseNames reads names of resources, each at most once.
@@ -233,6 +253,10 @@ func parseContainer(words []string) (place.Container, error) {
 	c.Name = words[0]
 	seen := map[string]bool{}
 	for _, w := range words[1:] {
+		if w == "unequal" && !c.Unequal {
+			c.Unequal = true
+			continue
+		}
 		key, value, _ := strings.Cut(w, "=")
 		key, err := addAmount(&c, key, value)
 		if err == nil && seen[key] {
@@ -309,6 +333,8 @@ func (p *parser) rules(words []string) (err error) {
 		switch key {
 		case "release":
 			r.Release, ok = place.ParseRelease(value)
+		case "pod-level-managers":
+			r.PodLevelManagers = true
 		case "topology":
 			r.Topology.Policy, ok = place.ParsePolicy(value)
 		case "scope":

@@ -176,6 +176,9 @@ func (s *Scenario) rulesLine() string {
 	if r.Release != 0 {
 		w = append(w, "release="+r.Release.String())
 	}
+	if r.PodLevelManagers {
+		w = append(w, "pod-level-managers")
+	}
 	w = append(w, "topology="+r.Topology.Policy.String(), "scope="+r.Topology.Scope.String())
 	if r.Topology.PreferClosest {
 		w = append(w, "prefer-closest")
@@ -235,7 +238,12 @@ func (s Step) admitLine() string {
 		w = append(w, "best-effort")
 	}
 	if s.Pod.PodLevel {
-		w = append(w, "pod-level")
+		word := "pod-level"
+		whole := strings.Join(amounts(s.Pod.Whole.MilliCPU, s.Pod.Whole.Memory), ",")
+		if whole = strings.ReplaceAll(whole, "=", ":"); whole != someWhole && whole != "" {
+			word += "=" + whole
+		}
+		w = append(w, word)
 	}
 	if s.Demand.Policy != place.None {
 		w = append(w, "policy="+s.Demand.Policy.String())
@@ -251,6 +259,7 @@ func (s Step) admitLine() string {
 	}
 	var cs []string
 	for _, c := range s.Pod.Containers {
+		c.Unequal = c.Unequal && s.Pod.PodLevel && !uneven(s.Pod.QoS, &c)
 		cs = append(cs, containerText(c))
 	}
 	return strings.Join(w, " ") + " : " + strings.Join(cs, " / ")
@@ -264,21 +273,29 @@ func containerText(c place.Container) string {
 	case place.Sidecar:
 		w = []string{"sidecar", c.Name}
 	}
-	switch {
-	case c.MilliCPU%1000 != 0:
-		w = append(w, fmt.Sprintf("cpu=%dm", c.MilliCPU))
-	case c.MilliCPU > 0:
-		w = append(w, fmt.Sprintf("cpu=%d", c.MilliCPU/1000))
+	if c.Unequal {
+		w = append(w, "unequal")
 	}
-	for _, a := range c.Memory {
+	w = append(w, amounts(c.MilliCPU, c.Memory)...)
+	for _, d := range c.Devices {
+		w = append(w, fmt.Sprintf("%s=%d", d.Resource, d.N))
+	}
+	return strings.Join(w, " ")
+}
+
+func amounts(milliCPU int64, memory []place.Amount) (w []string) {
+	switch {
+	case milliCPU%1000 != 0:
+		w = append(w, fmt.Sprintf("cpu=%dm", milliCPU))
+	case milliCPU > 0:
+		w = append(w, fmt.Sprintf("cpu=%d", milliCPU/1000))
+	}
+	for _, a := range memory {
 		if a.Fractional { // the value of the fraction does not matter
 			w = append(w, fmt.Sprintf("%s=%d500m", a.Kind, a.Bytes-1))
 			continue
 		}
 		w = append(w, a.Kind+"="+topo.FormatBytes(a.Bytes))
 	}
-	for _, d := range c.Devices {
-		w = append(w, fmt.Sprintf("%s=%d", d.Resource, d.N))
-	}
-	return strings.Join(w, " ")
+	return w
 }

@@ -121,8 +121,16 @@ func (j *judge) state() *state {
 		slices.Sort(out.Healthy[name])
 	}
 	for _, pod := range j.pods {
+		whole, ok := j.heldByPod(string(pod.UID))
+		if ok {
+			out.Held = append(out.Held, whole)
+		}
 		each(pod, func(c *v1.Container) {
-			if h := j.held(string(pod.UID), c.Name); h.CPUs != "" || len(h.Memory)+len(h.Devices) > 0 {
+			h := j.held(string(pod.UID), c.Name)
+			if ok { // what its containers have is a part of that
+				h.CPUs, h.Memory = "", nil
+			}
+			if h.CPUs != "" || len(h.Memory)+len(h.Devices) > 0 {
 				out.Held = append(out.Held, h)
 			}
 		})
