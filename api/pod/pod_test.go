@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -114,6 +115,33 @@ func TestPodLevelResourcesAreNotAligned(t *testing.T) {
 	got, err := ToPlace(p)
 	if err != nil || !got.Plain() {
 		t.Errorf("pod %s is to be aligned (%v)", text(got), err)
+	}
+}
+
+// A container counts as unequal by the kubelet's rule: it lacks CPU or memory, or has another request than its limit.
+func TestPodsRequestResourcesAsAWhole(t *testing.T) {
+	p := podtest.Pod("p", podtest.Exact("own", "cpu=2 memory=1Gi"), podtest.Exact("cpuless", "memory=1Gi"),
+		podtest.Exact("more", "cpu=1 memory=1Gi"))
+	p.Spec.Containers[2].Resources.Limits = podtest.List("cpu=2 memory=1Gi")
+	amounts := podtest.List("cpu=4500m memory=4Gi hugepages-2Mi=2Mi")
+	p.Spec.Resources = &v1.ResourceRequirements{Requests: amounts, Limits: amounts}
+	got, err := ToPlace(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := place.Whole{MilliCPU: 4500, Memory: []place.Amount{{Kind: "hugepages-2Mi", Bytes: 2 << 20},
+		{Kind: "memory", Bytes: 4 << 30}}}
+	if !reflect.DeepEqual(got.Whole, want) || got.QoS != place.Guaranteed {
+		t.Errorf("pod is %s and requests %+v as a whole, want %+v", got.QoS, got.Whole, want)
+	}
+	for i, want := range []bool{false, true, true} {
+		if c := got.Containers[i]; c.Unequal != want {
+			t.Errorf("container %s is unequal: %t", c.Name, c.Unequal)
+		}
+	}
+	p.Spec.Resources.Requests = podtest.List("cpu=9E")
+	if _, err := ToPlace(p); err == nil || !strings.Contains(err.Error(), "resources of the pod: cpu: quantity 9E") {
+		t.Errorf("error is %v", err)
 	}
 }
 

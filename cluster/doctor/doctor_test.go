@@ -297,7 +297,9 @@ func hazards() map[string]func(*world) {
 				Memory: []place.Block{{Kind: topo.Memory, NUMAs: 2, Bytes: 1 << 30}}}}
 		},
 		"pod-level-readmission": func(w *world) {
-			w.rules.Release, w.rules.PodLevelManagers = 37, true
+			w.layout = func(l *v1alpha1.NodeLayout) {
+				l.Kubelet.FeatureGates = []v1alpha1.FeatureGate{{Name: "PodLevelResourceManagers", Enabled: true}}
+			}
 			w.entries[0].Holdings = []place.Holding{{CPUs: cpus("1-2")}}
 		},
 		"init-devices": func(w *world) {

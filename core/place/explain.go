@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // This file finds the reasons for a refusal. It runs only after the verdict is computed, and never changes it: it makes
@@ -131,6 +133,9 @@ func (f *hintSet) lack(width, within int) (r Reason, bad bool) {
 
 // memoryReasons returns why the memory manager could not assign a container's memory near an affinity.
 func (a *admission) memoryReasons(c *Container, h hint) []Reason {
+	if len(c.Memory) == 0 {
+		return []Reason{{Code: Sharer, Container: c.Name, Resource: topo.Memory, Never: true}}
+	}
 	l := newMaskSpace(a.u.Machine.All())
 	if len(l.at) > maxMaskSpace {
 		return a.wideReasons(c)

@@ -91,8 +91,8 @@ func (h Hazard) Text() string {
 }
 
 // RestartHazards returns what goes wrong if the kubelet of a node with this usage restarts, in the order of the
-// constants. Each holding must belong to one container, or to a pod as a whole, and not be a sum over containers. It allocates only for its
-// result.
+// constants. Each holding must belong to one container, or to a pod as a whole, and not be a sum over containers. It
+// allocates only for its result.
 //
 // One hazard cannot be computed from a usage: a pod whose init containers have ended asks for their memory once more,
 // and is refused if there is no room (memorymanager/policy_static.go, Allocate; kubernetes issue 123971).

@@ -6,8 +6,8 @@ import "slices"
 // PodLevelResourceManagers on: 1.36 and 1.37, where it is off by default (KEP-5526). For such Guaranteed pods the rules
 // are (cpumanager/policy_static.go, memorymanager/policy_static.go, topologymanager/scope_pod.go):
 //
-//   - Scope pod, and a topology policy that gives hints: the pod gets its CPUs and memory once, as one block. Containers
-//     whose requests equal their limits get a part of that for themselves, and the others share what is left of it.
+//   - Scope pod, and a topology policy that gives hints: the pod gets its CPUs and memory once, as one block. Those
+//     containers whose requests equal their limits get a part of that for themselves, and the others share what is left of it.
 //     A pod is refused if nothing is left for others.
 //   - Scope container, or policy none: containers whose requests equal their limits are served like those of any
 //     Guaranteed pod. The others get nothing of their own.

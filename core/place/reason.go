@@ -38,6 +38,9 @@ const (
 	// NoPool: the pod requests resources as a whole, containers use up all of that for themselves, and others would
 	// have nothing (podlevel.go).
 	NoPool Code = "no-pool"
+	// Sharer: the kubelet refuses a container that gets no memory of its own and that nothing ties to NUMA nodes
+	// (podlevel.go).
+	Sharer Code = "sharer"
 	// Chosen: the pod's NUMA nodes were chosen for other resources, and do not have enough of this one.
 	Chosen Code = "chosen"
 	// Unsupported: the machine has more NUMA nodes than this kubelet's topology manager supports.
@@ -181,6 +184,9 @@ func (r Reason) detail() string {
 	case Fraction:
 		return "wants " + r.Resource + " that is not a whole number of bytes, about " + roundBytes(r.Want) +
 			"; write " + r.whole()
+	case Sharer:
+		return "wants to share memory, since its requests are not its limits; kubelets before 1.37 refuse that unless " +
+			"its devices tie it to NUMA nodes"
 	case NoPool:
 		return want + " as a whole; containers whose requests equal their limits use up all of it, and nothing is left " +
 			"for the others"

@@ -53,10 +53,10 @@ func (r *run) settle(ctx context.Context) error {
 	return nil
 }
 
-// withoutUnplaced omits pods for which their scheduler found no node. kube-scheduler writes that into a pod's status only
-// once. If the API server is restarted at that moment, the pod seems to wait for its first attempt until the next one.
-// Tenon's scheduler is asked for its last attempt. The default scheduler cannot be asked, so its unbound pods are omitted
-// in rounds in which the API server restarted.
+// withoutUnplaced omits pods for which their scheduler found no node. kube-scheduler writes that into a pod's status
+// only once. If the API server is restarted at that moment, the pod seems to wait for its first attempt until the next
+// one. Tenon's scheduler is asked for its last attempt. The default scheduler cannot be asked, so its unbound pods are
+// omitted in rounds in which the API server restarted.
 func (r *run) withoutUnplaced(lives []life) (out []life) {
 	for _, l := range lives {
 		unplaced := false

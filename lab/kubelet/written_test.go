@@ -124,8 +124,8 @@ func (d *drawing) size(n int64) string {
 	return pick(d.r, out...)
 }
 
-// whole writes what a pod requests as a whole: all that its containers request, and mostly more CPUs and memory. The API
-// server adds hugepages where only containers request them.
+// whole writes what a pod requests as a whole: all that its containers request, and mostly more CPUs and memory. The
+// API server adds hugepages where only containers request them.
 func (d *drawing) whole(p *place.Pod) v1.ResourceList {
 	cpu := (peakOf(p, func(c *place.Container) int64 { return c.MilliCPU }) + 999) / 1000 * 1000
 	cpu += pick(d.r, int64(0), 0, 1, 1, 2, 3) * 1000

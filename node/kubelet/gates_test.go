@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ func gatesOf(t *testing.T, text string) string {
 func TestUnmodelledGatesAreNamed(t *testing.T) {
 	for _, c := range []struct{ gates, want string }{
 		{``, ""},
-		{`{PodLevelResourceManagers: true}`, "PodLevelResourceManagers=true"},
+		{`{PodLevelResourceManagers: true}`, ""},
 		{`{PodLevelResourceManagers: false, SomethingElse: true}`, ""},
 		{`{PodLevelResources: false, KubeletPodResourcesListUseActivePods: false}`,
 			"PodLevelResources=false KubeletPodResourcesListUseActivePods=false"},
@@ -43,6 +44,23 @@ func TestUnmodelledGatesAreNamed(t *testing.T) {
 	} {
 		if got := gatesOf(t, "featureGates: "+c.gates); got != c.want {
 			t.Errorf("%s: %q is not modelled, want %q", c.gates, got, c.want)
+		}
+	}
+}
+
+// The rules have the gate's value in each release, as the table says.
+func TestRulesHaveTheGateOfPodLevelManagers(t *testing.T) {
+	all := Gates()
+	gate := all[slices.IndexFunc(all, func(g Gate) bool { return g.Name == "PodLevelResourceManagers" })]
+	for r := place.OldestRelease; r <= place.NewestRelease; r++ {
+		for _, set := range []map[string]bool{nil, {gate.Name: true}, {gate.Name: false, "AllAlpha": true, "AllBeta": true},
+			{"AllAlpha": true}, {"AllBeta": true}} {
+			at, ok := gate.At(r)
+			want := ok && at.value(gate.Name, set)
+			rules, err := Configuration{Gates: set}.On(machine(t), r)
+			if err != nil || rules.PodLevelManagers != want {
+				t.Errorf("%s with %v: %t (%v), want %t", r, set, rules.PodLevelManagers, err, want)
+			}
 		}
 	}
 }

@@ -65,8 +65,8 @@ func ParseCPUState(data []byte) (*CPUState, error) {
 	return out, nil
 }
 
-// readCheckpoint reads the file of a CPU or memory manager. That of 1.37 has all in one text, and beside it the parts that
-// older kubelets know.
+// readCheckpoint reads the file of a CPU or memory manager. That of 1.37 has all in one text, and beside it the parts
+// that older kubelets know.
 func readCheckpoint(file []byte, into any) error {
 	var wrapped struct {
 		Data string `json:"data"`

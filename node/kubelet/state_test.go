@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -28,6 +29,45 @@ func TestCPUStateOfEveryVersion(t *testing.T) {
 			s.Pods["uid-p"].String() != c.whole || s.ByContainerID["9fd1c0"].String() != c.legacy {
 			t.Errorf("%s is read as %+v", c.text, s)
 		}
+	}
+}
+
+// wrapped is a file as 1.37 writes it: all in one text, beside the parts that older kubelets know.
+func wrapped(t *testing.T, old, all string) []byte {
+	t.Helper()
+	var out map[string]any
+	if err := json.Unmarshal([]byte(old), &out); err != nil {
+		t.Fatal(err)
+	}
+	delete(out, "podEntries")
+	out["data"], out["dataChecksum"] = all, 7
+	text, err := json.Marshal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestStateOf137(t *testing.T) {
+	c, err := ParseCPUState(wrapped(t, cpuV2, cpuV3))
+	if err != nil || c.Pods["uid-p"].String() != "4-5" || c.Containers["uid-a"]["main"].String() != "2,10" {
+		t.Errorf("CPU manager: read as %+v, %v", c, err)
+	}
+	m, err := ParseMemoryState(wrapped(t, memory, memory))
+	if want, _ := ParseMemoryState([]byte(memory)); err != nil || !reflect.DeepEqual(m, want) {
+		t.Errorf("memory manager: read as %+v, %v", m, err)
+	}
+	if _, err := ParseCPUState([]byte(`{"data":"{"}`)); err == nil {
+		t.Error("a damaged text is read")
+	}
+}
+
+// The memory manager writes what is left of a pod's memory for containers that share, and that may have wrapped.
+func TestPartsOfAPodsMemoryAreNotRead(t *testing.T) {
+	s, err := ParseMemoryState([]byte(`{"entries":{"u":{"c":[{"numaAffinity":[0],"type":"hugepages-2Mi",` +
+		`"size":18446744073172680704}]}},"podEntries":{"u":{"memoryBlocks":[{"numaAffinity":[0],"type":"memory","size":9}]}}}`))
+	if err != nil || len(s.Pods["u"]) != 1 || len(s.Containers["u"]) != 0 {
+		t.Errorf("read as %+v, %v", s, err)
 	}
 }
 

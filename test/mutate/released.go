@@ -9,29 +9,31 @@ func released() (out []planted) {
 	for _, r := range []struct {
 		rule, last, first, next string // last has the old rule, first the new one
 		old, new                []fault
+		gate                    string // behind which the rule is
 	}{
 		{"memory-groups", "31", "32", "33", nil, []fault{
 			{"only groups are kept", at + "memory.go",
 				"a.u.keeps && a.u.violates(mask)", "a.u.keeps && mask&(mask-1) != 0 && a.u.violates(mask)"},
 			{"only single NUMA nodes are kept", at + "memory.go",
 				"a.u.keeps && a.u.violates(mask)", "a.u.keeps && mask&(mask-1) == 0 && a.u.violates(mask)"},
-		}},
+		}, ""},
 		{"memory-state", "31", "32", "33", nil, []fault{
 			{"all NUMA nodes are one group", at + "hazard.go",
 				"together := b.cells[i].group & a.all", "together := a.all"},
-		}},
+		}, ""},
 		{"uncore-odd-cpus", "33", "34", "35", nil, []fault{
 			{"one core more, always", at + "take.go",
 				"cores = (p.need + per - 1) / per", "cores = p.need/per + 1"},
 			{"both threads of the last core", at + "take.go",
 				"p.roundUp && p.need%2 != 0 && per > 1", "p.roundUp && p.need%2 == 0 && per > 1"},
-		}},
+		}, ""},
 		{"pod-level-resources", "33", "34", "35", nil, []fault{
 			{"such pods are served if they are Burstable", at + "release.go",
-				"p.QoS == Guaranteed && !(p.PodLevel", "p.PodLevel != (p.QoS == Guaranteed) && !(p.PodLevel"},
+				"return p.QoS == Guaranteed && (r.PodLevelManagers",
+				"return p.PodLevel != (p.QoS == Guaranteed) && (r.PodLevelManagers"},
 			{"such pods are served if they have init containers", at + "release.go",
 				"!(p.PodLevel && r", "!(p.PodLevel && p.Containers[0].Kind == App && r"},
-		}},
+		}, ""},
 		{"device-hints", "35", "36", "37", []fault{
 			{"devices without a NUMA node have hints", at + "ground.go",
 				"if set.numas != 0 && !r.Release", "if !r.Release"},
@@ -39,11 +41,11 @@ func released() (out []planted) {
 			{"few devices have the old hints", at + "ground.go",
 				"set.numas != 0 && !r.Release.has(hintsOfDeviceNUMAs)",
 				"set.numas != 0 && (len(res.Devices) < 3 || !r.Release.has(hintsOfDeviceNUMAs))"},
-		}},
+		}, ""},
 		{"smt-readmission", "36", "37", "38", []fault{
 			{"free CPUs count reserved siblings", at + "hazard.go",
 				"most, free := u.risk.cpus, u.cpus-u.halves; smt", "most, free := u.risk.cpus, u.cpus; smt"},
-		}, nil},
+		}, nil, ""},
 		{"spread-share", "36", "37", "38", nil, []fault{
 			{"a group less from each", at + "spread.go",
 				"share = min(share, p.free.AndLen(p.m.NUMAs()[numa].CPUs)/group*group)",
@@ -51,18 +53,25 @@ func released() (out []planted) {
 			{"half groups count", at + "spread.go",
 				"share = min(share, p.free.AndLen(p.m.NUMAs()[numa].CPUs)/group*group)",
 				"share = min(share, p.free.AndLen(p.m.NUMAs()[numa].CPUs))"},
-		}},
+		}, ""},
 		{"spread-socket", "36", "37", "38", nil, []fault{
 			{"even ones before those of a socket", at + "socket.go",
 				"one && !b.oneSocket || one == b.oneSocket && deviation", "deviation"},
 			{"the last of equals", at + "socket.go",
 				"deviation < b.deviation {", "deviation <= b.deviation {"},
-		}},
+		}, ""},
+		{"pod-level-sharers", "36", "37", "38", nil, []fault{
+			{"such containers keep what they request", at + "podlevel.go",
+				"c.MilliCPU, c.Memory, c.unpinned = 0, nil, r.", "c.unpinned = r."},
+			{"nothing may be left for others", at + "podlevel.go", "return shared && used >= all", "return false"},
+			{"init containers keep their CPUs", at + "podlevel.go", "case c.Kind != Init:", "default:"},
+			{"a pod's fraction of a byte counts", at + "podlevel.go", "all.unpinned = all.fraction() >= 0", "all.unpinned = false"},
+		}, "+PodLevelResourceManagers"},
 	} {
 		begins := `Name: "` + r.rule + `", Since: `
 		add := func(release string, f fault) {
 			f.name = r.rule + ": " + f.name
-			out = append(out, planted{f, judgedBy("1." + release)})
+			out = append(out, planted{f, judgedBy("1." + release + r.gate)})
 		}
 		add(r.first, fault{"begins a release late", table, begins + r.first, begins + r.next})
 		add(r.last, fault{"begins a release early", table, begins + r.first, begins + r.last})
