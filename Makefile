@@ -10,7 +10,7 @@ REGISTRY = ghcr.io/tenon-numa
 VERSION ?=
 PROGRAMS =
 RELEASE =
-RELEASES = 1.30 1.31 1.32 1.33 1.34 1.35 1.36 1.37
+RELEASES = 1.30 1.31 1.32 1.33 1.34 1.35 1.36 1.37 1.36+PodLevelResourceManagers 1.37+PodLevelResourceManagers
 PLATFORMS = linux/amd64,linux/arm64
 export PROGRAMS REGISTRY VERSION
 

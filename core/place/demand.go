@@ -75,14 +75,22 @@ func (n Names) String() string { return strings.ReplaceAll(string(n), ",", ", ")
 // Guaranteed pods, and devices.
 func (p *Pod) Own() Names {
 	var out []string
-	for _, c := range p.Containers {
-		if p.Exclusive() && c.MilliCPU > 0 && c.MilliCPU%1000 == 0 {
+	own := func(milliCPU int64, memory []Amount) {
+		if milliCPU > 0 && milliCPU%1000 == 0 {
 			out = append(out, cpuName)
 		}
-		for _, m := range c.Memory {
-			if p.Exclusive() && m.Bytes > 0 {
+		for _, m := range memory {
+			if m.Bytes > 0 {
 				out = append(out, m.Kind)
 			}
+		}
+	}
+	if p.QoS == Guaranteed {
+		own(p.Whole.MilliCPU, p.Whole.Memory)
+	}
+	for _, c := range p.Containers {
+		if p.QoS == Guaranteed {
+			own(c.MilliCPU, c.Memory)
 		}
 		for _, d := range c.Devices {
 			if d.N > 0 {

@@ -125,7 +125,7 @@ func (u *Usage) managerHazards() (out []Hazard) {
 	if r.CPU.AlignBySocket && r.Topology.Policy == Restricted && u.risk.apart {
 		out = append(out, Hazard{Code: TopologyReadmission})
 	}
-	if r.PodLevelManagers && u.risk.whole {
+	if r.podLevel() && u.risk.whole {
 		out = append(out, Hazard{Code: PodLevelReadmission})
 	}
 	return out

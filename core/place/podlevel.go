@@ -7,8 +7,8 @@ import "slices"
 // are (cpumanager/policy_static.go, memorymanager/policy_static.go, topologymanager/scope_pod.go):
 //
 //   - Scope pod, and a topology policy that gives hints: the pod gets its CPUs and memory once, as one block. Those
-//     containers whose requests equal their limits get a part of that for themselves, and the others share what is left of it.
-//     A pod is refused if nothing is left for others.
+//     containers whose requests equal their limits get a part of that for themselves, and the others share the rest. A
+//     pod is refused if nothing is left for others.
 //   - Scope container, or policy none: containers whose requests equal their limits are served like those of any
 //     Guaranteed pod. The others get nothing of their own.
 //
@@ -57,11 +57,14 @@ type fraction struct {
 	cpus int64
 }
 
+// podLevel reports whether managers serve pods that request resources as a whole. The agent's pinning does not.
+func (r *Rules) podLevel() bool { return r.PodLevelManagers && r.Arbiter == ByKubelet }
+
 // managed returns the pod as the managers see it. It is p itself, except on nodes with PodLevelManagers.
 func (r *Rules) managed(p *Pod) *Pod {
 	whole := r.Topology.Scope == PerPod && policyTable[r.Topology.Policy].hints
 	switch {
-	case !r.PodLevelManagers || !p.PodLevel || p.QoS != Guaranteed && !whole:
+	case !r.podLevel() || !p.PodLevel || p.QoS != Guaranteed && !whole:
 		return p
 	case p.QoS != Guaranteed:
 		out := *p

@@ -198,5 +198,5 @@ func Options() []Option { return append([]Option(nil), options[:]...) }
 
 // Serves reports whether static managers give CPUs and memory of their own to containers of the pod.
 func (r *Rules) Serves(p *Pod) bool {
-	return p.QoS == Guaranteed && (r.PodLevelManagers || !(p.PodLevel && r.Release.has(podLevelIsLeftAlone)))
+	return p.QoS == Guaranteed && (r.podLevel() || !(p.PodLevel && r.Release.has(podLevelIsLeftAlone)))
 }

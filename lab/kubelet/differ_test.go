@@ -173,11 +173,12 @@ func try(j judge, dir string, seed uint64, predict oracle, count *tally) (*drawi
 	return nil, nil
 }
 
-func nameOf(j judge) string {
-	if j.managers() {
-		return j.release().String() + withManagers
+// nameOf returns what -diff.release calls a judge.
+func nameOf(k model) string {
+	if k.managers() {
+		return k.release().String() + withManagers
 	}
-	return j.release().String()
+	return k.release().String()
 }
 
 // report makes a failing scenario small, and says how to see it again.

@@ -24,7 +24,7 @@ import (
 
 var diffRelease = flag.String("diff.release", "",
 	"kubelet that judges, such as 1.32 or 1.37"+withManagers+
-		"; by default the one that is linked, and a little the oldest and the newest, and the newest with this gate")
+		"; by default the one that is linked, and a little the oldest and the newest")
 
 // withManagers follows the release of a judge whose kubelet serves pods that request resources as a whole.
 const withManagers = "+PodLevelResourceManagers"
@@ -40,7 +40,7 @@ func judging() (releases []string, admit []int) {
 			releases, admit = append(releases, r.String()), append(admit, *admissions/10)
 		}
 	}
-	return append(releases, place.NewestRelease.String()+withManagers), append(admit, *admissions/10)
+	return releases, admit
 }
 
 // model says which kubelet judges.

@@ -81,7 +81,7 @@ func newRecordHead(release string) (h recordHead, err error) {
 	if err != nil || len(judge) == 0 {
 		return h, fmt.Errorf("list the judge's files: %d found (%w)", len(judge), err)
 	}
-	if h.Judge, err = sumOfFiles(append(judge, "judge/"+release+".mod")); err != nil {
+	if h.Judge, err = sumOfFiles(append(judge, "judge/"+strings.TrimSuffix(release, withManagers)+".mod")); err != nil {
 		return h, err
 	}
 	h.Generator, err = sumOfFiles([]string{"draw_test.go", "drawsteps_test.go", "written_test.go"})
@@ -313,8 +313,8 @@ func (p *playback) follow(t *trial, st scenario.Step) (n note, over bool, err er
 }
 
 // replayRecord predicts what a record has, and fails where that differs.
-func replayRecord(release place.Release, r record) error {
-	d, rules, err := drawFor(kubeletOf{of: release}, r.Seed)
+func replayRecord(k model, r record) error {
+	d, rules, err := drawFor(k, r.Seed)
 	if err != nil {
 		return err
 	}
@@ -395,7 +395,7 @@ func TestRecord(t *testing.T) {
 			for seed := range seeds {
 				r, err := recordSeed(j, dir, seed)
 				if err == nil {
-					err = replayRecord(j.release(), r)
+					err = replayRecord(j, r)
 				}
 				if err != nil {
 					t.Errorf("seed %d: %v", seed, err)
@@ -440,14 +440,19 @@ func writeRecordFile(head recordHead, all []record) error {
 
 // Place predicts what the managers of every release answered.
 func TestPlaceAgreesWithTheRecords(t *testing.T) {
+	models := []kubeletOf{{place.NewestRelease - 1, true}, {place.NewestRelease, true}}
 	for r := place.OldestRelease; r <= place.NewestRelease; r++ {
-		t.Run(r.String(), func(t *testing.T) {
+		models = append(models, kubeletOf{r, false})
+	}
+	for _, k := range models {
+		r := nameOf(k)
+		t.Run(r, func(t *testing.T) {
 			t.Parallel()
-			head, all, err := readRecords(r.String())
+			head, all, err := readRecords(r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			now, err := newRecordHead(r.String())
+			now, err := newRecordHead(r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -463,7 +468,7 @@ func TestPlaceAgreesWithTheRecords(t *testing.T) {
 						unjudged++
 					}
 				}
-				if err := replayRecord(r, x); err != nil {
+				if err := replayRecord(k, x); err != nil {
 					t.Fatalf("seed %d: %v\nthe managers' own judgement: make diff RELEASE=%s S=%d N=1", x.Seed, err, r, x.Seed)
 				}
 			}

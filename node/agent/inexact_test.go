@@ -45,7 +45,7 @@ kind: KubeletConfiguration
 topologyManagerPolicy: single-numa-node
 cpuManagerPolicy: static
 kubeReserved: {cpu: "1"}
-featureGates: {PodLevelResourceManagers: true, CPUManagerPolicyAlphaOptions: true, SomethingElse: true}
+featureGates: {KubeletPodResourcesListUseActivePods: false, CPUManagerPolicyAlphaOptions: true, SomethingElse: true}
 `)
 		w.api.changeNode(w.name, func(n *v1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.38.0" })
 		pass(DefaultResync + time.Second)
@@ -53,8 +53,8 @@ featureGates: {PodLevelResourceManagers: true, CPUManagerPolicyAlphaOptions: tru
 			t.Errorf("reasons are %q, want %q", got, want)
 		}
 		k := w.layout().Kubelet
-		if k.Version != "v1.38.0" || len(k.FeatureGates) != 2 || !k.FeatureGates[1].Enabled ||
-			k.FeatureGates[1].Name != "PodLevelResourceManagers" {
+		if k.Version != "v1.38.0" || len(k.FeatureGates) != 2 || k.FeatureGates[1].Enabled ||
+			k.FeatureGates[1].Name != "KubeletPodResourcesListUseActivePods" {
 			t.Errorf("kubelet is %+v", k)
 		}
 		w.api.changeNode(w.name, func(n *v1.Node) { n.Status.NodeInfo.KubeletVersion = "v0.0.0-master+$Format:%H$" })

@@ -29,8 +29,8 @@ func released() (out []planted) {
 		}, ""},
 		{"pod-level-resources", "33", "34", "35", nil, []fault{
 			{"such pods are served if they are Burstable", at + "release.go",
-				"return p.QoS == Guaranteed && (r.PodLevelManagers",
-				"return p.PodLevel != (p.QoS == Guaranteed) && (r.PodLevelManagers"},
+				"return p.QoS == Guaranteed && (r.podLevel()",
+				"return p.PodLevel != (p.QoS == Guaranteed) && (r.podLevel()"},
 			{"such pods are served if they have init containers", at + "release.go",
 				"!(p.PodLevel && r", "!(p.PodLevel && p.Containers[0].Kind == App && r"},
 		}, ""},
@@ -65,7 +65,8 @@ func released() (out []planted) {
 				"c.MilliCPU, c.Memory, c.unpinned = 0, nil, r.", "c.unpinned = r."},
 			{"nothing may be left for others", at + "podlevel.go", "return shared && used >= all", "return false"},
 			{"init containers keep their CPUs", at + "podlevel.go", "case c.Kind != Init:", "default:"},
-			{"a pod's fraction of a byte counts", at + "podlevel.go", "all.unpinned = all.fraction() >= 0", "all.unpinned = false"},
+			{"a pod's fraction of a byte counts", at + "podlevel.go",
+				"all.unpinned = all.fraction() >= 0", "all.unpinned = false"},
 		}, "+PodLevelResourceManagers"},
 	} {
 		begins := `Name: "` + r.rule + `", Since: `

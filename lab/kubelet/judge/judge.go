@@ -9,7 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
-	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 )
 
 // judge is the managers of one machine, and its pods.
@@ -121,13 +120,10 @@ func (j *judge) admit(pod *v1.Pod) answer {
 	}
 	j.mu.Unlock()
 	got := j.decide(pod)
-	if got.Admit && pod.Spec.Resources != nil {
-		// The device manager gives such a pod devices only when its containers start.
-		each(pod, func(c *v1.Container) {
-			if err := j.deviceOptions(pod, c); err != nil {
-				got = lifecycle.PodAdmitResult{Reason: "UnexpectedAdmissionError", Message: err.Error()}
-			}
-		})
+	if got.Admit {
+		if err := j.giveDevices(pod); err != nil {
+			return answer{Reason: "UnexpectedAdmissionError", Message: err.Error()}
+		}
 	}
 	return answer{Admit: got.Admit, Reason: got.Reason, Message: got.Message}
 }

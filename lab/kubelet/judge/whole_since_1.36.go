@@ -20,8 +20,16 @@ func (m *managers) heldByPod(pod string) (h held, ok bool) {
 	return h, h.CPUs != "" || len(h.Memory) > 0
 }
 
-// deviceOptions does what the kubelet does before a container starts: a container without its devices then gets them.
-func (m *managers) deviceOptions(pod *v1.Pod, c *v1.Container) error {
-	_, err := m.device.GetDeviceRunContainerOptions(context.Background(), pod, c)
+// giveDevices does what the kubelet does before containers start: those of a pod that requests resources as a whole may
+// get their devices only then.
+func (m *managers) giveDevices(pod *v1.Pod) (err error) {
+	if pod.Spec.Resources == nil {
+		return nil
+	}
+	each(pod, func(c *v1.Container) {
+		if err == nil {
+			_, err = m.device.GetDeviceRunContainerOptions(context.Background(), pod, c)
+		}
+	})
 	return err
 }
