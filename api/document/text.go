@@ -1,6 +1,7 @@
 package document
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -48,8 +49,11 @@ func (c Container) Items() (out []string) {
 // Text joins the items of a container in one line after its name, for example "main: cpus 0-3, 4Gi memory on NUMA node
 // 0".
 func (c Container) Text() string {
-	return printable.Text(c.Name) + ": " + strings.Join(c.Items(), ", ")
+	return NameOf(c.Name) + ": " + strings.Join(c.Items(), ", ")
 }
+
+// NameOf names a container for people: one without a name stands for the pod as a whole.
+func NameOf(container string) string { return cmp.Or(printable.Text(container), "(pod)") }
 
 // Text renders holdings in one line, container by container, for logs and events; "nothing" if there are none.
 func Text(m *topo.Machine, hs []place.Holding) string {

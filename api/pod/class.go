@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-numa/tenon/api/pod/quantity"
 	"github.com/tenon-numa/tenon/core/place"
@@ -28,48 +27,40 @@ func class(p *v1.Pod) place.QoS {
 // https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/. If the pod has resources of its own, those of its
 // containers do not count. A test in package cluster/kube compares it with Kubernetes' own function.
 func computeClass(p *v1.Pod) place.QoS {
-	var cpu, memory account
-	all := true // every container limits both
-	count := func(r *v1.ResourceRequirements) {
-		cpus, bytes := cpu.add(v1.ResourceCPU, r), memory.add(v1.ResourceMemory, r)
-		all = all && cpus && bytes
+	if podLevel(p) {
+		return classOf(p.Spec.Resources)
 	}
-	if p.Spec.Resources != nil {
-		count(p.Spec.Resources)
-	} else {
-		for i := range p.Spec.InitContainers {
-			count(&p.Spec.InitContainers[i].Resources)
+	out, first := place.BestEffortQoS, true
+	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			class := classOf(&list[i].Resources)
+			if !first && class != out {
+				return place.Burstable
+			}
+			out, first = class, false
 		}
-		for i := range p.Spec.Containers {
-			count(&p.Spec.Containers[i].Resources)
+	}
+	return out
+}
+
+// classOf returns the class of a pod whose containers all have such resources.
+func classOf(r *v1.ResourceRequirements) place.QoS {
+	given, equal := 0, true
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		want, most := quantity.Clamp(r.Requests[name]), quantity.Clamp(r.Limits[name])
+		equal = equal && want.Cmp(most) == 0
+		if !want.IsZero() || !most.IsZero() {
+			given++
 		}
 	}
 	switch {
-	case cpu.empty() && memory.empty():
+	case given == 0:
 		return place.BestEffortQoS
-	case all && cpu.requests.Cmp(cpu.limits) == 0 && memory.requests.Cmp(memory.limits) == 0:
+	case given == 2 && equal:
 		return place.Guaranteed
 	}
 	return place.Burstable
 }
-
-// account sums one resource over containers.
-type account struct{ requests, limits resource.Quantity }
-
-// add adds a container's amounts, if they are positive, and reports whether it has a limit.
-func (a *account) add(name v1.ResourceName, r *v1.ResourceRequirements) (limited bool) {
-	if q := r.Requests[name]; q.Sign() > 0 {
-		a.requests.Add(quantity.Clamp(q))
-	}
-	q := r.Limits[name]
-	if q.Sign() <= 0 {
-		return false
-	}
-	a.limits.Add(quantity.Clamp(q))
-	return true
-}
-
-func (a *account) empty() bool { return a.requests.IsZero() && a.limits.IsZero() }
 
 // podLevel reports whether the pod has resources of its own that the kubelet's managers use: CPU, memory or hugepages.
 func podLevel(p *v1.Pod) bool {

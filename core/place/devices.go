@@ -97,8 +97,8 @@ func (a *admission) countShared(l *maskSpace, at int, left devices, t tables) {
 // allocateDevices gives a container its devices.
 func (a *admission) allocateDevices(i int, h hint) RefusalReason {
 	c := &a.pod.Containers[i]
-	if a.pod.late && !slices.ContainsFunc(c.Devices, func(d Count) bool { return d.N > 0 }) {
-		return "" // a starting container is not asked about
+	if a.pod.late && !slices.ContainsFunc(a.known(c.Devices), func(d Count) bool { return d.N > 0 }) {
+		return "" // the device manager is not asked when the container starts
 	}
 	for _, want := range c.Devices {
 		at, res, known := a.u.resource(want.Resource)

@@ -134,7 +134,7 @@ func (f *hintSet) lack(width, within int) (r Reason, bad bool) {
 // memoryReasons returns why the memory manager could not assign a container's memory near an affinity.
 func (a *admission) memoryReasons(c *Container, h hint) []Reason {
 	if len(c.Memory) == 0 {
-		return []Reason{{Code: Sharer, Container: c.Name, Resource: topo.Memory, Never: true}}
+		return []Reason{{Code: Sharer, Container: c.Name, Resource: topo.Memory}}
 	}
 	l := newMaskSpace(a.u.Machine.All())
 	if len(l.at) > maxMaskSpace {

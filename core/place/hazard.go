@@ -36,9 +36,9 @@ const (
 	TopologyReadmission HazardCode = "topology-readmission"
 	// PodLevelReadmission: a pod holds CPUs or memory as a whole. With the gate PodLevelResourceManagers and scope pod, a
 	// restarted kubelet compares what each of the pod's containers has with what that one requests, and ends the pod if
-	// they differ; or it gives to the pod once more, and what it had before stays taken (topologymanager/scope_pod.go,
-	// admitUsingPodResources; cpumanager/policy_static.go, getPodTopologyHintsForAdd and allocatePodForAdd). After that
-	// the next restart may fail.
+	// they differ. Otherwise it allocates once more for the pod, which may fail; what the pod had before stays taken, and
+	// the kubelet then refuses its own state file at the next start (topologymanager/scope_pod.go,
+	// admitUsingPodResources; cpumanager/policy_static.go, getPodTopologyHintsForAdd, allocatePodForAdd, validateState).
 	PodLevelReadmission HazardCode = "pod-level-readmission"
 	// InitDevices: a pod holds devices of an init container. If that container has ended, the restarted kubelet asks
 	// for the devices again before their plugin has registered, and the pod ends with UnexpectedAdmissionError
@@ -81,7 +81,7 @@ func (h Hazard) Text() string {
 		return "kubelet restart may end pods with TopologyAffinityError: under align-by-socket a container has " +
 			"CPUs on other NUMA nodes than its memory, or on more than it needs"
 	case PodLevelReadmission:
-		return "kubelet restart may end pods that hold CPUs and memory as a whole, or give them once more; " +
+		return "kubelet restart may end pods that hold CPUs and memory as a whole, or allocate a second set for them; " +
 			"drain the node before a restart"
 	case InitDevices:
 		return "kubelet restart may end pods with UnexpectedAdmissionError: an init container has ended " +
@@ -109,7 +109,7 @@ func (u *Usage) RestartHazards() (out []Hazard) {
 // managerHazards returns the hazards of the CPU and memory managers, which are off where the agent decides.
 func (u *Usage) managerHazards() (out []Hazard) {
 	r := &u.Rules
-	if r.CPU.Static && r.CPU.StrictReservation && u.cpus == 0 && u.risk.cpus > 0 {
+	if r.CPU.Static && r.CPU.StrictReservation && u.cpus == 0 && (u.risk.cpus > 0 || u.risk.whole) {
 		out = append(out, Hazard{Code: NoSharedCPU, Stops: true, Sure: true})
 	}
 	if r.CPU.Static && u.risk.reserved {
@@ -133,7 +133,7 @@ func (u *Usage) managerHazards() (out []Hazard) {
 
 // risk is what a usage records about its holdings for RestartHazards.
 type risk struct {
-	cpus        int64 // the most CPUs that one container holds
+	cpus        int64 // the most CPUs that one container has for itself
 	reserved    bool  // a container holds a reserved CPU
 	overlap     bool  // blocks on different sets of NUMA nodes share one of them
 	tables      bool  // the memory manager's records do not follow from its blocks
@@ -144,7 +144,9 @@ type risk struct {
 
 // hold records what a holding means for a restart.
 func (r *risk) hold(u *Usage, h *Holding) {
-	r.cpus = max(r.cpus, int64(h.CPUs.Len()))
+	if h.Container != "" { // for a pod as a whole see PodLevelReadmission
+		r.cpus = max(r.cpus, int64(h.CPUs.Len()))
+	}
 	r.reserved = r.reserved || h.CPUs.AndLen(u.Rules.CPU.Reserved) > 0
 	r.initDevices = r.initDevices || h.Kind == Init && len(h.Devices) > 0
 	r.whole = r.whole || h.Container == "" && (!h.CPUs.Empty() || len(h.Memory) > 0)

@@ -4,7 +4,7 @@ import "slices"
 
 // This file is about pods that request resources as a whole (spec.resources), on nodes whose kubelet has the gate
 // PodLevelResourceManagers on: 1.36 and 1.37, where it is off by default (KEP-5526). For such Guaranteed pods the rules
-// are (cpumanager/policy_static.go, memorymanager/policy_static.go, topologymanager/scope_pod.go):
+// of CPUs and memory are (cpumanager/policy_static.go, memorymanager/policy_static.go, topologymanager/scope_pod.go):
 //
 //   - Scope pod, and a topology policy that gives hints: the pod gets its CPUs and memory once, as one block. Those
 //     containers whose requests equal their limits get a part of that for themselves, and the others share the rest. A
@@ -12,11 +12,11 @@ import "slices"
 //   - Scope container, or policy none: containers whose requests equal their limits are served like those of any
 //     Guaranteed pod. The others get nothing of their own.
 //
-// Devices are still given to containers, with scope pod only when a container starts. Another pod that is admitted
-// before that may get them; this file treats them as given.
+// Devices are given to containers, under scope pod only when a container starts, for pods of every class. Another pod
+// that is admitted before that may get them; Place treats them as given.
 //
-// So such a pod is answered as another pod, which has what the managers see. No other file knows of it, except for
-// what pool and unpinned say.
+// [Rules.managed] replaces the pod by one that has only what the managers read. The unexported fields of Pod and
+// Container say the rest.
 
 // podLevelManagersSince is the first release with the gate.
 const podLevelManagersSince Release = 36
@@ -37,13 +37,13 @@ func (r Release) PodLevelManagers(gates map[string]bool) bool {
 	return gates[stage]
 }
 
-// Whole is what a pod requests as a whole.
+// Whole is the CPUs and memory that spec.resources requests.
 type Whole struct {
 	MilliCPU int64
 	Memory   []Amount // ascending kind, no kind twice
 }
 
-// pool is how containers divide what their pod got as a whole.
+// pool is how the block of a pod is divided among its containers.
 type pool struct {
 	// parts are the CPUs that containers get for themselves, in the order of the containers. The CPU manager picks them
 	// after it has picked those of the pod, and may fail (cpumanager/policy_static.go, AllocatePod).

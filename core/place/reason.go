@@ -38,7 +38,7 @@ const (
 	// NoPool: the pod requests resources as a whole, containers use up all of that for themselves, and others would
 	// have nothing (podlevel.go).
 	NoPool Code = "no-pool"
-	// Sharer: the kubelet refuses a container that gets no memory of its own and that nothing ties to NUMA nodes
+	// Sharer: the kubelet looks for NUMA nodes for a container that gets no memory of its own, and finds none
 	// (podlevel.go).
 	Sharer Code = "sharer"
 	// Chosen: the pod's NUMA nodes were chosen for other resources, and do not have enough of this one.
@@ -185,8 +185,8 @@ func (r Reason) detail() string {
 		return "wants " + r.Resource + " that is not a whole number of bytes, about " + roundBytes(r.Want) +
 			"; write " + r.whole()
 	case Sharer:
-		return "wants to share memory, since its requests are not its limits; kubelets before 1.37 refuse that unless " +
-			"its devices tie it to NUMA nodes"
+		return "shares memory, since its requests are not its limits; a kubelet before 1.37 looks for NUMA nodes for it " +
+			"all the same, and finds none"
 	case NoPool:
 		return want + " as a whole; containers whose requests equal their limits use up all of it, and nothing is left " +
 			"for the others"

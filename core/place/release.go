@@ -155,8 +155,9 @@ var changes = [...]Change{
 	},
 	sharersArePassed: {
 		Name: "pod-level-sharers", Since: 37,
-		Before: "With the gate PodLevelResourceManagers and scope container, the memory manager refuses a container " +
-			"that gets nothing of its own, unless its devices tie it to NUMA nodes.",
+		Before: "With the gate PodLevelResourceManagers and scope container, the memory manager looks for NUMA nodes " +
+			"for a container that gets nothing of its own, and refuses it if it finds none: under none and " +
+			"single-numa-node unless devices tie the container to some, otherwise where memory groups stand in the way.",
 		After:     "It passes over such a container.",
 		Source:    "memorymanager/policy_static.go, Allocate",
 		Scenarios: []string{"release_136_refuses_containers_that_share", "release_137_passes_over_containers_that_share"},

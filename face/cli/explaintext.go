@@ -157,7 +157,8 @@ func (e *explanation) writeHolds(b *bufio.Writer) {
 	rows := [][]string{{"CONTAINER", "NUMA", "ALIGNED", "HOLDS"}}
 	units := place.Alignments(e.home.Usage.Ideal(), e.pod.Pod, e.holds.Holdings)
 	for _, h := range e.holds.Holdings {
-		rows = append(rows, []string{h.Container, spread(e.home, h), alignedText(units, h), items(e.home, h)})
+		rows = append(rows, []string{document.NameOf(h.Container), spread(e.home, h), alignedText(units, h),
+			items(e.home, h)})
 	}
 	writeTable(b, rows)
 	rule := e.home.Rules.Topology
@@ -285,7 +286,7 @@ func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 			rows = append(rows, []string{name, "-", "-", "its share of CPUs and memory, nothing of its own"})
 		}
 		for _, h := range v.judged.Verdict.Holdings {
-			rows = append(rows, []string{name, h.Container, spread(v.node, h), items(v.node, h)})
+			rows = append(rows, []string{name, document.NameOf(h.Container), spread(v.node, h), items(v.node, h)})
 			name = ""
 		}
 		choice = choice || v.node.Quality == ledger.Exact && !v.judged.Verdict.Exact()

@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
+	"k8s.io/kubernetes/pkg/kubelet/cm/qos"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
@@ -179,20 +180,26 @@ func (c *containerManager) PodHasExclusiveCPUs(_ klog.Logger, p *v1.Pod) bool {
 	return c.podHasExclusiveCPUs(p)
 }
 
+// GetCPUs leaves out what a container shares with others of its pod, as the kubelet does
+// (cm/container_manager_linux.go).
 func (c *containerManager) GetCPUs(p *v1.Pod, k *v1.Container) []int64 {
+	if c.CPU.GetResourceIsolationLevel(p, k) != qos.ResourceIsolationContainer {
+		return nil
+	}
 	return ids(c.CPU.GetExclusiveCPUs(string(p.UID), k.Name))
 }
 
-// GetPodCPUs returns nothing: without the gate PodLevelResourceManagers, managers give nothing to pods as a whole.
-func (c *containerManager) GetPodCPUs(string) []int64 { return nil }
+func (c *containerManager) GetPodCPUs(pod string) []int64 { return ids(c.CPU.GetPodCPUs(pod)) }
 
 func (c *containerManager) GetMemory(_ klog.Logger, p *v1.Pod, k *v1.Container) []*podresources.ContainerMemory {
+	if c.Memory.GetResourceIsolationLevel(p, k) != qos.ResourceIsolationContainer {
+		return nil
+	}
 	return memory(c.blocks(string(p.UID), k.Name))
 }
 
-// GetPodMemory returns nothing; see GetPodCPUs.
-func (c *containerManager) GetPodMemory(klog.Logger, string) []*podresources.ContainerMemory {
-	return nil
+func (c *containerManager) GetPodMemory(_ klog.Logger, pod string) []*podresources.ContainerMemory {
+	return memory(c.Memory.GetPodMemory(pod))
 }
 
 func (c *containerManager) GetAllocatableMemory(klog.Logger) []*podresources.ContainerMemory {

@@ -130,14 +130,15 @@ distances 10 21
 distances 21 10
 `
 
-const halvesConfig = `
+const halvesConfig = withoutScope + "topologyManagerScope: container\n"
+
+const withoutScope = `
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 cpuManagerPolicy: static
 reservedSystemCPUs: 0-1,32-33
 memoryManagerPolicy: Static
 topologyManagerPolicy: single-numa-node
-topologyManagerScope: container
 systemReserved: {memory: 3Gi}
 evictionHard: {memory.available: 1Gi}
 reservedMemory:

@@ -174,12 +174,14 @@ func (o Observation) holdings(m *topo.Machine, l Listed, pod Pod) (out []place.H
 	}
 	// A pod with resources of its own shares them among its containers: the containers' holdings are part of the pod's.
 	whole := place.Holding{}
-	if o.CPU != nil {
+	if whole.CPUs = l.Whole.CPUs; o.CPU != nil {
 		whole.CPUs = o.CPU.Pods[pod.StateUID]
 	}
+	memory := l.Whole.Memory
 	if o.Memory != nil {
-		whole.Memory, err = blocks(m, o.Memory.Pods[pod.StateUID])
+		memory = o.Memory.Pods[pod.StateUID]
 	}
+	whole.Memory, err = blocks(m, memory)
 	if err = errors.Join(err, known(m, whole.CPUs)); err != nil {
 		return nil, err
 	}

@@ -230,6 +230,19 @@ func TestOnePodsContradictionHarmsNoOther(t *testing.T) {
 	}
 }
 
+// Without the managers' files, what a pod has as a whole is what the service says of it.
+func TestThePodResourcesServiceSaysWhatPodsHaveAsAWhole(t *testing.T) {
+	s := &kubelettest.Service{}
+	p := kubelettest.Pod("ns", "p", &podresources.ContainerResources{Name: "main", CpuIds: []int64{4}})
+	p.CpuIds = []int64{4, 5}
+	s.SetPods(p)
+	entries, err := observe(t, s, fstest.MapFS{}).Entries(twoNUMAs(t), apiPods{"ns/p": pod("p", "u",
+		kubelet.Container{Name: "main"})})
+	if got, want := fmt.Sprint(entries), "[{ns/p 1 [: CPUs 4-5]}]"; err != nil || got != want {
+		t.Errorf("entries are %s, %v", got, err)
+	}
+}
+
 func TestPodLevelHoldingsCountOnce(t *testing.T) {
 	s := &kubelettest.Service{}
 	s.SetPods(kubelettest.Pod("ns", "p", &podresources.ContainerResources{Name: "main", CpuIds: []int64{4}}))

@@ -20,6 +20,8 @@ import (
 type Listed struct {
 	Namespace, Name string
 	Containers      []ListedContainer
+	// Whole is what the pod has as a whole, without a name; kubelets before 1.37 do not say it.
+	Whole ListedContainer
 }
 
 // ListedContainer has the service's data about an app container or a sidecar.
@@ -69,6 +71,11 @@ func (p *PodResources) List(ctx context.Context) ([]Listed, error) {
 	for _, pod := range resp.GetPodResources() {
 		l := Listed{Namespace: pod.GetNamespace(), Name: pod.GetName()}
 		if err := within("containers", len(pod.GetContainers()), maxContainers); err != nil {
+			return nil, fmt.Errorf("list podresources: pod %s/%s: %w", clip(l.Namespace), clip(l.Name), err)
+		}
+		var err error
+		l.Whole, err = listedContainer(&podresources.ContainerResources{CpuIds: pod.GetCpuIds(), Memory: pod.GetMemory()})
+		if err != nil {
 			return nil, fmt.Errorf("list podresources: pod %s/%s: %w", clip(l.Namespace), clip(l.Name), err)
 		}
 		for _, c := range pod.GetContainers() {
