@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -280,8 +281,16 @@ func (x *changed) accepted(ctx context.Context, t *testing.T) {
 	if err != nil || len(made.Items) != 1 || made.Items[0].Spec.NodeName != "a" {
 		t.Fatalf("%d pods were made, %v", len(made.Items), err)
 	}
-	if err := x.user.CoreV1().Pods("default").Delete(ctx, made.Items[0].Name, metav1.DeleteOptions{}); err != nil {
+	name := made.Items[0].Name
+	if err := x.user.CoreV1().Pods("default").Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		_, err := x.user.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if err != nil {
+		t.Fatalf("pod %s does not end: %v", name, err)
 	}
 }
 
@@ -305,8 +314,12 @@ func (x *changed) atATime(ctx context.Context, t *testing.T, n int) {
 	}
 	x.rests(ctx, t, p, true)
 	pods, err := x.user.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
-	if err != nil || len(pods.Items) > 0 {
-		t.Errorf("%d pods were not evicted, %v", len(pods.Items), err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods.Items {
+		t.Errorf("pod %s on node %s was not evicted (deletion %v, phase %s)", p.Name, p.Spec.NodeName, p.DeletionTimestamp,
+			p.Status.Phase)
 	}
 }
 

@@ -47,12 +47,13 @@ type Whole struct {
 type pool struct {
 	// parts are the CPUs that containers get for themselves, in the order of the containers. The CPU manager picks them
 	// after it has picked those of the pod, and may fail (cpumanager/policy_static.go, AllocatePod).
-	parts []fraction
+	parts []ownPart
 	// cpu and memory say why the managers refuse the pod, or are nil.
 	cpu, memory *Reason
 }
 
-type fraction struct {
+// ownPart is the CPUs that one container gets for itself.
+type ownPart struct {
 	kind Kind
 	cpus int64
 }
@@ -105,7 +106,7 @@ func (p *Pod) divided(r *Rules, all *Container) *pool {
 	if n := all.MilliCPU / 1000; r.CPU.Static && n > 0 && all.MilliCPU%1000 == 0 {
 		for i := range p.Containers {
 			if own := p.Containers[i].ownCPUs(); own > 0 {
-				out.parts = append(out.parts, fraction{p.Containers[i].Kind, own})
+				out.parts = append(out.parts, ownPart{p.Containers[i].Kind, own})
 			}
 		}
 		if p.starves(n, func(c *Container) (int64, bool) { return c.ownCPUs(), c.ownCPUs() == 0 }) {
@@ -198,7 +199,7 @@ func (a *admission) allocateWhole(h hint) RefusalReason {
 }
 
 // divide picks the CPUs that containers get out of those of the pod. An init container gives back what it had.
-func (a *admission) divide(parts []fraction) RefusalReason {
+func (a *admission) divide(parts []ownPart) RefusalReason {
 	left := a.taken[0].CPUs
 	for _, own := range parts {
 		got, end := cpuSet{}, pickedIf(int(own.cpus) <= left.Len())
