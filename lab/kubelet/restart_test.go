@@ -36,6 +36,10 @@ func (t *trial) restart() error {
 		t.count.restarts = counted(t.count.restarts, "did not start, as reserved CPUs were given out and came back", 1)
 		return errStopped
 	}
+	if err != nil && foretell(hazards, place.PodLevelReadmission) { // the files may not be as the managers want them
+		t.count.restarts = counted(t.count.restarts, "pods as a whole: did not start", 1)
+		return errStopped
+	}
 	if err != nil {
 		if !slices.ContainsFunc(hazards, func(h place.Hazard) bool { return h.Stops }) {
 			return differs(aboutRestart, "the managers do not start: %v; the hazards are %v", err, hazards)

@@ -3,12 +3,14 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
@@ -148,6 +150,9 @@ func TestTwoSchedulersInError(t *testing.T) {
 		if err := workload.Create(ctx, client, anew...); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := pods.Until(ctx, noneOf(now, workload.Refused)); err != nil { // the watch may be behind
+			t.Fatal(err)
+		}
 	}
 	t.Logf("seed %d: %d refusals", seed, refusals)
 	// When the cluster is quiet, both have all information.
@@ -164,6 +169,19 @@ func TestTwoSchedulersInError(t *testing.T) {
 			t.Fatal(err)
 		}
 		noRefusal(t, now)
+	}
+}
+
+// noneOf reports whether those of the pods that had a fate are gone.
+func noneOf(before []*v1.Pod, fate workload.Fate) func([]*v1.Pod) bool {
+	gone := map[types.UID]bool{}
+	for _, p := range before {
+		if f, _ := workload.FateOf(p); f == fate {
+			gone[p.UID] = true
+		}
+	}
+	return func(now []*v1.Pod) bool {
+		return !slices.ContainsFunc(now, func(p *v1.Pod) bool { return gone[p.UID] })
 	}
 }
 

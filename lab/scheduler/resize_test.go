@@ -76,6 +76,9 @@ func TestPodsAreResized(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	// Until the kubelet has seen its pods once, those that are gone still hold what its files say, so a pod that holds
+	// nothing comes first.
+	w.runs(ctx, t, workload.Pod("first", workload.Burstable("c", workload.Amounts{"cpu": "100m"}, nil)))
 	w.runs(ctx, t, cores("beside-again", 14), cores("other-again", 24))
 	w.seen.check(t)
 	if after := w.held(ctx, t); !reflect.DeepEqual(after["exclusive"], before["exclusive"]) {
