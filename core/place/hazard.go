@@ -109,7 +109,7 @@ func (u *Usage) RestartHazards() (out []Hazard) {
 // managerHazards returns the hazards of the CPU and memory managers, which are off where the agent decides.
 func (u *Usage) managerHazards() (out []Hazard) {
 	r := &u.Rules
-	if r.CPU.Static && r.CPU.StrictReservation && u.cpus == 0 && (u.risk.cpus > 0 || u.risk.whole) {
+	if r.CPU.Static && r.CPU.StrictReservation && u.cpus == 0 && u.risk.holds {
 		out = append(out, Hazard{Code: NoSharedCPU, Stops: true, Sure: true})
 	}
 	if r.CPU.Static && u.risk.reserved {
@@ -133,6 +133,7 @@ func (u *Usage) managerHazards() (out []Hazard) {
 
 // risk is what a usage records about its holdings for RestartHazards.
 type risk struct {
+	holds       bool  // somebody holds CPUs
 	cpus        int64 // the most CPUs that one container has for itself
 	reserved    bool  // a container holds a reserved CPU
 	overlap     bool  // blocks on different sets of NUMA nodes share one of them
@@ -144,6 +145,7 @@ type risk struct {
 
 // hold records what a holding means for a restart.
 func (r *risk) hold(u *Usage, h *Holding) {
+	r.holds = r.holds || !h.CPUs.Empty()
 	if h.Container != "" { // for a pod as a whole see PodLevelReadmission
 		r.cpus = max(r.cpus, int64(h.CPUs.Len()))
 	}
