@@ -63,7 +63,8 @@ func released() (out []planted) {
 		{"pod-level-sharers", "36", "37", "38", nil, []fault{
 			{"such containers keep what they request", at + "podlevel.go",
 				"c.MilliCPU, c.Memory, c.unpinned = 0, nil, r.", "c.unpinned = r."},
-			{"nothing may be left for others", at + "podlevel.go", "return shared && used >= all", "return false"},
+			{"nothing may be left for others", at + "podlevel.go",
+				"return shared && used >= all", "return shared && used > all"},
 			{"init containers keep their CPUs", at + "podlevel.go", "case c.Kind != Init:", "default:"},
 			{"a pod's fraction of a byte counts", at + "podlevel.go",
 				"all.unpinned = all.fraction() >= 0", "all.unpinned = false"},
