@@ -54,7 +54,9 @@ func ToPlace(p *v1.Pod) (*place.Pod, error) {
 
 // add appends a container with its requests in ascending order of name.
 func add(out *place.Pod, c *v1.Container, kind place.Kind) error {
-	pc := place.Container{Name: c.Name, Kind: kind, Unequal: out.PodLevel && unequal(&c.Resources)}
+	pc := place.Container{Name: c.Name, Kind: kind}
+	// It is the kubelet's rule for parts of a pod's resources, too (pkg/kubelet/cm/qos/helpers.go).
+	pc.Unequal = out.PodLevel && classOf(&c.Resources) != place.Guaranteed
 	var err error
 	if pc.MilliCPU, pc.Memory, err = amounts(c.Resources.Requests); err != nil {
 		return err
@@ -95,18 +97,6 @@ func amounts(list v1.ResourceList) (milliCPU int64, memory []place.Amount, err e
 	}
 	slices.SortFunc(memory, func(a, b place.Amount) int { return strings.Compare(a.Kind, b.Kind) })
 	return milliCPU, memory, nil
-}
-
-// unequal reports whether a container lacks CPU or memory, or requests another amount than its limit
-// (pkg/kubelet/cm/qos/helpers.go, IsContainerEquivalentQOSGuaranteed).
-func unequal(r *v1.ResourceRequirements) bool {
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-		want, most := quantity.Clamp(r.Requests[name]), quantity.Clamp(r.Limits[name])
-		if want.IsZero() || want.Cmp(most) != 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // whole returns a quantity times scale, rounded up. A quantity beyond every machine is an error.

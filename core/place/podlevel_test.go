@@ -59,7 +59,7 @@ func checkWhole(t *rapid.T, u *place.Usage, p *place.Pod, hs []place.Holding) {
 	}
 }
 
-// drawnWhole draws a pod of which most request resources as a whole: as much as its containers, or more.
+// drawnWhole draws a pod. Most such pods have spec.resources, with as much as their containers request, or more.
 func drawnWhole(t *rapid.T) *place.Pod {
 	p := drawnPod(t)
 	p.PodLevel = rapid.IntRange(0, 3).Draw(t, "as a whole") > 0

@@ -29,7 +29,7 @@ type drawing struct {
 	extras
 	managers bool // the kubelet serves pods that request resources as a whole
 	wide     bool // pods want memory of several NUMA nodes, and hugepages
-	spread   bool // CPUs are spread over NUMA nodes in whole cores, some of which are half reserved
+	spread   bool // the CPU manager spreads whole cores over NUMA nodes; of some cores one thread is reserved
 }
 
 // extras has what a scenario file cannot express.

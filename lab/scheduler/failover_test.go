@@ -131,13 +131,14 @@ func TestTwoSchedulersInError(t *testing.T) {
 			t.Fatal(err)
 		}
 		var anew []*v1.Pod // as their controller would
+		gone := map[types.UID]bool{}
 		for _, p := range now {
 			if f, why := workload.FateOf(p); f == workload.Refused {
 				t.Logf("pod %s was refused by node %s: %s", p.Name, p.Spec.NodeName, why)
 				if err := client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				anew = append(anew, again(p, try))
+				anew, gone[p.UID] = append(anew, again(p, try)), true
 			}
 		}
 		if refusals += len(anew); len(anew) == 0 {
@@ -150,7 +151,10 @@ func TestTwoSchedulersInError(t *testing.T) {
 		if err := workload.Create(ctx, client, anew...); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := pods.Until(ctx, noneOf(now, workload.Refused)); err != nil { // the watch may be behind
+		_, err = pods.Until(ctx, func(now []*v1.Pod) bool { // the watch may be behind
+			return !slices.ContainsFunc(now, func(p *v1.Pod) bool { return gone[p.UID] })
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -169,19 +173,6 @@ func TestTwoSchedulersInError(t *testing.T) {
 			t.Fatal(err)
 		}
 		noRefusal(t, now)
-	}
-}
-
-// noneOf reports whether those of the pods that had a fate are gone.
-func noneOf(before []*v1.Pod, fate workload.Fate) func([]*v1.Pod) bool {
-	gone := map[types.UID]bool{}
-	for _, p := range before {
-		if f, _ := workload.FateOf(p); f == fate {
-			gone[p.UID] = true
-		}
-	}
-	return func(now []*v1.Pod) bool {
-		return !slices.ContainsFunc(now, func(p *v1.Pod) bool { return gone[p.UID] })
 	}
 }
 

@@ -45,7 +45,7 @@ func TestPodsGetResourcesAsAWhole(t *testing.T) {
 	}
 }
 
-// whole returns a pod that requests 8 CPUs as a whole, of which one container has 4 for itself.
+// whole returns a pod whose spec.resources has 8 CPUs. Container "own" gets 4 of them for itself.
 func whole(name string) *v1.Pod {
 	list := func(cpu, memory string) v1.ResourceRequirements {
 		amounts := v1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}
