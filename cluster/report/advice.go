@@ -38,7 +38,7 @@ func (r Refused) Advice(nodes []string) string {
 		if n == nil {
 			continue
 		}
-		if never := n.Never(r.Pod); len(never) > 0 {
+		if never := n.NeverMeets(r.Pod, r.Demand); len(never) > 0 {
 			remedy = cmp.Or(remedy, never[0].Remedy())
 			continue
 		}

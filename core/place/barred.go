@@ -171,6 +171,14 @@ func (r Reason) peer(unknown string) string {
 // Remedy says in one sentence what removes the reason: what to change on the pod or on the node, or what to wait for.
 // It does not name the pods to wait for; the caller finds them among the holdings.
 func (r Reason) Remedy() string {
+	if r.Under != "" {
+		return r.remedy() + "; or set " + r.Under + " on this node"
+	}
+	return r.remedy()
+}
+
+// remedy is Remedy without the settings of the kubelet that were tried.
+func (r Reason) remedy() string {
 	if s := r.change(); s != "" {
 		return s
 	}
@@ -193,12 +201,21 @@ func (r Reason) Remedy() string {
 		return "wait for that pod to end, or give the pod a claim of its own"
 	case VolumeLimit:
 		return "wait for pods with such volumes to end, or use another node"
-	case Drawn:
-		return "wait for pods that hold " + r.With + " to end, or relax the pod's demand"
-	case Demanded:
-		return "relax the pod's demand (annotation tenon.sh/numa-policy), or wait for pods to end"
+	case Drawn, Demanded:
+		return r.relax()
 	}
 	return r.resize()
+}
+
+// relax is the remedy if only the pod's demand is not satisfied.
+func (r Reason) relax() string {
+	switch {
+	case r.Never:
+		return "relax the pod's demand (annotations tenon.sh/numa-policy and tenon.sh/numa-scope)"
+	case r.Code == Drawn:
+		return "wait for pods that hold " + r.With + " to end, or relax the pod's demand"
+	}
+	return "relax the pod's demand (annotation tenon.sh/numa-policy), or wait for pods to end"
 }
 
 // change is the remedy for a reason that time does not remove.
@@ -264,8 +281,12 @@ func (r Reason) ends() string {
 
 // even is the remedy if resources of a container need different numbers of NUMA nodes.
 func (r Reason) even() string {
+	less := "less " + r.With
+	if r.Fit > 0 {
+		less = "at most " + Quantity(r.With, r.Fit)
+	}
 	return "let " + r.Resource + " and " + r.With + " need equally many NUMA nodes: ask for more " + r.Resource +
-		" or less " + r.With + "; or use a node with policy best-effort"
+		" or " + less + "; or use a node with policy best-effort"
 }
 
 // resize is the remedy for an amount that is too large, for any time or for what is free now.

@@ -100,6 +100,11 @@ type Reason struct {
 	With  string
 	// Never: the pod would not get it on the empty machine either. Have is then about the empty machine.
 	Never bool
+	// Remedies that a caller has tried, empty if it has tried none or found none. Under has other settings of the node's
+	// kubelet under which the empty machine would take the pod. For Widths, the empty machine would take it with Fit of
+	// the resource With, and not with the next larger amount that was tried.
+	Under string
+	Fit   int64
 }
 
 // String returns Text. Two reasons may have the same text: to compare reasons, compare the values.
@@ -134,7 +139,10 @@ func (r Reason) Text() string {
 	if r.Container != "" {
 		who = fmt.Sprintf("container %q", r.Container)
 	}
-	if r.Never {
+	switch {
+	case r.Never && r.Code.OfDemand(): // other pods may push a container to where the demand holds
+		return "not on the empty node either: " + who + " " + r.detail()
+	case r.Never:
 		return "never on this machine: " + who + " " + r.detail()
 	}
 	return "cannot align " + who + " (" + r.detail() + ")"

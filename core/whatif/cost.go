@@ -84,6 +84,7 @@ func (p *Plan) refusals(w *Want, around Neighbours, nodes []int) []Refusal {
 		k := r.key()
 		g := groups[k]
 		if g == nil {
+			r.Reasons = p.nodes[i].Tried(w, r.Reasons)
 			groups[k] = &r
 			continue
 		}

@@ -52,8 +52,7 @@ func (r Rules) Judge(n *Node, w *Want, barred []place.Reason) Judgement {
 	if out.Verdict.Fits() {
 		return out.sorted()
 	}
-	never := n.State.Never(w.Pod)
-	for _, x := range append(never, out.Verdict.Reasons...) {
+	for _, x := range append(n.State.NeverMeets(w.Pod, w.Demand), out.Verdict.Reasons...) {
 		if !slices.ContainsFunc(out.Reasons, func(y place.Reason) bool { return covers(y, x) }) {
 			out.Reasons = append(out.Reasons, x)
 		}

@@ -41,6 +41,7 @@ func (r Rules) Lasting(nodes []Node, w *Want) (out Lasting) {
 			continue
 		}
 		groups[key.String()] = len(out.Refusals)
+		x.Reasons = nodes[i].Tried(w, lasting)
 		out.Refusals = append(out.Refusals, x)
 	}
 	slices.SortStableFunc(out.Refusals, func(a, b Refusal) int { return len(b.Nodes) - len(a.Nodes) })

@@ -156,8 +156,26 @@ func newExplanation(pod PodView, nodes []*ledger.Node, problems []document.Probl
 		return known && p.Node != pod.Node && !e.judge(p.Node, nil)
 	})
 	slices.SortStableFunc(e.verdicts, func(a, b verdictOn) int { return strings.Compare(a.name, b.name) })
+	e.tryRemedies()
 	e.findWays()
 	return e
+}
+
+// tryRemedies tries what would let the pod run where it never fits, once for nodes of equal machines and settings.
+func (e *explanation) tryRemedies() {
+	known := map[string][]place.Reason{}
+	for i := range e.verdicts {
+		v := &e.verdicts[i]
+		if v.node == nil || v.judged.When() != place.Never {
+			continue
+		}
+		key := fmt.Sprintf("%p %v", v.node.Empty(), v.judged.Reasons)
+		if known[key] == nil {
+			at := e.on(v.name, v.node)
+			known[key] = at.Tried(e.want(), v.judged.Reasons)
+		}
+		v.judged.Reasons = known[key]
+	}
 }
 
 // judge adds the verdict on a node, and reports whether the pod fits there. A node of which nothing is known and that

@@ -1,0 +1,161 @@
+package whatif
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file tries remedies for what the empty node does not give to a pod.
+
+// Tried returns the reasons with remedies that work on the empty node: settings of its kubelet, and an amount. The
+// other reasons are unchanged. It places the pod some twenty times, so callers ask once for a group of equal reasons.
+func (n *Node) Tried(w *Want, reasons []place.Reason) []place.Reason {
+	at := slices.IndexFunc(reasons, func(r place.Reason) bool { return r.Never && tunable(r.Code) })
+	if at < 0 || n.State == nil {
+		return reasons
+	}
+	out := slices.Clone(reasons)
+	if out[at].Under = settings(n.State, w); out[at].Code == place.Widths {
+		out[at].Fit = most(n.State.Empty(), w, out[at])
+	}
+	return out
+}
+
+// tunable reports whether other settings of the topology manager may remove a reason.
+func tunable(c place.Code) bool {
+	switch c {
+	case place.OneNUMA, place.Width, place.Widths, place.Together, place.Reuse, place.Group, place.Chosen, place.Demanded,
+		place.Drawn:
+		return true
+	}
+	return false
+}
+
+// settings returns the first settings of the topology manager, as lines of the kubelet's configuration, under which the
+// empty node takes the pod: another scope, or what the pod itself demands. It is empty if none of them does.
+func settings(n *ledger.Node, w *Want) string {
+	own := n.Rules.Topology
+	if own.Policy != place.Restricted && own.Policy != place.SingleNUMA && !w.Demand.Binds() {
+		return ""
+	}
+	other := place.PerPod
+	if own.Scope == place.PerPod {
+		other = place.PerContainer
+	}
+	policies := []place.Policy{own.Policy}
+	if w.Demand.Binds() && w.Demand.Policy != own.Policy {
+		policies = append(policies, w.Demand.Policy)
+	}
+	for _, policy := range policies {
+		for _, scope := range []place.Scope{own.Scope, other} {
+			r := n.Rules
+			r.Topology.Policy, r.Topology.Scope = policy, scope
+			if r.Topology != own && takes(place.NewUsage(n.Machine, r), w.Pod, w.Demand) {
+				return lines(own, r.Topology)
+			}
+		}
+	}
+	return ""
+}
+
+// lines names the fields of a kubelet's configuration by which two settings differ.
+func lines(old, next place.TopologyRules) string {
+	var out []string
+	if next.Policy != old.Policy {
+		out = append(out, "topologyManagerPolicy: "+next.Policy.String())
+	}
+	if next.Scope != old.Scope {
+		out = append(out, "topologyManagerScope: "+next.Scope.String())
+	}
+	return strings.Join(out, " and ")
+}
+
+func takes(u *place.Usage, p *place.Pod, d place.Demand) bool {
+	return place.Judge(u, p, place.Place(u, p), d).Fits()
+}
+
+// most returns how much of the resource With of a reason the pod may ask for on the empty node, at least 1 and less
+// than it asks for; 0 if no tried amount fits, or if several containers share the resource. It tries whole CPUs and
+// devices, and GiB of memory.
+func most(empty *place.Usage, w *Want, r place.Reason) int64 {
+	at, now := asker(w.Pod, r)
+	if at < 0 {
+		return 0
+	}
+	unit := int64(1)
+	if strings.HasPrefix(r.With, "hugepages-") || r.With == topo.Memory {
+		unit = 1 << 30
+	}
+	fits, not := int64(0), (now+unit-1)/unit
+	for fits+1 < not {
+		n := fits + (not-fits)/2
+		if takes(empty, asking(w.Pod, at, r.With, n*unit), w.Demand) {
+			fits = n
+		} else {
+			not = n
+		}
+	}
+	return fits * unit
+}
+
+// asker returns the container that asks for the resource With of a reason, and how much; -1 if several do or none.
+func asker(p *place.Pod, r place.Reason) (at int, n int64) {
+	at = -1
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if have := amountOf(c, r.With); have > 0 && (r.Container == "" || r.Container == c.Name) {
+			if at >= 0 {
+				return -1, 0
+			}
+			at, n = i, have
+		}
+	}
+	if p.PodLevel {
+		return -1, 0
+	}
+	return at, n
+}
+
+// amountOf returns how much of a resource a container asks for; CPUs in whole ones.
+func amountOf(c *place.Container, resource string) int64 {
+	if resource == "cpu" {
+		return c.MilliCPU / 1000
+	}
+	for _, a := range c.Memory {
+		if a.Kind == resource {
+			return a.Bytes
+		}
+	}
+	for _, d := range c.Devices {
+		if d.Resource == resource {
+			return d.N
+		}
+	}
+	return 0
+}
+
+// asking returns the pod with another amount in a container.
+func asking(p *place.Pod, at int, resource string, n int64) *place.Pod {
+	out := *p
+	out.Containers = slices.Clone(p.Containers)
+	c := &out.Containers[at]
+	c.Memory, c.Devices = slices.Clone(c.Memory), slices.Clone(c.Devices)
+	if resource == "cpu" {
+		c.MilliCPU = n * 1000
+	}
+	for i := range c.Memory {
+		if c.Memory[i].Kind == resource {
+			c.Memory[i].Bytes = n
+		}
+	}
+	for i := range c.Devices {
+		if c.Devices[i].Resource == resource {
+			c.Devices[i].N = n
+		}
+	}
+	return &out
+}
