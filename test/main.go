@@ -1,20 +1,21 @@
 // Command test runs every check of the modules in go.work, the quickest first: whether generated files are current, go
 // vet, the packages that link neither a kubelet nor an API server (under the race detector), the work that the core
 // does beside a recorded baseline, the other packages, images and chart, the chart on an API server, the linters, the
-// pages of the console in a browser, and the tests on real nodes. Before all that it installs the Debian packages that
-// some tests need.
+// pages of the console in a browser, the plugin for Volcano's scheduler, and the tests on real nodes. Before all that it
+// installs the Debian packages that some tests need. The node whose agent pins containers is tested if something that
+// this test depends on has changed in the last 60 commits, which is printed.
 //
 //	go run ./test [ARGS...]        all of the above; ARGS go to go test
 //	go run ./test verify           only generated files and the rules of the repository
 //	go run ./test lint             only the linters
 //	go run ./test headlamp         only the plugin for Headlamp, which needs node
 //	go run ./test race [ARGS...]   only the heavy packages, under the race detector
-//	go run ./test node [ARGS...]   only the tests on real nodes, also TestPinnedNode, which the other commands leave out
+//	go run ./test node [ARGS...]   only the tests on real nodes, TestPinnedNode always
 //	go run ./test install [ARGS..] only the installation on a real node, which the other commands leave out: it
 //	                               builds images first, and takes longer than the rest
 //	go run ./test console [ARGS..] only the pages of the console, in a real browser
-//	go run ./test volcano [ARGS..] only the plugin for Volcano's scheduler, which the other commands leave out: it
-//	                               needs a build of another release of Kubernetes
+//	go run ./test volcano [ARGS..] only the plugin for Volcano's scheduler, which needs a build of another release
+//	                               of Kubernetes
 //	go run ./test packages         only installs the Debian packages
 //
 // Invariant: it prints what it runs before it runs it, and the last lines and the exit code give the result. It
@@ -51,7 +52,7 @@ Without a command all checks run, and ARGS go to go test. Commands:
   node       only the tests on real nodes
   install    only the installation on a real node, which all checks leave out
   console    only the pages of the console, in a real browser
-  volcano    only the plugin for Volcano's scheduler, which all checks leave out
+  volcano    only the plugin for Volcano's scheduler
   packages   only installs the Debian packages that tests need
 `
 
@@ -107,7 +108,7 @@ func (r *runner) run(ctx context.Context, args []string) error {
 	case "console":
 		return errors.Join(err, r.trial(ctx, console, args[1:]))
 	case "volcano":
-		return errors.Join(err, r.volcano(ctx, append([]string{"./plugin", "./trial"}, args[1:]...)...))
+		return errors.Join(err, r.volcano(ctx, args[1:]))
 	case "race":
 		return errors.Join(err, r.all(ctx, args[1:], true))
 	}
@@ -156,7 +157,8 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
 	if !raceHeavy {
 		errs = append(errs, r.release(ctx), r.chart(ctx, args), r.lint(ctx), r.headlamp(ctx), r.trial(ctx, console, args),
-			r.trial(ctx, realNodes, append(slices.Clone(args), "-skip", "^TestPinnedNode$")))
+			r.volcano(ctx, args), r.trial(ctx, realNodes, append(slices.Clone(args), "-skip", pinnedNode)),
+			r.pinnedNodes(ctx, args))
 	}
 	return errors.Join(errs...)
 }
@@ -167,13 +169,14 @@ func (r *runner) release(ctx context.Context) error {
 	return r.program(ctx, io.Discard, "images and chart", line...)
 }
 
-// volcano builds Volcano's scheduler with the plugin, and tests some packages of that module, which is not part of the
-// workspace.
-func (r *runner) volcano(ctx context.Context, args ...string) error {
+// volcano builds Volcano's scheduler with the plugin, and tests the packages of that module, which is not part of the
+// workspace. Its trial is never taken from the cache: it builds programs itself.
+func (r *runner) volcano(ctx context.Context, args []string) error {
 	line := []string{"env", "GOWORK=off", "CGO_ENABLED=0", "go", "-C", "volcano"}
 	return errors.Join(
 		r.program(ctx, io.Discard, "program for Volcano", append(line, "build", "-o", os.DevNull, "./cmd/...")...),
-		r.program(ctx, io.Discard, "plugin for Volcano", slices.Concat(line, []string{"test", "-timeout", "40m"}, args)...))
+		r.program(ctx, io.Discard, "plugin for Volcano",
+			slices.Concat(line, []string{"test", "-count=1", "-timeout", "40m", "./..."}, args)...))
 }
 
 // chart installs, upgrades and removes the chart on an API server. It builds and reads files outside its package, so

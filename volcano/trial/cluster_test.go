@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,6 +36,7 @@ type cluster struct {
 	client   kubernetes.Interface
 	volcano  client.Interface
 	observer *volcano.Observer
+	denials  []string // how denials begin that the test itself causes
 }
 
 var (
@@ -126,7 +128,7 @@ func (c *cluster) lab(nodes string) {
 }
 
 // ends has a program end with the test. The log of one that fails is printed. The API server denies none of them
-// anything: they have the rights that they need.
+// anything but what the test forbids: they have the rights that they need.
 func (c *cluster) ends(r *program.Running) {
 	c.Cleanup(func() {
 		if err := r.Stop(); err != nil {
@@ -134,13 +136,43 @@ func (c *cluster) ends(r *program.Running) {
 		}
 		if text, err := os.ReadFile(r.Log()); err != nil {
 			c.Error(err)
-		} else if i := bytes.Index(text, []byte("is forbidden: ")); i >= 0 {
-			c.Errorf("%s: %s", filepath.Base(r.Log()), text[i:min(i+300, len(text))])
+		} else if d := denied(text, c.denials); d != "" {
+			c.Errorf("%s: %s", filepath.Base(r.Log()), d)
 		}
 		if c.Failed() {
 			c.Logf("the end of %s:\n%s", filepath.Base(r.Log()), logtail.Read(r.Log()))
 		}
 	})
+}
+
+// denied returns the first denial of the API server in a log that begins like none of the expected ones, or "".
+func denied(log []byte, expected []string) string {
+	const mark = "is forbidden: "
+	for {
+		_, rest, found := bytes.Cut(log, []byte(mark))
+		if !found {
+			return ""
+		}
+		if !slices.ContainsFunc(expected, func(s string) bool { return bytes.HasPrefix(rest, []byte(s)) }) {
+			return mark + string(rest[:min(300, len(rest))])
+		}
+		log = rest
+	}
+}
+
+// A test that forbids a binding hides no other denial: neither a missing right, nor another policy's.
+func TestADenialIsFound(t *testing.T) {
+	const policy = "ValidatingAdmissionPolicy 'no-binding' "
+	for log, want := range map[string]string{
+		"": "",
+		`pods "a" is forbidden: ` + policy + "denied request":                       "",
+		`is forbidden: ` + policy + "x\nnodes is forbidden: User \"v\" cannot list": `is forbidden: User "v" cannot list`,
+		`is forbidden: ValidatingAdmissionPolicy 'other' denied`:                    "is forbidden: ValidatingAdmissionPolicy 'other' denied",
+	} {
+		if got := denied([]byte(log), []string{policy}); got != want {
+			t.Errorf("%q: got %q, want %q", log, got, want)
+		}
+	}
 }
 
 // schedule starts Volcano's scheduler with a plugin.

@@ -117,6 +117,7 @@ func TestATaskFailsToBind(t *testing.T) {
 // forbidBinding has the API server reject the bindings of a pod, until it is allowed.
 func (c *cluster) forbidBinding(pod string) (allow func()) {
 	c.Helper()
+	c.denials = append(c.denials, "ValidatingAdmissionPolicy 'no-binding' ")
 	fail, deny := admission.Fail, []admission.ValidationAction{admission.Deny}
 	meta := metav1.ObjectMeta{Name: "no-binding"}
 	policies := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies()

@@ -17,7 +17,7 @@ import (
 
 // The minor versions of Kubernetes that the programs are built with.
 const (
-	Minor     = "1.36"
+	Minor     = "1.37"
 	PeerMinor = "1.34" // the newest that the peer supports
 )
 

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// recent is how many commits back a change of a package still makes the long tests that depend on it run.
+const recent = 60
+
+// pinnedNode boots a real node whose agent pins containers.
+const pinnedNode = "^TestPinnedNode$"
+
+// pinned are the packages whose changes make TestPinnedNode run: the test, and the program that its node runs.
+var pinned = []string{"./test/vm/realnode/trial", "./cmd/tenon-agent"}
+
+// pinnedNodes runs TestPinnedNode if something that it depends on has changed lately. Its 13 minutes do not fit into
+// every run.
+func (r *runner) pinnedNodes(ctx context.Context, args []string) error {
+	why, err := mustRun(ctx, pinned)
+	if err != nil {
+		return fmt.Errorf("find out whether %s has to run: %w", pinnedNode, err)
+	}
+	if why == "" {
+		r.say("pinning on a real node: left out, as nothing that it depends on has changed in %d commits "+
+			"(go run ./test node runs it)", recent)
+		return nil
+	}
+	r.say("pinning on a real node: runs, because %s", why)
+	return r.trial(ctx, realNodes, append(slices.Clone(args), "-run", pinnedNode))
+}
+
+// mustRun says which change of the last commits, or of files that are not committed, concerns a package that some
+// others import or are; "" means none. Where the history is too short to tell, that is the reason.
+func mustRun(ctx context.Context, packages []string) (why string, err error) {
+	since := fmt.Sprintf("HEAD~%d", recent)
+	if exec.CommandContext(ctx, "git", "rev-parse", "--verify", "--quiet", since+"^{commit}").Run() != nil {
+		return fmt.Sprintf("there is no history of %d commits here", recent), nil
+	}
+	diff, err := output(ctx, "git", "diff", "--name-only", since)
+	if err != nil {
+		return "", err
+	}
+	untracked, err := output(ctx, "git", "ls-files", "--others", "--exclude-standard")
+	if err != nil {
+		return "", err
+	}
+	dirs, err := output(ctx, "go", append([]string{"list", "-test", "-deps", "-f", "{{if not .Standard}}{{.Dir}}{{end}}"},
+		packages...)...)
+	if err != nil {
+		return "", err
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	return concerns(strings.Fields(diff+untracked), folders(root, strings.Fields(dirs))), nil
+}
+
+// output runs a program and returns what it prints.
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", name, args[0], err)
+	}
+	return string(out), nil
+}
+
+// folders returns the folders below a root, relative to it and with slashes.
+func folders(root string, dirs []string) map[string]bool {
+	out := map[string]bool{}
+	for _, dir := range dirs {
+		if rel, err := filepath.Rel(root, dir); err == nil && filepath.IsLocal(rel) {
+			out[filepath.ToSlash(rel)] = true
+		}
+	}
+	return out
+}
+
+// concerns returns the first file, in order, that is in one of the folders or below it without being a package of its
+// own, or that has the versions of modules. Documents do not count.
+func concerns(files []string, folders map[string]bool) string {
+	slices.Sort(files)
+	for _, f := range files {
+		switch path.Ext(f) {
+		case ".md", ".svg", ".png":
+			continue
+		case ".mod", ".work":
+			if !strings.Contains(f, "/") {
+				return f + " has changed"
+			}
+		}
+		for dir := path.Dir(f); dir != "."; dir = path.Dir(dir) {
+			if folders[dir] {
+				return f + " has changed"
+			}
+			if path.Ext(f) == ".go" {
+				break // a folder with Go files is a package, which counts only if it is imported
+			}
+		}
+	}
+	return ""
+}
