@@ -62,7 +62,7 @@ var floors = []floor{
 	{"core/guard", pure, words(`core/ledger core/place`), nil},
 	{"core/overlay", pure, words(`core/ledger core/place`), nil},
 	{"core/sample", pure, nil, nil},
-	{"core/whatif", pure, words(`core/evict core/idset core/topo core/place core/score core/ledger`), nil},
+	{"core/whatif", pure, words(`core/evict core/guard core/idset core/topo core/place core/score core/ledger`), nil},
 
 	// Floor 1: wire types.
 	{"api/document", nil, words(`core/... api/v1alpha1`), nil},

@@ -1,7 +1,7 @@
 // Command test runs every check of the modules in go.work, the quickest first: whether generated files are current, go
 // vet, the packages that link neither a kubelet nor an API server (under the race detector), the work that the core
 // does beside a recorded baseline, the other packages, images and chart, the chart on an API server, the linters, the
-// pages of the console in a browser, the plugin for Volcano's scheduler, and the tests on real nodes. Before all that it
+// pages of the console in a browser, the plugin for Volcano's scheduler, and the tests on real nodes. Before that it
 // installs the Debian packages that some tests need. The node whose agent pins containers is tested if something that
 // this test depends on has changed in the last 60 commits, which is printed.
 //

@@ -13,7 +13,7 @@ func Barred(why guard.Bar, n *ledger.Node) string {
 	case guard.IsSilent:
 		return "node's agent is silent: a report is overdue"
 	case guard.IsInexact:
-		return "predictions for the node are inexact (" + Codes(n.Inexact) +
+		return "predictions for the node are inexact (" + guard.Codes(n.Inexact) +
 			"): mend what its NodeLayout lists as inexact, or set inexactNodes: Allow"
 	case guard.Strands:
 		return "node's kubelet could not restart: the pod would take the last shared CPU " +

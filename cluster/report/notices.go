@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -50,7 +51,7 @@ func (n *Notices) Reported(l *v1alpha1.NodeLayout) {
 		return
 	}
 	dangers := Hazards(node)
-	now := notice{Codes(node.Inexact), dangerCodes(dangers)}
+	now := notice{guard.Codes(node.Inexact), dangerCodes(dangers)}
 	n.mu.Lock()
 	before := n.last[l.Name]
 	if now == (notice{}) {
@@ -102,16 +103,6 @@ func hazardTexts(all []place.Hazard) string {
 		out = append(out, h.Text())
 	}
 	return strings.Join(out, "; ")
-}
-
-// Codes returns the codes of some reasons, each once and in order, joined by commas.
-func Codes(in []ledger.Inexact) string {
-	var out []string
-	for _, r := range in {
-		out = append(out, string(r.Code))
-	}
-	slices.Sort(out)
-	return strings.Join(slices.Compact(out), ",")
 }
 
 // messages returns the reasons as text for people.

@@ -7,6 +7,9 @@
 package guard
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -100,4 +103,14 @@ func stranded(n *ledger.Node) bool {
 		}
 	}
 	return false
+}
+
+// Codes returns the distinct codes of reasons why predictions are inexact, in ascending order, separated by commas.
+func Codes(in []ledger.Inexact) string {
+	var out []string
+	for _, r := range in {
+		out = append(out, string(r.Code))
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), ",")
 }

@@ -57,6 +57,14 @@ const (
 	// AmountsOnly: the node has a NodeResourceTopology and no layout, and the scheduler is configured to refuse such
 	// nodes.
 	AmountsOnly Code = "amounts-only"
+	// SilentNode: a report of the node is overdue, and the scheduler is configured to refuse such nodes.
+	SilentNode Code = "silent-node"
+	// InexactNode: predictions for the node may be wrong, for the causes in With, and the scheduler is configured to
+	// refuse such nodes.
+	InexactNode Code = "inexact-node"
+	// NoRestart: the pod would take the last shared CPU, without which the node's kubelet does not start again, and the
+	// scheduler is configured to prevent that.
+	NoRestart Code = "no-restart"
 	// NoPod: no scheduler accepts such a pod; Resource says why.
 	NoPod Code = "bad-pod"
 )
@@ -90,8 +98,8 @@ func (w When) Compare(x When) int { return w.order() - x.order() }
 // When returns what has to happen before the reason no longer holds.
 func (r Reason) When() When {
 	switch r.Code {
-	case NamesOther, Cordoned, Tainted, Unselected, OtherAffinity, NoLayout, AmountsOnly, NoPod, Untied, Counted,
-		PodAffinity, NoDomain, BadClaim, VolumeElsewhere, NoVolume:
+	case NamesOther, Cordoned, Tainted, Unselected, OtherAffinity, NoLayout, AmountsOnly, InexactNode, NoPod, Untied,
+		Counted, PodAffinity, NoDomain, BadClaim, VolumeElsewhere, NoVolume:
 		return Changed
 	case Unsupported, NUMAID, NoDistances, Endless, Fraction, TooComplex:
 		return Never
@@ -154,6 +162,12 @@ func (r Reason) barred() (text string, ok bool) {
 		return "nothing is known of the node's NUMA nodes", true
 	case AmountsOnly:
 		return "node has a NodeResourceTopology and no layout", true
+	case SilentNode:
+		return "node's agent is silent: a report is overdue", true
+	case InexactNode:
+		return "predictions for the node are inexact (" + r.With + ")", true
+	case NoRestart:
+		return "node's kubelet could not restart: the pod would take the last shared CPU", true
 	case NoPod:
 		return r.Resource, true
 	}
@@ -187,6 +201,10 @@ func (r Reason) remedy() string {
 		return "wait for the node's next report, normally less than a second; if it lasts, look at the node's agent"
 	case Refused:
 		return "wait for the node's next report, 5 minutes at most; then report a wrong prediction"
+	case SilentNode:
+		return "wait for the node's report; if it does not come, look at the node's agent"
+	case NoRestart:
+		return "wait for a pod with exclusive CPUs to end, or set keepRestartable: false in the scheduler's arguments"
 	case PortTaken:
 		return "wait for that pod to end, or give the pod another host port"
 	case PodAntiAffinity:
@@ -245,6 +263,8 @@ func (r Reason) change() string {
 		return "run tenon-agent on the node, or set unknownNodes: Allow in the scheduler's arguments"
 	case AmountsOnly:
 		return "run tenon-agent on the node, or set coarseNodes: Allow in the scheduler's arguments"
+	case InexactNode:
+		return "mend what the NodeLayout lists as inexact, or set inexactNodes: Allow in the scheduler's arguments"
 	case NoPod:
 		return "correct the pod"
 	case Unsupported:

@@ -32,7 +32,7 @@ func (p *Plan) cost(i int, w *Want) int64 {
 		return refused
 	case w.Pod.Plain():
 		return crowding(n, w.Needs)
-	case len(p.rules.distrusts(n, w.Demand)) > 0:
+	case p.rules.distrusts(n, w.Demand) != nil:
 		return refused
 	case n.State == nil:
 		return p.strategy(w).Unknown()
@@ -40,14 +40,10 @@ func (p *Plan) cost(i int, w *Want) int64 {
 		return refused
 	}
 	v := n.State.Place(w.Pod, w.Demand)
-	if !v.Fits() {
+	if !v.Fits() || p.rules.Guard.Spares(n.State, w.Pod, w.Demand) != 0 {
 		return refused
 	}
 	return p.strategy(w).Cost(n.State.Usage, w.Pod, v, n.State.Quality == ledger.Coarse)
-}
-
-func (t Trust) allows(d place.Demand) bool {
-	return t == Allow || t == AllowWithoutDemand && !d.Binds()
 }
 
 // crowding is the cost if NUMA nodes do not matter: how full the node will be of CPUs, memory and pods, in the manner

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/evict"
+	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -50,6 +51,9 @@ func (r Rules) Judge(n *Node, w *Want, barred []place.Reason) Judgement {
 	}
 	out.Verdict = n.State.Place(w.Pod, w.Demand)
 	if out.Verdict.Fits() {
+		if why := r.Guard.Spares(n.State, w.Pod, w.Demand); why != 0 {
+			out.Reasons = append(out.Reasons, barReason(why, n.State))
+		}
 		return out.sorted()
 	}
 	for _, x := range append(n.State.NeverMeets(w.Pod, w.Demand), out.Verdict.Reasons...) {
@@ -76,15 +80,28 @@ func (j Judgement) sorted() Judgement {
 	return j
 }
 
-// distrusts returns why too little is known about a node for pods that need alignment.
+// distrusts returns why too little is known about a node for pods that need alignment, at most one reason.
 func (r Rules) distrusts(n *Node, d place.Demand) []place.Reason {
-	switch {
-	case n.State == nil && !r.Unknown.allows(d):
-		return []place.Reason{{Code: place.NoLayout}}
-	case n.State != nil && n.State.Quality == ledger.Coarse && !r.Coarse.allows(d):
-		return []place.Reason{{Code: place.AmountsOnly}}
+	why := r.Guard.Distrusts(n.State)
+	if why == 0 || why == guard.NotKnown && r.Guard.LetsUnknown(d) {
+		return nil
 	}
-	return nil
+	return []place.Reason{barReason(why, n.State)}
+}
+
+// barReason is a bar of the guard as a reason. n is nil for a node without any report.
+func barReason(why guard.Bar, n *ledger.Node) place.Reason {
+	switch why {
+	case guard.OnlyCoarse:
+		return place.Reason{Code: place.AmountsOnly}
+	case guard.IsSilent:
+		return place.Reason{Code: place.SilentNode}
+	case guard.IsInexact:
+		return place.Reason{Code: place.InexactNode, With: guard.Codes(n.Inexact)}
+	case guard.Strands:
+		return place.Reason{Code: place.NoRestart}
+	}
+	return place.Reason{Code: place.NoLayout}
 }
 
 // lacks returns the plain amounts that a node has too little left of. CPUs are rounded so that the want stays above

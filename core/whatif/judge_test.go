@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -17,7 +18,7 @@ import (
 func TestWaysLeadToRoom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, r, wants := cases(t)
-		r.Unknown, r.Coarse = Allow, Allow
+		r.Guard = guard.Guard{}
 		n := nodes[0]
 		for i, w := range wants {
 			id := ledger.PodID{UID: fmt.Sprint("u", i), Namespace: "ml", Name: fmt.Sprint("p", i)}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
@@ -73,21 +74,11 @@ type Resident struct {
 // Left returns how much of a resource pods may still request.
 func (n *Node) Left(resource string) int64 { return max(0, n.Allocatable[resource]-n.Used[resource]) }
 
-// Trust says whether a node takes pods that need alignment although too little is known about it.
-type Trust int
-
-// The degrees of trust, with the names and meanings of the scheduler's arguments (docs/reference/scheduler.md).
-const (
-	Allow Trust = iota
-	AllowWithoutDemand
-	Refuse
-)
-
 // Rules are the scheduler's arguments and its scoring. A scheduler learns its workload profile while it schedules; here
 // the profile is given ([Usual]).
 type Rules struct {
-	Unknown  Trust // nodes without any report
-	Coarse   Trust // nodes that report amounts only
+	// Guard keeps pods from nodes as the scheduler's Filter does, by the same functions.
+	Guard    guard.Guard
 	Strategy score.Strategy
 }
 

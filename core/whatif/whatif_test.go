@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
@@ -146,15 +147,15 @@ func TestNodesWithoutReports(t *testing.T) {
 	demanding := pod(2, 0)
 	demanding.Demand = place.Demand{Policy: place.SingleNUMA}
 	for _, c := range []struct {
-		trust Trust
+		trust guard.Trust
 		want  *Want
 		blind int
 	}{
-		{Allow, pod(14, 0), 4}, {Refuse, pod(14, 0), 0}, {AllowWithoutDemand, pod(14, 0), 4},
-		{AllowWithoutDemand, demanding, 0},
-		{Refuse, &Want{Pod: &place.Pod{}, Needs: Amounts{"cpu": 14000, "pods": 1}}, 0},
+		{guard.Everybody, pod(14, 0), 4}, {guard.Nobody, pod(14, 0), 0}, {guard.WithoutDemand, pod(14, 0), 4},
+		{guard.WithoutDemand, demanding, 0},
+		{guard.Nobody, &Want{Pod: &place.Pod{}, Needs: Amounts{"cpu": 14000, "pods": 1}}, 0},
 	} {
-		out := fill(t, New([]Node{blind, known}, Rules{Unknown: c.trust}), c.want, 6)
+		out := fill(t, New([]Node{blind, known}, Rules{Guard: guard.Guard{Unknown: c.trust}}), c.want, 6)
 		n := 0
 		for i, x := range out.Placed {
 			if x.Blind {
@@ -178,7 +179,7 @@ func TestCoarseNodes(t *testing.T) {
 	if len(out.Placed) != 4 || out.Placed[0].Node != 1 || out.Placed[1].Node != 1 || out.Placed[3].Node != 0 {
 		t.Errorf("placed %+v; want two on the exact node, then two on the coarse one", out.Placed)
 	}
-	out = fill(t, New([]Node{coarse, exact}, Rules{Coarse: Refuse}), pod(14, 0), 4)
+	out = fill(t, New([]Node{coarse, exact}, Rules{Guard: guard.Guard{Coarse: true}}), pod(14, 0), 4)
 	if len(out.Placed) != 2 || len(out.Refusals) != 2 {
 		t.Errorf("placed %+v; want two, and a reason for each node", out.Placed)
 	}
@@ -224,7 +225,10 @@ func cases(t *rapid.T) (nodes []Node, r Rules, wants []*Want) {
 			Scope: place.Scope(rapid.IntRange(0, 1).Draw(t, "scope"))},
 			CPU: place.CPURules{Static: rapid.Bool().Draw(t, "static"), Reserved: base.CoreCPUs(0)}}
 		n := &ledger.Node{Name: fmt.Sprint("n", i), Machine: base, Rules: rules, Usage: place.NewUsage(base, rules),
-			Quality: ledger.Quality(rapid.IntRange(0, 1).Draw(t, "quality"))}
+			Quality: ledger.Quality(rapid.IntRange(0, 1).Draw(t, "quality")), Silent: rapid.Bool().Draw(t, "silent")}
+		if rapid.Bool().Draw(t, "inexact") {
+			n.Inexact = []ledger.Inexact{{Code: ledger.UnknownKubeletVersion}}
+		}
 		x := Node{Name: n.Name, State: n, Allocatable: Amounts{"cpu": 31000, "memory": 60 * gi,
 			"pods": rapid.Int64Range(1, 20).Draw(t, "pods"), "example.com/gpu": 2}}
 		if rapid.IntRange(0, 5).Draw(t, "unknown") == 0 {
@@ -232,7 +236,9 @@ func cases(t *rapid.T) (nodes []Node, r Rules, wants []*Want) {
 		}
 		nodes = append(nodes, x)
 	}
-	r.Unknown, r.Coarse = Trust(rapid.IntRange(0, 2).Draw(t, "trust")), Trust(2*rapid.IntRange(0, 1).Draw(t, "coarse"))
+	r.Guard = guard.Guard{Unknown: guard.Trust(rapid.IntRange(0, 2).Draw(t, "trust")),
+		Coarse: rapid.Bool().Draw(t, "refuse coarse"), Silent: rapid.Bool().Draw(t, "refuse silent"),
+		Inexact: rapid.Bool().Draw(t, "refuse inexact"), KeepRestartable: rapid.Bool().Draw(t, "keep restartable")}
 	for range rapid.IntRange(1, 6).Draw(t, "wants") {
 		w := pod(rapid.Int64Range(1, 16).Draw(t, "cpus"), rapid.Int64Range(0, 2).Draw(t, "gpus"))
 		w.Pod.QoS = rapid.SampledFrom([]place.QoS{place.Guaranteed, place.Guaranteed, place.Burstable}).Draw(t, "qos")

@@ -241,6 +241,7 @@ func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 			on = append(on, v.node)
 		}
 		writeUnaligned(b, on, e.pod.Pod, false, limit)
+		e.writeKept(b, fits)
 	}
 	if len(refused) > 0 {
 		fmt.Fprintf(b, "\nIt would be refused on %s:\n", nodes(len(refused)))
@@ -254,6 +255,22 @@ func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 	if len(e.problems) > 0 {
 		fmt.Fprintf(b, "\nNot judged, %s:\n\n", nodes(len(e.problems)))
 		writeProblems(b, e.problems, limit)
+	}
+}
+
+// writeKept says how many of the nodes where the pod fits a scheduler keeps it from if its profile has stricter
+// arguments than the defaults: the profile is not known here.
+func (e *explanation) writeKept(b *bufio.Writer, fits []verdictOn) {
+	kept := map[string]int{}
+	for _, v := range fits {
+		for _, argument := range keptBy(v.node, e.pod.Pod, e.pod.Demand) {
+			kept[argument]++
+		}
+	}
+	for _, argument := range slices.Sorted(maps.Keys(kept)) {
+		fmt.Fprintln(b)
+		writeWrapped(b, "", fmt.Sprintf("A scheduler whose profile has %s keeps it from %d of these nodes.", argument,
+			kept[argument]))
 	}
 }
 

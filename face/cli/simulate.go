@@ -109,7 +109,8 @@ type simulateFlags struct {
 	add, options                      []string
 	altered, selector                 string
 	pod, count, nodes                 string
-	strategy, unknown, coarse         string
+	strategy                          string
+	guarded                           guardFlags
 	output                            output
 	drawing                           mapFlags
 	maps, pending                     bool
@@ -183,17 +184,13 @@ func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 		"Memory that the kubelets of --machines keep for the system, such as 0:memory=2Gi;1:memory=2Gi.")
 	s.StringVar(&f.strategy, "strategy", score.Tenon.String(), "Strategy that scores nodes. One of: ("+
 		strings.Join(score.Names(), ", ")+").")
-	s.StringVar(&f.unknown, "unknown-nodes", "Allow", "What to do with nodes whose NUMA nodes are not known. One of: ("+
-		strings.Join(unknownNodes, ", ")+").")
-	s.StringVar(&f.coarse, "coarse-nodes", "Allow",
-		"What to do with nodes that have only a NodeResourceTopology. One of: ("+strings.Join(coarseNodes, ", ")+").")
+	f.guarded.bind(c)
 	s.BoolVar(&f.maps, "map", false, "Draw the nodes that change, before and after.")
 	s.BoolVar(&f.drawing.all, "all", false, "Show all workloads, nodes and maps, however many there are.")
 	s.StringVar(&f.drawing.color, "color", "auto", colorHelp)
 	f.output.bind(c, "json", "yaml", "name", "wide")
-	for flag, values := range map[string][]string{"strategy": score.Names(), "unknown-nodes": unknownNodes,
-		"coarse-nodes": coarseNodes,
-		"color":        colors, "topology-manager-scope": {"container", "pod"}, "cpu-manager-policy": {"none", "static"},
+	for flag, values := range map[string][]string{"strategy": score.Names(), "color": colors,
+		"topology-manager-scope": {"container", "pod"}, "cpu-manager-policy": {"none", "static"},
 		"memory-manager-policy": {"None", "Static"}, "topology-manager-policy": {"none", "best-effort", "restricted",
 			"single-numa-node"}} {
 		complete(c, flag, choices(values...))
@@ -201,12 +198,6 @@ func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 	complete(c, "pod", a.podNames)
 	complete(c, "without", a.nodeNames)
 }
-
-// The choices of the arguments of the scheduler that have these names.
-var (
-	unknownNodes = []string{"Allow", "AllowWithoutDemand", "Refuse"}
-	coarseNodes  = []string{"Allow", "Refuse"}
-)
 
 // check returns the rules, and how many of each workload are asked for: 0 for what the workload says, -1 for
 // as many as fit.
@@ -245,10 +236,7 @@ func (f *simulateFlags) check() (r whatif.Rules, count int, err error) {
 	if r.Strategy.Type, ok = score.ParseType(f.strategy); !ok {
 		return r, 0, fmt.Errorf("--strategy %q is not known: want one of %s", f.strategy, strings.Join(score.Names(), ", "))
 	}
-	if r.Unknown, err = trust("unknown-nodes", f.unknown, unknownNodes...); err != nil {
-		return r, 0, err
-	}
-	r.Coarse, err = trust("coarse-nodes", f.coarse, coarseNodes...)
+	r.Guard, err = f.guarded.guard()
 	return r, count, err
 }
 
@@ -264,14 +252,6 @@ func (f *simulateFlags) counted() (int, error) {
 		return 0, fmt.Errorf("--count %q: want 1..%d or max", f.count, maxSimulated)
 	}
 	return n, nil
-}
-
-func trust(flag, value string, known ...string) (whatif.Trust, error) {
-	if !slices.Contains(known, value) {
-		return 0, fmt.Errorf("--%s %q is not known: want one of %s", flag, value, strings.Join(known, ", "))
-	}
-	return map[string]whatif.Trust{"Allow": whatif.Allow, "AllowWithoutDemand": whatif.AllowWithoutDemand,
-		"Refuse": whatif.Refuse}[value], nil
 }
 
 // alters reports whether the rules of nodes of the cluster are changed.

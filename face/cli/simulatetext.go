@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -39,10 +40,10 @@ func (s *simulation) write(w io.Writer, f simulateFlags) error {
 	}
 	if len(s.problems) > 0 {
 		fmt.Fprintf(b, "\nThe NUMA nodes of %s are not known: %s.\n\n", nodes(len(s.problems)), [...]string{
-			whatif.Allow:              "pods may go there, and their kubelets may refuse them",
-			whatif.AllowWithoutDemand: "pods without a demand of their own may go there, and their kubelets may refuse them",
-			whatif.Refuse:             "pods that need alignment do not go there",
-		}[s.rules.Unknown])
+			guard.Everybody:     "pods may go there, and their kubelets may refuse them",
+			guard.WithoutDemand: "pods without a demand of their own may go there, and their kubelets may refuse them",
+			guard.Nobody:        "pods that need alignment do not go there",
+		}[s.rules.Guard.Unknown])
 		writeProblems(b, s.problems, limit)
 	}
 	s.writeCoarse(b, limit)
@@ -62,7 +63,7 @@ func (s *simulation) writeCoarse(b *bufio.Writer, limit int) {
 		return
 	}
 	what := "the CPUs and devices of pods there are made up"
-	if s.rules.Coarse == whatif.Refuse {
+	if s.rules.Guard.Coarse {
 		what = "pods that need alignment do not go there"
 	}
 	list := strings.Join(names[:min(limit, len(names))], ", ")

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-numa/tenon/core/guard"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// guardFlags are the arguments of the scheduler that keep pods from nodes, with the same names and meanings
+// (docs/reference/scheduler.md). The command does not know a profile, so they are flags.
+type guardFlags struct {
+	unknown, coarse, silent, inexact string
+	keepRestartable                  bool
+}
+
+// The choices of these flags.
+var (
+	unknownNodes = []string{"Allow", "AllowWithoutDemand", "Refuse"}
+	allowRefuse  = []string{"Allow", "Refuse"}
+)
+
+func (f *guardFlags) bind(c *cobra.Command) {
+	for _, x := range f.choices() {
+		c.Flags().StringVar(x.to, x.flag, "Allow", x.help+" One of: ("+strings.Join(x.of, ", ")+").")
+		complete(c, x.flag, choices(x.of...))
+	}
+	c.Flags().BoolVar(&f.keepRestartable, "keep-restartable", false,
+		"Keep pods from nodes whose kubelets could not start again with them.")
+}
+
+// guardChoice is one flag with its values.
+type guardChoice struct {
+	flag, help string
+	of         []string
+	to         *string
+}
+
+func (f *guardFlags) choices() []guardChoice {
+	return []guardChoice{
+		{"unknown-nodes", "What to do with nodes whose NUMA nodes are not known.", unknownNodes, &f.unknown},
+		{"coarse-nodes", "What to do with nodes that have only a NodeResourceTopology.", allowRefuse, &f.coarse},
+		{"silent-nodes", "What to do with nodes whose agent should have reported a pod.", allowRefuse, &f.silent},
+		{"inexact-nodes", "What to do with nodes for which predictions may be wrong.", allowRefuse, &f.inexact},
+	}
+}
+
+// guard returns the guard that the flags describe, or an error that names a flag with another value.
+func (f *guardFlags) guard() (guard.Guard, error) {
+	for _, x := range f.choices() {
+		if *x.to != "" && !slices.Contains(x.of, *x.to) {
+			return guard.Guard{}, fmt.Errorf("--%s %q is not known: want one of %s", x.flag, *x.to, strings.Join(x.of, ", "))
+		}
+	}
+	const refuse = "Refuse"
+	g := guard.Guard{Coarse: f.coarse == refuse, Silent: f.silent == refuse, Inexact: f.inexact == refuse,
+		KeepRestartable: f.keepRestartable}
+	switch f.unknown {
+	case "AllowWithoutDemand":
+		g.Unknown = guard.WithoutDemand
+	case refuse:
+		g.Unknown = guard.Nobody
+	}
+	return g, nil
+}
+
+// strictArguments are the arguments that keep a pod from nodes in addition to the defaults, with the bar of each.
+var strictArguments = []struct {
+	argument string
+	guard    guard.Guard
+}{
+	{"coarseNodes: Refuse", guard.Guard{Coarse: true}},
+	{"silentNodes: Refuse", guard.Guard{Silent: true}},
+	{"inexactNodes: Refuse", guard.Guard{Inexact: true}},
+	{"keepRestartable: true", guard.Guard{KeepRestartable: true}},
+}
+
+// keptBy returns the arguments with which a scheduler would keep a pod from a node where it fits by the defaults. n is
+// not nil.
+func keptBy(n *ledger.Node, p *place.Pod, d place.Demand) (arguments []string) {
+	for _, x := range strictArguments {
+		if x.guard.Distrusts(n) != 0 || x.guard.Spares(n, p, d) != 0 {
+			arguments = append(arguments, x.argument)
+		}
+	}
+	return arguments
+}
