@@ -116,6 +116,7 @@ var floors = []floor{
 	{"node/nri/nritest", nil, nil, words(`github.com/containerd/nri`)},
 	{"node/traffic", nil, nil, words(`golang.org/x/sys`)},
 	{"node/sysfs", nil, words(`core/idset core/topo`), words(`golang.org/x/tools`)},
+	{"node/kubelet/fields", nil, nil, words(`go.yaml.in/yaml/v3 k8s.io/kubelet`)},
 	{"node/...", nil, words(`core/... api/...`), onNode},
 	{"cluster/kube", nil, words(`core/... api/... cluster/nrt`), append(topologies, inCluster...)},
 	{"cluster/nrt", nil, words(`core/... api/...`), append(topologies, inCluster...)},

@@ -228,18 +228,47 @@ func TestTheDropInFileMakesTheChange(t *testing.T) {
 		r.CPU.Reserved = idset.Of[idset.CPU](0, 1)
 	}).Nodes[0]
 	var got struct {
-		APIVersion              string            `json:"apiVersion"`
-		Kind                    string            `json:"kind"`
-		ReservedSystemCPUs      string            `json:"reservedSystemCPUs"`
-		CPUManagerPolicyOptions map[string]string `json:"cpuManagerPolicyOptions"`
+		APIVersion              string             `json:"apiVersion"`
+		Kind                    string             `json:"kind"`
+		ReservedSystemCPUs      string             `json:"reservedSystemCPUs"`
+		CPUManagerPolicyOptions map[string]*string `json:"cpuManagerPolicyOptions"`
 	}
 	if err := yaml.UnmarshalStrict([]byte(n.DropIn), &got); err != nil {
 		t.Fatalf("the drop-in file has something else: %v\n%s", err, n.DropIn)
 	}
-	if got.Kind != "KubeletConfiguration" || got.ReservedSystemCPUs != "0-1" ||
-		got.CPUManagerPolicyOptions["full-pcpus-only"] != "false" ||
-		got.CPUManagerPolicyOptions["strict-cpu-reservation"] != "true" {
+	off, named := got.CPUManagerPolicyOptions["full-pcpus-only"]
+	on := got.CPUManagerPolicyOptions["strict-cpu-reservation"]
+	if got.Kind != "KubeletConfiguration" || got.ReservedSystemCPUs != "0-1" || !named || off != nil ||
+		on == nil || *on != "true" {
 		t.Errorf("drop-in file:\n%s", n.DropIn)
+	}
+}
+
+// Reservations that people read as the same amount are two configurations, and the drop-in has the second to the byte.
+func TestADropInHasExactAmounts(t *testing.T) {
+	for _, bytes := range []int64{10050 << 20, 1329<<20 + 5000, 1<<30 + 1, 1536 << 20} {
+		w := &world{rules: bestEffort(), version: "v1.37.2"}
+		w.rules.Memory.Reserved[0].Bytes = bytes - 20<<10 // the same text: "9.8Gi", "1.3Gi", ...
+		n := w.plan(t, "name=a", func(r *place.Rules) {
+			r.Memory.Reserved = []place.Reserved{{NUMA: 0, Kind: topo.Memory, Bytes: bytes - 4096},
+				{NUMA: 1, Kind: topo.Memory, Bytes: 4096}}
+		}).Nodes[0]
+		var got struct {
+			ReservedMemory []struct {
+				NUMANode int             `json:"numaNode"`
+				Limits   v1.ResourceList `json:"limits"`
+			} `json:"reservedMemory"`
+		}
+		if err := yaml.Unmarshal([]byte(n.DropIn), &got); err != nil {
+			t.Fatal(err)
+		}
+		sum := resource.Quantity{}
+		for _, x := range got.ReservedMemory {
+			sum.Add(x.Limits[v1.ResourceMemory])
+		}
+		if sum.CmpInt64(bytes) != 0 || len(got.ReservedMemory) != 2 {
+			t.Errorf("%d bytes: the drop-in reserves %s:\n%s", bytes, sum.AsDec(), n.DropIn)
+		}
 	}
 }
 

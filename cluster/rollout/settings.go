@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -33,13 +34,22 @@ func rulesOf(n *ledger.Node) settings {
 		"reservedSystemCPUs":           string(r.ReservedCPUs),
 		"topologyManagerPolicyOptions": options(r.TopologyManagerPolicyOptions),
 		"cpuManagerPolicyOptions":      options(r.CPUManagerPolicyOptions)}
-	var reserved []any
-	for _, x := range r.ReservedMemory {
-		reserved = append(reserved, map[string]any{"numaNode": x.NUMA, "limits": map[string]any{
-			x.Kind: strings.Fields(place.Quantity(x.Kind, x.Bytes))[0]}})
-	}
-	s.fields["reservedMemory"] = reserved
+	s.fields["reservedMemory"] = reservedMemory(r.ReservedMemory)
 	return s
+}
+
+// reservedMemory has one entry for each NUMA node, in the order of the reservations. Amounts are exact to the byte: the
+// kubelet compares their sum with what it keeps from pods.
+func reservedMemory(of []v1alpha1.ReservedMemory) (out []any) {
+	limits := map[int32]map[string]any{}
+	for _, x := range of {
+		if limits[x.NUMA] == nil {
+			limits[x.NUMA] = map[string]any{}
+			out = append(out, map[string]any{"numaNode": x.NUMA, "limits": limits[x.NUMA]})
+		}
+		limits[x.NUMA][x.Kind] = resource.NewQuantity(x.Bytes, resource.BinarySI).String()
+	}
+	return out
 }
 
 // options are a kubelet's options, by name and as text. of is a struct of the API, which encodes always.
@@ -102,22 +112,21 @@ func (s settings) diff(to settings) []string {
 	return out
 }
 
-// dropIn is a file for the kubelet's --config-dir. Options of a file are added to those of files before it, so one that
-// is turned off says so.
+// DropIn returns a file for the --config-dir of a node's kubelet that makes other rules of its rules, for the same
+// machine.
+func DropIn(from, to *ledger.Node) (string, error) { return rulesOf(from).dropIn(rulesOf(to)) }
+
+// dropIn is a file for the kubelet's --config-dir. The kubelet merges it as a JSON merge patch: options are added to
+// those of files before it, and null removes one (cmd/kubelet/app/server.go, mergeKubeletConfigurations). An option
+// that is turned off is removed: "false" needs the feature gate of the option, and no kubelet starts with an option
+// under policy none (cpumanager/policy_none.go).
 func (s settings) dropIn(to settings) (string, error) {
 	out := map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 	for _, name := range s.changed(to) {
-		value := to.fields[name]
-		if after, ok := value.(map[string]string); ok {
-			all := maps.Clone(after)
-			for option := range s.fields[name].(map[string]string) {
-				if _, stays := after[option]; !stays {
-					all[option] = "false"
-				}
-			}
-			value = all
-		}
-		out[name] = value
+		out[name] = patch(s.fields[name], to.fields[name])
+	}
+	if to.wire.CPUManagerPolicy == "none" && s.wire.CPUManagerPolicy != "none" {
+		out["cpuManagerPolicyOptions"] = nil // also those that the files name and turn off
 	}
 	text, err := yaml.Marshal(out)
 	if err != nil {
@@ -126,81 +135,61 @@ func (s settings) dropIn(to settings) (string, error) {
 	return string(text), nil
 }
 
-// kubeletRelease is a kubelet that is to start.
-type kubeletRelease struct {
-	release place.Release // 0: not known
-	gates   map[string]bool
-}
-
-func kubeletOf(version string, gates map[string]bool) kubeletRelease {
-	out := kubeletRelease{gates: gates}
-	if r, ok := place.ReleaseOf(version); ok {
-		out.release = r
+// patch is the JSON merge patch from one value of a field to another.
+func patch(from, to any) any {
+	after, isMap := to.(map[string]string)
+	if unset(to) && (isMap || to == nil) {
+		return nil
 	}
-	return out
-}
-
-// permitsAlpha reports whether options of the CPU manager that are alpha are permitted.
-func (k kubeletRelease) permitsAlpha() bool {
-	if on, set := k.gates["CPUManagerPolicyAlphaOptions"]; set {
-		return on
+	if !isMap {
+		return to
 	}
-	return k.gates["AllAlpha"]
+	all := map[string]any{}
+	before, _ := from.(map[string]string)
+	for option := range before {
+		all[option] = nil
+	}
+	for option, value := range after {
+		all[option] = value
+	}
+	return all
 }
-
-// before reports whether the kubelet is known to be older than a release.
-func (k kubeletRelease) before(r place.Release) bool { return k.release > 0 && k.release < r }
-
-// maxNUMANodes is the option that permits machines with more than 8 NUMA nodes.
-const maxNUMANodes = "max-allowable-numa-nodes"
-
-// apart has pairs of options; a kubelet accepts at most one option of each pair.
-var apart = [][2]string{{"full-pcpus-only", "distribute-cpus-across-cores"},
-	{"distribute-cpus-across-numa", "distribute-cpus-across-cores"},
-	{"prefer-align-cpus-by-uncorecache", "distribute-cpus-across-cores"},
-	{"prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa"}}
 
 // refusals returns why a kubelet would not start with rules, or would serve no pods. kept is the memory that it keeps
 // from pods; negative if unknown.
-func refusals(k kubeletRelease, m *topo.Machine, r place.Rules, kept int64) []string {
+func refusals(k kubeletAt, m *topo.Machine, r place.Rules, kept int64) []string {
+	if k.release > 0 {
+		r.Release = k.release.Nearest()
+	}
 	out := []string{}
-	say := func(is bool, format string, args ...any) {
-		if is {
-			out = append(out, fmt.Sprintf(format, args...))
-		}
-	}
 	if err := r.Validate(m); err != nil {
-		out = append(out, err.Error())
+		return append(out, err.Error())
 	}
-	set := options(v1alpha1.FromCore("", m, r, nil, nil).Rules.CPUManagerPolicyOptions)
-	for _, o := range place.Options() {
-		if o.Name == maxNUMANodes {
-			say(r.Topology.MaxNUMAs > 0 && k.before(o.Since), "kubelets have %s since %s", o.Name, o.Since)
-		}
-		if set[o.Name] == "" {
-			continue
-		}
-		say(!r.CPU.Static, "cpuManagerPolicyOptions: %s needs cpuManagerPolicy: static", o.Name)
-		say(k.before(o.Since), "cpuManagerPolicyOptions: kubelets have %s since %s", o.Name, o.Since)
-		say(o.NeedsAlpha(k.release) && !k.permitsAlpha(), "cpuManagerPolicyOptions: %s needs the feature gate "+
-			"CPUManagerPolicyAlphaOptions", o.Name)
+	start := place.Startup{Gates: k.gates, Kept: map[string]int64{"cpu": int64(r.CPU.Reserved.Len()) * 1000}}
+	if kept >= 0 {
+		start.Kept[topo.Memory] = kept
 	}
-	for _, pair := range apart {
-		say(set[pair[0]] != "" && set[pair[1]] != "", "cpuManagerPolicyOptions: %s and %s exclude each other",
-			pair[0], pair[1])
+	for _, f := range r.StartFaults(m, start) {
+		out = append(out, f.Text)
 	}
-	say(r.CPU.AlignBySocket && r.Topology.Policy == place.SingleNUMA,
-		"align-by-socket and topologyManagerPolicy: single-numa-node exclude each other")
-	say(r.CPU.Static && r.CPU.Reserved.Empty(), "cpuManagerPolicy: static needs reservedSystemCPUs")
-	say(r.CPU.Static && r.CPU.Reserved.Len() >= m.CPUs().Len(), "reservedSystemCPUs leaves no CPU for pods")
-	sum := r.Memory.Reserves(topo.Memory)
-	say(r.Memory.Static && kept >= 0 && sum != kept, "reservedMemory has %s, and the kubelet keeps %s from pods "+
-		"(systemReserved, kubeReserved and evictionHard): they must be equal", place.Quantity(topo.Memory, sum),
-		place.Quantity(topo.Memory, max(0, kept)))
+	if r.CPU.Static && r.CPU.Reserved.Len() >= m.CPUs().Len() {
+		out = append(out, "reservedSystemCPUs leaves no CPU for pods")
+	}
 	for _, reason := range r.Obstacles(m) {
 		out = append(out, reason.Text())
 	}
 	return out
+}
+
+// kubeletAt is a kubelet that is to start.
+type kubeletAt struct {
+	release place.Release // 0: not known
+	gates   map[string]bool
+}
+
+func kubeletOf(version string, gates map[string]bool) kubeletAt {
+	r, _ := place.ReleaseOf(version)
+	return kubeletAt{release: r, gates: gates}
 }
 
 // The state files of the managers, in the kubelet's directory.

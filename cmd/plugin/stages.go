@@ -14,18 +14,32 @@ import (
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/lab/machines"
 	"github.com/tenon-numa/tenon/node/kubelet"
+	"github.com/tenon-numa/tenon/node/kubelet/fields"
 )
 
 // stages returns the functions that prepare simulations.
 func stages() cli.Stages {
 	return cli.Stages{Cluster: readCluster, Export: readExport, Machines: readMachines, Vary: vary,
-		Kubelet: readKubelet}
+		Kubelet: readKubelet, Ignored: ignored}
 }
 
 func vary(s cli.Stage, v whatif.Variation) (cli.Stage, []string, error) {
 	out, altered, err := s.(*stage.Stage).Vary(v)
 	if err != nil {
 		return nil, nil, err
+	}
+	if v.Alter == nil {
+		return out, altered, nil
+	}
+	for _, n := range out.Nodes() {
+		if !slices.Contains(altered, n.Name) || n.State.Machine == nil {
+			continue
+		}
+		for _, f := range n.State.Rules.StartFaults(n.State.Machine, place.Startup{}) {
+			if !f.Gate { // which gates are on is not known here
+				return nil, nil, fmt.Errorf("node %s: no kubelet works with this configuration: %s", n.Name, f.Text)
+			}
+		}
 	}
 	return out, altered, nil
 }
@@ -82,19 +96,19 @@ func nodeProblems(in []kube.Problem) []document.Problem {
 	return out
 }
 
-// readKubelet reads a KubeletConfiguration for a machine.
+// readKubelet reads a KubeletConfiguration for a machine. Nothing is computed of one with which no kubelet starts.
 func readKubelet(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, error) {
-	c, err := kubelet.ParseConfiguration(config)
+	s, err := kubelet.SetUp(config, m, place.DefaultRelease)
 	if err != nil {
-		return place.Rules{}, nil, err
+		return place.Rules{}, nil, fmt.Errorf("no kubelet of %s works with it: %w", place.DefaultRelease, err)
 	}
-	rules, err := c.On(m, 0)
-	if err != nil {
-		return place.Rules{}, nil, err
+	return s.Rules, s.Allocatable, nil
+}
+
+// ignored says which fields of a KubeletConfiguration the kubelet ignores.
+func ignored(config []byte) (out []string) {
+	for _, f := range fields.Of(config) {
+		out = append(out, f.String())
 	}
-	all, err := kubelet.Allocatable(config, m)
-	if err != nil {
-		return place.Rules{}, nil, fmt.Errorf("what pods may have: %w", err)
-	}
-	return rules, all, nil
+	return out
 }

@@ -176,6 +176,10 @@ type Option struct {
 	Since Release // the first release that knows it; an older kubelet does not start with it
 	// Beta is the first release that needs no gate for alpha options; 0: all need one.
 	Beta Release
+	// Stable is the first release that needs no gate at all; 0: there is none yet.
+	Stable Release
+	// Topology is set for options of the topology manager; the others are of the CPU manager.
+	Topology bool
 }
 
 // NeedsAlpha reports whether a kubelet of the release does not start with the option unless alpha options are
@@ -183,14 +187,14 @@ type Option struct {
 func (o Option) NeedsAlpha(r Release) bool { return o.Beta == 0 || r.orDefault() < o.Beta }
 
 var options = [...]Option{
-	{"full-pcpus-only", 22, 23},
-	{"distribute-cpus-across-numa", 23, 33},
-	{"align-by-socket", 25, 0},
-	{"prefer-closest-numa-nodes", 26, 28},
-	{"max-allowable-numa-nodes", 31, 31},
-	{"distribute-cpus-across-cores", 31, 0},
-	{"strict-cpu-reservation", 32, 33},
-	{"prefer-align-cpus-by-uncorecache", 32, 34},
+	{"full-pcpus-only", 22, 23, 33, false},
+	{"distribute-cpus-across-numa", 23, 33, 0, false},
+	{"align-by-socket", 25, 0, 0, false},
+	{"prefer-closest-numa-nodes", 26, 28, 32, true},
+	{"max-allowable-numa-nodes", 31, 31, 35, true},
+	{"distribute-cpus-across-cores", 31, 0, 0, false},
+	{"strict-cpu-reservation", 32, 33, 35, false},
+	{"prefer-align-cpus-by-uncorecache", 32, 34, 36, false},
 }
 
 // Options returns the options of the topology and CPU managers that are modelled

@@ -52,6 +52,8 @@ type Stages struct {
 	Vary func(s Stage, v whatif.Variation) (out Stage, altered []string, err error)
 	// Kubelet reads a KubeletConfiguration for a machine: its rules, and what it lets pods have.
 	Kubelet func(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, error)
+	// Ignored says of each field of a KubeletConfiguration that kubelets ignore it; nil: it is not known.
+	Ignored func(config []byte) []string
 	// Slots is what was counted of nodes before, of a program that asks again; nil: nothing.
 	Slots *Slots
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/internal/golden"
 	"github.com/tenon-numa/tenon/node/kubelet"
+	"github.com/tenon-numa/tenon/node/kubelet/fields"
 )
 
 // stages are the real ones, but for the cluster, which is what kubectl would have exported of one.
@@ -55,16 +56,14 @@ func stages(exported []byte) Stages {
 			return s, nil
 		},
 		Kubelet: func(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, error) {
-			c, err := kubelet.ParseConfiguration(config)
-			if err != nil {
-				return place.Rules{}, nil, err
+			s, err := kubelet.SetUp(config, m, place.DefaultRelease)
+			return s.Rules, s.Allocatable, err
+		},
+		Ignored: func(config []byte) (out []string) {
+			for _, f := range fields.Of(config) {
+				out = append(out, f.String())
 			}
-			r, err := c.On(m, 0)
-			if err != nil {
-				return place.Rules{}, nil, err
-			}
-			all, err := kubelet.Allocatable(config, m)
-			return r, all, err
+			return out
 		},
 	}
 }
@@ -280,6 +279,34 @@ func TestExitCodes(t *testing.T) {
 }
 
 // The namespace of the command line is for objects that do not say theirs.
+// Nothing is computed of a configuration with which no kubelet starts, and a field that kubelets ignore is named.
+func TestConfigurationsOfKubeletsAreJudged(t *testing.T) {
+	dir := t.TempDir()
+	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\n" +
+		"reservedSystemCPUs: 0-1\n"
+	for text, want := range map[string]string{
+		"cpuManagerPolicyOptions:\n  distribute-cpus-across-numa: 'true'\nfull-pcpus-only: 'true'\n": "Warning: kubelet " +
+			"configuration " + dir + "/k.yaml, line 7: the kubelet has no field full-pcpus-only and ignores it; " +
+			"cpuManagerPolicyOptions.full-pcpus-only may be meant\n",
+		"topologyManagerPolicy: restricted\nreservedCpus: 0-1\n": "line 6: the kubelet has no field reservedCpus",
+		"memoryManagerPolicy: Static\nsystemReserved: {memory: 1Gi}\n" +
+			"reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]\n": "error: kubelet configuration " + dir +
+			"/k.yaml for machine gpu-8: reservedMemory: its sum is 1Gi, and the kubelet keeps 1124Mi from pods",
+		"cpuManagerPolicyOptions: {full-pcpus-only: 'true', distribute-cpus-across-cores: 'true'}\n": "exclude each other",
+	} {
+		file := filepath.Join(dir, "k.yaml")
+		if err := os.WriteFile(file, []byte(head+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, errs, code := simulate(t, nil, "", "-f", "testdata/simulate-train.yaml", "--machines", lab+"gpu-8.txt=1",
+			"--kubelet-config", file, "--count", "max")
+		if !strings.Contains(strings.Join(strings.Fields(errs), " "), strings.Join(strings.Fields(want), " ")) ||
+			(code == 1) != !strings.Contains(errs, "Warning") {
+			t.Errorf("%s: exit code %d,\n%s\nwant %q", text, code, errs, want)
+		}
+	}
+}
+
 func TestNamespaces(t *testing.T) {
 	const text = "apiVersion: v1\nkind: Pod\nmetadata: {name: x%s}\nspec: {containers: [{name: c}]}\n"
 	for _, c := range []struct{ own, flag, want string }{{"", "", "default"}, {"", "db", "db"},

@@ -28,6 +28,14 @@ func (a *app) described(f simulateFlags, list []string, stderr io.Writer) ([]wha
 	if err != nil {
 		return nil, err
 	}
+	for _, c := range configs {
+		if a.setup.Stages.Ignored == nil {
+			break
+		}
+		for _, text := range a.setup.Stages.Ignored(c.text) {
+			fmt.Fprintf(stderr, "Warning: %s, %s\n", c.from, text)
+		}
+	}
 	var out []whatif.Machine
 	for i, arg := range list {
 		file, copies, err := machineCopies(arg)
@@ -139,7 +147,7 @@ func (f simulateFlags) configuration(fields map[string]any) ([]byte, error) {
 		}
 		out["reservedMemory"] = numas
 		out["systemReserved"] = map[string]string{topo.Memory: sum.String()}
-		out["evictionHard"] = map[string]string{"memory.available": "0"}
+		out["evictionHard"] = map[string]string{"memory.available": "0%"}
 	}
 	return json.Marshal(out)
 }

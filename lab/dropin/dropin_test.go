@@ -10,6 +10,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-numa/tenon/cluster/rollout"
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
@@ -82,6 +87,77 @@ func TestAgentMergesAsTheKubelet(t *testing.T) {
 		if (wantErr == nil) != (oursErr == nil) || wantErr == nil &&
 			fmt.Sprint(want.Rules, want.ReserveCPUs) != fmt.Sprint(ours.Rules, ours.ReserveCPUs) {
 			t.Fatalf("the kubelet's\n%+v (%v)\nthe agent's\n%+v (%v)", want, wantErr, ours, oursErr)
+		}
+	})
+}
+
+const dropInMachine = `numa 0 socket 0 cpus 0-7 memory 64Gi hugepages-2Mi 512
+numa 1 socket 1 cpus 8-15 memory 64Gi hugepages-2Mi 512`
+
+func drawRules(t *rapid.T, name string) place.Rules {
+	on := func(what string) bool { return rapid.Bool().Draw(t, name+" "+what) }
+	r := place.Rules{Topology: place.TopologyRules{
+		Policy: place.Policy(rapid.IntRange(0, 3).Draw(t, name+" policy")), PreferClosest: on("closest"),
+		Scope:    place.Scope(rapid.IntRange(0, 1).Draw(t, name+" scope")),
+		MaxNUMAs: rapid.SampledFrom([]int{0, 0, 9, 16}).Draw(t, name+" NUMA nodes")}}
+	r.CPU.Reserved = idset.Of(idset.CPU(rapid.IntRange(0, 15).Draw(t, name+" reserved")))
+	if r.CPU.Static = on("static CPUs"); r.CPU.Static {
+		r.CPU.FullPCPUsOnly, r.CPU.StrictReservation, r.CPU.AlignBySocket = on("full"), on("strict"), on("socket")
+	}
+	if r.Memory.Static = on("static memory"); r.Memory.Static {
+		for _, x := range []place.Reserved{{NUMA: 0, Kind: "hugepages-2Mi"}, {NUMA: 0, Kind: topo.Memory},
+			{NUMA: 1, Kind: topo.Memory}} {
+			if x.Bytes = rapid.Int64Range(0, 1<<34).Draw(t, fmt.Sprint(name, x)); x.Bytes > 1<<33 || x.NUMA > 0 {
+				r.Memory.Reserved = append(r.Memory.Reserved, x)
+			}
+		}
+	}
+	return r
+}
+
+// A kubelet that has a file of the first rules and the drop-in file of a plan has the second rules, to the byte. Under
+// policy none it has no CPU option: it would not start with one, not even with one that is turned off.
+func TestADropInMakesTheRulesOfThePlan(t *testing.T) {
+	m, err := topo.ParseMachine(dropInMachine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		from := &ledger.Node{Name: "n", Machine: m, Rules: drawRules(t, "from")}
+		to := &ledger.Node{Name: "n", Machine: m, Rules: drawRules(t, "to")}
+		first, err := rollout.DropIn(&ledger.Node{Name: "n", Machine: m}, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if from.Rules.CPU.Static && rapid.Bool().Draw(t, "an option that is off") {
+			first = strings.Replace(first, "cpuManagerPolicyOptions:\n",
+				"cpuManagerPolicyOptions:\n  distribute-cpus-across-numa: \"false\"\n", 1)
+		}
+		second, err := rollout.DropIn(from, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := kubelet.Files{File: filepath.Join(home, "config.yaml"), Dir: filepath.Join(home, "d")}
+		write(t, files.File, first)
+		write(t, filepath.Join(files.Dir, "90-plan.conf"), second)
+		theirs, err := Merge(files.File, files.Dir)
+		if err != nil {
+			t.Fatalf("the kubelet does not merge the files: %v\n%s\n%s", err, first, second)
+		}
+		if len(theirs.CPUManagerPolicyOptions) > 0 && !to.Rules.CPU.Static {
+			t.Fatalf("policy none with %v:\n%s\n%s", theirs.CPUManagerPolicyOptions, first, second)
+		}
+		answer, err := json.Marshal(map[string]any{"kubeletconfig": theirs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := kubelet.ParseEffective(answer)
+		if to.Rules.Memory.Static && len(to.Rules.Memory.Reserved) == 0 {
+			return // refused, and the plan says so
+		}
+		if err != nil || !got.Rules.Equal(to.Rules) {
+			t.Fatalf("the kubelet has\n%+v (%v), want\n%+v\n%s\n%s", got.Rules, err, to.Rules, first, second)
 		}
 	})
 }

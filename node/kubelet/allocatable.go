@@ -99,15 +99,19 @@ func memoryReserved(in *kubeletv1beta1.KubeletConfiguration, all int64) (int64, 
 		return reserved.Value(), nil
 	}
 	if part, ok := strings.CutSuffix(threshold, "%"); ok {
-		f, err := strconv.ParseFloat(part, 32)
-		if err != nil || f < 0 || f > 100 {
+		if part == "0" || part == "100" {
+			return reserved.Value(), nil // the kubelet ignores both
+		}
+		f, err := strconv.ParseFloat(strings.TrimRight(part, "%"), 32)
+		if err != nil || !(f >= 0 && f <= 100) {
 			return 0, fmt.Errorf("evictionHard: memory.available: %q is not an amount or a percentage", clip(threshold))
 		}
-		return reserved.Value() + int64(float64(all)*f/100), nil
+		// In the kubelet's floating-point types: the static memory manager compares the sum to the byte.
+		return reserved.Value() + int64(float64(all)*float64(float32(f)/100)), nil
 	}
 	q, err := resource.ParseQuantity(threshold)
-	if err != nil || q.Sign() < 0 || q.CmpInt64(topo.MaxBytes) > 0 {
-		return 0, fmt.Errorf("evictionHard: memory.available: %q is not an amount or a percentage", clip(threshold))
+	if err != nil || q.Sign() <= 0 || q.CmpInt64(topo.MaxBytes) > 0 {
+		return 0, fmt.Errorf("evictionHard: memory.available: %q is not an amount above 0 or a percentage", clip(threshold))
 	}
 	return reserved.Value() + q.Value(), nil
 }

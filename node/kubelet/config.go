@@ -100,11 +100,15 @@ func (c Configuration) On(m *topo.Machine, release place.Release) (place.Rules, 
 	if extra := r.CPU.Reserved.Minus(m.CPUs()); !extra.Empty() {
 		return r, fmt.Errorf("reservedSystemCPUs: machine has no cpu %d", extra.Min())
 	}
+	var reserved []place.Reserved
 	for _, x := range r.Memory.Reserved {
-		if _, err := m.MaskOf(x.NUMA); err != nil {
+		if _, err := m.MaskOf(x.NUMA); err == nil {
+			reserved = append(reserved, x)
+		} else if r.Memory.Static { // under policy None the kubelet does not look
 			return r, fmt.Errorf("reservedMemory: %w", err)
 		}
 	}
+	r.Memory.Reserved = reserved
 	return r, nil
 }
 
@@ -116,8 +120,21 @@ func topologyRules(in *kubeletv1beta1.KubeletConfiguration, r *place.TopologyRul
 	if r.Scope, ok = place.ParseScope(cmp.Or(in.TopologyManagerScope, "container")); !ok {
 		return fmt.Errorf("topologyManagerScope: unknown value %q", clip(in.TopologyManagerScope))
 	}
-	for _, opt := range slices.Sorted(maps.Keys(in.TopologyManagerPolicyOptions)) {
-		value := in.TopologyManagerPolicyOptions[opt]
+	if r.Policy == place.None {
+		// The kubelet does not read the options (topologymanager/topology_manager.go, NewManager). Those that can be read
+		// are kept: they count if the policy changes.
+		with := place.TopologyRules{}
+		if topologyOptions(in.TopologyManagerPolicyOptions, &with) == nil {
+			r.PreferClosest, r.MaxNUMAs = with.PreferClosest, with.MaxNUMAs
+		}
+		return nil
+	}
+	return topologyOptions(in.TopologyManagerPolicyOptions, r)
+}
+
+func topologyOptions(options map[string]string, r *place.TopologyRules) error {
+	for _, opt := range slices.Sorted(maps.Keys(options)) {
+		value := options[opt]
 		switch opt {
 		case "prefer-closest-numa-nodes":
 			b, err := strconv.ParseBool(value)
@@ -214,30 +231,35 @@ func memoryRules(in *kubeletv1beta1.KubeletConfiguration, r *place.MemoryRules) 
 	if err := within("reservedMemory", len(in.ReservedMemory), topo.MaxNUMAs); err != nil {
 		return err
 	}
-	seen := map[int32]bool{}
+	type reservation struct {
+		numa int32
+		kind string
+	}
+	seen := map[reservation]bool{}
 	for _, x := range in.ReservedMemory {
 		if x.NumaNode < 0 || !idset.Valid(int(x.NumaNode)) {
 			return fmt.Errorf("reservedMemory: NUMA node %d is outside 0..%d", x.NumaNode, idset.Max)
 		}
-		if seen[x.NumaNode] {
-			return fmt.Errorf("reservedMemory: NUMA node %d is named twice", x.NumaNode)
-		}
-		seen[x.NumaNode] = true
 		var part []place.Reserved
 		for kind, q := range x.Limits {
 			k, err := memoryKind(string(kind))
 			if err != nil {
 				return fmt.Errorf("reservedMemory: NUMA node %d: %w", x.NumaNode, err)
 			}
+			if seen[reservation{x.NumaNode, k}] {
+				return fmt.Errorf("reservedMemory: NUMA node %d: %s is there twice", x.NumaNode, k)
+			}
+			seen[reservation{x.NumaNode, k}] = true
 			if q.Sign() < 0 || q.CmpInt64(topo.MaxBytes) > 0 {
 				return fmt.Errorf("reservedMemory: NUMA node %d: %s: %s is outside 0..1Pi", x.NumaNode, k, q.String())
 			}
 			part = append(part, place.Reserved{NUMA: idset.NUMA(x.NumaNode), Kind: k, Bytes: q.Value()})
 		}
-		slices.SortFunc(part, func(a, b place.Reserved) int { return strings.Compare(a.Kind, b.Kind) })
 		r.Reserved = append(r.Reserved, part...)
 	}
-	slices.SortStableFunc(r.Reserved, func(a, b place.Reserved) int { return cmp.Compare(a.NUMA, b.NUMA) })
+	slices.SortFunc(r.Reserved, func(a, b place.Reserved) int {
+		return cmp.Or(cmp.Compare(a.NUMA, b.NUMA), strings.Compare(a.Kind, b.Kind))
+	})
 	if r.Static && len(r.Reserved) == 0 {
 		return fmt.Errorf("memoryManagerPolicy: Static needs reservedMemory")
 	}

@@ -100,9 +100,11 @@ func TestBadConfigurationNamesTheField(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"topologyManagerPolicy: strict", "topologyManagerPolicy"},
 		{"topologyManagerScope: node", "topologyManagerScope"},
-		{"topologyManagerPolicyOptions: {max-allowable-numa-nodes: '7'}", "max-allowable-numa-nodes"},
-		{"topologyManagerPolicyOptions: {max-allowable-numa-nodes: '99999999999'}", "max-allowable-numa-nodes"},
-		{"topologyManagerPolicyOptions: {closest: 'true'}", "closest"},
+		{"topologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: {max-allowable-numa-nodes: '7'}",
+			"max-allowable-numa-nodes"},
+		{"topologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: {max-allowable-numa-nodes: '99999999999'}",
+			"max-allowable-numa-nodes"},
+		{"topologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: {closest: 'true'}", "closest"},
 		{"cpuManagerPolicy: Static", "cpuManagerPolicy"},
 		{"cpuManagerPolicy: static", "reservedSystemCPUs"},
 		{"cpuManagerPolicyOptions: {full-pcpus: 'true'}", "full-pcpus"},
@@ -115,7 +117,8 @@ func TestBadConfigurationNamesTheField(t *testing.T) {
 		{"reservedMemory: [{numaNode: -1, limits: {memory: 1Gi}}]", "NUMA node -1"},
 		{"reservedMemory: [{numaNode: 0, limits: {cpu: 1}}]", "cpu"},
 		{"reservedMemory: [{numaNode: 0, limits: {memory: 2Pi}}]", "memory"},
-		{"reservedMemory: [{numaNode: 0}, {numaNode: 0}]", "NUMA node 0 is named twice"},
+		{"reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}, {numaNode: 0, limits: {memory: 2Gi}}]",
+			"memory is there twice"},
 	} {
 		text := header + c.text
 		if strings.HasPrefix(c.text, "{") {

@@ -1,0 +1,67 @@
+package dropin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	_ "unsafe" // for go:linkname
+
+	v1 "k8s.io/api/core/v1"
+	configv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/kubernetes/pkg/kubelet/eviction"
+
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/lab/kubelet"
+)
+
+// The kubelet's command does not export how it reads reservations.
+//
+//go:linkname resources k8s.io/kubernetes/cmd/kubelet/app.parseResourceList
+func resources(m map[string]string) (v1.ResourceList, error)
+
+// gates are those that permit options of the managers, and their defaults.
+var gates = map[string]bool{"CPUManagerPolicyAlphaOptions": false, "CPUManagerPolicyBetaOptions": true,
+	"TopologyManagerPolicyAlphaOptions": false, "TopologyManagerPolicyBetaOptions": true}
+
+// Start reads a configuration file as a kubelet does, starts the kubelet's managers on a machine, and stops them. The
+// error is that of the kubelet; a panic is one, too. It sets the feature gates of the process that permit options. dir
+// is for the managers' files.
+func Start(ctx context.Context, dir, file string, m *topo.Machine) (err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("the kubelet panics: %v", why)
+		}
+	}()
+	none := filepath.Join(dir, "none")
+	if err := os.Mkdir(none, 0o700); err != nil {
+		return err
+	}
+	c, err := Merge(file, none)
+	if err != nil {
+		return err
+	}
+	for _, list := range []map[string]string{c.SystemReserved, c.KubeReserved} {
+		if _, err := resources(list); err != nil {
+			return err
+		}
+	}
+	if c.EvictionHard == nil { // cmd/kubelet/app/server.go, loadConfigFile
+		c.EvictionHard = maps.Clone(eviction.DefaultEvictionHard)
+	}
+	set := maps.Clone(gates)
+	for name := range set {
+		if on, ok := c.FeatureGates[name]; ok {
+			set[name] = on
+		}
+	}
+	if err := kubelet.SetFeatureGates(&configv1beta1.KubeletConfiguration{FeatureGates: set}); err != nil {
+		return err
+	}
+	managers, err := kubelet.NewManagers(ctx, dir, m, c, func() []*v1.Pod { return nil })
+	if err != nil {
+		return err
+	}
+	return managers.Stop()
+}

@@ -1,0 +1,155 @@
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file judges a configuration before any kubelet has started with it.
+
+// Setup is what a kubelet makes of a configuration on a machine.
+type Setup struct {
+	Rules place.Rules
+	// Allocatable is what it leaves to pods; see [Allocatable].
+	Allocatable map[string]int64
+}
+
+// SetUp returns what a kubelet of a release makes of a KubeletConfiguration on a machine. The error says with each
+// value why such a kubelet does not start, or would serve pods wrongly, as far as it concerns the managers and
+// reservations. What the kubelet checks beside these is not looked at: ports, certificates, feature gates that do not
+// concern the managers, and which gates depend on others.
+func SetUp(data []byte, m *topo.Machine, release place.Release) (out Setup, err error) {
+	var in kubeletv1beta1.KubeletConfiguration
+	if err := decode(data, &in); err != nil {
+		return out, err
+	}
+	c, err := ParseConfiguration(data)
+	if err != nil {
+		return out, err
+	}
+	if out.Rules, err = c.On(m, release); err != nil {
+		return out, err
+	}
+	if out.Allocatable, err = Allocatable(data, m); err != nil {
+		return out, fmt.Errorf("what pods may have: %w", err)
+	}
+	kept, err := keptFromPods(&in, m)
+	if err != nil {
+		return out, fmt.Errorf("what pods may have: %w", err)
+	}
+	asWritten := out.Rules
+	asWritten.Memory.Reserved = c.Rules.Memory.Reserved // also that of NUMA nodes that the machine lacks
+	faults := slices.Concat(hostFaults(&in), gateFaults(c.Gates, release),
+		asWritten.StartFaults(m, place.Startup{Gates: c.Gates, Kept: kept, Named: slices.Concat(
+			slices.Collect(maps.Keys(in.CPUManagerPolicyOptions)),
+			slices.Collect(maps.Keys(in.TopologyManagerPolicyOptions)))}))
+	var all []error
+	for _, f := range faults {
+		if all = append(all, errors.New(f.Text)); len(all) == maxFaults {
+			break
+		}
+	}
+	return out, errors.Join(all...)
+}
+
+// maxFaults bounds what is said of one configuration.
+const maxFaults = 8
+
+// keptFromPods returns what the kubelet keeps from pods.
+func keptFromPods(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) (map[string]int64, error) {
+	var bytes int64
+	for _, n := range m.NUMAs() {
+		bytes += n.Bytes
+	}
+	memory, err := memoryReserved(in, bytes)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]int64{topo.Memory: memory}
+	if in.ReservedSystemCPUs == "" {
+		cpu, err := reservations(in, "cpu")
+		if err != nil {
+			return nil, err
+		}
+		out["cpu"] = cpu.MilliValue()
+	}
+	return out, nil
+}
+
+// signals are those of evictionHard (pkg/kubelet/eviction/helpers.go).
+var signals = []string{"memory.available", "allocatableMemory.available", "nodefs.available", "nodefs.inodesFree",
+	"imagefs.available", "imagefs.inodesFree", "containerfs.available", "containerfs.inodesFree", "pid.available"}
+
+// reservable are the resources of systemReserved and kubeReserved (cmd/kubelet/app/server.go, parseResourceList).
+var reservable = []string{"cpu", topo.Memory, "ephemeral-storage", "pid"}
+
+// hostFaults are what the kubelet says of reservations before it makes its managers.
+func hostFaults(in *kubeletv1beta1.KubeletConfiguration) (out []place.StartFault) {
+	say := func(is bool, field, format string, args ...any) {
+		if is {
+			out = append(out, place.StartFault{Setting: field, Text: field + ": " + fmt.Sprintf(format, args...)})
+		}
+	}
+	for _, f := range []struct {
+		name string
+		list map[string]string
+	}{{"systemReserved", in.SystemReserved}, {"kubeReserved", in.KubeReserved}} {
+		for _, resource := range slices.Sorted(maps.Keys(f.list)) {
+			say(!slices.Contains(reservable, resource), f.name, "a kubelet cannot reserve %q", clip(resource))
+			say(slices.Contains(reservable, resource) && !isAmount(f.list[resource]), f.name,
+				"%s: %q is not an amount of 0 or more", resource, clip(f.list[resource]))
+		}
+	}
+	for _, signal := range slices.Sorted(maps.Keys(in.EvictionHard)) {
+		say(!slices.Contains(signals, signal), "evictionHard", "the kubelet has no signal %q", clip(signal))
+	}
+	for _, x := range in.ReservedMemory {
+		for kind, q := range x.Limits {
+			_, whole := q.AsInt64()
+			say(!whole && in.MemoryManagerPolicy == "Static", "reservedMemory", "NUMA node %d: %s of %s is no whole number "+
+				"of bytes", x.NumaNode, q.String(), clip(string(kind)))
+		}
+	}
+	say(in.ReservedSystemCPUs != "" && in.SystemReservedCgroup+in.KubeReservedCgroup != "", "reservedSystemCPUs",
+		"it cannot be together with systemReservedCgroup or kubeReservedCgroup")
+	return out
+}
+
+func isAmount(text string) bool {
+	q, err := resource.ParseQuantity(text)
+	return err == nil && q.Sign() >= 0
+}
+
+// gateFaults are settings of feature gates with which a kubelet of a release does not start. Of gates that do not
+// concern the managers nothing is known.
+func gateFaults(set map[string]bool, r place.Release) (out []place.StartFault) {
+	if r == 0 {
+		r = place.DefaultRelease
+	}
+	for _, g := range Gates() {
+		on, named := set[g.Name]
+		if !named {
+			continue
+		}
+		at, known := g.At(r)
+		text := ""
+		switch {
+		case !known:
+			text = fmt.Sprintf("featureGates: a kubelet of %s has no gate %s", r, g.Name)
+		case at.Locked && on != at.Default:
+			text = fmt.Sprintf("featureGates: %s cannot be %t in %s", g.Name, on, r)
+		default:
+			continue
+		}
+		out = append(out, place.StartFault{Setting: "featureGates", Text: text})
+	}
+	return out
+}
