@@ -33,6 +33,8 @@ type Feed struct {
 	// bound are the pods on all nodes. Begin books the pods that arrived before it, in the order of their bindings.
 	bound boundPods
 	begun bool
+	// reads are the namespaces whose pods arrive here; nil is all.
+	reads *Seen
 	// versions has the last version received of every layout; problems has why layouts were rejected.
 	versions map[string]version
 	problems map[string]string
@@ -93,6 +95,9 @@ func NewFeed(book *ledger.Book, onOutcome func(ledger.Outcome), onRefused func(n
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 }
 
+// Sees says which pods the feed receives, before it begins: nil is all, and the default.
+func (f *Feed) Sees(pods *Seen) { f.reads = pods }
+
 // Pods returns the handlers for a pod informer.
 func (f *Feed) Pods() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
@@ -138,7 +143,7 @@ func (f *Feed) Begin() {
 		f.begin(p)
 		f.contradict(p)
 	}
-	f.book.Doubt(func(uid string) bool { return f.bound.pods[uid] != nil })
+	f.book.Doubt(func(id ledger.PodID) bool { return !f.reads.gone(id, f.bound.pods[id.UID] != nil) })
 	f.beginCoarse()
 }
 

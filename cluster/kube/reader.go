@@ -32,6 +32,7 @@ type Reader struct {
 	layouts *client.Client
 	now     func() time.Time
 	notes   []Problem
+	within  []string // see Within
 }
 
 // Problem is a node without usable data, and the reason: its layout or topology is missing or was rejected.
@@ -66,6 +67,8 @@ type View struct {
 	Problems []Problem
 	Nodes    []v1.Node
 	Pods     []Stored
+	// Seen are the namespaces whose pods were read; nil: all.
+	Seen *Seen
 	// Layouts and Topologies are what nodes published, and Notes what is to be known of them beside the states. Only a
 	// Reader returns them.
 	Layouts    []v1alpha1.NodeLayout
@@ -127,9 +130,9 @@ func (r *Reader) View(ctx context.Context) (*View, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	pods, err := r.cluster.Pods.List(ctx, metav1.ListOptions{})
+	pods, seen, err := r.pods(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
+		return nil, err
 	}
 	coarse, err := nrt.List(ctx, r.cfg)
 	if err != nil && !apierrors.IsForbidden(err) {
@@ -139,7 +142,7 @@ func (r *Reader) View(ctx context.Context) (*View, error) {
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
-	v := ViewOf(layouts.Items, nodes.Items, pods.Items, append(coarse, volcanos...), r.now())
+	v := ViewOfObjects(Objects{layouts.Items, nodes.Items, pods, append(coarse, volcanos...), seen}, r.now())
 	r.notes = v.Notes
 	if undefined {
 		for i := range v.Problems {
@@ -156,36 +159,57 @@ func (r *Reader) ViewAll(ctx context.Context) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v.Storage, err = r.readStorage(ctx); err != nil {
-		return nil, err
-	}
-	if v.Namespaces, err = r.readNamespaces(ctx); err != nil {
+	if err := r.Around(ctx, v); err != nil {
 		return nil, err
 	}
 	return v, nil
 }
 
+// Around adds volumes and namespaces to a view.
+func (r *Reader) Around(ctx context.Context, v *View) (err error) {
+	if v.Storage, err = r.readStorage(ctx); err != nil {
+		return err
+	}
+	v.Namespaces, err = r.readNamespaces(ctx)
+	return err
+}
+
+// Objects are what a view is computed from.
+type Objects struct {
+	Layouts    []v1alpha1.NodeLayout
+	Nodes      []v1.Node
+	Pods       []v1.Pod
+	Topologies []*v1alpha2.NodeResourceTopology
+	Seen       *Seen // see [View]
+}
+
 // ViewOf computes the view of objects that were read at a time.
 func ViewOf(layouts []v1alpha1.NodeLayout, nodes []v1.Node, pods []v1.Pod,
 	coarse []*v1alpha2.NodeResourceTopology, at time.Time) *View {
+	return ViewOfObjects(Objects{layouts, nodes, pods, coarse, nil}, at)
+}
+
+// ViewOfObjects computes the view of objects that were read at a time.
+func ViewOfObjects(o Objects, at time.Time) *View {
 	book := ledger.New()
 	feed := NewFeed(book, nil, nil)
-	for i := range layouts {
-		feed.Layout(&layouts[i])
+	feed.Sees(o.Seen)
+	for i := range o.Layouts {
+		feed.Layout(&o.Layouts[i])
 	}
-	for i := range pods {
-		feed.Pod(&pods[i])
+	for i := range o.Pods {
+		feed.Pod(&o.Pods[i])
 	}
-	for _, o := range coarse {
-		feed.Topology(o)
+	for _, t := range o.Topologies {
+		feed.Topology(t)
 	}
 	feed.Begin()
-	for i := range layouts {
-		refusals(book, &layouts[i], pods, at)
+	for i := range o.Layouts {
+		refusals(book, &o.Layouts[i], o.Pods, at)
 	}
 	snap := book.Snapshot()
-	out := &View{Problems: problems(feed, snap, nodes), Nodes: nodes, Pods: StoreAll(pods),
-		Layouts: layouts, Topologies: coarse, Notes: notes(feed, snap)}
+	out := &View{Problems: problems(feed, snap, o.Nodes), Nodes: o.Nodes, Pods: StoreAll(o.Pods), Seen: o.Seen,
+		Layouts: o.Layouts, Topologies: o.Topologies, Notes: notes(feed, snap)}
 	for _, name := range snap.Names() {
 		out.States = append(out.States, snap.Node(name))
 	}

@@ -51,19 +51,22 @@ func (v *View) follow(ctx context.Context, cfg *rest.Config, namespaces []string
 	return all, nil
 }
 
+// everywhere is where the source of all pods reads.
+const everywhere = "in all namespaces"
+
 // podSources returns the source of all pods. If the identity may not list them, it returns one source for each
 // namespace.
 func (v *View) podSources(ctx context.Context, core *objects.Core, namespaces []string) (out []*source) {
-	in := func(where string) *source {
-		return &source{resource: "pods", where: where, trim: trimmed(trimPod), put: v.putPod, gone: v.podGone}
+	in := func(where, namespace string) *source {
+		return &source{resource: "pods", where: where, namespace: namespace, trim: trimmed(trimPod), put: v.putPod, gone: v.podGone}
 	}
 	_, err := core.Pods.List(ctx, metav1.ListOptions{Limit: 1})
 	if !apierrors.IsForbidden(err) || len(namespaces) == 0 {
-		return []*source{lists(core.Pods, in("in all namespaces"))}
+		return []*source{lists(core.Pods, in(everywhere, ""))}
 	}
-	v.limit("pods in all namespaces", "you may not list pods in all namespaces")
+	v.limit("pods "+everywhere, "you may not list pods "+everywhere)
 	for _, namespace := range namespaces {
-		out = append(out, lists(core.Pods.In(namespace), in("in namespace "+namespace)))
+		out = append(out, lists(core.Pods.In(namespace), in("in namespace "+namespace, namespace)))
 	}
 	return out
 }

@@ -58,6 +58,7 @@ type View struct {
 	pods     pods
 	limits   map[string]string // by resource
 	rejected bool              // the API server rejects the identity
+	seen     *kube.Seen        // nil: the pods of all namespaces; set before the view is ready
 }
 
 // Start follows the cluster in cfg, with the rights of cfg, until ctx ends.
@@ -89,10 +90,28 @@ func (v *View) begin(ctx context.Context, all []*source) {
 			return
 		}
 	}
+	v.see(all)
 	v.feed.Begin()
 	v.recall(all)
 	close(v.ready)
 	v.changes.everything()
+}
+
+// see records of which namespaces the pods are followed, once every resource was listed or refused.
+func (v *View) see(all []*source) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.limits["pods "+everywhere] == "" {
+		return
+	}
+	v.seen = &kube.Seen{}
+	for _, s := range all {
+		if s.namespace != "" && v.limits[s.name()] == "" {
+			v.seen.Namespaces = append(v.seen.Namespaces, s.namespace)
+		}
+	}
+	slices.Sort(v.seen.Namespaces)
+	v.feed.Sees(v.seen)
 }
 
 // recall records in the feed which pods nodes have refused recently.
@@ -215,6 +234,7 @@ func (v *View) View() *kube.View {
 	out.Problems, out.Notes = v.feed.Problems(out.Nodes), v.feed.Notes()
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	out.Seen = v.seen
 	out.Pods = make([]kube.Stored, 0, len(v.pods.kept))
 	for _, key := range v.pods.keys() {
 		out.Pods = append(out.Pods, v.pods.kept[key])

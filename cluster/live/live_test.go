@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/cluster/live/livetest"
 )
 
@@ -160,5 +161,31 @@ func TestRightsThatAreTakenAwayCount(t *testing.T) {
 	}
 	if l := v.Limits(); len(l) != 1 || !strings.HasPrefix(l[0].Resource, "pods") {
 		t.Errorf("limits %v", l)
+	}
+}
+
+// Who may read the pods of one namespace only sees the holdings of all others in the layouts. These pods exist, though
+// they cannot be read: the node is not in doubt, and a pod that fits beside them fits.
+func TestPodsThatMayNotBeReadCount(t *testing.T) {
+	for name, forbid := range map[string][]string{"one namespace": {livetest.Pods},
+		"none of the namespaces": {livetest.Pods, livetest.PodsOf("web")}} {
+		s := cluster(t)
+		held := kubetest.Holding(livetest.Pod("ml", "p", "a"), "8-11")
+		s.List(livetest.Layouts, livetest.Layout(t, "a", held))
+		s.List(livetest.PodsOf("web"))
+		for _, resource := range forbid {
+			s.Forbid(resource)
+		}
+		v := start(t, s, Options{Namespaces: []string{"web"}}).View()
+		if len(v.States) != 1 || len(v.Pods) != 0 {
+			t.Fatalf("%s: %d states, %d pods", name, len(v.States), len(v.Pods))
+		}
+		if n := v.States[0]; n.Doubtful() != "" || len(n.Others) > 0 || n.Usage.FreeCPUs().Len() != 124 {
+			t.Errorf("%s: node a is doubtful (%q), in %d more states, with %d free CPUs; want 124 in one state", name,
+				n.Doubtful(), len(n.Others), n.Usage.FreeCPUs().Len())
+		}
+		if v.Seen == nil || v.Seen.Has("ml") || v.Seen.Has("web") != (len(forbid) == 1) {
+			t.Errorf("%s: seen is %v", name, v.Seen)
+		}
 	}
 }

@@ -30,6 +30,7 @@ type source struct {
 	view *View
 	// resource and where name it for people, such as "pods" and "in namespace ml".
 	resource, where string
+	namespace       string // of the pods that it follows; "" is all
 	// optional: if the resource is not served, that is no limit.
 	optional bool
 	page     int64 // objects per page; 0 for the default

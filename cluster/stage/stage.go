@@ -43,6 +43,7 @@ type Stage struct {
 	excluding map[string][]kube.Stored
 	bars      map[string]*whatif.Bars // by the fields of a pod that they depend on
 	storage   *storage                // nil if it is unknown
+	seen      *kube.Seen              // the namespaces whose pods it has
 	// namespaces are the labels of namespaces by name; nil if they are unknown.
 	namespaces map[string]map[string]string
 }

@@ -8,6 +8,8 @@ func Of(v *kube.View) (*Stage, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.seen = v.Seen
+	s.unseen()
 	s.storage, s.namespaces = newStorage(v.Storage), v.Namespaces
 	return s, nil
 }

@@ -55,6 +55,7 @@ func (r reached) reader() (*kube.Reader, error) {
 	reader, err := kube.NewReader(r.cfg)
 	if err == nil {
 		reader.At(r.at)
+		reader.Within(r.namespace)
 	}
 	return reader, err
 }

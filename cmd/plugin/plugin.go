@@ -6,6 +6,7 @@ package plugin
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -53,7 +54,7 @@ func connect(k cli.Kubeconfig) (cli.Cluster, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	return cluster{reader}, r.namespace, nil
+	return &cluster{reader: reader}, r.namespace, nil
 }
 
 // examine examines the cluster of a kubeconfig.
@@ -94,29 +95,70 @@ func (r reached) plan(ctx context.Context, v whatif.Variation) (document.Kubelet
 	return scene.Plan(v)
 }
 
-// cluster implements the commands' interface with a reader.
-type cluster struct{ reader *kube.Reader }
+// cluster implements the commands' interface with a reader. A command asks it several questions about one moment: it
+// reads the cluster once, unless the command follows changes.
+type cluster struct {
+	reader  *kube.Reader
+	follows bool
+	view    *kube.View // nil before the first question
+	// complete: the view has volumes and namespaces.
+	complete bool
+}
 
-func (c cluster) Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem, error) {
-	nodes, problems, err := c.reader.Nodes(ctx)
-	return nodes, nodeProblems(problems), err
+// read returns the cluster, complete with volumes and namespaces if that is wanted.
+func (c *cluster) read(ctx context.Context, complete bool) (v *kube.View, err error) {
+	switch {
+	case c.view == nil || c.follows:
+		if complete {
+			c.view, err = c.reader.ViewAll(ctx)
+		} else {
+			c.view, err = c.reader.View(ctx)
+		}
+	case complete && !c.complete:
+		err = c.reader.Around(ctx, c.view)
+	}
+	if err != nil {
+		c.view = nil
+		return nil, err
+	}
+	c.complete = complete || c.complete && !c.follows
+	return c.view, nil
+}
+
+func (c *cluster) Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem, error) {
+	v, err := c.read(ctx, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	return v.States, nodeProblems(v.Problems), nil
 }
 
 // Notes returns notes on the nodes that Nodes returned last.
-func (c cluster) Notes() []document.Problem { return nodeProblems(c.reader.Notes()) }
+func (c *cluster) Notes() []document.Problem { return nodeProblems(c.reader.Notes()) }
+
+// Partial says what of the cluster could not be read; see [cli.Partial].
+func (c *cluster) Partial() string {
+	if c.view == nil {
+		return ""
+	}
+	return c.view.Seen.Text()
+}
 
 // NodeNames returns names for completion.
-func (c cluster) NodeNames(ctx context.Context) ([]string, error) { return c.reader.NodeNames(ctx) }
+func (c *cluster) NodeNames(ctx context.Context) ([]string, error) { return c.reader.NodeNames(ctx) }
 
 // PodNames returns names of one namespace for completion.
-func (c cluster) PodNames(ctx context.Context, namespace string) ([]string, error) {
+func (c *cluster) PodNames(ctx context.Context, namespace string) ([]string, error) {
 	return c.reader.PodNames(ctx, namespace)
 }
 
-// Changes returns a channel that receives after a change.
-func (c cluster) Changes(ctx context.Context) (<-chan struct{}, error) { return c.reader.Changes(ctx) }
+// Changes returns a channel that receives after a change. The cluster is read for every question from then on.
+func (c *cluster) Changes(ctx context.Context) (<-chan struct{}, error) {
+	c.follows = true
+	return c.reader.Changes(ctx)
+}
 
-func (c cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, error) {
+func (c *cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, error) {
 	pod, err := c.reader.Pod(ctx, namespace, name)
 	if err != nil {
 		return cli.PodView{}, err
@@ -129,13 +171,18 @@ func (c cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, 
 }
 
 // Pods omits pods that cannot be translated: Tenon's scheduler does not accept them.
-func (c cluster) Pods(ctx context.Context, namespace string) (out []cli.PodView, err error) {
-	pods, err := c.reader.Pods(ctx, namespace)
-	return podViews(kube.StoreAll(pods)), err
+func (c *cluster) Pods(ctx context.Context, namespace string) (out []cli.PodView, err error) {
+	v, err := c.read(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	return podViews(slices.DeleteFunc(slices.Clone(v.Pods), func(p kube.Stored) bool {
+		return namespace != "" && p.Pod().Namespace != namespace
+	})), nil
 }
 
 // PodsOf finds the pods of a workload.
-func (c cluster) PodsOf(ctx context.Context, kind, namespace, name string) ([]cli.PodView, error) {
+func (c *cluster) PodsOf(ctx context.Context, kind, namespace, name string) ([]cli.PodView, error) {
 	pods, err := c.reader.PodsOf(ctx, kind, namespace, name)
 	return podViews(kube.StoreAll(pods)), err
 }
@@ -164,8 +211,12 @@ func podView(pod *v1.Pod) (cli.PodView, error) {
 
 // around reads what kube-scheduler's own filters depend on, and how far the scheduling of a pod without a node has
 // come.
-func (c cluster) around(ctx context.Context, pod *v1.Pod, out *cli.PodView) error {
-	s, _, err := stage.Read(ctx, c.reader)
+func (c *cluster) around(ctx context.Context, pod *v1.Pod, out *cli.PodView) error {
+	v, err := c.read(ctx, true)
+	if err != nil {
+		return err
+	}
+	s, err := stage.Of(v)
 	if err != nil {
 		return err
 	}

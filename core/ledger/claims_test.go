@@ -113,7 +113,7 @@ func TestALyingNodeAffectsNoOther(t *testing.T) {
 			"refuse":    uid(func(b *Book, uid string) { b.Refuse(uid, place.TopologyAffinityError) }),
 			"doubt": func(t *rapid.T) {
 				there := which(t)
-				each(func(b *Book) { b.Doubt(func(uid string) bool { return number(uid) <= there }) })
+				each(func(b *Book) { b.Doubt(func(id PodID) bool { return number(id.UID) <= there }) })
 			},
 			"": func(t *rapid.T) {
 				for _, node := range honest {

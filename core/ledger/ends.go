@@ -101,9 +101,9 @@ func (b *Book) Vanish(uid string) {
 // reportsPods reports whether the node's reports say which pods hold what.
 func (a *account) reportsPods() bool { return a.layout != nil && !a.estimated() }
 
-// Doubt compares the reports with the existing pods when the book is begun. A pod that a node reports and that does not
-// exist has ended, or was deleted by force; the node is then in either of two states until it reports again.
-func (b *Book) Doubt(there func(uid string) bool) {
+// Doubt compares the reports with the existing pods when the book is begun. A pod of estimated amounts has only its UID.
+// A pod that a node reports and that does not exist has ended, or was deleted by force; the node is then in either of two states until it reports again.
+func (b *Book) Doubt(there func(id PodID) bool) {
 	for _, node := range b.known() {
 		a := b.open(node)
 		if a != nil && a.base != nil {
@@ -117,14 +117,14 @@ func (b *Book) Doubt(there func(uid string) bool) {
 }
 
 // doubt records the pods that the node accounts for and that do not exist.
-func (a *account) doubt(there func(uid string) bool) {
+func (a *account) doubt(there func(id PodID) bool) {
 	for _, uid := range a.counted() {
-		if !there(uid) {
+		if !there(PodID{UID: uid}) {
 			a.doubts[uid] = true
 		}
 	}
 	for _, e := range a.layout.Entries {
-		if !there(e.Pod.UID) {
+		if !there(e.Pod) {
 			a.doubts[e.Pod.UID] = true
 		}
 	}

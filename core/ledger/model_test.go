@@ -379,8 +379,8 @@ func (m *model) restart() {
 	if m.lied {
 		m.lie()
 	}
-	m.book.Doubt(func(uid string) bool {
-		p := m.pods[number(uid)]
+	m.book.Doubt(func(id PodID) bool {
+		p := m.pods[number(id.UID)]
 		return p.at >= bound && p.said != ended
 	})
 	for i := range m.pods {

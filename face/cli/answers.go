@@ -130,10 +130,10 @@ func (s Stages) run(ctx context.Context, r Request, most int, args []string, int
 		}
 	}
 	var out bytes.Buffer
-	root := newRoot(Setup{Stages: Stages{Vary: s.Vary, Cluster: func(context.Context, Kubeconfig) (Stage,
+	root := newApp(Setup{Stages: Stages{Vary: s.Vary, Cluster: func(context.Context, Kubeconfig) (Stage,
 		[]document.Problem, string, error) {
 		return stage, problems, r.Namespace, nil
-	}}})
+	}}}).root()
 	root.SetArgs(append(args, "-o", "json", "-n", r.Namespace))
 	root.SetIn(bytes.NewReader(r.Manifest))
 	root.SetOut(&out)

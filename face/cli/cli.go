@@ -101,7 +101,8 @@ type Setup struct {
 // simulate tells it by the exit code 2 too, for scripts. check returns 1 for it, and doctor
 // for findings; both return 2 after an error.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) int {
-	root := newRoot(s)
+	a := newApp(s)
+	root := a.root()
 	if args == nil {
 		args = []string{}
 	}
@@ -109,6 +110,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) 
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
+	writePartial(stderr, a.sources...)
 	if errors.Is(err, unfit{}) {
 		return exitUnfit
 	}
@@ -148,10 +150,24 @@ func errorText(err error) string {
 type app struct {
 	setup Setup
 	kube  Kubeconfig
+	// sources are the clusters that the command has read from; see [Partial].
+	sources []any
 }
 
-func newRoot(s Setup) *cobra.Command {
+func newApp(s Setup) *app {
 	a := &app{setup: s}
+	if read := s.Stages.Cluster; read != nil {
+		a.setup.Stages.Cluster = func(ctx context.Context, k Kubeconfig) (Stage, []document.Problem, string, error) {
+			stage, problems, namespace, err := read(ctx, k)
+			a.sources = append(a.sources, stage)
+			return stage, problems, namespace, err
+		}
+	}
+	return a
+}
+
+func (a *app) root() *cobra.Command {
+	s := a.setup
 	root := &cobra.Command{
 		Use:   "kubectl-tenon",
 		Short: "See on which NUMA nodes of your cluster pods fit, and why",
@@ -200,5 +216,6 @@ func (a *app) connect() (Cluster, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("connect to the cluster: %w", err)
 	}
+	a.sources = append(a.sources, c)
 	return c, namespace, nil
 }

@@ -307,7 +307,7 @@ func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk(newRoot(Setup{}))
+	walk(newApp(Setup{}).root())
 }
 
 func TestColorIsOnlyWhereItIsAskedFor(t *testing.T) {
@@ -381,7 +381,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 			visit(sub)
 		}
 	}
-	visit(newRoot(Setup{}))
+	visit(newApp(Setup{}).root())
 	if flags < 20 {
 		t.Errorf("%d flags were found", flags)
 	}

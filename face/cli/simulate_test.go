@@ -93,7 +93,7 @@ func simulate(t testing.TB, exported []byte, stdin string, args ...string) (stdo
 		code = Run(t.Context(), args, &out, &errs, s)
 		return out.String(), errs.String(), code
 	}
-	root := newRoot(s)
+	root := newApp(s).root()
 	root.SetIn(strings.NewReader(stdin))
 	root.SetArgs(args)
 	root.SetOut(&out)

@@ -49,11 +49,12 @@ type Server struct {
 	lists   map[string]any
 	events  map[string]chan any
 	allowed map[string]bool // tokens; nil accepts all
+	asked   map[string]int
 }
 
 // New starts a server that forbids everything.
 func New(t testing.TB) *Server {
-	s := &Server{t: t, lists: map[string]any{}, events: map[string]chan any{}}
+	s := &Server{t: t, lists: map[string]any{}, events: map[string]chan any{}, asked: map[string]int{}}
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)
 	s.URL = h.URL
@@ -118,10 +119,22 @@ func (s *Server) Accept(tokens ...string) {
 	}
 }
 
+// Asked returns how often each path was requested, watches aside, since the last call.
+func (s *Server) Asked() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.asked
+	s.asked = map[string]int{}
+	return out
+}
+
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	list, ok := s.lists[r.URL.Path]
 	events := s.events[r.URL.Path]
+	if r.URL.Query().Get("watch") == "" {
+		s.asked[r.URL.Path]++
+	}
 	expired := s.allowed != nil && !s.allowed[r.Header.Get("Authorization")]
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")

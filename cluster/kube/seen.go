@@ -1,0 +1,74 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// Seen are the namespaces whose pods were read. Nil means all namespaces.
+//
+// Who may read the pods of some namespaces only still reads the layouts, which list the holdings of all pods. A pod that
+// a layout lists and that is of another namespace exists: it holds what the layout says, and its node is not in doubt.
+type Seen struct {
+	Namespaces []string // ascending
+}
+
+// Has reports whether the pods of a namespace were read.
+func (s *Seen) Has(namespace string) bool {
+	return s == nil || slices.Contains(s.Namespaces, namespace)
+}
+
+// Text says what was not read, and what that means for answers; "" if all was read.
+func (s *Seen) Text() string {
+	if s == nil {
+		return ""
+	}
+	return fmt.Sprintf("you may list pods only in %s: of the pods of other namespaces only what layouts list counts, "+
+		"so a node may have less left of plain amounts than is said here", strings.Join(s.Namespaces, ", "))
+}
+
+// gone reports whether a pod that a node reports has ended or was deleted by force, as far as can be seen: it is
+// missing where all pods were read.
+func (s *Seen) gone(id ledger.PodID, known bool) bool { return !known && s.Has(id.Namespace) }
+
+// Within has the reader list the pods of these namespaces if it may not list the pods of all.
+func (r *Reader) Within(namespaces ...string) {
+	r.within = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(namespaces))),
+		func(name string) bool { return name == "" })
+}
+
+// pods lists all pods, or those of the reader's namespaces that it may list. The error of the first list counts if there
+// is none.
+func (r *Reader) pods(ctx context.Context) (out []v1.Pod, seen *Seen, err error) {
+	all, err := r.cluster.Pods.List(ctx, metav1.ListOptions{})
+	if err == nil {
+		return all.Items, nil, nil
+	}
+	err = fmt.Errorf("list pods: %w", err)
+	if !apierrors.IsForbidden(err) {
+		return nil, nil, err
+	}
+	seen = &Seen{}
+	for _, namespace := range r.within {
+		some, one := r.cluster.Pods.In(namespace).List(ctx, metav1.ListOptions{})
+		if apierrors.IsForbidden(one) {
+			continue
+		}
+		if one != nil {
+			return nil, nil, fmt.Errorf("list pods in namespace %s: %w", namespace, one)
+		}
+		out, seen.Namespaces = append(out, some.Items...), append(seen.Namespaces, namespace)
+	}
+	if len(seen.Namespaces) == 0 {
+		return nil, nil, err
+	}
+	return out, seen, nil
+}

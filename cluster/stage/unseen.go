@@ -1,0 +1,57 @@
+package stage
+
+import (
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// Partial says what was not read, and what that means for answers; "" if everything was.
+func (s *Stage) Partial() string { return s.seen.Text() }
+
+// unseen adds to each node what pods hold there that could not be read: what they request of the node is at least that.
+func (s *Stage) unseen() {
+	if s.seen == nil {
+		return
+	}
+	for i := range s.nodes {
+		n := &s.nodes[i]
+		if n.State == nil {
+			continue
+		}
+		for _, e := range n.State.Entries {
+			if e.Pod.UID == "" || s.seen.Has(e.Pod.Namespace) ||
+				slices.ContainsFunc(n.Pods, func(x whatif.Resident) bool { return x.Pod.UID == e.Pod.UID }) {
+				continue
+			}
+			needs := holderNeeds(e)
+			n.Used = n.Used.Add(needs)
+			n.Pods = append(n.Pods, whatif.Resident{Pod: e.Pod, Needs: needs})
+		}
+	}
+}
+
+// holderNeeds are the plain amounts that a pod has at least requested for what it holds. Containers of a pod may hold the
+// same CPUs and devices one after the other.
+func holderNeeds(e ledger.Entry) whatif.Amounts {
+	out, cpus := whatif.Amounts{"pods": 1}, idset.Set[idset.CPU]{}
+	devices := map[[2]string]bool{}
+	for _, h := range e.Holdings {
+		cpus = cpus.Union(h.CPUs)
+		for _, b := range h.Memory {
+			out[b.Kind] += b.Bytes
+		}
+		for _, d := range h.Devices {
+			for _, id := range d.IDs {
+				if key := [2]string{d.Resource, id}; !devices[key] {
+					devices[key] = true
+					out[d.Resource]++
+				}
+			}
+		}
+	}
+	out["cpu"] = int64(cpus.Len()) * 1000
+	return out
+}

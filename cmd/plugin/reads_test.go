@@ -1,0 +1,83 @@
+package plugin
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
+	"github.com/tenon-numa/tenon/cluster/live/livetest"
+	"github.com/tenon-numa/tenon/face/cli"
+)
+
+// served is an API server with two nodes, a pod of the namespace ml that waits, and one of the namespace web that holds
+// CPUs 8-11 of node a. run runs a command there as somebody whose namespace is ml.
+func served(t *testing.T) (s *livetest.Server, run func(args ...string) (out, errs string, code int)) {
+	t.Helper()
+	s = livetest.New(t)
+	holder := livetest.Pod("web", "holder", "a")
+	s.List(livetest.Nodes, livetest.Node("a"), livetest.Node("b"))
+	s.List(livetest.Pods, livetest.Pod("ml", "p", ""), holder)
+	s.List(livetest.PodsOf("ml"), livetest.Pod("ml", "p", ""))
+	s.Object(livetest.PodsOf("ml")+"/p", livetest.Pod("ml", "p", ""))
+	s.List(livetest.EventsOf("ml"))
+	s.List(livetest.Layouts, livetest.Layout(t, "a", kubetest.Holding(holder, "8-11")), livetest.Layout(t, "b"))
+	file := filepath.Join(t.TempDir(), "config")
+	config := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "x",
+"contexts": [{"name": "x", "context": {"cluster": "x", "user": "x", "namespace": "ml"}}],
+"clusters": [{"name": "x", "cluster": {"server": %q}}], "users": [{"name": "x", "user": {}}]}`, s.URL)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return s, func(args ...string) (string, string, int) {
+		var out, errs bytes.Buffer
+		code := cli.Run(t.Context(), append(args, "--kubeconfig", file), &out, &errs, Setup("test"))
+		return out.String(), errs.String(), code
+	}
+}
+
+// A command reads each kind of object once: its answer is about one moment, and costs the API server one list.
+func TestACommandListsEachKindOnce(t *testing.T) {
+	s, run := served(t)
+	for _, args := range []string{"explain pod p", "map", "map a", "pods", "top", "simulate --pod p --count 2"} {
+		s.Asked()
+		out, errs, code := run(strings.Fields(args)...)
+		if code != 0 {
+			t.Errorf("%s: exit code %d, %s%s", args, code, out, errs)
+		}
+		for path, n := range s.Asked() {
+			if n > 1 && !strings.HasSuffix(path, "/p") {
+				t.Errorf("%s lists %s %d times", args, path, n)
+			}
+		}
+	}
+}
+
+// Somebody who may list the pods of one namespace gets the answers of an administrator, as far as layouts tell, and is
+// told what could not be seen.
+func TestAPersonOfOneNamespaceGetsAnswers(t *testing.T) {
+	s, run := served(t)
+	whole, errs, code := run("explain", "pod", "p")
+	if code != 0 || !strings.Contains(whole, "fits on 2 of 2 nodes") {
+		t.Fatalf("an administrator gets code %d, %s%s", code, whole, errs)
+	}
+	s.Forbid(livetest.Pods)
+	part, errs, code := run("explain", "pod", "p")
+	const warning = "Warning: you may list pods only in ml: of the pods of other namespaces only what layouts list counts"
+	_, verdicts, _ := strings.Cut(whole, "It fits")
+	if code != 0 || !strings.HasSuffix(part, verdicts) || !strings.Contains(errs, warning) {
+		t.Errorf("code %d, %s\nwant on stderr %q, and the administrator's answer:\n%s\nnot\n%s", code, errs, warning, whole, part)
+	}
+	for _, args := range []string{"map", "pods", "top", "simulate --pod p --count max"} {
+		if out, errs, code := run(strings.Fields(args)...); code != 0 || !strings.Contains(errs, warning) {
+			t.Errorf("%s: code %d, %s%s", args, code, out, errs)
+		}
+	}
+	s.Forbid(livetest.PodsOf("ml"))
+	if out, errs, code := run("map"); code == 0 || !strings.Contains(errs, "list pods") {
+		t.Errorf("without any pods: code %d, %s%s", code, out, errs)
+	}
+}
