@@ -77,8 +77,12 @@ type Options struct {
 	Pod  string // "namespace/name"
 }
 
-// Examine returns the findings of a snapshot. The error says which of the objects cannot be judged.
+// Examine returns the findings of a snapshot. The error says which of the objects cannot be judged, or that what the
+// options select is not there: nothing is wrong with a node that was not examined would be no answer.
 func Examine(s *Snapshot, o Options) (document.Diagnosis, error) {
+	if err := o.matches(s.View); err != nil {
+		return document.Diagnosis{}, err
+	}
 	scene, err := stage.Of(s.View)
 	if err != nil {
 		return document.Diagnosis{}, fmt.Errorf("judge the cluster: %w", err)
@@ -97,6 +101,34 @@ func Examine(s *Snapshot, o Options) (document.Diagnosis, error) {
 		}
 	}
 	return o.keep(d), nil
+}
+
+// matches returns an error if a view lacks the node or the pod that the options select.
+func (o Options) matches(v *kube.View) error {
+	if o.Node != "" && !slices.ContainsFunc(v.Nodes, func(n v1.Node) bool { return n.Name == o.Node }) {
+		return fmt.Errorf("node %q is not known", o.Node)
+	}
+	if o.Pod == "" {
+		return nil
+	}
+	namespace, name, _ := strings.Cut(o.Pod, "/")
+	elsewhere := ""
+	for p := range kube.EachPod(v.Pods) {
+		switch {
+		case p.Name != name:
+		case p.Namespace == namespace:
+			return nil
+		case elsewhere == "":
+			elsewhere = p.Namespace
+		}
+	}
+	switch {
+	case !v.Seen.Has(namespace):
+		return fmt.Errorf("you may not read pods in the namespace %s, so pod %s is not examined", namespace, o.Pod)
+	case elsewhere != "":
+		return fmt.Errorf("there is no pod %s; there is %s/%s", o.Pod, elsewhere, name)
+	}
+	return fmt.Errorf("there is no pod %s", o.Pod)
 }
 
 // keep drops what the options do not select.

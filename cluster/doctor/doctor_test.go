@@ -104,6 +104,16 @@ func cpus(list string) idset.Set[idset.CPU] {
 
 func (w *world) examine(t *testing.T, o doctor.Options) document.Diagnosis {
 	t.Helper()
+	d, err := doctor.Examine(w.read(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// read returns what is read of the cluster.
+func (w *world) read(t *testing.T) *doctor.Snapshot {
+	t.Helper()
 	m, err := topo.ParseMachine(w.machine)
 	if err != nil {
 		t.Fatal(err)
@@ -124,11 +134,7 @@ func (w *world) examine(t *testing.T, o doctor.Options) document.Diagnosis {
 		n.Silent = true
 		s.View.States[0] = &n
 	}
-	d, err := doctor.Examine(&s, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return &s
 }
 
 func ids(d document.Diagnosis) (out []string) {
@@ -383,8 +389,10 @@ func TestFindingsAreOfTheNodeOrPodThatIsAskedFor(t *testing.T) {
 	if got := ids(w.examine(t, doctor.Options{Pod: "default/wide"})); !slices.Equal(got, []string{"never-admitted"}) {
 		t.Errorf("of the pod: %v", got)
 	}
-	if got := ids(w.examine(t, doctor.Options{Node: "other"})); len(got) > 0 {
-		t.Errorf("of another node: %v", got)
+	for _, o := range []doctor.Options{{Node: "other"}, {Pod: "default/other"}, {Pod: "ml/wide"}} {
+		if d, err := doctor.Examine(w.read(t), o); err == nil {
+			t.Errorf("%+v is not there, and the answer is %v", o, d.Findings)
+		}
 	}
 }
 

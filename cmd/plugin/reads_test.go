@@ -81,3 +81,25 @@ func TestAPersonOfOneNamespaceGetsAnswers(t *testing.T) {
 		t.Errorf("without any pods: code %d, %s%s", code, out, errs)
 	}
 }
+
+// A filter that matches nothing is an error, and no "nothing is wrong".
+func TestAFilterThatMatchesNothingIsAnError(t *testing.T) {
+	_, run := served(t)
+	for args, want := range map[string]string{
+		"doctor --node nope":      `error: node "nope" is not known`,
+		"doctor --pod nope":       "error: there is no pod ml/nope",
+		"doctor --pod holder":     "error: there is no pod ml/holder; there is web/holder",
+		"pods nope":               "error: there is no pod ml/nope",
+		"pods p nope":             "error: there is no pod ml/nope",
+		"pods --node nope":        `error: node "nope" is not known`,
+		"map nope":                `error: node "nope" is not known`,
+		"top nope":                `error: node "nope" is not known`,
+		"explain node/nope":       `error: node "nope" is not known`,
+		"simulate --without nope": `node "nope"`,
+		"kubelet plan --policy restricted -l a=b": "select",
+	} {
+		if out, errs, code := run(strings.Fields(args)...); code == 0 || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit code %d, want an error with %q:\n%s%s", args, code, want, out, errs)
+		}
+	}
+}

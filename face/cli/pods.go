@@ -125,15 +125,44 @@ func (a *app) alignments(ctx context.Context, f podsFlags, names []string) (*ali
 	if err != nil {
 		return nil, fmt.Errorf("read the pods: %w", err)
 	}
-	if len(names) > 0 {
-		pods = slices.DeleteFunc(pods, func(p PodView) bool { return !slices.Contains(names, p.ID.Name) })
+	if pods, err = withNames(pods, names, namespace); err != nil {
+		return nil, err
 	}
 	nodes = sortedNodes(nodes)
+	if err := knownNode(f.node, nodes, problems); err != nil {
+		return nil, err
+	}
 	out := alignmentsOf(nodes, pods)
 	out.problems = append(out.problems, problems...)
 	out.keep(f)
 	out.findRoom(nodes, pods)
 	return out, nil
+}
+
+// withNames returns the pods with these names, or all if there are none. A name that no pod has is an error.
+func withNames(pods []PodView, names []string, namespace string) ([]PodView, error) {
+	if len(names) == 0 {
+		return pods, nil
+	}
+	there := map[string]bool{}
+	for _, p := range pods {
+		there[p.ID.Name] = true
+	}
+	for _, name := range names {
+		if !there[name] {
+			return nil, fmt.Errorf("there is no pod %s/%s", namespace, name)
+		}
+	}
+	return slices.DeleteFunc(pods, func(p PodView) bool { return !slices.Contains(names, p.ID.Name) }), nil
+}
+
+// knownNode returns an error for the name of a node that is neither among the nodes nor among those with a problem.
+func knownNode(name string, nodes []*ledger.Node, problems []document.Problem) error {
+	if name == "" || slices.ContainsFunc(nodes, func(n *ledger.Node) bool { return n.Name == name }) ||
+		slices.ContainsFunc(problems, func(p document.Problem) bool { return p.Node == name }) {
+		return nil
+	}
+	return fmt.Errorf("node %q is not known", name)
 }
 
 // keep drops what the flags do not select.
