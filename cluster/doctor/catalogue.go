@@ -92,6 +92,16 @@ var catalogue = map[string]entry{
 	"memory-reservation": {document.Broken, "set reservedMemory so that its sum is systemReserved, kubeReserved " +
 		"and the hard " +
 		"eviction threshold of memory together: otherwise the kubelet does not start again", nil},
+	"kubelet-start": {document.Broken, "change the kubelet's configuration: with what its files say it does not start " +
+		"again, or counts wrongly", nil},
+	"reserved-cpus-given": {document.Warned, "", nil},
+	"reserved-cpus-shared": {document.Noted, "set the option strict-cpu-reservation of cpuManagerPolicyOptions where " +
+		"the system needs these CPUs for itself (docs/howto/change-a-kubelet-policy.md)", nil},
+	"hugepages-uncounted": {document.Warned, "make the pods Guaranteed: the memory manager counts pages of Guaranteed " +
+		"pods only, and admits others onto pages that are in use", nil},
+	"node-lost": {document.Warned, "see the log of the kubelet: after a boot the amounts of memory may differ from its " +
+		"state file, and it does not start; remove memory_manager_state, and add nokaslr to the kernel's command line",
+		[]string{"kubectl describe node NODE"}},
 	"hugepages-uneven": {document.Warned, "allocate hugepages on every NUMA node: pods that want them find them on " +
 		"one only",
 		[]string{"cat /sys/devices/system/node/node*/hugepages/hugepages-*/nr_hugepages"}},

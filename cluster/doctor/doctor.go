@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/ledger"
 )
 
 // Snapshot is what was read of a cluster at a time.
@@ -154,6 +155,8 @@ type examination struct {
 	*Snapshot
 	scene *stage.Stage
 	found map[string]*document.Finding
+	// static are the nodes with a static memory manager; see staticMemory.
+	static map[string]*ledger.Node
 }
 
 // add adds a finding of an object; a remedy of its own may stand in place of that of the id.

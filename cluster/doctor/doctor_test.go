@@ -82,7 +82,7 @@ func healthy() *world {
 
 func strict() place.Rules {
 	return place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA},
-		CPU: place.CPURules{Static: true, Reserved: cpus("0,8")}, Memory: place.MemoryRules{Static: true,
+		CPU: place.CPURules{Static: true, Reserved: cpus("0,8"), StrictReservation: true}, Memory: place.MemoryRules{Static: true,
 			Reserved: []place.Reserved{{NUMA: 0, Kind: topo.Memory, Bytes: 1 << 30},
 				{NUMA: 1, Kind: topo.Memory, Bytes: 1 << 30}}}}
 }
@@ -242,12 +242,23 @@ func wrongInstallations() map[string]func(*world) {
 
 func wrongNodes() map[string]func(*world) {
 	return map[string]func(*world){
-		"shared-cpus":      func(w *world) { w.rules.CPU.Static = false },
+		"shared-cpus":      func(w *world) { w.rules.CPU = place.CPURules{} },
 		"memory-anywhere":  func(w *world) { w.rules.Memory = place.MemoryRules{} },
 		"managers-apart":   func(w *world) { w.rules.Topology.Policy = place.None },
 		"no-reserved-cpus": func(w *world) { w.rules.CPU.Reserved = idset.Set[idset.CPU]{} },
 		"memory-reservation": func(w *world) {
 			w.node.Status.Allocatable["memory"] = resource.MustParse("125Gi")
+		},
+		"kubelet-start":        func(w *world) { w.rules.CPU.AlignBySocket = true },
+		"reserved-cpus-shared": func(w *world) { w.rules.CPU.StrictReservation = false },
+		"reserved-cpus-given": func(w *world) {
+			// Two cores have two threads, and four have one.
+			w.machine = "numa 0 socket 0 cpus 0-1/2-3 memory 64Gi\nnuma 1 socket 0 cpus 4-7 memory 64Gi\n"
+			w.entries, w.pods, w.rules.CPU.Reserved = nil, nil, cpus("0")
+		},
+		"node-lost": func(w *world) {
+			w.node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown,
+				Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status."}}
 		},
 		"hugepages-uneven": func(w *world) {
 			w.machine = strings.Replace(w.machine, "memory 64Gi", "memory 64Gi hugepages-1Gi 2", 1)
@@ -295,7 +306,7 @@ func hazards() map[string]func(*world) {
 		},
 		"smt-readmission": func(w *world) {
 			w.machine, w.rules.CPU.FullPCPUsOnly = threads, true
-			w.entries[0].Holdings = []place.Holding{{Container: "c", CPUs: cpus("1-7,9-15")}}
+			w.entries[0].Holdings = []place.Holding{{Container: "c", CPUs: cpus("1-7,9-14")}}
 		},
 		"topology-readmission": func(w *world) {
 			w.rules.Topology.Policy, w.rules.CPU.AlignBySocket = place.Restricted, true
@@ -331,6 +342,14 @@ func wrongPods() map[string]func(*world) {
 			w.pods = append(w.pods, *kubetest.CPUs("odd", 3))
 		},
 		"misaligned": func(w *world) { w.entries[0].Holdings[0].CPUs = cpus("1,9") },
+		"hugepages-uncounted": func(w *world) {
+			p := kubetest.Admitted(kubetest.CPUs("burst", 1), "node")
+			p.Spec.SchedulerName, p.Status.QOSClass = "tenon-scheduler", v1.PodQOSBurstable
+			limits := v1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi")}
+			p.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: limits, Requests: v1.ResourceList{
+				"cpu": resource.MustParse("100m"), "memory": resource.MustParse("1Gi"), "hugepages-2Mi": limits["hugepages-2Mi"]}}
+			w.pods = append(w.pods, *p)
+		},
 		"kubelet-refused": func(w *world) {
 			p := kubetest.Admitted(kubetest.CPUs("refused", 3), "node")
 			p.Status.Phase, p.Status.Reason = v1.PodFailed, "TopologyAffinityError"
@@ -381,7 +400,7 @@ func TestEveryFindingIsExplained(t *testing.T) {
 
 func TestFindingsAreOfTheNodeOrPodThatIsAskedFor(t *testing.T) {
 	w := healthy()
-	w.rules.CPU.Static, w.entries = false, nil
+	w.rules.CPU, w.entries = place.CPURules{}, nil
 	w.pods = append(w.pods, *kubetest.CPUs("wide", 400))
 	if got := ids(w.examine(t, doctor.Options{Node: "node"})); !slices.Equal(got, []string{"shared-cpus"}) {
 		t.Errorf("of the node: %v", got)

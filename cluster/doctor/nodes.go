@@ -37,6 +37,9 @@ func (x *examination) nodes() {
 			continue
 		}
 		x.settings(n)
+		x.starts(n, layouts[n.Name])
+		x.reservedCPUs(n)
+		x.lost(n, objects[n.Name])
 		x.hardware(n, layouts[n.Name])
 		x.reservation(n, objects[n.Name])
 		for _, h := range document.Hazards(n) {

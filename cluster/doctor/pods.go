@@ -28,13 +28,14 @@ func (x *examination) pods() error {
 	for _, stored := range x.View.Pods {
 		p := stored.Pod()
 		if why, refused := kube.Rejection(p); refused {
-			x.add("kubelet-refused", onPod(p, p.Status.Message), "a kubelet refused it: "+string(why), "")
+			x.refused(p, why)
 		}
 		if kube.Ended(p) {
 			continue
 		}
 		byUID[string(p.UID)] = stored
 		x.nearly(p)
+		x.uncounted(p)
 		if p.Spec.NodeName != "" {
 			continue
 		}
