@@ -82,9 +82,9 @@ func healthy() *world {
 
 func strict() place.Rules {
 	return place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA},
-		CPU: place.CPURules{Static: true, Reserved: cpus("0,8"), StrictReservation: true}, Memory: place.MemoryRules{Static: true,
-			Reserved: []place.Reserved{{NUMA: 0, Kind: topo.Memory, Bytes: 1 << 30},
-				{NUMA: 1, Kind: topo.Memory, Bytes: 1 << 30}}}}
+		CPU: place.CPURules{Static: true, Reserved: cpus("0,8"), StrictReservation: true},
+		Memory: place.MemoryRules{Static: true, Reserved: []place.Reserved{{NUMA: 0, Kind: topo.Memory, Bytes: 1 << 30},
+			{NUMA: 1, Kind: topo.Memory, Bytes: 1 << 30}}}}
 }
 
 func definition(text []byte) (out map[string]any) {

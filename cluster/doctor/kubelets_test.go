@@ -10,10 +10,10 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 )
 
-// The remedy for a refused pod is of its cause: a plugin that was late, a pod that Tenon placed, or another scheduler's.
+// The remedy for a refused pod is that of its cause: a late plugin, a pod that Tenon placed, or another scheduler.
 func TestRefusedPodsAreMendedByTheirCause(t *testing.T) {
-	const late = "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices " +
-		"example.com/nic, which is unexpected"
+	const late = "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate " +
+		"unhealthy devices example.com/nic, which is unexpected"
 	for _, c := range []struct{ scheduler, reason, message, want string }{
 		{"tenon-scheduler", "UnexpectedAdmissionError", late, "see whether the device plugin runs"},
 		{"default-scheduler", "UnexpectedAdmissionError", late, "see whether the device plugin runs"},
