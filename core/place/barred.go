@@ -18,7 +18,7 @@ const (
 	// Tainted: the pod does not tolerate the taint in Resource.
 	Tainted Code = "tainted"
 	// Unselected: the node lacks the label in Resource (KEY=VALUE), which the pod's node selector requires. With is the
-	// value that the node has for the key, if any.
+	// value that the node has for the key, if any, or Various.
 	Unselected Code = "unselected"
 	// OtherAffinity: the node does not match the required node affinity of the pod.
 	OtherAffinity Code = "node-affinity"
@@ -68,6 +68,12 @@ const (
 	// NoPod: no scheduler accepts such a pod; Resource says why.
 	NoPod Code = "bad-pod"
 )
+
+// hostname is the label that each kubelet sets to the name of its node.
+const hostname = "kubernetes.io/hostname"
+
+// Various stands for values that differ from node to node. It is no value of a label.
+const Various = "*"
 
 // When says what has to happen before a reason no longer keeps a pod from a node.
 type When string
@@ -122,6 +128,9 @@ func (r Reason) barred() (text string, ok bool) {
 	case Unselected:
 		if r.With == "" {
 			return "node has no label " + r.Resource + ", which the pod's node selector wants", true
+		}
+		if r.With == Various {
+			return "node has another value of the label than " + r.Resource + ", which the pod's node selector wants", true
 		}
 		return "node has the label value " + r.With + ", and the pod's node selector wants " + r.Resource, true
 	case OtherAffinity:
@@ -246,6 +255,9 @@ func (r Reason) change() string {
 	case Tainted:
 		return "remove the taint, or add a toleration to the pod"
 	case Unselected:
+		if strings.HasPrefix(r.Resource, hostname+"=") {
+			return "the pod's nodeSelector names one node: wait for room there, or leave it out"
+		}
 		return "label the node, or change the pod's nodeSelector"
 	case OtherAffinity:
 		return "label the node, or change the pod's nodeAffinity"

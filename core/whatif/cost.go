@@ -85,14 +85,7 @@ func (p *Plan) refusals(w *Want, around Neighbours, nodes []int) []Refusal {
 			continue
 		}
 		g.Nodes = append(g.Nodes, r.Nodes...)
-		for j := range g.Reasons {
-			if ofPeer(g.Reasons[j].Code) && g.Reasons[j].With != r.Reasons[j].With {
-				g.Reasons[j].With = "" // several pods
-			}
-			if amount(r.Reasons[j].Code) {
-				g.Reasons[j].Have = max(g.Reasons[j].Have, r.Reasons[j].Have)
-			}
-		}
+		Merge(g.Reasons, r.Reasons)
 	}
 	keys := slices.SortedFunc(maps.Keys(groups), func(a, b string) int {
 		return cmp.Or(len(groups[b].Nodes)-len(groups[a].Nodes), strings.Compare(groups[a].Nodes[0], groups[b].Nodes[0]))
@@ -104,19 +97,45 @@ func (p *Plan) refusals(w *Want, around Neighbours, nodes []int) []Refusal {
 	return out
 }
 
-func (r Refusal) key() string {
+func (r Refusal) key() string { return Alike(r.Error, r.Reasons) }
+
+// Alike returns a text that is equal for nodes that refuse a pod for the same reasons. What the nodes have may differ:
+// amounts, the pod that is in the way, and the value of a label.
+func Alike(why place.RefusalReason, reasons []place.Reason) string {
 	var b strings.Builder
-	b.WriteString(string(r.Error))
-	for _, x := range r.Reasons {
+	b.WriteString(string(why))
+	for _, x := range reasons {
 		if amount(x.Code) {
 			x.Have = 0
 		}
 		if ofPeer(x.Code) {
 			x.With = ""
 		}
+		if x.Code == place.Unselected && x.With != "" {
+			x.With = place.Various
+		}
 		fmt.Fprintf(&b, "\n%#v", x) // all fields, since two reasons may have the same text
 	}
 	return b.String()
+}
+
+// Merge makes reasons true of further nodes, which have reasons that are [Alike]: with the highest amount that one of
+// them has, and without what differs.
+func Merge(into, more []place.Reason) {
+	for i := range into {
+		x := &into[i]
+		if x.With != more[i].With {
+			switch {
+			case ofPeer(x.Code):
+				x.With = "" // several pods
+			case x.Code == place.Unselected:
+				x.With = place.Various
+			}
+		}
+		if amount(x.Code) {
+			x.Have = max(x.Have, more[i].Have)
+		}
+	}
 }
 
 // ofPeer reports whether a reason names a pod that excludes another one.

@@ -42,7 +42,7 @@ func (a *app) explainCommand() *cobra.Command {
 
 For a pod that waits, the command says how far its scheduler has come, and what the kubelet of every
 node would do with it now: which CPUs, memory and devices the pod would get there, or all reasons
-why it would not. What can never be comes first; each reason has a remedy. For what is only short
+why it would not. Nodes where it helps to wait come first; each reason has a remedy. For what is only short
 now, it names the fewest pods whose end makes room. For a bound pod it shows what the pod holds.
 
 It judges what simulate judges: taints, cordons, node selector, node and pod affinity, topology spread,

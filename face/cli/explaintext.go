@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/draw"
 )
 
@@ -327,20 +328,25 @@ func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 
 // writeRefusals groups nodes that refuse for the same reasons: what can never be comes first, then large groups.
 func writeRefusals(b *bufio.Writer, refused []verdictOn, limit int) {
-	groups := map[string][]verdictOn{}
+	groups, reasons := map[string][]verdictOn{}, map[string][]place.Reason{}
 	for _, v := range refused {
-		key := fmt.Sprint(refusal(v), v.judged.Reasons)
-		groups[key] = append(groups[key], v)
+		key := refusal(v) + whatif.Alike(v.judged.Verdict.Refusal, v.judged.Reasons)
+		if groups[key] = append(groups[key], v); len(groups[key]) == 1 {
+			reasons[key] = slices.Clone(v.judged.Reasons)
+		} else {
+			whatif.Merge(reasons[key], v.judged.Reasons)
+		}
 	}
+	// Nodes where it helps to wait come first.
 	keys := slices.SortedFunc(maps.Keys(groups), func(x, y string) int {
-		return cmp.Or(groups[x][0].judged.When().Compare(groups[y][0].judged.When()), len(groups[y])-len(groups[x]),
+		return cmp.Or(groups[y][0].judged.When().Compare(groups[x][0].judged.When()), len(groups[y])-len(groups[x]),
 			strings.Compare(x, y))
 	})
 	for _, key := range keys {
 		first := groups[key][0]
 		fmt.Fprintln(b)
 		writeWrapped(b, "  ", refusal(first)+" on "+nodeList(groups[key], limit))
-		for _, r := range first.judged.Reasons {
+		for _, r := range reasons[key] {
 			writeWrapped(b, "    ", r.Text())
 			if remedy := r.Remedy(); remedy != "" {
 				writeWrapped(b, "      ", "Remedy: "+remedy+".")
