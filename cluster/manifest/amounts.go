@@ -53,7 +53,7 @@ func tame(path string, value any) error {
 		}
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(value)) {
-			if err := tame(field(path, name), value[name]); err != nil {
+			if err := tame(subfield(path, name), value[name]); err != nil {
 				return err
 			}
 		}
@@ -68,7 +68,7 @@ func decode(text []byte) (out any, err error) {
 	return out, d.Decode(&out)
 }
 
-func field(path, name string) string { return strings.TrimPrefix(path+"."+clip(name), ".") }
+func subfield(path, name string) string { return strings.TrimPrefix(path+"."+clip(name), ".") }
 
 // quantities checks every amount of an object's resources. It exists because a decoding error does not name the field.
 func quantities(text []byte) error {
@@ -97,7 +97,7 @@ func walk(path string, value any, parent string) error {
 			return amounts(path, value)
 		}
 		for _, name := range slices.Sorted(maps.Keys(value)) {
-			if err := walk(field(path, name), value[name], own); err != nil {
+			if err := walk(subfield(path, name), value[name], own); err != nil {
 				return err
 			}
 		}
@@ -109,7 +109,7 @@ func amounts(path string, list map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		text := fmt.Sprint(list[name])
 		if q, err := parse(text); err != nil || q.Sign() < 0 {
-			return fmt.Errorf("%s: %q is not an amount", field(path, name), clip(text))
+			return fmt.Errorf("%s: %q is not an amount", subfield(path, name), clip(text))
 		}
 	}
 	return nil
@@ -126,26 +126,61 @@ func parse(text string) (resource.Quantity, error) {
 }
 
 // fill sets a pod's requests as the API server does if only limits are given (pkg/apis/core/v1/defaults.go,
-// SetDefaults_Pod).
+// SetDefaults_Pod), and what it sets for the pod as a whole.
 func fill(p *v1.Pod) {
 	_ = each(p, func(_ string, c *v1.Container) error {
 		c.Resources.Requests = requests(c.Resources.Requests, c.Resources.Limits)
 		return nil
 	})
+	fillWhole(p)
+}
+
+// fillWhole sets what the API server sets if a pod has some amounts as a whole (pkg/api/pod/util.go of 1.37,
+// DefaultPodLevelResources). Releases before 1.37 set the same requests, and of limits those of hugepages alone.
+func fillWhole(p *v1.Pod) {
 	r := p.Spec.Resources
-	if r == nil || len(r.Limits) == 0 {
+	if r == nil || len(r.Limits)+len(r.Requests) == 0 {
 		return
 	}
-	own := v1.ResourceList{}
-	for _, from := range []v1.ResourceList{resourcehelper.AggregateContainerRequests(p,
-		resourcehelper.PodResourcesOptions{}), r.Limits} {
-		for name, q := range from {
-			if _, said := own[name]; !said && resourcehelper.IsSupportedPodLevelResource(name) {
-				own[name] = q
-			}
+	limits := resourcehelper.AggregateContainerLimits(p, resourcehelper.PodResourcesOptions{})
+	r.Limits = requests(r.Limits, pick(limits, func(name v1.ResourceName) bool {
+		_, requested := r.Requests[name]
+		return hugepages(name) && !requested
+	}))
+	asked := resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{})
+	own := pick(asked, func(name v1.ResourceName) bool { return native(name) && !hugepages(name) })
+	r.Requests = requests(r.Requests, requests(own, pick(r.Limits, func(v1.ResourceName) bool { return true })))
+	more := pick(limits, func(name v1.ResourceName) bool {
+		_, requested := r.Requests[name]
+		return requested && allLimited(p, name)
+	})
+	for name, q := range more {
+		if want := r.Requests[name]; want.Cmp(q) > 0 {
+			more[name] = want
 		}
 	}
-	r.Requests = requests(r.Requests, own)
+	r.Limits = requests(r.Limits, more)
+}
+
+// allLimited reports whether each container of a pod has a limit of a resource.
+func allLimited(p *v1.Pod, name v1.ResourceName) bool {
+	return each(p, func(path string, c *v1.Container) error {
+		if _, ok := c.Resources.Limits[name]; !ok {
+			return errors.New(path)
+		}
+		return nil
+	}) == nil
+}
+
+// pick returns the amounts that a pod as a whole may have and that ok selects.
+func pick(from v1.ResourceList, ok func(v1.ResourceName) bool) v1.ResourceList {
+	out := v1.ResourceList{}
+	for name, q := range from {
+		if resourcehelper.IsSupportedPodLevelResource(name) && ok(name) {
+			out[name] = q
+		}
+	}
+	return out
 }
 
 // requests returns the requests in said, and those in other for resources that said lacks.
@@ -220,9 +255,5 @@ func checkAmounts(requests, limits v1.ResourceList) error {
 
 // kind reports whether containers may request a resource, and whether its amounts must be whole and not overcommitted.
 func kind(name v1.ResourceName) (whole, known bool) {
-	switch name {
-	case v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage:
-		return false, true
-	}
-	return true, strings.Contains(string(name), "/") || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+	return extended(name) || hugepages(name), ofContainer(name) == ""
 }

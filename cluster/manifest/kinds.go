@@ -94,7 +94,7 @@ func template(kind string, meta metav1.ObjectMeta, pod *v1.Pod, count int) Templ
 	if name == "" {
 		name = meta.GenerateName
 	}
-	return Template{Kind: kind, Namespace: meta.Namespace, Name: name, Count: count, Pod: pod}
+	return Template{Kind: kind, Namespace: meta.Namespace, Name: name, Count: count, Pod: pod, prefix: meta.Name == ""}
 }
 
 func podOf(t v1.PodTemplateSpec) *v1.Pod {
@@ -139,8 +139,11 @@ func complete(t *Template) error {
 	if t.Name == "" {
 		return errors.New("metadata.name is missing")
 	}
-	// A generateName may end in characters that no name ends in.
-	if bad := validation.IsDNS1123Subdomain(t.Name + "x"); len(bad) > 0 {
+	name := t.Name
+	if t.prefix { // which may end in characters that no name ends in
+		name += "x"
+	}
+	if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 {
 		return fmt.Errorf("metadata.name: %q: %s", clip(t.Name), bad[0])
 	}
 	if bad := validation.IsDNS1123Label(t.Namespace); t.Namespace != "" && len(bad) > 0 {
@@ -155,10 +158,9 @@ func complete(t *Template) error {
 // fresh resets a pod from a cluster to its state before it had a node.
 func fresh(p *v1.Pod) {
 	if p.UID != "" {
-		p.Spec.NodeName = ""
+		p.Spec.NodeName, p.Spec.EphemeralContainers = "", nil
 	}
 	p.UID, p.Status = "", v1.PodStatus{}
-	p.Spec.EphemeralContainers = nil
 }
 
 // Like returns a template of one more pod like an existing one. The error names the field that cannot be used.

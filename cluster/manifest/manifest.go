@@ -1,8 +1,8 @@
 // Package manifest reads workload files: it returns their pods, completed like the API server would, and the number of
 // each.
 //
-// Invariant: every returned pod has the requests that the API server sets if only limits are given, and would pass the
-// API server's checks of amounts. The first object that would not is an error that names document, object and field.
+// Invariant: every returned pod has the requests that the API server sets if only limits are given, and breaks no rule of
+// the API server that [Validate] has. The first object that would not is an error that names document, object and field.
 // The package does not guess: it lists an object of an unknown kind as left out, and a field that the kind does not
 // have is an error, since a misspelt field would otherwise be ignored.
 package manifest
@@ -47,6 +47,8 @@ type Template struct {
 	PerNode bool
 
 	Pod *v1.Pod
+	// prefix: Name is the object's generateName.
+	prefix bool
 }
 
 // String names the object, for example "Deployment ml/trainer".
@@ -188,6 +190,9 @@ func (r *reader) object(where string, text []byte, implied schema.GroupVersionKi
 	if err == nil {
 		err = complete(&t)
 	}
+	if err == nil {
+		err = validate(&t)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -219,8 +224,10 @@ func plain(err error) error {
 }
 
 // clip makes a text of the file fit to be shown: short, and without control characters.
-func clip(s string) string {
-	const room = 80
+func clip(s string) string { return shown(s, 80) }
+
+// shown returns at most room runes of a text, without control characters.
+func shown(s string, room int) string {
 	out := []rune(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '?'

@@ -39,7 +39,7 @@ func TestHowManyPodsAnObjectHas(t *testing.T) {
 		{workload("Job", "batch/v1", "  parallelism: 8\n  completions: 3\n"), 3, false},
 		{workload("Job", "batch/v1", "  completions: 3\n"), 1, false},
 		{`{"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "x", "namespace": "ml"}, "spec": {"jobTemplate": {"spec": {"parallelism": 4,
-			"template": {"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": 4, "nvidia.com/gpu": 1}}}]}}}}}}`, 4, false},
+			"template": {"spec": {"containers": [{"name": "main", "image": "i", "resources": {"limits": {"cpu": 4, "nvidia.com/gpu": 1}}}]}}}}}}`, 4, false},
 		{"apiVersion: v1\nkind: Pod\nmetadata: {name: x, namespace: ml}\nspec:" + strings.ReplaceAll(container, "\n      ",
 			"\n  "), 1, false},
 	} {
@@ -97,9 +97,9 @@ spec:
 }
 
 func TestFilesOfManyObjects(t *testing.T) {
-	item := `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p%d"}, "spec": {"containers": [{"name": "c"}]}}`
+	item := `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p%d"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}`
 	list := fmt.Sprintf(`{"apiVersion": "v1", "kind": "List", "items": [`+item+`, `+item+`]}`, 1, 2)
-	typed := `{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "p3"}, "spec": {"containers": [{"name": "c"}]}}]}`
+	typed := `{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "p3"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}]}`
 	service := "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
 	f, err := Read([]byte("# nothing yet\n---\n" + list + "\n---\n" + service + "---\n" + typed + "\n---\n"))
 	if err != nil {
@@ -120,7 +120,7 @@ func TestFilesOfManyObjects(t *testing.T) {
 func TestPodLevelResourcesGetTheirRequests(t *testing.T) {
 	f, err := Read([]byte(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
 		"resources": {"limits": {"cpu": "8", "memory": "4Gi"}},
-		"containers": [{"name": "a", "resources": {"requests": {"cpu": "2"}}}, {"name": "b"}]}}`))
+		"containers": [{"name": "a", "image": "i", "resources": {"requests": {"cpu": "2"}}}, {"name": "b", "image": "i"}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestPodLevelResourcesGetTheirRequests(t *testing.T) {
 
 // A pod that kubectl exported is reset to its state before it had a node.
 func TestExportedPodsLoseTheirNode(t *testing.T) {
-	const text = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"%s}, "spec": {"nodeName": "a", "containers": [{"name": "c"}]}, "status": {"phase": "Running", "qosClass": "Guaranteed"}}`
+	const text = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"%s}, "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "i"}]}, "status": {"phase": "Running", "qosClass": "Guaranteed"}}`
 	for uid, want := range map[string]string{"": "a", `, "uid": "1"`: ""} {
 		f, err := Read([]byte(fmt.Sprintf(text, uid)))
 		if err != nil {
@@ -169,7 +169,7 @@ func TestErrorsNameDocumentObjectAndField(t *testing.T) {
 			`document 2: Deployment x: spec.template.spec.containers[0].resources.limits.memory: "8Gigs" is not an amount`},
 		"exponent": {replace("8Gi", `"1e-1000000000"`),
 			`document 2: Deployment x: spec.template.spec.containers[0].resources.limits.memory: "1e-1000000000" is not an amount`},
-		"exponent in JSON": {pod(`{"overhead": {"cpu": 1e-1000000000}, "containers": [{"name": "a"}]}`),
+		"exponent in JSON": {pod(`{"overhead": {"cpu": 1e-1000000000}, "containers": [{"name": "a", "image": "i"}]}`),
 			`document 1: Pod x: spec.overhead.cpu: "1e-1000000000" is not an amount`},
 		"below zero": {replace(`"4"`, `"-4"`),
 			`document 2: Deployment x: spec.template.spec.containers[0].resources.limits.cpu: "-4" is not an amount`},
@@ -183,15 +183,15 @@ func TestErrorsNameDocumentObjectAndField(t *testing.T) {
 		"bad name": {replace("name: x,", "name: X,"),
 			`document 2: Deployment X: metadata.name: "X": a lowercase RFC 1123 subdomain`},
 		"no containers": {pod(`{"containers": []}`), "document 1: Pod x: the pod has no containers"},
-		"twice": {pod(`{"containers": [{"name": "a"}, {"name": "a"}]}`),
+		"twice": {pod(`{"containers": [{"name": "a", "image": "i"}, {"name": "a"}]}`),
 			`document 1: Pod x: containers[1]: name "a" is there twice`},
-		"above limit": {pod(`{"containers": [{"name": "a", "resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}]}`),
+		"above limit": {pod(`{"containers": [{"name": "a", "image": "i", "resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}]}`),
 			"containers[0] (a): resources: cpu: request 2 is above the limit 1"},
-		"device without limit": {pod(`{"containers": [{"name": "a", "resources": {"requests": {"nvidia.com/gpu": 2}}}]}`),
+		"device without limit": {pod(`{"containers": [{"name": "a", "image": "i", "resources": {"requests": {"nvidia.com/gpu": 2}}}]}`),
 			"containers[0] (a): resources: nvidia.com/gpu: request and limit must be the same"},
-		"half a device": {pod(`{"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": "500m"}}}]}`),
+		"half a device": {pod(`{"containers": [{"name": "a", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "500m"}}}]}`),
 			"nvidia.com/gpu: 500m is not a whole number"},
-		"no resource": {pod(`{"containers": [{"name": "a", "resources": {"limits": {"gpu": 1}}}]}`),
+		"no resource": {pod(`{"containers": [{"name": "a", "image": "i", "resources": {"limits": {"gpu": 1}}}]}`),
 			`"gpu" is no resource`},
 		"yaml":          {"a: b: c", "document 1: "},
 		"twice in yaml": {replace("spec:\n", "spec:\n  replicas: 1\n  replicas: 2\n"), "document 2: "},
@@ -225,7 +225,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(workload("Deployment", "apps/v1", "  replicas: 3\n"))
 	f.Add(workload("Job", "batch/v1", "  completions: 3\n"))
 	f.Add(
-		`{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "c"}]}}]}`)
+		`{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		file, err := Read([]byte(text))
 		if err != nil {

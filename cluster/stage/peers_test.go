@@ -16,12 +16,12 @@ import (
 func TestPodsOfAWorkloadKeepEachOtherAway(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "x"}, "spec": {"replicas": 3, "template": {
-			"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c"}], "affinity": {"podAntiAffinity": {
+			"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "i"}], "affinity": {"podAntiAffinity": {
 			"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname",
 			"labelSelector": {"matchLabels": {"app": "x"}}}]}}}}}}`: "pod default/x is there, which the pod's required " +
 			"anti-affinity excludes (kubernetes.io/hostname)",
 		`{"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "x"}, "spec": {"replicas": 3, "template": {
-			"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}}}}`: "host port 80/TCP " +
+			"spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80, "hostPort": 80}]}]}}}}`: "host port 80/TCP " +
 			"is taken by pod default/x",
 	} {
 		labelled := made(t, []v1.Node{node("a", nil), node("b", nil)})

@@ -28,7 +28,7 @@ func TestVolumesOfPlacedPodsCount(t *testing.T) {
 	}
 	deployment := func(claim string) *whatif.Workload {
 		return read(t, s, `{"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "x"}, "spec": {"replicas": 2,
-			"template": {"spec": {"containers": [{"name": "c"}], "volumes": [{"name": "v", "persistentVolumeClaim": {
+			"template": {"spec": {"containers": [{"name": "c", "image": "i"}], "volumes": [{"name": "v", "persistentVolumeClaim": {
 			"claimName": "`+claim+`"}}]}}}}`)
 	}
 	w := deployment("one")
@@ -73,7 +73,7 @@ func TestStorageCapacityIsJudged(t *testing.T) {
 			`", "namespace": "d"}, "storageClassName": "s", "nodeTopology": {"matchLabels": {"zone": "` + zone + `"}},
 			"capacity": "` + capacity + `"` + largest + `}`
 	}
-	pod := `{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "c"}],
+	pod := `{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i"}],
 		"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "big"}}]}}`
 	known := capacity("x", "x", "10Gi", "") + capacity("y1", "y", "10Gi", `, "maximumVolumeSize": "2Gi"`) +
 		capacity("y2", "y", "1Gi", "")

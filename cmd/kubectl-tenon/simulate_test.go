@@ -41,6 +41,7 @@ spec:
     spec:
       containers:
       - name: c
+        image: i
         resources: {limits: {cpu: 5, memory: 2Gi}}
 ---
 apiVersion: apps/v1
@@ -52,6 +53,7 @@ spec:
     spec:
       containers:
       - name: c
+        image: i
         resources: {limits: {cpu: 2, memory: 1Gi, acme.com/nic: 1}}
 ---
 apiVersion: batch/v1
@@ -63,6 +65,7 @@ spec:
     spec:
       containers:
       - name: c
+        image: i
         resources: {requests: {cpu: 500m, memory: 512Mi}}
 `
 

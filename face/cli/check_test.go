@@ -43,7 +43,7 @@ func TestCheckSaysWhetherPodsCanEverRun(t *testing.T) {
 apiVersion: v1
 kind: Pod
 metadata: {name: p}
-spec: {containers: [{name: c, resources: RESOURCES}]}
+spec: {containers: [{name: c, image: i, resources: RESOURCES}]}
 `
 	for resources, want := range map[string]struct {
 		code int

@@ -258,7 +258,7 @@ func TestWorkloadsFromStdin(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	file := t.TempDir() + "/d.yaml"
 	const text = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec:\n  template:\n    spec:\n" +
-		"      containers:\n      - {name: c, resources: {limits: {cpu: %d, memory: 1Gi}}}\n"
+		"      containers:\n      - {name: c, image: i, resources: {limits: {cpu: %d, memory: 1Gi}}}\n"
 	for _, c := range []struct {
 		cpus int
 		args string
@@ -308,7 +308,7 @@ func TestConfigurationsOfKubeletsAreJudged(t *testing.T) {
 }
 
 func TestNamespaces(t *testing.T) {
-	const text = "apiVersion: v1\nkind: Pod\nmetadata: {name: x%s}\nspec: {containers: [{name: c}]}\n"
+	const text = "apiVersion: v1\nkind: Pod\nmetadata: {name: x%s}\nspec: {containers: [{name: c, image: i}]}\n"
 	for _, c := range []struct{ own, flag, want string }{{"", "", "default"}, {"", "db", "db"},
 		{", namespace: ml", "db", "ml"}} {
 		args := []string{"-f", "-", "--machines", "testdata/simulate-pair.txt"}
@@ -480,7 +480,7 @@ func TestProgress(t *testing.T) {
 // Everything that a simulation takes is one list of pods: the bound is on all of them.
 func TestSimulationsAreBounded(t *testing.T) {
 	many := strings.Repeat("---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec:\n  replicas: 60000\n"+
-		"  template: {spec: {containers: [{name: c}]}}\n", 2)
+		"  template: {spec: {containers: [{name: c, image: i}]}}\n", 2)
 	if _, errs, code := simulate(t, nil, many, "-f", "-", "--machines", "testdata/simulate-pair.txt"); code != 1 ||
 		errs != "error: more than 100000 pods\n" {
 		t.Errorf("exit code %d, stderr %q", code, errs)
@@ -496,7 +496,7 @@ func TestSimulationsAreBounded(t *testing.T) {
 // as is a pod of one Guaranteed container, with annotations.
 func as(limits, annotations string) string {
 	return `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "annotations": {` + annotations +
-		`}}, "spec": {"containers": [{"name": "c", "resources": {"limits": {` + limits + `}}}]}}`
+		`}}, "spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": {` + limits + `}}}]}}`
 }
 
 // The machines of the lab, by hand: what fits on an empty one, and what stops the next pod.

@@ -263,6 +263,7 @@ metadata: {name: big}
 spec:
   containers:
   - name: c
+    image: i
     resources: {limits: {cpu: 20, memory: 1Gi}}
 `
 
