@@ -25,10 +25,61 @@ var workloads = map[string]schema.GroupVersionResource{
 	"job":         {Group: "batch", Version: "v1", Resource: "jobs"},
 }
 
+// labelled are kinds of operators, with the label in which their pods have the object's name.
+var labelled = map[string]string{
+	"vcjob": "volcano.sh/job-name", "jobset": "jobset.sigs.k8s.io/jobset-name",
+	"trainjob": "jobset.sigs.k8s.io/jobset-name",
+	"lws":      "leaderworkerset.sigs.k8s.io/name", "mpijob": trainingJob, "pytorchjob": trainingJob, "tfjob": trainingJob,
+	"xgboostjob": trainingJob, "paddlejob": trainingJob, "jaxjob": trainingJob, "raycluster": "ray.io/cluster",
+	"rayjob": "ray.io/originated-from-cr-name", "vm": "vm.kubevirt.io/name", "vmi": "vm.kubevirt.io/name",
+}
+
+const trainingJob = "training.kubeflow.org/job-name"
+
+// labelledPods returns the pods with a label, and an error if there are none: nothing says then whether the object
+// exists.
+func (r *Reader) labelledPods(ctx context.Context, kind, namespace, name string) ([]v1.Pod, error) {
+	label := labelled[kind] + "=" + name
+	list, err := r.cluster.Pods.In(namespace).List(ctx, metav1.ListOptions{LabelSelector: label})
+	if err != nil {
+		return nil, fmt.Errorf("list pods of %s %s/%s: %w", kind, namespace, name, err)
+	}
+	if len(list.Items) == 0 {
+		return nil, fmt.Errorf("%s %s/%s: no pod has the label %s", kind, namespace, name, label)
+	}
+	return list.Items, nil
+}
+
+// cronPods returns the pods of the Jobs that a CronJob has made: these have its name, and the minute of their time.
+func (r *Reader) cronPods(ctx context.Context, namespace, name string) ([]v1.Pod, error) {
+	list, err := r.cluster.Pods.In(namespace).List(ctx, metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name"})
+	if err != nil {
+		return nil, fmt.Errorf("list pods of cronjob %s/%s: %w", namespace, name, err)
+	}
+	out := slices.DeleteFunc(list.Items, func(p v1.Pod) bool {
+		owner := metav1.GetControllerOf(&p)
+		if owner == nil || owner.Kind != "Job" {
+			return true
+		}
+		at := strings.LastIndexByte(owner.Name, '-')
+		return at < 0 || owner.Name[:at] != name || strings.Trim(owner.Name[at+1:], "0123456789") != ""
+	})
+	if len(out) == 0 {
+		return nil, fmt.Errorf("cronjob %s/%s: no pod of one of its jobs is there", namespace, name)
+	}
+	return out, nil
+}
+
 // PodsOf returns the pods of a workload: those that its selector selects and that are controlled by it, or by a
 // ReplicaSet of its name. kind is in lower case, such as "deployment". If the workload does not exist, the error is the
 // API server's NotFound.
 func (r *Reader) PodsOf(ctx context.Context, kind, namespace, name string) ([]v1.Pod, error) {
+	switch {
+	case labelled[kind] != "":
+		return r.labelledPods(ctx, kind, namespace, name)
+	case kind == "cronjob":
+		return r.cronPods(ctx, namespace, name)
+	}
 	of, ok := workloads[kind]
 	if !ok {
 		return nil, fmt.Errorf("kind %q has no pods that are known here", kind)

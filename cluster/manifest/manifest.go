@@ -1,10 +1,11 @@
 // Package manifest reads workload files: it returns their pods, completed like the API server would, and the number of
 // each.
 //
-// Invariant: every returned pod has the requests that the API server sets if only limits are given, and breaks no rule of
-// the API server that [Validate] has. The first object that would not is an error that names document, object and field.
-// The package does not guess: it lists an object of an unknown kind as left out, and a field that the kind does not
-// have is an error, since a misspelt field would otherwise be ignored.
+// Invariant: every returned pod has the requests that the API server sets if only limits are given, and breaks no rule
+// of the API server that [Validate] has. The first object that would not is an error that names document, object and
+// field.
+// It lists an object of an unknown kind without pod templates as left out, and says where it found a template in one.
+// A field that a known kind does not have is an error, since a misspelt field would otherwise be ignored.
 package manifest
 
 import (
@@ -47,6 +48,8 @@ type Template struct {
 	PerNode bool
 
 	Pod *v1.Pod
+	// Guessed is the field in which the pod was found if the kind is not known; then Count is a guess, too.
+	Guessed string
 	// prefix: Name is the object's generateName.
 	prefix bool
 }
@@ -64,6 +67,8 @@ type File struct {
 	Templates []Template // in the order of the file
 	// Left names the objects of kinds that have no pods or are unknown, such as "document 2: Service web (v1)".
 	Left []string
+	// Unjudged names the objects that have pods which are not among the templates, and says why.
+	Unjudged []string
 }
 
 // Read reads YAML documents or JSON, with objects or lists of them.
@@ -80,9 +85,26 @@ func Read(data []byte) (*File, error) {
 		return nil, err
 	}
 	if len(r.file.Templates) == 0 {
-		return nil, errors.New("no pods, and no objects that have any")
+		return nil, nothing(&r.file)
 	}
 	return &r.file, nil
+}
+
+// nothing is the error of a file of which nothing can be judged.
+func nothing(f *File) error {
+	const few = 3
+	list, text := f.Left, "no pods, and no objects that are known to have any"
+	if len(f.Unjudged) > 0 {
+		list, text = f.Unjudged, "no pods that can be judged"
+	}
+	if len(list) == 0 {
+		return errors.New(text)
+	}
+	text += ": " + strings.Join(list[:min(few, len(list))], "; ")
+	if more := len(list) - few; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return errors.New(text)
 }
 
 // Documents calls do for every YAML document of a text, with the document as JSON and a name such as "document 2". It
@@ -176,8 +198,7 @@ func (r *reader) object(where string, text []byte, implied schema.GroupVersionKi
 		what += " " + clip(h.Metadata.Name)
 	}
 	if kinds[gvk] == nil {
-		r.file.Left = append(r.file.Left, fmt.Sprintf("%s (%s)", what, clip(gvk.GroupVersion().String())))
-		return nil
+		return r.other(what, gvk, text)
 	}
 	if err := quantities(text); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -197,6 +218,23 @@ func (r *reader) object(where string, text []byte, implied schema.GroupVersionKi
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	r.file.Templates = append(r.file.Templates, t)
+	return nil
+}
+
+// other reads an object whose type is not linked.
+func (r *reader) other(what string, gvk schema.GroupVersionKind, text []byte) error {
+	all, note, known, err := r.operators(gvk, text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	r.file.Templates = append(r.file.Templates, all...)
+	what += fmt.Sprintf(" (%s)", clip(gvk.GroupVersion().String()))
+	switch {
+	case note != "":
+		r.file.Unjudged = append(r.file.Unjudged, what+": "+note)
+	case !known:
+		r.file.Left = append(r.file.Left, what)
+	}
 	return nil
 }
 

@@ -74,7 +74,8 @@ func choices(s *v1.PodSpec, at *field.Path) (out field.ErrorList) {
 	}
 	if s.OS != nil && s.OS.Name == v1.Windows && (s.HostPID || s.HostIPC || s.HostUsers != nil ||
 		s.ShareProcessNamespace != nil) {
-		out = append(out, field.Forbidden(at.Child("os"), "hostPID, hostIPC, hostUsers and shareProcessNamespace are for Linux"))
+		out = append(out, field.Forbidden(at.Child("os"),
+			"hostPID, hostIPC, hostUsers and shareProcessNamespace are for Linux"))
 	}
 	if s.HostUsers != nil && !*s.HostUsers && (s.HostPID || s.HostIPC || s.HostNetwork) {
 		out = append(out, field.Forbidden(at.Child("hostUsers"), "hostPID, hostIPC or hostNetwork is true"))

@@ -214,23 +214,26 @@ func inOrder(a, b *v1.Pod) int {
 		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// Workloads reads a workload file. Objects without a namespace get the given one. left names the objects of kinds that
-// have no pods or are unknown.
-func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload, left []string, err error) {
+// Workloads reads a workload file. Objects without a namespace get the given one. left names the objects that are not
+// among the workloads.
+func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload, left whatif.Left, err error) {
 	f, err := manifest.Read(data)
 	if err != nil {
-		return nil, nil, err
+		return nil, left, err
 	}
 	for _, t := range f.Templates {
 		t.Namespace = cmp.Or(t.Namespace, namespace)
 		t.Pod.Namespace = t.Namespace
 		w, err := s.workload(t)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", t, err)
+			return nil, left, fmt.Errorf("%s: %w", t, err)
+		}
+		if t.Guessed != "" {
+			w.Unjudged = append(w.Unjudged, fmt.Sprintf("whether %s makes its pods of %s, and how many", t.Kind, t.Guessed))
 		}
 		out = append(out, w)
 	}
-	return out, f.Left, nil
+	return out, whatif.Left{NoPods: f.Left, NotJudged: f.Unjudged}, nil
 }
 
 // Like returns one more pod like an existing one. It returns an error if that pod does not exist.

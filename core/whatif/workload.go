@@ -49,6 +49,10 @@ func (w *Workload) ID(turn, i int) ledger.PodID {
 	return out
 }
 
+// Left is what of a file is not among its workloads: objects without pods as far as is known, and objects whose pods
+// are not judged, with the cause.
+type Left struct{ NoPods, NotJudged []string }
+
 // Usual returns the workload profile of a cluster after requests for some pods, as the scheduler would learn it. past
 // are the pods requested before, newest last. A workload with an unknown number of pods counts once.
 func Usual(past []*place.Pod, all []*Workload) *score.Mix {

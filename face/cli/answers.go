@@ -139,7 +139,7 @@ func (s Stages) run(ctx context.Context, r Request, most int, args []string, int
 	root.SetOut(&out)
 	root.SetErr(io.Discard) // what nobody judges is in the document
 	err = root.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, unfit{}) && !errors.Is(err, errNotAdmitted) {
+	if err != nil && !errors.Is(err, unfit{}) && !errors.Is(err, errNotAdmitted) && !errors.Is(err, errNotJudged) {
 		return err
 	}
 	if err := json.Unmarshal(out.Bytes(), into); err != nil {

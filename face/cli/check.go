@@ -24,7 +24,8 @@ It does not pass if each node refuses it for good: the machine is too small unde
 or a taint, a selector or another rule keeps the pod away. The command also warns of pods that are nearly
 Guaranteed, for which no kubelet aligns CPUs or memory.
 
-The exit code is 0 if all pods pass, 1 if one does not, and 2 after an error, which is on stderr.`
+The exit code is 0 if all pods pass, 1 if one does not, 3 if the pods of an object of the file cannot be
+judged, and 2 after an error, which is on stderr.`
 
 const checkExample = `  kubectl tenon check -f pod.yaml
   helm template ./chart | kubectl tenon check -f -
@@ -41,7 +42,10 @@ type checkCode struct {
 func (c checkCode) Error() string { return c.err.Error() }
 func (c checkCode) Unwrap() error { return c.err }
 
-var errNotAdmitted = errors.New("not all pods can be admitted")
+var (
+	errNotAdmitted = errors.New("not all pods can be admitted")
+	errNotJudged   = errors.New("not all pods can be judged")
+)
 
 func (a *app) checkCommand() *cobra.Command {
 	var f simulateFlags
@@ -58,6 +62,8 @@ func (a *app) checkCommand() *cobra.Command {
 				return nil
 			case errors.Is(err, errNotAdmitted):
 				return checkCode{1, err}
+			case errors.Is(err, errNotJudged):
+				return checkCode{3, err}
 			}
 			return checkCode{2, err}
 		},
@@ -98,16 +104,14 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 	}
 	namespace := cmp.Or(a.kube.Namespace(), "default")
 	var out []checked
-	noPods := []string{}
+	var left whatif.Left
 	for _, file := range all.files {
-		workloads, left, err := stage.Workloads(file.data, namespace)
+		workloads, more, err := stage.Workloads(file.data, namespace)
 		if err != nil {
 			return fmt.Errorf("workload file %s: %w", file.name, err)
 		}
-		noPods = append(noPods, left...)
-		for _, l := range left {
-			fmt.Fprintf(c.ErrOrStderr(), "Warning: %s, %s has no pods that are known here\n", file.name, l)
-		}
+		left.NoPods, left.NotJudged = append(left.NoPods, more.NoPods...), append(left.NotJudged, more.NotJudged...)
+		warnLeft(c.ErrOrStderr(), file.name, more)
 		for _, w := range workloads {
 			if err := c.Context().Err(); err != nil {
 				return err
@@ -116,15 +120,21 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 		}
 	}
 	doc := checkDocumentOf(out, all.problems)
-	doc.NoPods = noPods
+	doc.NoPods, doc.NotJudged = append(doc.NoPods, left.NoPods...), append(doc.NotJudged, left.NotJudged...)
+	doc.Passes = doc.Passes && len(left.NotJudged) == 0
 	done, err := f.output.write(c.OutOrStdout(), doc, nil)
 	if !done {
 		err = writeChecks(c.OutOrStdout(), out, len(stage.Nodes()), all.problems)
 	}
-	if err == nil && slices.ContainsFunc(out, func(x checked) bool { return !x.passes() }) {
+	switch {
+	case err != nil:
+		return err
+	case slices.ContainsFunc(out, func(x checked) bool { return !x.passes() }):
 		return errNotAdmitted
+	case len(left.NotJudged) > 0:
+		return errNotJudged
 	}
-	return err
+	return nil
 }
 
 // checked is one workload and what the nodes say for good.
@@ -196,6 +206,8 @@ type checkDocument struct {
 	Workloads []checkedDocument  `json:"workloads"`
 	NotKnown  []document.Problem `json:"notKnown"` // nodes of whose NUMA nodes nothing is known
 	NoPods    []string           `json:"noPods"`   // objects that have no pods as far as is known
+	// NotJudged are objects whose pods are not judged, and why. The file does not pass then.
+	NotJudged []string `json:"notJudged"`
 }
 
 type checkedDocument struct {
@@ -213,7 +225,8 @@ type checkedDocument struct {
 }
 
 func checkDocumentOf(all []checked, problems []document.Problem) checkDocument {
-	out := checkDocument{Kind: "PodCheck", Passes: true, NotKnown: append([]document.Problem{}, problems...)}
+	out := checkDocument{Kind: "PodCheck", Passes: true, NotKnown: append([]document.Problem{}, problems...),
+		NoPods: []string{}, NotJudged: []string{}}
 	out.Workloads = document.Each(all, func(x checked) checkedDocument {
 		w := x.workload
 		out.Passes = out.Passes && x.passes()

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,6 +93,41 @@ func TestKustomizationsHaveAnotherWay(t *testing.T) {
 		if code := Run(t.Context(), strings.Fields(args), &out, &errs, Setup{Stages: stages(nil)}); code == 0 ||
 			!strings.Contains(errs.String(), want) {
 			t.Errorf("%s: exit code %d, %s; want %q", args, code, errs.String(), want)
+		}
+	}
+}
+
+// A file passes only if all its pods are judged: neither the pods of a known operator nor a virtual machine is passed
+// over beside other objects.
+func TestCheckPassesNoFileWithUnjudgedPods(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n---\n"
+	const config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: script}\n---\n"
+	const vm = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: big}\nspec: {template: {spec: " +
+		"{domain: {}}}}\n"
+	job := func(cpus int) string {
+		return fmt.Sprintf("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: hello}\nspec: "+
+			"{pytorchReplicaSpecs: {Worker: "+
+			"{template: {spec: {containers: [{name: c, image: i, resources: {limits: {cpu: %d, memory: 1Gi}}}]}}}}}\n", cpus)
+	}
+	for text, want := range map[string]struct {
+		code      int
+		says      string
+		notJudged int
+	}{
+		pod + config + vm: {3, "not judged: document 3: VirtualMachine big (kubevirt.io/v1): ", 1},
+		config + vm:       {2, "no pods that can be judged: document 2: VirtualMachine big", 0},
+		config + job(4):   {0, "PyTorchJob default/hello-worker can run on 1 of 1 node", 0},
+		config + job(9):   {1, "PyTorchJob default/hello-worker can run on none of 1 node", 0},
+	} {
+		out, errs, code := checks(t, text)
+		if code != want.code || !strings.Contains(out+errs, want.says) {
+			t.Errorf("%s\nexit code %d, want %d and %q\n%s%s", text, code, want.code, want.says, out, errs)
+		}
+		out, _, _ = checks(t, text, "-o", "json")
+		var doc checkDocument
+		if code != 2 && (json.Unmarshal([]byte(out), &doc) != nil || doc.Passes != (code == 0) ||
+			len(doc.NotJudged) != want.notJudged) {
+			t.Errorf("%s\n%s", text, out)
 		}
 	}
 }

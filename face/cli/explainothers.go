@@ -17,7 +17,8 @@ import (
 // This file explains nodes and the pods of workloads, and takes TYPE/NAME as kubectl does.
 
 const explainLong = `Say where a pod fits and why, or what it holds. TYPE is pod, node, deployment, statefulset, daemonset,
-replicaset or job, or kubectl's short form of one.
+replicaset, job or cronjob, kubectl's short form of one, or a kind of an operator: vcjob, jobset, lws, mpijob,
+pytorchjob, tfjob, xgboostjob, paddlejob, jaxjob, trainjob, raycluster, rayjob, vm or vmi.
 
 Of a node the command draws the map and lists what its pods hold. Of a workload it lists the pods, and
 explains one that waits or that a kubelet has refused.`
@@ -51,6 +52,22 @@ var workloadTypes = map[string][]string{
 	"daemonset":   {"daemonsets", "ds"},
 	"replicaset":  {"replicasets", "rs"},
 	"job":         {"jobs"},
+	"cronjob":     {"cronjobs", "cj"},
+	// Kinds of operators, whose pods have the object's name in a label.
+	"vcjob":      {"vcjobs", "vj", "jobs.batch.volcano.sh"},
+	"jobset":     {"jobsets"},
+	"lws":        {"leaderworkerset", "leaderworkersets"},
+	"mpijob":     {"mpijobs"},
+	"pytorchjob": {"pytorchjobs"},
+	"tfjob":      {"tfjobs"},
+	"xgboostjob": {"xgboostjobs"},
+	"paddlejob":  {"paddlejobs"},
+	"jaxjob":     {"jaxjobs"},
+	"trainjob":   {"trainjobs"},
+	"raycluster": {"rayclusters"},
+	"rayjob":     {"rayjobs"},
+	"vm":         {"vms", "virtualmachine", "virtualmachines"},
+	"vmi":        {"vmis", "virtualmachineinstance", "virtualmachineinstances"},
 }
 
 // explainOthers makes the group take TYPE/NAME, and adds the commands of the other types.
@@ -110,7 +127,8 @@ func (a *app) explainReference(c *cobra.Command, f explainFlags, ref string) err
 		}
 	}
 	return fmt.Errorf("%q is no type that can be explained: want pod, node, deployment, statefulset, daemonset, "+
-		"replicaset or job; a pod of another namespace is pod/NAME -n NAMESPACE, or pod NAMESPACE/NAME", kind)
+		"replicaset, job, cronjob or a kind of an operator; a pod of another namespace is pod/NAME -n NAMESPACE, or pod "+
+		"NAMESPACE/NAME", kind)
 }
 
 // references completes TYPE/NAME for pods and nodes.

@@ -25,8 +25,8 @@ import (
 type Stage interface {
 	// Nodes returns the nodes in ascending order of name.
 	Nodes() []whatif.Node
-	// Workloads reads a workload file; left names the objects that have no pods.
-	Workloads(data []byte, namespace string) (all []*whatif.Workload, left []string, err error)
+	// Workloads reads a workload file; left names the objects that are not among the workloads.
+	Workloads(data []byte, namespace string) (all []*whatif.Workload, left whatif.Left, err error)
 	// Like returns one more of a pod that is there.
 	Like(namespace, name string) (*whatif.Workload, error)
 	// On returns the pods that would be made anew if a node went away, and counts those that go with it.
@@ -71,7 +71,7 @@ const exitUnfit = 2
 // unfit is the error of such a simulation; what it found has been written.
 type unfit struct{}
 
-func (unfit) Error() string { return "not all pods have a place" }
+func (unfit) Error() string { return "not all pods have a place, as far as they are judged" }
 
 const simulateLong = `Say how many pods would fit, where, and what stops the next one.
 
@@ -80,8 +80,8 @@ what kubectl wrote of a cluster, or on machines that files describe. It only rea
 nothing. It judges labels, taints, affinity, spreading, amounts and NUMA alignment, and names what else a
 pod asks for.
 
-The exit code is 0 if all pods have a place, 2 if some have none, and 1 after an error. With
---count max it is 0 however many pods fit.`
+The exit code is 0 if all pods have a place, 2 if some have none or the pods of an object cannot be
+judged, and 1 after an error. With --count max it is 0 however many pods fit.`
 
 const simulateExample = `  # Would this fit today?
   kubectl tenon simulate -f train.yaml
@@ -298,7 +298,7 @@ func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
 		f.drawing.all = f.drawing.all || f.output.format == "wide"
 		err = s.write(c.OutOrStdout(), f)
 	}
-	if err == nil && s.left() > 0 && !s.most {
+	if err == nil && (s.left() > 0 && !s.most || len(s.notJudged) > 0) {
 		return unfit{}
 	}
 	return err
@@ -436,9 +436,8 @@ func (a *app) tasks(f simulateFlags, s *simulation, all *scenery, count int, std
 		if err != nil {
 			return nil, fmt.Errorf("workload file %s: %w", file.name, err)
 		}
-		for _, l := range left {
-			fmt.Fprintf(stderr, "Warning: %s, %s has no pods that are known here\n", file.name, l)
-		}
+		warnLeft(stderr, file.name, left)
+		s.notJudged = append(s.notJudged, left.NotJudged...)
 		for _, w := range workloads {
 			out = append(out, &task{workload: w, wanted: w.Count})
 		}
@@ -456,6 +455,16 @@ func (a *app) tasks(f simulateFlags, s *simulation, all *scenery, count int, std
 	}
 	warnUnjudged(stderr, out)
 	return out, counted(out, count)
+}
+
+// warnLeft names the objects of a file that are not among its workloads.
+func warnLeft(w io.Writer, file string, left whatif.Left) {
+	for _, l := range left.NoPods {
+		fmt.Fprintf(w, "Warning: %s, %s has no pods that are known here\n", file, l)
+	}
+	for _, l := range left.NotJudged {
+		fmt.Fprintf(w, "Warning: %s, not judged: %s\n", file, l)
+	}
 }
 
 // counted applies --count.

@@ -398,8 +398,8 @@ type plain struct {
 }
 
 func (p plain) Nodes() []whatif.Node { return p.nodes }
-func (p plain) Workloads([]byte, string) ([]*whatif.Workload, []string, error) {
-	return nil, nil, errors.New("no files here")
+func (p plain) Workloads([]byte, string) ([]*whatif.Workload, whatif.Left, error) {
+	return nil, whatif.Left{}, errors.New("no files here")
 }
 func (p plain) Like(string, string) (*whatif.Workload, error) { return p.pod, nil }
 func (p plain) On(string) ([]*whatif.Workload, int, error)    { return nil, 0, nil }

@@ -30,7 +30,9 @@ type simulationDocument struct {
 	// Rounds is one round, or one for each workload where as many as fit are asked for.
 	Rounds   []roundDocument    `json:"rounds"`
 	NotKnown []document.Problem `json:"notKnown"` // nodes whose NUMA nodes are not known
-	Coarse   []string           `json:"coarse"`   // nodes of which only amounts are known, by NUMA node
+	// NotJudged are objects of files whose pods are not judged, and why.
+	NotJudged []string `json:"notJudged,omitempty"`
+	Coarse    []string `json:"coarse"` // nodes of which only amounts are known, by NUMA node
 }
 
 type leavingDocument struct {
@@ -102,7 +104,8 @@ type freeDocument struct {
 
 func (s *simulation) document() simulationDocument {
 	return simulationDocument{
-		Kind: "Simulation", Strategy: s.rules.Strategy.Type.String(), Fits: s.left() == 0, Waiting: s.stage.Waiting(),
+		Kind: "Simulation", Strategy: s.rules.Strategy.Type.String(), Fits: s.left() == 0 && len(s.notJudged) == 0,
+		Waiting: s.stage.Waiting(),
 		Without: document.Each(s.gone, leaving.document), Altered: document.Each(s.altered, leaving.document),
 		Added: s.added, Needs: s.needed,
 		Rounds: document.Each(s.rounds, func(r round) roundDocument {
@@ -115,6 +118,7 @@ func (s *simulation) document() simulationDocument {
 			}
 		}),
 		NotKnown: append([]document.Problem{}, s.problems...), Coarse: append([]string{}, s.coarse()...),
+		NotJudged: s.notJudged,
 	}
 }
 

@@ -27,6 +27,8 @@ type simulation struct {
 	added   int
 	needed  *need // nil where nobody asked
 	rounds  []round
+	// notJudged are objects whose pods are not judged, and why.
+	notJudged []string
 }
 
 // leaving is a node that goes away, the pods that have to find another place, and those that go with it.

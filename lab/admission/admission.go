@@ -1,5 +1,5 @@
-// Package admission has the API server's own code that accepts or refuses pods, without a server: defaults, strategy and
-// validation. It judges package cluster/manifest, which has the same rules by contract.
+// Package admission has the API server's own code that accepts or refuses pods, without a server: defaults, strategy
+// and validation. It judges package cluster/manifest, which has the same rules by contract.
 //
 // Invariant: a pod is decoded, completed and validated by k8s.io/kubernetes alone, with the gates that the release has
 // on by default. It is for tests: it has no admission plugins but those that [Create] is given.

@@ -114,12 +114,15 @@ func under(o object, field string) object {
 
 var resourceNames = []string{"cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "hugepages-1Gi", "hugepages-3Mi",
 	"hugepages-", "hugepages-0", "hugepages-x", "nvidia.com/gpu", "gpu", "a/b/c", "a.com/b/c", "requests.nvidia.com/gpu",
-	"kubernetes.io/foo", "kubernetes.io/batch-cpu", "x.kubernetes.io/y", "pods", "requests.cpu", "storage", "limits.memory",
+	"kubernetes.io/foo", "kubernetes.io/batch-cpu", "x.kubernetes.io/y", "pods", "requests.cpu", "storage",
+	"limits.memory",
 	"attachable-volumes-aws-ebs", "Example.com/Gpu", "example.com/", "/gpu", "example.com/g p", "example.com/-g", "",
-	"example.com/" + strings.Repeat("g", 60), "example.com/" + strings.Repeat("g", 64), strings.Repeat("a", 245) + ".com/g"}
+	"example.com/" + strings.Repeat("g", 60), "example.com/" + strings.Repeat("g", 64), strings.Repeat("a", 245) +
+		".com/g"}
 
 // Amounts below a thousandth are rounded by the API server, so they are not drawn.
-var resourceAmounts = []any{1, 2, 4, 0, -1, "1", "2", "500m", "1500m", "0.5", "2.0", "1k", "1Gi", "2Gi", "4Mi", "3Mi", "1500Mi",
+var resourceAmounts = []any{1, 2, 4, 0, -1, "1", "2", "500m", "1500m", "0.5", "2.0", "1k", "1Gi", "2Gi", "4Mi", "3Mi",
+	"1500Mi",
 	"1e3", "-4Mi", "1024", "2Ei", "0", "4g", "1 Gi", "", "1e", "+2", "9E"}
 
 func amountsIn(r *rand.Rand, resources object, names []string) {
@@ -167,7 +170,8 @@ func labelSelector(r *rand.Rand) any {
 }
 
 func nodeTerm(r *rand.Rand) object {
-	x := object{"key": pick(r, labelKeys...), "operator": pick(r, "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Is", ""),
+	x := object{"key": pick(r, labelKeys...), "operator": pick(r, "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt",
+		"Is", ""),
 		"values": pick(r, []any{}, []any{"1"}, []any{"1", "2"}, []any{"a b"})}
 	if r.IntN(3) > 0 {
 		return object{"matchExpressions": []any{x}}
@@ -232,15 +236,18 @@ var oddities = []func(r *rand.Rand, pod, spec object){
 		[]any{object{"resourceName": "cpu", "restartPolicy": "NotRequired"},
 			object{"resourceName": "cpu", "restartPolicy": "NotRequired"}}),
 	ofContainer("livenessProbe", object{"tcpSocket": object{"port": 80}}),
-	ofContainer("volumeMounts", []any{object{"name": "v", "mountPath": "/v"}}, []any{object{"name": "w", "mountPath": "/v"}},
+	ofContainer("volumeMounts", []any{object{"name": "v", "mountPath": "/v"}}, []any{object{"name": "w",
+		"mountPath": "/v"}},
 		[]any{object{"name": "v", "mountPath": ""}},
 		[]any{object{"name": "v", "mountPath": "/v"}, object{"name": "v", "mountPath": "/v"}}),
 	ofContainer("env", []any{object{"name": "A", "value": "b"}}, []any{object{"name": ""}}),
 	ofContainer("ports", []any{object{"containerPort": 1, "hostPort": 80}, object{"containerPort": 2, "hostPort": 80}},
-		[]any{object{"containerPort": 0}}, []any{object{"containerPort": 70000}}, []any{object{"containerPort": 80, "hostPort": 80}},
+		[]any{object{"containerPort": 0}}, []any{object{"containerPort": 70000}}, []any{object{"containerPort": 80,
+			"hostPort": 80}},
 		[]any{object{"containerPort": 80, "protocol": "ICMP"}}, []any{object{"containerPort": 80, "name": "Web_1"}},
 		[]any{object{"containerPort": 80, "name": "web"}, object{"containerPort": 81, "name": "web"}},
-		[]any{object{"containerPort": 80, "hostPort": 81}}, []any{object{"containerPort": 80, "hostPort": 80, "protocol": "UDP"},
+		[]any{object{"containerPort": 80, "hostPort": 81}}, []any{object{"containerPort": 80, "hostPort": 80,
+			"protocol": "UDP"},
 			object{"containerPort": 80, "hostPort": 80}}),
 	values("volumes", []any{object{"name": "v", "emptyDir": object{}}}, []any{object{"name": "V", "emptyDir": object{}}},
 		[]any{object{"name": "v", "emptyDir": object{}}, object{"name": "v", "emptyDir": object{}}}),
@@ -257,7 +264,8 @@ var oddities = []func(r *rand.Rand, pod, spec object){
 	values("schedulingGates", []any{object{"name": "a"}}, []any{object{"name": "a b"}},
 		[]any{object{"name": "a"}, object{"name": "a"}}),
 	values("readinessGates", []any{object{"conditionType": "a b"}}, []any{object{"conditionType": "example.com/a"}}),
-	values("tolerations", []any{object{"operator": "Exists"}}, []any{object{"key": "a", "operator": "Equals", "value": "b"}},
+	values("tolerations", []any{object{"operator": "Exists"}}, []any{object{"key": "a", "operator": "Equals",
+		"value": "b"}},
 		[]any{object{"key": "a b", "operator": "Exists"}}, []any{object{"operator": "Equal", "value": "b"}},
 		[]any{object{"key": "a", "operator": "Exists", "value": "b"}}, []any{object{"key": "a", "value": "a b"}},
 		[]any{object{"key": "a", "effect": "NoWay"}}, []any{object{"key": "a", "tolerationSeconds": 5}},
@@ -288,7 +296,8 @@ var oddities = []func(r *rand.Rand, pod, spec object){
 				"preference": nodeTerm(r)}}
 			return
 		}
-		a["requiredDuringSchedulingIgnoredDuringExecution"] = object{"nodeSelectorTerms": []any{nodeTerm(r)}[:min(1, r.IntN(8))]}
+		a["requiredDuringSchedulingIgnoredDuringExecution"] = object{"nodeSelectorTerms": []any{nodeTerm(r)}[:min(1,
+			r.IntN(8))]}
 	},
 	func(r *rand.Rand, _, spec object) {
 		a := under(under(spec, "affinity"), pick(r, "podAffinity", "podAntiAffinity"))

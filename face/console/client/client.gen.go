@@ -124,6 +124,7 @@ type Change struct {
 type Check struct {
 	Kind      string     `json:"kind"`
 	NoPods    *[]string  `json:"noPods"`
+	NotJudged *[]string  `json:"notJudged"`
 	NotKnown  *[]Problem `json:"notKnown"`
 	Passes    bool       `json:"passes"`
 	Workloads *[]Checked `json:"workloads"`
@@ -845,17 +846,18 @@ type ShapeSlots struct {
 
 // Simulation defines model for Simulation.
 type Simulation struct {
-	Added    *int64     `json:"added,omitempty"`
-	Altered  *[]Leaving `json:"altered,omitempty"`
-	Coarse   *[]string  `json:"coarse"`
-	Fits     bool       `json:"fits"`
-	Kind     string     `json:"kind"`
-	Needs    *Need      `json:"needs,omitempty"`
-	NotKnown *[]Problem `json:"notKnown"`
-	Rounds   *[]Round   `json:"rounds"`
-	Strategy string     `json:"strategy"`
-	Waiting  int64      `json:"waiting"`
-	Without  *[]Leaving `json:"without"`
+	Added     *int64     `json:"added,omitempty"`
+	Altered   *[]Leaving `json:"altered,omitempty"`
+	Coarse    *[]string  `json:"coarse"`
+	Fits      bool       `json:"fits"`
+	Kind      string     `json:"kind"`
+	Needs     *Need      `json:"needs,omitempty"`
+	NotJudged *[]string  `json:"notJudged,omitempty"`
+	NotKnown  *[]Problem `json:"notKnown"`
+	Rounds    *[]Round   `json:"rounds"`
+	Strategy  string     `json:"strategy"`
+	Waiting   int64      `json:"waiting"`
+	Without   *[]Leaving `json:"without"`
 }
 
 // Summary defines model for Summary.

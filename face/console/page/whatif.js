@@ -85,6 +85,7 @@ export function whatIfPage(root) {
     return [el("p", { class: s.fits ? "good" : "bad" }, s.fits ? t.allPlaced : t.notAllPlaced), moved,
       s.needs ? note((s.needs.enough ? "" : t.notAllPlaced + " ") + say("needs", s.needs.nodes, s.needs.machine)) : null,
       s.rounds.flatMap((r) => [...r.workloads.map(workload), changes(r.nodes)]),
+      (s.notJudged || []).map((x) => note(`${t.notJudged}: ${x}`)),
       (s.notKnown || []).map((x) => note(`${t.notKnown} ${x.node}: ${x.reason}`))].flat(Infinity).filter(Boolean);
   }
 
@@ -94,6 +95,7 @@ export function whatIfPage(root) {
       el("span", { class: w.passes ? "good" : "bad" }, w.passes ? t.passes : t.never)),
     el("p", {}, t.now + ": ", list(w.now)), el("p", {}, t.ever + ": ", list(w.ever)), (w.warnings || []).map((x) => note(x)),
     (w.unjudged || []).map((x) => note(`${t.unjudged}: ${x}`)), w.refusals.length ? table([t.node, t.why, t.remedy], refusals(w.refusals), t.why, true) : null]),
+    (c.notJudged || []).map((x) => note(`${t.notJudged}: ${x}`)),
     (c.noPods || []).length ? quiet(t.noPodsIn + ": " + c.noPods.join(", ")) : null,
     (c.notKnown || []).map((x) => note(`${t.notKnown} ${x.node}: ${x.reason}`))].flat(Infinity).filter(Boolean);
   }
