@@ -78,6 +78,8 @@ type View struct {
 	// the labels of each namespace.
 	Storage    *Storage
 	Namespaces map[string]map[string]string
+	// Admission is nil if it was not read.
+	Admission *Admission
 }
 
 // Stored is a pod in a form that may be smaller than v1.Pod, since a large cluster has many pods. Pod returns the whole
@@ -160,6 +162,9 @@ func (r *Reader) ViewAll(ctx context.Context) (*View, error) {
 		return nil, err
 	}
 	if err := r.Around(ctx, v); err != nil {
+		return nil, err
+	}
+	if v.Admission, err = r.readAdmission(ctx); err != nil {
 		return nil, err
 	}
 	return v, nil

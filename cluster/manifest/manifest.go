@@ -21,9 +21,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	runtimejson "k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -67,6 +69,8 @@ type File struct {
 	Templates []Template // in the order of the file
 	// Left names the objects of kinds that have no pods or are unknown, such as "document 2: Service web (v1)".
 	Left []string
+	// Classes are the runtime classes of the file, by name.
+	Classes map[string]*nodev1.RuntimeClass
 	// Unjudged names the objects that have pods which are not among the templates, and says why.
 	Unjudged []string
 }
@@ -197,6 +201,9 @@ func (r *reader) object(where string, text []byte, implied schema.GroupVersionKi
 	if h.Metadata.Name != "" {
 		what += " " + clip(h.Metadata.Name)
 	}
+	if gvk == nodev1.SchemeGroupVersion.WithKind("RuntimeClass") {
+		return r.class(what, text)
+	}
 	if kinds[gvk] == nil {
 		return r.other(what, gvk, text)
 	}
@@ -218,6 +225,26 @@ func (r *reader) object(where string, text []byte, implied schema.GroupVersionKi
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	r.file.Templates = append(r.file.Templates, t)
+	return nil
+}
+
+// class reads a runtime class, by which pods of the same file are changed.
+func (r *reader) class(what string, text []byte) error {
+	c := &nodev1.RuntimeClass{}
+	err := Tame(text)
+	if err == nil {
+		err = json.Unmarshal(text, c)
+	}
+	if err == nil && c.Overhead != nil {
+		err = overhead(c.Overhead.PodFixed, field.NewPath("overhead", "podFixed")).ToAggregate()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if r.file.Classes == nil {
+		r.file.Classes = map[string]*nodev1.RuntimeClass{}
+	}
+	r.file.Classes[c.Name] = c
 	return nil
 }
 

@@ -46,6 +46,8 @@ type Stage struct {
 	seen      *kube.Seen              // the namespaces whose pods it has
 	// namespaces are the labels of namespaces by name; nil if they are unknown.
 	namespaces map[string]map[string]string
+	// admission is what the API server changes new pods by; nil if it is unknown.
+	admission *kube.Admission
 }
 
 // Read reads a cluster. The problems name the nodes without data about their NUMA nodes.
@@ -224,10 +226,15 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 	for _, t := range f.Templates {
 		t.Namespace = cmp.Or(t.Namespace, namespace)
 		t.Pod.Namespace = t.Namespace
+		unjudged, err := s.admit(&t, f.Classes)
+		if err != nil {
+			return nil, left, fmt.Errorf("%s: %w", t, err)
+		}
 		w, err := s.workload(t)
 		if err != nil {
 			return nil, left, fmt.Errorf("%s: %w", t, err)
 		}
+		w.Unjudged = append(w.Unjudged, unjudged...)
 		if t.Guessed != "" {
 			w.Unjudged = append(w.Unjudged, fmt.Sprintf("whether %s makes its pods of %s, and how many", t.Kind, t.Guessed))
 		}

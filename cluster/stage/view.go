@@ -11,5 +11,6 @@ func Of(v *kube.View) (*Stage, error) {
 	s.seen = v.Seen
 	s.unseen()
 	s.storage, s.namespaces = newStorage(v.Storage), v.Namespaces
+	s.admission = v.Admission
 	return s, nil
 }

@@ -1,0 +1,83 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+)
+
+// Admission has what the API server's admission plugins change pods by when they are created.
+type Admission struct {
+	// Classes are the runtime classes by name; nil if the identity may not read them.
+	Classes map[string]*nodev1.RuntimeClass
+	// Bounds names the limit ranges and resource quotas of each namespace; nil if the identity may not read them.
+	Bounds map[string][]string
+}
+
+// readAdmission reads runtime classes, and the names of limit ranges and quotas.
+func (r *Reader) readAdmission(ctx context.Context) (*Admission, error) {
+	var classes nodev1.RuntimeClassList
+	out := &Admission{}
+	ok, err := r.listAll(ctx, schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1", Resource: "runtimeclasses"},
+		&classes)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		out.Classes = map[string]*nodev1.RuntimeClass{}
+		for i := range classes.Items {
+			out.Classes[classes.Items[i].Name] = &classes.Items[i]
+		}
+	}
+	bounds := map[string][]string{}
+	for _, kind := range []string{"limitranges", "resourcequotas"} {
+		var list struct {
+			Items []v1.ResourceQuota `json:"items"` // of which only the metadata is used
+		}
+		ok, err := r.listAll(ctx, schema.GroupVersionResource{Version: "v1", Resource: kind}, &list)
+		if err != nil || !ok {
+			return out, err
+		}
+		for i := range list.Items {
+			x := &list.Items[i]
+			bounds[x.Namespace] = append(bounds[x.Namespace], strings.TrimSuffix(kind, "s")+" "+x.Name)
+		}
+	}
+	out.Bounds = bounds
+	return out, nil
+}
+
+// listAll decodes all objects of a resource. ok is false if the identity may not list them, or if the API server does
+// not have the resource.
+func (r *Reader) listAll(ctx context.Context, of schema.GroupVersionResource, into any) (ok bool, err error) {
+	gv := of.GroupVersion()
+	cfg := rest.CopyConfig(r.cfg)
+	if cfg.APIPath, cfg.GroupVersion = "/apis", &gv; of.Group == "" {
+		cfg.APIPath = "/api"
+	}
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
+	server, err := rest.RESTClientFor(cfg)
+	if err != nil {
+		return false, fmt.Errorf("make client of %s: %w", gv, err)
+	}
+	data, err := server.Get().Resource(of.Resource).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("list %s: %w", of.Resource, err)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return false, fmt.Errorf("decode %s: %w", of.Resource, err)
+	}
+	return true, nil
+}

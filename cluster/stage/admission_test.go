@@ -1,0 +1,68 @@
+package stage
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+)
+
+const kata = `
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: kata}
+handler: kata
+overhead: {podFixed: {cpu: 250m, memory: 160Mi}}
+scheduling:
+  nodeSelector: {kata: "true"}
+  tolerations: [{key: kata, operator: Exists, effect: NoSchedule}]
+---
+`
+
+const ofClass = `
+apiVersion: v1
+kind: Pod
+metadata: {name: x}
+spec: {runtimeClassName: kata, containers: [{name: c, image: i, resources: {limits: {cpu: 2, memory: 1Gi}}}]}
+`
+
+// A pod gets the overhead, node selector and tolerations of its runtime class, which is in the file or in the cluster.
+func TestRuntimeClassesChangePods(t *testing.T) {
+	nodes := []v1.Node{node("a", func(n *v1.Node) {
+		n.Labels["kata"] = "true"
+		n.Spec.Taints = []v1.Taint{{Key: "kata", Effect: v1.TaintEffectNoSchedule}}
+	}), node("b", nil)}
+	s := made(t, nodes)
+	w := read(t, s, kata+ofClass)
+	if w.Want.Needs["cpu"] != 2250 || len(w.Want.Bars.Why[0]) != 0 || len(w.Want.Bars.Why[1]) != 1 || len(w.Unjudged) != 0 {
+		t.Errorf("needs %v, bars %v, not judged %v; want 2250 CPUs on a alone", w.Want.Needs, w.Want.Bars.Why, w.Unjudged)
+	}
+	if got := strings.Join(read(t, s, ofClass).Unjudged, ", "); !strings.HasPrefix(got, "runtime class kata (") {
+		t.Errorf("a class that is not known: %q is not judged", got)
+	}
+	s.admission = &kube.Admission{Classes: map[string]*nodev1.RuntimeClass{"kata": {Scheduling: &nodev1.Scheduling{
+		NodeSelector: map[string]string{"other": "x"}}}}, Bounds: map[string][]string{"default": {"limitrange ml"}}}
+	w = read(t, s, ofClass)
+	if len(w.Want.Bars.Why[0]) == 0 || strings.Join(w.Unjudged, ", ") != "limitrange ml" {
+		t.Errorf("bars %v, not judged %v; want the class and the limit range of the cluster", w.Want.Bars.Why, w.Unjudged)
+	}
+}
+
+func TestPodsThatAdmissionRefusesAreNamed(t *testing.T) {
+	s := made(t, []v1.Node{node("a", nil)})
+	s.admission = &kube.Admission{Classes: map[string]*nodev1.RuntimeClass{}}
+	for text, want := range map[string]string{
+		ofClass: "Pod default/x: spec.runtimeClassName: the cluster has no runtime class kata",
+		strings.Replace(ofClass, "runtimeClassName: kata", "overhead: {cpu: 250m}", 1): "spec.overhead: only a runtime class",
+		kata + strings.Replace(ofClass, "spec: {", "spec: {overhead: {cpu: 1}, ", 1):   "spec.overhead: differs from that of",
+		kata + strings.Replace(ofClass, "spec: {", "spec: {nodeSelector: {kata: no-way}, ", 1): "spec.nodeSelector: kata is no-way " +
+			"in the pod and true in the runtime class kata",
+	} {
+		if _, _, err := s.Workloads([]byte(text), "default"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\nerror %v, want %q", text, err, want)
+		}
+	}
+}
