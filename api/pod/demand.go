@@ -108,6 +108,11 @@ func names(p *v1.Pod, annotation string, own place.Names) (place.Names, error) {
 		return "", unknown(p, annotation, value, fmt.Sprintf("at most %d resources", maxNames))
 	}
 	for i, name := range list {
+		if !own.Has(name) && shared(p, name) {
+			return "", fmt.Errorf("pod %s/%s: annotation %s: no kubelet gives the pod %s of its own, since the pod is not "+
+				"Guaranteed or asks for no whole number of CPUs: give each container limits for cpu and memory that equal its "+
+				"requests, or name some of: %s", p.Namespace, p.Name, annotation, name, shortened(own.String(), 400))
+		}
 		if !own.Has(name) {
 			return "", fmt.Errorf("pod %s/%s: annotation %s: %q is not a resource that the pod can get of its own: "+
 				"let the pod ask for it, or name some of: %s", p.Namespace, p.Name, annotation, shortened(name, 60),
@@ -118,6 +123,26 @@ func names(p *v1.Pod, annotation string, own place.Names) (place.Names, error) {
 		}
 	}
 	return place.NamesOf(list...), nil
+}
+
+// shared reports whether a pod asks for CPUs or memory, which it then shares with other pods.
+func shared(p *v1.Pod, name string) bool {
+	if name != string(v1.ResourceCPU) && name != string(v1.ResourceMemory) {
+		return false
+	}
+	lists := []v1.ResourceList{}
+	if r := p.Spec.Resources; r != nil {
+		lists = append(lists, r.Requests)
+	}
+	for _, all := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range all {
+			lists = append(lists, all[i].Resources.Requests)
+		}
+	}
+	return slices.ContainsFunc(lists, func(l v1.ResourceList) bool {
+		_, asked := l[v1.ResourceName(name)]
+		return asked
+	})
 }
 
 // policy reads the policy of the first annotation that the pod has; set is false if no annotation names a policy.

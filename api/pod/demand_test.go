@@ -115,7 +115,7 @@ func TestDemandsThatNoNodeCanSatisfyAreErrors(t *testing.T) {
 		{devices, notes{PolicyAnnotation: "restricted"}, ""},
 		{devices, notes{AlignAnnotation: "acme.com/gpu"}, ""},
 		{devices, notes{AlignAnnotation: "cpu,acme.com/gpu"},
-			`"cpu" is not a resource that the pod can get of its own: let the pod ask for it, or name some of: acme.com/gpu`},
+			`no kubelet gives the pod cpu of its own, since the pod is not Guaranteed or asks for no whole number of CPUs`},
 		{whole, notes{AlignAnnotation: "cpu", IgnoreAnnotation: "memory"},
 			"annotations tenon.sh/align and tenon.sh/align-ignore are both there"},
 		{whole, notes{AlignAnnotation: "cpu", PolicyAnnotation: "none"},

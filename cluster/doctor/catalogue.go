@@ -52,6 +52,9 @@ var catalogue = map[string]entry{
 		"--show-managed-fields -o yaml"}},
 
 	// What nodes report.
+	"topology-refused": {document.Broken, "correct the program that writes the object, which the message names with the " +
+		"fault, or run the agent on the node", []string{"kubectl get noderesourcetopologies,numatopologies NODE " +
+		"--show-managed-fields -o yaml"}},
 	"layout-refused": {document.Broken, "upgrade the agent and the scheduler to the same release; see what the " +
 		"message names",
 		[]string{"kubectl get nodelayouts NODE -o yaml"}},

@@ -232,6 +232,11 @@ func wrongInstallations() map[string]func(*world) {
 			o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: client.FieldManager}, {Manager: "nfd-topology-updater"}}
 			w.topologies = append(w.topologies, o)
 		},
+		"topology-refused": func(w *world) {
+			o := kubetest.Topology("node", 7, 16, 16)
+			o.Zones[0].Name = "numa-node-0"
+			w.noLayout, w.topologies = true, append(w.topologies, o)
+		},
 		"layout-refused": func(w *world) { w.layout = func(l *v1alpha1.NodeLayout) { l.Malformed = "no machine" } },
 		"layout-stale": func(w *world) {
 			w.layout = func(l *v1alpha1.NodeLayout) { l.Kubelet.Version = "v1.35.0" }

@@ -60,6 +60,8 @@ func orElse(text, other string) string {
 func (x *examination) unread(layouts map[string]*v1alpha1.NodeLayout) {
 	for _, p := range x.View.Problems {
 		switch {
+		case layouts[p.Node] == nil && strings.Contains(strings.ToLower(p.Reason), "topology"):
+			x.add("topology-refused", onNode(p.Node, p.Reason), "the node's topology object is refused", "")
 		case layouts[p.Node] != nil || strings.Contains(p.Reason, "refused"):
 			x.add("layout-refused", onNode(p.Node, p.Reason), "what the node reports is refused", "")
 		case !x.Undefined:

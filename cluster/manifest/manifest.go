@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -127,7 +128,7 @@ func Documents(data []byte, do func(where string, text []byte) error) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", where, err)
 		}
-		text, err := yaml.YAMLToJSONStrict(doc)
+		text, err := toJSON(doc)
 		if err != nil {
 			return fmt.Errorf("%s: %w", where, err)
 		}
@@ -139,6 +140,20 @@ func Documents(data []byte, do func(where string, text []byte) error) error {
 		}
 	}
 }
+
+// toJSON converts a YAML document. A key that is there twice is an error, unless the document merges mappings (<<):
+// then
+// one of a merged mapping may be overridden, and the result is the one that kubectl gets from the same library.
+func toJSON(doc []byte) ([]byte, error) {
+	text, err := yaml.YAMLToJSONStrict(doc)
+	if err != nil && merges.Match(doc) {
+		return yaml.YAMLToJSON(doc)
+	}
+	return text, err
+}
+
+// merges matches a merge key at the beginning of a line or of an item, or in braces.
+var merges = regexp.MustCompile(`(?m)(^[ \t-]*|[{,][ \t]*)<<[ \t]*:`)
 
 // Header has the fields that every object begins with.
 type Header struct {

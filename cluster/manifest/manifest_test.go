@@ -244,3 +244,31 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A key of a merged mapping may be overridden, as kubectl takes it; a key that is there twice is an error.
+func TestMergedMappingsMayBeOverridden(t *testing.T) {
+	const form = `
+apiVersion: v1
+kind: Pod
+metadata: {name: anchors}
+spec:
+  containers:
+  - &base
+    name: a
+    image: i
+    resources: {limits: {cpu: 4, memory: 8Gi}}
+  - <<: *base
+    name: b
+`
+	f, err := Read([]byte(form))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := f.Templates[0].Pod.Spec.Containers[1]
+	if cpu := second.Resources.Requests[v1.ResourceCPU]; second.Name != "b" || second.Image != "i" || cpu.Value() != 4 {
+		t.Errorf("the second container is %+v", second)
+	}
+	if _, err := Read([]byte(strings.Replace(form, "  - <<: *base\n    name: b\n", "    image: j\n", 1))); err == nil {
+		t.Error("a key that is there twice is taken")
+	}
+}

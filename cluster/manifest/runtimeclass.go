@@ -10,7 +10,8 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 )
 
-// WithClass changes a pod as the API server does by the pod's runtime class (plugin/pkg/admission/runtimeclass): it adds
+// WithClass changes a pod as the API server does by the pod's runtime class (plugin/pkg/admission/runtimeclass): it
+// adds
 // the class's overhead, node selector and tolerations. It returns an error if the API server refuses the pod beside the
 // class. A class of nil is none.
 func WithClass(p *v1.Pod, c *nodev1.RuntimeClass) error {

@@ -8,7 +8,8 @@ import (
 	"github.com/tenon-numa/tenon/cluster/manifest"
 )
 
-// admit changes the pod of a file as the API server's admission does by runtime classes: those of the file, and those of
+// admit changes the pod of a file as the API server's admission does by runtime classes: those of the file, and those
+// of
 // the cluster. It returns what else of the admission is not judged, and an error if the API server refuses the pod.
 func (s *Stage) admit(t *manifest.Template, own map[string]*nodev1.RuntimeClass) (unjudged []string, err error) {
 	known := s.admission != nil && s.admission.Classes != nil

@@ -58,7 +58,8 @@ func TestPodsThatAdmissionRefusesAreNamed(t *testing.T) {
 		ofClass: "Pod default/x: spec.runtimeClassName: the cluster has no runtime class kata",
 		strings.Replace(ofClass, "runtimeClassName: kata", "overhead: {cpu: 250m}", 1): "spec.overhead: only a runtime class",
 		kata + strings.Replace(ofClass, "spec: {", "spec: {overhead: {cpu: 1}, ", 1):   "spec.overhead: differs from that of",
-		kata + strings.Replace(ofClass, "spec: {", "spec: {nodeSelector: {kata: no-way}, ", 1): "spec.nodeSelector: kata is no-way " +
+		kata + strings.Replace(ofClass, "spec: {", "spec: {nodeSelector: {kata: no-way}, ",
+			1): "spec.nodeSelector: kata is no-way " +
 			"in the pod and true in the runtime class kata",
 	} {
 		if _, _, err := s.Workloads([]byte(text), "default"); err == nil || !strings.Contains(err.Error(), want) {

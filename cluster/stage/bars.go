@@ -132,6 +132,7 @@ func (s *Stage) unjudged(pod *v1.Pod) (out []string) {
 		{disks(p) != "", disks(p)},
 		{len(p.ResourceClaims) > 0, "resource claims"},
 		{len(p.SchedulingGates) > 0 && pod.UID == "", "scheduling gates"},
+		{annotated(pod, "katalyst.kubewharf.io/"), "annotations of Katalyst (Tenon does not read them)"},
 	} {
 		if x.asked {
 			out = append(out, x.name)
@@ -141,6 +142,16 @@ func (s *Stage) unjudged(pod *v1.Pod) (out []string) {
 		return append(out, "volumes (the nodes have no labels here)")
 	}
 	return append(out, s.storage.mounts(pod).left...)
+}
+
+// annotated reports whether a pod has an annotation whose name begins with a prefix.
+func annotated(p *v1.Pod, prefix string) bool {
+	for name := range p.Annotations {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // volumes reports whether a pod has volumes that may tie it to some nodes.

@@ -9,6 +9,7 @@ package stage
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -231,6 +232,9 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 			return nil, left, fmt.Errorf("%s: %w", t, err)
 		}
 		w, err := s.workload(t)
+		if errors.As(err, &unscheduled{}) {
+			w, err = s.barredEverywhere(t, err), nil
+		}
 		if err != nil {
 			return nil, left, fmt.Errorf("%s: %w", t, err)
 		}
@@ -330,11 +334,21 @@ func (s *Stage) moved(p *v1.Pod) *whatif.Workload {
 			return w
 		}
 	}
+	return s.barredEverywhere(manifest.Template{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Count: 1}, err)
+}
+
+// unscheduled is the error of a pod that the API server takes and the scheduler refuses on all nodes.
+type unscheduled struct{ error }
+
+func (u unscheduled) Unwrap() error { return u.error }
+
+// barredEverywhere returns the workload of pods that no scheduler accepts.
+func (s *Stage) barredEverywhere(t manifest.Template, why error) *whatif.Workload {
 	all := &whatif.Bars{Why: make([][]place.Reason, len(s.nodes))}
 	for i := range all.Why {
-		all.Why[i] = []place.Reason{{Code: place.NoPod, Resource: err.Error()}}
+		all.Why[i] = []place.Reason{{Code: place.NoPod, Resource: why.Error()}}
 	}
-	return &whatif.Workload{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Count: 1,
+	return &whatif.Workload{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, Count: t.Count, PerNode: t.PerNode,
 		Want: &whatif.Want{Pod: &place.Pod{}, Bars: all}}
 }
 
@@ -352,10 +366,10 @@ func (s *Stage) workload(t manifest.Template) (*whatif.Workload, error) {
 		return nil, err
 	}
 	if w.Demand, err = podapi.Demand(t.Pod); err != nil {
-		return nil, err
+		return nil, unscheduled{err}
 	}
 	if w.Type, err = scoringType(t.Pod); err != nil {
-		return nil, err
+		return nil, unscheduled{err}
 	}
 	if w.Needs, err = kube.Needs(t.Pod); err != nil {
 		return nil, err

@@ -248,10 +248,6 @@ func TestWhatIsNotJudgedIsNamed(t *testing.T) {
 func TestBadWorkloadsAreNamed(t *testing.T) {
 	s := made(t, []v1.Node{node("a", nil)})
 	for text, want := range map[string]string{
-		strings.Replace(pod(""), `"name": "x"`, `"name": "x", "annotations": {"tenon.sh/numa-policy": "sometimes"}`,
-			1): `annotation tenon.sh/numa-policy: unknown value "sometimes"`,
-		strings.Replace(pod(""), `"name": "x"`, `"name": "x", "annotations": {"tenon.sh/scoring-strategy": "sometimes"}`,
-			1): `annotation tenon.sh/scoring-strategy: unknown value "sometimes": want one of Tenon`,
 		strings.Replace(pod(""), `{"name": "c", "image": "i"}`, `{"name": "c", "image": "i", "resources": {"limits": {"cpu": "9P"}}}`,
 			1): "quantity 9P is outside",
 		strings.Replace(pod(""), `{"name": "c", "image": "i"}`, `{"name": "c", "image": "i", "resources": {"limits": {"ephemeral-storage": "9P"}}}`,
@@ -454,4 +450,35 @@ func FuzzExport(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A pod whose annotations no scheduler accepts goes nowhere, and the other pods of its file are judged all the same.
+func TestBadAnnotationsBarOnlyTheirPod(t *testing.T) {
+	s := made(t, []v1.Node{node("a", nil)})
+	burst := strings.Replace(pod(""), `"image": "i"`, `"image": "i", "resources": {"requests": {"cpu": 2},
+		"limits": {"nvidia.com/gpu": 1}}`, 1)
+	for annotation, want := range map[string]string{
+		`"tenon.sh/numa-policy": "sometimes"`:      `annotation tenon.sh/numa-policy: unknown value "sometimes"`,
+		`"tenon.sh/scoring-strategy": "sometimes"`: `annotation tenon.sh/scoring-strategy: unknown value "sometimes": want one of Tenon`,
+		`"tenon.sh/align": "nvidia.com/gpu,cpu"`: "no kubelet gives the pod cpu of its own, since the pod is not Guaranteed or " +
+			"asks for no whole number of CPUs",
+	} {
+		text := strings.Replace(burst, `"name": "x"`, `"name": "x", "annotations": {`+annotation+`}`, 1)
+		all, _, err := s.Workloads([]byte(`{"apiVersion": "v1", "kind": "List", "items": [`+text+`, `+pod("")+`]}`), "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if why := texts(all[0].Want.Bars.Why[0]); !strings.Contains(why, want) || len(all[1].Want.Bars.Why[0]) > 0 {
+			t.Errorf("%s: barred by %q and %v; want %q, and nothing", annotation, why, all[1].Want.Bars.Why[0], want)
+		}
+	}
+}
+
+func TestAnnotationsOfKatalystAreNamedAsNotRead(t *testing.T) {
+	s := made(t, []v1.Node{node("a", nil)})
+	text := strings.Replace(pod(""), `"name": "x"`, `"name": "x", "annotations": {"katalyst.kubewharf.io/qos_level": "dedicated_cores"}`,
+		1)
+	if got := strings.Join(read(t, s, text).Unjudged, ", "); got != "annotations of Katalyst (Tenon does not read them)" {
+		t.Errorf("%q is not judged", got)
+	}
 }
