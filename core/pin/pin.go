@@ -6,8 +6,10 @@
 // since its kubelet has admitted it: it is placed without alignment, or shares CPUs, and [Pod.Fault] has the reason.
 // None of them gets what is decided for a pod that is bound to the node and has not arrived yet.
 //
-// Invariant: no CPU is exclusive to two pods. The shared CPUs are those that no pod has exclusively; there is at least
-// one. A Node never changes; every event makes another one. Equal histories give equal nodes.
+// Invariant: no CPU is exclusive to two pods, or to two containers that run together, and none that is reserved is
+// exclusive. A pod moves only where a decision is about it. Each decision is checked for that, and refused where it
+// fails. The shared CPUs are those that no pod has exclusively; there is at least one. A Node never changes; every
+// event makes another one. Equal histories give equal nodes.
 //
 // The package does not handle containers that do not exist yet or any more, cgroups, or time.
 package pin
@@ -52,12 +54,20 @@ const (
 	Unaligned FaultCode = "unaligned"
 	// Shares marks a pod for which too few CPUs are free to have its own: it shares CPUs.
 	Shares FaultCode = "shares-cpus"
+	// Refused marks a pod whose placement breaks the package's invariant, which is a fault of Tenon: the placement was
+	// not used. A pod that has arrived shares CPUs, one that was resized keeps what it had.
+	Refused FaultCode = "placement-refused"
 )
 
 // Fault is a fault of a placement, with the reasons if the policies refuse it.
 type Fault struct {
 	Code    FaultCode
 	Reasons []place.Reason
+	// Detail says which part of the invariant a refused placement breaks.
+	Detail string `json:",omitempty"`
+	// Resize: the fault is of a resize that was not carried out. Before is the fault that the pod had without it.
+	Resize bool   `json:",omitempty"`
+	Before *Fault `json:",omitempty"`
 }
 
 // Pin is what one container is pinned to. If NUMAs is empty, memory may come from anywhere.
@@ -164,7 +174,7 @@ func (n *Node) With(a Arrival) *Node {
 		v, kept := place.Decided(n.Usage(), a.Spec, a.Decision)
 		if kept {
 			p.Holdings, p.Decided = withoutDevices(v.Holdings), true
-			return n.add(p)
+			return n.arrived(p)
 		}
 		p.Fault = &Fault{Code: Replaced}
 	}
@@ -173,7 +183,7 @@ func (n *Node) With(a Arrival) *Node {
 		u, spec = near, asks
 	}
 	p.place(u, spec)
-	return n.add(p)
+	return n.arrived(p)
 }
 
 // place computes what a pod without a decision gets for what it asks for.
@@ -259,7 +269,7 @@ func (n *Node) Without(uids ...string) *Node {
 func (n *Node) Mended() *Node {
 	out := n
 	for _, p := range n.pods {
-		if p.Fault == nil || p.Arrival.Spec == nil {
+		if p.Fault == nil || p.Fault.Resize || p.Arrival.Spec == nil {
 			continue
 		}
 		next := out.Without(p.UID).With(p.Arrival)
@@ -271,24 +281,47 @@ func (n *Node) Mended() *Node {
 	return out
 }
 
-// Restored returns the node with a pod that was there before its agent ended, with the same holdings and fault. If the
-// machine or the rules have changed so that this is impossible, the pod is placed anew.
-func (n *Node) Restored(p Pod) *Node {
-	free := n.Machine().CPUs().Minus(n.Rules().CPU.Reserved)
-	for _, other := range n.pods {
-		for _, h := range other.Holdings {
-			free = free.Minus(h.CPUs)
+// Restored returns the node with pods that were there before, with the same holdings and faults: before its agent ended,
+// or under another machine or other rules. A pod whose holdings are not permitted any more is placed anew, after all
+// others: it gets nothing that another one has. Pods without known holdings are given as arrivals, and come last.
+func (n *Node) Restored(pods []Pod, anew ...Arrival) *Node {
+	out := n
+	var move []Arrival
+	for _, p := range pods {
+		if out.index(p.UID) >= 0 {
+			continue
 		}
+		if next := out.add(p); p.onNUMAs(n.Machine()) && out.violation(next, p.UID) == "" {
+			out = next
+			continue
+		}
+		move = append(move, Arrival{UID: p.UID, Spec: p.Spec})
 	}
-	fits := n.index(p.UID) < 0
+	for _, a := range append(move, anew...) {
+		out = out.With(a)
+	}
+	return out.sorted(pods)
+}
+
+// sorted returns the node with pods in the order of others, and pods that are not among them behind.
+func (n *Node) sorted(as []Pod) *Node {
+	at := map[string]int{}
+	for i, p := range as {
+		at[p.UID] = i - len(as) // negative, so that others follow
+	}
+	out := &Node{empty: n.empty, pods: slices.Clone(n.pods), bound: n.bound}
+	slices.SortStableFunc(out.pods, func(a, b Pod) int { return at[a.UID] - at[b.UID] })
+	return out
+}
+
+// onNUMAs reports whether a machine has the NUMA nodes of a pod's memory.
+func (p Pod) onNUMAs(m *topo.Machine) bool {
 	for _, h := range p.Holdings {
-		fits = fits && h.CPUs.SubsetOf(free)
 		for _, b := range h.Memory {
-			fits = fits && b.NUMAs&^n.Machine().All() == 0
+			if b.NUMAs&^m.All() != 0 {
+				return false
+			}
 		}
 	}
-	if !fits {
-		return n.With(Arrival{UID: p.UID, Spec: p.Spec})
-	}
-	return n.add(p)
+	return true
 }

@@ -10,8 +10,8 @@ import (
 // Resized returns the node after the requests of a pod have changed in place. A container that wants fewer exclusive
 // CPUs keeps some of those that it has. A container that wants more keeps all and gets others that neither a pod has
 // nor one on its way is to get, on its NUMA nodes as far as these have such. If not enough CPUs are free, the pod does
-// not change and gets the fault Shares with the reason, until it requests what it has again. Memory stays where it is,
-// and counts there with its new size.
+// not change and gets the fault Shares with the reason, until it requests what it has again: then it has the fault that
+// it had before. Memory stays where it is, and counts there with its new size.
 func (n *Node) Resized(uid string, spec *place.Pod) *Node {
 	i := n.index(uid)
 	if i < 0 {
@@ -19,36 +19,59 @@ func (n *Node) Resized(uid string, spec *place.Pod) *Node {
 	}
 	p := n.pods[i]
 	same := p.Spec.Shape() == spec.Shape()
-	if same && (p.Fault == nil || p.Arrival.Spec != nil) {
+	// A fault without an arrival is of a resize, too: earlier versions of an agent's file say no more.
+	pending := p.Fault != nil && (p.Fault.Resize || p.Arrival.Spec == nil)
+	if same && !pending {
 		return n
 	}
-	out := &Node{empty: n.empty, pods: slices.Clone(n.pods), bound: n.bound}
-	if same { // it could not grow, and no longer wants to
-		p.Fault = nil
-		out.pods[i] = p
-		return out
+	before := p.Fault
+	if pending {
+		before = before.Before
 	}
-	p.Spec, p.Fault, p.Arrival = spec, nil, Arrival{}
-	p.Holdings = nil
-	u := n.Without(uid).awaiting(uid)
+	if same { // it could not grow, and no longer wants to
+		p.Fault = before
+		return n.with(i, p)
+	}
+	next := p
+	next.Spec, next.Fault, next.Arrival = spec, nil, Arrival{}
+	next.Holdings, p.Fault = n.resized(p, spec)
+	if p.Fault == nil {
+		out := n.with(i, next)
+		why := n.violation(out, uid)
+		if why == "" {
+			return out
+		}
+		p.Fault = &Fault{Code: Refused, Detail: why}
+	}
+	p.Fault.Resize, p.Fault.Before = true, before
+	return n.with(i, p)
+}
+
+// with returns the node with another i-th pod.
+func (n *Node) with(i int, p Pod) *Node {
+	out := &Node{empty: n.empty, pods: slices.Clone(n.pods), bound: n.bound}
+	out.pods[i] = p
+	return out
+}
+
+// resized returns what a pod holds after its requests have changed, or the fault that it has since it cannot.
+func (n *Node) resized(p Pod, spec *place.Pod) (out []place.Holding, fault *Fault) {
+	u := n.Without(p.UID).awaiting(p.UID)
 	for k := range spec.Containers {
-		h := n.pods[i].holding(spec.Containers[k].Name)
+		h := p.holding(spec.Containers[k].Name)
 		h.Container, h.Kind = spec.Containers[k].Name, spec.Containers[k].Kind
 		want := wanted(n.Rules(), spec, k)
-		cpus, ok := resizedCPUs(u.Hold(others(n.pods[i], h.Container)), h.CPUs, want)
+		cpus, ok := resizedCPUs(u.Hold(others(p, h.Container)), h.CPUs, want)
 		if !ok {
-			p.Spec, p.Holdings = n.pods[i].Spec, n.pods[i].Holdings
-			p.Fault = &Fault{Code: Shares, Reasons: []place.Reason{{Code: place.Short, Container: h.Container,
+			return nil, &Fault{Code: Shares, Reasons: []place.Reason{{Code: place.Short, Container: h.Container,
 				Resource: "cpu", Want: want - int64(h.CPUs.Len()), Have: int64(u.FreeCPUs().Len())}}}
-			break
 		}
 		h.CPUs, h.Memory = cpus, resizedMemory(h.Memory, spec.Containers[k].Memory)
 		if u = u.Hold(h); !h.Empty() {
-			p.Holdings = append(p.Holdings, h)
+			out = append(out, h)
 		}
 	}
-	out.pods[i] = p
-	return out
+	return out, nil
 }
 
 // holding returns what a container of the pod holds.
@@ -110,7 +133,7 @@ func pick(u *place.Usage, from idset.Set[idset.CPU], n int64) (idset.Set[idset.C
 	if n == 0 {
 		return idset.Set[idset.CPU]{}, true
 	}
-	rules := place.Rules{CPU: place.CPURules{Static: true}}
+	rules := place.Rules{Arbiter: place.ByAgent, CPU: place.CPURules{Static: true}}
 	only := place.NewUsage(u.Machine, rules).Hold(place.Holding{CPUs: u.Machine.CPUs().Minus(from)})
 	v := place.Place(only, &place.Pod{QoS: place.Guaranteed,
 		Containers: []place.Container{{Name: "c", MilliCPU: n * 1000}}})

@@ -23,7 +23,9 @@ func Decided(u *Usage, p *Pod, decision []Holding) (v Verdict, kept bool) {
 // free.
 func (u *Usage) covers(p *Pod, decision []Holding) bool {
 	a := admission{u: u, pod: p}
-	var given idset.Set[idset.CPU] // CPUs of containers that keep them; an init container gives them back
+	// given are the CPUs of earlier containers that keep them. An init container gives its own back, but it runs beside
+	// the sidecars before it.
+	var given idset.Set[idset.CPU]
 	left := decision
 	for i := range p.Containers {
 		c := &p.Containers[i]
@@ -35,10 +37,10 @@ func (u *Usage) covers(p *Pod, decision []Holding) bool {
 			int64(h.CPUs.Len()) != a.wholeCPUs(c) || !h.CPUs.SubsetOf(u.free) || !asks(a.pinnedMemory(c), h.Memory) {
 			return false
 		}
+		if h.CPUs.AndLen(given) > 0 {
+			return false
+		}
 		if c.Kind != Init {
-			if h.CPUs.AndLen(given) > 0 {
-				return false
-			}
 			given = given.Union(h.CPUs)
 		}
 	}

@@ -22,7 +22,8 @@ type ground struct {
 	withCPUs topo.Mask
 	// sets[resource] describes its devices, in the machine's order of resources.
 	sets []deviceSet
-	// reservedCores are all CPUs of the cores that have a reserved CPU. even is the result of func even.
+	// reservedCores are all CPUs of the cores that have a reserved CPU. even: see func even; picking is then exact. It is where
+	// the agent decides, too.
 	reservedCores cpuSet
 	even          bool
 	perCore       int // CPUs of a core, the mean
@@ -53,8 +54,8 @@ const wrapped = 1 << 56
 
 func newGround(m *topo.Machine, r Rules) *ground {
 	g := &ground{numas: len(m.NUMAs()), all: m.All(), kinds: m.Kinds(), withCPUs: m.WithCPUs(), perCore: cpusPerCore(m)}
-	g.reservedCores, g.even = coresOf(m, r.CPU.Reserved), even(m)
-	g.tidy = g.even && nested(m)
+	g.reservedCores, g.even = coresOf(m, r.CPU.Reserved), r.Arbiter == ByAgent || even(m)
+	g.tidy = even(m) && nested(m)
 	g.barsAll, g.barsGuaranteed = barriers(m, r)
 	g.keeps = r.Release.has(groupsAreKept)
 	g.whole = make([]int64, g.rows(len(m.Resources()))*g.numas)

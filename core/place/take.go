@@ -62,13 +62,16 @@ type picker struct {
 	numaFirst bool
 	spread    bool // distribute-cpus-across-cores
 	roundUp   bool // an odd number of CPUs is given part of an L3 group, too
-	words     int  // steps of one part
-	work      work
+	// own: each part counts as whole by its own size. The agent decides so; a kubelet compares with the mean size.
+	own   bool
+	words int // steps of one part
+	work  work
 }
 
 func (u *Usage) picker(from cpuSet, n int, w work) picker {
 	m := u.Machine
 	return picker{m: m, free: from.And(m.CPUs()).Bits(), need: n, work: w, words: u.costs.words,
+		own:       u.Rules.Arbiter == ByAgent,
 		spread:    u.Rules.CPU.DistributeAcrossCores,
 		roundUp:   u.Rules.Release.has(threadsRoundUp),
 		numaFirst: len(m.Sockets()) >= m.WithCPUs().Len()}
@@ -176,10 +179,14 @@ func (p *picker) aboveCores() []part {
 }
 
 // takeWhole takes the parts that are wholly free, as long as the need is at least as large. A part is wholly free if it
-// has size free CPUs; size 0 stands for the part's own number of CPUs.
+// has size free CPUs; size 0 stands for the part's own number of CPUs. Where the agent decides, the size is always the
+// part's own, and a part that is listed twice is taken once.
 func (p *picker) takeWhole(parts []part, size int) {
 	for _, x := range parts {
 		all := x.CPUs.Len()
+		if p.own {
+			size, x.free = 0, p.free.AndLen(x.CPUs)
+		}
 		if x.free == cmp.Or(size, all) && p.need >= all {
 			p.take(x.CPUs)
 		}
@@ -193,18 +200,26 @@ func (p *picker) takeNUMAs() {
 }
 
 // takeSockets counts a socket as wholly free if it has the machine's mean number of CPUs per socket, as the kubelet
-// does.
+// does: a smaller or larger socket then counts as whole by mistake. [ByAgent] compares with the socket's own size.
 func (p *picker) takeSockets() {
 	mean := p.m.CPUs().Len() / len(p.m.Sockets())
+	if p.own {
+		mean = 1
+	}
 	if p.need >= mean { // a socket with that many free CPUs is no smaller
 		p.takeWhole(p.sockets(), mean)
 	}
 }
 
 // takeCores counts a core as wholly free if it has the machine's mean number of CPUs per core, as the kubelet does. It
-// lists the cores part by part of the level above, and stops when no core is needed any more.
+// lists the cores part by part of the level above, and stops when no core is needed any more. [ByAgent] compares with
+// the core's own size.
 func (p *picker) takeCores() {
 	mean := cpusPerCore(p.m)
+	with := mean
+	if p.own {
+		mean, with = 1, 0
+	}
 	if p.need < max(1, mean) {
 		return
 	}
@@ -213,7 +228,7 @@ func (p *picker) takeCores() {
 		if p.need < mean {
 			return
 		}
-		p.takeWhole(p.partsWith(few[:0], o.CPUs, topo.Cores, mean), mean)
+		p.takeWhole(p.partsWith(few[:0], o.CPUs, topo.Cores, with), with)
 	}
 }
 
@@ -221,10 +236,25 @@ func (p *picker) takeSingles() {
 	if p.need <= 0 {
 		return
 	}
-	if ids := p.singles(); len(ids) >= p.need {
+	ids := p.singles()
+	if p.own {
+		ids = once(ids)
+	}
+	if len(ids) >= p.need {
 		p.take(idset.Of(ids[:p.need]...))
 		p.need = 0 // a CPU listed twice counts twice, as in the kubelet
 	}
+}
+
+// once returns the CPUs in the same order, each one time.
+func once(ids []idset.CPU) (out []idset.CPU) {
+	var seen cpuSet
+	for _, id := range ids {
+		if !seen.Has(id) {
+			seen, out = seen.With(id), append(out, id)
+		}
+	}
+	return out
 }
 
 // singles lists the free CPUs core by core, or with distribute-cpus-across-cores socket by socket.

@@ -88,9 +88,13 @@ func faultOf(f pin.Fault) (reason, text string) {
 			"the pod was placed anew" + because
 	case pin.Unaligned:
 		return notAligned, "the node's policies refuse the pod, which runs without alignment" + because
-	default:
-		return sharesCPUs, "too few CPUs are free, so the pod shares CPUs" + because
+	case pin.Refused:
+		return sharesCPUs, "the computed CPUs are not free, which is a fault of Tenon, so they were not used: " + f.Detail
 	}
+	if f.Resize {
+		return sharesCPUs, "too few CPUs are free for the resize, so the pod keeps what it has" + because
+	}
+	return sharesCPUs, "too few CPUs are free, so the pod shares CPUs" + because
 }
 
 func cpusOf(p pin.Pod) string {

@@ -133,9 +133,7 @@ func New(cfg Config) (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range pods {
-		p.node = p.node.Restored(one)
-	}
+	p.node = p.node.Restored(pods)
 	return p, nil
 }
 
@@ -329,17 +327,19 @@ func (p *Plugin) Use(m *topo.Machine, r place.Rules) error {
 	if err := pin.Check(m, r); err != nil {
 		return fmt.Errorf("pin containers: %w", err)
 	}
-	next := pin.New(m, r)
+	var kept []pin.Pod
+	var anew []pin.Arrival
 	for _, one := range p.node.Pods() {
 		d := v1alpha1.DecisionOf(p.node.Machine(), one.UID, "", one.Holdings)
 		hs, err := d.Holdings(m)
 		if err != nil {
-			next = next.With(pin.Arrival{UID: one.UID, Spec: one.Spec})
+			anew = append(anew, pin.Arrival{UID: one.UID, Spec: one.Spec})
 			continue
 		}
 		one.Holdings = hs
-		next = next.Restored(one)
+		kept = append(kept, one)
 	}
+	next := pin.New(m, r).Restored(kept, anew...)
 	return p.become(next)
 }
 
@@ -361,7 +361,8 @@ func (p *Plugin) resize(uid string, a Arriving) {
 	before, _ := p.node.Pod(uid)
 	next := p.node.Resized(uid, a.Spec)
 	after, _ := next.Pod(uid)
-	if next == p.node || after.Fault != nil && before.Fault != nil && after.Fault.Code == before.Fault.Code {
+	if next == p.node || after.Fault != nil && before.Fault != nil && after.Fault.Code == before.Fault.Code &&
+		after.Fault.Resize == before.Fault.Resize {
 		return // it is as before, or fails as before
 	}
 	p.set(next, uid, a)
