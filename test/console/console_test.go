@@ -126,7 +126,7 @@ func placed(t *testing.T, c cluster, name string) string {
 	return ""
 }
 
-func podPage(_ *testing.T, b browser, _ cluster) {
+func podPage(t *testing.T, b browser, c cluster) {
 	goTo(b, "#/pods/default/too-large", "default/too-large")
 	b.says(".bad", "does not fit")
 	b.says("h2", "Decisions")
@@ -136,6 +136,24 @@ func podPage(_ *testing.T, b browser, _ cluster) {
 	b.says("h2", "What it holds")
 	b.says("td", "placed")
 	b.looks("pod")
+	misnamed(t, b, c)
+}
+
+// misnamed shows a pod that names a scheduler which nobody runs: it fits on nodes, and is placed on none.
+func misnamed(t *testing.T, b browser, c cluster) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "misnamed", Namespace: "default"},
+		Spec: corev1.PodSpec{SchedulerName: "tenon-sheduler", Containers: []corev1.Container{{Name: "c", Image: "image"}}}}
+	pods := c.client.CoreV1().Pods(pod.Namespace)
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	goTo(b, "#/pods/default/misnamed", "default/misnamed")
+	b.says(".note", "No scheduler named tenon-sheduler has been seen")
+	b.looks("pod-misnamed")
+	now := int64(0)
+	if err := pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // The pod that is too large for each machine is found, and its link leads to it; by keys alone, too.

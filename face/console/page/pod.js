@@ -48,14 +48,24 @@ export function podPage(root, namespace, name) {
       rows.length ? table([t.time, t.decision, t.by, t.message], rows, t.decisions, true) : quiet(t.noDecisions)];
   }
 
+  // how says how far the scheduling of a pod without a node has come, before where it fits: a pod whose scheduler nobody
+  // runs is placed nowhere.
+  function how(p) {
+    const s = p.scheduling;
+    if (!s || p.node) return [];
+    const text = { unseen: say("schedulerUnseen", s.scheduler, (s.seen || []).join(", ") || "–"), untried: say("schedulerUntried", s.scheduler),
+      gated: say("schedulerGated", (s.gates || []).join(", ")), chosen: say("schedulerChosen", s.scheduler, s.node || "–") }[s.state];
+    const all = [text, s.message].filter(Boolean);
+    return all.length ? [el("h2", {}, t.why), ...all.map((x) => note(x))] : [];
+  }
+
   async function read() {
     const [p, h] = await Promise.all([get(path), get(path + "/decisions").catch((e) => ({ problem: e.message, decisions: [] }))]);
     const asks = requests(p.containers).filter(([, what]) => what);
-    const waits = p.scheduling?.message && !p.node ? [el("h2", {}, t.why), note(p.scheduling.message)] : [];
     root.replaceChildren(...[el("h1", {}, `${t.pod} ${namespace}/${name}`),
       el("p", {}, [`${t.phase}: ${p.phase}`, p.qos, p.reason, p.message].filter(Boolean).join(" · ")),
       asks.length ? quiet(t.asks + ": " + asks.map(([c, what]) => `${c}: ${what}`).join("; ")) : null,
-      waits, lies(p), (p.unjudged || []).map((u) => note(`${t.unjudged}: ${u}`)), where(p), decided(h)]
+      how(p), lies(p), (p.unjudged || []).map((u) => note(`${t.unjudged}: ${u}`)), where(p), decided(h)]
       .flat(Infinity).filter((x) => x !== null && x !== undefined));
   }
 
