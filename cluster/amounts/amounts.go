@@ -78,19 +78,30 @@ func (a *Amounts) Short(pod *v1.Pod, node string, more []ledger.PodID) string {
 	if a == nil {
 		return ""
 	}
-	n, err := a.nodes.Get(node)
-	if err != nil {
+	n := a.Node(node)
+	if n == nil {
 		return ""
 	}
 	var out []string
-	for _, r := range kube.Lacks(pod, n, a.with(node, more)) {
+	for _, r := range kube.Lacks(pod, n, a.With(node, more)) {
 		out = append(out, r.Text())
 	}
 	return strings.Join(out, ", ")
 }
 
-// with returns the pods that are bound to a node, and those of more that are not bound yet, according to the informer.
-func (a *Amounts) with(node string, more []ledger.PodID) []*v1.Pod {
+// Node returns a node according to the informer, or nil if it has none of that name.
+func (a *Amounts) Node(name string) *v1.Node {
+	if a == nil {
+		return nil
+	}
+	if n, err := a.nodes.Get(name); err == nil {
+		return n
+	}
+	return nil
+}
+
+// With returns the pods that are bound to a node, and those of more that are not bound yet, according to the informer.
+func (a *Amounts) With(node string, more []ledger.PodID) []*v1.Pod {
 	out := a.On(node)
 	for _, id := range more {
 		o, there, err := a.pods.GetByKey(id.Namespace + "/" + id.Name)
@@ -116,7 +127,7 @@ func (a *Amounts) Version(n *ledger.Node) uint64 {
 	if node, err := a.nodes.Get(n.Name); err == nil {
 		add(&node.ObjectMeta)
 	}
-	for _, p := range a.with(n.Name, predicted(n)) {
+	for _, p := range a.With(n.Name, predicted(n)) {
 		add(&p.ObjectMeta)
 	}
 	return sum
@@ -133,7 +144,7 @@ func (a *Amounts) Of(n *ledger.Node) (allocatable, used whatif.Amounts, there bo
 		return nil, nil, false
 	}
 	allocatable, _ = kube.Amounts(node.Status.Allocatable) // an amount beyond bounds counts as the bound
-	for _, p := range a.with(n.Name, predicted(n)) {
+	for _, p := range a.With(n.Name, predicted(n)) {
 		if !kube.Ended(p) {
 			needs, _ := kube.Needs(p)
 			used = used.Add(needs)

@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/cluster/fwk"
-	"github.com/tenon-numa/tenon/cluster/turns"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -28,7 +27,7 @@ func (p *Plugin) preFlight(cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Sta
 	}
 	status := fwk.AsStatus(err)
 	if err == nil {
-		status = p.takes(s, pod, node, v, false)
+		status = p.takes(s, pod, node, v, "")
 	}
 	if status = s.turned(node, v, status); !status.IsSuccess() {
 		return status
@@ -50,17 +49,19 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	if err != nil {
 		return s.turned(node, v, fwk.AsStatus(err))
 	}
-	return s.turned(node, v, p.takes(s, pod, node, v, waited))
+	short := ""
+	if waited && v.Fits() {
+		short = p.short(ctx, cs, pod, node)
+	}
+	return s.turned(node, v, p.takes(s, pod, node, v, short))
 }
 
-// takes checks that a node still takes a pod whose turn has come, and returns the turn if not. If the pod had to wait,
-// takes checks the plain amounts again, which may have changed since kube-scheduler's check.
-func (p *Plugin) takes(s *state, pod *v1.Pod, node string, v place.Verdict, waited bool) *fwk.Status {
-	why := ""
+// takes checks that a node still takes a pod whose turn has come, and returns the turn if not. short says which plain
+// amounts of the node have become too small, and is empty if none has.
+func (p *Plugin) takes(s *state, pod *v1.Pod, node string, v place.Verdict, short string) *fwk.Status {
+	why := short
 	if !v.Fits() {
 		why = p.refusal(s.pod, v).Message()
-	} else if waited {
-		why = turns.Short(p.amounts, p.Book, pod, node)
 	}
 	if why == "" {
 		return nil

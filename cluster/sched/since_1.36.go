@@ -11,11 +11,14 @@ import (
 	"github.com/tenon-numa/tenon/cluster/fwk"
 )
 
-// PreBindPreFlight implements [fwk.PreBindPlugin]; see preFlight. Other plugins may prepare the binding meanwhile.
+// PreBindPreFlight implements [fwk.PreBindPlugin]; see preFlight. PreBind does not run beside other plugins, since
+// kube-scheduler cancels them in the middle of their work where one fails: DynamicResources then leaves a claim that
+// keeps the pod waiting. Nothing is slower for it: turns come in the same order, and plugins that run before this one
+// work while pods ahead have the turn.
 func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) (
 	*upstream.PreBindPreFlightResult, *fwk.Status) {
 	if status := p.preFlight(cs, pod, node); status != nil {
 		return nil, status
 	}
-	return &upstream.PreBindPreFlightResult{AllowParallel: true}, nil
+	return &upstream.PreBindPreFlightResult{}, nil
 }

@@ -67,9 +67,14 @@ func (l *Line) Await(
 }
 
 // Short returns what plain amounts of a node are too small for a booked pod, or "". They may have changed while the pod
-// waited. A node may report a pod before the informer of [amounts.Amounts] knows that it is bound, so Short counts the
-// pods of the report, too.
+// waited. It counts the pods that are bound to the node, and the [Others].
 func Short(a *amounts.Amounts, book *ledger.Book, pod *v1.Pod, node string) string {
+	return a.Short(pod, node, Others(book, pod, node))
+}
+
+// Others returns the pods that a node has or gets before a booked pod: those that are booked before it, and those that
+// the node reports. A node may report a pod before the informer of [amounts.Amounts] has its binding.
+func Others(book *ledger.Book, pod *v1.Pod, node string) []ledger.PodID {
 	others := book.Ahead(string(pod.UID))
 	if n := book.Snapshot().Node(node); n != nil {
 		for _, e := range n.Entries {
@@ -78,5 +83,5 @@ func Short(a *amounts.Amounts, book *ledger.Book, pod *v1.Pod, node string) stri
 			}
 		}
 	}
-	return a.Short(pod, node, others)
+	return others
 }
