@@ -128,6 +128,9 @@ func Documents(data []byte, do func(where string, text []byte) error) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", where, err)
 		}
+		if err := checkAliases(doc); err != nil {
+			return fmt.Errorf("%s: %w", where, err)
+		}
 		text, err := toJSON(doc)
 		if err != nil {
 			return fmt.Errorf("%s: %w", where, err)

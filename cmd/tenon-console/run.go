@@ -20,9 +20,6 @@ import (
 	"github.com/tenon-numa/tenon/internal/version"
 )
 
-// requests bounds the requests per second of all clients together.
-const requests = 500
-
 // run serves until ctx ends.
 func run(ctx context.Context, o options) error {
 	if err := o.check(); err != nil {
@@ -56,7 +53,7 @@ func (o *options) serve(ctx context.Context, on net.Listener, api *rest.Config) 
 	}
 	users := &users{ctx: ctx, api: api, use: use, namespaces: o.namespaces, now: time.Now}
 	sessions := console.NewSessions(console.Shared(users.open), !o.plain, o.sessions, o.idle)
-	h, err := console.New(console.Config{Version: version.Text(), Hosts: o.hosts, Secure: !o.plain, Requests: requests,
+	h, err := console.New(console.Config{Version: version.Text(), Hosts: o.hosts, Secure: !o.plain,
 		Identities: console.Proxied{Tokens: console.Tokens{Sessions: sessions}, User: o.userHeader, Group: o.groupHeader,
 			Names: o.proxies}})
 	if err != nil {

@@ -307,11 +307,12 @@ func (h *Handler) session(w http.ResponseWriter, q *request) error {
 }
 
 func (h *Handler) signIn(w http.ResponseWriter, q *request) error {
-	if !h.attempts.accept(q.RemoteAddr) {
-		return fail(http.StatusTooManyRequests, "", "too many attempts: try again in a second")
-	}
-	who, cookie, err := h.config.Identities.SignIn(q.Context(),
-		Credential{Secret: strings.TrimSpace(string(q.body)), Namespaces: q.values["namespace"]})
+	var cookie *http.Cookie
+	who, err := h.checks.do(q.Context(), q.RemoteAddr, func() (who *Identity, err error) {
+		who, cookie, err = h.config.Identities.SignIn(q.Context(),
+			Credential{Secret: strings.TrimSpace(string(q.body)), Namespaces: q.values["namespace"]})
+		return who, err
+	})
 	if err != nil {
 		return err
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -144,18 +146,49 @@ func TestPagesLoadNothingFromElsewhere(t *testing.T) {
 	}
 }
 
-func TestManyRequestsAreRefused(t *testing.T) {
-	s := open(t)
-	for range 10_000 {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-		r.Host = strings.TrimPrefix(s.URL, "http://")
+// One person's requests are refused beyond a rate, and nobody else's.
+func TestManyRequestsOfAPersonAreRefused(t *testing.T) {
+	people := byHeader{}
+	h, err := console.New(console.Config{Hosts: []string{"example.com"}, Identities: people})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(who string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/session", nil)
+		r.Header.Set("Who", who)
 		w := httptest.NewRecorder()
-		if s.Config.Handler.ServeHTTP(w, r); w.Code == http.StatusTooManyRequests {
-			return
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	refused := 0
+	for i := range 10_000 {
+		// Service accounts of one namespace are one person.
+		if ask(fmt.Sprintf("system:serviceaccount:evil:%d", i)) == http.StatusTooManyRequests {
+			refused++
 		}
 	}
-	t.Error("10,000 requests at once are answered")
+	if refused == 0 {
+		t.Error("10,000 requests of the service accounts of one namespace are answered")
+	}
+	for _, who := range []string{"anna", "system:serviceaccount:ml:anna"} {
+		if code := ask(who); code != http.StatusOK {
+			t.Errorf("after that, %s is answered %d", who, code)
+		}
+	}
 }
+
+// byHeader are identities by the name in a header.
+type byHeader struct{}
+
+func (byHeader) Identify(r *http.Request) (*console.Identity, error) {
+	return &console.Identity{Name: r.Header.Get("Who"), View: fixed{}}, nil
+}
+
+func (byHeader) SignIn(context.Context, console.Credential) (*console.Identity, *http.Cookie, error) {
+	return nil, nil, console.ErrSignIn
+}
+
+func (byHeader) SignOut(*http.Request) *http.Cookie { return &http.Cookie{} }
 
 // slowConnections are 10,000, or as many as this process may open on both sides.
 func slowConnections(t *testing.T) int {
@@ -203,6 +236,48 @@ func TestSlowConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
+// Clients that send the head of a request and no body keep nobody out, however long the handler waits for them.
+func TestHeadsWithoutBodiesKeepNobodyOut(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	on, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const clients = 300 // more than connections may be open
+	reading, done := make(chan struct{}, 2*clients), make(chan error)
+	go func() {
+		done <- console.Serve(ctx, on, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			reading <- struct{}{}
+			_, _ = io.ReadAll(r.Body)
+			w.WriteHeader(204)
+		}))
+	}()
+	var d net.Dialer
+	for range clients {
+		c, err := d.DialContext(ctx, "tcp", on.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte("POST /api/v1/session HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		<-reading
+	}
+	for _, body := range []string{"", "0123456789"} {
+		r, _ := http.NewRequestWithContext(ctx, "POST", "http://"+on.Addr().String(), strings.NewReader(body))
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatalf("a whole request with %d bytes: %v", len(body), err)
+		}
+		res.Body.Close()
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // Two sessions of one token share a view; the view ends with the last of them, and a token does not open another's.
 func TestViewsAreSharedByTokenAndEnd(t *testing.T) {
 	opened, closed := map[string]int{}, map[string]int{}
@@ -240,10 +315,15 @@ func TestViewsAreSharedByTokenAndEnd(t *testing.T) {
 	if _, err := sessions.Identify(request(nil, "expired")); err == nil {
 		t.Error("an expired token is accepted")
 	}
-	if _, _, err := sessions.SignIn(t.Context(), console.Credential{Secret: "carl"}); err == nil {
-		t.Error("a fourth session begins")
+	for _, err := range []error{errors.New(""), console.ErrSignIn} { // the second time, nobody has two sessions
+		_, _, got := sessions.SignIn(t.Context(), console.Credential{Secret: fmt.Sprint("carl", err)})
+		if full := got != nil; full != errors.Is(err, console.ErrSignIn) {
+			t.Errorf("carl signs in: %v", got)
+		}
 	}
-	sessions.SignOut(request(cookie, ""))
+	if _, err := sessions.Identify(request(cookie, "")); !errors.Is(err, console.ErrSignIn) {
+		t.Errorf("the session of anna that was used before her other one: %v", err)
+	}
 	if opened["anna"] != 1 || closed["anna"] != 0 || opened["bob"] != 1 {
 		t.Errorf("opened %v, closed %v", opened, closed)
 	}
@@ -275,93 +355,123 @@ func TestASharedViewLacksNothing(t *testing.T) {
 	}
 }
 
-// Who signs in at the same time as others is counted, too: no more views are opened than sessions may begin.
-func TestSignInsAtTheSameTimeAreCounted(t *testing.T) {
-	const most, tries = 2, 5
-	opening, proceed := make(chan struct{}, tries), make(chan struct{})
-	sessions := console.NewSessions(func(context.Context, console.Credential) (*console.Identity, error) {
-		opening <- struct{}{}
-		<-proceed
-		return &console.Identity{}, nil
+// One person fills all sessions: those who come later get theirs, and as many as there are places for people.
+func TestOnePersonTakesNoSessionOfOthers(t *testing.T) {
+	const most = 4
+	closed := map[string]int{}
+	sessions := console.NewSessions(func(_ context.Context, c console.Credential) (*console.Identity, error) {
+		return &console.Identity{Name: c.User, Close: func() { closed[c.User]++ }}, nil
 	}, true, most, time.Hour)
-	refused := make(chan error, tries)
-	for range tries {
-		go func() {
-			_, _, err := sessions.SignIn(t.Context(), console.Credential{})
-			refused <- err
-		}()
+	signIn := func(who string) *http.Request {
+		t.Helper()
+		_, cookie, err := sessions.SignIn(t.Context(), console.Credential{User: who})
+		if err != nil {
+			t.Errorf("%s: %v", who, err)
+		}
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.AddCookie(cookie)
+		return r
 	}
-	for range tries - most {
-		if err := <-refused; err == nil {
-			t.Error("a session began before its view was open")
+	var evil []*http.Request
+	for i := range most {
+		evil = append(evil, signIn(fmt.Sprintf("system:serviceaccount:evil:%d", i)))
+	}
+	honest := []*http.Request{signIn("anna"), signIn("bob"), signIn("carl")}
+	for i := range 20 {
+		again := console.Credential{User: fmt.Sprint("system:serviceaccount:evil:", i)}
+		if _, _, err := sessions.SignIn(t.Context(), again); err == nil {
+			t.Error("a person takes the session of another one")
 		}
 	}
-	close(proceed)
-	for range most {
-		if err := <-refused; err != nil {
-			t.Errorf("one of the first %d is refused: %v", most, err)
+	for i, r := range honest {
+		if _, err := sessions.Identify(r); err != nil {
+			t.Errorf("honest session %d: %v", i, err)
 		}
 	}
-	if n := len(opening); n != most {
-		t.Errorf("%d views were opened, want %d", n, most)
+	if _, err := sessions.Identify(evil[most-1]); err != nil {
+		t.Errorf("the last session of the first person: %v", err)
+	}
+	if len(closed) < most-1 {
+		t.Errorf("closed %v: want the views of sessions that ended", closed)
 	}
 }
 
-// Whoever tries tokens soon asks the API server no more, and keeps nobody out who has a session.
-func TestTriedTokensAreBounded(t *testing.T) {
-	asked := 0
-	open := func(_ context.Context, c console.Credential) (*console.Identity, error) {
-		asked++
-		if c.Secret != "good" {
-			return nil, console.ErrSignIn
+// Views are opened a few at a time, and sessions beyond the bound are refused and their views closed.
+func TestSignInsAtTheSameTimeAreCounted(t *testing.T) {
+	const most, tries = 2, 5
+	var opened, closed atomic.Int32
+	sessions := console.NewSessions(func(_ context.Context, c console.Credential) (*console.Identity, error) {
+		opened.Add(1)
+		return &console.Identity{Name: c.User, Close: func() { closed.Add(1) }}, nil
+	}, true, most, time.Hour)
+	errs := make(chan error, tries)
+	for i := range tries {
+		go func() {
+			_, _, err := sessions.SignIn(t.Context(), console.Credential{User: fmt.Sprint(i)})
+			errs <- err
+		}()
+	}
+	began := 0
+	for range tries {
+		if err := <-errs; err == nil {
+			began++
 		}
-		return &console.Identity{Name: "ada"}, nil
+	}
+	if began != most || opened.Load()-closed.Load() != most {
+		t.Errorf("%d sessions began, %d views are open, want %d", began, opened.Load()-closed.Load(), most)
+	}
+}
+
+// Whoever tries tokens has the API server asked about a few at a time, and keeps nobody out: neither who has a session,
+// nor who signs in from the same address.
+func TestTriedTokensAreBounded(t *testing.T) {
+	const tries = 100
+	var asking, most atomic.Int32
+	began, proceed := make(chan string, tries+1), make(chan struct{})
+	open := func(_ context.Context, c console.Credential) (*console.Identity, error) {
+		if c.Secret == "first" {
+			return &console.Identity{Name: "ada"}, nil
+		}
+		n := asking.Add(1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		began <- c.Secret
+		<-proceed
+		asking.Add(-1)
+		if c.Secret == "good" {
+			return &console.Identity{Name: "bob"}, nil
+		}
+		return nil, console.ErrSignIn
 	}
 	tokens := console.Tokens{Sessions: console.NewSessions(open, true, 10, time.Minute)}
-	from := "192.0.2.1:1"
 	identify := func(token string) error {
 		r := httptest.NewRequest(http.MethodGet, "/api/v1/nodes", http.NoBody)
-		r.RemoteAddr = from
 		r.Header.Set("Authorization", "Bearer "+token)
 		_, err := tokens.Identify(r)
 		return err
 	}
-	if err := identify("good"); err != nil {
+	if err := identify("first"); err != nil {
 		t.Fatal(err)
 	}
-	const tries = 1000
-	refused := 0
+	bad, good := make(chan error, tries), make(chan error)
 	for i := range tries {
-		if err := identify(fmt.Sprint("bad-", i)); err == nil {
-			t.Fatalf("token bad-%d is accepted", i)
-		} else if !errors.Is(err, console.ErrSignIn) {
-			refused++
-		}
-		if err := identify("good"); err != nil {
-			t.Fatalf("after %d wrong tokens, the session of another token answers: %v", i, err)
-		}
+		go func() { bad <- identify(fmt.Sprint("bad-", i)) }()
 	}
-	if asked > tries/2 || refused+asked != tries+1 {
-		t.Errorf("the API server is asked for %d of %d tokens, and %d are refused before that", asked, tries+1, refused)
+	<-began // some wait for the API server, others for their turn
+	if err := identify("first"); err != nil {
+		t.Errorf("while wrong tokens are examined, a session answers: %v", err)
 	}
-	// The others of the address wait, and new clients elsewhere do not.
-	for _, elsewhere := range []string{"192.0.2.2:1", "[2001:db8::1]:1"} {
-		if from = elsewhere; identify("new") == nil || !errors.Is(identify("new"), console.ErrSignIn) {
-			t.Errorf("after wrong tokens from one address, none is examined from %s", elsewhere)
+	go func() { good <- identify("good") }()
+	close(proceed)
+	if err := <-good; err != nil {
+		t.Errorf("a good token from the address of wrong ones: %v", err)
+	}
+	for range tries {
+		if err := <-bad; !errors.Is(err, console.ErrSignIn) {
+			t.Errorf("a wrong token: %v", err)
 		}
 	}
-	asked = 0
-	for i := range tries {
-		from = fmt.Sprintf("[2001:db8:%x::%x]:1", i, i)
-		if err := identify("bad"); err == nil {
-			t.Fatal("a wrong token is accepted")
-		}
-	}
-	if asked > tries/2 {
-		t.Errorf("from %d addresses, the API server is asked for %d tokens", tries, asked)
-	}
-	from = "192.0.2.1:1"
-	if err := identify("good"); err != nil {
-		t.Errorf("after wrong tokens from everywhere, a session answers: %v", err)
+	if most.Load() > 4 {
+		t.Errorf("the API server is asked about %d tokens at a time", most.Load())
 	}
 }

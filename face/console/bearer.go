@@ -95,8 +95,8 @@ func (t Tokens) Identify(r *http.Request) (*Identity, error) {
 	return t.known(r, Credential{Secret: token})
 }
 
-// known returns the identity of a session that a proxy keeps, and begins it where there is none. Only requests without
-// a session count as attempts: however many others make, a request with a session is not refused.
+// known returns the identity of a session that a proxy keeps, and begins it where there is none. Only a request without
+// a session waits until its credential is examined: one with a session does not, however many others make.
 func (s *Sessions) known(r *http.Request, c Credential) (*Identity, error) {
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -107,10 +107,12 @@ func (s *Sessions) known(r *http.Request, c Credential) (*Identity, error) {
 	if who, err := s.session(id); err == nil {
 		return who, nil
 	}
-	if !s.unknown.accept(r.RemoteAddr) {
-		return nil, fail(http.StatusTooManyRequests, "", "too many new credentials: try again in a second")
-	}
-	return s.begin(r.Context(), id, c)
+	return s.unknown.do(r.Context(), r.RemoteAddr, func() (*Identity, error) {
+		if who, err := s.session(id); err == nil { // another request of the same proxy was quicker
+			return who, nil
+		}
+		return s.begin(r.Context(), id, c)
+	})
 }
 
 // Proxied are [Identities] by an authenticating proxy that names the user in a header, and others by Tokens. The proxy

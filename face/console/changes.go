@@ -20,12 +20,11 @@ const (
 
 // changes streams what changes. The first event says that everything is to be read: what changed before is not known.
 func (h *Handler) changes(w http.ResponseWriter, q *request) error {
-	select {
-	case h.streams <- struct{}{}:
-		defer func() { <-h.streams }()
-	default:
+	ctx, end, ok := h.streams.begin(q.Context(), q.who.person())
+	if !ok {
 		return fail(http.StatusTooManyRequests, "", "too many pages follow the cluster: close some")
 	}
+	defer end()
 	f := q.who.View.Follow()
 	defer f.Close()
 	s := &stream{w: w, out: http.NewResponseController(w)}
@@ -37,7 +36,7 @@ func (h *Handler) changes(w http.ResponseWriter, q *request) error {
 		return nil
 	}
 	for q.who.Valid == nil || q.who.Valid() {
-		c, err := next(q.Context(), f)
+		c, err := next(ctx, f)
 		switch {
 		case errors.Is(err, errQuiet):
 			if s.write(": nothing has changed\n\n") != nil {
@@ -45,9 +44,9 @@ func (h *Handler) changes(w http.ResponseWriter, q *request) error {
 			}
 			continue
 		case err != nil:
-			return nil // the client has gone
+			return nil // the client has gone, or another person needs the place
 		}
-		if s.send(q.who.View.State().change(c)) != nil || !pause(q.Context(), eventPause) {
+		if s.send(q.who.View.State().change(c)) != nil || !pause(ctx, eventPause) {
 			return nil
 		}
 	}

@@ -15,10 +15,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
-
-	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -114,15 +111,10 @@ type Identity struct {
 	Close func()
 
 	overviews overviews
-	once      sync.Once
-	requests  flowcontrol.RateLimiter
 }
 
-// accepts reports whether the identity may make one more request now.
-func (i *Identity) accepts() bool {
-	i.once.Do(func() { i.requests = flowcontrol.NewTokenBucketRateLimiter(perSecond, burst) })
-	return i.requests.TryAccept()
-}
+// person returns whose requests the identity's are counted with.
+func (i *Identity) person() string { return person(i.Name) }
 
 // Identities say who makes a request.
 type Identities interface {
@@ -140,45 +132,47 @@ type Config struct {
 	Identities Identities
 	// Hosts are what the header Host may be. One without a port stands for every port.
 	Hosts []string
-	// Requests are those without a session that one address may make in a second; 0: 50. One identity has 50.
-	Requests int
 	// Computing is how many answers are computed at a time; 0: 2. Each takes memory in proportion to the cluster.
 	Computing int
 	// Secure: browsers reach the server by HTTPS.
 	Secure bool
 }
 
-// Bounds of requests.
+// Bounds of requests. 16 people with all that they may have at a time use fewer connections than maxConns.
 const (
-	maxBody    = 1 << 20          // bytes of a manifest
 	maxAnswer  = 30 * time.Second // for an answer that is computed
 	maxUse     = 10 * time.Second // for what a node measures
 	computing  = 2                // answers that are computed at a time
 	maxStreams = 32               // streams of changes at a time
-	perSecond  = 50               // requests of one identity
-	burst      = 300
-	signIns    = 2 // of one address in a second
+	perSecond  = 50               // requests of one person
+	answered   = 4                // requests of one person at a time, without streams
+	waiting    = 8                // requests of one person that wait
+	plansRead  = 2                // plans that are read at a time, each of another person
+	plansWait  = 1                // of one person
 )
 
 // Handler is the console of one cluster.
 type Handler struct {
-	config   Config
-	mux      *http.ServeMux
-	cross    *http.CrossOriginProtection
-	visits   *attempts // requests without a session
-	attempts *attempts // to sign in
-	compute  chan struct{}
-	streams  chan struct{}
-	rollouts rollouts
-	routes   []route
-	openAPI  []byte
+	config    Config
+	mux       *http.ServeMux
+	cross     *http.CrossOriginProtection
+	requests  *rates // of people
+	checks    checks // of those who sign in
+	answering *turns
+	plans     *turns
+	compute   *turns
+	streams   streams
+	rollouts  rollouts
+	routes    []route
+	openAPI   []byte
 }
 
 // New returns the handler of the console.
 func New(c Config) (*Handler, error) {
+	most := cmp.Or(c.Computing, computing)
 	h := &Handler{config: c, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(),
-		visits: newAttempts(max(perSecond, c.Requests)), attempts: newAttempts(signIns),
-		compute: make(chan struct{}, cmp.Or(c.Computing, computing)), streams: make(chan struct{}, maxStreams)}
+		requests: newRates(perSecond), checks: newChecks(), answering: newTurns(0, answered, waiting),
+		plans: newTurns(plansRead, 1, plansWait), compute: newTurns(most, max(1, most-1), waiting)}
 	h.routes = h.table()
 	var err error
 	if h.openAPI, err = describe(h.routes, c.Version); err != nil {

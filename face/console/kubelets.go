@@ -1,9 +1,7 @@
 package console
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -18,16 +16,6 @@ type Kubelets interface {
 	Plan(ctx context.Context, change whatif.Variation) (document.KubeletPlan, error)
 	// Apply returns what carries plans out, with pods in a namespace, and the namespace; without one it is the identity's.
 	Apply(namespace string, o cli.KubeletApplyOptions) (cli.KubeletApplier, string, error)
-}
-
-// decode reads a JSON body. A field that is not known is an error: it would otherwise count as nothing.
-func decode(body []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return fail(http.StatusBadRequest, "body", strings.TrimPrefix(err.Error(), "json: "))
-	}
-	return nil
 }
 
 // planKubelets answers what a change of kubelets' configuration would do.

@@ -14,8 +14,6 @@ import (
 
 // Bounds of a request that carries out a plan.
 const (
-	maxPlanned     = 10_000   // nodes
-	maxPlanBody    = 32 << 20 // bytes of a plan of so many nodes, without pods
 	maxUnavailable = 1000
 	maxCommand     = 1024
 )
@@ -57,10 +55,11 @@ func (h *Handler) beginRollout(w http.ResponseWriter, q *request) error {
 	if q.who.Kubelets == nil {
 		return fail(http.StatusNotFound, "path", "nothing changes kubelets here")
 	}
-	var body document.KubeletRolloutRequest
-	if err := decode(q.body, &body); err != nil {
+	body, err := planned(q.body)
+	if err != nil {
 		return err
 	}
+	q.body = nil // it is large
 	if len(body.Plan.Nodes) == 0 {
 		var ok bool
 		if body, ok = h.rollouts.again(q.who); !ok {
@@ -109,9 +108,6 @@ func chosen(r document.KubeletRolloutRequest) (cli.KubeletApplyOptions, error) {
 	}
 	if r.MaxUnavailable < 0 || r.MaxUnavailable > maxUnavailable {
 		return refused("maxUnavailable", fmt.Sprintf("want 1..%d, or 0 for 1", maxUnavailable))
-	}
-	if len(r.Plan.Nodes) > maxPlanned {
-		return refused("plan", fmt.Sprintf("has more than %d nodes", maxPlanned))
 	}
 	for _, n := range r.Plan.Nodes {
 		if err := checkNode(n.Name); err != nil {

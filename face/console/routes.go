@@ -1,10 +1,8 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -37,7 +35,7 @@ type route struct {
 	method, path, id, help string
 	parameters             []parameter
 	body                   string // media type, or ""
-	most                   int    // bytes of the body; 0: maxBody
+	most                   int    // bytes of the body
 	input                  any    // a value of the type of a JSON body; nil for text
 	answer                 any    // a value of the type of the answer; nil where there is none
 	stream                 bool   // of server-sent events
@@ -100,9 +98,10 @@ func (h *Handler) table() []route {
 		{method: "POST", path: "/simulate", id: "simulate", help: "What would happen to the pods of a manifest.",
 			parameters: append(variations(), namespace, count, without,
 				parameter{"pending", "query", "true: place the pods that wait, too.", false, checkBool}),
-			body: "application/yaml", answer: cli.Simulation{}, do: h.simulate},
+			body: "application/yaml", most: maxManifest, answer: cli.Simulation{}, do: h.simulate},
 		{method: "POST", path: "/check", id: "check", help: "Whether the pods of a manifest can ever run on any node.",
-			parameters: []parameter{namespace}, body: "application/yaml", answer: cli.PodCheck{}, do: h.check},
+			parameters: []parameter{namespace}, body: "application/yaml", most: maxManifest, answer: cli.PodCheck{},
+			do: h.check},
 		{method: "GET", path: "/fitting", id: "getFitting", help: "How many more pods of the usual shapes fit.",
 			parameters: []parameter{{"shape", "query", "RESOURCE=AMOUNT[,...] of a pod. May be repeated.", true, checkText}},
 			answer:     cli.Capacity{}, do: h.fitting},
@@ -114,11 +113,12 @@ func (h *Handler) table() []route {
 			answer: document.SchedulingPolicy{}, do: h.policy},
 		{method: "PATCH", path: "/scheduling/arguments", id: "setArguments",
 			help:       "Change arguments of the NUMA plugin of a scheduler, such as its strategy.",
-			parameters: append([]parameter{scheduler}, changing()...), body: "application/json",
+			parameters: append([]parameter{scheduler}, changing()...), body: "application/json", most: maxSmall,
 			input: document.ArgumentChange{}, answer: document.SchedulerChange{}, do: h.setArguments},
 		{method: "POST", path: "/kubelets/plan", id: "planKubelets",
-			help: "What a change of kubelets' configuration would do. Nothing is changed.", body: "application/json",
-			input: document.KubeletChange{}, answer: document.KubeletPlan{}, do: h.planKubelets},
+			help: "What a change of kubelets' configuration would do. Nothing is changed.",
+			body: "application/json", most: maxSmall, input: document.KubeletChange{}, answer: document.KubeletPlan{},
+			do: h.planKubelets},
 		{method: "GET", path: "/kubelets/rollout", id: "getRollout", help: "How far the plan is that is carried out, or " +
 			"was carried out last.", answer: document.KubeletRollout{}, do: h.getRollout},
 		{method: "POST", path: "/kubelets/rollout", id: "beginRollout", help: "Carry out a plan, or go on with your last " +
@@ -132,7 +132,7 @@ func (h *Handler) table() []route {
 			help:       "Whether the NUMA plugin of a scheduler is on, as clients of openFuyao ask for it.",
 			parameters: []parameter{scheduler}, answer: document.NUMAAware{}, do: h.numaAware},
 		{method: "PUT", path: openFuyao + "numaaware", id: "setNUMAAware", help: "Turn the NUMA plugin on or off.",
-			parameters: append([]parameter{scheduler}, changing()...), body: "application/json",
+			parameters: append([]parameter{scheduler}, changing()...), body: "application/json", most: maxSmall,
 			input: document.PluginStatus{}, answer: document.NUMAAware{}, do: h.setNUMAAware},
 		{method: "GET", path: "/changes", id: "followChanges", help: "What changes, at most four times a second.",
 			answer: document.ClusterChange{}, stream: true, do: h.changes},
@@ -141,7 +141,7 @@ func (h *Handler) table() []route {
 		{method: "POST", path: "/session", id: "signIn", help: "Sign in by the secret of the address, or by a token.",
 			parameters: []parameter{{"namespace", "query", "Namespace whose pods are shown to who may not list all. May be " +
 				"repeated.", true, checkNamespace}},
-			body: "text/plain", answer: document.SessionDetails{}, open: true, do: h.signIn},
+			body: "text/plain", most: maxSecret, answer: document.SessionDetails{}, open: true, do: h.signIn},
 		{method: "DELETE", path: "/session", id: "signOut", help: "Sign out.", open: true, do: h.signOut},
 		{method: "GET", path: "/openapi.json", id: "getOpenAPI", help: "This description.", answer: map[string]any{},
 			open: true, do: h.described},
@@ -210,24 +210,40 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, x *route) error {
 	q := &request{Request: r}
 	var err error
 	if !x.open {
-		q.who, err = h.config.Identities.Identify(r)
-	}
-	// However many others make, the requests of a person who is signed in are not refused.
-	if q.who == nil && !h.visits.alone(r.RemoteAddr) || q.who != nil && !q.who.accepts() {
-		return fail(http.StatusTooManyRequests, "", "too many requests: try again in a second")
-	}
-	if err != nil {
-		return err
+		if q.who, err = h.config.Identities.Identify(r); err != nil {
+			return err
+		}
+		if !h.requests.accept(q.who.person()) {
+			return fail(http.StatusTooManyRequests, "", "too many requests: try again in a second")
+		}
 	}
 	if q.values, err = x.check(r); err != nil {
 		return err
 	}
+	leave, err := h.turn(q, x)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	if x.body != "" {
-		if q.body, err = readBody(w, r, x.body, cmp.Or(x.most, maxBody)); err != nil {
+		if q.body, err = x.readBody(w, r); err != nil {
 			return err
 		}
 	}
 	return x.do(w, q)
+}
+
+// turn waits until few other requests of the person are being answered: their bodies and answers take memory.
+func (h *Handler) turn(q *request, x *route) (leave func(), err error) {
+	if x.open || x.stream {
+		return func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), maxAnswer)
+	defer cancel()
+	if x.most > maxManifest {
+		return h.plans.enter(ctx, q.who.person())
+	}
+	return h.answering.enter(ctx, q.who.person())
 }
 
 // check returns the parameters of a request. One that is not known is an error: it would otherwise count as nothing.
@@ -258,38 +274,16 @@ func (x *route) check(r *http.Request) (url.Values, error) {
 	return values, nil
 }
 
-// readBody reads a bounded body of the media type. Forms cannot have these types, so no other site can send one.
-func readBody(w http.ResponseWriter, r *http.Request, media string, most int) ([]byte, error) {
-	given, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	yes := []string{media}
-	if media == "application/yaml" {
-		yes = append(yes, "application/json")
-	}
-	if !slices.Contains(yes, given) {
-		return nil, fail(http.StatusUnsupportedMediaType, "header Content-Type", "want "+strings.Join(yes, " or "))
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(most)))
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return nil, fail(http.StatusRequestEntityTooLarge, "body", "larger than "+strconv.Itoa(most)+" bytes")
-	case err != nil:
-		return nil, fail(http.StatusBadRequest, "body", "cannot be read")
-	}
-	return body, nil
-}
-
-// bounded runs what computes an answer: few at a time, and not for long.
+// bounded runs what computes an answer: few at a time, in turn by person, and not for long.
 func (h *Handler) bounded(q *request, do func(ctx context.Context) (any, error)) (any, error) {
 	ctx, cancel := context.WithTimeout(q.Context(), maxAnswer)
 	defer cancel()
-	select {
-	case h.compute <- struct{}{}:
-		defer func() { <-h.compute }()
-		return do(ctx)
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	leave, err := h.compute.enter(ctx, q.who.person())
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
+	return do(ctx)
 }
 
 // Bounds of parameters.

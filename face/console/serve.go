@@ -23,8 +23,8 @@ const (
 	stopTimeout = 3 * time.Second
 )
 
-// Serve serves a handler until ctx ends. Of too many connections the oldest that have not sent a whole request are
-// closed, so that slow clients keep nobody out.
+// Serve serves a handler until ctx ends. Of too many connections one without a whole request, body included, is closed:
+// the oldest of the address that has most of them. So slow clients keep nobody out.
 func Serve(ctx context.Context, on net.Listener, h http.Handler) error {
 	c := &connections{most: maxConns, all: map[net.Conn]*connection{}}
 	s := &http.Server{Handler: c.mark(h), ReadHeaderTimeout: readHeader, ReadTimeout: readAll, WriteTimeout: writeAll,
@@ -59,8 +59,9 @@ type connections struct {
 }
 
 type connection struct {
-	order    int // of arrival
-	requests int // that the handler answers now
+	order    int    // of arrival
+	address  string // of the client, see network
+	requests int    // that came whole and that the handler answers now
 }
 
 // note is told of every connection that opens or closes.
@@ -70,7 +71,7 @@ func (c *connections) note(conn net.Conn, s http.ConnState) {
 	switch s {
 	case http.StateNew:
 		c.next++
-		c.all[conn] = &connection{order: c.next}
+		c.all[conn] = &connection{order: c.next, address: network(conn.RemoteAddr().String()).String()}
 		if len(c.all) > c.most {
 			c.evict()
 		}
@@ -79,28 +80,61 @@ func (c *connections) note(conn net.Conn, s http.ConnState) {
 	}
 }
 
-// evict closes the oldest connection that waits for its client. The lock is held.
+// evict closes the oldest connection that waits for its client, of the address that has most of these. The lock is
+// held.
 func (c *connections) evict() {
-	var oldest net.Conn
-	for conn, x := range c.all {
-		if x.requests == 0 && (oldest == nil || x.order < c.all[oldest].order) {
-			oldest = conn
+	idle := map[string]int{}
+	for _, x := range c.all {
+		if x.requests == 0 {
+			idle[x.address]++
 		}
 	}
-	if oldest != nil {
-		delete(c.all, oldest)
-		_ = oldest.Close()
+	var out net.Conn
+	for conn, x := range c.all {
+		if x.requests > 0 {
+			continue
+		}
+		if out == nil || idle[x.address] > idle[c.all[out].address] ||
+			idle[x.address] == idle[c.all[out].address] && x.order < c.all[out].order {
+			out = conn
+		}
+	}
+	if out != nil {
+		delete(c.all, out)
+		_ = out.Close()
 	}
 }
 
-// mark notes which connections have a request in the handler.
+// mark notes which connections have a whole request in the handler.
 func (c *connections) mark(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _ := r.Context().Value(connKey{}).(net.Conn)
-		c.busy(conn, 1)
-		defer c.busy(conn, -1)
+		whole := false
+		arrived := sync.OnceFunc(func() { whole = true; c.busy(conn, 1) })
+		if r.ContentLength == 0 {
+			arrived()
+		} else {
+			r.Body = &arriving{r.Body, arrived}
+		}
 		h.ServeHTTP(w, r)
+		if whole {
+			c.busy(conn, -1)
+		}
 	})
+}
+
+// arriving is the body of a request, and calls arrived at its end.
+type arriving struct {
+	io.ReadCloser
+	arrived func()
+}
+
+func (a *arriving) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		a.arrived()
+	}
+	return n, err
 }
 
 func (c *connections) busy(conn net.Conn, by int) {

@@ -30,30 +30,26 @@ type Open func(ctx context.Context, c Credential) (*Identity, error)
 
 // Sessions are the identities that have signed in, by a cookie. They are [Identities].
 type Sessions struct {
-	open   Open
-	name   string // of the cookie
-	secure bool
-	most   int
-	idle   time.Duration
-	// unknown bounds the credentials without a session that requests bring: the API server is asked about each.
-	unknown *attempts
+	open    Open
+	name    string // of the cookie
+	secure  bool
+	most    int
+	idle    time.Duration
+	unknown checks // of credentials that requests bring
 
-	mu  sync.Mutex
-	all map[string]*session
-	// opening is how many sessions begin now: they count before they are in all.
-	opening int
+	mu   sync.Mutex
+	all  map[string]*session
+	uses int // of all sessions, to know which one was used last
 }
-
-// newcomers is how many credentials without a session the requests of one address may bring in a second.
-const newcomers = 10
 
 type session struct {
-	who *Identity
-	end *time.Timer // ends the session when nobody has used it for a while
+	who  *Identity
+	end  *time.Timer // ends the session when nobody has used it for a while
+	used int
 }
 
-// NewSessions returns at most so many sessions, each of which ends when it was idle for some time. secure: browsers
-// come by HTTPS.
+// NewSessions returns at most so many sessions, each of which ends when it was idle for some time, or when somebody
+// else signs in while its person has most of all sessions. secure: browsers come by HTTPS.
 func NewSessions(open Open, secure bool, most int, idle time.Duration) *Sessions {
 	// Cookies do not know ports: consoles of several clusters on one computer must not share a name.
 	name := "tenon-console-" + rand.Text()[:8]
@@ -61,7 +57,7 @@ func NewSessions(open Open, secure bool, most int, idle time.Duration) *Sessions
 		name = "__Host-" + name
 	}
 	return &Sessions{open: open, name: name, secure: secure, most: most, idle: idle, all: map[string]*session{},
-		unknown: newAttempts(newcomers)}
+		unknown: newChecks()}
 }
 
 // Identify returns who makes a request.
@@ -79,6 +75,8 @@ func (s *Sessions) session(id string) (*Identity, error) {
 	one := s.all[id]
 	if one != nil {
 		one.end.Reset(s.idle)
+		s.uses++
+		one.used = s.uses
 	}
 	s.mu.Unlock()
 	if one == nil {
@@ -100,36 +98,64 @@ func (s *Sessions) SignIn(ctx context.Context, c Credential) (*Identity, *http.C
 
 // begin opens an identity for a session.
 func (s *Sessions) begin(ctx context.Context, id string, c Credential) (*Identity, error) {
-	if !s.mayOpen() {
-		return nil, fail(http.StatusServiceUnavailable, "", "too many people are signed in")
-	}
-	defer s.opened()
 	who, err := s.open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	s.drop(id) // another request of the same proxy may have been quicker
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all[id] = &session{who, time.AfterFunc(s.idle, func() { s.drop(id) })}
+	ended, ok := s.put(id, who)
+	if !ok {
+		ended = append(ended, who)
+	}
+	for _, one := range ended {
+		if one.Close != nil {
+			one.Close()
+		}
+	}
+	if !ok {
+		return nil, fail(http.StatusServiceUnavailable, "", "too many people are signed in")
+	}
 	return who, nil
 }
 
-// mayOpen reports whether one more session may begin, and counts it until opened is called.
-func (s *Sessions) mayOpen() bool {
+// put adds a session, and returns the identities of those that end for it. It reports whether there is room.
+func (s *Sessions) put(id string, who *Identity) (ended []*Identity, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.all)+s.opening >= s.most {
-		return false
+	if s.all[id] != nil { // another request of the same proxy was quicker
+		ended = append(ended, s.remove(id))
 	}
-	s.opening++
-	return true
+	if len(s.all) >= s.most {
+		held := map[string]int{}
+		for _, one := range s.all {
+			held[one.who.person()]++
+		}
+		from, ok := gives(held, who.person())
+		if !ok {
+			return ended, false
+		}
+		ended = append(ended, s.remove(s.unused(from)))
+	}
+	s.uses++
+	s.all[id] = &session{who, time.AfterFunc(s.idle, func() { s.drop(id) }), s.uses}
+	return ended, true
 }
 
-func (s *Sessions) opened() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.opening--
+// unused returns the session of a person that was used before all of the person's others. The lock is held.
+func (s *Sessions) unused(who string) (id string) {
+	for at, one := range s.all {
+		if one.who.person() == who && (id == "" || one.used < s.all[id].used) {
+			id = at
+		}
+	}
+	return id
+}
+
+// remove takes a session away, and returns its identity. The lock is held.
+func (s *Sessions) remove(id string) *Identity {
+	one := s.all[id]
+	delete(s.all, id)
+	one.end.Stop()
+	return one.who
 }
 
 // SignOut ends the session of a request, if it has one.
@@ -141,15 +167,14 @@ func (s *Sessions) SignOut(r *http.Request) *http.Cookie {
 }
 
 func (s *Sessions) drop(id string) {
+	var who *Identity
 	s.mu.Lock()
-	one := s.all[id]
-	delete(s.all, id)
+	if s.all[id] != nil {
+		who = s.remove(id)
+	}
 	s.mu.Unlock()
-	if one != nil {
-		one.end.Stop()
-		if one.who.Close != nil {
-			one.who.Close()
-		}
+	if who != nil && who.Close != nil {
+		who.Close()
 	}
 }
 

@@ -1,0 +1,61 @@
+package manifest
+
+import (
+	"bytes"
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Bounds of what the aliases of a document may add: values, and bytes of these.
+const (
+	maxAdded      = 10_000
+	maxAddedBytes = 1 << 20
+)
+
+// checkAliases refuses a document whose aliases repeat too much. Each alias stands for a copy of what its anchor names,
+// which is decoded as often: a document of a kilobyte may become gigabytes.
+func checkAliases(doc []byte) error {
+	if !bytes.ContainsRune(doc, '&') || !bytes.ContainsRune(doc, '*') {
+		return nil
+	}
+	var root yaml.Node
+	if yaml.Unmarshal(doc, &root) != nil {
+		return nil // the next reader says what is wrong
+	}
+	s := sizes{of: map[*yaml.Node]size{}}
+	s.measure(&root)
+	if s.added.values > maxAdded || s.added.bytes > maxAddedBytes {
+		return fmt.Errorf("its YAML aliases repeat more than %d values or %d bytes: write them out", maxAdded, maxAddedBytes)
+	}
+	return nil
+}
+
+// size is that of a value with all that its aliases stand for, bounded.
+type size struct{ values, bytes int }
+
+func (s *size) add(t size) {
+	s.values = min(s.values+t.values, 2*maxAdded)
+	s.bytes = min(s.bytes+t.bytes, 2*maxAddedBytes)
+}
+
+type sizes struct {
+	of    map[*yaml.Node]size // of anchors
+	added size                // by all aliases
+}
+
+func (s *sizes) measure(n *yaml.Node) size {
+	if n.Kind == yaml.AliasNode {
+		known := s.of[n.Alias] // of an alias within its own anchor: nothing; decoders refuse it
+		s.added.add(known)
+		return known
+	}
+	out := size{1, len(n.Value)}
+	for _, c := range n.Content {
+		out.add(s.measure(c))
+	}
+	if n.Anchor != "" {
+		s.of[n] = out
+	}
+	return out
+}

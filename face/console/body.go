@@ -1,0 +1,112 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// This file reads bodies. Invariant: a body is bounded in bytes, and in values before these are decoded: a value of two
+// bytes may take a kilobyte in memory.
+
+// Bounds of bodies.
+const (
+	maxManifest = 1 << 20  // bytes
+	maxValues   = 80_000   // of a manifest; one of a mebibyte that people write has some 70,000
+	maxPlanned  = 5_000    // nodes of a plan
+	maxPlanBody = 8 << 20  // bytes of a plan of so many nodes, without pods
+	maxPart     = 16 << 10 // bytes of one list or rules in it
+	maxSmall    = 64 << 10 // bytes of other JSON
+	maxSecret   = 17 << 10 // bytes of a token
+	signInBody  = 5 * time.Second
+)
+
+// readBody reads a bounded body of the media type. Forms cannot have these types, so no other site can send one.
+func (x *route) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	given, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	yes := []string{x.body}
+	if x.body == "application/yaml" {
+		yes = append(yes, "application/json")
+	}
+	if !slices.Contains(yes, given) {
+		return nil, fail(http.StatusUnsupportedMediaType, "header Content-Type", "want "+strings.Join(yes, " or "))
+	}
+	if x.open { // who is signed in may take as long as the server lets a request take
+		control := http.NewResponseController(w)
+		_ = control.SetReadDeadline(time.Now().Add(signInBody)) // a recorder in a test has none
+		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	}
+	tooLarge := fail(http.StatusRequestEntityTooLarge, "body", "larger than "+strconv.Itoa(x.most)+" bytes")
+	if r.ContentLength > int64(x.most) {
+		return nil, tooLarge
+	}
+	body := bytes.NewBuffer(make([]byte, 0, max(0, r.ContentLength)+bytes.MinRead))
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, int64(x.most)))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, tooLarge
+	case err != nil:
+		return nil, fail(http.StatusBadRequest, "body", "cannot be read")
+	case x.body == "application/yaml" && values(body.Bytes()) > maxValues:
+		return nil, fail(http.StatusRequestEntityTooLarge, "body", fmt.Sprintf(
+			"has more than %d lines and values: send fewer workloads at a time", maxValues))
+	}
+	return body.Bytes(), nil
+}
+
+// values bounds the values in a text of YAML or JSON from above, up to a factor of three: it counts lines, items and
+// braces, also where they are part of a string.
+func values(text []byte) (n int) {
+	at := func(i int) byte {
+		if i < 0 || i >= len(text) {
+			return '\n'
+		}
+		return text[i]
+	}
+	for i, c := range text {
+		next := at(i + 1)
+		switch c {
+		case '\n', ',', '{', '[':
+			n++
+		case '\r':
+			if next != '\n' {
+				n++
+			}
+		case '-', '?':
+			if next <= ' ' || next >= 0x80 {
+				n++
+			}
+		case 0x85, 0xa8, 0xa9: // YAML's other breaks: U+0085, U+2028, U+2029
+			if at(i-1) == 0xc2 || at(i-1) == 0x80 && at(i-2) == 0xe2 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// decode reads a JSON body. A field that is not known is an error: it would otherwise count as nothing.
+func decode(body []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	var known *failure
+	switch {
+	case errors.As(err, &known):
+		return known
+	case err != nil:
+		return fail(http.StatusBadRequest, "body", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return fail(http.StatusBadRequest, "body", "has something behind its end")
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+)
+
+// turns bounds what is done at a time, in all and for each person. People who wait are served round robin: whoever was
+// served last comes after all others.
+type turns struct {
+	most    int // at a time; 0: no bound but those of each person
+	each    int // at a time for one person
+	waiting int // that may wait for one person
+
+	mu   sync.Mutex
+	busy int
+	held map[string]int
+	// queues are those that wait, by person, the first to come first. order are these people, the next one first.
+	queues map[string][]chan struct{}
+	order  []string
+}
+
+func newTurns(most, each, waiting int) *turns {
+	return &turns{most: most, each: each, waiting: waiting, held: map[string]int{}, queues: map[string][]chan struct{}{}}
+}
+
+// enter waits for a turn of the person. Its caller calls leave once. The error is that of ctx, or a failure where the
+// person has too many that wait.
+func (t *turns) enter(ctx context.Context, who string) (leave func(), err error) {
+	t.mu.Lock()
+	if len(t.queues[who]) >= t.waiting && !t.free(who) {
+		t.mu.Unlock()
+		return nil, fail(http.StatusTooManyRequests, "", "too many of your requests wait: try again in a second")
+	}
+	turn := make(chan struct{})
+	if len(t.queues[who]) == 0 {
+		t.order = append(t.order, who)
+	}
+	t.queues[who] = append(t.queues[who], turn)
+	t.serve()
+	t.mu.Unlock()
+	leave = sync.OnceFunc(func() { t.leave(who) })
+	select {
+	case <-turn:
+		return leave, nil
+	case <-ctx.Done():
+		if !t.withdraw(who, turn) {
+			leave()
+		}
+		return nil, ctx.Err()
+	}
+}
+
+// free reports whether a person may begin now. The lock is held, as for serve.
+func (t *turns) free(who string) bool {
+	return (t.most == 0 || t.busy < t.most) && t.held[who] < t.each
+}
+
+// serve gives turns to those that wait, as far as the bounds allow.
+func (t *turns) serve() {
+	for {
+		i := slices.IndexFunc(t.order, t.free)
+		if i < 0 {
+			return
+		}
+		who := t.order[i]
+		close(t.queues[who][0])
+		t.busy++
+		t.held[who]++
+		t.order = slices.Delete(t.order, i, i+1)
+		if t.queues[who] = t.queues[who][1:]; len(t.queues[who]) > 0 {
+			t.order = append(t.order, who)
+		} else {
+			delete(t.queues, who)
+		}
+	}
+}
+
+// withdraw takes away one that waits, and reports whether it still did.
+func (t *turns) withdraw(who string, turn chan struct{}) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.Index(t.queues[who], turn)
+	if i < 0 {
+		return false
+	}
+	if t.queues[who] = slices.Delete(t.queues[who], i, i+1); len(t.queues[who]) == 0 {
+		delete(t.queues, who)
+		t.order = slices.DeleteFunc(t.order, func(s string) bool { return s == who })
+	}
+	return true
+}
+
+func (t *turns) leave(who string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.busy--
+	if t.held[who]--; t.held[who] == 0 {
+		delete(t.held, who)
+	}
+	t.serve()
+}
