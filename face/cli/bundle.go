@@ -78,7 +78,7 @@ func (a *app) writeBundle(c *cobra.Command, file string, o BundleOptions) (err e
 	case a.kube.Bundle() != "":
 		return errors.New("--bundle is a bundle already")
 	}
-	w, say := c.OutOrStdout(), c.OutOrStdout()
+	w, say := raw(c.OutOrStdout()), c.OutOrStdout()
 	if file == "-" {
 		say = c.ErrOrStderr()
 	} else {

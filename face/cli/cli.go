@@ -107,8 +107,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) 
 		args = []string{}
 	}
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(&printed{out: stdout})
+	root.SetErr(&printed{out: stderr})
 	err := root.ExecuteContext(ctx)
 	writePartial(stderr, a.sources...)
 	if errors.Is(err, unfit{}) {

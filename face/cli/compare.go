@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tenon-numa/tenon/core/sim"
+	"github.com/tenon-numa/tenon/face/draw"
 )
 
 const compareLong = `Replay pods that come and go on many machines under Tenon and under other schedulers.
@@ -61,7 +62,7 @@ func (a *app) compareCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found, err := f.compare(c.Context(), c.ErrOrStderr(), scripts)
+			found, err := f.compare(c.Context(), raw(c.ErrOrStderr()), scripts)
 			if err != nil {
 				return err
 			}
@@ -172,8 +173,9 @@ func (p *compareProgress) tell(at sim.Progress) {
 	if at.Contender == "" {
 		line = p.trace + ": small cases"
 	}
+	line = draw.Printable(line)
 	if p.terminal {
-		line += fmt.Sprintf(", %s: %d of %d", strings.ReplaceAll(at.Contender, "\n", " "), at.Done, at.Of)
+		line += fmt.Sprintf(", %s: %d of %d", draw.Printable(strings.ReplaceAll(at.Contender, "\n", " ")), at.Done, at.Of)
 		fmt.Fprint(p.w, "\r\x1b[K"+line)
 	} else if line != p.last {
 		fmt.Fprintln(p.w, line)

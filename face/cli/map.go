@@ -88,7 +88,7 @@ func (a *app) drawMap(ctx context.Context, c *cobra.Command, w io.Writer, f mapF
 	if f.output.format == "wide" {
 		return writeSummary(w, s.nodes, s.problems, true)
 	}
-	o := f.options(c.OutOrStdout())
+	o := f.options(raw(c.OutOrStdout()))
 	o.Misaligned = s.misaligned
 	if err := f.write(w, s, o, len(args) == 0 && f.machine == ""); err != nil {
 		return err
@@ -242,7 +242,7 @@ func (f mapFlags) write(w io.Writer, s scene, o draw.Options, summary bool) erro
 		if i > 0 || summary {
 			fmt.Fprintln(w)
 		}
-		if err := draw.Map(w, n, o); err != nil {
+		if err := draw.Map(raw(w), n, o); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -57,10 +58,15 @@ func (o *output) write(w io.Writer, doc any, names []string) (done bool, err err
 }
 
 func writeJSON(w io.Writer, doc any) error {
-	enc := json.NewEncoder(w)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(doc); err != nil {
+	err := enc.Encode(doc)
+	if err == nil {
+		_, err = w.Write(escapeJSON(text.Bytes()))
+	}
+	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
 	return nil

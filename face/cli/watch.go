@@ -50,7 +50,7 @@ func (a *app) repeat(c *cobra.Command, watch bool, do func(ctx context.Context, 
 	if err != nil {
 		return fmt.Errorf("follow the cluster: %w", err)
 	}
-	return again(ctx, w, changes, time.After, do)
+	return again(ctx, raw(w), changes, time.After, do)
 }
 
 // again writes the output of do now and after changes, if it differs from the one before. pause returns a channel that
@@ -62,7 +62,7 @@ func again(ctx context.Context, w io.Writer, changes <-chan struct{}, pause func
 	var last []byte
 	for {
 		var out bytes.Buffer
-		err := do(ctx, &out)
+		err := do(ctx, &printed{out: &out})
 		if ctx.Err() != nil {
 			return nil // interrupted
 		}
