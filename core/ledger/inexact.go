@@ -33,6 +33,9 @@ const (
 	StateInconsistent InexactCode = "state-inconsistent"
 	// StaleFacts means that the machine or the rules are as last read, because reading them again failed.
 	StaleFacts InexactCode = "stale-facts"
+	// MachineChanged means that the machine is not the one with which the kubelet started: CPUs went offline or came,
+	// or hugepages or memory changed. The kubelet decides by the machine of its start.
+	MachineChanged InexactCode = "machine-changed"
 	// NotPinning means that the node's agent is to pin containers and does not: it is not connected to the container
 	// runtime, or the kubelet's managers are on.
 	NotPinning InexactCode = "not-pinning"

@@ -68,8 +68,12 @@ func (w *nodeWatch) current() desired.Node {
 func (w *nodeWatch) learn(node *v1.Node) (changed bool) {
 	now := desired.Node{UID: node.UID, Labels: pick(node.Labels, w.labels),
 		KubeletVersion: node.Status.NodeInfo.KubeletVersion, Capacity: map[string]int64{},
-		CPUs: node.Status.Capacity.Cpu().Value(), Memory: node.Status.Capacity.Memory().Value()}
+		Hugepages: map[string]int64{},
+		CPUs:      node.Status.Capacity.Cpu().Value(), Memory: node.Status.Capacity.Memory().Value()}
 	for name, q := range node.Status.Capacity {
+		if strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+			now.Hugepages[string(name)] = q.Value()
+		}
 		if count, ok := q.AsInt64(); ok && strings.Contains(string(name), "/") {
 			now.Capacity[string(name)] = count
 		}

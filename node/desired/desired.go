@@ -100,7 +100,7 @@ func Compute(opts Options, previous State, o Observation) Result {
 	seen.Capacity, seen.Known = o.Node.Capacity, next.devices.list()
 
 	var wait bool
-	contradiction := seen.Unsettled(o.Facts.Machine, o.Facts.Rules.CPU.Reserved)
+	contradiction := seen.Unsettled(o.Facts.Machine, o.Facts.Rules.CPU)
 	if next.files, wait = previous.files.observe(contradiction); wait {
 		out.Again = true
 		return out

@@ -115,10 +115,13 @@ type Node struct {
 	Capacity map[string]int64
 	// CPUs and Memory, in bytes, are the kubelet's view of the machine; 0: it has not reported them.
 	CPUs, Memory int64
+	// Hugepages are those of the kubelet's view, in bytes by kind, without kinds that it has not reported.
+	Hugepages map[string]int64
 }
 
 // Equal reports whether two Nodes are the same to an agent.
 func (n Node) Equal(o Node) bool {
 	return n.UID == o.UID && n.KubeletVersion == o.KubeletVersion && maps.Equal(n.Labels, o.Labels) &&
-		maps.Equal(n.Capacity, o.Capacity) && n.CPUs == o.CPUs && n.Memory == o.Memory
+		maps.Equal(n.Capacity, o.Capacity) && n.CPUs == o.CPUs && n.Memory == o.Memory &&
+		maps.Equal(n.Hugepages, o.Hugepages)
 }

@@ -70,6 +70,9 @@ func inexactKubelet(o Observation, seen kubelet.Observation, r reasons) (out []l
 		out = append(out, ledger.Inexact{Code: ledger.RulesFromFiles,
 			Message: "the rules are read from the kubelet's files, which lack its flags"})
 	}
+	if why := changed(facts.Machine, o.Node, seen.CPU); why != "" {
+		out = append(out, ledger.Inexact{Code: ledger.MachineChanged, Message: why})
+	}
 	out = append(out, seen.Unhealthy(r.machine, facts.Rules)...)
 	if why, is := seen.ReleaseOrder(facts.Rules, r.entries, o.Pods); is {
 		out = append(out, why)

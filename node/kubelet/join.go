@@ -81,23 +81,12 @@ func ReadDeviceState(root fs.FS) (*DeviceState, error) {
 }
 
 // Unsettled returns how the state files contradict themselves, or "". The kubelet rewrites a file for every step of an
-// admission. In between, CPUs are neither shared nor held, and memory is assigned that no container has. Some
-// contradictions are permanent: memory that was not returned.
-func (o Observation) Unsettled(m *topo.Machine, reserved idset.Set[idset.CPU]) string {
-	if s := o.CPU; s != nil && s.Policy == "static" && len(s.ByContainerID) == 0 && !s.Shared.Empty() {
-		all := s.Shared
-		for _, byName := range s.Containers {
-			for _, cpus := range byName {
-				all = all.Union(cpus)
-			}
-		}
-		for _, cpus := range s.Pods {
-			all = all.Union(cpus)
-		}
-		// With strict-cpu-reservation the reserved CPUs are in no set, and no pod has them.
-		if missing := m.CPUs().Minus(all); !missing.Empty() && !missing.SubsetOf(reserved) {
-			return "CPUs " + missing.String() + " are nobody's"
-		}
+// admission. In between, CPUs are neither shared nor held, or both, and memory is assigned that no container has. Some
+// contradictions are permanent: memory that was not returned, or a CPU that was given to two pods on a machine with
+// unequal cores.
+func (o Observation) Unsettled(m *topo.Machine, r place.CPURules) string {
+	if why := o.CPU.contradiction(m, r); why != "" {
+		return why
 	}
 	if o.Memory == nil || len(o.Memory.Pods) > 0 {
 		return ""
@@ -142,7 +131,8 @@ func readState[T any](root fs.FS, file string, parse func([]byte) (*T, error)) (
 }
 
 // Entries returns the holdings of every active pod, in the order of the service's list. A pod that holds nothing has no
-// entry. The error names the data that contradicts the machine; the pods that it names are left out.
+// entry. The error names the data that contradicts the machine. Of the pods that it names, CPUs that are offline are left
+// out; a pod whose memory is on NUMA nodes that the machine lacks is left out as a whole.
 func (o Observation) Entries(m *topo.Machine, pods Pods) ([]ledger.Entry, error) {
 	var out []ledger.Entry
 	var faults []error
@@ -157,7 +147,6 @@ func (o Observation) Entries(m *topo.Machine, pods Pods) ([]ledger.Entry, error)
 		var err error
 		if e.Holdings, err = o.holdings(m, l, pod); err != nil {
 			faults = append(faults, fmt.Errorf("pod %s: %w", pod.ID, err))
-			continue
 		}
 		if len(e.Holdings) > 0 {
 			out = append(out, e)
@@ -182,9 +171,11 @@ func (o Observation) holdings(m *topo.Machine, l Listed, pod Pod) (out []place.H
 		memory = o.Memory.Pods[pod.StateUID]
 	}
 	whole.Memory, err = blocks(m, memory)
-	if err = errors.Join(err, known(m, whole.CPUs)); err != nil {
+	if err != nil {
 		return nil, err
 	}
+	var offline error
+	whole.CPUs, offline = online(m, whole.CPUs)
 	add(whole)
 	for _, c := range pod.Containers {
 		at := slices.IndexFunc(l.Containers, func(x ListedContainer) bool { return x.Name == c.Name })
@@ -197,6 +188,10 @@ func (o Observation) holdings(m *topo.Machine, l Listed, pod Pod) (out []place.H
 			return nil, fmt.Errorf("container %q: %w", c.Name, err)
 		}
 		h.Kind = c.Kind
+		var gone error
+		if h.CPUs, gone = online(m, h.CPUs); gone != nil {
+			offline = fmt.Errorf("container %q: %w", c.Name, gone)
+		}
 		if !whole.CPUs.Empty() {
 			h.CPUs = idset.Set[idset.CPU]{}
 		}
@@ -205,7 +200,7 @@ func (o Observation) holdings(m *topo.Machine, l Listed, pod Pod) (out []place.H
 		}
 		add(h)
 	}
-	return out, nil
+	return out, offline
 }
 
 // holding joins the service's and the files' data about one container. CPUs and memory come from the files, which are
@@ -215,9 +210,6 @@ func (o Observation) holding(m *topo.Machine, l ListedContainer, uid string) (h 
 	h.CPUs = l.CPUs
 	if o.CPU != nil {
 		h.CPUs = o.CPU.Containers[uid][l.Name]
-	}
-	if err := known(m, h.CPUs); err != nil {
-		return h, err
 	}
 	memory := l.Memory
 	if o.Memory != nil {
@@ -246,11 +238,13 @@ func (o Observation) holding(m *topo.Machine, l ListedContainer, uid string) (h 
 	return h, nil
 }
 
-func known(m *topo.Machine, cpus idset.Set[idset.CPU]) error {
+// online returns those of some CPUs that the machine has, and an error that names one that it lacks: it has gone offline
+// since the kubelet started.
+func online(m *topo.Machine, cpus idset.Set[idset.CPU]) (idset.Set[idset.CPU], error) {
 	if extra := cpus.Minus(m.CPUs()); !extra.Empty() {
-		return fmt.Errorf("machine has no cpu %d", extra.Min())
+		return cpus.And(m.CPUs()), fmt.Errorf("machine has no cpu %d", extra.Min())
 	}
-	return nil
+	return cpus, nil
 }
 
 func blocks(m *topo.Machine, in []MemoryBlock) (out []place.Block, err error) {
