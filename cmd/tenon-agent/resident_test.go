@@ -93,6 +93,16 @@ func (n *busyNode) cpus(pod, round int) string {
 func (n *busyNode) files(b *testing.B, round int) {
 	b.Helper()
 	cpu, memory, tables := map[string]any{}, map[string]any{}, map[string]any{}
+	var shared []string // the CPUs that no pod has
+	for core := range 128 {
+		held := false
+		for i := range busyPods {
+			held = held || n.cpus(i, round) == fmt.Sprintf("%d,%d", core, core+128)
+		}
+		if !held {
+			shared = append(shared, fmt.Sprintf("%d,%d", core, core+128))
+		}
+	}
 	for i := range busyPods {
 		uid := fmt.Sprintf("uid-%03d", i)
 		cpu[uid] = map[string]string{"main": n.cpus(i, round)}
@@ -129,7 +139,7 @@ func (n *busyNode) files(b *testing.B, round int) {
 		write("config.yaml", config)
 		write(kubelet.MemoryStateFile, map[string]any{"policyName": "Static", "machineState": tables, "entries": memory})
 	}
-	write(kubelet.CPUStateFile, map[string]any{"policyName": "static", "defaultCpuSet": "0-255", "entries": cpu})
+	write(kubelet.CPUStateFile, map[string]any{"policyName": "static", "defaultCpuSet": strings.Join(shared, ","), "entries": cpu})
 }
 
 func (n *busyNode) listed() (out []*podresources.PodResources) {

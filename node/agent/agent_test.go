@@ -85,7 +85,18 @@ func (n *node) write(file, text string) {
 
 func (n *node) cpus(entries string) {
 	n.t.Helper()
-	n.write(kubelet.CPUStateFile, `{"policyName":"static","defaultCpuSet":"0-7","entries":`+entries+`}`)
+	text := `{"policyName":"static","defaultCpuSet":%q,"entries":` + entries + `}`
+	s, err := kubelet.ParseCPUState(fmt.Appendf(nil, text, "0-7"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	shared := s.Shared // all CPUs that no container has, as in a kubelet's file
+	for _, byName := range s.Containers {
+		for _, held := range byName {
+			shared = shared.Minus(held)
+		}
+	}
+	n.write(kubelet.CPUStateFile, fmt.Sprintf(text, shared.String()))
 }
 
 func (n *node) config(rc *rest.Config, log logr.Logger) Config {
