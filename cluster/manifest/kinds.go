@@ -151,6 +151,9 @@ func complete(t *Template) error {
 	}
 	fresh(t.Pod)
 	t.Pod.Namespace, t.Pod.Name = t.Namespace, t.Name
+	if !t.existing {
+		t.Written = t.Pod.DeepCopy()
+	}
 	fill(t.Pod)
 	return check(t.Pod)
 }
@@ -167,6 +170,7 @@ func fresh(p *v1.Pod) {
 func Like(pod *v1.Pod) (Template, error) {
 	// Files are checked by [Tame]; a pod of a cluster may still request 1e9999999 CPUs.
 	t := template("Pod", pod.ObjectMeta, quantity.ClampPod(pod).DeepCopy(), 1)
+	t.existing = true
 	if err := complete(&t); err != nil {
 		return Template{}, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

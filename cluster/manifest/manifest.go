@@ -53,8 +53,12 @@ type Template struct {
 	Pod *v1.Pod
 	// Guessed is the field in which the pod was found if the kind is not known; then Count is a guess, too.
 	Guessed string
+	// Written is the pod without defaults, as its object has it; nil for a pod of a cluster.
+	Written *v1.Pod
 	// prefix: Name is the object's generateName.
 	prefix bool
+	// existing: the pod is of a cluster.
+	existing bool
 }
 
 // String names the object, for example "Deployment ml/trainer".

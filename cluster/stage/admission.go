@@ -1,12 +1,74 @@
 package stage
 
 import (
+	"context"
 	"fmt"
+	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 
 	"github.com/tenon-numa/tenon/cluster/manifest"
 )
+
+// Trial says what the API server makes of a new pod, without any effect: the pod as it would be stored, why it is
+// refused, or why the API server was not asked.
+type Trial interface {
+	Create(ctx context.Context, p *v1.Pod) (stored *v1.Pod, refused, unasked error)
+}
+
+// Asking returns the same stage, which asks an API server about the pods of files until ctx ends.
+func (s *Stage) Asking(ctx context.Context, t Trial) *Stage {
+	out := *s
+	out.ask = func(p *v1.Pod) (*v1.Pod, error, error) { return t.Create(ctx, p) }
+	return &out
+}
+
+// admitted changes the pod of a file as the API server does. It asks the API server if there is one to ask, and
+// otherwise
+// applies what is known of its admission.
+func (s *Stage) admitted(t *manifest.Template, own map[string]*nodev1.RuntimeClass) (asked bool, unjudged []string,
+	err error) {
+	if n := t.Pod.Spec.RuntimeClassName; s.ask == nil || t.Written == nil || n != nil && own[*n] != nil {
+		unjudged, err = s.admit(t, own)
+		return false, unjudged, err
+	}
+	stored, refused, unasked := s.ask(written(t))
+	switch {
+	case refused != nil:
+		return true, nil, fmt.Errorf("the API server refuses the pod (asked by a dry run): %w", refused)
+	case unasked != nil:
+		unjudged, err = s.admit(t, own)
+		return false, append(unjudged, "what the API server says of the pod (not asked: "+unasked.Error()+")"), err
+	}
+	t.Pod = stored.DeepCopy()
+	t.Pod.ObjectMeta.UID, t.Pod.Status = "", v1.PodStatus{}
+	t.Pod.Namespace, t.Pod.Name = t.Namespace, t.Name
+	return true, nil, nil
+}
+
+// written returns a template's pod as a request to create it. The claims of a StatefulSet's pods are those of its
+// first.
+func written(t *manifest.Template) *v1.Pod {
+	p := t.Written.DeepCopy()
+	p.Namespace, p.Name, p.ResourceVersion = t.Namespace, t.Name, ""
+	if t.Kind != "Pod" {
+		p.GenerateName, p.Name = strings.TrimRight(t.Name, "-.")+"-", ""
+	}
+	for i := range p.Spec.Volumes {
+		if c := p.Spec.Volumes[i].PersistentVolumeClaim; c != nil && t.Kind == "StatefulSet" {
+			c.ClaimName = firstClaim(c.ClaimName)
+		}
+	}
+	return p
+}
+
+func firstClaim(name string) string {
+	if base, ok := strings.CutSuffix(name, "-N"); ok {
+		return base + "-0"
+	}
+	return name
+}
 
 // admit changes the pod of a file as the API server's admission does by runtime classes: those of the file, and those
 // of

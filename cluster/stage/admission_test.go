@@ -1,11 +1,14 @@
 package stage
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
 )
@@ -65,5 +68,41 @@ func TestPodsThatAdmissionRefusesAreNamed(t *testing.T) {
 		if _, _, err := s.Workloads([]byte(text), "default"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\nerror %v, want %q", text, err, want)
 		}
+	}
+}
+
+// server answers a trial with the pod that it stores, or with errors.
+type server struct {
+	stored           v1.Pod
+	refused, unasked error
+	asked            *v1.Pod
+}
+
+func (s *server) Create(_ context.Context, p *v1.Pod) (*v1.Pod, error, error) {
+	s.asked = p
+	return &s.stored, s.refused, s.unasked
+}
+
+// A pod is judged as the API server would store it. A pod that it refuses is an error, and where it cannot be asked the
+// cause is named.
+func TestTheAPIServerIsAskedAboutPods(t *testing.T) {
+	s := made(t, []v1.Node{node("a", nil)})
+	api := &server{stored: v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c",
+		Resources: v1.ResourceRequirements{
+			Requests: v1.ResourceList{"cpu": resource.MustParse("3")}}}}}}}
+	w := read(t, s.Asking(t.Context(), api), pod(""))
+	if !w.Asked || w.Want.Needs["cpu"] != 3000 || api.asked.Name != "x" || len(api.asked.Spec.Containers[0].Resources.Requests) > 0 {
+		t.Errorf("asked with %+v, judged with %v", api.asked, w.Want.Needs)
+	}
+	api.unasked = errors.New("you may not create pods")
+	w = read(t, s.Asking(t.Context(), api), pod(""))
+	if w.Asked || strings.Join(w.Unjudged, ", ") != "what the API server says of the pod (not asked: you may not "+
+		"create pods)" {
+		t.Errorf("not judged: %v", w.Unjudged)
+	}
+	api.refused, api.unasked = errors.New("exceeded quota"), nil
+	if _, _, err := s.Asking(t.Context(), api).Workloads([]byte(pod("")), "default"); err == nil ||
+		!strings.Contains(err.Error(), "the API server refuses the pod (asked by a dry run): exceeded quota") {
+		t.Errorf("error %v", err)
 	}
 }

@@ -49,6 +49,8 @@ type Stage struct {
 	namespaces map[string]map[string]string
 	// admission is what the API server changes new pods by; nil if it is unknown.
 	admission *kube.Admission
+	// ask is the Create of a [Trial]; nil if no API server is asked about pods of files.
+	ask func(*v1.Pod) (stored *v1.Pod, refused, unasked error)
 }
 
 // Read reads a cluster. The problems name the nodes without data about their NUMA nodes.
@@ -227,7 +229,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 	for _, t := range f.Templates {
 		t.Namespace = cmp.Or(t.Namespace, namespace)
 		t.Pod.Namespace = t.Namespace
-		unjudged, err := s.admit(&t, f.Classes)
+		asked, unjudged, err := s.admitted(&t, f.Classes)
 		if err != nil {
 			return nil, left, fmt.Errorf("%s: %w", t, err)
 		}
@@ -238,6 +240,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 		if err != nil {
 			return nil, left, fmt.Errorf("%s: %w", t, err)
 		}
+		w.Asked = asked
 		w.Unjudged = append(w.Unjudged, unjudged...)
 		if t.Guessed != "" {
 			w.Unjudged = append(w.Unjudged, fmt.Sprintf("whether %s makes its pods of %s, and how many", t.Kind, t.Guessed))

@@ -19,7 +19,7 @@ import (
 
 // stages returns the functions that prepare simulations.
 func stages() cli.Stages {
-	return cli.Stages{Cluster: readCluster, Export: readExport, Machines: readMachines, Vary: vary,
+	return cli.Stages{Cluster: readCluster, Export: readExport, Machines: readMachines, Vary: vary, Ask: ask,
 		Kubelet: readKubelet, Ignored: ignored}
 }
 
@@ -70,6 +70,23 @@ func readCluster(ctx context.Context, k cli.Kubeconfig) (cli.Stage, []document.P
 		return nil, nil, "", err
 	}
 	return s, nodeProblems(problems), r.namespace, nil
+}
+
+// ask makes a stage ask the API server about pods; a bundle has none.
+func ask(ctx context.Context, k cli.Kubeconfig, s cli.Stage) (cli.Stage, error) {
+	own, ok := s.(*stage.Stage)
+	if !ok || k.Bundle() != "" {
+		return s, nil
+	}
+	r, err := reach(k)
+	if err != nil {
+		return nil, err
+	}
+	trial, err := kube.NewTrial(r.cfg)
+	if err != nil {
+		return nil, err
+	}
+	return own.Asking(ctx, trial), nil
 }
 
 func readExport(data []byte) (cli.Stage, []document.Problem, error) {

@@ -33,6 +33,8 @@ type Workload struct {
 	Want    *Want
 	// Unjudged is what else the pods require of a node and simulations do not check, in words.
 	Unjudged []string
+	// Asked: the API server has said that it accepts the pod, and the pod has what the API server adds.
+	Asked bool
 	// Unequal says which containers keep the pods from being Guaranteed, and why.
 	Unequal []string
 }

@@ -80,6 +80,8 @@ func (a *app) checkCommand() *cobra.Command {
 		"File with the KubeletConfiguration of the machines: one for all, or one for each.")
 	s.StringVar(&f.nodes, "nodes", "",
 		`File with the output of "kubectl get nodelayouts,nodes,pods -A -o json", in place of a cluster.`)
+	s.BoolVar(&f.askServer, "ask-server", true,
+		"Ask the API server by a dry run whether it accepts the pods, and judge them as it would store them.")
 	f.output.bind(c, "json", "yaml")
 	return c
 }
@@ -101,6 +103,11 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 	stage, _, err := a.vary(f, all)
 	if err != nil {
 		return err
+	}
+	if ask := a.setup.Stages.Ask; ask != nil && f.askServer && len(f.machines) == 0 && f.nodes == "" {
+		if stage, err = ask(c.Context(), a.kube, stage); err != nil {
+			return err
+		}
 	}
 	namespace := cmp.Or(a.kube.Namespace(), "default")
 	var out []checked
@@ -163,6 +170,9 @@ func writeChecks(w io.Writer, all []checked, judged int, problems []document.Pro
 	if n := len(problems); n > 0 {
 		fmt.Fprintf(b, "\nThe NUMA nodes of %s are not known: kubelets there may refuse the pods.\n", nodes(n))
 	}
+	if !slices.ContainsFunc(all, func(x checked) bool { return x.workload.Asked }) {
+		fmt.Fprintln(b, "\nNo API server was asked whether it accepts the pods.")
+	}
 	if err := b.Flush(); err != nil {
 		return fmt.Errorf("write check: %w", err)
 	}
@@ -194,6 +204,9 @@ func (x checked) write(b *bufio.Writer, judged int) {
 	for _, text := range x.nearly {
 		writeWrapped(b, "  ", "Warning: "+text+".")
 	}
+	if x.workload.Asked {
+		fmt.Fprintln(b, "  The API server accepts the pod (asked by a dry run).")
+	}
 	if len(x.workload.Unjudged) > 0 {
 		writeWrapped(b, "  ", "Not judged: "+strings.Join(x.workload.Unjudged, ", ")+".")
 	}
@@ -222,6 +235,8 @@ type checkedDocument struct {
 	Refusals []refusalDocument `json:"refusals"` // of the other nodes, without what passes
 	Warnings []string          `json:"warnings"`
 	Unjudged []string          `json:"unjudged"`
+	// Asked: the API server has accepted the pod in a dry run, and it is judged as it would be stored.
+	Asked bool `json:"asked"`
 }
 
 func checkDocumentOf(all []checked, problems []document.Problem) checkDocument {
@@ -237,6 +252,7 @@ func checkDocumentOf(all []checked, problems []document.Problem) checkDocument {
 				return refusalDocument{r.Nodes, bar(r), string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
 			}),
 			Warnings: append([]string{}, x.nearly...), Unjudged: append([]string{}, w.Unjudged...),
+			Asked: w.Asked,
 		}
 	})
 	return out

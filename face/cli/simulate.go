@@ -47,6 +47,8 @@ type Stages struct {
 	Export func(data []byte) (Stage, []document.Problem, error)
 	// Machines makes nodes of machines.
 	Machines func([]whatif.Machine) (Stage, error)
+	// Ask returns a stage of Cluster that asks the API server about the pods of files, by dry runs; nil: it is not asked.
+	Ask func(ctx context.Context, k Kubeconfig, s Stage) (Stage, error)
 	// Vary returns a stage of Cluster or Export with some changes, and the names of the nodes whose configuration has
 	// changed.
 	Vary func(s Stage, v whatif.Variation) (out Stage, altered []string, err error)
@@ -115,7 +117,7 @@ type simulateFlags struct {
 	guarded                           guardFlags
 	output                            output
 	drawing                           mapFlags
-	maps, pending                     bool
+	maps, pending, askServer          bool
 	policy, scope, cpus, memory       string
 	reservedCPUs, reservedMemory      string
 }

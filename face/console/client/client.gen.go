@@ -132,6 +132,7 @@ type Check struct {
 
 // Checked defines model for Checked.
 type Checked struct {
+	Asked     bool       `json:"asked"`
 	Ever      *[]string  `json:"ever"`
 	Kind      string     `json:"kind"`
 	Name      string     `json:"name"`
