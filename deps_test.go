@@ -238,7 +238,7 @@ var budget = map[string]string{
 	"github.com/spf13/pflag":              "The flags of cobra.",
 	"go.etcd.io/etcd/server/v3":           "The lab's store, inside the process.",
 	"go.opentelemetry.io/otel/trace":      "A lab kubelet takes a tracer; it gets the one that does nothing.",
-	"go.yaml.in/yaml/v3":                  "YAML with its comments, lines and aliases: to change a configuration, to bound aliases.",
+	"go.yaml.in/yaml/v3":                  "YAML with comments and aliases: to edit configurations, to bound aliases.",
 	"go.uber.org/zap":                     "The logger that etcd takes.",
 	"golang.org/x/sys":                    "The kernel's counters of sockets; network namespaces.",
 	"golang.org/x/term":                   "Whether the output is a terminal, and how wide.",

@@ -36,9 +36,14 @@ const (
 	    "livenessProbe": {"httpGet": {"httpHeaders": [{"name": "Authorization", "value": "s3cr3t"}]}},
 	    "resources": {"limits": {"cpu": "4"}}}], "volumes": [{"name": "v", "secret": {"secretName": "topsecret"}}],
 	    "imagePullSecrets": [{"name": "topsecret"}]},
-	  "status": {"phase": "Failed", "message": "cannot pull from https://me:hunter2@example.com with token=s3cr3t on node-a"}},
+	  "status": {"containerStatuses": [{"name": "c", "lastState": {"terminated": {"exitCode": 1,
+	    "message": "end of a log"}},
+	    "state": {"waiting": {"reason": "CrashLoopBackOff"}}}], "phase": "Failed",
+	   "message": "cannot pull from https://me:hunter2@example.com with token=s3cr3t on node-a"}},
 	 {"metadata": {"name": "tenon-agent-x7k2p", "namespace": "tenon-agents", "uid": "u3",
-	   "labels": {"app.kubernetes.io/name": "tenon-agent"}}, "spec": {"nodeName": "node-a"}}]}`
+	   "labels": {"app.kubernetes.io/name": "tenon-agent"}}, "spec": {"nodeName": "node-a"}},
+	 {"metadata": {"name": "pretender", "namespace": "ml", "uid": "u4",
+	   "labels": {"app.kubernetes.io/name": "tenon-agent"}}}]}`
 	agentLog = "E1123 the API server says: Authorization: Bearer s3cr3t-s3cr3t\nI1123 publishing the layout of node-a\n" +
 		"W1123 password=hunter2 " + jwt + "\n"
 	events = `{"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": [
@@ -63,7 +68,8 @@ const (
 func server(t *testing.T) *rest.Config {
 	lists := map[string]string{"/api/v1/pods": pods, "/api/v1/events": events, "/api/v1/nodes": nodes,
 		"/api/v1/configmaps": maps, "/apis/tenon.sh/v1alpha1/nodelayouts": layouts, "/version": `{"gitVersion": "v1.36.3"}`,
-		"/api/v1/namespaces/tenon-agents/pods/tenon-agent-x7k2p/log": agentLog}
+		"/api/v1/namespaces/tenon-agents/pods/tenon-agent-x7k2p/log": agentLog,
+		"/api/v1/namespaces/ml/pods/pretender/log":                   "the log of a tenant"}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		code, body := http.StatusOK, lists[r.URL.Path]
@@ -95,9 +101,10 @@ func review(verb string) authorizationv1.SubjectAccessReviewSpec {
 func collected(t *testing.T, hash bool) (*bundle.Bundle, string) {
 	t.Helper()
 	b, err := bundle.Collect(t.Context(), server(t), time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), bundle.Options{
-		Namespace: "ml", Hash: hash, LogLines: 20, ConfigMaps: []string{"tenon-system/tenon-scheduler"},
-		Rights: []authorizationv1.SubjectAccessReviewSpec{review("watch"), review("delete")},
-		Texts:  map[string]string{"metrics/node-a.txt": "up{node=\"node-a\"} 1\npassword: hunter2\n"}})
+		Namespace: "ml", Hash: hash, LogLines: 20, Programs: []string{"tenon-agents"},
+		ConfigMaps: []string{"tenon-system/tenon-scheduler"},
+		Rights:     []authorizationv1.SubjectAccessReviewSpec{review("watch"), review("delete")},
+		Texts:      map[string]string{"metrics/node-a.txt": "up{node=\"node-a\"} 1\npassword: hunter2\n"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,13 +125,13 @@ func collected(t *testing.T, hash bool) (*bundle.Bundle, string) {
 
 func TestABundleHasNoSecrets(t *testing.T) {
 	_, all := collected(t, false)
-	for _, secret := range append(slices.Clone(secrets), "10.1.2.3") {
+	for _, secret := range append(slices.Clone(secrets), "10.1.2.3", "the log of a tenant", "end of a log") {
 		if strings.Contains(all, secret) {
 			t.Errorf("the bundle has %q: %s", secret, all)
 		}
 	}
 	for _, want := range []string{"trainer-7d9f-abcde", "tenon.sh/align", "scheduler.yaml", "cpuManagerPolicy",
-		"FailedScheduling", "v1.36.3", `up{node=`, "publishing the layout"} {
+		"FailedScheduling", "v1.36.3", "CrashLoopBackOff", `"exitCode":1`, `up{node=`, "publishing the layout"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the bundle lacks %q: %s", want, all)
 		}

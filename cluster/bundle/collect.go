@@ -27,6 +27,11 @@ type Options struct {
 	Hash bool
 	// LogLines are the last lines of the log of each container of Tenon; 0: no logs.
 	LogLines int
+	// Programs are the namespaces where Tenon's programs run. Nothing but the logs of pods there is read: everywhere else
+	// anybody may give pods the labels of Tenon's.
+	Programs []string
+	// Messages are namespaces whose pods keep the termination messages of their containers, which may be the ends of logs.
+	Messages []string
 	// ConfigMaps are those that are configurations of schedulers, as NAMESPACE/NAME.
 	ConfigMaps []string
 	// Rights are the SubjectAccessReviews that are asked.
@@ -88,7 +93,7 @@ func (b *Bundle) collect(ctx context.Context, all dynamic.Interface, r Resource,
 		}
 		for i := range list.Items {
 			if r.wants(list.Items[i].Object, o) {
-				items = append(items, r.kept(list.Items[i].Object))
+				items = append(items, r.kept(list.Items[i].Object, o))
 			}
 		}
 		if options.Continue = list.GetContinue(); options.Continue == "" || r.Resource == "events" && len(items) > maxEvents {
@@ -192,6 +197,9 @@ func (b *Bundle) release(ctx context.Context, s server) error {
 	return nil
 }
 
+// logOf begins the name of a log that could not be read.
+const logOf = "v1_pods/log of "
+
 // logs reads the last lines of the programs of Tenon.
 func (b *Bundle) logs(ctx context.Context, s server, o Options) error {
 	if o.LogLines == 0 {
@@ -200,7 +208,9 @@ func (b *Bundle) logs(ctx context.Context, s server, o Options) error {
 	for _, pod := range b.Lists["v1_pods"] {
 		meta, _ := pod["metadata"].(map[string]any)
 		labels, _ := meta["labels"].(map[string]any)
-		if name, _ := labels["app.kubernetes.io/name"].(string); !strings.HasPrefix(name, "tenon-") {
+		namespace, _ := meta["namespace"].(string)
+		if name, _ := labels["app.kubernetes.io/name"].(string); !strings.HasPrefix(name, "tenon-") ||
+			!slices.Contains(o.Programs, namespace) {
 			continue
 		}
 		at := fmt.Sprintf("/api/v1/namespaces/%v/pods/%v/log?tailLines=%d", meta["namespace"], meta["name"], o.LogLines)
@@ -208,7 +218,10 @@ func (b *Bundle) logs(ctx context.Context, s server, o Options) error {
 		if err != nil {
 			return fmt.Errorf("read the log of pod %v/%v: %w", meta["namespace"], meta["name"], err)
 		}
-		if code == http.StatusOK {
+		if code != http.StatusOK {
+			what := fmt.Sprintf("%s%v/%v", logOf, meta["namespace"], meta["name"])
+			b.Missing = append(b.Missing, Missing{what, code, http.StatusText(code)})
+		} else {
 			b.Texts[fmt.Sprintf("logs/%v_%v.txt", meta["namespace"], meta["name"])] = string(text)
 		}
 	}
@@ -233,6 +246,11 @@ func (b *Bundle) clean(o Options) error {
 		}
 		for i := range list {
 			texts(list[i], do)
+		}
+	}
+	for i, m := range b.Missing {
+		if strings.HasPrefix(m.Resource, logOf) {
+			b.Missing[i].Resource = do(m.Resource)
 		}
 	}
 	clean := map[string]string{}

@@ -9,27 +9,7 @@ import (
 	"strings"
 )
 
-// This file removes credentials from texts, and replaces names.
-
-// credentials are what looks like one: tokens (JWT), headers with one, keys and certificates, URLs with a password, and
-// assignments to names that say so.
-var credentials = []*regexp.Regexp{
-	regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]+)?`),
-	regexp.MustCompile(`(?i)(bearer|basic) +[A-Za-z0-9._~+/=-]{8,}`),
-	regexp.MustCompile(`(?s)-----BEGIN [A-Z ]+-----.*?(-----END [A-Z ]+-----|$)`),
-	regexp.MustCompile(`://[^/\s:@]+:[^/\s@]+@`),
-	regexp.MustCompile(`(?i)[a-z_-]*(password|passwd|secret|token|api_?key|credential)[a-z_-]*["']?[=:] *["']?[^\s"',}]+`),
-}
-
-const redacted = "[removed]"
-
-// redact removes what looks like a credential.
-func redact(text string) string {
-	for _, r := range credentials {
-		text = r.ReplaceAllString(text, redacted)
-	}
-	return text
-}
+// This file replaces names.
 
 // texts applies a function to all strings that are values.
 func texts(value any, do func(string) string) any {
@@ -42,6 +22,9 @@ func texts(value any, do func(string) string) any {
 		}
 	case map[string]any:
 		for name := range v {
+			if _, ok := v[name].(string); ok && secretName.MatchString(name) && !harmless.MatchString(name) {
+				v[name] = redacted
+			}
 			v[name] = texts(v[name], do)
 		}
 	}

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -114,7 +115,35 @@ func Resources() []Resource {
 }
 
 // kept returns what of an object is kept.
-func (r Resource) kept(object map[string]any) map[string]any {
+func (r Resource) kept(object map[string]any, o Options) map[string]any {
+	out := r.fields(object)
+	meta, _ := out["metadata"].(map[string]any)
+	if namespace, _ := meta["namespace"].(string); r.Resource == "pods" && !slices.Contains(o.Messages, namespace) {
+		dropTerminationMessages(out)
+	}
+	return out
+}
+
+// dropTerminationMessages removes what containers of a pod left at their end. With the policy FallbackToLogsOnError it
+// is the end of a log.
+func dropTerminationMessages(pod map[string]any) {
+	status, _ := pod["status"].(map[string]any)
+	for _, list := range []string{"containerStatuses", "initContainerStatuses"} {
+		containers, _ := status[list].([]any)
+		for _, c := range containers {
+			for _, state := range []string{"state", "lastState"} {
+				one, _ := c.(map[string]any)
+				at, _ := one[state].(map[string]any)
+				if ended, ok := at["terminated"].(map[string]any); ok {
+					delete(ended, "message")
+				}
+			}
+		}
+	}
+}
+
+// fields returns the fields of an object that are kept.
+func (r Resource) fields(object map[string]any) map[string]any {
 	out := map[string]any{"apiVersion": strings.TrimPrefix(r.Group+"/"+r.Version, "/"), "kind": r.Kind}
 	for _, path := range r.keep {
 		copyPath(out, object, strings.Split(path, "."))

@@ -70,14 +70,20 @@ func writeBundle(version string) cli.Bundler {
 		if err != nil {
 			return out, err
 		}
-		options := bundle.Options{Version: version, Namespace: namespace, Hash: o.Hash, LogLines: o.LogLines}
+		options := bundle.Options{Version: version, Namespace: namespace, Hash: o.Hash, LogLines: o.LogLines,
+			Messages: o.Messages}
+		for _, namespace := range []string{o.AgentNamespace, o.SystemNamespace} {
+			if namespace != "" {
+				options.Programs = append(options.Programs, namespace)
+			}
+		}
 		if options.ConfigMaps, err = configurations(ctx, cfg); err != nil {
 			return out, err
 		}
 		if options.Rights, err = reviews(); err != nil {
 			return out, err
 		}
-		if options.Texts, err = agentMetrics(ctx, cfg, o.AgentNamespace); err != nil {
+		if options.Texts, out.Missing, err = agentMetrics(ctx, cfg, o.AgentNamespace); err != nil {
 			return out, err
 		}
 		b, err := bundle.Collect(ctx, cfg, time.Now(), options)
@@ -122,29 +128,31 @@ func reviews() (out []authorizationv1.SubjectAccessReviewSpec, err error) {
 	return out, err
 }
 
-// agentMetrics reads the metrics of some agents. An agent that does not answer is passed over.
-func agentMetrics(ctx context.Context, cfg *rest.Config, namespace string) (map[string]string, error) {
-	out := map[string]string{}
+// agentMetrics reads the metrics of some agents, and returns which could not be read.
+func agentMetrics(ctx context.Context, cfg *rest.Config, namespace string) (out map[string]string,
+	missing []document.Limit, err error) {
+	out = map[string]string{}
 	if namespace == "" {
-		return out, nil
+		return out, nil, nil
 	}
 	core, err := objects.NewCore(cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	pods, err := core.Pods.In(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=tenon-agent",
 		Limit: maxScraped})
 	if err != nil {
-		return out, nil // a bundle has no metrics where the pods of agents may not be listed
+		return out, []document.Limit{{Resource: "metrics of agents", Reason: err.Error()}}, nil
 	}
 	scrape, err := use.Agents(cfg, namespace)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i := range pods.Items {
 		node := pods.Items[i].Spec.NodeName
 		body, err := scrape(ctx, node)
 		if err != nil {
+			missing = append(missing, document.Limit{Resource: "metrics of the agent of " + node, Reason: err.Error()})
 			continue
 		}
 		var text strings.Builder
@@ -153,5 +161,5 @@ func agentMetrics(ctx context.Context, cfg *rest.Config, namespace string) (map[
 		}
 		_ = body.Close()
 	}
-	return out, nil
+	return out, missing, nil
 }

@@ -18,11 +18,14 @@ const bundleLong = `Write what the other commands read of a cluster into one arc
 
 It has layouts, topologies, nodes, pods, volumes, events, the configuration of schedulers, the versions,
 and the last lines of the logs of Tenon's programs with metrics of agents. Of each object it has the fields
-that placement depends on: no environment of containers, no arguments, no Secrets. Texts that look like a
-credential are removed. With --hash-names nobody can read the names of nodes, pods, namespaces and
-workloads; labels keep theirs.
+that placement depends on: no environment of containers, no arguments, no Secrets, and no termination
+messages but of the namespaces that you name. Texts that look like a credential are removed. With
+--hash-names nobody can read the names of nodes, pods, namespaces and workloads; labels keep theirs.
 
-map, pods, top, explain, simulate, check and doctor read the archive with --bundle FILE.`
+map, pods, top, explain, simulate, check and doctor read the archive with --bundle FILE.
+
+Exit code: 0 when everything was read, 3 when the archive was written and something is missing in it that
+you may not read (it is named, and in the archive), 1 after an error.`
 
 const bundleExample = `  kubectl tenon bundle -f report.tar.gz --hash-names
   kubectl tenon doctor --bundle report.tar.gz
@@ -34,6 +37,10 @@ type BundleOptions struct {
 	LogLines int
 	// AgentNamespace is where agents run, whose metrics are read; empty: no metrics.
 	AgentNamespace string
+	// SystemNamespace is where Tenon's other programs run. Logs are read there, and where agents run.
+	SystemNamespace string
+	// Messages are namespaces whose pods keep their termination messages.
+	Messages []string
 }
 
 // BundleContent says what was written.
@@ -41,6 +48,11 @@ type BundleContent struct {
 	Objects, Logs, Metrics int
 	Missing                []document.Limit
 }
+
+// errIncomplete is the error of an archive in which something is missing. It was said before.
+var errIncomplete = errors.New("the bundle is incomplete")
+
+const exitIncomplete = 3
 
 // Bundler writes an archive.
 type Bundler func(ctx context.Context, k Kubeconfig, o BundleOptions, w io.Writer) (BundleContent, error)
@@ -61,7 +73,11 @@ func (a *app) bundleCommand() *cobra.Command {
 	s.BoolVar(&o.Hash, "hash-names", false, "Replace names of nodes, pods, namespaces and workloads by hashes.")
 	s.IntVar(&o.LogLines, "log-lines", 200, "Last lines of each log of Tenon's programs; 0 for none.")
 	s.StringVar(&o.AgentNamespace, "agent-namespace", "tenon-agents",
-		"Namespace of the agents whose metrics are read; empty for none.")
+		"Namespace of the agents whose metrics and logs are read; empty for none.")
+	s.StringVar(&o.SystemNamespace, "system-namespace", "tenon-system",
+		"Namespace of Tenon's other programs, whose logs are read; empty for none.")
+	s.StringSliceVar(&o.Messages, "termination-messages", nil,
+		"Namespaces whose pods keep the termination messages of containers, which may be ends of logs.")
 	return c
 }
 
@@ -90,7 +106,7 @@ func (a *app) writeBundle(c *cobra.Command, file string, o BundleOptions) (err e
 			if bad := f.Close(); err == nil && bad != nil {
 				err = fmt.Errorf("write %s: %w", file, bad)
 			}
-			if err != nil {
+			if err != nil && !errors.Is(err, errIncomplete) {
 				_ = os.Remove(file)
 			}
 		}()
@@ -103,8 +119,13 @@ func (a *app) writeBundle(c *cobra.Command, file string, o BundleOptions) (err e
 	for _, m := range content.Missing {
 		fmt.Fprintf(c.ErrOrStderr(), "Not in the bundle: %s (%s)\n", m.Resource, m.Reason)
 	}
-	_, err = fmt.Fprintf(say, "%s has %s, %s and %s.\nSee what it says: kubectl tenon doctor --bundle %s\n", file,
+	if _, err = fmt.Fprintf(say, "%s has %s, %s and %s.\nSee what it says: kubectl tenon doctor --bundle %s\n", file,
 		plural(content.Objects, "object"), plural(content.Logs, "log"), choose(content.Metrics, "metrics of 1 agent",
-			fmt.Sprintf("metrics of %d agents", content.Metrics)), file)
-	return err
+			fmt.Sprintf("metrics of %d agents", content.Metrics)), file); err != nil {
+		return err
+	}
+	if len(content.Missing) > 0 {
+		return errIncomplete
+	}
+	return nil
 }

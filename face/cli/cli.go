@@ -99,7 +99,7 @@ type Setup struct {
 // Run runs one command line (without the program's name) and returns the exit code: 0, or 1 after an
 // error that was written to stderr as kubectl words it. A pod that fits nowhere is an answer, not an error;
 // simulate tells it by the exit code 2 too, for scripts. check returns 1 for it, and doctor
-// for findings; both return 2 after an error.
+// for findings; both return 2 after an error. bundle returns 3 for an archive in which something is missing.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) int {
 	a := newApp(s)
 	root := a.root()
@@ -113,6 +113,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) 
 	writePartial(stderr, a.sources...)
 	if errors.Is(err, unfit{}) {
 		return exitUnfit
+	}
+	if errors.Is(err, errIncomplete) {
+		return exitIncomplete
 	}
 	code := 1
 	if of := (checkCode{}); errors.As(err, &of) {
