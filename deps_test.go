@@ -96,12 +96,12 @@ var floors = []floor{
 	{
 		"node/desired",
 		append(words(`reflect time`), pure...),
-		words(`core/... api/v1alpha1 node/kubelet`),
+		words(`core/... api/pod api/v1alpha1 node/kubelet`),
 		words(`k8s.io/api k8s.io/apimachinery`),
 	},
-	{"node/affinity", nil, words(`core/... api/pod api/v1alpha1 node/cgroup node/desired node/nri node/traffic`),
+	{"node/affinity", nil, words(`core/... api/pod api/v1alpha1 node/cgroup node/nri node/traffic`),
 		append(words(`github.com/prometheus/client_golang`), onNode...)},
-	{"node/cgroup", nil, words(`core/idset`), words(`k8s.io/api`)},
+	{"node/cgroup", nil, words(`core/idset api/pod`), words(`k8s.io/api`)},
 	{"node/hardware", nil, words(`core/idset core/topo api/v1alpha1 node/sysfs`), words(`github.com/go-logr/logr`)},
 	{"node/metrics", nil, words(`core/... node/cgroup`), words(`github.com/prometheus/client_golang`)},
 	{

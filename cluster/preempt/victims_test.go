@@ -183,6 +183,16 @@ func TestTheSearchForVictimsIsBounded(t *testing.T) {
 	}
 }
 
+// A pod has departed when kube-scheduler has no pod of its UID. An annotation that names the UID is no such pod.
+func TestDepartedPods(t *testing.T) {
+	liar := podOf("liar", "")
+	liar.UID, liar.Annotations = "uid-liar", map[string]string{v1.MirrorPodAnnotationKey: "uid-gone"}
+	n := &ledger.Node{Entries: []ledger.Entry{{Pod: ledger.PodID{UID: "uid-gone"}}, {Pod: ledger.PodID{UID: "uid-liar"}}}}
+	if got := Departed(n, framework.NewNodeInfo(liar)); !slices.Equal(got, []string{"uid-gone"}) {
+		t.Errorf("departed are %v, want uid-gone", got)
+	}
+}
+
 // upstream returns the pods that kube-scheduler's DefaultPreemption would evict from the only node.
 func (s *stage) upstream(pod *v1.Pod) []*v1.Pod {
 	s.t.Helper()

@@ -108,12 +108,11 @@ func (a Attempt) refused(n *ledger.Node) bool {
 }
 
 // Departed returns the UIDs of pods that the ledger has on a node and kube-scheduler does not: they were deleted, and
-// the event has not reached the ledger yet. For a static pod, kube-scheduler has the mirror pod.
+// the event has not reached the ledger yet. Both name pods by their UIDs at the API server; annotations name none.
 func Departed(n *ledger.Node, info fwk.NodeInfo) (out []string) {
 	here := map[string]bool{"": true}
 	for _, p := range info.GetPods() {
 		here[string(p.GetPod().UID)] = true
-		here[p.GetPod().Annotations[v1.MirrorPodAnnotationKey]] = true
 	}
 	for _, e := range n.Entries {
 		if !here[e.Pod.UID] {

@@ -274,3 +274,18 @@ func TestAGroupThatIsTooLargeIsSpread(t *testing.T) {
 		t.Errorf("NUMA nodes have %v of 3000 and 4000", used)
 	}
 }
+
+// A pod that claims the UID of another one opts in for itself alone.
+func TestForgedUIDs(t *testing.T) {
+	n := newNode(t)
+	measure := map[string]string{v1alpha1.AffinityAnnotation: v1alpha1.AffinityMeasure}
+	n.add("liar", "500m", map[string]string{v1alpha1.AffinityAnnotation: v1alpha1.AffinityMeasure,
+		"kubernetes.io/config.hash": "db"})
+	n.add("db", "500m", nil)
+	n.add("web", "500m", measure)
+	r := n.agent()
+	for range 4 {
+		n.period(r)
+	}
+	n.want(map[string]idset.NUMA{})
+}

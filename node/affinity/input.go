@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -16,7 +17,6 @@ import (
 	"github.com/tenon-numa/tenon/core/pin"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/node/cgroup"
-	"github.com/tenon-numa/tenon/node/desired"
 	"github.com/tenon-numa/tenon/node/traffic"
 )
 
@@ -29,14 +29,18 @@ type known struct {
 
 // known returns the pods of the node, those that opted in first, by namespace and name.
 func (r *Runner) known(pods []*v1.Pod, p Pinner) (out []known) {
-	n := p.Node()
+	n, uids := p.Node(), apipod.KubeletUIDs(pods)
+	running := map[types.NamespacedName][]cgroup.Container{}
+	for _, c := range cgroup.Running(pods) {
+		name := types.NamespacedName{Namespace: c.Namespace, Name: c.Pod}
+		running[name] = append(running[name], c)
+	}
 	for _, pod := range pods {
 		if pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
 			continue
 		}
-		k := known{pod: pod, containers: cgroup.Running([]*v1.Pod{pod})}
-		k.is.ID = cmp.Or(pod.Annotations[desired.StaticHash], string(pod.UID))
-		if k.is.ID == "" || slices.ContainsFunc(out, func(o known) bool { return o.is.ID == k.is.ID }) {
+		k := known{pod: pod, containers: running[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]}
+		if k.is.ID = uids[pod.UID]; k.is.ID == "" {
 			continue
 		}
 		k.is.NUMA = core.Nowhere

@@ -15,7 +15,6 @@ import (
 	"github.com/tenon-numa/tenon/api/objects"
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/node/desired"
 )
 
 // podWatch keeps the pods of one node by an informer.
@@ -69,15 +68,18 @@ func trimPod(obj any) (any, error) {
 	out := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID,
 			ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp},
-		Spec: v1.PodSpec{Resources: p.Spec.Resources, HostNetwork: p.Spec.HostNetwork},
+		Spec: v1.PodSpec{NodeName: p.Spec.NodeName, Resources: p.Spec.Resources, HostNetwork: p.Spec.HostNetwork},
 		Status: v1.PodStatus{Phase: p.Status.Phase, StartTime: p.Status.StartTime, QOSClass: p.Status.QOSClass,
 			PodIPs: p.Status.PodIPs},
 	}
-	for _, key := range []string{desired.StaticHash, v1alpha1.DecisionAnnotation,
+	for _, key := range []string{v1.MirrorPodAnnotationKey, v1alpha1.DecisionAnnotation,
 		v1alpha1.AffinityAnnotation, apipod.AffinityGroupAnnotation} {
 		if value, ok := p.Annotations[key]; ok {
 			out.Annotations = with(out.Annotations, key, value)
 		}
+	}
+	if o := metav1.GetControllerOf(p); o != nil && apipod.Mirror(p) {
+		out.OwnerReferences = []metav1.OwnerReference{*o}
 	}
 	for _, c := range p.Spec.InitContainers {
 		out.Spec.InitContainers = append(out.Spec.InitContainers,

@@ -21,6 +21,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/pin"
@@ -251,12 +252,17 @@ func (a *Arbiter) use(ctx context.Context, p *nri.Plugin) error {
 }
 
 // settle tells the plugin which pods there are, as far as its runtime has not, and returns them.
-func (a *Arbiter) settle(ctx context.Context) (there map[string]bool, err error) {
-	there, resized := a.pods.now()
+func (a *Arbiter) settle(ctx context.Context) (there func(nri.Sandbox) bool, err error) {
+	all, resized := a.pods.now()
+	there = among(all)
 	if err := a.plugin.Left(there); err != nil {
 		return nil, err
 	}
-	for uid := range there {
+	for _, pod := range all {
+		uid := string(pod.UID)
+		if apipod.Mirror(pod) {
+			uid = apipod.StaticUID(pod)
+		}
 		if err := a.plugin.Arrived(ctx, uid); err != nil {
 			return nil, err
 		}
@@ -274,7 +280,7 @@ func (a *Arbiter) settle(ctx context.Context) (there map[string]bool, err error)
 func (a *Arbiter) tooLate() {
 	late, n := map[string]bool{}, a.plugin.Node()
 	for _, pod := range a.pods.decided() {
-		uid := uidOf(pod.Pod)
+		uid := string(pod.UID)
 		p, arrived := n.Pod(uid)
 		if !arrived || p.Offered {
 			continue

@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/tenon-numa/tenon/api/objects"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/pin"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
-	"github.com/tenon-numa/tenon/node/desired"
 	"github.com/tenon-numa/tenon/node/kubelet"
 	"github.com/tenon-numa/tenon/node/nri"
 )
@@ -78,41 +78,52 @@ func (p *pods) on(m *topo.Machine) {
 	p.machine = m
 }
 
-// uidOf is the UID that the runtime has of a pod. A static pod has one of its own; its mirror at the API server has
-// another.
-func uidOf(p *v1.Pod) string {
-	if hash := p.Annotations[desired.StaticHash]; hash != "" {
-		return hash
+// is reports whether a pod of the API server is the one that the runtime has. The runtime says which pods are static;
+// what the author of a pod writes does not make it one.
+func is(p *v1.Pod, s nri.Sandbox) bool {
+	if s.Static {
+		return apipod.StaticUID(p) == s.UID && p.Namespace == s.Namespace && p.Name == s.Name
 	}
-	return string(p.UID)
+	return !apipod.Mirror(p) && string(p.UID) == s.UID
 }
-
-// static reports whether a UID is that of a static pod: a hash, where other pods have a UUID (pkg/kubelet/config,
-// applyDefaults).
-func static(uid string) bool { return !strings.Contains(uid, "-") }
 
 func ended(p *v1.Pod) bool {
 	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 
-// now returns the pods of the watch that have not ended, by the UIDs of the runtime, and what those request whose
-// requests the kubelet has carried out as they are now.
-func (p *pods) now() (there map[string]bool, carriedOut map[string]*place.Pod) {
-	there, carriedOut = map[string]bool{}, map[string]*place.Pod{}
+// now returns the pods of the watch that have not ended, and what those request whose requests the kubelet has carried
+// out as they are now, by UID. Static pods cannot be resized.
+func (p *pods) now() (there []*v1.Pod, carriedOut map[string]*place.Pod) {
+	carriedOut = map[string]*place.Pod{}
 	for _, pod := range p.watched() {
 		if ended(pod) {
 			continue
 		}
-		uid := uidOf(pod)
-		there[uid] = true
-		if !resized(pod) {
+		there = append(there, pod)
+		if apipod.Mirror(pod) || !resized(pod) {
 			continue
 		}
 		if spec, err := p.translate(pod); err == nil {
-			carriedOut[uid] = spec
+			carriedOut[string(pod.UID)] = spec
 		}
 	}
 	return there, carriedOut
+}
+
+// among reports whether one of some pods is the one that the runtime has.
+func among(all []*v1.Pod) func(nri.Sandbox) bool {
+	type name struct{ namespace, name string }
+	byUID, byName := map[string]*v1.Pod{}, map[name]*v1.Pod{}
+	for _, p := range all {
+		byUID[string(p.UID)], byName[name{p.Namespace, p.Name}] = p, p
+	}
+	return func(s nri.Sandbox) bool {
+		p := byUID[s.UID]
+		if s.Static {
+			p = byName[name{s.Namespace, s.Name}]
+		}
+		return p != nil && is(p, s)
+	}
 }
 
 // resized reports whether all containers of a pod run with the CPUs that the pod requests. A resize that the kubelet
@@ -135,8 +146,8 @@ func resized(p *v1.Pod) bool {
 }
 
 // Arriving implements nri.Pods.
-func (p *pods) Arriving(ctx context.Context, uid string) (nri.Arriving, bool) {
-	pod, m := p.find(ctx, uid)
+func (p *pods) Arriving(ctx context.Context, s nri.Sandbox) (nri.Arriving, bool) {
+	pod, m := p.find(ctx, s)
 	if pod == nil || m == nil {
 		return nri.Arriving{}, false
 	}
@@ -146,10 +157,10 @@ func (p *pods) Arriving(ctx context.Context, uid string) (nri.Arriving, bool) {
 		return nri.Arriving{}, false
 	}
 	out := nri.Arriving{Namespace: pod.Namespace, Name: pod.Name, Spec: spec}
-	if text := pod.Annotations[v1alpha1.DecisionAnnotation]; text != "" {
+	if text := pod.Annotations[v1alpha1.DecisionAnnotation]; text != "" && !s.Static {
 		out.Decision, out.Refusal = v1alpha1.ParseDecision(text, m, string(pod.UID), p.node)
 	}
-	if out.Devices, err = p.devices(ctx, uid, pod, spec); err != nil {
+	if out.Devices, err = p.devices(ctx, s.UID, pod, spec); err != nil {
 		p.log.Error(err, "pod shares CPUs: its devices cannot be read yet", "pod", pod.Namespace+"/"+pod.Name)
 		return nri.Arriving{}, false
 	}
@@ -159,7 +170,7 @@ func (p *pods) Arriving(ctx context.Context, uid string) (nri.Arriving, bool) {
 // Bound implements nri.Pods. A decision that Arriving would refuse keeps nothing free.
 func (p *pods) Bound(but func(uid string) bool) (out []pin.Arrival) {
 	for _, pod := range p.decided() {
-		uid := uidOf(pod.Pod)
+		uid := string(pod.UID)
 		if but(uid) {
 			continue
 		}
@@ -191,7 +202,7 @@ func (p *pods) decided() (out []decided) {
 	p.mu.Unlock()
 	for _, pod := range all {
 		text := pod.Annotations[v1alpha1.DecisionAnnotation]
-		if text == "" || m == nil || ended(pod) {
+		if text == "" || m == nil || ended(pod) || apipod.Mirror(pod) {
 			continue
 		}
 		if hs, err := v1alpha1.ParseDecision(text, m, string(pod.UID), p.node); err == nil {
@@ -202,18 +213,18 @@ func (p *pods) decided() (out []decided) {
 }
 
 // find returns a pod of the watch, or of the API server where the watch has not received it yet.
-func (p *pods) find(ctx context.Context, uid string) (*v1.Pod, *topo.Machine) {
+func (p *pods) find(ctx context.Context, s nri.Sandbox) (*v1.Pod, *topo.Machine) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	is := func(pod *v1.Pod) bool { return uidOf(pod) == uid }
-	if all := p.list(); slices.ContainsFunc(all, is) {
-		return all[slices.IndexFunc(all, is)], p.machine
+	its := func(pod *v1.Pod) bool { return is(pod, s) }
+	if all := p.list(); slices.ContainsFunc(all, its) {
+		return all[slices.IndexFunc(all, its)], p.machine
 	}
 	if err := p.ask(ctx); err != nil {
-		p.log.Error(err, "pod is not known, so its containers are not pinned yet", "uid", uid)
+		p.log.Error(err, "pod is not known, so its containers are not pinned yet", "pod", s.Namespace+"/"+s.Name)
 		return nil, p.machine
 	}
-	if i := slices.IndexFunc(p.listed, is); i >= 0 {
+	if i := slices.IndexFunc(p.listed, its); i >= 0 {
 		return p.listed[i], p.machine
 	}
 	return nil, p.machine
@@ -292,16 +303,16 @@ func given(out []pin.Given, container string, all []kubelet.Device) []pin.Given 
 }
 
 // Ended implements nri.Pods. A static pod ends when its runtime says so: its mirror may be deleted at any time.
-func (p *pods) Ended(ctx context.Context, uids []string) (out []string, err error) {
+func (p *pods) Ended(ctx context.Context, all []nri.Sandbox) (out []string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.ask(ctx); err != nil {
 		return nil, err
 	}
-	for _, uid := range uids {
-		i := slices.IndexFunc(p.listed, func(pod *v1.Pod) bool { return uidOf(pod) == uid })
-		if i < 0 && !static(uid) || i >= 0 && ended(p.listed[i]) {
-			out = append(out, uid)
+	for _, s := range all {
+		i := slices.IndexFunc(p.listed, func(pod *v1.Pod) bool { return is(pod, s) })
+		if i < 0 && !s.Static || i >= 0 && ended(p.listed[i]) {
+			out = append(out, s.UID)
 		}
 	}
 	return out, nil

@@ -155,11 +155,16 @@ func TestMemoryRefuses(t *testing.T) {
 func TestRunning(t *testing.T) {
 	at := func(s int64) *metav1.Time { return &metav1.Time{Time: time.Unix(s, 0)} }
 	status := func(name, id string) v1.ContainerStatus { return v1.ContainerStatus{Name: name, ContainerID: id} }
-	young := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "young", UID: "y"}, Status: v1.PodStatus{
+	young := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "young", UID: "y",
+		Annotations: map[string]string{"kubernetes.io/config.hash": "hash"}}, Status: v1.PodStatus{
 		StartTime: at(9), QOSClass: v1.PodQOSBurstable, ContainerStatuses: []v1.ContainerStatus{
 			status("c", "containerd://3")}}}
+	controls := true
+	node := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "n", Controller: &controls}
 	old := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "old", UID: "mirror",
-		Annotations: map[string]string{staticHash: "hash"}},
+		Annotations:     map[string]string{"kubernetes.io/config.mirror": "hash"},
+		OwnerReferences: []metav1.OwnerReference{node}},
+		Spec: v1.PodSpec{NodeName: "n"},
 		Status: v1.PodStatus{StartTime: at(1), QOSClass: v1.PodQOSGuaranteed,
 			InitContainerStatuses: []v1.ContainerStatus{status("sidecar", "containerd://1")},
 			ContainerStatuses:     []v1.ContainerStatus{status("app", "containerd://2"), status("waits", "")}}}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	apipod "github.com/tenon-numa/tenon/api/pod"
 )
 
 // Container is a running container, with its identity at the API server.
@@ -25,22 +27,21 @@ type Container struct {
 // String names the container for an error.
 func (c Container) String() string { return c.Namespace + "/" + c.Pod + "/" + c.Name }
 
-// staticHash is the annotation of a mirror pod with the UID of its static pod, which the kubelet uses in cgroup names
-// (pkg/kubelet/types, ConfigHashAnnotationKey).
-const staticHash = "kubernetes.io/config.hash"
-
-// Running returns the running containers of the pods, oldest pods first.
+// Running returns the running containers of the pods of a node, oldest pods first. It leaves out mirror pods of which
+// no static pod is known.
 func Running(pods []*v1.Pod) []Container {
 	pods = slices.Clone(pods)
+	uids := apipod.KubeletUIDs(pods)
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
 		return cmp.Or(since(a).Compare(since(b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	var out []Container
 	for _, p := range pods {
-		c := Container{Namespace: p.Namespace, Pod: p.Name, UID: string(p.UID), QOS: p.Status.QOSClass}
-		if hash := p.Annotations[staticHash]; hash != "" {
-			c.UID = hash
+		uid, known := uids[p.UID]
+		if !known {
+			continue
 		}
+		c := Container{Namespace: p.Namespace, Pod: p.Name, UID: uid, QOS: p.Status.QOSClass}
 		for _, statuses := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 			for _, s := range statuses {
 				if s.ContainerID != "" {

@@ -165,7 +165,7 @@ func admitted(opts Options, m *topo.Machine, r place.Rules, pods Pods, entries [
 		if !ok || started(p) {
 			return false
 		}
-		spec, err := opts.Translate(p)
+		spec, err := opts.Translate(p.Pod)
 		return err == nil && !spec.Complete(m, r, e.Holdings)
 	})
 }

@@ -6,28 +6,31 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// StaticHash is the annotation of a mirror pod with the UID of its static pod (pkg/kubelet/types,
-// ConfigHashAnnotationKey).
-const StaticHash = "kubernetes.io/config.hash"
-
 // Pods are the pods of a node by name. They are a kubelet.Pods.
-type Pods map[types.NamespacedName]*v1.Pod
+type Pods map[types.NamespacedName]bound
 
-// PodsOf returns the pods by name.
+// bound is a pod of the node, with the UID that the kubelet has of it; "": not known.
+type bound struct {
+	*v1.Pod
+	stateUID string
+}
+
+// PodsOf returns the pods of a node by name.
 func PodsOf(list []*v1.Pod) Pods {
-	out := make(Pods, len(list))
+	out, uids := make(Pods, len(list)), apipod.KubeletUIDs(list)
 	for _, p := range list {
-		out[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}] = p
+		out[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}] = bound{p, uids[p.UID]}
 	}
 	return out
 }
 
-func (s Pods) get(namespace, name string) (*v1.Pod, bool) {
+func (s Pods) get(namespace, name string) (bound, bool) {
 	p, ok := s[types.NamespacedName{Namespace: namespace, Name: name}]
 	return p, ok
 }
@@ -38,7 +41,7 @@ func (s Pods) Pod(namespace, name string) (kubelet.Pod, bool) {
 	if !ok {
 		return kubelet.Pod{}, false
 	}
-	return podOf(p), true
+	return p.known(), true
 }
 
 // times returns when a pod was started and created; zero times if that is unknown.
@@ -53,15 +56,12 @@ func (s Pods) times(id ledger.PodID) (started, created time.Time) {
 	return started, p.CreationTimestamp.Time
 }
 
-// podOf returns the parts of a pod that joining the kubelet's sources needs.
-func podOf(p *v1.Pod) kubelet.Pod {
+// known returns the parts of a pod that joining the kubelet's sources needs.
+func (p bound) known() kubelet.Pod {
 	out := kubelet.Pod{
 		ID:       ledger.PodID{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name},
-		StateUID: string(p.UID),
+		StateUID: p.stateUID,
 		Done:     p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed,
-	}
-	if hash := p.Annotations[StaticHash]; hash != "" {
-		out.StateUID = hash
 	}
 	for _, c := range p.Spec.InitContainers {
 		kind := place.Init
@@ -76,4 +76,4 @@ func podOf(p *v1.Pod) kubelet.Pod {
 	return out
 }
 
-func started(p *v1.Pod) bool { return p.Status.StartTime != nil }
+func started(p bound) bool { return p.Status.StartTime != nil }

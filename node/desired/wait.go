@@ -59,7 +59,7 @@ func listedPods(pods Pods, seen kubelet.Observation) (listed, missing int) {
 		names[p.Namespace+"/"+p.Name] = true
 	}
 	for _, p := range pods {
-		known := podOf(p)
+		known := p.known()
 		switch {
 		case known.Done || !started(p):
 		case names[p.Namespace+"/"+p.Name]:

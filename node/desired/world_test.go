@@ -81,15 +81,15 @@ func (o Observation) cpus(t failer, shared, entries string) Observation {
 
 // runs returns the observation with running pods.
 func (o Observation) runs(names ...string) Observation {
-	pods := Pods{}
+	var pods []*v1.Pod
 	for i, name := range names {
 		at := metav1.Unix(int64(100-i), 0)
-		pods[types.NamespacedName{Namespace: "ns", Name: name}] = &v1.Pod{
+		pods = append(pods, &v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
 			Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main"}}},
-			Status:     v1.PodStatus{Phase: v1.PodRunning, StartTime: &at}}
+			Status:     v1.PodStatus{Phase: v1.PodRunning, StartTime: &at}})
 	}
-	o.Pods = pods
+	o.Pods = PodsOf(pods)
 	return o
 }
 

@@ -19,7 +19,8 @@ import (
 type Pod struct {
 	ID ledger.PodID
 	// StateUID is the UID under which the kubelet keeps the pod: the pod's own UID, except for a static pod, whose
-	// mirror in the API server has another UID.
+	// mirror in the API server has another UID. It is empty where that is not known; then the service alone says what
+	// the pod holds.
 	StateUID string
 	// Containers are the init containers in spec order, then the app containers in spec order.
 	Containers []Container
@@ -163,11 +164,11 @@ func (o Observation) holdings(m *topo.Machine, l Listed, pod Pod) (out []place.H
 	}
 	// A pod with resources of its own shares them among its containers: the containers' holdings are part of the pod's.
 	whole := place.Holding{}
-	if whole.CPUs = l.Whole.CPUs; o.CPU != nil {
+	if whole.CPUs = l.Whole.CPUs; o.CPU != nil && pod.StateUID != "" {
 		whole.CPUs = o.CPU.Pods[pod.StateUID]
 	}
 	memory := l.Whole.Memory
-	if o.Memory != nil {
+	if o.Memory != nil && pod.StateUID != "" {
 		memory = o.Memory.Pods[pod.StateUID]
 	}
 	whole.Memory, err = blocks(m, memory)
@@ -208,11 +209,11 @@ func (o Observation) holdings(m *topo.Machine, l Listed, pod Pod) (out []place.H
 func (o Observation) holding(m *topo.Machine, l ListedContainer, uid string) (h place.Holding, err error) {
 	h.Container = l.Name
 	h.CPUs = l.CPUs
-	if o.CPU != nil {
+	if o.CPU != nil && uid != "" {
 		h.CPUs = o.CPU.Containers[uid][l.Name]
 	}
 	memory := l.Memory
-	if o.Memory != nil {
+	if o.Memory != nil && uid != "" {
 		memory = o.Memory.Containers[uid][l.Name]
 	}
 	if h.Memory, err = blocks(m, memory); err != nil {

@@ -168,7 +168,7 @@ func (w *world) settle(t *testing.T, r *runtime) {
 	for uid := range w.pods.pods {
 		there[uid] = true
 	}
-	tell(func() error { return w.Left(there) })
+	tell(func() error { return w.Left(func(s nri.Sandbox) bool { return there[s.UID] }) })
 	for _, uid := range slices.Sorted(maps.Keys(there)) {
 		tell(func() error { return w.Arrived(t.Context(), uid) })
 		tell(func() error { return w.Resized(uid, w.pods.pods[uid].Spec) })

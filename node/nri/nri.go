@@ -44,13 +44,20 @@ const answerTime = time.Second
 
 // Pods says what is known of the pods of the node.
 type Pods interface {
-	// Arriving returns what is to be known of the pod of a sandbox, with the UID that the runtime has of it. ok is
-	// false where the API server has no such pod, or does not say so in time.
-	Arriving(ctx context.Context, uid string) (a Arriving, ok bool)
-	// Ended returns which of some pods have ended, by a consistent read of the API server.
-	Ended(ctx context.Context, uids []string) (ended []string, err error)
+	// Arriving returns what is to be known of the pod of a sandbox. ok is false where the API server has no such pod, or
+	// does not say so in time.
+	Arriving(ctx context.Context, s Sandbox) (a Arriving, ok bool)
+	// Ended returns the UIDs of those pods that have ended, by a consistent read of the API server.
+	Ended(ctx context.Context, all []Sandbox) (ended []string, err error)
 	// Bound returns the pods of the node for which the scheduler has decided, but for some, ordered by UID.
 	Bound(but func(uid string) bool) []pin.Arrival
+}
+
+// Sandbox is a pod as the runtime has it. The kubelet has written all of it, not the author of the pod.
+type Sandbox struct {
+	UID, Namespace, Name string
+	// Static is set for a pod of the kubelet's files. Its mirror at the API server has another UID.
+	Static bool
 }
 
 // Arriving is a pod whose containers are about to start.
@@ -95,6 +102,8 @@ type Plugin struct {
 	written *pin.Node
 	// containers are those that were created and have not ended, by their ID.
 	containers map[string]*container
+	// known are the pods that the runtime has, by UID.
+	known map[string]Sandbox
 	// told are the faults of pods that were passed on, by UID.
 	told map[string]pin.FaultCode
 	// near has the NUMA nodes of pods that share CPUs; migrate: their memory is bound there.
@@ -125,7 +134,8 @@ func New(cfg Config) (*Plugin, error) {
 		return nil, fmt.Errorf("pin containers: %w", err)
 	}
 	p := &Plugin{cfg: cfg, file: file{cfg.State}, node: pin.New(cfg.Machine, cfg.Rules),
-		containers: map[string]*container{}, told: map[string]pin.FaultCode{}, pinned: make(chan struct{}, 1)}
+		containers: map[string]*container{}, known: map[string]Sandbox{}, told: map[string]pin.FaultCode{},
+		pinned: make(chan struct{}, 1)}
 	if cfg.Failure == "" {
 		p.cfg.Failure = Ignore
 	}
@@ -153,13 +163,13 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sandboxes := map[string]*api.PodSandbox{}
-	uids := map[string]bool{}
+	p.known = map[string]Sandbox{}
 	for _, s := range pods {
-		sandboxes[s.Id], uids[s.Uid] = s, true
+		sandboxes[s.Id], p.known[s.Uid] = s, sandbox(s)
 	}
 	var gone []string
 	for _, known := range p.node.Pods() {
-		if !uids[known.UID] {
+		if _, has := p.known[known.UID]; !has {
 			gone = append(gone, known.UID)
 		}
 	}
@@ -196,7 +206,7 @@ func (p *Plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 	defer cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before, holds := p.node, p.cfg.Failure == Fail && !static(s)
+	before, holds := p.node, p.cfg.Failure == Fail && !sandbox(s).Static
 	if !p.arrive(ctx, s) && holds {
 		return nil, nil, fmt.Errorf("pod %s/%s is not known yet, so its containers cannot be pinned", s.Namespace, s.Name)
 	}
@@ -224,7 +234,7 @@ func (p *Plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.node
-	if a, ok := p.cfg.Pods.Arriving(ctx, s.Uid); ok {
+	if a, ok := p.cfg.Pods.Arriving(ctx, sandbox(s)); ok {
 		p.resize(s.Uid, a)
 	}
 	if err := p.save(); err != nil {
@@ -260,19 +270,19 @@ func (p *Plugin) forget(id string) {
 
 // RemovePodSandbox ends a pod, unless it has containers in another sandbox: its exclusive CPUs are shared from then on.
 func (p *Plugin) RemovePodSandbox(_ context.Context, s *api.PodSandbox) error {
-	return p.end(func(uid string) bool { return uid == s.Uid })
+	return p.end(func(one Sandbox) bool { return one.UID == s.Uid })
 }
 
 // Left ends pods that are not there any more and have no container that runs. It does nothing before the runtime has
 // said which do.
-func (p *Plugin) Left(there map[string]bool) error {
+func (p *Plugin) Left(there func(Sandbox) bool) error {
 	p.mu.Lock()
 	unknown := !p.synchronized
 	p.mu.Unlock()
 	if unknown {
 		return nil
 	}
-	return p.end(func(uid string) bool { return !there[uid] })
+	return p.end(func(one Sandbox) bool { return !there(one) })
 }
 
 // Lingering is a pod that is gone at the API server and whose containers still run.
@@ -282,12 +292,12 @@ type Lingering struct {
 }
 
 // Lingering returns the pods with containers that are not among those that are there, in the order of their arrival.
-func (p *Plugin) Lingering(there map[string]bool) (out []Lingering) {
+func (p *Plugin) Lingering(there func(Sandbox) bool) (out []Lingering) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sandboxes := p.sandboxes()
 	for _, one := range p.node.Pods() {
-		if s := sandboxes[one.UID]; s != nil && !there[one.UID] {
+		if s := sandboxes[one.UID]; s != nil && !there(sandbox(s)) {
 			out = append(out, Lingering{s.Namespace, s.Name, one})
 		}
 	}
@@ -304,17 +314,26 @@ func (p *Plugin) sandboxes() map[string]*api.PodSandbox {
 }
 
 // end ends the pods without containers for which over returns true.
-func (p *Plugin) end(over func(uid string) bool) error {
+func (p *Plugin) end(over func(Sandbox) bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var uids []string
 	for _, one := range p.node.Pods() {
-		if over(one.UID) && !p.has(one.UID) {
+		if over(p.of(one.UID)) && !p.has(one.UID) {
 			uids = append(uids, one.UID)
 		}
 	}
+	maps.DeleteFunc(p.known, func(uid string, one Sandbox) bool { return over(one) && !p.has(uid) })
 	p.await()
 	return p.become(p.node.Without(uids...).Mended())
+}
+
+// of returns the pod that the runtime has of a UID.
+func (p *Plugin) of(uid string) Sandbox {
+	if one, ok := p.known[uid]; ok {
+		return one
+	}
+	return Sandbox{UID: uid}
 }
 
 // Use changes the machine or the rules. Pods keep what they hold where the new ones permit it.
@@ -398,15 +417,16 @@ func (p *Plugin) Arrived(ctx context.Context, uid string) error {
 		return nil
 	}
 	before := p.node
-	p.arrive(ctx, &api.PodSandbox{Uid: uid})
+	p.arrive(ctx, p.sandboxes()[uid])
 	return p.commit(before)
 }
 
-// static reports whether a sandbox is of a static pod. Such a pod never waits until it is known: the API server itself
-// may be one (pkg/kubelet/types, ConfigSourceAnnotationKey).
-func static(s *api.PodSandbox) bool {
+// sandbox returns the pod of a sandbox. A static pod never waits until it is known: the API server itself may be one.
+// The kubelet writes the annotation that says where it has a pod from, whatever the pod's author has written
+// (pkg/kubelet/config, podStorage.merge).
+func sandbox(s *api.PodSandbox) Sandbox {
 	source := s.GetAnnotations()["kubernetes.io/config.source"]
-	return source == "file" || source == "http"
+	return Sandbox{UID: s.Uid, Namespace: s.Namespace, Name: s.Name, Static: source == "file" || source == "http"}
 }
 
 // has reports whether the runtime has a container of a pod.
@@ -426,10 +446,11 @@ func (p *Plugin) arrive(ctx context.Context, s *api.PodSandbox) (known bool) {
 	if _, known := p.node.Pod(s.Uid); known {
 		return true
 	}
-	a, ok := p.cfg.Pods.Arriving(ctx, s.Uid)
+	a, ok := p.cfg.Pods.Arriving(ctx, sandbox(s))
 	if !ok {
 		return false
 	}
+	p.known[s.Uid] = sandbox(s)
 	arrival := pin.Arrival{UID: s.Uid, Spec: a.Spec, Decision: a.Decision, Devices: a.Devices}
 	p.await()
 	next := p.node.With(arrival)
@@ -459,7 +480,7 @@ func (p *Plugin) arriveAll(ctx context.Context, all []*api.PodSandbox) {
 			if _, known := p.node.Pod(s.Uid); known {
 				continue
 			}
-			if a, ok := p.cfg.Pods.Arriving(ctx, s.Uid); ok && (a.Decision != nil) == decided {
+			if a, ok := p.cfg.Pods.Arriving(ctx, sandbox(s)); ok && (a.Decision != nil) == decided {
 				p.arrive(ctx, s)
 			}
 		}
@@ -468,16 +489,16 @@ func (p *Plugin) arriveAll(ctx context.Context, all []*api.PodSandbox) {
 
 // ended returns pods that have ended and have no container that runs: one that was deleted by force still has some.
 func (p *Plugin) ended(ctx context.Context) []string {
-	var uids []string
+	var all []Sandbox
 	for _, known := range p.node.Pods() {
 		if !p.has(known.UID) {
-			uids = append(uids, known.UID)
+			all = append(all, p.of(known.UID))
 		}
 	}
-	if len(uids) == 0 {
+	if len(all) == 0 {
 		return nil
 	}
-	ended, err := p.cfg.Pods.Ended(ctx, uids)
+	ended, err := p.cfg.Pods.Ended(ctx, all)
 	if err != nil {
 		p.cfg.Logger.Error(err, "cannot find out which pods have ended")
 	}

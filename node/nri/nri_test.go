@@ -45,19 +45,19 @@ type known struct {
 	ended map[string]bool
 }
 
-func (k *known) Arriving(_ context.Context, uid string) (nri.Arriving, bool) {
+func (k *known) Arriving(_ context.Context, s nri.Sandbox) (nri.Arriving, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	a, ok := k.pods[uid]
+	a, ok := k.pods[s.UID]
 	return a, ok
 }
 
-func (k *known) Ended(_ context.Context, uids []string) (out []string, err error) {
+func (k *known) Ended(_ context.Context, all []nri.Sandbox) (out []string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, uid := range uids {
-		if k.ended[uid] {
-			out = append(out, uid)
+	for _, s := range all {
+		if k.ended[s.UID] {
+			out = append(out, s.UID)
 		}
 	}
 	return out, nil
@@ -72,6 +72,11 @@ func (k *known) Bound(but func(string) bool) (out []pin.Arrival) {
 		}
 	}
 	return out
+}
+
+// those are the pods of some UIDs.
+func those(uids ...string) func(nri.Sandbox) bool {
+	return func(s nri.Sandbox) bool { return slices.Contains(uids, s.UID) }
 }
 
 func (k *known) add(uid string, cpus int64, decision ...place.Holding) {
@@ -366,7 +371,7 @@ func TestAPodThatWasDeletedByForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.pods.ended["gone"] = true
-	if err := w.Left(map[string]bool{}); err != nil {
+	if err := w.Left(those()); err != nil {
 		t.Fatal(err)
 	}
 	w.pods.add("next", 4, decided("8-11", 2))
@@ -375,7 +380,7 @@ func TestAPodThatWasDeletedByForce(t *testing.T) {
 	}
 	r.want("gone: 8-11 on 1", "next: 1-4 on 0")
 	r.Stop("gone", "c")
-	if err := w.Left(map[string]bool{"next": true}); err != nil {
+	if err := w.Left(those("next")); err != nil {
 		t.Fatal(err)
 	}
 	r.wantSoon("next: 8-11 on 1") // as it was decided

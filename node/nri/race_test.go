@@ -97,7 +97,7 @@ func TestAnUpdateThatFails(t *testing.T) {
 	<-failed
 	r.want("web: 0-11 on 0-1")
 	for !t.Failed() && len(r.Told) == 0 {
-		if err := w.Left(map[string]bool{"web": true}); err != nil {
+		if err := w.Left(those("web")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,55 @@
+package pod
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Mirror reports whether a pod stands for a static pod. The annotation that says so is written when the pod is
+// created and never changes (pkg/apis/core/validation, ValidatePodSpecificAnnotationUpdates). A kubelet runs no pod that
+// has it, whoever wrote it, and deletes one that stands for nothing (pkg/kubelet, HandlePodCleanups).
+func Mirror(p *v1.Pod) bool {
+	_, is := p.Annotations[v1.MirrorPodAnnotationKey]
+	return is
+}
+
+// StaticUID returns the UID of the static pod for which a pod claims to stand; "" for other pods. A kubelet may create
+// a mirror pod only with its Node as controller (plugin/pkg/admission/noderestriction), so others are not believed.
+// Users may write the same, so the UID is a claim: KubeletUIDs compares the claims of a node's pods.
+func StaticUID(p *v1.Pod) string {
+	o := metav1.GetControllerOfNoCopy(p)
+	if !Mirror(p) || o == nil || o.APIVersion != "v1" || o.Kind != "Node" || o.Name != p.Spec.NodeName {
+		return ""
+	}
+	return p.Annotations[v1.MirrorPodAnnotationKey]
+}
+
+// KubeletUIDs returns the UIDs that the kubelet of a node has of the node's pods, by the pods' UIDs at the API server.
+// A pod that is no mirror has its own, always. A mirror has that of its static pod, unless a pod has that UID as its own.
+// Where several mirrors claim one UID, the only one with containers in its status has it: kubelets write statuses, and
+// report none of a pod that they do not run. So no two pods have the same UID; mirrors may have none.
+func KubeletUIDs(pods []*v1.Pod) map[types.UID]string {
+	out := make(map[types.UID]string, len(pods))
+	claims := map[string][]*v1.Pod{}
+	for _, p := range pods {
+		if !Mirror(p) {
+			out[p.UID] = string(p.UID)
+		} else if uid := StaticUID(p); uid != "" {
+			claims[uid] = append(claims[uid], p)
+		}
+	}
+	for uid, all := range claims {
+		if len(all) > 1 {
+			all = slices.DeleteFunc(all, func(p *v1.Pod) bool {
+				return len(p.Status.ContainerStatuses)+len(p.Status.InitContainerStatuses) == 0
+			})
+		}
+		if _, taken := out[types.UID(uid)]; len(all) == 1 && !taken {
+			out[all[0].UID] = uid
+		}
+	}
+	return out
+}
