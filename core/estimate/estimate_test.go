@@ -310,3 +310,29 @@ func conservative(t *rapid.T, k *kubelet, n *Node, bound []Pod) {
 		t.Fatalf("the node has %v free; the estimate is %v", free, freeOf(s))
 	}
 }
+
+// A scheduler that starts reads a report that was made before two pods of three GPUs were admitted: it holds neither, so
+// both count beside it. A report with room for one of them contains one at most.
+func TestTheFirstReportContainsNoMoreThanItHolds(t *testing.T) {
+	for held, in := range map[int]int{0: 0, 1: 1, 2: 2} {
+		k, n := newKubelet(place.SingleNUMA, place.PerContainer), &Node{}
+		stale := k.report(false)
+		var bound []Pod
+		for range 2 {
+			p, ok := k.admit(asks(want{4, 4, 3}), false)
+			if !ok {
+				t.Fatal("the kubelet refuses a pod")
+			}
+			p.Bound, p.Admitted = 1, 2
+			bound = append(bound, p)
+			if len(bound) == held {
+				stale = k.report(false)
+			}
+		}
+		stale.Bound, stale.Now = bound, 3
+		n.Report(stale)
+		if got := len(n.Pods()); got != in {
+			t.Errorf("a report of %d pods contains %d of 2: %v", held, got, n.Pods())
+		}
+	}
+}
