@@ -73,6 +73,8 @@ type Cluster struct {
 	layouts *layouts.Client
 	node    Node
 	configz func(ctx context.Context, node string) ([]byte, error)
+	// sets are DaemonSets that were there when they were asked for.
+	sets sync.Map
 }
 
 // New returns a cluster. configz asks a running kubelet for its configuration, as JSON.
@@ -151,10 +153,12 @@ func (c *Cluster) record(ctx context.Context, n document.KubeletPlanNode) (*Reco
 	}
 	var r Record
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		return nil, fmt.Errorf("node %s: annotation %s: %w", n.Name, Annotation, err)
+		return nil, fmt.Errorf("node %s: annotation %s is no record of a change (if no change is under way, remove it with "+
+			"kubectl annotate node %s %s-): %w", n.Name, Annotation, n.Name, Annotation, err)
 	}
 	if r.Plan != identity(n) {
-		return nil, fmt.Errorf("node %s is being changed by another plan: apply that one to its end first", n.Name)
+		return nil, fmt.Errorf("node %s is being changed by another plan, as its annotation %s says: apply that one to its end "+
+			"first, or plan without the node", n.Name, Annotation)
 	}
 	return &r, nil
 }

@@ -12,12 +12,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	apipod "github.com/tenon-numa/tenon/api/pod"
 )
 
 // This file evicts the pods of a node, as kubectl drain does.
 
-var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+var (
+	podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	daemonSets  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
+)
 
 // leaving returns the pods that have to leave a node. It refuses where one of them would be lost.
 func (c *Cluster) leaving(ctx context.Context, node string, o Options) ([]v1.Pod, error) {
@@ -25,26 +31,71 @@ func (c *Cluster) leaving(ctx context.Context, node string, o Options) ([]v1.Pod
 	if err != nil {
 		return nil, fmt.Errorf("list the pods of node %s: %w", node, err)
 	}
-	out := slices.DeleteFunc(list.Items, func(p v1.Pod) bool { return remains(&p) })
-	for _, p := range out {
+	var out []v1.Pod
+	for _, p := range list.Items {
+		of, err := c.daemons(ctx, &p)
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", node, err)
+		}
 		switch {
-		case metav1.GetControllerOfNoCopy(&p) == nil && !o.Force:
+		case of == existing || c.remains(node, &p):
+			continue
+		case (of == missing || metav1.GetControllerOfNoCopy(&p) == nil) && !o.Force:
 			return nil, fmt.Errorf("node %s: pod %s/%s has no controller, and would end for good: --force permits that", node,
 				p.Namespace, p.Name)
 		case !o.LoseEmptyDir && slices.ContainsFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.EmptyDir != nil }):
 			return nil, fmt.Errorf("node %s: pod %s/%s has an emptyDir volume, whose data would be lost: "+
 				"--delete-emptydir-data permits that", node, p.Namespace, p.Name)
 		}
+		out = append(out, p)
 	}
 	return out, nil
 }
 
-// remains reports whether a pod is left where it is.
-func remains(p *v1.Pod) bool {
-	_, mirror := p.Annotations[v1.MirrorPodAnnotationKey]
+// own is a [Node] with pods that change nodes. A drain leaves them.
+type own interface {
+	Own(node string, p *v1.Pod) bool
+}
+
+// remains reports whether a pod is left where it is. Kubelets run no pod that says it is a mirror, so that a user who
+// writes the annotation keeps nothing running.
+func (c *Cluster) remains(node string, p *v1.Pod) bool {
+	o, ok := c.node.(own)
+	return apipod.Mirror(p) || ok && o.Own(node, p) || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+}
+
+// daemonSet says what there is of the DaemonSet that a pod has as its controller.
+type daemonSet int
+
+const (
+	none     daemonSet = iota // it has another controller or none
+	existing                  // a drain leaves the pod, as it would come again
+	missing
+)
+
+// daemons asks for the DaemonSet of a pod. Users may write any owner to their pods, so the pod's word does not suffice.
+func (c *Cluster) daemons(ctx context.Context, p *v1.Pod) (daemonSet, error) {
 	owner := metav1.GetControllerOfNoCopy(p)
-	return mirror || owner != nil && owner.Kind == "DaemonSet" || p.Labels[label] != "" ||
-		p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+	if owner == nil || owner.Kind != "DaemonSet" {
+		return none, nil
+	}
+	type set struct {
+		namespace, name string
+		uid             types.UID
+	}
+	key := set{p.Namespace, owner.Name, owner.UID}
+	if _, known := c.sets.Load(key); known {
+		return existing, nil
+	}
+	is, err := c.all.Resource(daemonSets).Namespace(p.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && is.GetUID() != owner.UID:
+		return missing, nil
+	case err != nil:
+		return none, fmt.Errorf("read the DaemonSet of pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	c.sets.Store(key, true)
+	return existing, nil
 }
 
 // evict asks for the eviction of each pod, again while a PodDisruptionBudget refuses it, until all have gone. A round

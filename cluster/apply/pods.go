@@ -29,7 +29,7 @@ import (
 //go:embed node.sh
 var nodeScript string
 
-// label marks the pods of this package; a drain leaves them.
+// label marks the pods of this package for people.
 const label = "tenon.sh/kubelet-change"
 
 // Annotations of a pod are orders to it.
@@ -85,6 +85,11 @@ func podName(node string) string {
 	h := fnv.New32a()
 	h.Write([]byte(node))
 	return fmt.Sprintf("tenon-kubelet-%.40s-%08x", strings.Trim(node, "-."), h.Sum32())
+}
+
+// Own reports whether a pod is the one that changes a node. Its name and namespace say so: others may write the label.
+func (p *Pods) Own(node string, pod *v1.Pod) bool {
+	return pod.Namespace == p.options.Namespace && pod.Name == podName(node)
 }
 
 func (p *Pods) pods() *objects.Client[*v1.Pod, *v1.PodList] {

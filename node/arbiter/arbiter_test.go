@@ -70,6 +70,7 @@ type node struct {
 	// fails are the answers of the API server to the next events.
 	fails []int
 	names map[string]bool // of events
+	full  string          // a namespace in which no event may be created
 }
 
 func newNode(t *testing.T) *node {
@@ -144,7 +145,11 @@ func (n *node) api(w http.ResponseWriter, r *http.Request) {
 		if _, _, err := protobuf.NewSerializer(scheme, scheme).Decode(body, nil, &e); err != nil {
 			panic(err)
 		}
-		if code := n.fail(e.Name); code != 0 {
+		code := n.fail(e.Name)
+		if e.Namespace == n.full {
+			code = http.StatusForbidden
+		}
+		if code != 0 {
 			w.WriteHeader(code)
 			_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
 				Status: metav1.StatusFailure, Code: int32(code), Reason: reasons[code]})

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
@@ -26,6 +28,24 @@ func TestEventsAreSentAgain(t *testing.T) {
 	n.create(n.bind("c", "2", "", false))
 	n.create(n.bind("d", "2", "", false))
 	n.event("d PlacedByAgent")
+}
+
+// A quota of one namespace that forbids events holds back no event about pods of another.
+func TestEventsThatAQuotaForbids(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	n.want("")
+	n.mu.Lock()
+	n.full = "full"
+	n.mu.Unlock()
+	pod := n.bind("a", "2", "", false)
+	n.forge("a", func(p *v1.Pod) { p.Namespace = "full" })
+	pod.Namespace = "full"
+	n.create(pod)
+	for _, name := range []string{"b", "c"} {
+		n.create(n.bind(name, "2", "", false))
+		n.event(name + " PlacedByAgent")
+	}
 }
 
 // An agent that starts again says what was wrong before, once: the event that is there already is not there twice.

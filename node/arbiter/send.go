@@ -3,7 +3,9 @@ package arbiter
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -23,15 +25,30 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// sender sends events in their order, each until the API server has it or refuses it.
+// An event that the API server forbids is tried so often at once, as the agent's right may be about to be given. Then
+// the events of its namespace are set aside, tried once in the longest pause, and dropped in the end: a quota of the
+// namespace, or a policy, may forbid them for good.
+const (
+	triesAtOnce = 3
+	triesAside  = 20
+)
+
+// sender sends the events of a namespace in their order, each until the API server has it or refuses it.
 type sender struct {
 	events *objects.Client[*v1.Event, *v1.EventList]
 	queue  chan *v1.Event
+	aside  map[string]*forbidden // by namespace
 	log    logr.Logger
 }
 
+// forbidden are the events of a namespace that the API server forbids.
+type forbidden struct {
+	events []*v1.Event
+	tries  int
+}
+
 func newSender(events *objects.Client[*v1.Event, *v1.EventList], log logr.Logger) *sender {
-	return &sender{events, make(chan *v1.Event, maxEvents), log}
+	return &sender{events, make(chan *v1.Event, maxEvents), map[string]*forbidden{}, log}
 }
 
 // send queues an event. It returns at once.
@@ -44,33 +61,79 @@ func (s *sender) send(e *v1.Event) {
 
 // run sends events until ctx ends.
 func (s *sender) run(ctx context.Context) {
+	tick := time.NewTicker(lastPause)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-tick.C:
+			s.retry(ctx)
 		case e := <-s.queue:
-			s.deliver(ctx, e)
+			if f := s.aside[e.Namespace]; f != nil || !s.deliver(ctx, e, triesAtOnce) {
+				s.keep(e)
+			}
 		}
 	}
 }
 
-// deliver sends one event. While the API server is away, or does not let the agent write events, it tries again.
-func (s *sender) deliver(ctx context.Context, e *v1.Event) {
+// keep sets an event aside that the API server forbids.
+func (s *sender) keep(e *v1.Event) {
+	waiting := 0
+	for _, f := range s.aside {
+		waiting += len(f.events)
+	}
+	if waiting >= maxEvents {
+		return
+	}
+	f := s.aside[e.Namespace]
+	if f == nil {
+		f = &forbidden{}
+		s.aside[e.Namespace] = f
+	}
+	f.events = append(f.events, e)
+}
+
+// retry tries the events that were set aside.
+func (s *sender) retry(ctx context.Context) {
+	for _, namespace := range slices.Sorted(maps.Keys(s.aside)) {
+		f := s.aside[namespace]
+		for len(f.events) > 0 && s.deliver(ctx, f.events[0], 1) {
+			f.events, f.tries = f.events[1:], 0
+		}
+		if f.tries++; len(f.events) == 0 {
+			delete(s.aside, namespace)
+		} else if f.tries >= triesAside {
+			s.log.Info("the API server forbids events; what they say is in this log, too", "namespace", namespace,
+				"events", len(f.events))
+			delete(s.aside, namespace)
+		}
+	}
+}
+
+// deliver sends one event. While the API server is away it tries again. It returns false where the API server forbids
+// the event each of so many times.
+func (s *sender) deliver(ctx context.Context, e *v1.Event, times int) bool {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		_, err := s.events.In(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
 		switch {
 		case err == nil || apierrors.IsAlreadyExists(err):
-			return
+			return true
 		case !again(err):
 			s.log.Error(err, "the API server takes no event about the pod; what it says is in this log, too",
 				"pod", e.Namespace+"/"+e.InvolvedObject.Name)
-			return
+			return true
 		case pause == firstPause && ctx.Err() == nil:
 			s.log.Error(err, "cannot write events yet; what they say is in this log, too")
 		}
+		if apierrors.IsForbidden(err) {
+			if times--; times <= 0 {
+				return false
+			}
+		}
 		select {
 		case <-ctx.Done():
-			return
+			return true
 		case <-time.After(pause):
 		}
 	}
