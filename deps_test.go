@@ -158,7 +158,7 @@ var floors = []floor{
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api`), inCluster...),
 	},
 	{"cluster/request", nil, words(`core/place core/score api/pod cluster/kube`), inCluster},
-	{"cluster/apply", nil, words(`api/document api/objects api/v1alpha1 api/v1alpha1/client`), inCluster},
+	{"cluster/apply", nil, words(`api/document api/objects api/pod api/v1alpha1 api/v1alpha1/client`), inCluster},
 	{"cluster/rollout", nil, words(`core/... api/... cluster/kube cluster/stage`), append(topologies, inCluster...)},
 	{"cluster/schedulers", nil, words(`api/config api/document api/objects`),
 		append(words(`go.yaml.in/yaml/v3 k8s.io/kube-scheduler`), inCluster...)},

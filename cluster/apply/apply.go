@@ -157,8 +157,8 @@ func (c *Cluster) record(ctx context.Context, n document.KubeletPlanNode) (*Reco
 			"kubectl annotate node %s %s-): %w", n.Name, Annotation, n.Name, Annotation, err)
 	}
 	if r.Plan != identity(n) {
-		return nil, fmt.Errorf("node %s is being changed by another plan, as its annotation %s says: apply that one to its end "+
-			"first, or plan without the node", n.Name, Annotation)
+		return nil, fmt.Errorf("node %s is being changed by another plan, as its annotation %s says: apply that one to its "+
+			"end first, or plan without the node", n.Name, Annotation)
 	}
 	return &r, nil
 }

@@ -77,6 +77,7 @@ func TestPodsThatADrainLeaves(t *testing.T) {
 				Controller: &yes}}
 		}
 	}
+	mirror := func(p *v1.Pod) { p.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "0ff"} }
 	labelled := func(p *v1.Pod) { p.Labels = map[string]string{label: "x"} }
 	for what, c := range map[string]struct {
 		pod  v1.Pod
@@ -86,7 +87,7 @@ func TestPodsThatADrainLeaves(t *testing.T) {
 		"of a ReplicaSet":        {pod("ns", "p", owned("ReplicaSet", "r", "r")), "ns/p"},
 		"of a DaemonSet":         {pod("ns", "p", owned("DaemonSet", "proxy", "real")), ""},
 		"this program's":         {pod("tools", podName("n"), labelled), ""},
-		"static":                 {pod("ns", "p", func(p *v1.Pod) { p.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "0ff"} }), ""},
+		"static":                 {pod("ns", "p", mirror), ""},
 		"lie: the label":         {pod("ns", "p", labelled), "has no controller"},
 		"lie: label in tools":    {pod("tools", "p", labelled), "has no controller"},
 		"lie: name elsewhere":    {pod("ns", podName("n"), labelled), "has no controller"},
