@@ -10,6 +10,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -272,6 +273,8 @@ func policy(ctx context.Context, t *testing.T, c *lab.Cluster, agent *rest.Confi
 			Param("dryRun", metav1.DryRunAll).Do(ctx).Error()
 		judged(t, "delete of the collection", err, foreign)
 	})
+	t.Run("events", func(t *testing.T) { events(ctx, t, agent) })
+	t.Run("mirror pods", func(t *testing.T) { mirrors(ctx, t, c, agent) })
 	t.Run("own finalizers and owners", func(t *testing.T) { ownership(ctx, t, w, newWriter(t, c.RESTConfig())) })
 	t.Run("status", func(t *testing.T) {
 		status(ctx, t, w, "the status is the scheduler's to write")
@@ -282,6 +285,66 @@ func policy(ctx context.Context, t *testing.T, c *lab.Cluster, agent *rest.Confi
 		}
 		status(ctx, t, newWriter(t, scheduler), "")
 	})
+}
+
+// events writes events as the agent of node own: about anything but pods, as another one, and large.
+func events(ctx context.Context, t *testing.T, agent *rest.Config) {
+	t.Helper()
+	core := kubernetes.NewForConfigOrDie(agent)
+	event := func(change func(*v1.Event)) *v1.Event {
+		e := &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tenon-agent.1"}, Reason: "PlacedByAgent",
+			InvolvedObject: v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "p", UID: "u"},
+			Message:        strings.Repeat("m", 1024), Type: v1.EventTypeNormal, Count: 1, ReportingInstance: "own",
+			Source: v1.EventSource{Component: "tenon-agent", Host: "own"}, ReportingController: "tenon.sh/agent"}
+		change(e)
+		return e
+	}
+	for what, c := range map[string]struct {
+		change func(*v1.Event)
+		words  string
+	}{
+		"its own":            {func(*v1.Event) {}, ""},
+		"about a node":       {func(e *v1.Event) { e.InvolvedObject.Kind = "Node" }, "about pods"},
+		"as the kubelet":     {func(e *v1.Event) { e.Source.Component = "kubelet" }, "as itself"},
+		"as the scheduler":   {func(e *v1.Event) { e.ReportingController = "default-scheduler" }, "as itself"},
+		"for another node":   {func(e *v1.Event) { e.Source.Host = "other" }, "as itself"},
+		"by another node":    {func(e *v1.Event) { e.ReportingInstance = "other" }, "as itself"},
+		"with another name":  {func(e *v1.Event) { e.Name = "kubelet.1" }, "as itself"},
+		"large":              {func(e *v1.Event) { e.Message += "m" }, "at most 1024"},
+		"large reason":       {func(e *v1.Event) { e.Reason = strings.Repeat("r", 129) }, "at most 1024"},
+		"large annotation":   {func(e *v1.Event) { e.Annotations = map[string]string{"a": "b"} }, "no labels"},
+		"that is kept":       {func(e *v1.Event) { e.Finalizers = []string{"a.io/b"} }, "no labels"},
+		"with a large field": {func(e *v1.Event) { e.InvolvedObject.FieldPath = "spec" }, "no labels"},
+	} {
+		_, err := core.CoreV1().Events("default").Create(ctx, event(c.change), metav1.CreateOptions{DryRun: all})
+		judged(t, "an event "+what, err, c.words)
+	}
+	now := metav1.NowMicro()
+	_, err := core.EventsV1().Events("default").Create(ctx, &eventsv1.Event{EventTime: now, Action: "a", Reason: "r",
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tenon-agent.1"}, Type: v1.EventTypeNormal,
+		ReportingController: "kubelet", ReportingInstance: "own",
+		Regarding: v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "p"}},
+		metav1.CreateOptions{DryRun: all})
+	judged(t, "an event of the other group", err, "as itself")
+}
+
+// mirrors creates mirror pods as a service account that may create pods, and as an administrator.
+func mirrors(ctx context.Context, t *testing.T, c *lab.Cluster, user *rest.Config) {
+	t.Helper()
+	for what, mirror := range map[string]bool{"a pod": false, "a mirror pod": true} {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "static-own",
+			Annotations: map[string]string{"kubernetes.io/config.hash": "0ff"}},
+			Spec: v1.PodSpec{NodeName: "own", Containers: []v1.Container{{Name: "c", Image: "i"}}}}
+		words := ""
+		if mirror {
+			p.Annotations[v1.MirrorPodAnnotationKey], words = "0ff", "mirror pods are the kubelets' to create"
+		}
+		_, err := kubernetes.NewForConfigOrDie(user).CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{DryRun: all})
+		judged(t, what+" of a user", err, words)
+		_, err = kubernetes.NewForConfigOrDie(c.RESTConfig()).CoreV1().Pods("default").Create(ctx, p,
+			metav1.CreateOptions{DryRun: all})
+		judged(t, what+" of an administrator", err, "")
+	}
 }
 
 // ownership writes finalizers and owners of the agent's own layout: those would keep an administrator from deleting it,
