@@ -24,10 +24,11 @@ type claim struct {
 	nextAnswer time.Time
 }
 
-// The patience doubles with every takeover, so that agents of two machines do not write one layout all the time.
+// The patience doubles with every takeover, so that agents of two machines do not write one layout all the time. The
+// longest is also how long a lie stands whose author, with a stolen token, has claimed the layout again and again.
 const (
 	firstPatience = time.Minute
-	lastPatience  = time.Hour
+	lastPatience  = 10 * time.Minute
 )
 
 func newClaim() *claim {
