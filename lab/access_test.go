@@ -339,7 +339,8 @@ func mirrors(ctx context.Context, t *testing.T, c *lab.Cluster, user *rest.Confi
 		if mirror {
 			p.Annotations[v1.MirrorPodAnnotationKey], words = "0ff", "mirror pods are the kubelets' to create"
 		}
-		_, err := kubernetes.NewForConfigOrDie(user).CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{DryRun: all})
+		_, err := kubernetes.NewForConfigOrDie(user).CoreV1().Pods("default").Create(ctx, p,
+			metav1.CreateOptions{DryRun: all})
 		judged(t, what+" of a user", err, words)
 		_, err = kubernetes.NewForConfigOrDie(c.RESTConfig()).CoreV1().Pods("default").Create(ctx, p,
 			metav1.CreateOptions{DryRun: all})

@@ -152,7 +152,11 @@ func (c *Cluster) record(ctx context.Context, n document.KubeletPlanNode) (*Reco
 		return nil, nil
 	}
 	var r Record
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
+	err = json.Unmarshal([]byte(text), &r)
+	if err == nil && !r.Step.known() {
+		err = fmt.Errorf("step %q is not known", r.Step)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("node %s: annotation %s is no record of a change (if no change is under way, remove it with "+
 			"kubectl annotate node %s %s-): %w", n.Name, Annotation, n.Name, Annotation, err)
 	}

@@ -13,7 +13,40 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/document"
 )
+
+// A record that its node's kubelet has invented is refused with the remedy. It is believed only for the same plan,
+// whose steps that node can make fail anyway.
+func TestRecordsThatAreLies(t *testing.T) {
+	plan := document.KubeletPlanNode{Name: "n"}
+	for record, want := range map[string]string{
+		"":                           "is no record of a change (if no change is under way, remove it with",
+		"{":                          "is no record of a change",
+		`{"plan":"x"}`:               "is no record of a change",
+		`{"plan":"x","step":"keep"}`: "or plan without the node",
+		`{"plan":"` + identity(plan) + `","step":"nothing"}`: "is no record of a change",
+		`{"plan":"` + identity(plan) + `","step":"verify"}`:  "",
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if err := json.NewEncoder(w).Encode(v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+				ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{Annotation: record}}}); err != nil {
+				t.Error(err)
+			}
+		}))
+		c, err := New(&rest.Config{Host: s.URL}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.record(t.Context(), plan)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("record %s: error %v, want %q", record, err, want)
+		}
+		s.Close()
+	}
+}
 
 // drained returns the names of the pods that leave node n, or the error, at an API server with a DaemonSet "proxy" of
 // UID "real" in namespace "ns", and with a pod.

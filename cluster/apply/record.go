@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/tenon-numa/tenon/api/document"
 )
@@ -24,6 +25,11 @@ const (
 	Uncordon Step = "uncordon" // new pods may come
 	Undo     Step = "undo"     // the node restores the old configuration
 )
+
+// known reports whether a record may have the step.
+func (s Step) known() bool {
+	return slices.Contains([]Step{Cordon, Evict, Change, Verify, Keep, Uncordon, Undo}, s)
+}
 
 // The ends of a change; records have neither.
 const (

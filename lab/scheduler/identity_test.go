@@ -43,8 +43,8 @@ func TestForgedIdentities(t *testing.T) {
 	}
 }
 
-// crowd runs 18 pods with annotations, and then 24 pods of others. It returns what all hold by the layouts, and ends the
-// pods.
+// crowd runs 18 pods with annotations, and then 24 pods of others. It returns what all hold by the layouts, and ends
+// the pods.
 func (w *world) crowd(ctx context.Context, t *testing.T, name string,
 	claims func(i int, before []*v1.Pod) map[string]string) string {
 	t.Helper()
