@@ -63,10 +63,11 @@ func (r Refused) Advice(nodes []string) string {
 	return together
 }
 
-// endings returns the pods of a node whose end, each alone, makes room.
+// endings returns the pods of a node whose end, each alone, makes room. Amounts that no known pod holds, which an
+// estimated node may have, are no pod that ends.
 func (r Refused) endings(n *ledger.Node) (out []ledger.PodID) {
 	for _, e := range n.Entries {
-		if r.fitsWithout(n, e.Pod) {
+		if e.Pod.UID != "" && r.fitsWithout(n, e.Pod) {
 			out = append(out, e.Pod)
 		}
 	}
@@ -78,6 +79,9 @@ func (r Refused) endings(n *ledger.Node) (out []ledger.PodID) {
 // room, too.
 func (r Refused) endTogether(n *ledger.Node) (out []ledger.PodID) {
 	for _, e := range n.Entries {
+		if e.Pod.UID == "" {
+			continue
+		}
 		if out = append(out, e.Pod); !r.fitsWithout(n, out...) {
 			continue
 		}

@@ -33,6 +33,7 @@ func TestAdviceNamesAllPodsThatHaveToEnd(t *testing.T) {
 	}
 	first, second := entry("mine", "first", 0, 9), entry("mine", "second", 10, 15)
 	a, x, c := entry("mine", "a", 16, 19), entry("theirs", "x", 20, 23), entry("mine", "c", 24, 27)
+	nobody := entry("", "", 0, 9) // amounts that no known pod holds
 	for _, test := range []struct {
 		cpus    int64
 		entries []ledger.Entry
@@ -42,6 +43,7 @@ func TestAdviceNamesAllPodsThatHaveToEnd(t *testing.T) {
 		{10, []ledger.Entry{first, a, x, c}, "On node n it fits when one of these pods ends: first"},
 		{13, []ledger.Entry{first, second, a, x, c}, "On node n it fits when these pods end: first, second"},
 		{12, []ledger.Entry{a, x, first, second, c}, "On node n it fits when these pods end: a, and 1 more"},
+		{10, []ledger.Entry{nobody, a, x, c}, "On node n it fits when these pods end: a, and 1 more"},
 	} {
 		if got := advice(test.cpus, test.entries...); got != test.want {
 			t.Errorf("%d CPUs beside %v: %q, want %q", test.cpus, test.entries, got, test.want)

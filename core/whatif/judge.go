@@ -183,6 +183,9 @@ func (n *Node) leavers() (out []Resident) {
 		return out
 	}
 	for _, e := range n.State.Entries {
+		if e.Pod.UID == "" { // amounts that no known pod holds: nobody can wait for their end
+			continue
+		}
 		if !slices.ContainsFunc(n.Pods, func(x Resident) bool { return x.Pod.UID == e.Pod.UID }) {
 			out = append(out, Resident{Pod: e.Pod})
 		}

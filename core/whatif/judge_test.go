@@ -126,3 +126,13 @@ func TestConflictsBetweenOwnContainersAreNamed(t *testing.T) {
 		t.Errorf("the remedy is\n%s\nwant\n%s", got, remedy)
 	}
 }
+
+// Amounts that no known pod holds are nobody's: there is no pod to wait for.
+func TestUnknownHoldersAreNotWaitedFor(t *testing.T) {
+	n := node(t, "a", pair, single(t))
+	n.State, _ = n.State.With(ledger.PodID{Namespace: "ml", Name: "x"}, pod(14, 0).Pod)
+	n.State, _ = n.State.With(ledger.PodID{UID: "known", Namespace: "ml", Name: "y"}, pod(14, 0).Pod)
+	if way, ok := (Rules{}).Way(&n, pod(14, 0)); !ok || len(way.Pods) != 1 || way.Pods[0].UID != "known" {
+		t.Errorf("a way: %t, by the end of %v; want that of pod y", ok, way.Pods)
+	}
+}
