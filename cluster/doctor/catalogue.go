@@ -60,6 +60,10 @@ var catalogue = map[string]entry{
 		[]string{"kubectl get nodelayouts NODE -o yaml"}},
 	"report-overdue": {document.Broken, "see whether the agent of the node runs, and whether it may write " +
 		"(docs/howto/runbooks/nodes-silent.md)", []string{"kubectl get pods -n tenon-agents -o wide"}},
+	"pods-unlisted": {document.Warned, "see the log of the node's agent, and the pods: other pods no longer wait for " +
+		"them, and count what was predicted for them as held", []string{"kubectl logs -n tenon-agents POD --tail 50"}},
+	"report-awaited": {document.Noted, "wait a minute: then other pods no longer wait for the report of the node's agent",
+		nil},
 	"layout-stale": {document.Warned, "restart the agent of the node: its layout is of another release of the " +
 		"kubelet than " +
 		"the node", nil},

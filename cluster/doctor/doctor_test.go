@@ -49,7 +49,6 @@ type world struct {
 	rules      place.Rules
 	entries    []ledger.Entry
 	layout     func(*v1alpha1.NodeLayout)
-	silent     bool
 	noLayout   bool
 	node       *v1.Node
 	others     []v1.Node
@@ -129,11 +128,6 @@ func (w *world) read(t *testing.T) *doctor.Snapshot {
 	}
 	s := w.snapshot
 	s.View = kube.ViewOf(layouts, append(w.others, *w.node), w.pods, w.topologies, noon)
-	if w.silent {
-		n := *s.View.States[0]
-		n.Silent = true
-		s.View.States[0] = &n
-	}
 	return &s
 }
 
@@ -167,6 +161,16 @@ func TestTheDefinitionOfNodeAffinity(t *testing.T) {
 			t.Errorf("%s: findings %+v", want, d.Findings)
 		}
 	}
+}
+
+// unreported is a pod that no report lists, admitted at a time.
+func unreported(at time.Time) v1.Pod {
+	p := kubetest.Admitted(kubetest.CPUs("lost", 1), "node")
+	p.Spec.SchedulerName = "tenon-scheduler"
+	p.Status.StartTime = &metav1.Time{Time: at}
+	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue,
+		LastTransitionTime: metav1.Time{Time: at}}}
+	return *p
 }
 
 // wrongs has a way to every finding.
@@ -241,7 +245,14 @@ func wrongInstallations() map[string]func(*world) {
 		"layout-stale": func(w *world) {
 			w.layout = func(l *v1alpha1.NodeLayout) { l.Kubelet.Version = "v1.35.0" }
 		},
-		"report-overdue": func(w *world) { w.silent = true },
+		"report-overdue": func(w *world) { w.pods = append(w.pods, unreported(noon.Add(-time.Hour))) },
+		"pods-unlisted": func(w *world) {
+			w.pods = append(w.pods, unreported(noon.Add(-time.Hour)))
+			w.layout = func(l *v1alpha1.NodeLayout) {
+				l.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: noon.Add(-time.Minute)}}}
+			}
+		},
+		"report-awaited": func(w *world) { w.pods = append(w.pods, unreported(noon.Add(-time.Second))) },
 	}
 }
 

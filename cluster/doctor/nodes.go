@@ -72,9 +72,7 @@ func (x *examination) unread(layouts map[string]*v1alpha1.NodeLayout) {
 
 // report examines whether what a node reports is current and can be relied on.
 func (x *examination) report(n *ledger.Node, l *v1alpha1.NodeLayout, object *v1.Node) {
-	if n.Silent {
-		x.add("report-overdue", onNode(n.Name), "a report of the node is overdue", "")
-	}
+	x.awaited(n)
 	if l != nil {
 		if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionAccepted); c != nil && c.Status == "False" {
 			x.add("layout-refused", onNode(n.Name, c.Message), "what the node reports is refused", "")
@@ -91,6 +89,34 @@ func (x *examination) report(n *ledger.Node, l *v1alpha1.NodeLayout, object *v1.
 			continue
 		}
 		x.add(string(r.Code), onNode(n.Name, r.Message), "predictions may be inexact: "+string(r.Code), "")
+	}
+}
+
+// awaited examines whether a report of a node is overdue, and which pods no report lists.
+func (x *examination) awaited(n *ledger.Node) {
+	if n.Quality != ledger.Exact {
+		return
+	}
+	names := func(ids []ledger.PodID) (out []string) {
+		for _, id := range ids {
+			out = append(out, id.String())
+		}
+		return out
+	}
+	switch {
+	case n.Silent:
+		x.add("report-overdue", onNode(n.Name, names(n.Unlisted)...), "a report of the node is overdue", "")
+	case len(n.Unlisted) > 0:
+		x.add("pods-unlisted", onNode(n.Name, names(n.Unlisted)...), "pods run on the node, and no report lists them", "")
+	}
+	if n.Unsettled && !n.Silent {
+		var pods []ledger.PodID
+		for _, e := range n.Entries {
+			if e.Source == ledger.Predicted && !slices.Contains(n.Unlisted, e.Pod) {
+				pods = append(pods, e.Pod)
+			}
+		}
+		x.add("report-awaited", onNode(n.Name, names(pods)...), "pods wait until the node reports what others got", "")
 	}
 }
 

@@ -64,9 +64,9 @@ func (s Source) Qualities() map[string]int {
 }
 
 // States counts the nodes that take fewer pods than they have room for, or none, by state: "silent", "unsettled",
-// "refused". Every state has an entry; a node may be in several.
+// "refused", "unlisted". Every state has an entry; a node may be in several.
 func (s Source) States() map[string]int {
-	out := map[string]int{"silent": 0, "unsettled": 0, "refused": 0}
+	out := map[string]int{"silent": 0, "unsettled": 0, "refused": 0, "unlisted": 0}
 	snap := s.Book.Snapshot()
 	for _, name := range s.names(snap) {
 		if s.problem(name) != "" {
@@ -81,6 +81,9 @@ func (s Source) States() map[string]int {
 		}
 		if n.Unsettled {
 			out["unsettled"]++
+		}
+		if len(n.Unlisted) > 0 {
+			out["unlisted"]++
 		}
 	}
 	return out

@@ -25,7 +25,10 @@ type boundPod struct {
 	// decision is the pod's v1alpha1.DecisionAnnotation, empty if it was bound without one.
 	decision    string
 	at, created time.Time // when it was bound, according to its status, and created
+	start       time.Time // when its kubelet admitted it; see admittedAt
 	started     bool
+	leaving     bool // it is being deleted: its node may have released what it holds
+	due         bool // it was admitted longer than reportDue ago
 	begun       bool // a container after the ordinary init containers has started
 	// counted: the last fingerprint of its node that matched contains this pod.
 	counted bool
@@ -67,6 +70,7 @@ func (b boundPods) put(pod *v1.Pod) *boundPod {
 		on[p.id.UID], b.pods[p.id.UID] = p, p
 	}
 	p.started = p.started || Started(pod)
+	p.start, p.leaving = startOf(pod), pod.DeletionTimestamp != nil
 	p.begun = p.begun || beyondInits(pod)
 	return p
 }

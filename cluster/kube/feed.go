@@ -38,6 +38,8 @@ type Feed struct {
 	// versions has the last version received of every layout; problems has why layouts were rejected.
 	versions map[string]version
 	problems map[string]string
+	// written has when the agents wrote the last layouts that were accepted, by the API server's clock.
+	written map[string]time.Time
 	// exact has the nodes whose layout is valid; coarse has the nodes with a NodeResourceTopology.
 	exact  map[string]bool
 	coarse map[string]*coarse
@@ -90,7 +92,8 @@ func NewFeed(book *ledger.Book, onOutcome func(ledger.Outcome), onRefused func(n
 		onTopology: func(string, error) {}, onConditions: func(string, []string) {}, onFreed: func(string) {},
 		onReport: func(*v1alpha1.NodeLayout) {},
 		bound:    newBoundPods(), versions: map[string]version{}, problems: map[string]string{},
-		exact: map[string]bool{}, coarse: map[string]*coarse{},
+		written: map[string]time.Time{},
+		exact:   map[string]bool{}, coarse: map[string]*coarse{},
 		paces: map[string]*pace{}, now: time.Now,
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 }
@@ -200,13 +203,10 @@ func (f *Feed) decided(p *boundPod) {
 // failed status updates every ten seconds (pkg/kubelet/status).
 const statusLag = 30 * time.Second
 
-// reportDue is how long a node may take to report a pod that was admitted, or to stop reporting a pod that is gone,
-// before it counts as silent. Agents take less than a second.
-const reportDue = time.Minute
-
 func (f *Feed) admitted(p *boundPod) {
 	if uid := p.id.UID; p.started && p.spec != nil && f.book.Admitted(uid) {
 		f.later(statusLag, func() { f.book.Settle(uid) })
+		f.later(reportDue, func() { f.unlisted(p) })
 		f.later(settlePeriod, func() { f.settled(p) })
 	}
 }
@@ -277,11 +277,13 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 		f.onRefused(l.Name, nil)
 	}
 	f.layoutAccepted(l.Name)
+	f.written[l.Name] = l.WrittenAt()
 	out := f.book.Report(l.Name, ledger.Layout{Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Groups: c.Groups,
 		Inexact: append(c.Inexact, f.contradiction(l.Name, c.Entries)...)})
 	for _, o := range out {
 		f.onOutcome(o)
 	}
+	f.relist(l.Name)
 	f.onReport(l)
 }
 
@@ -342,6 +344,7 @@ func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 	delete(f.versions, l.Name)
 	f.atPace(l.Name, 1, func() {
 		delete(f.problems, l.Name)
+		delete(f.written, l.Name)
 		f.layoutLost(l.Name)
 		f.later(0, func() { f.onFreed(l.Name) })
 	})

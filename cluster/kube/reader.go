@@ -209,6 +209,7 @@ func ViewOfObjects(o Objects, at time.Time) *View {
 		feed.Topology(t)
 	}
 	feed.Begin()
+	feed.overdueAt(at)
 	for i := range o.Layouts {
 		refusals(book, &o.Layouts[i], o.Pods, at)
 	}

@@ -47,7 +47,8 @@ func newGauges(s inspect.Source) *gauges {
 		nodes: metrics.NewDesc("tenon_nodes", "Nodes, by the quality of what is known of them (exact, coarse, none).",
 			[]string{"quality"}, nil, metrics.ALPHA, ""),
 		states: metrics.NewDesc("tenon_nodes_state", "Nodes in a state in which they take fewer pods or none: silent "+
-			"(a report is overdue), unsettled (pods that hold anything wait for a report), refused (the report was refused).",
+			"(a report is overdue), unsettled (pods that hold anything wait for a report), refused (the report was refused), "+
+			"unlisted (pods run there that no report lists).",
 			[]string{"state"}, nil, metrics.ALPHA, ""),
 		oldest: metrics.NewDesc(
 			"tenon_oldest_prediction_seconds",

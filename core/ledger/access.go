@@ -16,7 +16,8 @@ import (
 // newAccount returns the account of a node without any information.
 func newAccount(node string, l limits) *account {
 	return &account{mu: &sync.Mutex{}, limits: l, name: node, ended: map[string]bool{}, doubts: map[string]bool{},
-		excess: map[string]bool{}, changed: make(chan struct{})}
+		overdue: map[string]bool{},
+		excess:  map[string]bool{}, changed: make(chan struct{})}
 }
 
 // open returns the account of a node, locked, or nil if there is none.
@@ -75,7 +76,7 @@ func (b *Book) close(a *account) {
 	if a == nil {
 		return
 	}
-	if a.layout == nil && len(a.assumed) == 0 && len(a.excess) == 0 {
+	if a.layout == nil && len(a.assumed) == 0 && len(a.excess) == 0 && len(a.unlisted) == 0 {
 		b.mu.Lock()
 		delete(b.nodes, a.name)
 		b.mu.Unlock()

@@ -59,6 +59,10 @@ type account struct {
 	endedEarly []string
 	// doubts has the UIDs of pods that may have ended although the last report lists them.
 	doubts map[string]bool
+	// overdue has those of doubts about which a report should have come long ago. unlisted has the admitted pods that
+	// no report lists in time; see unlisted.go.
+	overdue  map[string]bool
+	unlisted []unlistedPod
 	// refused is Node.Refused.
 	refused map[string]place.RefusalReason
 	// estimate is the inference about a node that reports amounts only; see estimated.go. It is nil on exact nodes.
@@ -100,7 +104,7 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 	empty := b.grounds.of(l.Machine, l.Rules)
 	a := b.ensure(node)
 	defer b.close(a)
-	before, counted := a.layout, a.counted()
+	before, counted, renewed := a.layout, a.counted(), a.empty != empty
 	a.news++
 	if l.Amounts == nil || !l.Amounts.Again {
 		a.refused = nil
@@ -109,6 +113,7 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 	a.dropIdle()
 	var out []Outcome
 	if l.Amounts != nil {
+		a.keepUnlisted(nil, true)
 		out = b.reportAmounts(a, before)
 	} else {
 		a.stopEstimating()
@@ -117,6 +122,7 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 			listed[e.Pod.UID] = true
 			a.dropExcess(e.Pod.UID)
 		}
+		a.keepUnlisted(listed, renewed)
 		ended := a.takeListed(listed)
 		out = a.settle(ended || slices.ContainsFunc(a.assumed, func(f *assumedPod) bool {
 			return f.acked != 0 && !listed[f.id.UID]
@@ -169,9 +175,11 @@ func (b *Book) Forget(node string) {
 	before, counted := a.layout, a.counted()
 	a.layout, a.base, a.empty, a.refused, a.silent, a.flooded = nil, nil, nil, nil, false, 0
 	a.forgetAmounts()
+	a.keepUnlisted(nil, true)
 	b.account(a, before, counted)
 	clear(a.ended)
 	clear(a.doubts)
+	clear(a.overdue)
 	a.endedEarly = nil
 	b.withdraw(node)
 	a.wake()
@@ -245,7 +253,7 @@ func (b *Book) assume(node string, id PodID, p *place.Pod, lost bool) {
 
 // assumeOn is assume on an account. again is set if the pod is booked on another node.
 func (b *Book) assumeOn(a *account, id PodID, p *place.Pod, lost bool) (again bool) {
-	if a.excess[id.UID] {
+	if a.excess[id.UID] || a.isUnlisted(id.UID) {
 		return false
 	}
 	if f := a.find(id.UID); f != nil {
@@ -458,7 +466,7 @@ func (b *Book) renew(a *account) {
 		return
 	}
 	base := &Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused, Silent: a.silent, News: a.news,
-		Inexact: l.Inexact, empty: a.empty}
+		Inexact: l.Inexact, Unlisted: a.unlistedIDs(), empty: a.empty}
 	if a.estimated() {
 		a.estimateBase(base)
 	} else {
@@ -478,6 +486,9 @@ func (a *account) observe(base *Node) {
 		}
 		e.Source = Observed
 		base.Entries = append(base.Entries, e)
+	}
+	for _, u := range a.unlisted {
+		base.Entries = append(base.Entries, u.entry)
 	}
 	base.groups = untouched(a.layout.Groups, left)
 	base.Usage = a.empty.Hold(holdings(base.Entries)...).WithGroups(base.groups)

@@ -10,6 +10,8 @@ func (n *Node) Doubtful() string {
 		return "node's agent is silent"
 	case n.Unsettled && slices.ContainsFunc(n.Inexact, func(i Inexact) bool { return i.Code == PodsUnreported }):
 		return "more pods are bound to the node than are followed until it reports"
+	case !n.Unsettled && len(n.Unlisted) > 0:
+		return "node does not report pod " + n.Unlisted[0].String()
 	case n.Unsettled || n.Quality == Exact && len(n.Others) > 0:
 		return "node has not reported what assumed pods got"
 	}

@@ -194,6 +194,13 @@ func (b *Book) cancel(a *account, uid string) {
 		}
 		return
 	}
+	if a.isUnlisted(uid) {
+		a.dropUnlisted(uid)
+		a.news++
+		a.released()
+		b.renew(a)
+		return
+	}
 	me := a.find(uid)
 	a.assumed = slices.DeleteFunc(slices.Clone(a.assumed), func(f *assumedPod) bool { return f == me })
 	if me.turned != 0 {
@@ -244,16 +251,26 @@ func (a *account) rememberEnd(uid string) {
 func (a *account) takeListed(listed map[string]bool) (ended bool) {
 	maps.DeleteFunc(a.ended, func(uid string, reported bool) bool { return reported && !listed[uid] })
 	maps.DeleteFunc(a.doubts, func(uid string, _ bool) bool { return !listed[uid] })
-	return a.base != nil && slices.ContainsFunc(a.base.Entries, func(e Entry) bool { return !listed[e.Pod.UID] })
+	maps.DeleteFunc(a.overdue, func(uid string, _ bool) bool { return !a.doubts[uid] })
+	return a.base != nil && slices.ContainsFunc(a.base.Entries, func(e Entry) bool {
+		return !listed[e.Pod.UID] && e.Source != Predicted
+	})
 }
 
-// Overdue records that a report about the pod should have come long ago. If none has, the node is silent.
+// Overdue records that a report about the pod should have come long ago. If none has, the node is silent. If the pod
+// has no object and the last report lists it, the node with the pod and the node without it are possible states from
+// then on, and others do not wait for that report.
 func (b *Book) Overdue(uid string) {
 	late := func(a *account) {
-		if !a.reportsPods() || a.silent {
+		if !a.reportsPods() {
 			return
 		}
-		if f := a.find(uid); f != nil && len(f.options.of) > 0 || f == nil && a.doubts[uid] {
+		f := a.find(uid)
+		doubted := f == nil && a.doubts[uid] && !a.overdue[uid]
+		if doubted {
+			a.overdue[uid] = true
+		}
+		if doubted || !a.silent && f != nil && len(f.options.of) > 0 {
 			a.silent = true
 			b.renew(a)
 		}

@@ -102,6 +102,9 @@ type Node struct {
 	Crowded bool
 	// Silent: a report of the node is overdue.
 	Silent bool
+	// Unlisted are pods that the node admitted long ago and that no report lists. Their entries have what was predicted
+	// for them, and Others have the node without them.
+	Unlisted []PodID
 	// News counts the reports, admissions and ends that were received for the node. A pod whose wait for its turn timed
 	// out need not try again before News changes.
 	News int

@@ -132,7 +132,12 @@ func (a *account) starts() (out []*nodeState, known bool) {
 	if a.estimated() {
 		nodes, known = a.estimatedStates()
 	} else {
-		known = !slices.ContainsFunc(a.base.Entries, func(e Entry) bool { return a.doubts[e.Pod.UID] })
+		known = !slices.ContainsFunc(a.base.Entries, func(e Entry) bool {
+			return a.doubts[e.Pod.UID] && !a.overdue[e.Pod.UID]
+		})
+		if open := a.openPods(); len(open) > 0 {
+			nodes = append(nodes, a.base.withoutEntries(open))
+		}
 	}
 	for _, n := range nodes {
 		out = append(out, &nodeState{base: n, usage: n.Usage, got: make([][]place.Holding, len(a.assumed))})
