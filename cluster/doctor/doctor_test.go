@@ -417,7 +417,7 @@ func TestEveryFindingIsExplained(t *testing.T) {
 func TestFindingsAreOfTheNodeOrPodThatIsAskedFor(t *testing.T) {
 	w := healthy()
 	w.rules.CPU, w.entries = place.CPURules{}, nil
-	w.pods = append(w.pods, *kubetest.CPUs("wide", 400))
+	w.pods = []v1.Pod{*kubetest.CPUs("wide", 400)}
 	if got := ids(w.examine(t, doctor.Options{Node: "node"})); !slices.Equal(got, []string{"shared-cpus"}) {
 		t.Errorf("of the node: %v", got)
 	}
