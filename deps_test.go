@@ -32,7 +32,7 @@ type floor struct {
 var floors = []floor{
 	// Floor 0: values and algorithms, in this order.
 	{"core/printable", pure, nil, nil},
-	{"core/idset", pure, nil, nil},
+	{"core/idset", pure, words(`core/printable`), nil},
 	// A pool finds machines that are in use by a digest of their description, and keeps none.
 	{"core/topo", append(words(`crypto/sha256 weak`), pure...), words(`core/idset`), nil},
 	{"core/place", pure, words(`core/idset core/topo`), nil},
@@ -75,7 +75,7 @@ var floors = []floor{
 	},
 	{"api/objects", nil, nil, words(`k8s.io/api k8s.io/apimachinery k8s.io/client-go`)},
 	{"api/pod", nil, words(`core/place core/printable core/topo api/pod/quantity`), words(`k8s.io/api k8s.io/apimachinery`)},
-	{"api/pod/quantity", nil, nil, words(`k8s.io/api k8s.io/apimachinery`)},
+	{"api/pod/quantity", nil, words(`core/printable`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"api/pod/podtest", nil, nil, words(`k8s.io/api k8s.io/apimachinery`)},
 	{
 		"api/v1alpha1/client",
@@ -101,7 +101,7 @@ var floors = []floor{
 	},
 	{"node/affinity", nil, words(`core/... api/pod api/v1alpha1 node/cgroup node/nri node/traffic`),
 		append(words(`github.com/prometheus/client_golang`), onNode...)},
-	{"node/cgroup", nil, words(`core/idset api/pod`), words(`k8s.io/api`)},
+	{"node/cgroup", nil, words(`core/idset core/printable api/pod`), words(`k8s.io/api`)},
 	{"node/hardware", nil, words(`core/idset core/topo api/v1alpha1 node/sysfs`), words(`github.com/go-logr/logr`)},
 	{"node/metrics", nil, words(`core/... node/cgroup`), words(`github.com/prometheus/client_golang`)},
 	{
@@ -115,12 +115,12 @@ var floors = []floor{
 		words(`github.com/containerd/nri github.com/go-logr/logr`)},
 	{"node/nri/nritest", nil, nil, words(`github.com/containerd/nri`)},
 	{"node/traffic", nil, nil, words(`golang.org/x/sys`)},
-	{"node/sysfs", nil, words(`core/idset core/topo`), words(`golang.org/x/tools`)},
-	{"node/kubelet/fields", nil, nil, words(`go.yaml.in/yaml/v3 k8s.io/kubelet`)},
+	{"node/sysfs", nil, words(`core/idset core/printable core/topo`), words(`golang.org/x/tools`)},
+	{"node/kubelet/fields", nil, words(`core/printable`), words(`go.yaml.in/yaml/v3 k8s.io/kubelet`)},
 	{"node/...", nil, words(`core/... api/...`), onNode},
 	{"cluster/kube", nil, words(`core/... api/... cluster/nrt`), append(topologies, inCluster...)},
 	{"cluster/nrt", nil, words(`core/... api/...`), append(topologies, inCluster...)},
-	{"cluster/manifest", nil, words(`api/pod/quantity`), append(words(`go.yaml.in/yaml/v3`), inCluster...)},
+	{"cluster/manifest", nil, words(`api/pod/quantity core/printable`), append(words(`go.yaml.in/yaml/v3`), inCluster...)},
 	{
 		"cluster/stage",
 		nil,
@@ -130,7 +130,7 @@ var floors = []floor{
 	{
 		"cluster/live",
 		nil,
-		words(`core/ledger api/objects api/v1alpha1 cluster/kube cluster/nrt`),
+		words(`core/ledger core/printable api/objects api/v1alpha1 cluster/kube cluster/nrt`),
 		append(topologies, inCluster...),
 	},
 	{"cluster/live/livetest", nil, words(`core/... api/v1alpha1`), words(`k8s.io/api k8s.io/apimachinery`)},

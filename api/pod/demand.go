@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // The annotations that state a pod's own demand; see docs/reference/pod-annotations.md.
@@ -111,12 +112,12 @@ func names(p *v1.Pod, annotation string, own place.Names) (place.Names, error) {
 		if !own.Has(name) && shared(p, name) {
 			return "", fmt.Errorf("pod %s/%s: annotation %s: no kubelet gives the pod %s of its own, since the pod is not "+
 				"Guaranteed or asks for no whole number of CPUs: give each container limits for cpu and memory that equal its "+
-				"requests, or name some of: %s", p.Namespace, p.Name, annotation, name, shortened(own.String(), 400))
+				"requests, or name some of: %s", p.Namespace, p.Name, annotation, name, printable.Clip(own.String(), 400))
 		}
 		if !own.Has(name) {
 			return "", fmt.Errorf("pod %s/%s: annotation %s: %q is not a resource that the pod can get of its own: "+
-				"let the pod ask for it, or name some of: %s", p.Namespace, p.Name, annotation, shortened(name, 60),
-				shortened(own.String(), 400))
+				"let the pod ask for it, or name some of: %s", p.Namespace, p.Name, annotation, printable.Clip(name, 60),
+				printable.Clip(own.String(), 400))
 		}
 		if slices.Contains(list[:i], name) {
 			return "", unknown(p, annotation, value, "every resource once")
@@ -191,12 +192,5 @@ func koordinator(p *v1.Pod, value string) (policy place.Policy, set bool, err er
 
 func unknown(p *v1.Pod, annotation, value, want string) error {
 	return fmt.Errorf("pod %s/%s: annotation %s: unknown value %q: want %s",
-		p.Namespace, p.Name, annotation, shortened(value, 60), want)
-}
-
-func shortened(s string, most int) string {
-	if len(s) > most {
-		return s[:most] + "..."
-	}
-	return s
+		p.Namespace, p.Name, annotation, printable.Clip(value, 60), want)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -41,7 +42,7 @@ func (l *NodeLayout) CoreOn(machine func(topo.Spec) (*topo.Machine, error)) (Lay
 
 func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out Layout, err error) {
 	if l.Malformed != "" {
-		return out, fmt.Errorf("object does not decode: %s", printable(l.Malformed))
+		return out, fmt.Errorf("object does not decode: %s", visible(l.Malformed))
 	}
 	if l.Sequence < 0 || l.Sequence > MaxSequence {
 		return out, fmt.Errorf("sequence: %d is outside 0..%d", l.Sequence, int64(MaxSequence))
@@ -386,15 +387,10 @@ func unknown(field, value string) error {
 }
 
 // clip keeps error texts short when the input is not.
-func clip(s string) string {
-	if len(s) > 60 {
-		return s[:60] + "..."
-	}
-	return s
-}
+func clip(s string) string { return printable.Clip(s, 60) }
 
-// printable replaces characters other than visible ASCII.
-func printable(s string) string {
+// visible replaces characters other than visible ASCII.
+func visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return '?'

@@ -45,7 +45,7 @@ func (d *Decision) Holdings(m *topo.Machine) ([]place.Holding, error) {
 	for _, c := range d.Containers {
 		h, err := c.core(m)
 		if err != nil {
-			return nil, fmt.Errorf("container %q: %w", clip(printable(c.Name)), err)
+			return nil, fmt.Errorf("container %q: %w", clip(visible(c.Name)), err)
 		}
 		out = append(out, h)
 	}
@@ -87,9 +87,9 @@ func parseDecision(text string, m *topo.Machine, uid, node string) ([]place.Hold
 	}
 	switch {
 	case d.UID != uid:
-		return nil, fmt.Errorf("it is for the pod with UID %s, this one has UID %s", clip(printable(d.UID)), uid)
+		return nil, fmt.Errorf("it is for the pod with UID %s, this one has UID %s", clip(visible(d.UID)), uid)
 	case d.Node != node:
-		return nil, fmt.Errorf("it is for node %s, the pod is on node %s", clip(printable(d.Node)), node)
+		return nil, fmt.Errorf("it is for node %s, the pod is on node %s", clip(visible(d.Node)), node)
 	}
 	return d.Holdings(m)
 }

@@ -49,7 +49,7 @@ func (l *NodeLayout) Describe(d Detail) {
 	l.Machine.FunctionsOmitted = int32(len(d.Functions) - n)
 	l.Machine.Oddities = nil
 	for _, o := range d.Oddities[:min(len(d.Oddities), MaxOddities)] {
-		text := printable(o.Message)
+		text := visible(o.Message)
 		l.Machine.Oddities = append(l.Machine.Oddities, Oddity{o.Code, text[:min(len(text), MaxMessage)]})
 	}
 	for i := range l.Machine.Devices {

@@ -61,7 +61,7 @@ type Inexact struct {
 // message; bytes outside of printable ASCII become "?".
 func FromInexact(in []ledger.Inexact) (out []Inexact) {
 	for _, r := range in[:min(len(in), MaxInexact)] {
-		text := printable(r.Message)
+		text := visible(r.Message)
 		out = append(out, Inexact{Code: string(r.Code), Message: text[:min(len(text), MaxMessage)]})
 	}
 	return out

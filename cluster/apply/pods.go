@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"regexp"
 	"strings"
 	"time"
@@ -78,7 +79,27 @@ func NewPods(cfg *rest.Config, o PodOptions) (*Pods, error) {
 
 // Configz asks the kubelet of a node for its configuration through the API server.
 func (p *Pods) Configz(ctx context.Context, node string) ([]byte, error) {
-	return p.raw.Get().AbsPath("/api/v1/nodes", node, "proxy/configz").Do(ctx).Raw()
+	return bounded(ctx, p.raw.Get().AbsPath("/api/v1/nodes", node, "proxy/configz"))
+}
+
+// maxAnswer bounds what a kubelet answers: it is a node's, and may be anything.
+const maxAnswer = 1 << 20
+
+// bounded returns the answer of a kubelet, of at most maxAnswer bytes.
+func bounded(ctx context.Context, r *rest.Request) ([]byte, error) {
+	body, err := r.Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	data, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", r.URL().Path, err)
+	case len(data) > maxAnswer:
+		return nil, fmt.Errorf("read %s: the answer has more than %d bytes", r.URL().Path, maxAnswer)
+	}
+	return data, nil
 }
 
 func podName(node string) string {
@@ -159,8 +180,7 @@ func (p *Pods) begin(ctx context.Context, node string, c Configuration) (log str
 }
 
 func (p *Pods) log(ctx context.Context, node string) (string, error) {
-	data, err := p.raw.Get().AbsPath("/api/v1/namespaces", p.options.Namespace, "pods", podName(node), "log").
-		Do(ctx).Raw()
+	data, err := bounded(ctx, p.raw.Get().AbsPath("/api/v1/namespaces", p.options.Namespace, "pods", podName(node), "log"))
 	return string(data), err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // Bounds of a pod's history.
@@ -86,13 +87,5 @@ func decided(e *v1.Event) (out document.PastDecision, ok bool) {
 	}
 	return document.PastDecision{UID: string(e.InvolvedObject.UID), Outcome: outcome, First: first.UTC(), Time: last.UTC(),
 		Count: count, By: cmp.Or(e.ReportingController, e.Source.Component), Reason: e.Reason,
-		Message: clip(e.Message, maxSaid), Warning: e.Type == v1.EventTypeWarning}, ok
-}
-
-// clip shortens a text to at most this many bytes, at the end of a rune.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
+		Message: printable.Clip(e.Message, maxSaid), Warning: e.Type == v1.EventTypeWarning}, ok
 }

@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // This file strips objects of all fields that no pod is judged by. Environments and most volumes may hold secrets, and
@@ -45,7 +47,8 @@ func begun(s v1.ContainerStatus) bool {
 	return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
 }
 
-func clip(s string) string { return strings.Clone(s[:min(len(s), maxText)]) }
+// clip bounds a text, without keeping the memory of the whole.
+func clip(s string) string { return strings.Clone(printable.Clip(s, maxText)) }
 
 func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,

@@ -29,6 +29,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // Bounds of a file.
@@ -313,16 +315,12 @@ func plain(err error) error {
 // clip makes a text of the file fit to be shown: short, and without control characters.
 func clip(s string) string { return shown(s, 80) }
 
-// shown returns at most room runes of a text, without control characters.
+// shown returns at most room bytes of a text, without control characters.
 func shown(s string, room int) string {
-	out := []rune(strings.Map(func(r rune) rune {
+	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r
-	}, s))
-	if len(out) > room {
-		return string(out[:room]) + "..."
-	}
-	return string(out)
+	}, printable.Clip(s, room))
 }

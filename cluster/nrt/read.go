@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -85,7 +86,7 @@ func read(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machi
 	if text := o.Annotations[annotationMalformed]; text != "" {
 		return nil, fmt.Errorf("object does not decode: %s", clipTo(maxMalformed, text))
 	}
-	if err := printable(o); err != nil {
+	if err := legible(o); err != nil {
 		return nil, err
 	}
 	var n notes
@@ -326,9 +327,7 @@ func (n *notes) list() []string {
 func clip(s string) string { return clipTo(maxClip, s) }
 
 func clipTo(most int, s string) string {
-	if len(s) > most {
-		s = s[:most] + "..."
-	}
+	s = printable.Clip(s, most)
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return '?'

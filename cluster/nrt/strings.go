@@ -18,9 +18,9 @@ import (
 var attributesRead = []string{nrt.AttributePolicy, nrt.AttributeScope, nrt.AttributeMaxNUMAs, attributeOptions,
 	attributeNRIPolicy, podfingerprint.Attribute, podfingerprint.AttributeMethod}
 
-// printable returns an error for the first text that Read uses and that contains an unprintable character, such as a
+// legible returns an error for the first text that Read uses and that contains an unprintable character, such as a
 // control character or a change of writing direction.
-func printable(o *v1alpha2.NodeResourceTopology) error {
+func legible(o *v1alpha2.NodeResourceTopology) error {
 	if len(o.Zones) > maxZones {
 		return nil // function numas returns the error
 	}

@@ -115,7 +115,7 @@ func judge(l *v1alpha1.NodeLayout, reasons []ledger.Inexact) (changed bool) {
 	core, err := l.Core()
 	if err != nil {
 		set(metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: "Malformed",
-			Message: clipNote(printable.Text(err.Error()))})
+			Message: printable.Clip(printable.Text(err.Error()), maxNote)})
 		// No predictions are made from it.
 		changed = meta.RemoveStatusCondition(&l.Status.Conditions, v1alpha1.ConditionExact) || changed
 		return meta.RemoveStatusCondition(&l.Status.Conditions, v1alpha1.ConditionAligned) || changed
@@ -139,7 +139,7 @@ func alignment(forgotten []place.Unaligned) metav1.Condition {
 		texts = append(texts, u.Text())
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionAligned, Status: metav1.ConditionFalse, Reason: "PolicyMissing",
-		Message: clipNote(strings.Join(texts, "; "))}
+		Message: printable.Clip(strings.Join(texts, "; "), maxNote)}
 }
 
 // exactness returns the condition Exact. reasons are why predictions may differ.
@@ -148,5 +148,5 @@ func exactness(reasons []ledger.Inexact) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionExact, Status: metav1.ConditionTrue, Reason: "NoReasonToDoubt"}
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionExact, Status: metav1.ConditionFalse, Reason: "Inexact",
-		Message: clipNote(printable.Text(messages(reasons)))}
+		Message: printable.Clip(printable.Text(messages(reasons)), maxNote)}
 }

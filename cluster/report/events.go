@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -94,7 +95,7 @@ func (e *Events) Rejected(m *topo.Machine, o ledger.Outcome) {
 // Misaligned records an event on a pod that holds more NUMA nodes, or more distant ones, than on the empty machine.
 func (e *Events) Misaligned(pod *v1.Pod, note string) {
 	if e.recorder != nil {
-		e.recorder.Eventf(pod, nil, v1.EventTypeWarning, "Misaligned", "Reading", "%s", clipNote(note))
+		e.recorder.Eventf(pod, nil, v1.EventTypeWarning, "Misaligned", "Reading", "%s", printable.Clip(note, maxNote))
 	}
 }
 
@@ -104,5 +105,5 @@ func (e *Events) node(node, kind, reason, note string) {
 	}
 	// Kubelets and kubectl describe use the name in place of the UID.
 	at := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}
-	e.recorder.Eventf(at, nil, kind, reason, "Reading", "%s", clipNote(note))
+	e.recorder.Eventf(at, nil, kind, reason, "Reading", "%s", printable.Clip(note, maxNote))
 }

@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
+
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // LogAnnotation makes the scheduler log lines about the pod as if its verbosity were the annotation's value.
@@ -54,13 +56,8 @@ func NewPodLog(logger klog.Logger, pod *v1.Pod, annotated bool, lines *Lines) Po
 	return l
 }
 
-func clip(text string) string {
-	const most = 60
-	if len(text) > most {
-		return text[:most] + "..."
-	}
-	return text
-}
+// clip keeps lines of the log short when an argument is not.
+func clip(text string) string { return printable.Clip(text, 60) }
 
 // named returns the logger with the pod's key.
 func (l *PodLog) named() klog.Logger { return l.logger.WithValues("pod", l.pod) }

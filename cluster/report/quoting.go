@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -107,19 +106,12 @@ func QuotedEvents(r events.EventRecorder) events.EventRecorder { return quotedEv
 type quotedEvents struct{ events.EventRecorder }
 
 func (q quotedEvents) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
-	note = clipNote(fmt.Sprintf(note, shownStrings(args)...))
+	note = printable.Clip(fmt.Sprintf(note, shownStrings(args)...), maxNote)
 	q.EventRecorder.Eventf(regarding, related, kind, reason, action, "%s", note)
 }
 
 // maxNote is less than the API server's limit for an event's note, in bytes.
 const maxNote = 1000
-
-func clipNote(note string) string {
-	if len(note) > maxNote {
-		return strings.ToValidUTF8(note[:maxNote], "") + "..."
-	}
-	return note
-}
 
 // shownStrings quotes the strings among some values, whatever their type; numbers stay numbers.
 func shownStrings(args []any) []any {

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // Max is the largest id that a set can hold. Linux allows 8192 CPUs (CONFIG_NR_CPUS_RANGE_END).
@@ -73,7 +75,7 @@ func Parse[T ~int](text string) (Set[T], error) {
 	for part := range strings.SplitSeq(text, ",") {
 		lo, hi, err := parseRange(part)
 		if err != nil {
-			return Set[T]{}, fmt.Errorf("id list %q: %w", clip(text), err)
+			return Set[T]{}, fmt.Errorf("id list %q: %w", printable.Clip(text, maxShown), err)
 		}
 		if need := hi/64 + 1; need > len(w) {
 			w = append(w, make([]uint64, need-len(w))...)
@@ -97,7 +99,7 @@ func parseRange(part string) (lo, hi int, err error) {
 		return 0, 0, err
 	}
 	if hi < lo {
-		return 0, 0, fmt.Errorf("range %q runs backwards", clip(part))
+		return 0, 0, fmt.Errorf("range %q runs backwards", printable.Clip(part, maxShown))
 	}
 	return lo, hi, nil
 }
@@ -106,20 +108,12 @@ func parseID(s string) (int, error) {
 	s = strings.TrimSpace(s)
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not an id", clip(s))
+		return 0, fmt.Errorf("%q is not an id", printable.Clip(s, maxShown))
 	}
 	if n > Max {
 		return 0, fmt.Errorf("id %d is above %d", n, Max)
 	}
 	return int(n), nil
-}
-
-// clip bounds the length of error texts.
-func clip(s string) string {
-	if len(s) > 60 {
-		return s[:60] + "..."
-	}
-	return s
 }
 
 // Len returns the number of ids.
@@ -277,3 +271,6 @@ func (s *Set[T]) UnmarshalText(text []byte) error {
 	*s = p
 	return nil
 }
+
+// maxShown bounds what errors show of a text, in bytes.
+const maxShown = 60

@@ -2,8 +2,8 @@
 //
 // A name may contain what a terminal or a log viewer interprets: escape sequences, line breaks, controls that reverse
 // the direction of text. Invariant: the result of [Text] is one line of valid UTF-8 in which every rune is printable,
-// and two different strings never look the same. The package does not shorten strings: the reader of a string bounds
-// its length.
+// and two different strings never look the same. [Clip] bounds the length
+// of a string before it is shown.
 package printable
 
 import (
@@ -30,4 +30,17 @@ func clean(s string) bool {
 		}
 	}
 	return true
+}
+
+// Clip returns s if it has at most the given number of bytes, and otherwise its first bytes, up to the end of a rune,
+// and "...". It changes nothing else: what s has of controls stays for [Text] or %q.
+func Clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	end := max(0, most)
+	for end > 0 && end > most-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "..."
 }

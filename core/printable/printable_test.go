@@ -49,3 +49,29 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+func TestClip(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		most int
+		want string
+	}{
+		{"", 0, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc..."}, {"größe", 3, "gr..."}, {"größe", 4, "grö..."}, {"x", 0, "..."},
+		{"x", -1, "..."}, {"日本語", 4, "日..."}, {"日本語", 2, "..."}, {"\xff\xff\xff", 2, "\xff\xff..."},
+		{strings.Repeat("\x80", 9), 8, strings.Repeat("\x80", 4) + "..."},
+	} {
+		if got := Clip(c.in, c.most); got != c.want {
+			t.Errorf("Clip(%q, %d) = %q, want %q", c.in, c.most, got, c.want)
+		}
+	}
+}
+
+func FuzzClip(f *testing.F) {
+	f.Add("größe", 3)
+	f.Fuzz(func(t *testing.T, s string, most int) {
+		got := Clip(s, most)
+		if len(got) > max(0, most)+len("...") && got != s || utf8.ValidString(s) && !utf8.ValidString(got) {
+			t.Errorf("Clip(%q, %d) = %q", s, most, got)
+		}
+	})
+}

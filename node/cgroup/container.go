@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // Container is a running container, with its identity at the API server.
@@ -121,10 +122,4 @@ func checkName(s string) error {
 }
 
 // clip shortens a text for an error.
-func clip(s string) string {
-	const most = 40
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "..."
-}
+func clip(s string) string { return printable.Clip(s, 40) }

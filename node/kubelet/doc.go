@@ -17,6 +17,7 @@ import (
 	"io/fs"
 
 	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -77,9 +78,4 @@ func ids[T ~int, N int | int64](in []N) (idset.Set[T], error) {
 }
 
 // clip keeps error texts short when the input is not.
-func clip(s string) string {
-	if len(s) > 60 {
-		return s[:60] + "..."
-	}
-	return s
-}
+func clip(s string) string { return printable.Clip(s, 60) }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -134,9 +135,4 @@ func parseNumaStatus(s string) (idset.NUMA, error) {
 }
 
 // clip keeps warnings short even if the input is long.
-func clip(s string) string {
-	if len(s) > 60 {
-		return s[:60] + "..."
-	}
-	return s
-}
+func clip(s string) string { return printable.Clip(s, 60) }

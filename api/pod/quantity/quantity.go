@@ -11,6 +11,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // small bounds the magnitude up to which quantities are compared and added exactly. It is far above 2^63, so
@@ -41,16 +43,9 @@ func Text(q resource.Quantity) string {
 	case q.IsZero():
 		return "0"
 	case Small(q):
-		return clip(q.String())
+		return printable.Clip(q.String(), maxText)
 	}
 	return "about " + strconv.FormatFloat(q.AsApproximateFloat64(), 'g', 3, 64)
-}
-
-func clip(s string) string {
-	if len(s) > maxText {
-		return s[:maxText] + "..."
-	}
-	return s
 }
 
 // Clamp returns q or, if q is not small, the largest amount of its sign that an int64 holds.

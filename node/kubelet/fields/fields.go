@@ -13,6 +13,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // Unknown is a field that the kubelet ignores.
@@ -194,9 +196,5 @@ func distance(a, b string, most int) int {
 	return row[len(b)]
 }
 
-func clip(s string) string {
-	if len(s) > maxName {
-		return strings.ToValidUTF8(s[:maxName], "") + "..."
-	}
-	return s
-}
+// clip keeps texts short when a name is not.
+func clip(s string) string { return printable.Clip(s, maxName) }
