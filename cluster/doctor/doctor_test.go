@@ -185,7 +185,8 @@ func wrongs() map[string]func(*world) {
 	out := map[string]func(*world){"inexact": inexact("found-later")}
 	for _, code := range []ledger.InexactCode{ledger.UnknownKubeletVersion, ledger.UnmodelledFeatureGate,
 		ledger.UnhealthyDevices, ledger.RulesFromFiles, ledger.ReleaseOrder, ledger.HoldingsOmitted, ledger.DeviceLocality,
-		ledger.StateInconsistent, ledger.StaleFacts, ledger.PodsUnreported, ledger.ReportContradicted} {
+		ledger.StateInconsistent, ledger.StaleFacts, ledger.PodsUnreported, ledger.ReportContradicted,
+		ledger.MachineChanged} {
 		out[string(code)] = inexact(code)
 	}
 	maps.Copy(out, wrongInstallations())
