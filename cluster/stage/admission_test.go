@@ -40,7 +40,8 @@ func TestRuntimeClassesChangePods(t *testing.T) {
 	}), node("b", nil)}
 	s := made(t, nodes)
 	w := read(t, s, kata+ofClass)
-	if w.Want.Needs["cpu"] != 2250 || len(w.Want.Bars.Why[0]) != 0 || len(w.Want.Bars.Why[1]) != 1 || len(w.Unjudged) != 0 {
+	if w.Want.Needs["cpu"] != 2250 || len(w.Want.Bars.Why[0]) != 0 || len(w.Want.Bars.Why[1]) != 1 ||
+		len(w.Unjudged) != 0 {
 		t.Errorf("needs %v, bars %v, not judged %v; want 2250 CPUs on a alone", w.Want.Needs, w.Want.Bars.Why, w.Unjudged)
 	}
 	if got := strings.Join(read(t, s, ofClass).Unjudged, ", "); !strings.HasPrefix(got, "runtime class kata (") {
@@ -91,7 +92,8 @@ func TestTheAPIServerIsAskedAboutPods(t *testing.T) {
 		Resources: v1.ResourceRequirements{
 			Requests: v1.ResourceList{"cpu": resource.MustParse("3")}}}}}}}
 	w := read(t, s.Asking(t.Context(), api), pod(""))
-	if !w.Asked || w.Want.Needs["cpu"] != 3000 || api.asked.Name != "x" || len(api.asked.Spec.Containers[0].Resources.Requests) > 0 {
+	if !w.Asked || w.Want.Needs["cpu"] != 3000 || api.asked.Name != "x" ||
+		len(api.asked.Spec.Containers[0].Resources.Requests) > 0 {
 		t.Errorf("asked with %+v, judged with %v", api.asked, w.Want.Needs)
 	}
 	api.unasked = errors.New("you may not create pods")
