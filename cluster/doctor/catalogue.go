@@ -79,6 +79,8 @@ var catalogue = map[string]entry{
 	"holdings-omitted": {document.Warned, "see the pod that the message names: what the kubelet lists contradicts " +
 		"the machine", nil},
 	"device-locality": {document.Warned, "see the device plugin: it names NUMA nodes that the machine lacks", nil},
+	"devices-omitted": {document.Warned, "have the device plugin announce fewer, larger devices: pods that request this " +
+		"resource are placed by plain amounts alone, and its NUMA nodes are not predicted", nil},
 	"state-inconsistent": {document.Broken, "drain the node, stop the kubelet, remove the state file that the " +
 		"message names, " +
 		"start the kubelet (docs/howto/change-a-kubelet-policy.md)", []string{"kubectl drain NODE --ignore-daemonsets"}},

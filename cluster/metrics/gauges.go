@@ -136,8 +136,8 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 func knownCodes() []ledger.InexactCode {
 	return []ledger.InexactCode{ledger.UnknownKubeletVersion, ledger.UnmodelledFeatureGate, ledger.UnhealthyDevices,
 		ledger.RulesFromFiles, ledger.KubeletUnusable, ledger.ReleaseOrder, ledger.HoldingsOmitted, ledger.DeviceLocality,
-		ledger.StateInconsistent, ledger.StaleFacts, ledger.MachineChanged, ledger.NotPinning, ledger.PodsUnreported,
-		ledger.ReportContradicted}
+		ledger.StateInconsistent, ledger.StaleFacts, ledger.MachineChanged, ledger.DevicesOmitted, ledger.NotPinning,
+		ledger.PodsUnreported, ledger.ReportContradicted}
 }
 
 const otherCode = "other"

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -277,12 +278,37 @@ func drawObservation(t *rapid.T) Observation {
 	return o
 }
 
-// topo.New may refuse the devices that a kubelet reports; then nothing is published.
+// A plugin that announces each MiB of a GPU costs its own resource: the layout leaves it out and says so, and has all
+// else, also of a container that holds such devices.
 func TestTooManyDevices(t *testing.T) {
-	o := observed(t)
-	o.Kubelet.Allocatable = nil
-	for i := range topo.MaxDevices + 1 {
-		o.Kubelet.Allocatable = append(o.Kubelet.Allocatable, gpu(fmt.Sprint("g", i), 0))
+	o := observed(t).runs("p").lists("p")
+	whole := Compute(Options{NodeName: "node-a"}, State{}, o)
+	const name = "volcano.sh/vgpu-memory"
+	var held []kubelet.Device
+	for i := range 5 * topo.MaxDevices {
+		d := gpu(fmt.Sprint("g", i), 0)
+		d.Resource = name
+		if o.Kubelet.Allocatable = append(o.Kubelet.Allocatable, d); i <= topo.MaxDevices {
+			held = append(held, d)
+		}
 	}
-	play(t, step{"too many", o, 0, "nothing, error"})
+	o.Kubelet.Listed = slices.Clone(o.Kubelet.Listed)
+	o.Kubelet.Listed[0].Containers = slices.Clone(o.Kubelet.Listed[0].Containers)
+	o.Kubelet.Listed[0].Containers[0].Devices = append(slices.Clone(o.Kubelet.Listed[0].Containers[0].Devices), held...)
+	r := Compute(Options{NodeName: "node-a"}, State{}, o)
+	if r.Err != nil || r.Layout == nil {
+		t.Fatalf("nothing is published: %v", r.Err)
+	}
+	for _, d := range r.Layout.Machine.Devices {
+		if d.Resource == name {
+			t.Errorf("the layout has %s", name)
+		}
+	}
+	if i := slices.IndexFunc(r.Layout.Inexact, func(x v1alpha1.Inexact) bool { return x.Code == "devices-omitted" }); i < 0 ||
+		!strings.Contains(r.Layout.Inexact[i].Message, name) {
+		t.Errorf("inexact is %v", r.Layout.Inexact)
+	}
+	if a, b := whole.Layout.Holdings, r.Layout.Holdings; !reflect.DeepEqual(a, b) {
+		t.Errorf("holdings are %v, want those without that plugin: %v", b, a)
+	}
 }

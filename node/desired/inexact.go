@@ -2,6 +2,8 @@ package desired
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -37,6 +39,10 @@ func inexact(o Observation, seen kubelet.Observation, r reasons) (out []ledger.I
 	}
 	if facts.Rules.Arbiter == place.ByKubelet {
 		out = append(out, inexactKubelet(o, seen, r)...)
+	}
+	omitted := seen.Omitted()
+	for _, name := range slices.Sorted(maps.Keys(omitted)) {
+		add(ledger.DevicesOmitted, "resource %s is left out: %s", name, omitted[name])
 	}
 	if r.deviceErr != nil {
 		add(ledger.DeviceLocality, "%v", r.deviceErr)

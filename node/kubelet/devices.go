@@ -75,9 +75,28 @@ func (s *stock) unhealthy() (count int64, named []Device) {
 	return count, named[:min(count, int64(len(named)))]
 }
 
+// Omitted returns the resources whose devices a machine cannot have, and why: some plugins announce each MiB of a GPU as
+// a device. The other resources, and CPUs and memory, do not suffer from them.
+func (o Observation) Omitted() map[string]string {
+	out, kinds := map[string]string{}, 0
+	stocks := o.stocks()
+	for _, name := range slices.Sorted(maps.Keys(stocks)) {
+		s := stocks[name]
+		switch n := len(s.healthy) + len(s.held) + len(s.known); {
+		case n > topo.MaxDevices:
+			out[name] = fmt.Sprintf("%d devices, the most is %d", n, topo.MaxDevices)
+		case kinds == topo.MaxKinds:
+			out[name] = fmt.Sprintf("more than %d resources have devices", topo.MaxKinds)
+		default:
+			kinds++
+		}
+	}
+	return out
+}
+
 // Machine returns the machine with the kubelet's devices: the allocatable ones, and the unhealthy ones with a name (see
-// Unhealthy). The error names devices on NUMA nodes that the machine lacks; these devices are kept, without those NUMA
-// nodes. The kubelet does not report PCI roots: a device that m describes, too, keeps its root from m.
+// Unhealthy), except resources that are Omitted. The error names devices on NUMA nodes that the machine lacks; these
+// devices are kept, without those NUMA nodes. The kubelet does not report PCI roots: a device that m describes, too, keeps its root from m.
 func (o Observation) Machine(m *topo.Machine) (*topo.Machine, error) { return o.MachineBy(m, topo.New) }
 
 // MachineBy is Machine, but the caller builds the machine and may return an equal one that exists already.
@@ -97,8 +116,11 @@ func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Mac
 		}
 		s.Devices = append(s.Devices, spec)
 	}
-	stocks := o.stocks()
+	stocks, omitted := o.stocks(), o.Omitted()
 	for _, name := range slices.Sorted(maps.Keys(stocks)) {
+		if omitted[name] != "" {
+			continue
+		}
 		for _, d := range stocks[name].healthy {
 			add(d, false)
 		}
@@ -121,11 +143,11 @@ func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []ledger.Ine
 	if r.Topology.Policy == place.None || len(m.NUMAs()) < 2 {
 		return nil
 	}
-	stocks := o.stocks()
+	stocks, omitted := o.stocks(), o.Omitted()
 	for _, name := range slices.Sorted(maps.Keys(stocks)) {
 		s := stocks[name]
 		n, named := s.unhealthy()
-		if n == 0 {
+		if n == 0 || omitted[name] != "" {
 			continue
 		}
 		out = append(out, ledger.Inexact{Code: ledger.UnhealthyDevices, Message: fmt.Sprintf(

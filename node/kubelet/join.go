@@ -54,6 +54,8 @@ type Observation struct {
 	Held []ledger.Entry
 	// Known are devices that the kubelet listed as allocatable earlier.
 	Known []Device
+	// omitted is Omitted while entries are made.
+	omitted map[string]string
 }
 
 // Observe asks the service and then reads the state files in root, the kubelet's root directory. A missing file is no
@@ -138,6 +140,7 @@ func (o Observation) Entries(m *topo.Machine, pods Pods) ([]ledger.Entry, error)
 	var out []ledger.Entry
 	var faults []error
 	seen := map[string]bool{}
+	o.omitted = o.Omitted()
 	for _, l := range o.Listed {
 		pod, ok := pods.Pod(l.Namespace, l.Name)
 		if !ok || pod.Done || seen[pod.ID.UID] {
@@ -227,6 +230,9 @@ func (o Observation) holding(m *topo.Machine, l ListedContainer, uid string) (h 
 		return h, err
 	}
 	for _, d := range devices {
+		if o.omitted[d.Resource] != "" {
+			continue
+		}
 		if n := len(h.Devices); n == 0 || h.Devices[n-1].Resource != d.Resource {
 			h.Devices = append(h.Devices, place.DeviceBlock{Resource: d.Resource})
 		}
