@@ -2,6 +2,7 @@ package objects
 
 import (
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -76,4 +77,21 @@ func protobuf(cfg *rest.Config) *rest.Config {
 	c.ContentType = runtime.ContentTypeProtobuf
 	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return c
+}
+
+// Devices has clients for the API server's group of dynamic resource allocation.
+type Devices struct {
+	Classes *Client[*resourcev1.DeviceClass, *resourcev1.DeviceClassList]
+}
+
+// NewDevices returns the group of dynamic resource allocation of the server in cfg, like [NewCore].
+func NewDevices(cfg *rest.Config) (*Devices, error) {
+	g, err := NewGroup(protobuf(cfg), resourcev1.SchemeGroupVersion, resourcev1.AddToScheme)
+	if err != nil {
+		return nil, err
+	}
+	return &Devices{
+		Classes: NewClient(g, "deviceclasses", func() *resourcev1.DeviceClass { return &resourcev1.DeviceClass{} },
+			func() *resourcev1.DeviceClassList { return &resourcev1.DeviceClassList{} }),
+	}, nil
 }

@@ -18,7 +18,7 @@ import (
 const pageOf = 250
 
 // Complete adds to a view of a cluster that is followed what only a Reader returns otherwise: what nodes published,
-// volumes, and namespaces. What the states of the view have is left out, and layouts of equal machines share them: a
+// volumes, namespaces, and what DRA serves. What the states of the view have is left out, and layouts of equal machines share them: a
 // large cluster has many.
 func (r *Reader) Complete(ctx context.Context, v *View) (err error) {
 	states, machines := map[string]*ledger.Node{}, map[*topo.Machine]v1alpha1.Machine{}
@@ -58,9 +58,5 @@ func (r *Reader) Complete(ctx context.Context, v *View) (err error) {
 	if err != nil && !apierrors.IsForbidden(err) {
 		return err
 	}
-	if v.Storage, err = r.readStorage(ctx); err != nil {
-		return err
-	}
-	v.Namespaces, err = r.readNamespaces(ctx)
-	return err
+	return r.Around(ctx, v)
 }

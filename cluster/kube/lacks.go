@@ -9,56 +9,90 @@ import (
 
 	"github.com/tenon-numa/tenon/api/pod/quantity"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
 )
 
 // Lacks returns the plain amounts that a node has too little of for a pod beside others that are bound to it. It counts
-// like kube-scheduler's NodeResourcesFit and the kubelet: the node's allocatable minus the requests of all pods that
-// have not ended, and the number of pods. The pod itself may be among the others; it counts once.
+// like the kubelet, which like kube-scheduler's NodeResourcesFit subtracts the requests of all pods that have not ended
+// from the node's allocatable, and counts the pods. The pod itself may be among the others; it counts once.
+//
+// Extended resources of which the node has none are left out, as in the kubelet (removeMissingExtendedResources in
+// pkg/kubelet/lifecycle/predicate.go, 1.37): somebody else counts them, such as DRA or an extender of the scheduler.
 func Lacks(pod *v1.Pod, node *v1.Node, others []*v1.Pod) []place.Reason {
-	used := v1.ResourceList{}
-	count := int64(0)
+	n := whatif.Node{Name: node.Name}
+	n.Allocatable, _ = Amounts(node.Status.Allocatable) // an amount beyond bounds counts as the bound
 	for _, p := range others {
 		if p.UID != pod.UID && !Ended(p) {
-			used = sum(used, Requests(p))
-			count++
+			needs, _ := Needs(p)
+			n.Used = n.Used.Add(needs)
 		}
 	}
-	out := lacks(Requests(pod), node.Status.Allocatable, used)
-	most, limited := node.Status.Allocatable[v1.ResourcePods]
-	if most = quantity.Clamp(most); limited && count >= most.Value() {
-		out = append(out, place.Reason{Code: place.Lacking, Resource: string(v1.ResourcePods), Want: 1})
-	}
-	return out
+	return lacks(&n, pod)
+}
+
+// lacks returns what a node has too little left of for a pod, without the extended resources that it has none of.
+func lacks(n *whatif.Node, pod *v1.Pod) []place.Reason {
+	needs, _ := Needs(pod)
+	return slices.DeleteFunc(n.Lacks(needs), func(r place.Reason) bool {
+		return Extended(r.Resource) && n.Allocatable[r.Resource] <= 0
+	})
 }
 
 // Requests returns the plain amounts that a pod requests, all containers together. An amount beyond any machine counts
 // as the largest int64.
+//
+// A pod that is bound to a node takes the highest of what its spec requests, what its kubelet has allocated, and what
+// its containers have (InPlacePodVerticalScaling). A resize that the kubelet calls infeasible does not count.
 func Requests(pod *v1.Pod) v1.ResourceList {
-	return resourcehelper.PodRequests(quantity.ClampPod(pod), resourcehelper.PodResourcesOptions{})
+	o := resourcehelper.PodResourcesOptions{}
+	if pod = quantity.ClampPod(pod); pod.Spec.NodeName != "" {
+		pod = clampStatus(pod)
+		o = ofBound()
+	}
+	return resourcehelper.PodRequests(pod, o)
 }
 
-func sum(a, b v1.ResourceList) v1.ResourceList {
-	if a == nil {
-		a = v1.ResourceList{}
+// clampStatus returns the pod with every quantity of its status clamped, since a node writes it: the pod itself if it
+// has none.
+func clampStatus(pod *v1.Pod) *v1.Pod {
+	if !sized(&pod.Status) {
+		return pod
 	}
-	for name, q := range b {
-		total := a[name]
-		total.Add(q)
-		a[name] = total
-	}
-	return a
-}
-
-func lacks(want, allocatable, used v1.ResourceList) (out []place.Reason) {
-	allocatable = quantity.ClampList(allocatable)
-	for name, q := range want {
-		left := allocatable[name].DeepCopy()
-		left.Sub(used[name])
-		if q.Sign() > 0 && q.Cmp(left) > 0 {
-			out = append(out, place.Reason{Code: place.Lacking, Resource: string(name),
-				Want: q.Value(), Have: max(0, left.Value())})
+	out := *pod
+	clamp := func(in []v1.ContainerStatus) []v1.ContainerStatus {
+		in = slices.Clone(in)
+		for i := range in {
+			in[i].AllocatedResources = quantity.ClampList(in[i].AllocatedResources)
+			in[i].Resources = clampRequests(in[i].Resources)
 		}
+		return in
 	}
-	slices.SortFunc(out, func(a, b place.Reason) int { return strings.Compare(a.Resource, b.Resource) })
-	return out
+	out.Status.ContainerStatuses = clamp(pod.Status.ContainerStatuses)
+	out.Status.InitContainerStatuses = clamp(pod.Status.InitContainerStatuses)
+	clampWhole(&out.Status)
+	return &out
+}
+
+// sized reports whether a status has quantities.
+func sized(s *v1.PodStatus) bool {
+	has := func(c v1.ContainerStatus) bool { return c.AllocatedResources != nil || c.Resources != nil }
+	return slices.ContainsFunc(s.ContainerStatuses, has) || slices.ContainsFunc(s.InitContainerStatuses, has) ||
+		sizedWhole(s)
+}
+
+func clampRequests(r *v1.ResourceRequirements) *v1.ResourceRequirements {
+	if r == nil {
+		return nil
+	}
+	return &v1.ResourceRequirements{Requests: quantity.ClampList(r.Requests)}
+}
+
+// Extended reports whether a resource is an extended one, by the rule of kube-scheduler (IsDRAExtendedResourceName in
+// pkg/scheduler/util): a name with a domain that is not Kubernetes' own, or the name of a class of devices.
+func Extended(resource string) bool {
+	if strings.HasPrefix(resource, ClassPrefix) {
+		return true
+	}
+	return strings.Contains(resource, "/") && !strings.Contains(resource, v1.ResourceDefaultNamespacePrefix) &&
+		!strings.HasPrefix(resource, v1.DefaultResourceRequestsPrefix)
 }

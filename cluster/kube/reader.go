@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
 )
 
 // Reader reads a cluster once, for tools. It computes the same ledger that a scheduler keeps, from the present objects
@@ -29,6 +30,7 @@ type Reader struct {
 	cfg     *rest.Config
 	cluster *objects.Core
 	storage *objects.Storage
+	devices *objects.Devices
 	layouts *client.Client
 	now     func() time.Time
 	notes   []Problem
@@ -52,7 +54,11 @@ func NewReader(cfg *rest.Config) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{cfg: cfg, cluster: cluster, storage: storage, layouts: layouts, now: time.Now}, nil
+	devices, err := objects.NewDevices(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{cfg: cfg, cluster: cluster, storage: storage, devices: devices, layouts: layouts, now: time.Now}, nil
 }
 
 // At sets the time that the reader takes for the present, such as the time of a bundle.
@@ -80,6 +86,9 @@ type View struct {
 	Namespaces map[string]map[string]string
 	// Admission is nil if it was not read.
 	Admission *Admission
+	// Served are the extended resources that classes of devices (DRA) serve; see [Reader.Served]. It is nil if the
+	// classes were not read, or if the identity may not read them.
+	Served map[string]bool
 }
 
 // Stored is a pod in a form that may be smaller than v1.Pod, since a large cluster has many pods. Pod returns the whole
@@ -170,12 +179,15 @@ func (r *Reader) ViewAll(ctx context.Context) (*View, error) {
 	return v, nil
 }
 
-// Around adds volumes and namespaces to a view.
+// Around adds volumes, namespaces and what DRA serves to a view.
 func (r *Reader) Around(ctx context.Context, v *View) (err error) {
 	if v.Storage, err = r.readStorage(ctx); err != nil {
 		return err
 	}
-	v.Namespaces, err = r.readNamespaces(ctx)
+	if v.Namespaces, err = r.readNamespaces(ctx); err != nil {
+		return err
+	}
+	v.Served, err = r.Served(ctx)
 	return err
 }
 
@@ -294,19 +306,20 @@ func (r *Reader) Lacks(ctx context.Context, pod *v1.Pod) (map[string][]place.Rea
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
-	used := map[string]v1.ResourceList{}
+	used := map[string]whatif.Amounts{}
 	for i := range pods.Items {
 		p := &pods.Items[i]
 		if p.Spec.NodeName == "" || p.UID == pod.UID || Ended(p) {
 			continue
 		}
-		used[p.Spec.NodeName] = sum(used[p.Spec.NodeName], Requests(p))
+		needs, _ := Needs(p)
+		used[p.Spec.NodeName] = used[p.Spec.NodeName].Add(needs)
 	}
-	want := Requests(pod)
 	out := map[string][]place.Reason{}
 	for i := range nodes.Items {
-		n := &nodes.Items[i]
-		if short := lacks(want, n.Status.Allocatable, used[n.Name]); len(short) > 0 {
+		n := whatif.Node{Name: nodes.Items[i].Name, Used: used[nodes.Items[i].Name]}
+		n.Allocatable, _ = Amounts(nodes.Items[i].Status.Allocatable)
+		if short := lacks(&n, pod); len(short) > 0 {
 			out[n.Name] = short
 		}
 	}

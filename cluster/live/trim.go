@@ -5,8 +5,10 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
@@ -32,15 +34,52 @@ func trimPod(p *v1.Pod) *v1.Pod {
 	for i := range t.Conditions {
 		if c := t.Conditions[i]; c.Type == v1.PodScheduled {
 			c.Message = clip(c.Message)
-			out.Status.Conditions = []v1.PodCondition{c}
+			out.Status.Conditions = append(out.Status.Conditions, c)
 		}
 	}
+	trimResize(p, &out.Status)
 	// Whether a container has started matters only for pods with init containers.
 	if len(s.InitContainers) > 0 && slices.ContainsFunc(t.ContainerStatuses, begun) {
 		running := v1.ContainerState{Running: &v1.ContainerStateRunning{}}
-		out.Status.ContainerStatuses = []v1.ContainerStatus{{State: running}}
+		out.Status.ContainerStatuses = append(out.Status.ContainerStatuses, v1.ContainerStatus{State: running})
 	}
 	return out
+}
+
+// trimResize keeps what a pod takes while it is resized: what its kubelet has allocated, what its containers have, and
+// why the resize is pending. It keeps nothing where that is what the spec requests, as in most pods.
+func trimResize(p *v1.Pod, out *v1.PodStatus) {
+	pending := slices.IndexFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodResizePending })
+	spec := map[string]v1.ResourceList{}
+	for _, list := range [][]v1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range list {
+			spec[list[i].Name] = list[i].Resources.Requests
+		}
+	}
+	sized := func(in []v1.ContainerStatus) (kept []v1.ContainerStatus) {
+		for i := range in {
+			s := &in[i]
+			same := func(l v1.ResourceList) bool { return l == nil || equality.Semantic.DeepEqual(l, spec[s.Name]) }
+			if pending < 0 && same(s.AllocatedResources) && (s.Resources == nil || same(s.Resources.Requests)) {
+				continue
+			}
+			k := v1.ContainerStatus{Name: s.Name, AllocatedResources: s.AllocatedResources}
+			if s.Resources != nil {
+				k.Resources = &v1.ResourceRequirements{Requests: s.Resources.Requests}
+			}
+			kept = append(kept, k)
+		}
+		return kept
+	}
+	if pending >= 0 {
+		c := p.Status.Conditions[pending]
+		out.Conditions = append(out.Conditions, v1.PodCondition{Type: c.Type, Status: c.Status, Reason: clip(c.Reason)})
+	}
+	out.ContainerStatuses = sized(p.Status.ContainerStatuses)
+	out.InitContainerStatuses = sized(p.Status.InitContainerStatuses)
+	if p.Spec.Resources != nil {
+		kube.CopyWhole(out, &p.Status)
+	}
 }
 
 func begun(s v1.ContainerStatus) bool {

@@ -136,9 +136,11 @@ func TestWhatTheProfileDoesNotCountDeclinesNoPod(t *testing.T) {
 		"a resource of an ignored group": {fit, with(cpus("b", 4), "example.org/any"), resized("f", 2, 2, ""), ""},
 		"a resource that counts": {fit, with(cpus("b", 4), "example.com/ink"), resized("f", 2, 2, ""),
 			"node n no longer fits: Insufficient example.com/ink"},
-		"a resize that is infeasible":   {fit, cpus("b", 4), resized("f", 34, 2, v1.PodReasonInfeasible), ""},
-		"a resize that is deferred":     {fit, cpus("b", 4), resized("f", 34, 2, v1.PodReasonDeferred), "node n no longer fits: Insufficient cpu"},
-		"a shrink that is not yet done": {fit, cpus("b", 4), resized("f", 2, 8, ""), "node n no longer fits: Insufficient cpu"},
+		"a resize that is infeasible": {fit, cpus("b", 4), resized("f", 34, 2, v1.PodReasonInfeasible), ""},
+		"a resize that is deferred": {fit, cpus("b", 4), resized("f", 34, 2, v1.PodReasonDeferred),
+			"node n no longer fits: Insufficient cpu"},
+		"a shrink that is not yet done": {fit, cpus("b", 4), resized("f", 2, 8, ""),
+			"node n no longer fits: Insufficient cpu"},
 		"a profile that does not count": {"NodeName", cpus("b", 4), resized("f", 34, 34, ""), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -138,6 +138,7 @@ func (s *Stage) unjudged(pod *v1.Pod) (out []string) {
 			out = append(out, x.name)
 		}
 	}
+	out = append(out, s.devices(pod)...)
 	if s.objects == nil && volumes(p) {
 		return append(out, "volumes (the nodes have no labels here)")
 	}
@@ -152,6 +153,30 @@ func annotated(p *v1.Pod, prefix string) bool {
 		}
 	}
 	return false
+}
+
+// devices names the extended resources of a pod that DRA serves on some nodes, and those that no node has where it is
+// unknown whether DRA serves them. The latter count as lacking.
+func (s *Stage) devices(pod *v1.Pod) (out []string) {
+	for name := range kube.Requests(pod) {
+		resource, offered := string(name), 0
+		if !kube.Extended(resource) || s.objects == nil {
+			continue
+		}
+		for i := range s.nodes {
+			if s.nodes[i].Allocatable[resource] > 0 {
+				offered++
+			}
+		}
+		switch {
+		case s.served[resource] && offered < len(s.nodes):
+			out = append(out, "devices that DRA allocates for "+resource)
+		case s.served == nil && offered == 0:
+			out = append(out, "whether DRA serves "+resource+" (DeviceClasses were not read)")
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // volumes reports whether a pod has volumes that may tie it to some nodes.

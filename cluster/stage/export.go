@@ -10,6 +10,7 @@ import (
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -31,9 +32,10 @@ const maxPods = 110
 
 // Export makes a stage of the output of "kubectl get nodelayouts,nodes,pods -A -o json", or YAML of the same.
 // NodeResourceTopologies count for nodes without a layout. Volumes are judged if the file has claims, volumes, storage
-// classes or CSI objects, and selectors of namespaces if it has namespaces. If the file has no Nodes, Export uses the
-// layouts: pods may have a machine minus its reservations, only the holders in the layouts use any of it, and nodes
-// have no labels. Export ignores other kinds of objects.
+// classes or CSI objects, and selectors of namespaces if it has namespaces. Extended resources of DeviceClasses in the
+// file do not count as amounts. If the file has no Nodes, Export uses the layouts: pods may have a machine minus its
+// reservations, only the holders in the layouts use any of it, and nodes have no labels. Export ignores other kinds of
+// objects.
 func Export(data []byte) (*Stage, []kube.Problem, error) {
 	if len(data) > MaxExport {
 		return nil, nil, fmt.Errorf("larger than %d bytes", int64(MaxExport))
@@ -70,7 +72,8 @@ func Export(data []byte) (*Stage, []kube.Problem, error) {
 		s, err := bare(nodesOf(states, e.pods), e.pods)
 		return s, problems, err
 	}
-	s, err := Of(&kube.View{Nodes: e.nodes, States: states, Pods: e.pods, Storage: e.storage, Namespaces: e.namespaces})
+	s, err := Of(&kube.View{Nodes: e.nodes, States: states, Pods: e.pods, Storage: e.storage, Namespaces: e.namespaces,
+		Served: e.served})
 	if err == nil && len(e.pods) == 0 {
 		s.count()
 	}
@@ -124,6 +127,8 @@ type export struct {
 	// storage and namespaces are nil if the file has none.
 	storage    *kube.Storage
 	namespaces map[string]map[string]string
+	// served are the extended resources of device classes; nil if the file has no classes.
+	served map[string]bool
 }
 
 // maxDepth bounds lists in lists.
@@ -138,7 +143,8 @@ func (e *export) object(where string, text []byte, implied schema.GroupVersionKi
 		gvk = implied
 	}
 	switch gvk.Kind {
-	case "List", "NodeLayoutList", "NodeResourceTopologyList", "NumatopologyList", "NodeList", "PodList", "NamespaceList":
+	case "List", "NodeLayoutList", "NodeResourceTopologyList", "NumatopologyList", "NodeList", "PodList", "NamespaceList",
+		"DeviceClassList":
 		if depth == maxDepth {
 			return fmt.Errorf("%s: lists in lists", where)
 		}
@@ -186,6 +192,15 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 			e.namespaces = map[string]map[string]string{}
 		}
 		e.namespaces[n.Name] = n.Labels
+	case "DeviceClass":
+		var class resourcev1.DeviceClass
+		if err := json.Unmarshal(text, &class); err != nil {
+			return err
+		}
+		if e.served == nil {
+			e.served = map[string]bool{}
+		}
+		kube.Serve(e.served, &class)
 	case "PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSIDriver", "CSINode", "VolumeAttachment",
 		"CSIStorageCapacity":
 		if e.storage == nil {

@@ -51,6 +51,8 @@ type Stage struct {
 	admission *kube.Admission
 	// ask is the Create of a [Trial]; nil if no API server is asked about pods of files.
 	ask func(*v1.Pod) (stored *v1.Pod, refused, unasked error)
+	// served are the extended resources that DRA serves; nil if that is unknown.
+	served map[string]bool
 }
 
 // Read reads a cluster. The problems name the nodes without data about their NUMA nodes.

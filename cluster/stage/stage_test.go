@@ -353,6 +353,46 @@ func TestExportedClusters(t *testing.T) {
 	}
 }
 
+// Extended resources of classes of devices do not count as amounts. Without the classes they do, and the stage names
+// what is not known.
+func TestResourcesThatDRAServesAreNotCounted(t *testing.T) {
+	class := map[string]any{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
+		"metadata": map[string]any{"name": "served"}, "spec": map[string]any{"extendedResourceName": "example.com/served"}}
+	list := map[string]any{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClassList", "items": []any{class}}
+	n := withKind(node("a", nil))
+	for name, c := range map[string]struct {
+		objects  []any
+		resource string
+		lacks    bool
+		unjudged string
+	}{
+		"by the name of the class": {[]any{n, class}, "deviceclass.resource.kubernetes.io/served", false,
+			"devices that DRA allocates for"},
+		"by the name in the class": {[]any{n, list}, "example.com/served", false,
+			"devices that DRA allocates for example.com/served"},
+		"another name":               {[]any{n, class}, "example.com/other", true, ""},
+		"no classes in the file":     {[]any{n}, "example.com/served", true, "whether DRA serves example.com/served"},
+		"a resource that nodes have": {[]any{n, class}, "cpu", false, ""},
+	} {
+		s, _, err := Export(exported(t, c.objects...))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		w, _, err := s.Workloads([]byte(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": `+
+			`[{"name": "c", "image": "i", "resources": {"limits": {"`+c.resource+`": "1"}}}]}}`), "default")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if lacks := s.Nodes()[0].Lacks(w[0].Want.Needs); len(lacks) > 0 != c.lacks {
+			t.Errorf("%s: the node lacks %v", name, lacks)
+		}
+		if said := strings.Join(w[0].Unjudged, "; "); c.unjudged == "" && strings.Contains(said, "DRA") ||
+			!strings.Contains(said, c.unjudged) {
+			t.Errorf("%s: not judged: %q, want %q", name, said, c.unjudged)
+		}
+	}
+}
+
 // A node with a NodeResourceTopology and no layout is judged by its amounts.
 func TestExportedTopologies(t *testing.T) {
 	c, err := layout(t, "a").Core()

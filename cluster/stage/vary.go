@@ -21,7 +21,7 @@ import (
 // policies only after its node was drained, so the pods of these nodes have left; On returns them.
 func (s *Stage) Vary(v whatif.Variation) (out *Stage, altered []string, err error) {
 	out = &Stage{nodes: slices.Clone(s.nodes), objects: slices.Clone(s.objects), pods: s.pods, on: maps.Clone(s.on),
-		storage: s.storage, namespaces: s.namespaces, admission: s.admission, ask: s.ask,
+		storage: s.storage, namespaces: s.namespaces, admission: s.admission, ask: s.ask, served: s.served,
 		bars: map[string]*whatif.Bars{}}
 	if v.Alter != nil {
 		if altered, err = out.alter(v); err != nil {
@@ -119,7 +119,7 @@ func (s *Stage) twin(t whatif.Twin) error {
 	}
 	name := s.free(t.Node)
 	for k := range t.Copies {
-		n := whatif.Node{Name: numbered(name, k, t.Copies), Allocatable: like.Allocatable}
+		n := whatif.Node{Name: numbered(name, k, t.Copies), Allocatable: like.Allocatable, Served: like.Served}
 		n.Used, n.Pods = asked(stay, amountsOnce{})
 		if like.State != nil {
 			n.State = empty(n.Name, like.State, like.State.Rules)

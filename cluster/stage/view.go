@@ -12,5 +12,9 @@ func Of(v *kube.View) (*Stage, error) {
 	s.unseen()
 	s.storage, s.namespaces = newStorage(v.Storage), v.Namespaces
 	s.admission = v.Admission
+	s.served = v.Served
+	for i := range s.nodes {
+		s.nodes[i].Served = v.Served
+	}
 	return s, nil
 }

@@ -164,6 +164,10 @@ func (w *watched) stage(ctx context.Context, _ cli.Kubeconfig) (cli.Stage, []doc
 		return nil, nil, "", err
 	}
 	v := w.view.View()
+	var err error
+	if v.Served, err = w.reader.Served(ctx); err != nil {
+		return nil, nil, "", err
+	}
 	s, err := stage.Of(v)
 	if err != nil {
 		return nil, nil, "", err
@@ -214,7 +218,11 @@ func (w judged) Pod(ctx context.Context, namespace, name string) (cli.PodView, e
 	if err != nil {
 		return cli.PodView{}, err
 	}
-	s, err := stage.Of(w.view.View())
+	v := w.view.View()
+	if v.Served, err = w.reader.Served(ctx); err != nil {
+		return cli.PodView{}, err
+	}
+	s, err := stage.Of(v)
 	if err != nil {
 		return cli.PodView{}, err
 	}

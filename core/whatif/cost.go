@@ -28,7 +28,7 @@ func (p *Plan) strategy(w *Want) score.Strategy {
 func (p *Plan) cost(i int, w *Want) int64 {
 	n := &p.nodes[i]
 	switch {
-	case n.Gone || len(w.Bars.at(i)) > 0 || len(lacks(n, w.Needs)) > 0:
+	case n.Gone || len(w.Bars.at(i)) > 0 || len(n.Lacks(w.Needs)) > 0:
 		return refused
 	case w.Pod.Plain():
 		return crowding(n, w.Needs)

@@ -40,7 +40,7 @@ func (j Judgement) When() place.When {
 
 // Judge returns the complete result for a pod on a node. barred are additional reasons of the caller.
 func (r Rules) Judge(n *Node, w *Want, barred []place.Reason) Judgement {
-	out := Judgement{Reasons: slices.Concat(barred, lacks(n, w.Needs))}
+	out := Judgement{Reasons: slices.Concat(barred, n.Lacks(w.Needs))}
 	if w.Pod.Plain() {
 		return out.sorted()
 	}
@@ -104,12 +104,12 @@ func barReason(why guard.Bar, n *ledger.Node) place.Reason {
 	return place.Reason{Code: place.NoLayout}
 }
 
-// lacks returns the plain amounts that a node has too little left of. CPUs are rounded so that the want stays above
-// what the node has in whole numbers too.
-func lacks(n *Node, needs Amounts) (out []place.Reason) {
+// Lacks returns the plain amounts that a node has too little left of, as kube-scheduler's NodeResourcesFit counts them.
+// CPUs are rounded so that the want stays above what the node has in whole numbers too.
+func (n *Node) Lacks(needs Amounts) (out []place.Reason) {
 	for name, want := range needs {
 		have := n.Left(name)
-		if want <= 0 || want <= have {
+		if want <= 0 || want <= have || n.serves(name) {
 			continue
 		}
 		never := want > n.Allocatable[name]
@@ -123,6 +123,11 @@ func lacks(n *Node, needs Amounts) (out []place.Reason) {
 	}
 	slices.SortFunc(out, func(a, b place.Reason) int { return strings.Compare(a.Resource, b.Resource) })
 	return out
+}
+
+// serves reports whether DRA serves a resource on the node. Where a device plugin offers it, kube-scheduler counts it.
+func (n *Node) serves(resource string) bool {
+	return n.Served[resource] && n.Allocatable[resource] <= 0
 }
 
 // Way is a set of pods on a node: once they have ended, another pod fits there.
@@ -228,7 +233,7 @@ func missing(n *Node, w *Want, v place.Verdict) (out []Missing) {
 			}
 		}
 	}
-	for _, r := range lacks(n, w.Needs) {
+	for _, r := range n.Lacks(w.Needs) {
 		x := Missing{Resource: r.Resource, More: r.Want - r.Have}
 		if !slices.ContainsFunc(near, func(y Missing) bool { return y.Resource == x.Resource && y.More >= x.More }) {
 			out = append(out, x)

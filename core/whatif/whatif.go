@@ -57,6 +57,9 @@ type Node struct {
 	// Allocatable is what all pods together may request of the node, without regard to NUMA nodes; Used is what they
 	// have requested. Both count pods as "pods". They are never changed.
 	Allocatable, Used Amounts
+	// Served are the extended resources for which kube-scheduler allocates devices (DRA) instead of counting amounts,
+	// on nodes that have none of them allocatable. It is never changed.
+	Served map[string]bool
 	// Pods are the pods in Used, as far as each is known. They are never changed.
 	Pods []Resident
 	// Gone: the node no longer exists, and takes no pods.

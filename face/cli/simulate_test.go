@@ -150,6 +150,8 @@ func gpuCluster(t testing.TB) []byte {
 		n.Status.Allocatable["pods"] = resource.MustParse("110")
 		add("Node", "v1", n)
 	}
+	items = append(items, map[string]any{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
+		"metadata": map[string]any{"name": "unused"}})
 	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 	if err != nil {
 		t.Fatal(err)
