@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// turns bounds what is done at a time, in all and for each person. People who wait are served round robin: whoever was
-// served last comes after all others.
+// turns bounds what is done at a time, in all and for each person. Of the people who wait, the one who was served before
+// all others is next: somebody who comes now and then waits for what is being done, and not for others that wait.
 type turns struct {
 	most    int // at a time; 0: no bound but those of each person
 	each    int // at a time for one person
@@ -17,13 +17,16 @@ type turns struct {
 	mu   sync.Mutex
 	busy int
 	held map[string]int
-	// queues are those that wait, by person, the first to come first. order are these people, the next one first.
+	// queues are those that wait, by person, the first to come first. order are these people as they came.
 	queues map[string][]chan struct{}
 	order  []string
+	served map[string]int // when each was served last, as a count; few are remembered
+	count  int
 }
 
 func newTurns(most, each, waiting int) *turns {
-	return &turns{most: most, each: each, waiting: waiting, held: map[string]int{}, queues: map[string][]chan struct{}{}}
+	return &turns{most: most, each: each, waiting: waiting, held: map[string]int{}, queues: map[string][]chan struct{}{},
+		served: map[string]int{}}
 }
 
 // enter waits for a turn of the person. Its caller calls leave once. The error is that of ctx, or a failure where the
@@ -61,12 +64,22 @@ func (t *turns) free(who string) bool {
 // serve gives turns to those that wait, as far as the bounds allow.
 func (t *turns) serve() {
 	for {
-		i := slices.IndexFunc(t.order, t.free)
+		i := -1
+		for at, who := range t.order {
+			if t.free(who) && (i < 0 || t.served[who] < t.served[t.order[i]]) {
+				i = at
+			}
+		}
 		if i < 0 {
 			return
 		}
 		who := t.order[i]
 		close(t.queues[who][0])
+		if len(t.served) >= remembered {
+			clear(t.served)
+		}
+		t.count++
+		t.served[who] = t.count
 		t.busy++
 		t.held[who]++
 		t.order = slices.Delete(t.order, i, i+1)
