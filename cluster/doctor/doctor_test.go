@@ -186,7 +186,7 @@ func wrongs() map[string]func(*world) {
 	for _, code := range []ledger.InexactCode{ledger.UnknownKubeletVersion, ledger.UnmodelledFeatureGate,
 		ledger.UnhealthyDevices, ledger.RulesFromFiles, ledger.ReleaseOrder, ledger.HoldingsOmitted, ledger.DeviceLocality,
 		ledger.StateInconsistent, ledger.StaleFacts, ledger.PodsUnreported, ledger.ReportContradicted,
-		ledger.MachineChanged} {
+		ledger.MachineChanged, ledger.DevicesOmitted} {
 		out[string(code)] = inexact(code)
 	}
 	maps.Copy(out, wrongInstallations())
