@@ -9,7 +9,7 @@ import (
 // Aliases are read as kubectl reads them, and those that repeat too much are refused before they are decoded.
 func TestAliasesAreBounded(t *testing.T) {
 	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: &l {app: x}, annotations: *l}\n" +
-		"spec: {containers: [{name: c}]}\n"
+		"spec: {containers: [{name: c, image: i}]}\n"
 	if f, err := Read([]byte(pod)); err != nil || len(f.Templates) != 1 {
 		t.Errorf("a pod with an alias: %v", err)
 	}
