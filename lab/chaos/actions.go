@@ -52,6 +52,7 @@ var actions = []action{
 	{"scheduler killed", 4, func(r *run, ctx context.Context) error { return r.killScheduler(ctx) }},
 	{"node lies", 4, func(r *run, ctx context.Context) error { return r.lie(ctx) }},
 	{"users bind by hand", 3, func(r *run, ctx context.Context) error { return r.bindByHand(ctx) }},
+	{"users forge identities", 5, func(r *run, ctx context.Context) error { return r.forge(ctx) }},
 	{"API server restarts", 1, func(r *run, ctx context.Context) error { return r.restartServer(ctx) }},
 }
 

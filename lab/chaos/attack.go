@@ -224,6 +224,25 @@ func (r *run) bindByHand(ctx context.Context) (err error) {
 	return r.dropByHand(ctx, max(small/2, len(r.attackers.byHand)-mostByHand))
 }
 
+// forge creates pods whose author claims that kubelets have them by the UIDs of other pods, or by one of nobody.
+func (r *run) forge(ctx context.Context) error {
+	victims := r.some(1 + r.rand.IntN(6))
+	for i, p := range r.draw(2+r.rand.IntN(5), 20) {
+		uid := fmt.Sprintf("%032x", r.rand.Uint64())
+		if i < len(victims) {
+			victim, err := r.client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, victims[i], metav1.GetOptions{})
+			if err == nil { // it may have ended, or the API server may be away
+				uid = string(victim.UID)
+			}
+		}
+		p.Annotations = map[string]string{"kubernetes.io/config.hash": uid, "kubernetes.io/config.source": "file"}
+		if err := r.add(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (r *run) handMade(c v1.Container) *v1.Pod {
 	r.attackers.created++
 	p := workload.Pod(fmt.Sprintf("hand%05d", r.attackers.created), c)
