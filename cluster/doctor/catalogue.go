@@ -85,8 +85,8 @@ var catalogue = map[string]entry{
 		"message names, " +
 		"start the kubelet (docs/howto/change-a-kubelet-policy.md)", []string{"kubectl drain NODE --ignore-daemonsets"}},
 	"stale-facts": {document.Warned, "see the log of the agent: machine or rules could not be read again", nil},
-	"machine-changed": {document.Broken, "undo the change, or drain the node and restart its kubelet, which decides by the " +
-		"machine of its start; where it does not start, remove the state files that its log names",
+	"machine-changed": {document.Broken, "undo the change, or drain the node and restart its kubelet, which decides " +
+		"by the machine of its start; where it does not start, remove the state files that its log names",
 		[]string{"kubectl drain NODE --ignore-daemonsets"}},
 	"pods-unreported": {document.Broken, "see whether the agent of the node runs: pods are bound to it, and no " +
 		"report has them", nil},

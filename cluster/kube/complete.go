@@ -18,8 +18,8 @@ import (
 const pageOf = 250
 
 // Complete adds to a view of a cluster that is followed what only a Reader returns otherwise: what nodes published,
-// volumes, namespaces, and what DRA serves. What the states of the view have is left out, and layouts of equal machines share them: a
-// large cluster has many.
+// volumes, namespaces, and what DRA serves. What the states of the view have is left out, and layouts of equal machines
+// share them: a large cluster has many.
 func (r *Reader) Complete(ctx context.Context, v *View) (err error) {
 	states, machines := map[string]*ledger.Node{}, map[*topo.Machine]v1alpha1.Machine{}
 	for _, n := range v.States {

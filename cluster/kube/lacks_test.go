@@ -60,7 +60,8 @@ func TestExtendedResourcesThatANodeDoesNotHaveAreNotCounted(t *testing.T) {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{Allocatable: v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("8"), v1.ResourcePods: resource.MustParse("10"),
 		"example.com/gpu": resource.MustParse("1")}}}
-	for _, name := range []v1.ResourceName{"example.com/served", v1.ResourceName(ClassPrefix + "served"), "example.com/gpu"} {
+	for _, name := range []v1.ResourceName{"example.com/served", v1.ResourceName(ClassPrefix + "served"),
+		"example.com/gpu"} {
 		if got := Lacks(requests("new", "1", name), n, nil); len(got) > 0 {
 			t.Errorf("%s: lacks %v", name, got)
 		}

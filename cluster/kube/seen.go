@@ -15,8 +15,9 @@ import (
 
 // Seen are the namespaces whose pods were read. Nil means all namespaces.
 //
-// Who may read the pods of some namespaces only still reads the layouts, which list the holdings of all pods. A pod that
-// a layout lists and that is of another namespace exists: it holds what the layout says, and its node is not in doubt.
+// Who may read the pods of some namespaces only still reads the layouts, which list the holdings of all pods. A pod
+// that a layout lists and that is of another namespace exists: it holds what the layout says, and its node is not in
+// doubt.
 type Seen struct {
 	Namespaces []string // ascending
 }
@@ -45,8 +46,8 @@ func (r *Reader) Within(namespaces ...string) {
 		func(name string) bool { return name == "" })
 }
 
-// pods lists all pods, or those of the reader's namespaces that it may list. The error of the first list counts if there
-// is none.
+// pods lists all pods, or those of the reader's namespaces that it may list. The error of the first list counts if
+// there is none.
 func (r *Reader) pods(ctx context.Context) (out []v1.Pod, seen *Seen, err error) {
 	all, err := r.cluster.Pods.List(ctx, metav1.ListOptions{})
 	if err == nil {

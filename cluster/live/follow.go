@@ -58,7 +58,8 @@ const everywhere = "in all namespaces"
 // namespace.
 func (v *View) podSources(ctx context.Context, core *objects.Core, namespaces []string) (out []*source) {
 	in := func(where, namespace string) *source {
-		return &source{resource: "pods", where: where, namespace: namespace, trim: trimmed(trimPod), put: v.putPod, gone: v.podGone}
+		return &source{resource: "pods", where: where, namespace: namespace, trim: trimmed(trimPod),
+			put: v.putPod, gone: v.podGone}
 	}
 	_, err := core.Pods.List(ctx, metav1.ListOptions{Limit: 1})
 	if !apierrors.IsForbidden(err) || len(namespaces) == 0 {

@@ -33,8 +33,8 @@ func (s *Stage) unseen() {
 	}
 }
 
-// holderNeeds are the plain amounts that a pod has at least requested for what it holds. Containers of a pod may hold the
-// same CPUs and devices one after the other.
+// holderNeeds are the plain amounts that a pod has at least requested for what it holds. Containers of a pod may hold
+// the same CPUs and devices one after the other.
 func holderNeeds(e ledger.Entry) whatif.Amounts {
 	out, cpus := whatif.Amounts{"pods": 1}, idset.Set[idset.CPU]{}
 	devices := map[[2]string]bool{}

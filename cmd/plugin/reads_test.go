@@ -69,7 +69,8 @@ func TestAPersonOfOneNamespaceGetsAnswers(t *testing.T) {
 	const warning = "Warning: you may list pods only in ml: of the pods of other namespaces only what layouts list counts"
 	_, verdicts, _ := strings.Cut(whole, "It fits")
 	if code != 0 || !strings.HasSuffix(part, verdicts) || !strings.Contains(errs, warning) {
-		t.Errorf("code %d, %s\nwant on stderr %q, and the administrator's answer:\n%s\nnot\n%s", code, errs, warning, whole, part)
+		t.Errorf("code %d, %s\nwant on stderr %q, and the administrator's answer:\n%s\nnot\n%s", code, errs, warning,
+			whole, part)
 	}
 	for _, args := range []string{"map", "pods", "top", "simulate --pod p --count max"} {
 		if out, errs, code := run(strings.Fields(args)...); code != 0 || !strings.Contains(errs, warning) {

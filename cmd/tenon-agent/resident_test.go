@@ -139,7 +139,8 @@ func (n *busyNode) files(b *testing.B, round int) {
 		write("config.yaml", config)
 		write(kubelet.MemoryStateFile, map[string]any{"policyName": "Static", "machineState": tables, "entries": memory})
 	}
-	write(kubelet.CPUStateFile, map[string]any{"policyName": "static", "defaultCpuSet": strings.Join(shared, ","), "entries": cpu})
+	write(kubelet.CPUStateFile, map[string]any{"policyName": "static", "defaultCpuSet": strings.Join(shared, ","),
+		"entries": cpu})
 }
 
 func (n *busyNode) listed() (out []*podresources.PodResources) {

@@ -162,9 +162,9 @@ func (n *Node) needs(p *Pod) quantities {
 }
 
 // first processes the first report of a node. If the amounts of all existing pods add up to what is held, the report
-// contains them all. Otherwise it contains those that are known to be admitted, as far as the amounts have room for them
-// one after the other: an exporter may have made its report before they were admitted. It reports whether they explain
-// what is held.
+// contains them all. Otherwise it contains those that are known to be admitted, as far as the amounts have room for
+// them one after the other: an exporter may have made its report before they were admitted. It reports whether they
+// explain what is held.
 func (x *reading) first() (explains bool) {
 	all, total := quantities{}, quantities{}
 	for _, c := range x.pods {

@@ -311,8 +311,8 @@ func conservative(t *rapid.T, k *kubelet, n *Node, bound []Pod) {
 	}
 }
 
-// A scheduler that starts reads a report that was made before two pods of three GPUs were admitted: it holds neither, so
-// both count beside it. A report with room for one of them contains one at most.
+// A scheduler that starts reads a report that was made before two pods of three GPUs were admitted: it holds neither,
+// so both count beside it. A report with room for one of them contains one at most.
 func TestTheFirstReportContainsNoMoreThanItHolds(t *testing.T) {
 	for held, in := range map[int]int{0: 0, 1: 1, 2: 2} {
 		k, n := newKubelet(place.SingleNUMA, place.PerContainer), &Node{}

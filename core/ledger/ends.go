@@ -101,8 +101,9 @@ func (b *Book) Vanish(uid string) {
 // reportsPods reports whether the node's reports say which pods hold what.
 func (a *account) reportsPods() bool { return a.layout != nil && !a.estimated() }
 
-// Doubt compares the reports with the existing pods when the book is begun. A pod of estimated amounts has only its UID.
-// A pod that a node reports and that does not exist has ended, or was deleted by force; the node is then in either of two states until it reports again.
+// Doubt compares the reports with the existing pods when the book is begun. A pod of estimated amounts has only its
+// UID. A pod that a node reports and that does not exist has ended, or was deleted by force; the node is then in either
+// of two states until it reports again.
 func (b *Book) Doubt(there func(id PodID) bool) {
 	for _, node := range b.known() {
 		a := b.open(node)

@@ -38,7 +38,8 @@ func TestHistoriesKeepTheInvariant(t *testing.T) {
 		}
 	}
 	t.Logf("%v", counts)
-	for _, what := range []string{"uneven machine", "decided", "resize refused", "resize withdrawn", "rules changed", "restart"} {
+	for _, what := range []string{"uneven machine", "decided", "resize refused", "resize withdrawn", "rules changed",
+		"restart"} {
 		if counts[what] == 0 {
 			t.Errorf("no history had: %s", what)
 		}

@@ -281,9 +281,9 @@ func (n *Node) Mended() *Node {
 	return out
 }
 
-// Restored returns the node with pods that were there before, with the same holdings and faults: before its agent ended,
-// or under another machine or other rules. A pod whose holdings are not permitted any more is placed anew, after all
-// others: it gets nothing that another one has. Pods without known holdings are given as arrivals, and come last.
+// Restored returns the node with pods that were there before, with the same holdings and faults: before its agent
+// ended, or under another machine or other rules. A pod whose holdings are not permitted any more is placed anew, after
+// all others: it gets nothing that another one has. Pods without known holdings are given as arrivals, and come last.
 func (n *Node) Restored(pods []Pod, anew ...Arrival) *Node {
 	out := n
 	var move []Arrival

@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// turns bounds what is done at a time, in all and for each person. Of the people who wait, the one who was served before
-// all others is next: somebody who comes now and then waits for what is being done, and not for others that wait.
+// turns bounds what is done at a time, in all and for each person. Of the people who wait, the one who was served
+// before all others is next: somebody who comes now and then waits for what is being done, and not for others that
+// wait.
 type turns struct {
 	most    int // at a time; 0: no bound but those of each person
 	each    int // at a time for one person

@@ -26,14 +26,17 @@ func TestWhatAKubeletKeepsIsCompared(t *testing.T) {
 		{"nothing", both, base.cpus(t, "0-1,4-7", held), "", ""},
 		{"a shared CPU is offline", less, base.cpus(t, "0-3,6-7", `{"uid-p":{"main":"4-5"}}`), "machine-changed", "CPUs 3 are offline"},
 		{"a held CPU is offline", less, base.cpus(t, "0-1,4-7", held), "machine-changed", "CPUs 3 are offline"},
-		{"a CPU came", "numa 0 cpus 0-3 memory 8Gi\nnuma 1 cpus 4-8 memory 8Gi", base.cpus(t, "0-1,4-8", held), "machine-changed", "9 CPUs, the kubelet 8"},
-		{"pages were allocated", pages, base.cpus(t, "0-1,4-7", held), "machine-changed", "4Gi of hugepages-1Gi, the kubelet 0"},
+		{"a CPU came", "numa 0 cpus 0-3 memory 8Gi\nnuma 1 cpus 4-8 memory 8Gi", base.cpus(t, "0-1,4-8", held),
+			"machine-changed", "9 CPUs, the kubelet 8"},
+		{"pages were allocated", pages, base.cpus(t, "0-1,4-7", held), "machine-changed",
+			"4Gi of hugepages-1Gi, the kubelet 0"},
 		{"memory was unplugged", "numa 0 cpus 0-3 memory 8Gi\nnuma 1 cpus 4-7 memory 4Gi", base.cpus(t, "0-1,4-7", held),
 			"machine-changed", "12Gi memory, the kubelet 16Gi"},
 		{"two pods hold a CPU", both, base.cpus(t, "0-1,4-7", `{"uid-p":{"main":"2-3"},"uid-q":{"main":"3"}}`),
 			"state-inconsistent", "CPUs 3 are exclusive to two pods"},
 		{"a CPU is shared and held", both, base.cpus(t, "0-7", held), "state-inconsistent", "CPUs 2-3 are both"},
-		{"a reserved CPU is in no set", both, base.cpus(t, "1,4-7", held), "state-inconsistent", "reserved CPUs 0 are in no set"},
+		{"a reserved CPU is in no set", both, base.cpus(t, "1,4-7", held), "state-inconsistent",
+			"reserved CPUs 0 are in no set"},
 	} {
 		m, err := topo.ParseMachine(c.machine)
 		if err != nil {

@@ -304,7 +304,8 @@ func TestTooManyDevices(t *testing.T) {
 			t.Errorf("the layout has %s", name)
 		}
 	}
-	if i := slices.IndexFunc(r.Layout.Inexact, func(x v1alpha1.Inexact) bool { return x.Code == "devices-omitted" }); i < 0 ||
+	omitted := func(x v1alpha1.Inexact) bool { return x.Code == "devices-omitted" }
+	if i := slices.IndexFunc(r.Layout.Inexact, omitted); i < 0 ||
 		!strings.Contains(r.Layout.Inexact[i].Message, name) {
 		t.Errorf("inexact is %v", r.Layout.Inexact)
 	}

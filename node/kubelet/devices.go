@@ -75,8 +75,8 @@ func (s *stock) unhealthy() (count int64, named []Device) {
 	return count, named[:min(count, int64(len(named)))]
 }
 
-// Omitted returns the resources whose devices a machine cannot have, and why: some plugins announce each MiB of a GPU as
-// a device. The other resources, and CPUs and memory, do not suffer from them.
+// Omitted returns the resources whose devices a machine cannot have, and why: some plugins announce each MiB of a GPU
+// as a device. The other resources, and CPUs and memory, do not suffer from them.
 func (o Observation) Omitted() map[string]string {
 	out, kinds := map[string]string{}, 0
 	stocks := o.stocks()
@@ -96,7 +96,8 @@ func (o Observation) Omitted() map[string]string {
 
 // Machine returns the machine with the kubelet's devices: the allocatable ones, and the unhealthy ones with a name (see
 // Unhealthy), except resources that are Omitted. The error names devices on NUMA nodes that the machine lacks; these
-// devices are kept, without those NUMA nodes. The kubelet does not report PCI roots: a device that m describes, too, keeps its root from m.
+// devices are kept, without those NUMA nodes. The kubelet does not report PCI roots: a device that m describes, too,
+// keeps its root from m.
 func (o Observation) Machine(m *topo.Machine) (*topo.Machine, error) { return o.MachineBy(m, topo.New) }
 
 // MachineBy is Machine, but the caller builds the machine and may return an equal one that exists already.

@@ -134,8 +134,8 @@ func readState[T any](root fs.FS, file string, parse func([]byte) (*T, error)) (
 }
 
 // Entries returns the holdings of every active pod, in the order of the service's list. A pod that holds nothing has no
-// entry. The error names the data that contradicts the machine. Of the pods that it names, CPUs that are offline are left
-// out; a pod whose memory is on NUMA nodes that the machine lacks is left out as a whole.
+// entry. The error names the data that contradicts the machine. Of the pods that it names, CPUs that are offline are
+// left out; a pod whose memory is on NUMA nodes that the machine lacks is left out as a whole.
 func (o Observation) Entries(m *topo.Machine, pods Pods) ([]ledger.Entry, error) {
 	var out []ledger.Entry
 	var faults []error
@@ -245,8 +245,8 @@ func (o Observation) holding(m *topo.Machine, l ListedContainer, uid string) (h 
 	return h, nil
 }
 
-// online returns those of some CPUs that the machine has, and an error that names one that it lacks: it has gone offline
-// since the kubelet started.
+// online returns those of some CPUs that the machine has, and an error that names one that it lacks: it has gone
+// offline since the kubelet started.
 func online(m *topo.Machine, cpus idset.Set[idset.CPU]) (idset.Set[idset.CPU], error) {
 	if extra := cpus.Minus(m.CPUs()); !extra.Empty() {
 		return cpus.And(m.CPUs()), fmt.Errorf("machine has no cpu %d", extra.Min())
