@@ -103,6 +103,7 @@ func (o Observation) Machine(m *topo.Machine) (*topo.Machine, error) { return o.
 // MachineBy is Machine, but the caller builds the machine and may return an equal one that exists already.
 func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Machine, error)) (*topo.Machine, error) {
 	var faults []error
+	negative := map[string]int{}
 	s := m.Spec()
 	s.Devices = nil
 	add := func(d Device, unhealthy bool) {
@@ -114,6 +115,9 @@ func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Mac
 			} else {
 				faults = append(faults, fmt.Errorf("device %s %s: machine has no NUMA node %d", d.Resource, d.ID, id))
 			}
+		}
+		if d.Negative {
+			negative[d.Resource]++
 		}
 		s.Devices = append(s.Devices, spec)
 	}
@@ -129,6 +133,10 @@ func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Mac
 		for _, d := range named {
 			add(d, true)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(negative)) {
+		faults = append(faults, fmt.Errorf("the plugin of %s gives %d devices a negative NUMA node: under restricted and "+
+			"single-numa-node the kubelet refuses pods that need one of them", name, negative[name]))
 	}
 	out, err := build(s)
 	if err != nil {

@@ -104,7 +104,7 @@ func listedContainer(c *podresources.ContainerResources) (out ListedContainer, e
 		if err != nil {
 			return out, fmt.Errorf("memory: %w", err)
 		}
-		if block.NUMAs, err = topologyNUMAs(b.GetTopology()); err != nil {
+		if block.NUMAs, _, err = topologyNUMAs(b.GetTopology()); err != nil {
 			return out, fmt.Errorf("memory: %w", err)
 		}
 		out.Memory = append(out.Memory, block)
@@ -130,26 +130,30 @@ func (p *PodResources) Devices(ctx context.Context) ([]Device, error) {
 func readDevices(in []*podresources.ContainerDevices) ([]Device, error) {
 	var out []Device
 	for _, d := range in {
-		numas, err := topologyNUMAs(d.GetTopology())
+		numas, negative, err := topologyNUMAs(d.GetTopology())
 		if err != nil {
 			return nil, fmt.Errorf("devices of %q: %w", clip(d.GetResourceName()), err)
 		}
 		for _, id := range d.GetDeviceIds() {
-			out = append(out, Device{Resource: d.GetResourceName(), ID: id, NUMAs: numas})
+			out = append(out, Device{Resource: d.GetResourceName(), ID: id, NUMAs: numas, Negative: negative})
 		}
 	}
 	return mergeDevices(out)
 }
 
-// topologyNUMAs reads NUMA nodes. Drivers use a negative number for an unknown one.
-func topologyNUMAs(t *podresources.TopologyInfo) (idset.Set[idset.NUMA], error) {
-	var numas []int64
+// topologyNUMAs reads NUMA nodes. Plugins that pass on what /sys has for a device without a NUMA node send -1; negative
+// reports that.
+func topologyNUMAs(t *podresources.TopologyInfo) (numas idset.Set[idset.NUMA], negative bool, err error) {
+	var known []int64
 	for _, n := range t.GetNodes() {
 		if n.GetID() >= 0 {
-			numas = append(numas, n.GetID())
+			known = append(known, n.GetID())
+		} else {
+			negative = true
 		}
 	}
-	return ids[idset.NUMA](numas)
+	numas, err = ids[idset.NUMA](known)
+	return numas, negative, err
 }
 
 // mergeDevices makes one device of all entries with equal resource and id.
@@ -161,6 +165,7 @@ func mergeDevices(in []Device) ([]Device, error) {
 	for _, d := range in {
 		if n := len(out); n > 0 && out[n-1].Resource == d.Resource && out[n-1].ID == d.ID {
 			out[n-1].NUMAs = out[n-1].NUMAs.Union(d.NUMAs)
+			out[n-1].Negative = out[n-1].Negative || d.Negative
 			continue
 		}
 		if err := name("resource", d.Resource); err != nil {

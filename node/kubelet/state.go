@@ -231,6 +231,9 @@ type Device struct {
 	Resource string
 	ID       string
 	NUMAs    idset.Set[idset.NUMA]
+	// Negative: its plugin names a negative NUMA node. The kubelet takes that for an alignment that no NUMA node meets
+	// (pkg/kubelet/cm/devicemanager/topology_hints.go, deviceHasTopologyAlignment).
+	Negative bool
 }
 
 // DeviceState is kubelet_internal_checkpoint (pkg/kubelet/cm/devicemanager/checkpoint).

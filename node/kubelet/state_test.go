@@ -97,8 +97,8 @@ func TestDeviceState(t *testing.T) {
 	}
 	numas := idset.Of[idset.NUMA]
 	want := map[string]map[string][]Device{"uid-a": {
-		"init": {{"x.io/gpu", "g1", numas(0, 1)}, {"x.io/gpu", "g2", numas(1)}},
-		"main": {{"x.io/any", "a", idset.Set[idset.NUMA]{}}}}}
+		"init": {{Resource: "x.io/gpu", ID: "g1", NUMAs: numas(0, 1)}, {Resource: "x.io/gpu", ID: "g2", NUMAs: numas(1)}},
+		"main": {{Resource: "x.io/any", ID: "a"}}}}
 	if !reflect.DeepEqual(s.Containers, want) {
 		t.Errorf("read as %+v", s.Containers)
 	}
