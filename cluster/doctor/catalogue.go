@@ -118,6 +118,7 @@ var catalogue = map[string]entry{
 	"hugepages-uneven": {document.Warned, "allocate hugepages on every NUMA node: pods that want them find them on " +
 		"one only",
 		[]string{"cat /sys/devices/system/node/node*/hugepages/hugepages-*/nr_hugepages"}},
+	"hugepages-missing": {document.Warned, "", nil},
 	"devices-without-locality": {document.Warned, "see whether the device plugin reports NUMA nodes, and whether " +
 		"the firmware " +
 		"does: /sys/bus/pci/devices/*/numa_node is -1 where it does not", nil},

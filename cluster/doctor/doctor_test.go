@@ -282,6 +282,11 @@ func wrongNodes() map[string]func(*world) {
 			w.node.Status.Capacity["hugepages-1Gi"] = resource.MustParse("2Gi")
 			w.node.Status.Allocatable["memory"] = resource.MustParse("124Gi")
 		},
+		"hugepages-missing": func(w *world) {
+			w.machine = strings.ReplaceAll(strings.Split(w.machine, "distances")[0], "64Gi", "64Gi hugepages-1Gi 2") + "numa 2\n"
+			w.node.Status.Capacity["hugepages-1Gi"] = resource.MustParse("4Gi")
+			w.node.Status.Allocatable["memory"] = resource.MustParse("122Gi")
+		},
 		"devices-without-locality": func(w *world) { w.machine += "device example.com/nic nic-0 numa none\n" },
 		"gpu-memory-numa": func(w *world) {
 			w.layout = func(l *v1alpha1.NodeLayout) { l.Machine.NUMAs[1].MemoryKind = "gpu" }

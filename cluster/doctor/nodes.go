@@ -131,6 +131,10 @@ func (x *examination) settings(n *ledger.Node) {
 	for _, r := range n.Rules.Obstacles(n.Machine) {
 		x.add("kubelet-unusable", onNode(n.Name), r.Text(), r.Remedy())
 	}
+	for _, r := range n.Rules.MissingPages(n.Machine) {
+		x.add("hugepages-missing", onNode(n.Name, fmt.Sprintf("NUMA node %d shows no %s", r.Want, r.Resource)),
+			"the kubelet panics on every Guaranteed pod that asks for "+r.Resource, r.Remedy())
+	}
 }
 
 // hardware examines the machine as far as pods feel it.
@@ -193,7 +197,7 @@ func (x *examination) hugepages(n *ledger.Node) {
 			switch {
 			case numa.Capacity(kind) > 0:
 				with = append(with, fmt.Sprint(numa.ID))
-			case numa.CPUs.Len() > 0:
+			case numa.CPUs.Len() > 0 && numa.Bytes > 0: // there is nothing to allocate pages of on others
 				without = append(without, fmt.Sprint(numa.ID))
 			}
 		}

@@ -39,6 +39,7 @@ func (b *building) describe(n *notes) error {
 	for i := range b.zones {
 		b.memory(i, n)
 	}
+	b.spec.EverySize(func(*topo.NUMA) bool { return true }) // the object does not say which sizes Linux shows
 	if err := b.devices(); err != nil {
 		return err
 	}

@@ -42,6 +42,9 @@ func (a *admission) verdict() Verdict {
 	if a.work.over() {
 		return a.complex()
 	}
+	if a.crash != nil {
+		return Verdict{Refusal: UnexpectedAdmissionError, Reasons: []Reason{*a.crash}}
+	}
 	if err != "" {
 		return Verdict{Refusal: err, Reasons: a.reasons, Chance: a.swayed}
 	}
@@ -101,6 +104,8 @@ type admission struct {
 	lent   map[memoryKey]*lent
 	// drawn has, for each resource, what chance decided about the devices of earlier containers.
 	drawn map[string]chance
+	// crash is why a manager panics, or nil.
+	crash *Reason
 	// swayed: a container's affinity depends on the devices of an earlier container, which chance decides.
 	swayed  bool
 	reasons []Reason
@@ -358,6 +363,9 @@ func compareKinds(a, b string) int {
 
 // align merges the hint sets of a request; ok is false if the policy refuses.
 func (a *admission) align(r *request) (hint, bool) {
+	if a.crashes(r.container, r.memory, a.u.all) {
+		return hint{}, false
+	}
 	h, sure := a.plain(r)
 	if sure == yes {
 		return h, true

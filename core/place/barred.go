@@ -107,7 +107,7 @@ func (r Reason) When() When {
 	case NamesOther, Cordoned, Tainted, Unselected, OtherAffinity, NoLayout, AmountsOnly, InexactNode, NoPod, Untied,
 		Counted, PodAffinity, NoDomain, BadClaim, VolumeElsewhere, NoVolume:
 		return Changed
-	case Unsupported, NUMAID, NoDistances, Endless, Fraction, TooComplex:
+	case Unsupported, NUMAID, NoPages, NoDistances, Endless, Fraction, TooComplex:
 		return Never
 	}
 	if r.Never {
@@ -283,6 +283,9 @@ func (r Reason) change() string {
 		return "raise max-allowable-numa-nodes in topologyManagerPolicyOptions"
 	case NUMAID:
 		return "use topology policy none without the static memory manager on this node"
+	case NoPages:
+		return "ask for no " + r.Resource + " on this node, set its memoryManagerPolicy to None, or run a kernel that " +
+			"shows every size on every NUMA node"
 	case NoDistances:
 		return "switch prefer-closest-numa-nodes off on this node"
 	case Endless:

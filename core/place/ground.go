@@ -32,6 +32,8 @@ type ground struct {
 	tidy bool
 	// localVaries: NUMA nodes differ in the distance to themselves, so the lowest of several may not be the closest.
 	localVaries bool
+	// missing has, for each kind, the NUMA nodes that the memory manager has no table of; see crashes.
+	missing []topo.Mask
 	// keeps: the memory manager never assigns memory if that would mix single use and group use of a NUMA node.
 	keeps bool
 	// barsAll and barsGuaranteed say why the node's kubelet serves no pod, or no Guaranteed pod; see Obstacles.
@@ -59,9 +61,13 @@ func newGround(m *topo.Machine, r Rules) *ground {
 	g.barsAll, g.barsGuaranteed = barriers(m, r)
 	g.keeps = r.Release.has(groupsAreKept)
 	g.whole = make([]int64, g.rows(len(m.Resources()))*g.numas)
+	g.missing = make([]topo.Mask, len(g.kinds))
 	for i, n := range m.NUMAs() {
 		g.whole[i] = int64(n.CPUs.Len())
 		for k, kind := range g.kinds {
+			if r.Arbiter == ByKubelet && !n.Shows(kind) {
+				g.missing[k] |= 1 << uint(i)
+			}
 			left := n.Balance(kind) - r.reserved(n.ID, kind)
 			if left < 0 && r.Memory.Static {
 				left = wrapped

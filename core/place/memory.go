@@ -15,6 +15,8 @@ import (
 //  - If no mask serves, the manager has no opinion in the merge (it returns no hints), and the pod
 //    fails when the memory is allocated.
 //  - If the merged affinity is too small for the memory, the manager widens it to a mask of its own choice.
+//  - It has a table for every kind that Linux shows on a NUMA node. Where a NUMA node lacks a requested kind, it reads a
+//    nil table and panics (calculateHints, isAffinitySatisfyRequest).
 
 // memoryHintSet returns the hint set of all memory kinds of a request together. Its free amounts are those of the last
 // kind, plus what init containers of the pod leave. If no mask serves, the hint set is impossible: the manager has no
@@ -124,21 +126,49 @@ func (a *admission) bookMemory(i int) {
 
 // memoryMask returns the NUMA nodes that the manager assigns the memory to, given the merged affinity.
 func (a *admission) memoryMask(c *Container, h hint) (topo.Mask, bool) {
+	if h.set && !a.crashes(c.Name, c.Memory, h.mask) && a.hasFree(h.mask, c.Memory) {
+		return h.mask, true
+	}
+	if a.crashes(c.Name, c.Memory, a.u.all) {
+		return 0, false
+	}
 	if !h.set {
 		own, ok := a.ownMask(c, 0)
 		if !ok || (h.preferred && !own.preferred) {
 			return 0, false
 		}
-		h = own
-	}
-	if a.hasFree(h.mask, c.Memory) {
-		return h.mask, true
+		if h = own; a.hasFree(h.mask, c.Memory) {
+			return h.mask, true
+		}
 	}
 	wider, ok := a.ownMask(c, h.mask)
 	if !ok || (h.preferred && !wider.preferred) {
 		return 0, false
 	}
 	return wider.mask, true
+}
+
+// crashes reports whether the memory manager panics when it looks for memory on the NUMA nodes of a mask: it has no
+// table of one kind there. A positive want of a kind that no NUMA node has is refused as usual: schedulers send no such
+// pod.
+func (a *admission) crashes(container string, want []Amount, on topo.Mask) bool {
+	for _, w := range want {
+		var missing topo.Mask
+		if k := a.u.kind(w.Kind); k >= 0 {
+			missing = a.u.missing[k]
+		} else if w.Bytes == 0 && a.u.Rules.Arbiter == ByKubelet {
+			missing = a.u.all
+		}
+		if missing&on == 0 {
+			continue
+		}
+		if a.crash == nil {
+			numa := a.u.Machine.NUMAs()[(missing & on).First()].ID
+			a.crash = &Reason{Code: NoPages, Container: container, Resource: w.Kind, Want: int64(numa)}
+		}
+		return true
+	}
+	return false
 }
 
 // hasFree reports whether the mask has the memory free. Like the kubelet, it ignores what init containers leave

@@ -52,6 +52,21 @@ func (r Rules) Obstacles(m *topo.Machine) []Reason {
 	return out
 }
 
+// MissingPages returns one reason for each size of hugepages that some NUMA nodes of a machine show and others do not, if
+// the static memory manager panics on pods that ask for it. Linux shows every size on every NUMA node with memory, and
+// older kernels none on those without. The kubelet serves all other pods.
+func (r Rules) MissingPages(m *topo.Machine) (out []Reason) {
+	for _, kind := range m.Kinds() {
+		for _, n := range m.NUMAs() {
+			if r.Memory.Static && r.Arbiter == ByKubelet && !n.Shows(kind) {
+				out = append(out, Reason{Code: NoPages, Resource: kind, Want: int64(n.ID)})
+				break
+			}
+		}
+	}
+	return out
+}
+
 // barriers returns why a kubelet serves no pod, and why it serves no Guaranteed pod.
 func barriers(m *topo.Machine, r Rules) (all, guaranteed []Reason) {
 	n, last := len(m.NUMAs()), lastID(m)

@@ -156,9 +156,10 @@ func (p *plan) wantMemory(g *ground, memory []Amount) {
 	for _, m := range memory {
 		k := g.kind(m.Kind)
 		if k < 0 {
-			p.never = p.never || m.Bytes > 0
+			p.never, p.hard = p.never || m.Bytes > 0, p.hard || m.Bytes == 0
 			continue
 		}
+		p.hard = p.hard || g.missing[k] != 0
 		x := row{at: int32(g.memory(k)), amount: max(0, m.Bytes), on: g.all}
 		if !p.push(x) {
 			return

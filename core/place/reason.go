@@ -48,6 +48,9 @@ const (
 	// NUMAID: a NUMA node's id is too high for this kubelet's configuration, so the kubelet panics. The reason is
 	// permanent.
 	NUMAID Code = "numa-id"
+	// NoPages: the static memory manager panics, since the NUMA node Want does not show the hugepages that are wanted,
+	// not even with no pages. The reason is permanent.
+	NoPages Code = "no-pages"
 	// NoDistances: the kubelet does not start, since prefer-closest-numa-nodes is set and the machine has no NUMA
 	// distances. The reason is permanent.
 	NoDistances Code = "no-distances"
@@ -130,6 +133,9 @@ func (r Reason) Text() string {
 		return "node refused such a pod (" + r.Resource + ") and has not reported since"
 	case NUMAID:
 		return fmt.Sprintf("its kubelet panics: NUMA node id %d is above %d, under %s", r.Want, r.Have, r.With)
+	case NoPages:
+		return fmt.Sprintf("its kubelet panics: NUMA node %d shows no %s, under the static memory manager", r.Want,
+			r.Resource)
 	case NoDistances:
 		return "its kubelet does not start: prefer-closest-numa-nodes on a machine without NUMA distances"
 	case TooComplex:

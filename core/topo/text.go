@@ -24,6 +24,8 @@ import (
 // 0-15,32-47" is 32 cores and "cpus 0-15/32-47" is 16 cores of two threads. "l3 N" cuts the cores of the NUMA node, in
 // order, into N groups of equal size (1 when absent). KIND is gpu, dax or movable, for memory that is not ordinary.
 // SIZE is a number with an optional unit Ki, Mi, Gi, Ti. The order of lines does not matter, except for distances.
+// A NUMA node with memory has every size of hugepages of the machine, with COUNT 0 where it names none, as Linux shows
+// it. One without memory has only those that it names.
 
 // Text is a parsed machine text.
 type Text struct {
@@ -55,6 +57,7 @@ func ParseText(r io.Reader) (Text, error) {
 	if err := p.distances(); err != nil {
 		return Text{}, err
 	}
+	p.text.Spec.EverySize(func(n *NUMA) bool { return n.Bytes > 0 })
 	return p.text, nil
 }
 

@@ -470,6 +470,12 @@ func (m *Machine) Kinds() []string {
 // of every size (kubelet memorymanager/policy_static.go, getDefaultMachineState).
 func (n NUMA) Capacity(kind string) int64 { return max(0, n.Balance(kind)) }
 
+// Shows reports whether Linux shows a kind of memory on the NUMA node, even with no bytes of it. Ordinary memory is always
+// shown. An older kernel shows no hugepages on a NUMA node without memory.
+func (n NUMA) Shows(kind string) bool {
+	return kind == Memory || slices.ContainsFunc(n.Hugepages, func(h Hugepages) bool { return h.Kind() == kind })
+}
+
 // Balance is [NUMA.Capacity], but negative for ordinary memory if hugepages take more than there is. The kubelet counts
 // in unsigned numbers, so a negative balance becomes a very large amount there.
 func (n NUMA) Balance(kind string) int64 {
@@ -486,6 +492,27 @@ func (n NUMA) Balance(kind string) int64 {
 		}
 	}
 	return 0
+}
+
+// EverySize adds the sizes of hugepages that some NUMA node has to the NUMA nodes for which add returns true, with no
+// pages. It is for descriptions that leave such sizes out.
+func (s *Spec) EverySize(add func(*NUMA) bool) {
+	var sizes []int64
+	for i := range s.NUMAs {
+		for _, h := range s.NUMAs[i].Hugepages {
+			sizes = append(sizes, h.PageSize)
+		}
+	}
+	slices.Sort(sizes)
+	sizes = slices.Compact(sizes)
+	for i := range s.NUMAs {
+		n := &s.NUMAs[i]
+		for _, size := range sizes {
+			if add(n) && !slices.ContainsFunc(n.Hugepages, func(h Hugepages) bool { return h.PageSize == size }) {
+				n.Hugepages = append(slices.Clip(n.Hugepages), Hugepages{PageSize: size})
+			}
+		}
+	}
 }
 
 // Spec returns an open description of the machine; New makes an equal machine of it.

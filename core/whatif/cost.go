@@ -146,7 +146,8 @@ func ofPeer(c place.Code) bool {
 // amount reports whether the Have of a reason is an amount for which more is better.
 func amount(c place.Code) bool {
 	switch c {
-	case place.Widths, place.Uneven, place.Demanded, place.Unsupported, place.NUMAID, place.TooComplex:
+	case place.Widths, place.Uneven, place.Demanded, place.Unsupported, place.NUMAID, place.NoPages,
+		place.TooComplex:
 		return false
 	}
 	return true

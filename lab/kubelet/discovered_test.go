@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -34,10 +35,10 @@ func TestDiscoveredMachines(t *testing.T) {
 	if err != nil || len(files) < 20 {
 		t.Fatalf("%d snapshots, %v", len(files), err)
 	}
-	admitted, refused, contradictions := 0, 0, 0
+	admitted, refused, panicked, contradictions := 0, 0, 0, 0
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			found, report, ok := discovered(t, file)
+			found, report, ok := discovered(t, snapshot(t, file))
 			if !ok {
 				return
 			}
@@ -49,6 +50,10 @@ func TestDiscoveredMachines(t *testing.T) {
 					} else {
 						refused++
 					}
+					if d.over {
+						panicked++
+						break
+					}
 					if d.contradicts() {
 						contradictions++
 						break
@@ -58,22 +63,70 @@ func TestDiscoveredMachines(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d pods were admitted, %d refused, %d machines came to contradict themselves", admitted, refused,
-		contradictions)
+	t.Logf("%d pods were admitted, %d refused (on %d a manager panicked), %d machines came to contradict themselves",
+		admitted, refused, panicked, contradictions)
 	if admitted < 400 || refused < 100 || contradictions > 10 {
 		t.Errorf("too few pods were admitted or refused, or too many machines contradict themselves")
 	}
 }
 
-// discovered reads a snapshot on both sides; ok is false if one of them has no machine, and the other reports that.
-func discovered(t *testing.T, file string) (*sysfs.Found, *cadvisorapi.MachineInfo, bool) {
+func snapshot(t *testing.T, file string) string {
 	t.Helper()
-	data, err := os.Open(file)
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer data.Close()
-	tree, err := sysfs.ReadSnapshot(data)
+	return string(data)
+}
+
+// olderKernel changes a snapshot into that of a kernel which shows hugepages only on NUMA nodes with memory
+// (mm/hugetlb.c, hugetlb_register_all_nodes), and allocates 8 of 2 MiB there.
+func olderKernel(t *testing.T, text string) string {
+	t.Helper()
+	bare := regexp.MustCompile(`(node/node\d+)/meminfo --\n[^-]*MemTotal: +0 kB`).FindAllStringSubmatch(text, -1)
+	if len(bare) == 0 {
+		t.Fatal("every NUMA node has memory")
+	}
+	for _, m := range bare {
+		text = regexp.MustCompile(`-- [^ ]*`+m[1]+`/hugepages/[^ ]* --\n\d+\n`).ReplaceAllString(text, "")
+	}
+	return regexp.MustCompile(`(hugepages-2048kB/nr_hugepages --\n)\d+\n`).ReplaceAllString(text, "${1}8\n")
+}
+
+// An older kernel shows no hugepages on a NUMA node without memory. The managers panic on the pods for which place says
+// so, and on no others.
+func TestOlderKernels(t *testing.T) {
+	for _, name := range []string{"kernel-arm64", "kernel-offline-memory"} {
+		text := olderKernel(t, snapshot(t, "../../node/sysfs/testdata/"+name+".txtar"))
+		found, report, ok := discovered(t, text)
+		if !ok {
+			t.Fatal(name, found.Warnings)
+		}
+		admitted, panicked := 0, 0
+		for seed := range uint64(60) {
+			d := newDiscovery(t, found, report, seed)
+			for range 6 {
+				if d.step(t) {
+					admitted++
+				}
+				if d.over {
+					panicked++
+					break
+				}
+			}
+			d.end()
+		}
+		t.Logf("%s: %d pods admitted, %d machines panicked", name, admitted, panicked)
+		if admitted < 60 || panicked < 15 {
+			t.Errorf("%s: %d pods admitted, %d machines panicked", name, admitted, panicked)
+		}
+	}
+}
+
+// discovered reads a snapshot on both sides; ok is false if one of them has no machine, and the other reports that.
+func discovered(t *testing.T, text string) (*sysfs.Found, *cadvisorapi.MachineInfo, bool) {
+	t.Helper()
+	tree, err := sysfs.ReadSnapshot(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +163,7 @@ type discovery struct {
 	held    map[string][]place.Holding
 	looping chan struct{}
 	looped  bool
+	over    bool // a manager has panicked
 }
 
 func newDiscovery(t *testing.T, found *sysfs.Found, report *cadvisorapi.MachineInfo, seed uint64) *discovery {
@@ -176,6 +230,10 @@ func (d *discovery) step(t *testing.T) bool {
 	d.names++
 	st := scenario.Step{Name: fmt.Sprintf("p%d", d.names), Pod: d.pod()}
 	v := place.Place(d.usage, &st.Pod)
+	if d.over = panics(v); d.over {
+		d.crash(t, st)
+		return false
+	}
 	pod := podOf(st)
 	d.mu.Lock()
 	d.pods = append(d.pods, pod)
@@ -224,9 +282,38 @@ func (d *discovery) pod() place.Pod {
 			bytes = n.Bytes / int64(pick(d.r, 2, 4, 8)) >> 20 << 20
 		}
 		c.Memory = []place.Amount{{Kind: topo.Memory, Bytes: bytes}}
+		if kinds := m.Kinds()[1:]; len(kinds) > 0 && d.r.IntN(3) == 0 {
+			c.Memory = append(c.Memory, d.pages(kinds[d.r.IntN(len(kinds))]))
+			slices.SortFunc(c.Memory, func(a, b place.Amount) int { return strings.Compare(a.Kind, b.Kind) })
+		}
 		p.Containers = append(p.Containers, c)
 	}
 	return p
+}
+
+// pages draws a request of hugepages: none, or a part of what some NUMA node has.
+func (d *discovery) pages(kind string) place.Amount {
+	n := d.s.Machine.NUMAs()[d.r.IntN(len(d.s.Machine.NUMAs()))]
+	at := slices.IndexFunc(n.Hugepages, func(h topo.Hugepages) bool { return h.Kind() == kind })
+	if at < 0 || n.Hugepages[at].Count == 0 {
+		return place.Amount{Kind: kind}
+	}
+	h := n.Hugepages[at]
+	return place.Amount{Kind: kind, Bytes: h.PageSize * (1 + d.r.Int64N(h.Count))}
+}
+
+// crash has the managers admit a pod on which place expects a panic.
+func (d *discovery) crash(t *testing.T, st scenario.Step) {
+	pod := podOf(st)
+	d.mu.Lock()
+	d.pods = append(d.pods, pod)
+	d.mu.Unlock()
+	defer func() {
+		if recover() == nil {
+			t.Errorf("%s: pod %s: place expects a panic", d.about, st.Pod.Shape())
+		}
+	}()
+	d.real.Admit(pod)
 }
 
 func (d *discovery) drop(pod *v1.Pod) {
@@ -274,7 +361,7 @@ func (d *discovery) end() {
 
 // The warning about ids of NUMA nodes outside 0..63 is right: the managers panic.
 func TestManagersFailOnLargeIDs(t *testing.T) {
-	found, report, ok := discovered(t, "../../node/sysfs/testdata/very-sparse.txtar")
+	found, report, ok := discovered(t, snapshot(t, "../../node/sysfs/testdata/very-sparse.txtar"))
 	if !ok || !warned(found, sysfs.NUMAIDs) {
 		t.Fatalf("the warnings are %v", found.Warnings)
 	}

@@ -1,9 +1,6 @@
 package kubelet
 
 import (
-	"maps"
-	"slices"
-
 	"k8s.io/utils/cpuset"
 
 	"github.com/tenon-numa/tenon/core/idset"
@@ -24,7 +21,7 @@ func MachineInfo(name string, m *topo.Machine) *machineInfo {
 	pages := map[uint64]int{}
 	for _, n := range m.NUMAs() {
 		node := numaInfo{Id: int(n.ID), Memory: uint64(n.Bytes)}
-		for _, h := range everySize(m, n) {
+		for _, h := range n.Hugepages {
 			p := pagesInfo{PageSize: uint64(h.PageSize) / 1024, NumPages: uint64(h.Count)}
 			node.HugePages = append(node.HugePages, p)
 			if at, ok := pages[p.PageSize]; ok {
@@ -51,25 +48,6 @@ func MachineInfo(name string, m *topo.Machine) *machineInfo {
 		node.Cores = append(node.Cores, core)
 	}
 	return info
-}
-
-// everySize lists the hugepages of a NUMA node with every size of the machine: Linux shows each size on each NUMA node,
-// and the memory manager fails if one is missing.
-func everySize(m *topo.Machine, n topo.NUMA) []topo.Hugepages {
-	count := map[int64]int64{}
-	for _, other := range m.NUMAs() {
-		for _, h := range other.Hugepages {
-			count[h.PageSize] = 0
-		}
-	}
-	for _, h := range n.Hugepages {
-		count[h.PageSize] = h.Count
-	}
-	out := make([]topo.Hugepages, 0, len(count))
-	for _, size := range slices.Sorted(maps.Keys(count)) {
-		out = append(out, topo.Hugepages{PageSize: size, Count: count[size]})
-	}
-	return out
 }
 
 func cpusOf(m *topo.Machine) cpuset.CPUSet {

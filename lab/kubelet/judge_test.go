@@ -320,6 +320,9 @@ func (t *trial) admit(st scenario.Step) error {
 		t.count.skip("the CPU manager loops forever")
 		return nil
 	}
+	if panics(v) {
+		return t.crash(pod)
+	}
 	clear(t.failed)
 	mingled := t.mingled
 	t.pods, t.specs[st.Name] = append(slices.Clone(t.pods), pod), &st.Pod
@@ -330,6 +333,28 @@ func (t *trial) admit(st scenario.Step) error {
 	t.asked, t.latest = true, got
 	t.unnoticed, t.mingled = false, false
 	return t.judge(st, before, v, got, mingled)
+}
+
+// errPanicked ends a trial: a manager has panicked, as predicted, and a kubelet with it.
+var errPanicked = fmt.Errorf("%w: a manager has panicked, as foretold", errOver)
+
+// panics reports whether place expects that the pod makes a manager panic.
+func panics(v place.Verdict) bool {
+	return slices.ContainsFunc(v.Reasons, func(r place.Reason) bool { return r.Code == place.NoPages })
+}
+
+// crash has the managers admit a pod on which one of them has to panic.
+func (t *trial) crash(pod *v1.Pod) (err error) {
+	t.pods = append(slices.Clone(t.pods), pod)
+	defer func() {
+		if recover() != nil {
+			t.count.refused = counted(t.count.refused, "panics", 1)
+			err = errPanicked
+		}
+	}()
+	got, _ := t.decide(pod, patience)
+	return differs(aboutPanic, "pod %s: the managers say %v %q (%s), place says that one panics", pod.Name, got.Admit,
+		got.Reason, got.Message)
 }
 
 // judge compares a verdict with the managers' answer, and its holdings with their records.

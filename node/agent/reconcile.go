@@ -101,11 +101,11 @@ func (r *reconciler) logReasons(reasons []v1alpha1.Inexact) {
 // line with the policies, and one line for each resource that is not aligned, with the setting
 // that would align it.
 func (r *reconciler) logRules(n *ledger.Node) {
-	unaligned := n.Rules.Unaligned(n.Machine)
+	unaligned, panics := n.Rules.Unaligned(n.Machine), n.Rules.MissingPages(n.Machine)
 	policies := []any{"topologyManagerPolicy", n.Rules.Topology.Policy, "topologyManagerScope", n.Rules.Topology.Scope,
 		"cpuManagerPolicy", policy(n.Rules.CPU.Static, "static", "none"),
 		"memoryManagerPolicy", policy(n.Rules.Memory.Static, "Static", "None")}
-	text := fmt.Sprint(n.Rules.Arbiter, policies, unaligned)
+	text := fmt.Sprint(n.Rules.Arbiter, policies, unaligned, panics)
 	if text == r.logged.rules {
 		return
 	}
@@ -114,6 +114,10 @@ func (r *reconciler) logRules(n *ledger.Node) {
 	r.log.Info("read the "+by+"'s policies", policies...)
 	for _, u := range unaligned {
 		r.log.Info("the "+by+" does not align everything", "notAligned", u.What, "remedy", u.Remedy)
+	}
+	for _, why := range panics {
+		r.log.Info("the kubelet panics on every Guaranteed pod that asks for some hugepages; the scheduler sends none",
+			"reason", why.Text(), "remedy", why.Remedy())
 	}
 }
 
