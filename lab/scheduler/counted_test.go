@@ -1,0 +1,207 @@
+package scheduler_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/scheduler"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+var batches = flag.Int("counted.batches", 3, "batches of six pods with a resource that the node does not count")
+
+// Six pods of 2 to 7 CPUs fill both NUMA nodes of the machine in one order, and not in every order: most of them wait
+// for their turns.
+const (
+	tight = `
+source made up: two NUMA nodes of 14 CPUs for pods each
+numa 0 socket 0 cpus 0-15 memory 62Gi
+numa 1 socket 1 cpus 16-31 memory 62Gi
+distances 10 21
+distances 21 10
+`
+	tightConfig = `
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cpuManagerPolicy: static
+reservedSystemCPUs: 0-1,16-17
+memoryManagerPolicy: Static
+topologyManagerPolicy: single-numa-node
+topologyManagerScope: container
+systemReserved: {memory: 3Gi}
+evictionHard: {memory.available: 1Gi}
+reservedMemory:
+- {numaNode: 0, limits: {memory: 2Gi}}
+- {numaNode: 1, limits: {memory: 2Gi}}
+`
+	tightNode = "tight"
+)
+
+func startTight(ctx context.Context, t *testing.T, configuration string) *world {
+	t.Helper()
+	return start(ctx, t, lab.Config{Nodes: []lab.Node{{Name: tightNode, Machine: "tight"}},
+		Machines: fstest.MapFS{"tight.txt": {Data: []byte(tight)}, "tight.yaml": {Data: []byte(tightConfig)}}},
+		configuration)
+}
+
+// six returns pods of 2 to 7 CPUs that request one of an extended resource, if it has a name.
+func six(batch int, name v1.ResourceName) (out []*v1.Pod) {
+	for n := 2; n <= 7; n++ {
+		p := cores(fmt.Sprintf("b%d-%d", batch, n), n)
+		if r := &p.Spec.Containers[0].Resources; name != "" {
+			r.Requests[name], r.Limits[name] = resource.MustParse("1"), resource.MustParse("1")
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// batches creates batches of pods, and fails the test unless all of them are bound at their first attempt.
+func (w *world) batches(ctx context.Context, t *testing.T, name v1.ResourceName, after func()) {
+	t.Helper()
+	before := failures(t)
+	for i := range *batches {
+		began := time.Now()
+		w.create(ctx, t, six(i, name)...)
+		if _, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool { return bound(pods) == 6 }); err != nil {
+			t.Fatalf("batch %d: %v: %s", i, err, w.unsettled())
+		}
+		t.Logf("batch %d: bound after %s", i, time.Since(began).Round(time.Millisecond))
+		pods, _ := w.pods.Pods()
+		noRefusal(t, pods)
+		if err := w.pods.Clear(ctx, w.client); err != nil {
+			t.Fatal(err)
+		}
+		after()
+	}
+	if n := failures(t) - before; n > 0 {
+		t.Errorf("%d attempts failed, and all pods fit", n)
+	}
+}
+
+// The node has none of an extended resource that DRA serves: kube-scheduler allocates devices of a class instead of
+// counting. A pod that has waited for its turn is not declined for it, and its claim stays.
+func TestResourcesThatDRAServesDeclineNoPod(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(*batches)*20*time.Second)
+	defer cancel()
+	w := startTight(ctx, t, scheduler.Tenon)
+	const driver, served = "devices.example.com", "example.com/served"
+	api := w.client.ResourceV1()
+	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "served"}, Spec: resourcev1.DeviceClassSpec{
+		ExtendedResourceName: ptr.To(served), Selectors: []resourcev1.DeviceSelector{{
+			CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "` + driver + `"`}}}}}
+	if _, err := api.DeviceClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: tightNode}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: driver, NodeName: ptr.To(tightNode),
+		Pool: resourcev1.ResourcePool{Name: tightNode, Generation: 1, ResourceSliceCount: 1}}}
+	for i := range 8 {
+		slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: fmt.Sprint("d", i)})
+	}
+	if _, err := api.ResourceSlices().Create(ctx, slice, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// By its class's own name, a pod needs no name in the class.
+	for _, name := range []v1.ResourceName{served, v1.ResourceName(resourcev1.ResourceDeviceClassPrefix + "served")} {
+		w.batches(ctx, t, name, func() { w.dropClaims(ctx, t) })
+	}
+	w.seen.check(t)
+}
+
+// dropClaims deletes the claims of pods that are gone, as a controller of claims does.
+func (w *world) dropClaims(ctx context.Context, t *testing.T) {
+	t.Helper()
+	api := w.client.ResourceV1().ResourceClaims(metav1.NamespaceDefault)
+	for {
+		list, err := api.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Items) == 0 {
+			return
+		}
+		for i := range list.Items {
+			name := list.Items[i].Name
+			_, err := api.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+				metav1.PatchOptions{})
+			if err == nil {
+				_ = api.Delete(ctx, name, metav1.DeleteOptions{}) // the next list shows whether it is gone
+			}
+		}
+	}
+}
+
+// An extender that manages a resource counts it, and kube-scheduler ignores it.
+func TestResourcesOfAnExtenderDeclineNoPod(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(*batches)*20*time.Second)
+	defer cancel()
+	const managed = "example.com/memory"
+	extender := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, r *http.Request) {
+		var asked struct{ NodeNames *[]string }
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+			t.Errorf("the extender is asked: %v", err)
+		}
+		answer.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(answer).Encode(map[string]any{"NodeNames": asked.NodeNames})
+	}))
+	defer extender.Close()
+	w := startTight(ctx, t, scheduler.Tenon+fmt.Sprintf(`extenders:
+- urlPrefix: %q
+  filterVerb: filter
+  weight: 1
+  nodeCacheCapable: true
+  httpTimeout: 30s
+  managedResources: [{name: %s, ignoredByScheduler: true}]
+`, extender.URL, managed))
+	w.batches(ctx, t, managed, func() {})
+	w.seen.check(t)
+}
+
+// A resize that the kubelet cannot carry out takes nothing of the node, although the pod's spec asks for it.
+func TestAnInfeasibleResizeDeclinesNoPod(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(*batches)*20*time.Second)
+	defer cancel()
+	w := startTight(ctx, t, scheduler.Tenon)
+	for i := range *batches {
+		before := failures(t)
+		shares := workload.Pod("shares", workload.Burstable("c", workload.Amounts{"cpu": "500m", "memory": "64Mi"}, nil))
+		w.runs(ctx, t, shares)
+		w.resizes(ctx, t, "shares", "34", func(p *v1.Pod) bool {
+			for _, c := range p.Status.Conditions {
+				if c.Type == v1.PodResizePending && c.Reason == v1.PodReasonInfeasible {
+					return true
+				}
+			}
+			return false
+		})
+		w.create(ctx, t, six(i, "")...)
+		if _, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool { return bound(pods) == 7 }); err != nil {
+			t.Fatalf("batch %d: %v: %s", i, err, w.unsettled())
+		}
+		if n := failures(t) - before; n > 0 {
+			t.Errorf("batch %d: %d attempts failed, and all pods fit", i, n)
+		}
+		pods, _ := w.pods.Pods()
+		noRefusal(t, pods)
+		if err := w.pods.Clear(ctx, w.client); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.seen.check(t)
+}
