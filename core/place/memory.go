@@ -15,7 +15,7 @@ import (
 //  - If no mask serves, the manager has no opinion in the merge (it returns no hints), and the pod
 //    fails when the memory is allocated.
 //  - If the merged affinity is too small for the memory, the manager widens it to a mask of its own choice.
-//  - It has a table for every kind that Linux shows on a NUMA node. Where a NUMA node lacks a requested kind, it reads a
+// - It has a table for every kind that Linux shows on a NUMA node. Where a NUMA node lacks a requested kind, it reads a
 //    nil table and panics (calculateHints, isAffinitySatisfyRequest).
 
 // memoryHintSet returns the hint set of all memory kinds of a request together. Its free amounts are those of the last

@@ -52,9 +52,9 @@ func (r Rules) Obstacles(m *topo.Machine) []Reason {
 	return out
 }
 
-// MissingPages returns one reason for each size of hugepages that some NUMA nodes of a machine show and others do not, if
-// the static memory manager panics on pods that ask for it. Linux shows every size on every NUMA node with memory, and
-// older kernels none on those without. The kubelet serves all other pods.
+// MissingPages returns one reason for each size of hugepages that some NUMA nodes of a machine show and others do not,
+// if the static memory manager panics on pods that ask for it. Linux shows every size on every NUMA node with memory,
+// and older kernels none on those without. The kubelet serves all other pods.
 func (r Rules) MissingPages(m *topo.Machine) (out []Reason) {
 	for _, kind := range m.Kinds() {
 		for _, n := range m.NUMAs() {

@@ -470,8 +470,8 @@ func (m *Machine) Kinds() []string {
 // of every size (kubelet memorymanager/policy_static.go, getDefaultMachineState).
 func (n NUMA) Capacity(kind string) int64 { return max(0, n.Balance(kind)) }
 
-// Shows reports whether Linux shows a kind of memory on the NUMA node, even with no bytes of it. Ordinary memory is always
-// shown. An older kernel shows no hugepages on a NUMA node without memory.
+// Shows reports whether Linux shows a kind of memory on the NUMA node, even with no bytes of it. Ordinary memory is
+// always shown. An older kernel shows no hugepages on a NUMA node without memory.
 func (n NUMA) Shows(kind string) bool {
 	return kind == Memory || slices.ContainsFunc(n.Hugepages, func(h Hugepages) bool { return h.Kind() == kind })
 }
