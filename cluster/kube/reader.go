@@ -296,7 +296,8 @@ func notes(feed *Feed, snap *ledger.Snapshot) (out []Problem) {
 }
 
 // Lacks returns for every node which plain amounts it has too little of left for the pod. It counts like
-// kube-scheduler's NodeResourcesFit: the node's allocatable minus the requests of all pods bound to it.
+// kube-scheduler's NodeResourcesFit where no DRA driver and no extender serves a resource: the node's allocatable minus
+// the requests of all pods bound to it.
 func (r *Reader) Lacks(ctx context.Context, pod *v1.Pod) (map[string][]place.Reason, error) {
 	nodes, err := r.cluster.Nodes.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -316,10 +317,11 @@ func (r *Reader) Lacks(ctx context.Context, pod *v1.Pod) (map[string][]place.Rea
 		used[p.Spec.NodeName] = used[p.Spec.NodeName].Add(needs)
 	}
 	out := map[string][]place.Reason{}
+	needs, _ := Needs(pod)
 	for i := range nodes.Items {
 		n := whatif.Node{Name: nodes.Items[i].Name, Used: used[nodes.Items[i].Name]}
 		n.Allocatable, _ = Amounts(nodes.Items[i].Status.Allocatable)
-		if short := lacks(&n, pod); len(short) > 0 {
+		if short := n.Lacks(needs); len(short) > 0 {
 			out[n.Name] = short
 		}
 	}
