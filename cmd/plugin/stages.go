@@ -8,6 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -31,17 +32,34 @@ func vary(s cli.Stage, v whatif.Variation) (cli.Stage, []string, error) {
 	if v.Alter == nil {
 		return out, altered, nil
 	}
+	before := map[string]*ledger.Node{}
+	for _, n := range s.Nodes() {
+		before[n.Name] = n.State
+	}
 	for _, n := range out.Nodes() {
 		if !slices.Contains(altered, n.Name) || n.State.Machine == nil {
 			continue
 		}
-		for _, f := range n.State.Rules.StartFaults(n.State.Machine, place.Startup{}) {
-			if !f.Gate { // which gates are on is not known here
-				return nil, nil, fmt.Errorf("node %s: no kubelet works with this configuration: %s", n.Name, f.Text)
-			}
+		if why := newFault(before[n.Name], n.State); why != "" {
+			return nil, nil, fmt.Errorf("node %s: no kubelet works with this configuration: %s", n.Name, why)
 		}
 	}
 	return out, altered, nil
+}
+
+// newFault returns why a kubelet does not start with changed rules, unless its present rules say the same: it runs with
+// these, so a part of them is not known, such as a reservation that only its flags have. before may be nil.
+func newFault(before, after *ledger.Node) string {
+	var known []place.StartFault
+	if before != nil && before.Machine != nil {
+		known = before.Rules.StartFaults(before.Machine, place.Startup{})
+	}
+	for _, f := range after.Rules.StartFaults(after.Machine, place.Startup{}) {
+		if !f.Gate && !slices.Contains(known, f) { // which gates are on is not known here
+			return f.Text
+		}
+	}
+	return ""
 }
 
 // catalogue returns the machine with a name, and the KubeletConfiguration of its nodes.

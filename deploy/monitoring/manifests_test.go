@@ -220,7 +220,7 @@ func TestKustomizationIsWhole(t *testing.T) {
 	for _, f := range named {
 		read(t, f)
 	}
-	if want := []string{"podmonitor.yaml", "prometheusrule.yaml", "dashboard.json",
+	if want := []string{"authorization.yaml", "podmonitor.yaml", "prometheusrule.yaml", "dashboard.json",
 		"scheduler.json"}; !slices.Equal(named, want) {
 		t.Errorf("files are %v, want %v", named, want)
 	}

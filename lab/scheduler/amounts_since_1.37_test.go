@@ -123,7 +123,11 @@ func insufficient(t *testing.T, fit interface {
 	if _, status := fit.PreFilter(t.Context(), cs, pod, nil); !status.IsSuccess() {
 		t.Fatal(status.Message())
 	}
-	out := slices.Clone(fit.Filter(t.Context(), cs, pod, info).Reasons())
+	status := fit.Filter(t.Context(), cs, pod, info)
+	if status.IsSuccess() {
+		return nil
+	}
+	out := slices.Clone(status.Reasons())
 	slices.Sort(out)
 	return out
 }
@@ -156,7 +160,8 @@ type amountsDraw struct{ *rand.Rand }
 // one reports true in one of n cases.
 func (d amountsDraw) one(n int) bool { return d.IntN(n) == 0 }
 
-func (d amountsDraw) list(most int) v1.ResourceList {
+// list draws amounts up to a bound. Amounts beside CPUs and memory are there in one of rare cases.
+func (d amountsDraw) list(most, rare int) v1.ResourceList {
 	out := v1.ResourceList{}
 	put := func(name string, in int, units ...string) {
 		if d.one(in) {
@@ -165,20 +170,20 @@ func (d amountsDraw) list(most int) v1.ResourceList {
 	}
 	put("cpu", 1, "", "", "50m", "00m")
 	put("memory", 1, "Gi", "Gi", "Mi", "")
-	put("ephemeral-storage", 4, "Gi")
-	put("hugepages-2Mi", 5, "Gi")
+	put("ephemeral-storage", rare, "Gi")
+	put("hugepages-2Mi", rare, "Gi")
 	for _, name := range []string{"example.com/gpu", "example.com/served", "example.com/none",
 		resourcev1.ResourceDeviceClassPrefix + "served", resourcev1.ResourceDeviceClassPrefix + "other"} {
-		put(name, 8, "")
+		put(name, rare, "")
 	}
 	return out
 }
 
 func (d amountsDraw) node() *v1.Node {
-	out := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{Allocatable: d.list(30)}}
+	out := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{Allocatable: d.list(40, 2)}}
 	delete(out.Status.Allocatable, "example.com/none")
 	if !d.one(50) {
-		out.Status.Allocatable[v1.ResourcePods] = *resource.NewQuantity(d.Int64N(8), resource.DecimalSI)
+		out.Status.Allocatable[v1.ResourcePods] = *resource.NewQuantity(1+d.Int64N(8), resource.DecimalSI)
 	}
 	return out
 }
@@ -188,7 +193,7 @@ func (d amountsDraw) pod(name string) *v1.Pod {
 	add := func(kind string, n int) (out []v1.Container) {
 		for i := range n {
 			out = append(out, v1.Container{Name: fmt.Sprint(kind, i),
-				Resources: v1.ResourceRequirements{Requests: d.list(6)}})
+				Resources: v1.ResourceRequirements{Requests: d.list(6, 20)}})
 		}
 		return out
 	}
@@ -210,7 +215,7 @@ func (d amountsDraw) pod(name string) *v1.Pod {
 
 // whole draws amounts that a pod may have as a whole.
 func (d amountsDraw) whole() v1.ResourceList {
-	out := d.list(12)
+	out := d.list(12, 20)
 	for name := range out {
 		if kube.Extended(string(name)) || name == v1.ResourceEphemeralStorage {
 			delete(out, name)
@@ -231,10 +236,10 @@ func (d amountsDraw) bound(name, node string) *v1.Pod {
 		for i := range in {
 			s := v1.ContainerStatus{Name: in[i].Name}
 			if d.one(2) {
-				s.AllocatedResources = d.list(6)
+				s.AllocatedResources = d.list(6, 20)
 			}
 			if d.one(2) {
-				s.Resources = &v1.ResourceRequirements{Requests: d.list(6)}
+				s.Resources = &v1.ResourceRequirements{Requests: d.list(6, 20)}
 			}
 			if !d.one(4) {
 				out = append(out, s)
