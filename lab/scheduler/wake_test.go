@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -21,6 +22,13 @@ import (
 // failures returns how many attempts to schedule a pod have failed in this process.
 func failures(t *testing.T) (n int) {
 	t.Helper()
+	return attempts(t, "unschedulable", "error")
+}
+
+// attempts returns how many attempts of schedulers of this process ended with one of these results. A pod that a plugin
+// declines after a node was chosen ends with "error".
+func attempts(t *testing.T, results ...string) (n int) {
+	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +39,7 @@ func failures(t *testing.T) (n int) {
 		}
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
-				if l.GetName() == "result" && l.GetValue() != "scheduled" {
+				if l.GetName() == "result" && slices.Contains(results, l.GetValue()) {
 					n += int(m.GetCounter().GetValue())
 				}
 			}
