@@ -70,8 +70,8 @@ func six(batch int, name v1.ResourceName) (out []*v1.Pod) {
 	return out
 }
 
-// batches creates batches of pods, and fails the test unless all of them are bound, and none is declined after a node was
-// chosen for it. Pods may have to wait until the node has reported that those of the last batch are gone.
+// batches creates batches of pods, and fails the test unless all of them are bound, and none is declined after a node
+// was chosen for it. Pods may have to wait until the node has reported that those of the last batch are gone.
 func (w *world) batches(ctx context.Context, t *testing.T, name v1.ResourceName, after func()) {
 	t.Helper()
 	before := attempts(t, "error")
