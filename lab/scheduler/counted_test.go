@@ -172,3 +172,35 @@ func TestResourcesOfAnExtenderDeclineNoPod(t *testing.T) {
 	w.batches(ctx, t, managed, func() {})
 	w.seen.check(t)
 }
+
+// A resize that the kubelet cannot carry out takes nothing of the node, although the pod's spec asks for it.
+func TestAnInfeasibleResizeDeclinesNoPod(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(*batches)*20*time.Second)
+	defer cancel()
+	w := startTight(ctx, t, scheduler.Tenon)
+	for i := range *batches {
+		before := attempts(t, "error")
+		w.runs(ctx, t, cores("resized", 1))
+		w.resizes(ctx, t, "resized", "20", func(p *v1.Pod) bool {
+			for _, c := range p.Status.Conditions {
+				if c.Type == v1.PodResizePending && c.Reason == v1.PodReasonInfeasible {
+					return true
+				}
+			}
+			return false
+		})
+		w.create(ctx, t, six(i, "")[1:]...) // the resized pod has one of the CPUs
+		if _, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool { return bound(pods) == 6 }); err != nil {
+			t.Fatalf("batch %d: %v: %s", i, err, w.unsettled())
+		}
+		if n := attempts(t, "error") - before; n > 0 {
+			t.Errorf("batch %d: %d pods were declined, and all fit", i, n)
+		}
+		pods, _ := w.pods.Pods()
+		noRefusal(t, pods)
+		if err := w.pods.Clear(ctx, w.client); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.seen.check(t)
+}
