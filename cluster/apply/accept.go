@@ -40,7 +40,7 @@ func accept(node string, c Configuration) error {
 		return fmt.Errorf("node %s: the drop-in file of the plan has %d bytes, more than %d: plan again", node,
 			len(c.DropIn), maxDropIn)
 	}
-	if strings.ContainsAny(c.DropIn, "&*") { // plans write no aliases, of which few bytes may become gigabytes
+	if strings.ContainsAny(c.DropIn, "&*") { // plans write no aliases; a few bytes of them may become gigabytes
 		return fmt.Errorf("node %s: the drop-in file of the plan has an alias or anchor: plan again", node)
 	}
 	var fields map[string]any

@@ -41,7 +41,7 @@ func (r *Reader) readAdmission(ctx context.Context) (*Admission, error) {
 	bounds := map[string][]string{}
 	for _, kind := range []string{"limitranges", "resourcequotas"} {
 		var list struct {
-			Items []v1.ResourceQuota `json:"items"` // of which only the metadata is used
+			Items []v1.ResourceQuota `json:"items"` // only the metadata is used
 		}
 		ok, err := r.listAll(ctx, schema.GroupVersionResource{Version: "v1", Resource: kind}, &list)
 		if err != nil || !ok {

@@ -16,7 +16,7 @@ import (
 // like the kubelet, which like kube-scheduler's NodeResourcesFit subtracts the requests of all pods that have not ended
 // from the node's allocatable, and counts the pods. The pod itself may be among the others; it counts once.
 //
-// Extended resources of which the node has none are left out, as in the kubelet (removeMissingExtendedResources in
+// Extended resources that the node does not have are left out, as in the kubelet (removeMissingExtendedResources in
 // pkg/kubelet/lifecycle/predicate.go, 1.37): somebody else counts them, such as DRA or an extender of the scheduler.
 func Lacks(pod *v1.Pod, node *v1.Node, others []*v1.Pod) []place.Reason {
 	n := whatif.Node{Name: node.Name}

@@ -97,7 +97,7 @@ func (v *View) begin(ctx context.Context, all []*source) {
 	v.changes.everything()
 }
 
-// see records of which namespaces the pods are followed, once every resource was listed or refused.
+// see records the namespaces whose pods the view follows. It is called once every resource was listed or refused.
 func (v *View) see(all []*source) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

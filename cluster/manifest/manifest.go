@@ -101,7 +101,7 @@ func Read(data []byte) (*File, error) {
 	return &r.file, nil
 }
 
-// nothing is the error of a file of which nothing can be judged.
+// nothing is the error of a file without anything that can be judged.
 func nothing(f *File) error {
 	const few = 3
 	list, text := f.Left, "no pods, and no objects that are known to have any"

@@ -32,7 +32,7 @@ type simulationDocument struct {
 	NotKnown []document.Problem `json:"notKnown"` // nodes whose NUMA nodes are not known
 	// NotJudged are objects of files whose pods are not judged, and why.
 	NotJudged []string `json:"notJudged,omitempty"`
-	Coarse    []string `json:"coarse"` // nodes of which only amounts are known, by NUMA node
+	Coarse    []string `json:"coarse"` // nodes that report only amounts, by NUMA node
 }
 
 type leavingDocument struct {
