@@ -332,12 +332,3 @@ func (r *Reader) Lacks(ctx context.Context, pod *v1.Pod) (map[string][]place.Rea
 func (r *Reader) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
 	return r.cluster.Pods.In(namespace).Get(ctx, name, metav1.GetOptions{})
 }
-
-// Pods returns the pods of a namespace, or of all namespaces if it is empty.
-func (r *Reader) Pods(ctx context.Context, namespace string) ([]v1.Pod, error) {
-	list, err := r.cluster.Pods.In(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
-	}
-	return list.Items, nil
-}
