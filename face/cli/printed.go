@@ -55,7 +55,7 @@ func escapeJSON(data []byte) []byte {
 		case r == '\n' || unicode.IsPrint(r):
 			out.WriteRune(r)
 		case r > 0xffff:
-			hi, lo := rune(0xd800+(r-0x10000)>>10), rune(0xdc00+(r-0x10000)&0x3ff)
+			hi, lo := 0xd800+(r-0x10000)>>10, 0xdc00+(r-0x10000)&0x3ff
 			fmt.Fprintf(&out, `\u%04x\u%04x`, hi, lo)
 		default:
 			fmt.Fprintf(&out, `\u%04x`, r)

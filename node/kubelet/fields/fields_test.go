@@ -47,7 +47,7 @@ func TestKnownFieldsAreNotNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		texts[name] = string(m.YAML)
+		texts[name] = m.YAML
 	}
 	for name, text := range texts {
 		if got := fields.Of([]byte(text)); len(got) > 0 {
