@@ -86,8 +86,9 @@ func TestTheDefinitionComesLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.knows(t, "late-a", func(n *ledger.Node) bool { return n == nil })
+	w.ends(t, "one")
 	define()
-	w.report(t, coarse.Topology("late-a", single, "8/32Gi 8/32Gi"))
+	w.report(t, coarse.Signed(coarse.Topology("late-a", single, "4:8/32Gi 0:8/28Gi:32Gi"), "two"))
 	w.runs(t, "three")
 	w.knows(t, "late-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Coarse })
 }
@@ -175,7 +176,8 @@ func TestTheReportOfANodeIsDeletedAndReturns(t *testing.T) {
 	w.waits(t, "two", noContainer)
 	layout := w.layout(t, "gone-a", "numa 0 cpus 0-2 memory 8Gi\nnuma 1 socket 1 cpus 3-5 memory 8Gi")
 	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Exact })
-	w.report(t, coarse.Topology("gone-a", single, "8/32Gi 8/32Gi")) // the layout takes precedence
+	// The layout takes precedence.
+	w.report(t, coarse.Topology("gone-a", single, "4:8/28Gi:32Gi 8/32Gi"))
 	w.waits(t, "two", "wants 4 cpu")
 	layout()
 	w.runs(t, "two") // according to the other object
