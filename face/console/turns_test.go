@@ -165,7 +165,7 @@ func TestBodiesOfSmallValuesTakeLittleMemory(t *testing.T) {
 			}
 		})
 		t.Logf("%s: %d MiB", name, got>>20)
-		if got > 120<<20 {
+		if got > 128<<20 { // 113 MiB, and 120 under the race detector
 			t.Errorf("a manifest of small values as %s allocates %d MiB", name, got>>20)
 		}
 	}
