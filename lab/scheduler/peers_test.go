@@ -171,6 +171,13 @@ func drawPod(t *rapid.T, name, on string) *v1.Pod {
 		PodAffinity:     &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: drawTerms(t)},
 		PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: drawTerms(t)},
 	}
+	p.Spec.TopologySpreadConstraints = drawConstraints(t)
+	return p
+}
+
+// drawConstraints draws what the API server accepts: one constraint for each key of a topology, and no key of a label
+// that the selector names as well.
+func drawConstraints(t *rapid.T) (out []v1.TopologySpreadConstraint) {
 	for range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "constraints") {
 		c := v1.TopologySpreadConstraint{MaxSkew: int32(rapid.IntRange(1, 2).Draw(t, "skew")), TopologyKey: drawKey(t),
 			WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: drawSelector(t)}
@@ -178,7 +185,8 @@ func drawPod(t *rapid.T, name, on string) *v1.Pod {
 			c.MinDomains = new(int32)
 			*c.MinDomains = int32(rapid.IntRange(1, 4).Draw(t, "least"))
 		}
-		if rapid.Bool().Draw(t, "keys") {
+		open := c.LabelSelector != nil && len(c.LabelSelector.MatchLabels) == 0
+		if rapid.Bool().Draw(t, "keys") && open {
 			c.MatchLabelKeys = []string{"app"}
 		}
 		policies := []v1.NodeInclusionPolicy{v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore}
@@ -186,9 +194,12 @@ func drawPod(t *rapid.T, name, on string) *v1.Pod {
 			c.NodeAffinityPolicy, c.NodeTaintsPolicy = &policies[rapid.IntRange(0, 1).Draw(t, "affinity policy")],
 				&policies[rapid.IntRange(0, 1).Draw(t, "taints policy")]
 		}
-		p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, c)
+		twice := slices.ContainsFunc(out, func(o v1.TopologySpreadConstraint) bool { return o.TopologyKey == c.TopologyKey })
+		if !twice {
+			out = append(out, c)
+		}
 	}
-	return p
+	return out
 }
 
 // namespaces are the namespaces of drawn pods.
