@@ -3,7 +3,8 @@
 // does beside a recorded baseline, the other packages, images and chart, the chart on an API server, the linters, the
 // pages of the console in a browser, the plugin for Volcano's scheduler, and the tests on real nodes. Before that it
 // installs the Debian packages that some tests need. The node whose agent pins containers is tested if something that
-// this test depends on has changed in the last 60 commits, which is printed.
+// this test depends on has changed in the last 60 commits, which is printed, and if the run has not taken an hour by
+// then, else it is NOT RUN. A trial that prints nothing for long is ended, and run once more.
 //
 //	go run ./test [ARGS...]        all of the above; ARGS go to go test
 //	go run ./test verify           only generated files and the rules of the repository
@@ -20,7 +21,7 @@
 //
 // Invariant: it prints what it runs before it runs it, and the last lines and the exit code give the result. It
 // refuses to pass in silence for less: what cannot be tested on this machine is printed at once and again at the
-// end (NOT RUN), and is a failure when CI is set in the environment.
+// end (NOT RUN), and is a failure when CI is set in the environment; for lack of time it is not.
 package main
 
 import (
@@ -224,7 +225,14 @@ func (r *runner) program(ctx context.Context, copies io.Writer, name string, lin
 	r.say("%s: %s", name, shorten(line))
 	began := time.Now()
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.Cancel = func() error {
+		if errors.Is(context.Cause(ctx), errSilent) {
+			return syscall.Kill(-cmd.Process.Pid, syscall.SIGQUIT) // tests print where they stand
+		}
+		return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a test's own processes end with it
+	cmd.WaitDelay = time.Minute
 	alive, stop := context.WithCancel(ctx)
 	defer stop()
 	w := &loud{r: r, spoke: make(chan struct{}, 1)}

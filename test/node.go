@@ -3,8 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"time"
 )
 
 // trials are the packages whose tests boot real nodes or a browser, by name. Each is a separate step: it builds
@@ -32,20 +36,50 @@ func (r *runner) trial(ctx context.Context, name string, args []string) error {
 	// The package comes before the arguments, because the go command takes what follows a test's own flag for the test.
 	line := slices.Concat([]string{"go", "test", "-v", "-count=1", "-timeout", "75m", trials[name]}, args)
 	seen := &skips{}
-	err := r.program(ctx, seen, name, line...)
+	err := r.watched(ctx, seen, name, line)
 	for range hungTries - 1 {
 		if err == nil || !seen.hung {
 			break
 		}
 		r.say("%s: a guest stood still, which is QEMU's fault and not the nodes': once more", name)
 		seen = &skips{}
-		err = r.program(ctx, seen, name, line...)
+		err = r.watched(ctx, seen, name, line)
 	}
 	if err != nil || len(seen.why) == 0 {
 		return err
 	}
 	r.done = slices.DeleteFunc(r.done, func(s string) bool { return s == name })
 	return r.notRun("%s: %s", name, strings.Join(seen.why, "; "))
+}
+
+// silentFor is how long a trial may print nothing. The longest wait of one that passes is two minutes.
+const silentFor = 8 * time.Minute
+
+// watched runs a trial until it ends, or until it has printed nothing for silentFor: then a guest stood still without
+// a word of its kernel. What the trial's goroutines waited for is printed.
+func (r *runner) watched(ctx context.Context, seen *skips, name string, line []string) error {
+	watched, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	silent := time.AfterFunc(silentFor, func() { stop(errSilent) })
+	defer silent.Stop()
+	spoke := func() { silent.Reset(silentFor) }
+	err := r.program(watched, io.MultiWriter(seen, writer(spoke)), name, line...)
+	if errors.Is(context.Cause(watched), errSilent) {
+		seen.hung = true
+		return fmt.Errorf("%w: %w", errSilent, err)
+	}
+	return err
+}
+
+// errSilent is the end of a trial that printed nothing.
+var errSilent = fmt.Errorf("nothing was printed for %s", silentFor)
+
+// writer calls a function for each write.
+type writer func()
+
+func (w writer) Write(p []byte) (int, error) {
+	w()
+	return len(p), nil
 }
 
 // skips finds skipped tests in the output of go test -v, each with the last line of its output.
