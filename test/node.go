@@ -52,8 +52,9 @@ func (r *runner) trial(ctx context.Context, name string, args []string) error {
 	return r.notRun("%s: %s", name, strings.Join(seen.why, "; "))
 }
 
-// silentFor is how long a trial may print nothing. The longest wait of one that passes is two minutes.
-const silentFor = 8 * time.Minute
+// silentFor is how long a trial may print nothing. The longest wait of one that passes is two minutes, and a first
+// build of a kubelet takes some five.
+const silentFor = 10 * time.Minute
 
 // watched runs a trial until it ends, or until it has printed nothing for silentFor: then a guest stood still without
 // a word of its kernel. What the trial's goroutines waited for is printed.

@@ -183,6 +183,7 @@ func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 20 * time.Second // the go command does not end while it downloads
 	return cmd
 }
 
