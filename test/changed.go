@@ -38,8 +38,7 @@ func (r *runner) pinnedNodes(ctx context.Context, args []string) error {
 		return nil
 	}
 	if time.Since(r.began) > pinnedBegins {
-		r.untested = append(r.untested, fmt.Sprintf("NOT RUN: pinning on a real node: this run has taken %s already, and "+
-			"%s: run go run ./test node", pinnedBegins, why))
+		r.leaveOut("pinning on a real node: this run has taken %s already, and %s: run go run ./test node", pinnedBegins, why)
 		return nil
 	}
 	r.say("pinning on a real node: runs, because %s", why)

@@ -226,10 +226,11 @@ func (r *runner) program(ctx context.Context, copies io.Writer, name string, lin
 	began := time.Now()
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Cancel = func() error {
+		signal := syscall.SIGINT
 		if errors.Is(context.Cause(ctx), errSilent) {
-			return syscall.Kill(-cmd.Process.Pid, syscall.SIGQUIT) // tests print where they stand
+			signal = syscall.SIGQUIT // tests print where they stand
 		}
-		return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
+		return syscall.Kill(-cmd.Process.Pid, signal)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a test's own processes end with it
 	cmd.WaitDelay = time.Minute

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -61,10 +60,9 @@ const silentFor = 10 * time.Minute
 func (r *runner) watched(ctx context.Context, seen *skips, name string, line []string) error {
 	watched, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	silent := time.AfterFunc(silentFor, func() { stop(errSilent) })
-	defer silent.Stop()
-	spoke := func() { silent.Reset(silentFor) }
-	err := r.program(watched, io.MultiWriter(seen, writer(spoke)), name, line...)
+	seen.silent = time.AfterFunc(silentFor, func() { stop(errSilent) })
+	defer seen.silent.Stop()
+	err := r.program(watched, seen, name, line...)
 	if errors.Is(context.Cause(watched), errSilent) {
 		seen.hung = true
 		return fmt.Errorf("%w: %w", errSilent, err)
@@ -75,23 +73,20 @@ func (r *runner) watched(ctx context.Context, seen *skips, name string, line []s
 // errSilent is the end of a trial that printed nothing.
 var errSilent = fmt.Errorf("nothing was printed for %s", silentFor)
 
-// writer calls a function for each write.
-type writer func()
-
-func (w writer) Write(p []byte) (int, error) {
-	w()
-	return len(p), nil
-}
-
 // skips finds skipped tests in the output of go test -v, each with the last line of its output.
 type skips struct {
 	rest []byte // an incomplete line
 	last string
 	why  []string
-	hung bool // a guest hung (guest.ErrHung)
+	hung bool // a guest hung (guest.ErrHung), or nothing was printed (errSilent)
+
+	silent *time.Timer // of watched: starts anew when something is printed
 }
 
 func (s *skips) Write(p []byte) (int, error) {
+	if s.silent != nil {
+		s.silent.Reset(silentFor)
+	}
 	s.rest = append(s.rest, p...)
 	for {
 		line, rest, whole := bytes.Cut(s.rest, []byte("\n"))
