@@ -201,9 +201,15 @@ func devices(in []Resource) (out []topo.DeviceSpec, err error) {
 			if err := within("numas of a device", numas.Len(), 0, topo.MaxNUMAs); err != nil {
 				return nil, fmt.Errorf("resource %q: %w", clip(r.Resource), err)
 			}
-			list := numas.List()
+			list, ok := topo.ParseNUMAList(g.NUMAList)
+			if !ok {
+				return nil, fmt.Errorf("resource %q: numaList %q is not empty, negative or unknown", clip(r.Resource),
+					clip(g.NUMAList))
+			}
+			ids := numas.List()
 			for _, id := range g.IDs { // package topo checks the names
-				out = append(out, topo.DeviceSpec{Resource: r.Resource, ID: id, NUMAs: list, Unhealthy: g.Unhealthy, Root: g.Root})
+				out = append(out, topo.DeviceSpec{Resource: r.Resource, ID: id, NUMAs: ids, List: list,
+					Unhealthy: g.Unhealthy, Root: g.Root})
 			}
 		}
 	}

@@ -67,7 +67,7 @@ func rooted(in []DeviceGroup, roots map[string]string) (out []DeviceGroup) {
 			if !ok {
 				i = len(out)
 				at[root] = i
-				out = append(out, DeviceGroup{NUMAs: g.NUMAs, Root: root, Unhealthy: g.Unhealthy})
+				out = append(out, DeviceGroup{NUMAs: g.NUMAs, NUMAList: g.NUMAList, Root: root, Unhealthy: g.Unhealthy})
 			}
 			out[i].IDs = append(out[i].IDs, id)
 		}

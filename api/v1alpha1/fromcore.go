@@ -140,17 +140,19 @@ func fromResource(m *topo.Machine, r topo.Resource) Resource {
 	out := Resource{Resource: r.Name}
 	type key struct {
 		numas     topo.Mask
+		list      topo.NUMAList
 		unhealthy bool
 		root      string
 	}
 	at := map[key]int{}
 	for _, d := range r.Devices {
-		k := key{d.NUMAs, d.Unhealthy, d.Root}
+		k := key{d.NUMAs, d.List, d.Unhealthy, d.Root}
 		i, ok := at[k]
 		if !ok {
 			i = len(out.Groups)
 			at[k] = i
-			out.Groups = append(out.Groups, DeviceGroup{NUMAs: numaList(m, d.NUMAs), Unhealthy: d.Unhealthy, Root: d.Root})
+			out.Groups = append(out.Groups, DeviceGroup{NUMAs: numaList(m, d.NUMAs), NUMAList: d.List.String(),
+				Unhealthy: d.Unhealthy, Root: d.Root})
 		}
 		out.Groups[i].IDs = append(out.Groups[i].IDs, d.ID)
 	}

@@ -312,18 +312,24 @@ type Resource struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[!-~]*$`
 	Resource string `json:"resource"`
-	// groups are the devices, grouped by equal NUMA nodes, PCI root and health.
+	// groups are the devices, grouped by equal NUMA nodes, list, PCI root and health.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4096
 	Groups []DeviceGroup `json:"groups"`
 }
 
-// DeviceGroup is devices of one resource with equal NUMA nodes, PCI root and health.
+// DeviceGroup is devices of one resource with equal NUMA nodes, list, PCI root and health.
 type DeviceGroup struct {
 	// numas are the NUMA nodes that the devices are near; empty if the plugin reports none.
 	// +optional
 	NUMAs IDList `json:"numas,omitempty"`
+	// numaList says what is unusual about the list of NUMA nodes that the plugin announces: it is empty, or has a
+	// negative id, or the id of a NUMA node that the machine lacks. Under restricted and single-numa-node a kubelet
+	// refuses pods that need a device of the two latter kinds.
+	// +kubebuilder:validation:Enum=empty;negative;unknown
+	// +optional
+	NUMAList string `json:"numaList,omitempty"`
 	// root is Linux' name of the PCI host bridge above the devices, for example "pci0000:17"; absent if unknown. No
 	// placement depends on it.
 	// +kubebuilder:validation:MaxLength=32

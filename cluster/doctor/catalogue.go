@@ -78,8 +78,8 @@ var catalogue = map[string]entry{
 	"release-order": {document.Noted, "wait until the memory manager has released the memory of ended pods", nil},
 	"holdings-omitted": {document.Warned, "see the pod that the message names: what the kubelet lists contradicts " +
 		"the machine", nil},
-	"device-locality": {document.Warned, "see the device plugin: it names NUMA nodes that the machine lacks; " +
-		"it has to name none for a device without one", nil},
+	"device-locality": {document.Warned, "see the device plugin: for a device without a NUMA node it has to announce " +
+		"no list, and not -1", nil},
 	"devices-omitted": {document.Warned, "have the device plugin announce fewer, larger devices: pods that request this " +
 		"resource are placed by plain amounts alone, and its NUMA nodes are not predicted", nil},
 	"state-inconsistent": {document.Broken, "drain the node, stop the kubelet, remove the state file that the " +

@@ -184,7 +184,7 @@ func wrongs() map[string]func(*world) {
 	}
 	out := map[string]func(*world){"inexact": inexact("found-later")}
 	for _, code := range []ledger.InexactCode{ledger.UnknownKubeletVersion, ledger.UnmodelledFeatureGate,
-		ledger.UnhealthyDevices, ledger.RulesFromFiles, ledger.ReleaseOrder, ledger.HoldingsOmitted, ledger.DeviceLocality,
+		ledger.UnhealthyDevices, ledger.RulesFromFiles, ledger.ReleaseOrder, ledger.HoldingsOmitted,
 		ledger.StateInconsistent, ledger.StaleFacts, ledger.PodsUnreported, ledger.ReportContradicted,
 		ledger.MachineChanged, ledger.DevicesOmitted} {
 		out[string(code)] = inexact(code)
@@ -288,6 +288,7 @@ func wrongNodes() map[string]func(*world) {
 			w.node.Status.Allocatable["memory"] = resource.MustParse("122Gi")
 		},
 		"devices-without-locality": func(w *world) { w.machine += "device example.com/nic nic-0 numa none\n" },
+		"device-locality":          func(w *world) { w.machine += "device example.com/nic nic-0 numa none list negative\n" },
 		"gpu-memory-numa": func(w *world) {
 			w.layout = func(l *v1alpha1.NodeLayout) { l.Machine.NUMAs[1].MemoryKind = "gpu" }
 		},

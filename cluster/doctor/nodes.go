@@ -139,19 +139,12 @@ func (x *examination) settings(n *ledger.Node) {
 
 // hardware examines the machine as far as pods feel it.
 func (x *examination) hardware(n *ledger.Node, l *v1alpha1.NodeLayout) {
-	if m := n.Machine; len(m.NUMAs()) > 1 {
+	if len(n.Machine.NUMAs()) > 1 {
 		x.hugepages(n)
-		for _, r := range m.Resources() {
-			lost := 0
-			for i := range r.Devices {
-				if r.Devices[i].NUMAs == 0 {
-					lost++
-				}
-			}
-			if lost > 0 {
-				x.add("devices-without-locality", onNode(n.Name, fmt.Sprintf("%d of %d devices", lost, len(r.Devices))),
-					"devices of "+r.Name+" have no NUMA node: the kubelet does not align them", "")
-			}
+	}
+	if n.Rules.Arbiter == place.ByKubelet {
+		for _, r := range n.Machine.Resources() {
+			x.locality(n, r)
 		}
 	}
 	if l == nil {
@@ -173,6 +166,39 @@ func (x *examination) hardware(n *ledger.Node, l *v1alpha1.NodeLayout) {
 	if len(gpu) > 0 {
 		x.add("gpu-memory-numa", onNode(n.Name, gpu...), "memory of GPUs counts as memory of the node, and pods may "+
 			"get it", "")
+	}
+}
+
+// locality examines whether the kubelet can align the devices of a resource. If a plugin names NUMA nodes for some,
+// restricted and single-numa-node count no device on none of them (devicemanager/topology_hints.go).
+func (x *examination) locality(n *ledger.Node, r topo.Resource) {
+	lost, foreign := 0, 0
+	for i := range r.Devices {
+		if r.Devices[i].NUMAs == 0 {
+			lost++
+		}
+		if r.Devices[i].List.Names() {
+			foreign++
+		}
+	}
+	policy := n.Rules.Topology.Policy
+	refuses := policy == place.Restricted || policy == place.SingleNUMA
+	count := func(k int) string { return fmt.Sprintf("%d of %d devices", k, len(r.Devices)) }
+	never := "; restricted and single-numa-node would refuse pods that need them"
+	if refuses {
+		never = fmt.Sprintf("; %s refuses pods that need them", policy)
+	}
+	switch {
+	case foreign > 0:
+		x.add("device-locality", onNode(n.Name, count(foreign)), "the plugin of "+r.Name+
+			" names NUMA nodes for devices that the machine lacks"+never, "")
+	case lost == 0 || len(n.Machine.NUMAs()) == 1 && !refuses:
+	case r.NUMAs != 0 && refuses:
+		x.add("devices-without-locality", onNode(n.Name, count(lost)), "devices of "+r.Name+
+			" have no NUMA node, and others have one"+never, "")
+	case len(n.Machine.NUMAs()) > 1:
+		x.add("devices-without-locality", onNode(n.Name, count(lost)),
+			"devices of "+r.Name+" have no NUMA node: the kubelet does not align them", "")
 	}
 }
 

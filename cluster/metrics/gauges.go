@@ -135,7 +135,7 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 // of them would grow without bound.
 func knownCodes() []ledger.InexactCode {
 	return []ledger.InexactCode{ledger.UnknownKubeletVersion, ledger.UnmodelledFeatureGate, ledger.UnhealthyDevices,
-		ledger.RulesFromFiles, ledger.KubeletUnusable, ledger.ReleaseOrder, ledger.HoldingsOmitted, ledger.DeviceLocality,
+		ledger.RulesFromFiles, ledger.KubeletUnusable, ledger.ReleaseOrder, ledger.HoldingsOmitted,
 		ledger.StateInconsistent, ledger.StaleFacts, ledger.MachineChanged, ledger.DevicesOmitted, ledger.NotPinning,
 		ledger.PodsUnreported, ledger.ReportContradicted}
 }

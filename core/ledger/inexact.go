@@ -27,10 +27,9 @@ const (
 	// HoldingsOmitted means that the kubelet lists a pod whose holdings contradict the machine, and the report
 	// leaves that pod out.
 	HoldingsOmitted InexactCode = "holdings-omitted"
-	// DevicesOmitted means that a resource has more devices than a machine can have, so that it is not published.
+	// DevicesOmitted means that a resource has more devices than a machine can have, or ids that are no names, so that it
+	// is not published.
 	DevicesOmitted InexactCode = "devices-omitted"
-	// DeviceLocality means that devices name NUMA nodes that the machine lacks; the report has them without these.
-	DeviceLocality InexactCode = "device-locality"
 	// StateInconsistent means that the kubelet's state files contradict each other or its configuration.
 	StateInconsistent InexactCode = "state-inconsistent"
 	// StaleFacts means that the machine or the rules are as last read, because reading them again failed.

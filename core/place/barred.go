@@ -349,7 +349,7 @@ func (r Reason) resize() string {
 		return wait + "keep pods that need one NUMA node and pods that need several on different nodes, by node labels"
 	case Reuse:
 		return wait + "let init containers ask for no more than the containers after them"
-	case OneNUMA, Width:
+	case OneNUMA, Width, NoNUMA:
 		if r.Have <= 0 {
 			return wait + "use another node"
 		}

@@ -12,6 +12,9 @@ import (
 //  - It serves pods of any QoS class. It gives no hints for a resource whose devices have no NUMA node.
 //  - Masks range over the NUMA nodes that have devices of the resource. The preferred width counts all
 //    devices, held and unhealthy ones too; a device of several NUMA nodes counts for every mask it touches.
+//  - A device whose plugin names no NUMA node of the machine, but -1 or another unknown id, counts as one that
+//    has a NUMA node, and lies in no mask: if a request needs it, no mask serves the request. If an init container
+//    holds such a device, or one with an empty list, no mask serves the next container.
 //  - It takes first what init containers of the pod leave; then devices that touch the affinity, then
 //    other devices with a NUMA node, then devices without.
 //  - Among equal devices the kubelet takes any (it ranges over a map), or asks the plugin for a preference.
@@ -44,7 +47,11 @@ func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables
 			usable = 1
 		}
 		f.total += usable
-		if left.has(i) && touch != 0 && !slices.Contains(f.ties, touch) && a.work.spend(l.count()+len(f.ties)) {
+		if touch == 0 {
+			f.apart += usable
+		}
+		tied := touch != 0 || a.u.sets[at].listed && d.List != topo.UsualList
+		if left.has(i) && tied && !slices.Contains(f.ties, touch) && a.work.spend(l.count()+len(f.ties)) {
 			f.ties = append(f.ties, touch)
 		}
 		if touch&(touch-1) == 0 && touch != 0 {
@@ -191,7 +198,8 @@ func (a *admission) pools(at int, res topo.Resource, h hint) [4]devices {
 		pools[k] = newDevices(len(res.Devices))
 	}
 	left, taken := a.spare.devices[res.Name], a.u.taken[at]
-	choosy := h.set && res.NUMAs != 0
+	set := &a.u.sets[at]
+	choosy := h.set && set.numas != 0
 	for i, d := range res.Devices {
 		switch {
 		case left.has(i):
@@ -199,7 +207,7 @@ func (a *admission) pools(at int, res topo.Resource, h hint) [4]devices {
 		case d.Unhealthy || taken.has(i):
 		case choosy && d.NUMAs&h.mask != 0:
 			pools[1].with(i)
-		case choosy && d.NUMAs != 0:
+		case choosy && (d.NUMAs != 0 || set.listed && d.List == topo.UnknownID):
 			pools[2].with(i)
 		default:
 			pools[3].with(i)

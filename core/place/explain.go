@@ -89,6 +89,9 @@ func (f *hintSet) explain(single bool) (r Reason, bad bool) {
 	if f.total < f.want {
 		return Reason{Code: Short, Resource: f.resource, Want: f.want, Have: f.total}, true
 	}
+	if near := f.total - f.apart; near < f.want {
+		return Reason{Code: NoNUMA, Resource: f.resource, Want: f.want, Have: near, Width: int(f.apart)}, true
+	}
 	width := f.width
 	if single {
 		width = 1

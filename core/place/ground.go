@@ -44,9 +44,11 @@ type ground struct {
 // deviceSet has what does not change about the devices of one resource.
 type deviceSet struct {
 	name    string
-	numas   topo.Mask // that hints range over; none where no device has a NUMA node
+	numas   topo.Mask // that hints range over; none where no device plugin names a NUMA node
 	healthy int
 	shared  int // devices that touch several NUMA nodes
+	// listed: the kubelet decides, so topo.NUMAList matters.
+	listed bool
 }
 
 // wrapped stands for the kubelet's amount of memory if reservations or hugepages exceed what a NUMA node has: an
@@ -78,14 +80,17 @@ func newGround(m *topo.Machine, r Rules) *ground {
 	}
 	for at, res := range m.Resources() {
 		set := deviceSet{name: res.Name, numas: res.NUMAs, healthy: healthy(res)}
-		if set.numas != 0 && !r.Release.has(hintsOfDeviceNUMAs) {
-			set.numas = g.all
-		}
+		set.listed = r.Arbiter == ByKubelet
+		named := res.NUMAs != 0
 		for _, d := range res.Devices {
+			named = named || set.listed && d.List.Names()
 			if bits.OnesCount64(uint64(d.NUMAs)) > 1 {
 				set.shared++
 			}
 			add(g.whole[g.devices(at):], d.NUMAs, 1)
+		}
+		if named && (res.NUMAs == 0 || !r.Release.has(hintsOfDeviceNUMAs)) {
+			set.numas = g.all
 		}
 		g.sets = append(g.sets, set)
 	}

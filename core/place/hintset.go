@@ -91,6 +91,8 @@ type hintSet struct {
 	// free is the free amount of each mask, total that of the whole node.
 	free  []int64
 	total int64
+	// apart is how much of total is on no NUMA node: devices only.
+	apart int64
 	// ties are masks that every fitting mask must touch, because init containers of the pod hold something there.
 	ties []int
 }

@@ -16,6 +16,9 @@ const (
 	OneNUMA Code = "one-numa"
 	// Width: the want fits on the NUMA nodes together, but not on as few as the policy requires.
 	Width Code = "width"
+	// NoNUMA: the node has enough free devices, but not on NUMA nodes. The policy counts those without one for no NUMA
+	// node, whichever the pod uses (devicemanager/topology_hints.go, generateDeviceTopologyHints).
+	NoNUMA Code = "no-numa"
 	// Together: every resource fits by itself, but no NUMA nodes have all of them.
 	Together Code = "together"
 	// Widths: every resource fits by itself, but on different numbers of NUMA nodes. The policy requires the same
@@ -92,6 +95,7 @@ type Reason struct {
 	// Width and With depend on Code:
 	//
 	//  - Width: Width is the number of NUMA nodes that the policy allows for this want.
+	//  - NoNUMA: Width is the number of free devices without a NUMA node.
 	//  - Widths: Resource needs Want NUMA nodes, and the resource With needs Have.
 	//  - Demanded: With has the NUMA nodes of each resource that the demand is about.
 	//  - Endless: With has the reserved CPUs whose siblings are not reserved, under full-pcpus-only. For devices,
@@ -167,6 +171,12 @@ func (r Reason) detail() string {
 			return fmt.Sprintf("%s on %s; the largest %s %s", want, numas(r.Width), has(r.Width), amount(r.Resource, r.Have))
 		}
 		return fmt.Sprintf("%s on %s; best %s %s free", want, numas(r.Width), has(r.Width), amount(r.Resource, r.Have))
+	case NoNUMA:
+		near := fmt.Sprintf("%d free ones have a NUMA node", r.Have)
+		if r.Never {
+			near = fmt.Sprintf("it has %d with a NUMA node", r.Have)
+		}
+		return fmt.Sprintf("%s; %s, and the kubelet aligns none of the %d without one", want, near, r.Width)
 	case Together:
 		return "each resource fits, but no NUMA node has all of " + r.Resource + " together"
 	case Widths:

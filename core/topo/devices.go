@@ -6,11 +6,45 @@ import (
 	"strings"
 )
 
+// NUMAList says what is unusual about the list of NUMA nodes that a device plugin announces for a device. The kubelet
+// handles such a device otherwise than one whose plugin announces no list at all (pkg/kubelet/cm/devicemanager,
+// topology_hints.go and filterByAffinity of manager.go).
+type NUMAList uint8
+
+// The lists, by the names "", "empty", "negative", "unknown". A list with an unknown and a negative id is UnknownID.
+const (
+	UsualList  NUMAList = iota // only NUMA nodes of the machine, or no list
+	EmptyList                  // a list without any NUMA node
+	NegativeID                 // an id below 0: /sys has -1 for a PCI device without a NUMA node
+	UnknownID                  // the id of a NUMA node that the machine lacks
+)
+
+var numaLists = [...]string{"", "empty", "negative", "unknown"}
+
+// String returns the name of the list.
+func (l NUMAList) String() string {
+	if int(l) >= len(numaLists) {
+		return fmt.Sprintf("list %d", l)
+	}
+	return numaLists[l]
+}
+
+// ParseNUMAList reads the name of a list.
+func ParseNUMAList(s string) (NUMAList, bool) {
+	i := slices.Index(numaLists[:], s)
+	return NUMAList(max(0, i)), i >= 0
+}
+
+// Names reports whether the list has an id, though no NUMA node of the machine has it. The kubelet then takes the
+// resource for one that has to be aligned.
+func (l NUMAList) Names() bool { return l == NegativeID || l == UnknownID }
+
 // Device is one allocatable unit of a device plugin.
 type Device struct {
 	ID        string
 	NUMAs     Mask // zero: no affinity
 	Unhealthy bool
+	List      NUMAList
 	// Root is the name of the PCI host bridge above the device, such as "pci0000:17"; empty if unknown. Devices below
 	// one host bridge reach each other without passing through CPUs.
 	Root string
@@ -42,7 +76,11 @@ func (m *Machine) addDevices(in []DeviceSpec) error {
 					len(d.Root), MaxRoot)
 			}
 		}
-		dev := Device{ID: d.ID, Unhealthy: d.Unhealthy, Root: d.Root}
+		if int(d.List) >= len(numaLists) || d.List == EmptyList && len(d.NUMAs) > 0 {
+			return fmt.Errorf("device %s %s: its list of NUMA nodes cannot be %v and have %d of them", d.Resource, d.ID,
+				d.List, len(d.NUMAs))
+		}
+		dev := Device{ID: d.ID, Unhealthy: d.Unhealthy, List: d.List, Root: d.Root}
 		for _, id := range d.NUMAs {
 			at, ok := m.Position(id)
 			if !ok {
@@ -84,6 +122,9 @@ func (r Resource) Device(id string) Device {
 	}
 	return r.Devices[i]
 }
+
+// ValidName reports whether a resource or a device may have the name: printable ASCII of at most MaxName characters.
+func ValidName(s string) bool { return checkName("", s) == nil }
 
 func checkName(what, s string) error {
 	if s == "" || len(s) > MaxName {

@@ -90,6 +90,7 @@ func (s Spec) appendDevices(b []byte) []byte {
 		if d.Unhealthy {
 			put(-2)
 		}
+		put(int64(d.List))
 	}
 	return b
 }

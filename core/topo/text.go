@@ -18,7 +18,8 @@ import (
 //	numa ID [socket N] [cpus LIST[/LIST...]] [l3 N] [memory SIZE] [memory-kind KIND] [hugepages-SIZE COUNT]...
 //	distances D D D ...            one line per NUMA node, in ascending order of their ids
 //	device RESOURCE IDS numa LIST  IDS is a comma list; "numa none" for no affinity; "root NAME" (the PCI
-//	                               host bridge above the devices) and then "unhealthy" may follow
+//	                               host bridge above the devices), then "list empty", "list negative" or "list
+//	                               unknown" (see NUMAList), and then "unhealthy" may follow
 //
 // The lists of "cpus" are the threads of the cores: the k-th CPU of every list is a thread of the k-th core, so "cpus
 // 0-15,32-47" is 32 cores and "cpus 0-15/32-47" is 16 cores of two threads. "l3 N" cuts the cores of the NUMA node, in
@@ -202,7 +203,7 @@ func lowest(lanes [][]idset.CPU, from, to int) int {
 }
 
 func (p *parser) device(w []string) error {
-	want := fmt.Errorf("device: want RESOURCE IDS numa LIST [root NAME] [unhealthy]")
+	want := fmt.Errorf("device: want RESOURCE IDS numa LIST [root NAME] [list NAME] [unhealthy]")
 	if len(w) < 4 || w[2] != "numa" {
 		return want
 	}
@@ -210,8 +211,13 @@ func (p *parser) device(w []string) error {
 	if len(rest) > 1 && rest[0] == "root" {
 		root, rest = rest[1], rest[2:]
 	}
+	list, known := UsualList, true
+	if len(rest) > 1 && rest[0] == "list" {
+		list, known = ParseNUMAList(rest[1])
+		rest = rest[2:]
+	}
 	unhealthy := len(rest) == 1 && rest[0] == "unhealthy"
-	if len(rest) > 0 && !unhealthy {
+	if len(rest) > 0 && !unhealthy || !known {
 		return want
 	}
 	var numas idset.Set[idset.NUMA]
@@ -223,7 +229,7 @@ func (p *parser) device(w []string) error {
 	}
 	for id := range strings.SplitSeq(w[1], ",") {
 		p.text.Spec.Devices = append(p.text.Spec.Devices, DeviceSpec{Resource: w[0], ID: id, NUMAs: numas.List(),
-			Unhealthy: unhealthy, Root: root})
+			Unhealthy: unhealthy, List: list, Root: root})
 	}
 	return nil
 }

@@ -165,6 +165,7 @@ type DeviceSpec struct {
 	ID        string
 	NUMAs     []idset.NUMA
 	Unhealthy bool
+	List      NUMAList
 	Root      string // see Device
 }
 
@@ -529,7 +530,7 @@ func (m *Machine) Spec() Spec {
 	for _, r := range m.resources {
 		for _, d := range r.Devices {
 			s.Devices = append(s.Devices, DeviceSpec{Resource: r.Name, ID: d.ID, NUMAs: m.IDs(d.NUMAs), Unhealthy: d.Unhealthy,
-				Root: d.Root})
+				List: d.List, Root: d.Root})
 		}
 	}
 	return s

@@ -28,8 +28,8 @@ func (n *Node) Tried(w *Want, reasons []place.Reason) []place.Reason {
 // tunable reports whether other settings of the topology manager may remove a reason.
 func tunable(c place.Code) bool {
 	switch c {
-	case place.OneNUMA, place.Width, place.Widths, place.Together, place.Reuse, place.Group, place.Chosen, place.Demanded,
-		place.Drawn:
+	case place.OneNUMA, place.NoNUMA, place.Width, place.Widths, place.Together, place.Reuse, place.Group, place.Chosen,
+		place.Demanded, place.Drawn:
 		return true
 	}
 	return false

@@ -142,6 +142,9 @@ func try(j judge, dir string, seed uint64, predict oracle, count *tally) (*drawi
 	if err != nil {
 		return nil, err
 	}
+	if err := d.unusualLists(seed, j); err != nil {
+		return nil, err
+	}
 	d.managers = j.managers()
 	if err := asOf(j, d.s); err != nil {
 		return nil, fmt.Errorf("seed %d: %w", seed, err)

@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	lab "github.com/tenon-numa/tenon/lab/kubelet"
+	"github.com/tenon-numa/tenon/lab/plugins"
 )
 
 // program is a judge in a process of its own: its input takes requests, its output gives answers (judge/wire.go).
@@ -175,7 +176,11 @@ func devicesOf(m *topo.Machine) map[string][]wireDevice {
 	for _, r := range m.Resources() {
 		out[r.Name] = []wireDevice{}
 		for _, d := range r.Devices {
-			out[r.Name] = append(out[r.Name], wireDevice{d.ID, m.IDs(d.NUMAs), d.Unhealthy})
+			var numas []idset.NUMA
+			for _, id := range plugins.Announced(m, d) {
+				numas = append(numas, idset.NUMA(id))
+			}
+			out[r.Name] = append(out[r.Name], wireDevice{d.ID, numas, d.Unhealthy})
 		}
 	}
 	return out

@@ -20,8 +20,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// List returns a device plugin's announcement of a resource. A device without NUMA nodes has no topology at all: an
-// empty one would mean "on no NUMA node".
+// List returns a device plugin's announcement of a resource. A device without NUMA nodes and without a
+// [topo.NUMAList] has no topology at all.
 func List(m *topo.Machine, r topo.Resource) *api.ListAndWatchResponse {
 	out := &api.ListAndWatchResponse{}
 	for _, d := range r.Devices {
@@ -29,13 +29,29 @@ func List(m *topo.Machine, r topo.Resource) *api.ListAndWatchResponse {
 		if d.Unhealthy {
 			dev.Health = api.Unhealthy
 		}
-		for _, id := range m.IDs(d.NUMAs) {
-			if dev.Topology == nil {
-				dev.Topology = &api.TopologyInfo{}
-			}
-			dev.Topology.Nodes = append(dev.Topology.Nodes, &api.NUMANode{ID: int64(id)})
+		if d.NUMAs != 0 || d.List != topo.UsualList {
+			dev.Topology = &api.TopologyInfo{}
+		}
+		for _, id := range Announced(m, d) {
+			dev.Topology.Nodes = append(dev.Topology.Nodes, &api.NUMANode{ID: id})
 		}
 		out.Devices = append(out.Devices, dev)
+	}
+	return out
+}
+
+// Announced returns the ids of the NUMA nodes that a plugin announces for a device: those of the machine, and -1 or an
+// id above all of them where the device says so.
+func Announced(m *topo.Machine, d topo.Device) (out []int64) {
+	for _, id := range m.IDs(d.NUMAs) {
+		out = append(out, int64(id))
+	}
+	switch d.List {
+	case topo.NegativeID:
+		out = append(out, -1)
+	case topo.UnknownID:
+		numas := m.NUMAs()
+		out = append(out, int64(numas[len(numas)-1].ID)+1)
 	}
 	return out
 }

@@ -170,7 +170,7 @@ func TestAgentPublishesWhatTheKubeletDoes(t *testing.T) {
 	if o := l.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].Name != "node-a" || o[0].UID != "uid-of-node" {
 		t.Errorf("owners are %+v", o)
 	}
-	if got := fmt.Sprint(l.Machine.Devices); got != "[{x.io/gpu [{0  false [g0]} {1  false [g1]}]}]" {
+	if got := fmt.Sprint(l.Machine.Devices); got != "[{x.io/gpu [{0   false [g0]} {1   false [g1]}]}]" {
 		t.Errorf("devices are %s", got)
 	}
 

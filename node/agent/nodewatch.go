@@ -67,15 +67,13 @@ func (w *nodeWatch) current() desired.Node {
 // learn keeps the parts of a Node that an agent needs, and reports whether they are new.
 func (w *nodeWatch) learn(node *v1.Node) (changed bool) {
 	now := desired.Node{UID: node.UID, Labels: pick(node.Labels, w.labels),
-		KubeletVersion: node.Status.NodeInfo.KubeletVersion, Capacity: map[string]int64{},
+		KubeletVersion: node.Status.NodeInfo.KubeletVersion, Capacity: devicesOf(node.Status.Capacity),
+		Usable:    devicesOf(node.Status.Allocatable),
 		Hugepages: map[string]int64{},
 		CPUs:      node.Status.Capacity.Cpu().Value(), Memory: node.Status.Capacity.Memory().Value()}
 	for name, q := range node.Status.Capacity {
 		if strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
 			now.Hugepages[string(name)] = q.Value()
-		}
-		if count, ok := q.AsInt64(); ok && strings.Contains(string(name), "/") {
-			now.Capacity[string(name)] = count
 		}
 	}
 	w.mu.Lock()
@@ -83,6 +81,17 @@ func (w *nodeWatch) learn(node *v1.Node) (changed bool) {
 	changed = !w.known.Equal(now)
 	w.known = now
 	return changed
+}
+
+// devicesOf returns the whole numbers of extended resources in a list.
+func devicesOf(list v1.ResourceList) map[string]int64 {
+	out := map[string]int64{}
+	for name, q := range list {
+		if count, ok := q.AsInt64(); ok && strings.Contains(string(name), "/") {
+			out[string(name)] = count
+		}
+	}
+	return out
 }
 
 // forget drops the Node with the UID, and reports whether it was the known one.
@@ -104,7 +113,7 @@ func trimNode(obj any) (any, error) {
 	}
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels},
-		Status: v1.NodeStatus{Capacity: n.Status.Capacity,
+		Status: v1.NodeStatus{Capacity: n.Status.Capacity, Allocatable: n.Status.Allocatable,
 			NodeInfo: v1.NodeSystemInfo{KubeletVersion: n.Status.NodeInfo.KubeletVersion}},
 	}, nil
 }

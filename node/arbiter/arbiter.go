@@ -177,7 +177,7 @@ func (a *Arbiter) Observe(ctx context.Context, f desired.Facts,
 		return "", a.use(ctx, nil)
 	}
 	m, err := seen.MachineBy(f.Machine, a.machines.New)
-	if m == nil {
+	if err != nil {
 		return "", fmt.Errorf("arbiter: %w", err)
 	}
 	if err := a.follow(ctx, m, f.Rules); err != nil {

@@ -43,7 +43,7 @@ type Observation struct {
 	Node Node
 	// Pods are the pods that are bound to the node.
 	Pods Pods
-	// Kubelet has the podresources answers and the state files. Its Capacity and Known are not used.
+	// Kubelet has the podresources answers and the state files. Its Capacity, Usable and Known are not used.
 	Kubelet kubelet.Observation
 	// Unpinned says why an agent that is the arbiter does not pin containers now; "": it does, or is not the arbiter.
 	Unpinned string
@@ -97,7 +97,7 @@ func Compute(opts Options, previous State, o Observation) Result {
 	}
 	seen := o.Kubelet
 	next.devices = previous.devices.learn(seen.Allocatable, o.Node.Capacity)
-	seen.Capacity, seen.Known = o.Node.Capacity, next.devices.list()
+	seen.Capacity, seen.Usable, seen.Known = o.Node.Capacity, o.Node.Usable, next.devices.list()
 
 	var wait bool
 	contradiction := seen.Unsettled(o.Facts.Machine, o.Facts.Rules.CPU)
@@ -116,14 +116,14 @@ func Compute(opts Options, previous State, o Observation) Result {
 // layout adds the layout to the result, or the error that prevents it.
 func (r *Result) layout(opts Options, o Observation, seen kubelet.Observation) {
 	next, facts := &r.State, o.Facts
-	m, deviceErr := seen.MachineBy(facts.Machine, next.withDevices.build)
-	if m == nil {
-		r.Err = errors.Join(deviceErr, r.Err)
+	m, err := seen.MachineBy(facts.Machine, next.withDevices.build)
+	if err != nil {
+		r.Err = errors.Join(err, r.Err)
 		return
 	}
 	all, podErr := seen.Entries(m, o.Pods)
 	policyErr := seen.Contradicts(facts.Rules)
-	for _, err := range []error{deviceErr, podErr, policyErr, facts.Configuration.Doubt, facts.Configuration.Refusal,
+	for _, err := range []error{podErr, policyErr, facts.Configuration.Doubt, facts.Configuration.Refusal,
 		facts.DetailErr} {
 		if err != nil {
 			r.Faults = append(r.Faults, err)
@@ -141,8 +141,8 @@ func (r *Result) layout(opts Options, o Observation, seen kubelet.Observation) {
 	l.Describe(facts.Detail)
 	l.Rules.From = facts.source()
 	l.Kubelet = facts.kubelet(o.Node)
-	l.Inexact = v1alpha1.FromInexact(inexact(o, seen, reasons{machine: m, entries: all, deviceErr: deviceErr,
-		podErr: podErr, policyErr: policyErr, contradiction: next.files.accepted}))
+	l.Inexact = v1alpha1.FromInexact(inexact(o, seen, reasons{machine: m, entries: all, podErr: podErr,
+		policyErr: policyErr, contradiction: next.files.accepted}))
 	// The layout is parsed as readers will parse it: a layout that they would reject is not published.
 	core, err := l.CoreOn(next.published.build)
 	if err != nil {

@@ -161,10 +161,10 @@ func TestUnhealthyDevicesAreRemembered(t *testing.T) {
 		o    Observation
 		want string
 	}{
-		{"both listed", both, "[{0  false [g0]} {1  false [g1]}]"},
-		{"one listed, two counted", one, "[{0  false [g0]} {1  true [g1]}]"},
-		{"one listed, one counted", gone, "[{0  false [g0]}]"},
-		{"it was forgotten", one, "[{0  false [g0]}]"},
+		{"both listed", both, "[{0   false [g0]} {1   false [g1]}]"},
+		{"one listed, two counted", one, "[{0   false [g0]} {1   true [g1]}]"},
+		{"one listed, one counted", gone, "[{0   false [g0]}]"},
+		{"it was forgotten", one, "[{0   false [g0]}]"},
 	} {
 		r := Compute(Options{NodeName: "node-a"}, state, c.o)
 		state = r.State

@@ -111,8 +111,9 @@ type Node struct {
 	Labels map[string]string
 	// KubeletVersion is the version that the kubelet reports.
 	KubeletVersion string
-	// Capacity is the number of devices of each extended resource, including unhealthy ones.
-	Capacity map[string]int64
+	// Capacity is the number of devices of each extended resource, including unhealthy ones, and Usable that of healthy
+	// ones.
+	Capacity, Usable map[string]int64
 	// CPUs and Memory, in bytes, are the kubelet's view of the machine; 0: it has not reported them.
 	CPUs, Memory int64
 	// Hugepages are those of the kubelet's view, in bytes by kind, without kinds that it has not reported.
@@ -122,6 +123,6 @@ type Node struct {
 // Equal reports whether two Nodes are the same to an agent.
 func (n Node) Equal(o Node) bool {
 	return n.UID == o.UID && n.KubeletVersion == o.KubeletVersion && maps.Equal(n.Labels, o.Labels) &&
-		maps.Equal(n.Capacity, o.Capacity) && n.CPUs == o.CPUs && n.Memory == o.Memory &&
+		maps.Equal(n.Capacity, o.Capacity) && maps.Equal(n.Usable, o.Usable) && n.CPUs == o.CPUs && n.Memory == o.Memory &&
 		maps.Equal(n.Hugepages, o.Hugepages)
 }

@@ -16,8 +16,8 @@ import (
 type reasons struct {
 	machine *topo.Machine  // with devices
 	entries []ledger.Entry // all that were observed
-	// deviceErr is the error of the machine, podErr of the entries, and policyErr of the state files.
-	deviceErr, podErr, policyErr error
+	// podErr is the error of the entries, and policyErr that of the state files.
+	podErr, policyErr error
 	// contradiction is the accepted contradiction of the state files; empty: none.
 	contradiction string
 }
@@ -43,9 +43,6 @@ func inexact(o Observation, seen kubelet.Observation, r reasons) (out []ledger.I
 	omitted := seen.Omitted()
 	for _, name := range slices.Sorted(maps.Keys(omitted)) {
 		add(ledger.DevicesOmitted, "resource %s is left out: %s", name, omitted[name])
-	}
-	if r.deviceErr != nil {
-		add(ledger.DeviceLocality, "%v", r.deviceErr)
 	}
 	if r.podErr != nil {
 		add(ledger.HoldingsOmitted, "%v", r.podErr)

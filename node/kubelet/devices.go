@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,21 +17,24 @@ import (
 
 // stock is the devices of one resource.
 type stock struct {
-	healthy []Device // listed as allocatable
-	held    []Device // held by a container, and not listed
-	known   []Device // listed earlier, and neither listed nor held now
-	count   int64    // capacity of the Node; -1 if it is unknown
+	healthy  []Device // listed as allocatable
+	unlisted []Device // healthy, and not listed because its plugin announces an empty list of NUMA nodes
+	held     []Device // held by a container, and in neither of these
+	known    []Device // listed earlier, and in none of these now
+	count    int64    // capacity of the Node; -1 if it is unknown
 }
+
+func (s *stock) len() int { return len(s.healthy) + len(s.unlisted) + len(s.held) + len(s.known) }
 
 // stocks returns the devices by resource.
 func (o Observation) stocks() map[string]*stock {
 	out, have := map[string]*stock{}, map[[2]string]bool{}
 	add := func(d Device, to func(*stock) *[]Device) {
-		if key := [2]string{d.Resource, d.ID}; have[key] {
+		key := [2]string{d.Resource, d.ID}
+		if have[key] {
 			return
-		} else {
-			have[key] = true
 		}
+		have[key] = true
 		s := out[d.Resource]
 		if s == nil {
 			s = &stock{count: -1}
@@ -46,6 +48,9 @@ func (o Observation) stocks() map[string]*stock {
 	}
 	for _, d := range o.Allocatable {
 		add(d, func(s *stock) *[]Device { return &s.healthy })
+	}
+	for _, d := range o.unlisted(have) {
+		add(d, func(s *stock) *[]Device { return &s.unlisted })
 	}
 	for _, l := range o.Listed {
 		for _, c := range l.Containers {
@@ -62,6 +67,33 @@ func (o Observation) stocks() map[string]*stock {
 	return out
 }
 
+// unlisted returns healthy devices which the service does not list: it has one entry for each NUMA node that a plugin
+// announces, and so none if the plugin's list is empty (pkg/kubelet/cm/container_manager.go,
+// containerDevicesFromResourceDeviceInstances). They are registered in the state file, never were listed, and the Node
+// counts them as allocatable: the file alone may have devices of a plugin that is gone.
+func (o Observation) unlisted(listed map[[2]string]bool) (out []Device) {
+	if o.Devices == nil || len(o.Usable) == 0 {
+		return nil
+	}
+	count, earlier := map[string]int64{}, map[[2]string]bool{}
+	for key := range listed {
+		count[key[0]]++
+	}
+	for _, d := range o.Known {
+		earlier[[2]string{d.Resource, d.ID}] = true
+	}
+	for _, resource := range slices.Sorted(maps.Keys(o.Devices.Registered)) {
+		left := o.Usable[resource] - count[resource]
+		for _, id := range o.Devices.Registered[resource] {
+			if key := [2]string{resource, id}; left > 0 && !listed[key] && !earlier[key] {
+				out = append(out, Device{Resource: resource, ID: id, List: topo.EmptyList})
+				left--
+			}
+		}
+	}
+	return out
+}
+
 // unhealthy returns the least number of unhealthy devices, and those with a name: devices that containers hold come
 // before devices that were listed earlier. If the capacity is unknown, held devices that are not listed count as
 // unhealthy. If the capacity counts no unhealthy device, the plugin no longer has them at all, and the kubelet does not
@@ -70,21 +102,24 @@ func (s *stock) unhealthy() (count int64, named []Device) {
 	if s.count < 0 {
 		return int64(len(s.held)), s.held
 	}
-	count = max(0, s.count-int64(len(s.healthy)))
+	count = max(0, s.count-int64(len(s.healthy)+len(s.unlisted)))
 	named = slices.Concat(s.held, s.known)
 	return count, named[:min(count, int64(len(named)))]
 }
 
 // Omitted returns the resources whose devices a machine cannot have, and why: some plugins announce each MiB of a GPU
-// as a device. The other resources, and CPUs and memory, do not suffer from them.
+// as a device, or ids that are no names. The other resources, and CPUs and memory, do not suffer from them.
 func (o Observation) Omitted() map[string]string {
 	out, kinds := map[string]string{}, 0
 	stocks := o.stocks()
 	for _, name := range slices.Sorted(maps.Keys(stocks)) {
 		s := stocks[name]
-		switch n := len(s.healthy) + len(s.held) + len(s.known); {
+		bad, found := s.badName(name)
+		switch n := s.len(); {
 		case n > topo.MaxDevices:
 			out[name] = fmt.Sprintf("%d devices, the most is %d", n, topo.MaxDevices)
+		case found:
+			out[name] = fmt.Sprintf("%q is not printable ASCII of 1 to %d characters", clip(bad), topo.MaxName)
 		case kinds == topo.MaxKinds:
 			out[name] = fmt.Sprintf("more than %d resources have devices", topo.MaxKinds)
 		default:
@@ -94,30 +129,40 @@ func (o Observation) Omitted() map[string]string {
 	return out
 }
 
-// Machine returns the machine with the kubelet's devices: the allocatable ones, and the unhealthy ones with a name (see
-// Unhealthy), except resources that are Omitted. The error names devices on NUMA nodes that the machine lacks; these
-// devices are kept, without those NUMA nodes. The kubelet does not report PCI roots: a device that m describes, too,
-// keeps its root from m.
+// badName returns a name of the resource or of one of its devices that a machine cannot have.
+func (s *stock) badName(resource string) (name string, found bool) {
+	if !topo.ValidName(resource) {
+		return resource, true
+	}
+	for _, list := range [][]Device{s.healthy, s.unlisted, s.held, s.known} {
+		for _, d := range list {
+			if !topo.ValidName(d.ID) {
+				return d.ID, true
+			}
+		}
+	}
+	return "", false
+}
+
+// Machine returns the machine with the kubelet's devices: the healthy ones, and the unhealthy ones with a name (see
+// Unhealthy), except resources that are Omitted. NUMA nodes that the machine lacks become a [topo.NUMAList]. The
+// kubelet does not report PCI roots: a device that m describes, too, keeps its root from m.
 func (o Observation) Machine(m *topo.Machine) (*topo.Machine, error) { return o.MachineBy(m, topo.New) }
 
 // MachineBy is Machine, but the caller builds the machine and may return an equal one that exists already.
 func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Machine, error)) (*topo.Machine, error) {
-	var faults []error
-	negative := map[string]int{}
 	s := m.Spec()
 	s.Devices = nil
 	add := func(d Device, unhealthy bool) {
 		described, _ := m.Resource(d.Resource)
-		spec := topo.DeviceSpec{Resource: d.Resource, ID: d.ID, Unhealthy: unhealthy, Root: described.Device(d.ID).Root}
+		spec := topo.DeviceSpec{Resource: d.Resource, ID: d.ID, Unhealthy: unhealthy, List: d.List,
+			Root: described.Device(d.ID).Root}
 		for id := range d.NUMAs.All() {
 			if _, ok := m.Position(id); ok {
 				spec.NUMAs = append(spec.NUMAs, id)
 			} else {
-				faults = append(faults, fmt.Errorf("device %s %s: machine has no NUMA node %d", d.Resource, d.ID, id))
+				spec.List = topo.UnknownID
 			}
-		}
-		if d.Negative {
-			negative[d.Resource]++
 		}
 		s.Devices = append(s.Devices, spec)
 	}
@@ -126,7 +171,7 @@ func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Mac
 		if omitted[name] != "" {
 			continue
 		}
-		for _, d := range stocks[name].healthy {
+		for _, d := range slices.Concat(stocks[name].healthy, stocks[name].unlisted) {
 			add(d, false)
 		}
 		_, named := stocks[name].unhealthy()
@@ -134,15 +179,11 @@ func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Mac
 			add(d, true)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(negative)) {
-		faults = append(faults, fmt.Errorf("the plugin of %s gives %d devices a negative NUMA node: under restricted and "+
-			"single-numa-node the kubelet refuses pods that need one of them", name, negative[name]))
-	}
 	out, err := build(s)
 	if err != nil {
 		return nil, fmt.Errorf("machine with devices: %w", err)
 	}
-	return out, errors.Join(faults...)
+	return out, nil
 }
 
 // Unhealthy returns a reason for each resource for which the kubelet counts devices that it does not list. Which
@@ -160,9 +201,9 @@ func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []ledger.Ine
 			continue
 		}
 		out = append(out, ledger.Inexact{Code: ledger.UnhealthyDevices, Message: fmt.Sprintf(
-			"%s: %d devices are listed as healthy, %d more are unhealthy; the NUMA nodes of %d of these are taken from "+
+			"%s: %d devices are known as healthy, %d more are unhealthy; the NUMA nodes of %d of these are taken from "+
 				"earlier reports",
-			name, len(s.healthy), n, len(named))})
+			name, len(s.healthy)+len(s.unlisted), n, len(named))})
 	}
 	return out
 }

@@ -31,7 +31,7 @@ func TestUnhealthyDevicesAreThoseThatTheNodeCounts(t *testing.T) {
 	}{
 		{"all healthy", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 2}}, "g1 g2", ""},
 		{"one unhealthy, never seen", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 3}}, "g1 g2",
-			"2 devices are listed as healthy, 1 more are unhealthy; the NUMA nodes of 0 of"},
+			"2 devices are known as healthy, 1 more are unhealthy; the NUMA nodes of 0 of"},
 		{"one unhealthy, seen before", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 3},
 			Known: []kubelet.Device{gpu("g0", 4), gpu("g1", 0)}},
 			"!g0 g1 g2", "1 more are unhealthy; the NUMA nodes of 1 of"},

@@ -47,8 +47,9 @@ type Observation struct {
 	CPU         *CPUState
 	Memory      *MemoryState
 	Devices     *DeviceState
-	// Capacity is how many devices of each resource the Node has, including unhealthy ones; nil if the Node is unknown.
-	Capacity map[string]int64
+	// Capacity is how many devices of each resource the Node has, including unhealthy ones, and Usable how many of them
+	// are healthy; both are nil if the Node is unknown.
+	Capacity, Usable map[string]int64
 	// Held is what pods hold that the API server has no more, where the agent pins: their containers still run, as those
 	// of a pod that was deleted by force.
 	Held []ledger.Entry

@@ -14,6 +14,7 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // Listed is an active pod as the podresources service lists it.
@@ -104,7 +105,7 @@ func listedContainer(c *podresources.ContainerResources) (out ListedContainer, e
 		if err != nil {
 			return out, fmt.Errorf("memory: %w", err)
 		}
-		if block.NUMAs, _, err = topologyNUMAs(b.GetTopology()); err != nil {
+		if block.NUMAs, err = topologyNUMAs(b.GetTopology()); err != nil {
 			return out, fmt.Errorf("memory: %w", err)
 		}
 		out.Memory = append(out.Memory, block)
@@ -130,33 +131,42 @@ func (p *PodResources) Devices(ctx context.Context) ([]Device, error) {
 func readDevices(in []*podresources.ContainerDevices) ([]Device, error) {
 	var out []Device
 	for _, d := range in {
-		numas, negative, err := topologyNUMAs(d.GetTopology())
-		if err != nil {
-			return nil, fmt.Errorf("devices of %q: %w", clip(d.GetResourceName()), err)
-		}
+		numas, list := announced(d.GetTopology())
 		for _, id := range d.GetDeviceIds() {
-			out = append(out, Device{Resource: d.GetResourceName(), ID: id, NUMAs: numas, Negative: negative})
+			out = append(out, Device{Resource: d.GetResourceName(), ID: id, NUMAs: numas, List: list})
 		}
 	}
 	return mergeDevices(out)
 }
 
-// topologyNUMAs reads NUMA nodes. Plugins that pass on what /sys has for a device without a NUMA node send -1; negative
-// reports that.
-func topologyNUMAs(t *podresources.TopologyInfo) (numas idset.Set[idset.NUMA], negative bool, err error) {
-	var known []int64
+// topologyNUMAs reads the NUMA nodes of memory, which the kubelet itself has chosen.
+func topologyNUMAs(t *podresources.TopologyInfo) (idset.Set[idset.NUMA], error) {
+	var out []int64
 	for _, n := range t.GetNodes() {
-		if n.GetID() >= 0 {
-			known = append(known, n.GetID())
-		} else {
-			negative = true
-		}
+		out = append(out, n.GetID())
 	}
-	numas, err = ids[idset.NUMA](known)
-	return numas, negative, err
+	return ids[idset.NUMA](out)
 }
 
-// mergeDevices makes one device of all entries with equal resource and id.
+// announced reads the NUMA nodes of devices, which a plugin has announced: any number. Plugins that pass on what /sys
+// has for a device without a NUMA node announce -1.
+func announced(t *podresources.TopologyInfo) (numas idset.Set[idset.NUMA], list topo.NUMAList) {
+	var known []idset.NUMA
+	for _, n := range t.GetNodes() {
+		switch id := n.GetID(); {
+		case id < 0:
+			list = max(list, topo.NegativeID)
+		case id > idset.Max:
+			list = topo.UnknownID
+		case len(known) <= idset.Max:
+			known = append(known, idset.NUMA(id))
+		}
+	}
+	return idset.Of(known...), list
+}
+
+// mergeDevices makes one device of all entries with equal resource and id. Ids are what plugins announce; see
+// [Observation.Omitted].
 func mergeDevices(in []Device) ([]Device, error) {
 	slices.SortStableFunc(in, func(a, b Device) int {
 		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.ID, b.ID))
@@ -165,13 +175,10 @@ func mergeDevices(in []Device) ([]Device, error) {
 	for _, d := range in {
 		if n := len(out); n > 0 && out[n-1].Resource == d.Resource && out[n-1].ID == d.ID {
 			out[n-1].NUMAs = out[n-1].NUMAs.Union(d.NUMAs)
-			out[n-1].Negative = out[n-1].Negative || d.Negative
+			out[n-1].List = max(out[n-1].List, d.List)
 			continue
 		}
 		if err := name("resource", d.Resource); err != nil {
-			return nil, err
-		}
-		if err := name("id of a device of "+d.Resource, d.ID); err != nil {
 			return nil, err
 		}
 		out = append(out, d)

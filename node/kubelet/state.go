@@ -3,9 +3,11 @@ package kubelet
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // The state files, relative to the kubelet's root directory.
@@ -231,15 +233,16 @@ type Device struct {
 	Resource string
 	ID       string
 	NUMAs    idset.Set[idset.NUMA]
-	// Negative: its plugin names a negative NUMA node. The kubelet takes that for an alignment that no NUMA node meets
-	// (pkg/kubelet/cm/devicemanager/topology_hints.go, deviceHasTopologyAlignment).
-	Negative bool
+	// List is what the service says of its plugin's list; it is UsualList where only a state file has the device.
+	List topo.NUMAList
 }
 
 // DeviceState is kubelet_internal_checkpoint (pkg/kubelet/cm/devicemanager/checkpoint).
 type DeviceState struct {
 	// Containers are devices by pod UID and container, ascending by resource and id.
 	Containers map[string]map[string][]Device
+	// Registered are the ids of the healthy devices that plugins have announced, ascending, by resource.
+	Registered map[string][]string
 }
 
 // ParseDeviceState reads kubelet_internal_checkpoint.
@@ -251,6 +254,7 @@ func ParseDeviceState(data []byte) (*DeviceState, error) {
 				// The keys are NUMA nodes; -1 is for devices without affinity.
 				DeviceIDs map[string][]string
 			}
+			RegisteredDevices map[string][]string
 		}
 	}
 	if err := json.Unmarshal(data, &in); err != nil {
@@ -259,7 +263,10 @@ func ParseDeviceState(data []byte) (*DeviceState, error) {
 	if err := within("entries", len(in.Data.PodDeviceEntries), maxContainers); err != nil {
 		return nil, fmt.Errorf("%s: %w", DeviceStateFile, err)
 	}
-	out := &DeviceState{Containers: map[string]map[string][]Device{}}
+	out := &DeviceState{Containers: map[string]map[string][]Device{}, Registered: in.Data.RegisteredDevices}
+	for _, ids := range out.Registered {
+		slices.Sort(ids)
+	}
 	for _, e := range in.Data.PodDeviceEntries {
 		var list []Device
 		for key, devs := range e.DeviceIDs {
@@ -285,10 +292,10 @@ func ParseDeviceState(data []byte) (*DeviceState, error) {
 
 func deviceNUMA(key string) (idset.Set[idset.NUMA], error) {
 	n, err := strconv.Atoi(key)
-	if err != nil || n < -1 || n > idset.Max {
+	if err != nil {
 		return idset.Set[idset.NUMA]{}, fmt.Errorf("DeviceIDs: %q is not a NUMA node", clip(key))
 	}
-	if n < 0 {
+	if n < 0 || n > idset.Max { // plugins announce any number
 		return idset.Set[idset.NUMA]{}, nil
 	}
 	return idset.Of(idset.NUMA(n)), nil

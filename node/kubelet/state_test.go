@@ -125,7 +125,7 @@ func TestBadStateNamesTheFile(t *testing.T) {
 		{mem, `{"entries":{"u":{"c":[{"type":"memory","size":18446744073709551615}]}}}`, "18446744073709551615"},
 		{mem, `{"entries":{"u":{"c":[{"type":"memory","numaAffinity":[70000]}]}}}`, "70000"},
 		{dev, `{"Data":{"PodDeviceEntries":[{"DeviceIDs":{"x":["a"]}}]}}`, DeviceStateFile},
-		{dev, `{"Data":{"PodDeviceEntries":[{"ResourceName":"r","DeviceIDs":{"0":[""]}}]}}`, "id of a device"},
+		{dev, `{"Data":{"RegisteredDevices":{"r":"a"}}}`, DeviceStateFile},
 		{dev, `{"Data":{"PodDeviceEntries":[{"DeviceIDs":["a"]}]}}`, DeviceStateFile},
 	} {
 		if err := c.parse([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {

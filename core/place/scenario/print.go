@@ -156,6 +156,9 @@ func deviceLines(m *topo.Machine, r topo.Resource) (out []string) {
 	ids := map[string][]string{}
 	for _, d := range r.Devices {
 		rest := " numa " + numaIDs(m, d.NUMAs)
+		if d.List != topo.UsualList {
+			rest += " list " + d.List.String()
+		}
 		if d.Unhealthy {
 			rest += " unhealthy"
 		}
