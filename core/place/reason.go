@@ -33,7 +33,7 @@ const (
 	// Endless: the kubelet would search for NUMA nodes without end, for CPUs under distribute-cpus-across-numa, or for
 	// memory under the static memory manager. It would then admit no pod on the node any more.
 	Endless Code = "endless"
-	// Group: memory is free, but on NUMA nodes that already serve another group of NUMA nodes
+	// Group: memory is free, but on NUMA nodes that are already used alone, or in another group of NUMA nodes
 	// (memorymanager/policy_static.go never mixes single- and multi-numa use).
 	Group Code = "group"
 	// Fraction: the want is not a whole number of bytes, and the node's memory manager is static.
@@ -202,7 +202,7 @@ func (r Reason) detail() string {
 		if r.Never { // the machine is empty, so only the pod itself can have groups
 			return want + "; other containers of the pod use the NUMA nodes alone or in another group"
 		}
-		return want + "; free memory is on NUMA nodes that serve another group of NUMA nodes"
+		return want + "; free memory is on NUMA nodes that pods use alone or in another group"
 	case Chosen:
 		return want + " on the NUMA nodes chosen for the pod; they have " + amount(r.Resource, r.Have) + " free"
 	case Fraction:
