@@ -54,7 +54,7 @@ func TestMemoryGroupsOfHigherPriorities(t *testing.T) {
 	s.node("n", two, place.Restricted, group, holding(other, "0-7"))
 	s.runs("n", 9, wide)
 	s.runs("n", 1, other)
-	s.want(ranked(cpus("p", 16), 5), "", "", "serve another group of NUMA nodes")
+	s.want(ranked(cpus("p", 16), 5), "", "", "use alone or in another group")
 }
 
 func TestWhatIsNotKnownEvictsNobody(t *testing.T) {
