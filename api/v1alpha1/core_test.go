@@ -50,6 +50,11 @@ func drawMachine(t *rapid.T) *topo.Machine {
 		s.Devices = append(s.Devices, topo.DeviceSpec{
 			Resource: rapid.SampledFrom([]string{"x.io/gpu", "x.io/nic"}).Draw(t, "resource"), ID: fmt.Sprintf("d%d", i),
 			NUMAs: drawNUMAs(t, ids, 0), Unhealthy: rapid.Bool().Draw(t, "unhealthy")})
+		d := &s.Devices[len(s.Devices)-1]
+		d.List = topo.NUMAList(rapid.IntRange(0, int(topo.UnknownID)).Draw(t, "list"))
+		if d.List == topo.EmptyList {
+			d.NUMAs = nil
+		}
 	}
 	m, err := topo.New(s)
 	if err != nil {
@@ -254,6 +259,10 @@ func TestBadLayoutsAreRefusedByName(t *testing.T) {
 			g := l.Machine.Devices[0].Groups
 			g[1].IDs = g[0].IDs
 		}, []string{"nvidia.com/gpu", "twice"}},
+		{"list", func(l *NodeLayout) { l.Machine.Devices[0].Groups[0].NUMAList = "later" },
+			[]string{"nvidia.com/gpu", "numaList", "later"}},
+		{"empty list", func(l *NodeLayout) { l.Machine.Devices[0].Groups[0].NUMAList = "empty" },
+			[]string{"nvidia.com/gpu", "list of NUMA nodes"}},
 		{"held cpu", func(l *NodeLayout) { l.Holdings[4].Containers[0].CPUs = "999" }, []string{"holdings", "-00000",
 			"\"main\"", "999"}},
 		{"held NUMA node", func(l *NodeLayout) { l.Holdings[0].Containers[0].Memory[0].NUMAs = "8" },
