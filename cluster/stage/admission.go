@@ -25,8 +25,7 @@ func (s *Stage) Asking(ctx context.Context, t Trial) *Stage {
 }
 
 // admitted changes the pod of a file as the API server does. It asks the API server if there is one to ask, and
-// otherwise
-// applies what is known of its admission.
+// otherwise applies what is known of its admission.
 func (s *Stage) admitted(t *manifest.Template, own map[string]*nodev1.RuntimeClass) (asked bool, unjudged []string,
 	err error) {
 	if n := t.Pod.Spec.RuntimeClassName; s.ask == nil || t.Written == nil || n != nil && own[*n] != nil {
