@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"testing"
 	"testing/fstest"
@@ -29,18 +30,24 @@ func TestForgedIdentities(t *testing.T) {
 		cfg.Nodes = append(cfg.Nodes, lab.Node{Name: name, Machine: "m"})
 	}
 	w := start(ctx, t, cfg, scheduler.Tenon)
-	honest := w.crowd(ctx, t, "honest", nil)
-	forged := w.crowd(ctx, t, "forged", func(i int, all []*v1.Pod) map[string]string {
-		claims := []string{"made-up", "", fmt.Sprintf("%032x", i)}
-		if len(all) > 0 { // of a pod that runs
-			claims[1] = string(all[i/2%len(all)].UID)
+	for range *identityRounds {
+		honest := w.crowd(ctx, t, "honest", nil)
+		if forged := w.crowd(ctx, t, "forged", claimed); honest != forged {
+			t.Errorf("without forged identities: %s; with: %s", honest, forged)
 		}
-		return map[string]string{"kubernetes.io/config.hash": claims[i%3], "kubernetes.io/config.source": "file",
-			"kubernetes.io/config.seen": "2026-01-01T00:00:00Z"}
-	})
-	if honest != forged {
-		t.Errorf("without forged identities: %s; with: %s", honest, forged)
 	}
+}
+
+var identityRounds = flag.Int("identity.rounds", 1, "how often pods run beside pods with forged identities, and without")
+
+// claimed returns the annotations of a pod that claims another identity: none that exists, or that of a running pod.
+func claimed(i int, all []*v1.Pod) map[string]string {
+	claims := []string{"made-up", "", fmt.Sprintf("%032x", i)}
+	if len(all) > 0 {
+		claims[1] = string(all[i/2%len(all)].UID)
+	}
+	return map[string]string{"kubernetes.io/config.hash": claims[i%3], "kubernetes.io/config.source": "file",
+		"kubernetes.io/config.seen": "2026-01-01T00:00:00Z"}
 }
 
 // crowd runs 18 pods with annotations, and then 24 pods of others. It returns what all hold by the layouts, and ends
@@ -66,11 +73,13 @@ func (w *world) crowd(ctx context.Context, t *testing.T, name string,
 	for i := range 24 {
 		others = append(others, cores(fmt.Sprintf("%s-other-%d", name, i), 2))
 	}
+	began := time.Now()
 	w.create(ctx, t, others...)
 	for _, p := range others {
 		run, _ := w.await(ctx, t, p.Name, workload.Running)
 		all = append(all, run)
 	}
+	t.Logf("beside 18 %s pods 24 others run after %s", name, time.Since(began).Round(time.Millisecond))
 	reported, cpus := w.reported(ctx, t, all)
 	out := fmt.Sprintf("%d pods run, layouts list %d, with %d CPUs", len(all), reported, cpus)
 	for _, p := range all {
