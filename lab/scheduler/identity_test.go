@@ -38,7 +38,7 @@ func TestForgedIdentities(t *testing.T) {
 	}
 }
 
-var identityRounds = flag.Int("identity.rounds", 1, "how often pods run beside pods with forged identities, and without")
+var identityRounds = flag.Int("identity.rounds", 1, "how often pods run beside forged identities, and without them")
 
 // claimed returns the annotations of a pod that claims another identity: none that exists, or that of a running pod.
 func claimed(i int, all []*v1.Pod) map[string]string {
