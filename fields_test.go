@@ -40,6 +40,7 @@ var keys = map[string]string{
 	"annotationHeld":                 "tenon.sh/held",
 	"annotationWhole":                "tenon.sh/whole",
 	"annotationMalformed":            "tenon.sh/malformed",
+	"annotationOmitted":              "tenon.sh/omitted",
 	"annotationCPUManager":           "kubelet.koordinator.sh/cpu-manager-policy",
 	"annotationCPUTopology":          "node.koordinator.sh/",
 	"annotationPodCPUs":              "node.koordinator.sh/",

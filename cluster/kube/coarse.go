@@ -2,6 +2,7 @@ package kube
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -219,10 +220,26 @@ func (f *Feed) report(node string, c *coarse, r *nrt.Reading, a *ledger.Amounts)
 	a.Held, a.Whole = r.Held, r.Whole
 	a.Seen, a.Past = f.seen(node, c)
 	for _, o := range f.book.Report(node, ledger.Layout{Machine: r.Machine, Rules: r.Rules, Amounts: a,
-		From: nrt.KindOf(c.object())}) {
+		From: nrt.KindOf(c.object()), Inexact: omitted(r)}) {
 		f.onOutcome(o)
 	}
 	f.chosen(c, a.Either)
+}
+
+// omitted returns a reason for each resource that a reading leaves out. Beyond maxOmitted they are only counted.
+func omitted(r *nrt.Reading) (out []ledger.Inexact) {
+	const maxOmitted = 16
+	add := func(format string, args ...any) {
+		out = append(out, ledger.Inexact{Code: ledger.DevicesOmitted, Message: fmt.Sprintf(format, args...)})
+	}
+	for i, name := range slices.Sorted(maps.Keys(r.Omitted)) {
+		if i == maxOmitted {
+			add("%d more resources are left out", len(r.Omitted)-maxOmitted)
+			break
+		}
+		add("resource %s is left out: %s", name, r.Omitted[name])
+	}
+	return out
 }
 
 // recount books all pods of a node again before its first reading, which then shows which of them its amounts contain.

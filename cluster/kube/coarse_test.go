@@ -333,3 +333,42 @@ func TestADeletedPodWithoutANodeIsReleased(t *testing.T) {
 	f.Begin()
 	wantAmounts(t, book, "n", "coarse free 8 8")
 }
+
+// A resource with more devices than a machine can have costs only itself. The node is inexact because of it, and a
+// fingerprint of pods with exclusive resources still contains the pods that hold such devices.
+func TestAResourceThatIsLeftOut(t *testing.T) {
+	const name = "smarter-devices/fuse"
+	book := ledger.New()
+	f := begun(book)
+	p := cpus("p", 0)
+	p.Spec.Containers[0].Resources = v1.ResourceRequirements{
+		Limits:   v1.ResourceList{name: resource.MustParse("1")},
+		Requests: v1.ResourceList{name: resource.MustParse("1")}}
+	p.Spec.NodeName = "n"
+	f.Pod(p)
+	o := signed(topologyOf("n", 1, 8, 3), "p")
+	for i, a := range o.Attributes {
+		if a.Name == podfingerprint.AttributeMethod {
+			o.Attributes[i].Value = podfingerprint.MethodWithExclusiveResources
+		}
+	}
+	many := *resource.NewQuantity(20475, resource.DecimalSI)
+	o.Zones[0].Resources = append(o.Zones[0].Resources,
+		v1alpha2.ResourceInfo{Name: name, Capacity: many, Allocatable: many, Available: many})
+	f.Topology(o)
+	n := book.Snapshot().Node("n")
+	if n == nil {
+		t.Fatalf("nothing is known of the node: %s", f.TopologyProblem("n"))
+	}
+	want := []ledger.Inexact{{Code: ledger.DevicesOmitted,
+		Message: "resource " + name + " is left out: 20475 devices, the most is 4096"}}
+	if !slices.Equal(n.Inexact, want) {
+		t.Errorf("inexact is %v, want %v", n.Inexact, want)
+	}
+	if c := f.coarse["n"]; !c.accounted {
+		t.Error("the fingerprint's pods are not found")
+	}
+	if got := n.Usage.FreeCPUs().Len(); got != 11 {
+		t.Errorf("%d CPUs are free, want 11", got)
+	}
+}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/core/topo"
 )
 
 const (
@@ -149,16 +148,17 @@ func noticed(spec *place.Pod, r *nrt.Reading) bool {
 			r.Rules.Memory.Static && len(c.Memory) > 0) {
 			return true
 		}
-		if slices.ContainsFunc(c.Devices, func(d place.Count) bool { return d.N > 0 && has(r.Machine, d.Resource) }) {
+		if slices.ContainsFunc(c.Devices, func(d place.Count) bool { return d.N > 0 && has(r, d.Resource) }) {
 			return true
 		}
 	}
 	return false
 }
 
-func has(m *topo.Machine, resource string) bool {
-	_, ok := m.Resource(resource)
-	return ok
+// has reports whether the zones of a reading have a resource, also one that was left out.
+func has(r *nrt.Reading, resource string) bool {
+	_, ok := r.Machine.Resource(resource)
+	return ok || r.Omitted[resource] != ""
 }
 
 // left records that a pod of the node has ended.

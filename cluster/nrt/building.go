@@ -17,6 +17,8 @@ type building struct {
 	rules place.Rules
 	spec  topo.Spec
 	held  place.Holding
+	// omitted are the resources that get no devices, and why.
+	omitted map[string]string
 }
 
 // Distances for zones without costs: the defaults of firmware (SLIT).
@@ -40,9 +42,7 @@ func (b *building) describe(n *notes) error {
 		b.memory(i, n)
 	}
 	b.spec.EverySize(func(*topo.NUMA) bool { return true }) // the object does not say which sizes Linux shows
-	if err := b.devices(); err != nil {
-		return err
-	}
+	b.devices()
 	b.distances(n)
 	return nil
 }
@@ -128,26 +128,40 @@ func (b *building) book(i int, kind string, capacity int64, a amount) {
 	}
 }
 
-// devices makes the devices of every resource. On each NUMA node the held ones come first, then the free ones, then
-// those that are not allocatable, as unhealthy. A resource with capacity 0 in all zones gets one unhealthy device
-// without a NUMA node.
-func (b *building) devices() error {
-	names := map[string]int64{}
-	total := int64(0)
+// counts returns how many devices the zones have of each resource. A resource with too many of them, or one resource
+// too many, is omitted.
+func (b *building) counts() map[string]int64 {
+	all := map[string]int64{}
 	for _, z := range b.zones {
-		for _, name := range slices.Sorted(maps.Keys(z.amounts)) {
-			if name == cpu || isMemory(name) {
-				continue
-			}
-			a := z.amounts[name]
-			names[name] += a.capacity
-			total += a.capacity
-			if names[name] > topo.MaxDevices || total > maxDevices {
-				return fmt.Errorf("zone %q: resource %q: more than %d devices of it, or more than %d of all resources",
-					clip(z.Name), clip(name), topo.MaxDevices, maxDevices)
+		for name, a := range z.amounts {
+			if name != cpu && !isMemory(name) && b.omitted[name] == "" {
+				all[name] += a.capacity
 			}
 		}
 	}
+	total, kinds := int64(0), 0
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		switch n := all[name]; {
+		case n > topo.MaxDevices:
+			b.omitted[name] = fmt.Sprintf("%d devices, the most is %d", n, topo.MaxDevices)
+		case kinds == topo.MaxKinds:
+			b.omitted[name] = fmt.Sprintf("more than %d resources have devices", topo.MaxKinds)
+		case total+n > maxDevices:
+			b.omitted[name] = fmt.Sprintf("more than %d devices of all resources", maxDevices)
+		default:
+			total, kinds = total+n, kinds+1
+			continue
+		}
+		delete(all, name)
+	}
+	return all
+}
+
+// devices makes the devices of every resource. On each NUMA node the held ones come first, then the free ones, then
+// those that are not allocatable, as unhealthy. A resource with capacity 0 in all zones gets one unhealthy device
+// without a NUMA node.
+func (b *building) devices() {
+	names := b.counts()
 	ids := make([][]string, len(b.zones)) // shared by the resources
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if names[name] == 0 {
@@ -177,7 +191,6 @@ func (b *building) devices() error {
 			b.held.Devices = append(b.held.Devices, block)
 		}
 	}
-	return nil
 }
 
 // distances reads the costs. If no zone has costs, distances are unknown. Missing costs get the firmware's defaults.

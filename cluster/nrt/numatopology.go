@@ -37,6 +37,9 @@ func Numatopologies() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "nodeinfo.volcano.sh", Version: "v1alpha1", Resource: "numatopologies"}
 }
 
+// annotationOmitted is where TypedNumatopology stores a resource that it cannot convert, a space, and why, for Read.
+const annotationOmitted = "tenon.sh/omitted"
+
 // KindOf returns the kind of the object that o was read from: NodeResourceTopology or Numatopology.
 func KindOf(o *v1alpha2.NodeResourceTopology) string {
 	if o.Kind == Numatopology {
@@ -105,9 +108,9 @@ func convert(o *unstructured.Unstructured, out *v1alpha2.NodeResourceTopology) e
 	if err != nil {
 		return err
 	}
-	gpus, err := in.Spec.devices(m)
-	if err != nil {
-		return err
+	gpus, omitted, why := in.Spec.devices(m)
+	if topo.IsName(omitted) {
+		out.Annotations = map[string]string{annotationOmitted: omitted + " " + why}
 	}
 	static := in.Spec.Policies["CPUManagerPolicy"] == "static"
 	for i, numa := range m.NUMAs() {
@@ -197,41 +200,47 @@ func (s *numatopology) cpus(m *topo.Machine) (reserved, free idset.Set[idset.CPU
 }
 
 // devices returns the devices of gpuDetail by position of the NUMA node, if one resource in numares has the name of a
-// device plugin's. Without a NUMA node that the machine has, a device counts nowhere: it is not on NUMA node 0.
-func (s *numatopology) devices(m *topo.Machine) ([]v1alpha2.ResourceInfoList, error) {
-	out := make([]v1alpha2.ResourceInfoList, len(m.NUMAs()))
+// device plugin's. Without a NUMA node that the machine has, a device counts nowhere: it is not on NUMA node 0. If the
+// devices cannot be counted, devices returns the resource and why, in ASCII.
+func (s *numatopology) devices(m *topo.Machine) (out []v1alpha2.ResourceInfoList, omitted, why string) {
+	out = make([]v1alpha2.ResourceInfoList, len(m.NUMAs()))
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(s.Numares)), func(name string) bool {
 		return !strings.Contains(name, "/")
 	})
 	if len(names) != 1 || len(s.GPUDetail) == 0 {
-		return out, nil
+		return out, "", ""
 	}
+	name := names[0]
 	if n := len(s.GPUDetail); n > topo.MaxDevices {
-		return nil, fmt.Errorf("gpuDetail has %d devices, the most is %d", n, topo.MaxDevices)
+		return out, name, fmt.Sprintf("gpuDetail has %d devices, the most is %d", n, topo.MaxDevices)
 	}
-	free, err := idset.Parse[idset.CPU](s.Numares[names[0]].Allocatable)
+	free, err := idset.Parse[idset.CPU](s.Numares[name].Allocatable)
 	if err != nil {
-		return nil, fmt.Errorf("numares: %s: allocatable: %w", clip(names[0]), err)
+		return out, name, fmt.Sprintf("numares: allocatable %+q is no list of ids", clip(s.Numares[name].Allocatable))
 	}
-	for i, numa := range m.NUMAs() {
-		all, available := 0, 0
-		for _, text := range slices.Sorted(maps.Keys(s.GPUDetail)) {
-			at := s.GPUDetail[text]
-			id, err := strconv.Atoi(text)
-			if err != nil || !idset.Valid(id) {
-				return nil, fmt.Errorf("gpuDetail: %q is not the number of a device in 0..%d", clip(text), idset.Max)
-			}
-			if at.NUMA == nil || *at.NUMA != int(numa.ID) {
-				continue
-			}
-			all++
-			if free.Has(idset.CPU(id)) {
-				available++
-			}
+	all, available := make([]int, len(out)), make([]int, len(out))
+	for _, text := range slices.Sorted(maps.Keys(s.GPUDetail)) {
+		id, err := strconv.Atoi(text)
+		if err != nil || !idset.Valid(id) {
+			return out, name, fmt.Sprintf("gpuDetail: %+q is not the number of a device in 0..%d", clip(text), idset.Max)
 		}
-		out[i] = v1alpha2.ResourceInfoList{info(names[0], all, all, available)}
+		numa := s.GPUDetail[text].NUMA
+		if numa == nil || !idset.Valid(*numa) {
+			continue
+		}
+		at, ok := m.Position(idset.NUMA(*numa))
+		if !ok {
+			continue
+		}
+		all[at]++
+		if free.Has(idset.CPU(id)) {
+			available[at]++
+		}
 	}
-	return out, nil
+	for i := range out {
+		out[i] = v1alpha2.ResourceInfoList{info(name, all[i], all[i], available[i])}
+	}
+	return out, "", ""
 }
 
 // ListNumatopologies returns all Numatopologies of the API server, decoded as by [TypedNumatopology]. It returns none

@@ -139,3 +139,26 @@ func TestNumatopologiesThatAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// Devices that cannot be counted cost only their resource: the CPUs of the node are read.
+func TestDevicesOfANumatopologyThatAreLeftOut(t *testing.T) {
+	many := "gpuDetail: {"
+	for i := range 4097 {
+		many += fmt.Sprintf("%q: {numa: 0}, ", fmt.Sprint(i))
+	}
+	for why, c := range map[string]struct{ free, detail string }{
+		"gpuDetail has 4097 devices, the most is 4096":               {"1", many + "}\n  cpuDetail:"},
+		`gpuDetail: "one" is not the number of a device in 0..16383`: {"1", "gpuDetail: {one: {numa: 0}}\n  cpuDetail:"},
+		`numares: allocatable "3-1" is no list of ids`:               {"3-1", "gpuDetail: {\"1\": {numa: 0}}\n  cpuDetail:"},
+	} {
+		gpus := fmt.Sprintf("numares: {nvidia.com/gpu: {allocatable: %q}, ", c.free)
+		o := numatopology(t, "numares: {", gpus, "cpuDetail:", c.detail)
+		if got, want := perNUMA(t, o), "single-numa-node; 0: 6 of 8, free 6; 1: 8 of 8, free 4"; got != want {
+			t.Errorf("%s: got %s, want %s", why, got, want)
+			continue
+		}
+		if r, err := nrt.Read(o); err != nil || len(r.Omitted) != 1 || r.Omitted["nvidia.com/gpu"] != why {
+			t.Errorf("left out %v, error %v; want %q", r.Omitted, err, why)
+		}
+	}
+}

@@ -9,6 +9,7 @@
 package nrt
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -60,13 +61,17 @@ type Reading struct {
 	Fingerprint, Method string
 	// Conditions are notes on harmless parts that were not understood or were corrected; at most 17, each short.
 	Conditions []string
+	// Omitted are the resources of device plugins that Machine lacks although the object has them, and why: the object
+	// has more devices of them than a machine can have, or contradicts itself. Pods may hold such devices. All is ASCII.
+	Omitted map[string]string
 }
 
 // Read converts an object. It reads objects of resource-topology-exporter, of NFD's topology updater and of Tenon's
 // agent, and the parts in the same format that Koordinator's koordlet and the NRI plugins write.
 //
 // The error names the node and the first zone, resource or attribute that is wrong: a zone that cannot represent a NUMA
-// node, a NUMA node that is named twice, an amount below 0 or beyond the bounds of package topo, an unknown policy. Of
+// node, a NUMA node that is named twice, an amount below 0 or beyond the bounds of package topo, an unknown policy. A
+// resource of a device plugin that is wrong costs only itself: see Reading.Omitted. Of
 // contradictory amounts the smaller one counts, with a condition: available is at most allocatable and at least 0.
 // There are two exceptions. Allocatable may be above capacity, because it comes from the kubelet and not from the
 // producer. Allocatable 0 with something available counts as missing, because Go clients write a quantity that they
@@ -100,8 +105,12 @@ func read(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machi
 			zones[i].unset = true
 		}
 	}
+	omitted := map[string]string{}
+	if name, why, ok := strings.Cut(o.Annotations[annotationOmitted], " "); ok {
+		omitted[name] = why
+	}
 	for i := range zones {
-		if zones[i].amounts, err = zones[i].read(&n); err != nil {
+		if zones[i].amounts, err = zones[i].read(&n, omitted); err != nil {
 			return nil, fmt.Errorf("zone %q: %w", clip(zones[i].Name), err)
 		}
 	}
@@ -109,7 +118,7 @@ func read(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machi
 	if err != nil {
 		return nil, err
 	}
-	b := building{zones: zones, rules: rules}
+	b := building{zones: zones, rules: rules, omitted: omitted}
 	if err := b.describe(&n); err != nil {
 		return nil, err
 	}
@@ -117,7 +126,8 @@ func read(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machi
 	if err != nil {
 		return nil, err
 	}
-	out := &Reading{Machine: m, Rules: b.rules, Pods: pods, Whole: pods != nil || o.Annotations[annotationWhole] != ""}
+	out := &Reading{Machine: m, Rules: b.rules, Pods: pods, Omitted: omitted,
+		Whole: pods != nil || o.Annotations[annotationWhole] != ""}
 	if !b.held.Empty() {
 		out.Held = []place.Holding{b.held}
 	}
@@ -148,8 +158,9 @@ func withoutAllocatable(zones []zone) bool {
 	return evidence
 }
 
-// read returns the amounts of a zone by resource name. Names of hugepages have the form that Kubernetes writes.
-func (z *zone) read(n *notes) (map[string]amount, error) {
+// read returns the amounts of a zone by resource name. Names of hugepages have the form that Kubernetes writes. A
+// resource of a device plugin whose amounts are wrong is added to omitted.
+func (z *zone) read(n *notes, omitted map[string]string) (map[string]amount, error) {
 	if len(z.Resources) > maxResources {
 		return nil, fmt.Errorf("%d resources, the most is %d", len(z.Resources), maxResources)
 	}
@@ -162,15 +173,23 @@ func (z *zone) read(n *notes) (map[string]amount, error) {
 		if name == "" {
 			continue
 		}
+		a, err := z.amount(r, n)
 		if _, twice := out[name]; twice {
-			return nil, fmt.Errorf("resource %q is named twice", clip(name))
+			err = errTwice
 		}
-		if out[name], err = z.amount(r, n); err != nil {
+		switch {
+		case err == nil:
+			out[name] = a
+		case name == cpu || isMemory(name):
 			return nil, fmt.Errorf("resource %q: %w", clip(name), err)
+		default:
+			omitted[name] = fmt.Sprintf("zone %+q: %v", clip(z.Name), err)
 		}
 	}
 	return out, nil
 }
+
+var errTwice = errors.New("named twice")
 
 // amount checks the amounts of one resource, and corrects contradictory ones.
 func (z *zone) amount(r v1alpha2.ResourceInfo, n *notes) (a amount, err error) {
@@ -249,6 +268,9 @@ func resourceName(name string, n *notes) (string, error) {
 	case !strings.Contains(name, "/") ||
 		slices.ContainsFunc(noDevices, func(d string) bool { return strings.Contains(name, d) }):
 		n.add("resource %s is not one that a device plugin serves; it is passed over", name)
+		return "", nil
+	case !topo.IsName(name):
+		n.add("resource %s has a name that no resource of a node can have; it is passed over", name)
 		return "", nil
 	}
 	return name, nil

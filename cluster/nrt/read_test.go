@@ -219,20 +219,18 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{zone("node-0", "Node", "") + "," + zone("node-0", "Node", ""), "NUMA node 0 is named twice"},
 		{many + zone("node-64", "Node", ""), "65 NUMA nodes, the most is 64"},
 		{zone("socket #0", "socket", ""), "no zone stands for a NUMA node"},
-		{zone("node-0", "Node", some("cpu", "1")+","+some("cpu", "1")), `resource "cpu" is named twice`},
+		{zone("node-0", "Node", some("cpu", "1")+","+some("cpu", "1")), `resource "cpu": named twice`},
 		{zone("node-0", "Node", some("hugepages-1024Mi", "1Gi")+","+some("hugepages-1Gi", "1Gi")),
-			`resource "hugepages-1Gi" is named twice`},
+			`resource "hugepages-1Gi": named twice`},
 		{zone("node-0", "Node", some("hugepages-big", "1Gi")), `resource "hugepages-big"`},
 		{zone("node-0", "Node", some("cpu", "-1")), `resource "cpu": capacity is outside`},
 		{zone("node-0", "Node", some("cpu", "5k")), "more than 4096 CPUs"},
 		{zone("node-0", "Node", some("memory", "2Pi")), `resource "memory": capacity is outside`},
 		{zone("node-0", "Node", some("memory", "900Ti")+","+some("hugepages-1Gi", "900Ti")), "NUMA node 0: memory of"},
-		{zone("node-0", "Node", some("x.io/shares", "5000")), `resource "x.io/shares": more than 4096 devices`},
 		{zone("node-0", "Node", some("cpu", "1e-1000000000")),
 			`zone "node-0": resource "cpu": capacity "1e-1000000000" is no amount`},
 		{zone("node-0", "Node", some("cpu", "1e99")), `resource "cpu": capacity is outside`},
 		{zone("node-0", "Node", some("cpu", "many")), "object does not decode"},
-		{zone("node-0", "Node", some("x.io/ä", "1")), "not printable ASCII"},
 		{zone("node-0", "Node", some("cpu", "1")) + policy("strict"),
 			`attribute topologyManagerPolicy: unknown value "strict"`},
 	} {
@@ -250,6 +248,46 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		const object = `NodeResourceTopology of node "bad": `
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), object) {
 			t.Errorf("error is %v, want one with %q", err, c.want)
+		}
+	}
+}
+
+// A resource that cannot be read costs only itself: the rest of the node is read, and the resource is named.
+func TestResourcesThatAreLeftOut(t *testing.T) {
+	const good = "cpu 4 4,memory 8Gi 8Gi,x.io/nic 2 1"
+	kinds := good
+	for i := range topo.MaxKinds {
+		kinds += fmt.Sprintf(",y.io/r%02d 0 0", i)
+	}
+	sum := good
+	for i := range 5 {
+		sum += fmt.Sprintf(",y.io/r%d 4000 4000", i)
+	}
+	for _, c := range []struct{ zone, omitted, why string }{
+		{good + ",smarter-devices/fuse 20475 20475", "smarter-devices/fuse", "20475 devices, the most is 4096"},
+		{good + ",y.io/a -1 0", "y.io/a", `zone "node-0": capacity is outside 0..1125899906842624`},
+		{good + ",y.io/a 2Pi 0", "y.io/a", `zone "node-0": capacity is outside 0..1125899906842624`},
+		{good + ",y.io/a 1 1,y.io/a 1 1", "y.io/a", `zone "node-0": named twice`},
+		{kinds, "y.io/r63", "more than 64 resources have devices"},
+		{sum, "y.io/r4", "more than 16384 devices of all resources"},
+		{good + ",y.io/\u00e4 1 1", "", ""}, // Kubernetes has no such resource: no pod can request it
+	} {
+		r, err := nrt.Read(former(v1alpha2.SingleNUMANodePodLevel, [2]string{"node-0", "node-1"}, c.zone, good))
+		if err != nil {
+			t.Errorf("%s: %v", c.omitted, err)
+			continue
+		}
+		if got := r.Omitted[c.omitted]; got != c.why {
+			t.Errorf("%s is left out: %q, want %q", c.omitted, got, c.why)
+		}
+		if _, has := r.Machine.Resource(c.omitted); has {
+			t.Errorf("%s: the machine has devices of it", c.omitted)
+		}
+		if c.omitted == "" && (len(r.Omitted) > 0 || len(r.Conditions) != 1) {
+			t.Errorf("a name that no resource has: left out %v, conditions %q", r.Omitted, r.Conditions)
+		}
+		if nics, _ := r.Machine.Resource("x.io/nic"); len(nics.Devices) != 4 || usage(r).FreeCPUs().Len() != 8 {
+			t.Errorf("%s: %d NICs and CPUs %s, want all that the object has", c.omitted, len(nics.Devices), usage(r).FreeCPUs())
 		}
 	}
 }

@@ -27,8 +27,8 @@ const (
 	// HoldingsOmitted means that the kubelet lists a pod whose holdings contradict the machine, and the report
 	// leaves that pod out.
 	HoldingsOmitted InexactCode = "holdings-omitted"
-	// DevicesOmitted means that a resource has more devices than a machine can have, or ids that are no names, so that it
-	// is not published.
+	// DevicesOmitted means that a resource is left out of the machine: it has more devices than a machine can have, or
+	// names or amounts that none can have.
 	DevicesOmitted InexactCode = "devices-omitted"
 	// StateInconsistent means that the kubelet's state files contradict each other or its configuration.
 	StateInconsistent InexactCode = "state-inconsistent"

@@ -123,8 +123,8 @@ func (r Resource) Device(id string) Device {
 	return r.Devices[i]
 }
 
-// ValidName reports whether a resource or a device may have the name: printable ASCII of at most MaxName characters.
-func ValidName(s string) bool { return checkName("", s) == nil }
+// IsName reports whether a resource or a device can have a name: 1 to MaxName bytes of visible ASCII.
+func IsName(s string) bool { return checkName("", s) == nil }
 
 func checkName(what, s string) error {
 	if s == "" || len(s) > MaxName {

@@ -131,12 +131,12 @@ func (o Observation) Omitted() map[string]string {
 
 // badName returns a name of the resource or of one of its devices that a machine cannot have.
 func (s *stock) badName(resource string) (name string, found bool) {
-	if !topo.ValidName(resource) {
+	if !topo.IsName(resource) {
 		return resource, true
 	}
 	for _, list := range [][]Device{s.healthy, s.unlisted, s.held, s.known} {
 		for _, d := range list {
-			if !topo.ValidName(d.ID) {
+			if !topo.IsName(d.ID) {
 				return d.ID, true
 			}
 		}
