@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -126,7 +127,7 @@ func (x *examination) schedulers() {
 		held = true
 		if until := l.Renewed.Add(2 * l.Lasts); until.Before(x.At) {
 			x.add("leader-missing", onCluster(fmt.Sprintf("lease %s/%s of %s was renewed at %s", l.Namespace, l.Name, l.Holder,
-				l.Renewed.UTC().Format("2006-01-02 15:04:05Z"))), "no scheduler leads: its lease has expired", "")
+				instant(l.Renewed))), "no scheduler leads: its lease has expired", "")
 		}
 	}
 	for i := range x.View.Layouts {
@@ -189,11 +190,7 @@ func (x *examination) agents() {
 		if name != agentName {
 			continue
 		}
-		for _, c := range p.Status.Conditions {
-			if c.Type == v1.PodReady && c.Status != v1.ConditionTrue {
-				x.add("agent-not-ready", onPod(p, c.Reason+" "+c.Message), "an agent is not ready", "")
-			}
-		}
+		x.agent(p)
 	}
 	if len(releases) < 2 {
 		return
@@ -206,6 +203,65 @@ func (x *examination) agents() {
 	}
 	x.add("version-skew", onCluster(evidence...), "programs of Tenon have different releases", "")
 }
+
+// unready returns the condition that says that a pod is not ready, or nil.
+func unready(p *v1.Pod) *v1.PodCondition {
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == v1.PodReady && c.Status != v1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
+
+// agent examines the pod of an agent. An agent that runs and is not ready lives, and what its node's layout says is of
+// the time at which it was written last.
+func (x *examination) agent(p *v1.Pod) {
+	c := unready(p)
+	if c == nil {
+		return
+	}
+	evidence := []string{strings.TrimSpace(c.Reason + " " + c.Message)}
+	if !runs(p) {
+		x.add("agent-not-ready", onPod(p, evidence...), "an agent does not run", "")
+		return
+	}
+	last := "node " + p.Spec.NodeName + " has no layout"
+	for k := range x.View.Layouts {
+		if l := &x.View.Layouts[k]; l.Name == p.Spec.NodeName {
+			last = "the layout of node " + l.Name + " was last written at an unknown time"
+			if at := l.WrittenAt(); !at.IsZero() {
+				last = "the layout of node " + l.Name + " was last written at " + instant(at)
+			}
+		}
+	}
+	if !c.LastTransitionTime.IsZero() {
+		last += ", the agent is not ready since " + instant(c.LastTransitionTime.Time)
+	}
+	x.add("agent-not-ready", onPod(p, append([]string{last}, evidence...)...), "an agent runs, and cannot read its node "+
+		"or cannot publish: what is known of the node is old", "see the log of the agent: it has what could not be read, or "+
+		"the answer of the API server to what it writes (docs/howto/runbooks/agent-cannot-publish.md)")
+}
+
+// runs reports whether a container of the pod runs.
+func runs(p *v1.Pod) bool {
+	return slices.ContainsFunc(p.Status.ContainerStatuses, func(c v1.ContainerStatus) bool {
+		return c.State.Running != nil
+	})
+}
+
+// agentOn returns the pod of an agent that runs on a node, or nil.
+func (x *examination) agentOn(node string) *v1.Pod {
+	for p := range kube.EachPod(x.View.Pods) {
+		if p.Spec.NodeName == node && p.Labels[nameLabel] == agentName && !kube.Ended(p) && runs(p) {
+			return p
+		}
+	}
+	return nil
+}
+
+// instant is a time as findings show it.
+func instant(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05Z") }
 
 // release is the tag of an image; empty where it has none.
 func release(image string) string {

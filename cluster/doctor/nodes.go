@@ -65,8 +65,22 @@ func (x *examination) unread(layouts map[string]*v1alpha1.NodeLayout) {
 		case layouts[p.Node] != nil || strings.Contains(p.Reason, "refused"):
 			x.add("layout-refused", onNode(p.Node, p.Reason), "what the node reports is refused", "")
 		case !x.Undefined:
-			x.add("agent-missing", onNode(p.Node), "no agent reports of the node: kubelets there may refuse pods", "")
+			x.unreported(p.Node)
 		}
+	}
+}
+
+// unreported examines a node about which nothing is published. An agent that runs there and is not ready is another
+// finding.
+func (x *examination) unreported(node string) {
+	agent := x.agentOn(node)
+	switch {
+	case agent == nil:
+		x.add("agent-missing", onNode(node), "no agent reports of the node: kubelets there may refuse pods", "")
+	case unready(agent) == nil:
+		x.add("agent-missing", onNode(node, "pod "+agent.Namespace+"/"+agent.Name+" is ready"),
+			"an agent runs on the node, and nothing that it published is there",
+			"see the log of the agent, and who deletes layouts")
 	}
 }
 
