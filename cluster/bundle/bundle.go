@@ -44,7 +44,7 @@ type About struct {
 
 // Missing is a resource that could not be read.
 type Missing struct {
-	Resource string `json:"resource"` // as in [Resource.String]
+	Resource string `json:"resource"` // as in [Resource.String], or in words
 	Code     int    `json:"code"`
 	Reason   string `json:"reason"`
 }

@@ -3,6 +3,7 @@ package bundle_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -194,6 +195,55 @@ func TestABundleAnswersAsTheServerDid(t *testing.T) {
 	}
 	if err := core.Pods.In("ml").Delete(t.Context(), "a", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("of a deletion: %v", err)
+	}
+}
+
+// What the API server fails to answer is missing, and named with its code; all else is there. Programs that read the
+// bundle name it, too, and go on.
+func TestWhatTheServerDoesNotAnswerIsNamed(t *testing.T) {
+	whole := server(t)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/api/v1/persistentvolumes" || r.Method == http.MethodPost || r.URL.Path == "/version":
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 503}`)
+		case r.URL.Path == "/api/v1/events": // one page of many
+			item := `{"metadata": {"name": "e", "namespace": "ml"}, "involvedObject": {"kind": "Pod", "name": "x"}}`
+			_, _ = io.WriteString(w, `{"kind": "EventList", "apiVersion": "v1", "metadata": {"continue": "more"}, "items": [`+
+				strings.Repeat(item+",", 5000)+item+`]}`)
+		default:
+			http.Redirect(w, r, whole.Host+r.URL.RequestURI(), http.StatusTemporaryRedirect)
+		}
+	}))
+	t.Cleanup(s.Close)
+	b, err := bundle.Collect(t.Context(), &rest.Config{Host: s.URL}, time.Unix(0, 0), bundle.Options{
+		Rights: []authorizationv1.SubjectAccessReviewSpec{review("watch")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range b.Missing {
+		if m.Code != http.StatusNotFound {
+			got = append(got, fmt.Sprint(m.Resource, " ", m.Code, " ", m.Reason))
+		}
+	}
+	want := []string{"authorization.k8s.io_v1_subjectaccessreviews 503 ServiceUnavailable",
+		"v1_events beyond the first 5001 413 RequestEntityTooLarge", "v1_persistentvolumes 503 ServiceUnavailable",
+		"version 503 ServiceUnavailable"}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("missing are %q, want %q", got, want)
+	}
+	if len(b.Lists["v1_nodes"]) != 1 || len(b.Lists["v1_pods"]) == 0 {
+		t.Errorf("%d nodes and %d pods are there", len(b.Lists["v1_nodes"]), len(b.Lists["v1_pods"]))
+	}
+	core, err := objects.NewCore(b.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := core.Volumes.List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "could not read persistentvolumes: 503") {
+		t.Errorf("of what could not be read: %v", err)
 	}
 }
 

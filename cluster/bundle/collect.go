@@ -45,7 +45,8 @@ const (
 	page      = 500
 )
 
-// Collect reads a cluster at a time with the rights of cfg. What these do not allow is missing.
+// Collect reads a cluster at a time with the rights of cfg. What these do not allow is missing, and so is what the API
+// server does not answer: a list that fails costs only itself.
 func Collect(ctx context.Context, cfg *rest.Config, at time.Time, o Options) (*Bundle, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = 50, 100
@@ -84,8 +85,8 @@ func (b *Bundle) collect(ctx context.Context, all dynamic.Interface, r Resource,
 	}
 	for {
 		list, err := all.Resource(r.GroupVersionResource).List(ctx, options)
-		if code := int(statusCode(err)); code == http.StatusForbidden || code == http.StatusNotFound {
-			b.Missing = append(b.Missing, Missing{r.String(), code, string(apierrors.ReasonForError(err))})
+		if code := statusCode(err); code != 0 && code != http.StatusUnauthorized {
+			b.miss(r.String(), code)
 			return nil
 		}
 		if err != nil {
@@ -96,7 +97,11 @@ func (b *Bundle) collect(ctx context.Context, all dynamic.Interface, r Resource,
 				items = append(items, r.kept(list.Items[i].Object, o))
 			}
 		}
-		if options.Continue = list.GetContinue(); options.Continue == "" || r.Resource == "events" && len(items) > maxEvents {
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			break
+		}
+		if r.Resource == "events" && len(items) > maxEvents {
+			b.miss(fmt.Sprintf("%s beyond the first %d", r, len(items)), http.StatusRequestEntityTooLarge)
 			break
 		}
 	}
@@ -104,10 +109,16 @@ func (b *Bundle) collect(ctx context.Context, all dynamic.Interface, r Resource,
 	return nil
 }
 
-func statusCode(err error) int32 {
+// miss records that something could not be read, and with which code the API server answered.
+func (b *Bundle) miss(what string, code int) {
+	b.Missing = append(b.Missing, Missing{what, code, strings.ReplaceAll(http.StatusText(code), " ", "")})
+}
+
+// statusCode returns the code of an answer of the API server; 0 if it did not answer.
+func statusCode(err error) int {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		return status.Status().Code
+		return int(status.Status().Code)
 	}
 	return 0
 }
@@ -167,7 +178,7 @@ func (b *Bundle) askRights(ctx context.Context, s server, o Options) error {
 			return fmt.Errorf("ask for rights: %w", err)
 		}
 		if code >= http.StatusBadRequest {
-			b.Missing = append(b.Missing, Missing{"authorization.k8s.io_v1_subjectaccessreviews", code, "Forbidden"})
+			b.miss("authorization.k8s.io_v1_subjectaccessreviews", code)
 			return nil
 		}
 		if err := json.Unmarshal(data, &ask); err != nil {
@@ -186,8 +197,12 @@ func asked(spec authorizationv1.SubjectAccessReviewSpec) string {
 // release reads the version of the API server, which everybody may read.
 func (b *Bundle) release(ctx context.Context, s server) error {
 	data, code, err := s.do(ctx, http.MethodGet, "/version", nil)
-	if err != nil || code != http.StatusOK {
-		return err
+	if err != nil {
+		return fmt.Errorf("read the version of the API server: %w", err)
+	}
+	if code != http.StatusOK {
+		b.miss("version", code)
+		return nil
 	}
 	var v struct {
 		GitVersion string `json:"gitVersion"`
@@ -219,8 +234,7 @@ func (b *Bundle) logs(ctx context.Context, s server, o Options) error {
 			return fmt.Errorf("read the log of pod %v/%v: %w", meta["namespace"], meta["name"], err)
 		}
 		if code != http.StatusOK {
-			what := fmt.Sprintf("%s%v/%v", logOf, meta["namespace"], meta["name"])
-			b.Missing = append(b.Missing, Missing{what, code, http.StatusText(code)})
+			b.miss(fmt.Sprintf("%s%v/%v", logOf, meta["namespace"], meta["name"]), code)
 		} else {
 			b.Texts[fmt.Sprintf("logs/%v_%v.txt", meta["namespace"], meta["name"])] = string(text)
 		}

@@ -68,8 +68,13 @@ func (b *Bundle) answer(r *http.Request, body []byte) (int, any) {
 	items, ok := b.Lists[key(at.resource)]
 	if !ok {
 		for _, m := range b.Missing {
+			if m.Resource == key(at.resource) && m.Code == http.StatusNotFound {
+				return failure(m.Code, metav1.StatusReasonNotFound, "the API server did not have "+at.resource.Resource)
+			}
 			if m.Resource == key(at.resource) {
-				return failure(m.Code, metav1.StatusReason(m.Reason), "who made the bundle could not read "+at.resource.Resource)
+				// Whatever the API server answered, programs name what they may not read, and go on.
+				return failure(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
+					"who made the bundle could not read %s: %d %s", at.resource.Resource, m.Code, m.Reason))
 			}
 		}
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the bundle does not have "+at.resource.Resource)

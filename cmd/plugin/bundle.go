@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -77,15 +78,17 @@ func writeBundle(version string) cli.Bundler {
 				options.Programs = append(options.Programs, namespace)
 			}
 		}
-		if options.ConfigMaps, err = configurations(ctx, cfg); err != nil {
+		if options.ConfigMaps, out.Missing, err = configurations(ctx, cfg); err != nil {
 			return out, err
 		}
 		if options.Rights, err = reviews(); err != nil {
 			return out, err
 		}
-		if options.Texts, out.Missing, err = agentMetrics(ctx, cfg, o.AgentNamespace); err != nil {
+		texts, unread, err := agentMetrics(ctx, cfg, o.AgentNamespace)
+		if err != nil {
 			return out, err
 		}
+		options.Texts, out.Missing = texts, append(out.Missing, unread...)
 		b, err := bundle.Collect(ctx, cfg, time.Now(), options)
 		if err != nil {
 			return out, err
@@ -96,7 +99,7 @@ func writeBundle(version string) cli.Bundler {
 		out.Metrics = len(options.Texts)
 		out.Logs = len(b.Texts) - out.Metrics
 		for _, m := range b.Missing {
-			if m.Code == 403 {
+			if m.Code != http.StatusNotFound { // a resource that the cluster does not have, or a pod that is gone
 				out.Missing = append(out.Missing, document.Limit{Resource: m.Resource, Reason: m.Reason})
 			}
 		}
@@ -104,20 +107,23 @@ func writeBundle(version string) cli.Bundler {
 	}
 }
 
-// configurations are the ConfigMaps of schedulers.
-func configurations(ctx context.Context, cfg *rest.Config) (out []string, err error) {
+// configurations are the ConfigMaps of schedulers, and what could not be read to find them.
+func configurations(ctx context.Context, cfg *rest.Config) (out []string, unread []document.Limit, err error) {
 	c, err := schedulers.New(cfg, "bundle")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	all, _, err := c.List(ctx)
+	all, limits, err := c.List(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("find the configurations of schedulers: %w", err)
+		return nil, nil, fmt.Errorf("find the configurations of schedulers: %w", err)
 	}
 	for _, s := range all {
 		out = append(out, s.ID)
 	}
-	return out, nil
+	for _, l := range limits {
+		unread = append(unread, document.Limit{Resource: "configurations of schedulers: " + l.Resource, Reason: l.Reason})
+	}
+	return out, unread, nil
 }
 
 func reviews() (out []authorizationv1.SubjectAccessReviewSpec, err error) {
@@ -158,6 +164,8 @@ func agentMetrics(ctx context.Context, cfg *rest.Config, namespace string) (out 
 		var text strings.Builder
 		if _, err := io.Copy(&text, io.LimitReader(body, 8<<20)); err == nil {
 			out["metrics/"+node+".txt"] = text.String()
+		} else {
+			missing = append(missing, document.Limit{Resource: "metrics of the agent of " + node, Reason: err.Error()})
 		}
 		_ = body.Close()
 	}

@@ -25,7 +25,7 @@ messages but of the namespaces that you name. Texts that look like a credential 
 map, pods, top, explain, simulate, check and doctor read the archive with --bundle FILE.
 
 Exit code: 0 when everything was read, 3 when the archive was written and something is missing in it that
-you may not read (it is named, and in the archive), 1 after an error.`
+you may not read or that the API server did not answer (it is named, and in the archive), 1 after an error.`
 
 const bundleExample = `  kubectl tenon bundle -f report.tar.gz --hash-names
   kubectl tenon doctor --bundle report.tar.gz
