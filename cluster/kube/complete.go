@@ -55,7 +55,10 @@ func (r *Reader) Complete(ctx context.Context, v *View) (err error) {
 		}
 		v.Topologies = append(v.Topologies, o)
 	})
-	if err != nil && !apierrors.IsForbidden(err) {
+	switch {
+	case apierrors.IsForbidden(err):
+		v.Miss(nrt.Resources()[0].Resource, notListed)
+	case err != nil:
 		return err
 	}
 	return r.Around(ctx, v)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/objects"
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -89,6 +90,38 @@ type View struct {
 	// Served are the extended resources that classes of devices (DRA) serve; see [Reader.Served]. It is nil if the
 	// classes were not read, or if the identity may not read them.
 	Served map[string]bool
+	// Unread are resources that count as missing because they could not be read, beside pods; see Seen.
+	Unread []document.Limit
+}
+
+// Miss records that a resource could not be read, and why, each resource once.
+func (v *View) Miss(resource, why string) {
+	if !slices.ContainsFunc(v.Unread, func(l document.Limit) bool { return l.Resource == resource }) {
+		v.Unread = append(v.Unread, document.Limit{Resource: resource, Reason: why})
+	}
+}
+
+// notListed is why a resource that the identity may not list was not read.
+const notListed = "you may not list them"
+
+// Partial says what was not read, and what that means for answers about nodes; "" if nothing is missing. Topologies
+// count only where the state of a node is missing, since nodes with a layout do not need them.
+func (v *View) Partial() string {
+	var texts []string
+	if text := v.Seen.Text(); text != "" {
+		texts = append(texts, text)
+	}
+	for _, l := range v.Unread {
+		if len(v.Problems) > 0 && IsTopology(l.Resource) {
+			texts = append(texts, l.Resource+" were not read ("+l.Reason+"): a node that counts as unknown here may have one")
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+// IsTopology reports whether a resource is what exporters publish of nodes.
+func IsTopology(resource string) bool {
+	return resource == nrt.Numatopologies().Resource || resource == nrt.Resources()[0].Resource
 }
 
 // Stored is a pod in a form that may be smaller than v1.Pod, since a large cluster has many pods. Pod returns the whole
@@ -145,15 +178,20 @@ func (r *Reader) View(ctx context.Context) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	coarse, err := nrt.List(ctx, r.cfg)
-	if err != nil && !apierrors.IsForbidden(err) {
-		return nil, err
-	}
-	volcanos, err := nrt.ListNumatopologies(ctx, r.cfg)
-	if err != nil && !apierrors.IsForbidden(err) {
-		return nil, err
+	coarse, coarseErr := nrt.List(ctx, r.cfg)
+	volcanos, volcanosErr := nrt.ListNumatopologies(ctx, r.cfg)
+	for _, err := range []error{coarseErr, volcanosErr} {
+		if err != nil && !apierrors.IsForbidden(err) {
+			return nil, err
+		}
 	}
 	v := ViewOfObjects(Objects{layouts.Items, nodes.Items, pods, append(coarse, volcanos...), seen}, r.now())
+	if apierrors.IsForbidden(coarseErr) {
+		v.Miss(nrt.Resources()[0].Resource, notListed)
+	}
+	if apierrors.IsForbidden(volcanosErr) {
+		v.Miss(nrt.Numatopologies().Resource, notListed)
+	}
 	r.notes = v.Notes
 	if undefined {
 		for i := range v.Problems {
@@ -187,8 +225,20 @@ func (r *Reader) Around(ctx context.Context, v *View) (err error) {
 	if v.Namespaces, err = r.readNamespaces(ctx); err != nil {
 		return err
 	}
-	v.Served, err = r.Served(ctx)
-	return err
+	if v.Served, err = r.Served(ctx); err != nil {
+		return err
+	}
+	for i, missing := range []bool{v.Storage == nil, v.Namespaces == nil, v.Served == nil} {
+		if missing {
+			v.Miss(AroundResources()[i], notListed)
+		}
+	}
+	return nil
+}
+
+// AroundResources returns what [Reader.Around] reads, by the names that View.Unread has.
+func AroundResources() []string {
+	return []string{"volumes and storage classes", "namespaces", "deviceclasses"}
 }
 
 // Objects are what a view is computed from.

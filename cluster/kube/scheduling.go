@@ -41,11 +41,25 @@ func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []Stored) (do
 	if err != nil {
 		return document.Scheduling{}, fmt.Errorf("list events of scheduler %s: %w", pod.Spec.SchedulerName, err)
 	}
-	name := pod.Spec.SchedulerName
-	speaks := len(some.Items) > 0 || r.leads(ctx, name) || name == v1.DefaultSchedulerName && r.leads(ctx, kubeScheduler)
+	speaks, known := len(some.Items) > 0, true
+	leases := []string{pod.Spec.SchedulerName}
+	if pod.Spec.SchedulerName == v1.DefaultSchedulerName {
+		leases = append(leases, kubeScheduler)
+	}
+	for _, lease := range leases {
+		if !speaks {
+			leads, read := r.leads(ctx, lease)
+			speaks, known = leads, known && read
+		}
+	}
+	if !speaks && !known {
+		return scheduling(pod, pods, events.Items, nil), nil
+	}
 	out := scheduling(pod, pods, events.Items, &speaks)
-	if out.State == document.Unseen && r.leads(ctx, kubeScheduler) {
-		out.Lease = metav1.NamespaceSystem + "/" + kubeScheduler
+	if out.State == document.Unseen {
+		if leads, _ := r.leads(ctx, kubeScheduler); leads {
+			out.Lease = metav1.NamespaceSystem + "/" + kubeScheduler
+		}
 	}
 	return out, nil
 }
@@ -53,12 +67,15 @@ func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []Stored) (do
 // kubeScheduler is the name of kube-scheduler's lease, whatever the names of its profiles are.
 const kubeScheduler = "kube-scheduler"
 
-// leads reports whether the lease with a scheduler's name is held. It is false if the identity may not read leases.
-func (r *Reader) leads(ctx context.Context, scheduler string) bool {
+// leads reports whether the lease with a scheduler's name is held. known is false if it is not held as far as leases
+// could be read, and one could not be.
+func (r *Reader) leads(ctx context.Context, scheduler string) (leads, known bool) {
+	known = true
 	of := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	for _, namespace := range []string{metav1.NamespaceSystem, "tenon-system"} {
 		text, err := r.raw(ctx, of, namespace, scheduler)
 		if err != nil {
+			known = known && apierrors.IsNotFound(err)
 			continue
 		}
 		var lease struct {
@@ -66,11 +83,14 @@ func (r *Reader) leads(ctx context.Context, scheduler string) bool {
 				HolderIdentity string `json:"holderIdentity"`
 			} `json:"spec"`
 		}
-		if json.Unmarshal(text, &lease) == nil && lease.Spec.HolderIdentity != "" {
-			return true
+		switch err := json.Unmarshal(text, &lease); {
+		case err != nil:
+			known = false
+		case lease.Spec.HolderIdentity != "":
+			return true, true
 		}
 	}
-	return false
+	return false, known
 }
 
 const failedScheduling = "FailedScheduling"

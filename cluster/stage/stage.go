@@ -45,6 +45,7 @@ type Stage struct {
 	bars      map[string]*whatif.Bars // by the fields of a pod that they depend on
 	storage   *storage                // nil if it is unknown
 	seen      *kube.Seen              // the namespaces whose pods it has
+	partial   string                  // see Partial
 	// namespaces are the labels of namespaces by name; nil if they are unknown.
 	namespaces map[string]map[string]string
 	// admission is what the API server changes new pods by; nil if it is unknown.

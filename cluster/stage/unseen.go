@@ -9,7 +9,7 @@ import (
 )
 
 // Partial says what was not read, and what that means for answers; "" if everything was.
-func (s *Stage) Partial() string { return s.seen.Text() }
+func (s *Stage) Partial() string { return s.partial }
 
 // unseen adds to each node what pods hold there that could not be read: what they request of the node is at least that.
 func (s *Stage) unseen() {

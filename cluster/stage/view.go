@@ -8,7 +8,7 @@ func Of(v *kube.View) (*Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.seen = v.Seen
+	s.seen, s.partial = v.Seen, v.Partial()
 	s.unseen()
 	s.storage, s.namespaces = newStorage(v.Storage), v.Namespaces
 	s.admission = v.Admission

@@ -5,8 +5,11 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -103,6 +106,8 @@ type cluster struct {
 	view    *kube.View // nil before the first question
 	// complete: the view has volumes and namespaces.
 	complete bool
+	// omitted says which pods an answer omits; see podViews.
+	omitted string
 }
 
 // read returns the cluster, complete with volumes and namespaces if that is wanted.
@@ -138,10 +143,12 @@ func (c *cluster) Notes() []document.Problem { return nodeProblems(c.reader.Note
 
 // Partial says what of the cluster could not be read; see [cli.Partial].
 func (c *cluster) Partial() string {
-	if c.view == nil {
-		return ""
+	var texts []string
+	if c.view != nil {
+		texts = append(texts, c.view.Partial())
 	}
-	return c.view.Seen.Text()
+	texts = append(texts, c.omitted)
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; ")
 }
 
 // NodeNames returns names for completion.
@@ -170,30 +177,41 @@ func (c *cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView,
 	return view, c.around(ctx, pod, &view)
 }
 
-// Pods omits pods that cannot be translated: Tenon's scheduler does not accept them.
+// Pods omits pods that cannot be translated, which Tenon's scheduler does not accept; Partial says so.
 func (c *cluster) Pods(ctx context.Context, namespace string) (out []cli.PodView, err error) {
 	v, err := c.read(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	return podViews(slices.DeleteFunc(slices.Clone(v.Pods), func(p kube.Stored) bool {
+	out, c.omitted = podViews(slices.DeleteFunc(slices.Clone(v.Pods), func(p kube.Stored) bool {
 		return namespace != "" && p.Pod().Namespace != namespace
-	})), nil
+	}))
+	return out, nil
 }
 
 // PodsOf finds the pods of a workload.
 func (c *cluster) PodsOf(ctx context.Context, kind, namespace, name string) ([]cli.PodView, error) {
 	pods, err := c.reader.PodsOf(ctx, kind, namespace, name)
-	return podViews(kube.StoreAll(pods)), err
+	views, omitted := podViews(kube.StoreAll(pods))
+	c.omitted = omitted
+	return views, err
 }
 
-func podViews(pods []kube.Stored) (out []cli.PodView) {
+// podViews returns the pods that can be translated. omitted says how many cannot, and why one of them cannot.
+func podViews(pods []kube.Stored) (out []cli.PodView, omitted string) {
+	count, first := 0, ""
 	for p := range kube.EachPod(pods) {
-		if view, err := podView(p); err == nil {
+		view, err := podView(p)
+		if err == nil {
 			out = append(out, view)
+			continue
 		}
+		count, first = count+1, cmp.Or(first, err.Error())
 	}
-	return out
+	if count > 0 {
+		omitted = fmt.Sprintf("pods that are left out, since they cannot be judged: %d, such as %s", count, first)
+	}
+	return out, omitted
 }
 
 func podView(pod *v1.Pod) (cli.PodView, error) {

@@ -8,6 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/cluster/live/livetest"
 	"github.com/tenon-numa/tenon/face/cli"
@@ -80,6 +84,54 @@ func TestAPersonOfOneNamespaceGetsAnswers(t *testing.T) {
 	s.Forbid(livetest.PodsOf("ml"))
 	if out, errs, code := run("map"); code == 0 || !strings.Contains(errs, "list pods") {
 		t.Errorf("without any pods: code %d, %s%s", code, out, errs)
+	}
+}
+
+// Somebody who may not list topologies learns that a node may have one, where that is so.
+func TestTopologiesThatMayNotBeListedAreNamed(t *testing.T) {
+	s, run := served(t)
+	s.Forbid("/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies")
+	s.Forbid("/apis/nodeinfo.volcano.sh/v1alpha1/numatopologies")
+	if out, errs, code := run("map"); code != 0 || errs != "" {
+		t.Errorf("every node has a layout: code %d, %s%s", code, out, errs)
+	}
+	s.List(livetest.Nodes, livetest.Node("a"), livetest.Node("b"), livetest.Node("c"))
+	const warning = "Warning: noderesourcetopologies were not read (you may not list them): a node that counts as unknown"
+	for _, args := range []string{"map", "pods", "top", "explain pod p", "simulate --pod p --count 2"} {
+		if out, errs, code := run(strings.Fields(args)...); code != 0 || !strings.Contains(errs, warning) {
+			t.Errorf("%s: code %d, %s%s", args, code, out, errs)
+		}
+	}
+}
+
+// A pod that nobody can judge is not in the list of pods, and the list says so.
+func TestAPodThatIsLeftOutIsNamed(t *testing.T) {
+	s, run := served(t)
+	huge := livetest.Pod("ml", "huge", "b")
+	huge.Spec.Containers[0].Resources.Requests = v1.ResourceList{"memory": resource.MustParse("1Ei")}
+	s.List(livetest.Pods, livetest.Pod("ml", "p", ""), livetest.Pod("web", "holder", "a"), huge)
+	const warning = "Warning: pods that are left out, since they cannot be judged: 1, such as pod ml/huge: container c: "
+	if out, errs, code := run("pods", "-A"); code != 0 || !strings.Contains(errs, warning) {
+		t.Errorf("code %d, %s%s", code, out, errs)
+	}
+}
+
+// A scheduler without events may lead all the same, as long as nobody can read its lease.
+func TestALeaseThatMayNotBeReadSaysNothing(t *testing.T) {
+	s, run := served(t)
+	s.List(livetest.Events)
+	p := livetest.Pod("ml", "p", "")
+	p.Spec.SchedulerName = "other"
+	s.Object(livetest.PodsOf("ml")+"/p", p)
+	const unseen = "No scheduler named"
+	if out, errs, code := run("explain", "pod", "p"); code != 0 || strings.Contains(out, unseen) {
+		t.Errorf("leases may not be read: code %d, %s%s", code, out, errs)
+	}
+	for _, of := range []string{"kube-system", "tenon-system"} {
+		s.Object("/apis/coordination.k8s.io/v1/namespaces/"+of+"/leases/other", &coordinationv1.Lease{})
+	}
+	if out, errs, code := run("explain", "pod", "p"); code != 0 || !strings.Contains(out, unseen+` "other"`) {
+		t.Errorf("leases are read, and nobody holds one: code %d, %s%s", code, out, errs)
 	}
 }
 

@@ -156,6 +156,11 @@ func (w *watched) whole(ctx context.Context) (*kube.View, error) {
 		return nil, err
 	}
 	v := w.view.View()
+	for _, l := range w.view.Limits() {
+		if v.Seen == nil || !strings.HasPrefix(l.Resource, "pods ") {
+			v.Miss(l.Resource, l.Reason)
+		}
+	}
 	return v, w.reader.Complete(ctx, v)
 }
 
@@ -189,9 +194,10 @@ type judged struct{ *watched }
 // Pods returns the pods of a namespace, or of all namespaces if it is empty.
 func (w judged) Pods(_ context.Context, namespace string) ([]cli.PodView, error) {
 	all := w.view.View().Pods
-	return podViews(slices.DeleteFunc(all, func(p kube.Stored) bool {
+	out, _ := podViews(slices.DeleteFunc(all, func(p kube.Stored) bool {
 		return namespace != "" && p.Pod().Namespace != namespace
-	})), nil
+	}))
+	return out, nil
 }
 
 // Nodes returns the nodes that report.

@@ -2,7 +2,7 @@
 // test sets, and watches with the events that the test sends.
 //
 // Invariant: it has no other behaviour. It refuses paths that a test has not set, and does not serve
-// NodeResourceTopologies.
+// NodeResourceTopologies unless a test forbids them.
 package livetest
 
 import (
@@ -50,11 +50,13 @@ type Server struct {
 	events  map[string]chan any
 	allowed map[string]bool // tokens; nil accepts all
 	asked   map[string]int
+	refused map[string]bool // paths that Forbid named
 }
 
 // New starts a server that forbids everything.
 func New(t testing.TB) *Server {
-	s := &Server{t: t, lists: map[string]any{}, events: map[string]chan any{}, asked: map[string]int{}}
+	s := &Server{t: t, lists: map[string]any{}, events: map[string]chan any{}, asked: map[string]int{},
+		refused: map[string]bool{}}
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)
 	s.URL = h.URL
@@ -94,6 +96,7 @@ func (s *Server) Forbid(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.lists, path)
+	s.refused[path] = true
 	if e := s.events[path]; e != nil {
 		delete(s.events, path)
 		close(e)
@@ -132,6 +135,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	list, ok := s.lists[r.URL.Path]
 	events := s.events[r.URL.Path]
+	refused := s.refused[r.URL.Path]
 	if r.URL.Query().Get("watch") == "" {
 		s.asked[r.URL.Path]++
 	}
@@ -142,7 +146,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case expired:
 		fail(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized)
-	case !ok && strings.HasSuffix(r.URL.Path, "topologies"):
+	case !ok && !refused && strings.HasSuffix(r.URL.Path, "topologies"):
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 	case !ok:
 		fail(w, http.StatusForbidden, metav1.StatusReasonForbidden)
