@@ -95,7 +95,7 @@ func Examine(s *Snapshot, o Options) (document.Diagnosis, error) {
 		return document.Diagnosis{}, err
 	}
 	d := document.Diagnosis{Kind: "Diagnosis", Findings: x.sorted(), Nodes: len(s.View.Nodes),
-		Limits: append([]document.Limit{}, s.Limits...)}
+		Limits: append(append([]document.Limit{}, s.Limits...), x.unexamined()...)}
 	for p := range kube.EachPod(s.View.Pods) {
 		if !kube.Ended(p) {
 			d.Pods++
@@ -150,11 +150,41 @@ func (o Options) keep(d document.Diagnosis) document.Diagnosis {
 	return d
 }
 
+// unexamined returns what could not be read, where it would have changed what is said: of topologies, where nothing is
+// known of a node; of what decides where pods may go, where a pod waits.
+func (x *examination) unexamined() (out []document.Limit) {
+	if x.View.Seen != nil {
+		out = append(out, document.Limit{Resource: "pods", Reason: x.View.Seen.Text()})
+	}
+	for _, l := range x.View.Unread {
+		switch {
+		case kube.IsTopology(l.Resource):
+			if len(x.View.Problems) == 0 {
+				continue
+			}
+		case slices.Contains(kube.AroundResources(), l.Resource):
+			if x.judged == 0 {
+				continue
+			}
+		}
+		out = append(out, l)
+	}
+	if x.strange > 0 {
+		out = append(out, document.Limit{Resource: "pods", Reason: fmt.Sprintf("%d of them cannot be judged, such as %s",
+			x.strange, x.strangest)})
+	}
+	return out
+}
+
 // examination collects findings. Those with the same id and text are one, of several objects.
 type examination struct {
 	*Snapshot
 	scene *stage.Stage
 	found map[string]*document.Finding
+	// judged counts the workloads that wait for a node, and strange the other pods that cannot be judged; strangest is
+	// one of these, with the reason.
+	judged, strange int
+	strangest       string
 	// static are the nodes with a static memory manager; see staticMemory.
 	static map[string]*ledger.Node
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,6 +56,7 @@ func (x *examination) pods() error {
 		x.Limits = append(x.Limits, document.Limit{Resource: "pods",
 			Reason: fmt.Sprintf("of the workloads that wait, the first %d were judged", maxJudged)})
 	}
+	x.judged = len(judged)
 	x.misaligned(byUID)
 	return nil
 }
@@ -63,7 +65,14 @@ func (x *examination) pods() error {
 // its requests, and the pod is not Guaranteed all the same, or a number of CPUs is no whole one.
 func (x *examination) nearly(p *v1.Pod) {
 	spec, err := podapi.ToPlace(p)
-	if err != nil || spec.QoS != place.Guaranteed && !spec.PodLevel && !slices.ContainsFunc(p.Spec.Containers, meant) {
+	if err != nil {
+		if p.Spec.NodeName != "" { // of pods that wait, it is a finding
+			x.strange++
+			x.strangest = cmp.Or(x.strangest, err.Error())
+		}
+		return
+	}
+	if spec.QoS != place.Guaranteed && !spec.PodLevel && !slices.ContainsFunc(p.Spec.Containers, meant) {
 		return
 	}
 	for _, why := range whatif.NearlyGuaranteed(spec, stage.Unequal(p)) {

@@ -99,7 +99,8 @@ type Setup struct {
 // Run runs one command line (without the program's name) and returns the exit code: 0, or 1 after an
 // error that was written to stderr as kubectl words it. A pod that fits nowhere is an answer, not an error;
 // simulate tells it by the exit code 2 too, for scripts. check returns 1 for it, and doctor
-// for findings; both return 2 after an error. bundle returns 3 for an archive in which something is missing.
+// for findings; both return 2 after an error. bundle returns 3 for an archive in which something is missing, and doctor
+// for a diagnosis without findings in which something is.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) int {
 	a := newApp(s)
 	root := a.root()
@@ -119,7 +120,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) 
 	}
 	code := 1
 	if of := (checkCode{}); errors.As(err, &of) {
-		if code, err = of.code, of.err; errors.Is(err, errNotAdmitted) || errors.Is(err, errFindings) {
+		if code, err = of.code, of.err; errors.Is(err, errNotAdmitted) ||
+			errors.Is(err, errFindings) || errors.Is(err, errUnread) {
 			return code
 		}
 	}

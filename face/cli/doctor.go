@@ -23,8 +23,9 @@ the admission policy, schedulers and agents; whether nodes report and what their
 pods that are nearly Guaranteed, that no node can ever admit, or that hold more NUMA nodes than they need.
 docs/reference/findings.md explains every finding by its name.
 
-The exit code is 0 if nothing is wrong, 1 if there is an error or a warning, and 2 where the cluster
-cannot be examined. With --severity error it is 1 only for errors.`
+The exit code is 0 if nothing is wrong, 1 if there is an error or a warning, 2 where the cluster cannot
+be examined, and 3 where nothing wrong was found and something could not be examined, which the output
+names. With --severity error it is 1 only for errors.`
 
 const doctorExample = `  kubectl tenon doctor
   kubectl tenon doctor --node node-a
@@ -35,7 +36,11 @@ const doctorExample = `  kubectl tenon doctor
   # In a pipeline: fail if something does not work
   kubectl tenon doctor --severity error -o json`
 
-var errFindings = errors.New("something is wrong")
+// Errors of a diagnosis that was written: it has findings, or it has none and lacks something.
+var (
+	errFindings = errors.New("something is wrong")
+	errUnread   = errors.New("not everything was examined")
+)
 
 // DoctorOptions select what is examined; empty is everything.
 type DoctorOptions struct {
@@ -68,6 +73,8 @@ func (a *app) doctorCommand() *cobra.Command {
 				return nil
 			case errors.Is(err, errFindings):
 				return checkCode{1, err}
+			case errors.Is(err, errUnread):
+				return checkCode{3, err}
 			}
 			return checkCode{2, err}
 		},
@@ -115,10 +122,15 @@ func (a *app) doctor(c *cobra.Command, f doctorFlags) error {
 	if !done {
 		err = writeDiagnosis(c.OutOrStdout(), d, f.output.format == "wide")
 	}
-	if err == nil && bad {
+	switch {
+	case err != nil:
+		return err
+	case bad:
 		return errFindings
+	case len(d.Limits) > 0:
+		return errUnread
 	}
-	return err
+	return nil
 }
 
 // examined are the node and the pod that the flags name.
@@ -155,6 +167,8 @@ func writeDiagnosis(w io.Writer, d document.Diagnosis, all bool) error {
 	}
 	examined := fmt.Sprintf("%s and %s examined", nodes(d.Nodes), plural(d.Pods, "pod"))
 	switch {
+	case len(d.Findings) == 0 && len(d.Limits) > 0:
+		fmt.Fprintf(b, "%s; nothing wrong was found, and not everything was examined.\n", examined)
 	case len(d.Findings) == 0:
 		fmt.Fprintf(b, "%s; nothing is wrong.\n", examined)
 	default:

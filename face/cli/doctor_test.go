@@ -14,6 +14,13 @@ import (
 // diagnosed runs doctor where these findings are to be found.
 func diagnosed(t *testing.T, findings []document.Finding, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
+	limits := []document.Limit{{Resource: "leases", Reason: "you may not read them"}}
+	return diagnosedWithin(t, limits, findings, args...)
+}
+
+func diagnosedWithin(t *testing.T, limits []document.Limit, findings []document.Finding, args ...string) (stdout,
+	stderr string, code int) {
+	t.Helper()
 	var out, errs bytes.Buffer
 	code = Run(t.Context(), append([]string{"doctor"}, args...), &out, &errs, Setup{
 		Doctor: func(_ context.Context, _ Kubeconfig, o DoctorOptions) (document.Diagnosis, error) {
@@ -21,7 +28,7 @@ func diagnosed(t *testing.T, findings []document.Finding, args ...string) (stdou
 				return document.Diagnosis{}, errors.New("no connection")
 			}
 			return document.Diagnosis{Kind: "Diagnosis", Findings: findings, Nodes: 2, Pods: 1,
-				Limits: []document.Limit{{Resource: "leases", Reason: "you may not read them"}}}, nil
+				Limits: limits}, nil
 		}})
 	return out.String(), errs.String(), code
 }
@@ -74,13 +81,31 @@ func TestDoctorTellsPipelinesByItsExitCode(t *testing.T) {
 		{nil, []string{"--pod", "A/b"}, 2},
 		{nil, []string{"--flag"}, 2},
 	} {
-		out, errs, code := diagnosed(t, c.findings, c.args...)
+		out, errs, code := diagnosedWithin(t, nil, c.findings, c.args...)
 		if code != c.code || (code == 2) != (errs != "") {
 			t.Errorf("doctor %v of %v: exit code %d, want %d; stderr %q", c.args, c.findings, code, c.code, errs)
 		}
 		var d document.Diagnosis
 		if len(c.args) == 3 && json.Unmarshal([]byte(out), &d) != nil {
 			t.Errorf("doctor %v writes no JSON: %s", c.args, out)
+		}
+	}
+}
+
+// An answer that lacks something is not "nothing is wrong".
+func TestDoctorSaysThatItDidNotExamineAll(t *testing.T) {
+	whole, errs, code := diagnosedWithin(t, nil, nil)
+	if code != 0 || errs != "" || !strings.Contains(whole, "examined; nothing is wrong.") {
+		t.Errorf("of a whole answer: exit code %d, %s%s", code, whole, errs)
+	}
+	warned := []document.Finding{{ID: "x", Severity: document.Warned}}
+	for _, c := range []struct {
+		findings []document.Finding
+		args     []string
+	}{{nil, nil}, {warned, []string{"--severity", "error"}}, {nil, []string{"-o", "json"}}} {
+		out, errs, code := diagnosed(t, c.findings, c.args...)
+		if code != 3 || errs != "" || strings.Contains(out, "nothing is wrong") || !strings.Contains(out, "leases") {
+			t.Errorf("doctor %v: exit code %d, %s%s", c.args, code, out, errs)
 		}
 	}
 }
