@@ -245,7 +245,7 @@ func (c *Cluster) change(ctx context.Context, n document.KubeletPlanNode, o Opti
 		o.Say(n.Name, r)
 	}
 	if r.Why != "" {
-		return fmt.Errorf("node %s has its old configuration: %s", n.Name, r.Why)
+		return fmt.Errorf("node %s has its old configuration: %s", n.Name, r.Reason())
 	}
 	return nil
 }

@@ -123,7 +123,8 @@ func (c *Cluster) evict(ctx context.Context, node string, o Options) error {
 	}
 	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, o.EvictWithin, true, round)
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return fmt.Errorf("not all pods were evicted within %s: %s", o.EvictWithin, strings.Join(stay, "; "))
+		return remaining{fmt.Errorf("not all pods were evicted within %s: %s", o.EvictWithin, strings.Join(stay, "; ")),
+			len(stay)}
 	}
 	return err
 }

@@ -1,8 +1,10 @@
 package apply
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -45,8 +47,30 @@ type Record struct {
 	Step Step   `json:"step"`
 	// Stays: the node was cordoned before, and remains so.
 	Stays bool `json:"stays,omitempty"`
-	// Why is why the change is taken back.
+	// Why is why the change is taken back: the step that failed, and how many pods remained. Who may read nodes reads it,
+	// so it names no pod and has nothing of a log.
 	Why string `json:"why,omitempty"`
+	// detail is the error itself, for who applies the plan. It is in no annotation: "" after an interruption.
+	detail string
+}
+
+// Reason returns why the change is taken back, for who applies the plan; "" if it is not.
+func (r Record) Reason() string { return cmp.Or(r.detail, r.Why) }
+
+// remaining is the error of an eviction after which pods remain on a node.
+type remaining struct {
+	error
+	pods int
+}
+
+func (r remaining) Unwrap() error { return r.error }
+
+// withhold returns what a record says of an error of a step.
+func withhold(step Step, err error) string {
+	if left := (remaining{}); errors.As(err, &left) {
+		return fmt.Sprintf("step %s failed: pods that remained: %d", step, left.pods)
+	}
+	return fmt.Sprintf("step %s failed", step)
 }
 
 // identity identifies what a plan does to a node.
@@ -62,6 +86,7 @@ func identity(n document.KubeletPlanNode) string {
 // end, or cannot go on: then the node keeps its record.
 func (r Record) next(failed error) (_ Record, more bool) {
 	if failed != nil {
+		was := r.Step
 		switch r.Step {
 		case Cordon, Evict:
 			r.Step = Uncordon // nothing was changed yet
@@ -70,7 +95,7 @@ func (r Record) next(failed error) (_ Record, more bool) {
 		default:
 			return r, false
 		}
-		r.Why = failed.Error()
+		r.Why, r.detail = withhold(was, failed), failed.Error()
 		return r, true
 	}
 	after := map[Step]Step{Cordon: Evict, Evict: Change, Change: Verify, Verify: Keep, Keep: Uncordon, Undo: Uncordon}

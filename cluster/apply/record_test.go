@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 )
@@ -45,6 +46,29 @@ func TestStepsFollowEachOther(t *testing.T) {
 		}
 		if undone := r.Why != ""; undone != (!test.stuck && test.fails != "") {
 			t.Errorf("%s: the record says %q", test.name, r.Why)
+		}
+	}
+}
+
+// Who may read nodes reads the record, and need not read pods: it names none, and has nothing of a log. Who applies the
+// plan reads all.
+func TestARecordNamesNoPods(t *testing.T) {
+	budget := remaining{errors.New("not all pods were evicted within 1m0s: pod shop/db-0: a budget"), 1}
+	for _, c := range []struct {
+		step Step
+		err  error
+		want string
+	}{
+		{Evict, budget, `{"plan":"","step":"uncordon","why":"step evict failed: pods that remained: 1"}`},
+		{Evict, errors.New("evict pod shop/db-0: no"), `{"plan":"","step":"uncordon","why":"step evict failed"}`},
+		{Change, errors.New("a line of a log"), `{"plan":"","step":"undo","why":"step change failed"}`},
+	} {
+		r, _ := Record{Step: c.step}.next(c.err)
+		if text, err := json.Marshal(r); err != nil || string(text) != c.want {
+			t.Errorf("%v: the record is %s, error %v, want %s", c.err, text, err, c.want)
+		}
+		if r.Reason() != c.err.Error() {
+			t.Errorf("who applies the plan reads %q, want %q", r.Reason(), c.err)
 		}
 	}
 }

@@ -98,6 +98,6 @@ func (a applier) Run(ctx context.Context, nodes []document.KubeletPlanNode,
 	return a.Cluster.Run(ctx, nodes, a.with(func(node string, r apply.Record) {
 		one.Lock()
 		defer one.Unlock()
-		say(document.KubeletStep{Node: node, Step: string(r.Step), Why: r.Why})
+		say(document.KubeletStep{Node: node, Step: string(r.Step), Why: r.Reason()})
 	}))
 }
