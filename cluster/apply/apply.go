@@ -18,6 +18,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -128,6 +129,9 @@ func (c *Cluster) Pending(ctx context.Context, p document.KubeletPlan, o Options
 			out = append(out, n)
 		}
 		pods, err := c.leaving(ctx, n.Name, o)
+		if apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("nothing was changed, since you may not read which pods leave: %w", err)
+		}
 		if err != nil {
 			return nil, err
 		}

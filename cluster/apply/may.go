@@ -23,7 +23,8 @@ type trier interface {
 	Try(ctx context.Context, node string, c Configuration) error
 }
 
-// may returns why a change of a node would be refused by the API server; pods are those that leave.
+// may returns why a change of a node would be refused by the API server, or could not be verified; pods are those that
+// leave.
 func (c *Cluster) may(ctx context.Context, n document.KubeletPlanNode, pods []v1.Pod) error {
 	none := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, Annotation)
 	if _, err := c.core.Nodes.Patch(ctx, n.Name, types.MergePatchType, none,
@@ -39,6 +40,10 @@ func (c *Cluster) may(ctx context.Context, n document.KubeletPlanNode, pods []v1
 		if err := c.tryEviction(ctx, &p); apierrors.IsForbidden(err) {
 			return fmt.Errorf("nothing was changed, since you may not evict pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
+	}
+	if _, err := c.configz(ctx, n.Name); err != nil {
+		return fmt.Errorf("nothing was changed, since the kubelet of node %s cannot be asked for its configuration, by "+
+			"which a change is verified: %w", n.Name, err)
 	}
 	if t, ok := c.node.(trier); ok {
 		return t.Try(ctx, n.Name, configurationOf(n))
@@ -56,15 +61,42 @@ func (c *Cluster) tryEviction(ctx context.Context, p *v1.Pod) error {
 	return err
 }
 
-// Try asks the API server whether it would accept the pod that changes a node, and nothing more.
+// Try asks the API server whether it would accept the pod that changes a node, its orders and its end, and nothing
+// more.
 func (p *Pods) Try(ctx context.Context, node string, c Configuration) error {
 	if err := accept(node, c); err != nil {
 		return err
 	}
 	_, err := p.pods().Create(ctx, p.pod(node, c), metav1.CreateOptions{DryRun: dryRun})
-	if err == nil || apierrors.IsAlreadyExists(err) { // of a change that was interrupted
-		return nil
+	if err != nil && !apierrors.IsAlreadyExists(err) { // of a change that was interrupted
+		return fmt.Errorf("nothing was changed, since the privileged pod %s/%s would be refused (choose another "+
+			"namespace?): %w", p.options.Namespace, podName(node), err)
 	}
-	return fmt.Errorf("nothing was changed, since the privileged pod %s/%s would be refused (choose another "+
-		"namespace?): %w", p.options.Namespace, podName(node), err)
+	return p.tryRights(ctx, node)
+}
+
+// tryRights asks for what is done with the pod later. An API server checks rights before it looks for the pod.
+func (p *Pods) tryRights(ctx context.Context, node string) error {
+	for _, right := range []struct {
+		verb string
+		ask  func() error
+	}{
+		{"get pods", func() error { _, err := p.pods().Get(ctx, podName(node), metav1.GetOptions{}); return err }},
+		{"get pods/log", func() error { _, err := p.log(ctx, node); return err }},
+		{"patch pods", func() error {
+			_, err := p.pods().Patch(ctx, podName(node), types.MergePatchType, []byte(`{}`),
+				metav1.PatchOptions{DryRun: dryRun})
+			return err
+		}},
+		{"delete pods", func() error {
+			return p.raw.Delete().AbsPath("/api/v1/namespaces", p.options.Namespace, "pods", podName(node)).
+				Param("dryRun", metav1.DryRunAll).Do(ctx).Error()
+		}},
+	} {
+		if err := right.ask(); apierrors.IsForbidden(err) {
+			return fmt.Errorf("nothing was changed, since you may not %s in namespace %s: %w", right.verb,
+				p.options.Namespace, err)
+		}
+	}
+	return nil
 }
