@@ -229,15 +229,12 @@ func (f *Feed) report(node string, c *coarse, r *nrt.Reading, a *ledger.Amounts)
 // omitted returns a reason for each resource that a reading leaves out. Beyond maxOmitted they are only counted.
 func omitted(r *nrt.Reading) (out []ledger.Inexact) {
 	const maxOmitted = 16
-	add := func(format string, args ...any) {
-		out = append(out, ledger.Inexact{Code: ledger.DevicesOmitted, Message: fmt.Sprintf(format, args...)})
-	}
 	for i, name := range slices.Sorted(maps.Keys(r.Omitted)) {
 		if i == maxOmitted {
-			add("%d more resources are left out", len(r.Omitted)-maxOmitted)
-			break
+			return append(out, ledger.Inexact{Code: ledger.DevicesOmitted,
+				Message: fmt.Sprintf("%d more resources are left out", len(r.Omitted)-i)})
 		}
-		add("resource %s is left out: %s", name, r.Omitted[name])
+		out = append(out, ledger.OmittedDevices(name, r.Omitted[name]))
 	}
 	return out
 }

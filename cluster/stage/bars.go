@@ -155,11 +155,14 @@ func annotated(p *v1.Pod, prefix string) bool {
 	return false
 }
 
-// devices names the extended resources of a pod that DRA serves on some nodes, and those that no node has where it is
-// unknown whether DRA serves them. The latter count as lacking.
+// devices names the extended resources of a pod that DRA serves on some nodes, those of which nodes may have any
+// amount, and those that no node has where it is unknown whether DRA serves them. The last ones count as lacking.
 func (s *Stage) devices(pod *v1.Pod) (out []string) {
 	for name := range kube.Requests(pod) {
 		resource, offered := string(name), 0
+		if slices.ContainsFunc(s.nodes, func(n whatif.Node) bool { return n.Uncounted[resource] }) {
+			out = append(out, "how much of "+resource+" nodes have whose report leaves it out")
+		}
 		if !kube.Extended(resource) || s.objects == nil {
 			continue
 		}

@@ -232,12 +232,27 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 func nodesOf(states []*ledger.Node, pods []kube.Stored) (out []whatif.Node) {
 	on, each := residents(pods), amountsOnce{}
 	for _, n := range states {
-		x := whatif.Node{Name: n.Name, State: n, Allocatable: allocatable(n)}
+		x := whatif.Node{Name: n.Name, State: n, Allocatable: allocatable(n), Uncounted: uncounted(n)}
 		x.Used, x.Pods = asked(on[n.Name], each)
 		if len(pods) == 0 {
 			x.Used = held(n)
 		}
 		out = append(out, x)
+	}
+	return out
+}
+
+// uncounted returns the resources that a node's report leaves out. How much the node has of them is unknown without its
+// Node.
+func uncounted(n *ledger.Node) map[string]bool {
+	var out map[string]bool
+	for _, why := range n.Inexact {
+		if name := why.Omits(); name != "" {
+			if out == nil {
+				out = map[string]bool{}
+			}
+			out[name] = true
+		}
 	}
 	return out
 }

@@ -119,7 +119,8 @@ func (s *Stage) twin(t whatif.Twin) error {
 	}
 	name := s.free(t.Node)
 	for k := range t.Copies {
-		n := whatif.Node{Name: numbered(name, k, t.Copies), Allocatable: like.Allocatable, Served: like.Served}
+		n := whatif.Node{Name: numbered(name, k, t.Copies), Allocatable: like.Allocatable, Served: like.Served,
+			Uncounted: like.Uncounted}
 		n.Used, n.Pods = asked(stay, amountsOnce{})
 		if like.State != nil {
 			n.State = empty(n.Name, like.State, like.State.Rules)

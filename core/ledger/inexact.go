@@ -1,6 +1,9 @@
 package ledger
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // InexactCode is a kind of reason why a prediction may differ from what the kubelet does. The values are part of the
 // NodeLayout API: programs compare them, and their meaning never changes.
@@ -53,6 +56,24 @@ const (
 type Inexact struct {
 	Code    InexactCode
 	Message string
+}
+
+// leftOut is how the message of DevicesOmitted continues after "resource NAME".
+const leftOut = " is left out: "
+
+// OmittedDevices returns the reason that a resource is left out of a machine; why is one line of printable ASCII.
+func OmittedDevices(resource, why string) Inexact {
+	return Inexact{DevicesOmitted, "resource " + resource + leftOut + why}
+}
+
+// Omits returns the resource that the node's machine lacks by this reason although the node may have it, or "".
+func (i Inexact) Omits() string {
+	text, ok := strings.CutPrefix(i.Message, "resource ")
+	name, _, whole := strings.Cut(text, leftOut)
+	if i.Code != DevicesOmitted || !ok || !whole {
+		return ""
+	}
+	return name
 }
 
 // Mistrust adds a reason why the last report of a node is inexact. It replaces a reason with the same code.

@@ -109,7 +109,7 @@ func barReason(why guard.Bar, n *ledger.Node) place.Reason {
 func (n *Node) Lacks(needs Amounts) (out []place.Reason) {
 	for name, want := range needs {
 		have := n.Left(name)
-		if want <= 0 || want <= have || n.serves(name) {
+		if want <= 0 || want <= have || n.serves(name) || n.Uncounted[name] {
 			continue
 		}
 		never := want > n.Allocatable[name]

@@ -42,7 +42,7 @@ func inexact(o Observation, seen kubelet.Observation, r reasons) (out []ledger.I
 	}
 	omitted := seen.Omitted()
 	for _, name := range slices.Sorted(maps.Keys(omitted)) {
-		add(ledger.DevicesOmitted, "resource %s is left out: %s", name, omitted[name])
+		out = append(out, ledger.OmittedDevices(name, omitted[name]))
 	}
 	if r.podErr != nil {
 		add(ledger.HoldingsOmitted, "%v", r.podErr)
