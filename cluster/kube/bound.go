@@ -19,8 +19,9 @@ import (
 type boundPod struct {
 	id   ledger.PodID
 	node string
-	// spec is nil if no node's managers align the pod, and if the pod is larger than any machine, so that no kubelet
-	// admits it.
+	// spec is nil if no node's managers align the pod, if the pod is larger than any machine, so that no kubelet admits
+	// it, and for a mirror pod that has not started: a kubelet admits a static pod before it makes the mirror, and never
+	// starts a mirror that a user made.
 	spec *place.Pod
 	// decision is the pod's v1alpha1.DecisionAnnotation, empty if it was bound without one.
 	decision    string
@@ -56,18 +57,21 @@ func newBoundPods() boundPods {
 
 // put records the present state of a pod.
 func (b boundPods) put(pod *v1.Pod) *boundPod {
-	p := b.pods[string(pod.UID)]
-	if p == nil {
+	p, known := b.pods[string(pod.UID)]
+	if !known {
 		p = &boundPod{id: ID(pod), node: pod.Spec.NodeName, at: bound(pod), created: pod.CreationTimestamp.Time}
-		if spec, err := apipod.ToPlace(pod); err == nil && !spec.Plain() {
-			p.spec, p.decision = spec, pod.Annotations[v1alpha1.DecisionAnnotation]
-		}
 		on := b.nodes[p.node]
 		if on == nil {
 			on = map[string]*boundPod{}
 			b.nodes[p.node] = on
 		}
 		on[p.id.UID], b.pods[p.id.UID] = p, p
+	}
+	mirror := apipod.Mirror(pod)
+	if starts := !p.started && Started(pod); mirror && starts || !mirror && !known {
+		if spec, err := apipod.ToPlace(pod); err == nil && !spec.Plain() {
+			p.spec, p.decision = spec, pod.Annotations[v1alpha1.DecisionAnnotation]
+		}
 	}
 	p.started = p.started || Started(pod)
 	p.start, p.leaving = startOf(pod), pod.DeletionTimestamp != nil

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
@@ -170,5 +172,33 @@ func TestLargeLayoutsAreReadLessOften(t *testing.T) {
 	}
 	if n := f.book.Snapshot().Node("n"); n == nil || len(n.Entries) != 8 {
 		t.Error("the last layout is lost")
+	}
+}
+
+// A pod that claims to stand for a static pod holds nothing before its kubelet has started it: no kubelet runs one that
+// a user made, and a finalizer keeps it from being deleted.
+func TestForgedMirrorPodsHoldNothing(t *testing.T) {
+	mirror := bind(four("p"), "n", noon)
+	mirror.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "uid-of-another"}
+	leaving := mirror.DeepCopy()
+	leaving.DeletionTimestamp, leaving.Finalizers = ptr.To(metav1.NewTime(noon)), []string{"example.com/kept"}
+	for name, play := range map[string]func(f *Feed){
+		"it is new":                 func(f *Feed) { f.Begin(); f.Pod(mirror) },
+		"its kubelet deletes it":    func(f *Feed) { f.Begin(); f.Pod(mirror); f.Pod(leaving) },
+		"a new scheduler":           func(f *Feed) { f.Pod(mirror); f.Begin() },
+		"a new scheduler, deleting": func(f *Feed) { f.Pod(leaving); f.Begin() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			book := ledger.New()
+			f := NewFeed(book, nil, nil)
+			f.Layout(layoutOf(t, "n", 1))
+			play(f)
+			wantHeld(t, book, "n", "")
+			if n := book.Snapshot().Node("n"); n.Doubtful() != "" || len(n.Others) > 0 {
+				t.Errorf("the node: %q, %d other states", n.Doubtful(), len(n.Others))
+			}
+			f.Pod(start(mirror))
+			wantHeld(t, book, "n", "p=1-4")
+		})
 	}
 }
