@@ -41,8 +41,8 @@ func (c *Cluster) may(ctx context.Context, n document.KubeletPlanNode, pods []v1
 			return fmt.Errorf("nothing was changed, since you may not evict pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
 	}
-	if _, err := c.configz(ctx, n.Name); err != nil {
-		return fmt.Errorf("nothing was changed, since the kubelet of node %s cannot be asked for its configuration, by "+
+	if _, err := c.configz(ctx, n.Name); apierrors.IsForbidden(err) { // other failures may have gone by then
+		return fmt.Errorf("nothing was changed, since you may not ask the kubelet of node %s for its configuration, by "+
 			"which a change is verified: %w", n.Name, err)
 	}
 	if t, ok := c.node.(trier); ok {

@@ -197,6 +197,7 @@ type Count struct {
 // DeviceGroup defines model for DeviceGroup.
 type DeviceGroup struct {
 	Ids       *[]string `json:"ids"`
+	NumaList  *string   `json:"numaList,omitempty"`
 	Numas     *string   `json:"numas,omitempty"`
 	Root      *string   `json:"root,omitempty"`
 	Unhealthy *bool     `json:"unhealthy,omitempty"`
