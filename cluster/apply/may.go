@@ -23,7 +23,7 @@ type trier interface {
 	Try(ctx context.Context, node string, c Configuration) error
 }
 
-// may returns why a change of a node would be refused by the API server, or could not be verified; pods are those that
+// may returns why a change of a node, or its verification, would be refused by the API server; pods are those that
 // leave.
 func (c *Cluster) may(ctx context.Context, n document.KubeletPlanNode, pods []v1.Pod) error {
 	none := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, Annotation)
@@ -41,7 +41,7 @@ func (c *Cluster) may(ctx context.Context, n document.KubeletPlanNode, pods []v1
 			return fmt.Errorf("nothing was changed, since you may not evict pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
 	}
-	if _, err := c.configz(ctx, n.Name); apierrors.IsForbidden(err) { // other failures may have gone by then
+	if _, err := c.configz(ctx, n.Name); apierrors.IsForbidden(err) {
 		return fmt.Errorf("nothing was changed, since you may not ask the kubelet of node %s for its configuration, by "+
 			"which a change is verified: %w", n.Name, err)
 	}

@@ -313,3 +313,22 @@ func TestTooManyDevices(t *testing.T) {
 		t.Errorf("holdings are %v, want those without that plugin: %v", b, a)
 	}
 }
+
+// Many resources that are left out displace no other reason from a layout, which has a bounded number of them.
+func TestManyOmittedResourcesHideNoOtherReason(t *testing.T) {
+	o := observed(t).runs("p").lists("p")
+	for i := range v1alpha1.MaxInexact + 1 {
+		d := gpu("a name with spaces", 0)
+		d.Resource = fmt.Sprintf("x.io/r%02d", i)
+		o.Kubelet.Allocatable = append(o.Kubelet.Allocatable, d)
+	}
+	o.Facts = o.Facts.WithConfiguration(kubelet.Configuration{}, errors.New("fails"))
+	r := Compute(Options{NodeName: "node-a"}, State{}, o)
+	if r.Layout == nil {
+		t.Fatalf("nothing is published: %v", r.Err)
+	}
+	stale := func(x v1alpha1.Inexact) bool { return x.Code == "stale-facts" }
+	if len(r.Layout.Inexact) != v1alpha1.MaxInexact || !slices.ContainsFunc(r.Layout.Inexact, stale) {
+		t.Errorf("%d reasons without stale-facts: %v", len(r.Layout.Inexact), r.Layout.Inexact)
+	}
+}

@@ -40,10 +40,6 @@ func inexact(o Observation, seen kubelet.Observation, r reasons) (out []ledger.I
 	if facts.Rules.Arbiter == place.ByKubelet {
 		out = append(out, inexactKubelet(o, seen, r)...)
 	}
-	omitted := seen.Omitted()
-	for _, name := range slices.Sorted(maps.Keys(omitted)) {
-		out = append(out, ledger.OmittedDevices(name, omitted[name]))
-	}
 	if r.podErr != nil {
 		add(ledger.HoldingsOmitted, "%v", r.podErr)
 	}
@@ -57,6 +53,11 @@ func inexact(o Observation, seen kubelet.Observation, r reasons) (out []ledger.I
 		// The message omits the error itself: its text may differ with every attempt, and each difference would be
 		// written.
 		add(ledger.StaleFacts, "the machine or the rules could not be read again; the agent's log says why")
+	}
+	// They may be many, and come last: a layout has a bounded number of reasons.
+	omitted := seen.Omitted()
+	for _, name := range slices.Sorted(maps.Keys(omitted)) {
+		out = append(out, ledger.OmittedDevices(name, omitted[name]))
 	}
 	return out
 }
