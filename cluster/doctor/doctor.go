@@ -150,24 +150,12 @@ func (o Options) keep(d document.Diagnosis) document.Diagnosis {
 	return d
 }
 
-// unexamined returns what could not be read, where it would have changed what is said: of topologies, where nothing is
-// known of a node; of what decides where pods may go, where a pod waits.
+// unexamined returns what could not be read. What decides where pods may go counts only if a pod waits.
 func (x *examination) unexamined() (out []document.Limit) {
-	if x.View.Seen != nil {
-		out = append(out, document.Limit{Resource: "pods", Reason: x.View.Seen.Text()})
-	}
-	for _, l := range x.View.Unread {
-		switch {
-		case kube.IsTopology(l.Resource):
-			if len(x.View.Problems) == 0 {
-				continue
-			}
-		case slices.Contains(kube.AroundResources(), l.Resource):
-			if x.judged == 0 {
-				continue
-			}
+	for _, l := range x.View.Limits() {
+		if x.judged > 0 || !slices.Contains(kube.AroundResources(), l.Resource) {
+			out = append(out, l)
 		}
-		out = append(out, l)
 	}
 	if x.strange > 0 {
 		out = append(out, document.Limit{Resource: "pods", Reason: fmt.Sprintf("%d of them cannot be judged, such as %s",

@@ -101,26 +101,39 @@ func (v *View) Miss(resource, why string) {
 	}
 }
 
+// Limits returns what was not read, pods included. Topologies count only where the state of a node is missing, since
+// nodes with a layout do not need them.
+func (v *View) Limits() (out []document.Limit) {
+	if v.Seen != nil {
+		out = append(out, document.Limit{Resource: "pods", Reason: v.Seen.Text()})
+	}
+	for _, l := range v.Unread {
+		if len(v.Problems) > 0 || !isTopology(l.Resource) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
 // notListed is why a resource that the identity may not list was not read.
 const notListed = "you may not list them"
 
-// Partial says what was not read, and what that means for answers about nodes; "" if nothing is missing. Topologies
-// count only where the state of a node is missing, since nodes with a layout do not need them.
+// Partial says what was not read, and what that means for answers about nodes; "" if nothing is missing.
 func (v *View) Partial() string {
 	var texts []string
-	if text := v.Seen.Text(); text != "" {
-		texts = append(texts, text)
-	}
-	for _, l := range v.Unread {
-		if len(v.Problems) > 0 && IsTopology(l.Resource) {
+	for _, l := range v.Limits() {
+		switch {
+		case isTopology(l.Resource):
 			texts = append(texts, l.Resource+" were not read ("+l.Reason+"): a node that counts as unknown here may have one")
+		case l.Resource == "pods":
+			texts = append(texts, l.Reason)
 		}
 	}
 	return strings.Join(texts, "; ")
 }
 
-// IsTopology reports whether a resource is what exporters publish of nodes.
-func IsTopology(resource string) bool {
+// isTopology reports whether a resource is what exporters publish of nodes.
+func isTopology(resource string) bool {
 	return resource == nrt.Numatopologies().Resource || resource == nrt.Resources()[0].Resource
 }
 

@@ -39,14 +39,14 @@ type Scene struct {
 	Limits  []document.Limit
 }
 
-// SceneOf returns the scene of a view.
+// SceneOf returns the scene of a view. limits are what else was not read.
 func SceneOf(v *kube.View, budgets []policyv1.PodDisruptionBudget, limits []document.Limit) (*Scene, error) {
 	s, err := stage.Of(v)
 	if err != nil {
 		return nil, err
 	}
-	out := &Scene{Stage: s, Budgets: budgets, Limits: limits, Layouts: map[string]*v1alpha1.NodeLayout{},
-		Nodes: map[string]*v1.Node{}}
+	out := &Scene{Stage: s, Budgets: budgets, Limits: append(v.Limits(), limits...),
+		Layouts: map[string]*v1alpha1.NodeLayout{}, Nodes: map[string]*v1.Node{}}
 	for i := range v.Layouts {
 		out.Layouts[v.Layouts[i].Name] = &v.Layouts[i]
 	}
