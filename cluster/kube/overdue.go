@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -59,6 +61,25 @@ func (f *Feed) overdueAt(at time.Time) {
 		}
 	}
 }
+
+// openDoubts lets the pods that a layout lists and that have no object delay no others, unless the layout was written in
+// the last reportDue: its node's agent may be about to write another one. A reader, who does not see when pods go, calls
+// it after Begin.
+func (f *Feed) openDoubts(at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, node := range slices.Sorted(maps.Keys(f.written)) {
+		if !f.written[node].Add(reportDue).After(at) {
+			f.book.OpenDoubts(node)
+		}
+	}
+}
+
+// Alone has the feed take layouts for all that is known of pods: those that they list exist. It is called before Begin.
+func (f *Feed) Alone() { f.reads = &Seen{} }
+
+// Settle has a feed of files, which have no times, wait for no report. It is called after Begin.
+func (f *Feed) Settle() { f.openDoubts(f.now()) }
 
 // admittedAt returns when the node admitted the pod, as far as the pod's status shows. The start is a time of the
 // node's clock, the binding one of the API server's; the later one counts.

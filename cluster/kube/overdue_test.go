@@ -9,6 +9,7 @@ import (
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -110,5 +111,26 @@ func TestAReaderFindsSilentNodes(t *testing.T) {
 	}
 	if !n.Place(mustPlace(t, four("y")), place.Demand{}).Fits() {
 		t.Error("the node takes no other pods")
+	}
+}
+
+// A command sees a pod in a layout and not at the API server. Where the layout is fresh, the agent may be about to write
+// another one; where it is not, both states are possible, and pods that fit in both have a place.
+func TestAReaderSeesLayoutsThatListPodsThatAreGone(t *testing.T) {
+	listed := ledger.Entry{Pod: ledger.PodID{UID: "gone", Namespace: "default", Name: "gone"}, Source: ledger.Observed,
+		Holdings: []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](1, 2, 3, 9, 10, 11)}}}
+	view := func(age time.Duration) *ledger.Node {
+		l := writtenAt(layoutOf(t, "n", 1, listed), noon.Add(-age))
+		return ViewOf([]v1alpha1.NodeLayout{*l}, nil, nil, nil, noon).States[0]
+	}
+	if n := view(10 * time.Second); !n.Unsettled {
+		t.Error("10 seconds after the layout was written, no report is awaited")
+	}
+	n := view(time.Hour)
+	if n.Unsettled || n.Silent || len(n.Others) != 1 {
+		t.Errorf("unsettled %v, silent %v, %d other states; want one other state", n.Unsettled, n.Silent, len(n.Others))
+	}
+	if !n.Fits(mustPlace(t, cpus("small", 4))) || n.Fits(mustPlace(t, cpus("large", 7))) {
+		t.Error("beside the pod 4 CPUs are free on each NUMA node: as many have to fit, and 7 not")
 	}
 }

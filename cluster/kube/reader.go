@@ -285,6 +285,7 @@ func ViewOfObjects(o Objects, at time.Time) *View {
 	}
 	feed.Begin()
 	feed.overdueAt(at)
+	feed.openDoubts(at)
 	for i := range o.Layouts {
 		refusals(book, &o.Layouts[i], o.Pods, at)
 	}

@@ -33,7 +33,7 @@ const maxPods = 110
 // Export makes a stage of the output of "kubectl get nodelayouts,nodes,pods -A -o json", or YAML of the same.
 // NodeResourceTopologies count for nodes without a layout. Volumes are judged if the file has claims, volumes, storage
 // classes or CSI objects, and selectors of namespaces if it has namespaces. Extended resources of DeviceClasses in the
-// file do not count as amounts. If the file has no Nodes, Export uses the layouts: pods may have a machine minus its
+// file do not count as amounts. If the file has no pods, those that layouts list exist. If the file has no Nodes, Export uses the layouts: pods may have a machine minus its
 // reservations, only the holders in the layouts use any of it, and nodes have no labels. Export ignores other kinds of
 // objects.
 func Export(data []byte) (*Stage, []kube.Problem, error) {
@@ -58,7 +58,11 @@ func Export(data []byte) (*Stage, []kube.Problem, error) {
 	for _, o := range e.topologies {
 		feed.Topology(o)
 	}
+	if len(e.pods) == 0 {
+		feed.Alone()
+	}
 	feed.Begin()
+	feed.Settle()
 	var states []*ledger.Node
 	snap := book.Snapshot()
 	for _, name := range snap.Names() {

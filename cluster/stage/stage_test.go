@@ -336,6 +336,9 @@ func TestExportedClusters(t *testing.T) {
 		if a.State != nil && a.State.Usage.FreeCPUs().String() != "1-7" {
 			t.Errorf("%s: CPUs %s of a are free, want 1-7", name, a.State.Usage.FreeCPUs())
 		}
+		if a.State != nil && (a.State.Unsettled || len(c.objects) == 1 && len(a.State.Others) > 0) {
+			t.Errorf("%s: unsettled %v, %d other states: no report is awaited", name, a.State.Unsettled, len(a.State.Others))
+		}
 		if got := fmt.Sprint(problems); c.why != "" && !strings.Contains(got, strings.Replace(c.why, ": ", " ", 1)) ||
 			c.why == "" && len(problems) > 0 {
 			t.Errorf("%s: problems %s, want %q", name, got, c.why)

@@ -283,6 +283,21 @@ func (b *Book) Overdue(uid string) {
 	b.eachHolder(uid, late)
 }
 
+// OpenDoubts records that no report will come soon about the pods that a node's last report lists and that have no
+// object: the node with them and the node without them are possible states, and others do not wait for a report.
+// Unlike [Book.Overdue] it does not say that the node is silent, because the pods may have gone just now.
+func (b *Book) OpenDoubts(node string) {
+	a := b.open(node)
+	defer b.close(a)
+	if a == nil || !a.reportsPods() || len(a.doubts) == 0 {
+		return
+	}
+	for uid := range a.doubts {
+		a.overdue[uid] = true
+	}
+	b.renew(a)
+}
+
 // Doubted reports whether it is uncertain that a pod is still on the node that reports it.
 func (b *Book) Doubted(uid string) (is bool) {
 	b.eachHolder(uid, func(a *account) { is = is || a.doubts[uid] })
