@@ -58,6 +58,17 @@ type Resource struct {
 	Rooted  bool // the PCI root of some device is known
 }
 
+// DeviceRoom returns how much devices may take of [MaxSize] on the machine's hardware. A device takes DeviceSize.
+func (m *Machine) DeviceRoom() int {
+	if m.bare != nil {
+		return MaxSize - m.bare.size
+	}
+	return MaxSize - m.size
+}
+
+// DeviceSize returns what a device with a name takes at most, whatever its PCI root.
+func DeviceSize(id string) int { return deviceSize + len(id) + MaxRoot }
+
 func (m *Machine) addDevices(in []DeviceSpec) error {
 	byName := map[string][]Device{}
 	for _, d := range in {

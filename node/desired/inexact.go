@@ -55,7 +55,7 @@ func inexact(o Observation, seen kubelet.Observation, r reasons) (out []ledger.I
 		add(ledger.StaleFacts, "the machine or the rules could not be read again; the agent's log says why")
 	}
 	// They may be many, and come last: a layout has a bounded number of reasons.
-	omitted := seen.Omitted()
+	omitted := seen.Omitted(r.machine)
 	for _, name := range slices.Sorted(maps.Keys(omitted)) {
 		out = append(out, ledger.OmittedDevices(name, omitted[name]))
 	}

@@ -26,6 +26,16 @@ type stock struct {
 
 func (s *stock) len() int { return len(s.healthy) + len(s.unlisted) + len(s.held) + len(s.known) }
 
+// size returns what the devices take at most of a machine.
+func (s *stock) size() (sum int) {
+	for _, list := range [][]Device{s.healthy, s.unlisted, s.held, s.known} {
+		for i := range list {
+			sum += topo.DeviceSize(list[i].ID)
+		}
+	}
+	return sum
+}
+
 // stocks returns the devices by resource.
 func (o Observation) stocks() map[string]*stock {
 	out, have := map[string]*stock{}, map[[2]string]bool{}
@@ -107,10 +117,11 @@ func (s *stock) unhealthy() (count int64, named []Device) {
 	return count, named[:min(count, int64(len(named)))]
 }
 
-// Omitted returns the resources whose devices a machine cannot have, and why: some plugins announce each MiB of a GPU
-// as a device, or ids that are no names. The other resources, and CPUs and memory, do not suffer from them.
-func (o Observation) Omitted() map[string]string {
-	out, kinds := map[string]string{}, 0
+// Omitted returns the resources whose devices the machine m cannot have, and why: some plugins announce each MiB of a
+// GPU as a device, or ids that are no names. The other resources, and CPUs and memory, do not suffer from them. The
+// devices of m do not count.
+func (o Observation) Omitted(m *topo.Machine) map[string]string {
+	out, kinds, room := map[string]string{}, 0, m.DeviceRoom()
 	stocks := o.stocks()
 	for _, name := range slices.Sorted(maps.Keys(stocks)) {
 		s := stocks[name]
@@ -122,8 +133,10 @@ func (o Observation) Omitted() map[string]string {
 			out[name] = fmt.Sprintf("%q is not printable ASCII of 1 to %d characters", clip(bad), topo.MaxName)
 		case kinds == topo.MaxKinds:
 			out[name] = fmt.Sprintf("more than %d resources have devices", topo.MaxKinds)
+		case s.size() > room:
+			out[name] = fmt.Sprintf("%d devices beside those of other resources are more than a layout can have", n)
 		default:
-			kinds++
+			kinds, room = kinds+1, room-s.size()
 		}
 	}
 	return out
@@ -166,7 +179,7 @@ func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Mac
 		}
 		s.Devices = append(s.Devices, spec)
 	}
-	stocks, omitted := o.stocks(), o.Omitted()
+	stocks, omitted := o.stocks(), o.Omitted(m)
 	for _, name := range slices.Sorted(maps.Keys(stocks)) {
 		if omitted[name] != "" {
 			continue
@@ -193,7 +206,7 @@ func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []ledger.Ine
 	if r.Topology.Policy == place.None || len(m.NUMAs()) < 2 {
 		return nil
 	}
-	stocks, omitted := o.stocks(), o.Omitted()
+	stocks, omitted := o.stocks(), o.Omitted(m)
 	for _, name := range slices.Sorted(maps.Keys(stocks)) {
 		s := stocks[name]
 		n, named := s.unhealthy()

@@ -75,6 +75,28 @@ func TestUnhealthyDevicesAreThoseThatTheNodeCounts(t *testing.T) {
 	}
 }
 
+// Each of many resources may have fewer devices than the most, and all together more than a machine can have.
+func TestDevicesThatAreTooManyTogether(t *testing.T) {
+	var o kubelet.Observation
+	for k := range 12 {
+		for i := range topo.MaxDevices - 1 {
+			o.Allocatable = append(o.Allocatable, kubelet.Device{Resource: fmt.Sprintf("x.io/r%02d", k),
+				ID: fmt.Sprintf("device-%04d", i), NUMAs: idset.Of[idset.NUMA](0)})
+		}
+	}
+	m, err := o.Machine(twoNUMAs(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	omitted := o.Omitted(twoNUMAs(t))
+	if len(omitted) == 0 || len(m.Resources())+len(omitted) != 12 || omitted["x.io/r00"] != "" {
+		t.Errorf("the machine has %d resources, %v are left out", len(m.Resources()), omitted)
+	}
+	if again := o.Omitted(m); fmt.Sprint(again) != fmt.Sprint(omitted) {
+		t.Errorf("with the devices, %v are left out, want %v", again, omitted)
+	}
+}
+
 // Two NUMA nodes of four devices each, with one failed on each: the kubelet counts eight, computes that four fit on one
 // NUMA node, and refuses a pod that would get three and one.
 func TestFreeUnhealthyDevicesDecide(t *testing.T) {

@@ -141,7 +141,7 @@ func (o Observation) Entries(m *topo.Machine, pods Pods) ([]ledger.Entry, error)
 	var out []ledger.Entry
 	var faults []error
 	seen := map[string]bool{}
-	o.omitted = o.Omitted()
+	o.omitted = o.Omitted(m)
 	for _, l := range o.Listed {
 		pod, ok := pods.Pod(l.Namespace, l.Name)
 		if !ok || pod.Done || seen[pod.ID.UID] {

@@ -126,7 +126,7 @@ func TestAnIdThatIsNoNameLeavesOutItsResource(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := Observation{Allocatable: devices}
-		if o.Omitted()["acme.com/bad"] == "" {
+		if o.Omitted(twoNodes(t))["acme.com/bad"] == "" {
 			t.Errorf("%q: the resource is not left out", id)
 		}
 		m, err := o.Machine(twoNodes(t))
