@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
@@ -13,6 +14,29 @@ import (
 // memoryShare is the part of a machine's memory by which a Node may differ from it: what the kernel keeps for itself
 // differs from boot to boot.
 const memoryShare = 16
+
+// atStart returns the facts with the machine of the kubelet's start, and how the present machine differs from it, or
+// "". If the agent has not read that machine, because it started later, it returns the facts as they are.
+func (s *State) atStart(f Facts, n Node, cpus *kubelet.CPUState) (Facts, string) {
+	if f.Rules.Arbiter != place.ByKubelet {
+		return f, ""
+	}
+	why := changed(f.Machine, n, cpus)
+	if why == "" {
+		s.start = f
+		return f, ""
+	}
+	start := s.start.Machine
+	if start == nil || changed(start, n, cpus) != "" {
+		return f, why
+	}
+	rules, err := f.Configuration.On(start, f.Rules.Release)
+	if err != nil {
+		return f, why
+	}
+	f.Machine, f.Detail, f.Rules = start, s.start.Detail, rules
+	return f, why
+}
 
 // changed returns how a machine differs from the one with which its kubelet started, or "". The kubelet reads the
 // machine once, when it starts (pkg/kubelet, GetCachedMachineInfo); it writes that one's amounts to

@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,4 +65,44 @@ func TestWhatAKubeletKeepsIsCompared(t *testing.T) {
 			t.Errorf("%s: entries %v, free %s: CPU 2 is held", c.name, r.Node.Entries, r.Node.Usage.FreeCPUs())
 		}
 	}
+}
+
+// While a kubelet runs, the layout has the machine of its start, with the CPUs that it reserves there, and says that
+// the present one differs. After the kubelet's restart it has the new machine.
+func TestTheMachineOfTheKubeletsStartStays(t *testing.T) {
+	const both = "numa 0 cpus 0-3 memory 8Gi\nnuma 1 cpus 4-7 memory 8Gi"
+	const less = "numa 0 cpus 1-3 memory 8Gi\nnuma 1 cpus 4-7 memory 8Gi"
+	o := observed(t).runs("p").lists("p").cpus(t, "0-1,4-7", `{"uid-p":{"main":"2-3"}}`)
+	o.Node.CPUs, o.Node.Memory = 8, 16<<30
+	state := State{}
+	see := func(what, machine string, o Observation, cpus, reserved string, differs bool) {
+		t.Helper()
+		m, err := topo.ParseMachine(machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Facts = o.Facts.WithMachine(m, v1alpha1.Detail{}, nil).
+			WithConfiguration(configuration(t, staticConfig), nil)
+		r := Compute(Options{NodeName: "node-a"}, state, o)
+		for range maxUnsettled {
+			r = Compute(Options{NodeName: "node-a"}, r.State, o)
+		}
+		if state = r.State; r.Layout == nil {
+			t.Fatalf("%s: nothing is published: %v", what, r.Err)
+		}
+		said := slices.ContainsFunc(r.Layout.Inexact, func(i v1alpha1.Inexact) bool { return i.Code == "machine-changed" })
+		if got := r.Node.Machine.CPUs().String(); got != cpus || said != differs {
+			t.Errorf("%s: CPUs %s and %v; want CPUs %s and the reason: %t", what, got, r.Layout.Inexact, cpus, differs)
+		}
+		if got := r.Node.Rules.CPU.Reserved.String(); got != reserved {
+			t.Errorf("%s: CPUs %s are reserved, want %s", what, got, reserved)
+		}
+	}
+	see("the start", both, o, "0-7", "0", false)
+	see("a CPU is offline", less, o, "0-7", "0", true)
+	see("it is back", both, o, "0-7", "0", false)
+	restarted := o.cpus(t, "1,4-7", `{"uid-p":{"main":"2-3"}}`)
+	restarted.Node.CPUs = 7
+	see("a new kubelet", less, restarted, "1-7", "1", false)
+	see("the CPU is back", both, restarted, "1-7", "1", true)
 }

@@ -56,6 +56,8 @@ type Observation struct {
 type State struct {
 	// Facts are the machine and the rules that were read last.
 	Facts Facts
+	// start are the facts with the machine of the kubelet's start; see atStart.
+	start Facts
 	// order ranks the pods by when they were first seen to hold something.
 	order order
 	// devices are all that the kubelet has listed, so that the NUMA nodes of unhealthy ones are known.
@@ -100,6 +102,8 @@ func Compute(opts Options, previous State, o Observation) Result {
 	seen.Capacity, seen.Usable, seen.Known = o.Node.Capacity, o.Node.Usable, next.devices.list()
 
 	var wait bool
+	var machineChanged string
+	o.Facts, machineChanged = next.atStart(o.Facts, o.Node, seen.CPU)
 	contradiction := seen.Unsettled(o.Facts.Machine, o.Facts.Rules.CPU)
 	if next.files, wait = previous.files.observe(contradiction); wait {
 		out.Again = true
@@ -109,12 +113,12 @@ func Compute(opts Options, previous State, o Observation) Result {
 	if next.startup, wait, out.Again = previous.startup.observe(listed, missing); wait {
 		return out
 	}
-	out.layout(opts, o, seen)
+	out.layout(opts, o, seen, machineChanged)
 	return out
 }
 
 // layout adds the layout to the result, or the error that prevents it.
-func (r *Result) layout(opts Options, o Observation, seen kubelet.Observation) {
+func (r *Result) layout(opts Options, o Observation, seen kubelet.Observation, machineChanged string) {
 	next, facts := &r.State, o.Facts
 	m, err := seen.MachineBy(facts.Machine, next.withDevices.build)
 	if err != nil {
@@ -142,7 +146,7 @@ func (r *Result) layout(opts Options, o Observation, seen kubelet.Observation) {
 	l.Rules.From = facts.source()
 	l.Kubelet = facts.kubelet(o.Node)
 	l.Inexact = v1alpha1.FromInexact(inexact(o, seen, reasons{machine: m, entries: all, podErr: podErr,
-		policyErr: policyErr, contradiction: next.files.accepted}))
+		policyErr: policyErr, contradiction: next.files.accepted, machineChanged: machineChanged}))
 	// The layout is parsed as readers will parse it: a layout that they would reject is not published.
 	core, err := l.CoreOn(next.published.build)
 	if err != nil {

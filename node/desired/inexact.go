@@ -20,6 +20,8 @@ type reasons struct {
 	podErr, policyErr error
 	// contradiction is the accepted contradiction of the state files; empty: none.
 	contradiction string
+	// machineChanged is how the machine differs from that of the kubelet's start; empty: not at all.
+	machineChanged string
 }
 
 // inexact returns every reason why a prediction for the node may differ from what its kubelet does.
@@ -74,8 +76,8 @@ func inexactKubelet(o Observation, seen kubelet.Observation, r reasons) (out []l
 		out = append(out, ledger.Inexact{Code: ledger.RulesFromFiles,
 			Message: "the rules are read from the kubelet's files, which lack its flags"})
 	}
-	if why := changed(facts.Machine, o.Node, seen.CPU); why != "" {
-		out = append(out, ledger.Inexact{Code: ledger.MachineChanged, Message: why})
+	if r.machineChanged != "" {
+		out = append(out, ledger.Inexact{Code: ledger.MachineChanged, Message: r.machineChanged})
 	}
 	out = append(out, seen.Unhealthy(r.machine, facts.Rules)...)
 	if why, is := seen.ReleaseOrder(facts.Rules, r.entries, o.Pods); is {
