@@ -8,6 +8,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,6 +22,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/agent"
 	"github.com/tenon-numa/tenon/node/arbiter"
@@ -31,7 +35,7 @@ import (
 // NodeInfo has what a program on a node, such as an agent, needs.
 type NodeInfo struct {
 	Name               string
-	Machine            *topo.Machine
+	Machine            agent.MachineReader
 	KubeletConfigPath  string // the effective KubeletConfiguration
 	PodResourcesSocket string
 	StateDir           string // of the CPU and memory managers' checkpoints
@@ -100,11 +104,36 @@ func removeDir(dir string) (err error) {
 	return err
 }
 
-// hardware is a machine that needs no discovery.
-type hardware struct{ machine *topo.Machine }
+// hardware is a machine that needs no discovery. It may change at any time.
+type hardware struct{ machine atomic.Pointer[topo.Machine] }
 
-func (h hardware) ReadMachine(context.Context) (*topo.Machine, v1alpha1.Detail, error) {
-	return h.machine, v1alpha1.Detail{}, nil
+func (h *hardware) ReadMachine(context.Context) (*topo.Machine, v1alpha1.Detail, error) {
+	return h.machine.Load(), v1alpha1.Detail{}, nil
+}
+
+// change replaces the machine by the described one without some CPUs, and with more or fewer hugepages of every size
+// on every NUMA node.
+func (h *hardware) change(description string, offline idset.Set[idset.CPU], pages int64) error {
+	text, err := topo.ParseText(strings.NewReader(description))
+	if err != nil {
+		return err
+	}
+	spec := text.Spec
+	for i := range spec.Cores {
+		spec.Cores[i].CPUs = spec.Cores[i].CPUs.Minus(offline)
+	}
+	spec.Cores = slices.DeleteFunc(spec.Cores, func(c topo.CoreSpec) bool { return c.CPUs.Empty() })
+	for _, n := range spec.NUMAs {
+		for i := range n.Hugepages {
+			n.Hugepages[i].Count = max(0, n.Hugepages[i].Count+pages)
+		}
+	}
+	m, err := topo.New(spec)
+	if err != nil {
+		return err
+	}
+	h.machine.Store(m)
+	return nil
 }
 
 // running answers like /configz of a kubelet. A kubelet of the lab has no server. It has no flags either, and its file
@@ -152,7 +181,7 @@ func agentOnce(ctx context.Context, logger klog.Logger, administrator *rest.Conf
 	}
 	cfg := agent.Config{
 		Translate: pod.ToPlace, Publisher: published, Labels: labels,
-		NodeName: n.Name, Machine: hardware{n.Machine}, Rules: running{nodekubelet.Files{File: n.KubeletConfigPath}},
+		NodeName: n.Name, Machine: n.Machine, Rules: running{nodekubelet.Files{File: n.KubeletConfigPath}},
 		PodResourcesSocket: n.PodResourcesSocket, StateDir: n.StateDir, REST: own, Logger: logger,
 	}
 	if n.PinConfig != "" {

@@ -11,6 +11,7 @@ import (
 
 	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 
+	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/lab/kubelet"
 	"github.com/tenon-numa/tenon/lab/machines"
 )
@@ -23,12 +24,18 @@ const (
 	doHold       = "hold a report"
 	doDeliver    = "deliver the report"
 	doFinish     = "finish a pod"
+	doHang       = "answer the agent nothing"
+	doAnswer     = "answer the agent"
+	doChange     = "change the machine"
 )
 
 // order is one order to the child, as JSON after its job. Each is answered, except the one to stop.
 type order struct {
 	Do, Node string
 	Pod      string // UID
+	// What a changed machine differs in: see [Cluster.ChangeMachine].
+	Offline idset.Set[idset.CPU]
+	Pages   int64
 }
 
 // answer is the child's answer to an order; Error is "" if it succeeded.
@@ -47,6 +54,8 @@ type childNode struct {
 	info    NodeInfo
 	kubelet *kubelet.Kubelet
 	reports *reportDelay
+	machine *hardware // as the agent reads it; the kubelet keeps the one of its start
+	text    string    // that describes the kubelet's machine
 	// stop ends the agent and waits for its end; nil if none runs.
 	stop func()
 }
@@ -85,8 +94,10 @@ func (s *childNodes) start() error {
 		if err != nil {
 			return err
 		}
-		one := &childNode{kubelet: k, reports: &reportDelay{}, info: NodeInfo{
-			Name: n.Name, Machine: described[i].Topo, KubeletConfigPath: k.ConfigPath,
+		machine := &hardware{}
+		machine.machine.Store(described[i].Topo)
+		one := &childNode{kubelet: k, reports: &reportDelay{}, machine: machine, text: n.Text, info: NodeInfo{
+			Name: n.Name, Machine: machine, KubeletConfigPath: k.ConfigPath,
 			PodResourcesSocket: k.PodResourcesSocket, StateDir: k.Root, PinConfig: pins, NRI: nri,
 			Numatopology: s.job.Volcano,
 		}}
@@ -177,6 +188,12 @@ func (s *childNodes) do(o order) error {
 		return n.reports.deliver(s.ctx)
 	case doFinish:
 		return n.kubelet.Finish(o.Pod)
+	case doHang:
+		n.reports.hang()
+	case doAnswer:
+		n.reports.answer()
+	case doChange:
+		return n.machine.change(n.text, o.Offline, o.Pages)
 	default:
 		return fmt.Errorf("unknown order %q", o.Do)
 	}

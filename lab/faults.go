@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/lab/control"
 	"github.com/tenon-numa/tenon/lab/machines"
 )
@@ -32,6 +33,23 @@ func (c *Cluster) HoldReport(ctx context.Context, node string) error {
 // holding.
 func (c *Cluster) DeliverReport(ctx context.Context, node string) error {
 	return c.send(ctx, order{Do: doDeliver, Node: node})
+}
+
+// HangAgent has requests of a node's agent hang until AnswerAgent is called or they time out. Open watches continue.
+func (c *Cluster) HangAgent(ctx context.Context, node string) error {
+	return c.send(ctx, order{Do: doHang, Node: node})
+}
+
+// AnswerAgent ends what HangAgent began.
+func (c *Cluster) AnswerAgent(ctx context.Context, node string) error {
+	return c.send(ctx, order{Do: doAnswer, Node: node})
+}
+
+// ChangeMachine changes the machine of a node while its kubelet runs, which keeps the machine of its start; the agent
+// reads the new one. CPUs are offline, and every NUMA node has that many more hugepages of every size that it has, or
+// fewer if negative. No CPUs and no pages give the kubelet's machine back; so does a restart of the kubelet.
+func (c *Cluster) ChangeMachine(ctx context.Context, node string, offline idset.Set[idset.CPU], pages int64) error {
+	return c.send(ctx, order{Do: doChange, Node: node, Offline: offline, Pages: pages})
 }
 
 // FinishPod ends the running containers of a pod with success. It returns an error if the pod does not run on the node.

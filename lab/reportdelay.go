@@ -13,13 +13,15 @@ import (
 )
 
 // reportDelay is a round tripper between an agent and the API server that can hold back one report: the agent receives
-// a connection error, and deliver sends the report later, after newer ones. It is safe for concurrent use.
+// a connection error, and deliver sends the report later, after newer ones. It can also let all requests hang. It is
+// safe for concurrent use.
 type reportDelay struct {
 	next http.RoundTripper
 
 	mu   sync.Mutex
 	hold bool          // the next report
 	held *http.Request // with an unread body
+	open chan struct{} // closed when requests no longer hang; nil if none hangs
 }
 
 // deliverTimeout bounds how long the delivery of a report may take.
@@ -33,8 +35,16 @@ func (p *reportDelay) wrap(rt http.RoundTripper) http.RoundTripper {
 		report := r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodelayouts/")
 		p.mu.Lock()
 		p.next = rt
+		open := p.open
 		keep := p.hold && report && r.Body != nil
 		p.mu.Unlock()
+		if open != nil {
+			select {
+			case <-open:
+			case <-r.Context().Done():
+				return nil, context.Cause(r.Context())
+			}
+		}
 		if !keep {
 			return rt.RoundTrip(r)
 		}
@@ -55,6 +65,25 @@ func (p *reportDelay) wrap(rt http.RoundTripper) http.RoundTripper {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// hang lets all requests from now on hang.
+func (p *reportDelay) hang() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open == nil {
+		p.open = make(chan struct{})
+	}
+}
+
+// answer sends the requests that hang, unless they timed out, and ends the hanging.
+func (p *reportDelay) answer() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open != nil {
+		close(p.open)
+		p.open = nil
+	}
+}
 
 // holdNext holds back the next report, and drops one that is held already.
 func (p *reportDelay) holdNext() {
