@@ -53,6 +53,10 @@ var actions = []action{
 	{"node lies", 4, func(r *run, ctx context.Context) error { return r.lie(ctx) }},
 	{"users bind by hand", 3, func(r *run, ctx context.Context) error { return r.bindByHand(ctx) }},
 	{"users forge identities", 5, func(r *run, ctx context.Context) error { return r.forge(ctx) }},
+	{"users forge mirror pods", 4, func(r *run, ctx context.Context) error { return r.forgeMirrors(ctx) }},
+	{"agent is silent", 2, func(r *run, ctx context.Context) error { return r.sicken(ctx) }},
+	{"right withdrawn", 2, func(r *run, ctx context.Context) error { return r.withdraw(ctx) }},
+	{"machine changes", 2, func(r *run, ctx context.Context) error { return r.changeMachine(ctx) }},
 	{"API server restarts", 1, func(r *run, ctx context.Context) error { return r.restartServer(ctx) }},
 }
 
@@ -183,6 +187,9 @@ func (r *run) finish(ctx context.Context, names []string) error {
 
 // bound waits until every pod is bound, or has an event that it cannot be bound.
 func (r *run) bound(ctx context.Context) error {
+	if r.blind() {
+		return nil
+	}
 	waits := func(l life) bool {
 		fate, _ := workload.FateOf(l.pod)
 		return !l.over() && fate == workload.Waiting && l.pod.Spec.NodeName == ""
@@ -206,6 +213,9 @@ func (r *run) bound(ctx context.Context) error {
 }
 
 func (r *run) stopAgent(ctx context.Context, node string) error {
+	if r.ails(node, silent) {
+		return nil
+	}
 	r.stopped[node] = true
 	return r.cluster.StopAgent(ctx, node)
 }
@@ -261,6 +271,7 @@ func (r *run) restartKubelet(ctx context.Context, node string, other bool) error
 	}
 	r.say("kubelet of node %s: %s", node, rules{value(policyLine, yaml), value(scopeLine, yaml)})
 	delete(r.stopped, node)
+	r.forgetAilments(node)
 	err := r.startKubelet(ctx, node, yaml)
 	if file := tornFile(err); file != "" {
 		if err = r.removeTorn(node, file); err == nil {

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -42,6 +43,7 @@ type attackers struct {
 	layouts map[string]*client.Client // with the token of the agent of each node
 	byHand  []string                  // pods that were bound by hand, oldest first
 	muted   bool                      // the layout of mute is published
+	mirrors []string                  // pods that users made as mirror pods
 	created int
 	lies    int64 // layouts that were written
 }
@@ -241,6 +243,59 @@ func (r *run) forge(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// forgeMirrors creates pods that claim to stand for static pods: by the UID of another pod or of none, some as if the
+// node owned them, some with a finalizer and labels. API servers require that they name a node.
+func (r *run) forgeMirrors(ctx context.Context) error {
+	victims := r.some(1 + r.rand.IntN(4))
+	for i := range 1 + r.rand.IntN(4) {
+		r.attackers.created++
+		name := fmt.Sprintf("mirror%05d", r.attackers.created)
+		p := draw(r.rand, name, pick(r.rand, tenonScheduler, foreignScheduler))
+		uid, on := fmt.Sprintf("%032x", r.rand.Uint64()), r.node()
+		owned, kept := r.rand.IntN(2) == 0, r.rand.IntN(2) == 0
+		if i < len(victims) {
+			if l, ok := r.record.named(victims[i]); ok {
+				uid, on = string(l.pod.UID), cmp.Or(l.pod.Spec.NodeName, on)
+			}
+		}
+		p.Annotations = map[string]string{v1.MirrorPodAnnotationKey: uid, "kubernetes.io/config.hash": uid,
+			"kubernetes.io/config.source": pick(r.rand, "file", "http", "api")}
+		p.Spec.NodeName = on
+		if kept {
+			p.Finalizers, p.Labels = []string{"lab.tenon.sh/kept"}, map[string]string{"tier": "control-plane"}
+		}
+		if node, err := r.client.CoreV1().Nodes().Get(ctx, on, metav1.GetOptions{}); owned && err == nil {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: on, UID: node.UID,
+				Controller: new(true)}}
+		}
+		r.attackers.mirrors = append(r.attackers.mirrors, name)
+		if err := r.add(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropMirrors deletes the forged mirror pods, by force, because kubelets do not end them.
+func (r *run) dropMirrors(ctx context.Context) error {
+	for _, name := range r.attackers.mirrors {
+		err := r.try(ctx, func() error {
+			_, err := r.client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, name, types.MergePatchType,
+				[]byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("change pod %s: %w", name, err)
+		}
+	}
+	err := r.remove(ctx, r.attackers.mirrors, ptr.To[int64](0))
+	r.attackers.mirrors = nil
+	return err
 }
 
 func (r *run) handMade(c v1.Container) *v1.Pod {

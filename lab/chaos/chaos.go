@@ -4,10 +4,11 @@
 //
 // Two schedulers bind pods to the same nodes, one of them Tenon's. Pods end, are deleted, also by force. Agents stop,
 // and reports arrive late and out of order. Kubelets are killed and return with other policies. The scheduler and the
-// API server are restarted. A node publishes false layouts, and users bind pods by hand. Invariant: the same seed gives
-// the same actions in the same order. Their effects depend on timing, as for users. The package excuses nothing without
-// proof: a refusal counts as unpredictable only if the pod fits without something that the scheduler had not received
-// when it bound the pod.
+// API server are restarted. A node publishes false layouts, and users bind pods by hand. Agents are silent, rights are
+// withdrawn, and machines change for several rounds. Invariant: the same seed gives the same actions in the same order.
+// Their effects depend on timing, as for users. The package excuses nothing without proof: a refusal counts as
+// unpredictable only if the pod fits without something that the scheduler had not received when it bound the pod, or if
+// the pod's node counted as silent.
 package chaos
 
 import (
@@ -108,6 +109,7 @@ type run struct {
 	earlier   int            // those before this round
 	received  []*deliveries  // to Tenon's schedulers, oldest first
 	attackers attackers
+	ailing    []*ailment
 
 	// mu guards result, which the scheduler's callback writes too, evidence, and tenon when the record reads it.
 	mu     sync.Mutex

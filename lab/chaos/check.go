@@ -32,10 +32,16 @@ func (r *run) settle(ctx context.Context) error {
 	if err := r.startAgents(ctx); err != nil {
 		return err
 	}
+	if err := r.recover(ctx); err != nil {
+		return err
+	}
 	for _, n := range nodes {
 		if err := r.cluster.DeliverReport(ctx, n.Name); err != nil {
 			r.broke("report delivered", err)
 		}
+	}
+	if r.blind() {
+		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not settled after %s", patience))
 	defer cancel()
@@ -81,6 +87,9 @@ func restless(lives []life) (out []life) {
 		if l.gone.known() || ofAttackers(l.pod.Spec.NodeName) {
 			continue
 		}
+		if podapi.Mirror(l.pod) && l.pod.Spec.NodeName != "" {
+			continue // a kubelet runs none that a user made
+		}
 		if l.pod.DeletionTimestamp != nil || !l.over() && fate == workload.Waiting {
 			out = append(out, l)
 		}
@@ -104,13 +113,16 @@ func statesOf(lives []life) (out []string) {
 func (r *run) check(ctx context.Context) bool {
 	return r.await(ctx, func() []string {
 		lives, _ := r.record.all()
-		return append(r.disagreements(lives), r.waitThoughFitting(ctx, lives)...)
+		return slices.Concat(r.disagreements(lives), r.waitThoughFitting(ctx, lives), r.unsaid(lives))
 	})
 }
 
 // disagreements returns the differences between the ledger and the managers of all nodes.
 func (r *run) disagreements(lives []life) (wrong []string) {
 	for _, n := range nodes {
+		if r.ails(n.Name, withdrawn, silent) || r.forgot(n.Name) {
+			continue
+		}
 		for _, w := range r.differences(n.Name, lives) {
 			wrong = append(wrong, "node "+n.Name+": "+w)
 		}
@@ -157,6 +169,12 @@ func (r *run) differences(node string, lives []life) (out []string) {
 	if len(n.Others) > 0 || n.Unsettled {
 		out = append(out, fmt.Sprintf("it may be in %d other states (unsettled: %t)", len(n.Others), n.Unsettled))
 	}
+	if n.Silent {
+		out = append(out, "it counts as silent, and its agent reports")
+	}
+	if machineChanged(n) && !r.ails(node, changed) {
+		out = append(out, "its layout still says that its machine is not the kubelet's")
+	}
 	books := map[string]ledger.Entry{}
 	for _, e := range n.Entries {
 		books[e.Pod.UID] = e
@@ -189,6 +207,9 @@ func (r *run) differences(node string, lives []life) (out []string) {
 
 // waitThoughFitting returns pods of Tenon's scheduler that wait although they fit a node.
 func (r *run) waitThoughFitting(ctx context.Context, lives []life) (out []string) {
+	if r.blind() {
+		return nil
+	}
 	for _, l := range lives {
 		if l.over() || !l.tenon() || l.pod.Spec.NodeName != "" {
 			continue
@@ -204,7 +225,8 @@ func (r *run) waitThoughFitting(ctx context.Context, lives []life) (out []string
 		}
 		snap := r.tenon.Shared.Book.Snapshot()
 		for _, n := range nodes {
-			if x := snap.Node(n.Name); x != nil && len(lacks[n.Name]) == 0 && x.Place(p, place.Demand{}).Fits() {
+			x := snap.Node(n.Name)
+			if x != nil && !r.ails(n.Name) && len(lacks[n.Name]) == 0 && x.Place(p, place.Demand{}).Fits() {
 				_, why := workload.FateOf(l.pod)
 				out = append(out, fmt.Sprintf("pod %s waits though it fits node %s; it was told: %s", l.pod.Name, n.Name, why))
 			}
@@ -219,6 +241,9 @@ func (r *run) probe(ctx context.Context) error {
 	var names []string
 	probes := map[string]*v1.Pod{} // by node
 	for _, n := range nodes {
+		if r.blind() || r.ails(n.Name) {
+			continue
+		}
 		pod := probe(fmt.Sprintf("probe%05d-%s", r.result.Rounds, n.Name), n.Name)
 		if room, err := r.room(ctx, pod, n.Name); err != nil {
 			return err
@@ -325,7 +350,7 @@ func (r *run) judge(l life, lives []life) (refusal, error) {
 		return refusal{}, err
 	}
 	r.mu.Lock()
-	s.decided = r.evidence[string(l.pod.UID)].decided
+	s.decided, s.silent = r.evidence[string(l.pod.UID)].decided, r.evidence[string(l.pod.UID)].silent
 	r.mu.Unlock()
 	for _, d := range r.received {
 		if s.received == nil || d.began.version <= l.bound.version {
@@ -358,6 +383,9 @@ func (r *run) clear(ctx context.Context) error {
 		return err
 	}
 	if err := r.remove(ctx, drop, nil); err != nil {
+		return err
+	}
+	if err := r.dropMirrors(ctx); err != nil {
 		return err
 	}
 	if r.result.Rounds%all == 0 {

@@ -43,13 +43,15 @@ func (r *run) gather(l life) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.evidence[string(l.pod.UID)] = evidence{out, r.decided(l)}
+	n := r.tenon.Shared.Book.Snapshot().Node(node)
+	r.evidence[string(l.pod.UID)] = evidence{out, r.decided(l), n != nil && n.Silent}
 }
 
 // evidence is the kept state of a decision, which is lost elsewhere.
 type evidence struct {
 	text    string
 	decided time.Time // when the pod got its turn; zero if it needed none, or another scheduler has the record
+	silent  bool      // its node counted as silent
 }
 
 // decided returns when the pod got its turn in the decision by which it was bound. r.mu must be held.

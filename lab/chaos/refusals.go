@@ -35,6 +35,9 @@ const (
 	unplugged blame = "a restarted kubelet had no devices yet"
 	// together: several of these together caused the refusal.
 	together blame = "several of these together"
+	// unheard: the node counted as silent, and the profile permits pods there (silentNodes: Allow). The scheduler then
+	// relies on the last report and on what it predicted since, of which it keeps the likeliest.
+	unheard blame = "the node counted as silent"
 	// again: the pod ran, and the restarted kubelet did not admit it again.
 	again blame = "the pod ran, and a restarted kubelet refused it"
 )
@@ -85,6 +88,7 @@ type scene struct {
 	received    *deliveries                      // of the scheduler that bound the pod
 	agentSince  func(agent string) (t time.Time) // when an agent's process wrote its first layout
 	decided     time.Time                        // when the pod got its turn, or zero
+	silent      bool                             // the node counted as silent
 }
 
 // judge returns whether the scheduler could have predicted a refusal. It removes what the scheduler had not received

@@ -88,7 +88,11 @@ func (t *trial) cause() (blame, string) {
 		return together, fmt.Sprintf("it fits by %s, without %s and pods that are gone, with devices, beside %s",
 			t.before, t.names(t.foreign), t.names(t.ended))
 	}
-	return knowable, fmt.Sprintf("the scheduler had not received the foreign pods %s, the ends of %s, other rules: %t; "+
+	why := knowable
+	if t.silent {
+		why = unheard
+	}
+	return why, fmt.Sprintf("the scheduler had not received the foreign pods %s, the ends of %s, other rules: %t; "+
 		"without all this it does not fit either", t.names(t.foreign), t.names(t.ended), t.before != t.admission.rules())
 }
 

@@ -1,0 +1,271 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/deploy"
+)
+
+// This file has the faults that last for several rounds: agents that do not report, rights that are withdrawn, and
+// machines that change below a running kubelet. While one lasts, refusals are judged as ever, and all other nodes are
+// checked as ever. The round in which it ends checks everything again.
+
+// ailment is a fault that lasts for several rounds.
+type ailment struct {
+	what  string
+	nodes []string // whose layouts may be old, or show another machine than the kubelet's
+	// blind: schedulers may lack what they need to schedule at all.
+	blind bool
+	kind  ailmentKind
+	began time.Time
+	left  int    // rounds
+	agent string // id of the agent of a node whose machine changes
+	end   func(context.Context) error
+}
+
+// ailmentKind is what the scheduler has to say about an ailment's nodes.
+type ailmentKind int
+
+const (
+	withdrawn ailmentKind = iota // nothing
+	silent                       // that they are silent, once a report is overdue
+	changed                      // that their machine is not the kubelet's
+)
+
+// The most rounds that an ailment lasts, some seconds each. An agent is silent for longer, so that its node counts as
+// silent.
+const mostRounds, mostSilent = 6, 24
+
+// ail begins an ailment, unless the same kind has one of the nodes.
+func (r *run) ail(ctx context.Context, a ailment, begin, end func(context.Context) error) error {
+	most := mostRounds
+	if a.kind == silent {
+		most = mostSilent
+	}
+	a.left, a.began, a.end = 1+r.rand.IntN(most), time.Now(), end
+	if slices.ContainsFunc(r.ailing, func(b *ailment) bool { return shares(a, b) }) {
+		return nil
+	}
+	r.say("from now on, for %d rounds: %s", a.left, a.what)
+	r.ailing = append(r.ailing, &a)
+	return begin(ctx)
+}
+
+// shares reports whether two ailments would change the same node or the roles.
+func shares(a ailment, b *ailment) bool {
+	return a.kind == b.kind && (a.kind == withdrawn || slices.Equal(a.nodes, b.nodes))
+}
+
+// recover ends the ailments whose rounds are over.
+func (r *run) recover(ctx context.Context) error {
+	for _, a := range slices.Clone(r.ailing) {
+		if a.left--; a.left > 0 {
+			continue
+		}
+		r.say("no longer, after %s: %s", time.Since(a.began).Round(time.Second), a.what)
+		if err := a.end(ctx); err != nil {
+			return fmt.Errorf("end %s: %w", a.what, err)
+		}
+		r.ailing = slices.DeleteFunc(r.ailing, func(b *ailment) bool { return a == b })
+	}
+	return nil
+}
+
+// ails reports whether a node has an ailment, of one of these kinds if any is given.
+func (r *run) ails(node string, kinds ...ailmentKind) bool {
+	return slices.ContainsFunc(r.ailing, func(a *ailment) bool {
+		return slices.Contains(a.nodes, node) && (len(kinds) == 0 || slices.Contains(kinds, a.kind))
+	})
+}
+
+// blind reports whether schedulers may lack what they need to schedule.
+func (r *run) blind() bool {
+	return slices.ContainsFunc(r.ailing, func(a *ailment) bool { return a.blind })
+}
+
+// forgot reports whether a node's agent started after the node's machine had changed: it has never read the machine of
+// the kubelet, so its layout has another one.
+func (r *run) forgot(node string) bool {
+	layout, _ := r.record.reported(node)
+	return slices.ContainsFunc(r.ailing, func(a *ailment) bool {
+		return a.kind == changed && a.nodes[0] == node && (layout == nil || layout.Agent.ID != a.agent)
+	})
+}
+
+// sicken begins an ailment of an agent: it is ended and not started again, or nothing answers it.
+func (r *run) sicken(ctx context.Context) error {
+	node, hangs := r.node(), r.rand.IntN(2) == 0
+	a := ailment{what: "agent of node " + node + " is ended", nodes: []string{node}, kind: silent}
+	begin := func(ctx context.Context) error { return r.cluster.StopAgent(ctx, node) }
+	end := func(ctx context.Context) error { return r.cluster.StartAgent(ctx, node) }
+	if hangs {
+		a.what = "agent of node " + node + " gets no answers"
+		begin = func(ctx context.Context) error { return r.cluster.HangAgent(ctx, node) }
+		end = func(ctx context.Context) error { return r.cluster.AnswerAgent(ctx, node) }
+	}
+	return r.ail(ctx, a, begin, end)
+}
+
+// changeMachine takes CPUs of a node offline, or changes its hugepages, while its kubelet runs. While its agent runs
+// on, the node's layout has the kubelet's machine, so its holdings are checked as ever.
+func (r *run) changeMachine(ctx context.Context) error {
+	node := r.node()
+	// On every machine these are cores of NUMA node 0, and all but the first are free for pods.
+	offline := idset.Of(pick(r.rand, [][]idset.CPU{nil, {7}, {6, 7}, {4, 5, 6, 7, 8, 9}}...)...)
+	pages := pick[int64](r.rand, 0, -8, 8)
+	a := ailment{what: fmt.Sprintf("machine of node %s lacks CPUs %q and has %+d hugepages", node, offline, pages),
+		nodes: []string{node}, kind: changed}
+	if offline.Empty() && (pages == 0 || node == nodes[1].Name) {
+		return nil // nothing changes; the second machine has no hugepages
+	}
+	if layout, _ := r.record.reported(node); layout != nil {
+		a.agent = layout.Agent.ID
+	}
+	return r.ail(ctx, a, func(ctx context.Context) error { return r.cluster.ChangeMachine(ctx, node, offline, pages) },
+		func(ctx context.Context) error { return r.cluster.ChangeMachine(ctx, node, idset.Set[idset.CPU]{}, 0) })
+}
+
+// right is a right that is withdrawn.
+type right struct {
+	role, group, resource string
+	verbs                 []string
+	// reports: layouts may be old without it. blind: see ailment.
+	reports, blind bool
+}
+
+// rights are the rights of agents and schedulers that are withdrawn. Verbs that watch have an effect only on watches
+// that begin later.
+var rights = []right{
+	{deploy.Agent, "tenon.sh", "nodelayouts", []string{"create", "patch"}, true, false},
+	{deploy.Agent, "tenon.sh", "nodelayouts", []string{"get", "list", "watch"}, true, false},
+	{deploy.Agent, "", "nodes", []string{"get", "list", "watch"}, true, false},
+	{deploy.Agent, "topology.node.k8s.io", "noderesourcetopologies", []string{"create", "patch"}, false, false},
+	{deploy.Agent + "-pods", "", "pods", []string{"list", "watch"}, true, false},
+	{deploy.Scheduler, "tenon.sh", "nodelayouts", []string{"get", "list", "watch"}, true, true},
+	{deploy.Scheduler, "tenon.sh", "nodelayouts/status", []string{"update"}, false, false},
+	{deploy.Scheduler, "topology.node.k8s.io", "noderesourcetopologies", []string{"get", "list", "watch"}, true, true},
+	{kubeScheduler, "", "events", []string{"create", "patch", "update"}, false, false},
+	{kubeScheduler, "events.k8s.io", "events", []string{"create", "patch", "update"}, false, false},
+	{kubeScheduler, "resource.k8s.io", "resourceslices", []string{"get", "list", "watch"}, true, true},
+	{kubeScheduler, "", "pods", []string{"get", "list", "watch"}, true, true},
+	{kubeScheduler, "", "pods/binding", []string{"create"}, false, true},
+	{kubeScheduler, "", "pods/status", []string{"patch", "update"}, false, true},
+}
+
+// kubeScheduler is Kubernetes' own role of a scheduler.
+const kubeScheduler = "system:kube-scheduler"
+
+// withdraw withdraws a right of agents or schedulers.
+func (r *run) withdraw(ctx context.Context) error {
+	x := pick(r.rand, rights...)
+	a := ailment{what: fmt.Sprintf("%s may not %s %s", x.role, strings.Join(x.verbs, ", "), x.resource), blind: x.blind}
+	if x.reports {
+		for _, n := range nodes {
+			a.nodes = append(a.nodes, n.Name)
+		}
+	}
+	var had []rbacv1.PolicyRule
+	begin := func(ctx context.Context) error {
+		return r.changeRole(ctx, x.role, func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+			had = rules
+			return x.from(rules)
+		})
+	}
+	return r.ail(ctx, a, begin, func(ctx context.Context) error {
+		return r.changeRole(ctx, x.role, func([]rbacv1.PolicyRule) []rbacv1.PolicyRule { return had })
+	})
+}
+
+// changeRole replaces the rules of a role.
+func (r *run) changeRole(ctx context.Context, name string, with func([]rbacv1.PolicyRule) []rbacv1.PolicyRule) error {
+	return r.try(ctx, func() error {
+		roles := r.client.RbacV1().ClusterRoles()
+		role, err := roles.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		role.Rules = with(role.Rules)
+		_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// from returns the rules without one right. Rules for several resources are split.
+func (x right) from(rules []rbacv1.PolicyRule) (out []rbacv1.PolicyRule) {
+	for _, rule := range rules {
+		if !slices.Contains(rule.APIGroups, x.group) || !slices.Contains(rule.Resources, x.resource) {
+			out = append(out, rule)
+			continue
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				one := *rule.DeepCopy()
+				one.APIGroups, one.Resources = []string{group}, []string{resource}
+				if group == x.group && resource == x.resource {
+					one.Verbs = slices.DeleteFunc(one.Verbs, func(v string) bool { return slices.Contains(x.verbs, v) })
+				}
+				if len(one.Verbs) > 0 {
+					out = append(out, one)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// unsaid returns what the scheduler does not show of the nodes that ail.
+func (r *run) unsaid(lives []life) (out []string) {
+	for _, a := range r.ailing {
+		for _, node := range a.nodes {
+			n := r.tenon.Shared.Book.Snapshot().Node(node)
+			switch {
+			case n == nil || r.blind():
+			case a.kind == silent && r.overdue(node, a.began, lives) && !n.Silent:
+				out = append(out, "node "+node+" does not count as silent, and a report of it is overdue")
+			case a.kind == changed && len(r.ailing) == 1 && !machineChanged(n):
+				out = append(out, "node "+node+" has another machine than its kubelet, and no layout shows that")
+			}
+		}
+	}
+	return out
+}
+
+// reportDue is more than the minute after which a pod that runs and is in no report makes its node silent.
+const reportDue = 75 * time.Second
+
+// overdue reports whether a pod with CPUs of its own was admitted to a node since a time, long ago, and no layout of
+// the node was written since.
+func (r *run) overdue(node string, since time.Time, lives []life) bool {
+	layout, _ := r.record.reported(node)
+	if layout == nil {
+		return false
+	}
+	version, err := strconv.ParseUint(layout.ResourceVersion, 10, 64)
+	return err == nil && slices.ContainsFunc(lives, func(l life) bool {
+		return l.pod.Spec.NodeName == node && !l.over() && l.pod.DeletionTimestamp == nil && l.started.known() &&
+			l.pod.Status.QOSClass == v1.PodQOSGuaranteed && l.pod.Status.Phase == v1.PodRunning &&
+			l.bound.at.After(since) && time.Since(l.started.at) > reportDue && version < l.bound.version
+	})
+}
+
+func machineChanged(n *ledger.Node) bool {
+	return slices.ContainsFunc(n.Inexact, func(i ledger.Inexact) bool { return i.Code == ledger.MachineChanged })
+}
+
+// forgetAilments drops the ailments of a node whose kubelet and agent start again.
+func (r *run) forgetAilments(node string) {
+	r.ailing = slices.DeleteFunc(r.ailing, func(a *ailment) bool {
+		return a.kind != withdrawn && slices.Contains(a.nodes, node)
+	})
+}

@@ -1,0 +1,85 @@
+package chaos
+
+import (
+	"slices"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// A right is withdrawn from a rule for several groups and resources, and all others stay.
+func TestARightIsWithdrawnAlone(t *testing.T) {
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"pods", "nodes"}, Verbs: []string{"get", "delete"}},
+	}
+	for _, c := range []struct {
+		x    right
+		want []string
+	}{
+		{right{resource: "events", verbs: []string{"create", "patch"}}, []string{"events.k8s.io/events create",
+			"events.k8s.io/events patch", "/pods get", "/pods delete", "/nodes get", "/nodes delete"}},
+		{right{resource: "pods", verbs: []string{"get"}}, []string{"/events create", "/events patch",
+			"events.k8s.io/events create", "events.k8s.io/events patch", "/pods delete", "/nodes get", "/nodes delete"}},
+	} {
+		var got []string
+		for _, rule := range c.x.from(rules) {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						got = append(got, group+"/"+resource+" "+verb)
+					}
+				}
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("without %v: %q, want %q", c.x, got, c.want)
+		}
+	}
+}
+
+// A node has one ailment of a kind at a time, and one right is withdrawn at a time: each gives back what it took.
+func TestAilmentsOfOneKindDoNotOverlap(t *testing.T) {
+	first := &ailment{kind: silent, nodes: []string{"a"}}
+	for _, c := range []struct {
+		next ailment
+		want bool
+	}{
+		{ailment{kind: silent, nodes: []string{"a"}}, true},
+		{ailment{kind: silent, nodes: []string{"b"}}, false},
+		{ailment{kind: changed, nodes: []string{"a"}}, false},
+	} {
+		if got := shares(c.next, first); got != c.want {
+			t.Errorf("%v beside %v: %t, want %t", c.next, first, got, c.want)
+		}
+	}
+	if !shares(ailment{kind: withdrawn}, &ailment{kind: withdrawn, nodes: []string{"a"}}) {
+		t.Error("two rights are withdrawn at a time, and each gives back the whole role")
+	}
+}
+
+// A silent node excuses a refusal only if nothing else explains it.
+func TestASilentNodeExcusesARefusal(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		silent bool
+		play   func(*stage)
+		want   blame
+	}{
+		{"silent", true, func(*stage) {}, unheard},
+		{"not silent", false, func(*stage) {}, knowable},
+		{"silent, and a foreign pod came", true, func(s *stage) { s.bind(5, foreign(cores("foreign", 8))) }, overtaken},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			s := newStage(t)
+			s.silent = c.silent
+			c.play(s)
+			n := 12
+			if len(s.lives) > 0 {
+				s.bind(6, cores("other", 4))
+				n = 8
+			}
+			s.want(s.bind(10, cores("refused", n)), c.want)
+		})
+	}
+}
