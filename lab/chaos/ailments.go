@@ -168,7 +168,10 @@ const kubeScheduler = "system:kube-scheduler"
 
 // withdraw withdraws a right of agents or schedulers.
 func (r *run) withdraw(ctx context.Context) error {
-	x := pick(r.rand, rights...)
+	return r.withdrawRight(ctx, pick(r.rand, rights...))
+}
+
+func (r *run) withdrawRight(ctx context.Context, x right) error {
 	a := ailment{what: fmt.Sprintf("%s may not %s %s", x.role, strings.Join(x.verbs, ", "), x.resource), blind: x.blind}
 	if x.reports {
 		for _, n := range nodes {

@@ -1,10 +1,19 @@
 package chaos
 
 import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/tenon-numa/tenon/lab/workload"
 )
 
 // A right is withdrawn from a rule for several groups and resources, and all others stay.
@@ -81,5 +90,45 @@ func TestASilentNodeExcusesARefusal(t *testing.T) {
 			}
 			s.want(s.bind(10, cores("refused", n)), c.want)
 		})
+	}
+}
+
+// An agent that may not write its layout logs that, and the layout lists the node's pods once it may again.
+func TestAnAgentSaysThatItMayNotWrite(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	r := oneNode(ctx, t)
+	r.rand = rand.New(rand.NewPCG(1, 1))
+	if err := r.withdrawRight(ctx, rights[0]); err != nil {
+		t.Fatal(err)
+	}
+	p := workload.Pod("p", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "1Gi"}))
+	p.Spec.NodeName = "a"
+	if err := r.add(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(r.cluster.Dir, "kubelet-a.log")
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
+		text, err := os.ReadFile(log)
+		return slices.ContainsFunc(strings.Split(string(text), "\n"), func(line string) bool {
+			return strings.Contains(line, "cannot publish; will retry") && strings.Contains(line, "forbidden")
+		}), err
+	})
+	if err != nil {
+		t.Fatalf("wait until the agent logs that it may not write: %v", err)
+	}
+	listed := func([]life) bool {
+		l, _ := r.record.reported("a")
+		return l != nil && len(l.Holdings) == 1
+	}
+	if listed(nil) {
+		t.Error("the agent may not write, and the layout lists the pod")
+	}
+	r.ailing[0].left = 1
+	if err := r.recover(ctx); err != nil || len(r.ailing) != 0 {
+		t.Fatalf("the right is not given back: %v", err)
+	}
+	if err := r.record.until(ctx, "the layout lists the pod", listed); err != nil {
+		t.Error(err)
 	}
 }

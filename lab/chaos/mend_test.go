@@ -30,24 +30,8 @@ func TestANodeThatEndedIsStartedAgain(t *testing.T) {
 func startedAgain(t *testing.T, file string, tear func(*testing.T, string)) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	c, err := lab.Start(ctx, lab.Config{Apart: true, Nodes: []lab.Node{{Name: "a", Machine: "xeon-2s"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	r := &run{Options: Options{Say: func(line string) { t.Log(line) }}, cluster: c, stopped: map[string]bool{},
-		policy: map[string]int{}, result: Result{Breakdowns: map[string]int{}}}
-	if r.client, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {
-		t.Fatal(err)
-	}
-	if r.record, err = follow(c); err != nil {
-		t.Fatal(err)
-	}
-	defer r.record.stop()
+	r := oneNode(ctx, t)
+	c := r.cluster
 	p := workload.Pod("p", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "1Gi"}))
 	p.Spec.NodeName = "a"
 	runs := func(lives []life) bool {
@@ -90,6 +74,30 @@ func startedAgain(t *testing.T, file string, tear func(*testing.T, string)) {
 		now, _ := r.client.CoreV1().Pods("default").Get(t.Context(), "q", metav1.GetOptions{})
 		t.Errorf("%v: %+v", err, now.Status)
 	}
+}
+
+// oneNode starts a cluster with node a, without schedulers.
+func oneNode(ctx context.Context, t *testing.T) *run {
+	t.Helper()
+	c, err := lab.Start(ctx, lab.Config{Apart: true, Nodes: []lab.Node{{Name: "a", Machine: "xeon-2s"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	r := &run{Options: Options{Say: func(line string) { t.Log(line) }}, cluster: c, stopped: map[string]bool{},
+		policy: map[string]int{}, result: Result{Breakdowns: map[string]int{}}}
+	if r.client, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	if r.record, err = follow(c); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.record.stop)
+	return r
 }
 
 // tearMemory changes the memory manager's file to its state between two writes: memory is taken that no container has.
