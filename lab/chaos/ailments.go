@@ -14,7 +14,9 @@ import (
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/deploy"
+	"github.com/tenon-numa/tenon/lab/machines"
 )
 
 // This file has the faults that last for several rounds: agents that do not report, rights that are withdrawn, and
@@ -100,6 +102,26 @@ func (r *run) forgot(node string) bool {
 	layout, _ := r.record.reported(node)
 	return slices.ContainsFunc(r.ailing, func(a *ailment) bool {
 		return a.kind == changed && a.nodes[0] == node && (layout == nil || layout.Agent.ID != a.agent)
+	})
+}
+
+// described returns the machines of the nodes' kubelets.
+func described() (map[string]*topo.Machine, error) {
+	out := map[string]*topo.Machine{}
+	for _, n := range nodes {
+		m, err := machines.Load(n.Machine)
+		if err != nil {
+			return nil, err
+		}
+		out[n.Name] = m.Topo
+	}
+	return out, nil
+}
+
+// sameHardware reports whether two machines have the same CPUs and hugepages.
+func sameHardware(a, b *topo.Machine) bool {
+	return a.CPUs().String() == b.CPUs().String() && slices.EqualFunc(a.NUMAs(), b.NUMAs(), func(x, y topo.NUMA) bool {
+		return slices.Equal(x.Hugepages, y.Hugepages)
 	})
 }
 

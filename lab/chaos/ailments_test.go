@@ -67,21 +67,23 @@ func TestAilmentsOfOneKindDoNotOverlap(t *testing.T) {
 	}
 }
 
-// A silent node excuses a refusal only if nothing else explains it.
+// A silent node, or one whose agent has never read the kubelet's machine, excuses a refusal only if nothing else
+// explains it.
 func TestASilentNodeExcusesARefusal(t *testing.T) {
 	for _, c := range []struct {
-		what   string
-		silent bool
-		play   func(*stage)
-		want   blame
+		what           string
+		silent, remade bool
+		play           func(*stage)
+		want           blame
 	}{
-		{"silent", true, func(*stage) {}, unheard},
-		{"not silent", false, func(*stage) {}, knowable},
-		{"silent, and a foreign pod came", true, func(s *stage) { s.bind(5, foreign(cores("foreign", 8))) }, overtaken},
+		{"silent", true, false, func(*stage) {}, unheard},
+		{"another machine", false, true, func(*stage) {}, remade},
+		{"neither", false, false, func(*stage) {}, knowable},
+		{"silent, and a foreign pod came", true, true, func(s *stage) { s.bind(5, foreign(cores("foreign", 8))) }, overtaken},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			s := newStage(t)
-			s.silent = c.silent
+			s.silent, s.remade = c.silent, c.remade
 			c.play(s)
 			n := 12
 			if len(s.lives) > 0 {
@@ -130,5 +132,13 @@ func TestAnAgentSaysThatItMayNotWrite(t *testing.T) {
 	}
 	if err := r.record.until(ctx, "the layout lists the pod", listed); err != nil {
 		t.Error(err)
+	}
+	hardware, err := described()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, _ := r.record.reported("a")
+	if c, err := l.Core(); err != nil || !sameHardware(c.Machine, hardware[nodes[0].Name]) {
+		t.Errorf("the layout has another machine than the kubelet (error %v)", err)
 	}
 }

@@ -8,7 +8,7 @@
 // withdrawn, and machines change for several rounds. Invariant: the same seed gives the same actions in the same order.
 // Their effects depend on timing, as for users. The package excuses nothing without proof: a refusal counts as
 // unpredictable only if the pod fits without something that the scheduler had not received when it bound the pod, or if
-// the pod's node counted as silent.
+// the pod's node counted as silent, or its layout said that its machine is another one than the kubelet's.
 package chaos
 
 import (
@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 )
@@ -110,6 +111,7 @@ type run struct {
 	received  []*deliveries  // to Tenon's schedulers, oldest first
 	attackers attackers
 	ailing    []*ailment
+	hardware  map[string]*topo.Machine // of the kubelets, by node
 
 	// mu guards result, which the scheduler's callback writes too, evidence, and tenon when the record reads it.
 	mu     sync.Mutex
@@ -142,6 +144,9 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 		return r.result, err
 	}
 	defer r.record.stop()
+	if r.hardware, err = described(); err != nil {
+		return r.result, err
+	}
 	if err := r.admitAttackers(ctx); err != nil {
 		return r.result, err
 	}

@@ -350,7 +350,8 @@ func (r *run) judge(l life, lives []life) (refusal, error) {
 		return refusal{}, err
 	}
 	r.mu.Lock()
-	s.decided, s.silent = r.evidence[string(l.pod.UID)].decided, r.evidence[string(l.pod.UID)].silent
+	e := r.evidence[string(l.pod.UID)]
+	s.decided, s.silent, s.remade = e.decided, e.silent, e.remade
 	r.mu.Unlock()
 	for _, d := range r.received {
 		if s.received == nil || d.began.version <= l.bound.version {

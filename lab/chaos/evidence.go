@@ -44,7 +44,8 @@ func (r *run) gather(l life) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.tenon.Shared.Book.Snapshot().Node(node)
-	r.evidence[string(l.pod.UID)] = evidence{out, r.decided(l), n != nil && n.Silent}
+	r.evidence[string(l.pod.UID)] = evidence{out, r.decided(l), n != nil && n.Silent,
+		n != nil && machineChanged(n) && !sameHardware(n.Machine, r.hardware[node])}
 }
 
 // evidence is the kept state of a decision, which is lost elsewhere.
@@ -52,6 +53,7 @@ type evidence struct {
 	text    string
 	decided time.Time // when the pod got its turn; zero if it needed none, or another scheduler has the record
 	silent  bool      // its node counted as silent
+	remade  bool      // see scene.remade
 }
 
 // decided returns when the pod got its turn in the decision by which it was bound. r.mu must be held.

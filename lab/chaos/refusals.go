@@ -38,6 +38,9 @@ const (
 	// unheard: the node counted as silent, and the profile permits pods there (silentNodes: Allow). The scheduler then
 	// relies on the last report and on what it predicted since, of which it keeps the likeliest.
 	unheard blame = "the node counted as silent"
+	// remade: the machine changed below the kubelet before the node's agent started, so the agent has never read the
+	// kubelet's machine; its layout says that predictions are inexact, and the profile permits that (inexactNodes: Allow).
+	remade blame = "the agent never read the kubelet's machine"
 	// again: the pod ran, and the restarted kubelet did not admit it again.
 	again blame = "the pod ran, and a restarted kubelet refused it"
 )
@@ -89,6 +92,7 @@ type scene struct {
 	agentSince  func(agent string) (t time.Time) // when an agent's process wrote its first layout
 	decided     time.Time                        // when the pod got its turn, or zero
 	silent      bool                             // the node counted as silent
+	remade      bool                             // its layout had another machine than the kubelet, and said so
 }
 
 // judge returns whether the scheduler could have predicted a refusal. It removes what the scheduler had not received

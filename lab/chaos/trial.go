@@ -89,7 +89,10 @@ func (t *trial) cause() (blame, string) {
 			t.before, t.names(t.foreign), t.names(t.ended))
 	}
 	why := knowable
-	if t.silent {
+	switch {
+	case t.remade:
+		why = remade
+	case t.silent:
 		why = unheard
 	}
 	return why, fmt.Sprintf("the scheduler had not received the foreign pods %s, the ends of %s, other rules: %t; "+
