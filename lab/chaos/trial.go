@@ -66,6 +66,9 @@ func (t *trial) find() {
 
 // cause returns the one thing without which the pod fits, or which of them together.
 func (t *trial) cause() (blame, string) {
+	if t.fits(without{}) && t.remade {
+		return remade, "the pod fits on the machine of the layout, which is not the kubelet's"
+	}
 	if t.fits(without{}) {
 		return knowable, "by the managers' own state the pod fits: place differs from the kubelet"
 	}
