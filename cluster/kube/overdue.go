@@ -62,9 +62,9 @@ func (f *Feed) overdueAt(at time.Time) {
 	}
 }
 
-// openDoubts lets the pods that a layout lists and that have no object delay no others, unless the layout was written in
-// the last reportDue: its node's agent may be about to write another one. A reader, who does not see when pods go, calls
-// it after Begin.
+// openDoubts lets the pods that a layout lists and that have no object delay no others, unless the layout was written
+// in the last reportDue: its node's agent may be about to write another one. A reader, who does not see when pods go,
+// calls it after Begin.
 func (f *Feed) openDoubts(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

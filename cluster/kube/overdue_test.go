@@ -114,8 +114,8 @@ func TestAReaderFindsSilentNodes(t *testing.T) {
 	}
 }
 
-// A command sees a pod in a layout and not at the API server. Where the layout is fresh, the agent may be about to write
-// another one; where it is not, both states are possible, and pods that fit in both have a place.
+// A command sees a pod in a layout and not at the API server. Where the layout is fresh, the agent may be about to
+// write another one; where it is not, both states are possible, and pods that fit in both have a place.
 func TestAReaderSeesLayoutsThatListPodsThatAreGone(t *testing.T) {
 	listed := ledger.Entry{Pod: ledger.PodID{UID: "gone", Namespace: "default", Name: "gone"}, Source: ledger.Observed,
 		Holdings: []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](1, 2, 3, 9, 10, 11)}}}

@@ -53,11 +53,15 @@ var actions = []action{
 	{"node lies", 4, func(r *run, ctx context.Context) error { return r.lie(ctx) }},
 	{"users bind by hand", 3, func(r *run, ctx context.Context) error { return r.bindByHand(ctx) }},
 	{"users forge identities", 5, func(r *run, ctx context.Context) error { return r.forge(ctx) }},
+	{"API server restarts", 1, func(r *run, ctx context.Context) error { return r.restartServer(ctx) }},
+}
+
+// lasting has the events of Options.Lasting.
+var lasting = []action{
 	{"users forge mirror pods", 4, func(r *run, ctx context.Context) error { return r.forgeMirrors(ctx) }},
 	{"agent is silent", 2, func(r *run, ctx context.Context) error { return r.sicken(ctx) }},
 	{"right withdrawn", 2, func(r *run, ctx context.Context) error { return r.withdraw(ctx) }},
 	{"machine changes", 2, func(r *run, ctx context.Context) error { return r.changeMachine(ctx) }},
-	{"API server restarts", 1, func(r *run, ctx context.Context) error { return r.restartServer(ctx) }},
 }
 
 // act draws the next action and runs it. An action that cannot be carried out is a breakdown of the lab; the run
@@ -65,7 +69,10 @@ var actions = []action{
 func (r *run) act(round context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(round, actionTimeout, fmt.Errorf("not done after %s", actionTimeout))
 	defer cancel()
-	total := 0
+	total, actions := 0, actions
+	if r.Lasting {
+		actions = slices.Concat(actions, lasting)
+	}
 	for _, a := range actions {
 		total += a.share
 	}
