@@ -31,22 +31,27 @@ var kinds = map[schema.GroupVersionKind]func(runtime.Object) (Template, error){
 	},
 	appsv1.SchemeGroupVersion.WithKind("Deployment"): func(o runtime.Object) (Template, error) {
 		x := o.(*appsv1.Deployment)
-		return replicated("Deployment", x.ObjectMeta, x.Spec.Template, "spec.replicas", x.Spec.Replicas)
+		t, err := replicated("Deployment", x.ObjectMeta, x.Spec.Template, "spec.replicas", x.Spec.Replicas)
+		t.Refused = selects(x.Spec.Selector, &x.Spec.Template)
+		return t, err
 	},
 	appsv1.SchemeGroupVersion.WithKind("StatefulSet"): func(o runtime.Object) (Template, error) {
 		x := o.(*appsv1.StatefulSet)
 		t, err := replicated("StatefulSet", x.ObjectMeta, x.Spec.Template, "spec.replicas", x.Spec.Replicas)
 		claim(&t, x.Spec.VolumeClaimTemplates)
+		t.Refused = selects(x.Spec.Selector, &x.Spec.Template)
 		return t, err
 	},
 	appsv1.SchemeGroupVersion.WithKind("ReplicaSet"): func(o runtime.Object) (Template, error) {
 		x := o.(*appsv1.ReplicaSet)
-		return replicated("ReplicaSet", x.ObjectMeta, x.Spec.Template, "spec.replicas", x.Spec.Replicas)
+		t, err := replicated("ReplicaSet", x.ObjectMeta, x.Spec.Template, "spec.replicas", x.Spec.Replicas)
+		t.Refused = selects(x.Spec.Selector, &x.Spec.Template)
+		return t, err
 	},
 	appsv1.SchemeGroupVersion.WithKind("DaemonSet"): func(o runtime.Object) (Template, error) {
 		x := o.(*appsv1.DaemonSet)
 		t := template("DaemonSet", x.ObjectMeta, podOf(x.Spec.Template), 0)
-		t.PerNode = true
+		t.PerNode, t.Refused = true, selects(x.Spec.Selector, &x.Spec.Template)
 		t.Pod.Spec.Tolerations = append(t.Pod.Spec.Tolerations, daemons()...)
 		return t, nil
 	},
@@ -121,7 +126,9 @@ func job(kind string, meta metav1.ObjectMeta, s batchv1.JobSpec, path string) (T
 		}
 		n = min(n, all)
 	}
-	return template(kind, meta, podOf(s.Template), n), nil
+	t := template(kind, meta, podOf(s.Template), n)
+	t.Refused = endsAs(&s.Template, path, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)
+	return t, nil
 }
 
 func count(field string, n *int32) (int, error) {

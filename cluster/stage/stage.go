@@ -243,7 +243,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 		if err != nil {
 			return nil, left, fmt.Errorf("%s: %w", t, err)
 		}
-		w.Asked = asked
+		w.Asked, w.Refused = asked, t.Refused
 		w.Unjudged = append(w.Unjudged, unjudged...)
 		if t.Guessed != "" {
 			w.Unjudged = append(w.Unjudged, fmt.Sprintf("whether %s makes its pods of %s, and how many", t.Kind, t.Guessed))

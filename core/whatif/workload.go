@@ -35,6 +35,8 @@ type Workload struct {
 	Unjudged []string
 	// Asked: the API server has said that it accepts the pod, and the pod has what the API server adds.
 	Asked bool
+	// Refused is why the API server refuses the object although it accepts its pods; "" if no reason is known.
+	Refused string
 	// Unequal says which containers keep the pods from being Guaranteed, and why.
 	Unequal []string
 }

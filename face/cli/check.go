@@ -123,6 +123,10 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 			if err := c.Context().Err(); err != nil {
 				return err
 			}
+			if w.Refused != "" {
+				return fmt.Errorf("workload file %s: %s %s/%s: the API server refuses it: %s", file.name, w.Kind, w.Namespace,
+					w.Name, w.Refused)
+			}
 			out = append(out, checkOn(stage.Nodes(), w))
 		}
 	}

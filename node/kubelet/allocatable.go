@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
-	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -69,9 +68,9 @@ func pods(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) int64 {
 // cpuLeft follows the kubelet's start: a list of CPUs takes precedence over amounts (cmd/kubelet/app/server.go, run).
 func cpuLeft(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) (int64, error) {
 	all := int64(m.CPUs().Len()) * 1000
-	set, err := idset.Parse[idset.CPU](in.ReservedSystemCPUs)
+	set, err := reservedList(in)
 	if err != nil {
-		return 0, fmt.Errorf("reservedSystemCPUs: %w", err)
+		return 0, err
 	}
 	if !set.Empty() {
 		return max(0, all-int64(set.Len())*1000), nil

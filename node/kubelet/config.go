@@ -187,12 +187,27 @@ func cpuRules(in *kubeletv1beta1.KubeletConfiguration, c *Configuration) error {
 	return reservedCPUs(in, c)
 }
 
+// reservedList reads reservedSystemCPUs. Unlike Linux' own lists, the kubelet's may not have blanks
+// (k8s.io/utils/cpuset, Parse): a kubelet with "0, 16" does not start.
+func reservedList(in *kubeletv1beta1.KubeletConfiguration) (idset.Set[idset.CPU], error) {
+	text := in.ReservedSystemCPUs
+	if strings.ContainsAny(text, " \t\r\n\x00") {
+		return idset.Set[idset.CPU]{}, fmt.Errorf("reservedSystemCPUs: %q has blanks, which the kubelet does not read",
+			clip(text))
+	}
+	set, err := idset.Parse[idset.CPU](text)
+	if err != nil {
+		return set, fmt.Errorf("reservedSystemCPUs: %w", err)
+	}
+	return set, nil
+}
+
 // reservedCPUs follows the kubelet: a list takes precedence over the amounts (cmd/kubelet/app/server.go), and the
 // static policy does not start without a reservation (cpumanager/cpu_manager.go).
 func reservedCPUs(in *kubeletv1beta1.KubeletConfiguration, c *Configuration) error {
-	set, err := idset.Parse[idset.CPU](in.ReservedSystemCPUs)
+	set, err := reservedList(in)
 	if err != nil {
-		return fmt.Errorf("reservedSystemCPUs: %w", err)
+		return err
 	}
 	c.Rules.CPU.Reserved = set
 	if !set.Empty() || !c.Rules.CPU.Static {

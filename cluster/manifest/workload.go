@@ -1,0 +1,40 @@
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// This file has the rules that the API server has for objects with pods, beyond those for pods: it refuses the whole
+// object (pkg/apis/apps/validation, pkg/apis/batch/validation).
+
+// selects returns why the API server refuses an object's selector or the template of its pods, which run for ever; ""
+// if it does not.
+func selects(s *metav1.LabelSelector, t *v1.PodTemplateSpec) string {
+	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+		return "spec.selector is missing or empty"
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	switch {
+	case err != nil:
+		return "spec.selector: " + err.Error()
+	case !selector.Matches(labels.Set(t.Labels)):
+		return "spec.selector does not match spec.template.metadata.labels"
+	}
+	return endsAs(t, "spec", v1.RestartPolicyAlways)
+}
+
+// endsAs returns why the API server refuses the restart policy of a template, if it has to be one of these; "" if it
+// does not. The default is Always.
+func endsAs(t *v1.PodTemplateSpec, path string, want ...v1.RestartPolicy) string {
+	have := cmp.Or(t.Spec.RestartPolicy, v1.RestartPolicyAlways)
+	if slices.Contains(want, have) {
+		return ""
+	}
+	return fmt.Sprintf("%s.template.spec.restartPolicy: %s is not one of %v", path, have, want)
+}
