@@ -285,6 +285,8 @@ func (r *reader) other(what string, gvk schema.GroupVersionKind, text []byte) er
 	switch {
 	case note != "":
 		r.file.Unjudged = append(r.file.Unjudged, what+": "+note)
+	case !known && hasPods(gvk.Kind): // in a group or version that no API server has, or a new one
+		r.file.Unjudged = append(r.file.Unjudged, what+": its kind has pods, and is not known in this group and version")
 	case !known:
 		r.file.Left = append(r.file.Left, what)
 	}

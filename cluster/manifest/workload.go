@@ -38,3 +38,13 @@ func endsAs(t *v1.PodTemplateSpec, path string, want ...v1.RestartPolicy) string
 	}
 	return fmt.Sprintf("%s.template.spec.restartPolicy: %s is not one of %v", path, have, want)
 }
+
+// hasPods reports whether objects of a kind have pods in some group.
+func hasPods(kind string) bool {
+	for gvk := range kinds {
+		if gvk.Kind == kind {
+			return true
+		}
+	}
+	return false
+}

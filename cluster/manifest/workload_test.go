@@ -21,7 +21,7 @@ func TestObjectsThatTheAPIServerRefuses(t *testing.T) {
 		{object("apps/v1", "StatefulSet", selects, `"app": "api"`, ""), "does not match spec.template.metadata.labels"},
 		{object("apps/v1", "DaemonSet", selects, web, `"restartPolicy": "Never", `), "spec.template.spec.restartPolicy: Never"},
 		{object("batch/v1", "Job", "", web, `"restartPolicy": "Never", `), ""},
-		{object("batch/v1", "Job", "", web, ""), "spec.template.spec.restartPolicy: Always is not one of [OnFailure Never]"},
+		{object("batch/v1", "Job", "", web, ""), "restartPolicy: Always is not one of [OnFailure Never]"},
 	} {
 		f, err := Read([]byte(c.text))
 		if err != nil {
@@ -31,5 +31,15 @@ func TestObjectsThatTheAPIServerRefuses(t *testing.T) {
 		if got := f.Templates[0].Refused; (got == "") != (c.why == "") || !strings.Contains(got, c.why) {
 			t.Errorf("%s: refused %q, want %q", c.text, got, c.why)
 		}
+	}
+}
+
+// A Deployment of a group that is not known has pods, so a file with it does not pass for its other objects.
+func TestKnownKindsOfUnknownGroupsAreNotJudged(t *testing.T) {
+	f, err := Read([]byte("apiVersion: app/v1\nkind: Deployment\nmetadata: {name: x}\nspec: {replicas: 3}\n---\n" +
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"))
+	if err != nil || len(f.Templates) != 1 || len(f.Unjudged) != 1 ||
+		!strings.Contains(f.Unjudged[0], "Deployment x (app/v1)") {
+		t.Errorf("%+v, %v; want the pod judged and the Deployment named", f, err)
 	}
 }

@@ -60,7 +60,7 @@ func SceneOf(v *kube.View, budgets []policyv1.PodDisruptionBudget, limits []docu
 func (s *Scene) Plan(change whatif.Variation) (document.KubeletPlan, error) {
 	out := document.KubeletPlan{Kind: "KubeletPlan", Selector: change.Selector, Unchanged: []string{},
 		Nodes: []document.KubeletPlanNode{}, Moves: []document.PlannedMove{}, Shapes: []document.ShapeSlots{},
-		Limits: append([]document.Limit{}, s.Limits...)}
+		Limits: slices.Concat([]document.Limit{}, s.Limits, s.unknown(change))}
 	after, altered, err := s.Stage.Vary(change)
 	if err != nil {
 		return out, err
@@ -92,6 +92,30 @@ func (s *Scene) Plan(change whatif.Variation) (document.KubeletPlan, error) {
 			strings.Compare(a.Name, b.Name))
 	})
 	return out, nil
+}
+
+// unknown returns the nodes that a change of all nodes leaves out, since their configuration is not known. Beyond
+// maxUnknown they are only counted.
+func (s *Scene) unknown(change whatif.Variation) (out []document.Limit) {
+	const maxUnknown, reason = 10, "no layout: its configuration is not known, and the plan leaves it out"
+	if change.Selector != "" {
+		return nil // Vary refuses such a node
+	}
+	more := 0
+	for _, n := range s.Stage.Nodes() {
+		if n.State != nil && n.State.Quality == ledger.Exact {
+			continue
+		}
+		if len(out) == maxUnknown {
+			more++
+			continue
+		}
+		out = append(out, document.Limit{Resource: "node " + n.Name, Reason: reason})
+	}
+	if more > 0 {
+		out = append(out, document.Limit{Resource: fmt.Sprintf("%d more nodes", more), Reason: reason})
+	}
+	return out
 }
 
 // planner is a plan that is being computed.
@@ -260,6 +284,9 @@ func admit(n *whatif.Node, pod *v1.Pod) (whatif.Node, place.Verdict, error) {
 func short(n *whatif.Node, needs whatif.Amounts) (out []place.Reason) {
 	for resource, want := range needs {
 		if have := n.Left(resource); want > 0 && want > have {
+			if resource == "cpu" { // rounded so that the want stays above what the node has
+				want, have = (want+999)/1000, have/1000
+			}
 			out = append(out, place.Reason{Code: place.Lacking, Resource: resource, Want: want, Have: have})
 		}
 	}

@@ -318,7 +318,7 @@ func (r Reason) ends() string {
 func (r Reason) even() string {
 	less := "less " + r.With
 	if r.Fit > 0 {
-		less = "at most " + Quantity(r.With, r.Fit)
+		less += " (it fits with " + Quantity(r.With, r.Fit) + ")"
 	}
 	return "let " + r.Resource + " and " + r.With + " need equally many NUMA nodes: ask for more " + r.Resource +
 		" or " + less + "; or use a node with policy best-effort"
@@ -360,6 +360,9 @@ func (r Reason) resize() string {
 	}
 	if r.Have <= 0 || r.Resource == "" || r.Resource == "pods" {
 		return wait + "use another node"
+	}
+	if r.Code == Lacking || r.Code == Short { // less of it need not fit on NUMA nodes
+		return wait + "ask for less (" + most + " left)"
 	}
 	return wait + "ask for at most " + most
 }

@@ -64,7 +64,7 @@ func TestWidthsNameTheLargestAmountThatFits(t *testing.T) {
 	if len(l.Refusals) != 1 || l.Refusals[0].Reasons[0].Code != place.Widths {
 		t.Fatalf("%+v; want a refusal by widths", l)
 	}
-	if got := l.Refusals[0].Reasons[0].Remedy(); !strings.Contains(got, "at most 128 cpu") {
+	if got := l.Refusals[0].Reasons[0].Remedy(); !strings.Contains(got, "(it fits with 128 cpu)") {
 		t.Errorf("remedy %q does not name 128 CPUs", got)
 	}
 	for cpus, fits := range map[int64]bool{128: true, 129: false} {

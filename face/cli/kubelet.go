@@ -248,8 +248,14 @@ func writeKubeletPlan(w io.Writer, p document.KubeletPlan, all bool) error {
 				strings.Join(n.Blocked, ", ")))
 		}
 	}
-	if err := errors.Join(b.Flush(), writeMoves(w, p.Moves, all)); err != nil {
+	if err := b.Flush(); err != nil {
 		return err
+	}
+	refused := slices.ContainsFunc(p.Nodes, func(n document.KubeletPlanNode) bool { return len(n.Errors) > 0 })
+	if !refused || len(p.Moves) > 0 { // a kubelet that does not start starts no pods
+		if err := writeMoves(w, p.Moves, all); err != nil {
+			return err
+		}
 	}
 	if len(p.Shapes) > 0 {
 		fmt.Fprintln(b, "\nRoom on these nodes if they were empty:")
