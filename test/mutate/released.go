@@ -36,11 +36,12 @@ func released() (out []planted) {
 		}, ""},
 		{"device-hints", "35", "36", "37", []fault{
 			{"devices without a NUMA node have hints", at + "ground.go",
-				"if set.numas != 0 && !r.Release", "if !r.Release"},
+				"named && (res.NUMAs == 0 || !r.Release.has(hintsOfDeviceNUMAs))",
+				"named && res.NUMAs == 0 || !r.Release.has(hintsOfDeviceNUMAs)"},
 		}, []fault{
 			{"few devices have the old hints", at + "ground.go",
-				"set.numas != 0 && !r.Release.has(hintsOfDeviceNUMAs)",
-				"set.numas != 0 && (len(res.Devices) < 3 || !r.Release.has(hintsOfDeviceNUMAs))"},
+				"(res.NUMAs == 0 || !r.Release.has(hintsOfDeviceNUMAs))",
+				"(res.NUMAs == 0 || len(res.Devices) < 3 || !r.Release.has(hintsOfDeviceNUMAs))"},
 		}, ""},
 		{"smt-readmission", "36", "37", "38", []fault{
 			{"free CPUs count reserved siblings", at + "hazard.go",
