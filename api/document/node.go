@@ -180,17 +180,8 @@ func inexact(n *ledger.Node) (out []v1alpha1.Inexact) {
 	return out
 }
 
-// Hazards returns the hazards of a restart of the node's kubelet. Coarse nodes have none, since they do not report
-// them.
-func Hazards(n *ledger.Node) []place.Hazard {
-	if n.Quality == ledger.Coarse || n.Usage == nil {
-		return nil
-	}
-	return n.Usage.RestartHazards()
-}
-
 func hazards(n *ledger.Node) (out []Hazard) {
-	for _, h := range Hazards(n) {
+	for _, h := range n.RestartHazards() {
 		out = append(out, Hazard{string(h.Code), h.Stops, h.Sure, h.Text()})
 	}
 	return out

@@ -138,6 +138,9 @@ var catalogue = map[string]entry{
 	"topology-readmission":  {document.Warned, "", nil},
 	"pod-level-readmission": {document.Warned, "", nil},
 	"init-devices":          {document.Warned, "", nil},
+	"stopped-devices":       {document.Warned, "", nil},
+	"status-readmission":    {document.Warned, "", nil},
+	"resize-readmission":    {document.Warned, "", nil},
 
 	// Pods.
 	"never-admitted":    {document.Broken, "", nil},

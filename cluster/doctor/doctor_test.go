@@ -347,7 +347,33 @@ func hazards() map[string]func(*world) {
 			w.entries[0].Holdings = []place.Holding{{Container: "c", Kind: place.Init,
 				Devices: []place.DeviceBlock{{Resource: "example.com/nic", IDs: []string{"nic-0"}, NUMAs: 1}}}}
 		},
+		"stopped-devices": func(w *world) {
+			w.machine += "device example.com/nic nic-0 numa 0\n"
+			w.entries[0].Holdings[0].Devices = []place.DeviceBlock{{Resource: "example.com/nic", IDs: []string{"nic-0"},
+				NUMAs: 1}}
+			w.status(v1.ContainerStatus{Name: "c", State: waits})
+		},
+		"status-readmission": func(w *world) {
+			w.rules.Topology.Scope = place.PerPod
+			w.layout = func(l *v1alpha1.NodeLayout) { l.Kubelet.Version = "v1.34.7" }
+			p := &w.pods[0]
+			p.Spec.Containers = append(p.Spec.Containers, *p.Spec.Containers[0].DeepCopy())
+			p.Spec.Containers[1].Name = "d"
+			w.entries[0].Holdings = append(w.entries[0].Holdings, place.Holding{Container: "d", CPUs: cpus("3-4")})
+			w.status(v1.ContainerStatus{Name: "d", State: waits})
+		},
+		"resize-readmission": func(w *world) {
+			w.layout = func(l *v1alpha1.NodeLayout) { l.Kubelet.Version = "v1.37.2" }
+			w.status(v1.ContainerStatus{Name: "c", AllocatedResources: v1.ResourceList{"cpu": resource.MustParse("4")}})
+		},
 	}
+}
+
+var waits = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
+
+// status gives the pod that is there the status of a container.
+func (w *world) status(s v1.ContainerStatus) {
+	w.pods[0].Status.ContainerStatuses = append(w.pods[0].Status.ContainerStatuses, s)
 }
 
 func wrongPods() map[string]func(*world) {

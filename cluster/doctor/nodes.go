@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -42,9 +41,11 @@ func (x *examination) nodes() {
 		x.lost(n, objects[n.Name])
 		x.hardware(n, layouts[n.Name])
 		x.reservation(n, objects[n.Name])
-		for _, h := range document.Hazards(n) {
+		for _, h := range n.RestartHazards() {
+			pods := h.Pods
+			h.Pods = nil // the evidence has them, so that the finding is one for all nodes
 			what, remedy, _ := strings.Cut(h.Text(), "; ")
-			x.add(string(h.Code), onNode(n.Name), what, orElse(remedy, "drain the node before the kubelet restarts"))
+			x.add(string(h.Code), onNode(n.Name, pods...), what, orElse(remedy, "drain the node before the kubelet restarts"))
 		}
 	}
 }

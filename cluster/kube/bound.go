@@ -28,9 +28,12 @@ type boundPod struct {
 	at, created time.Time // when it was bound, according to its status, and created
 	start       time.Time // when its kubelet admitted it; see admittedAt
 	started     bool
-	leaving     bool // it is being deleted: its node may have released what it holds
-	due         bool // it was admitted longer than reportDue ago
-	begun       bool // a container after the ordinary init containers has started
+	leaving     bool           // it is being deleted: its node may have released what it holds
+	due         bool           // it was admitted longer than reportDue ago
+	begun       bool           // a container after the ordinary init containers has started
+	statuses    place.Statuses // without Resized, which depends on the report
+	// sizes are the CPUs that the kubelet has allocated to containers, in thousandths, where spec has others.
+	sizes map[string]int64
 	// counted: the last fingerprint of its node that matched contains this pod.
 	counted bool
 	// passed counts the fingerprints without the pod since it ended.
@@ -76,6 +79,9 @@ func (b boundPods) put(pod *v1.Pod) *boundPod {
 	p.started = p.started || Started(pod)
 	p.start, p.leaving = startOf(pod), pod.DeletionTimestamp != nil
 	p.begun = p.begun || beyondInits(pod)
+	if p.spec != nil {
+		p.statuses, p.sizes = statusesOf(pod, p.spec)
+	}
 	return p
 }
 

@@ -145,6 +145,7 @@ func (f *Feed) Begin() {
 		f.admitted(p)
 		f.begin(p)
 		f.contradict(p)
+		f.status(p)
 	}
 	f.book.Doubt(func(id ledger.PodID) bool { return !f.reads.gone(id, f.bound.pods[id.UID] != nil) })
 	f.beginCoarse()
@@ -174,6 +175,7 @@ func (f *Feed) Pod(pod *v1.Pod) {
 		f.decided(p)
 		f.admitted(p)
 		f.begin(p)
+		f.status(p)
 	}
 }
 
@@ -217,6 +219,7 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 	defer f.mu.Unlock()
 	uid := string(pod.UID)
 	if p := f.bound.drop(uid); p != nil {
+		f.book.Status(p.node, uid, place.Statuses{})
 		if c := f.coarse[p.node]; c != nil && c.counts {
 			c.left(p)
 			f.later(settlePeriod, func() { f.over(p) })
@@ -284,6 +287,7 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 		f.onOutcome(o)
 	}
 	f.relist(l.Name)
+	f.statuses(l.Name, c.Entries)
 	f.onReport(l)
 }
 

@@ -205,10 +205,18 @@ func (r *record) equal(o *record) bool {
 	a, b := r.status(), o.status()
 	return r.listed() == o.listed() && a.NominatedNodeName == b.NominatedNodeName &&
 		a.Message == b.Message && (r.started == nil) == (o.started == nil) &&
-		len(a.ContainerStatuses) == len(b.ContainerStatuses) && r.origin.key == o.origin.key &&
+		sameStates(a.ContainerStatuses, b.ContainerStatuses) && r.origin.key == o.origin.key &&
 		slices.EqualFunc(a.Conditions, b.Conditions, func(a, b v1.PodCondition) bool {
 			return a.Status == b.Status && a.Message == b.Message
 		})
+}
+
+// sameStates reports whether the same containers have started, or do not run.
+func sameStates(a, b []v1.ContainerStatus) bool {
+	return slices.EqualFunc(a, b, func(a, b v1.ContainerStatus) bool {
+		return a.Name == b.Name && (a.State.Waiting == nil) == (b.State.Waiting == nil) &&
+			(a.AllocatedResources == nil) == (b.AllocatedResources == nil)
+	})
 }
 
 // drop drops a pod, and returns its record or nil.

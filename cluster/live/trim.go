@@ -47,7 +47,8 @@ func trimPod(p *v1.Pod) *v1.Pod {
 }
 
 // trimResize keeps what a pod takes while it is resized: what its kubelet has allocated, what its containers have, and
-// why the resize is pending. It keeps nothing where that is what the spec requests, as in most pods.
+// why the resize is pending. It keeps nothing where that is what the spec requests, as in most pods, and the container
+// runs.
 func trimResize(p *v1.Pod, out *v1.PodStatus) {
 	pending := slices.IndexFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodResizePending })
 	spec := map[string]v1.ResourceList{}
@@ -60,11 +61,17 @@ func trimResize(p *v1.Pod, out *v1.PodStatus) {
 		for i := range in {
 			s := &in[i]
 			same := func(l v1.ResourceList) bool { return l == nil || equality.Semantic.DeepEqual(l, spec[s.Name]) }
-			if pending < 0 && same(s.AllocatedResources) && (s.Resources == nil || same(s.Resources.Requests)) {
+			_, known := spec[s.Name]
+			stops := known && stopped(p, s)
+			sized := pending >= 0 || !same(s.AllocatedResources) || s.Resources != nil && !same(s.Resources.Requests)
+			if !sized && !stops {
 				continue
 			}
 			k := v1.ContainerStatus{Name: s.Name, AllocatedResources: s.AllocatedResources}
-			if s.Resources != nil {
+			if stops { // it matters when the kubelet restarts
+				k.State.Waiting = &v1.ContainerStateWaiting{}
+			}
+			if sized && s.Resources != nil {
 				k.Resources = &v1.ResourceRequirements{Requests: s.Resources.Requests}
 			}
 			kept = append(kept, k)
@@ -80,6 +87,14 @@ func trimResize(p *v1.Pod, out *v1.PodStatus) {
 	if p.Spec.Resources != nil {
 		kube.CopyWhole(out, &p.Status)
 	}
+}
+
+// stopped reports whether a container waits or has ended, other than an ordinary init container.
+func stopped(p *v1.Pod, s *v1.ContainerStatus) bool {
+	ordinary := slices.ContainsFunc(p.Spec.InitContainers, func(c v1.Container) bool {
+		return c.Name == s.Name && (c.RestartPolicy == nil || *c.RestartPolicy != v1.ContainerRestartPolicyAlways)
+	})
+	return !ordinary && s.State.Running == nil && (s.State.Waiting != nil || s.State.Terminated != nil)
 }
 
 func begun(s v1.ContainerStatus) bool {

@@ -83,10 +83,7 @@ func (n *Notices) Reported(l *v1alpha1.NodeLayout) {
 
 // Hazards returns the certain restart hazards of a node. The others get no event; kubectl tenon shows them.
 func Hazards(n *ledger.Node) []place.Hazard {
-	if n.Quality != ledger.Exact || n.Usage == nil {
-		return nil
-	}
-	return slices.DeleteFunc(n.Usage.RestartHazards(), func(h place.Hazard) bool { return !h.Sure })
+	return slices.DeleteFunc(n.RestartHazards(), func(h place.Hazard) bool { return !h.Sure })
 }
 
 func dangerCodes(all []place.Hazard) string {

@@ -173,7 +173,7 @@ func (b *Book) eachHolder(uid string, do func(*account)) {
 // publish puts the state of a node into the latest snapshot.
 func (b *Book) publish(n *Node) {
 	b.mu.Lock()
-	b.snap.Store(b.snap.Load().set(n))
+	b.snap.Store(b.snap.Load().set(n.withStatuses(b.statuses[n.Name])))
 	b.mu.Unlock()
 	b.onChange(n.Name)
 }

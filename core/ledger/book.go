@@ -24,6 +24,8 @@ type Book struct {
 	// held has the nodes that account for each pod. It matters to those nodes only.
 	held   claims
 	limits limits
+	// statuses are Node.statuses by node. The maps do not change.
+	statuses map[string]map[string]place.Statuses
 	// onChange is called for every node whose state changes; see OnChange.
 	onChange func(node string)
 }
@@ -31,7 +33,8 @@ type Book struct {
 // New returns an empty book.
 func New() *Book {
 	b := &Book{nodes: map[string]*account{}, where: map[string]string{}, held: newClaims(),
-		limits: limits{maxStates, maxSteps, maxOptions}, onChange: func(string) {}}
+		limits: limits{maxStates, maxSteps, maxOptions}, onChange: func(string) {},
+		statuses: map[string]map[string]place.Statuses{}}
 	b.snap.Store(newSnapshot())
 	return b
 }

@@ -123,6 +123,8 @@ type Node struct {
 	uncertain []string
 
 	groups map[int]place.MemoryGroup
+	// statuses has by UID what Book.Status recorded of the node's pods; nil if there is nothing. The map does not change.
+	statuses map[string]place.Statuses
 	// unplaced are the pods of an estimated node whose NUMA nodes are unknown; nil on other nodes.
 	unplaced *estimate.Unplaced
 }

@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/tenon-numa/tenon/core/topo"
 )
@@ -44,6 +45,19 @@ const (
 	// for the devices again before their plugin has registered, and the pod ends with UnexpectedAdmissionError
 	// (devicemanager/manager.go, devicesToAllocate).
 	InitDevices HazardCode = "init-devices"
+	// StoppedDevices: a container that does not run holds devices: it waits for an image, for its configuration, for an
+	// init container or for its next start, or has ended. The restarted kubelet asks for the devices as in InitDevices,
+	// and the pod ends with UnexpectedAdmissionError (the same function).
+	StoppedDevices HazardCode = "stopped-devices"
+	// StatusReadmission: in 1.33 and 1.34 a restarted kubelet reads the CPUs of a container from its status, which has
+	// none before the container was created. Under restricted and single-numa-node with scope pod, they then differ from
+	// what the container holds, and the pod ends with TopologyAffinityError, unless all of its containers are without
+	// (cpumanager/policy_static.go, guaranteedCPUs and GetPodTopologyHints).
+	StatusReadmission HazardCode = "status-readmission"
+	// ResizeReadmission: a pod was resized in place, and its containers have kept their CPUs, as with the gate
+	// InPlacePodVerticalScalingExclusiveCPUs in 1.37. Under restricted and single-numa-node a restarted kubelet finds
+	// that they differ, and the pod ends with TopologyAffinityError (cpumanager/policy_static.go, GetTopologyHints).
+	ResizeReadmission HazardCode = "resize-readmission"
 )
 
 // Hazard is one thing that goes wrong if the node's kubelet restarts now. Until then the running pods are healthy.
@@ -57,6 +71,8 @@ type Hazard struct {
 	// Want and Have explain SMTReadmission: the most CPUs that one container holds, and the CPUs that are free in whole
 	// cores.
 	Want, Have int64
+	// Pods are the names of the pods that would end, in ascending order; nil where the usage does not show them.
+	Pods []string
 }
 
 // Text renders the hazard for people, with the remedy. Equal hazards on several nodes give equal texts.
@@ -86,24 +102,49 @@ func (h Hazard) Text() string {
 	case InitDevices:
 		return "kubelet restart may end pods with UnexpectedAdmissionError: an init container has ended " +
 			"and its pod holds its devices"
+	case StoppedDevices:
+		return "kubelet restart may end pods with UnexpectedAdmissionError: a container that does not run holds devices" +
+			h.named() + "; end these pods, or drain the node before a restart"
+	case StatusReadmission:
+		return "kubelet restart ends pods with TopologyAffinityError: a container was not created yet, and others of its " +
+			"pod were" + h.named() + "; end these pods before a restart, or upgrade to 1.35"
+	case ResizeReadmission:
+		return "kubelet restart may end pods with TopologyAffinityError: they were resized in place and kept their CPUs" +
+			h.named() + "; create these pods anew, or drain the node before a restart"
 	}
 	return string(h.Code)
 }
 
+// mostNamed is how many pods the text of a hazard names.
+const mostNamed = 3
+
+// named returns the names of the pods in parentheses, or "".
+func (h Hazard) named() string {
+	if len(h.Pods) == 0 {
+		return ""
+	}
+	names := strings.Join(h.Pods[:min(len(h.Pods), mostNamed)], ", ")
+	if more := len(h.Pods) - mostNamed; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return " (" + names + ")"
+}
+
 // RestartHazards returns what goes wrong if the kubelet of a node with this usage restarts, in the order of the
-// constants. Each holding must belong to one container, or to a pod as a whole, and not be a sum over containers. It
-// allocates only for its result.
+// constants. Each holding must belong to one container, or to a pod as a whole, and not be a sum over containers. The
+// pods are those of the usage whose statuses matter, see [Statuses]; there may be none. It allocates only for its
+// result.
 //
 // One hazard cannot be computed from a usage: a pod whose init containers have ended asks for their memory once more,
 // and is refused if there is no room (memorymanager/policy_static.go, Allocate; kubernetes issue 123971).
-func (u *Usage) RestartHazards() (out []Hazard) {
+func (u *Usage) RestartHazards(pods ...Readmitted) (out []Hazard) {
 	if u.Rules.Arbiter == ByKubelet {
 		out = u.managerHazards()
 	}
 	if u.risk.initDevices {
 		out = append(out, Hazard{Code: InitDevices})
 	}
-	return out
+	return append(out, u.Rules.podHazards(pods)...)
 }
 
 // managerHazards returns the hazards of the CPU and memory managers, which are off where the agent decides.

@@ -170,6 +170,18 @@ func Changes() []Change { return append([]Change(nil), changes[:]...) }
 // has reports whether the release has the new rule.
 func (r Release) has(c change) bool { return r.orDefault() >= changes[c].Since }
 
+// What statuses of pods mean when a kubelet restarts differs too. A scenario has no statuses, so these rules are no
+// rows of the table; lab/kubelet/readmit_test.go has the managers judge them.
+
+// readsStatuses reports whether a restarted kubelet takes the CPUs that a container requests from its status. The gate
+// InPlacePodVerticalScaling, which decides it, is off by default before and on in these releases; later ones read the
+// spec (cpumanager/policy_static.go, guaranteedCPUs).
+func (r Release) readsStatuses() bool { return r.orDefault() == 33 || r.orDefault() == 34 }
+
+// resizesApart reports whether a pod with CPUs of its own can be resized in place while it keeps them, with the gate
+// InPlacePodVerticalScalingExclusiveCPUs (cpumanager/policy_static.go, GetTopologyHints).
+func (r Release) resizesApart() bool { return r.orDefault() >= 37 }
+
 // Option is an option of the kubelet's managers.
 type Option struct {
 	Name  string

@@ -18,7 +18,7 @@ func warnings(nodes []*ledger.Node) (out []document.Problem) {
 			text := strings.TrimSuffix("predictions may be inexact: "+string(r.Code)+": "+r.Message, ": ")
 			out = append(out, document.Problem{Node: n.Name, Reason: text})
 		}
-		for _, h := range document.Hazards(n) {
+		for _, h := range n.RestartHazards() {
 			out = append(out, document.Problem{Node: n.Name, Reason: h.Text()})
 		}
 	}
