@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/place/scenario"
 )
 
@@ -41,6 +42,39 @@ func TestScenarios(t *testing.T) {
 				t.Errorf("%s:%d: the steps give\n%s", file, firstDifference(got, string(text)), got)
 			}
 		})
+	}
+}
+
+// The quick answer is that of the verdict at each step of every scenario.
+func TestFitsAgreesWithPlaceInScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := scenario.Parse(file, string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := f.Begin()
+		for _, s := range f.Steps {
+			if s.Do != scenario.Admit {
+				n.Do(s)
+				continue
+			}
+			u := n.Usage()
+			v, fits := place.Place(u, &s.Pod), place.Fits(u, &s.Pod)
+			if fits != v.Fits() {
+				t.Errorf("%s: %s: Fits says %v, Place says %v", file, s.Name, fits, v.Fits())
+			}
+			if v.Fits() && place.Judge(u, &s.Pod, v, s.Demand).Fits() {
+				n.Hold(s.Name, v.Holdings)
+			}
+		}
 	}
 }
 
