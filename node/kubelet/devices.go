@@ -120,23 +120,25 @@ func (s *stock) unhealthy() (count int64, named []Device) {
 // Omitted returns the resources whose devices the machine m cannot have, and why: some plugins announce each MiB of a
 // GPU as a device, or ids that are no names. The other resources, and CPUs and memory, do not suffer from them. The
 // devices of m do not count.
-func (o Observation) Omitted(m *topo.Machine) map[string]string {
+func (o Observation) Omitted(m *topo.Machine) map[string]string { return omittedOf(o.stocks(), m) }
+
+// omittedOf is Omitted for devices that are counted already.
+func omittedOf(stocks map[string]*stock, m *topo.Machine) map[string]string {
 	out, kinds, room := map[string]string{}, 0, m.DeviceRoom()
-	stocks := o.stocks()
 	for _, name := range slices.Sorted(maps.Keys(stocks)) {
 		s := stocks[name]
 		bad, found := s.badName(name)
-		switch n := s.len(); {
+		switch n, size := s.len(), s.size(); {
 		case n > topo.MaxDevices:
 			out[name] = fmt.Sprintf("%d devices, the most is %d", n, topo.MaxDevices)
 		case found:
 			out[name] = fmt.Sprintf("%q is not printable ASCII of 1 to %d characters", clip(bad), topo.MaxName)
 		case kinds == topo.MaxKinds:
 			out[name] = fmt.Sprintf("more than %d resources have devices", topo.MaxKinds)
-		case s.size() > room:
+		case size > room:
 			out[name] = fmt.Sprintf("%d devices beside those of other resources are more than a layout can have", n)
 		default:
-			kinds, room = kinds+1, room-s.size()
+			kinds, room = kinds+1, room-size
 		}
 	}
 	return out
@@ -179,7 +181,8 @@ func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Mac
 		}
 		s.Devices = append(s.Devices, spec)
 	}
-	stocks, omitted := o.stocks(), o.Omitted(m)
+	stocks := o.stocks()
+	omitted := omittedOf(stocks, m)
 	for _, name := range slices.Sorted(maps.Keys(stocks)) {
 		if omitted[name] != "" {
 			continue
@@ -206,7 +209,8 @@ func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []ledger.Ine
 	if r.Topology.Policy == place.None || len(m.NUMAs()) < 2 {
 		return nil
 	}
-	stocks, omitted := o.stocks(), o.Omitted(m)
+	stocks := o.stocks()
+	omitted := omittedOf(stocks, m)
 	for _, name := range slices.Sorted(maps.Keys(stocks)) {
 		s := stocks[name]
 		n, named := s.unhealthy()
