@@ -75,9 +75,6 @@ func (f *Feed) openDoubts(at time.Time) {
 	}
 }
 
-// Alone has the feed take layouts for all that is known of pods: those that they list exist. It is called before Begin.
-func (f *Feed) Alone() { f.reads = &Seen{} }
-
 // Settle has a feed of files, which have no times, wait for no report. It is called after Begin.
 func (f *Feed) Settle() { f.openDoubts(f.now()) }
 

@@ -1,8 +1,6 @@
 package kube
 
 import (
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/api/pod/quantity"
@@ -17,29 +15,23 @@ import (
 // have others than when the pod was bound, in thousandths. Ordinary init containers do not count. A container counts as
 // running unless its status says that it waits or has ended. It has the CPUs of its spec unless its status says others.
 func statusesOf(pod *v1.Pod, bound *place.Pod) (out place.Statuses, sizes map[string]int64) {
+	statuses, specs := statusByName(pod, len(bound.Containers)), requestsByName(pod)
 	for i := range bound.Containers {
 		c := &bound.Containers[i]
-		statuses, specs := pod.Status.ContainerStatuses, pod.Spec.Containers
-		switch c.Kind {
-		case place.Init:
+		if c.Kind == place.Init {
 			continue
-		case place.Sidecar:
-			statuses, specs = pod.Status.InitContainerStatuses, pod.Spec.InitContainers
 		}
-		// A kubelet writes one status for each container; a node may write any number.
-		statuses = statuses[:min(len(statuses), len(bound.Containers)+1)]
 		var requests v1.ResourceList
-		if at := slices.IndexFunc(statuses, func(s v1.ContainerStatus) bool { return s.Name == c.Name }); at >= 0 {
-			s := &statuses[at]
-			if requests = s.AllocatedResources; stopped(s) {
+		if s := statuses[c.Name]; s != nil {
+			if requests = s.AllocatedResources; Stopped(s) {
 				out.Stopped = append(out.Stopped, c.Name)
 				if requests == nil {
 					out.Unsized = append(out.Unsized, c.Name)
 				}
 			}
 		}
-		if at := slices.IndexFunc(specs, func(s v1.Container) bool { return s.Name == c.Name }); at >= 0 && requests == nil {
-			requests = specs[at].Resources.Requests
+		if requests == nil {
+			requests = specs[c.Name]
 		}
 		if q := requests[v1.ResourceCPU]; quantity.Within(q, topo.MaxBytes) && q.MilliValue() != c.MilliCPU {
 			if sizes == nil {
@@ -51,7 +43,33 @@ func statusesOf(pod *v1.Pod, bound *place.Pod) (out place.Statuses, sizes map[st
 	return out, sizes
 }
 
-func stopped(s *v1.ContainerStatus) bool {
+// statusByName returns the statuses of a pod's containers, the first of each name. A kubelet writes one status for each
+// container; a node may write any number, and what is beyond count+1 of a list is not read.
+func statusByName(pod *v1.Pod, count int) map[string]*v1.ContainerStatus {
+	out := map[string]*v1.ContainerStatus{}
+	for _, list := range [][]v1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range list[:min(len(list), count+1)] {
+			if s := &list[i]; out[s.Name] == nil {
+				out[s.Name] = s
+			}
+		}
+	}
+	return out
+}
+
+// requestsByName returns what the containers of a pod request. No two containers of a pod have the same name.
+func requestsByName(pod *v1.Pod) map[string]v1.ResourceList {
+	out := map[string]v1.ResourceList{}
+	for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			out[list[i].Name] = list[i].Resources.Requests
+		}
+	}
+	return out
+}
+
+// Stopped reports whether a container does not run: it waits, or has ended.
+func Stopped(s *v1.ContainerStatus) bool {
 	return s.State.Running == nil && (s.State.Waiting != nil || s.State.Terminated != nil)
 }
 

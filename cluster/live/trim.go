@@ -94,7 +94,7 @@ func stopped(p *v1.Pod, s *v1.ContainerStatus) bool {
 	ordinary := slices.ContainsFunc(p.Spec.InitContainers, func(c v1.Container) bool {
 		return c.Name == s.Name && (c.RestartPolicy == nil || *c.RestartPolicy != v1.ContainerRestartPolicyAlways)
 	})
-	return !ordinary && s.State.Running == nil && (s.State.Waiting != nil || s.State.Terminated != nil)
+	return !ordinary && kube.Stopped(s)
 }
 
 func begun(s v1.ContainerStatus) bool {

@@ -59,7 +59,7 @@ func Export(data []byte) (*Stage, []kube.Problem, error) {
 		feed.Topology(o)
 	}
 	if len(e.pods) == 0 {
-		feed.Alone()
+		feed.Sees(&kube.Seen{})
 	}
 	feed.Begin()
 	feed.Settle()
