@@ -284,9 +284,7 @@ func admit(n *whatif.Node, pod *v1.Pod) (whatif.Node, place.Verdict, error) {
 func short(n *whatif.Node, needs whatif.Amounts) (out []place.Reason) {
 	for resource, want := range needs {
 		if have := n.Left(resource); want > 0 && want > have {
-			if resource == "cpu" { // rounded so that the want stays above what the node has
-				want, have = (want+999)/1000, have/1000
-			}
+			want, have = whatif.Whole(resource, want, have)
 			out = append(out, place.Reason{Code: place.Lacking, Resource: resource, Want: want, Have: have})
 		}
 	}

@@ -104,8 +104,16 @@ func barReason(why guard.Bar, n *ledger.Node) place.Reason {
 	return place.Reason{Code: place.NoLayout}
 }
 
+// Whole returns a want and what a node has in the units of a reason: CPUs in whole numbers, rounded so that a want that
+// is above what the node has stays above it.
+func Whole(resource string, want, have int64) (int64, int64) {
+	if resource == "cpu" {
+		return (want + 999) / 1000, have / 1000
+	}
+	return want, have
+}
+
 // Lacks returns the plain amounts that a node has too little left of, as kube-scheduler's NodeResourcesFit counts them.
-// CPUs are rounded so that the want stays above what the node has in whole numbers too.
 func (n *Node) Lacks(needs Amounts) (out []place.Reason) {
 	for name, want := range needs {
 		have := n.Left(name)
@@ -116,9 +124,7 @@ func (n *Node) Lacks(needs Amounts) (out []place.Reason) {
 		if never {
 			have = n.Allocatable[name]
 		}
-		if name == "cpu" {
-			want, have = (want+999)/1000, have/1000
-		}
+		want, have = Whole(name, want, have)
 		out = append(out, place.Reason{Code: place.Lacking, Resource: name, Want: want, Have: have, Never: never})
 	}
 	slices.SortFunc(out, func(a, b place.Reason) int { return strings.Compare(a.Resource, b.Resource) })
