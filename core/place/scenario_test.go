@@ -16,7 +16,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the output lines of the scenario files")
 
-func TestScenarios(t *testing.T) {
+// scenarioFiles calls do for each scenario file, as a subtest.
+func scenarioFiles(t *testing.T, do func(t *testing.T, file, text string, f *scenario.File)) {
+	t.Helper()
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) < 100 {
 		t.Fatalf("%d scenario files, want at least 100 (%v)", len(files), err)
@@ -31,35 +33,29 @@ func TestScenarios(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := f.Play()
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(text) {
-				t.Errorf("%s:%d: the steps give\n%s", file, firstDifference(got, string(text)), got)
-			}
+			do(t, file, string(text), f)
 		})
 	}
 }
 
+func TestScenarios(t *testing.T) {
+	scenarioFiles(t, func(t *testing.T, file, text string, f *scenario.File) {
+		got := f.Play()
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		if got != text {
+			t.Errorf("%s:%d: the steps give\n%s", file, firstDifference(got, text), got)
+		}
+	})
+}
+
 // The quick answer is that of the verdict at each step of every scenario.
 func TestFitsAgreesWithPlaceInScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := scenario.Parse(file, string(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+	scenarioFiles(t, func(t *testing.T, file, _ string, f *scenario.File) {
 		n := f.Begin()
 		for _, s := range f.Steps {
 			if s.Do != scenario.Admit {
@@ -75,7 +71,7 @@ func TestFitsAgreesWithPlaceInScenarios(t *testing.T) {
 				n.Hold(s.Name, v.Holdings)
 			}
 		}
-	}
+	})
 }
 
 func firstDifference(a, b string) int {
