@@ -155,8 +155,9 @@ func annotated(p *v1.Pod, prefix string) bool {
 	return false
 }
 
-// devices names the extended resources of a pod that DRA serves on some nodes, those of which nodes may have any
-// amount, and those that no node has where it is unknown whether DRA serves them. The last ones count as lacking.
+// devices names the extended resources of a pod that amounts cannot judge. DRA serves some of them on some nodes. Some
+// are not counted on some nodes (whatif.Node.Uncounted). Some have no node, and it is unknown whether DRA serves them;
+// these count as lacking.
 func (s *Stage) devices(pod *v1.Pod) (out []string) {
 	for name := range kube.Requests(pod) {
 		resource, offered := string(name), 0

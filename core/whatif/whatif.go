@@ -60,7 +60,7 @@ type Node struct {
 	// Served are the extended resources for which kube-scheduler allocates devices (DRA) instead of counting amounts,
 	// on nodes that have none of them allocatable. It is never changed.
 	Served map[string]bool
-	// Uncounted are resources of which the node may have any amount, as far as is known. It is never changed.
+	// Uncounted are resources whose amount on the node is not known, so a pod never lacks them. It is never changed.
 	Uncounted map[string]bool
 	// Pods are the pods in Used, as far as each is known. They are never changed.
 	Pods []Resident

@@ -36,7 +36,7 @@ const (
 	// together: several of these together caused the refusal.
 	together blame = "several of these together"
 	// unheard: the node counted as silent, and the profile permits pods there (silentNodes: Allow). The scheduler then
-	// relies on the last report and on what it predicted since, of which it keeps the likeliest.
+	// relies on the last report and on its predictions since. It keeps only the likeliest state of these.
 	unheard blame = "the node counted as silent"
 	// remade: the machine changed below the kubelet before the node's agent started, so the agent has never read the
 	// kubelet's machine; its layout says that predictions are inexact, and the profile permits that (inexactNodes: Allow).
