@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -14,7 +18,7 @@ import (
 	policy "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 
@@ -124,10 +128,29 @@ func mid(p *v1.Pod) *v1.Pod  { p.Spec.PriorityClassName = "mid"; return p }
 func high(p *v1.Pod) *v1.Pod { p.Spec.PriorityClassName = "high"; return p }
 func calm(p *v1.Pod) *v1.Pod { p.Spec.PriorityClassName = "calm"; return p }
 
-const hold = "tenon.example/hold"
-
-// lingering is a pod that stays while it is being deleted, until it is released.
-func lingering(p *v1.Pod) *v1.Pod { p.Finalizers = []string{hold}; return p }
+// lingering is a pod whose containers run on while it is being deleted, until it is released: its preStop hook asks a
+// server that answers then. A finalizer keeps the object only, and the kubelet frees what such a pod holds.
+func lingering(t *testing.T, p *v1.Pod) (_ *v1.Pod, release func()) {
+	t.Helper()
+	released := make(chan struct{})
+	release = sync.OnceFunc(func() { close(released) })
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-released:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(func() { release(); s.Close() })
+	host, port, err := net.SplitHostPort(s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Longer than the tests of such pods, and less than the minute in which the end of a pod is worth waiting for.
+	p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](50)
+	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{
+		HTTPGet: &v1.HTTPGetAction{Host: host, Port: intstr.Parse(port)}}}
+	return p, release
+}
 
 // guarded is a pod that a disruption budget protects.
 func guarded(p *v1.Pod) *v1.Pod { p.Labels = map[string]string{"guarded": "yes"}; return p }
@@ -273,16 +296,6 @@ func (w *world) notes(ctx context.Context, t *testing.T, pod, reason string) (sa
 	return said
 }
 
-// release removes the finalizer of a lingering pod.
-func (w *world) release(ctx context.Context, t *testing.T, name string) {
-	t.Helper()
-	_, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, name, types.MergePatchType,
-		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // gone waits until a pod is gone.
 func (w *world) gone(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
@@ -301,7 +314,8 @@ func (w *world) promised(ctx context.Context, t *testing.T) {
 	defer cancel()
 	const node = "promised"
 	w.runs(ctx, t, on(node, low(cores("first", 14))))
-	w.runs(ctx, t, on(node, lingering(low(cores("second", 14)))))
+	second, release := lingering(t, low(cores("second", 14)))
+	w.runs(ctx, t, on(node, second))
 	w.runs(ctx, t, on(node, high(cores("other", 4))))
 	w.create(ctx, t, on(node, high(cores("urgent", 28))))
 	w.gone(ctx, t, "first-promised")
@@ -311,7 +325,7 @@ func (w *world) promised(ctx context.Context, t *testing.T) {
 	if f, _ := workload.FateOf(w.pod(t, "urgent-promised")); f == workload.Running {
 		t.Error("the preemptor runs where its second victim still is")
 	}
-	w.release(ctx, t, "second-promised")
+	release()
 	w.await(ctx, t, "urgent-promised", workload.Running)
 	w.await(ctx, t, "thief-promised", workload.Running)
 }
@@ -321,7 +335,8 @@ func (w *world) patient(ctx context.Context, t *testing.T) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	const node = "waits"
-	w.runs(ctx, t, on(node, lingering(mid(cores("leaving", 28)))))
+	leaving, release := lingering(t, mid(cores("leaving", 28)))
+	w.runs(ctx, t, on(node, leaving))
 	w.runs(ctx, t, on(node, low(cores("cheap", 28))))
 	if err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, "leaving-waits",
 		metav1.DeleteOptions{}); err != nil {
@@ -334,7 +349,7 @@ func (w *world) patient(ctx context.Context, t *testing.T) {
 	w.create(ctx, t, on(node, high(cores("urgent", 28))))
 	_, why := w.await(ctx, t, "urgent-waits", workload.Pending)
 	contains(t, "urgent", why, "evicts no pod: fits on node waits once pods that are being deleted there have gone")
-	w.release(ctx, t, "leaving-waits")
+	release()
 	w.await(ctx, t, "urgent-waits", workload.Running)
 	if p := w.pod(t, "cheap-waits"); p.DeletionTimestamp != nil {
 		t.Error("a pod is evicted though waiting was enough")
@@ -347,14 +362,15 @@ func (w *world) behind(ctx context.Context, t *testing.T) {
 	defer cancel()
 	const node = "behind"
 	w.runs(ctx, t, on(node, low(cores("first", 14))))
-	w.runs(ctx, t, on(node, lingering(low(cores("second", 14)))))
+	second, release := lingering(t, low(cores("second", 14)))
+	w.runs(ctx, t, on(node, second))
 	w.runs(ctx, t, on(node, high(cores("other", 4))))
 	w.runs(ctx, t, on(node, low(cores("cheap", 24))))
 	w.create(ctx, t, on(node, high(cores("urgent", 28))))
 	w.gone(ctx, t, "first-behind")
 	w.create(ctx, t, on(node, high(cores("next", 16))))
 	w.await(ctx, t, "next-behind", workload.Pending)
-	w.release(ctx, t, "second-behind")
+	release()
 	w.await(ctx, t, "urgent-behind", workload.Running)
 	w.await(ctx, t, "next-behind", workload.Running)
 	w.gone(ctx, t, "cheap-behind")
