@@ -71,7 +71,9 @@ func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.
 		return fwk.QueueSkip, nil
 	}
 	if gone.Spec.NodeName != "" {
-		p.Feed.Leave(gone)
+		if !p.turns.Unknown(string(gone.UID)) { // a pod that could not be bound leaves in the same way
+			p.Feed.Leave(gone)
+		}
 		if p.retries != nil && p.mayEvict(pod, gone) {
 			return fwk.Queue, nil
 		}

@@ -15,6 +15,8 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
+var errUnknown = errors.New("the API server has not said yet whether it stored the pod's last binding")
+
 // PreFilter translates the pod once, takes a snapshot of the ledger, and names the nodes where the pod fits if these
 // are few. It skips pods that no kubelet aligns.
 func (p *Plugin) PreFilter(
@@ -37,6 +39,9 @@ func (p *Plugin) PreFilter(
 	}
 	if s.pod.Plain() {
 		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	if p.turns.Unknown(s.uid) {
+		return nil, fwk.AsStatus(errUnknown)
 	}
 	s.strategy = p.scoring(s.wish)
 	s.Attempt = p.begin(pod)

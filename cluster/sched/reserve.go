@@ -47,10 +47,10 @@ func (p *Plugin) again(pod *v1.Pod) {
 	}
 }
 
-// Unreserve ends the booking of a pod that is not bound.
+// Unreserve ends the booking of a pod that could not be bound, once that is certain.
 func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) {
 	if s, ok := read(cs); ok {
-		p.Book.Unreserve(string(pod.UID))
+		p.turns.Failed(p.Book, pod, node)
 		s.Released(node)
 	}
 }

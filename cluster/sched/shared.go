@@ -166,6 +166,7 @@ func (s *Shared) follow(ctx context.Context, h fwk.Handle) error {
 	if err := s.sources.Start(ctx, api, s.amounts, func() { s.workload.Learn(s.ownPods()) }); err != nil {
 		return err
 	}
+	s.turns.Ask(ctx, h.ClientSet(), s.wake)
 	if _, err := h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(s.podEvents()); err != nil {
 		return fmt.Errorf("follow waiting pods: %w", err)
 	}

@@ -22,6 +22,7 @@ import (
 // Line is where the pods of one scheduler wait. The zero Line is empty.
 type Line struct {
 	Backoff
+	unknown
 
 	waits atomic.Int64
 }

@@ -497,6 +497,17 @@ func (a *account) observe(base *Node) {
 	base.Usage = a.empty.Hold(holdings(base.Entries)...).WithGroups(base.groups)
 }
 
+// HadTurn reports whether a pod is booked and had its turn, so that its binding may have been sent.
+func (b *Book) HadTurn(uid string) bool {
+	a := b.accountOf(uid)
+	defer b.close(a)
+	if a == nil {
+		return false
+	}
+	f := a.find(uid)
+	return f != nil && f.turned != 0
+}
+
 // Booked reports whether the pod is assumed on the node.
 func (b *Book) Booked(node, uid string) bool {
 	at, on := b.at(uid)

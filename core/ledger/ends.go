@@ -18,7 +18,7 @@ func (b *Book) Unreserve(uid string) {
 }
 
 // Decline ends the booking of a pod that had its turn and certainly was not bound: no node will receive it. After
-// Unreserve that is uncertain, since an answer of the API server may have been lost.
+// Unreserve that is uncertain, and what pods after it get is uncertain too.
 func (b *Book) Decline(uid string) {
 	a := b.accountOf(uid)
 	if a == nil {

@@ -73,6 +73,13 @@ type world struct {
 
 func start(ctx context.Context, t *testing.T, cfg lab.Config, profiles string) *world {
 	t.Helper()
+	return startOver(ctx, t, cfg, profiles, func(c *lab.Cluster) string { return c.SchedulerKubeconfig })
+}
+
+// startOver is start with another way from the scheduler to the API server.
+func startOver(ctx context.Context, t *testing.T, cfg lab.Config, profiles string,
+	way func(*lab.Cluster) string) *world {
+	t.Helper()
 	cfg.Progress = func(line string) { t.Log(line) }
 	c, err := lab.Start(ctx, cfg)
 	if err != nil {
@@ -87,7 +94,7 @@ func start(ctx context.Context, t *testing.T, cfg lab.Config, profiles string) *
 		}
 	})
 	w := &world{Cluster: c, client: kubernetes.NewForConfigOrDie(c.RESTConfig()), seen: &outcomes{}}
-	s, err := scheduler.Start(c.Dir, c.SchedulerKubeconfig, profiles, w.seen.add)
+	s, err := scheduler.Start(c.Dir, way(c), profiles, w.seen.add)
 	if err != nil {
 		t.Fatal(err)
 	}

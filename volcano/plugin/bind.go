@@ -73,11 +73,10 @@ func (s *Scheduler) PreBind(ctx context.Context, bind *cache.BindContext) error 
 	return nil
 }
 
-// PreBindRollBack gives back what a task has booked that was not bound. The answer of the API server may have been
-// lost, so the node may still get the pod.
+// PreBindRollBack gives back what a task has booked that could not be bound, once that is certain.
 func (s *Scheduler) PreBindRollBack(_ context.Context, bind *cache.BindContext) {
 	if b, ok := bind.Extensions[Name].(*booking); ok {
-		b.gang.book.Unreserve(b.UID)
+		s.turns.Failed(b.gang.book, b.task.Pod, b.node)
 	}
 }
 

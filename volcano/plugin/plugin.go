@@ -136,6 +136,7 @@ func (s *Scheduler) follow(config *rest.Config) error {
 		return fmt.Errorf("record events: %w", err)
 	}
 	s.amounts = pods
+	s.turns.Ask(s.ctx, client, func(string) {}) // the next session tries every task
 	shared.Start(s.ctx.Done())
 	return nil
 }

@@ -101,7 +101,7 @@ func (s *session) recall() {
 			task = job.Tasks[b.task.UID]
 		}
 		switch {
-		case task == nil && s.book.Booked(b.node, uid), task != nil && task.Status == api.Binding:
+		case task == nil && s.book.Booked(b.node, uid), task != nil && task.Status == api.Binding, s.turns.Unknown(uid):
 			continue
 		case task != nil && task.Status == api.Pending:
 			s.book.Unreserve(uid)
