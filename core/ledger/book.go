@@ -65,7 +65,7 @@ type account struct {
 	// overdue has those of doubts about which a report should have come long ago. unlisted has the admitted pods that
 	// no report lists in time; see unlisted.go.
 	overdue  map[string]bool
-	unlisted []unlistedPod
+	unlisted unlisted
 	// refused is Node.Refused.
 	refused map[string]place.RefusalReason
 	// estimate is the inference about a node that reports amounts only; see estimated.go. It is nil on exact nodes.
@@ -473,15 +473,17 @@ func (b *Book) renew(a *account) {
 	if a.estimated() {
 		a.estimateBase(base)
 	} else {
-		a.observe(base)
+		a.observe(base, a.unlisted.way())
 	}
 	a.base = base
 	b.publish(a.predict())
 }
 
-// observe sets the entries of a node to those of its last report, without pods that have ended since.
-func (a *account) observe(base *Node) {
+// observe sets the entries of a node to those of its last report, without pods that have ended since and with those of
+// unlisted pods.
+func (a *account) observe(base *Node, way []Entry) {
 	var left []Entry
+	base.Entries = nil
 	for _, e := range a.layout.Entries {
 		if _, ended := a.ended[e.Pod.UID]; ended {
 			left = append(left, e)
@@ -490,9 +492,7 @@ func (a *account) observe(base *Node) {
 		e.Source = Observed
 		base.Entries = append(base.Entries, e)
 	}
-	for _, u := range a.unlisted {
-		base.Entries = append(base.Entries, u.entry)
-	}
+	base.Entries = append(base.Entries, way...)
 	base.groups = untouched(a.layout.Groups, left)
 	base.Usage = a.empty.Hold(holdings(base.Entries)...).WithGroups(base.groups)
 }

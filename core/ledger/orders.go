@@ -135,9 +135,7 @@ func (a *account) starts() (out []*nodeState, known bool) {
 		known = !slices.ContainsFunc(a.base.Entries, func(e Entry) bool {
 			return a.doubts[e.Pod.UID] && !a.overdue[e.Pod.UID]
 		})
-		if open := a.openPods(); len(open) > 0 {
-			nodes = append(nodes, a.base.withoutEntries(open))
-		}
+		nodes = append(nodes, a.openStates()...)
 	}
 	for _, n := range nodes {
 		out = append(out, &nodeState{base: n, usage: n.Usage, got: make([][]place.Holding, len(a.assumed))})

@@ -5,15 +5,18 @@ import "slices"
 // This file bounds how long a node waits for a report about one pod. A report may never come: the agent has stopped, or
 // what it reads lacks the pod. Such a pod must not keep others from its node for good.
 
-// unlistedPod is a pod that its node has admitted, and that no report lists in time.
-type unlistedPod struct {
-	pod   *assumedPod
-	entry Entry // what was predicted for it
+// unlisted are the pods that their node has admitted, and that no report lists in time.
+type unlisted struct {
+	pods []*assumedPod
+	// ways are what the pods may hold together, likeliest first: the entries of those that hold something. There is a way
+	// if there are pods. That none of them is there is always possible, too, and is no way.
+	ways [][]Entry
 }
 
-// Unlisted records that no report lists a pod although its node admitted it long ago. The pod keeps what was predicted
-// for it, and no other pod waits for it any more: both the node with these holdings and the node without them are
-// possible states. It returns false if the pod is not assumed, is not known to be admitted, or holds nothing.
+// Unlisted records that no report lists a pod although its node admitted it long ago. The pod keeps what may have been
+// given to it, and no other pod waits for it any more: the node with each of these holdings and the node without any
+// are possible states. At most maxOptions ways are kept for all such pods of the node, the likeliest ones. It returns
+// false if the pod is not assumed, is not known to be admitted, or holds nothing.
 func (b *Book) Unlisted(uid string) bool {
 	a := b.accountOf(uid)
 	defer b.close(a)
@@ -24,60 +27,123 @@ func (b *Book) Unlisted(uid string) bool {
 	if f == nil || f.acked == 0 || len(f.options.of) == 0 {
 		return false
 	}
+	a.unlisted = unlisted{append(slices.Clone(a.unlisted.pods), f), a.waysWith(f)}
 	a.assumed = slices.DeleteFunc(slices.Clone(a.assumed), func(g *assumedPod) bool { return g == f })
-	a.unlisted = append(slices.Clone(a.unlisted), unlistedPod{f, Entry{f.id, Predicted, f.holdings()}})
 	a.news++
 	b.renew(a)
 	return true
 }
 
+// waysWith returns what the unlisted pods may hold together with an assumed pod: what each possible state of the node
+// says of them.
+func (a *account) waysWith(f *assumedPod) (ways [][]Entry) {
+	var s search
+	a.search(&s)
+	i := slices.Index(s.assumed, f)
+	for _, w := range s.found {
+		var way []Entry
+		for _, e := range w.base.Entries {
+			if a.isUnlisted(e.Pod.UID) {
+				way = append(way, e)
+			}
+		}
+		if hs := w.got[i]; len(hs) > 0 {
+			way = append(way, Entry{f.id, Predicted, hs})
+		}
+		ways = addWay(ways, way)
+	}
+	if len(ways) == 0 { // the search had to stop
+		ways = [][]Entry{append(slices.Clone(a.unlisted.way()), Entry{f.id, Predicted, f.holdings()})}
+	}
+	return ways[:min(len(ways), a.limits.options)]
+}
+
+// addWay adds a way that is not empty and not there yet.
+func addWay(ways [][]Entry, way []Entry) [][]Entry {
+	equal := func(x, y Entry) bool { return x.Pod.UID == y.Pod.UID && same(x.Holdings, y.Holdings) }
+	if len(way) == 0 || slices.ContainsFunc(ways, func(w []Entry) bool { return slices.EqualFunc(w, way, equal) }) {
+		return ways
+	}
+	return append(ways, way)
+}
+
+// way returns the likeliest way, or nil.
+func (u unlisted) way() []Entry {
+	if len(u.ways) == 0 {
+		return nil
+	}
+	return u.ways[0]
+}
+
+// without returns u without the pods for which gone returns true.
+func (u unlisted) without(gone func(uid string) bool) (out unlisted) {
+	for _, f := range u.pods {
+		if !gone(f.id.UID) {
+			out.pods = append(out.pods, f)
+		}
+	}
+	for _, way := range u.ways {
+		out.ways = addWay(out.ways, slices.DeleteFunc(slices.Clone(way), func(e Entry) bool { return gone(e.Pod.UID) }))
+	}
+	return out
+}
+
 // isUnlisted reports whether the account has the pod as unlisted.
 func (a *account) isUnlisted(uid string) bool {
-	return slices.ContainsFunc(a.unlisted, func(u unlistedPod) bool { return u.entry.Pod.UID == uid })
+	return slices.ContainsFunc(a.unlisted.pods, func(f *assumedPod) bool { return f.id.UID == uid })
 }
 
 // dropUnlisted removes a pod from the unlisted ones.
 func (a *account) dropUnlisted(uid string) {
-	a.unlisted = slices.DeleteFunc(slices.Clone(a.unlisted), func(u unlistedPod) bool { return u.entry.Pod.UID == uid })
+	a.unlisted = a.unlisted.without(func(other string) bool { return other == uid })
 }
 
 // keepUnlisted removes the pods that a report lists from the unlisted ones. If the machine or the rules are new, what
 // was predicted for the others is no longer valid: they are assumed again, as pods that were admitted.
 func (a *account) keepUnlisted(listed map[string]bool, renewed bool) {
-	rest := a.unlisted[:0:0]
-	for _, u := range a.unlisted {
-		switch {
-		case listed[u.entry.Pod.UID]:
-			a.settled = append(a.settled, u.entry.Pod.UID)
+	for _, f := range a.unlisted.pods {
+		switch uid := f.id.UID; {
+		case listed[uid]:
+			a.settled = append(a.settled, uid)
 		case renewed:
-			a.assumed = append(slices.Clone(a.assumed), u.pod)
-		default:
-			rest = append(rest, u)
+			a.assumed = append(slices.Clone(a.assumed), f)
 		}
 	}
-	if a.unlisted = rest; renewed {
+	a.unlisted = a.unlisted.without(func(uid string) bool { return listed[uid] || renewed })
+	if renewed {
 		a.sort()
 	}
 }
 
-// openPods returns the UIDs of the entries that the node may or may not have: pods that no report lists, and pods
-// without an object that a report should have dropped long ago.
-func (a *account) openPods() (uids []string) {
-	for _, u := range a.unlisted {
-		uids = append(uids, u.entry.Pod.UID)
-	}
+// openStates returns the states of a node, besides its base, that differ in what is open: what the unlisted pods hold,
+// and whether they and the pods without an object, which a report should have dropped long ago, are there.
+func (a *account) openStates() (out []*Node) {
+	var gone []string
 	for _, e := range a.base.Entries {
 		if a.doubts[e.Pod.UID] && a.overdue[e.Pod.UID] {
-			uids = append(uids, e.Pod.UID)
+			gone = append(gone, e.Pod.UID)
 		}
 	}
-	return uids
+	with := func(way []Entry) *Node {
+		n := *a.base
+		a.observe(&n, way)
+		return &n
+	}
+	for i, way := range a.unlisted.ways {
+		if i > 0 {
+			out = append(out, with(way))
+		}
+	}
+	if len(a.unlisted.pods)+len(gone) > 0 {
+		out = append(out, with(nil).withoutEntries(gone))
+	}
+	return out
 }
 
 // unlistedIDs returns the pods that no report lists.
 func (a *account) unlistedIDs() (ids []PodID) {
-	for _, u := range a.unlisted {
-		ids = append(ids, u.entry.Pod)
+	for _, f := range a.unlisted.pods {
+		ids = append(ids, f.id)
 	}
 	return ids
 }

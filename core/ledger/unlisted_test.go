@@ -3,6 +3,7 @@ package ledger
 import (
 	"testing"
 
+	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -80,5 +81,36 @@ func TestADoubtIsBounded(t *testing.T) {
 	n := b.Snapshot().Node("n")
 	if n.Unsettled || !n.Silent || len(n.Others) != 1 || !n.Place(pod(4, 4), place.Demand{}).Fits() {
 		t.Errorf("unsettled %v, silent %v, %d others", n.Unsettled, n.Silent, len(n.Others))
+	}
+}
+
+// Two pods were admitted while it was not known which of them came first, and their node's agent stopped. Each order is
+// still possible after the wait for its report, so a pod is placed only where it fits in all.
+func TestUnlistedPodsMayHoldWhatEachOrderGives(t *testing.T) {
+	b := New()
+	four := place.Holding{Container: "c", CPUs: idset.Of[idset.CPU](17, 18, 19, 20)} // of NUMA node 1
+	l := layout(t, Entry{Pod: id(9), Holdings: []place.Holding{four}})
+	b.Report("n", l)
+	b.Assume("n", id(1), pod(12, 1)) // 18 CPUs of NUMA node 0 are left if it comes first, and 14 of 1 if not
+	b.Assume("n", id(2), pod(20, 1))
+	b.Admitted("uid-2")
+	b.Admitted("uid-1")
+	before := b.Snapshot().Node("n")
+	if before.Fits(pod(18, 1)) || !before.Fits(pod(14, 1)) {
+		t.Fatal("one order only")
+	}
+	for _, uid := range []string{"uid-1", "uid-2"} {
+		if !b.Unlisted(uid) {
+			t.Fatal("the pod is not marked")
+		}
+	}
+	n := b.Snapshot().Node("n")
+	if n.Fits(pod(18, 1)) || !n.Fits(pod(14, 1)) || n.Unsettled {
+		t.Errorf("18 CPUs: %v, 14 CPUs: %v; unsettled: %v", n.Fits(pod(18, 1)), n.Fits(pod(14, 1)), n.Unsettled)
+	}
+	l.Entries = append(l.Entries, Entry{Pod: id(1)})
+	b.Report("n", l)
+	if n := b.Snapshot().Node("n"); len(n.Unlisted) != 1 || n.Unsettled || n.Fits(pod(28, 1)) {
+		t.Errorf("unlisted: %v, 28 CPUs: %v", n.Unlisted, n.Fits(pod(28, 1)))
 	}
 }
