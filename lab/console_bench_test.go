@@ -38,8 +38,9 @@ subjects:
 - {kind: ServiceAccount, name: a, namespace: evil-4}
 `
 
-// A console answers one honest person while 100 clients do their worst: large manifests, plans and simulations, streams,
-// bodies that never end, and tokens that are none. The slowest answer and the program's memory are shown.
+// A console answers one honest person while 100 clients do their worst: large manifests, plans and simulations,
+// streams, bodies that never end, and tokens that are none. The slowest answer and the program's memory are shown. The
+// clients and the API server have their share of the machine.
 func BenchmarkConsoleAmongHostileClients(b *testing.B) {
 	for _, clients := range []int{0, 100} {
 		b.Run(strconv.Itoa(clients), func(b *testing.B) { amongHostile(b, clients) })
