@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
@@ -32,6 +34,11 @@ type Kubelet struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	FeatureGates []FeatureGate `json:"featureGates,omitempty"`
+	// started is when the kubelet started, by the time of its podresources socket, which it makes anew at each start;
+	// absent if unknown. While it is the same, the machine of the layout is the one with which the kubelet started, as
+	// far as an agent has read it.
+	// +optional
+	Started metav1.MicroTime `json:"started,omitzero"`
 }
 
 // FeatureGate is one feature gate of the kubelet and its value.

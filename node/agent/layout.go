@@ -28,10 +28,10 @@ type layoutWriter struct {
 	// content and metadata are what the API server has; content is nil if there is no layout.
 	content  []byte
 	metadata string
-	sequence int64    // the last that was sent or read
-	order    []string // UIDs of the pods of a layout that was found, until takeOrder
-	started  bool     // the layout was read once, and sequence is this agent's own
-	mustRead bool     // a read or a write failed, or another writer wrote
+	sequence int64                // the last that was sent or read
+	earlier  *v1alpha1.NodeLayout // a layout that was found, until takeEarlier
+	started  bool                 // the layout was read once, and sequence is this agent's own
+	mustRead bool                 // a read or a write failed, or another writer wrote
 	// inFlight: the API server may still execute a write that failed. Another write with a higher sequence has to
 	// follow it, even if the content is right.
 	inFlight bool
@@ -64,10 +64,7 @@ func (w *layoutWriter) read(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("get layout %s: %w", w.name, err)
 	}
 	if w.content == nil {
-		w.order = nil
-		for _, p := range l.Holdings {
-			w.order = append(w.order, p.UID)
-		}
+		w.earlier = l
 	}
 	w.sequence = max(w.sequence, l.Sequence)
 	if !w.started || w.sequence > lastSequence {
@@ -84,10 +81,10 @@ func (w *layoutWriter) read(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// takeOrder returns, once, the order of the pods of a layout that an earlier agent published.
-func (w *layoutWriter) takeOrder() []string {
-	out := w.order
-	w.order = nil
+// takeEarlier returns, once, a layout that an earlier agent published.
+func (w *layoutWriter) takeEarlier() *v1alpha1.NodeLayout {
+	out := w.earlier
+	w.earlier = nil
 	return out
 }
 

@@ -67,7 +67,7 @@ func (o *observer) observe(ctx context.Context, facts desired.Facts, full bool) 
 		return out, err
 	}
 	out.Pods = desired.PodsOf(o.pods.list())
-	out.PublishedOrder = o.published.layout.takeOrder()
+	out.Earlier = o.published.layout.takeEarlier()
 	return out, nil
 }
 

@@ -1,11 +1,15 @@
 package agent
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
 // A kubelet that has just started lists no pods for a while. Their holdings stay published.
@@ -102,5 +106,44 @@ func TestPodThatIsNeverListed(t *testing.T) {
 		w.api.changePod(t, ended)
 		pass(time.Second)
 		w.want("after it ended", "")
+	})
+}
+
+// An agent that starts after a CPU went offline reads the kubelet's machine from its layout, until the kubelet has
+// started again.
+func TestAgentThatStartsAfterTheMachineChanged(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		want := func(what, cpus string, changed bool) {
+			t.Helper()
+			pass(time.Second)
+			l, err := w.layout().Core()
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := strings.Contains(w.codes(), "machine-changed")
+			if got := l.Machine.CPUs().String(); got != cpus || said != changed {
+				t.Errorf("%s: CPUs %s, reason %t; want %s, %t", what, got, said, cpus, changed)
+			}
+		}
+		m, err := topo.ParseMachine("numa 0 cpus 0-3 memory 8Gi\nnuma 1 cpus 4-6 memory 8Gi")
+		if err != nil {
+			t.Fatal(err)
+		}
+		const socket = "pod-resources/kubelet.sock"
+		w.write(socket, "")
+		stop := w.start(w.config(logr.Discard()))
+		want("before", "0-7", false)
+		for range 2 {
+			stop()
+			w.agents = nil
+			cfg := w.config(logr.Discard())
+			cfg.Machine = described{m}
+			stop = w.start(cfg)
+			want("after a start of the agent", "0-7", true)
+		}
+		w.write(socket, "")
+		w.write(kubelet.CPUStateFile, `{"policyName":"static","defaultCpuSet":"0-6","entries":{}}`)
+		w.agents[0].triggers.everything() // as the watch of the socket does
+		want("after a start of the kubelet", "0-6", false)
 	})
 }

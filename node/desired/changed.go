@@ -5,7 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/kubelet"
@@ -15,28 +17,65 @@ import (
 // differs from boot to boot.
 const memoryShare = 16
 
-// atStart returns the facts with the machine of the kubelet's start, and how the present machine differs from it, or
-// "". If the agent has not read that machine, because it started later, it returns the facts as they are.
-func (s *State) atStart(f Facts, n Node, cpus *kubelet.CPUState) (Facts, string) {
+// start is the machine with which a kubelet started, as far as an agent has read it.
+type start struct {
+	machine *topo.Machine // without devices; nil if no agent has read it
+	at      time.Time     // when the kubelet started; zero if unknown
+}
+
+// startOf returns the machine of a layout that an earlier agent published. A layout that is invalid, or does not say of
+// which start it is, has none.
+func startOf(l *v1alpha1.NodeLayout) (s start) {
+	if l.Kubelet.Started.IsZero() {
+		return s
+	}
+	published, err := l.Core()
+	if err != nil {
+		return s
+	}
+	spec := published.Machine.Spec()
+	spec.Devices = nil
+	m, err := topo.New(spec)
+	if err != nil {
+		return s
+	}
+	return start{m, l.Kubelet.Started.Time}
+}
+
+// atStart returns the facts of an observation with the machine of the kubelet's start, and how the present machine
+// differs from it, or "". The machine of an earlier reconcile or agent counts if it is of the same start of the
+// kubelet, and agrees with what the kubelet reports. If there is none, atStart returns the facts as they are.
+func (s *State) atStart(o Observation) (Facts, string) {
+	f, n, cpus := o.Facts, o.Node, o.Kubelet.CPU
 	if f.Rules.Arbiter != place.ByKubelet {
 		return f, ""
 	}
+	at := startedAt(o.Kubelet)
 	why := changed(f.Machine, n, cpus)
+	kept := s.start.machine
+	if kept != nil && (!s.start.at.Equal(at) || changed(kept, n, cpus) != "") {
+		kept = nil
+	}
+	if kept != nil && why == "" && !at.IsZero() {
+		why = replaced(f.Machine, kept)
+	}
 	if why == "" {
-		s.start = f
+		s.start = start{f.Machine, at}
 		return f, ""
 	}
-	start := s.start.Machine
-	if start == nil || changed(start, n, cpus) != "" {
+	if kept == nil {
 		return f, why
 	}
-	rules, err := f.Configuration.On(start, f.Rules.Release)
+	rules, err := f.Configuration.On(kept, f.Rules.Release)
 	if err != nil {
 		return f, why
 	}
-	f.Machine, f.Detail, f.Rules = start, s.start.Detail, rules
+	f.Machine, f.Rules = kept, rules
 	return f, why
 }
+
+// startedAt returns when the kubelet started, with the precision of a layout.
+func startedAt(o kubelet.Observation) time.Time { return o.Started.Truncate(time.Microsecond) }
 
 // changed returns how a machine differs from the one with which its kubelet started, or "". The kubelet reads the
 // machine once, when it starts (pkg/kubelet, GetCachedMachineInfo); it writes that one's amounts to
@@ -68,8 +107,38 @@ func changed(m *topo.Machine, n Node, s *kubelet.CPUState) string {
 			add("the machine has %s of %s, the kubelet %s", topo.FormatBytes(pages[kind]), kind, topo.FormatBytes(bytes))
 		}
 	}
-	if len(out) == 0 {
+	return differing(out)
+}
+
+// replaced returns how a machine differs from another one of equal amounts, or "": in CPUs, or in where hugepages are.
+func replaced(m, before *topo.Machine) string {
+	var out []string
+	if gone := before.CPUs().Minus(m.CPUs()); !gone.Empty() {
+		out = append(out, fmt.Sprintf("CPUs %s went offline", gone))
+	}
+	if came := m.CPUs().Minus(before.CPUs()); !came.Empty() {
+		out = append(out, fmt.Sprintf("CPUs %s came", came))
+	}
+	for _, was := range before.NUMAs() {
+		i, ok := m.Position(was.ID)
+		if !ok {
+			out = append(out, fmt.Sprintf("NUMA node %d is gone", was.ID))
+			continue
+		}
+		for _, h := range was.Hugepages {
+			kind := h.Kind()
+			if now, then := m.NUMAs()[i].Capacity(kind), was.Capacity(kind); now != then {
+				out = append(out, fmt.Sprintf("NUMA node %d has %s of %s, the kubelet %s", was.ID, topo.FormatBytes(now), kind,
+					topo.FormatBytes(then)))
+			}
+		}
+	}
+	return differing(out)
+}
+
+func differing(in []string) string {
+	if len(in) == 0 {
 		return ""
 	}
-	return "the kubelet started with another machine: " + strings.Join(out, "; ")
+	return "the kubelet started with another machine: " + strings.Join(in, "; ")
 }

@@ -47,17 +47,17 @@ type Observation struct {
 	Kubelet kubelet.Observation
 	// Unpinned says why an agent that is the arbiter does not pin containers now; "": it does, or is not the arbiter.
 	Unpinned string
-	// PublishedOrder has the UIDs of the pods of a layout that an earlier agent published, in the order of that
-	// layout. It is given once, in the first observation after the layout was read.
-	PublishedOrder []string
+	// Earlier is a layout that an earlier agent published. It is given once, in the first observation after the layout
+	// was read.
+	Earlier *v1alpha1.NodeLayout
 }
 
 // State is what one reconcile passes to the next. The zero State is the state of an agent that has observed nothing.
 type State struct {
 	// Facts are the machine and the rules that were read last.
 	Facts Facts
-	// start are the facts with the machine of the kubelet's start; see atStart.
-	start Facts
+	// start is the machine of the kubelet's start; see atStart.
+	start start
 	// order ranks the pods by when they were first seen to hold something.
 	order order
 	// devices are all that the kubelet has listed, so that the NUMA nodes of unhealthy ones are known.
@@ -93,7 +93,7 @@ func Compute(opts Options, previous State, o Observation) Result {
 	next := &out.State
 	o.Facts = o.Facts.of(o.Node)
 	next.Facts = o.Facts
-	next.order = previous.order.with(o.PublishedOrder...)
+	next.learn(o.Earlier)
 	if !o.Facts.Known() {
 		return out
 	}
@@ -103,7 +103,7 @@ func Compute(opts Options, previous State, o Observation) Result {
 
 	var wait bool
 	var machineChanged string
-	o.Facts, machineChanged = next.atStart(o.Facts, o.Node, seen.CPU)
+	o.Facts, machineChanged = next.atStart(o)
 	contradiction := seen.Unsettled(o.Facts.Machine, o.Facts.Rules.CPU)
 	if next.files, wait = previous.files.observe(contradiction); wait {
 		out.Again = true
@@ -115,6 +115,21 @@ func Compute(opts Options, previous State, o Observation) Result {
 	}
 	out.layout(opts, o, seen, machineChanged)
 	return out
+}
+
+// learn keeps what only the layout of an earlier agent has.
+func (s *State) learn(earlier *v1alpha1.NodeLayout) {
+	if earlier == nil {
+		return
+	}
+	var uids []string
+	for _, p := range earlier.Holdings {
+		uids = append(uids, p.UID)
+	}
+	s.order = s.order.with(uids...)
+	if s.start.machine == nil {
+		s.start = startOf(earlier)
+	}
 }
 
 // layout adds the layout to the result, or the error that prevents it.
@@ -145,6 +160,7 @@ func (r *Result) layout(opts Options, o Observation, seen kubelet.Observation, m
 	l.Describe(facts.Detail)
 	l.Rules.From = facts.source()
 	l.Kubelet = facts.kubelet(o.Node)
+	l.Kubelet.Started = metav1.NewMicroTime(startedAt(seen))
 	l.Inexact = v1alpha1.FromInexact(inexact(o, seen, reasons{machine: m, entries: all, podErr: podErr,
 		policyErr: policyErr, contradiction: next.files.accepted, machineChanged: machineChanged}))
 	// The layout is parsed as readers will parse it: a layout that they would reject is not published.

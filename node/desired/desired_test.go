@@ -179,9 +179,9 @@ func TestOrderOfAnEarlierAgentIsKept(t *testing.T) {
 	o := observed(t).runs("a", "b", "c").lists("a", "b", "c").
 		cpus(t, "0-4", `{"uid-a":{"main":"5"},"uid-b":{"main":"6"},"uid-c":{"main":"7"}}`)
 	play(t, step{"by start", o, 0, "layout [c=7 b=6 a=5]"})
-	o.PublishedOrder = []string{"uid-b", "uid-gone"}
+	o.Earlier = &v1alpha1.NodeLayout{Holdings: []v1alpha1.PodHoldings{{UID: "uid-b"}, {UID: "uid-gone"}}}
 	r := play(t, step{"after a published layout", o, 0, "layout [b=6 c=7 a=5]"})
-	o.PublishedOrder = nil
+	o.Earlier = nil
 	if got := Compute(Options{NodeName: "node-a"}, r.State, o).text(); got != "layout [b=6 c=7 a=5]" {
 		t.Errorf("once the order is known: %s", got)
 	}
@@ -270,7 +270,8 @@ func drawObservation(t *rapid.T) Observation {
 	o = o.cpus(t, free.String(), "{"+strings.Join(entries, ",")+"}")
 	o.Kubelet.Allocatable = o.Kubelet.Allocatable[:rapid.IntRange(0, 2).Draw(t, "devices")]
 	if rapid.Bool().Draw(t, "published before") {
-		o.PublishedOrder = []string{"uid-" + rapid.SampledFrom(names).Draw(t, "first")}
+		first := "uid-" + rapid.SampledFrom(names).Draw(t, "first")
+		o.Earlier = &v1alpha1.NodeLayout{Holdings: []v1alpha1.PodHoldings{{UID: first}}}
 	}
 	if rapid.Bool().Draw(t, "stale") {
 		o.Facts = o.Facts.WithConfiguration(kubelet.Configuration{}, errors.New("fails"))

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
@@ -42,6 +43,8 @@ type Pods interface {
 // Observation is the kubelet's state at one moment. CPU, Memory and Devices are nil if the file does not exist; then
 // only the service's data is known.
 type Observation struct {
+	// Started is when the kubelet started; see [PodResources.Started].
+	Started     time.Time
 	Listed      []Listed
 	Allocatable []Device
 	CPU         *CPUState
@@ -62,6 +65,7 @@ type Observation struct {
 // Observe asks the service and then reads the state files in root, the kubelet's root directory. A missing file is no
 // error; an unreadable one is.
 func Observe(ctx context.Context, p *PodResources, root fs.FS) (o Observation, err error) {
+	o.Started = p.Started()
 	if o.Listed, err = p.List(ctx); err != nil {
 		return o, err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ type ListedContainer struct {
 
 // PodResources is a client of the kubelet's podresources service.
 type PodResources struct {
+	socket string
 	conn   *grpc.ClientConn
 	client podresources.PodResourcesListerClient
 }
@@ -50,7 +52,17 @@ func DialPodResources(socket string, opts ...grpc.DialOption) (*PodResources, er
 	if err != nil {
 		return nil, fmt.Errorf("dial podresources at %s: %w", socket, err)
 	}
-	return &PodResources{conn, podresources.NewPodResourcesListerClient(conn)}, nil
+	return &PodResources{socket, conn, podresources.NewPodResourcesListerClient(conn)}, nil
+}
+
+// Started returns when the kubelet started, after it had read its machine: when its socket was made. The kubelet makes
+// the socket anew at each start (cri-client/pkg/util, CreateListener). The time is zero if there is no socket.
+func (p *PodResources) Started() time.Time {
+	f, err := os.Lstat(p.socket)
+	if err != nil {
+		return time.Time{}
+	}
+	return f.ModTime()
 }
 
 // Wake makes a client that waits before it reconnects try at once.
