@@ -31,8 +31,9 @@ type ailment struct {
 	blind bool
 	kind  ailmentKind
 	began time.Time
-	left  int    // rounds
-	agent string // id of the agent of a node whose machine changes
+	left  int // rounds
+	// start is the kubelet's start whose machine the layout had when the machine changed; zero: none.
+	start metav1.MicroTime
 	end   func(context.Context) error
 }
 
@@ -96,12 +97,13 @@ func (r *run) blind() bool {
 	return slices.ContainsFunc(r.ailing, func(a *ailment) bool { return a.blind })
 }
 
-// forgot reports whether a node's agent started after the node's machine had changed: it has never read the machine of
-// the kubelet, so its layout has another one.
+// forgot reports whether a node's machine changed before any agent had published it for this start of the kubelet: an
+// agent that starts then cannot read the kubelet's machine, so its layout may have another one.
 func (r *run) forgot(node string) bool {
 	layout, _ := r.record.reported(node)
 	return slices.ContainsFunc(r.ailing, func(a *ailment) bool {
-		return a.kind == changed && a.nodes[0] == node && (layout == nil || layout.Agent.ID != a.agent)
+		return a.kind == changed && a.nodes[0] == node &&
+			(layout == nil || a.start.IsZero() || !layout.Kubelet.Started.Equal(&a.start))
 	})
 }
 
@@ -139,8 +141,8 @@ func (r *run) sicken(ctx context.Context) error {
 	return r.ail(ctx, a, begin, end)
 }
 
-// changeMachine takes CPUs of a node offline, or changes its hugepages, while its kubelet runs. While its agent runs
-// on, the node's layout has the kubelet's machine, so its holdings are checked as ever.
+// changeMachine takes CPUs of a node offline, or changes its hugepages, while its kubelet runs. The node's layout has
+// the kubelet's machine all the same, also when its agent starts again, so it is checked as ever.
 func (r *run) changeMachine(ctx context.Context) error {
 	node := r.node()
 	// On every machine these are cores of NUMA node 0, and all but the first are free for pods.
@@ -152,7 +154,9 @@ func (r *run) changeMachine(ctx context.Context) error {
 		return nil // nothing changes; the second machine has no hugepages
 	}
 	if layout, _ := r.record.reported(node); layout != nil {
-		a.agent = layout.Agent.ID
+		if l, err := layout.Core(); err == nil && sameHardware(l.Machine, r.hardware[node]) {
+			a.start = layout.Kubelet.Started
+		}
 	}
 	return r.ail(ctx, a, func(ctx context.Context) error { return r.cluster.ChangeMachine(ctx, node, offline, pages) },
 		func(ctx context.Context) error { return r.cluster.ChangeMachine(ctx, node, idset.Set[idset.CPU]{}, 0) })

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
@@ -92,6 +94,29 @@ func TestASilentNodeExcusesARefusal(t *testing.T) {
 			}
 			s.want(s.bind(10, cores("refused", n)), c.want)
 		})
+	}
+}
+
+// A node whose machine changed is checked as ever, whichever agent writes, unless no layout had the kubelet's machine
+// before.
+func TestAnAgentThatStartsLaterForgetsNothing(t *testing.T) {
+	first := metav1.NewMicroTime(time.Unix(100, 0))
+	next := metav1.NewMicroTime(time.Unix(200, 0))
+	for _, c := range []struct {
+		what       string
+		start, now metav1.MicroTime
+		want       bool
+	}{
+		{"the same start", first, first, false},
+		{"another start", first, next, true},
+		{"no layout had the machine", metav1.MicroTime{}, first, true},
+	} {
+		l := &v1alpha1.NodeLayout{Kubelet: v1alpha1.Kubelet{Started: c.now}}
+		r := &run{record: &record{layouts: map[string]*v1alpha1.NodeLayout{"a": l}},
+			ailing: []*ailment{{kind: changed, nodes: []string{"a"}, start: c.start}}}
+		if got := r.forgot("a"); got != c.want {
+			t.Errorf("%s: forgot %t, want %t", c.what, got, c.want)
+		}
 	}
 }
 

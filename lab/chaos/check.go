@@ -175,6 +175,9 @@ func (r *run) differences(node string, lives []life) (out []string) {
 	if machineChanged(n) && !r.ails(node, changed) {
 		out = append(out, "its layout still says that its machine is not the kubelet's")
 	}
+	if !sameHardware(n.Machine, r.hardware[node]) {
+		out = append(out, "its layout has another machine than its kubelet")
+	}
 	books := map[string]ledger.Entry{}
 	for _, e := range n.Entries {
 		books[e.Pod.UID] = e

@@ -38,9 +38,9 @@ const (
 	// unheard: the node counted as silent, and the profile permits pods there (silentNodes: Allow). The scheduler then
 	// relies on the last report and on its predictions since. It keeps only the likeliest state of these.
 	unheard blame = "the node counted as silent"
-	// remade: the machine changed below the kubelet before the node's agent started, so the agent has never read the
-	// kubelet's machine; its layout says that predictions are inexact, and the profile permits that (inexactNodes: Allow).
-	remade blame = "the agent never read the kubelet's machine"
+	// remade: the machine changed below the kubelet before an agent had published it, so no agent has the kubelet's
+	// machine; its layout says that predictions are inexact, and the profile permits that (inexactNodes: Allow).
+	remade blame = "no agent had read the kubelet's machine"
 	// again: the pod ran, and the restarted kubelet did not admit it again.
 	again blame = "the pod ran, and a restarted kubelet refused it"
 )
