@@ -2,8 +2,8 @@
 //
 // A name may contain what a terminal or a log viewer interprets: escape sequences, line breaks, controls that reverse
 // the direction of text. Invariant: the result of [Text] is one line of valid UTF-8 in which every rune is printable,
-// and two different strings never look the same. [Clip] bounds the length
-// of a string before it is shown.
+// and two different strings never look the same. [Clip] bounds the length of a string before it is shown, and [Nearest]
+// finds the name that a misspelt one may mean.
 package printable
 
 import (

@@ -1,14 +1,19 @@
-// Package fields finds the fields of a KubeletConfiguration that no kubelet has.
+// Package fields finds what of the text of a KubeletConfiguration a kubelet ignores: fields that no kubelet has, values
+// of a key that is there again, and documents after the first.
 //
-// A kubelet ignores them and starts: what they were to set keeps its default (pkg/kubelet/kubeletconfig/util/codec,
-// DecodeKubeletConfiguration). Invariant: a name counts as known only if the API of this program's Kubernetes has it,
-// written with the same capitals. A name of a later release is unknown here, so it is a reason for a warning, and never
-// for a refusal.
+// A kubelet starts all the same (pkg/kubelet/kubeletconfig/util/codec, DecodeKubeletConfiguration). Invariant: a name
+// counts as known only if the API of this program's Kubernetes has it, written with the same capitals. A name of a
+// later release is unknown here, so it is a reason for a warning, and never for a refusal.
 package fields
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -17,53 +22,86 @@ import (
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
-// Unknown is a field that the kubelet ignores.
-type Unknown struct {
-	// Path is where it is, such as "logging.flushFrequenzy".
-	Path string
+// Ignored is one part of the text that the kubelet ignores.
+type Ignored struct {
 	Line int
-	// Near is the known field that its name is nearest to, with its path; empty where none is near.
-	Near string
+	// Text says what it is.
+	Text string
 }
 
-// String says the field with its line, and which one may be meant.
-func (u Unknown) String() string {
-	out := fmt.Sprintf("line %d: the kubelet has no field %s and ignores it", u.Line, u.Path)
-	if u.Near != "" {
-		out += "; " + u.Near + " may be meant"
-	}
-	return out
-}
+// String says it with its line.
+func (i Ignored) String() string { return fmt.Sprintf("line %d: %s", i.Line, i.Text) }
 
 // Bounds on what is walked and returned.
 const (
 	maxDepth   = 16
 	maxNodes   = 10000
-	maxUnknown = 20
+	maxIgnored = 20
 	maxName    = 60
 )
 
-// Of returns the unknown fields of a KubeletConfiguration as YAML or JSON, in the order of the text, at most 20. Text
-// that is no YAML has none: whoever decodes it says why.
-func Of(data []byte) []Unknown {
+// Of returns what is ignored of a KubeletConfiguration as YAML or JSON, in the order of the text, at most 20. Text that
+// is no YAML has nothing of that kind: whoever decodes it says why.
+func Of(data []byte) []Ignored {
 	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) == 0 {
+	in := yaml.NewDecoder(bytes.NewReader(data))
+	if err := in.Decode(&doc); err != nil || len(doc.Content) == 0 {
 		return nil
 	}
-	w := &walk{}
+	w := &walk{json: bytes.HasPrefix(bytes.TrimSpace(data), []byte("{"))}
 	w.value(doc.Content[0], reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), "", 0)
+	w.others(in)
 	return w.found
 }
 
 type walk struct {
-	found []Unknown
+	found []Ignored
 	nodes int
+	json  bool // the kubelet decodes the text as JSON
+}
+
+func (w *walk) add(line int, format string, args ...any) {
+	if len(w.found) < maxIgnored {
+		w.found = append(w.found, Ignored{line, fmt.Sprintf(format, args...)})
+	}
+}
+
+// others looks for a document after the first one. The kubelet does not read it, so it need not be YAML.
+func (w *walk) others(in *yaml.Decoder) {
+	for range maxIgnored {
+		var doc yaml.Node
+		err := in.Decode(&doc)
+		switch {
+		case errors.Is(err, io.EOF):
+			return
+		case err != nil:
+			w.add(1, "the kubelet reads the first document only, and more text follows it")
+			return
+		case len(doc.Content) > 0 && doc.Content[0].Tag != "!!null":
+			w.add(doc.Content[0].Line, "the kubelet reads the first document only, and ignores this one")
+			return
+		}
+	}
+}
+
+// again notes a key that the same mapping has before. The kubelet takes the last value; of JSON, it decodes one after
+// the other into the same mapping or list.
+func (w *walk) again(key *yaml.Node, before map[string]*yaml.Node, value *yaml.Node, path string) {
+	first := before[key.Value]
+	before[key.Value] = key
+	switch {
+	case first == nil:
+	case w.json && value.Kind != yaml.ScalarNode:
+		w.add(key.Line, "%s is there again, after line %d: the kubelet joins both", path, first.Line)
+	default:
+		w.add(key.Line, "%s is there again: the kubelet takes this one, and ignores that of line %d", path, first.Line)
+	}
 }
 
 // value compares a value with its type. Values of other types than structs have no fields, and the kubelet says itself
 // where a value is not of its type.
 func (w *walk) value(n *yaml.Node, of reflect.Type, path string, depth int) {
-	if w.nodes++; w.nodes > maxNodes || depth > maxDepth || len(w.found) >= maxUnknown {
+	if w.nodes++; w.nodes > maxNodes || depth > maxDepth || len(w.found) >= maxIgnored {
 		return
 	}
 	if n.Kind == yaml.AliasNode {
@@ -78,8 +116,13 @@ func (w *walk) value(n *yaml.Node, of reflect.Type, path string, depth int) {
 			w.value(item, of.Elem(), fmt.Sprintf("%s[%d]", path, i), depth+1)
 		}
 	case of.Kind() == reflect.Map && n.Kind == yaml.MappingNode:
+		before := map[string]*yaml.Node{}
 		for i := 1; i < len(n.Content); i += 2 {
-			w.value(n.Content[i], of.Elem(), path+"."+clip(n.Content[i-1].Value), depth+1)
+			key, here := n.Content[i-1], path+"."+clip(n.Content[i-1].Value)
+			if key.Tag != "!!merge" {
+				w.again(key, before, n.Content[i], here)
+			}
+			w.value(n.Content[i], of.Elem(), here, depth+1)
 		}
 	case of.Kind() == reflect.Struct && n.Kind == yaml.MappingNode:
 		w.fields(n, of, path, depth)
@@ -92,6 +135,7 @@ func (w *walk) fields(n *yaml.Node, of reflect.Type, path string, depth int) {
 	if len(known) == 0 {
 		return // a type that reads itself, such as a quantity
 	}
+	before := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Tag == "!!merge" {
@@ -100,12 +144,15 @@ func (w *walk) fields(n *yaml.Node, of reflect.Type, path string, depth int) {
 		}
 		here := strings.TrimPrefix(path+"."+clip(key.Value), ".")
 		if t, ok := known[key.Value]; ok {
+			w.again(key, before, value, here)
 			w.value(value, t, here, depth+1)
 			continue
 		}
-		if len(w.found) < maxUnknown {
-			w.found = append(w.found, Unknown{Path: here, Line: key.Line, Near: nearest(key.Value, path, known)})
+		text := "the kubelet has no field " + here + " and ignores it"
+		if near := nearest(key.Value, path, known); near != "" {
+			text += "; " + near + " may be meant"
 		}
+		w.add(key.Line, "%s", text)
 	}
 }
 
@@ -154,16 +201,9 @@ func nearest(name, path string, known map[string]reflect.Type) string {
 	if in := options[name]; in != "" {
 		return in + "." + name
 	}
-	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(s)) }
-	best, least := flags[plain(name)], 1+min(len(name), maxName)/5
-	if _, ok := known[best]; ok {
-		return join(path, best)
-	}
-	best = ""
-	for other := range known {
-		if d := distance(plain(clip(name)), plain(other), least+1); d < least || d == least && (best == "" || other < best) {
-			best, least = other, d
-		}
+	best := flags[printable.Plain(name)]
+	if _, ok := known[best]; !ok {
+		best = printable.Nearest(name, slices.Collect(maps.Keys(known)))
 	}
 	if best == "" {
 		return ""
@@ -172,29 +212,6 @@ func nearest(name, path string, known map[string]reflect.Type) string {
 }
 
 func join(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
-
-// distance counts the letters by which two names differ, up to a bound (Levenshtein).
-func distance(a, b string, most int) int {
-	if len(a)-len(b) >= most || len(b)-len(a) >= most {
-		return most
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			next := last
-			if a[i] != b[j] {
-				next = 1 + min(last, row[j], row[j+1])
-			}
-			last, row[j+1] = row[j+1], next
-		}
-	}
-	return row[len(b)]
-}
 
 // clip keeps texts short when a name is not.
 func clip(s string) string { return printable.Clip(s, maxName) }

@@ -37,11 +37,33 @@ func TestUnknownFieldsAreNamedWithTheirLine(t *testing.T) {
 	}
 }
 
+// A kubelet starts with these files; lab/dropin compares what it takes of them.
+func TestWhatIsReadOtherwiseThanItLooksIsNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		header + "maxPods: 5\nmaxPods: 6\n": "line 4: maxPods is there again: the kubelet takes this one, and ignores " +
+			"that of line 3",
+		header + "systemReserved: {cpu: '1',\n  cpu: '2'}\n":  "line 4: systemReserved.cpu is there again",
+		header + "logging:\n  format: json\n  format: text\n": "line 5: logging.format is there again",
+		`{"maxPods": 5, "systemReserved": {"cpu": "1"},` + "\n" + `"systemReserved": {"memory": "1Gi"}}`: "line 2: " +
+			"systemReserved is there again, after line 1: the kubelet joins both",
+		header + "---\n" + header + "maxPods: 5\n": "line 4: the kubelet reads the first document only, and " +
+			"ignores this one",
+		header + "---\n---\n- x\n": "line 5: the kubelet reads the first document only",
+		header + "---\na: [\n":     "line 1: the kubelet reads the first document only, and more text follows it",
+	} {
+		got := fields.Of([]byte(text))
+		if len(got) != 1 || !strings.Contains(got[0].String(), want) {
+			t.Errorf("%q:\n%v\nwant %q", text, got, want)
+		}
+	}
+}
+
 func TestKnownFieldsAreNotNamed(t *testing.T) {
 	texts := map[string]string{"no YAML": "\t{", "empty": "", "values of other types": header + "reservedMemory: 3\n",
 		"merge keys with an override": header + "systemReserved: &r {cpu: '1', memory: 1Gi}\n" +
 			"kubeReserved: {<<: *r, cpu: '2'}\nshutdownGracePeriod: 5s\nfeatureGates: {Any: true}\n",
-		"itself": header + "kubeReserved: &a {x: *a}\n"}
+		"documents without content": "---\n" + header + "---\n# no more\n---\n...\n",
+		"itself":                    header + "kubeReserved: &a {x: *a}\n"}
 	for _, name := range machines.List() {
 		m, err := machines.Load(name)
 		if err != nil {

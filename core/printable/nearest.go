@@ -1,0 +1,47 @@
+package printable
+
+import "strings"
+
+// maxNear bounds the bytes of a name that are compared.
+const maxNear = 60
+
+// Nearest returns the known name that a misspelt one may mean: the one that differs least, the first in the alphabet of
+// several; "" where each differs by more than a fifth of the letters. Capitals, "-" and "_" do not count.
+func Nearest(name string, known []string) string {
+	best, least := "", 1+min(len(name), maxNear)/5
+	for _, other := range known {
+		d := distance(Plain(Clip(name, maxNear)), Plain(other), least+1)
+		if d < least || d == least && (best == "" || other < best) {
+			best, least = other, d
+		}
+	}
+	return best
+}
+
+// Plain returns a name without capitals, "-" and "_".
+func Plain(name string) string {
+	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
+}
+
+// distance counts the letters by which two names differ, up to a bound (Levenshtein).
+func distance(a, b string, most int) int {
+	if len(a)-len(b) >= most || len(b)-len(a) >= most {
+		return most
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		last := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			next := last
+			if a[i] != b[j] {
+				next = 1 + min(last, row[j], row[j+1])
+			}
+			last, row[j+1] = row[j+1], next
+		}
+	}
+	return row[len(b)]
+}
