@@ -6,16 +6,16 @@
 package dropin
 
 import (
+	"context"
 	"fmt"
-	"os"
 	_ "unsafe" // for go:linkname
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 	_ "k8s.io/kubernetes/cmd/kubelet/app" // for go:linkname
 	"k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig/configfiles"
+	"k8s.io/kubernetes/pkg/util/filesystem"
 )
 
 // The kubelet's command does not export how it merges.
@@ -24,18 +24,18 @@ import (
 func merge(c *config.KubeletConfiguration, dir string) ([]string, error)
 
 // Merge returns what a kubelet makes of --config and --config-dir, without its other flags.
-func Merge(file, dir string) (*configv1beta1.KubeletConfiguration, error) {
-	s, codecs, err := scheme.NewSchemeAndCodecs(serializer.EnableStrict)
+func Merge(ctx context.Context, file, dir string) (*configv1beta1.KubeletConfiguration, error) {
+	s, _, err := scheme.NewSchemeAndCodecs()
 	if err != nil {
 		return nil, fmt.Errorf("make kubelet scheme: %w", err)
 	}
-	data, err := os.ReadFile(file)
+	loader, err := configfiles.NewFsLoader(&filesystem.DefaultFs{}, file)
+	if err != nil {
+		return nil, fmt.Errorf("make the loader of %s: %w", file, err)
+	}
+	internal, err := loader.Load(ctx)
 	if err != nil {
 		return nil, err
-	}
-	internal := &config.KubeletConfiguration{}
-	if err := runtime.DecodeInto(codecs.UniversalDecoder(), data, internal); err != nil {
-		return nil, fmt.Errorf("decode %s: %w", file, err)
 	}
 	if _, err := merge(internal, dir); err != nil {
 		return nil, fmt.Errorf("merge %s: %w", dir, err)

@@ -71,7 +71,7 @@ func TestAgentMergesAsTheKubelet(t *testing.T) {
 			rapid.ID[string]).Draw(t, "files") {
 			write(t, filepath.Join(files.Dir, name), draw(t, true))
 		}
-		theirs, err := Merge(files.File, files.Dir)
+		theirs, err := Merge(t.Context(), files.File, files.Dir)
 		ours, oursErr := files.Configuration(t.Context())
 		if err != nil {
 			if oursErr == nil {
@@ -141,7 +141,7 @@ func TestADropInMakesTheRulesOfThePlan(t *testing.T) {
 		files := kubelet.Files{File: filepath.Join(home, "config.yaml"), Dir: filepath.Join(home, "d")}
 		write(t, files.File, first)
 		write(t, filepath.Join(files.Dir, "90-plan.conf"), second)
-		theirs, err := Merge(files.File, files.Dir)
+		theirs, err := Merge(t.Context(), files.File, files.Dir)
 		if err != nil {
 			t.Fatalf("the kubelet does not merge the files: %v\n%s\n%s", err, first, second)
 		}

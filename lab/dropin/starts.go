@@ -9,7 +9,11 @@ import (
 	_ "unsafe" // for go:linkname
 
 	v1 "k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	configv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
 	"k8s.io/kubernetes/pkg/kubelet/eviction"
 
 	"github.com/tenon-numa/tenon/core/topo"
@@ -38,7 +42,7 @@ func Start(ctx context.Context, dir, file string, m *topo.Machine) (err error) {
 	if err := os.Mkdir(none, 0o700); err != nil {
 		return err
 	}
-	c, err := Merge(file, none)
+	c, err := Merge(ctx, file, none)
 	if err != nil {
 		return err
 	}
@@ -59,9 +63,26 @@ func Start(ctx context.Context, dir, file string, m *topo.Machine) (err error) {
 	if err := kubelet.SetFeatureGates(&configv1beta1.KubeletConfiguration{FeatureGates: set}); err != nil {
 		return err
 	}
+	if err := validate(c); err != nil { // the lab's managers replace what would reach beyond their directory
+		return err
+	}
 	managers, err := kubelet.NewManagers(ctx, dir, m, c, func() []*v1.Pod { return nil })
 	if err != nil {
 		return err
 	}
 	return managers.Stop()
+}
+
+// validate is the kubelet's own validation, but for the cgroups of the host, which are those of the lab's computer.
+func validate(c *configv1beta1.KubeletConfiguration) error {
+	s, _, err := scheme.NewSchemeAndCodecs()
+	if err != nil {
+		return fmt.Errorf("make kubelet scheme: %w", err)
+	}
+	internal := &config.KubeletConfiguration{}
+	if err := s.Convert(c, internal, nil); err != nil {
+		return fmt.Errorf("convert: %w", err)
+	}
+	internal.FailCgroupV1 = false
+	return validation.ValidateKubeletConfiguration(internal, utilfeature.DefaultFeatureGate)
 }

@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
-	"sigs.k8s.io/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
@@ -51,9 +52,16 @@ func ParseConfiguration(data []byte) (Configuration, error) {
 }
 
 // decode reads YAML or JSON as the kubelet does if its strict reading fails (pkg/kubelet/kubeletconfig/util/codec):
-// names of fields are case-sensitive, unknown ones are ignored.
+// names of fields are case-sensitive, unknown ones are ignored. Text that begins with { is JSON, and no YAML
+// (k8s.io/apimachinery/pkg/runtime/serializer/json, RecognizesData).
 func decode(data []byte, into any) error {
-	text, err := yaml.YAMLToJSON(data)
+	if yaml.IsJSONBuffer(data) {
+		if err := utiljson.Unmarshal(data, into); err != nil {
+			return fmt.Errorf("parse as JSON, since it begins with {: %w", err)
+		}
+		return nil
+	}
+	text, err := sigsyaml.YAMLToJSON(data)
 	if err == nil {
 		err = utiljson.Unmarshal(text, into)
 	}

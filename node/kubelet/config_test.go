@@ -110,8 +110,8 @@ func TestBadConfigurationNamesTheField(t *testing.T) {
 		{"cpuManagerPolicyOptions: {full-pcpus: 'true'}", "full-pcpus"},
 		{"cpuManagerPolicyOptions: {full-pcpus-only: 'yes'}", "full-pcpus-only"},
 		{"reservedSystemCPUs: 3-1", "reservedSystemCPUs"},
-		{"{cpuManagerPolicy: static, kubeReserved: {cpu: -1}}", "kubeReserved"},
-		{"{cpuManagerPolicy: static, kubeReserved: {cpu: 1e30}}", "kubeReserved"},
+		{"cpuManagerPolicy: static\nkubeReserved: {cpu: -1}", "kubeReserved"},
+		{"cpuManagerPolicy: static\nkubeReserved: {cpu: 1e30}", "kubeReserved"},
 		{"memoryManagerPolicy: static", "memoryManagerPolicy"},
 		{"memoryManagerPolicy: Static", "reservedMemory"},
 		{"reservedMemory: [{numaNode: -1, limits: {memory: 1Gi}}]", "NUMA node -1"},
@@ -121,9 +121,6 @@ func TestBadConfigurationNamesTheField(t *testing.T) {
 			"memory is there twice"},
 	} {
 		text := header + c.text
-		if strings.HasPrefix(c.text, "{") {
-			text = "{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, " + c.text[1:]
-		}
 		if _, err := ParseConfiguration([]byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: error %v does not say %q", c.text, err, c.want)
 		}

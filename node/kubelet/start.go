@@ -24,8 +24,8 @@ type Setup struct {
 
 // SetUp returns what a kubelet of a release makes of a KubeletConfiguration on a machine. The error says with each
 // value why such a kubelet does not start, or would serve pods wrongly, as far as it concerns the managers and
-// reservations. What the kubelet checks beside these is not looked at: ports, certificates, feature gates that do not
-// concern the managers, and which gates depend on others.
+// reservations, feature gates, and numbers that may not be negative. What the kubelet checks beside these is not looked
+// at, such as ports and certificates.
 func SetUp(data []byte, m *topo.Machine, release place.Release) (out Setup, err error) {
 	var in kubeletv1beta1.KubeletConfiguration
 	if err := decode(data, &in); err != nil {
@@ -47,7 +47,7 @@ func SetUp(data []byte, m *topo.Machine, release place.Release) (out Setup, err 
 	}
 	asWritten := out.Rules
 	asWritten.Memory.Reserved = c.Rules.Memory.Reserved // also that of NUMA nodes that the machine lacks
-	faults := slices.Concat(hostFaults(&in), gateFaults(c.Gates, release),
+	faults := slices.Concat(hostFaults(&in), numberFaults(&in), gateFaults(in.FeatureGates, release),
 		asWritten.StartFaults(m, place.Startup{Gates: c.Gates, Kept: kept, Named: slices.Concat(
 			slices.Collect(maps.Keys(in.CPUManagerPolicyOptions)),
 			slices.Collect(maps.Keys(in.TopologyManagerPolicyOptions)))}))
@@ -123,33 +123,29 @@ func hostFaults(in *kubeletv1beta1.KubeletConfiguration) (out []place.StartFault
 	return out
 }
 
+// numberFaults are numbers below 0 that the kubelet refuses (pkg/kubelet/apis/config/validation/validation.go).
+func numberFaults(in *kubeletv1beta1.KubeletConfiguration) (out []place.StartFault) {
+	orZero := func(n *int32) int64 {
+		if n == nil {
+			return 0
+		}
+		return int64(*n)
+	}
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{{"maxPods", int64(in.MaxPods)}, {"podsPerCore", int64(in.PodsPerCore)}, {"maxOpenFiles", in.MaxOpenFiles},
+		{"eventBurst", int64(in.EventBurst)}, {"eventRecordQPS", orZero(in.EventRecordQPS)},
+		{"kubeAPIBurst", int64(in.KubeAPIBurst)}, {"kubeAPIQPS", orZero(in.KubeAPIQPS)},
+		{"registryBurst", int64(in.RegistryBurst)}, {"registryPullQPS", orZero(in.RegistryPullQPS)}} {
+		if f.value < 0 {
+			out = append(out, place.StartFault{Setting: f.name, Text: fmt.Sprintf("%s: %d is less than 0", f.name, f.value)})
+		}
+	}
+	return out
+}
+
 func isAmount(text string) bool {
 	q, err := resource.ParseQuantity(text)
 	return err == nil && q.Sign() >= 0
-}
-
-// gateFaults are settings of feature gates with which a kubelet of a release does not start. Of gates that do not
-// concern the managers nothing is known.
-func gateFaults(set map[string]bool, r place.Release) (out []place.StartFault) {
-	if r == 0 {
-		r = place.DefaultRelease
-	}
-	for _, g := range Gates() {
-		on, named := set[g.Name]
-		if !named {
-			continue
-		}
-		at, known := g.At(r)
-		text := ""
-		switch {
-		case !known:
-			text = fmt.Sprintf("featureGates: a kubelet of %s has no gate %s", r, g.Name)
-		case at.Locked && on != at.Default:
-			text = fmt.Sprintf("featureGates: %s cannot be %t in %s", g.Name, on, r)
-		default:
-			continue
-		}
-		out = append(out, place.StartFault{Setting: "featureGates", Text: text})
-	}
-	return out
 }

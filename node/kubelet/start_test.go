@@ -40,6 +40,13 @@ func TestConfigurationsThatDoNotStartAreRefused(t *testing.T) {
 		{"kubeReserved: {cpu: '17'}\n", "they keep 17000m CPU from pods, and the machine has 16 CPUs", 37},
 		{"evictionHard: {memory.available: '0'}\n", "not an amount above 0", 37},
 		{"featureGates: {MemoryManager: true}\n", "a kubelet of 1.37 has no gate MemoryManager", 37},
+		{"featureGates: {GracefulNodeShutdwon: true}\n", "a kubelet of 1.37 has no gate GracefulNodeShutdwon; " +
+			"GracefulNodeShutdown may be meant", 37},
+		{"featureGates: {KubeletTracing: false}\n", "KubeletTracing cannot be false in 1.37", 37},
+		{"featureGates: {GracefulNodeShutdownBasedOnPodPriority: true, GracefulNodeShutdown: false}\n",
+			"GracefulNodeShutdownBasedOnPodPriority is on and needs GracefulNodeShutdown, which is off", 37},
+		{"maxPods: -1\n", "maxPods: -1 is less than 0", 37},
+		{"podsPerCore: -1\nkubeAPIQPS: -2\n", "kubeAPIQPS: -2 is less than 0", 30},
 	} {
 		_, err := SetUp([]byte(header+c.text), machine(t), c.release)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -57,6 +64,26 @@ func TestConfigurationsThatDoNotStartAreRefused(t *testing.T) {
 		if _, err := SetUp([]byte(header+text), machine(t), release); err != nil {
 			t.Errorf("%s\n%s: %v", release, text, err)
 		}
+	}
+}
+
+// A text that begins as JSON is read as JSON alone, without comments, names without quotation marks, or more documents.
+func TestJSONIsReadAsTheKubeletReadsIt(t *testing.T) {
+	const object = `{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"`
+	for text, starts := range map[string]bool{
+		"\n " + object + "}\n":                 true,
+		object + "} # a comment\n":             false,
+		object + "}\n---\n" + object + "}\n":   false,
+		object + ", maxPods: 5}\n":             false,
+		"# a comment\n" + object + ", a: 5}\n": true, // YAML, by its first character
+	} {
+		if _, err := SetUp([]byte(text), machine(t), 37); (err == nil) != starts {
+			t.Errorf("%s\n%v", text, err)
+		}
+	}
+	got, err := Allocatable([]byte(object+`, "systemReserved": {"cpu": "1"}, "systemReserved": {"memory": "1Gi"}}`), machine(t))
+	if err != nil || got["cpu"] != 15000 {
+		t.Errorf("%v, %v: want what both mappings reserve", got, err)
 	}
 }
 
