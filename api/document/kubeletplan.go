@@ -34,6 +34,8 @@ type KubeletPlanNode struct {
 	DropIn string   `json:"dropIn"`
 	// Errors are why the kubelet would not start, or not serve pods, with this configuration.
 	Errors []string `json:"errors"`
+	// Warnings are what the kubelet does with this configuration that a person would not expect.
+	Warnings []string `json:"warnings"`
 	// StateFiles have to be removed, below the kubelet's directory, while it is stopped.
 	StateFiles []string `json:"stateFiles"`
 	// Pods are those that run now, in the order in which the node admitted them, and what it would do with them.

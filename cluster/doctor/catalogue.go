@@ -107,6 +107,7 @@ var catalogue = map[string]entry{
 		"eviction threshold of memory together: otherwise the kubelet does not start again", nil},
 	"kubelet-start": {document.Broken, "change the kubelet's configuration: with what its files say it does not start " +
 		"again, or counts wrongly", nil},
+	"half-cores":          {document.Warned, "", nil},
 	"reserved-cpus-given": {document.Warned, "", nil},
 	"reserved-cpus-shared": {document.Noted, "set the option strict-cpu-reservation of cpuManagerPolicyOptions where " +
 		"the system needs these CPUs for itself (docs/howto/change-a-kubelet-policy.md)", nil},

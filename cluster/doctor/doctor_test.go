@@ -268,6 +268,10 @@ func wrongNodes() map[string]func(*world) {
 		},
 		"kubelet-start":        func(w *world) { w.rules.CPU.AlignBySocket = true },
 		"reserved-cpus-shared": func(w *world) { w.rules.CPU.StrictReservation = false },
+		"half-cores": func(w *world) {
+			w.machine = "numa 0 socket 0 cpus 0-3/8-11 memory 64Gi\nnuma 1 socket 1 cpus 4-7/12-15 memory 64Gi\n"
+			w.entries, w.pods, w.rules.CPU.Reserved, w.rules.CPU.FullPCPUsOnly = nil, nil, cpus("0"), true
+		},
 		"reserved-cpus-given": func(w *world) {
 			// Two cores have two threads, and four have one.
 			w.machine = "numa 0 socket 0 cpus 0-1/2-3 memory 64Gi\nnuma 1 socket 0 cpus 4-7 memory 64Gi\n"

@@ -183,6 +183,10 @@ func (p *planner) change(before whatif.Node, i int) (out document.KubeletPlanNod
 		kept = -1
 	}
 	out.Errors = refusals(kubeletOf(out.Version, gates), n.State.Machine, n.State.Rules, kept)
+	out.Warnings = []string{}
+	if _, text := n.State.Rules.HalfCores(n.State.Machine); text != "" {
+		out.Warnings = append(out.Warnings, text)
+	}
 	n.Allocatable = allocatable(before, n.State.Rules)
 	p.again(before, n, &out)
 	out.StateFiles = stateFiles(before.State, n.State.Rules, p.staying(n.Name))

@@ -196,6 +196,19 @@ func TestWhatAKubeletDoesNotAcceptIsAnError(t *testing.T) {
 	}
 }
 
+// A reservation of one thread of a core costs the other one under full-pcpus-only.
+func TestLostHalvesOfCoresAreWarnedOf(t *testing.T) {
+	for reserved, want := range map[idset.CPU]string{0: "1 CPU (16) is on a core with reserved ones", 16: ""} {
+		w := &world{rules: bestEffort(), version: "v1.36.3"}
+		n := w.plan(t, "name=a", func(r *place.Rules) {
+			r.CPU.FullPCPUsOnly, r.CPU.Reserved = true, idset.Of(0, reserved)
+		}).Nodes[0]
+		if text := strings.Join(n.Warnings, "\n"); !strings.Contains(text, want) || (text == "") != (want == "") {
+			t.Errorf("with 0 and %d reserved: warnings %q, want %q", reserved, text, want)
+		}
+	}
+}
+
 // Nodes that cannot be drained, or whose pods find no place meanwhile, come last.
 func TestNodesAreChangedInAnOrderThatHarmsNobody(t *testing.T) {
 	w := &world{rules: bestEffort(), version: "v1.36.3"}

@@ -1,6 +1,9 @@
 package place
 
 import (
+	"fmt"
+	"strconv"
+
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/topo"
 )
@@ -30,3 +33,22 @@ func (r Rules) GivesReserved(m *topo.Machine) (n int, given idset.Set[idset.CPU]
 
 // WholeCores returns the CPUs of all cores that have a reserved CPU.
 func (r Rules) WholeCores(m *topo.Machine) idset.Set[idset.CPU] { return coresOf(m, r.CPU.Reserved) }
+
+// HalfCores returns the CPUs that full-pcpus-only counts for no container, though nothing reserves them: those of cores
+// that have another CPU reserved (cpumanager/policy_static.go, enforceSMTAlignment). text says it, with the remedy; it
+// is empty where there are none.
+func (r Rules) HalfCores(m *topo.Machine) (lost idset.Set[idset.CPU], text string) {
+	if !r.CPU.Static || !r.CPU.FullPCPUsOnly {
+		return lost, ""
+	}
+	whole := r.WholeCores(m)
+	if lost = whole.Minus(r.CPU.Reserved); lost.Empty() {
+		return lost, ""
+	}
+	are, them := "1 CPU (%s) is on a core", "it"
+	if lost.Len() > 1 {
+		are, them = strconv.Itoa(lost.Len())+" CPUs (%s) are on cores", "them"
+	}
+	return lost, "reservedSystemCPUs: " + fmt.Sprintf(are, lost) + " with reserved ones, so full-pcpus-only does not " +
+		"count " + them + " for containers with CPUs of their own; reserve whole cores: reservedSystemCPUs: " + whole.String()
+}

@@ -1,6 +1,7 @@
 package place_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/idset"
@@ -25,6 +26,42 @@ func TestKubeletsThatGiveOutReservedCPUs(t *testing.T) {
 		n, given, ok := r.GivesReserved(c.machine)
 		if ok != (c.given != "") || given.String() != c.given {
 			t.Errorf("with %s reserved a container of %d CPUs gets %s, %t; want %q", c.reserved, n, given, ok, c.given)
+		}
+	}
+}
+
+// What HalfCores names is what no container gets beyond the others: the largest that is admitted has all CPUs but these
+// and the reserved ones.
+func TestHalfCoresAreLostToContainers(t *testing.T) {
+	m := machineOfCores(t, "0,4", "1,5", "2,6", "3,7")
+	single := machineOfCores(t, "0", "1", "2", "3")
+	for _, c := range []struct {
+		machine        *topo.Machine
+		reserved, lost string
+		whole, static  bool
+	}{{m, "0", "4", true, true}, {m, "0-1", "4-5", true, true}, {m, "0,4", "", true, true}, {m, "", "", true, true},
+		{m, "0,1,5", "4", true, true}, {m, "0", "", false, true}, {m, "0", "", true, false}, {single, "0", "", true, true}} {
+		reserved, err := idset.Parse[idset.CPU](c.reserved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := place.Rules{CPU: place.CPURules{Static: c.static, FullPCPUsOnly: c.whole, Reserved: reserved}}
+		lost, text := r.HalfCores(c.machine)
+		if lost.String() != c.lost || (text == "") != (c.lost == "") || strings.Contains(text, "1 CPUs") {
+			t.Errorf("%+v: %s, %q", c, lost, text)
+		}
+		if !c.static {
+			continue
+		}
+		most := 0
+		for n := 1; n <= 8; n++ {
+			pod := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: int64(n) * 1000}}}
+			if place.Place(place.NewUsage(c.machine, r), pod).Fits() {
+				most = n
+			}
+		}
+		if want := c.machine.CPUs().Minus(reserved).Len() - lost.Len(); most != want {
+			t.Errorf("%+v: a container gets at most %d CPUs, want %d", c, most, want)
 		}
 	}
 }

@@ -73,6 +73,37 @@ spec: {containers: [{name: c, image: i, resources: RESOURCES}]}
 	}
 }
 
+// Reserved halves of cores cost CPUs under full-pcpus-only, whether a list or an amount reserves them.
+func TestLostHalvesOfCoresAreWarnedOf(t *testing.T) {
+	const static = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\n"
+	const whole = "cpuManagerPolicyOptions: {full-pcpus-only: 'true'}\n"
+	const one = "machine m: reservedSystemCPUs: 1 CPU "
+	for config, want := range map[string]string{
+		static + whole + "reservedSystemCPUs: '0-1,8'\n": one + "(9) is on a core with reserved",
+		static + whole + "systemReserved: {cpu: '1'}\n":  one + "(8) is on a core with reserved",
+		static + whole + "reservedSystemCPUs: '0,8'\n":   "",
+		static + "reservedSystemCPUs: '0'\n":             "",
+	} {
+		dir := t.TempDir()
+		for name, text := range map[string]string{"k.yaml": config,
+			"m.txt":    "numa 0 socket 0 cpus 0-7/8-15 memory 16Gi\n",
+			"pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for command, flag := range map[string]string{"check": "--machine", "simulate": "--machines"} {
+			var out, errs bytes.Buffer
+			code := Run(t.Context(), []string{command, "-f", filepath.Join(dir, "pod.yaml"), flag,
+				filepath.Join(dir, "m.txt"), "--kubelet-config", filepath.Join(dir, "k.yaml")}, &out, &errs,
+				Setup{Stages: stages(nil)})
+			if code != 0 || !strings.Contains(errs.String(), want) || (want == "") != (errs.Len() == 0) {
+				t.Errorf("%s with\n%s: exit code %d, %s", command, config, code, errs.String())
+			}
+		}
+	}
+}
+
 func TestCheckNeedsAFile(t *testing.T) {
 	for _, args := range [][]string{{"check"}, {"check", "--no-such-flag"}, {"check", "-f", "/no/such/file"}} {
 		var out, errs bytes.Buffer

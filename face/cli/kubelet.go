@@ -286,6 +286,9 @@ func writeDiffs(b *bufio.Writer, p document.KubeletPlan) {
 		for _, e := range n.Errors {
 			writeWrapped(to, "  ", "The kubelet does not accept it: "+e+".")
 		}
+		for _, text := range n.Warnings {
+			writeWrapped(to, "  ", "Warning: "+text+".")
+		}
 		_ = to.Flush() // a builder takes everything
 		text := lines.String()
 		if on[text] == nil {

@@ -54,6 +54,9 @@ func (a *app) described(f simulateFlags, list []string, stderr io.Writer) ([]wha
 		if m.Rules, m.Allocatable, err = a.setup.Stages.Kubelet(config.text, n.Machine); err != nil {
 			return nil, fmt.Errorf("%s for machine %s: %w", config.from, n.Name, err)
 		}
+		if _, text := m.Rules.HalfCores(n.Machine); text != "" {
+			fmt.Fprintf(stderr, "Warning: %s for machine %s: %s\n", config.from, n.Name, text)
+		}
 		out = append(out, m)
 	}
 	return out, nil

@@ -59,6 +59,7 @@ type plannedNode struct {
 	Diff       unread                `json:"diff"`
 	DropIn     string                `json:"dropIn"`
 	Errors     small[[]string]       `json:"errors"`
+	Warnings   unread                `json:"warnings"`
 	StateFiles small[[]string]       `json:"stateFiles"`
 	Pods       unread                `json:"pods"`
 	Evicted    int                   `json:"evicted"`

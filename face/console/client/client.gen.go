@@ -382,6 +382,7 @@ type KubeletPlanNode struct {
 	StateFiles *[]string     `json:"stateFiles"`
 	Version    *string       `json:"version,omitempty"`
 	Waiting    int64         `json:"waiting"`
+	Warnings   *[]string     `json:"warnings"`
 }
 
 // KubeletRollout defines model for KubeletRollout.

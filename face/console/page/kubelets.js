@@ -46,10 +46,11 @@ export function kubeletsPage(root) {
 
   // diffs are the changes of files, once for all nodes on which they are the same.
   function diffs() {
-    const on = Map.groupBy(plan.nodes, (n) => JSON.stringify([n.diff, n.errors]));
+    const on = Map.groupBy(plan.nodes, (n) => JSON.stringify([n.diff, n.errors, n.warnings]));
     return [...on.values()].map((all) => [el("h3", {}, all.slice(0, few).map((n, i) => [i ? ", " : "", nodeLink(n.name)]),
       all.length > few ? " " + say("moreNodes", all.length - few) : ""), el("pre", { tabindex: "0" }, all[0].diff.join("\n")),
-    (all[0].errors || []).map((e) => note(`${t.notAccepted}: ${e}`, true))]);
+    (all[0].errors || []).map((e) => note(`${t.notAccepted}: ${e}`, true)),
+    (all[0].warnings || []).map((e) => note(e))]);
   }
 
   function order() {
