@@ -98,7 +98,7 @@ const failedScheduling = "FailedScheduling"
 // scheduling judges by the pod's failure events, and by speaks: whether its scheduler has written any event, or nil if
 // that is unknown.
 func scheduling(pod *v1.Pod, pods []Stored, failures []v1.Event, speaks *bool) document.Scheduling {
-	out := document.Scheduling{Scheduler: pod.Spec.SchedulerName, Seen: schedulers(pods),
+	out := document.Scheduling{Scheduler: pod.Spec.SchedulerName, Seen: Schedulers(pods),
 		Node: pod.Status.NominatedNodeName}
 	for _, g := range pod.Spec.SchedulingGates {
 		out.Gates = append(out.Gates, g.Name)
@@ -151,9 +151,9 @@ func lastSeen(e *v1.Event) time.Time {
 	return last
 }
 
-// schedulers returns the names of the schedulers that have bound or refused pods, in ascending order. It ignores mirror
+// Schedulers returns the names of the schedulers that have bound or refused pods, in ascending order. It ignores mirror
 // pods, which have a scheduler's name although no scheduler placed them.
-func schedulers(pods []Stored) []string {
+func Schedulers(pods []Stored) []string {
 	seen := map[string]bool{}
 	for p := range EachPod(pods) {
 		_, mirror := p.Annotations[v1.MirrorPodAnnotationKey]

@@ -229,6 +229,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 	if err != nil {
 		return nil, left, err
 	}
+	known := s.Schedulers()
 	for _, t := range f.Templates {
 		t.Namespace = cmp.Or(t.Namespace, namespace)
 		t.Pod.Namespace = t.Namespace
@@ -243,7 +244,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 		if err != nil {
 			return nil, left, fmt.Errorf("%s: %w", t, err)
 		}
-		w.Asked, w.Refused = asked, t.Refused
+		w.Asked, w.Refused, w.Misspelt = asked, t.Refused, podapi.Misspelt(t.Pod, known)
 		w.Unjudged = append(w.Unjudged, unjudged...)
 		if t.Guessed != "" {
 			w.Unjudged = append(w.Unjudged, fmt.Sprintf("whether %s makes its pods of %s, and how many", t.Kind, t.Guessed))
@@ -278,6 +279,12 @@ func (s *Stage) Existing(p *v1.Pod) (*whatif.Workload, error) {
 	free := p.DeepCopy()
 	free.Spec.NodeName = ""
 	return s.workload(manifest.Template{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Count: 1, Pod: free})
+}
+
+// Schedulers returns the names of the schedulers that have bound or refused pods, and of those that clusters with Tenon
+// have.
+func (s *Stage) Schedulers() []string {
+	return append(kube.Schedulers(s.pods), v1.DefaultSchedulerName, "tenon-scheduler")
 }
 
 // Pods returns all pods. The caller must not change them.

@@ -247,6 +247,7 @@ func around(ctx context.Context, reader *kube.Reader, s *stage.Stage, pod *v1.Po
 		return err
 	}
 	out.Needs, out.Unjudged, out.Around = w.Want.Needs, w.Unjudged, map[string]cli.Around{}
+	out.Misspelt = podapi.Misspelt(pod, s.Schedulers())
 	barred := w.Want.Barred(s.Nodes())
 	for i, n := range s.Nodes() {
 		out.Around[n.Name] = cli.Around{Node: n, Barred: barred[i]}

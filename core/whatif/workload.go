@@ -37,6 +37,8 @@ type Workload struct {
 	Asked bool
 	// Refused is why the API server refuses the object although it accepts its pods; "" if no reason is known.
 	Refused string
+	// Misspelt says which names of the pods nothing reads, such as an annotation of a file.
+	Misspelt []string
 	// Unequal says which containers keep the pods from being Guaranteed, and why.
 	Unequal []string
 }

@@ -22,7 +22,8 @@ const checkLong = `Say whether the pods of a file can ever run on any node, and 
 What is short now does not count: a pod passes if it would fit on one of the nodes once others have ended.
 It does not pass if each node refuses it for good: the machine is too small under its kubelet's configuration,
 or a taint, a selector or another rule keeps the pod away. The command also warns of pods that are nearly
-Guaranteed, for which no kubelet aligns CPUs or memory.
+Guaranteed, for which no kubelet aligns CPUs or memory, and of annotations, labels and names of schedulers that
+are probably misspelt.
 
 The exit code is 0 if all pods pass, 1 if one does not, 3 if the pods of an object of the file cannot be
 judged, and 2 after an error, which is on stderr.`
@@ -152,7 +153,7 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 type checked struct {
 	workload *whatif.Workload
 	whatif.Lasting
-	nearly []string
+	warnings []string
 }
 
 func (x checked) passes() bool { return len(x.Ever) > 0 }
@@ -160,7 +161,7 @@ func (x checked) passes() bool { return len(x.Ever) > 0 }
 // checkOn judges all nodes, each by itself.
 func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
 	return checked{workload: w, Lasting: whatif.Rules{}.Lasting(nodes, w.Want),
-		nearly: whatif.NearlyGuaranteed(w.Want.Pod, w.Unequal)}
+		warnings: append(whatif.NearlyGuaranteed(w.Want.Pod, w.Unequal), w.Misspelt...)}
 }
 
 func writeChecks(w io.Writer, all []checked, judged int, problems []document.Problem) error {
@@ -205,7 +206,7 @@ func (x checked) write(b *bufio.Writer, judged int) {
 	if more := len(x.Refusals) - fewNodes; more > 0 {
 		fmt.Fprintf(b, "  ... and %d other reasons\n", more)
 	}
-	for _, text := range x.nearly {
+	for _, text := range x.warnings {
 		writeWrapped(b, "  ", "Warning: "+text+".")
 	}
 	if x.workload.Asked {
@@ -255,7 +256,7 @@ func checkDocumentOf(all []checked, problems []document.Problem) checkDocument {
 			Refusals: document.Each(x.Refusals, func(r whatif.Refusal) refusalDocument {
 				return refusalDocument{r.Nodes, bar(r), string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
 			}),
-			Warnings: append([]string{}, x.nearly...), Unjudged: append([]string{}, w.Unjudged...),
+			Warnings: append([]string{}, x.warnings...), Unjudged: append([]string{}, w.Unjudged...),
 			Asked: w.Asked,
 		}
 	})

@@ -104,6 +104,26 @@ func TestLostHalvesOfCoresAreWarnedOf(t *testing.T) {
 	}
 }
 
+func TestCheckWarnsOfMisspeltNames(t *testing.T) {
+	const pods = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d}
+spec:
+  selector: {matchLabels: {app: d}}
+  template:
+    metadata: {labels: {app: d}, annotations: {tenon.sh/numa-polcy: single-numa-node}}
+    spec: {schedulerName: tenon-schedular, containers: [{name: c, image: i}]}
+`
+	out, errs, code := checks(t, pods)
+	for _, want := range []string{"Warning: nothing reads the annotation tenon.sh/numa-polcy; tenon.sh/numa-policy may be",
+		`Warning: no scheduler named "tenon-schedular" is known; tenon-scheduler may be meant.`} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, %s%s\nwant %q", code, out, errs, want)
+		}
+	}
+}
+
 func TestCheckNeedsAFile(t *testing.T) {
 	for _, args := range [][]string{{"check"}, {"check", "--no-such-flag"}, {"check", "-f", "/no/such/file"}} {
 		var out, errs bytes.Buffer

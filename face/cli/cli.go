@@ -50,6 +50,8 @@ type PodView struct {
 	Around map[string]Around
 	// Unjudged is what else the pod asks of nodes and no command looks at, in words.
 	Unjudged []string
+	// Misspelt says which names of the pod nothing reads.
+	Misspelt []string
 	// Scheduling is how far a pod without a node has come; nil where that is not known.
 	Scheduling *document.Scheduling
 	// Phase is the pod's status.phase: Pending, Running, Succeeded, Failed or Unknown.

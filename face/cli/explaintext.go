@@ -66,6 +66,9 @@ func (e *explanation) writePod(b *bufio.Writer) {
 		writeWrapped(b, "  ", "Its status says "+said)
 	}
 	e.writeScheduling(b)
+	for _, text := range p.Misspelt {
+		writeWrapped(b, "", "Warning: "+text+".")
+	}
 	if p.Demand.Policy != place.None {
 		writeWrapped(b, "", "By its annotations it demands "+demanded(p.Demand)+".")
 	}
