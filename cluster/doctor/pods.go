@@ -75,7 +75,7 @@ func (x *examination) nearly(p *v1.Pod) {
 	if spec.QoS != place.Guaranteed && !spec.PodLevel && !slices.ContainsFunc(p.Spec.Containers, meant) {
 		return
 	}
-	for _, why := range whatif.NearlyGuaranteed(spec, stage.Unequal(p)) {
+	for _, why := range whatif.NearlyGuaranteed(spec, stage.Unequal(p), x.scene.Nodes()) {
 		what, remedy, _ := strings.Cut(why, ": ")
 		x.add("nearly-guaranteed", onPod(p), what, orElse(remedy, "set resources of the containers instead"))
 	}

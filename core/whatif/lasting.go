@@ -52,8 +52,9 @@ func (r Rules) Lasting(nodes []Node, w *Want) (out Lasting) {
 const maxUnequal = 4
 
 // NearlyGuaranteed says what keeps a pod from exclusive CPUs and aligned memory, where little does. unequal says which
-// containers keep it from being Guaranteed, as in [Workload].
-func NearlyGuaranteed(p *place.Pod, unequal []string) (out []string) {
+// containers keep it from being Guaranteed, as in [Workload]. It proposes numbers of CPUs that one of the nodes admits
+// when it is empty.
+func NearlyGuaranteed(p *place.Pod, unequal []string, nodes []Node) (out []string) {
 	if p.PodLevel {
 		return []string{"its resources are set for the pod as a whole: only kubelets before 1.34 and those with the gate " +
 			"PodLevelResourceManagers align its CPUs and memory"}
@@ -73,11 +74,47 @@ func NearlyGuaranteed(p *place.Pod, unequal []string) (out []string) {
 		return []string{"it is Burstable, so no kubelet aligns its CPUs and memory" + why +
 			": give each container limits for cpu and memory, equal to its requests"}
 	}
-	for _, c := range p.Containers {
+	for i, c := range p.Containers {
 		if c.MilliCPU >= 1000 && c.MilliCPU%1000 != 0 {
 			out = append(out, fmt.Sprintf("container %q wants %dm CPUs, no whole number, so it gets shared CPUs: "+
-				"ask for %d or %d", c.Name, c.MilliCPU, c.MilliCPU/1000, c.MilliCPU/1000+1))
+				"ask for %s", c.Name, c.MilliCPU, wholes(p, i, nodes)))
 		}
 	}
 	return out
+}
+
+// Bounds on the amounts that wholes tries in each direction, and on the nodes that it asks.
+const (
+	maxWholes = 8
+	maxAsked  = 64
+)
+
+// wholes names the nearest whole numbers of CPUs, below and above what a container wants, that an empty node admits.
+func wholes(p *place.Pod, container int, nodes []Node) string {
+	var empty []*place.Usage
+	for i := range nodes {
+		if nodes[i].State != nil && len(empty) < maxAsked {
+			empty = append(empty, nodes[i].State.Empty())
+		}
+	}
+	var out []string
+	least := p.Containers[container].MilliCPU / 1000
+	for _, way := range []int64{-1, 1} {
+		for k := range int64(maxWholes) {
+			n := least + way*k + (way+1)/2
+			if n < 1 {
+				break
+			}
+			pod := asking(p, container, "cpu", n)
+			if len(empty) == 0 ||
+				slices.ContainsFunc(empty, func(u *place.Usage) bool { return place.Place(u, pod).Fits() }) {
+				out = append(out, fmt.Sprint(n))
+				break
+			}
+		}
+	}
+	if len(out) == 0 {
+		return "a whole number that a node has"
+	}
+	return strings.Join(out, " or ")
 }

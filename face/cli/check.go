@@ -161,7 +161,7 @@ func (x checked) passes() bool { return len(x.Ever) > 0 }
 // checkOn judges all nodes, each by itself.
 func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
 	return checked{workload: w, Lasting: whatif.Rules{}.Lasting(nodes, w.Want),
-		warnings: append(whatif.NearlyGuaranteed(w.Want.Pod, w.Unequal), w.Misspelt...)}
+		warnings: append(whatif.NearlyGuaranteed(w.Want.Pod, w.Unequal, nodes), w.Misspelt...)}
 }
 
 func writeChecks(w io.Writer, all []checked, judged int, problems []document.Problem) error {

@@ -124,6 +124,29 @@ spec:
 	}
 }
 
+// Where whole cores alone are given, only numbers of whole cores are proposed.
+func TestCheckProposesNumbersOfCPUsThatAreAdmitted(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i, resources: " +
+		"{limits: {cpu: 2500m, memory: 1Gi}}}]}\n"
+	for options, want := range map[string]string{"": "ask for 2 or 3.",
+		"cpuManagerPolicyOptions: {full-pcpus-only: 'true'}\n": "ask for 2 or 4."} {
+		dir := t.TempDir()
+		machine, config := filepath.Join(dir, "smt.txt"), filepath.Join(dir, "smt.yaml")
+		for file, text := range map[string]string{machine: "numa 0 socket 0 cpus 0-7/8-15 memory 16Gi\n",
+			config: strings.Replace(checkKubelet, `"0"`, `"0,8"`, 1) + options, dir + "/pod.yaml": pod} {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var out, errs bytes.Buffer
+		Run(t.Context(), []string{"check", "-f", dir + "/pod.yaml", "--machine", machine, "--kubelet-config", config},
+			&out, &errs, Setup{Stages: stages(nil)})
+		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), want) {
+			t.Errorf("%q: %s%s, want %q", options, out.String(), errs.String(), want)
+		}
+	}
+}
+
 func TestCheckNeedsAFile(t *testing.T) {
 	for _, args := range [][]string{{"check"}, {"check", "--no-such-flag"}, {"check", "-f", "/no/such/file"}} {
 		var out, errs bytes.Buffer
