@@ -137,6 +137,13 @@ func cores(name string, n int) *v1.Pod {
 	return p
 }
 
+// nic is a pod that wants a device too.
+func nic(p *v1.Pod) *v1.Pod {
+	p.Spec.Containers[0].Resources.Limits["example.com/nic"] = resource.MustParse("1")
+	p.Spec.Containers[0].Resources.Requests = p.Spec.Containers[0].Resources.Limits
+	return p
+}
+
 func foreign(p *v1.Pod) *v1.Pod {
 	p.Spec.SchedulerName = foreignScheduler
 	return p
@@ -302,11 +309,6 @@ func TestAnEndExcusesOnlyPodsForWhichMoreRoomIsWorse(t *testing.T) {
 // TestAnEndExcusesWhatFollows: the place of a pod of Tenon's scheduler depended on the end of another one, which the
 // scheduler could not have received: the managers release a pod's holdings before its end is written.
 func TestAnEndExcusesWhatFollows(t *testing.T) {
-	nic := func(p *v1.Pod) *v1.Pod {
-		p.Spec.Containers[0].Resources.Limits["example.com/nic"] = resource.MustParse("1")
-		p.Spec.Containers[0].Resources.Requests = p.Spec.Containers[0].Resources.Limits
-		return p
-	}
 	for _, c := range []struct {
 		what              string
 		written, received uint64 // when the end was written, and when the scheduler received it
@@ -332,6 +334,27 @@ func TestAnEndExcusesWhatFollows(t *testing.T) {
 			}
 			s.want(s.bind(10, nic(cores("refused", 4))), c.want)
 		})
+	}
+}
+
+// The scheduler may have received the first of two ends, so the second alone is an excuse.
+func TestALaterEndExcusesAlone(t *testing.T) {
+	for received, want := range map[uint64]blame{0: roomier, 10: knowable} {
+		s := newStage(t)
+		s.bind(3, cores("full", 8))
+		s.bind(4, nic(cores("other", 1))) // on the other NUMA node, with its only device
+		s.end(5, "full")
+		s.received.over["full"] = at(5).at
+		s.bind(6, cores("early", 2))
+		s.bind(7, cores("ends", 4))
+		s.end(8, "early")
+		s.end(9, "ends")
+		s.bind(10, cores("moved", 6)) // beside the pod that ended last it would be on the other NUMA node
+		s.received.over["early"] = at(12).at.Add(-lag / 2)
+		if received > 0 {
+			s.received.over["ends"] = at(received).at
+		}
+		s.want(s.bind(12, nic(cores("refused", 4))), want)
 	}
 }
 

@@ -1,8 +1,10 @@
 package chaos
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -64,8 +66,44 @@ func (t *trial) find() {
 	}
 }
 
-// cause returns the one thing without which the pod fits, or which of them together.
+// cause returns the one thing without which the pod fits, or which of them together. When exactly the scheduler acted
+// is known to a fraction of a second, and it may have received the first of the ends by then.
 func (t *trial) cause() (blame, string) {
+	why, text := t.only()
+	ends := t.ends()
+	for i := 1; why == knowable && i < len(ends); i++ {
+		u := *t
+		u.ended = map[string]bool{}
+		for _, uid := range ends[i:] {
+			u.ended[uid] = true
+		}
+		if w, s := u.only(); w == roomier || w == together {
+			return w, s
+		}
+	}
+	return why, text
+}
+
+// ends returns the pods whose end the scheduler had not received, the first to end first.
+func (t *trial) ends() (uids []string) {
+	lives := slices.Clone(t.lives)
+	version := func(l life) uint64 {
+		if l.over() {
+			return l.end().version
+		}
+		return math.MaxUint64
+	}
+	slices.SortStableFunc(lives, func(l, m life) int { return cmp.Compare(version(l), version(m)) })
+	for _, l := range lives {
+		if uid := string(l.pod.UID); t.ended[uid] {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
+}
+
+// only is cause with exactly the ends that are in t.
+func (t *trial) only() (blame, string) {
 	if t.fits(without{}) && t.remade {
 		return remade, "the pod fits on the machine of the layout, which is not the kubelet's"
 	}
