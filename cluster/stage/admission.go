@@ -70,8 +70,7 @@ func firstClaim(name string) string {
 }
 
 // admit changes the pod of a file as the API server's admission does by runtime classes: those of the file, and those
-// of
-// the cluster. It returns what else of the admission is not judged, and an error if the API server refuses the pod.
+// of the cluster. It returns what else of the admission is not judged, and an error if the API server refuses the pod.
 func (s *Stage) admit(t *manifest.Template, own map[string]*nodev1.RuntimeClass) (unjudged []string, err error) {
 	known := s.admission != nil && s.admission.Classes != nil
 	name, class := "", (*nodev1.RuntimeClass)(nil)
@@ -92,6 +91,7 @@ func (s *Stage) admit(t *manifest.Template, own map[string]*nodev1.RuntimeClass)
 			return nil, err
 		}
 	}
+	unjudged = append(unjudged, priorities(&t.Pod.Spec)...)
 	switch {
 	case s.admission == nil:
 	case s.admission.Bounds == nil:
@@ -100,4 +100,22 @@ func (s *Stage) admit(t *manifest.Template, own map[string]*nodev1.RuntimeClass)
 		unjudged = append(unjudged, s.admission.Bounds[t.Namespace]...)
 	}
 	return unjudged, nil
+}
+
+// priorities returns what the API server's admission judges of a pod by PriorityClasses, which nothing reads
+// (plugin/pkg/admission/priority): it refuses a pod whose class the cluster lacks, and one whose priority or
+// preemptionPolicy differ from those of its class, or of the cluster's default class if it names none.
+func priorities(s *v1.PodSpec) (out []string) {
+	const refuses = " (if not, the API server refuses the pod)"
+	class := s.PriorityClassName
+	if system := class == "system-cluster-critical" || class == "system-node-critical"; class != "" && !system {
+		out = append(out, "whether the cluster has the priority class "+class)
+	}
+	if s.Priority != nil {
+		out = append(out, "whether spec.priority is that of the pod's priority class"+refuses)
+	}
+	if p := s.PreemptionPolicy; p != nil && (*p != v1.PreemptLowerPriority || class != "") {
+		out = append(out, "whether spec.preemptionPolicy is that of the pod's priority class"+refuses)
+	}
+	return out
 }

@@ -108,3 +108,22 @@ func TestTheAPIServerIsAskedAboutPods(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// The API server's admission compares a pod with its PriorityClass, which nothing reads here: that is said.
+func TestWhatPriorityClassesDecideIsNotJudged(t *testing.T) {
+	s := &Stage{}
+	for fields, want := range map[string]string{
+		"":                                       "",
+		"preemptionPolicy: Never":                "whether spec.preemptionPolicy is that of the pod's priority class",
+		"preemptionPolicy: PreemptLowerPriority": "",
+		"priority: 7":                            "whether spec.priority is that of the pod's priority class (if not,",
+		"priorityClassName: high":                "whether the cluster has the priority class high",
+		"priorityClassName: system-node-critical": "",
+	} {
+		text := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: [{name: c, image: i}]\n  " + fields
+		got := strings.Join(read(t, s, text).Unjudged, ", ")
+		if !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+			t.Errorf("%s: not judged %q, want %q", fields, got, want)
+		}
+	}
+}
