@@ -119,11 +119,17 @@ func TestRulesAsText(t *testing.T) {
 		"full-pcpus-only",
 		"max-allowable-numa-nodes=16",
 	}
-	if got := RuleItems(r); !slices.Equal(got, want) {
+	if got := RuleItems(r, ledger.Exact); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	r.Arbiter = place.ByAgent
-	if got := RuleItems(r); got[0] != "the agent decides" || !slices.Equal(got[1:], want) {
+	if got := RuleItems(r, ledger.Exact); got[0] != "the agent decides" || !slices.Equal(got[1:], want) {
 		t.Errorf("%q, want %q after who decides", got, want)
+	}
+	coarse := place.Rules{Topology: r.Topology, CPU: place.CPURules{Static: true}}
+	want = []string{"restricted per container", "assumed: CPUs static, memory not pinned, options at their defaults",
+		"max-allowable-numa-nodes=16"}
+	if got := RuleItems(coarse, ledger.Coarse); !slices.Equal(got, want) {
+		t.Errorf("%q of a coarse node, want %q", got, want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -176,13 +177,18 @@ func idList(ids []string) string {
 
 // RuleItems renders the rules of a node as short texts, for example "restricted per pod", "CPUs static" and
 // "full-pcpus-only": first who decides, where that is not the kubelet, then the policies, then the options that are
-// on, by the kubelet's names.
-func RuleItems(r place.Rules) []string {
+// on, by the kubelet's names. The rules of a coarse node are those of its topology manager; the others are assumed, and
+// one item says so.
+func RuleItems(r place.Rules, q ledger.Quality) []string {
 	align := fmt.Sprintf("%s per %s", r.Topology.Policy, r.Topology.Scope)
 	if r.Topology.Policy == place.None {
 		align = "no alignment"
 	}
-	out := []string{align, "CPUs " + staticText(r.CPU.Static), "memory " + staticText(r.Memory.Static)}
+	managers := []string{"CPUs " + staticText(r.CPU.Static), "memory " + staticText(r.Memory.Static)}
+	if q == ledger.Coarse {
+		managers = []string{"assumed: " + strings.Join(managers, ", ") + ", options at their defaults"}
+	}
+	out := slices.Concat([]string{align}, managers)
 	if r.Arbiter == place.ByAgent {
 		out = slices.Insert(out, 0, "the agent decides")
 	}

@@ -32,7 +32,8 @@ func (s Source) reported(n document.Node) document.Node {
 // node is a document of a node, with the rules in the form that is rendered.
 type node struct {
 	document.Node
-	rules place.Rules
+	rules   place.Rules
+	quality ledger.Quality
 }
 
 func (s Source) node(name string) (*node, error) {
@@ -44,7 +45,7 @@ func (s Source) node(name string) (*node, error) {
 		}
 		return out, nil
 	}
-	out.rules = n.Rules
+	out.rules, out.quality = n.Rules, n.Quality
 	since := s.Decisions.Reserved()
 	for i, e := range n.Entries {
 		if at, ok := since[e.Pod.UID]; ok && e.Source == ledger.Predicted {
@@ -102,7 +103,7 @@ func (n *node) text(w io.Writer) {
 
 // hardware writes the rules, and the free CPUs, memory and devices by NUMA node.
 func (n *node) hardware(w io.Writer) {
-	printf(w, "rules: %s\n", strings.Join(document.RuleItems(n.rules), ", "))
+	printf(w, "rules: %s\n", strings.Join(document.RuleItems(n.rules, n.quality), ", "))
 	if n.Rules.ReservedCPUs != "" {
 		printf(w, "reserved: cpus %s\n", n.Rules.ReservedCPUs)
 	}

@@ -131,12 +131,12 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 			out = append(out, checkOn(stage.Nodes(), w))
 		}
 	}
-	doc := checkDocumentOf(out, all.problems)
+	doc := checkDocumentOf(out, all.problems, coarse(stage.Nodes()))
 	doc.NoPods, doc.NotJudged = append(doc.NoPods, left.NoPods...), append(doc.NotJudged, left.NotJudged...)
 	doc.Passes = doc.Passes && len(left.NotJudged) == 0
 	done, err := f.output.write(c.OutOrStdout(), doc, nil)
 	if !done {
-		err = writeChecks(c.OutOrStdout(), out, len(stage.Nodes()), all.problems)
+		err = writeChecks(c.OutOrStdout(), out, stage.Nodes(), all.problems)
 	}
 	switch {
 	case err != nil:
@@ -164,17 +164,18 @@ func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
 		warnings: append(whatif.NearlyGuaranteed(w.Want.Pod, w.Unequal, nodes), w.Misspelt...)}
 }
 
-func writeChecks(w io.Writer, all []checked, judged int, problems []document.Problem) error {
+func writeChecks(w io.Writer, all []checked, on []whatif.Node, problems []document.Problem) error {
 	b := bufio.NewWriter(w)
 	for i, x := range all {
 		if i > 0 {
 			fmt.Fprintln(b)
 		}
-		x.write(b, judged)
+		x.write(b, len(on))
 	}
 	if n := len(problems); n > 0 {
 		fmt.Fprintf(b, "\nThe NUMA nodes of %s are not known: kubelets there may refuse the pods.\n", nodes(n))
 	}
+	writeAssumed(b, coarse(on))
 	if !slices.ContainsFunc(all, func(x checked) bool { return x.workload.Asked }) {
 		fmt.Fprintln(b, "\nNo API server was asked whether it accepts the pods.")
 	}
@@ -182,6 +183,20 @@ func writeChecks(w io.Writer, all []checked, judged int, problems []document.Pro
 		return fmt.Errorf("write check: %w", err)
 	}
 	return nil
+}
+
+// writeAssumed names the nodes that are judged by amounts, and says what that assumes.
+func writeAssumed(b *bufio.Writer, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	list := strings.Join(names[:min(fewNodes, len(names))], ", ")
+	if more := len(names) - fewNodes; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	fmt.Fprintln(b)
+	writeWrapped(b, "", fmt.Sprintf("%s estimated by amounts: policies and options of CPU and memory managers are assumed, "+
+		"and kubelets there may refuse the pods: %s", choose(len(names), "1 node is", nodes(len(names))+" are"), list))
 }
 
 func (x checked) write(b *bufio.Writer, judged int) {
@@ -223,6 +238,7 @@ type checkDocument struct {
 	Passes    bool               `json:"passes"`
 	Workloads []checkedDocument  `json:"workloads"`
 	NotKnown  []document.Problem `json:"notKnown"` // nodes of whose NUMA nodes nothing is known
+	Coarse    []string           `json:"coarse"`   // nodes that are judged by amounts: their managers are assumed
 	NoPods    []string           `json:"noPods"`   // objects that have no pods as far as is known
 	// NotJudged are objects whose pods are not judged, and why. The file does not pass then.
 	NotJudged []string `json:"notJudged"`
@@ -244,9 +260,9 @@ type checkedDocument struct {
 	Asked bool `json:"asked"`
 }
 
-func checkDocumentOf(all []checked, problems []document.Problem) checkDocument {
+func checkDocumentOf(all []checked, problems []document.Problem, coarse []string) checkDocument {
 	out := checkDocument{Kind: "PodCheck", Passes: true, NotKnown: append([]document.Problem{}, problems...),
-		NoPods: []string{}, NotJudged: []string{}}
+		Coarse: append([]string{}, coarse...), NoPods: []string{}, NotJudged: []string{}}
 	out.Workloads = document.Each(all, func(x checked) checkedDocument {
 		w := x.workload
 		out.Passes = out.Passes && x.passes()

@@ -1,6 +1,11 @@
 package cli
 
 import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/tenon-numa/tenon/api/document"
@@ -8,6 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/core/whatif"
 )
 
 // noted is a cluster that also says what is odd.
@@ -82,5 +88,43 @@ func TestCoarseNodesAreMarked(t *testing.T) {
 		"coarse-waits.json": "explain pod ml/waits -o json",
 	} {
 		answers(t, c, file, line)
+	}
+}
+
+// filed is a stage whose files have one workload.
+type filed struct{ plain }
+
+func (f filed) Workloads([]byte, string) ([]*whatif.Workload, whatif.Left, error) {
+	return []*whatif.Workload{f.pod}, whatif.Left{}, nil
+}
+
+// A pod that passes on an estimated node passes under assumptions, and check says so.
+func TestCheckNamesCoarseNodes(t *testing.T) {
+	edge := node(t, "edge", xeon, place.SingleNUMA)
+	edge.Quality = ledger.Coarse
+	needs := whatif.Amounts{"cpu": 2000, "memory": gi, "pods": 1}
+	s := filed{plain{
+		nodes: []whatif.Node{{Name: "edge", State: edge, Allocatable: whatif.Amounts{"cpu": 62000, "memory": 380 * gi,
+			"pods": 110}}},
+		pod: &whatif.Workload{Kind: "Pod", Namespace: "ml", Name: "x", Count: 1, Asked: true,
+			Want: &whatif.Want{Pod: wanting(2, 1, 0), Needs: needs}},
+	}}
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	from := Setup{Stages: Stages{Cluster: func(context.Context, Kubeconfig) (Stage, []document.Problem, string, error) {
+		return s, nil, "ml", nil
+	}}}
+	for args, want := range map[string]string{
+		"": "\n1 node is estimated by amounts: policies and options of CPU and memory managers are assumed, and\n" +
+			"  kubelets there may refuse the pods: edge\n",
+		"-o json": "\"coarse\": [\n    \"edge\"\n  ]",
+	} {
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), append([]string{"check", "-f", file}, strings.Fields(args)...), &out, &errs, from)
+		if code != 0 || !strings.Contains(out.String(), want) {
+			t.Errorf("check %s: exit code %d, no %q in\n%s%s", args, code, want, &out, &errs)
+		}
 	}
 }

@@ -117,7 +117,7 @@ func (s *simulation) document() simulationDocument {
 				}),
 			}
 		}),
-		NotKnown: append([]document.Problem{}, s.problems...), Coarse: append([]string{}, s.coarse()...),
+		NotKnown: append([]document.Problem{}, s.problems...), Coarse: append([]string{}, coarse(s.stage.Nodes())...),
 		NotJudged: s.notJudged,
 	}
 }

@@ -58,7 +58,7 @@ func (s *simulation) write(w io.Writer, f simulateFlags) error {
 
 // writeCoarse names the nodes that have a NodeResourceTopology and no layout.
 func (s *simulation) writeCoarse(b *bufio.Writer, limit int) {
-	names := s.coarse()
+	names := coarse(s.stage.Nodes())
 	if len(names) == 0 {
 		return
 	}
@@ -76,8 +76,8 @@ func (s *simulation) writeCoarse(b *bufio.Writer, limit int) {
 }
 
 // coarse returns the names of the nodes of which only amounts are known.
-func (s *simulation) coarse() (out []string) {
-	for _, n := range s.stage.Nodes() {
+func coarse(all []whatif.Node) (out []string) {
+	for _, n := range all {
 		if n.State != nil && n.State.Quality == ledger.Coarse {
 			out = append(out, n.Name)
 		}

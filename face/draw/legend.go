@@ -26,7 +26,7 @@ func (p *picture) heading(width int) []line {
 	if n := len(p.node.Others); n > 0 {
 		out = append(out, wrap(plain, []string{fmt.Sprintf("one of %d possible states of the node", n+1)}, width)...)
 	}
-	return append(out, wrap(faint, document.RuleItems(p.node.Rules), width)...)
+	return append(out, wrap(faint, document.RuleItems(p.node.Rules, p.node.Quality), width)...)
 }
 
 func (p *picture) machineItems() []string {
