@@ -219,6 +219,7 @@ func TestCommandsWriteAsDrawn(t *testing.T) {
 		"pods-misaligned.txt":   "pods -A --misaligned",
 		"pods-misaligned.json":  "pods ml/split -o json",
 		"pods-none.txt":         "pods -n ml --node gpu-b --misaligned",
+		"pods-nosuch.txt":       "pods -n nosuch",
 		"pods-names.txt":        "pods -A --node gpu-c -o name",
 		"version.txt":           "version",
 	} {

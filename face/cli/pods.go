@@ -91,8 +91,11 @@ func (p aligned) misaligned() bool { return place.Misaligned(p.units) }
 
 // alignments are pods in order of namespace and name, and the nodes whose pods cannot be judged.
 type alignments struct {
-	pods     []aligned
-	problems []document.Problem
+	pods []aligned
+	// namespace is empty for all of them; vacant says that no pod of it was read.
+	namespace string
+	vacant    bool
+	problems  []document.Problem
 }
 
 // alignments lists the pods that the flags and names select.
@@ -125,6 +128,7 @@ func (a *app) alignments(ctx context.Context, f podsFlags, names []string) (*ali
 	if err != nil {
 		return nil, fmt.Errorf("read the pods: %w", err)
 	}
+	vacant := len(pods) == 0
 	if pods, err = withNames(pods, names, namespace); err != nil {
 		return nil, err
 	}
@@ -133,6 +137,7 @@ func (a *app) alignments(ctx context.Context, f podsFlags, names []string) (*ali
 		return nil, err
 	}
 	out := alignmentsOf(nodes, pods)
+	out.namespace, out.vacant = namespace, vacant
 	out.problems = append(out.problems, problems...)
 	out.keep(f)
 	out.findRoom(nodes, pods)
@@ -309,19 +314,12 @@ func (l *alignments) write(w io.Writer, f podsFlags) error {
 			t.rows = append(t.rows, row)
 		}
 	}
-	switch {
-	case len(t.rows) == 0 && f.misaligned:
-		if _, err := fmt.Fprintln(w, "No pod is misaligned."); err != nil {
-			return err
-		}
-	case len(t.rows) == 0:
-		if _, err := fmt.Fprintln(w, "No pod holds CPUs, memory or devices of its own."); err != nil {
-			return err
-		}
-	default:
+	if len(t.rows) > 0 {
 		if err := t.write(w, wide); err != nil {
 			return err
 		}
+	} else if _, err := fmt.Fprintln(w, l.none(f)); err != nil {
+		return err
 	}
 	l.writeRemedies(w, bad)
 	if len(l.problems) == 0 {
@@ -329,6 +327,21 @@ func (l *alignments) write(w io.Writer, f podsFlags) error {
 	}
 	fmt.Fprintln(w)
 	return problemTable("NOT JUDGED BECAUSE", l.problems).write(w, false)
+}
+
+// none says why there are no rows. Who may not read namespaces cannot know whether one is there.
+func (l *alignments) none(f podsFlags) string {
+	in := ""
+	if l.namespace != "" {
+		in = " in the namespace " + l.namespace
+	}
+	switch {
+	case l.vacant && in != "":
+		return "There are no pods" + in + ", or it does not exist."
+	case f.misaligned:
+		return "No pod" + in + " is misaligned."
+	}
+	return "No pod" + in + " holds CPUs, memory or devices of its own."
 }
 
 // writeRemedies says what to do about misaligned pods.
