@@ -122,6 +122,7 @@ type Change struct {
 
 // Check defines model for Check.
 type Check struct {
+	Coarse    *[]string  `json:"coarse"`
 	Kind      string     `json:"kind"`
 	NoPods    *[]string  `json:"noPods"`
 	NotJudged *[]string  `json:"notJudged"`
