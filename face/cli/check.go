@@ -195,8 +195,9 @@ func writeAssumed(b *bufio.Writer, names []string) {
 		list += fmt.Sprintf(" and %d more", more)
 	}
 	fmt.Fprintln(b)
-	writeWrapped(b, "", fmt.Sprintf("%s estimated by amounts: policies and options of CPU and memory managers are assumed, "+
-		"and kubelets there may refuse the pods: %s", choose(len(names), "1 node is", nodes(len(names))+" are"), list))
+	writeWrapped(b, "", fmt.Sprintf("%s estimated by amounts: policies and options of CPU and memory managers are "+
+		"assumed, and kubelets there may refuse the pods: %s",
+		choose(len(names), "1 node is", nodes(len(names))+" are"), list))
 }
 
 func (x checked) write(b *bufio.Writer, judged int) {
