@@ -469,7 +469,7 @@ func (b *Book) renew(a *account) {
 		return
 	}
 	base := &Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused, Silent: a.silent, News: a.news,
-		Inexact: l.Inexact, Unlisted: a.unlistedIDs(), empty: a.empty}
+		Inexact: l.Inexact, Unlisted: a.unlistedIDs(), Gone: a.gone(), empty: a.empty}
 	if a.estimated() {
 		a.estimateBase(base)
 	} else {

@@ -105,6 +105,9 @@ type Node struct {
 	// Unlisted are pods that the node admitted long ago and that no report lists. Their entries have what was predicted
 	// for them, and Others have the node without them.
 	Unlisted []PodID
+	// Gone are pods that the node's report lists and that no longer exist. The node has not reported their end. Others
+	// have the node without them.
+	Gone []PodID
 	// News counts the reports, admissions and ends that were received for the node. A pod whose wait for its turn timed
 	// out need not try again before News changes.
 	News int

@@ -521,6 +521,25 @@ func TestANodeMightHaveTheRoomOfADoubtedPod(t *testing.T) {
 	}
 }
 
+// A reader who finds a pod in a report, and no object of it, names the pod until a report comes without it.
+func TestAPodThatIsGoneIsNamed(t *testing.T) {
+	held := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(28, 1)).Holdings
+	b := New()
+	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: held}))
+	b.Doubt(func(PodID) bool { return false })
+	if gone := b.Snapshot().Node("n").Gone; len(gone) != 0 {
+		t.Errorf("gone are %v, although the next report may come now", gone)
+	}
+	b.OpenDoubts("n")
+	if gone := b.Snapshot().Node("n").Gone; len(gone) != 1 || gone[0] != id(0) {
+		t.Errorf("gone are %v, want %v", gone, id(0))
+	}
+	b.Report("n", layout(t))
+	if gone := b.Snapshot().Node("n").Gone; len(gone) != 0 {
+		t.Errorf("gone are %v after the node has reported", gone)
+	}
+}
+
 // A pod is judged once more at its turn, by the same rules as when it was reserved. If the node has refused a pod of
 // its shape since, the pod is not bound there.
 func TestNoTurnOnANodeThatRefusesTheShape(t *testing.T) {

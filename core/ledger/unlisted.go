@@ -119,10 +119,8 @@ func (a *account) keepUnlisted(listed map[string]bool, renewed bool) {
 // and whether they and the pods without an object, which a report should have dropped long ago, are there.
 func (a *account) openStates() (out []*Node) {
 	var gone []string
-	for _, e := range a.base.Entries {
-		if a.doubts[e.Pod.UID] && a.overdue[e.Pod.UID] {
-			gone = append(gone, e.Pod.UID)
-		}
+	for _, id := range a.base.Gone {
+		gone = append(gone, id.UID)
 	}
 	with := func(way []Entry) *Node {
 		n := *a.base
@@ -138,6 +136,19 @@ func (a *account) openStates() (out []*Node) {
 		out = append(out, with(nil).withoutEntries(gone))
 	}
 	return out
+}
+
+// gone returns the pods that the last report lists and that have no object, if no other report is expected soon.
+func (a *account) gone() (ids []PodID) {
+	if len(a.overdue) == 0 || !a.reportsPods() {
+		return nil
+	}
+	for _, e := range a.layout.Entries {
+		if a.doubts[e.Pod.UID] && a.overdue[e.Pod.UID] {
+			ids = append(ids, e.Pod)
+		}
+	}
+	return ids
 }
 
 // unlistedIDs returns the pods that no report lists.
