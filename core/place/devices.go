@@ -81,6 +81,20 @@ func (u *Usage) tried(resource string) int {
 	return u.sets[at].numas.Len()
 }
 
+// Stranded reports whether a kubelet with these rules never gives out a device of a resource, however much is free: the
+// device has no NUMA node of the machine, the kubelet aligns the resource, and the policy admits only what is aligned.
+func (r Rules) Stranded(m *topo.Machine, resource string, d topo.Device) bool {
+	if d.NUMAs != 0 || r.Topology.Policy < Restricted {
+		return false
+	}
+	for _, x := range m.Resources() {
+		if x.Name == resource {
+			return x.NUMAs != 0 || slices.ContainsFunc(x.Devices, func(d topo.Device) bool { return d.List.Names() })
+		}
+	}
+	return false
+}
+
 // countShared adds the devices of several NUMA nodes, each once to every mask that it touches.
 func (a *admission) countShared(l *maskSpace, at int, left devices, t tables) {
 	taken := a.u.taken[at]

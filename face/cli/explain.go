@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tenon-numa/tenon/api/document"
@@ -105,9 +106,10 @@ func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	pod, err := cluster.Pod(ctx, cmp.Or(namespace, chosen, "default"), name)
+	namespace = cmp.Or(namespace, chosen, "default")
+	pod, err := cluster.Pod(ctx, namespace, name)
 	if err != nil {
-		return nil, err
+		return nil, orGone(ctx, cluster, namespace, name, err)
 	}
 	if pod.Pod == nil {
 		return nil, fmt.Errorf("explain pod %s: its containers are not known", pod.ID)
@@ -117,6 +119,24 @@ func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
 		return nil, fmt.Errorf("read the nodes: %w", err)
 	}
 	return newExplanation(pod, nodes, problems), nil
+}
+
+// orGone adds to an error about a pod that does not exist which node still reports it.
+func orGone(ctx context.Context, c Cluster, namespace, name string, err error) error {
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	nodes, _, unread := c.Nodes(ctx)
+	if unread != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if slices.ContainsFunc(n.Gone, func(p ledger.PodID) bool { return p.Namespace == namespace && p.Name == name }) {
+			return fmt.Errorf("%w; the layout of node %s still lists it: its pod is gone, and the node has not reported that",
+				err, n.Name)
+		}
+	}
+	return err
 }
 
 // podName reads "NAMESPACE/NAME" or "NAME"; an empty namespace is left to the kubeconfig.

@@ -402,11 +402,15 @@ func writeWays(b *bufio.Writer, refused []verdictOn) {
 	}
 	slices.SortStableFunc(ways, func(x, y verdictOn) int { return len(x.way.Pods) - len(y.way.Pods) })
 	fmt.Fprintf(b, "\nWhom to wait for, the fewest pods whose end makes room:\n\n")
-	rows := [][]string{{"NODE", "PODS", "MISSING"}}
+	rows, gone := [][]string{{"NODE", "PODS", "MISSING"}}, false
 	for _, v := range ways[:min(fewWays, len(ways))] {
 		var pods, missing []string
 		for _, p := range v.way.Pods {
-			pods = append(pods, p.String())
+			name := p.String()
+			if v.node != nil && slices.Contains(v.node.Gone, p) {
+				name, gone = name+" (gone)", true
+			}
+			pods = append(pods, name)
 		}
 		for _, m := range v.missing() {
 			missing = append(missing, m.Text())
@@ -416,6 +420,9 @@ func writeWays(b *bufio.Writer, refused []verdictOn) {
 	writeTable(b, rows)
 	if more := len(ways) - fewWays; more > 0 {
 		fmt.Fprintf(b, "... or on %s, where no fewer would have to end\n", nodes(more)+" more")
+	}
+	if gone {
+		fmt.Fprintln(b, "\n(gone) the pod no longer exists, and the node has not reported that: see its agent")
 	}
 }
 

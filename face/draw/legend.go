@@ -97,6 +97,9 @@ func (p *picture) legend(width int) []line {
 		if p.misaligned[o.entry.Pod.UID] {
 			mark = "!"
 		}
+		if p.gone(o.entry) {
+			mark = "?"
+		}
 		head := text(plain, " ").add(o.style, sign).add(plain, mark+" ").add(bold, clipText(ownerName(o), column))
 		items := p.holdItems(o.entry.Holdings)
 		if len(items) == 0 {
@@ -178,7 +181,8 @@ func (p *picture) signKey(width int) []line {
 		text string
 	}{
 		{freeSign, "free"}, {freeGPUSign, "free GPU memory"}, {freeDAXSign, "free DAX memory (PMEM, CXL, HBM)"},
-		{freeMovableSign, "free movable memory"}, {unhealthySign, "unhealthy"}, {l3Sign, "border of L3 caches"},
+		{freeMovableSign, "free movable memory"}, {unhealthySign, "unhealthy"},
+		{strandedSign, "never given out: without a known NUMA node"}, {l3Sign, "border of L3 caches"},
 		{strideSign, "step between CPUs: 8+2 is 8, 10, 12"},
 	} {
 		if p.used[k.sign] {
@@ -190,6 +194,9 @@ func (p *picture) signKey(width int) []line {
 	}
 	if slices.ContainsFunc(p.node.Entries, func(e ledger.Entry) bool { return p.misaligned[e.Pod.UID] }) {
 		items = append(items, "! misaligned, see kubectl tenon pods")
+	}
+	if slices.ContainsFunc(p.node.Entries, p.gone) {
+		items = append(items, "? the pod is gone, and the node has not reported that")
 	}
 	// The joint of wrap is the sign of what is free, so the key has blanks of its own.
 	l := line(nil)

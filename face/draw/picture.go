@@ -2,6 +2,7 @@ package draw
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -20,6 +21,7 @@ const (
 	freeMovableSign = '~'
 	reservedSign    = '▒'
 	unhealthySign   = '✗'
+	strandedSign    = '∅'
 	l3Sign          = '┊'
 	crowdSign       = '+' // every pod after the 36th
 )
@@ -96,6 +98,9 @@ func newPicture(n *ledger.Node) *picture {
 // coarse reports whether ids of the node are made up.
 func (p *picture) coarse() bool { return p.node != nil && p.node.Quality == ledger.Coarse }
 
+// gone reports whether an entry is of a pod that no longer exists.
+func (p *picture) gone(e ledger.Entry) bool { return slices.Contains(p.node.Gone, e.Pod) }
+
 // fillMemory replays the entries: only the order in which they came says which NUMA node of a group of
 // NUMA nodes gave how much.
 func (p *picture) fillMemory() {
@@ -144,6 +149,8 @@ func (p *picture) deviceCell(resource string, d topo.Device) span {
 		return p.owned(o)
 	case d.Unhealthy:
 		return p.mark(unhealthySign, alarm)
+	case p.node.Rules.Stranded(p.machine, resource, d):
+		return p.mark(strandedSign, faint)
 	}
 	return p.mark(freeSign, faint)
 }
