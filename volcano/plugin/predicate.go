@@ -27,12 +27,12 @@ func (s *session) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	if a.plain() {
 		return nil
 	}
-	if s.turns.Unknown(a.UID) {
-		return refused(task, node, false, "the API server has not said yet whether it stored the task's last binding")
-	}
 	n, err := s.judged(a, task, node)
 	if n == nil || err != nil {
 		return err
+	}
+	if s.turns.Unknown(a.UID) {
+		return refused(task, node, false, "the API server has not said yet whether it stored the task's last binding")
 	}
 	if s.turns.Has(a.UID, n.Name, n.News) {
 		return refused(task, node, false, "node has not reported pods that it must admit before this one")
