@@ -32,7 +32,7 @@ func TestStrandedDevicesAreNeverGivenOut(t *testing.T) {
 func checkStranded(t *testing.T, what string, m *topo.Machine, r Rules) {
 	given := map[string]bool{}
 	for first := int64(1); first <= 3; first++ {
-		for second := int64(0); second <= 2; second++ {
+		for second := range int64(3) {
 			for cpus := int64(1); cpus <= 5; cpus++ {
 				container := func(name string, n int64) Container {
 					return Container{Name: name, MilliCPU: cpus * 1000, Devices: []Count{{Resource: "a/nic", N: n}}}
