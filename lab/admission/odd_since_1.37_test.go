@@ -26,12 +26,7 @@ type object = map[string]any
 // An odd pod is a usual one with some changes, each of which the API server may take or refuse. What the reader of
 // files accepts must be what the API server accepts, and the requests must be the same.
 func TestOddPodsAreJudgedAsByTheAPIServer(t *testing.T) {
-	seed := *oddSeed
-	for seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r, seed := drawing(t)
 	taken, refused, bad := 0, 0, 0
 	for i := range *oddPods {
 		text := oddPod(r)
@@ -62,6 +57,16 @@ func TestOddPodsAreJudgedAsByTheAPIServer(t *testing.T) {
 	if taken < *oddPods/10 || refused < *oddPods/10 {
 		t.Errorf("%d taken, %d refused: the pods are not odd in both ways", taken, refused)
 	}
+}
+
+// drawing returns what odd pods are drawn from, and its seed.
+func drawing(t *testing.T) (r *rand.Rand, seed uint64) {
+	t.Helper()
+	for seed = *oddSeed; seed == 0; {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0)), seed
 }
 
 // oddPod returns a usual pod with up to three changes.

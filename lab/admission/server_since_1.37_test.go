@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -47,12 +46,7 @@ func TestOddPodsAreJudgedAsByARunningAPIServer(t *testing.T) {
 	classes(ctx, t, clients)
 	client := clients.CoreV1().RESTClient()
 	how := &metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
-	seed := *oddSeed
-	for seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r, seed := drawing(t)
 	taken, refused, unjudged := 0, 0, 0
 	files, err := stage.Machines(nil)
 	if err != nil {

@@ -40,8 +40,8 @@ const (
 	maxName    = 60
 )
 
-// Of returns what is ignored of a KubeletConfiguration as YAML or JSON, in the order of the text, at most 20. Text that
-// is no YAML has nothing of that kind: whoever decodes it says why.
+// Of returns what is ignored of a KubeletConfiguration as YAML or JSON, in the order of the text, at most 20. For
+// text that is no YAML it returns nothing: the decoder reports the error.
 func Of(data []byte) []Ignored {
 	var doc yaml.Node
 	in := yaml.NewDecoder(bytes.NewReader(data))
