@@ -62,6 +62,8 @@ var catalogue = map[string]entry{
 		"(docs/howto/runbooks/nodes-silent.md)", []string{"kubectl get pods -n tenon-agents -o wide"}},
 	"pods-unlisted": {document.Warned, "see the log of the node's agent, and the pods: other pods no longer wait for " +
 		"them, and count what was predicted for them as held", []string{"kubectl logs -n tenon-agents POD --tail 50"}},
+	"pods-gone": {document.Warned, "see on the node whether their containers run; if not, restart the agent, then the " +
+		"kubelet. Nothing else is given what they may hold", []string{"kubectl logs -n tenon-agents POD --tail 50"}},
 	"report-awaited": {document.Noted, "wait a minute: then other pods no longer wait for the report of the node's agent",
 		nil},
 	"layout-stale": {document.Warned, "restart the agent of the node: its layout is of another release of the " +

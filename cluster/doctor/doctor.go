@@ -41,6 +41,8 @@ type Snapshot struct {
 	Leases     []Lease
 	Schedulers []document.Scheduler
 	Limits     []document.Limit
+	// Gone are the pods that nodes still listed at a second look, though they had no object at the first one; by node.
+	Gone map[string][]ledger.PodID
 }
 
 // Right is what a user needs, and whether the API server grants it.

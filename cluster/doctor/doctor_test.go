@@ -253,6 +253,9 @@ func wrongInstallations() map[string]func(*world) {
 				l.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: noon.Add(-time.Minute)}}}
 			}
 		},
+		"pods-gone": func(w *world) {
+			w.snapshot.Gone = map[string][]ledger.PodID{"node": {{Namespace: "default", Name: "p", UID: "p"}}}
+		},
 		"report-awaited": func(w *world) { w.pods = append(w.pods, unreported(noon.Add(-time.Second))) },
 	}
 }

@@ -88,6 +88,7 @@ func (x *examination) unreported(node string) {
 // report examines whether what a node reports is current and can be relied on.
 func (x *examination) report(n *ledger.Node, l *v1alpha1.NodeLayout, object *v1.Node) {
 	x.awaited(n)
+	x.dropped(n)
 	if l != nil {
 		if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionAccepted); c != nil && c.Status == "False" {
 			x.add("layout-refused", onNode(n.Name, c.Message), "what the node reports is refused", "")
@@ -112,17 +113,11 @@ func (x *examination) awaited(n *ledger.Node) {
 	if n.Quality != ledger.Exact {
 		return
 	}
-	names := func(ids []ledger.PodID) (out []string) {
-		for _, id := range ids {
-			out = append(out, id.String())
-		}
-		return out
-	}
 	switch {
 	case n.Silent:
-		x.add("report-overdue", onNode(n.Name, names(n.Unlisted)...), "a report of the node is overdue", "")
+		x.add("report-overdue", onNode(n.Name, podNames(n.Unlisted)...), "a report of the node is overdue", "")
 	case len(n.Unlisted) > 0:
-		x.add("pods-unlisted", onNode(n.Name, names(n.Unlisted)...), "pods run on the node, and no report lists them", "")
+		x.add("pods-unlisted", onNode(n.Name, podNames(n.Unlisted)...), "pods run on the node, and no report lists them", "")
 	}
 	if n.Unsettled && !n.Silent {
 		var pods []ledger.PodID
@@ -131,7 +126,7 @@ func (x *examination) awaited(n *ledger.Node) {
 				pods = append(pods, e.Pod)
 			}
 		}
-		x.add("report-awaited", onNode(n.Name, names(pods)...), "pods wait until the node reports what others got", "")
+		x.add("report-awaited", onNode(n.Name, podNames(pods)...), "pods wait until the node reports what others got", "")
 	}
 }
 

@@ -8,12 +8,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
@@ -66,15 +66,25 @@ func examine(ctx context.Context, k cli.Kubeconfig, o cli.DoctorOptions) (docume
 	if err != nil {
 		return document.Diagnosis{}, err
 	}
-	return diagnose(ctx, r.cfg, r.at, o)
-}
-
-func diagnose(ctx context.Context, cfg *rest.Config, at time.Time, o cli.DoctorOptions) (document.Diagnosis, error) {
-	s, err := doctor.Read(ctx, cfg, at)
+	s, err := doctor.Read(ctx, r.cfg, r.at)
+	if err == nil && k.Bundle() == "" {
+		err = s.LookAgain(ctx, r.cfg, pause)
+	}
 	if err != nil {
 		return document.Diagnosis{}, err
 	}
 	return doctor.Examine(s, doctor.Options(o))
+}
+
+// pause waits, and says so.
+func pause(ctx context.Context, d time.Duration) error {
+	fmt.Fprintf(os.Stderr, "some nodes report pods that are gone: looking again in %v\n", d)
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // planKubelets says what a change of kubelets' configuration does to the cluster of a kubeconfig.

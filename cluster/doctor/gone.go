@@ -1,0 +1,105 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// This file finds pods that have no object any more, and that their node still reports. Every pod that ends is such a
+// pod for a moment, so they are looked at twice.
+
+// dropTime is how long a node may report a pod after its object is gone: the CPU manager looks every ten seconds for
+// what it may take back (--cpu-manager-reconcile-period), and an agent takes a second.
+const dropTime = 15 * time.Second
+
+// maxLooks bounds how many nodes are looked at twice.
+const maxLooks = 50
+
+// LookAgain looks a second time at the pods that reports list and that have no object. Those for which that still holds
+// after dropTime are findings. pause waits; it is called only if there are such pods. A snapshot of files has no second
+// time: its pods that are gone are no findings.
+func (s *Snapshot) LookAgain(ctx context.Context, cfg *rest.Config,
+	pause func(context.Context, time.Duration) error) error {
+	var nodes []*ledger.Node
+	for _, n := range s.View.States {
+		if len(n.Gone) > 0 {
+			nodes = append(nodes, n)
+		}
+	}
+	if len(nodes) == 0 {
+		return nil
+	}
+	s.Gone = map[string][]ledger.PodID{}
+	if len(nodes) > maxLooks {
+		s.Limits = append(s.Limits, document.Limit{Resource: "nodelayouts", Reason: fmt.Sprintf(
+			"%d list pods that have no object, and %d were read a second time", len(nodes), maxLooks)})
+		nodes = nodes[:maxLooks]
+	}
+	layouts, err := client.New(cfg)
+	if err != nil {
+		return err
+	}
+	pods, err := objects.NewCore(cfg)
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, dropTime); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		l, err := layouts.Get(ctx, n.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read the layout of node %s again: %w", n.Name, err)
+		}
+		for _, id := range n.Gone {
+			switch is, err := exists(ctx, pods, id); {
+			case err != nil:
+				return err
+			case !is && slices.ContainsFunc(l.Holdings, func(h v1alpha1.PodHoldings) bool { return h.UID == id.UID }):
+				s.Gone[n.Name] = append(s.Gone[n.Name], id)
+			}
+		}
+	}
+	return nil
+}
+
+// exists reports whether a pod has an object.
+func exists(ctx context.Context, c *objects.Core, id ledger.PodID) (bool, error) {
+	p, err := c.Pods.In(id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read pod %s again: %w", id, err)
+	}
+	return string(p.UID) == id.UID, nil
+}
+
+// dropped examines which pods a node has reported for long after their end.
+func (x *examination) dropped(n *ledger.Node) {
+	if ids := x.Gone[n.Name]; len(ids) > 0 {
+		x.add("pods-gone", onNode(n.Name, podNames(ids)...), "a node reports pods that have no object any more", "")
+	}
+}
+
+func podNames(ids []ledger.PodID) (out []string) {
+	for _, id := range ids {
+		out = append(out, id.String())
+	}
+	return out
+}

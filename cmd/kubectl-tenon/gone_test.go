@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/cluster/doctor"
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/deploy/crd"
+	"github.com/tenon-numa/tenon/lab/control"
+)
+
+// Two nodes report pods that have no object. One drops its pod while the doctor waits, as every node does a moment
+// after a pod has ended; the other one is a finding.
+func TestTheDoctorLooksTwiceAtPodsThatAreGone(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), CRDs: [][]byte{crd.YAML(), crd.NodeAffinity()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Stop() }()
+	layouts, err := client.New(p.Admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := topo.ParseMachine("numa 0 socket 0 cpus 0-7 memory 8Gi\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := func(node string, entries ...ledger.Entry) {
+		t.Helper()
+		rules := place.Rules{CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0)}}
+		if _, err := layouts.Apply(ctx, v1alpha1.FromCore(node, m, rules, entries, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds := func(pod string) ledger.Entry {
+		return ledger.Entry{Pod: ledger.PodID{Namespace: "default", Name: pod, UID: "uid-of-" + pod},
+			Holdings: []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](1, 2)}}}
+	}
+	nodes := kubernetes.NewForConfigOrDie(p.Admin).CoreV1().Nodes()
+	for node, pod := range map[string]string{"slow": "ended", "stuck": "forced"} {
+		if _, err := nodes.Create(ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
+			metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		report(node, holds(pod))
+	}
+
+	s, err := doctor.Read(ctx, p.Admin, time.Now().Add(2*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	looked := 0
+	err = s.LookAgain(ctx, p.Admin, func(context.Context, time.Duration) error {
+		looked++
+		report("slow")
+		return nil
+	})
+	if err != nil || looked != 1 {
+		t.Fatalf("%d looks, %v", looked, err)
+	}
+	d, err := doctor.Examine(s, doctor.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, f := range d.Findings {
+		if f.ID == "pods-gone" {
+			for _, o := range f.Objects {
+				found = append(append(found, o.Nodes...), o.Evidence...)
+			}
+		}
+	}
+	if !slices.Equal(found, []string{"stuck", "default/forced"}) {
+		t.Errorf("gone are %q", found)
+	}
+}
