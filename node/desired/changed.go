@@ -46,14 +46,14 @@ func startOf(l *v1alpha1.NodeLayout) (s start) {
 // differs from it, or "". The machine of an earlier reconcile or agent counts if it is of the same start of the
 // kubelet, and agrees with what the kubelet reports. If there is none, atStart returns the facts as they are.
 func (s *State) atStart(o Observation) (Facts, string) {
-	f, n, cpus := o.Facts, o.Node, o.Kubelet.CPU
+	f := o.Facts
 	if f.Rules.Arbiter != place.ByKubelet {
 		return f, ""
 	}
 	at := startedAt(o.Kubelet)
-	why := changed(f.Machine, n, cpus)
+	why := changed(f.Machine, o)
 	kept := s.start.machine
-	if kept != nil && (!s.start.at.Equal(at) || changed(kept, n, cpus) != "") {
+	if kept != nil && (!s.start.at.Equal(at) || changed(kept, o) != "") {
 		kept = nil
 	}
 	if kept != nil && why == "" && !at.IsZero() {
@@ -66,7 +66,7 @@ func (s *State) atStart(o Observation) (Facts, string) {
 	if kept == nil {
 		return f, why
 	}
-	rules, err := f.Configuration.On(kept, f.Rules.Release)
+	rules, err := rulesOn(kept, f.Configuration, f.Rules.Release)
 	if err != nil {
 		return f, why
 	}
@@ -80,11 +80,16 @@ func startedAt(o kubelet.Observation) time.Time { return o.Started.Truncate(time
 // changed returns how a machine differs from the one with which its kubelet started, or "". The kubelet reads the
 // machine once, when it starts (pkg/kubelet, GetCachedMachineInfo); it writes that one's amounts to
 // Node.status.capacity, and its CPUs to the CPU manager's state file.
-func changed(m *topo.Machine, n Node, s *kubelet.CPUState) string {
+func changed(m *topo.Machine, o Observation) string {
+	n, s := o.Node, o.Kubelet.CPU
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	gone := o.Facts.Configuration.Rules.CPU.Reserved.Minus(m.CPUs())
+	if !gone.Empty() {
+		add("CPUs %s are offline, and the kubelet reserves them", gone)
+	}
 	if s != nil && s.Policy == "static" {
-		if gone := s.CPUs().Minus(m.CPUs()); !gone.Empty() {
+		if gone := s.CPUs().Minus(m.CPUs()).Minus(gone); !gone.Empty() {
 			add("CPUs %s are offline, and the kubelet gives them out", gone)
 		}
 	}

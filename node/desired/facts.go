@@ -52,7 +52,11 @@ func (f Facts) WithMachine(m *topo.Machine, d v1alpha1.Detail, err error) Facts 
 func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 	var rules place.Rules
 	if err == nil {
-		if rules, err = c.On(f.Machine, 0); err != nil {
+		rules, err = c.On(f.Machine, 0)
+		if err != nil && !f.rulesKnown { // later files may have been edited, and name CPUs that never were
+			rules, err = rulesOn(f.Machine, c, 0)
+		}
+		if err != nil {
 			err = fmt.Errorf("kubelet configuration: %w", err)
 		}
 	}
@@ -64,13 +68,23 @@ func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 	return f
 }
 
+// rulesOn returns the rules of a configuration on a machine. A kubelet starts only if the machine has the CPUs that it
+// reserves, so those that are missing went offline later; see changed. Rules have no CPUs that the machine lacks. An
+// agent that decides itself has just read its configuration, and takes none that the machine cannot meet.
+func rulesOn(m *topo.Machine, c kubelet.Configuration, release place.Release) (place.Rules, error) {
+	if c.Rules.Arbiter == place.ByKubelet {
+		c.Rules.CPU.Reserved = c.Rules.CPU.Reserved.And(m.CPUs())
+	}
+	return c.On(m, release)
+}
+
 // of returns the facts for a kubelet of the Node's version: which CPUs it reserves may depend on its release.
 func (f Facts) of(n Node) Facts {
 	release, _, _ := kubelet.Release(n.KubeletVersion)
 	if !f.rulesKnown || f.Rules.Release == release {
 		return f
 	}
-	rules, err := f.Configuration.On(f.Machine, release)
+	rules, err := rulesOn(f.Machine, f.Configuration, release)
 	if err != nil {
 		f.Stale = errors.Join(f.Stale, fmt.Errorf("kubelet configuration: %w", err))
 		return f

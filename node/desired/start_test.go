@@ -13,6 +13,9 @@ import (
 // noManagers is the configuration of a kubelet without managers.
 const noManagers = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
+// reservesZero is the configuration of a kubelet that keeps CPU 0 for the system.
+const reservesZero = noManagers + "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n"
+
 // kubeletStart is when the kubelet of these tests started.
 var kubeletStart = time.Date(2026, 11, 26, 20, 0, 0, 123456789, time.UTC)
 
@@ -83,6 +86,7 @@ func TestAnEarlierLayoutHasTheMachineOfTheKubeletsStart(t *testing.T) {
 	const moved = "numa 0 cpus 0-3 memory 8Gi hugepages-2Mi 16\nnuma 1 cpus 4-7 memory 8Gi hugepages-2Mi 0"
 	const fewer = "numa 0 cpus 0-3 memory 8Gi hugepages-2Mi 8\nnuma 1 cpus 4-6 memory 8Gi hugepages-2Mi 8"
 	const more = "numa 0 cpus 0-3 memory 8Gi hugepages-2Mi 8\nnuma 1 cpus 4-8 memory 8Gi hugepages-2Mi 8"
+	const idle = "numa 0 cpus 1-3 memory 8Gi hugepages-2Mi 8\nnuma 1 cpus 4-7 memory 8Gi hugepages-2Mi 8"
 	const pages = "numa 0 cpus 0-3 memory 8Gi hugepages-2Mi 9\nnuma 1 cpus 4-7 memory 8Gi hugepages-2Mi 8"
 	const least = "numa 0 cpus 0-3 memory 8Gi hugepages-2Mi 8\nnuma 1 cpus 4-5 memory 8Gi hugepages-2Mi 8"
 	later := kubeletStart.Add(time.Minute)
@@ -94,6 +98,10 @@ func TestAnEarlierLayoutHasTheMachineOfTheKubeletsStart(t *testing.T) {
 		{"nothing", restart{staticConfig, published, 8, "0-7", kubeletStart}, "0-7 8 8", ""},
 		{"a CPU is offline", restart{staticConfig, fewer, 8, "0-7", kubeletStart}, "0-7 8 8", "CPUs 7 are offline"},
 		{"a CPU came", restart{staticConfig, more, 8, "0-7", kubeletStart}, "0-7 8 8", "9 CPUs, the kubelet 8"},
+		{"a reserved CPU is offline", restart{reservesZero, idle, 8, "0-7", kubeletStart}, "0-7 8 8",
+			"CPUs 0 are offline, and the kubelet reserves them"},
+		{"a reserved CPU is offline, and no agent saw the machine", restart{reservesZero, idle, 8, "0-7", time.Time{}},
+			"1-7 8 8", "CPUs 0 are offline, and the kubelet reserves them"},
 		{"pages came", restart{staticConfig, pages, 8, "0-7", kubeletStart}, "0-7 8 8",
 			"34Mi of hugepages-2Mi, the kubelet 32Mi"},
 		{"pages moved", restart{staticConfig, moved, 8, "0-7", kubeletStart}, "0-7 8 8",
