@@ -1,13 +1,17 @@
 package dropin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 	"pgregory.net/rapid"
 
 	"github.com/tenon-numa/tenon/cluster/rollout"
@@ -71,24 +75,63 @@ func TestAgentMergesAsTheKubelet(t *testing.T) {
 			rapid.ID[string]).Draw(t, "files") {
 			write(t, filepath.Join(files.Dir, name), draw(t, true))
 		}
-		theirs, err := Merge(t.Context(), files.File, files.Dir)
-		ours, oursErr := files.Configuration(t.Context())
-		if err != nil {
-			if oursErr == nil {
-				t.Fatalf("the kubelet says %v, the agent %+v", err, ours)
-			}
-			return
-		}
-		answer, err := json.Marshal(map[string]any{"kubeletconfig": theirs})
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, wantErr := kubelet.ParseEffective(answer)
-		if (wantErr == nil) != (oursErr == nil) || wantErr == nil &&
-			fmt.Sprint(want.Rules, want.ReserveCPUs) != fmt.Sprint(ours.Rules, ours.ReserveCPUs) {
-			t.Fatalf("the kubelet's\n%+v (%v)\nthe agent's\n%+v (%v)", want, wantErr, ours, oursErr)
-		}
+		compareMerged(t, files)
 	})
+}
+
+// Drop-in files as people write them, with keys twice, further documents and JSON, mean to the agent what they mean to
+// the kubelet.
+func TestDropInTextsAreReadAsByTheKubelet(t *testing.T) {
+	klog.SetLogger(logr.Discard())
+	home := t.TempDir()
+	taken := 0
+	for i := range *startsN {
+		w := &writing{drawn: &drawn{rand.New(rand.NewPCG(*startsSeed, uint64(i)))}, noGates: true}
+		dir := filepath.Join(home, fmt.Sprint(i))
+		files := kubelet.Files{File: filepath.Join(dir, "config.yaml"), Dir: filepath.Join(dir, "d")}
+		write(t, files.File, noPolicies)
+		write(t, filepath.Join(files.Dir, "a.conf"), w.text())
+		if compareMerged(t, files) {
+			taken++
+		}
+	}
+	t.Logf("%d of %d are taken", taken, *startsN)
+	if taken < *startsN/10 || taken > *startsN*9/10 {
+		t.Error("the texts are too much alike")
+	}
+}
+
+const noPolicies = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+// tester is a test of package testing or rapid.
+type tester interface {
+	Helper()
+	Context() context.Context
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// compareMerged fails if the agent reads files otherwise than the kubelet, and reports whether the kubelet takes them.
+func compareMerged(t tester, files kubelet.Files) bool {
+	t.Helper()
+	theirs, err := Merge(t.Context(), files.File, files.Dir)
+	ours, oursErr := files.Configuration(t.Context())
+	if err != nil {
+		if oursErr == nil {
+			t.Fatalf("%s: the kubelet says %v, the agent %+v", files.File, err, ours)
+		}
+		return false
+	}
+	answer, err := json.Marshal(map[string]any{"kubeletconfig": theirs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, wantErr := kubelet.ParseEffective(answer)
+	if (wantErr == nil) != (oursErr == nil) || wantErr == nil &&
+		fmt.Sprint(want.Rules, want.ReserveCPUs) != fmt.Sprint(ours.Rules, ours.ReserveCPUs) {
+		t.Fatalf("%s: the kubelet's\n%+v (%v)\nthe agent's\n%+v (%v)", files.File, want, wantErr, ours, oursErr)
+	}
+	return true
 }
 
 const dropInMachine = `numa 0 socket 0 cpus 0-7 memory 64Gi hugepages-2Mi 512
@@ -162,7 +205,7 @@ func TestADropInMakesTheRulesOfThePlan(t *testing.T) {
 	})
 }
 
-func write(t *rapid.T, path, text string) {
+func write(t tester, path, text string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}

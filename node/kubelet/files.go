@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,7 +9,9 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"k8s.io/apimachinery/pkg/util/yaml"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	sigsyaml "sigs.k8s.io/yaml"
 )
 
 // This file reads the files that a kubelet reads when it starts: its configuration file and the drop-in files beside it
@@ -136,7 +139,27 @@ func readDropIn(path string) (patch map[string]any, size int64, err error) {
 		return nil, 0, err
 	}
 	patch = map[string]any{}
-	return patch, int64(len(data)), decode(data, &patch)
+	if err := decode(data, &patch); err != nil {
+		return nil, 0, err
+	}
+	return patch, int64(len(data)), once(data)
+}
+
+// once returns an error if a key is there twice: a kubelet starts with such a file, and not with such a drop-in file
+// (pkg/kubelet/kubeletconfig/util/codec, DecodeKubeletConfigurationIntoJSON: it decodes strictly).
+func once(data []byte) error {
+	if yaml.IsJSONBuffer(data) {
+		var b bytes.Buffer
+		if err := json.Compact(&b, data); err != nil { // YAML takes no tabs
+			return fmt.Errorf("parse as JSON: %w", err)
+		}
+		data = b.Bytes()
+	}
+	_, err := sigsyaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return fmt.Errorf("parse strictly, as the kubelet does with drop-in files: %w", err)
+	}
+	return nil
 }
 
 func readPath(path string) ([]byte, error) {
