@@ -50,9 +50,8 @@ func (x *examination) reservedCPUs(n *ledger.Node) {
 			want, given)), "the kubelet gives out CPUs that are kept for the system, since cores or sockets differ in size",
 			remedy)
 	}
-	if lost, text := r.HalfCores(n.Machine); !lost.Empty() {
-		what, remedy, _ := strings.Cut(text, "; ")
-		x.add("half-cores", onNode(n.Name, "CPUs "+lost.String()), what, remedy)
+	if lost, a := r.HalfCores(n.Machine); !lost.Empty() {
+		x.add("half-cores", onNode(n.Name, "CPUs "+lost.String()), a.What, a.Remedy)
 	}
 	if r.Arbiter == place.ByKubelet && r.CPU.Static && !r.CPU.Reserved.Empty() && !r.CPU.StrictReservation &&
 		(r.Release == 0 || r.Release >= strictSince) {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,17 +45,11 @@ func (x *examination) nodes() {
 		for _, h := range n.RestartHazards() {
 			pods := h.Pods
 			h.Pods = nil // the evidence has them, so that the finding is one for all nodes
-			what, remedy, _ := strings.Cut(h.Text(), "; ")
-			x.add(string(h.Code), onNode(n.Name, pods...), what, orElse(remedy, "drain the node before the kubelet restarts"))
+			a := h.Advice()
+			x.add(string(h.Code), onNode(n.Name, pods...), a.What,
+				cmp.Or(a.Remedy, "drain the node before the kubelet restarts"))
 		}
 	}
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }
 
 // unread examines the nodes without a usable report.

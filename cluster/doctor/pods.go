@@ -75,9 +75,8 @@ func (x *examination) nearly(p *v1.Pod) {
 	if spec.QoS != place.Guaranteed && !spec.PodLevel && !slices.ContainsFunc(p.Spec.Containers, meant) {
 		return
 	}
-	for _, why := range whatif.NearlyGuaranteed(spec, stage.Unequal(p), x.scene.Nodes()) {
-		what, remedy, _ := strings.Cut(why, ": ")
-		x.add("nearly-guaranteed", onPod(p), what, orElse(remedy, "set resources of the containers instead"))
+	for _, a := range whatif.NearlyGuaranteed(spec, stage.Unequal(p), x.scene.Nodes()) {
+		x.add("nearly-guaranteed", onPod(p), a.What, a.Remedy)
 	}
 }
 
@@ -178,7 +177,7 @@ func (x *examination) misaligned(byUID map[string]kube.Stored) {
 
 // cost says what a container holds, what would do, and how much longer the way between its NUMA nodes is.
 func cost(n *ledger.Node, u place.Alignment) string {
-	out := fmt.Sprintf("%s on %s: NUMA nodes %s; %d would do", orElse(u.Container, "the pod"), n.Name,
+	out := fmt.Sprintf("%s on %s: NUMA nodes %s; %d would do", cmp.Or(u.Container, "the pod"), n.Name,
 		document.NUMAs(n.Machine, u.Held.NUMAs), u.Best.NUMAs.Len())
 	if near := u.Best.Distance; near > 0 && u.Held.Distance > near {
 		out += fmt.Sprintf("; memory of the other NUMA node is at distance %d, not %d: by the firmware's table an access "+

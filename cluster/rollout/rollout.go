@@ -184,8 +184,8 @@ func (p *planner) change(before whatif.Node, i int) (out document.KubeletPlanNod
 	}
 	out.Errors = refusals(kubeletOf(out.Version, gates), n.State.Machine, n.State.Rules, kept)
 	out.Warnings = []string{}
-	if _, text := n.State.Rules.HalfCores(n.State.Machine); text != "" {
-		out.Warnings = append(out.Warnings, text)
+	if lost, a := n.State.Rules.HalfCores(n.State.Machine); !lost.Empty() {
+		out.Warnings = append(out.Warnings, a.String())
 	}
 	n.Allocatable = allocatable(before, n.State.Rules)
 	p.again(before, n, &out)

@@ -75,44 +75,57 @@ type Hazard struct {
 	Pods []string
 }
 
+// Advice is a thing that people should know, and what mends it; Remedy is empty where there is none to name.
+type Advice struct{ What, Remedy string }
+
+// String is both in one line.
+func (a Advice) String() string {
+	if a.Remedy == "" {
+		return a.What
+	}
+	return a.What + "; " + a.Remedy
+}
+
 // Text renders the hazard for people, with the remedy. Equal hazards on several nodes give equal texts.
-func (h Hazard) Text() string {
+func (h Hazard) Text() string { return h.Advice().String() }
+
+// Advice says what goes wrong at a restart, and what to do before.
+func (h Hazard) Advice() Advice {
 	switch h.Code {
 	case NoSharedCPU:
-		return "kubelet will not restart: containers hold every CPU that is not reserved; " +
-			"free one CPU, or turn strict-cpu-reservation off"
+		return Advice{"kubelet will not restart: containers hold every CPU that is not reserved",
+			"free one CPU, or turn strict-cpu-reservation off"}
 	case ReservedCPUHeld:
-		return "kubelet will not restart: a container holds a reserved CPU; end that container"
+		return Advice{"kubelet will not restart: a container holds a reserved CPU", "end that container"}
 	case MemoryState:
+		what := "kubelet will not restart: the memory manager's tables disagree with its memory blocks"
 		if !h.Sure {
-			return "kubelet may not restart: memory blocks on different sets of NUMA nodes overlap; " +
-				"drain the node and remove memory_manager_state before a restart"
+			what = "kubelet may not restart: memory blocks on different sets of NUMA nodes overlap"
 		}
-		return "kubelet will not restart: the memory manager's tables disagree with its memory blocks; " +
-			"drain the node and remove memory_manager_state before a restart"
+		return Advice{what, "drain the node and remove memory_manager_state before a restart"}
 	case SMTReadmission:
-		return fmt.Sprintf("kubelet restart ends pods with SMTAlignmentError: a container holds %d CPUs, "+
-			"%d are free in whole cores; free as many before a restart, or upgrade to 1.37", h.Want, h.Have)
+		return Advice{fmt.Sprintf("kubelet restart ends pods with SMTAlignmentError: a container holds %d CPUs, "+
+			"%d are free in whole cores", h.Want, h.Have), "free as many before a restart, or upgrade to 1.37"}
 	case TopologyReadmission:
-		return "kubelet restart may end pods with TopologyAffinityError: under align-by-socket a container has " +
-			"CPUs on other NUMA nodes than its memory, or on more than it needs"
+		return Advice{"kubelet restart may end pods with TopologyAffinityError: under align-by-socket a container has " +
+			"CPUs on other NUMA nodes than its memory, or on more than it needs", ""}
 	case PodLevelReadmission:
-		return "kubelet restart may end pods that hold CPUs and memory as a whole, or allocate a second set for them; " +
-			"drain the node before a restart"
+		return Advice{"kubelet restart may end pods that hold CPUs and memory as a whole, or allocate a second set for them",
+			"drain the node before a restart"}
 	case InitDevices:
-		return "kubelet restart may end pods with UnexpectedAdmissionError: an init container has ended " +
-			"and its pod holds its devices"
+		return Advice{"kubelet restart may end pods with UnexpectedAdmissionError: an init container has ended " +
+			"and its pod holds its devices", ""}
 	case StoppedDevices:
-		return "kubelet restart may end pods with UnexpectedAdmissionError: a container that does not run holds devices" +
-			h.named() + "; end these pods, or drain the node before a restart"
+		return Advice{"kubelet restart may end pods with UnexpectedAdmissionError: a container that does not run holds " +
+			"devices" + h.named(), "end these pods, or drain the node before a restart"}
 	case StatusReadmission:
-		return "kubelet restart ends pods with TopologyAffinityError: a container was not created yet, and others of its " +
-			"pod were" + h.named() + "; end these pods before a restart, or upgrade to 1.35"
+		return Advice{"kubelet restart ends pods with TopologyAffinityError: a container was not created yet, and others " +
+			"of its pod were" + h.named(), "end these pods before a restart, or upgrade to 1.35"}
 	case ResizeReadmission:
-		return "kubelet restart may end pods with TopologyAffinityError: they were resized in place and kept their CPUs" +
-			h.named() + "; create these pods anew, or drain the node before a restart"
+		return Advice{"kubelet restart may end pods with TopologyAffinityError: they were resized in place and kept their " +
+			"CPUs" + h.named(), "create these pods anew, or drain the node before a restart"}
 	}
-	return string(h.Code)
+	return Advice{What: string(h.Code)}
 }
 
 // mostNamed is how many pods the text of a hazard names.

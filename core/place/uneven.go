@@ -35,20 +35,20 @@ func (r Rules) GivesReserved(m *topo.Machine) (n int, given idset.Set[idset.CPU]
 func (r Rules) WholeCores(m *topo.Machine) idset.Set[idset.CPU] { return coresOf(m, r.CPU.Reserved) }
 
 // HalfCores returns the CPUs that full-pcpus-only counts for no container, though nothing reserves them: those of cores
-// that have another CPU reserved (cpumanager/policy_static.go, enforceSMTAlignment). text says it, with the remedy; it
-// is empty where there are none.
-func (r Rules) HalfCores(m *topo.Machine) (lost idset.Set[idset.CPU], text string) {
+// that have another CPU reserved (cpumanager/policy_static.go, enforceSMTAlignment).
+func (r Rules) HalfCores(m *topo.Machine) (lost idset.Set[idset.CPU], a Advice) {
 	if !r.CPU.Static || !r.CPU.FullPCPUsOnly {
-		return lost, ""
+		return lost, a
 	}
 	whole := r.WholeCores(m)
 	if lost = whole.Minus(r.CPU.Reserved); lost.Empty() {
-		return lost, ""
+		return lost, a
 	}
 	are, them := "1 CPU (%s) is on a core", "it"
 	if lost.Len() > 1 {
 		are, them = strconv.Itoa(lost.Len())+" CPUs (%s) are on cores", "them"
 	}
-	return lost, "reservedSystemCPUs: " + fmt.Sprintf(are, lost) + " with reserved ones, so full-pcpus-only does not " +
-		"count " + them + " for containers with CPUs of their own; reserve whole cores: reservedSystemCPUs: " + whole.String()
+	return lost, Advice{"reservedSystemCPUs: " + fmt.Sprintf(are, lost) + " with reserved ones, so full-pcpus-only does " +
+		"not count " + them + " for containers with CPUs of their own", "reserve whole cores: reservedSystemCPUs: " +
+		whole.String()}
 }

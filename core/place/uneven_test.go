@@ -46,7 +46,8 @@ func TestHalfCoresAreLostToContainers(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := place.Rules{CPU: place.CPURules{Static: c.static, FullPCPUsOnly: c.whole, Reserved: reserved}}
-		lost, text := r.HalfCores(c.machine)
+		lost, a := r.HalfCores(c.machine)
+		text := a.String()
 		if lost.String() != c.lost || (text == "") != (c.lost == "") || strings.Contains(text, "1 CPUs") {
 			t.Errorf("%+v: %s, %q", c, lost, text)
 		}

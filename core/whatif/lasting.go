@@ -54,10 +54,10 @@ const maxUnequal = 4
 // NearlyGuaranteed says what keeps a pod from exclusive CPUs and aligned memory, where little does. unequal says which
 // containers keep it from being Guaranteed, as in [Workload]. It proposes numbers of CPUs that one of the nodes admits
 // when it is empty.
-func NearlyGuaranteed(p *place.Pod, unequal []string, nodes []Node) (out []string) {
+func NearlyGuaranteed(p *place.Pod, unequal []string, nodes []Node) (out []place.Advice) {
 	if p.PodLevel {
-		return []string{"its resources are set for the pod as a whole: only kubelets before 1.34 and those with the gate " +
-			"PodLevelResourceManagers align its CPUs and memory"}
+		return []place.Advice{{What: "its resources are set for the pod as a whole: only kubelets before 1.34 and those " +
+			"with the gate PodLevelResourceManagers align its CPUs and memory", Remedy: "set resources of the containers instead"}}
 	}
 	whole := slices.ContainsFunc(p.Containers, func(c place.Container) bool { return c.MilliCPU >= 1000 })
 	if p.QoS == place.BestEffortQoS || !whole {
@@ -71,13 +71,13 @@ func NearlyGuaranteed(p *place.Pod, unequal []string, nodes []Node) (out []strin
 		if why != "" {
 			why = " (" + why + ")"
 		}
-		return []string{"it is Burstable, so no kubelet aligns its CPUs and memory" + why +
-			": give each container limits for cpu and memory, equal to its requests"}
+		return []place.Advice{{What: "it is Burstable, so no kubelet aligns its CPUs and memory" + why,
+			Remedy: "give each container limits for cpu and memory, equal to its requests"}}
 	}
 	for i, c := range p.Containers {
 		if c.MilliCPU >= 1000 && c.MilliCPU%1000 != 0 {
-			out = append(out, fmt.Sprintf("container %q wants %dm CPUs, no whole number, so it gets shared CPUs: "+
-				"ask for %s", c.Name, c.MilliCPU, wholes(p, i, nodes)))
+			out = append(out, place.Advice{What: fmt.Sprintf("container %q wants %dm CPUs, no whole number, so it gets shared "+
+				"CPUs", c.Name, c.MilliCPU), Remedy: "ask for " + wholes(p, i, nodes)})
 		}
 	}
 	return out

@@ -160,8 +160,12 @@ func (x checked) passes() bool { return len(x.Ever) > 0 }
 
 // checkOn judges all nodes, each by itself.
 func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
-	return checked{workload: w, Lasting: whatif.Rules{}.Lasting(nodes, w.Want),
-		warnings: append(whatif.NearlyGuaranteed(w.Want.Pod, w.Unequal, nodes), w.Misspelt...)}
+	out := checked{workload: w, Lasting: whatif.Rules{}.Lasting(nodes, w.Want)}
+	for _, a := range whatif.NearlyGuaranteed(w.Want.Pod, w.Unequal, nodes) {
+		out.warnings = append(out.warnings, a.String())
+	}
+	out.warnings = append(out.warnings, w.Misspelt...)
+	return out
 }
 
 func writeChecks(w io.Writer, all []checked, on []whatif.Node, problems []document.Problem) error {

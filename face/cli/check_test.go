@@ -57,7 +57,7 @@ spec: {containers: [{name: c, image: i, resources: RESOURCES}]}
       Remedy: ask for at most 8 cpu, or use a node whose policy allows more NUMA nodes
 `},
 		`{requests: {cpu: 2, memory: 1Gi}}`: {0, `Warning: it is Burstable, so no kubelet aligns its CPUs and memory (container "c" has no limit for
-    cpu and memory): give each container limits for cpu and memory, equal to its requests.`},
+    cpu and memory); give each container limits for cpu and memory, equal to its requests.`},
 		`{limits: {cpu: 1500m, memory: 1Gi}}`: {0, `Warning: container "c" wants 1500m CPUs, no whole number`},
 		`{limits: {cpu: 1, memory: -1}}`:      {2, ""},
 	} {

@@ -54,8 +54,8 @@ func (a *app) described(f simulateFlags, list []string, stderr io.Writer) ([]wha
 		if m.Rules, m.Allocatable, err = a.setup.Stages.Kubelet(config.text, n.Machine); err != nil {
 			return nil, fmt.Errorf("%s for machine %s: %w", config.from, n.Name, err)
 		}
-		if _, text := m.Rules.HalfCores(n.Machine); text != "" {
-			fmt.Fprintf(stderr, "Warning: %s for machine %s: %s\n", config.from, n.Name, text)
+		if lost, a := m.Rules.HalfCores(n.Machine); !lost.Empty() {
+			fmt.Fprintf(stderr, "Warning: %s for machine %s: %s\n", config.from, n.Name, a)
 		}
 		out = append(out, m)
 	}
