@@ -55,3 +55,23 @@ func TestForgedSequencesDelayTheAgentOnly(t *testing.T) {
 	}
 	wantHeld(t, book, "n", "unknown")
 }
+
+// A report contains a pod that is never seen. Then a pod ends, another one of its shape comes, and the exporter, which
+// finds the same amounts, writes nothing.
+func TestAPodThatComesInThePlaceOfAnotherIsCounted(t *testing.T) {
+	book := ledger.New()
+	f, c := timed(book)
+	full := [3]int64{}
+	f.Topology(wide(1, [3]int64{16, 32, 8}, full))
+	first := member("web-1", "a", "cpu=6 memory=7Gi acme.com/nic=1")
+	own(t, book, f, first)
+	own(t, book, f, member("web-2", "b", "cpu=2 memory=1Gi"))
+	f.Topology(wide(2, [3]int64{5, 23, 7}, full)) // 3 CPUs and 1Gi are the hidden pod's
+	c.pass(settlePeriod)
+	f.PodGone(deleting(start(first)))
+	own(t, book, f, member("web-1", "c", "cpu=6 memory=7Gi acme.com/nic=1"))
+	c.pass(settlePeriod)
+	if !fits(t, book, "cpu=5 memory=5Gi") || fits(t, book, "cpu=6 memory=5Gi") {
+		t.Errorf("5 CPUs are free: %s, doubt %q", amounts(book, "n"), book.Snapshot().Node("n").Doubtful())
+	}
+}

@@ -69,7 +69,8 @@ func (q quantities) add(other quantities, times int64) {
 
 // plus returns q plus other, multiplied by times.
 func (q quantities) plus(other quantities, times int64) quantities {
-	out := maps.Clone(q)
+	out := quantities{}
+	maps.Copy(out, q)
 	out.add(other, times)
 	return out
 }

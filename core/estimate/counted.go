@@ -65,6 +65,9 @@ func (x *reading) count() {
 		}
 		now.from, x.open = explain(x.held, before, slices.Concat(x.pods, x.lateCandidates()), x.gone, x.in)
 	}
+	if x.amounts.Again && x.amounts.Counts == nil && x.last != nil {
+		now.left = x.replace()
+	}
 	for _, c := range x.moved {
 		if x.forgotten(c) {
 			x.in[c.id.UID] = false
@@ -83,8 +86,41 @@ func (x *reading) count() {
 	x.doubled = x.amounts.Counts == nil && x.mayCountTwice()
 	if x.amounts.Again && x.last != nil {
 		now.at = x.last.at
+	} else {
+		x.lost = nil
 	}
 	x.last = now
+}
+
+// replace counts pods that have come in the place of others that ended since the last report: the exporter has read the
+// node since, and reports the same amounts. It returns what is left of those that ended. Where the amounts contain
+// pods that are not known, nothing else would show that a pod has come until they change.
+func (x *reading) replace() quantities {
+	left := x.last.left.plus(nil, 1)
+	for _, c := range slices.Concat(x.moved, x.lost) {
+		if hs, ok := x.takes(c.spec); ok && x.forgotten(c) {
+			left.add(quantitiesOf(x.shown(hs)), 1)
+		}
+	}
+	x.lost = slices.DeleteFunc(slices.Clone(x.lost), x.forgotten)
+	var came []candidate
+	for _, c := range x.pods {
+		if !x.in[c.uid] && !c.unknown && x.amounts.Seen[c.uid] {
+			came = append(came, c)
+		}
+	}
+	if len(left) == 0 || len(came) == 0 {
+		return left
+	}
+	in := map[string]bool{}
+	explain(left, quantities{}, came, nil, in)
+	for _, c := range came {
+		if in[c.uid] {
+			x.in[c.uid], x.open[c.uid] = true, false
+			left.add(c.takes, -1)
+		}
+	}
+	return left
 }
 
 // candidates returns the bound pods, and the pods that ended.

@@ -84,6 +84,8 @@ type Node struct {
 	ended   map[string]bool
 	// moved are ended pods whose part of the amounts is unknown.
 	moved []counted
+	// lost are pods that ended since the last report, which may have been without them.
+	lost []counted
 	// early are pods that ended before a report contained them. A late report may contain them.
 	early []Pod
 	// started has the UIDs of pods whose init containers have ended.
@@ -105,6 +107,8 @@ type explained struct {
 	// from are the amounts of the pods that the report certainly contains. With some of the pods that it may contain,
 	// they add up to held. from is nil if no choice of pods does.
 	from quantities
+	// left is what pods have left that ended since, and in whose place no other pod is known to be.
+	left quantities
 }
 
 // Report is a node's report, together with what the caller adds to it.
@@ -226,8 +230,12 @@ func (n *Node) End(uid string) {
 	if n.ended[uid] || n.empty == nil {
 		return
 	}
-	if c, is := n.counted[uid]; is && !c.absent && n.base.entry(uid) < 0 {
-		n.moved = append(n.moved[:len(n.moved):len(n.moved)], c)
+	if c, is := n.counted[uid]; is && n.base.entry(uid) < 0 {
+		if c.absent {
+			n.lost = append(n.lost[:len(n.lost):len(n.lost)], c)
+		} else {
+			n.moved = append(n.moved[:len(n.moved):len(n.moved)], c)
+		}
 	}
 	n.ended[uid] = true
 	n.renew()

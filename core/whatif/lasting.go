@@ -57,7 +57,8 @@ const maxUnequal = 4
 func NearlyGuaranteed(p *place.Pod, unequal []string, nodes []Node) (out []place.Advice) {
 	if p.PodLevel {
 		return []place.Advice{{What: "its resources are set for the pod as a whole: only kubelets before 1.34 and those " +
-			"with the gate PodLevelResourceManagers align its CPUs and memory", Remedy: "set resources of the containers instead"}}
+			"with the gate PodLevelResourceManagers align its CPUs and memory",
+			Remedy: "set resources of the containers instead"}}
 	}
 	whole := slices.ContainsFunc(p.Containers, func(c place.Container) bool { return c.MilliCPU >= 1000 })
 	if p.QoS == place.BestEffortQoS || !whole {
