@@ -39,6 +39,8 @@ type Holder struct {
 	// Misaligned: the pod holds parts of more NUMA nodes, or of more distant ones, than on the empty machine. Only
 	// kubectl tenon sets it.
 	Misaligned bool `json:"misaligned,omitempty"`
+	// Gone: the pod has no object any more, and the node still reports it.
+	Gone bool `json:"gone,omitempty"`
 	// InFlightSeconds is how long ago the prediction was reserved; nil if it is not a prediction, or if the scheduler
 	// has no record of its reservation.
 	InFlightSeconds *float64 `json:"inFlightSeconds,omitempty"`

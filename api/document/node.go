@@ -50,7 +50,9 @@ type Node struct {
 	// FreeCPUs and FreeDevices are what a Guaranteed pod may get. NUMAs are the same by NUMA node.
 	FreeCPUs    v1alpha1.IDList        `json:"freeCPUs,omitempty"`
 	FreeDevices []v1alpha1.HeldDevices `json:"freeDevices,omitempty"`
-	NUMAs       []NUMA                 `json:"numas,omitempty"`
+	// NeverGiven are devices that the kubelet gives to no pod, however much is free: their NUMA nodes are unknown to it.
+	NeverGiven []v1alpha1.HeldDevices `json:"neverGiven,omitempty"`
+	NUMAs      []NUMA                 `json:"numas,omitempty"`
 	// Holdings are in the order in which the node admitted the pods.
 	Holdings []Holder `json:"holdings,omitempty"`
 }
@@ -146,16 +148,25 @@ func NodeOf(name string, n *ledger.Node) Node {
 		out.NUMAs = append(out.NUMAs, numaOf(n.Usage, i))
 	}
 	for _, r := range n.Machine.Resources() {
-		var free []string
+		var free, never []string
 		for _, d := range n.Usage.FreeDevices(r.Name) {
-			free = append(free, d.ID)
+			if n.Rules.Stranded(n.Machine, r.Name, d) {
+				never = append(never, d.ID)
+			} else {
+				free = append(free, d.ID)
+			}
 		}
 		if len(free) > 0 {
 			out.FreeDevices = append(out.FreeDevices, v1alpha1.HeldDevices{Resource: r.Name, IDs: free})
 		}
+		if len(never) > 0 {
+			out.NeverGiven = append(out.NeverGiven, v1alpha1.HeldDevices{Resource: r.Name, IDs: never})
+		}
 	}
 	for _, e := range n.Entries {
-		out.Holdings = append(out.Holdings, HolderOf(n.Machine, e))
+		h := HolderOf(n.Machine, e)
+		h.Gone = slices.Contains(n.Gone, e.Pod)
+		out.Holdings = append(out.Holdings, h)
 	}
 	return out
 }

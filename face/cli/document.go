@@ -21,6 +21,8 @@ type explanationDocument struct {
 	Holds      *document.Holder   `json:"holds,omitempty"` // what it holds on Node
 	// Scheduling is how far a pod without a node has come; absent where that is not known.
 	Scheduling *document.Scheduling `json:"scheduling,omitempty"`
+	// Warnings say which names of the pod nothing reads.
+	Warnings []string `json:"warnings,omitempty"`
 	// Unjudged is what else the pod asks of nodes, in words.
 	Unjudged  []string           `json:"unjudged"`
 	Verdicts  []document.Verdict `json:"verdicts"` // of the nodes where it holds nothing
@@ -40,7 +42,7 @@ func (e *explanation) document() explanationDocument {
 		Kind: "PodExplanation", Pod: document.PodOf(p.ID), QoS: document.QoSName(p.Pod.QoS), Phase: p.Phase,
 		Node: p.Node, Reason: p.Reason, Message: p.Message,
 		Containers: document.Each(p.Pod.Containers, document.RequestOf),
-		Scheduling: p.Scheduling, Unjudged: append([]string{}, p.Unjudged...),
+		Scheduling: p.Scheduling, Warnings: p.Misspelt, Unjudged: append([]string{}, p.Unjudged...),
 		Verdicts:  document.Each(e.verdicts, verdictOn.document),
 		NotJudged: append([]document.Problem{}, e.problems...),
 	}

@@ -20,6 +20,7 @@ func TestWhatIsGoneOrNeverGivenIsMarked(t *testing.T) {
 	for line, wants := range map[string][]string{
 		"map a": {" A? ml/old", " B  ml/there", "? the pod is gone, and the node has not reported that",
 			"∅", "0 of 1 free", "∅ never given out: without a known NUMA node"},
+		"map a -o json":        {`"gone": true`, `"neverGiven": [`},
 		"explain pod ml/waits": {"ml/old (gone)", "(gone) the pod no longer exists, and the node has not reported that"},
 		"explain pod ml/old":   {"the layout of node a still lists it: its pod is gone, and the node has not reported that"},
 	} {
@@ -29,5 +30,15 @@ func TestWhatIsGoneOrNeverGivenIsMarked(t *testing.T) {
 				t.Errorf("%s does not say %q:\n%s%s", line, want, out, errs)
 			}
 		}
+	}
+}
+
+// Programs learn what people read.
+func TestExplainHasMisspeltNamesAsData(t *testing.T) {
+	c := cluster{pods: map[string]PodView{"ml/waits": {ID: id("ml/waits"), Pod: wanting(31, 10, 0), Phase: "Pending",
+		Misspelt: []string{"nothing reads the label tenon.sh/x"}}}}
+	out, errs, _ := run(t, c, "explain", "pod", "ml/waits", "-o", "json")
+	if !strings.Contains(out, `"warnings": [`) || !strings.Contains(out, "nothing reads the label tenon.sh/x") {
+		t.Errorf("%s%s", out, errs)
 	}
 }

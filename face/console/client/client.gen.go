@@ -262,6 +262,7 @@ type Explanation struct {
 	Scheduling *Scheduling `json:"scheduling,omitempty"`
 	Unjudged   *[]string   `json:"unjudged"`
 	Verdicts   *[]Verdict  `json:"verdicts"`
+	Warnings   *[]string   `json:"warnings,omitempty"`
 }
 
 // Finding defines model for Finding.
@@ -320,6 +321,7 @@ type HeldDevices struct {
 // Holder defines model for Holder.
 type Holder struct {
 	Containers      *[]Container `json:"containers"`
+	Gone            *bool        `json:"gone,omitempty"`
 	InFlightSeconds *float32     `json:"inFlightSeconds,omitempty"`
 	Misaligned      *bool        `json:"misaligned,omitempty"`
 	Name            string       `json:"name"`
@@ -536,6 +538,7 @@ type Node struct {
 	Inexact        *[]Inexact      `json:"inexact,omitempty"`
 	Machine        *Machine        `json:"machine,omitempty"`
 	Name           string          `json:"name"`
+	NeverGiven     *[]HeldDevices  `json:"neverGiven,omitempty"`
 	Numas          *[]DocumentNUMA `json:"numas,omitempty"`
 	Problem        *string         `json:"problem,omitempty"`
 	Quality        string          `json:"quality"`
