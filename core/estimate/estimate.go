@@ -84,7 +84,7 @@ type Node struct {
 	ended   map[string]bool
 	// moved are ended pods whose part of the amounts is unknown.
 	moved []counted
-	// lost are pods that ended since the last report, which may have been without them.
+	// lost are pods that ended since the last report, which may have been without them: they are not given back.
 	lost []counted
 	// early are pods that ended before a report contained them. A late report may contain them.
 	early []Pod

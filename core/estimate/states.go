@@ -23,8 +23,8 @@ type States struct {
 	// Sure: there are no other states, except for those that Crowded describes.
 	Sure bool
 	// Crowded: what pods keep from their init containers may be in more places than All shows, and counts in all of
-	// them; or the amounts contain pods that are also counted separately. If more is free than is counted, a pod of
-	// several containers may get something else than is predicted.
+	// them; or the amounts contain pods that are also counted separately, or that ended and were not given back. If more
+	// is free than is counted, a pod of several containers may get something else than is predicted.
 	Crowded bool
 }
 
@@ -38,7 +38,7 @@ const maxMoved = 3
 func (n *Node) States(most int, bound bool) States {
 	out := n.withInits()
 	n.incomplete = !out.Sure
-	out.Crowded = n.incomplete || n.doubled
+	out.Crowded = n.incomplete || n.doubled || len(n.lost) > 0
 	out.Sure = out.Sure || !bound
 	if len(n.moved) > maxMoved {
 		out.Sure = false
