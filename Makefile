@@ -121,7 +121,7 @@ sim: ## Compare schedulers on simulated machines, and write docs/packing.md and 
 	go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 200 --page docs/packing.md
 
 chaos: ## Let everything happen to a lab cluster for CHAOS, from seed S (make chaos CHAOS=10m S=7)
-	go test ./lab/chaos -run TestChaos -chaos.for $(CHAOS) -chaos.seed $(S) -chaos.lasting -v -timeout 0
+	go test ./lab/chaos -run TestChaos -chaos.for $(CHAOS) -chaos.seed $(S) -v -timeout 0
 
 fuzz: ## Run every fuzz target for T (make fuzz T=1m)
 	@find . -name '*_test.go' -exec grep -H '^func Fuzz' {} + | sort | \

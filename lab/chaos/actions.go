@@ -54,10 +54,7 @@ var actions = []action{
 	{"users bind by hand", 3, func(r *run, ctx context.Context) error { return r.bindByHand(ctx) }},
 	{"users forge identities", 5, func(r *run, ctx context.Context) error { return r.forge(ctx) }},
 	{"API server restarts", 1, func(r *run, ctx context.Context) error { return r.restartServer(ctx) }},
-}
-
-// lasting has the events of Options.Lasting.
-var lasting = []action{
+	// What follows lasts for several rounds.
 	{"users forge mirror pods", 4, func(r *run, ctx context.Context) error { return r.forgeMirrors(ctx) }},
 	{"agent is silent", 2, func(r *run, ctx context.Context) error { return r.sicken(ctx) }},
 	{"right withdrawn", 2, func(r *run, ctx context.Context) error { return r.withdraw(ctx) }},
@@ -69,10 +66,7 @@ var lasting = []action{
 func (r *run) act(round context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(round, actionTimeout, fmt.Errorf("not done after %s", actionTimeout))
 	defer cancel()
-	total, actions := 0, actions
-	if r.Lasting {
-		actions = slices.Concat(actions, lasting)
-	}
+	total := 0
 	for _, a := range actions {
 		total += a.share
 	}

@@ -39,9 +39,6 @@ type Options struct {
 	Seed uint64
 	// For is how long new rounds begin; at least one runs.
 	For time.Duration
-	// Lasting adds faults that last for several rounds: silent agents, withdrawn rights, machines that change below their
-	// kubelets; and forged mirror pods.
-	Lasting bool
 	// Say receives one line per event.
 	Say func(line string)
 }

@@ -14,7 +14,6 @@ import (
 var (
 	duration = flag.Duration("chaos.for", 2*time.Minute, "how long rounds of chaos are begun")
 	seed     = flag.Uint64("chaos.seed", 1, "seed of the actions; 0 draws one")
-	lasting  = flag.Bool("chaos.lasting", false, "add faults that last for several rounds, and forged mirror pods")
 )
 
 func TestMain(m *testing.M) {
@@ -31,7 +30,7 @@ func TestChaos(t *testing.T) {
 		*seed = uint64(began.UnixNano())
 	}
 	t.Logf("seed %d", *seed)
-	o := chaos.Options{Seed: *seed, For: *duration, Lasting: *lasting, Say: func(line string) {
+	o := chaos.Options{Seed: *seed, For: *duration, Say: func(line string) {
 		t.Logf("%7.2fs  %s", time.Since(began).Seconds(), line)
 	}}
 	got, err := chaos.Run(t.Context(), o)

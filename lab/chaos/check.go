@@ -113,7 +113,7 @@ func statesOf(lives []life) (out []string) {
 func (r *run) check(ctx context.Context) bool {
 	return r.await(ctx, func() []string {
 		lives, _ := r.record.all()
-		return slices.Concat(r.disagreements(lives), r.waitThoughFitting(ctx, lives), r.unsaid(lives))
+		return slices.Concat(r.disagreements(lives), r.unreported(lives), r.waitThoughFitting(ctx, lives), r.unsaid(lives))
 	})
 }
 
@@ -128,6 +128,33 @@ func (r *run) disagreements(lives []life) (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// unreported returns the pods that a kubelet has refused, and whose status does not say so. A kubelet that has just
+// started reports that up to ten seconds later: until its pod workers know all pods, the status manager keeps the phase
+// (pkg/kubelet/status/status_manager.go, mergePodStatus). The record of its decision is needed until then.
+func (r *run) unreported(lives []life) (out []string) {
+	for _, n := range nodes {
+		layout, _ := r.record.reported(n.Name)
+		if layout == nil {
+			continue
+		}
+		c, err := layout.Core()
+		if err != nil {
+			continue // that is found elsewhere
+		}
+		all, err := readJournal(r.cluster.NodeDir(n.Name), c.Machine)
+		if err != nil {
+			out = append(out, fmt.Sprintf("node %s: %v", n.Name, err))
+		}
+		for _, l := range lives {
+			at := lastOf(all, func(a admission) bool { return a.UID == string(l.pod.UID) })
+			if at >= 0 && !all[at].Admitted && !l.over() && !l.gone.known() && l.pod.Spec.NodeName == n.Name {
+				out = append(out, fmt.Sprintf("node %s has refused pod %s and does not say so", n.Name, l.pod.Name))
+			}
+		}
+	}
+	return out
 }
 
 // await calls wrong until it returns nothing. When patience ends, it records the remaining texts. It reports whether
