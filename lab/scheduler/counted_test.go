@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -21,9 +22,13 @@ import (
 
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
+	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-var batches = flag.Int("counted.batches", 3, "batches of six pods with a resource that the node does not count")
+var (
+	batches = flag.Int("counted.batches", 3, "batches of six pods with a resource that the node does not count")
+	beside  = flag.Bool("counted.beside", false, "also time the batches at a scheduler without Tenon")
+)
 
 // Six pods of 2 to 7 CPUs fill both NUMA nodes of the machine in one order, and not in every order: most of them wait
 // for their turns.
@@ -74,7 +79,7 @@ func six(batch int, name v1.ResourceName) (out []*v1.Pod) {
 // batches creates batches of pods, and fails the test unless they are bound, and none is declined after a node was
 // chosen for it. Pods may have to wait until the node has reported that those of the last batch are gone. In some
 // orders of scheduling the last pod has no place beside the others, as its event says; in most batches it has.
-func (w *world) batches(ctx context.Context, t *testing.T, name v1.ResourceName, after func()) {
+func (w *world) batches(ctx context.Context, t *testing.T, name v1.ResourceName, after func()) (took []time.Duration) {
 	t.Helper()
 	before, whole := attempts(t, "error"), 0
 	seen := before
@@ -85,9 +90,17 @@ func (w *world) batches(ctx context.Context, t *testing.T, name v1.ResourceName,
 		if _, err := w.pods.Until(ctx, placed); err != nil {
 			t.Fatalf("batch %d: %v: %s", i, err, w.unsettled())
 		}
-		pods, _ := w.pods.Pods()
-		t.Logf("batch %d: %d bound after %s", i, bound(pods), time.Since(began).Round(time.Millisecond))
-		noRefusal(t, pods)
+		atBinding := time.Since(began)
+		pods, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool { return placed(pods) && !slices.ContainsFunc(pods, begins) })
+		if err != nil {
+			t.Fatalf("batch %d: %v", i, err)
+		}
+		took = append(took, time.Since(began))
+		t.Logf("batch %d: %d bound after %s, and run after %s", i, bound(pods), atBinding.Round(time.Millisecond),
+			took[i].Round(time.Millisecond))
+		if w.tenon {
+			noRefusal(t, pods)
+		}
 		if now := attempts(t, "error"); now > seen {
 			seen = now
 			w.failures(ctx, t)
@@ -111,6 +124,29 @@ func (w *world) batches(ctx context.Context, t *testing.T, name v1.ResourceName,
 	if whole <= *batches/2 {
 		t.Errorf("of %d batches %d were bound as a whole", *batches, whole)
 	}
+	return took
+}
+
+// begins reports whether a bound pod has still to run, or to be refused.
+func begins(p *v1.Pod) bool {
+	fate, _ := workload.FateOf(p)
+	return p.Spec.NodeName != "" && fate == workload.Waiting
+}
+
+// compare times the batches of a test at a scheduler with Tenon and, if that is wanted, at one without it. That one binds
+// pods that the kubelet refuses. Nothing follows of the times: they are for people.
+func compare(t *testing.T, batches func(t *testing.T, profiles string) []time.Duration) {
+	median := func(took []time.Duration) time.Duration {
+		slices.Sort(took)
+		return took[len(took)/2].Round(time.Millisecond)
+	}
+	var with, without []time.Duration
+	t.Run("Tenon", func(t *testing.T) { with = batches(t, scheduler.Tenon) })
+	if !*beside {
+		return
+	}
+	t.Run("plain", func(t *testing.T) { without = batches(t, scheduler.Plain) })
+	t.Logf("median of a batch: %s, without Tenon %s", median(with), median(without))
 }
 
 // failures logs why pods were not scheduled.
@@ -142,10 +178,12 @@ func crowdedOut(batch int, pods []*v1.Pod) (n int) {
 
 // The node has none of an extended resource that DRA serves: kube-scheduler allocates devices of a class instead of
 // counting. A pod that has waited for its turn is not declined for it, and its claim stays.
-func TestResourcesThatDRAServesDeclineNoPod(t *testing.T) {
+func TestResourcesThatDRAServesDeclineNoPod(t *testing.T) { compare(t, servedByDRA) }
+
+func servedByDRA(t *testing.T, profiles string) (took []time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(*batches)*20*time.Second)
 	defer cancel()
-	w := startTight(ctx, t, scheduler.Tenon)
+	w := startTight(ctx, t, profiles)
 	const driver, served = "devices.example.com", "example.com/served"
 	api := w.client.ResourceV1()
 	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "served"}, Spec: resourcev1.DeviceClassSpec{
@@ -165,9 +203,12 @@ func TestResourcesThatDRAServesDeclineNoPod(t *testing.T) {
 	}
 	// By its class's own name, a pod needs no name in the class.
 	for _, name := range []v1.ResourceName{served, v1.ResourceName(resourcev1.ResourceDeviceClassPrefix + "served")} {
-		w.batches(ctx, t, name, func() { w.dropClaims(ctx, t) })
+		took = append(took, w.batches(ctx, t, name, func() { w.dropClaims(ctx, t) })...)
 	}
-	w.seen.check(t)
+	if w.tenon {
+		w.seen.check(t)
+	}
+	return took
 }
 
 // dropClaims deletes the claims of pods that are gone, as a controller of claims does.
@@ -194,7 +235,9 @@ func (w *world) dropClaims(ctx context.Context, t *testing.T) {
 }
 
 // An extender that manages a resource counts it, and kube-scheduler ignores it.
-func TestResourcesOfAnExtenderDeclineNoPod(t *testing.T) {
+func TestResourcesOfAnExtenderDeclineNoPod(t *testing.T) { compare(t, countedByAnExtender) }
+
+func countedByAnExtender(t *testing.T, profiles string) []time.Duration {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(*batches)*20*time.Second)
 	defer cancel()
 	const managed = "example.com/memory"
@@ -207,7 +250,7 @@ func TestResourcesOfAnExtenderDeclineNoPod(t *testing.T) {
 		_ = json.NewEncoder(answer).Encode(map[string]any{"NodeNames": asked.NodeNames})
 	}))
 	defer extender.Close()
-	w := startTight(ctx, t, scheduler.Tenon+fmt.Sprintf(`extenders:
+	w := startTight(ctx, t, profiles+fmt.Sprintf(`extenders:
 - urlPrefix: %q
   filterVerb: filter
   weight: 1
@@ -215,8 +258,11 @@ func TestResourcesOfAnExtenderDeclineNoPod(t *testing.T) {
   httpTimeout: 30s
   managedResources: [{name: %s, ignoredByScheduler: true}]
 `, extender.URL, managed))
-	w.batches(ctx, t, managed, func() {})
-	w.seen.check(t)
+	took := w.batches(ctx, t, managed, func() {})
+	if w.tenon {
+		w.seen.check(t)
+	}
+	return took
 }
 
 // A resize that the kubelet cannot carry out takes nothing of the node, although the pod's spec asks for it.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -108,7 +109,7 @@ func StartObserved(dir, kubeconfig, profiles string, o Observer) (*Running, erro
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	run, shared, err := prepare(ctx, opts, profiles != Plain, o)
+	run, shared, err := prepare(ctx, opts, HasTenon(profiles), o)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -117,6 +118,9 @@ func StartObserved(dir, kubeconfig, profiles string, o Observer) (*Running, erro
 	r.begin(ctx, run)
 	return r, nil
 }
+
+// HasTenon reports whether one of the profiles has Tenon's plugin.
+func HasTenon(profiles string) bool { return strings.Contains(profiles, "name: Tenon") }
 
 // StartServed is Start with Tenon's plugin, and with ports on the loopback interface: the result has their addresses.
 func StartServed(dir, kubeconfig, profiles string) (*Running, error) {

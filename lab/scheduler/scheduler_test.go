@@ -69,6 +69,7 @@ type world struct {
 	pods   *workload.Watch
 	seen   *outcomes
 	sched  *scheduler.Running
+	tenon  bool // a profile of the scheduler has Tenon
 }
 
 func start(ctx context.Context, t *testing.T, cfg lab.Config, profiles string) *world {
@@ -93,7 +94,8 @@ func startOver(ctx context.Context, t *testing.T, cfg lab.Config, profiles strin
 			t.Error(err)
 		}
 	})
-	w := &world{Cluster: c, client: kubernetes.NewForConfigOrDie(c.RESTConfig()), seen: &outcomes{}}
+	w := &world{Cluster: c, client: kubernetes.NewForConfigOrDie(c.RESTConfig()), seen: &outcomes{},
+		tenon: scheduler.HasTenon(profiles)}
 	s, err := scheduler.Start(c.Dir, way(c), profiles, w.seen.add)
 	if err != nil {
 		t.Fatal(err)
