@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -14,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -68,8 +70,57 @@ func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config, at time.Tim
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	return s, errors.Join(s.readInstallation(ctx, all), s.readLeases(ctx, all), s.readRights(ctx, cfg),
-		s.readSchedulers(ctx, cfg))
+	got := fetch(ctx, all, []key{{definitions, "", definitionName}, {definitions, "", affinityName},
+		{policies, "", policyName}, {bindings, "", policyName}, {leases, deploy.Namespace, deploy.Scheduler},
+		{leases, metav1.NamespaceSystem, deploy.Scheduler}})
+	return s, errors.Join(s.readInstallation(got), s.readLeases(got), s.readRights(ctx, cfg), s.readSchedulers(ctx, cfg))
+}
+
+// key names an object, and answer is what the API server says of it.
+type (
+	key struct {
+		of              schema.GroupVersionResource
+		namespace, name string
+	}
+	answer struct {
+		object *unstructured.Unstructured
+		err    error
+	}
+)
+
+// fetch reads objects, all at once.
+func fetch(ctx context.Context, from dynamic.Interface, keys []key) map[key]answer {
+	answers := make([]answer, len(keys))
+	each(len(keys), func(i int) {
+		var in dynamic.ResourceInterface = from.Resource(keys[i].of)
+		if keys[i].namespace != "" {
+			in = from.Resource(keys[i].of).Namespace(keys[i].namespace)
+		}
+		answers[i].object, answers[i].err = in.Get(ctx, keys[i].name, metav1.GetOptions{})
+	})
+	out := map[key]answer{}
+	for i, k := range keys {
+		out[k] = answers[i]
+	}
+	return out
+}
+
+// maxQuestions bounds the questions to the API server at a time. One after the other, some fifty of them take seconds
+// at a busy API server.
+const maxQuestions = 16
+
+// each calls do for the numbers below n, several at a time.
+func each(n int, do func(i int)) {
+	var all sync.WaitGroup
+	free := make(chan struct{}, maxQuestions)
+	for i := range n {
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			do(i)
+		})
+	}
+	all.Wait()
 }
 
 // may records a refusal as a limit, and returns other errors.
@@ -86,31 +137,29 @@ func (s *Snapshot) may(resource string, err error) error {
 	return nil
 }
 
-func (s *Snapshot) readInstallation(ctx context.Context, all dynamic.Interface) error {
-	d, err := all.Resource(definitions).Get(ctx, definitionName, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
+func (s *Snapshot) readInstallation(got map[key]answer) error {
+	switch d := got[key{definitions, "", definitionName}]; {
+	case apierrors.IsNotFound(d.err):
 		s.Undefined = true
-	case err == nil:
-		s.Definition = d.Object
+	case d.err == nil:
+		s.Definition = d.object.Object
 	default:
-		if err := s.may(definitions.Resource, err); err != nil {
+		if err := s.may(definitions.Resource, d.err); err != nil {
 			return fmt.Errorf("read the definition of NodeLayout: %w", err)
 		}
 	}
-	a, err := all.Resource(definitions).Get(ctx, affinityName, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
+	switch a := got[key{definitions, "", affinityName}]; {
+	case apierrors.IsNotFound(a.err):
 		s.Affinity = map[string]any{}
-	case err == nil:
-		s.Affinity = a.Object
+	case a.err == nil:
+		s.Affinity = a.object.Object
 	default:
-		if err := s.may(definitions.Resource, err); err != nil {
+		if err := s.may(definitions.Resource, a.err); err != nil {
 			return fmt.Errorf("read the definition of NodeAffinity: %w", err)
 		}
 	}
 	for _, of := range []schema.GroupVersionResource{policies, bindings} {
-		_, err := all.Resource(of).Get(ctx, policyName, metav1.GetOptions{})
+		err := got[key{of, "", policyName}].err
 		if apierrors.IsNotFound(err) {
 			s.NoPolicy = append(s.NoPolicy, of.Resource+"/"+policyName)
 			continue
@@ -123,9 +172,10 @@ func (s *Snapshot) readInstallation(ctx context.Context, all dynamic.Interface) 
 }
 
 // readLeases reads the leases that have the name of the scheduler.
-func (s *Snapshot) readLeases(ctx context.Context, all dynamic.Interface) error {
+func (s *Snapshot) readLeases(got map[key]answer) error {
 	for _, namespace := range []string{deploy.Namespace, metav1.NamespaceSystem} {
-		o, err := all.Resource(leases).Namespace(namespace).Get(ctx, deploy.Scheduler, metav1.GetOptions{})
+		a := got[key{leases, namespace, deploy.Scheduler}]
+		o, err := a.object, a.err
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -185,16 +235,20 @@ func (s *Snapshot) readRights(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range wanted {
-		ask := &authorizationv1.SubjectAccessReview{Spec: r.Review()}
+	errs := make([]error, len(wanted))
+	each(len(wanted), func(i int) {
+		ask := &authorizationv1.SubjectAccessReview{Spec: wanted[i].Review()}
 		var answer authorizationv1.SubjectAccessReview
-		if err := group.Create(ctx, "subjectaccessreviews", ask, &answer); err != nil {
-			if err := s.may("subjectaccessreviews", err); err != nil {
+		errs[i] = group.Create(ctx, "subjectaccessreviews", ask, &answer)
+		wanted[i].Allowed = answer.Status.Allowed
+	})
+	for i, r := range wanted {
+		if errs[i] != nil {
+			if err := s.may("subjectaccessreviews", errs[i]); err != nil {
 				return fmt.Errorf("ask for the rights of %s: %w", r.User, err)
 			}
 			return nil
 		}
-		r.Allowed = answer.Status.Allowed
 		s.Rights = append(s.Rights, r)
 	}
 	return nil

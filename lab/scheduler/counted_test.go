@@ -133,8 +133,8 @@ func begins(p *v1.Pod) bool {
 	return p.Spec.NodeName != "" && fate == workload.Waiting
 }
 
-// compare times the batches of a test at a scheduler with Tenon and, if that is wanted, at one without it. That one binds
-// pods that the kubelet refuses. Nothing follows of the times: they are for people.
+// compare times the batches of a test at a scheduler with Tenon and, if that is wanted, at one without it, which also
+// binds pods that the kubelet refuses. Nothing follows of the times: they are for people.
 func compare(t *testing.T, batches func(t *testing.T, profiles string) []time.Duration) {
 	median := func(took []time.Duration) time.Duration {
 		slices.Sort(took)
