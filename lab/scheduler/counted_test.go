@@ -91,7 +91,9 @@ func (w *world) batches(ctx context.Context, t *testing.T, name v1.ResourceName,
 			t.Fatalf("batch %d: %v: %s", i, err, w.unsettled())
 		}
 		atBinding := time.Since(began)
-		pods, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool { return placed(pods) && !slices.ContainsFunc(pods, begins) })
+		pods, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool {
+			return placed(pods) && !slices.ContainsFunc(pods, begins)
+		})
 		if err != nil {
 			t.Fatalf("batch %d: %v", i, err)
 		}
