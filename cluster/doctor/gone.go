@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,29 +25,36 @@ import (
 // what it may take back (--cpu-manager-reconcile-period), and an agent takes a second.
 const dropTime = 15 * time.Second
 
-// maxLooks bounds how many nodes are looked at twice.
-const maxLooks = 50
+// Bounds on what is looked at twice: a node may report what it likes.
+const (
+	maxGone      = 10 // pods of a node
+	maxGoneNodes = 50
+)
 
 // LookAgain looks a second time at the pods that reports list and that have no object. Those for which that still holds
 // after dropTime are findings. pause waits; it is called only if there are such pods. A snapshot of files has no second
 // time: its pods that are gone are no findings.
 func (s *Snapshot) LookAgain(ctx context.Context, cfg *rest.Config,
 	pause func(context.Context, time.Duration) error) error {
-	var nodes []*ledger.Node
+	gone, left := map[string][]ledger.PodID{}, 0
 	for _, n := range s.View.States {
-		if len(n.Gone) > 0 {
-			nodes = append(nodes, n)
+		switch some := n.Gone[:min(len(n.Gone), maxGone)]; {
+		case len(some) > 0 && len(gone) < maxGoneNodes:
+			gone[n.Name] = some
+			left += len(n.Gone) - len(some)
+		default:
+			left += len(n.Gone)
 		}
 	}
-	if len(nodes) == 0 {
+	if len(gone) == 0 {
 		return nil
 	}
-	s.Gone = map[string][]ledger.PodID{}
-	if len(nodes) > maxLooks {
+	if left > 0 {
 		s.Limits = append(s.Limits, document.Limit{Resource: "nodelayouts", Reason: fmt.Sprintf(
-			"%d list pods that have no object, and %d were read a second time", len(nodes), maxLooks)})
-		nodes = nodes[:maxLooks]
+			"they list %d more pods without an object than were looked at twice", left)})
 	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = 50, 100
 	layouts, err := client.New(cfg)
 	if err != nil {
 		return err
@@ -58,23 +66,34 @@ func (s *Snapshot) LookAgain(ctx context.Context, cfg *rest.Config,
 	if err := pause(ctx, dropTime); err != nil {
 		return err
 	}
-	for _, n := range nodes {
-		l, err := layouts.Get(ctx, n.Name, metav1.GetOptions{})
+	s.Gone = map[string][]ledger.PodID{}
+	for _, node := range slices.Sorted(maps.Keys(gone)) {
+		l, err := layouts.Get(ctx, node, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("read the layout of node %s again: %w", n.Name, err)
+			return s.mayAgain("nodelayouts", fmt.Errorf("read the layout of node %s again: %w", node, err))
 		}
-		for _, id := range n.Gone {
+		for _, id := range gone[node] {
 			switch is, err := exists(ctx, pods, id); {
 			case err != nil:
-				return err
+				return s.mayAgain("pods", err)
 			case !is && slices.ContainsFunc(l.Holdings, func(h v1alpha1.PodHoldings) bool { return h.UID == id.UID }):
-				s.Gone[n.Name] = append(s.Gone[n.Name], id)
+				s.Gone[node] = append(s.Gone[node], id)
 			}
 		}
 	}
+	return nil
+}
+
+// mayAgain records that the second look was refused: who may list objects need not be allowed to read single ones.
+func (s *Snapshot) mayAgain(resource string, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	s.Limits = append(s.Limits, document.Limit{Resource: resource, Reason: "you may not read single ones, so those that " +
+		"are gone were not looked at twice"})
 	return nil
 }
 
