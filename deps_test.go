@@ -195,6 +195,8 @@ var floors = []floor{
 	// Beside the house.
 	{"internal/version", append(words(`runtime/debug`), pure...), nil, nil},
 	{"internal/golden", nil, nil, words(`github.com/google/go-cmp`)},
+	{"internal/house", nil, nil, nil},
+	{"internal/house/measure", nil, words(`internal/house`), nil},
 	{"test", nil, words(`test/debian`), nil},
 	{
 		"test/bench/...",

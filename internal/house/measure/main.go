@@ -1,0 +1,79 @@
+// Command measure prints how large this repository is, and how it is written.
+//
+//	go run ./internal/house/measure            # a table
+//	go run ./internal/house/measure -o json
+//
+// It only prints what package house finds, and changes nothing.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/tenon-numa/tenon/internal/house"
+)
+
+// shown is how many doubled names the table has.
+const shown = 12
+
+func main() {
+	format := flag.String("o", "table", "table or json")
+	root := flag.String("root", ".", "the folder to measure")
+	flag.Parse()
+	r, err := house.Measure(os.DirFS(*root))
+	if err == nil {
+		err = write(os.Stdout, *format, r)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "measure:", err)
+		os.Exit(1)
+	}
+}
+
+func write(w io.Writer, format string, r house.Report) error {
+	switch format {
+	case "json":
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	case "table":
+		return table(w, r)
+	}
+	return fmt.Errorf("unknown format %q: want table or json", format)
+}
+
+func table(w io.Writer, r house.Report) error {
+	b := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(b, "AREA\tCODE\tTESTS\tPACKAGES\tEXPORTED\tPHRASES PER 100 COMMENT LINES\t")
+	sum := house.Area{Name: "all"}
+	for _, a := range append(r.Areas, sum) {
+		if a.Name == sum.Name {
+			a = sum
+		}
+		fmt.Fprintf(b, "%s\t%d\t%d\t%d\t%d\t%.1f\t\n", a.Name, a.Code, a.Tests, a.Packages, a.Exported,
+			100*float64(a.Phrases)/float64(max(1, a.Comments)))
+		sum.Code, sum.Tests, sum.Packages = sum.Code+a.Code, sum.Tests+a.Tests, sum.Packages+a.Packages
+		sum.Exported, sum.Comments, sum.Phrases = sum.Exported+a.Exported, sum.Comments+a.Comments, sum.Phrases+a.Phrases
+	}
+	if err := b.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nmodules %d, make targets %d, largest struct %s (%d fields), type names in several packages %d:\n",
+		r.Modules, r.MakeTargets, r.Largest.Name, r.Largest.Fields, len(r.Doubled))
+	for _, d := range r.Doubled[:min(shown, len(r.Doubled))] {
+		fmt.Fprintf(w, "  %-12s %2d  %s\n", d.Name, len(d.Packages), clip(strings.Join(d.Packages, " "), 80))
+	}
+	return nil
+}
+
+func clip(s string, most int) string {
+	if len(s) > most {
+		return s[:most-1] + "…"
+	}
+	return s
+}
