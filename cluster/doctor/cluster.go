@@ -204,7 +204,7 @@ func (x *examination) agents() {
 	x.add("version-skew", onCluster(evidence...), "programs of Tenon have different releases", "")
 }
 
-// unready returns the condition that says that a pod is not ready, or nil.
+// unready returns the condition of a pod that is not ready, or nil.
 func unready(p *v1.Pod) *v1.PodCondition {
 	for i := range p.Status.Conditions {
 		if c := &p.Status.Conditions[i]; c.Type == v1.PodReady && c.Status != v1.ConditionTrue {

@@ -37,7 +37,7 @@ type Snapshot struct {
 	NoPolicy []string
 	// Rights are what service accounts of Tenon need.
 	Rights []Right
-	// Leases are those of schedulers with Tenon, and Schedulers are configurations; both may be empty.
+	// Leases are the leases of schedulers with Tenon, and Schedulers are configurations; both may be empty.
 	Leases     []Lease
 	Schedulers []document.Scheduler
 	Limits     []document.Limit
@@ -52,7 +52,7 @@ type Right struct {
 	Allowed                     bool
 }
 
-// String says the right as kubectl auth can-i takes it.
+// String writes the right as kubectl auth can-i takes it.
 func (r Right) String() string {
 	out := r.Verb + " " + r.Resource
 	if r.Group != "" {
@@ -67,7 +67,7 @@ func (r Right) String() string {
 	return out
 }
 
-// Lease says who leads.
+// Lease is a lease of a scheduler, and its holder.
 type Lease struct {
 	Namespace, Name, Holder string
 	Renewed                 time.Time
@@ -80,8 +80,8 @@ type Options struct {
 	Pod  string // "namespace/name"
 }
 
-// Examine returns the findings of a snapshot. The error says which of the objects cannot be judged, or that what the
-// options select is not there: nothing is wrong with a node that was not examined would be no answer.
+// Examine returns the findings of a snapshot. The error names an object that cannot be judged, or that the options
+// select and that does not exist: no finding about a node that was not examined would be no answer.
 func Examine(s *Snapshot, o Options) (document.Diagnosis, error) {
 	if err := o.matches(s.View); err != nil {
 		return document.Diagnosis{}, err

@@ -471,7 +471,7 @@ func TestFindingsAreOfTheNodeOrPodThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// The rights that are asked for are those of the manifests.
+// The rights that are asked for are the rights in the manifests.
 func TestRightsAreThoseOfTheRoles(t *testing.T) {
 	all, err := doctor.Needed()
 	if err != nil {

@@ -114,7 +114,7 @@ func (x *examination) waiting(p *v1.Pod, cores map[int64][]string) error {
 	return nil
 }
 
-// never says why no node will take a pod, whatever ends.
+// never returns why no node will take a pod, whatever ends.
 func (x *examination) never(p *v1.Pod, l whatif.Lasting) {
 	var evidence, remedies []string
 	for _, r := range l.Refusals {
@@ -175,7 +175,7 @@ func (x *examination) misaligned(byUID map[string]kube.Stored) {
 	}
 }
 
-// cost says what a container holds, what would do, and how much longer the way between its NUMA nodes is.
+// cost describes what a container holds, what would do, and how much longer the way between its NUMA nodes is.
 func cost(n *ledger.Node, u place.Alignment) string {
 	out := fmt.Sprintf("%s on %s: NUMA nodes %s; %d would do", cmp.Or(u.Container, "the pod"), n.Name,
 		document.NUMAs(n.Machine, u.Held.NUMAs), u.Best.NUMAs.Len())

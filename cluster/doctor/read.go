@@ -76,7 +76,7 @@ func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config, at time.Tim
 	return s, errors.Join(s.readInstallation(got), s.readLeases(got), s.readRights(ctx, cfg), s.readSchedulers(ctx, cfg))
 }
 
-// key names an object, and answer is what the API server says of it.
+// key names an object, and answer is the API server's answer about it.
 type (
 	key struct {
 		of              schema.GroupVersionResource
@@ -222,7 +222,7 @@ func (s *Snapshot) readSchedulers(ctx context.Context, cfg *rest.Config) error {
 }
 
 // readRights asks the API server whether the service accounts have what the roles of this release say. Accounts that
-// nobody has made are passed over: a cluster without Tenon lacks no rights.
+// do not exist are passed over: a cluster without Tenon lacks no rights.
 func (s *Snapshot) readRights(ctx context.Context, cfg *rest.Config) error {
 	if s.Undefined {
 		return nil

@@ -1,8 +1,8 @@
 // Package turns has booked pods wait until their node has admitted the pods that it was predicted to admit before them.
 // Schedulers that bind pods share it.
 //
-// Invariant: a pod whose turn has come is predicted once more, on what the node says then. The package books nothing
-// and gives nothing back: who binds the pod does.
+// Invariant: a pod whose turn has come is predicted once more, on the node's state at that time. The package books
+// nothing and gives nothing back: who binds the pod does.
 package turns
 
 import (

@@ -72,7 +72,7 @@ func (k kubelets) Apply(namespace string, o cli.KubeletApplyOptions) (cli.Kubele
 	return a, namespace, err
 }
 
-// Applier applies plans by c, as a command line says.
+// Applier applies plans by c, with the options of a command line.
 func Applier(c *apply.Cluster, o cli.KubeletApplyOptions) cli.KubeletApplier { return applier{c, o} }
 
 type applier struct {

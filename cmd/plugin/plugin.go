@@ -76,7 +76,7 @@ func examine(ctx context.Context, k cli.Kubeconfig, o cli.DoctorOptions) (docume
 	return doctor.Examine(s, doctor.Options(o))
 }
 
-// pause waits, and says so.
+// pause waits, and prints that it does.
 func pause(ctx context.Context, d time.Duration) error {
 	fmt.Fprintf(os.Stderr, "some nodes report pods that are gone: looking again in %v\n", d)
 	select {
@@ -87,7 +87,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// planKubelets says what a change of kubelets' configuration does to the cluster of a kubeconfig.
+// planKubelets returns what a change of kubelets' configuration does to the cluster of a kubeconfig.
 func planKubelets(ctx context.Context, k cli.Kubeconfig, v whatif.Variation) (document.KubeletPlan, error) {
 	r, err := reach(k)
 	if err != nil {
@@ -116,7 +116,7 @@ type cluster struct {
 	view    *kube.View // nil before the first question
 	// complete: the view has volumes and namespaces.
 	complete bool
-	// omitted says which pods an answer omits; see podViews.
+	// omitted names the pods that an answer omits; see podViews.
 	omitted string
 }
 
@@ -151,7 +151,7 @@ func (c *cluster) Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem
 // Notes returns notes on the nodes that Nodes returned last.
 func (c *cluster) Notes() []document.Problem { return nodeProblems(c.reader.Notes()) }
 
-// Partial says what of the cluster could not be read; see [cli.Partial].
+// Partial returns what of the cluster could not be read; see [cli.Partial].
 func (c *cluster) Partial() string {
 	var texts []string
 	if c.view != nil {
@@ -187,7 +187,7 @@ func (c *cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView,
 	return view, c.around(ctx, pod, &view)
 }
 
-// Pods omits pods that cannot be translated, which Tenon's scheduler does not accept; Partial says so.
+// Pods omits pods that cannot be translated, which Tenon's scheduler does not accept; Partial names them.
 func (c *cluster) Pods(ctx context.Context, namespace string) (out []cli.PodView, err error) {
 	v, err := c.read(ctx, false)
 	if err != nil {
@@ -207,7 +207,7 @@ func (c *cluster) PodsOf(ctx context.Context, kind, namespace, name string) ([]c
 	return views, err
 }
 
-// podViews returns the pods that can be translated. omitted says how many cannot, and why one of them cannot.
+// podViews returns the pods that can be translated. omitted counts the others, and has the reason of one of them.
 func podViews(pods []kube.Stored) (out []cli.PodView, omitted string) {
 	count, first := 0, ""
 	for p := range kube.EachPod(pods) {

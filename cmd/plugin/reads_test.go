@@ -104,7 +104,7 @@ func TestTopologiesThatMayNotBeListedAreNamed(t *testing.T) {
 	}
 }
 
-// A pod that nobody can judge is not in the list of pods, and the list says so.
+// A pod that cannot be judged is not in the list of pods, and the list names it as omitted.
 func TestAPodThatIsLeftOutIsNamed(t *testing.T) {
 	s, run := served(t)
 	huge := livetest.Pod("ml", "huge", "b")
@@ -116,7 +116,7 @@ func TestAPodThatIsLeftOutIsNamed(t *testing.T) {
 	}
 }
 
-// A scheduler without events may lead all the same, as long as nobody can read its lease.
+// A scheduler without events may lead all the same, as long as its lease cannot be read.
 func TestALeaseThatMayNotBeReadSaysNothing(t *testing.T) {
 	s, run := served(t)
 	s.List(livetest.Events)

@@ -140,7 +140,7 @@ func readKubelet(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, e
 	return s.Rules, s.Allocatable, nil
 }
 
-// ignored says which fields of a KubeletConfiguration the kubelet ignores.
+// ignored returns the fields of a KubeletConfiguration that the kubelet ignores.
 func ignored(config []byte) (out []string) {
 	for _, f := range fields.Of(config) {
 		out = append(out, f.String())

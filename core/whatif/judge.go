@@ -194,7 +194,7 @@ func (n *Node) leavers() (out []Resident) {
 		return out
 	}
 	for _, e := range n.State.Entries {
-		if e.Pod.UID == "" { // amounts that no known pod holds: nobody can wait for their end
+		if e.Pod.UID == "" { // amounts that no known pod holds: no end of a pod frees them
 			continue
 		}
 		if !slices.ContainsFunc(n.Pods, func(x Resident) bool { return x.Pod.UID == e.Pod.UID }) {

@@ -127,7 +127,7 @@ func TestConflictsBetweenOwnContainersAreNamed(t *testing.T) {
 	}
 }
 
-// Amounts that no known pod holds are nobody's: there is no pod to wait for.
+// For amounts that no known pod holds, there is no pod to wait for.
 func TestUnknownHoldersAreNotWaitedFor(t *testing.T) {
 	n := node(t, "a", pair, single(t))
 	n.State, _ = n.State.With(ledger.PodID{Namespace: "ml", Name: "x"}, pod(14, 0).Pod)

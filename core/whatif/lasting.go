@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// This file says whether a pod can ever run, whatever runs now, and what little keeps a pod from being aligned.
+// This file judges whether a pod can ever run, whatever runs now, and what little keeps a pod from being aligned.
 
 // Lasting is what nodes say of a pod for good.
 type Lasting struct {
@@ -51,9 +51,9 @@ func (r Rules) Lasting(nodes []Node, w *Want) (out Lasting) {
 // maxUnequal bounds the containers that a warning names.
 const maxUnequal = 4
 
-// NearlyGuaranteed says what keeps a pod from exclusive CPUs and aligned memory, where little does. unequal says which
-// containers keep it from being Guaranteed, as in [Workload]. It proposes numbers of CPUs that one of the nodes admits
-// when it is empty.
+// NearlyGuaranteed returns what keeps a pod from exclusive CPUs and aligned memory, where little does. unequal has the
+// containers that keep it from being Guaranteed, as in [Workload]. It proposes numbers of CPUs that one of the nodes
+// admits when it is empty.
 func NearlyGuaranteed(p *place.Pod, unequal []string, nodes []Node) (out []place.Advice) {
 	if p.PodLevel {
 		return []place.Advice{{What: "its resources are set for the pod as a whole: only kubelets before 1.34 and those " +

@@ -13,7 +13,7 @@ type Variation struct {
 	Alter    func(place.Rules) (place.Rules, error)
 }
 
-// Twin is a number of copies of an existing node, without its pods except for those of DaemonSets.
+// Twin is a number of copies of an existing node, with its DaemonSets' pods only.
 type Twin struct {
 	Node   string
 	Copies int

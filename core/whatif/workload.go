@@ -20,7 +20,7 @@ type Machine struct {
 	Copies int
 }
 
-// Workload is a number of pods to place: those of one object, or one that has to leave its node.
+// Workload is a number of pods to place: the pods of one object, or one pod that has to leave its node.
 type Workload struct {
 	// Kind and Name are the object's, such as "Deployment" and "trainer".
 	Kind, Namespace, Name string
@@ -37,9 +37,9 @@ type Workload struct {
 	Asked bool
 	// Refused is why the API server refuses the object although it accepts its pods; "" if no reason is known.
 	Refused string
-	// Misspelt says which names of the pods nothing reads, such as an annotation of a file.
+	// Misspelt has the names of the pods that nothing reads, such as an annotation of a file.
 	Misspelt []string
-	// Unequal says which containers keep the pods from being Guaranteed, and why.
+	// Unequal has the containers that keep the pods from being Guaranteed, and why.
 	Unequal []string
 }
 

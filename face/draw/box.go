@@ -188,7 +188,7 @@ func memoryName(n topo.NUMA) string {
 	return topo.Memory
 }
 
-// memorySign stands for free memory. It says without colour whose memory it is.
+// memorySign stands for free memory. It shows without colour whose memory it is.
 func memorySign(n topo.NUMA) rune {
 	switch n.MemoryKind {
 	case topo.GPUMemory:

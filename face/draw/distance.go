@@ -50,7 +50,7 @@ func (p *picture) distances(width int) []line {
 	return out
 }
 
-// distanceList says "12 to NUMA nodes 1-3" instead of a row of the table. NUMA nodes that have equal distances to all
+// distanceList writes "12 to NUMA nodes 1-3" instead of a row of the table. NUMA nodes that have equal distances to all
 // others, and one distance among themselves, share a line.
 func (p *picture) distanceList(width int) []line {
 	sets := p.twins()
@@ -115,7 +115,7 @@ func (p *picture) twins() (sets []topo.Mask) {
 	return sets
 }
 
-// distanceSpans says from what to what the distances of NUMA nodes are, for machines without much symmetry.
+// distanceSpans writes the range of the distances of NUMA nodes, for machines without much symmetry.
 func (p *picture) distanceSpans(width int) []line {
 	type span struct{ nearest, farthest int }
 	on := map[span]topo.Mask{}

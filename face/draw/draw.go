@@ -2,7 +2,7 @@
 // free, or held by which pod.
 //
 // Invariant: the same node gives the same text, no line is wider than Options.Width runes, and
-// everything that colour says is also said without it: upper-case letters are holdings that the node
+// everything that colour shows is also shown without it: upper-case letters are holdings that the node
 // reported, lower-case letters are predictions. The package refuses to look at terminals or the
 // environment by itself; [ColorWanted] is there for callers who want that.
 package draw
@@ -44,7 +44,7 @@ func ColorWanted(f *os.File) bool {
 }
 
 // Map draws one node: a box per NUMA node, devices that belong to no single NUMA node, distances, and a legend
-// that says what every pod holds. The error is the writer's, or names a node without a machine.
+// of what every pod holds. The error is the writer's, or names a node without a machine.
 func Map(w io.Writer, n *ledger.Node, o Options) error {
 	if n == nil {
 		return errors.New("draw map: no node")

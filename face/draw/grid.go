@@ -116,7 +116,7 @@ func (p *picture) gridRows(runs []run, label, cell, width int) []line {
 }
 
 // rowLabel names the CPUs of a row: the first one where ids go up by one, and "8+2" where they go up by 2. Where
-// they go up otherwise whole is false: the label says only the first one.
+// they go up otherwise whole is false: the label has only the first one.
 func rowLabel(ids []idset.CPU) (label string, whole bool) {
 	if len(ids) == 0 {
 		return "", true

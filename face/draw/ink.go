@@ -125,7 +125,7 @@ func (s style) codes() string {
 	return strings.Join(c, ";")
 }
 
-// clipText cuts a text to a number of runes, the last of which is then an ellipsis.
+// clipText cuts a text to a number of runes. The last rune of a text that was cut is an ellipsis.
 func clipText(s string, width int) string {
 	r := []rune(s)
 	if len(r) <= width {

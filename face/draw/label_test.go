@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// drawMachine draws a machine on which nobody runs.
+// drawMachine draws an empty machine.
 func drawMachine(t *testing.T, text string, static bool, width int) string {
 	t.Helper()
 	m, err := topo.ParseMachine(text)
@@ -73,7 +73,7 @@ func TestRowsSayTheirCPUs(t *testing.T) {
 	}
 }
 
-// Memory that is not ordinary says in its box whose it is, and its free part has a sign of its own.
+// The box of memory that is not ordinary names its owner, and its free part has a sign of its own.
 func TestMemoryKindsDiffer(t *testing.T) {
 	out := drawMachine(t, `
 numa 0 cpus 0-3 memory 64Gi

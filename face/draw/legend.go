@@ -75,7 +75,7 @@ func (p *picture) sharedDevices(width int) []line {
 	return out
 }
 
-// legend says who the letters are, and what the other signs mean.
+// legend names the pods of the letters, and explains the other signs.
 func (p *picture) legend(width int) []line {
 	column := 0
 	for _, o := range p.owners {
@@ -140,7 +140,7 @@ func hang(head line, body []line) []line {
 	return out
 }
 
-// reservedItems says what the system keeps. Equal amounts on several NUMA nodes share an item.
+// reservedItems lists what the system keeps. Equal amounts on several NUMA nodes share an item.
 func (p *picture) reservedItems() []string {
 	var out []string
 	if cpus := p.node.Rules.CPU.Reserved; !cpus.Empty() && p.coarse() {

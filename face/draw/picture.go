@@ -101,7 +101,7 @@ func (p *picture) coarse() bool { return p.node != nil && p.node.Quality == ledg
 // gone reports whether an entry is of a pod that no longer exists.
 func (p *picture) gone(e ledger.Entry) bool { return slices.Contains(p.node.Gone, e.Pod) }
 
-// fillMemory replays the entries: only the order in which they came says which NUMA node of a group of
+// fillMemory replays the entries: only the order in which they came shows which NUMA node of a group of
 // NUMA nodes gave how much.
 func (p *picture) fillMemory() {
 	u := place.NewUsage(p.machine, p.node.Rules)
@@ -168,7 +168,7 @@ func size(kind string, n int64) string {
 	return s
 }
 
-// rounded renders bytes in the largest unit of which there is one, with at most one decimal: at most 7 columns.
+// rounded renders bytes in the largest unit that they reach, with at most one decimal: at most 7 columns.
 func rounded(n int64) string {
 	unit, name := int64(1), ""
 	for _, next := range []string{"Ki", "Mi", "Gi", "Ti", "Pi"} {
@@ -200,7 +200,7 @@ func balance(n, fit int) int {
 	return (n + rows - 1) / rows
 }
 
-// holdItems says what holdings take together: how much, where the ids of the node are made up.
+// holdItems lists what holdings take together: amounts, where the ids of the node are made up.
 func (p *picture) holdItems(hs []place.Holding) []string {
 	if p.coarse() {
 		return document.Counts(p.machine, hs...)

@@ -45,14 +45,14 @@ type Config struct {
 	PodResourcesSocket, StateDir string
 	// Translate returns what a pod requests.
 	Translate func(*v1.Pod) (*place.Pod, error)
-	// Kernel says what containers are pinned to; nil: that is not compared with what was decided.
+	// Kernel returns what containers are pinned to; nil: that is not compared with what was decided.
 	Kernel Kernel
 	// Affinity runs beside the plugin; it may be nil.
 	Affinity Affinity
 	Logger   logr.Logger
 }
 
-// Kernel says what the kernel has a container pinned to.
+// Kernel returns what the kernel has a container pinned to.
 type Kernel interface {
 	Cpuset(cgroup.Container) (cgroup.Cpuset, error)
 }
@@ -211,7 +211,7 @@ func (a *Arbiter) Observe(ctx context.Context, f desired.Facts,
 	return "", nil
 }
 
-// follow makes a plugin for the machine and the rules, or changes those of the plugin.
+// follow makes a plugin for the machine and the rules, or gives them to the plugin that is there.
 func (a *Arbiter) follow(ctx context.Context, m *topo.Machine, r place.Rules) error {
 	a.pods.on(m)
 	if a.plugin != nil {

@@ -51,7 +51,7 @@ func (t text) Configuration(context.Context) (kubelet.Configuration, error) {
 	return kubelet.ParseConfiguration([]byte(t))
 }
 
-// node is a node with an API server of which the agent's watch may know less.
+// node is a node with an API server. The agent's watch may lag behind it.
 type node struct {
 	t       *testing.T
 	dir     string
@@ -297,7 +297,8 @@ func TestPodsArePinnedAndReported(t *testing.T) {
 	}
 }
 
-// A decision for another pod, for an earlier pod of the name, or for CPUs that are taken is not used, and says so.
+// A decision for another pod, for an earlier pod of the name, or for CPUs that are taken is not used. An event reports
+// it.
 func TestForgedDecisions(t *testing.T) {
 	n := newNode(t)
 	n.start()
@@ -327,7 +328,8 @@ func TestAPodOnItsWayFindsItsCPUsFree(t *testing.T) {
 	n.event("stranger PlacedByAgent")
 }
 
-// Once the kubelet's managers are on, the agent pins nothing more and says why; once they are off, it pins all again.
+// Once the kubelet's managers are on, the agent pins nothing more and reports why. Once they are off, it pins all
+// again.
 func TestTheKubeletDecides(t *testing.T) {
 	n := newNode(t)
 	n.start()

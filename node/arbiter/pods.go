@@ -302,7 +302,7 @@ func given(out []pin.Given, container string, all []kubelet.Device) []pin.Given 
 	return out
 }
 
-// Ended implements nri.Pods. A static pod ends when its runtime says so: its mirror may be deleted at any time.
+// Ended implements nri.Pods. A static pod ends when its runtime reports it: its mirror may be deleted at any time.
 func (p *pods) Ended(ctx context.Context, all []nri.Sandbox) (out []string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

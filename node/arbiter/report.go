@@ -21,7 +21,7 @@ import (
 // The reasons of events about pods.
 const (
 	decisionIgnored  = "PlacementIgnored"  // the annotation is not for this pod, cannot be read, or came too late
-	decisionReplaced = "PlacementReplaced" // what it says was not free, or not what the pod requests
+	decisionReplaced = "PlacementReplaced" // what it has was not free, or not what the pod requests
 	notAligned       = "NotAligned"        // the node's policies refuse the pod
 	sharesCPUs       = "SharesCPUs"        // too few CPUs are free
 	placedHere       = "PlacedByAgent"     // the pod came without a decision

@@ -48,7 +48,7 @@ func TestEventsThatAQuotaForbids(t *testing.T) {
 	}
 }
 
-// An agent that starts again says what was wrong before, once: the event that is there already is not there twice.
+// An agent that starts again reports what was wrong before once: an event that exists is not created again.
 func TestFaultsAreReportedAgain(t *testing.T) {
 	n := newNode(t)
 	n.start()

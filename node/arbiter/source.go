@@ -16,7 +16,7 @@ type Source struct {
 	Kubelet, Pins kubelet.Source
 }
 
-// Configuration implements kubelet.Source. Where the kubelet decides, Refusal of the result says why the agent does
+// Configuration implements kubelet.Source. Where the kubelet decides, Refusal of the result has why the agent does
 // not.
 func (s Source) Configuration(ctx context.Context) (kubelet.Configuration, error) {
 	has, err := s.Kubelet.Configuration(ctx)

@@ -144,7 +144,7 @@ func (f file) write(n *pin.Node) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(t.Name()) // nobody reads it
+			_ = os.Remove(t.Name()) // the file is not used
 		}
 	}()
 	if _, err = t.Write(data); err == nil {

@@ -16,7 +16,7 @@ import (
 // lost is what a container is pinned to that the runtime has started or changed without the agent's answer.
 const lost = "nothing"
 
-// steps are those of a container's life: each changes what a runtime with the pods web, db and a has.
+// steps are the events of a container's life: each changes what a runtime with the pods web, db and a has.
 var steps = []struct {
 	name string
 	do   func(t *testing.T, r *runtime, w *world)
@@ -190,7 +190,7 @@ func (w *world) expected(t *testing.T, r *runtime) map[string]string {
 	return out
 }
 
-// sound fails the test unless every container is pinned as the agent says, and every exclusive CPU has one owner.
+// sound fails the test unless every container is pinned as the agent decided, and every exclusive CPU has one owner.
 func (w *world) sound(t *testing.T, r *runtime) {
 	t.Helper()
 	var taken idset.Set[idset.CPU]

@@ -1,14 +1,13 @@
 // Package nri pins the containers of a node through the Node Resource Interface of its container runtime, where the
-// node's agent is the arbiter. core/pin decides; this package asks it when containers come, change and go, tells the
-// runtime, and keeps what was decided in a file.
+// node's agent is the arbiter. core/pin decides; this package asks it when containers come, change and go, passes the
+// answer to the runtime, and keeps what was decided in a file.
 //
-// Invariant: what the runtime is told was written to the file before, so that an agent that starts again knows it. When
-// the plugin connects, every container that runs is pinned as core/pin says, whatever it was pinned to: whoever was
-// away has missed nothing. Exclusive CPUs are taken from other containers before the container that gets them starts.
+// Invariant: what the runtime receives was written to the file before, so that an agent that starts again has it. When
+// the plugin connects, every container that runs is pinned as core/pin decides, whatever it was pinned to before.
+// Exclusive CPUs are taken from other containers before the container that gets them starts.
 //
 // The package refuses to place a pod that the API server does not have yet, or whose devices cannot be read: such a
-// container starts on the CPUs that are shared, or not at all, as [FailurePolicy] says, and is pinned when its pod is
-// known.
+// container starts on the CPUs that are shared, or not at all, by [FailurePolicy], and is pinned when its pod is known.
 package nri
 
 import (
@@ -29,7 +28,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// FailurePolicy says what becomes of a container whose pod is not known.
+// FailurePolicy is what becomes of a container whose pod is not known.
 type FailurePolicy string
 
 // The policies, by the names that Kubernetes has for webhooks.
@@ -42,7 +41,7 @@ const (
 // drops a plugin that takes two seconds.
 const answerTime = time.Second
 
-// Pods says what is known of the pods of the node.
+// Pods returns what is known of the pods of the node.
 type Pods interface {
 	// Arriving returns what is to be known of the pod of a sandbox. ok is false where the API server has no such pod, or
 	// does not say so in time.
@@ -64,7 +63,7 @@ type Sandbox struct {
 type Arriving struct {
 	Namespace, Name string
 	Spec            *place.Pod
-	// Decision is what the scheduler has decided; nil: nothing. Refusal says why a decision that is there is not used.
+	// Decision is what the scheduler has decided; nil: nothing. Refusal is why a decision that is there is not used.
 	Decision []place.Holding
 	Refusal  error
 	// Devices are those that the kubelet has given to the pod's containers.
@@ -104,8 +103,8 @@ type Plugin struct {
 	containers map[string]*container
 	// known are the pods that the runtime has, by UID.
 	known map[string]Sandbox
-	// told are the faults of pods that were passed on, by UID.
-	told map[string]pin.FaultCode
+	// reported are the faults of pods that were passed on, by UID.
+	reported map[string]pin.FaultCode
 	// near has the NUMA nodes of pods that share CPUs; migrate: their memory is bound there.
 	near    map[string]idset.NUMA
 	migrate bool
@@ -121,20 +120,20 @@ type Plugin struct {
 type container struct {
 	pod, name string
 	sandbox   *api.PodSandbox
-	is        pin.Pin // what the runtime was told last; the zero Pin: nothing
+	is        pin.Pin // what the runtime received last; the zero Pin: nothing
 	made      pin.Pin // what it was created with
 	runs      bool    // updates reach it
 	differs   int     // how often in a row the kernel had something else
 }
 
-// New returns a plugin with what its file says. It fails where an agent cannot be the arbiter by the rules, and where
-// the file cannot be read: a node whose exclusive CPUs are forgotten would give them away twice.
+// New returns a plugin with the state of its file. It fails where an agent cannot be the arbiter by the rules, and
+// where the file cannot be read: a node whose exclusive CPUs are forgotten would give them away twice.
 func New(cfg Config) (*Plugin, error) {
 	if err := pin.Check(cfg.Machine, cfg.Rules); err != nil {
 		return nil, fmt.Errorf("pin containers: %w", err)
 	}
 	p := &Plugin{cfg: cfg, file: file{cfg.State}, node: pin.New(cfg.Machine, cfg.Rules),
-		containers: map[string]*container{}, known: map[string]Sandbox{}, told: map[string]pin.FaultCode{},
+		containers: map[string]*container{}, known: map[string]Sandbox{}, reported: map[string]pin.FaultCode{},
 		pinned: make(chan struct{}, 1)}
 	if cfg.Failure == "" {
 		p.cfg.Failure = Ignore
@@ -304,7 +303,7 @@ func (p *Plugin) Lingering(there func(Sandbox) bool) (out []Lingering) {
 	return out
 }
 
-// sandboxes returns those of the pods with containers, by UID.
+// sandboxes returns the sandboxes of pods with containers, by UID.
 func (p *Plugin) sandboxes() map[string]*api.PodSandbox {
 	out := map[string]*api.PodSandbox{}
 	for _, c := range p.containers {
@@ -362,7 +361,7 @@ func (p *Plugin) Use(m *topo.Machine, r place.Rules) error {
 	return p.become(next)
 }
 
-// Resized is told what a pod requests after the kubelet has carried out a change of that.
+// Resized receives what a pod requests after the kubelet has carried out a change of its requests.
 func (p *Plugin) Resized(uid string, spec *place.Pod) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -513,7 +512,7 @@ func (p *Plugin) tell() {
 	for _, one := range p.node.Pods() {
 		there[one.UID] = true
 		s := sandboxes[one.UID]
-		if s == nil || one.Fault != nil && p.told[one.UID] == one.Fault.Code {
+		if s == nil || one.Fault != nil && p.reported[one.UID] == one.Fault.Code {
 			continue
 		}
 		p.passed(one)
@@ -521,14 +520,14 @@ func (p *Plugin) tell() {
 			p.cfg.Faulty(s.Namespace, s.Name, one)
 		}
 	}
-	maps.DeleteFunc(p.told, func(uid string, _ pin.FaultCode) bool { return !there[uid] })
+	maps.DeleteFunc(p.reported, func(uid string, _ pin.FaultCode) bool { return !there[uid] })
 }
 
 // passed notes which fault of a pod was passed on.
 func (p *Plugin) passed(one pin.Pod) {
-	delete(p.told, one.UID)
+	delete(p.reported, one.UID)
 	if one.Fault != nil {
-		p.told[one.UID] = one.Fault.Code
+		p.reported[one.UID] = one.Fault.Code
 	}
 }
 

@@ -119,7 +119,7 @@ func (r *runtime) pinned() []string {
 }
 
 // wantSoon waits for what the agent changes unasked. It may send the same more than once, so the number of its
-// messages says nothing.
+// messages receives nothing.
 func (r *runtime) wantSoon(all ...string) {
 	r.t.Helper()
 	for !slices.Equal(r.pinned(), all) {
@@ -228,7 +228,7 @@ func TestContainersArePinnedAsTheyComeAndGo(t *testing.T) {
 	}
 }
 
-// Agent and runtime end and start at any time: nobody gets another one's CPUs, and nothing moves.
+// Agent and runtime end and start at any time: no pod gets another one's CPUs, and nothing moves.
 func TestWhatWasDecidedOutlivesAgentAndRuntime(t *testing.T) {
 	r := serve(t, nil)
 	w := agent(t, r, nil, nri.Ignore)
@@ -362,7 +362,7 @@ func TestABrokenStateFile(t *testing.T) {
 	}
 }
 
-// A pod that was deleted by force runs until its runtime has stopped it: nobody else gets its CPUs before.
+// A pod that was deleted by force runs until its runtime has stopped it: no other pod gets its CPUs before.
 func TestAPodThatWasDeletedByForce(t *testing.T) {
 	r := serve(t, nil)
 	w := agent(t, r, nil, nri.Ignore)
@@ -386,7 +386,7 @@ func TestAPodThatWasDeletedByForce(t *testing.T) {
 	r.wantSoon("next: 8-11 on 1") // as it was decided
 }
 
-// While the agent was away, pods have come with a decision and without one: nobody gets what was decided for another.
+// While the agent was away, pods have come with a decision and without one: no pod gets what was decided for another.
 func TestPodsThatCameWhileTheAgentWasAway(t *testing.T) {
 	r := serve(t, nil)
 	w := &world{pods: &known{pods: map[string]nri.Arriving{}, ended: map[string]bool{}},

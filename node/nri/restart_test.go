@@ -58,8 +58,8 @@ func TestAPodThatCouldNotGrowStays(t *testing.T) {
 	r.want("a: 8-11 on 1")
 }
 
-// The disk is full or its directory gone: containers start and share CPUs, as nobody would remember otherwise who has
-// which. Once the file can be written, they get their own.
+// The disk is full or its directory gone: containers start and share CPUs, as no file would show otherwise which pod
+// has which. Once the file can be written, they get their own.
 func TestAStateThatCannotBeWritten(t *testing.T) {
 	r := serve(t, nil)
 	w := agent(t, r, nil, nri.Ignore)

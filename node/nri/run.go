@@ -11,8 +11,8 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// The plugin's identity at the runtime. Plugins with higher indexes may change what this one says of CPUs, which the
-// runtime reports as a conflict.
+// The plugin's identity at the runtime. Plugins with higher indexes may change what this one decides about CPUs. The
+// runtime reports that as a conflict.
 const (
 	pluginName  = "tenon-agent"
 	pluginIndex = "90"
@@ -90,7 +90,7 @@ func (p *Plugin) Configure(_ context.Context, _, runtime, version string) (api.E
 	return 0, nil // all events that have a handler
 }
 
-// quiet logs what the stub says at a verbosity that nobody reads by default.
+// quiet logs the stub's lines at a verbosity that is off by default.
 type quiet struct{ logr.Logger }
 
 func (q quiet) Debugf(_ context.Context, format string, args ...any) {

@@ -42,7 +42,7 @@ func (p *Plugin) PostStartContainer(_ context.Context, _ *api.PodSandbox, c *api
 	return nil
 }
 
-// caughtUp sends a container again what it was told since its creation.
+// caughtUp sends a container its updates since its creation again.
 func (p *Plugin) caughtUp(id string, runs bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

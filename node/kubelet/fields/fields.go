@@ -25,11 +25,11 @@ import (
 // Ignored is one part of the text that the kubelet ignores.
 type Ignored struct {
 	Line int
-	// Text says what it is.
+	// Text describes it.
 	Text string
 }
 
-// String says it with its line.
+// String is the text with its line.
 func (i Ignored) String() string { return fmt.Sprintf("line %d: %s", i.Line, i.Text) }
 
 // Bounds on what is walked and returned.

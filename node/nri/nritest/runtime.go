@@ -2,7 +2,7 @@
 // containers that have no more than a cpuset.
 //
 // Invariant: a container's cpuset is what a plugin said last, and nothing else. The package refuses to behave like a
-// runtime otherwise: containers start and stop when the test says so.
+// runtime otherwise: containers start and stop when the test calls for it.
 package nritest
 
 import (
