@@ -17,7 +17,8 @@ import (
 
 // unknown are pods whose binding failed after they had their turn. The API server may have stored the binding and its
 // answer was lost, so the node may get the pod. Such a pod stays booked until the API server answers that it is not
-// bound; if it is bound, the booking was right. The zero unknown does not ask, and takes failed bindings for not stored.
+// bound; if it is bound, the booking was right. The zero unknown does not ask, and takes failed bindings for not
+// stored.
 type unknown struct {
 	mu   sync.RWMutex
 	pods map[string]bool // by UID

@@ -47,7 +47,7 @@ func smallPod(cpus int64) *place.Pod {
 		{Name: "c", MilliCPU: 1000 * cpus, Memory: []place.Amount{{Kind: topo.Memory, Bytes: gi}}}}}
 }
 
-// Whatever three things have happened to a node, explain says of a pod what the scheduler finds when it filters the
+// Whatever three things have happened to a node, explain finds for a pod what the scheduler finds when it filters the
 // node, by itself or by its index of nodes, and when it reserves it: also where the node may be in several states, is
 // unsettled, or has refused such a pod.
 func TestExplainSaysWhatTheSchedulerDoes(t *testing.T) {

@@ -40,7 +40,7 @@ type Request struct {
 	// Manifest is a workload file. Objects without a namespace get Namespace.
 	Manifest  []byte
 	Namespace string
-	// Count is the number of pods of each workload: 0 for what the workload says, -1 for as many as fit.
+	// Count is the number of pods of each workload: 0 for the workload's own number, -1 for as many as fit.
 	Count int
 	// Without are nodes to take away; with Pending the pods that wait are placed, too.
 	Without []string
@@ -93,7 +93,7 @@ func nodesLike(names []string) (out []string) {
 	return out
 }
 
-// ManifestError says what is wrong with a manifest.
+// ManifestError is what is wrong with a manifest.
 type ManifestError struct{ Err error }
 
 func (e *ManifestError) Error() string { return e.Err.Error() }
@@ -137,7 +137,7 @@ func (s Stages) run(ctx context.Context, r Request, most int, args []string, int
 	root.SetArgs(append(args, "-o", "json", "-n", r.Namespace))
 	root.SetIn(bytes.NewReader(r.Manifest))
 	root.SetOut(&out)
-	root.SetErr(io.Discard) // what nobody judges is in the document
+	root.SetErr(io.Discard) // what is not judged is in the document
 	err = root.ExecuteContext(ctx)
 	if err != nil && !errors.Is(err, unfit{}) && !errors.Is(err, errNotAdmitted) && !errors.Is(err, errNotJudged) {
 		return err

@@ -43,7 +43,7 @@ type BundleOptions struct {
 	Messages []string
 }
 
-// BundleContent says what was written.
+// BundleContent describes what was written.
 type BundleContent struct {
 	Objects, Logs, Metrics int
 	Missing                []document.Limit

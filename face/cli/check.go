@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// This file says whether pods of a file can ever be admitted on any node, before they are created.
+// This file judges whether pods of a file can ever be admitted on any node, before they are created.
 
 const checkLong = `Say whether the pods of a file can ever run on any node, and why not.
 
@@ -189,7 +189,7 @@ func writeChecks(w io.Writer, all []checked, on []whatif.Node, problems []docume
 	return nil
 }
 
-// writeAssumed names the nodes that are judged by amounts, and says what that assumes.
+// writeAssumed names the nodes that are judged by amounts, and what that assumes.
 func writeAssumed(b *bufio.Writer, names []string) {
 	if len(names) == 0 {
 		return

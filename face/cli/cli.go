@@ -3,7 +3,7 @@
 //
 // Commands are functions of context, arguments and two writers; what they know of a cluster comes
 // through [Cluster], which the caller connects. Invariant: a command reads and never changes a cluster,
-// except for "kubelet apply"; what it writes to stdout is complete or the exit code says otherwise. The package
+// except for "kubelet apply"; what it writes to stdout is complete, or the exit code is not 0. The package
 // refuses names that Kubernetes could not have given, and machine files beyond 32 MiB.
 package cli
 
@@ -28,7 +28,7 @@ import (
 
 // Cluster is what the commands ask of a cluster.
 type Cluster interface {
-	// Nodes returns the nodes of which something is known, and why the others are not among them.
+	// Nodes returns the nodes with known data, and why the others are not among them.
 	Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem, error)
 	// Pod returns one pod; where there is none, the error is the API server's NotFound.
 	Pod(ctx context.Context, namespace, name string) (PodView, error)
@@ -50,7 +50,7 @@ type PodView struct {
 	Around map[string]Around
 	// Unjudged is what else the pod asks of nodes and no command looks at, in words.
 	Unjudged []string
-	// Misspelt says which names of the pod nothing reads.
+	// Misspelt has the names of the pod that nothing reads.
 	Misspelt []string
 	// Scheduling is how far a pod without a node has come; nil where that is not known.
 	Scheduling *document.Scheduling

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// noted is a cluster that also says what is odd.
+// noted is a cluster with warnings about reports.
 type noted struct {
 	cluster
 	notes []document.Problem
@@ -98,7 +98,7 @@ func (f filed) Workloads([]byte, string) ([]*whatif.Workload, whatif.Left, error
 	return []*whatif.Workload{f.pod}, whatif.Left{}, nil
 }
 
-// A pod that passes on an estimated node passes under assumptions, and check says so.
+// A pod that passes on an estimated node passes under assumptions, and check names them.
 func TestCheckNamesCoarseNodes(t *testing.T) {
 	edge := node(t, "edge", xeon, place.SingleNUMA)
 	edge.Quality = ledger.Coarse

@@ -179,7 +179,7 @@ type comparisonDocument struct {
 
 type columnDocument struct {
 	Contender string        `json:"contender"`
-	Stay      tallyDocument `json:"stay"`  // nobody departs
+	Stay      tallyDocument `json:"stay"`  // no pod departs
 	Churn     tallyDocument `json:"churn"` // pods come and go
 	Optimum   int           `json:"optimum"`
 }

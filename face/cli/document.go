@@ -7,12 +7,12 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// explanationDocument is what explain writes with "-o json" and "-o yaml"; package document says what holds for it.
+// explanationDocument is what explain writes with "-o json" and "-o yaml"; package document has the rules for it.
 type explanationDocument struct {
 	Kind string       `json:"kind"` // "PodExplanation"
 	Pod  document.Pod `json:"pod"`
 	QoS  string       `json:"qos"`
-	// Phase, Reason and Message are those of the pod's status, Node is where it is bound.
+	// Phase, Reason and Message are the pod's status, Node is where it is bound.
 	Phase      string             `json:"phase"`
 	Node       string             `json:"node,omitempty"`
 	Reason     string             `json:"reason,omitempty"`

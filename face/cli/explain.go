@@ -83,7 +83,7 @@ type explanation struct {
 	// home is the node that the pod is bound to, nil where it is not bound or its layout is not known.
 	home  *ledger.Node
 	holds *ledger.Entry
-	// verdicts are those of all nodes but the one where the pod holds something, in order of names.
+	// verdicts are on all nodes but the one where the pod holds something, in order of names.
 	verdicts []verdictOn
 	// problems are of the nodes of which nothing is known and that nothing else keeps the pod from.
 	problems []document.Problem

@@ -47,7 +47,7 @@ func (e *explanation) write(w io.Writer, all bool) error {
 	return nil
 }
 
-// writePod says what the pod is and what it asks for.
+// writePod writes what the pod is and what it asks for.
 func (e *explanation) writePod(b *bufio.Writer) {
 	p := e.pod
 	qos := document.QoSName(p.Pod.QoS)
@@ -87,7 +87,7 @@ func (e *explanation) writePod(b *bufio.Writer) {
 	}
 }
 
-// writeScheduling says how far the scheduler of a pod without a node has come.
+// writeScheduling writes how far the scheduler of a pod without a node has come.
 func (e *explanation) writeScheduling(b *bufio.Writer) {
 	s := e.pod.Scheduling
 	if s == nil {
@@ -133,7 +133,7 @@ func wants(c place.Container) string {
 	return strings.Join(items, " · ")
 }
 
-// writeHolds says what a bound pod holds, and whether that is aligned.
+// writeHolds writes what a bound pod holds, and whether that is aligned.
 func (e *explanation) writeHolds(b *bufio.Writer) {
 	switch {
 	case e.home == nil:
@@ -200,7 +200,7 @@ func yes(b bool) string {
 	return "no"
 }
 
-// alignedText says whether a container is aligned, as pods does; "-" for one that has ended or holds nothing.
+// alignedText returns whether a container is aligned, as pods writes it; "-" for one that has ended or holds nothing.
 func alignedText(units []place.Alignment, h place.Holding) string {
 	for _, u := range units {
 		if h.Kind != place.Init && (u.Container == h.Container || u.Container == "") {
@@ -217,7 +217,7 @@ func items(n *ledger.Node, h place.Holding) string {
 	return "nothing of its own"
 }
 
-// writeVerdicts says where the pod fits, where it does not and why, and what could not be judged.
+// writeVerdicts writes where the pod fits, where it does not and why, and what could not be judged.
 func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 	var fits, refused []verdictOn
 	for _, v := range e.verdicts {
@@ -262,7 +262,7 @@ func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 	}
 }
 
-// writeKept says how many of the nodes where the pod fits a scheduler keeps it from if its profile has stricter
+// writeKept counts the nodes where the pod fits and from which a scheduler keeps it if its profile has stricter
 // arguments than the defaults: the profile is not known here.
 func (e *explanation) writeKept(b *bufio.Writer, fits []verdictOn) {
 	kept := map[string]int{}
@@ -375,7 +375,7 @@ func nodeList(group []verdictOn, limit int) string {
 	return list
 }
 
-// refusal says how long it lasts, and who would say no: the kubelet, or the pod by its own demand.
+// refusal names how long it lasts, and what refuses: the kubelet, or the pod's own demand.
 func refusal(v verdictOn) string {
 	s := map[place.When]string{place.Never: "Never", place.Changed: "Not without a change",
 		place.Later: "Not now"}[v.judged.When()]
@@ -389,7 +389,7 @@ func refusal(v verdictOn) string {
 	return s
 }
 
-// writeWays says whom to wait for: the nodes where the fewest pods have to end come first.
+// writeWays writes which pods to wait for: the nodes where the fewest pods have to end come first.
 func writeWays(b *bufio.Writer, refused []verdictOn) {
 	var ways []verdictOn
 	for _, v := range refused {
@@ -433,7 +433,7 @@ func writeProblems(b *bufio.Writer, problems []document.Problem, limit int) {
 	}
 }
 
-// writeTable writes rows of which the first has the headings. It needs no error: the bufio.Writer keeps it until
+// writeTable writes rows. The first row has the headings. It needs no error: the bufio.Writer keeps it until
 // Flush.
 func writeTable(b *bufio.Writer, rows [][]string) {
 	_ = table{heads: rows[0], rows: rows[1:]}.write(b, false)

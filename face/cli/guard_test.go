@@ -26,7 +26,7 @@ func TestGuardFlags(t *testing.T) {
 	}
 }
 
-// Explain does not know the profile of a scheduler: it says what stricter arguments would change.
+// Explain does not know the profile of a scheduler: it names what stricter arguments would change.
 func TestExplainNamesArgumentsThatKeepAPodAway(t *testing.T) {
 	exact, other := node(t, "exact", xeon, place.SingleNUMA), node(t, "other", xeon, place.SingleNUMA)
 	other.Inexact = []ledger.Inexact{{Code: ledger.UnknownKubeletVersion}}

@@ -20,7 +20,7 @@ type Kubeconfig struct {
 	file string
 }
 
-// Namespace is what --namespace says; empty where it is not given.
+// Namespace is the value of --namespace; empty where it is not given.
 func (k Kubeconfig) Namespace() string { return k.chosen.Context.Namespace }
 
 // bind declares the flags. The ConfigFlags of k8s.io/cli-runtime declare the same ones, but link the clients of

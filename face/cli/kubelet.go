@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// This file says what a change of kubelets' configuration does before it is made.
+// This file computes what a change of kubelets' configuration does before it is made.
 
 const kubeletPlanLong = `Say what a change of kubelets' configuration does, before you make it. Nothing is changed.
 

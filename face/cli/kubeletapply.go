@@ -44,7 +44,7 @@ type KubeletApplyOptions struct {
 	ConfigDir, Config, Root string
 }
 
-// KubeletDefaults returns what holds where nobody chooses.
+// KubeletDefaults returns the options without flags.
 func KubeletDefaults() KubeletApplyOptions {
 	return KubeletApplyOptions{MaxUnavailable: 1, EvictWithin: 10 * time.Minute, VerifyWithin: 2 * time.Minute,
 		Image: "busybox:1.37", Stop: "systemctl stop kubelet",
@@ -167,7 +167,7 @@ func stepText(s document.KubeletStep) string {
 	return s.Node + ": " + s.Step
 }
 
-// announce says what will be done.
+// announce writes what will be done.
 func announce(w io.Writer, p document.KubeletPlan, nodes []document.KubeletPlanNode, o KubeletApplyOptions) error {
 	b := bufio.NewWriter(w)
 	only := p

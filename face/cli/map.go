@@ -175,7 +175,7 @@ func (s *scene) only(name string) error {
 	return fmt.Errorf("node %q is not known", name)
 }
 
-// noter is a [Cluster] that also says has warnings about the reports of the nodes that Nodes
+// noter is a [Cluster] that also has warnings about the reports of the nodes that Nodes
 // returned last.
 type noter interface{ Notes() []document.Problem }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // writeNodes writes a table of one line per node: what decides there and how much is free. How each node is known
-// is a column where some are coarse, and with "-o wide". A "+" behind the pods says that unknown pods hold something,
+// is a column where some are coarse, and with "-o wide". A "+" behind the pods means that unknown pods hold something,
 // too.
 func writeNodes(w io.Writer, nodes []*ledger.Node, wide bool) error {
 	t := table{

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// output is what "-o" says; empty is text for people.
+// output is the value of "-o"; empty is text for people.
 type output struct {
 	format  string
 	allowed []string

@@ -7,7 +7,7 @@ import (
 
 // Partial is a [Cluster] or a [Stage] that may lack a part of the cluster, because the person may not read it.
 type Partial interface {
-	// Partial says what was not read, and what that means for answers; "" if everything was.
+	// Partial describes what was not read, and what that means for answers; "" if everything was.
 	Partial() string
 }
 

@@ -92,7 +92,7 @@ func (p aligned) misaligned() bool { return place.Misaligned(p.units) }
 // alignments are pods in order of namespace and name, and the nodes whose pods cannot be judged.
 type alignments struct {
 	pods []aligned
-	// namespace is empty for all of them; vacant says that no pod of it was read.
+	// namespace is empty for all of them; vacant: no pod of it was read.
 	namespace string
 	vacant    bool
 	problems  []document.Problem
@@ -216,7 +216,7 @@ func viewsByUID(pods []PodView) map[string]PodView {
 	return out
 }
 
-// findRoom says of the misaligned pods where they would be aligned now.
+// findRoom finds the nodes where the misaligned pods would be aligned now.
 func (l *alignments) findRoom(nodes []*ledger.Node, pods []PodView) {
 	s := search{nodes: nodes, ideals: map[string]*place.Usage{}, found: map[string][]*ledger.Node{}}
 	byUID := viewsByUID(pods)
@@ -329,7 +329,7 @@ func (l *alignments) write(w io.Writer, f podsFlags) error {
 	return problemTable("NOT JUDGED BECAUSE", l.problems).write(w, false)
 }
 
-// none says why there are no rows. Who may not read namespaces cannot know whether one is there.
+// none returns why there are no rows. Who may not read namespaces cannot know whether one is there.
 func (l *alignments) none(f podsFlags) string {
 	in := ""
 	if l.namespace != "" {
@@ -344,7 +344,7 @@ func (l *alignments) none(f podsFlags) string {
 	return "No pod" + in + " holds CPUs, memory or devices of its own."
 }
 
-// writeRemedies says what to do about misaligned pods.
+// writeRemedies writes what to do about misaligned pods.
 func (l *alignments) writeRemedies(w io.Writer, bad int) {
 	if bad == 0 {
 		return
@@ -382,7 +382,7 @@ func distanceText(e place.Extent) string {
 	return fmt.Sprint(e.Distance)
 }
 
-// bestText says on how many NUMA nodes a pod could be, and at which distance: which ones does not matter.
+// bestText returns on how many NUMA nodes a pod could be, and at which distance: which ones does not matter.
 func bestText(e place.Extent) string {
 	out := fmt.Sprintf("%d NUMA", e.NUMAs.Len())
 	if e.Distance > 0 {

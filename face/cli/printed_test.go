@@ -46,7 +46,7 @@ func filled[T any]() (out T) {
 	return out
 }
 
-// lying are appliers, and what else commands read, of which every text is hostile.
+// lying are appliers and other things that commands read. Every text of them is hostile.
 type lying struct{}
 
 func (lying) Pending(_ context.Context, p document.KubeletPlan) ([]document.KubeletPlanNode, error) {

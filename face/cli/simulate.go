@@ -41,7 +41,7 @@ type Stage interface {
 
 // Stages are the ways to get a stage; each is for one kind of source.
 type Stages struct {
-	// Cluster reads a cluster, and says which namespace the kubeconfig chooses.
+	// Cluster reads a cluster, and returns the namespace that the kubeconfig chooses.
 	Cluster func(ctx context.Context, k Kubeconfig) (s Stage, problems []document.Problem, namespace string, err error)
 	// Export reads what kubectl wrote of a cluster.
 	Export func(data []byte) (Stage, []document.Problem, error)
@@ -54,7 +54,7 @@ type Stages struct {
 	Vary func(s Stage, v whatif.Variation) (out Stage, altered []string, err error)
 	// Kubelet reads a KubeletConfiguration for a machine: its rules, and what it lets pods have.
 	Kubelet func(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, error)
-	// Ignored says of each field of a KubeletConfiguration that kubelets ignore it; nil: it is not known.
+	// Ignored returns the fields of a KubeletConfiguration that kubelets ignore; nil: they are not known.
 	Ignored func(config []byte) []string
 	// Slots is what was counted of nodes before, of a program that asks again; nil: nothing.
 	Slots *Slots
@@ -491,7 +491,7 @@ func counted(tasks []*task, count int) error {
 	return nil
 }
 
-// warnUnjudged names once what of the workloads nobody looks at.
+// warnUnjudged names once what of the workloads is not judged.
 func warnUnjudged(w io.Writer, tasks []*task) {
 	asked := map[string][]string{}
 	var order []string

@@ -460,7 +460,7 @@ func TestAPodOfAnotherNamespaceIsReplicated(t *testing.T) {
 	}
 }
 
-// A long simulation says how far it is, and ends when it is told to.
+// A long simulation shows its progress, and ends when it is cancelled.
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())

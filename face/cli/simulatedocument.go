@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// This file is the JSON of simulate; document.go says what holds for it. docs/reference/kubectl-tenon.md shows it.
+// This file is the JSON of simulate; document.go has the rules for it. docs/reference/kubectl-tenon.md shows it.
 
 type simulationDocument struct {
 	Kind     string `json:"kind"` // "Simulation"
@@ -167,7 +167,7 @@ func changed(before, after whatif.Node) changeDocument {
 	d := changeDocument{Name: after.Name, Left: []leftDocument{}, NUMAs: []wasIsDocument{}}
 	for _, r := range slices.Sorted(maps.Keys(after.Allocatable)) {
 		if after.Allocatable[r] >= whatif.MaxAmount {
-			continue // nobody says how much there is
+			continue // its amount is not known
 		}
 		d.Left = append(d.Left, leftDocument{r, after.Allocatable[r], before.Left(r), after.Left(r)})
 	}

@@ -25,7 +25,7 @@ type simulation struct {
 	// altered are nodes with other rules than now, and added counts those that joined.
 	altered []leaving
 	added   int
-	needed  *need // nil where nobody asked
+	needed  *need // nil where it was not asked for
 	rounds  []round
 	// notJudged are objects whose pods are not judged, and why.
 	notJudged []string
@@ -95,7 +95,7 @@ func (s *simulation) names() (out []string) {
 	return out
 }
 
-// nodes are those of the stage, without those that go away.
+// nodes are the stage's nodes, without those that go away.
 func (s *simulation) nodes() []whatif.Node {
 	out := append([]whatif.Node{}, s.stage.Nodes()...)
 	for i := range out {
@@ -120,7 +120,7 @@ func (s *simulation) run(tasks []*task, p *progress) error {
 		p.all += t.wanted
 	}
 	if s.most {
-		p.all = 0 // nobody knows before
+		p.all = 0 // it is not known before
 	}
 	turn := 0
 	for _, r := range s.rounds {

@@ -75,7 +75,7 @@ func (s *simulation) writeCoarse(b *bufio.Writer, limit int) {
 		nodes(len(names))+" report"), what, list))
 }
 
-// coarse returns the names of the nodes of which only amounts are known.
+// coarse returns the names of the nodes that report amounts only.
 func coarse(all []whatif.Node) (out []string) {
 	for _, n := range all {
 		if n.State != nil && n.State.Quality == ledger.Coarse {
@@ -85,7 +85,7 @@ func coarse(all []whatif.Node) (out []string) {
 	return out
 }
 
-// writeScene says where the simulation takes place.
+// writeScene writes where the simulation takes place.
 func (s *simulation) writeScene(b *bufio.Writer) {
 	fmt.Fprintf(b, "On %s (%s), scored by %s:\n", nodes(len(s.stage.Nodes())-len(s.gone)), s.source, s.rules.Strategy.Type)
 	if s.added > 0 {
@@ -216,7 +216,7 @@ func onNodes(p *whatif.Plan, on map[int]int) string {
 	return strings.Join(items, joint)
 }
 
-// writeRefusals says why the first pod without a place has none, workload by workload.
+// writeRefusals writes why the first pod without a place has none, workload by workload.
 func (s *simulation) writeRefusals(b *bufio.Writer, limit int) {
 	shown, more := 0, 0
 	for _, r := range s.rounds {

@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Counts that are remembered are those of the node as it is now: of its state, and of what it has in all.
+// Counts that are remembered belong to the node as it is now: of its state, and of what it has in all.
 func TestRememberedSlotsFollowTheNode(t *testing.T) {
 	m, err := topo.ParseMachine("numa 0 socket 0 cpus 0-15 memory 64Gi\n")
 	if err != nil {

@@ -85,7 +85,7 @@ type capacity struct {
 	NotKnown []document.Problem `json:"notKnown"`
 }
 
-// shape is pods of which slots are counted.
+// shape is a kind of pods whose slots are counted.
 type shape struct {
 	// Shape is the text of --shape for it; containers are joined by "+".
 	Shape      string             `json:"shape"`
@@ -161,7 +161,7 @@ func (a *app) top(ctx context.Context, f topFlags, names []string) (*capacity, e
 	return out, nil
 }
 
-// roomOf says what is free on a node.
+// roomOf returns what is free on a node.
 func roomOf(n whatif.Node) roomOn {
 	u := n.State.Usage
 	out := roomOn{Name: n.Name, Quality: n.State.Quality.String(), Policy: u.Rules.Topology.Policy.String(),

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// This file says what kubelets do not align because of their settings, and which settings would.
+// This file finds what kubelets do not align because of their settings, and which settings would.
 
 // unaligned is what the kubelet of a node does not align for a pod. Settings that are a choice count only where the
 // pod is apart: it is on several NUMA nodes. A coarse node does not report its settings.
@@ -36,7 +36,7 @@ func holdsNothing(n *ledger.Node, p *place.Pod) bool {
 	return n.Quality == ledger.Exact && v.Fits() && len(v.Holdings) == 0
 }
 
-// writeUnaligned says what the kubelets of nodes do not align for a pod. Nodes that leave the same unaligned share a
+// writeUnaligned writes what the kubelets of nodes do not align for a pod. Nodes that leave the same unaligned share a
 // paragraph; there are at most limit names in it.
 func writeUnaligned(b *bufio.Writer, on []*ledger.Node, p *place.Pod, apart bool, limit int) {
 	groups := map[string][]string{}

@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// A node with the kubelet's default policies says what it does not align, and which settings would.
+// For a node with the kubelet's default policies, the output has what it does not align, and which settings would.
 func TestAnUnconfiguredNodeSpeaks(t *testing.T) {
 	c := small(t)
 	n := node(t, "bare", xeon, place.None)

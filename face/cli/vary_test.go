@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// simulate says by itself how many nodes of a machine it takes, and finds as few as that where it is asked.
+// simulate computes by itself how many nodes of a machine it takes, and finds as few as that on request.
 func TestSimulateSaysHowManyNodesItTakes(t *testing.T) {
 	line := "-f testdata/simulate-one.yaml --count 7 --kubelet-config testdata/simulate-kubelet.yaml --machines " +
 		"testdata/simulate-pair.txt"

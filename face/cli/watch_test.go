@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A watch writes the output again when it differs, and says nothing when it does not.
+// A watch writes the output again when it differs, and writes nothing when it does not.
 func TestAgainWritesWhatHasChanged(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	changes := make(chan struct{})
