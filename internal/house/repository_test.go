@@ -1,0 +1,30 @@
+package house_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/tenon-numa/tenon/internal/house"
+)
+
+// mostPhrases bounds the phrases in the comments of each area that make readers go back. The bounds may only fall.
+var mostPhrases = map[string]int{"cluster": 89, "core": 99, "node": 54, "lab": 63, "face": 44, "test": 39, "api": 24,
+	"cmd": 16, "tools": 5, "volcano": 15, "internal": 4, "examples": 1, "deploy": 7, ".": 7}
+
+func TestPhrasesThatMakeReadersGoBackBecomeFewer(t *testing.T) {
+	r, err := house.Measure(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range r.Areas {
+		most, known := mostPhrases[a.Name]
+		if !known {
+			t.Errorf("area %s is new: bound its phrases", a.Name)
+		}
+		if a.Phrases > most {
+			t.Errorf("the comments of %s have %d of %q, and at most %d are allowed: name the thing again, and write what "+
+				"the code returns, writes or reports", a.Name, a.Phrases, house.Banned, most)
+		}
+		t.Logf("%s: %d phrases in %d lines of comments", a.Name, a.Phrases, a.Comments)
+	}
+}
