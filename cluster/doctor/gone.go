@@ -53,8 +53,7 @@ func (s *Snapshot) LookAgain(ctx context.Context, cfg *rest.Config,
 		s.Limits = append(s.Limits, document.Limit{Resource: "nodelayouts", Reason: fmt.Sprintf(
 			"they list %d more pods without an object than were looked at twice", left)})
 	}
-	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.Burst = 50, 100
+	cfg = brisk(cfg)
 	layouts, err := client.New(cfg)
 	if err != nil {
 		return err

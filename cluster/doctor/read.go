@@ -63,8 +63,7 @@ func Read(ctx context.Context, cfg *rest.Config, at time.Time) (*Snapshot, error
 
 // ReadAround reads what is examined beside a view that has what nodes published, with the rights of cfg.
 func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config, at time.Time) (*Snapshot, error) {
-	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.Burst = 50, 100 // some fifty short requests
+	cfg = brisk(cfg)
 	s := &Snapshot{At: at, View: v}
 	all, err := dynamic.NewForConfig(cfg)
 	if err != nil {
@@ -74,6 +73,13 @@ func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config, at time.Tim
 		{policies, "", policyName}, {bindings, "", policyName}, {leases, deploy.Namespace, deploy.Scheduler},
 		{leases, metav1.NamespaceSystem, deploy.Scheduler}})
 	return s, errors.Join(s.readInstallation(got), s.readLeases(got), s.readRights(ctx, cfg), s.readSchedulers(ctx, cfg))
+}
+
+// brisk returns cfg for some fifty short requests.
+func brisk(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = 50, 100
+	return cfg
 }
 
 // key names an object, and answer is the API server's answer about it.

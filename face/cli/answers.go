@@ -137,7 +137,7 @@ func (s Stages) run(ctx context.Context, r Request, most int, args []string, int
 	root.SetArgs(append(args, "-o", "json", "-n", r.Namespace))
 	root.SetIn(bytes.NewReader(r.Manifest))
 	root.SetOut(&out)
-	root.SetErr(io.Discard) // what is not judged is in the document
+	root.SetErr(io.Discard) // the document has these notes, too
 	err = root.ExecuteContext(ctx)
 	if err != nil && !errors.Is(err, unfit{}) && !errors.Is(err, errNotAdmitted) && !errors.Is(err, errNotJudged) {
 		return err

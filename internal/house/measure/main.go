@@ -50,16 +50,17 @@ func write(w io.Writer, format string, r house.Report) error {
 func table(w io.Writer, r house.Report) error {
 	b := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(b, "AREA\tCODE\tTESTS\tPACKAGES\tEXPORTED\tPHRASES PER 100 COMMENT LINES\t")
-	sum := house.Area{Name: "all"}
-	for _, a := range append(r.Areas, sum) {
-		if a.Name == sum.Name {
-			a = sum
-		}
+	row := func(a house.Area) {
 		fmt.Fprintf(b, "%s\t%d\t%d\t%d\t%d\t%.1f\t\n", a.Name, a.Code, a.Tests, a.Packages, a.Exported,
 			100*float64(a.Phrases)/float64(max(1, a.Comments)))
+	}
+	sum := house.Area{Name: "all"}
+	for _, a := range r.Areas {
+		row(a)
 		sum.Code, sum.Tests, sum.Packages = sum.Code+a.Code, sum.Tests+a.Tests, sum.Packages+a.Packages
 		sum.Exported, sum.Comments, sum.Phrases = sum.Exported+a.Exported, sum.Comments+a.Comments, sum.Phrases+a.Phrases
 	}
+	row(sum)
 	if err := b.Flush(); err != nil {
 		return err
 	}
