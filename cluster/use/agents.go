@@ -69,16 +69,16 @@ func (a *agents) scrape(ctx context.Context, node string) (io.ReadCloser, error)
 	}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+port+"/metrics", nil)
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, errors.Join(err, conn.end())
 	}
 	res, err := client.RoundTrip(r)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read metrics of pod %s/%s, port %s: %w", a.namespace, pod, port, conn.why(err)),
-			conn.Close())
+			conn.end())
 	}
 	if res.StatusCode != http.StatusOK {
 		return nil, errors.Join(fmt.Errorf("pod %s/%s answers its metrics with %s", a.namespace, pod, res.Status),
-			res.Body.Close(), conn.Close())
+			res.Body.Close(), conn.end())
 	}
 	return body{res.Body, conn}, nil
 }
@@ -89,7 +89,7 @@ type body struct {
 	conn *forwarded
 }
 
-func (b body) Close() error { return errors.Join(b.ReadCloser.Close(), b.conn.Close()) }
+func (b body) Close() error { return errors.Join(b.ReadCloser.Close(), b.conn.end()) }
 
 // find returns the pod of the agent that runs on a node.
 func (a *agents) find(ctx context.Context, node string) (string, error) {
@@ -202,8 +202,11 @@ func (f *forwarded) why(err error) error {
 	return err
 }
 
-// Close ends the connection.
-func (f *forwarded) Close() error {
+// Close ends the data only: an HTTP client calls it after a failed read, and the node's error may still be on its way.
+func (f *forwarded) Close() error { return f.Reset() }
+
+// end ends the connection.
+func (f *forwarded) end() error {
 	f.stop()
 	return f.conn.Close()
 }

@@ -71,9 +71,9 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request) {
 	}
 	to, err := net.Dial("tcp", f.agent)
 	if err != nil {
+		_ = data.Reset() // the error may come after the end of the data
 		fmt.Fprintf(failed, "nothing listens there")
 		_ = failed.Close()
-		_ = data.Reset()
 		<-conn.CloseChan()
 		return
 	}

@@ -44,14 +44,12 @@ func open(t *testing.T) browser {
 	if path == "" {
 		t.Skip("no chromium: run go run ./test packages")
 	}
-	// The page is the tests' own and comes from this computer, so a container without user namespaces is enough.
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
-		chromedp.WSURLReadTimeout(2*time.Minute))
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	if err := chromedp.Run(ctx); err != nil { // the browser lives as long as the context of the first call
+	ctx, err := start(t, path)
+	for n := 1; err != nil && n < starts; n++ {
+		t.Logf("start %s: %v", path, err)
+		ctx, err = start(t, path)
+	}
+	if err != nil {
 		t.Fatalf("start %s: %v", path, err)
 	}
 	b := browser{t, ctx}
@@ -61,6 +59,20 @@ func open(t *testing.T) browser {
 		}
 	})
 	return b
+}
+
+// starts bounds how often a browser is started: on a busy computer it sometimes ends before it listens.
+const starts = 3
+
+func start(t *testing.T, path string) (context.Context, error) {
+	// The page is the tests' own and comes from this computer, so a container without user namespaces is enough.
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.WSURLReadTimeout(2*time.Minute))
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	return ctx, chromedp.Run(ctx) // the browser lives as long as the context of the first call
 }
 
 // do acts as a person does. Each step must succeed within a minute.

@@ -61,12 +61,23 @@ func open(ctx context.Context, address string) (*browser, error) {
 	return b, nil
 }
 
+// starts bounds how often a browser is started: on a busy computer it sometimes ends before it listens.
+const starts = 3
+
 // launch starts a browser that counts bytes and notes long tasks.
 func launch(ctx context.Context) (*browser, error) {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		return nil, fmt.Errorf("find the browser (go run ./test packages installs it): %w", err)
 	}
+	b, err := start(ctx, path)
+	for n := 1; err != nil && n < starts && ctx.Err() == nil; n++ {
+		b, err = start(ctx, path)
+	}
+	return b, err
+}
+
+func start(ctx context.Context, path string) (*browser, error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.WSURLReadTimeout(patience))
 	ctx, end := chromedp.NewExecAllocator(ctx, options...)
@@ -77,7 +88,7 @@ func launch(ctx context.Context) (*browser, error) {
 			b.bytes.Add(int64(e.EncodedDataLength))
 		}
 	})
-	err = chromedp.Run(ctx, network.Enable(), chromedp.EmulateViewport(1280, 800),
+	err := chromedp.Run(ctx, network.Enable(), chromedp.EmulateViewport(1280, 800),
 		chromedp.ActionFunc(func(ctx context.Context) error {
 			_, err := page.AddScriptToEvaluateOnNewDocument(watching).Do(ctx)
 			return err
