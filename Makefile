@@ -44,7 +44,7 @@ test-volcano: ## Build Volcano's scheduler with the plugin, and try it on a lab 
 	go run ./test volcano
 
 test-doctor: ## Find what is wrong in lab clusters, change kubelets on ten of them, and on a real node with systemd (40 minutes)
-	go test ./cluster/doctor ./cluster/bundle ./cluster/rollout ./cluster/apply
+	go test ./ops/doctor ./ops/bundle ./ops/rollout ./ops/apply
 	go test ./cmd/kubectl-tenon -run 'TestTheDoctor|TestAPlan|TestKubeletsAreChanged' -v -timeout 1h -plan.clusters 10
 	go run ./test install -run TestKubeletsUnderSystemd
 
@@ -93,7 +93,7 @@ bench-volcano: ## Measure a session of Volcano's scheduler with numa-aware and w
 
 bench-go: ## Run the Go benchmarks of core, a cycle beside plain kube-scheduler's, and place beside the kubelet's managers (8 minutes)
 	go test -run '^$$' -bench . -benchmem ./core/...
-	go test -run '^$$' -bench AgainstPlain -benchtime 60x ./cluster/sched
+	go test -run '^$$' -bench AgainstPlain -benchtime 60x ./scheduler/sched
 	go test -run '^$$' -bench AgainstTheKubelet -benchtime 100ms ./lab/kubelet
 
 bench-agent: ## Measure what agents take of their nodes, and what they write (2 minutes)

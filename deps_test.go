@@ -134,50 +134,50 @@ var floors = []floor{
 		append(topologies, inCluster...),
 	},
 	{"cluster/live/livetest", nil, words(`core/... api/v1alpha1`), words(`k8s.io/api k8s.io/apimachinery`)},
-	{"cluster/bundle", nil, nil, inCluster},
-	{"cluster/doctor", nil, words(`core/... api/... deploy deploy/crd cluster/kube cluster/schedulers cluster/stage`),
+	{"ops/bundle", nil, nil, inCluster},
+	{"ops/doctor", nil, words(`core/... api/... deploy deploy/crd cluster/kube ops/schedulers cluster/stage`),
 		append(topologies, inCluster...)},
-	{"cluster/inspect", nil, words(`core/... api/document`), nil},
-	{"cluster/fwk", nil, nil, words(`k8s.io/api k8s.io/kube-scheduler k8s.io/kubernetes`)},
-	{"cluster/profiles", nil, words(`api/config cluster/fwk`), append(words(`k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
-	{"cluster/candidates", nil, words(`core/answers core/ledger core/sample cluster/fwk`),
+	{"scheduler/inspect", nil, words(`core/... api/document`), nil},
+	{"scheduler/fwk", nil, nil, words(`k8s.io/api k8s.io/kube-scheduler k8s.io/kubernetes`)},
+	{"scheduler/profiles", nil, words(`api/config scheduler/fwk`), append(words(`k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
+	{"scheduler/candidates", nil, words(`core/answers core/ledger core/sample scheduler/fwk`),
 		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
-	{"cluster/preempt", nil, words(`core/... api/document cluster/fwk cluster/kube`), append(words(`k8s.io/apiserver
+	{"scheduler/preempt", nil, words(`core/... api/document scheduler/fwk cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
-	{"cluster/waiting", nil, words(`core/ledger core/place core/wake cluster/preempt`), append(words(`k8s.io/component-helpers`), inCluster...)},
+	{"scheduler/waiting", nil, words(`core/ledger core/place core/wake scheduler/preempt`), append(words(`k8s.io/component-helpers`), inCluster...)},
 	{"cluster/kube/kubetest", nil, words(`core/... api/v1alpha1 cluster/kube`), append(topologies, inCluster...)},
-	{"cluster/amounts", nil, words(`core/ledger core/whatif cluster/kube`), inCluster},
-	{"cluster/metrics", nil, words(`core/... api/config api/document cluster/inspect cluster/report`), words(`k8s.io/component-base`)},
-	{"cluster/turns", nil, words(`core/ledger core/place cluster/amounts cluster/metrics`), inCluster},
-	{"cluster/terminations", nil, words(`core/ledger cluster/kube cluster/report`), inCluster},
+	{"scheduler/amounts", nil, words(`core/ledger core/whatif cluster/kube`), inCluster},
+	{"scheduler/metrics", nil, words(`core/... api/config api/document scheduler/inspect scheduler/report`), words(`k8s.io/component-base`)},
+	{"scheduler/turns", nil, words(`core/ledger core/place scheduler/amounts scheduler/metrics`), inCluster},
+	{"scheduler/terminations", nil, words(`core/ledger cluster/kube scheduler/report`), inCluster},
 	{
-		"cluster/follow",
+		"scheduler/follow",
 		nil,
-		words(`core/ledger core/topo api/v1alpha1 api/v1alpha1/client cluster/amounts cluster/kube cluster/metrics
-			cluster/nrt cluster/report cluster/terminations`),
+		words(`core/ledger core/topo api/v1alpha1 api/v1alpha1/client scheduler/amounts cluster/kube scheduler/metrics
+			cluster/nrt scheduler/report scheduler/terminations`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api`), inCluster...),
 	},
-	{"cluster/request", nil, words(`core/place core/score api/pod cluster/kube`), inCluster},
-	{"cluster/apply", nil, words(`api/document api/objects api/pod api/v1alpha1 api/v1alpha1/client`), inCluster},
-	{"cluster/rollout", nil, words(`core/... api/... cluster/kube cluster/stage`), append(topologies, inCluster...)},
-	{"cluster/schedulers", nil, words(`api/config api/document api/objects`),
+	{"scheduler/request", nil, words(`core/place core/score api/pod cluster/kube`), inCluster},
+	{"ops/apply", nil, words(`api/document api/objects api/pod api/v1alpha1 api/v1alpha1/client`), inCluster},
+	{"ops/rollout", nil, words(`core/... api/... cluster/kube cluster/stage`), append(topologies, inCluster...)},
+	{"ops/schedulers", nil, words(`api/config api/document api/objects`),
 		append(words(`go.yaml.in/yaml/v3 k8s.io/kube-scheduler`), inCluster...)},
-	{"cluster/use", nil, words(`core/idset api/document api/objects api/v1alpha1`),
+	{"ops/use", nil, words(`core/idset api/document api/objects api/v1alpha1`),
 		append(words(`github.com/prometheus/client_golang github.com/prometheus/client_model github.com/prometheus/common
 			k8s.io/streaming`), inCluster...)},
-	{"cluster/workload", nil, words(`core/place core/score api/pod cluster/kube`), inCluster},
-	{"cluster/profiles/profilestest", nil, nil, words(`k8s.io/klog/v2 k8s.io/kubernetes`)},
-	{"cluster/report", nil, words(`core/... api/... cluster/inspect cluster/kube`), append(words(`k8s.io/utils`), inCluster...)},
+	{"scheduler/workload", nil, words(`core/place core/score api/pod cluster/kube`), inCluster},
+	{"scheduler/profiles/profilestest", nil, nil, words(`k8s.io/klog/v2 k8s.io/kubernetes`)},
+	{"scheduler/report", nil, words(`core/... api/... scheduler/inspect cluster/kube`), append(words(`k8s.io/utils`), inCluster...)},
 	{
-		"cluster/sched",
+		"scheduler/sched",
 		nil,
-		words(`core/... api/... cluster/amounts cluster/candidates cluster/follow cluster/fwk cluster/inspect
-			cluster/kube cluster/metrics cluster/preempt cluster/report cluster/request cluster/turns cluster/waiting
-			cluster/workload`),
+		words(`core/... api/... scheduler/amounts scheduler/candidates scheduler/follow scheduler/fwk scheduler/inspect
+			cluster/kube scheduler/metrics scheduler/preempt scheduler/report scheduler/request scheduler/turns scheduler/waiting
+			scheduler/workload`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
 	},
-	{"cluster/server", nil, words(`core/ledger api/... cluster/fwk cluster/inspect cluster/nrt cluster/profiles cluster/sched internal/version`),
+	{"scheduler/server", nil, words(`core/ledger api/... scheduler/fwk scheduler/inspect cluster/nrt scheduler/profiles scheduler/sched internal/version`),
 		append(words(`k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes
 			github.com/spf13/cobra`), inCluster...)},
 	{"face/cast", nil, nil, nil},
@@ -187,10 +187,12 @@ var floors = []floor{
 	{"face/...", nil, words(`core/... api/... face/...`),
 		words(`github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term k8s.io/apimachinery k8s.io/cli-runtime k8s.io/client-go sigs.k8s.io/yaml`)},
 	{"lab/machines", nil, words(`core/...`), words(`k8s.io/kubelet sigs.k8s.io/yaml`)},
-	{"lab/...", nil, words(`core/... api/... deploy/... node/... cluster/... lab/... internal/version`), all()},
+	{"lab/...", nil, words(`core/... api/... deploy/... node/... cluster/... scheduler/... ops/... lab/...
+		internal/version`), all()},
 
 	// Floor 3: wiring.
-	{"cmd/...", nil, words(`core/... api/... deploy/... node/... cluster/... face/... lab/... cmd/... internal/version`), all()},
+	{"cmd/...", nil, words(`core/... api/... deploy/... node/... cluster/... scheduler/... ops/... face/...
+		lab/... cmd/... internal/version`), all()},
 
 	// Beside the house.
 	{"internal/version", append(words(`runtime/debug`), pure...), nil, nil},
@@ -201,7 +203,8 @@ var floors = []floor{
 	{
 		"test/bench/...",
 		nil,
-		words(`core/... api/... deploy/... node/kubelet node/nrt cluster/... lab/... test/bench/...`),
+		words(`core/... api/... deploy/... node/kubelet node/nrt cluster/... scheduler/... ops/... lab/...
+			test/bench/...`),
 		all(),
 	},
 	{"test/vm/...", nil, words(`core/... api/... lab/... test/debian test/vm/...`), all()},
@@ -277,7 +280,7 @@ var budget = map[string]string{
 
 // heavy are the only packages whose code may import k8s.io/kubernetes: everything else builds in
 // seconds and can be tested under the race detector at no cost.
-var heavy = words(`cluster/candidates cluster/fwk cluster/preempt cluster/profiles/... cluster/sched cluster/server lab/...
+var heavy = words(`scheduler/candidates scheduler/fwk scheduler/preempt scheduler/profiles/... scheduler/sched scheduler/server lab/...
 	cmd/tenon-scheduler cmd/tenon-lab test/bench/...`)
 
 // light are programs that must not link k8s.io/kubernetes, not even by way of other packages.

@@ -3,7 +3,7 @@
 //
 // Invariant: a translation never substitutes a silent default for a value that it does not understand. It returns an
 // error that names the object and the value, and a rejected object affects no other. The package writes nothing: the
-// conditions of a NodeLayout are written by cluster/report.
+// conditions of a NodeLayout are written by scheduler/report.
 package kube
 
 import (

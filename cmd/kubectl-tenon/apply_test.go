@@ -23,9 +23,9 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
-	"github.com/tenon-numa/tenon/cluster/apply"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/workload"
+	"github.com/tenon-numa/tenon/ops/apply"
 )
 
 // labNodes change lab kubelets as the pods of package apply change others.

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/tenon-numa/tenon/cluster/apply"
 	"github.com/tenon-numa/tenon/lab/control"
+	"github.com/tenon-numa/tenon/ops/apply"
 )
 
 // What is asked beforehand changes nothing: the pod of a change that was interrupted is neither ordered nor deleted.

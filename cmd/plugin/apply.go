@@ -10,10 +10,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/cluster/apply"
-	"github.com/tenon-numa/tenon/cluster/rollout"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/cli"
+	"github.com/tenon-numa/tenon/ops/apply"
+	"github.com/tenon-numa/tenon/ops/rollout"
 )
 
 // restoresAfter is how much later than the verification a node restores its old configuration.

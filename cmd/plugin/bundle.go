@@ -15,12 +15,12 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/objects"
-	"github.com/tenon-numa/tenon/cluster/bundle"
-	"github.com/tenon-numa/tenon/cluster/doctor"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/cluster/schedulers"
-	"github.com/tenon-numa/tenon/cluster/use"
 	"github.com/tenon-numa/tenon/face/cli"
+	"github.com/tenon-numa/tenon/ops/bundle"
+	"github.com/tenon-numa/tenon/ops/doctor"
+	"github.com/tenon-numa/tenon/ops/schedulers"
+	"github.com/tenon-numa/tenon/ops/use"
 )
 
 // reached is a cluster, or a bundle of one.

@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/cluster/use"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/face/console"
+	"github.com/tenon-numa/tenon/ops/use"
 )
 
 // Settings of a console for one person.

@@ -17,15 +17,15 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
-	"github.com/tenon-numa/tenon/cluster/doctor"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/cluster/rollout"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/node/sysfs"
+	"github.com/tenon-numa/tenon/ops/doctor"
+	"github.com/tenon-numa/tenon/ops/rollout"
 )
 
 // Setup returns the functions that the commands call, for a program of a version.

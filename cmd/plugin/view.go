@@ -13,14 +13,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/cluster/doctor"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/live"
-	"github.com/tenon-numa/tenon/cluster/schedulers"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/face/console"
+	"github.com/tenon-numa/tenon/ops/doctor"
+	"github.com/tenon-numa/tenon/ops/schedulers"
 )
 
 // Watch follows the cluster in cfg with the rights of cfg, until ctx ends. namespaces are followed one by one if cfg

@@ -11,7 +11,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
 
-	tenon "github.com/tenon-numa/tenon/cluster/server"
+	tenon "github.com/tenon-numa/tenon/scheduler/server"
 )
 
 func main() {

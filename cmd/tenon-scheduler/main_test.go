@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/tenon-numa/tenon/cluster/server"
+	"github.com/tenon-numa/tenon/scheduler/server"
 )
 
 // kube-scheduler's own --version says nothing in programs that Kubernetes' scripts have not built.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/component-base/cli"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
-	"github.com/tenon-numa/tenon/cluster/sched"
+	"github.com/tenon-numa/tenon/scheduler/sched"
 )
 
 func main() {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tenon-numa/tenon/cluster/apply"
+	"github.com/tenon-numa/tenon/ops/apply"
 )
 
 // Every text that the page uses is in the catalogue in every language, with the same arguments, and no others are.

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/cluster/inspect"
+	"github.com/tenon-numa/tenon/scheduler/inspect"
 )
 
 // watch makes the record call refused on every refusal from now on, while nothing else is recorded.

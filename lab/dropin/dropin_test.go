@@ -14,12 +14,12 @@ import (
 	"k8s.io/klog/v2"
 	"pgregory.net/rapid"
 
-	"github.com/tenon-numa/tenon/cluster/rollout"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/kubelet"
+	"github.com/tenon-numa/tenon/ops/rollout"
 )
 
 // values are the possible values of files, by field.

@@ -31,9 +31,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 	"k8s.io/utils/ptr"
 
-	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
 var (

@@ -18,10 +18,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/cluster/inspect"
-	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/workload"
+	"github.com/tenon-numa/tenon/scheduler/inspect"
+	"github.com/tenon-numa/tenon/scheduler/report"
 )
 
 // ofSchedulerPlugins is a configuration of an installer of scheduler-plugins.

@@ -24,9 +24,9 @@ import (
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 	"pgregory.net/rapid"
 
-	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
 // The nodes that other pods leave open to a pod are the same as in kube-scheduler's plugins, for existing pods and for

@@ -15,8 +15,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/tenon-numa/tenon/cluster/server"
 	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/scheduler/server"
 )
 
 // programEnv makes the test binary the program tenon-scheduler, with the arguments that it has.

@@ -23,10 +23,10 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/cluster/inspect"
-	"github.com/tenon-numa/tenon/cluster/sched"
-	"github.com/tenon-numa/tenon/cluster/server"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/scheduler/inspect"
+	"github.com/tenon-numa/tenon/scheduler/sched"
+	"github.com/tenon-numa/tenon/scheduler/server"
 )
 
 // Profiles of a scheduler: the only one of its cluster, or Tenon's beside the default one.

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/scheduler/inspect"
 )
 
 // Of two schedulers the standby names the leader, in inspection, metrics and log. Once the leader has stopped, the

@@ -30,8 +30,8 @@ import (
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 	"pgregory.net/rapid"
 
-	"github.com/tenon-numa/tenon/cluster/fwk"
 	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
 // The nodes that volumes leave open to a pod are the same as in kube-scheduler's plugins.

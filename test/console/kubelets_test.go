@@ -7,7 +7,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenon-numa/tenon/cluster/apply"
+	"github.com/tenon-numa/tenon/ops/apply"
 )
 
 // A change of a kubelet is planned, checked, begun, stopped and gone on with. Nodes of the lab run no containers, so

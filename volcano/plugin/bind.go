@@ -9,8 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/cache"
 
-	"github.com/tenon-numa/tenon/cluster/turns"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/scheduler/turns"
 )
 
 var _ cache.PreBinder = (*Scheduler)(nil)

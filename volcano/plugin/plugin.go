@@ -22,13 +22,13 @@ import (
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"github.com/tenon-numa/tenon/cluster/amounts"
-	"github.com/tenon-numa/tenon/cluster/follow"
-	"github.com/tenon-numa/tenon/cluster/metrics"
-	"github.com/tenon-numa/tenon/cluster/turns"
-	"github.com/tenon-numa/tenon/cluster/workload"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/scheduler/amounts"
+	"github.com/tenon-numa/tenon/scheduler/follow"
+	"github.com/tenon-numa/tenon/scheduler/metrics"
+	"github.com/tenon-numa/tenon/scheduler/turns"
+	"github.com/tenon-numa/tenon/scheduler/workload"
 )
 
 // Name is the plugin's name in the scheduler's configuration.

@@ -10,11 +10,11 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"github.com/tenon-numa/tenon/api/config"
-	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/scheduler/report"
 )
 
 const words = report.Words(config.Tenon)

@@ -9,11 +9,11 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/cluster/request"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/scheduler/request"
 )
 
 // session is the plugin in one session of the scheduler.

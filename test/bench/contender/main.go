@@ -14,7 +14,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
 
-	"github.com/tenon-numa/tenon/cluster/server"
+	"github.com/tenon-numa/tenon/scheduler/server"
 	"github.com/tenon-numa/tenon/test/bench/cycle"
 )
 

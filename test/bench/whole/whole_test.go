@@ -13,7 +13,7 @@ import (
 	"k8s.io/component-base/cli"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
-	tenon "github.com/tenon-numa/tenon/cluster/server"
+	tenon "github.com/tenon-numa/tenon/scheduler/server"
 	"github.com/tenon-numa/tenon/test/bench/rounds"
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 	"github.com/tenon-numa/tenon/test/bench/whole"

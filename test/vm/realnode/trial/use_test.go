@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/cluster/use"
 	"github.com/tenon-numa/tenon/lab/workload"
+	"github.com/tenon-numa/tenon/ops/use"
 )
 
 // used reads what a node uses from its agent, as the console does: the CPU that a container keeps busy is seen for the

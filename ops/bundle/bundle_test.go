@@ -1,0 +1,279 @@
+package bundle_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/ops/bundle"
+)
+
+const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJlLW9mLWl0"
+
+// secrets are what no bundle may have. Objects of the server below have them in all places where people put them.
+var secrets = []string{"s3cr3t", jwt, "BEGIN RSA PRIVATE KEY", "hunter2", "PASSWORD", "topsecret", "lastApplied"}
+
+const (
+	pods = `{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [
+	 {"metadata": {"name": "trainer-7d9f-abcde", "namespace": "ml", "uid": "u1", "labels": {"app": "trainer"},
+	   "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "lastApplied s3cr3t", "tenon.sh/align": "cpu"},
+	   "ownerReferences": [{"kind": "ReplicaSet", "name": "trainer-7d9f", "controller": true, "apiVersion": "apps/v1",
+	     "uid": "u2"}]},
+	  "spec": {"nodeName": "node-a", "containers": [{"name": "c", "image": "example.com/c:v1", "args": ["--key=s3cr3t"],
+	    "command": ["s3cr3t"], "env": [{"name": "PASSWORD", "value": "s3cr3t"}],
+	    "livenessProbe": {"httpGet": {"httpHeaders": [{"name": "Authorization", "value": "s3cr3t"}]}},
+	    "resources": {"limits": {"cpu": "4"}}}], "volumes": [{"name": "v", "secret": {"secretName": "topsecret"}}],
+	    "imagePullSecrets": [{"name": "topsecret"}]},
+	  "status": {"containerStatuses": [{"name": "c", "lastState": {"terminated": {"exitCode": 1,
+	    "message": "end of a log"}},
+	    "state": {"waiting": {"reason": "CrashLoopBackOff"}}}], "phase": "Failed",
+	   "message": "cannot pull from https://me:hunter2@example.com with token=s3cr3t on node-a"}},
+	 {"metadata": {"name": "tenon-agent-x7k2p", "namespace": "tenon-agents", "uid": "u3",
+	   "labels": {"app.kubernetes.io/name": "tenon-agent"}}, "spec": {"nodeName": "node-a"}},
+	 {"metadata": {"name": "pretender", "namespace": "ml", "uid": "u4",
+	   "labels": {"app.kubernetes.io/name": "tenon-agent"}}}]}`
+	agentLog = "E1123 the API server says: Authorization: Bearer s3cr3t-s3cr3t\nI1123 publishing the layout of node-a\n" +
+		"W1123 password=hunter2 " + jwt + "\n"
+	events = `{"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": [
+	 {"metadata": {"name": "e1", "namespace": "ml"}, "involvedObject": {"kind": "Pod", "name": "trainer-7d9f-abcde",
+	   "uid": "u1"}, "reason": "FailedScheduling", "message": "Bearer s3cr3t-s3cr3t and ` + jwt + `",
+	   "source": {"component": "tenon-scheduler"}},
+	 {"metadata": {"name": "e2", "namespace": "ml"}, "involvedObject": {"kind": "Pod", "name": "other", "uid": "u9"},
+	   "reason": "Scheduled", "reportingComponent": "default-scheduler"},
+	 {"metadata": {"name": "e3", "namespace": "ml"}, "involvedObject": {"kind": "Secret", "name": "topsecret"}}]}`
+	nodes = `{"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [
+	 {"metadata": {"name": "node-a", "labels": {"kubernetes.io/hostname": "node-a"}}, "status": {"capacity": {"cpu": "8"},
+	   "addresses": [{"address": "10.1.2.3"}]}}]}`
+	maps = `{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {}, "items": [
+	 {"metadata": {"name": "tenon-scheduler", "namespace": "tenon-system"}, "data": {"scheduler.yaml": "kind: x"}},
+	 {"metadata": {"name": "app", "namespace": "ml"}, "data": {"key": "-----BEGIN RSA PRIVATE KEY-----"}}]}`
+	layouts = `{"kind": "NodeLayoutList", "apiVersion": "tenon.sh/v1alpha1", "metadata": {}, "items": [
+	 {"metadata": {"name": "node-a"}, "rules": {"cpuManagerPolicy": "static"}, "holdings": [{"namespace": "ml",
+	   "name": "trainer-7d9f-abcde"}]}]}`
+)
+
+// server has the objects, answers reviews with yes for watch, and refuses to list PersistentVolumes.
+func server(t *testing.T) *rest.Config {
+	lists := map[string]string{"/api/v1/pods": pods, "/api/v1/events": events, "/api/v1/nodes": nodes,
+		"/api/v1/configmaps": maps, "/apis/tenon.sh/v1alpha1/nodelayouts": layouts, "/version": `{"gitVersion": "v1.36.3"}`,
+		"/api/v1/namespaces/tenon-agents/pods/tenon-agent-x7k2p/log": agentLog,
+		"/api/v1/namespaces/ml/pods/pretender/log":                   "the log of a tenant"}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		code, body := http.StatusOK, lists[r.URL.Path]
+		switch {
+		case r.Method == http.MethodPost:
+			var ask authorizationv1.SubjectAccessReview
+			_ = json.NewDecoder(r.Body).Decode(&ask)
+			ask.Status.Allowed = ask.Spec.ResourceAttributes.Verb == "watch"
+			data, _ := json.Marshal(ask)
+			body = string(data)
+		case r.URL.Path == "/api/v1/persistentvolumes":
+			code, body = 403, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}`
+		case body == "":
+			code, body = 404, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(s.Close)
+	return &rest.Config{Host: s.URL}
+}
+
+func review(verb string) authorizationv1.SubjectAccessReviewSpec {
+	return authorizationv1.SubjectAccessReviewSpec{User: "agent",
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: "nodes"}}
+}
+
+// collected makes a bundle of the server, writes it, and reads it again.
+func collected(t *testing.T, hash bool) (*bundle.Bundle, string) {
+	t.Helper()
+	b, err := bundle.Collect(t.Context(), server(t), time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), bundle.Options{
+		Namespace: "ml", Hash: hash, LogLines: 20, Programs: []string{"tenon-agents"},
+		ConfigMaps: []string{"tenon-system/tenon-scheduler"},
+		Rights:     []authorizationv1.SubjectAccessReviewSpec{review("watch"), review("delete")},
+		Texts:      map[string]string{"metrics/node-a.txt": "up{node=\"node-a\"} 1\npassword: hunter2\n"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	if err := b.Write(&file); err != nil {
+		t.Fatal(err)
+	}
+	again, err := bundle.Read(bytes.NewReader(file.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := json.Marshal(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again, string(all)
+}
+
+func TestABundleHasNoSecrets(t *testing.T) {
+	_, all := collected(t, false)
+	for _, secret := range append(slices.Clone(secrets), "10.1.2.3", "the log of a tenant", "end of a log") {
+		if strings.Contains(all, secret) {
+			t.Errorf("the bundle has %q: %s", secret, all)
+		}
+	}
+	for _, want := range []string{"trainer-7d9f-abcde", "tenon.sh/align", "scheduler.yaml", "cpuManagerPolicy",
+		"FailedScheduling", "v1.36.3", "CrashLoopBackOff", `"exitCode":1`, `up{node=`, "publishing the layout"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("the bundle lacks %q: %s", want, all)
+		}
+	}
+}
+
+func TestNamesMayBeHashed(t *testing.T) {
+	b, all := collected(t, true)
+	for _, name := range []string{"trainer-7d9f", "node-a", `"ml"`} {
+		if strings.Contains(all, name) {
+			t.Errorf("the bundle has the name %s: %s", name, all)
+		}
+	}
+	meta := func(resource string) map[string]any {
+		return b.Lists[resource][0]["metadata"].(map[string]any)
+	}
+	node, pod := meta("v1_nodes")["name"].(string), meta("v1_pods")["name"].(string)
+	if got := meta("tenon.sh_v1alpha1_nodelayouts")["name"]; got != node {
+		t.Errorf("the layout of node %s is of %v", node, got)
+	}
+	if owner := meta("v1_pods")["ownerReferences"].([]any)[0].(map[string]any)["name"].(string); !strings.HasPrefix(pod,
+		owner+"-") {
+		t.Errorf("pod %s does not begin with the name of its owner %s", pod, owner)
+	}
+	if !strings.Contains(all, pod) || !strings.Contains(all, `"cpuManagerPolicy":"static"`) {
+		t.Errorf("the bundle is damaged: %s", all)
+	}
+}
+
+func TestABundleAnswersAsTheServerDid(t *testing.T) {
+	b, _ := collected(t, false)
+	core, err := objects.NewCore(b.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := core.Pods.In("ml").Get(t.Context(), "trainer-7d9f-abcde", metav1.GetOptions{})
+	if err != nil || pod.Spec.NodeName != "node-a" || pod.Spec.Containers[0].Resources.Limits.Cpu().Value() != 4 {
+		t.Errorf("pod %+v, %v", pod, err)
+	}
+	for selector, want := range map[metav1.ListOptions]int{
+		{}:                                       2,
+		{FieldSelector: "involvedObject.uid=u1"}: 1,
+		{FieldSelector: "source=default-scheduler"}: 1,
+		{FieldSelector: "reason!=Scheduled"}:        1,
+		{LabelSelector: "app=none"}:                 0,
+	} {
+		list, err := core.Events.List(t.Context(), selector)
+		if err != nil || len(list.Items) != want {
+			t.Errorf("events of %+v: %d, %v; want %d", selector, len(list.Items), err, want)
+		}
+	}
+	if _, err := core.Pods.In("ml").Get(t.Context(), "gone", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("of a pod that is not there: %v", err)
+	}
+	if _, err := core.Volumes.List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("of what could not be read: %v", err)
+	}
+	if _, err := core.Pods.Watch(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("of a watch: %v", err)
+	}
+	if err := core.Pods.In("ml").Delete(t.Context(), "a", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("of a deletion: %v", err)
+	}
+}
+
+// What the API server fails to answer is missing, and named with its code; all else is there. Programs that read the
+// bundle name it, too, and go on.
+func TestWhatTheServerDoesNotAnswerIsNamed(t *testing.T) {
+	whole := server(t)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/api/v1/persistentvolumes" || r.Method == http.MethodPost || r.URL.Path == "/version":
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 503}`)
+		case r.URL.Path == "/api/v1/events": // one page of many
+			item := `{"metadata": {"name": "e", "namespace": "ml"}, "involvedObject": {"kind": "Pod", "name": "x"}}`
+			_, _ = io.WriteString(w, `{"kind": "EventList", "apiVersion": "v1", "metadata": {"continue": "more"}, "items": [`+
+				strings.Repeat(item+",", 5000)+item+`]}`)
+		default:
+			http.Redirect(w, r, whole.Host+r.URL.RequestURI(), http.StatusTemporaryRedirect)
+		}
+	}))
+	t.Cleanup(s.Close)
+	b, err := bundle.Collect(t.Context(), &rest.Config{Host: s.URL}, time.Unix(0, 0), bundle.Options{
+		Rights: []authorizationv1.SubjectAccessReviewSpec{review("watch")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range b.Missing {
+		if m.Code != http.StatusNotFound {
+			got = append(got, fmt.Sprint(m.Resource, " ", m.Code, " ", m.Reason))
+		}
+	}
+	want := []string{"authorization.k8s.io_v1_subjectaccessreviews 503 ServiceUnavailable",
+		"v1_events beyond the first 5001 413 RequestEntityTooLarge", "v1_persistentvolumes 503 ServiceUnavailable",
+		"version 503 ServiceUnavailable"}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("missing are %q, want %q", got, want)
+	}
+	if len(b.Lists["v1_nodes"]) != 1 || len(b.Lists["v1_pods"]) == 0 {
+		t.Errorf("%d nodes and %d pods are there", len(b.Lists["v1_nodes"]), len(b.Lists["v1_pods"]))
+	}
+	core, err := objects.NewCore(b.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := core.Volumes.List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "could not read persistentvolumes: 503") {
+		t.Errorf("of what could not be read: %v", err)
+	}
+}
+
+func TestABundleKnowsWhoMayDoWhat(t *testing.T) {
+	b, _ := collected(t, false)
+	group, err := objects.NewGroup(b.Config(), authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for verb, want := range map[string]bool{"watch": true, "delete": false} {
+		var got authorizationv1.SubjectAccessReview
+		ask := &authorizationv1.SubjectAccessReview{Spec: review(verb)}
+		err := group.Create(t.Context(), "subjectaccessreviews", ask, &got)
+		if err != nil || got.Status.Allowed != want {
+			t.Errorf("%s: %v, %v; want %v", verb, got.Status.Allowed, err, want)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	b := bundle.Bundle{About: bundle.About{Kind: "Bundle"}}
+	var file bytes.Buffer
+	if err := b.Write(&file); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(file.Bytes())
+	f.Add([]byte("not an archive"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if b, err := bundle.Read(bytes.NewReader(data)); err == nil && b.Kind != "Bundle" {
+			t.Errorf("read %+v", b.About)
+		}
+	})
+}

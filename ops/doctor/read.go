@@ -1,0 +1,311 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/deploy"
+	"github.com/tenon-numa/tenon/ops/schedulers"
+)
+
+// What is read beside nodes, pods and what nodes publish.
+var (
+	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
+	policies = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "validatingadmissionpolicies"}
+	bindings = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "validatingadmissionpolicybindings"}
+	leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+)
+
+// The names of objects that an installation has.
+const (
+	definitionName = "nodelayouts.tenon.sh"
+	affinityName   = "nodeaffinities.tenon.sh"
+	policyName     = "tenon-agent-writes-its-own-node"
+)
+
+// Read reads a cluster at a time with the rights of cfg. What these do not allow is a limit, but for nodes, pods and
+// layouts, without which nothing can be said.
+func Read(ctx context.Context, cfg *rest.Config, at time.Time) (*Snapshot, error) {
+	reader, err := kube.NewReader(cfg)
+	if err != nil {
+		return nil, err
+	}
+	reader.At(at)
+	v, err := reader.ViewAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return ReadAround(ctx, v, cfg, at)
+}
+
+// ReadAround reads what is examined beside a view that has what nodes published, with the rights of cfg.
+func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config, at time.Time) (*Snapshot, error) {
+	cfg = brisk(cfg)
+	s := &Snapshot{At: at, View: v}
+	all, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	got := fetch(ctx, all, []key{{definitions, "", definitionName}, {definitions, "", affinityName},
+		{policies, "", policyName}, {bindings, "", policyName}, {leases, deploy.Namespace, deploy.Scheduler},
+		{leases, metav1.NamespaceSystem, deploy.Scheduler}})
+	return s, errors.Join(s.readInstallation(got), s.readLeases(got), s.readRights(ctx, cfg), s.readSchedulers(ctx, cfg))
+}
+
+// brisk returns cfg for some fifty short requests.
+func brisk(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = 50, 100
+	return cfg
+}
+
+// key names an object, and answer is the API server's answer about it.
+type (
+	key struct {
+		of              schema.GroupVersionResource
+		namespace, name string
+	}
+	answer struct {
+		object *unstructured.Unstructured
+		err    error
+	}
+)
+
+// fetch reads objects, all at once.
+func fetch(ctx context.Context, from dynamic.Interface, keys []key) map[key]answer {
+	answers := make([]answer, len(keys))
+	each(len(keys), func(i int) {
+		var in dynamic.ResourceInterface = from.Resource(keys[i].of)
+		if keys[i].namespace != "" {
+			in = from.Resource(keys[i].of).Namespace(keys[i].namespace)
+		}
+		answers[i].object, answers[i].err = in.Get(ctx, keys[i].name, metav1.GetOptions{})
+	})
+	out := map[key]answer{}
+	for i, k := range keys {
+		out[k] = answers[i]
+	}
+	return out
+}
+
+// maxQuestions bounds the questions to the API server at a time. One after the other, some fifty of them take seconds
+// at a busy API server.
+const maxQuestions = 16
+
+// each calls do for the numbers below n, several at a time.
+func each(n int, do func(i int)) {
+	var all sync.WaitGroup
+	free := make(chan struct{}, maxQuestions)
+	for i := range n {
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			do(i)
+		})
+	}
+	all.Wait()
+}
+
+// may records a refusal as a limit, and returns other errors.
+func (s *Snapshot) may(resource string, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	for _, l := range s.Limits {
+		if l.Resource == resource {
+			return nil
+		}
+	}
+	s.Limits = append(s.Limits, document.Limit{Resource: resource, Reason: "you may not read them"})
+	return nil
+}
+
+func (s *Snapshot) readInstallation(got map[key]answer) error {
+	switch d := got[key{definitions, "", definitionName}]; {
+	case apierrors.IsNotFound(d.err):
+		s.Undefined = true
+	case d.err == nil:
+		s.Definition = d.object.Object
+	default:
+		if err := s.may(definitions.Resource, d.err); err != nil {
+			return fmt.Errorf("read the definition of NodeLayout: %w", err)
+		}
+	}
+	switch a := got[key{definitions, "", affinityName}]; {
+	case apierrors.IsNotFound(a.err):
+		s.Affinity = map[string]any{}
+	case a.err == nil:
+		s.Affinity = a.object.Object
+	default:
+		if err := s.may(definitions.Resource, a.err); err != nil {
+			return fmt.Errorf("read the definition of NodeAffinity: %w", err)
+		}
+	}
+	for _, of := range []schema.GroupVersionResource{policies, bindings} {
+		err := got[key{of, "", policyName}].err
+		if apierrors.IsNotFound(err) {
+			s.NoPolicy = append(s.NoPolicy, of.Resource+"/"+policyName)
+			continue
+		}
+		if err := s.may(of.Resource, err); err != nil {
+			return fmt.Errorf("read the admission policy: %w", err)
+		}
+	}
+	return nil
+}
+
+// readLeases reads the leases that have the name of the scheduler.
+func (s *Snapshot) readLeases(got map[key]answer) error {
+	for _, namespace := range []string{deploy.Namespace, metav1.NamespaceSystem} {
+		a := got[key{leases, namespace, deploy.Scheduler}]
+		o, err := a.object, a.err
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			if err := s.may(leases.Resource, err); err != nil {
+				return fmt.Errorf("read leases: %w", err)
+			}
+			continue
+		}
+		text, err := o.MarshalJSON()
+		if err != nil {
+			return fmt.Errorf("read lease %s/%s: %w", namespace, deploy.Scheduler, err)
+		}
+		var lease coordinationv1.Lease
+		if err := json.Unmarshal(text, &lease); err != nil {
+			return fmt.Errorf("read lease %s/%s: %w", namespace, deploy.Scheduler, err)
+		}
+		l := Lease{Namespace: namespace, Name: deploy.Scheduler, Lasts: 15 * time.Second}
+		if h := lease.Spec.HolderIdentity; h != nil {
+			l.Holder = *h
+		}
+		if r := lease.Spec.RenewTime; r != nil {
+			l.Renewed = r.Time
+		}
+		if d := lease.Spec.LeaseDurationSeconds; d != nil {
+			l.Lasts = time.Duration(*d) * time.Second
+		}
+		s.Leases = append(s.Leases, l)
+	}
+	return nil
+}
+
+func (s *Snapshot) readSchedulers(ctx context.Context, cfg *rest.Config) error {
+	c, err := schedulers.New(cfg, "doctor")
+	if err != nil {
+		return err
+	}
+	all, limits, err := c.List(ctx)
+	if err != nil {
+		return fmt.Errorf("read the configurations of schedulers: %w", err)
+	}
+	s.Schedulers, s.Limits = all, append(s.Limits, limits...)
+	return nil
+}
+
+// readRights asks the API server whether the service accounts have what the roles of this release say. Accounts that
+// do not exist are passed over: a cluster without Tenon lacks no rights.
+func (s *Snapshot) readRights(ctx context.Context, cfg *rest.Config) error {
+	if s.Undefined {
+		return nil
+	}
+	wanted, err := Needed()
+	if err != nil {
+		return err
+	}
+	group, err := objects.NewGroup(cfg, authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(wanted))
+	each(len(wanted), func(i int) {
+		ask := &authorizationv1.SubjectAccessReview{Spec: wanted[i].Review()}
+		var answer authorizationv1.SubjectAccessReview
+		errs[i] = group.Create(ctx, "subjectaccessreviews", ask, &answer)
+		wanted[i].Allowed = answer.Status.Allowed
+	})
+	for i, r := range wanted {
+		if errs[i] != nil {
+			if err := s.may("subjectaccessreviews", errs[i]); err != nil {
+				return fmt.Errorf("ask for the rights of %s: %w", r.User, err)
+			}
+			return nil
+		}
+		s.Rights = append(s.Rights, r)
+	}
+	return nil
+}
+
+// Review is the question whether the user has the right.
+func (r Right) Review() authorizationv1.SubjectAccessReviewSpec {
+	resource, sub, _ := strings.Cut(r.Resource, "/")
+	return authorizationv1.SubjectAccessReviewSpec{User: r.User,
+		Groups: []string{"system:serviceaccounts", "system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: resource,
+			Subresource: sub, Namespace: r.Namespace, Name: r.Name}}
+}
+
+// Needed returns the rights that the roles of this release give to the agent and the scheduler, and what a scheduler
+// needs beside them to bind pods.
+func Needed() ([]Right, error) {
+	users := map[string]string{deploy.Agent: "system:serviceaccount:" + deploy.AgentNamespace + ":" + deploy.Agent,
+		deploy.Scheduler: "system:serviceaccount:" + deploy.Namespace + ":" + deploy.Scheduler}
+	var out []Right
+	for _, file := range deploy.Access() {
+		for doc := range bytes.SplitSeq(file, []byte("\n---\n")) {
+			var role rbacv1.ClusterRole
+			if err := yaml.Unmarshal(doc, &role); err != nil {
+				return nil, fmt.Errorf("read the roles of this release: %w", err)
+			}
+			if user := users[role.Name]; user != "" && (role.Kind == "ClusterRole" || role.Kind == "Role") {
+				out = append(out, rightsOf(user, role)...)
+			}
+		}
+	}
+	return append(out, Right{User: users[deploy.Scheduler], Verb: "create", Resource: "pods/binding"},
+		Right{User: users[deploy.Scheduler], Verb: "watch", Resource: "pods"}), nil
+}
+
+func rightsOf(user string, role rbacv1.ClusterRole) (out []Right) {
+	for _, rule := range role.Rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, name := range names {
+					for _, verb := range rule.Verbs {
+						out = append(out, Right{User: user, Verb: verb, Group: group, Resource: resource, Namespace: role.Namespace,
+							Name: name})
+					}
+				}
+			}
+		}
+	}
+	return out
+}

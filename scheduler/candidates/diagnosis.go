@@ -1,0 +1,110 @@
+package candidates
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// fullDiagnosis is the diagnosis of the last attempt that left nodes out, including results for these nodes.
+type fullDiagnosis struct {
+	mu   sync.Mutex
+	last *framework.Diagnosis
+}
+
+// Complete filters the nodes that a failed attempt left out, and adds their results to all. again is a copy of the
+// cycle's state in which no node is left out. Complete runs PreFilter of all plugins again on the same snapshot: the
+// framework stops running PreFilter as soon as the nodes that two plugins name have none in common. fits reports
+// whether a node takes the pod after all, because something has changed since nodes were named.
+func (c *Selector) Complete(ctx context.Context, again fwk.CycleState, pod *v1.Pod,
+	all *framework.NodeToStatus) (fits bool, err error) {
+	d := &framework.Diagnosis{NodeToStatus: all}
+	result, status, narrowers := c.begin.RunPreFilterPlugins(ctx, again, pod)
+	d.UnschedulablePlugins = narrowers
+	switch {
+	case status.IsRejected():
+		all.SetAbsentNodesStatus(status)
+		d.PreFilterMsg = status.Message()
+		d.AddPluginStatus(status)
+	case !status.IsSuccess():
+		return false, fmt.Errorf("begin the attempt for pod %s/%s with all nodes: %w", pod.Namespace, pod.Name,
+			status.AsError())
+	default:
+		if fits, err = c.filter(ctx, again, pod, result, d); err != nil {
+			return fits, err
+		}
+	}
+	c.full.mu.Lock()
+	c.full.last = d
+	c.full.mu.Unlock()
+	return fits, nil
+}
+
+// filter filters the nodes that have no result yet, except the nodes that other plugins leave out.
+func (c *Selector) filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, among *fwk.PreFilterResult,
+	d *framework.Diagnosis) (bool, error) {
+	nodes, err := c.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return false, fmt.Errorf("list nodes: %w", err)
+	}
+	absent := fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+	if !among.AllNodes() {
+		// This text is kube-scheduler's.
+		absent = fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+			fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(d.UnschedulablePlugins)))
+	}
+	d.NodeToStatus.SetAbsentNodesStatus(absent)
+	said := map[string]bool{}
+	d.NodeToStatus.ForEachExplicitNode(func(name string, _ *fwk.Status) { said[name] = true })
+	statuses, fits := make([]*fwk.Status, len(nodes)), atomic.Bool{}
+	c.handle.Parallelizer().Until(ctx, len(nodes), func(i int) {
+		name := nodes[i].Node().Name
+		if !said[name] && (among.AllNodes() || among.NodeNames.Has(name)) {
+			statuses[i] = c.handle.RunFilterPluginsWithNominatedPods(ctx, cs, pod, nodes[i])
+			if statuses[i].IsSuccess() {
+				fits.Store(true)
+			}
+		}
+	}, "nodes that were left out")
+	for i, status := range statuses {
+		switch name := nodes[i].Node().Name; {
+		case status.Code() == fwk.Error:
+			return fits.Load(), fmt.Errorf("filter node %s: %w", name, status.AsError())
+		case !status.IsSuccess():
+			d.NodeToStatus.Set(name, status)
+			d.AddPluginStatus(status)
+		}
+	}
+	return fits.Load(), nil
+}
+
+// Completed reports whether Complete has already added the results to all.
+func (c *Selector) Completed(all *framework.NodeToStatus) bool {
+	c.full.mu.Lock()
+	defer c.full.mu.Unlock()
+	return c.full.last != nil && c.full.last.NodeToStatus == all
+}
+
+// Amend makes the diagnosis of an attempt that left nodes out the same as if it had left none out. PostFilter can add
+// results of nodes, but not the plugins that refused them.
+func (c *Selector) Amend(why *framework.FitError) {
+	c.full.mu.Lock()
+	d := c.full.last
+	mine := d != nil && d.NodeToStatus == why.Diagnosis.NodeToStatus
+	if mine {
+		c.full.last = nil
+	}
+	c.full.mu.Unlock()
+	if mine {
+		why.Diagnosis.PreFilterMsg = d.PreFilterMsg
+		why.Diagnosis.UnschedulablePlugins = why.Diagnosis.UnschedulablePlugins.Union(d.UnschedulablePlugins)
+		why.Diagnosis.PendingPlugins = why.Diagnosis.PendingPlugins.Union(d.PendingPlugins)
+	}
+}

@@ -1,0 +1,94 @@
+package candidates
+
+import (
+	"sync/atomic"
+
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// Nodes maps the nodes of kube-scheduler's snapshot to slots of the ledger, so that Filter and Score need no lookup by
+// name. kube-scheduler keeps the NodeInfo of a node at its address while the node exists, and lists them anew only when
+// nodes join or leave. Nodes keeps the name with the address, to detect an address that was reused. A Nodes does not
+// change; the zero Nodes is empty.
+type Nodes struct {
+	roster ledger.Roster
+	// first and count identify the list.
+	first *fwk.NodeInfo
+	count int
+	at    map[*framework.NodeInfo]place
+	// unknown are the names of the nodes that the ledger does not have.
+	unknown []string
+}
+
+// place is a node and its slot, -1 if the ledger does not have it.
+type place struct {
+	name string
+	slot int
+}
+
+// Latest caches the Nodes of the last list. The zero Latest is empty, and is for concurrent use.
+type Latest struct{ nodes atomic.Pointer[Nodes] }
+
+// Of returns the Nodes of a list. It returns the same value as the last call if neither the list nor the ledger's set
+// of nodes has changed since; otherwise it builds one, in time proportional to the list. The list must not change.
+func (l *Latest) Of(snap *ledger.Snapshot, list []fwk.NodeInfo) *Nodes {
+	if len(list) == 0 {
+		return &Nodes{}
+	}
+	old := l.nodes.Load()
+	if old != nil && old.first == &list[0] && old.count == len(list) && old.roster == snap.Roster() {
+		return old
+	}
+	out := &Nodes{
+		roster: snap.Roster(),
+		first:  &list[0],
+		count:  len(list),
+		at:     make(map[*framework.NodeInfo]place, len(list)),
+	}
+	same := old != nil && old.roster == out.roster
+	for _, info := range list {
+		at, ok := info.(*framework.NodeInfo)
+		if info.Node() == nil {
+			continue
+		}
+		known := place{info.Node().Name, -1}
+		if before, was := old.remembers(at, known.name); same && was {
+			known = before
+		} else if slot, in := snap.Slot(known.name); in {
+			known.slot = slot
+		}
+		if ok {
+			out.at[at] = known
+		}
+		if known.slot < 0 {
+			out.unknown = append(out.unknown, known.name)
+		}
+	}
+	l.nodes.Store(out)
+	return out
+}
+
+// remembers returns the place of the node with this NodeInfo, if it is in the list.
+func (n *Nodes) remembers(info *framework.NodeInfo, name string) (place, bool) {
+	if n == nil || info == nil {
+		return place{}, false
+	}
+	known, ok := n.at[info]
+	return known, ok && known.name == name
+}
+
+// Slot returns the slot of a node in a snapshot, by its NodeInfo and name, or -1 if the ledger does not have the node.
+func (n *Nodes) Slot(snap *ledger.Snapshot, info fwk.NodeInfo, name string) int {
+	if at, ok := info.(*framework.NodeInfo); ok {
+		if known, ok := n.remembers(at, name); ok {
+			return known.slot
+		}
+	}
+	if slot, ok := snap.Slot(name); ok {
+		return slot
+	}
+	return -1
+}

@@ -1,0 +1,31 @@
+package follow
+
+import (
+	"time"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/scheduler/report"
+)
+
+// pardonAfter is how long at most a shape that a node has refused is kept away from it. A report of the node ends this
+// sooner, but a node on which nothing changes reports nothing.
+const pardonAfter = kube.RefusedFor
+
+// rejections handles pods that were predicted to fit and that their node has refused. It records events on them, and
+// lets pods of their shape try the node again after some time.
+type rejections struct {
+	events  *report.Events
+	pardon  func(node string)
+	later   func(time.Duration, func())
+	machine func(node string) *topo.Machine
+}
+
+func (r *rejections) onOutcome(o ledger.Outcome) {
+	if o.Result != ledger.Rejected || len(o.Predicted) == 0 {
+		return
+	}
+	r.events.Rejected(r.machine(o.Node), o)
+	r.later(pardonAfter, func() { r.pardon(o.Node) })
+}

@@ -1,0 +1,293 @@
+// Package follow fills the ledger of one scheduler from the API server: with layouts, NodeResourceTopologies, and the
+// pods of the scheduler's own informer. It reports faults in what nodes publish by events, conditions, and log lines.
+//
+// Invariant: [Sources.Ready] is closed when all first lists are in the ledger, and not before. NodeResourceTopologies
+// and Numatopologies are optional: they are followed once the API server serves them and lets the scheduler read them.
+// The package refuses to start if the API server serves no NodeLayouts, since their informer would wait forever.
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/scheduler/amounts"
+	"github.com/tenon-numa/tenon/scheduler/metrics"
+	"github.com/tenon-numa/tenon/scheduler/report"
+	"github.com/tenon-numa/tenon/scheduler/terminations"
+)
+
+// Options configure the sources of one scheduler. The zero Options is valid.
+type Options struct {
+	// OnOutcome, if not nil, is called with the outcome of every prediction. It must return quickly.
+	OnOutcome func(ledger.Outcome)
+	// Wake, if not nil, is called with a node that may have room after a change that no event announces.
+	Wake func(node string)
+	// Counters count published objects that cannot be read; nil counts nothing.
+	Counters *metrics.Counters
+	// Informers, if not nil, makes the informers of NodeLayouts and NodeResourceTopologies; the caller starts it. If it
+	// is nil, Start makes informers and starts them.
+	Informers dynamicinformer.DynamicSharedInformerFactory
+	// Nodes, if not nil, selects the nodes that Names lists.
+	Nodes labels.Selector
+	// Busy, if not nil, reports whether pods are being scheduled. Conditions of layouts are written slowly then.
+	Busy func() bool
+	// Leads, if not nil, returns whether this scheduler, of several, records events.
+	Leads func() bool
+}
+
+// Sources fill a ledger. New makes them; Start starts to follow the API server. Without an API server, call Report and
+// Begin instead of Start.
+type Sources struct {
+	Book *ledger.Book
+	Feed *kube.Feed
+
+	options    Options
+	logger     klog.Logger
+	conditions *report.Conditions
+	events     *report.Events
+	rejections *rejections
+	misaligned *report.Misaligned
+	// layoutTimes and topologyTimes have when the last object of each node was received.
+	layoutTimes, topologyTimes *reportTimes
+	ready                      chan struct{} // closed when the feed has begun
+	// synced returns whether a first list has been received, by the list's name. It is set before the informers start.
+	synced   map[string]cache.InformerSynced
+	config   *rest.Config
+	dynamic  dynamicinformer.DynamicSharedInformerFactory
+	topology *schema.GroupVersionResource // the resource of NodeResourceTopologies, or nil if they are not served
+	// names lists the selected nodes; it lists none before Start.
+	names func() []string
+}
+
+// New returns sources with an empty ledger.
+func New(logger klog.Logger, o Options) *Sources {
+	logger = report.Quoting(logger)
+	if o.Wake == nil {
+		o.Wake = func(string) {}
+	}
+	s := &Sources{Book: ledger.New(), options: o, logger: logger, events: report.NewEvents(logger),
+		layoutTimes: newReportTimes(time.Now), topologyTimes: newReportTimes(time.Now), ready: make(chan struct{}),
+		names: func() []string { return nil }}
+	s.rejections = &rejections{events: s.events, pardon: s.pardon, machine: s.machine,
+		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
+	s.conditions = report.NewConditions(logger, func(node string) []ledger.Inexact {
+		if n := s.Book.Snapshot().Node(node); n != nil {
+			return n.Inexact
+		}
+		return nil
+	}, o.Busy)
+	s.misaligned = report.NewMisaligned(s.Book.Snapshot, s.events, time.Now())
+	notices := report.NewNotices(s.Book.Snapshot, s.events, s.conditions.Later)
+	s.Feed = kube.NewFeed(s.Book, s.onOutcome, s.conditions.Judged(func(node string, err error) {
+		o.Counters.LayoutRefused()
+		s.events.LayoutRefused(node, err)
+	}))
+	s.Feed.OnRefusedTopology(func(node string, err error) {
+		o.Counters.TopologyRefused()
+		s.events.TopologyRefused(node, err)
+	})
+	s.Feed.OnTopologyConditions(s.events.TopologyFaults)
+	s.Feed.OnFreed(o.Wake)
+	s.Feed.OnReport(func(l *v1alpha1.NodeLayout) {
+		notices.Reported(l)
+		s.misaligned.Reported(l)
+	})
+	return s
+}
+
+// onOutcome reports the outcome of a prediction.
+func (s *Sources) onOutcome(o ledger.Outcome) {
+	s.rejections.onOutcome(o)
+	if o.Result == ledger.Wrong {
+		s.events.Wrong(s.machine(o.Node), o)
+	}
+	if s.options.OnOutcome != nil {
+		s.options.OnOutcome(o)
+	}
+}
+
+// machine returns the machine of a node, or nil.
+func (s *Sources) machine(node string) *topo.Machine {
+	if n := s.Book.Snapshot().Node(node); n != nil {
+		return n.Machine
+	}
+	return nil
+}
+
+// pardon lets pods of shapes that a node has refused try the node again.
+func (s *Sources) pardon(node string) {
+	s.Book.Pardon(node)
+	s.options.Wake(node)
+}
+
+// Report sets the recorder of events. Call it before anything is received.
+func (s *Sources) Report(to events.EventRecorder) { s.events.To(to) }
+
+// Begin records that the first lists have been received, and closes Ready.
+func (s *Sources) Begin() {
+	s.Feed.Begin()
+	close(s.ready)
+}
+
+// Ready returns a channel that is closed when the first lists are in the ledger.
+func (s *Sources) Ready() <-chan struct{} { return s.ready }
+
+// Topologies returns the resource of NodeResourceTopologies, or nil if it was not served at the start.
+func (s *Sources) Topologies() *schema.GroupVersionResource { return s.topology }
+
+// Misaligned returns the number of misaligned pods on the ledger's nodes.
+func (s *Sources) Misaligned() int { return s.misaligned.Count() }
+
+// Names returns the names of the selected nodes.
+func (s *Sources) Names() []string { return s.names() }
+
+// API is the API server of a scheduler. The informers must not have started.
+type API struct {
+	Config    *rest.Config
+	Client    kubernetes.Interface
+	Informers informers.SharedInformerFactory
+	Recorder  events.EventRecorder
+}
+
+// Start follows the resources that a scheduler needs, until the context ends. Call it before the scheduler's informers
+// start. It calls listed before it closes Ready. pods has the pods of these informers.
+func (s *Sources) Start(ctx context.Context, api API, pods *amounts.Amounts, listed func()) error {
+	s.config, s.dynamic = api.Config, s.options.Informers
+	if err := servesLayouts(s.config); err != nil {
+		return err
+	}
+	if s.dynamic == nil {
+		c, err := dynamic.NewForConfig(s.config)
+		if err != nil {
+			return fmt.Errorf("make client for node layouts: %w", err)
+		}
+		s.dynamic = dynamicinformer.NewDynamicSharedInformerFactory(c, 0)
+	}
+	if err := s.findTopologies(ctx); err != nil {
+		return err
+	}
+	writer, err := client.New(s.config)
+	if err != nil {
+		return err
+	}
+	recorder := api.Recorder
+	if s.options.Leads != nil {
+		recorder = report.While(s.options.Leads, recorder)
+	}
+	s.Report(recorder)
+	s.misaligned.Of(pods.On)
+	s.synced = map[string]cache.InformerSynced{}
+	if err := s.followLayouts(); err != nil {
+		return fmt.Errorf("follow layouts: %w", err)
+	}
+	if err := s.followPods(ctx, api); err != nil {
+		return fmt.Errorf("follow pods: %w", err)
+	}
+	if err := s.followTopologies(ctx); err != nil {
+		return fmt.Errorf("follow NodeResourceTopologies: %w", err)
+	}
+	if err := s.followNumatopologies(ctx); err != nil {
+		return fmt.Errorf("follow Numatopologies: %w", err)
+	}
+	if s.options.Informers == nil {
+		s.dynamic.Start(ctx.Done())
+	}
+	go s.conditions.Run(ctx, writer)
+	go s.begin(ctx, listed)
+	s.names = nodeNames(api.Informers, s.options.Nodes)
+	return nil
+}
+
+func (s *Sources) followLayouts() error {
+	layouts := s.dynamic.ForResource(v1alpha1.NodeLayoutResource()).Informer()
+	if err := layouts.SetTransform(v1alpha1.Typed); err != nil {
+		return fmt.Errorf("set decoder: %w", err)
+	}
+	into, err := layouts.AddEventHandler(s.Feed.Layouts())
+	if err != nil {
+		return err
+	}
+	s.synced["layouts"] = into.HasSynced
+	_, err = layouts.AddEventHandler(s.layoutTimes)
+	return err
+}
+
+func (s *Sources) followPods(ctx context.Context, api API) error {
+	pods := api.Informers.Core().V1().Pods().Informer()
+	ends := terminations.New(s.Feed, s.Book, api.Client, s.options.Wake, s.logger)
+	into, err := pods.AddEventHandler(ends)
+	if err != nil {
+		return err
+	}
+	s.synced["pods"] = into.HasSynced
+	go ends.Run(ctx)
+	return nil
+}
+
+// begin starts the feed when all first lists have been received.
+func (s *Sources) begin(ctx context.Context, listed func()) {
+	if !cache.WaitForCacheSync(ctx.Done(), slices.Collect(maps.Values(s.synced))...) {
+		return
+	}
+	listed()
+	s.Begin()
+}
+
+// nodeNames returns a function that lists the names of selected nodes, from the scheduler's own informer.
+func nodeNames(f informers.SharedInformerFactory, selector labels.Selector) func() []string {
+	nodes := f.Core().V1().Nodes().Lister()
+	if selector == nil {
+		selector = labels.Everything()
+	}
+	return func() []string {
+		list, err := nodes.List(selector)
+		if err != nil {
+			return nil // a list from memory does not fail
+		}
+		out := make([]string, 0, len(list))
+		for _, n := range list {
+			out = append(out, n.Name)
+		}
+		return out
+	}
+}
+
+// Healthy returns why the ledger is not filled yet, or nil.
+func (s *Sources) Healthy() error {
+	var missing []string
+	for _, name := range slices.Sorted(maps.Keys(s.synced)) {
+		if !s.synced[name]() {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("first list is not in: %s", strings.Join(missing, ", "))
+	}
+	select {
+	case <-s.ready:
+		return nil
+	default:
+		return errors.New("what was read at the start is not in the ledger yet")
+	}
+}

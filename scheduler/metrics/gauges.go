@@ -1,0 +1,165 @@
+package metrics
+
+import (
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/scheduler/inspect"
+	"github.com/tenon-numa/tenon/scheduler/report"
+)
+
+// Measure registers the metrics that are computed when they are scraped. putOff counts delayed layouts, and misaligned
+// counts misaligned pods; either may be nil. shapes are counted in addition to those of the workload profile. For a
+// second scheduler in one process nothing is served, since the names are registered already.
+func Measure(s inspect.Source, putOff func() int64, misaligned func() int, shapes []*place.Pod, plain Plain) {
+	g := newGauges(s)
+	g.fitting = newFitting(shapes, s.Mix, plain)
+	g.putOff, g.misaligned = putOff, misaligned
+	_ = legacyregistry.CustomRegister(g)
+}
+
+// gauges are the metrics that are computed when they are scraped.
+type gauges struct {
+	metrics.BaseStableCollector
+	source  inspect.Source
+	waiting inspect.Waiting
+	nodes   *metrics.Desc
+	states  *metrics.Desc
+	oldest  *metrics.Desc
+	inexact *metrics.Desc
+	hazards *metrics.Desc
+	feed    *metrics.Desc
+	paced   *metrics.Desc
+	// putOff counts delayed events of layouts; nil in tests.
+	putOff func() int64
+	spread *metrics.Desc
+	// misaligned counts misaligned pods; nil in tests.
+	misaligned func() int
+	leads      *metrics.Desc
+	fitting    *fitting
+}
+
+func newGauges(s inspect.Source) *gauges {
+	return &gauges{source: s, fitting: newFitting(nil, nil, nil),
+		nodes: metrics.NewDesc("tenon_nodes", "Nodes, by the quality of what is known of them (exact, coarse, none).",
+			[]string{"quality"}, nil, metrics.ALPHA, ""),
+		states: metrics.NewDesc("tenon_nodes_state", "Nodes in a state in which they take fewer pods or none: silent "+
+			"(a report is overdue), unsettled (pods that hold anything wait for a report), refused (the report was refused), "+
+			"unlisted (pods run there that no report lists).",
+			[]string{"state"}, nil, metrics.ALPHA, ""),
+		oldest: metrics.NewDesc(
+			"tenon_oldest_prediction_seconds",
+			"Age of the oldest prediction that its node has not reported yet; 0 where there is none.",
+			nil,
+			nil,
+			metrics.ALPHA,
+			"",
+		),
+		inexact: metrics.NewDesc("tenon_nodes_inexact",
+			"Nodes for which predictions may differ from what the kubelet does, by the code of the reason.",
+			[]string{"code"}, nil, metrics.ALPHA, ""),
+		hazards: metrics.NewDesc("tenon_restart_hazards",
+			"1 for each node whose kubelet would not start again, or would end pods, if it were restarted now, "+
+				"by what goes wrong.",
+			[]string{"node", "hazard"}, nil, metrics.ALPHA, ""),
+		feed: metrics.NewDesc("tenon_feed_running",
+			"1 if what nodes and pods report has been read and is followed, 0 while it is not.", nil, nil, metrics.ALPHA,
+			""),
+		spread: metrics.NewDesc("tenon_pods_misaligned",
+			"Pods that hold parts of more NUMA nodes, or of more distant ones, than they would on the empty machine.",
+			nil, nil, metrics.ALPHA, ""),
+		leads: metrics.NewDesc("tenon_leader",
+			"1 if this scheduler schedules, 0 if it is a standby; leader names the scheduler that holds the lease.",
+			[]string{"leader"}, nil, metrics.ALPHA, ""),
+		paced: metrics.NewDesc("tenon_layouts_put_off_total",
+			"Layouts that were not read at once because their node writes faster than its pace.", nil, nil, metrics.ALPHA,
+			""),
+	}
+}
+
+// DescribeWithStability implements metrics.StableCollector.
+func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
+	ch <- g.nodes
+	ch <- g.states
+	ch <- g.oldest
+	ch <- g.inexact
+	ch <- g.hazards
+	ch <- g.feed
+	ch <- g.paced
+	ch <- g.spread
+	ch <- g.leads
+	ch <- g.fitting.desc
+}
+
+// CollectWithStability implements metrics.StableCollector.
+func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
+	for quality, n := range g.source.Qualities() {
+		ch <- metrics.NewLazyConstMetric(g.nodes, metrics.GaugeValue, float64(n), quality)
+	}
+	for state, n := range g.source.States() {
+		ch <- metrics.NewLazyConstMetric(g.states, metrics.GaugeValue, float64(n), state)
+	}
+	ch <- metrics.NewLazyConstMetric(g.oldest, metrics.GaugeValue, g.waiting.Oldest(g.source).Seconds())
+	for code, n := range g.inexactNodes() {
+		ch <- metrics.NewLazyConstMetric(g.inexact, metrics.GaugeValue, float64(n), code)
+	}
+	for n := range g.source.Book.Snapshot().All() {
+		for _, h := range report.Hazards(n) {
+			ch <- metrics.NewLazyConstMetric(g.hazards, metrics.GaugeValue, 1, n.Name, string(h.Code))
+		}
+	}
+	g.fitting.collect(g.source.Book.Snapshot(), ch)
+	running := 0.0
+	if g.source.Health() == nil {
+		running = 1
+	}
+	ch <- metrics.NewLazyConstMetric(g.feed, metrics.GaugeValue, running)
+	e := g.source.Role()
+	leads := 1.0
+	if e.Role == document.Standby {
+		leads = 0
+	}
+	ch <- metrics.NewLazyConstMetric(g.leads, metrics.GaugeValue, leads, e.Leader)
+	if g.putOff != nil {
+		ch <- metrics.NewLazyConstMetric(g.paced, metrics.CounterValue, float64(g.putOff()))
+	}
+	if g.misaligned != nil {
+		ch <- metrics.NewLazyConstMetric(g.spread, metrics.GaugeValue, float64(g.misaligned()))
+	}
+}
+
+// knownCodes returns the codes that agents of this release send. A node may send any other code, and a label with all
+// of them would grow without bound.
+func knownCodes() []ledger.InexactCode {
+	return []ledger.InexactCode{ledger.UnknownKubeletVersion, ledger.UnmodelledFeatureGate, ledger.UnhealthyDevices,
+		ledger.RulesFromFiles, ledger.KubeletUnusable, ledger.ReleaseOrder, ledger.HoldingsOmitted,
+		ledger.StateInconsistent, ledger.StaleFacts, ledger.MachineChanged, ledger.DevicesOmitted, ledger.NotPinning,
+		ledger.PodsUnreported, ledger.ReportContradicted}
+}
+
+const otherCode = "other"
+
+// inexactNodes counts nodes by code. Every known code has an entry.
+func (g *gauges) inexactNodes() map[string]int {
+	out := map[string]int{otherCode: 0}
+	for _, code := range knownCodes() {
+		out[string(code)] = 0
+	}
+	for n := range g.source.Book.Snapshot().All() {
+		has := map[string]bool{}
+		for _, r := range n.Inexact {
+			code := string(r.Code)
+			if _, known := out[code]; !known {
+				code = otherCode
+			}
+			has[code] = true
+		}
+		for code := range has {
+			out[code]++
+		}
+	}
+	return out
+}

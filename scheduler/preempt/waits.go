@@ -1,0 +1,234 @@
+package preempt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// This file finds out where a pod need not evict others, because room may appear without evictions.
+
+const (
+	// patience is how long a pod waits for a report that may show that it fits, before it preempts.
+	patience = 30 * time.Second
+	// catchUp is longer than the end of a pod takes to get from the API server into the ledger.
+	catchUp = time.Second
+)
+
+// patient returns why the pod should wait instead of evicting others, or "", and the node to nominate it to meanwhile,
+// or nil.
+func (pre *Preemption) patient(ctx context.Context, cs fwk.CycleState, a Attempt, pod *v1.Pod,
+	m fwk.NodeToStatusReader) (*fwk.PostFilterResult, string, error) {
+	may, _ := pre.upstream.PodEligibleToPreemptOthers(ctx, pod, m.Get(pod.Status.NominatedNodeName))
+	if !may || fwk.Grouped(pod) {
+		return nil, "", nil
+	}
+	nodes, err := m.NodesForStatusCode(pre.Handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
+	if err != nil {
+		return nil, "", fmt.Errorf("list nodes that refused pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	if node, why := pre.leaves(ctx, cs, pod, nodes); why != "" {
+		return node, why, nil
+	}
+	return nil, pre.settles(a, pod, nodes, m), nil
+}
+
+// leaves returns a node where the pod fits once pods that are being deleted have left, and a text that explains it. If
+// the leaving pods of lower priority suffice, the pod is nominated to the node, as if it had evicted them.
+func (pre *Preemption) leaves(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (
+	*fwk.PostFilterResult, string) {
+	const afterwards = " once pods that are being deleted there have gone"
+	var node, kept string
+	for _, info := range nodes {
+		if !slices.ContainsFunc(info.GetPods(), pre.isLeaving) {
+			continue
+		}
+		t := pre.trial(ctx, cs.Clone(), pod, info.Snapshot())
+		if t == nil || t.node.Doubtful() != "" {
+			continue
+		}
+		if t.works(t.lower(t.leaving)) {
+			kept = t.node.Name
+			break
+		}
+		if node == "" && t.works(t.leaving) {
+			node = t.node.Name
+		}
+	}
+	switch {
+	case kept != "":
+		return framework.NewPostFilterResultWithNominatedNode(kept), "fits on node " + kept + afterwards
+	case node != "":
+		return nil, "fits on node " + node + afterwards
+	}
+	return nil, ""
+}
+
+// settles returns a text that names a node whose report may show room for the pod, or "" if there is none.
+func (pre *Preemption) settles(a Attempt, pod *v1.Pod, nodes []fwk.NodeInfo, m fwk.NodeToStatusReader) string {
+	uid := string(pod.UID)
+	for _, info := range nodes {
+		name := info.Node().Name
+		n := a.Node(name)
+		if m.Get(name).Plugin() != pre.Name || n == nil || n.Silent || a.refused(n) {
+			continue
+		}
+		why := n.Doubtful()
+		if left := Departed(n, info); len(left) > 0 {
+			n, why = n.Without(left...), "pods have just left it"
+		}
+		if why == "" || !n.Might(a.Pod, a.Demand) {
+			continue
+		}
+		since := pre.waits.note(uid, []string{name}, pre.now())
+		if pre.now().Sub(since) >= patience {
+			continue
+		}
+		pre.retry(pod, since)
+		return "node " + name + " may have room: " + why
+	}
+	return ""
+}
+
+// refused reports whether the node's kubelet has refused a pod of this shape.
+func (a Attempt) refused(n *ledger.Node) bool {
+	if len(n.Refused) == 0 {
+		return false
+	}
+	_, is := n.Refused[a.Pod.Shape()]
+	return is
+}
+
+// Departed returns the UIDs of pods that the ledger has on a node and kube-scheduler does not: they were deleted, and
+// the event has not reached the ledger yet. Both name pods by their UIDs at the API server; annotations name none.
+func Departed(n *ledger.Node, info fwk.NodeInfo) (out []string) {
+	here := map[string]bool{"": true}
+	for _, p := range info.GetPods() {
+		here[string(p.GetPod().UID)] = true
+	}
+	for _, e := range n.Entries {
+		if !here[e.Pod.UID] {
+			out = append(out, e.Pod.UID)
+		}
+	}
+	return out
+}
+
+// Retry activates a pod soon, if it still waits. Callers use it after a change that no event announces.
+func (pre *Preemption) Retry(pod *v1.Pod) { pre.retry(pod, pre.now()) }
+
+// retry activates a pod after a delay that grows with the time that it has waited. This plugin's events wake only pods
+// that the plugin refused, and pods that other plugins refused may want to preempt, too.
+func (pre *Preemption) retry(pod *v1.Pod, since time.Time) {
+	if uid := string(pod.UID); pre.waits.arm(uid) {
+		pre.later(min(max(pre.now().Sub(since), catchUp), patience), func() {
+			pre.waits.disarm(uid)
+			pre.again(pod)
+		})
+	}
+}
+
+// missed activates preemptors of a pod whose end their queue may not have noticed: kube-scheduler tries a preemptor
+// again when its last victim is deleted, and ignores deletions while it still evicts others. A victim of two preemptors
+// may be deleted that early (pkg/scheduler/framework/preemption/executor.go, 1.37: "Victim Pod is already deleted").
+func (pre *Preemption) missed(victim *v1.Pod, preemptors ...*v1.Pod) {
+	if pre.present(victim) != nil {
+		return // its deletion is still to come
+	}
+	for _, p := range preemptors {
+		pre.Retry(p)
+	}
+}
+
+// again activates a pod if it still waits.
+func (pre *Preemption) again(pod *v1.Pod) {
+	if pre.evicting(pod.UID) {
+		pre.Retry(pod) // the queue would keep it out
+		return
+	}
+	if now := pre.present(pod); now != nil && now.Spec.NodeName == "" && now.DeletionTimestamp == nil {
+		pre.Handle.Activate(pre.Logger, map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: now})
+	}
+}
+
+// present returns a pod in its present state, or nil if it is gone.
+func (pre *Preemption) present(pod *v1.Pod) *v1.Pod {
+	now, err := pre.Handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get(pod.Name)
+	if err != nil || now.UID != pod.UID {
+		return nil
+	}
+	return now
+}
+
+// waits records, for each waiting pod, the nodes whose reports it waits for, and since when.
+type waits struct {
+	mu    sync.Mutex
+	pods  map[string]wait
+	order []string
+	armed map[string]bool // by UID: a retry of the pod is scheduled
+}
+
+type wait struct {
+	since time.Time
+	nodes []string
+}
+
+// note records the nodes that a pod waits for, if any, and returns when its wait began.
+func (w *waits) note(uid string, nodes []string, now time.Time) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	old, known := w.pods[uid]
+	if len(nodes) == 0 {
+		delete(w.pods, uid)
+		return now
+	}
+	if w.pods == nil {
+		w.pods = map[string]wait{}
+	}
+	if !known {
+		old.since = now
+		if w.order = append(w.order, uid); len(w.order) > maxNotes {
+			delete(w.pods, w.order[0])
+			w.order = w.order[1:]
+		}
+	}
+	w.pods[uid] = wait{old.since, nodes}
+	return old.since
+}
+
+func (w *waits) forget(uid string) { w.note(uid, nil, time.Time{}) }
+
+// arm records that a retry of a pod is scheduled. It returns false if one was scheduled already.
+func (w *waits) arm(uid string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.armed[uid] {
+		return false
+	}
+	if w.armed == nil {
+		w.armed = map[string]bool{}
+	}
+	w.armed[uid] = true
+	return true
+}
+
+func (w *waits) disarm(uid string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.armed, uid)
+}
+
+// of reports whether a pod waits for a report of a node.
+func (w *waits) of(uid, node string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.pods[uid].nodes, node)
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/klog/v2"
+	schedconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+	"github.com/tenon-numa/tenon/scheduler/profiles"
+	"github.com/tenon-numa/tenon/scheduler/sched"
+)
+
+// setUp makes a kube-scheduler with the plugin, and the state that its profiles share.
+func setUp(
+	ctx context.Context,
+	opts *options.Options,
+	onOutcome func(ledger.Outcome),
+) (*sched.Shared, *schedconfig.CompletedConfig,
+	*scheduler.Scheduler, error) {
+	logger := sched.Logger(ctx)
+	cc, err := configure(ctx, opts)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	list := cc.ComponentConfig.Profiles
+	if err := profiles.Complete(list, logger); err != nil {
+		return nil, nil, nil, err
+	}
+	selector, err := profiles.Confine(list)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if err := selectReports(cc, selector); err != nil {
+		return nil, nil, nil, err
+	}
+	o := sched.Options{
+		OnOutcome:  onOutcome,
+		Informers:  cc.DynInformerFactory,
+		Nodes:      selector,
+		Preemption: profiles.Preemptors(list, logger),
+		Election:   follow(ctx, cc).state,
+	}
+	if percentage := cc.ComponentConfig.PercentageOfNodesToScore; percentage != nil {
+		o.PercentageOfNodesToScore = *percentage
+	}
+	shared := sched.NewShared(logger, o)
+	s, err := create(ctx, cc, opts, shared, &profiles.Shard{Selector: selector})
+	return shared, cc, s, err
+}
+
+// configure reads a kube-scheduler's flags and configuration as its own command does. app.Setup would also make the
+// scheduler, with informers of the reports of all shards.
+func configure(ctx context.Context, opts *options.Options) (*schedconfig.CompletedConfig, error) {
+	defaults, err := latest.Default()
+	if err != nil {
+		return nil, fmt.Errorf("default configuration: %w", err)
+	}
+	opts.ComponentConfig = defaults
+	if faults := opts.Validate(); len(faults) > 0 {
+		return nil, errors.NewAggregate(faults)
+	}
+	c, err := opts.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cc := c.Complete()
+	return &cc, nil
+}
+
+// create makes the scheduler of a configuration, with the plugin under both of its names. The list must contain every
+// option that app.Setup passes to scheduler.New, so that no part of the configuration is ignored.
+func create(
+	ctx context.Context,
+	cc *schedconfig.CompletedConfig,
+	opts *options.Options,
+	s *sched.Shared,
+	shard *profiles.Shard,
+) (*scheduler.Scheduler, error) {
+	conf := &cc.ComponentConfig
+	var built []schedapi.KubeSchedulerProfile // with the defaults of the framework
+	made, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
+		func(name string) recorder { return cc.EventBroadcaster.NewRecorder(name) },
+		scheduler.WithKubeConfig(cc.KubeConfig),
+		scheduler.WithComponentConfigVersion(conf.APIVersion),
+		scheduler.WithProfiles(conf.Profiles...),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
+			config.Tenon: s.Factory(config.Tenon), config.Match: s.Factory(config.Match),
+			profiles.ShardName: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return shard, nil }}),
+		scheduler.WithBuildFrameworkCapturer(func(p schedapi.KubeSchedulerProfile) { built = append(built, p) }),
+		scheduler.WithPercentageOfNodesToScore(conf.PercentageOfNodesToScore),
+		scheduler.WithParallelism(conf.Parallelism),
+		scheduler.WithExtenders(conf.Extenders...),
+		scheduler.WithPodInitialBackoffSeconds(conf.PodInitialBackoffSeconds),
+		scheduler.WithPodMaxBackoffSeconds(conf.PodMaxBackoffSeconds),
+		scheduler.WithPodMaxInUnschedulablePodsDuration(cc.PodMaxInUnschedulablePodsDuration),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return made, options.LogOrWriteConfig(klog.FromContext(ctx), opts.WriteConfigTo, conf, built)
+}
