@@ -93,7 +93,7 @@ bench-volcano: ## Measure a session of Volcano's scheduler with numa-aware and w
 
 bench-go: ## Run the Go benchmarks of core, a cycle beside plain kube-scheduler's, and place beside the kubelet's managers (8 minutes)
 	go test -run '^$$' -bench . -benchmem ./core/...
-	go test -run '^$$' -bench AgainstPlain -benchtime 60x ./scheduler/sched
+	go test -run '^$$' -bench AgainstPlain -benchtime 60x ./scheduler/plugin
 	go test -run '^$$' -bench AgainstTheKubelet -benchtime 100ms ./lab/kubelet
 
 bench-agent: ## Measure what agents take of their nodes, and what they write (2 minutes)

@@ -134,30 +134,45 @@ var floors = []floor{
 		append(topologies, inCluster...),
 	},
 	{"cluster/live/livetest", nil, words(`core/... api/v1alpha1`), words(`k8s.io/api k8s.io/apimachinery`)},
-	{"ops/bundle", nil, nil, inCluster},
-	{"ops/doctor", nil, words(`core/... api/... deploy deploy/crd cluster/kube ops/schedulers cluster/stage`),
-		append(topologies, inCluster...)},
+	{"cluster/kube/kubetest", nil, words(`core/... api/v1alpha1 cluster/kube`), append(topologies, inCluster...)},
+
+	// What runs in a scheduler. follow, booking, report and metrics are for every framework: Volcano's plugin has them.
 	{"scheduler/inspect", nil, words(`core/... api/document`), nil},
+	{"scheduler/report", nil, words(`core/... api/... scheduler/inspect cluster/kube`), append(words(`k8s.io/utils`), inCluster...)},
+	{"scheduler/metrics", nil, words(`core/... api/config api/document scheduler/inspect scheduler/report`), words(`k8s.io/component-base`)},
+	{
+		"scheduler/follow",
+		nil,
+		words(`core/ledger core/topo core/whatif api/v1alpha1 api/v1alpha1/client cluster/kube cluster/nrt scheduler/metrics
+			scheduler/report`),
+		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api`), inCluster...),
+	},
+	{"scheduler/booking", nil, words(`core/ledger core/place core/score api/pod cluster/kube scheduler/follow scheduler/metrics`),
+		inCluster},
 	{"scheduler/fwk", nil, nil, words(`k8s.io/api k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"scheduler/profiles", nil, words(`api/config scheduler/fwk`), append(words(`k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
+	{"scheduler/profiles/profilestest", nil, nil, words(`k8s.io/klog/v2 k8s.io/kubernetes`)},
 	{"scheduler/candidates", nil, words(`core/answers core/ledger core/sample scheduler/fwk`),
 		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"scheduler/preempt", nil, words(`core/... api/document scheduler/fwk cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/waiting", nil, words(`core/ledger core/place core/wake scheduler/preempt`), append(words(`k8s.io/component-helpers`), inCluster...)},
-	{"cluster/kube/kubetest", nil, words(`core/... api/v1alpha1 cluster/kube`), append(topologies, inCluster...)},
-	{"scheduler/amounts", nil, words(`core/ledger core/whatif cluster/kube`), inCluster},
-	{"scheduler/metrics", nil, words(`core/... api/config api/document scheduler/inspect scheduler/report`), words(`k8s.io/component-base`)},
-	{"scheduler/turns", nil, words(`core/ledger core/place scheduler/amounts scheduler/metrics`), inCluster},
-	{"scheduler/terminations", nil, words(`core/ledger cluster/kube scheduler/report`), inCluster},
 	{
-		"scheduler/follow",
+		"scheduler/plugin",
 		nil,
-		words(`core/ledger core/topo api/v1alpha1 api/v1alpha1/client scheduler/amounts cluster/kube scheduler/metrics
-			cluster/nrt scheduler/report scheduler/terminations`),
-		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api`), inCluster...),
+		words(`core/... api/... cluster/kube scheduler/booking scheduler/candidates scheduler/follow scheduler/fwk
+			scheduler/inspect scheduler/metrics scheduler/preempt scheduler/report scheduler/waiting`),
+		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
+			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
 	},
-	{"scheduler/request", nil, words(`core/place core/score api/pod cluster/kube`), inCluster},
+	{"scheduler/server", nil, words(`core/ledger api/... scheduler/fwk scheduler/inspect cluster/nrt scheduler/profiles scheduler/plugin internal/version`),
+		append(words(`k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes
+			github.com/spf13/cobra`), inCluster...)},
+
+	// What an administrator runs.
+	{"ops/bundle", nil, nil, inCluster},
+	{"ops/doctor", nil, words(`core/... api/... deploy deploy/crd cluster/kube ops/schedulers cluster/stage`),
+		append(topologies, inCluster...)},
 	{"ops/apply", nil, words(`api/document api/objects api/pod api/v1alpha1 api/v1alpha1/client`), inCluster},
 	{"ops/rollout", nil, words(`core/... api/... cluster/kube cluster/stage`), append(topologies, inCluster...)},
 	{"ops/schedulers", nil, words(`api/config api/document api/objects`),
@@ -165,21 +180,6 @@ var floors = []floor{
 	{"ops/use", nil, words(`core/idset api/document api/objects api/v1alpha1`),
 		append(words(`github.com/prometheus/client_golang github.com/prometheus/client_model github.com/prometheus/common
 			k8s.io/streaming`), inCluster...)},
-	{"scheduler/workload", nil, words(`core/place core/score api/pod cluster/kube`), inCluster},
-	{"scheduler/profiles/profilestest", nil, nil, words(`k8s.io/klog/v2 k8s.io/kubernetes`)},
-	{"scheduler/report", nil, words(`core/... api/... scheduler/inspect cluster/kube`), append(words(`k8s.io/utils`), inCluster...)},
-	{
-		"scheduler/sched",
-		nil,
-		words(`core/... api/... scheduler/amounts scheduler/candidates scheduler/follow scheduler/fwk scheduler/inspect
-			cluster/kube scheduler/metrics scheduler/preempt scheduler/report scheduler/request scheduler/turns scheduler/waiting
-			scheduler/workload`),
-		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
-			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
-	},
-	{"scheduler/server", nil, words(`core/ledger api/... scheduler/fwk scheduler/inspect cluster/nrt scheduler/profiles scheduler/sched internal/version`),
-		append(words(`k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes
-			github.com/spf13/cobra`), inCluster...)},
 	{"face/cast", nil, nil, nil},
 	{"face/chart", nil, nil, nil},
 	{"face/draw", nil, words(`core/... api/document`), words(`golang.org/x/term`)},
@@ -280,7 +280,7 @@ var budget = map[string]string{
 
 // heavy are the only packages whose code may import k8s.io/kubernetes: everything else builds in
 // seconds and can be tested under the race detector at no cost.
-var heavy = words(`scheduler/candidates scheduler/fwk scheduler/preempt scheduler/profiles/... scheduler/sched scheduler/server lab/...
+var heavy = words(`scheduler/candidates scheduler/fwk scheduler/preempt scheduler/profiles/... scheduler/plugin scheduler/server lab/...
 	cmd/tenon-scheduler cmd/tenon-lab test/bench/...`)
 
 // light are programs that must not link k8s.io/kubernetes, not even by way of other packages.
@@ -338,6 +338,48 @@ func (f floor) refuses(imp string, modules []string) string {
 		return fmt.Sprintf("module %s is not for this floor", m)
 	}
 	return ""
+}
+
+// strangers are tenants of the house that do not know each other: what a pattern names
+// reaches no package of the other patterns, not even by way of a third.
+var strangers = map[string][]string{
+	"core/...":          words(`api/... node/... cluster/... scheduler/... ops/... face/... lab/...`),
+	"api/...":           words(`node/... cluster/... scheduler/... ops/... face/... lab/...`),
+	"node/...":          words(`cluster/... scheduler/... ops/... face/... lab/...`),
+	"cluster/...":       words(`node/... scheduler/... ops/... face/... lab/...`),
+	"scheduler/...":     words(`node/... ops/... face/... lab/...`),
+	"ops/...":           words(`node/... scheduler/... face/... lab/...`),
+	"face/...":          words(`node/... scheduler/... lab/...`),
+	"scheduler/booking": words(`scheduler/fwk scheduler/plugin`),
+	"scheduler/follow":  words(`scheduler/fwk scheduler/plugin`),
+	"scheduler/report":  words(`scheduler/fwk scheduler/plugin`),
+}
+
+func TestTenantsDoNotKnowEachOther(t *testing.T) {
+	imports := map[string][]string{}
+	for _, p := range packages(t) {
+		for _, imp := range p.imports(false) {
+			if own, ok := inside(imp); ok {
+				imports[p.path] = append(imports[p.path], own)
+			}
+		}
+	}
+	for tenant, others := range strangers {
+		for from := range imports {
+			if !match(tenant, from) {
+				continue
+			}
+			for _, other := range others {
+				direct := map[string]bool{}
+				for p := range imports {
+					direct[p] = match(other, p)
+				}
+				if way := reach(from, imports, direct, nil); way != nil {
+					t.Errorf("package %s reaches %s: %s", from, other, strings.Join(way, " -> "))
+				}
+			}
+		}
+	}
 }
 
 func TestKubernetesStaysInItsPlace(t *testing.T) {

@@ -17,7 +17,7 @@ func TestOnlyChangesOfImportedPackagesConcern(t *testing.T) {
 		{"test/vm/parts/runc/go.mod", true},
 		{"go.mod", true},
 		{"tools/lint/go.mod", false},
-		{"scheduler/sched/sched.go", false},
+		{"scheduler/plugin/sched.go", false},
 	} {
 		got := concerns([]string{"README.md", c.file}, imported)
 		if (got != "") != c.want {

@@ -100,8 +100,8 @@ var fewest = []plain{
 //	whole cores (full-pcpus-only)          the same
 //	resources of the pod as a whole        the same, and cluster/kube
 //	dozens of NUMA nodes                   core/place (bounds, benchmarks)
-//	dry runs of preemption change nothing  scheduler/sched (overlay), lab/scheduler
-//	no request and no lock in Filter       scheduler/sched
+//	dry runs of preemption change nothing  scheduler/plugin (overlay), lab/scheduler
+//	no request and no lock in Filter       scheduler/plugin
 var subtle = []plain{
 	{name: "how many NUMA nodes are allowed follows from what they have, not from what is left for pods",
 		policy: "restricted/container",

@@ -25,7 +25,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/scheduler/inspect"
-	"github.com/tenon-numa/tenon/scheduler/sched"
+	"github.com/tenon-numa/tenon/scheduler/plugin"
 	"github.com/tenon-numa/tenon/scheduler/server"
 )
 
@@ -36,15 +36,15 @@ const (
 `
 	// Tenon is kube-scheduler with Tenon as the only scheduler.
 	Tenon = `- schedulerName: default-scheduler
-` + plugin
+` + enabled
 	// Second is kube-scheduler with Tenon under its own name, beside a default scheduler elsewhere.
 	Second = `- schedulerName: tenon-scheduler
-` + plugin
+` + enabled
 	// Both is the default profile without Tenon and a second one with it.
 	Both = `- schedulerName: default-scheduler
 ` + Second
 
-	plugin = `  plugins: {multiPoint: {enabled: [{name: Tenon, weight: 10}]}}
+	enabled = `  plugins: {multiPoint: {enabled: [{name: Tenon, weight: 10}]}}
   pluginConfig:
   - name: Tenon
     args: {apiVersion: tenon.sh/v1alpha1, kind: TenonArgs, unknownNodes: Refuse}
@@ -62,7 +62,7 @@ profiles:
 // Running is a running scheduler.
 type Running struct {
 	// Shared has the scheduler's ledger; nil if no profile has Tenon.
-	Shared *sched.Shared
+	Shared *plugin.Shared
 	// Metrics and Inspection are URLs, of [StartServed] only.
 	Metrics, Inspection string
 
@@ -195,7 +195,7 @@ func newOptions(file string) (*options.Options, error) {
 }
 
 func prepare(ctx context.Context, opts *options.Options, tenon bool, o Observer) (
-	func(context.Context) error, *sched.Shared, error) {
+	func(context.Context) error, *plugin.Shared, error) {
 	configz.Delete("componentconfig") // a process-wide name; an earlier scheduler leaves it registered
 	if tenon {
 		s, err := server.Prepare(ctx, opts, o.Outcome)

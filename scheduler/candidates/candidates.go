@@ -8,7 +8,7 @@
 // every node where preemption may help.
 //
 // The package replaces the diagnosis of a failed attempt, which needs more than the framework's public interfaces. So
-// only schedulers that are set up by tenon-scheduler name nodes. BenchmarkAgainstPlain in scheduler/sched measures the
+// only schedulers that are set up by tenon-scheduler name nodes. BenchmarkAgainstPlain in scheduler/plugin measures the
 // gain: on 5,000 nodes that are 95 % full a cycle takes a quarter of kube-scheduler's own. The package names no nodes
 // for pods of a group: the framework tries them on parts of the cluster, and does not show these parts to PostFilter.
 package candidates

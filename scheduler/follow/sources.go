@@ -31,10 +31,8 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/topo"
-	"github.com/tenon-numa/tenon/scheduler/amounts"
 	"github.com/tenon-numa/tenon/scheduler/metrics"
 	"github.com/tenon-numa/tenon/scheduler/report"
-	"github.com/tenon-numa/tenon/scheduler/terminations"
 )
 
 // Options configure the sources of one scheduler. The zero Options is valid.
@@ -172,7 +170,7 @@ type API struct {
 
 // Start follows the resources that a scheduler needs, until the context ends. Call it before the scheduler's informers
 // start. It calls listed before it closes Ready. pods has the pods of these informers.
-func (s *Sources) Start(ctx context.Context, api API, pods *amounts.Amounts, listed func()) error {
+func (s *Sources) Start(ctx context.Context, api API, pods *Amounts, listed func()) error {
 	s.config, s.dynamic = api.Config, s.options.Informers
 	if err := servesLayouts(s.config); err != nil {
 		return err
@@ -235,7 +233,7 @@ func (s *Sources) followLayouts() error {
 
 func (s *Sources) followPods(ctx context.Context, api API) error {
 	pods := api.Informers.Core().V1().Pods().Informer()
-	ends := terminations.New(s.Feed, s.Book, api.Client, s.options.Wake, s.logger)
+	ends := NewTerminations(s.Feed, s.Book, api.Client, s.options.Wake, s.logger)
 	into, err := pods.AddEventHandler(ends)
 	if err != nil {
 		return err

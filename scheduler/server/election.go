@@ -10,7 +10,7 @@ import (
 	schedconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/scheduler/sched"
+	"github.com/tenon-numa/tenon/scheduler/plugin"
 )
 
 // election follows the lease by which one of several schedulers is chosen. kube-scheduler sets the elector's callbacks
@@ -30,7 +30,7 @@ func follow(ctx context.Context, cc *schedconfig.CompletedConfig) *election {
 	if cc.LeaderElection == nil {
 		return nil
 	}
-	e := &election{Interface: cc.LeaderElection.Lock, logger: sched.Logger(ctx)}
+	e := &election{Interface: cc.LeaderElection.Lock, logger: plugin.Logger(ctx)}
 	cc.LeaderElection.Lock = e
 	return e
 }

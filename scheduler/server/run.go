@@ -17,12 +17,12 @@ import (
 
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/scheduler/inspect"
-	"github.com/tenon-numa/tenon/scheduler/sched"
+	"github.com/tenon-numa/tenon/scheduler/plugin"
 )
 
 // Scheduler is a kube-scheduler with the plugin, ready to run.
 type Scheduler struct {
-	Shared *sched.Shared
+	Shared *plugin.Shared
 	config *schedconfig.CompletedConfig
 	sched  *scheduler.Scheduler
 	source inspect.Source

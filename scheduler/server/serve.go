@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/tenon-numa/tenon/scheduler/inspect"
-	"github.com/tenon-numa/tenon/scheduler/sched"
+	"github.com/tenon-numa/tenon/scheduler/plugin"
 )
 
 // DefaultInspection is the default address of inspection. kube-scheduler's own port does not accept further paths.
@@ -31,7 +31,7 @@ const requestTimeout = 30 * time.Second
 // to get [inspect.Prefix]. Inspect returns the address that it listens on. Without a secure port it serves nothing and
 // returns nil.
 func (s *Scheduler) Inspect(ctx context.Context, address string) (net.Addr, error) {
-	logger := sched.Logger(ctx)
+	logger := plugin.Logger(ctx)
 	if s.config.SecureServing == nil || s.config.SecureServing.Cert == nil {
 		logger.Info("Inspection is off, as the secure port is", "address", address)
 		return nil, nil

@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
+	"github.com/tenon-numa/tenon/scheduler/plugin"
 	"github.com/tenon-numa/tenon/scheduler/profiles"
-	"github.com/tenon-numa/tenon/scheduler/sched"
 )
 
 // setUp makes a kube-scheduler with the plugin, and the state that its profiles share.
@@ -26,9 +26,9 @@ func setUp(
 	ctx context.Context,
 	opts *options.Options,
 	onOutcome func(ledger.Outcome),
-) (*sched.Shared, *schedconfig.CompletedConfig,
+) (*plugin.Shared, *schedconfig.CompletedConfig,
 	*scheduler.Scheduler, error) {
-	logger := sched.Logger(ctx)
+	logger := plugin.Logger(ctx)
 	cc, err := configure(ctx, opts)
 	if err != nil {
 		return nil, nil, nil, err
@@ -44,7 +44,7 @@ func setUp(
 	if err := selectReports(cc, selector); err != nil {
 		return nil, nil, nil, err
 	}
-	o := sched.Options{
+	o := plugin.Options{
 		OnOutcome:  onOutcome,
 		Informers:  cc.DynInformerFactory,
 		Nodes:      selector,
@@ -54,7 +54,7 @@ func setUp(
 	if percentage := cc.ComponentConfig.PercentageOfNodesToScore; percentage != nil {
 		o.PercentageOfNodesToScore = *percentage
 	}
-	shared := sched.NewShared(logger, o)
+	shared := plugin.NewShared(logger, o)
 	s, err := create(ctx, cc, opts, shared, &profiles.Shard{Selector: selector})
 	return shared, cc, s, err
 }
@@ -84,7 +84,7 @@ func create(
 	ctx context.Context,
 	cc *schedconfig.CompletedConfig,
 	opts *options.Options,
-	s *sched.Shared,
+	s *plugin.Shared,
 	shard *profiles.Shard,
 ) (*scheduler.Scheduler, error) {
 	conf := &cc.ComponentConfig

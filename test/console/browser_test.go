@@ -44,10 +44,10 @@ func open(t *testing.T) browser {
 	if path == "" {
 		t.Skip("no chromium: run go run ./test packages")
 	}
-	ctx, err := start(t, path)
+	ctx, err := startBrowser(t, path)
 	for n := 1; err != nil && n < starts; n++ {
 		t.Logf("start %s: %v", path, err)
-		ctx, err = start(t, path)
+		ctx, err = startBrowser(t, path)
 	}
 	if err != nil {
 		t.Fatalf("start %s: %v", path, err)
@@ -64,7 +64,7 @@ func open(t *testing.T) browser {
 // starts bounds how often a browser is started: on a busy computer it sometimes ends before it listens.
 const starts = 3
 
-func start(t *testing.T, path string) (context.Context, error) {
+func startBrowser(t *testing.T, path string) (context.Context, error) {
 	// The page is the tests' own and comes from this computer, so a container without user namespaces is enough.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.WSURLReadTimeout(2*time.Minute))

@@ -10,7 +10,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 
 	"github.com/tenon-numa/tenon/core/ledger"
-	"github.com/tenon-numa/tenon/scheduler/turns"
+	"github.com/tenon-numa/tenon/scheduler/booking"
 )
 
 var _ cache.PreBinder = (*Scheduler)(nil)
@@ -19,7 +19,7 @@ var _ cache.PreBinder = (*Scheduler)(nil)
 type gang struct {
 	book    *ledger.Book
 	timeout int32 // seconds
-	members []*booking
+	members []*reservation
 	once    sync.Once
 	broken  error
 }
@@ -59,7 +59,7 @@ func created(pod *v1.Pod) int64 { return pod.CreationTimestamp.Unix() }
 // PreBind waits for the task's turn on its node, so that the node admits pods in the order in which they were
 // predicted. Volcano schedules a task anew for which this fails, and does not call PreBindRollBack for it.
 func (s *Scheduler) PreBind(ctx context.Context, bind *cache.BindContext) error {
-	b, ok := bind.Extensions[Name].(*booking)
+	b, ok := bind.Extensions[Name].(*reservation)
 	if !ok {
 		return nil
 	}
@@ -75,12 +75,12 @@ func (s *Scheduler) PreBind(ctx context.Context, bind *cache.BindContext) error 
 
 // PreBindRollBack gives back what a task has booked that could not be bound, once that is certain.
 func (s *Scheduler) PreBindRollBack(_ context.Context, bind *cache.BindContext) {
-	if b, ok := bind.Extensions[Name].(*booking); ok {
+	if b, ok := bind.Extensions[Name].(*reservation); ok {
 		s.turns.Failed(b.gang.book, b.task.Pod, b.node)
 	}
 }
 
-func (s *Scheduler) await(ctx context.Context, b *booking) error {
+func (s *Scheduler) await(ctx context.Context, b *reservation) error {
 	book, limit := b.gang.book, time.Duration(b.gang.timeout)*time.Second
 	v, waited, err := s.turns.Await(ctx, book, s.counters, b.task.Pod, b.node, limit)
 	switch {
@@ -95,11 +95,11 @@ func (s *Scheduler) await(ctx context.Context, b *booking) error {
 }
 
 // short returns an error if plain amounts of the node have run short while a task waited for its turn.
-func (s *Scheduler) short(b *booking) error {
+func (s *Scheduler) short(b *reservation) error {
 	s.mu.Lock()
 	amounts := s.amounts
 	s.mu.Unlock()
-	if why := turns.Short(amounts, b.gang.book, b.task.Pod, b.node); why != "" {
+	if why := booking.Short(amounts, b.gang.book, b.task.Pod, b.node); why != "" {
 		return fmt.Errorf("node %s no longer fits: %s", b.node, why)
 	}
 	return nil

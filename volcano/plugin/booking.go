@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// booking is a task that the ledger has reserved for in this session.
-type booking struct {
+// reservation is a task that the ledger has reserved for in this session.
+type reservation struct {
 	*ask
 	task      *api.TaskInfo
 	node      string
@@ -58,7 +58,7 @@ func (s *session) reserve(a *ask, task *api.TaskInfo) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &booking{ask: a, task: task, node: n.Name}
+	b := &reservation{ask: a, task: task, node: n.Name}
 	s.booked[a.UID] = b
 	s.order = append(s.order, b)
 	return nil
@@ -95,11 +95,11 @@ func (s *session) deallocate(event *framework.Event) {
 	}
 }
 
-// drop ends a booking. s.mu is held.
-func (s *session) drop(b *booking) {
+// drop ends a reservation. s.mu is held.
+func (s *session) drop(b *reservation) {
 	s.book.Unreserve(b.UID)
 	delete(s.booked, b.UID)
-	s.order = slices.DeleteFunc(s.order, func(o *booking) bool { return o == b })
+	s.order = slices.DeleteFunc(s.order, func(o *reservation) bool { return o == b })
 }
 
 // SetupBindContextExtension implements framework.BindContextHandler. Volcano calls it for every task of a statement
@@ -130,7 +130,7 @@ func (s *session) SetupBindContextExtension(_ *k8sframework.CycleState, bind *ca
 }
 
 // commit notes that Volcano is to bind a task.
-func (s *Scheduler) commit(b *booking) {
+func (s *Scheduler) commit(b *reservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending[b.UID] = b
@@ -139,7 +139,7 @@ func (s *Scheduler) commit(b *booking) {
 // decide hands the decision to a node whose agent is the arbiter: Volcano's binder copies the annotations of the pod
 // into the binding, and the API server adds them to the pod. The pod object is shared with an informer, so the task
 // gets one of its own.
-func (s *session) decide(b *booking, task *api.TaskInfo) error {
+func (s *session) decide(b *reservation, task *api.TaskInfo) error {
 	n := s.book.Snapshot().Node(b.node)
 	if n == nil || n.Rules.Arbiter != place.ByAgent {
 		return nil

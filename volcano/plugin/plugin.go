@@ -24,11 +24,9 @@ import (
 
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
-	"github.com/tenon-numa/tenon/scheduler/amounts"
+	"github.com/tenon-numa/tenon/scheduler/booking"
 	"github.com/tenon-numa/tenon/scheduler/follow"
 	"github.com/tenon-numa/tenon/scheduler/metrics"
-	"github.com/tenon-numa/tenon/scheduler/turns"
-	"github.com/tenon-numa/tenon/scheduler/workload"
 )
 
 // Name is the plugin's name in the scheduler's configuration.
@@ -43,13 +41,13 @@ type Scheduler struct {
 	counters  *metrics.Counters
 
 	answers  answers.Table
-	workload workload.Profile
-	turns    turns.Line
+	workload booking.Workload
+	turns    booking.Line
 
 	mu      sync.Mutex
-	pending map[string]*booking // by UID: those that were committed, and are not known to be bound
+	pending map[string]*reservation // by UID: those that were committed, and are not known to be bound
 	sources *follow.Sources
-	amounts *amounts.Amounts // nil until the first session
+	amounts *follow.Amounts // nil until the first session
 	started bool
 	problem string // of the last session
 }
@@ -58,14 +56,14 @@ type Scheduler struct {
 // nil, receives how every prediction came out. It must return quickly.
 func New(ctx context.Context, onOutcome func(ledger.Outcome)) *Scheduler {
 	s := &Scheduler{ctx: ctx, logger: klog.FromContext(ctx).WithName(Name), onOutcome: onOutcome,
-		counters: metrics.NewCounters(), pending: map[string]*booking{}}
+		counters: metrics.NewCounters(), pending: map[string]*reservation{}}
 	s.sources = s.newSources()
 	return s
 }
 
 // Build makes the plugin of one session. It is Volcano's framework.PluginBuilder.
 func (s *Scheduler) Build(arguments framework.Arguments) framework.Plugin {
-	return &session{Scheduler: s, given: arguments, booked: map[string]*booking{}, futures: map[string]future{}}
+	return &session{Scheduler: s, given: arguments, booked: map[string]*reservation{}, futures: map[string]future{}}
 }
 
 // Sources returns what fills the ledger.
@@ -121,7 +119,7 @@ func (s *Scheduler) follow(config *rest.Config) error {
 		return fmt.Errorf("make client for pods: %w", err)
 	}
 	shared := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
-	pods, err := amounts.New(shared)
+	pods, err := follow.NewAmounts(shared)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/score"
-	"github.com/tenon-numa/tenon/scheduler/request"
+	"github.com/tenon-numa/tenon/scheduler/booking"
 )
 
 // session is the plugin in one session of the scheduler.
@@ -30,14 +30,14 @@ type session struct {
 	victims  evictions
 
 	mu      sync.Mutex
-	booked  map[string]*booking // by UID of the pod
-	order   []*booking          // as they were booked
-	futures map[string]future   // by node
+	booked  map[string]*reservation // by UID of the pod
+	order   []*reservation          // as they were booked
+	futures map[string]future       // by node
 }
 
 // ask is what one task asks for.
 type ask struct {
-	*request.Request
+	*booking.Request
 	err      error
 	id       ledger.PodID
 	strategy score.Strategy
@@ -133,7 +133,7 @@ func (s *session) of(task *api.TaskInfo) *ask {
 
 func (s *session) read(task *api.TaskInfo) *ask {
 	a := &ask{id: kube.ID(task.Pod)}
-	if a.Request, a.err = request.Of(task.Pod); a.err != nil || a.Pod.Plain() {
+	if a.Request, a.err = booking.Read(task.Pod); a.err != nil || a.Pod.Plain() {
 		return a
 	}
 	a.strategy = s.args.Strategy.Scoring()

@@ -70,14 +70,14 @@ func launch(ctx context.Context) (*browser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the browser (go run ./test packages installs it): %w", err)
 	}
-	b, err := start(ctx, path)
+	b, err := startBrowser(ctx, path)
 	for n := 1; err != nil && n < starts && ctx.Err() == nil; n++ {
-		b, err = start(ctx, path)
+		b, err = startBrowser(ctx, path)
 	}
 	return b, err
 }
 
-func start(ctx context.Context, path string) (*browser, error) {
+func startBrowser(ctx context.Context, path string) (*browser, error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.WSURLReadTimeout(patience))
 	ctx, end := chromedp.NewExecAllocator(ctx, options...)

@@ -1,0 +1,134 @@
+package booking
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/score"
+)
+
+// Request is what a pod requests. It does not change.
+type Request struct {
+	UID string
+	Pod *place.Pod
+	// Key is equal exactly for pods that get equal verdicts: it has the shape, and the names that reasons contain.
+	Key    string
+	Shape  string
+	Demand place.Demand
+	// Strategy is the type of the scoring strategy that the pod requests, or nil.
+	Strategy *score.Type
+}
+
+// TooLarge says why a pod costs too much to be judged on any node.
+type TooLarge string
+
+// Error implements error.
+func (e TooLarge) Error() string { return string(e) }
+
+// Read reads what a pod requests. Pods that no kubelet aligns have no bounds.
+func Read(pod *v1.Pod) (*Request, error) {
+	if why := tooLarge(pod); why != "" {
+		return nil, TooLarge(why)
+	}
+	cp, err := apipod.ToPlace(pod)
+	if err != nil {
+		return nil, err
+	}
+	if why := oversized(cp); why != "" {
+		return nil, TooLarge(why)
+	}
+	demand, err := apipod.Demand(pod)
+	if err != nil {
+		return nil, err
+	}
+	strategy, err := strategyOf(pod)
+	if err != nil {
+		return nil, err
+	}
+	shape := cp.Shape()
+	return &Request{UID: string(pod.UID), Pod: cp, Key: keyOf(shape, cp.Containers), Shape: shape, Demand: demand,
+		Strategy: strategy}, nil
+}
+
+const (
+	// maxContainers bounds all containers of a pod that has at least one container that needs alignment.
+	// [place.MaxContainers] bounds the containers that need alignment; the others cost little each.
+	maxContainers = 1000
+	// maxKeyText bounds the text of a kind of pods, which tables of answers keep.
+	maxKeyText = 256
+)
+
+// oversized says why a pod costs too much to be judged on any node, or "".
+func oversized(p *place.Pod) string {
+	if p.Plain() {
+		return ""
+	}
+	if large := p.TooLarge(); len(large) > 0 {
+		return large[0].Text()
+	}
+	if n := len(p.Containers); n > maxContainers {
+		return fmt.Sprintf("pod has %d containers, more than %d; use fewer containers", n, maxContainers)
+	}
+	return ""
+}
+
+// tooLarge is oversized for pods whose class the API server has set. It reads no container, because queueing hints call
+// it for every waiting pod at every event. All containers of a Guaranteed pod name memory (qos.ComputePodQOS), so all
+// need alignment. It returns "" if the containers have to be read.
+func tooLarge(pod *v1.Pod) string {
+	n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
+	if n <= place.MaxContainers || pod.Status.QOSClass != v1.PodQOSGuaranteed || pod.Spec.Resources != nil {
+		return ""
+	}
+	return place.Reason{Code: place.TooComplex, Want: int64(n), Have: place.MaxContainers}.Text()
+}
+
+// keyOf returns a text of bounded length that is equal exactly for pods that get equal verdicts: pods of one shape
+// whose containers have the same names, since reasons contain these names.
+func keyOf(shape string, containers []place.Container) string {
+	size := len(shape)
+	for i := range containers {
+		size += 1 + len(containers[i].Name)
+	}
+	out := append(make([]byte, 0, size), shape...)
+	for i := range containers {
+		out = append(append(out, '/'), containers[i].Name...)
+	}
+	return Bounded(string(out))
+}
+
+// Bounded returns a short text unchanged, and the beginning of a long one with a hash of all of it.
+func Bounded(text string) string {
+	if len(text) <= maxKeyText {
+		return text
+	}
+	return fmt.Sprintf("%s#%x", text[:maxKeyText-65], sha256.Sum256([]byte(text)))
+}
+
+// StrategyAnnotation is the annotation by which a pod chooses how nodes are scored for it, instead of its profile.
+const StrategyAnnotation = "tenon.sh/scoring-strategy"
+
+// maxQuoted keeps events readable, whatever value a pod's annotation has.
+const maxQuoted = 60
+
+// strategyOf returns the type of the strategy that a pod requests, or nil if it has no annotation.
+func strategyOf(pod *v1.Pod) (*score.Type, error) {
+	value, ok := pod.Annotations[StrategyAnnotation]
+	if !ok {
+		return nil, nil
+	}
+	t, ok := score.ParseType(value)
+	if !ok {
+		if len(value) > maxQuoted {
+			value = value[:maxQuoted] + "..."
+		}
+		return nil, fmt.Errorf("pod %s/%s: annotation %s: unknown value %q: want one of %s",
+			pod.Namespace, pod.Name, StrategyAnnotation, value, strings.Join(score.Names(), ", "))
+	}
+	return &t, nil
+}

@@ -1,0 +1,93 @@
+package booking
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// unknown are pods whose binding failed after they had their turn. The API server may have stored the binding and its
+// answer was lost, so the node may get the pod. Such a pod stays booked until the API server answers that it is not
+// bound; if it is bound, the booking was right. The zero unknown does not ask, and takes failed bindings for not
+// stored.
+type unknown struct {
+	mu   sync.RWMutex
+	pods map[string]bool // by UID
+	// ask calls answer with the pod as the API server has it, nil if it is gone.
+	ask   func(pod *v1.Pod, answer func(*v1.Pod))
+	freed func(node string)
+}
+
+// again is how soon the API server is asked again when it does not answer.
+var again = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: math.MaxInt32,
+	Cap: 5 * time.Second}
+
+// Ask has a client ask about failed bindings until the context ends. It is called before the first binding. freed is
+// called with a node on which a booking has ended after that, since no event announces it.
+func (l *Line) Ask(ctx context.Context, client kubernetes.Interface, freed func(node string)) {
+	l.freed = freed
+	get := func(pod *v1.Pod, answer func(*v1.Pod)) {
+		// The error is the context's: nobody waits for an answer then.
+		_ = again.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+			now, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				now, err = nil, nil
+			}
+			if err == nil {
+				answer(now)
+			}
+			return err == nil, nil
+		})
+	}
+	l.ask = func(pod *v1.Pod, answer func(*v1.Pod)) { go get(pod, answer) }
+}
+
+// Failed ends the booking of a pod that could not be bound to a node. If the API server may have stored the binding,
+// the booking ends once the API server has said that it has not; see [Line.Unknown].
+func (l *Line) Failed(book *ledger.Book, pod *v1.Pod, node string) {
+	uid := string(pod.UID)
+	if l.ask == nil || !book.HadTurn(uid) {
+		book.Unreserve(uid)
+		return
+	}
+	l.mark(uid, true)
+	l.ask(pod, func(now *v1.Pod) {
+		bound := now != nil && now.UID == pod.UID && now.Spec.NodeName == node
+		if !bound {
+			book.Unreserve(uid)
+		}
+		if l.mark(uid, false); !bound {
+			l.freed(node)
+		}
+	})
+}
+
+// Unknown reports whether the API server has yet to say if it stored the last binding of a pod. The pod must not be
+// booked on another node before.
+func (l *Line) Unknown(uid string) bool {
+	l.unknown.mu.RLock()
+	defer l.unknown.mu.RUnlock()
+	return l.unknown.pods[uid]
+}
+
+func (u *unknown) mark(uid string, is bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case !is:
+		delete(u.pods, uid)
+	case u.pods == nil:
+		u.pods = map[string]bool{uid: true}
+	default:
+		u.pods[uid] = true
+	}
+}

@@ -1,0 +1,161 @@
+package follow
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// Amounts has the present plain amounts of nodes, as kube-scheduler's own informers have them. A node or pod that is
+// not in the informers counts as short of nothing: the kubelet will reject the pod. A nil *Amounts has no nodes.
+// kube-scheduler checks them when it chooses a node. While a pod waits for its turn after that, another scheduler may
+// bind pods to the node.
+type Amounts struct {
+	nodes corelisters.NodeLister
+	pods  cache.Indexer
+}
+
+const byNode = "tenon.sh/node"
+
+// NewAmounts adds an index of pods by node. Call it before the informers start.
+func NewAmounts(f informers.SharedInformerFactory) (*Amounts, error) {
+	pods := f.Core().V1().Pods().Informer()
+	err := pods.AddIndexers(cache.Indexers{byNode: func(o any) ([]string, error) {
+		if p, ok := o.(*v1.Pod); ok && p.Spec.NodeName != "" {
+			return []string{p.Spec.NodeName}, nil
+		}
+		return nil, nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("index pods by node: %w", err)
+	}
+	return &Amounts{nodes: f.Core().V1().Nodes().Lister(), pods: pods.GetIndexer()}, nil
+}
+
+// On returns the pods that are bound to a node, according to the informer.
+func (a *Amounts) On(node string) (out []*v1.Pod) {
+	if a == nil {
+		return nil
+	}
+	pods, err := a.pods.ByIndex(byNode, node)
+	if err != nil {
+		return nil
+	}
+	for _, o := range pods {
+		if p, ok := o.(*v1.Pod); ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Pods returns all pods that the informer has.
+func (a *Amounts) Pods() (out []*v1.Pod) {
+	for _, o := range a.pods.List() {
+		if p, ok := o.(*v1.Pod); ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Short returns what a node has too little of for a pod, or "". It counts the pods that are bound to the node, and
+// those of more that are not bound yet, according to the informer.
+func (a *Amounts) Short(pod *v1.Pod, node string, more []ledger.PodID) string {
+	if a == nil {
+		return ""
+	}
+	n := a.Node(node)
+	if n == nil {
+		return ""
+	}
+	var out []string
+	for _, r := range kube.Lacks(pod, n, a.With(node, more)) {
+		out = append(out, r.Text())
+	}
+	return strings.Join(out, ", ")
+}
+
+// Node returns a node according to the informer, or nil if it has none of that name.
+func (a *Amounts) Node(name string) *v1.Node {
+	if a == nil {
+		return nil
+	}
+	if n, err := a.nodes.Get(name); err == nil {
+		return n
+	}
+	return nil
+}
+
+// With returns the pods that are bound to a node, and those of more that are not bound yet, according to the informer.
+func (a *Amounts) With(node string, more []ledger.PodID) []*v1.Pod {
+	out := a.On(node)
+	for _, id := range more {
+		o, there, err := a.pods.GetByKey(id.Namespace + "/" + id.Name)
+		if p, ok := o.(*v1.Pod); err == nil && there && ok && string(p.UID) == id.UID && p.Spec.NodeName == "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Version returns a number that changes when the result of [Amounts.Of] for a node may have changed.
+func (a *Amounts) Version(n *ledger.Node) uint64 {
+	if a == nil {
+		return 0
+	}
+	h, sum := fnv.New64a(), uint64(0)
+	add := func(m *metav1.ObjectMeta) {
+		h.Reset()
+		_, _ = h.Write([]byte(m.UID))
+		_, _ = h.Write([]byte(m.ResourceVersion))
+		sum += h.Sum64() // the order of the pods does not matter
+	}
+	if node, err := a.nodes.Get(n.Name); err == nil {
+		add(&node.ObjectMeta)
+	}
+	for _, p := range a.With(n.Name, predicted(n)) {
+		add(&p.ObjectMeta)
+	}
+	return sum
+}
+
+// Of returns the node's allocatable amounts, and the amounts that its pods request. It counts bound pods, and pods that
+// the ledger predicts on the node. It returns false if the node does not exist.
+func (a *Amounts) Of(n *ledger.Node) (allocatable, used whatif.Amounts, there bool) {
+	if a == nil {
+		return nil, nil, false
+	}
+	node, err := a.nodes.Get(n.Name)
+	if err != nil {
+		return nil, nil, false
+	}
+	allocatable, _ = kube.Amounts(node.Status.Allocatable) // an amount beyond bounds counts as the bound
+	for _, p := range a.With(n.Name, predicted(n)) {
+		if !kube.Ended(p) {
+			needs, _ := kube.Needs(p)
+			used = used.Add(needs)
+		}
+	}
+	return allocatable, used, true
+}
+
+// predicted returns the pods that the ledger has placed on a node and that the node has not reported yet.
+func predicted(n *ledger.Node) (out []ledger.PodID) {
+	for i := range n.Entries {
+		if n.Entries[i].Source == ledger.Predicted {
+			out = append(out, n.Entries[i].Pod)
+		}
+	}
+	return out
+}

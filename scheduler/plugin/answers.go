@@ -1,0 +1,74 @@
+package plugin
+
+import (
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/core/answers"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// ask sets s.answers to the row of cached answers for pods of this kind. It sets s.fits to the nodes where the pod
+// fits, unless computing that takes too long.
+func (p *Plugin) ask(s *state) {
+	row := func(d place.Demand) (*answers.Row, bool) {
+		return p.answers.Row(answers.Kind{Profile: p.profile, Pod: s.key, Demand: d, By: s.strategy.Type}, s.pod,
+			s.strategy.Mix, s.snap.Slots())
+	}
+	var first bool
+	s.answers, first = row(s.demand)
+	if s.large() {
+		return
+	}
+	// Evaluating a demand on many nodes takes long and pays off only for later pods of the same kind. The first pod of
+	// a kind does not compute it.
+	if first && s.demand != (place.Demand{}) {
+		if free, _ := row(place.Demand{}); 2*free.Fitting(s.snap).Len() > s.snap.Len() {
+			return
+		}
+	}
+	s.fits = s.answers.Fitting(s.snap)
+}
+
+// answer returns the cost of the pod on the node in a slot, or why the pod does not fit there. It reads the cache
+// first.
+func (p *Plugin) answer(s *state, slot int) (cost int64, refusal *answers.Refusal) {
+	return s.answers.Answer(s.snap, slot, func(n *ledger.Node) (int64, *answers.Refusal) { return p.compute(s, n) })
+}
+
+// compute is answer for a node in any state, without the cache.
+func (p *Plugin) compute(s *state, n *ledger.Node) (cost int64, refusal *answers.Refusal) {
+	// Most pods that fit nowhere fit on no node of the same machine and rules: their reasons are computed once.
+	if never := s.answers.Never(n); never != nil && !n.Fits(s.pod) {
+		return 0, never
+	}
+	v := n.Place(s.pod, s.demand)
+	if v.Fits() {
+		return s.cost(n, v), nil
+	}
+	refusal = &answers.Refusal{Reasons: v.Reasons, Permanent: p.permanent(s, n)}
+	if refusal.Permanent && p.name != config.Match {
+		refusal.Reasons = n.Never(s.pod)
+		defer s.answers.KeepNever(n, refusal)
+	}
+	for _, r := range refusal.Reasons {
+		refusal.Texts = append(refusal.Texts, p.text(s.pod, r))
+	}
+	if len(refusal.Texts) == 0 {
+		refusal.Texts = []string{string(v.Refusal)}
+	}
+	return 0, refusal
+}
+
+// refused returns a new status on each call, since the framework changes the statuses that it receives.
+func refused(r *answers.Refusal) *fwk.Status {
+	if r.Permanent {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, r.Texts...)
+	}
+	return fwk.NewStatus(fwk.Unschedulable, r.Texts...)
+}
+
+// cost returns the cost of the pod at the place that the verdict gives it.
+func (s *state) cost(n *ledger.Node, v place.Verdict) int64 {
+	return s.strategy.Cost(n.Usage, s.pod, v, n.Quality == ledger.Coarse) + s.strategy.Wait(n.Waits(s.shape))
+}

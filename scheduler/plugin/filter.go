@@ -1,0 +1,115 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/core/answers"
+	"github.com/tenon-numa/tenon/core/guard"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/overlay"
+	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+	"github.com/tenon-numa/tenon/scheduler/report"
+)
+
+// Filter refuses nodes whose kubelet would refuse the pod. PreFilter has already computed most nodes where the pod
+// fits.
+func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	s, ok := p.state(cs)
+	if !ok {
+		return nil
+	}
+	name := info.Node().Name
+	slot := s.slot(info, name)
+	if slot >= 0 && s.fits != nil && s.fits.In(slot) && len(s.overlay) == 0 && s.backoff == nil && !p.guard.Picky() {
+		return s.filtered(name, nil, nil)
+	}
+	status := p.judged(s, name, slot)
+	if o := s.overlay[name]; status.IsSuccess() || o != nil && o.Removes() {
+		return status // no retry follows a trial of DefaultPreemption
+	}
+	if n, _ := s.snap.At(slot); p.lags(s, n, info) {
+		return fwk.AsStatus(
+			fmt.Errorf("node %s: pods that were evicted have left, and the ledger has not released them yet", name),
+		)
+	}
+	s.refusals.Refused(s.snap, slot)
+	return status
+}
+
+// judged computes Filter's result for the node in a slot. The slot is -1 if the ledger does not have the node.
+func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
+	n, _ := s.snap.At(slot)
+	o := s.overlay[name]
+	if o != nil {
+		n = o.Base
+	}
+	if why := p.guard.Distrusts(n); why != 0 {
+		return s.filtered(name, nil, p.distrusts(s, n, why, name))
+	}
+	if r := p.refuses(s, n, o, slot); r != nil {
+		return s.filtered(name, r.Reasons, refused(r))
+	}
+	if why := p.guard.Spares(n, s.pod, s.demand); why != 0 {
+		return s.filtered(name, nil, barred(why, n))
+	}
+	if o != nil && !o.Spares(s.pod) {
+		return s.filtered(
+			name,
+			nil,
+			fwk.NewStatus(fwk.Unschedulable, "pods that are nominated to the node would lose their place"),
+		)
+	}
+	if at, in := s.backoff[name]; in && at == n.News {
+		return s.filtered(
+			name,
+			nil,
+			fwk.NewStatus(fwk.Unschedulable, "node has not reported pods that it must admit before this one"),
+		)
+	}
+	return s.filtered(name, nil, nil)
+}
+
+// refuses returns why the pod does not fit on a node, or nil if it fits. Results for hypothetical nodes are not cached.
+func (p *Plugin) refuses(s *state, n *ledger.Node, o *overlay.Node, slot int) *answers.Refusal {
+	switch {
+	case o != nil:
+		_, r := p.compute(s, n)
+		return r
+	case s.fits != nil && s.fits.In(slot):
+		return nil
+	}
+	_, r := p.answer(s, slot)
+	return r
+}
+
+// barred returns the status of a node that the guard bars. Evictions do not help where the guard lacks data about the
+// node or distrusts its reports.
+func barred(why guard.Bar, n *ledger.Node) *fwk.Status {
+	code := fwk.Unschedulable
+	if why == guard.OnlyCoarse || why == guard.IsInexact {
+		code = fwk.UnschedulableAndUnresolvable
+	}
+	return fwk.NewStatus(code, report.Barred(why, n))
+}
+
+// distrusts returns the status of a node that the ledger does not have, or has too little data about. Nil lets the pod
+// on.
+func (p *Plugin) distrusts(s *state, n *ledger.Node, why guard.Bar, node string) *fwk.Status {
+	if n != nil {
+		return barred(why, n)
+	}
+	if p.guard.LetsUnknown(s.demand) {
+		return nil
+	}
+	if why := p.Feed.Problem(node); why != "" {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node layout is refused: "+printable.Text(why))
+	}
+	if why := p.Feed.TopologyProblem(node); why != "" {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "what the node reports is refused: "+printable.Text(why))
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node has no layout")
+}

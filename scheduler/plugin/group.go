@@ -1,0 +1,137 @@
+package plugin
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/core/affinity"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// groupKey is the key of a groupState in the state of a cycle.
+const groupKey fwk.StateKey = "tenon.sh/affinity-group"
+
+// groupState has what speaks for each candidate, for a pod that shares CPUs: one for every pod of its affinity group
+// that is there, and one more for each with which it would share a NUMA node.
+type groupState map[string]int64
+
+// Clone implements fwk.StateData. The state does not change after PreScore.
+func (g groupState) Clone() fwk.StateData { return g }
+
+// maxJoined bounds the nodes on which it is computed with which pods the pod would share a NUMA node: those with the
+// most pods of the group.
+const maxJoined = 32
+
+// preScoreGroup looks for the pods of the pod's affinity group on the candidates. It skips pods without a group, and
+// those whose group has no pod on any of them.
+func (p *Plugin) preScoreGroup(cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	group := apipod.AffinityGroup(pod)
+	if group == "" {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	counts := groupState{}
+	var with []fwk.NodeInfo
+	for _, info := range nodes {
+		n := int64(0)
+		for _, other := range info.GetPods() {
+			if o := other.GetPod(); o.DeletionTimestamp == nil && apipod.AffinityGroup(o) == group {
+				n++
+			}
+		}
+		if n > 0 {
+			counts[info.Node().Name] = n
+			with = append(with, info)
+		}
+	}
+	if len(counts) == 0 {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	slices.SortStableFunc(with, func(a, b fwk.NodeInfo) int {
+		return cmp.Compare(counts[b.Node().Name], counts[a.Node().Name])
+	})
+	snap := p.Book.Snapshot()
+	for _, info := range with[:min(len(with), maxJoined)] {
+		counts[info.Node().Name] += joins(snap.Node(info.Node().Name), pod, info)
+	}
+	cs.Write(groupKey, counts)
+	return nil
+}
+
+// joins returns with how many pods of its group the pod would share a NUMA node, as the node's agent decides it by what
+// pods request; 0 where that is not known, and where the kubelet decides.
+func joins(n *ledger.Node, pod *v1.Pod, info fwk.NodeInfo) int64 {
+	if n == nil || n.Quality != ledger.Exact || n.Rules.Arbiter != place.ByAgent {
+		return 0
+	}
+	in := affinity.Input{NUMAs: affinity.Room(n.Machine, n.Rules, n.Usage.FreeCPUs(), held(n))}
+	for _, other := range info.GetPods() {
+		o := other.GetPod()
+		if o.UID == pod.UID {
+			continue
+		}
+		one := sharing(n, o)
+		if o.DeletionTimestamp != nil {
+			one.Group = "" // it leaves, and takes room until then
+		}
+		in.Pods = append(in.Pods, one)
+	}
+	with, err := affinity.Join(in, affinity.Defaults(), sharing(n, pod))
+	if err != nil {
+		return 0 // a pod without a UID, or more pods than a node has: the number of pods has to do
+	}
+	return int64(with)
+}
+
+// sharing returns what is known of a pod on a node.
+func sharing(n *ledger.Node, pod *v1.Pod) affinity.Pod {
+	out := affinity.Pod{ID: string(pod.UID), NUMA: affinity.Nowhere, Group: apipod.AffinityGroup(pod)}
+	out.MilliCPU, out.Bytes = apipod.Shares(pod)
+	if e, holds := n.Entry(out.ID); holds {
+		if at, exclusive := affinity.Held(n.Machine, e.Holdings); exclusive {
+			out.NUMA, out.Exclusive = at, true
+		}
+	}
+	return out
+}
+
+// held yields what the pods of a node have of their own.
+func held(n *ledger.Node) iter.Seq[place.Holding] {
+	return func(yield func(place.Holding) bool) {
+		for _, e := range n.Entries {
+			for _, h := range e.Holdings {
+				if !yield(h) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// scoreGroup returns what speaks for a node.
+func scoreGroup(cs fwk.CycleState, node string) int64 {
+	if d, err := cs.Read(groupKey); err == nil {
+		if g, ok := d.(groupState); ok {
+			return g[node]
+		}
+	}
+	return 0
+}
+
+// normalizeGroup gives the node for which the most speaks the best score, and the others in proportion.
+func normalizeGroup(scores fwk.NodeScoreList) {
+	var most int64
+	for _, s := range scores {
+		most = max(most, s.Score)
+	}
+	for i := range scores {
+		if most > 0 {
+			scores[i].Score = scores[i].Score * fwk.MaxNodeScore / most
+		}
+	}
+}

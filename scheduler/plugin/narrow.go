@@ -1,0 +1,68 @@
+package plugin
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/scheduler/candidates"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+	"github.com/tenon-numa/tenon/scheduler/report"
+)
+
+// This file connects the plugin with package candidates, which leaves nodes out of an attempt. A scheduler that was not
+// set up by Extend leaves no nodes out.
+
+// narrow returns the nodes for kube-scheduler to filter, or nil for all nodes.
+func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *state, pod *v1.Pod,
+	nodes []fwk.NodeInfo) *fwk.PreFilterResult {
+	if p.candidates == nil || s.fits == nil && !s.large() {
+		return nil
+	}
+	a := &candidates.Attempt{Pod: pod, Again: func() fwk.CycleState { return again(cs, report.Attempt{}) },
+		Snap: s.snap, Nodes: s.nodes, Fits: s.fits, Answers: s.answers,
+		Lets: func(n *ledger.Node) bool { return p.lets(s, n) }, Picky: s.backoff != nil || p.guard.Picky(),
+		Unknown: p.guard.LetsUnknown(s.demand)}
+	var names sets.Set[string]
+	if s.large() {
+		names = p.candidates.Few(ctx, a, nodes, len(s.pod.Containers), func(info fwk.NodeInfo) bool {
+			name := info.Node().Name
+			slot := s.slot(info, name)
+			return slot >= 0 && p.judged(s, name, slot).IsSuccess()
+		})
+	} else {
+		names = p.candidates.Names(ctx, a, len(nodes))
+	}
+	if names == nil {
+		return nil
+	}
+	s.named = names
+	return &fwk.PreFilterResult{NodeNames: names}
+}
+
+// lets reports whether Filter accepts the pod on a node where it fits.
+func (p *Plugin) lets(s *state, n *ledger.Node) bool {
+	at, waited := s.backoff[n.Name]
+	return p.guard.Distrusts(n) == 0 && !(waited && at == n.News) && p.guard.Spares(n, s.pod, s.demand) == 0
+}
+
+// leftOut records why the pod does not fit on the nodes that were left out, until the record and the log are full.
+func (p *Plugin) leftOut(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s *state) {
+	if s.named == nil || !s.Open() || s.large() {
+		return
+	}
+	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return // nothing depends on it
+	}
+	for _, info := range nodes {
+		if !s.Open() {
+			return
+		}
+		if !s.named.Has(info.Node().Name) {
+			p.Filter(ctx, cs, pod, info)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package plugin
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+	"github.com/tenon-numa/tenon/scheduler/metrics"
+	"github.com/tenon-numa/tenon/scheduler/preempt"
+	"github.com/tenon-numa/tenon/scheduler/report"
+)
+
+var (
+	_ fwk.PostFilterPlugin = (*Plugin)(nil)
+	_ fwk.PreEnqueuePlugin = (*Plugin)(nil)
+)
+
+// newPreemption returns the preemption of a profile.
+func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreemptionArgs) (*preempt.Preemption, error) {
+	words := report.Words(p.name)
+	return preempt.New(ctx, victims{p}, preempt.Config{
+		Name:        p.name,
+		Args:        args,
+		Handle:      p.handle,
+		Logger:      p.logger,
+		Recorder:    report.QuotedEvents(p.handle.EventRecorder()),
+		Texts:       preempt.Texts{NoVictims: words.NoVictims(), Waits: words.NotHelpful()},
+		KeepVictims: p.args.KeepVictims,
+	})
+}
+
+// PreEnqueue keeps a pod out of the queue while its victims are being evicted. If DefaultPreemption preempts for the
+// profile, PreEnqueue admits every pod.
+func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
+	if p.preemption == nil {
+		return nil
+	}
+	return p.preemption.PreEnqueue(ctx, pod)
+}
+
+// PostFilter evicts pods to make room for a pod that fits nowhere. If the plugin has no preemption of its own, it
+// leaves this to DefaultPreemption.
+func (p *Plugin) PostFilter(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	m fwk.NodeToStatusReader,
+) (*fwk.PostFilterResult, *fwk.Status) {
+	if p.preemption == nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	cs, err := p.askAll(ctx, cs, pod, m)
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	return p.preemption.PostFilter(ctx, cs, pod, m)
+}
+
+// victims implements preempt.Plugin.
+type victims struct{ *Plugin }
+
+// Attempt implements preempt.Plugin.
+func (p victims) Attempt(cs fwk.CycleState) (preempt.Attempt, bool) {
+	s, ok := read(cs)
+	if !ok {
+		return preempt.Attempt{}, false
+	}
+	judged := func(name string) *ledger.Node {
+		if n := s.node(name); p.guard.Knows(n) {
+			return n
+		}
+		return nil
+	}
+	log := func(msg string, pairs ...any) { s.Log.Info(report.LevelDecision, msg, pairs...) }
+	return preempt.Attempt{Pod: s.pod, Demand: s.demand, Node: judged, Log: log}, true
+}
+
+// Reasons implements preempt.Plugin.
+func (p victims) Reasons(pod *place.Pod, v place.Verdict) []string {
+	return p.refusal(pod, v).Reasons()
+}
+
+// CutShort implements preempt.Plugin.
+func (p victims) CutShort() { p.metrics.Exceeded(metrics.BudgetVictims) }
+
+// evicting returns the plugin's preemption, or nil. A nil *Preemption evicts nothing.
+func (p *Plugin) evicting() *preempt.Preemption { return p.preemption }
+
+// permanent reports whether the pod would not fit on the empty node either, so that no eviction helps there. It ignores
+// the pod's demand, because the pods on a node influence whether a demand is met.
+func (p *Plugin) permanent(s *state, n *ledger.Node) bool { return !n.FitsEmpty(s.pod) }

@@ -1,0 +1,71 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// preFlight skips pods that hold nothing of the node, and pods whose turn has come; it takes the turn for these. It
+// returns nil for pods that have to wait: for these kube-scheduler first writes status.nominatedNodeName, which costs
+// one request and one watch event per pod.
+func (p *Plugin) preFlight(cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	s, ok := read(cs)
+	if !ok || !p.Book.Booked(node, string(pod.UID)) {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	if p.handle != nil && p.handle.GetWaitingPod(pod.UID) != nil {
+		return nil // another plugin delays the pod, and a pod that has its turn delays others
+	}
+	v, wait, err := p.Book.Turn(string(pod.UID), pod.CreationTimestamp.Unix())
+	if wait != nil {
+		return nil
+	}
+	status := fwk.AsStatus(err)
+	if err == nil {
+		status = p.takes(s, pod, node, v, "")
+	}
+	if status = s.turned(node, v, status); !status.IsSuccess() {
+		return status
+	}
+	return fwk.NewStatus(fwk.Skip)
+}
+
+// PreBind waits for the pod's turn on its node, so that the node admits pods in the order of their predictions. A pod
+// that no longer fits when its turn comes is scheduled again.
+//
+// PreBind then returns an error, as kube-scheduler's own plugins do. A status of unschedulable would make the pod wait
+// for an event, and the events that announced room on other nodes may have passed.
+func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	s, ok := read(cs)
+	if !ok {
+		return nil
+	}
+	v, waited, err := p.turns.Await(ctx, p.Book, p.metrics, pod, node, p.turnTimeout())
+	if err != nil {
+		return s.turned(node, v, fwk.AsStatus(err))
+	}
+	short := ""
+	if waited && v.Fits() {
+		short = p.short(ctx, cs, pod, node)
+	}
+	return s.turned(node, v, p.takes(s, pod, node, v, short))
+}
+
+// takes checks that a node still takes a pod whose turn has come, and returns the turn if not. short says which plain
+// amounts of the node have become too small, and is empty if none has.
+func (p *Plugin) takes(s *state, pod *v1.Pod, node string, v place.Verdict, short string) *fwk.Status {
+	why := short
+	if !v.Fits() {
+		why = p.refusal(s.pod, v).Message()
+	}
+	if why == "" {
+		return nil
+	}
+	p.Book.Decline(string(pod.UID))
+	return fwk.AsStatus(fmt.Errorf("node %s no longer fits: %s", node, why))
+}

@@ -1,0 +1,136 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+
+	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/overlay"
+	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/scheduler/booking"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+	"github.com/tenon-numa/tenon/scheduler/metrics"
+)
+
+var errUnknown = errors.New("the API server has not said yet whether it stored the pod's last binding")
+
+// PreFilter translates the pod once, takes a snapshot of the ledger, and names the nodes where the pod fits if these
+// are few. It skips pods that no kubelet aligns.
+func (p *Plugin) PreFilter(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	nodes []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
+	if s, again := read(cs); again && s.unnarrowed {
+		return nil, nil
+	}
+	s, status := translate(pod)
+	if status != nil {
+		if _, err := booking.Read(pod); isTooLarge(err) {
+			p.metrics.Exceeded(metrics.BudgetPod)
+		}
+		a := p.begin(pod)
+		a.Invalid(status.Message())
+		return nil, status
+	}
+	if s.pod.Plain() {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	if p.turns.Unknown(s.uid) {
+		return nil, fwk.AsStatus(errUnknown)
+	}
+	s.strategy = p.scoring(s.wish)
+	s.Attempt = p.begin(pod)
+	s.Read(booking.Bounded(s.shape), s.demand)
+	if err := p.waitReady(ctx); err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	p.learn(s)
+	p.waiting.Begin(waiter{p}, pod, s.ask())
+	p.takeSnapshot(s, nodes)
+	s.refusals = p.retries.Begin(waiter{p}, pod, s.ask(), s.snap)
+	cs.Write(stateKey, s)
+	p.last.Store(&current{cs, s})
+	return p.narrow(ctx, cs, s, pod, nodes), nil
+}
+
+// takeSnapshot takes a snapshot, and finds the cached answers for pods of this kind.
+func (p *Plugin) takeSnapshot(s *state, nodes []fwk.NodeInfo) {
+	s.snap = p.Book.Snapshot()
+	s.nodes = p.nodes.Of(s.snap, nodes)
+	p.ask(s)
+	s.backoff = p.turns.Of(s.uid)
+}
+
+// PreFilterExtensions returns the plugin.
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
+
+// AddPod evaluates the node as if the pod were on it too: a nominated pod, or a victim that is spared.
+func (p *Plugin) AddPod(
+	_ context.Context,
+	cs fwk.CycleState,
+	_ *v1.Pod,
+	add fwk.PodInfo,
+	info fwk.NodeInfo,
+) *fwk.Status {
+	s, ok := read(cs)
+	if !ok {
+		return nil
+	}
+	cp, err := apipod.ToPlace(add.GetPod())
+	if err != nil {
+		return nil // no machine could take it: it holds nothing
+	}
+	s.overlay = s.overlay.Change(s.snap.Node(info.Node().Name), func(o *overlay.Node) {
+		o.Add(kube.ID(add.GetPod()), cp, p.leaving(add.GetPod(), info))
+	})
+	return nil
+}
+
+// RemovePod evaluates the node as if the pod, a victim, were not on it.
+func (p *Plugin) RemovePod(
+	_ context.Context,
+	cs fwk.CycleState,
+	_ *v1.Pod,
+	remove fwk.PodInfo,
+	info fwk.NodeInfo,
+) *fwk.Status {
+	s, ok := read(cs)
+	if !ok || p.args.KeepVictims {
+		return nil
+	}
+	s.overlay = s.overlay.Change(s.snap.Node(info.Node().Name), func(o *overlay.Node) {
+		o.Remove(string(remove.GetPod().UID))
+	})
+	return nil
+}
+
+// leaving returns the UIDs of the pods that will have left a node when a nominated pod arrives: pods that are being
+// deleted, and victims of the nominated pod.
+func (p *Plugin) leaving(nominated *v1.Pod, info fwk.NodeInfo) (out []string) {
+	for _, p := range info.GetPods() {
+		if p.GetPod().DeletionTimestamp != nil {
+			out = append(out, string(p.GetPod().UID))
+		}
+	}
+	return append(out, p.evicting().Victims(nominated, info.Node().Name)...)
+}
+
+// scoring returns how nodes are scored for a pod: by the type that the pod requests, with the profile's weights.
+func (p *Plugin) scoring(wish *score.Type) score.Strategy {
+	s := p.strategy
+	if wish != nil {
+		s.Type = *wish
+	}
+	return s
+}
+
+// isTooLarge reports whether an error says that judging a pod costs too much.
+func isTooLarge(err error) bool {
+	_, is := errors.AsType[booking.TooLarge](err)
+	return is
+}

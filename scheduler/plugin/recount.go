@@ -1,0 +1,56 @@
+package plugin
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/scheduler/booking"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// short returns which plain amounts of a node are now too small for a pod that has waited, or "". Another scheduler may
+// have bound pods to the node meanwhile.
+//
+// The profile's own NodeResourcesFit decides, on the pods that the node has now. So short counts what kube-scheduler
+// counted when it chose the node, and nothing else: not the resources that the profile ignores, that an extender
+// manages, or that DRA serves, and resized pods by their status. short returns "" where the profile does not have that
+// plugin, and where the plugin fails: the kubelet then decides.
+func (p *Plugin) short(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) string {
+	skip, ok := p.allBut(amountsName)
+	n := p.amounts.Node(node)
+	if !ok || n == nil {
+		return ""
+	}
+	info := framework.NewNodeInfo()
+	info.SetNode(n)
+	for _, other := range p.amounts.With(node, booking.Others(p.Book, pod, node)) {
+		if other.UID != pod.UID && !kube.Ended(other) {
+			info.AddPod(other)
+		}
+	}
+	cs = cs.Clone() // the original is kube-scheduler's for the rest of the cycle
+	cs.SetSkipFilterPlugins(skip)
+	if status := p.handle.RunFilterPlugins(ctx, cs, pod, info); status.IsRejected() {
+		return status.Message()
+	}
+	return ""
+}
+
+// allBut returns the filter plugins of the profile without one. ok is false if the profile does not have that one.
+func (p *Plugin) allBut(name string) (skip sets.Set[string], ok bool) {
+	f, lists := p.handle.(interface{ ListPlugins() *schedapi.Plugins })
+	if !lists {
+		return nil, false
+	}
+	skip = sets.New[string]()
+	for _, x := range f.ListPlugins().Filter.Enabled {
+		skip.Insert(x.Name)
+	}
+	ok = skip.Has(name)
+	return skip.Delete(name), ok
+}

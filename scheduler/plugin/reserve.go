@@ -1,0 +1,56 @@
+package plugin
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/guard"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// Reserve books what the pod will hold. It computes the verdict again under the ledger's lock, because the node may
+// have changed since Filter.
+func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	s, ok := read(cs)
+	if !ok {
+		return nil
+	}
+	p.leftOut(ctx, cs, pod, s)
+	if n := p.Book.Snapshot().Node(node); n != nil && !p.guard.Knows(n) {
+		return p.reserved(s, node, place.Verdict{}, barred(guard.OnlyCoarse, n))
+	}
+	v, known := p.Book.Reserve(node, kube.ID(pod), s.pod, s.demand)
+	if !known || !v.Fits() {
+		p.again(pod)
+	}
+	if !known {
+		return p.reserved(s, node, v, p.distrusts(s, nil, guard.NotKnown, node))
+	}
+	if !v.Fits() {
+		return p.reserved(s, node, v, p.refusal(s.pod, v))
+	}
+	p.waiting.Remove(string(pod.UID))
+	p.retries.Forget(string(pod.UID))
+	return p.reserved(s, node, v, nil)
+}
+
+// again retries a pod that Reserve refused. Other nodes fitted as well, and no event will announce that.
+func (p *Plugin) again(pod *v1.Pod) {
+	switch {
+	case p.waiting != nil:
+		p.waiting.Reconsider(string(pod.UID))
+	case p.handle != nil:
+		p.handle.Activate(p.logger, map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+	}
+}
+
+// Unreserve ends the booking of a pod that could not be bound, once that is certain.
+func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) {
+	if s, ok := read(cs); ok {
+		p.turns.Failed(p.Book, pod, node)
+		s.Released(node)
+	}
+}

@@ -1,0 +1,92 @@
+package plugin
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// fewChanged bounds the costs that PreScore computes. Score computes more of them in parallel, on all CPUs.
+const fewChanged = 32
+
+// PreScore skips pods that PreFilter skipped, unless they prefer the nodes of their affinity group. If few nodes have
+// changed, it computes their costs; the other costs are cached. Score runs on new goroutines, and the runtime would
+// copy their small stacks for that computation.
+func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	s, ok := p.state(cs)
+	if !ok {
+		return p.preScoreGroup(cs, pod, nodes)
+	}
+	changed := make([]int, 0, fewChanged)
+	for _, info := range nodes {
+		slot := s.slot(info, info.Node().Name)
+		if slot < 0 || s.answers.Has(s.snap, slot) {
+			continue
+		}
+		if len(changed) == fewChanged {
+			return nil
+		}
+		changed = append(changed, slot)
+	}
+	for _, slot := range changed {
+		p.answer(s, slot)
+	}
+	return nil
+}
+
+// Score returns the cost of the node by the pod's strategy, where lower is better, and for a pod that PreFilter skipped
+// how many pods of its affinity group are there.
+func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
+	s, ok := p.state(cs)
+	if !ok {
+		return scoreGroup(cs, info.Node().Name), nil
+	}
+	name := info.Node().Name
+	return s.costs(name, p.costOf(s, name, s.slot(info, name))), nil
+}
+
+// costOf returns the cost of the node in a slot. The slot is -1 if the ledger does not have the node.
+func (p *Plugin) costOf(s *state, name string, slot int) int64 {
+	if o := s.overlay[name]; o != nil {
+		return s.cost(o.Full, o.Full.Place(s.pod, s.demand))
+	}
+	if p.guard.Coarse || slot < 0 {
+		if n, _ := s.snap.At(slot); !p.guard.Knows(n) {
+			return s.strategy.Unknown()
+		}
+	}
+	cost, refusal := p.answer(s, slot)
+	if refusal != nil {
+		// The profile scores with the plugin and does not filter with it.
+		n, _ := s.snap.At(slot)
+		return s.cost(n, place.Verdict{})
+	}
+	return cost
+}
+
+// ScoreExtensions returns the plugin.
+func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
+
+// NormalizeScore turns costs, or numbers of pods, into scores.
+func (p *Plugin) NormalizeScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	s, ok := read(cs)
+	if !ok {
+		normalizeGroup(scores)
+		return nil
+	}
+	if len(scores) == 0 {
+		return nil
+	}
+	costs := make([]int64, len(scores))
+	for i := range scores {
+		costs[i] = scores[i].Score
+	}
+	s.strategy.Scores(costs)
+	for i := range scores {
+		scores[i].Score = costs[i]
+	}
+	return nil
+}

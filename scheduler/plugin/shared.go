@@ -1,0 +1,243 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/klog/v2"
+	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/answers"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/scheduler/booking"
+	"github.com/tenon-numa/tenon/scheduler/candidates"
+	"github.com/tenon-numa/tenon/scheduler/follow"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+	"github.com/tenon-numa/tenon/scheduler/inspect"
+	"github.com/tenon-numa/tenon/scheduler/metrics"
+	"github.com/tenon-numa/tenon/scheduler/report"
+	"github.com/tenon-numa/tenon/scheduler/waiting"
+)
+
+// Shared is the state that the plugins of all profiles of one scheduler share.
+type Shared struct {
+	Book *ledger.Book
+	Feed *kube.Feed
+	// Ready is closed when the feed has begun.
+	Ready <-chan struct{}
+	// Decisions records decisions for inspection; nil records nothing.
+	Decisions *inspect.Decisions
+
+	metrics *metrics.Counters // nil counts nothing
+	answers answers.Table
+	amounts *follow.Amounts // nil until there is a client
+	lines   *report.Lines   // nil before the first factory
+	turns   booking.Line
+	// waiting retries pods in tenon-scheduler, retries in other schedulers; at most one of them is not nil.
+	waiting  *waiting.Queue
+	retries  *waiting.Retries
+	workload booking.Workload
+	plugins  []*Plugin // of all profiles, once the scheduler is set up
+	// attempted is when the last attempt to schedule a pod began, in nanoseconds of Unix time.
+	attempted atomic.Int64
+
+	// sources fill the ledger from the API server; the first profile starts them. Nil in tests.
+	sources  *follow.Sources
+	started  sync.Once
+	startErr error
+	// topology is the resource of NodeResourceTopologies if the API server serves them, or nil.
+	topology *schema.GroupVersionResource
+	options  Options
+}
+
+// Options are what a main program sets for the plugin. The zero Options is valid.
+type Options struct {
+	// OnOutcome, if not nil, is called with the outcome of every prediction. It must return quickly.
+	OnOutcome func(ledger.Outcome)
+	// Informers, if not nil, makes the informers of NodeLayouts and NodeResourceTopologies; the caller starts it. It
+	// must be kube-scheduler's own factory, so that queueing hints share the plugin's informers. If it is nil, the
+	// plugin starts informers of its own and registers no hints for nodes' reports.
+	Informers dynamicinformer.DynamicSharedInformerFactory
+	// Nodes, if not nil, selects the nodes that inspection and metrics show.
+	Nodes labels.Selector
+	// Preemption has the arguments of preemption by profile name, for the profiles that preempt with the plugin instead
+	// of DefaultPreemption.
+	Preemption map[string]*schedapi.DefaultPreemptionArgs
+	// PercentageOfNodesToScore is the value for profiles that do not set it; 0 leaves it to kube-scheduler.
+	PercentageOfNodesToScore int32
+	// Election, if not nil, returns which of several schedulers leads, for inspection and metrics.
+	Election func() document.Election
+}
+
+// NewShared returns the state that the profiles of one scheduler share. The first plugin that its Factory makes starts
+// to follow the API server.
+func NewShared(logger klog.Logger, o Options) *Shared {
+	s := &Shared{Decisions: inspect.NewDecisions(time.Now), metrics: metrics.NewCounters(), options: o}
+	s.sources = follow.New(logger, follow.Options{OnOutcome: s.onOutcome, Wake: s.wake, Counters: s.metrics,
+		Informers: o.Informers, Nodes: o.Nodes, Busy: s.busy, Leads: func() bool {
+			return o.Election == nil || o.Election().Role != document.Standby
+		}})
+	s.Book, s.Feed, s.Ready = s.sources.Book, s.sources.Feed, s.sources.Ready()
+	return s
+}
+
+// busy reports whether an attempt to schedule a pod began in the last two seconds, or pods wait for their turns.
+func (s *Shared) busy() bool {
+	return s.turns.Waits() > 0 || time.Now().UnixNano()-s.attempted.Load() < int64(2*time.Second)
+}
+
+// Factory makes the plugin of one profile. It is kube-scheduler's frameworkruntime.PluginFactory.
+type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error)
+
+// Factory returns the factory of the plugin under one of its names. Its plugins share s.
+func (s *Shared) Factory(name string) Factory {
+	if s.lines == nil {
+		s.lines = report.NewLines(s.metrics.Suppressed)
+	}
+	return func(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		args, err := config.Decode(name, obj)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.start(ctx, args, h); err != nil {
+			return nil, err
+		}
+		p := &Plugin{Shared: s, name: name, args: args, guard: args.Guard(), strategy: args.Strategy.Scoring(),
+			logger: Logger(ctx), handle: h,
+			profile: fmt.Sprintf("%d %s", len(s.plugins), profileOf(h))}
+		if args := s.options.Preemption[profileOf(h)]; args != nil {
+			if p.preemption, err = newPreemption(ctx, p, args); err != nil {
+				return nil, err
+			}
+			p.candidates = candidates.New(h, s.options.PercentageOfNodesToScore)
+		}
+		s.plugins = append(s.plugins, p)
+		for _, note := range args.Notes {
+			p.logger.Info("Argument for "+name+" means something else here", "profile", fwk.ProfileName(h), "argument", note)
+		}
+		return p, nil
+	}
+}
+
+// start starts to fill the ledger, once for all profiles. It does nothing in tests, which have no handle or no sources.
+func (s *Shared) start(ctx context.Context, args config.Args, h fwk.Handle) (err error) {
+	if h == nil {
+		return nil
+	}
+	if s.amounts == nil {
+		if s.amounts, err = follow.NewAmounts(h.SharedInformerFactory()); err != nil {
+			return err
+		}
+	}
+	if s.sources == nil {
+		return nil
+	}
+	if args.LayoutSelector != "" && s.options.Informers == nil {
+		return errors.New("layoutSelector: only tenon-scheduler keeps all pods of a profile to the selected nodes: " +
+			"run tenon-scheduler, or remove it")
+	}
+	s.started.Do(func() { s.startErr = s.follow(ctx, h) })
+	return s.startErr
+}
+
+// follow starts to follow the API server.
+func (s *Shared) follow(ctx context.Context, h fwk.Handle) error {
+	if s.options.Informers == nil {
+		s.retries = waiting.NewRetries(s.Book.Snapshot, s.activate)
+		s.Book.OnChange(s.retries.Change)
+	}
+	api := follow.API{Config: h.KubeConfig(), Client: h.ClientSet(), Informers: h.SharedInformerFactory(),
+		Recorder: h.EventRecorder()}
+	if err := s.sources.Start(ctx, api, s.amounts, func() { s.workload.Learn(s.ownPods()) }); err != nil {
+		return err
+	}
+	s.turns.Ask(ctx, h.ClientSet(), s.wake)
+	if _, err := h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(s.podEvents()); err != nil {
+		return fmt.Errorf("follow waiting pods: %w", err)
+	}
+	if s.retries != nil {
+		go s.retries.Run(ctx)
+	}
+	s.topology = s.sources.Topologies()
+	s.measure()
+	return nil
+}
+
+// ownPods returns the pods that the profiles with the plugin schedule or have scheduled.
+func (s *Shared) ownPods() (out []*v1.Pod) {
+	profiles := map[string]bool{}
+	for _, p := range s.plugins {
+		profiles[profileOf(p.handle)] = true
+	}
+	for _, p := range s.amounts.Pods() {
+		if profiles[p.Spec.SchedulerName] {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Inspection returns what inspection and metrics show of the scheduler.
+func (s *Shared) Inspection() inspect.Source {
+	from := s.sources
+	return inspect.Source{Book: s.Book, Decisions: s.Decisions, Mix: s.workload.Mix, Now: time.Now,
+		Problem: from.Problem, Names: from.Names, Reported: from.Reported, Healthy: s.healthy,
+		Election: s.options.Election}
+}
+
+// healthy returns why the ledger cannot be filled, or nil.
+func (s *Shared) healthy() error {
+	if len(s.plugins) == 0 {
+		return errors.New("no profile enables the plugin: layouts and pods are not followed")
+	}
+	return s.sources.Healthy()
+}
+
+// measure registers metrics that are computed when they are scraped.
+func (s *Shared) measure() {
+	metrics.Measure(s.Inspection(), s.Feed.Paced, s.sources.Misaligned, s.fittingShapes(), s.amounts)
+}
+
+// fittingShapes returns the shapes in the arguments of all profiles, each once.
+func (s *Shared) fittingShapes() (out []*place.Pod) {
+	seen := map[string]bool{}
+	for _, p := range s.plugins {
+		for _, text := range p.args.FittingShapes {
+			if shape, err := config.ParseShape(text); err == nil && !seen[document.Shape(shape)] {
+				seen[document.Shape(shape)] = true
+				out = append(out, shape)
+			}
+		}
+	}
+	return out
+}
+
+func profileOf(h fwk.Handle) string {
+	if h == nil {
+		return ""
+	}
+	return fwk.ProfileName(h)
+}
+
+// wake retries pods that may fit a node after a ledger change that no event announces. It returns at once.
+func (s *Shared) wake(node string) {
+	switch {
+	case s.waiting != nil:
+		s.waiting.Observed(node)
+	case s.retries != nil:
+		s.retries.Change(node)
+	}
+}

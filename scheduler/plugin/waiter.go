@@ -1,0 +1,132 @@
+package plugin
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+	"github.com/tenon-numa/tenon/scheduler/preempt"
+	"github.com/tenon-numa/tenon/scheduler/report"
+	"github.com/tenon-numa/tenon/scheduler/waiting"
+)
+
+// This file implements waiting.Profile. Package waiting retries refused pods.
+
+// waiter implements waiting.Profile.
+type waiter struct{ *Plugin }
+
+// Barred implements waiting.Profile. It bars a pod while its victims are being evicted, and after its wait on the node
+// timed out until the ledger receives news of the node.
+func (p waiter) Barred(pod *v1.Pod, here *waiting.Here) bool {
+	return p.evicting().Evicts(pod) ||
+		here.Node != nil && p.turns.Has(string(pod.UID), here.Name, here.Node.News)
+}
+
+// MayEvict implements waiting.Profile.
+func (p waiter) MayEvict(pod *v1.Pod, c *waiting.Class, here *waiting.Here, room int) bool {
+	if p.evicting().Awaits(pod, here.Name) {
+		return true
+	}
+	return room == 0 && p.preemption != nil && !p.args.KeepVictims && p.guard.Knows(here.Node) && preempt.Preempts(pod) &&
+		c.Openings.Opens(pod, c.Ask.Pod, c.Ask.Demand, here.Node, here.Residents(p.amounts.On), here.Seed)
+}
+
+// Room implements waiting.Profile.
+func (p waiter) Room(a waiting.Ask, n *ledger.Node, most int) int {
+	s := &state{pod: a.Pod, key: a.Key, demand: a.Demand}
+	if !p.accepts(s, n) {
+		return 0
+	}
+	if n == nil {
+		return most
+	}
+	for k := 1; k < most; k++ {
+		n, _ = n.With(ledger.PodID{UID: fmt.Sprintf("room %d", k)}, s.pod)
+		if !n.Place(s.pod, s.demand).Fits() {
+			return k
+		}
+	}
+	return most
+}
+
+// accepts reports whether a node takes a pod. n is nil if the ledger does not have the node.
+func (p *Plugin) accepts(s *state, n *ledger.Node) bool {
+	if n == nil {
+		return p.guard.LetsUnknown(s.demand)
+	}
+	return p.guard.Distrusts(n) == 0 && s.takes(n) && p.guard.Spares(n, s.pod, s.demand) == 0
+}
+
+// try retries pods.
+func (s *Shared) try(woken []waiting.Woken) {
+	pods := map[waiting.Profile]map[string]*v1.Pod{}
+	for _, x := range woken {
+		if pods[x.Profile] == nil {
+			pods[x.Profile] = map[string]*v1.Pod{}
+		}
+		pods[x.Profile][x.Pod.Namespace+"/"+x.Pod.Name] = x.Pod
+	}
+	for p, list := range pods {
+		report.TriedAgain(p.(waiter).logger, len(list), woken[0].Pod)
+		s.activate(p, list)
+	}
+}
+
+// activate retries pods of a profile. The keys are namespace/name.
+func (s *Shared) activate(p waiting.Profile, pods map[string]*v1.Pod) {
+	w := p.(waiter)
+	s.metrics.Woken(len(pods))
+	w.handle.Activate(w.logger, pods)
+}
+
+// podEvents returns a handler of the pod events that concern waiting pods. It picks between waiting and retries only
+// when an event arrives: Extend sets waiting after the handler is registered.
+func (s *Shared) podEvents() cache.ResourceEventHandler {
+	events := func() cache.ResourceEventHandler {
+		if s.waiting != nil {
+			return s.waiting.Events()
+		}
+		return s.retries.Events()
+	}
+	return cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) { events().OnUpdate(before, after) },
+		DeleteFunc: func(o any) { events().OnDelete(o) },
+	}
+}
+
+// mayEvict reports whether a pod may evict others to get room on a node, now that a pod which it could not have evicted
+// has left.
+func (p *Plugin) mayEvict(pod, gone *v1.Pod) bool {
+	rank := corev1.PodPriority(pod)
+	n := p.Book.Snapshot().Node(gone.Spec.NodeName)
+	if n == nil || p.amounts == nil || corev1.PodPriority(gone) < rank || !preempt.Preempts(pod) {
+		return false
+	}
+	var lower []string
+	for _, other := range p.amounts.On(n.Name) {
+		if corev1.PodPriority(other) < rank {
+			lower = append(lower, string(other.UID))
+		}
+	}
+	s, status := translate(pod)
+	return status == nil && len(lower) > 0 && p.accepts(s, n.Without(lower...))
+}
+
+// lags reports whether a node refuses a pod only because the ledger has not yet released pods that have left. If the
+// pod is nominated to the node, these pods are its victims, and DefaultPreemption would evict more pods.
+func (p *Plugin) lags(s *state, n *ledger.Node, info fwk.NodeInfo) bool {
+	if p.retries == nil || n == nil {
+		return false
+	}
+	for _, promised := range p.handle.NominatedPodsForNode(n.Name) {
+		if string(promised.GetPod().UID) == s.uid {
+			left := preempt.Departed(n, info)
+			return len(left) > 0 && s.takes(n.Without(left...))
+		}
+	}
+	return false
+}
