@@ -130,9 +130,10 @@ var floors = []floor{
 	{
 		"cluster/live",
 		nil,
-		words(`core/ledger core/printable api/objects api/v1alpha1 cluster/kube cluster/nrt`),
+		words(`core/ledger core/printable api/document api/objects api/v1alpha1 cluster/kube cluster/nrt`),
 		append(topologies, inCluster...),
 	},
+	{"cluster/view", nil, words(`core/... api/document api/pod cluster/kube cluster/live cluster/stage`), inCluster},
 	{"cluster/live/livetest", nil, words(`core/... api/v1alpha1`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"cluster/kube/kubetest", nil, words(`core/... api/v1alpha1 cluster/kube`), append(topologies, inCluster...)},
 
@@ -184,7 +185,7 @@ var floors = []floor{
 	{"face/chart", nil, nil, nil},
 	{"face/draw", nil, words(`core/... api/document`), words(`golang.org/x/term`)},
 	{"face/console/client", nil, nil, words(`github.com/oapi-codegen/runtime`)},
-	{"face/...", nil, words(`core/... api/... face/...`),
+	{"face/...", nil, words(`core/... api/... cluster/live cluster/view face/...`),
 		words(`github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term k8s.io/apimachinery k8s.io/cli-runtime k8s.io/client-go sigs.k8s.io/yaml`)},
 	{"lab/machines", nil, words(`core/...`), words(`k8s.io/kubelet sigs.k8s.io/yaml`)},
 	{"lab/...", nil, words(`core/... api/... deploy/... node/... cluster/... scheduler/... ops/... lab/...

@@ -34,12 +34,9 @@ type Reader struct {
 	devices *objects.Devices
 	layouts *client.Client
 	now     func() time.Time
-	notes   []Problem
+	notes   []document.Problem
 	within  []string // see Within
 }
-
-// Problem is a node without usable data, and the reason: its layout or topology is missing or was rejected.
-type Problem struct{ Node, Reason string }
 
 // NewReader returns a reader of the cluster in cfg.
 func NewReader(cfg *rest.Config) (*Reader, error) {
@@ -71,7 +68,7 @@ type View struct {
 	// Numatopology, in ascending order of name. Each has its holdings, observed and predicted. Problems say why the
 	// other nodes are missing. Kinds that the identity may not read count as missing.
 	States   []*ledger.Node
-	Problems []Problem
+	Problems []document.Problem
 	Nodes    []v1.Node
 	Pods     []Stored
 	// Seen are the namespaces whose pods were read; nil: all.
@@ -80,7 +77,7 @@ type View struct {
 	// Reader returns them.
 	Layouts    []v1alpha1.NodeLayout
 	Topologies []*v1alpha2.NodeResourceTopology
-	Notes      []Problem
+	Notes      []document.Problem
 	// Storage is nil if it was not read, or if the identity may not read it. The same holds for Namespaces, which has
 	// the labels of each namespace.
 	Storage    *Storage
@@ -168,7 +165,7 @@ func EachPod(pods []Stored) iter.Seq[*v1.Pod] {
 }
 
 // Nodes returns the states and the problems of a view.
-func (r *Reader) Nodes(ctx context.Context) ([]*ledger.Node, []Problem, error) {
+func (r *Reader) Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem, error) {
 	v, err := r.View(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -321,7 +318,9 @@ func refusals(book *ledger.Book, l *v1alpha1.NodeLayout, pods []v1.Pod, at time.
 	}
 }
 
-func problems(feed *Feed, snap *ledger.Snapshot, nodes []v1.Node) (out []Problem) {
+// problems is not nil: answers have an empty list where there are none.
+func problems(feed *Feed, snap *ledger.Snapshot, nodes []v1.Node) []document.Problem {
+	out := []document.Problem{}
 	for i := range nodes {
 		name := nodes[i].Name
 		if snap.Node(name) != nil {
@@ -337,23 +336,25 @@ func problems(feed *Feed, snap *ledger.Snapshot, nodes []v1.Node) (out []Problem
 		if len(why) == 0 {
 			why = append(why, "no layout: is the agent running?")
 		}
-		out = append(out, Problem{name, strings.Join(why, "; ")})
+		out = append(out, document.Problem{Node: name, Reason: strings.Join(why, "; ")})
 	}
-	slices.SortFunc(out, func(a, b Problem) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(out, func(a, b document.Problem) int { return strings.Compare(a.Node, b.Node) })
 	return out
 }
 
 // Notes returns notes on the nodes that were read last: why a layout is not used, and which parts of a
 // NodeResourceTopology were not understood or were corrected. They are in ascending order of node.
-func (r *Reader) Notes() []Problem { return slices.Clone(r.notes) }
+func (r *Reader) Notes() []document.Problem { return slices.Clone(r.notes) }
 
-func notes(feed *Feed, snap *ledger.Snapshot) (out []Problem) {
+func notes(feed *Feed, snap *ledger.Snapshot) []document.Problem {
+	out := []document.Problem{}
 	for _, name := range snap.Names() {
 		if p := feed.Problem(name); p != "" {
-			out = append(out, Problem{name, "its layout is refused, so its " + snap.Node(name).From + " counts: " + p})
+			out = append(out, document.Problem{Node: name,
+				Reason: "its layout is refused, so its " + snap.Node(name).From + " counts: " + p})
 		}
 		for _, c := range feed.TopologyConditions(name) {
-			out = append(out, Problem{name, snap.Node(name).From + ": " + c})
+			out = append(out, document.Problem{Node: name, Reason: snap.Node(name).From + ": " + c})
 		}
 	}
 	return out

@@ -24,12 +24,18 @@ const maxNamed = 4096
 type changes struct {
 	mu        sync.Mutex
 	version   uint64
-	followers map[*Follower]bool
+	followers map[*follower]bool
 }
 
-// Follower receives changes. A slow follower receives several changes at once; if there are very many, it receives only
-// Change.All.
-type Follower struct {
+// Follower receives changes. Its caller closes it. A slow follower receives several changes at once; if there are very
+// many, it receives only Change.All.
+type Follower interface {
+	// Next waits until something has changed since the last call. The error is that of ctx.
+	Next(ctx context.Context) (Change, error)
+	Close()
+}
+
+type follower struct {
 	of          *changes
 	wake        chan struct{} // has one element while something is pending
 	all         bool
@@ -42,31 +48,31 @@ func (c *changes) now() uint64 {
 	return c.version
 }
 
-func (c *changes) follow() *Follower {
-	f := &Follower{of: c, wake: make(chan struct{}, 1), nodes: map[string]bool{}, pods: map[string]bool{}}
+func (c *changes) follow() *follower {
+	f := &follower{of: c, wake: make(chan struct{}, 1), nodes: map[string]bool{}, pods: map[string]bool{}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.followers == nil {
-		c.followers = map[*Follower]bool{}
+		c.followers = map[*follower]bool{}
 	}
 	c.followers[f] = true
 	return f
 }
 
 // Close stops the follower.
-func (f *Follower) Close() {
+func (f *follower) Close() {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()
 	delete(f.of.followers, f)
 }
 
-func (c *changes) node(name string)     { c.add(func(f *Follower) { f.nodes[name] = true }) }
-func (c *changes) pod(name string)      { c.add(func(f *Follower) { f.pods[name] = true }) }
-func (c *changes) everything()          { c.add(func(f *Follower) { f.all = true }) }
-func (f *Follower) named() int          { return len(f.nodes) + len(f.pods) }
+func (c *changes) node(name string)     { c.add(func(f *follower) { f.nodes[name] = true }) }
+func (c *changes) pod(name string)      { c.add(func(f *follower) { f.pods[name] = true }) }
+func (c *changes) everything()          { c.add(func(f *follower) { f.all = true }) }
+func (f *follower) named() int          { return len(f.nodes) + len(f.pods) }
 func sorted(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
 
-func (c *changes) add(note func(*Follower)) {
+func (c *changes) add(note func(*follower)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.version++
@@ -87,7 +93,7 @@ func (c *changes) add(note func(*Follower)) {
 
 // Next waits until something has changed since the last call, and returns the change. It returns the error of ctx when
 // ctx ends.
-func (f *Follower) Next(ctx context.Context) (Change, error) {
+func (f *follower) Next(ctx context.Context) (Change, error) {
 	select {
 	case <-ctx.Done():
 		return Change{}, ctx.Err()

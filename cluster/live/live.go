@@ -2,9 +2,10 @@
 // nodes' reports, in a ledger like the scheduler's.
 //
 // Invariant: the view has only objects that the API server gave to the identity. A resource that the identity may not
-// read, or that is not served, is a [Limit], and does not keep other resources away. Memory is bounded by the number of
-// nodes and pods and by the bytes of the pods; a Limit names what is left out beyond a bound. The package only reads:
-// it sends lists and watches of four resources to the API server. It does not judge pods; cluster/stage and core do.
+// read, or that is not served, is a [document.Limit], and does not keep other resources away. Memory is bounded by the
+// number of nodes and pods and by the bytes of the pods; a Limit names what is left out beyond a bound. The package
+// only reads: it sends lists and watches of four resources to the API server. It does not judge pods; cluster/stage and
+// core do.
 package live
 
 import (
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
@@ -42,9 +44,6 @@ type Options struct {
 // maxNamespaces bounds the namespaces that are followed one by one.
 const maxNamespaces = 32
 
-// Limit is a resource that the view lacks as a whole or in part, and why.
-type Limit struct{ Resource, Reason string }
-
 // View is the part of a cluster that one identity may read. Its methods may be called from any goroutine.
 type View struct {
 	book    *ledger.Book
@@ -59,6 +58,9 @@ type View struct {
 	limits   map[string]string // by resource
 	rejected bool              // the API server rejects the identity
 	seen     *kube.Seen        // nil: the pods of all namespaces; set before the view is ready
+
+	stating sync.Mutex
+	states  states
 }
 
 // Start follows the cluster in cfg, with the rights of cfg, until ctx ends.
@@ -144,11 +146,11 @@ func (v *View) Rejected() bool {
 }
 
 // Limits returns what the view lacks, in ascending order of resource.
-func (v *View) Limits() (out []Limit) {
+func (v *View) Limits() (out []document.Limit) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(v.limits)) {
-		out = append(out, Limit{name, v.limits[name]})
+		out = append(out, document.Limit{Resource: name, Reason: v.limits[name]})
 	}
 	return out
 }
@@ -173,7 +175,7 @@ func (v *View) Snapshot() *ledger.Snapshot { return v.book.Snapshot() }
 func (v *View) Version() uint64 { return v.changes.now() }
 
 // Follow returns a follower that receives all changes from now on. The caller closes it.
-func (v *View) Follow() *Follower { return v.changes.follow() }
+func (v *View) Follow() Follower { return v.changes.follow() }
 
 // Nodes returns the nodes in ascending order of name. The caller must not change them. Their metadata and status have
 // only what pods are judged by.
@@ -208,8 +210,8 @@ func (v *View) Pods(accept func(Pod) bool) (out []Pod) {
 	return out
 }
 
-// Count returns the number of pods, and how many of them wait for a node.
-func (v *View) Count() (all, waiting int) {
+// count returns the number of pods, and how many of them wait for a node.
+func (v *View) count() (all, waiting int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, r := range v.pods.kept {
@@ -243,13 +245,10 @@ func (v *View) View() *kube.View {
 }
 
 // Problems returns why the states of some nodes are missing.
-func (v *View) Problems() []kube.Problem {
+func (v *View) Problems() []document.Problem {
 	var nodes []v1.Node
 	for _, n := range v.Nodes() {
 		nodes = append(nodes, *n)
 	}
 	return v.feed.Problems(nodes)
 }
-
-// Notes returns notes on nodes that have a state; see [kube.Reader.Notes].
-func (v *View) Notes() []kube.Problem { return v.feed.Notes() }

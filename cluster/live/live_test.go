@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/cluster/live/livetest"
 )
@@ -68,9 +69,9 @@ func TestWhatMayNotBeReadIsALimit(t *testing.T) {
 	s.Forbid(livetest.Pods)
 	s.Forbid(livetest.Layouts)
 	v := start(t, s, Options{Namespaces: []string{"ml", "other"}})
-	want := []Limit{{"nodelayouts", "you may not list nodelayouts"},
-		{"pods in all namespaces", "you may not list pods in all namespaces"},
-		{"pods in namespace other", "you may not list pods in namespace other"}}
+	want := []document.Limit{{Resource: "nodelayouts", Reason: "you may not list nodelayouts"},
+		{Resource: "pods in all namespaces", Reason: "you may not list pods in all namespaces"},
+		{Resource: "pods in namespace other", Reason: "you may not list pods in namespace other"}}
 	if got := v.Limits(); !slices.Equal(got, want) {
 		t.Errorf("limits are %v, want %v", got, want)
 	}
@@ -154,7 +155,7 @@ func TestRightsThatAreTakenAwayCount(t *testing.T) {
 	s.Forbid(livetest.Pods)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for all, _ := v.Count(); all > 0; all, _ = v.Count() {
+	for all, _ := v.count(); all > 0; all, _ = v.count() {
 		if _, err := f.Next(ctx); err != nil {
 			t.Fatalf("%d pods are still there: %v", all, v.Limits())
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/manifest"
@@ -36,7 +37,7 @@ const maxPods = 110
 // file do not count as amounts. If the file has no pods, those that layouts list exist. If it has no Nodes, Export uses
 // the layouts: pods may have a machine minus its reservations, only the holders in the layouts use any of it, and nodes
 // have no labels. Export ignores other kinds of objects.
-func Export(data []byte) (*Stage, []kube.Problem, error) {
+func Export(data []byte) (*Stage, []document.Problem, error) {
 	if len(data) > MaxExport {
 		return nil, nil, fmt.Errorf("larger than %d bytes", int64(MaxExport))
 	}
@@ -85,7 +86,8 @@ func Export(data []byte) (*Stage, []kube.Problem, error) {
 }
 
 // problems returns why the states of some nodes are missing.
-func (e *export) problems(feed *kube.Feed, snap *ledger.Snapshot) (out []kube.Problem) {
+func (e *export) problems(feed *kube.Feed, snap *ledger.Snapshot) []document.Problem {
+	out := []document.Problem{}
 	names := map[string]bool{}
 	for _, l := range e.layouts {
 		names[l.Name] = true
@@ -107,7 +109,7 @@ func (e *export) problems(feed *kube.Feed, snap *ledger.Snapshot) (out []kube.Pr
 			kind, _, _ := strings.Cut(topology, " ")
 			why = kind + " refused: " + topology
 		}
-		out = append(out, kube.Problem{Node: name, Reason: why})
+		out = append(out, document.Problem{Node: name, Reason: why})
 	}
 	return out
 }

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/manifest"
@@ -57,7 +58,7 @@ type Stage struct {
 }
 
 // Read reads a cluster. The problems name the nodes without data about their NUMA nodes.
-func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []kube.Problem, error) {
+func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []document.Problem, error) {
 	v, err := cluster.ViewAll(ctx)
 	if err != nil {
 		return nil, nil, err

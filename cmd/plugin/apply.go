@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/ops/apply"
@@ -50,16 +51,16 @@ const changers = "kube-system"
 
 // kubelets implements [console.Kubelets] with a live view and the rights of cfg.
 type kubelets struct {
-	*watched
-	cfg *rest.Config
+	cluster *view.Live
+	cfg     *rest.Config
 }
 
 func (k kubelets) Plan(ctx context.Context, v whatif.Variation) (document.KubeletPlan, error) {
-	view, err := k.whole(ctx)
+	now, err := k.cluster.Whole(ctx)
 	if err != nil {
 		return document.KubeletPlan{}, err
 	}
-	scene, err := rollout.ReadAround(ctx, view, k.cfg)
+	scene, err := rollout.ReadAround(ctx, now, k.cfg)
 	if err != nil {
 		return document.KubeletPlan{}, err
 	}

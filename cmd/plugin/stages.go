@@ -87,7 +87,7 @@ func readCluster(ctx context.Context, k cli.Kubeconfig) (cli.Stage, []document.P
 	if err != nil {
 		return nil, nil, "", err
 	}
-	return s, nodeProblems(problems), r.namespace, nil
+	return s, problems, r.namespace, nil
 }
 
 // ask makes a stage ask the API server about pods; a bundle has none.
@@ -112,7 +112,7 @@ func readExport(data []byte) (cli.Stage, []document.Problem, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return s, nodeProblems(problems), nil
+	return s, problems, nil
 }
 
 func readMachines(list []whatif.Machine) (cli.Stage, error) {
@@ -121,14 +121,6 @@ func readMachines(list []whatif.Machine) (cli.Stage, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-func nodeProblems(in []kube.Problem) []document.Problem {
-	out := make([]document.Problem, 0, len(in))
-	for _, p := range in {
-		out = append(out, document.Problem{Node: p.Node, Reason: p.Reason})
-	}
-	return out
 }
 
 // readKubelet reads a KubeletConfiguration for a machine. Nothing is computed of one with which no kubelet starts.

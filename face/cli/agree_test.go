@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -68,7 +69,7 @@ func TestExplainSaysWhatTheSchedulerDoes(t *testing.T) {
 		unsettled += one(n.Unsettled)
 		refused += min(1, len(n.Refused))
 		for _, cpus := range []int64{3, 5, 6} {
-			pod := PodView{ID: podID("x"), Pod: smallPod(cpus)}
+			pod := view.Pod{ID: podID("x"), Pod: smallPod(cpus)}
 			said := newExplanation(pod, []*ledger.Node{n}, nil).verdicts[0].judged.Verdict
 			index := ledger.NewIndex(pod.Pod, pod.Demand)
 			for by, fits := range map[string]bool{

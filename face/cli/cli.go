@@ -19,10 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/ledger"
-	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
-	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/draw"
 )
 
@@ -31,42 +30,10 @@ type Cluster interface {
 	// Nodes returns the nodes with known data, and why the others are not among them.
 	Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem, error)
 	// Pod returns one pod; where there is none, the error is the API server's NotFound.
-	Pod(ctx context.Context, namespace, name string) (PodView, error)
+	Pod(ctx context.Context, namespace, name string) (view.Pod, error)
 	// Pods returns the pods of a namespace, or of all where it is empty, without Lacks. Pods that are not understood
 	// are left out.
-	Pods(ctx context.Context, namespace string) ([]PodView, error)
-}
-
-// PodView is a pod as the commands see it.
-type PodView struct {
-	ID  ledger.PodID
-	Pod *place.Pod
-	// Demand is what the pod asks of the outcome by its annotations.
-	Demand place.Demand
-	Node   string // where it is bound; empty while it waits for a node
-	// Needs are the plain amounts that the pod asks for, and Around is what others than the kubelet's managers look at on
-	// nodes, by name. Where a node is missing, nobody but its kubelet is asked.
-	Needs  whatif.Amounts
-	Around map[string]Around
-	// Unjudged is what else the pod asks of nodes and no command looks at, in words.
-	Unjudged []string
-	// Misspelt has the names of the pod that nothing reads.
-	Misspelt []string
-	// Scheduling is how far a pod without a node has come; nil where that is not known.
-	Scheduling *document.Scheduling
-	// Phase is the pod's status.phase: Pending, Running, Succeeded, Failed or Unknown.
-	Phase string
-	// Reason and Message are status.reason and status.message, where a kubelet says why it refused
-	// the pod, for example "TopologyAffinityError".
-	Reason, Message string
-}
-
-// Around is what kube-scheduler's own filters look at on a node.
-type Around struct {
-	// Node has the plain amounts and the pods of the node; its State does not count.
-	Node whatif.Node
-	// Barred are the reasons of the filters that judge neither amounts nor NUMA nodes.
-	Barred []place.Reason
+	Pods(ctx context.Context, namespace string) ([]view.Pod, error)
 }
 
 // Connect makes a cluster of kubeconfig choices. It also returns the namespace that these choose.

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -34,22 +35,22 @@ const gi = 1 << 30
 type cluster struct {
 	nodes    []*ledger.Node
 	problems []document.Problem
-	pods     map[string]PodView
+	pods     map[string]view.Pod
 }
 
 func (c cluster) Nodes(context.Context) ([]*ledger.Node, []document.Problem, error) {
 	return c.nodes, c.problems, nil
 }
 
-func (c cluster) Pod(_ context.Context, namespace, name string) (PodView, error) {
+func (c cluster) Pod(_ context.Context, namespace, name string) (view.Pod, error) {
 	p, ok := c.pods[namespace+"/"+name]
 	if !ok {
-		return PodView{}, fmt.Errorf("get pod: %w", apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name))
+		return view.Pod{}, fmt.Errorf("get pod: %w", apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name))
 	}
 	return p, nil
 }
 
-func (c cluster) Pods(_ context.Context, namespace string) (out []PodView, err error) {
+func (c cluster) Pods(_ context.Context, namespace string) (out []view.Pod, err error) {
 	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
 		if p := c.pods[name]; namespace == "" || p.ID.Namespace == namespace {
 			out = append(out, p)
@@ -59,9 +60,9 @@ func (c cluster) Pods(_ context.Context, namespace string) (out []PodView, err e
 }
 
 // PodsOf takes a workload's name for the beginning of the names of its pods.
-func (c cluster) PodsOf(ctx context.Context, kind, namespace, name string) ([]PodView, error) {
+func (c cluster) PodsOf(ctx context.Context, kind, namespace, name string) ([]view.Pod, error) {
 	pods, err := c.Pods(ctx, namespace)
-	return slices.DeleteFunc(pods, func(p PodView) bool { return !strings.HasPrefix(p.ID.Name, name+"-") }), err
+	return slices.DeleteFunc(pods, func(p view.Pod) bool { return !strings.HasPrefix(p.ID.Name, name+"-") }), err
 }
 
 func machine(t testing.TB, text string) *topo.Machine {
@@ -149,7 +150,7 @@ func small(t testing.TB) cluster {
 			{Node: "edge-2", Reason: "its layout was refused: NUMA node 3: 7 distances for 2 NUMA nodes"},
 			{Node: "edge-1", Reason: "no NodeLayout has been published; is tenon-agent running there?"},
 		},
-		pods: map[string]PodView{
+		pods: map[string]view.Pod{
 			"ml/trainer-9": {ID: id("ml/trainer-9"), Pod: withSidecar, Phase: "Pending"},
 			"ml/trainer-0": {ID: id("ml/trainer-0"), Pod: wanting(24, 100, 1), Phase: "Running", Node: "gpu-b"},
 			"ml/split":     {ID: id("ml/split"), Pod: wanting(4, 10, 0), Phase: "Running", Node: "gpu-d"},

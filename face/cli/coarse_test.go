@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -60,15 +61,15 @@ distances 21 10
 	if v, ok := b.Reserve("edge", id("fresh"), fresh, place.Demand{}); !ok || !v.Fits() {
 		t.Fatalf("the pod is refused: %v", v.Reasons)
 	}
-	view := func(name, node string, p *place.Pod) PodView {
-		return PodView{ID: id(name), Pod: p, Node: node, Phase: "Running"}
+	of := func(name, node string, p *place.Pod) view.Pod {
+		return view.Pod{ID: id(name), Pod: p, Node: node, Phase: "Running"}
 	}
 	small := pod(place.Guaranteed, place.Container{Name: "c", MilliCPU: 2000, Memory: memory})
 	return noted{cluster{
 		nodes:    []*ledger.Node{node(t, "exact", xeon, place.SingleNUMA), b.Snapshot().Node("edge")},
 		problems: []document.Problem{{Node: "new", Reason: "no layout: is the agent running?"}},
-		pods: map[string]PodView{"ml/old": view("old", "edge", old), "ml/fresh": view("fresh", "edge", fresh),
-			"ml/else": view("else", "edge", small), "ml/waits": view("waits", "", small)},
+		pods: map[string]view.Pod{"ml/old": of("old", "edge", old), "ml/fresh": of("fresh", "edge", fresh),
+			"ml/else": of("else", "edge", small), "ml/waits": of("waits", "", small)},
 	}, []document.Problem{{Node: "edge", Reason: "NodeResourceTopology: resource example/odd is passed over"},
 		{Node: "exact", Reason: "not asked for"}}}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -79,7 +80,7 @@ func (a *app) explainPod(c *cobra.Command, f explainFlags, ref string) error {
 
 // explanation is everything that is known about one pod.
 type explanation struct {
-	pod PodView
+	pod view.Pod
 	// home is the node that the pod is bound to, nil where it is not bound or its layout is not known.
 	home  *ledger.Node
 	holds *ledger.Entry
@@ -157,7 +158,7 @@ func (a *app) podName(ref string) (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
-func newExplanation(pod PodView, nodes []*ledger.Node, problems []document.Problem) *explanation {
+func newExplanation(pod view.Pod, nodes []*ledger.Node, problems []document.Problem) *explanation {
 	e := &explanation{pod: pod, problems: sortedProblems(problems)}
 	for _, n := range sortedNodes(nodes) {
 		if n.Name == pod.Node {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/view"
 )
 
 // This file explains nodes and the pods of workloads, and takes TYPE/NAME as kubectl does.
@@ -42,7 +43,7 @@ func (f *explainFlags) bind(c *cobra.Command) {
 // workloadLister is a [Cluster] that also finds the pods of workloads.
 type workloadLister interface {
 	// PodsOf returns the pods of a workload. kind is one of the keys of workloadTypes.
-	PodsOf(ctx context.Context, kind, namespace, name string) ([]PodView, error)
+	PodsOf(ctx context.Context, kind, namespace, name string) ([]view.Pod, error)
 }
 
 // workloadTypes are the kinds of workloads, and kubectl's other names for each.
@@ -173,7 +174,7 @@ func (a *app) explainNode(c *cobra.Command, f explainFlags, name string) error {
 // workloadExplanation is the pods of a workload, and the explanation of one of them.
 type workloadExplanation struct {
 	kind, namespace, name string
-	pods                  []PodView
+	pods                  []view.Pod
 	list                  *alignments
 	one                   *explanation // nil where no pod waits or was refused
 }
@@ -203,7 +204,7 @@ func (a *app) explainWorkload(c *cobra.Command, f explainFlags, kind, ref string
 	if err != nil {
 		return fmt.Errorf("read the nodes: %w", err)
 	}
-	slices.SortFunc(x.pods, func(a, b PodView) int { return strings.Compare(a.ID.Name, b.ID.Name) })
+	slices.SortFunc(x.pods, func(a, b view.Pod) int { return strings.Compare(a.ID.Name, b.ID.Name) })
 	x.list = alignmentsOf(sortedNodes(nodes), x.pods)
 	for _, p := range x.pods {
 		if p.Node == "" {
@@ -248,7 +249,7 @@ func (x *workloadExplanation) write(w io.Writer, f explainFlags) error {
 	return x.one.write(w, f.all || f.output.format == "wide")
 }
 
-func (x *workloadExplanation) row(p PodView) []string {
+func (x *workloadExplanation) row(p view.Pod) []string {
 	row := []string{p.ID.Name, cmp.Or(p.Reason, p.Phase), cmp.Or(p.Node, "-"), "-", "-"}
 	for _, l := range x.list.pods {
 		if l.entry.Pod.UID == p.ID.UID {
@@ -279,7 +280,7 @@ type workloadPodDocument struct {
 
 func (x *workloadExplanation) document() workloadExplanationDocument {
 	d := workloadExplanationDocument{Kind: "WorkloadExplanation", Type: x.kind, Namespace: x.namespace, Name: x.name,
-		Holding: x.list.document().Pods, Pods: document.Each(x.pods, func(p PodView) workloadPodDocument {
+		Holding: x.list.document().Pods, Pods: document.Each(x.pods, func(p view.Pod) workloadPodDocument {
 			return workloadPodDocument{document.PodOf(p.ID), p.Phase, p.Reason, p.Node}
 		})}
 	if x.one != nil {

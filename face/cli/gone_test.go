@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -15,7 +16,7 @@ func TestWhatIsGoneOrNeverGivenIsMarked(t *testing.T) {
 		place.SingleNUMA, entry(t, "ml/old", ledger.Observed, "16-31,48-63", 100, 2),
 		entry(t, "ml/there", ledger.Observed, "1-15,33-47", 100, 1))
 	n.Gone = []ledger.PodID{id("ml/old")}
-	c := cluster{nodes: []*ledger.Node{n}, pods: map[string]PodView{
+	c := cluster{nodes: []*ledger.Node{n}, pods: map[string]view.Pod{
 		"ml/waits": {ID: id("ml/waits"), Pod: wanting(31, 10, 0)}}}
 	for line, wants := range map[string][]string{
 		"map a": {" A? ml/old", " B  ml/there", "? the pod is gone, and the node has not reported that",
@@ -35,7 +36,7 @@ func TestWhatIsGoneOrNeverGivenIsMarked(t *testing.T) {
 
 // Programs learn what people read.
 func TestExplainHasMisspeltNamesAsData(t *testing.T) {
-	c := cluster{pods: map[string]PodView{"ml/waits": {ID: id("ml/waits"), Pod: wanting(31, 10, 0), Phase: "Pending",
+	c := cluster{pods: map[string]view.Pod{"ml/waits": {ID: id("ml/waits"), Pod: wanting(31, 10, 0), Phase: "Pending",
 		Misspelt: []string{"nothing reads the label tenon.sh/x"}}}}
 	out, errs, _ := run(t, c, "explain", "pod", "ml/waits", "-o", "json")
 	if !strings.Contains(out, `"warnings": [`) || !strings.Contains(out, "nothing reads the label tenon.sh/x") {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -31,7 +32,8 @@ func TestExplainNamesArgumentsThatKeepAPodAway(t *testing.T) {
 	exact, other := node(t, "exact", xeon, place.SingleNUMA), node(t, "other", xeon, place.SingleNUMA)
 	other.Inexact = []ledger.Inexact{{Code: ledger.UnknownKubeletVersion}}
 	pod := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: 2000}}}
-	e := newExplanation(PodView{ID: ledger.PodID{Namespace: "ml", Name: "x"}, Pod: pod}, []*ledger.Node{exact, other}, nil)
+	asked := view.Pod{ID: ledger.PodID{Namespace: "ml", Name: "x"}, Pod: pod}
+	e := newExplanation(asked, []*ledger.Node{exact, other}, nil)
 	var out bytes.Buffer
 	if err := e.write(&out, false); err != nil {
 		t.Fatal(err)

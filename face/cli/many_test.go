@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -15,11 +16,11 @@ import (
 func TestManyNodesWithTheSameReasonAreOneGroup(t *testing.T) {
 	pod := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: 2000}}}
 	full := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: 11000}}}
-	around, nodes := map[string]Around{}, []*ledger.Node{}
+	around, nodes := map[string]view.Around{}, []*ledger.Node{}
 	for i := range 410 {
 		name := fmt.Sprintf("n%03d", i)
 		n := node(t, name, xeon, place.SingleNUMA)
-		at := Around{}
+		at := view.Around{}
 		if i == 200 {
 			for j := range 20 {
 				if next, ok := n.With(ledger.PodID{UID: fmt.Sprint(j), Namespace: "ml", Name: "big"}, full); ok {
@@ -36,7 +37,7 @@ func TestManyNodesWithTheSameReasonAreOneGroup(t *testing.T) {
 		}
 		nodes, around[name] = append(nodes, n), at
 	}
-	e := newExplanation(PodView{ID: ledger.PodID{Namespace: "ml", Name: "x"}, Pod: pod, Around: around}, nodes, nil)
+	e := newExplanation(view.Pod{ID: ledger.PodID{Namespace: "ml", Name: "x"}, Pod: pod, Around: around}, nodes, nil)
 	var out bytes.Buffer
 	if err := e.write(&out, false); err != nil {
 		t.Fatal(err)

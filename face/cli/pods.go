@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -145,7 +146,7 @@ func (a *app) alignments(ctx context.Context, f podsFlags, names []string) (*ali
 }
 
 // withNames returns the pods with these names, or all if there are none. A name that no pod has is an error.
-func withNames(pods []PodView, names []string, namespace string) ([]PodView, error) {
+func withNames(pods []view.Pod, names []string, namespace string) ([]view.Pod, error) {
 	if len(names) == 0 {
 		return pods, nil
 	}
@@ -158,7 +159,7 @@ func withNames(pods []PodView, names []string, namespace string) ([]PodView, err
 			return nil, fmt.Errorf("there is no pod %s/%s", namespace, name)
 		}
 	}
-	return slices.DeleteFunc(pods, func(p PodView) bool { return !slices.Contains(names, p.ID.Name) }), nil
+	return slices.DeleteFunc(pods, func(p view.Pod) bool { return !slices.Contains(names, p.ID.Name) }), nil
 }
 
 // knownNode returns an error for the name of a node that is neither among the nodes nor among those with a problem.
@@ -181,7 +182,7 @@ func (l *alignments) keep(f podsFlags) {
 }
 
 // alignmentsOf compares what pods hold with what they could. A coarse node does not report whose its amounts are.
-func alignmentsOf(nodes []*ledger.Node, pods []PodView) *alignments {
+func alignmentsOf(nodes []*ledger.Node, pods []view.Pod) *alignments {
 	out := &alignments{}
 	byUID := viewsByUID(pods)
 	for _, n := range nodes {
@@ -208,8 +209,8 @@ func alignmentsOf(nodes []*ledger.Node, pods []PodView) *alignments {
 	return out
 }
 
-func viewsByUID(pods []PodView) map[string]PodView {
-	out := map[string]PodView{}
+func viewsByUID(pods []view.Pod) map[string]view.Pod {
+	out := map[string]view.Pod{}
 	for _, p := range pods {
 		out[p.ID.UID] = p
 	}
@@ -217,7 +218,7 @@ func viewsByUID(pods []PodView) map[string]PodView {
 }
 
 // findRoom finds the nodes where the misaligned pods would be aligned now.
-func (l *alignments) findRoom(nodes []*ledger.Node, pods []PodView) {
+func (l *alignments) findRoom(nodes []*ledger.Node, pods []view.Pod) {
 	s := search{nodes: nodes, ideals: map[string]*place.Usage{}, found: map[string][]*ledger.Node{}}
 	byUID := viewsByUID(pods)
 	for i := range l.pods {
@@ -254,7 +255,7 @@ func (s search) ideal(n *ledger.Node) *place.Usage {
 
 // now returns the nodes on which a pod would be aligned if it were created again, its own node first. Pods of equal
 // shape and demand share the search among the other nodes.
-func (s search) now(p PodView, home *ledger.Node) (out []*ledger.Node) {
+func (s search) now(p view.Pod, home *ledger.Node) (out []*ledger.Node) {
 	if s.fits(p, home.Without(p.ID.UID)) {
 		out = append(out, home)
 	}
@@ -276,7 +277,7 @@ func (s search) now(p PodView, home *ledger.Node) (out []*ledger.Node) {
 }
 
 // fits reports whether a node would take the pod and align it.
-func (s search) fits(p PodView, n *ledger.Node) bool {
+func (s search) fits(p view.Pod, n *ledger.Node) bool {
 	v := n.Place(p.Pod, p.Demand)
 	return v.Fits() && !place.Misaligned(place.Alignments(s.ideal(n), p.Pod, v.Holdings))
 }

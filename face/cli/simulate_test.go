@@ -19,7 +19,6 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -73,14 +72,7 @@ func export(data []byte) (Stage, []document.Problem, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return s, nodeProblems(problems), nil
-}
-
-func nodeProblems(in []kube.Problem) (out []document.Problem) {
-	for _, p := range in {
-		out = append(out, document.Problem{Node: p.Node, Reason: p.Reason})
-	}
-	return out
+	return s, problems, nil
 }
 
 // simulate runs one command line.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -16,8 +17,8 @@ func TestAnUnconfiguredNodeSpeaks(t *testing.T) {
 	n.Usage = place.NewUsage(n.Machine, n.Rules)
 	c.nodes = append(slices.Clone(c.nodes[:1]), n)
 	c.problems = nil
-	c.pods["ml/bare"] = PodView{ID: id("ml/bare"), Pod: wanting(8, 16, 0), Node: "bare", Phase: "Running"}
-	c.pods["ml/bare-next"] = PodView{ID: id("ml/bare-next"), Pod: wanting(8, 16, 0), Phase: "Pending"}
+	c.pods["ml/bare"] = view.Pod{ID: id("ml/bare"), Pod: wanting(8, 16, 0), Node: "bare", Phase: "Running"}
+	c.pods["ml/bare-next"] = view.Pod{ID: id("ml/bare-next"), Pod: wanting(8, 16, 0), Phase: "Pending"}
 	for file, line := range map[string]string{
 		"unaligned-map.txt":     "map bare",
 		"unaligned-explain.txt": "explain pod ml/bare",

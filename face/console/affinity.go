@@ -7,13 +7,14 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/live"
 )
 
 // affinity answers what the agent of a node measured between pods that share CPUs, to whoever may read the node and its
 // NodeAffinity. Pods are those that they may read; totals are of all.
 func (h *Handler) affinity(w http.ResponseWriter, q *request) error {
 	name := q.values.Get("node")
-	if _, ok := q.who.View.State().node(name); !ok {
+	if _, ok := q.who.View.State().Node(name); !ok {
 		return fail(http.StatusNotFound, "node", "there is no node "+name+", or you may not read it")
 	}
 	doc := document.AffinityOf(nil)
@@ -26,7 +27,7 @@ func (h *Handler) affinity(w http.ResponseWriter, q *request) error {
 		}
 	}
 	may := map[string]bool{}
-	for _, p := range q.who.View.Pods(func(p Pod) bool { return p.Node == name }) {
+	for _, p := range q.who.View.Pods(func(p live.Pod) bool { return p.Node == name }) {
 		may[p.ID.Namespace+"/"+p.ID.Name] = true
 	}
 	for i := range doc.Nodes {

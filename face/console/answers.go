@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/live"
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
@@ -108,7 +109,7 @@ func (h *Handler) cluster(w http.ResponseWriter, q *request) error {
 	defer o.mu.Unlock()
 	if o.key != key {
 		doc := document.ClusterOverview{Kind: "ClusterOverview", Version: state.Version, Ready: state.Ready,
-			Nodes: document.Each(state.Nodes, func(n Node) document.NodeOverview { return n.overview(labels) }),
+			Nodes: document.Each(state.Nodes, func(n live.Node) document.NodeOverview { return overviewOf(n, labels) }),
 			Pods:  state.Pods, Waiting: state.Waiting, Limits: append([]document.Limit{}, state.Limits...)}
 		data, err := json.Marshal(doc)
 		if err != nil {
@@ -123,7 +124,7 @@ func (h *Handler) cluster(w http.ResponseWriter, q *request) error {
 	return nil
 }
 
-func (n Node) overview(labels []string) document.NodeOverview {
+func overviewOf(n live.Node, labels []string) document.NodeOverview {
 	out := document.NodeOverviewOf(n.Name, n.State)
 	out.Problem = n.Problem
 	if n.NotReady {
@@ -143,17 +144,9 @@ func (n Node) overview(labels []string) document.NodeOverview {
 	return out
 }
 
-func (s State) node(name string) (Node, bool) {
-	i, ok := slices.BinarySearchFunc(s.Nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
-	if !ok {
-		return Node{}, false
-	}
-	return s.Nodes[i], true
-}
-
 func (h *Handler) node(w http.ResponseWriter, q *request) error {
 	name := q.values.Get("node")
-	n, ok := q.who.View.State().node(name)
+	n, ok := q.who.View.State().Node(name)
 	if !ok {
 		return fail(http.StatusNotFound, "node", "there is no node "+name+", or you may not read it")
 	}
@@ -169,9 +162,9 @@ func (h *Handler) pods(w http.ResponseWriter, q *request) error {
 		limit = fewPods
 	}
 	state := q.who.View.State()
-	all := q.who.View.Pods(func(p Pod) bool {
+	all := q.who.View.Pods(func(p live.Pod) bool {
 		return (namespace == "" || p.ID.Namespace == namespace) && (node == "" || p.Node == node) &&
-			(!waiting || p.Node == "" && !p.Ended)
+			(!waiting || p.Node == "" && !p.Ended())
 	})
 	doc := document.PodList{Kind: "PodList", Version: state.Version, Total: len(all), Pods: []document.PodSummary{},
 		Limits: append([]document.Limit{}, state.Limits...)}
@@ -185,15 +178,15 @@ func (h *Handler) pods(w http.ResponseWriter, q *request) error {
 			doc.Continue = last.Namespace + "/" + last.Name
 			break
 		}
-		doc.Pods = append(doc.Pods, state.summary(p))
+		doc.Pods = append(doc.Pods, summaryOf(state, p))
 	}
 	return answer(w, q.Request, doc)
 }
 
-func (s State) summary(p Pod) document.PodSummary {
-	out := document.PodSummary{Pod: document.PodOf(p.ID), Phase: p.Phase, Reason: p.Reason, Node: p.Node,
+func summaryOf(s live.State, p live.Pod) document.PodSummary {
+	out := document.PodSummary{Pod: document.PodOf(p.ID), Phase: string(p.Phase), Reason: p.Reason, Node: p.Node,
 		Scheduler: p.Scheduler, Created: p.Created}
-	if n, ok := s.node(p.Node); ok && n.State != nil {
+	if n, ok := s.Node(p.Node); ok && n.State != nil {
 		if e, ok := n.State.Entry(p.ID.UID); ok {
 			held := document.HolderOf(n.State.Machine, e)
 			out.NUMAs, out.Source = held.NUMAs, held.Source
@@ -251,7 +244,7 @@ func (q *request) simulation() (cli.Request, error) {
 	for field, names := range map[string][]string{"without": asked.Without, "add": asked.Add} {
 		for _, name := range names {
 			name, _, _ = strings.Cut(name, "=")
-			if _, ok := state.node(name); !ok {
+			if _, ok := state.Node(name); !ok {
 				return refused(field, "there is no node "+name+", or you may not read it")
 			}
 		}

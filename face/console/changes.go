@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/live"
 )
 
 // Times of a stream.
@@ -46,7 +47,7 @@ func (h *Handler) changes(w http.ResponseWriter, q *request) error {
 		case err != nil:
 			return nil // the client has gone, or another person needs the place
 		}
-		if s.send(q.who.View.State().change(c)) != nil || !pause(ctx, eventPause) {
+		if s.send(changeOf(q.who.View.State(), c)) != nil || !pause(ctx, eventPause) {
 			return nil
 		}
 	}
@@ -57,7 +58,7 @@ func (h *Handler) changes(w http.ResponseWriter, q *request) error {
 // errQuiet is the error of next where nothing has changed for a while.
 var errQuiet = errors.New("nothing has changed")
 
-func next(ctx context.Context, f Follower) (Change, error) {
+func next(ctx context.Context, f live.Follower) (live.Change, error) {
 	quiet, cancel := context.WithTimeoutCause(ctx, heartbeat, errQuiet)
 	defer cancel()
 	c, err := f.Next(quiet)
@@ -81,7 +82,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 // manyNodes is how many nodes an event has at most; beyond that the overview is smaller.
 const manyNodes = 500
 
-func (s State) change(c Change) document.ClusterChange {
+func changeOf(s live.State, c live.Change) document.ClusterChange {
 	out := document.ClusterChange{Version: s.Version, All: c.All || len(c.Nodes) > manyNodes, PodCount: s.Pods,
 		Waiting: s.Waiting}
 	if out.All {
@@ -89,8 +90,8 @@ func (s State) change(c Change) document.ClusterChange {
 	}
 	out.Pods = c.Pods
 	for _, name := range c.Nodes {
-		if n, ok := s.node(name); ok {
-			out.Nodes = append(out.Nodes, n.overview(nil))
+		if n, ok := s.Node(name); ok {
+			out.Nodes = append(out.Nodes, overviewOf(n, nil))
 		} else {
 			out.Gone = append(out.Gone, name)
 		}

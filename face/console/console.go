@@ -18,59 +18,18 @@ import (
 	"time"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/cluster/live"
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
 // View is what an identity may read of a cluster, in memory. Its methods may be called from any goroutine.
 type View interface {
 	// State returns the nodes as they are now.
-	State() State
+	State() live.State
 	// Pods returns the pods that accept returns true for, in ascending order of namespace and name.
-	Pods(accept func(Pod) bool) []Pod
+	Pods(accept func(live.Pod) bool) []live.Pod
 	// Follow returns a follower of what changes from now on.
-	Follow() Follower
-}
-
-// Follower receives changes. Its caller closes it.
-type Follower interface {
-	// Next waits until something has changed since the last call. The error is that of ctx.
-	Next(ctx context.Context) (Change, error)
-	Close()
-}
-
-// Change is what has changed. Nodes and Pods ("namespace/name") may be gone.
-type Change struct {
-	Nodes, Pods []string
-	All         bool // more has changed than is named
-}
-
-// State is a cluster at one moment. It must not be changed.
-type State struct {
-	Version uint64 // grows whenever something has changed
-	Ready   bool   // all resources were listed once, or refused
-	Nodes   []Node // in ascending order of name
-	Pods    int
-	Waiting int // pods without a node
-	Limits  []document.Limit
-}
-
-// Node is a node as the API server and the ledger have it.
-type Node struct {
-	Name               string
-	State              *ledger.Node // nil where nothing is known of its NUMA nodes
-	Problem            string       // why that is so
-	Warnings           []string
-	Labels             map[string]string
-	NotReady, Cordoned bool
-}
-
-// Pod is a pod at a glance.
-type Pod struct {
-	ID                             ledger.PodID
-	Node, Scheduler, Phase, Reason string
-	Created                        time.Time
-	Ended                          bool
+	Follow() live.Follower
 }
 
 // Schedulers reads and changes the configuration of schedulers, with the rights of an identity. Errors are the API

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/live"
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
@@ -18,7 +19,7 @@ func (h *Handler) policy(w http.ResponseWriter, q *request) error {
 	ctx, cancel := context.WithTimeout(q.Context(), maxAnswer)
 	defer cancel()
 	state := q.who.View.State()
-	kubelets, err := state.kubelets()
+	kubelets, err := kubeletsOf(state)
 	if err != nil {
 		return err
 	}
@@ -34,8 +35,8 @@ func (h *Handler) policy(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, doc)
 }
 
-// kubelets groups the nodes that report exactly by equal rules, the largest group first.
-func (s State) kubelets() ([]document.KubeletGroup, error) {
+// kubeletsOf groups the nodes that report exactly by equal rules, the largest group first.
+func kubeletsOf(s live.State) ([]document.KubeletGroup, error) {
 	groups, out := map[string]int{}, []document.KubeletGroup{}
 	for _, n := range s.Nodes {
 		if n.State == nil || n.State.Machine == nil {

@@ -40,7 +40,7 @@ func (r *rollouts) shown(who *Identity) document.KubeletRollout {
 	out.Kind, out.MayStop = "KubeletRollout", r.last.By == who.Name && r.last.Running
 	out.Nodes = []document.KubeletRolloutNode{}
 	for _, n := range r.last.Nodes {
-		if _, ok := state.node(n.Name); ok {
+		if _, ok := state.Node(n.Name); ok {
 			out.Nodes = append(out.Nodes, n)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/tenon-numa/tenon/cluster/live"
 	"github.com/tenon-numa/tenon/cluster/live/livetest"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/face/console"
@@ -16,19 +17,19 @@ import (
 var manyNodes = flag.Int("many", 5000, "nodes of TestTheFirstPageIsSmall")
 
 // fixed is a cluster that does not change.
-type fixed struct{ state console.State }
+type fixed struct{ state live.State }
 
-func (f fixed) State() console.State                      { return f.state }
-func (f fixed) Pods(func(console.Pod) bool) []console.Pod { return nil }
-func (f fixed) Follow() console.Follower                  { return f }
-func (f fixed) Next(ctx context.Context) (console.Change, error) {
+func (f fixed) State() live.State                   { return f.state }
+func (f fixed) Pods(func(live.Pod) bool) []live.Pod { return nil }
+func (f fixed) Follow() live.Follower               { return f }
+func (f fixed) Next(ctx context.Context) (live.Change, error) {
 	<-ctx.Done()
-	return console.Change{}, ctx.Err()
+	return live.Change{}, ctx.Err()
 }
 func (f fixed) Close() {}
 
 // many are nodes of the machine of livetest that differ in what pods hold.
-func many(t testing.TB, count int) (out []console.Node) {
+func many(t testing.TB, count int) (out []live.Node) {
 	book, l := ledger.New(), livetest.Machine(t)
 	for i := range count {
 		name := fmt.Sprintf("node-%05d.zone-%d.example", i, i%7)
@@ -38,14 +39,14 @@ func many(t testing.TB, count int) (out []console.Node) {
 			u.Entries[0].Holdings[0].Memory[0].Bytes += int64(i) << 20
 		}
 		book.Report(name, u)
-		out = append(out, console.Node{Name: name, State: book.Snapshot().Node(name)})
+		out = append(out, live.Node{Name: name, State: book.Snapshot().Node(name)})
 	}
 	return out
 }
 
 // The overview of 5,000 nodes takes less than a megabyte on its way to a browser.
 func TestTheFirstPageIsSmall(t *testing.T) {
-	who := &console.Identity{View: fixed{console.State{Version: 1, Ready: true, Nodes: many(t, *manyNodes), Pods: 50_000}}}
+	who := &console.Identity{View: fixed{live.State{Version: 1, Ready: true, Nodes: many(t, *manyNodes), Pods: 50_000}}}
 	h, err := console.New(console.Config{Hosts: []string{"example.com"}, Identities: everybody{who}})
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +75,7 @@ func (e everybody) SignOut(*http.Request) *http.Cookie { return &http.Cookie{} }
 
 func BenchmarkOverview(b *testing.B) {
 	nodes := many(b, 5000)
-	v := &fixed{console.State{Nodes: nodes}}
+	v := &fixed{live.State{Nodes: nodes}}
 	who := everybody{&console.Identity{View: v}}
 	h, err := console.New(console.Config{Hosts: []string{"example.com"}, Identities: who})
 	if err != nil {

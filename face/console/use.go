@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/live"
 )
 
 // use answers what a node uses, to whoever may read the node. Containers are those of pods that they may read.
 func (h *Handler) use(w http.ResponseWriter, q *request) error {
 	name, pod := q.values.Get("node"), q.values.Get("pod")
-	if _, ok := q.who.View.State().node(name); !ok {
+	if _, ok := q.who.View.State().Node(name); !ok {
 		return fail(http.StatusNotFound, "node", "there is no node "+name+", or you may not read it")
 	}
 	doc := document.NodeUse{Kind: "NodeUse", Node: name, Problem: "nothing here measures the use of nodes"}
@@ -21,7 +22,7 @@ func (h *Handler) use(w http.ResponseWriter, q *request) error {
 		doc = q.who.Use(ctx, name, pod)
 	}
 	may := map[string]bool{}
-	for _, p := range q.who.View.Pods(func(p Pod) bool { return p.Node == name }) {
+	for _, p := range q.who.View.Pods(func(p live.Pod) bool { return p.Node == name }) {
 		may[p.ID.Namespace+"/"+p.ID.Name] = true
 	}
 	doc.Samples = append([]document.UseSample{}, doc.Samples...) // others are answered by the same samples

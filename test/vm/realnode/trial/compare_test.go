@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/face/cli"
@@ -39,7 +40,7 @@ func (c mapCluster) Nodes(ctx context.Context) ([]*ledger.Node, []document.Probl
 }
 
 // Pods returns none: misaligned pods are not compared here.
-func (c mapCluster) Pods(context.Context, string) ([]cli.PodView, error) { return nil, nil }
+func (c mapCluster) Pods(context.Context, string) ([]view.Pod, error) { return nil, nil }
 
 // kubectl runs a command of kubectl tenon.
 func (w *world) kubectl(ctx context.Context, t *testing.T, args ...string) string {

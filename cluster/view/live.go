@@ -1,0 +1,110 @@
+package view
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/live"
+	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// Live is a cluster that is followed. Its methods may be called from any goroutine. They wait until everything was read
+// once: an earlier answer would lack nodes and pods.
+type Live struct {
+	view   *live.View
+	reader *kube.Reader // of what is not followed
+}
+
+// NewLive returns the cluster of a live view and a reader of what it does not follow, both with the same rights.
+func NewLive(v *live.View, r *kube.Reader) *Live { return &Live{v, r} }
+
+func (c *Live) await(ctx context.Context) error {
+	select {
+	case <-c.view.Ready():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("read the cluster for the first time: %w", ctx.Err())
+	}
+}
+
+// Whole returns the cluster at one moment, with what is not followed.
+func (c *Live) Whole(ctx context.Context) (*kube.View, error) {
+	if err := c.await(ctx); err != nil {
+		return nil, err
+	}
+	v := c.view.View()
+	for _, l := range c.view.Limits() {
+		if v.Seen == nil || !strings.HasPrefix(l.Resource, "pods ") {
+			v.Miss(l.Resource, l.Reason)
+		}
+	}
+	return v, c.reader.Complete(ctx, v)
+}
+
+// served returns what is followed, with the resources that the API server serves.
+func (c *Live) served(ctx context.Context) (v *kube.View, err error) {
+	if err := c.await(ctx); err != nil {
+		return nil, err
+	}
+	v = c.view.View()
+	v.Served, err = c.reader.Served(ctx)
+	return v, err
+}
+
+// Stage returns the cluster for simulations, and why nodes are missing in it.
+func (c *Live) Stage(ctx context.Context) (*stage.Stage, []document.Problem, error) {
+	v, err := c.served(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := stage.Of(v)
+	return s, v.Problems, err
+}
+
+// Nodes returns the nodes with known data, and why the others are not among them.
+func (c *Live) Nodes(ctx context.Context) (out []*ledger.Node, problems []document.Problem, err error) {
+	if err := c.await(ctx); err != nil {
+		return nil, nil, err
+	}
+	for n := range c.view.Snapshot().All() {
+		out = append(out, n)
+	}
+	return out, c.view.Problems(), nil
+}
+
+// Pods returns the pods of a namespace, or of all if it is empty, without their surroundings. Pods that cannot be
+// judged are left out.
+func (c *Live) Pods(ctx context.Context, namespace string) ([]Pod, error) {
+	if err := c.await(ctx); err != nil {
+		return nil, err
+	}
+	out, _ := newPods(within(c.view.View().Pods, namespace))
+	return out, nil
+}
+
+// Pod returns one pod; where the view has none, the error is the API server's NotFound.
+func (c *Live) Pod(ctx context.Context, namespace, name string) (Pod, error) {
+	if err := c.await(ctx); err != nil {
+		return Pod{}, err
+	}
+	pod := c.view.Pod(namespace, name)
+	if pod == nil {
+		return Pod{}, apierrors.NewNotFound(v1.Resource("pods"), name)
+	}
+	out, err := newPod(pod)
+	if err != nil {
+		return Pod{}, err
+	}
+	v, err := c.served(ctx)
+	if err != nil {
+		return Pod{}, err
+	}
+	return out, out.surround(ctx, c.reader, v, pod)
+}

@@ -1,0 +1,113 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/api/document"
+	podapi "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// Pod is a pod in the core's form, and what bears on where it is placed.
+type Pod struct {
+	ID  ledger.PodID
+	Pod *place.Pod
+	// Demand is what the pod requests of the outcome by its annotations.
+	Demand place.Demand
+	Node   string // where it is bound; empty while it waits for a node
+	// Needs are the plain amounts that the pod requests, and Around is what kube-scheduler's own filters look at on nodes,
+	// by name. Only the kubelet judges a pod on a node that is missing here.
+	Needs  whatif.Amounts
+	Around map[string]Around
+	// Unjudged is what else the pod requests of nodes and no command looks at, in words.
+	Unjudged []string
+	// Misspelt has the names of the pod that nothing reads.
+	Misspelt []string
+	// Scheduling is how far a pod without a node has come; nil where that is not known.
+	Scheduling *document.Scheduling
+	// Phase is the pod's status.phase: Pending, Running, Succeeded, Failed or Unknown.
+	Phase string
+	// Reason and Message are status.reason and status.message, in which a kubelet explains why it refused the pod, for
+	// example "TopologyAffinityError".
+	Reason, Message string
+}
+
+// Around is what kube-scheduler's own filters look at on a node.
+type Around struct {
+	// Node has the plain amounts and the pods of the node; its State does not count.
+	Node whatif.Node
+	// Barred are the reasons of the filters that judge neither amounts nor NUMA nodes.
+	Barred []place.Reason
+}
+
+// newPod returns a pod without its surroundings, and an error where Tenon's scheduler would refuse it.
+func newPod(pod *v1.Pod) (Pod, error) {
+	core, err := podapi.ToPlace(pod)
+	if err != nil {
+		return Pod{}, err
+	}
+	demand, err := podapi.Demand(pod)
+	if err != nil {
+		return Pod{}, err
+	}
+	return Pod{ID: kube.ID(pod), Pod: core, Demand: demand, Node: pod.Spec.NodeName,
+		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message}, nil
+}
+
+// newPods returns the pods that can be translated. omitted counts the others, and has the reason of one of them.
+func newPods(pods []kube.Stored) (out []Pod, omitted string) {
+	count, first := 0, ""
+	for p := range kube.EachPod(pods) {
+		one, err := newPod(p)
+		if err == nil {
+			out = append(out, one)
+			continue
+		}
+		count, first = count+1, cmp.Or(first, err.Error())
+	}
+	if count > 0 {
+		omitted = fmt.Sprintf("pods that are left out, since they cannot be judged: %d, such as %s", count, first)
+	}
+	return out, omitted
+}
+
+// within returns the pods of a namespace, or all if it is empty.
+func within(pods []kube.Stored, namespace string) []kube.Stored {
+	return slices.DeleteFunc(slices.Clone(pods), func(p kube.Stored) bool {
+		return namespace != "" && p.Pod().Namespace != namespace
+	})
+}
+
+// surround adds what kube-scheduler's own filters depend on, and how far the scheduling of a pod without a node has
+// come.
+func (p *Pod) surround(ctx context.Context, reader *kube.Reader, v *kube.View, pod *v1.Pod) error {
+	s, err := stage.Of(v)
+	if err != nil {
+		return err
+	}
+	w, err := s.Existing(pod)
+	if err != nil {
+		return err
+	}
+	p.Needs, p.Unjudged, p.Around = w.Want.Needs, w.Unjudged, map[string]Around{}
+	p.Misspelt = podapi.Misspelt(pod, s.Schedulers())
+	barred := w.Want.Barred(s.Nodes())
+	for i, n := range s.Nodes() {
+		p.Around[n.Name] = Around{Node: n, Barred: barred[i]}
+	}
+	if pod.Spec.NodeName != "" {
+		return nil
+	}
+	how, err := reader.Scheduling(ctx, pod, s.Pods())
+	p.Scheduling = &how
+	return err
+}
