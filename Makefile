@@ -134,7 +134,7 @@ tidy: ## Write go.mod and go.sum of every module of the workspace anew
 	tools/tidy
 
 generate: ## Write generated code, the custom resource definition, and what is made of the chart anew
-	go generate ./api/... ./face/console/client
+	go generate ./api/...
 	tools/release/run chart
 
 verify: ## Fail if generated files are not current, or a rule of the repository is broken

@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/internal/golden"
 )
 
-// The client is generated from this file: it is what the server answers.
+// Clients in any language are generated from this file: it is what the server answers.
 func TestTheDescriptionOnFile(t *testing.T) {
 	s := open(t)
 	_, body, _ := s.ask(t, "GET", "/api/v1/openapi.json", "")
@@ -16,5 +16,5 @@ func TestTheDescriptionOnFile(t *testing.T) {
 	if err := json.Indent(&out, []byte(body), "", " "); err != nil {
 		t.Fatal(err)
 	}
-	golden.Check(t, "client/openapi.json", out.String()+"\n")
+	golden.Check(t, "openapi.json", out.String()+"\n")
 }

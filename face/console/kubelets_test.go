@@ -13,7 +13,6 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/face/console"
-	"github.com/tenon-numa/tenon/face/console/client"
 )
 
 // slow stands for kubelets that are never done: a rollout with it lasts until somebody stops it.
@@ -193,23 +192,4 @@ func TestPlansAndRolloutsAreChecked(t *testing.T) {
 			t.Errorf("where nothing changes kubelets, %s answers %d %s", path, code, body)
 		}
 	}
-}
-
-// rolledOut has the generated client begin and stop a rollout.
-func rolledOut(t *testing.T, s *site, c *client.ClientWithResponses) {
-	t.Helper()
-	s.who.Kubelets = &slow{}
-	var body client.KubeletRolloutRequest
-	if err := json.Unmarshal([]byte(ofA), &body); err != nil {
-		t.Fatal(err)
-	}
-	begun, err := c.BeginRolloutWithResponse(t.Context(), &client.BeginRolloutParams{}, body)
-	if err != nil || begun.JSON200 == nil || !begun.JSON200.Running {
-		t.Errorf("beginning: %+v, %v", begun, err)
-	}
-	stopped, err := c.StopRolloutWithResponse(t.Context())
-	if err != nil || stopped.JSON200 == nil {
-		t.Errorf("stopping: %+v, %v", stopped, err)
-	}
-	s.handler.Close()
 }
