@@ -41,7 +41,6 @@ var floors = []floor{
 	{"core/sim", pure, words(`core/topo core/place core/place/scenario core/score`), nil},
 	{"core/evict", pure, words(`core/topo core/place`), nil},
 	{"core/pin", pure, words(`core/idset core/topo core/place`), nil},
-	{"core/affinity", pure, words(`core/idset core/topo core/place`), nil},
 	{"core/wake", pure, nil, nil},
 	{"core/estimate", pure, words(`core/idset core/topo core/place`), nil},
 	// The ledger and the table of answers have the only locks in core. The ledger keeps nothing of machines that no
@@ -99,8 +98,6 @@ var floors = []floor{
 		words(`core/... api/pod api/v1alpha1 node/kubelet`),
 		words(`k8s.io/api k8s.io/apimachinery`),
 	},
-	{"node/affinity", nil, words(`core/... api/pod api/v1alpha1 node/cgroup node/nri node/traffic`),
-		append(words(`github.com/prometheus/client_golang`), onNode...)},
 	{"node/cgroup", nil, words(`core/idset core/printable api/pod`), words(`k8s.io/api`)},
 	{"node/hardware", nil, words(`core/idset core/topo api/v1alpha1 node/sysfs`), words(`github.com/go-logr/logr`)},
 	{"node/metrics", nil, words(`core/... node/cgroup`), words(`github.com/prometheus/client_golang`)},
@@ -110,11 +107,9 @@ var floors = []floor{
 		words(`core/... api/nrt`),
 		append(words(`github.com/go-logr/logr k8s.io/apimachinery k8s.io/client-go`), topologies...),
 	},
-	{"node/numatopo", nil, words(`core/...`), words(`github.com/go-logr/logr k8s.io/apimachinery k8s.io/client-go`)},
 	{"node/nri", nil, words(`core/idset core/pin core/place core/topo api/v1alpha1`),
 		words(`github.com/containerd/nri github.com/go-logr/logr`)},
 	{"node/nri/nritest", nil, nil, words(`github.com/containerd/nri`)},
-	{"node/traffic", nil, nil, words(`golang.org/x/sys`)},
 	{"node/sysfs", nil, words(`core/idset core/printable core/topo`), words(`golang.org/x/tools`)},
 	{"node/kubelet/fields", nil, words(`core/printable`), words(`go.yaml.in/yaml/v3 k8s.io/kubelet`)},
 	{"node/...", nil, words(`core/... api/...`), onNode},
@@ -161,7 +156,7 @@ var floors = []floor{
 	{
 		"scheduler/plugin",
 		nil,
-		words(`core/... api/... cluster/kube scheduler/booking scheduler/candidates scheduler/follow scheduler/fwk
+		words(`core/... api/... cluster/kube guests/affinity scheduler/booking scheduler/candidates scheduler/follow scheduler/fwk
 			scheduler/inspect scheduler/metrics scheduler/preempt scheduler/report scheduler/waiting`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
@@ -181,18 +176,26 @@ var floors = []floor{
 	{"ops/use", nil, words(`core/idset api/document api/objects api/v1alpha1`),
 		append(words(`github.com/prometheus/client_golang github.com/prometheus/client_model github.com/prometheus/common
 			k8s.io/streaming`), inCluster...)},
-	{"face/cast", nil, nil, nil},
 	{"face/chart", nil, nil, nil},
 	{"face/draw", nil, words(`core/... api/document`), words(`golang.org/x/term`)},
 	{"face/...", nil, words(`core/... api/... cluster/live cluster/view face/...`),
 		words(`github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term k8s.io/apimachinery k8s.io/cli-runtime k8s.io/client-go sigs.k8s.io/yaml`)},
+
+	// Guests: what most clusters do without. Only commands know them, and the plugin the algorithm of affinity.
+	{"guests/affinity", pure, words(`core/idset core/topo core/place`), nil},
+	{"guests/affinity/mover", nil, words(`core/... api/pod api/v1alpha1 guests/affinity guests/affinity/traffic node/cgroup
+		node/nri`), append(words(`github.com/prometheus/client_golang`), onNode...)},
+	{"guests/affinity/traffic", nil, nil, words(`golang.org/x/sys`)},
+	{"guests/numatopo", nil, words(`core/...`), words(`github.com/go-logr/logr k8s.io/apimachinery k8s.io/client-go`)},
+
+	{"lab/cast", nil, nil, nil},
 	{"lab/machines", nil, words(`core/...`), words(`k8s.io/kubelet sigs.k8s.io/yaml`)},
-	{"lab/...", nil, words(`core/... api/... deploy/... node/... cluster/... scheduler/... ops/... lab/...
-		internal/version`), all()},
+	{"lab/...", nil, words(`core/... api/... deploy/... node/... cluster/... scheduler/... ops/... guests/...
+		lab/... internal/version`), all()},
 
 	// Floor 3: wiring.
 	{"cmd/...", nil, words(`core/... api/... deploy/... node/... cluster/... scheduler/... ops/... face/...
-		lab/... cmd/... internal/version`), all()},
+		guests/... lab/... cmd/... internal/version`), all()},
 
 	// Beside the house.
 	{"internal/version", append(words(`runtime/debug`), pure...), nil, nil},
@@ -342,16 +345,17 @@ func (f floor) refuses(imp string, modules []string) string {
 // strangers are tenants of the house that do not know each other: what a pattern names
 // reaches no package of the other patterns, not even by way of a third.
 var strangers = map[string][]string{
-	"core/...":          words(`api/... node/... cluster/... scheduler/... ops/... face/... lab/...`),
-	"api/...":           words(`node/... cluster/... scheduler/... ops/... face/... lab/...`),
-	"node/...":          words(`cluster/... scheduler/... ops/... face/... lab/...`),
-	"cluster/...":       words(`node/... scheduler/... ops/... face/... lab/...`),
-	"scheduler/...":     words(`node/... ops/... face/... lab/...`),
-	"ops/...":           words(`node/... scheduler/... face/... lab/...`),
-	"face/...":          words(`node/... scheduler/... lab/...`),
-	"scheduler/booking": words(`scheduler/fwk scheduler/plugin`),
-	"scheduler/follow":  words(`scheduler/fwk scheduler/plugin`),
-	"scheduler/report":  words(`scheduler/fwk scheduler/plugin`),
+	"core/...":          words(`api/... node/... cluster/... scheduler/... ops/... face/... guests/... lab/...`),
+	"api/...":           words(`node/... cluster/... scheduler/... ops/... face/... guests/... lab/...`),
+	"node/...":          words(`cluster/... scheduler/... ops/... face/... guests/... lab/...`),
+	"cluster/...":       words(`node/... scheduler/... ops/... face/... guests/... lab/...`),
+	"scheduler/...":     words(`node/... ops/... face/... guests/affinity/mover guests/numatopo lab/...`),
+	"ops/...":           words(`node/... scheduler/... face/... guests/... lab/...`),
+	"face/...":          words(`node/... scheduler/... guests/... lab/...`),
+	"guests/...":        words(`cluster/... scheduler/... ops/... face/... lab/...`),
+	"scheduler/booking": words(`scheduler/fwk scheduler/plugin guests/...`),
+	"scheduler/follow":  words(`scheduler/fwk scheduler/plugin guests/...`),
+	"scheduler/report":  words(`scheduler/fwk scheduler/plugin guests/...`),
 }
 
 func TestTenantsDoNotKnowEachOther(t *testing.T) {

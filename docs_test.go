@@ -158,11 +158,11 @@ func TestCodesAreExplained(t *testing.T) {
 	}
 }
 
-// constants returns the texts of the constants in core whose declaration names the type.
+// constants returns the texts of the constants in core and guests/affinity whose declaration names the type.
 func constants(t *testing.T, kind string) (out []string) {
 	t.Helper()
 	for _, p := range packages(t) {
-		if !match("core/...", p.path) {
+		if !match("core/...", p.path) && p.path != "guests/affinity" {
 			continue
 		}
 		for _, f := range p.files {

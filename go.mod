@@ -2,7 +2,7 @@ module github.com/tenon-numa/tenon
 
 go 1.26.0
 
-ignore ./face/headlamp/node_modules
+ignore ./guests/headlamp/node_modules
 
 require (
 	github.com/fsnotify/fsnotify v1.9.0

@@ -24,12 +24,12 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/guests/numatopo"
 	"github.com/tenon-numa/tenon/node/agent"
 	"github.com/tenon-numa/tenon/node/arbiter"
 	nodekubelet "github.com/tenon-numa/tenon/node/kubelet"
 	"github.com/tenon-numa/tenon/node/nri"
 	"github.com/tenon-numa/tenon/node/nrt"
-	"github.com/tenon-numa/tenon/node/numatopo"
 )
 
 // NodeInfo has what a program on a node, such as an agent, needs.

@@ -21,7 +21,7 @@ func (r *runner) without(format string, args ...any) {
 // headlamp checks the types of the plugin for Headlamp, and runs its tests. A computer without node, or without access
 // to the plugin's libraries, cannot do so: that is reported, and nothing that is written in Go depends on it.
 func (r *runner) headlamp(ctx context.Context) error {
-	dir := filepath.Join("face", "headlamp")
+	dir := filepath.Join("guests", "headlamp")
 	for _, name := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(name); err != nil {
 			r.without("the plugin for Headlamp: there is no %s here", name)

@@ -13,11 +13,11 @@ import (
 
 	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
-	"github.com/tenon-numa/tenon/node/affinity"
+	"github.com/tenon-numa/tenon/guests/affinity/mover"
+	"github.com/tenon-numa/tenon/guests/affinity/traffic"
 	"github.com/tenon-numa/tenon/node/agent"
 	"github.com/tenon-numa/tenon/node/arbiter"
 	"github.com/tenon-numa/tenon/node/cgroup"
-	"github.com/tenon-numa/tenon/node/traffic"
 )
 
 // affinities are the flags of an agent that puts pods that share CPUs on NUMA nodes.
@@ -32,7 +32,7 @@ func (a *affinities) flags(fs *flag.FlagSet) {
 		"those that opted in on the NUMA node of their peers; needs CAP_SYS_ADMIN and the runtime's network namespaces")
 	fs.StringVar(&a.namespaces, "affinity-namespaces", "",
 		"namespaces whose pods are measured unless they are annotated otherwise, with commas between them; * is all")
-	fs.DurationVar(&a.period, "affinity-period", affinity.DefaultPeriod, "time between readings of sockets")
+	fs.DurationVar(&a.period, "affinity-period", mover.DefaultPeriod, "time between readings of sockets")
 	fs.BoolVar(&a.migrate, "affinity-migrate-memory", false,
 		"bind the memory of pods to their NUMA node too, which moves what is elsewhere")
 	fs.StringVar(&a.host, "affinity-host-namespace", "",
@@ -55,7 +55,7 @@ func (a *affinities) open(cfg *agent.Config, pin *pins, out *outlets) (arbiter.A
 	if err != nil {
 		return nil, err
 	}
-	run := affinity.Config{NodeName: cfg.NodeName, Store: store, Period: a.period, Migrate: a.migrate,
+	run := mover.Config{NodeName: cfg.NodeName, Store: store, Period: a.period, Migrate: a.migrate,
 		HostNamespace: a.host, Read: traffic.Sockets, Clock: traffic.ProcessTime, Record: out.affinity.Record,
 		Logger: cfg.Logger,
 		Owners: func(ctx context.Context) ([]metav1.OwnerReference, error) {
@@ -81,5 +81,5 @@ func (a *affinities) open(cfg *agent.Config, pin *pins, out *outlets) (arbiter.A
 			run.Usage = tree
 		}
 	}
-	return affinity.New(run)
+	return mover.New(run)
 }

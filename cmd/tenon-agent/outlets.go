@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tenon-numa/tenon/node/affinity"
+	"github.com/tenon-numa/tenon/guests/affinity/mover"
 	"github.com/tenon-numa/tenon/node/agent"
 	"github.com/tenon-numa/tenon/node/authfilter"
 	"github.com/tenon-numa/tenon/node/metrics"
@@ -28,7 +28,7 @@ type outlets struct {
 	pods, containers          int
 	cgroups, kubeletRoot      string
 	// affinity has the metrics of what pods send each other, empty where that is off.
-	affinity affinity.Metrics
+	affinity mover.Metrics
 }
 
 func (o *outlets) flags(fs *flag.FlagSet) {

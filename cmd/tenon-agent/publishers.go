@@ -1,9 +1,9 @@
 package main
 
 import (
+	"github.com/tenon-numa/tenon/guests/numatopo"
 	"github.com/tenon-numa/tenon/node/agent"
 	"github.com/tenon-numa/tenon/node/nrt"
-	"github.com/tenon-numa/tenon/node/numatopo"
 )
 
 // publisher returns the publisher of what the flags ask for beside the layout, nil for nothing.

@@ -15,10 +15,10 @@ import (
 
 	"github.com/tenon-numa/tenon/cmd/plugin"
 	"github.com/tenon-numa/tenon/core/ledger"
-	"github.com/tenon-numa/tenon/face/cast"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/face/draw"
 	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/cast"
 	"github.com/tenon-numa/tenon/lab/command"
 	"github.com/tenon-numa/tenon/lab/controllers"
 	"github.com/tenon-numa/tenon/lab/demo"

@@ -8,8 +8,8 @@ import (
 )
 
 // mostPhrases bounds the phrases in the comments of each area that make readers go back. The bounds may only fall.
-var mostPhrases = map[string]int{"core": 99, "api": 24, "node": 54, "cluster": 42, "scheduler": 21,
-	"ops": 26, "face": 44, "lab": 63, "test": 39,
+var mostPhrases = map[string]int{"core": 95, "api": 24, "node": 48, "cluster": 42, "scheduler": 21,
+	"ops": 26, "face": 42, "guests": 10, "lab": 63, "test": 39,
 	"cmd": 16, "tools": 5, "volcano": 15, "internal": 4, "examples": 1, "deploy": 7, ".": 7}
 
 func TestPhrasesThatMakeReadersGoBackBecomeFewer(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
-	"github.com/tenon-numa/tenon/core/affinity"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/guests/affinity"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 

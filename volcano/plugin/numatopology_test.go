@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/node/numatopo"
+	"github.com/tenon-numa/tenon/guests/numatopo"
 )
 
 // numatopology gives Volcano's cache what the agent publishes of a node, read by Volcano's types.

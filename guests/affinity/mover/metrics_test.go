@@ -1,4 +1,4 @@
-package affinity
+package mover
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	core "github.com/tenon-numa/tenon/core/affinity"
+	core "github.com/tenon-numa/tenon/guests/affinity"
 )
 
 func TestMetricsCountBytes(t *testing.T) {

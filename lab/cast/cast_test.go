@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-numa/tenon/face/cast"
+	"github.com/tenon-numa/tenon/lab/cast"
 )
 
 func pages() []cast.Page {

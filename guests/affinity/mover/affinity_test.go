@@ -1,4 +1,4 @@
-package affinity
+package mover
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 	"github.com/tenon-numa/tenon/core/pin"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
-	"github.com/tenon-numa/tenon/node/traffic"
+	"github.com/tenon-numa/tenon/guests/affinity/traffic"
 )
 
 // node is a node with pods, a kernel that counts their bytes, and an API server that has its object.

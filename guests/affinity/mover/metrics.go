@@ -1,11 +1,11 @@
-package affinity
+package mover
 
 import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	core "github.com/tenon-numa/tenon/core/affinity"
+	core "github.com/tenon-numa/tenon/guests/affinity"
 )
 
 // Metrics are the metrics of a Runner. Its methods may be called from any goroutine.

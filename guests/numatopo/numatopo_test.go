@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
-	"github.com/tenon-numa/tenon/node/numatopo"
+	"github.com/tenon-numa/tenon/guests/numatopo"
 )
 
 const gpus = "nvidia.com/gpu"

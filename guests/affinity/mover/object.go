@@ -1,12 +1,12 @@
-package affinity
+package mover
 
 import (
 	"cmp"
 	"slices"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	core "github.com/tenon-numa/tenon/core/affinity"
 	"github.com/tenon-numa/tenon/core/idset"
+	core "github.com/tenon-numa/tenon/guests/affinity"
 )
 
 // object returns what is published of a period, without its time.

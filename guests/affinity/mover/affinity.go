@@ -1,13 +1,13 @@
-// Package affinity keeps pods that share CPUs near the pods with which they exchange data, on a node whose agent
-// pins containers: it measures (node/traffic), decides (core/affinity), has the runtime pin (node/nri), and publishes
-// what it measured and decided in the node's NodeAffinity.
+// Package mover keeps pods that share CPUs near the pods with which they exchange data, on a node whose agent pins
+// containers: it measures (guests/affinity/traffic), decides (guests/affinity), has the runtime pin (node/nri), and
+// publishes what it measured and decided in the node's NodeAffinity.
 //
 // Invariant: only pods that opted in are measured or moved, and a pod with exclusive CPUs or memory of its own never
 // is. What was decided before the agent ended is read from the object, so that a restart moves no pod. The object is
 // written when something was decided, and otherwise every few minutes.
 //
 // The package refuses to decide where the kubelet is the arbiter.
-package affinity
+package mover
 
 import (
 	"context"
@@ -22,12 +22,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	core "github.com/tenon-numa/tenon/core/affinity"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/pin"
+	core "github.com/tenon-numa/tenon/guests/affinity"
+	"github.com/tenon-numa/tenon/guests/affinity/traffic"
 	"github.com/tenon-numa/tenon/node/cgroup"
 	"github.com/tenon-numa/tenon/node/nri"
-	"github.com/tenon-numa/tenon/node/traffic"
 )
 
 // Bounds and defaults.

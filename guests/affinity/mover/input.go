@@ -1,4 +1,4 @@
-package affinity
+package mover
 
 import (
 	"cmp"
@@ -12,12 +12,12 @@ import (
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	core "github.com/tenon-numa/tenon/core/affinity"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/pin"
 	"github.com/tenon-numa/tenon/core/place"
+	core "github.com/tenon-numa/tenon/guests/affinity"
+	"github.com/tenon-numa/tenon/guests/affinity/traffic"
 	"github.com/tenon-numa/tenon/node/cgroup"
-	"github.com/tenon-numa/tenon/node/traffic"
 )
 
 // known is a pod of the node that has not ended.
