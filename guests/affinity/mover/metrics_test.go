@@ -25,7 +25,7 @@ func TestMetricsCountBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := os.ReadFile("../../docs/reference/metrics.md")
+	document, err := os.ReadFile("../../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
