@@ -15,8 +15,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/tenon-numa/tenon/lab/logtail"
 	"github.com/tenon-numa/tenon/lab/machines"
+	"github.com/tenon-numa/tenon/lab/program"
 )
 
 // childEnv marks the child; its value does not matter.
@@ -171,5 +171,5 @@ func (c *child) failure() error {
 	if c.stopping.Load() {
 		return nil
 	}
-	return fmt.Errorf("the nodes' process ended (%w); the end of its log:\n%s", c.err, logtail.Read(c.logPath))
+	return fmt.Errorf("the nodes' process ended (%w); the end of its log:\n%s", c.err, program.LogTail(c.logPath))
 }

@@ -26,12 +26,12 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 
-	"github.com/tenon-numa/tenon/lab/release"
+	"github.com/tenon-numa/tenon/lab/releases"
 )
 
 // startServer starts the API server and returns its URL. It is not ready yet.
 func (p *Plane) startServer(ctx context.Context, dir, etcd string) (string, error) {
-	release.Set()
+	releases.Set()
 	// A second server in one process applies the same logging options again, which is correct here.
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 	o, err := serverOptions(dir, etcd, p.address)

@@ -19,7 +19,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
 
 	"github.com/tenon-numa/tenon/lab/program"
-	"github.com/tenon-numa/tenon/lab/release"
+	"github.com/tenon-numa/tenon/lab/releases"
 )
 
 // childEnv marks the child; its value does not matter.
@@ -36,7 +36,7 @@ func MaybeChild() {
 	if os.Getenv(childEnv) == "" {
 		return
 	}
-	release.Set()
+	releases.Set()
 	if err := app.NewControllerManagerCommand().Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -10,14 +10,14 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 
-	"github.com/tenon-numa/tenon/lab/release"
+	"github.com/tenon-numa/tenon/lab/releases"
 )
 
 // PrepareProcess prepares this process for several kubelets. It sets feature gates, which must not contradict each
 // other, and changes state that is global to the process: metrics that are registered twice count once, and names are
 // not resolved by DNS. Call it once, before anything else.
 func PrepareProcess(configs ...*configv1beta1.KubeletConfiguration) error {
-	release.Set()
+	releases.Set()
 	// A kubelet looks up its node's name with each status, and no name server has these names.
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("kubelets of described machines do not use DNS")

@@ -1,7 +1,7 @@
 // Package program runs other programs for a lab cluster, each as a child process that writes to a log file.
 //
 // Invariant: a program ends with [Running.Stop], and with the process that started it. The package restarts nothing:
-// who started a program watches Done.
+// who started a program watches Done. [LogTail] has the end of its log, bounded whatever the log's size.
 package program
 
 import (
@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/tenon-numa/tenon/lab/logtail"
 )
 
 // Running is a running program.
@@ -77,7 +75,7 @@ func (r *Running) Err() error {
 		return nil
 	}
 	return fmt.Errorf("%s ended: %w; the end of its log:\n%s", r.name, cmp.Or(r.err, errors.New("exit status 0")),
-		logtail.Read(r.log))
+		LogTail(r.log))
 }
 
 // patience is how long a program may take to end after a signal.

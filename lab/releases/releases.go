@@ -18,13 +18,11 @@ import (
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/lab/release"
-	"github.com/tenon-numa/tenon/lab/source"
 )
 
 // Own returns the release of Kubernetes that this program is built with, such as "1.37".
 func Own() string {
-	r, ok := place.ReleaseOf(release.Version())
+	r, ok := place.ReleaseOf(Version())
 	if !ok {
 		return ""
 	}
@@ -61,7 +59,7 @@ func build(ctx context.Context, r, name string, progress func(line string)) (str
 	if _, ok := place.ParseRelease(r); !ok {
 		return "", fmt.Errorf("%q is not a release such as %s", r, place.DefaultRelease)
 	}
-	root, err := source.Root()
+	root, err := Checkout()
 	if err != nil {
 		return "", err
 	}

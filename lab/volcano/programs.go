@@ -17,7 +17,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tenon-numa/tenon/lab/source"
+	"github.com/tenon-numa/tenon/lab/releases"
 )
 
 // Files of a folder with Volcano's programs.
@@ -37,7 +37,7 @@ func Find(ctx context.Context, dir string, progress func(line string)) (Programs
 	if dir != "" && missing(dir) == nil {
 		return Programs(dir), nil
 	}
-	root, err := source.Root()
+	root, err := releases.Checkout()
 	module := filepath.Join(root, "volcano")
 	if err != nil {
 		if dir != "" {

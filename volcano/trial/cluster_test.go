@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	client "volcano.sh/apis/pkg/client/clientset/versioned"
 
-	"github.com/tenon-numa/tenon/lab/logtail"
 	"github.com/tenon-numa/tenon/lab/program"
 	"github.com/tenon-numa/tenon/lab/volcano"
 )
@@ -140,7 +139,7 @@ func (c *cluster) ends(r *program.Running) {
 			c.Errorf("%s: %s", filepath.Base(r.Log()), d)
 		}
 		if c.Failed() {
-			c.Logf("the end of %s:\n%s", filepath.Base(r.Log()), logtail.Read(r.Log()))
+			c.Logf("the end of %s:\n%s", filepath.Base(r.Log()), program.LogTail(r.Log()))
 		}
 	})
 }

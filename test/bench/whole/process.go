@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tenon-numa/tenon/lab/logtail"
+	"github.com/tenon-numa/tenon/lab/program"
 )
 
 // process is a child of this process. It ends when it is ordered to, and when this process dies.
@@ -77,7 +77,7 @@ func (p *process) run(started chan<- error, answers io.Closer) {
 func (p *process) receive(into any) error {
 	if err := p.answers.Decode(into); err != nil {
 		return fmt.Errorf("%s ended or says what is no answer (%w); the end of its log:\n%s", p.name, err,
-			logtail.Read(p.log))
+			program.LogTail(p.log))
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (p *process) receive(into any) error {
 // ask sends the child a signal, and reads its next message. If the context ends first, it ends the child.
 func (p *process) ask(ctx context.Context, signal syscall.Signal, into any) error {
 	if err := p.cmd.Process.Signal(signal); err != nil {
-		return fmt.Errorf("ask %s: %w; the end of its log:\n%s", p.name, err, logtail.Read(p.log))
+		return fmt.Errorf("ask %s: %w; the end of its log:\n%s", p.name, err, program.LogTail(p.log))
 	}
 	over := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() })
 	defer over()
@@ -99,7 +99,7 @@ func (p *process) ask(ctx context.Context, signal syscall.Signal, into any) erro
 func (p *process) failure() error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("%s ended (%w); the end of its log:\n%s", p.name, p.err, logtail.Read(p.log))
+		return fmt.Errorf("%s ended (%w); the end of its log:\n%s", p.name, p.err, program.LogTail(p.log))
 	default:
 		return nil
 	}

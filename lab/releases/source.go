@@ -1,6 +1,4 @@
-// Package source finds the checkout of this repository that the working directory is in, for lab parts that are built
-// from source. It refuses other repositories; it builds nothing.
-package source
+package releases
 
 import (
 	"bytes"
@@ -9,8 +7,9 @@ import (
 	"path/filepath"
 )
 
-// Root returns the folder of the checkout.
-func Root() (string, error) {
+// Checkout returns the folder of the checkout of this repository that the working directory is in, and an error in
+// other repositories.
+func Checkout() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err

@@ -1,8 +1,4 @@
-// Package logtail reads the part of a child process's log that explains why the process ended.
-//
-// Invariant: the text is bounded, whatever the log's size. A log that cannot be read gives the text of the error: the
-// caller already reports a failure, and the log only explains it.
-package logtail
+package program
 
 import (
 	"bytes"
@@ -16,9 +12,9 @@ const (
 	maxLines = 15
 )
 
-// Read returns the last lines of a log. If a Go program has written a panic or a fatal error, it returns the lines from
-// there on instead: stacks of hundreds of goroutines may follow, and other processes may write to the same log.
-func Read(path string) string {
+// LogTail returns the last lines of a log. If a Go program has written a panic or a fatal error, it returns the lines
+// from there on instead: stacks of hundreds of goroutines may follow, and other processes may write to the same log.
+func LogTail(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return err.Error()

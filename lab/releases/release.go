@@ -1,10 +1,4 @@
-// Package release sets the version that Kubernetes' libraries report.
-//
-// The linker sets the version of Kubernetes' own binaries. As libraries they report "v0.0.0-master", which nodes and
-// the API server would then show to people. [Set] takes the version of the k8s.io/kubernetes module from this binary's
-// build information. A binary whose build information lists no modules, such as a test's, reports only its minor
-// release.
-package release
+package releases
 
 import (
 	"runtime/debug"
@@ -19,14 +13,17 @@ import (
 //go:linkname gitVersion k8s.io/component-base/version.gitVersion
 var gitVersion string
 
-// Set sets the version that this process' Kubernetes libraries report. Call it before they start.
+// Set sets the version that this process' Kubernetes libraries report. Call it before they start. The linker sets the
+// version of Kubernetes' own binaries; as libraries they report "v0.0.0-master", which nodes and the API server would
+// then show to people.
 func Set() {
 	v := Version()
 	gitVersion = v
 	_ = version.SetDynamicVersion(v) // refuses only versions that differ from gitVersion
 }
 
-// Version returns the version of the k8s.io/kubernetes module, such as "v1.36.3".
+// Version returns the version of the k8s.io/kubernetes module of this binary, such as "v1.36.3". A binary whose build
+// information lists no modules, such as a test's, has only its minor release.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {

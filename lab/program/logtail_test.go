@@ -1,4 +1,4 @@
-package logtail_test
+package program_test
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-numa/tenon/lab/logtail"
+	"github.com/tenon-numa/tenon/lab/program"
 )
 
 func TestReadReturnsWhatExplainsTheEnd(t *testing.T) {
@@ -22,12 +22,12 @@ func TestReadReturnsWhatExplainsTheEnd(t *testing.T) {
 		if err := os.WriteFile(file, []byte(c.log), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got := logtail.Read(file)
+		got := program.LogTail(file)
 		if !strings.HasPrefix(got, c.first) || !strings.HasSuffix(got, c.last) || strings.Count(got, "\n") > 30 {
 			t.Errorf("%s: got %q", name, got)
 		}
 	}
-	if got := logtail.Read(filepath.Join(t.TempDir(), "missing")); !strings.Contains(got, "no such file") {
+	if got := program.LogTail(filepath.Join(t.TempDir(), "missing")); !strings.Contains(got, "no such file") {
 		t.Errorf("no log: got %q", got)
 	}
 }
