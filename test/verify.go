@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// verify checks the files themselves: that generated files match their sources, and the rules in the tests of the root
-// package, such as formatting and the lengths of lines and files.
+// verify checks the files themselves: that generated files match their sources, and the rules in the tests of
+// internal/house, such as formatting and the lengths of lines and files.
 func (r *runner) verify(ctx context.Context) error {
 	return errors.Join(r.generated(ctx), r.description(ctx),
-		r.step(ctx, "rules of the repository", "test", "-count=1", "."))
+		r.step(ctx, "rules of the repository", "test", "-count=1", "./internal/house"))
 }
 
 // description validates the OpenAPI document of the console. The validator is built from source, like the generators.

@@ -1,5 +1,7 @@
-// Package house measures this repository: how large each part is, how many rooms it has, and how it is written. Whoever
-// changes the layout runs it before and after.
+// Package house is the room of the house's rules. It measures this repository: how large each part is, how many rooms
+// it has, and how it is written. Whoever changes the layout runs that before and after. Its tests hold the rules:
+// floors_test.go has which package may import which, deps_test.go the modules, docs_test.go and commands_test.go what
+// the documents must have.
 //
 // Invariant: equal trees give equal reports. It reads Go files, go.mod files and the Makefile of a tree, and refuses Go
 // files that do not parse. Generated files and testdata count nowhere.
@@ -7,9 +9,7 @@ package house
 
 import (
 	"cmp"
-	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/scanner"
 	"go/token"
 	"io/fs"
@@ -28,7 +28,7 @@ type Report struct {
 	MakeTargets int `json:"makeTargets"`
 	// Largest is the struct with most fields.
 	Largest Struct `json:"largest"`
-	// Doubled are names of exported types that several packages have, those of most packages first.
+	// Doubled are names of exported types that several packages have. A name of more packages comes first.
 	Doubled []Doubled `json:"doubled"`
 }
 
@@ -40,7 +40,7 @@ type Area struct {
 	Packages int    `json:"packages"`
 	// Exported counts names of package level and methods.
 	Exported int `json:"exported"`
-	// Comments counts lines of comments, and Phrases those of Banned in them.
+	// Comments counts lines of comments, and Phrases how often Banned matches in them.
 	Comments int `json:"comments"`
 	Phrases  int `json:"phrases"`
 }
@@ -67,15 +67,8 @@ var documented = regexp.MustCompile(`(?m)^[a-z][a-z-]*:.*## `)
 func Measure(tree fs.FS) (Report, error) {
 	m := &measuring{tree: tree, fset: token.NewFileSet(), areas: map[string]*Area{}, rooms: map[string]bool{},
 		types: map[string][]string{}}
-	err := fs.WalkDir(tree, ".", func(name string, e fs.DirEntry, err error) error {
+	err := Walk(tree, func(string) bool { return false }, func(name string) error {
 		switch {
-		case err != nil:
-			return err
-		case e.IsDir() && name != "." && (strings.HasPrefix(e.Name(), ".") || e.Name() == "testdata" ||
-			e.Name() == "node_modules"):
-			return fs.SkipDir
-		case e.IsDir():
-			return nil
 		case path.Ext(name) == ".mod":
 			m.report.Modules++
 		case name == "Makefile":
@@ -107,13 +100,9 @@ func (m *measuring) makefile(name string) error {
 }
 
 func (m *measuring) file(name string) error {
-	text, err := fs.ReadFile(m.tree, name)
+	f, text, err := Parse(m.tree, m.fset, name)
 	if err != nil {
 		return err
-	}
-	f, err := parser.ParseFile(m.fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
-		return fmt.Errorf("parse %s: %w", name, err)
 	}
 	if ast.IsGenerated(f) {
 		return nil

@@ -1,11 +1,10 @@
-package tenon_test
+package house_test
 
 import (
 	"bytes"
 	"go/format"
 	"go/scanner"
 	"go/token"
-	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -18,17 +17,13 @@ const maxColumns = 120
 func TestFilesAreFormatted(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, f := range p.files {
-			src, err := os.ReadFile(f.name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if formatted, err := format.Source(src); err != nil || !bytes.Equal(formatted, src) {
+			if formatted, err := format.Source(f.text); err != nil || !bytes.Equal(formatted, f.text) {
 				t.Errorf("%s is not formatted (%v): run gofmt", f.name, err)
 			}
 			if f.generated() {
 				continue
 			}
-			for _, line := range longLines(src) {
+			for _, line := range longLines(f.text) {
 				t.Errorf("%s:%d has more than %d columns", f.name, line, maxColumns)
 			}
 		}

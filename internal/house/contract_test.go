@@ -1,6 +1,7 @@
-package tenon_test
+package house_test
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,7 +58,7 @@ func TestContractNamesWhatExists(t *testing.T) {
 			}
 		case strings.Contains(name, "_") && !strings.ContainsAny(name, "./ ") && !strings.HasPrefix(name, "tenon_"):
 			scenarios++
-			if _, err := os.Stat(filepath.Join("core/place/testdata", name+".txt")); err != nil {
+			if _, err := fs.Stat(root, "core/place/testdata/"+name+".txt"); err != nil {
 				t.Errorf("docs/design/kubelet.md: no scenario %s: %v", name, err)
 			}
 		}

@@ -1,30 +1,32 @@
-package tenon_test
+package house_test
 
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tenon-numa/tenon/internal/house"
 )
 
 // pkg is one folder with Go files, as parsed.
 type pkg struct {
-	path  string // from the root of the module; "." is the root
+	path  string // from the root of the repository
 	fset  *token.FileSet
 	files []file
 }
 
 type file struct {
-	name   string // from the root of the module
+	name   string // from the root of the repository
+	text   []byte
 	test   bool
 	lines  int
 	syntax *ast.File
@@ -56,6 +58,13 @@ func (p pkg) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", pos.Filename, pos.Line)
 }
 
+// rootFolder is the root of this repository, from where these tests run.
+const rootFolder = "../.."
+
+// root is the tree of this repository. All tests name files from there. They do not go there instead, because the go
+// command would not learn which files they read, and take results from its cache though these have changed.
+var root = os.DirFS(rootFolder)
+
 var tree = sync.OnceValues(parseTree)
 
 // packages returns every package of the workspace in ascending order of path.
@@ -71,52 +80,40 @@ func packages(t *testing.T) []pkg {
 func parseTree() ([]pkg, error) {
 	fset := token.NewFileSet()
 	byPath := map[string]*pkg{}
-	work, err := os.ReadFile("go.work")
+	work, err := fs.ReadFile(root, "go.work")
 	if err != nil {
 		return nil, err
 	}
 	modules := used(string(work))
-	err = filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+	skip := func(folder string) bool { return folder == "bin" || apart(folder, modules) }
+	err = house.Walk(root, skip, func(name string) error {
+		if path.Ext(name) != ".go" {
+			return nil
+		}
+		f, text, err := house.Parse(root, fset, name)
 		if err != nil {
 			return err
 		}
-		if d.IsDir() {
-			hidden := name != "." && strings.HasPrefix(d.Name(), ".")
-			if hidden || d.Name() == "testdata" || d.Name() == "node_modules" || name == "bin" || apart(name, modules) {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if !strings.HasSuffix(name, ".go") {
-			return nil
-		}
-		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
-		if err != nil {
-			return fmt.Errorf("parse %s: %w", name, err)
-		}
-		at := path.Dir(filepath.ToSlash(name))
+		at := path.Dir(name)
 		if byPath[at] == nil {
 			byPath[at] = &pkg{path: at, fset: fset}
 		}
-		byPath[at].files = append(byPath[at].files, file{name: filepath.ToSlash(name),
+		byPath[at].files = append(byPath[at].files, file{name: name, text: text,
 			test: strings.HasSuffix(name, "_test.go"), lines: fset.File(f.Pos()).LineCount(), syntax: f})
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the module's packages: %w", err)
+		return nil, fmt.Errorf("read the workspace's packages: %w", err)
 	}
 	out := make([]pkg, 0, len(byPath))
-	for _, p := range byPath {
-		out = append(out, *p)
+	for _, at := range slices.Sorted(maps.Keys(byPath)) {
+		out = append(out, *byPath[at])
 	}
-	slices.SortFunc(out, func(a, b pkg) int { return strings.Compare(a.path, b.path) })
 	return out, nil
 }
 
 // apart reports whether a folder is a module that go.work does not use, such as one for another release of Kubernetes.
 func apart(folder string, modules []string) bool {
-	if _, err := os.Stat(filepath.Join(folder, "go.mod")); err != nil {
-		return false
-	}
-	return !slices.Contains(modules, filepath.ToSlash(folder))
+	_, err := fs.Stat(root, path.Join(folder, "go.mod"))
+	return err == nil && !slices.Contains(modules, folder)
 }

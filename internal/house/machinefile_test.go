@@ -1,8 +1,7 @@
-package tenon_test
+package house_test
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -26,13 +25,10 @@ func TestTheExampleOfAMachineFileIsRead(t *testing.T) {
 
 // The page names every word that the parser reads, and its bounds.
 func TestTheFormOfMachineFilesIsDescribed(t *testing.T) {
-	source, err := os.ReadFile("core/topo/text.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := document(t, "core/topo/text.go")
 	page, words := document(t, machinePage), 0
 	literal := regexp.MustCompile(`(?:case |== |HasPrefix\(word, )"([a-z0-9-]+)"`)
-	for _, m := range literal.FindAllStringSubmatch(string(source), -1) {
+	for _, m := range literal.FindAllStringSubmatch(source, -1) {
 		words++
 		if !strings.Contains(page, "`"+m[1]) {
 			t.Errorf("%s does not name the word %q", machinePage, m[1])

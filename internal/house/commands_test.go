@@ -1,11 +1,11 @@
-package tenon_test
+package house_test
 
 import (
 	"context"
 	"go/ast"
 	"go/token"
 	"io"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -72,7 +72,7 @@ func TestWorkflowsRunWhatExists(t *testing.T) {
 	matrix := regexp.MustCompile(`\$\{\{[^}]*\}\}`)
 	seen := 0
 	for _, pattern := range []string{".github/*.yml", ".github/*/*.y*ml"} {
-		names, err := filepath.Glob(pattern)
+		names, err := fs.Glob(root, pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func TestWorkflowsRunWhatExists(t *testing.T) {
 	}
 }
 
-// pinned is an action with the hash of a commit, which nobody can move as they can a tag.
+// pinned is an action with the hash of a commit, which cannot be moved like a tag.
 var pinned = regexp.MustCompile(`^[a-z-]+/[a-z-]+@[0-9a-f]{40}$`)
 
 // commands knows what a command line may say.
@@ -133,7 +133,7 @@ func knownCommands(t *testing.T) commands {
 	return commands{targets: makeTargets(t), programs: programs(t)}
 }
 
-// refuse says why a command line cannot be run in the root of the module, or "".
+// refuse returns why a command line cannot be run in the root of the module, or "".
 func (c commands) refuse(w []string) string {
 	switch w[0] {
 	case "make":
@@ -169,7 +169,7 @@ func (c commands) refuseGo(w []string) string {
 			continue
 		}
 		path = strings.TrimSuffix(strings.TrimSuffix(path, "..."), "/")
-		if _, err := os.Stat(filepath.Join(".", path)); err != nil {
+		if _, err := fs.Stat(root, filepath.Clean(path)); err != nil {
 			return err.Error()
 		}
 		if program, ok := strings.CutPrefix(path, "cmd/"); ok && w[0] == "run" {
@@ -218,7 +218,7 @@ func missingFile(args []string) string {
 	if i < 0 || i+1 == len(args) || args[i+1] == "-" {
 		return ""
 	}
-	if _, err := os.Stat(args[i+1]); err != nil {
+	if _, err := fs.Stat(root, filepath.Clean(args[i+1])); err != nil {
 		return err.Error()
 	}
 	return ""

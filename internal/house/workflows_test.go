@@ -1,8 +1,7 @@
-package tenon_test
+package house_test
 
 import (
-	"os"
-	"path/filepath"
+	"io/fs"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,17 +9,13 @@ import (
 
 // Workflows use actions by their hash, and leave no credentials in a checkout, where tests and builds could read them.
 func TestWorkflowsKeepNoCredentials(t *testing.T) {
-	files, err := filepath.Glob(".github/workflows/*.yaml")
+	files, err := fs.Glob(root, ".github/workflows/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("find workflows: %v", err)
 	}
 	pinned := regexp.MustCompile(`uses: [\w./-]+@[0-9a-f]{40} `)
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, step := range strings.Split(string(data), "      - ") {
+		for _, step := range strings.Split(document(t, file), "      - ") {
 			if strings.Contains(step, "uses: ") && !pinned.MatchString(step) {
 				t.Errorf("%s: an action without a hash: %s", file, step)
 			}

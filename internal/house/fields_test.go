@@ -1,10 +1,8 @@
-package tenon_test
+package house_test
 
 import (
 	"go/ast"
 	"go/printer"
-	"os"
-	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -57,8 +55,8 @@ var keys = map[string]string{
 	"face/console l":                 "",
 }
 
-// Whoever reads an annotation or a label decides what becomes of those who write a lie there: the table says it, and a
-// test tells the lie.
+// Whoever reads an annotation or a label decides what becomes of whoever writes a lie there: the table has it, and a
+// test lies.
 func TestFieldsThatOthersWriteAreInTheTable(t *testing.T) {
 	table := fieldRows(t)
 	text := strings.Join(slices.Concat(table...), "\n")
@@ -115,7 +113,7 @@ func reads(f *ast.File) (out []*ast.IndexExpr) {
 	return out
 }
 
-// Each row of the table names a test that is there, and says all that it has to.
+// Each row of the table names a test that is there, and has all its cells.
 func TestEveryLieInTheTableIsTold(t *testing.T) {
 	rows := fieldRows(t)
 	if len(rows) < 25 {
@@ -158,11 +156,7 @@ func hasTest(t *testing.T, folder, name string) bool {
 // fieldRows returns the cells of the table's rows.
 func fieldRows(t *testing.T) (out [][]string) {
 	t.Helper()
-	text, err := os.ReadFile(path.Clean(fieldsPage))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, found := strings.Cut(string(text), "| field | who may write it |")
+	_, after, found := strings.Cut(document(t, fieldsPage), "| field | who may write it |")
 	if !found {
 		t.Fatalf("%s has no table of fields", fieldsPage)
 	}

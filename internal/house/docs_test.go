@@ -1,9 +1,9 @@
-package tenon_test
+package house_test
 
 import (
 	"go/ast"
-	"os"
-	"path/filepath"
+	"io/fs"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/api/config"
 )
 
-// Lengths beyond which nobody reads to the end.
+// Lengths beyond which readers give up.
 const (
 	maxFileLines         = 600
 	maxCoreFuncLines     = 80
@@ -98,7 +98,7 @@ func TestReadmeShowsTheGoldenMap(t *testing.T) {
 func TestLinksLeadSomewhere(t *testing.T) {
 	for _, name := range documents(t) {
 		for _, l := range links(t, name) {
-			if _, err := os.Stat(l.file); err != nil {
+			if _, err := fs.Stat(root, l.file); err != nil {
 				t.Errorf("%s: link to %s: %v", name, l.file, err)
 			} else if l.heading != "" && !slices.Contains(headings(document(t, l.file)), l.heading) {
 				t.Errorf("%s: %s has no heading #%s", name, l.file, l.heading)
@@ -107,7 +107,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// Every page begins with a title and a sentence that says for whom it is, and the index leads to it.
+// Every page begins with a title and a sentence about whom it is for, and the index leads to it.
 func TestPagesSayForWhomAndAreReachable(t *testing.T) {
 	const index = "docs/README.md"
 	opening := regexp.MustCompile(`^# .+\n\nFor [a-z]+`)
@@ -198,7 +198,7 @@ func links(t *testing.T, name string) []link {
 		}
 		file := name
 		if m[1] != "" {
-			file = filepath.ToSlash(filepath.Join(filepath.Dir(name), m[1]))
+			file = path.Join(path.Dir(name), m[1])
 		}
 		out = append(out, link{file, m[2]})
 	}
@@ -235,7 +235,7 @@ func TestArchitectureNamesFilesThatExist(t *testing.T) {
 		}
 		for _, m := range quoted.FindAllStringSubmatch(cells[2], -1) {
 			rows++
-			if _, err := os.Stat(m[1]); err != nil {
+			if _, err := fs.Stat(root, m[1]); err != nil {
 				t.Errorf("ARCHITECTURE.md: %s: %v", strings.TrimSpace(cells[1]), err)
 			}
 		}
@@ -300,7 +300,7 @@ func documents(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", ".github/*.md"} {
-		found, err := filepath.Glob(pattern)
+		found, err := fs.Glob(root, pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -311,7 +311,7 @@ func documents(t *testing.T) []string {
 
 func document(t *testing.T, name string) string {
 	t.Helper()
-	data, err := os.ReadFile(name)
+	data, err := fs.ReadFile(root, name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,10 @@
-package tenon_test
+package house_test
 
 import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -12,7 +13,8 @@ import (
 func inEmbed(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
-	cmd.Dir, cmd.Env = "examples/embed", append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
+	cmd.Dir = filepath.Join(rootFolder, "examples", "embed")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -25,11 +27,8 @@ func inEmbed(t *testing.T, args ...string) string {
 // A program with Kubernetes libraries of another release imports core and api/pod, and neither client-go nor kubectl
 // come with them.
 func TestEmbedExample(t *testing.T) {
-	want, err := os.ReadFile("examples/embed/want.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := inEmbed(t, "run", ".", "nodes.yaml", "pod.yaml"); got != string(want) {
+	want := document(t, "examples/embed/want.txt")
+	if got := inEmbed(t, "run", ".", "nodes.yaml", "pod.yaml"); got != want {
 		t.Errorf("output is\n%s\nwant\n%s", got, want)
 	}
 	for _, m := range []string{"k8s.io/api", "k8s.io/apimachinery"} {
