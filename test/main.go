@@ -17,6 +17,11 @@
 //	go run ./test console [ARGS..] only the pages of the console, in a real browser
 //	go run ./test volcano [ARGS..] only the plugin for Volcano's scheduler, which needs a build of another release
 //	                               of Kubernetes
+//	go run ./test doctor           only the doctor and changes of kubelets: in lab clusters, on ten of them, and on a
+//	                               real node with systemd, which takes 40 minutes
+//	go run ./test mixed            only kubelets of four releases under one scheduler, upgraded one by one, and older
+//	                               schedulers, which takes 20 minutes to build
+//	go run ./test model            only every interleaving of three pods, two reports and a restart, deeper
 //	go run ./test packages         only installs the Debian packages
 //
 // Invariant: it prints what it runs before it runs it, and the last lines and the exit code give the result. It
@@ -54,6 +59,9 @@ Without a command all checks run, and ARGS go to go test. Commands:
   install    only the installation on a real node, which all checks leave out
   console    only the pages of the console, in a real browser
   volcano    only the plugin for Volcano's scheduler
+  doctor     only the doctor and changes of kubelets, on more clusters, and on a real node (40 minutes)
+  mixed      only kubelets of four releases under one scheduler, and older schedulers (the first time 20 minutes)
+  model      only every interleaving of three pods, two reports and a restart, to depth 2
   packages   only installs the Debian packages that tests need
 `
 
@@ -112,6 +120,8 @@ func (r *runner) run(ctx context.Context, args []string) error {
 		return errors.Join(err, r.volcano(ctx, args[1:]))
 	case "race":
 		return errors.Join(err, r.all(ctx, args[1:], true))
+	case "doctor", "mixed", "model":
+		return errors.Join(err, r.long(ctx, what, args[1:]))
 	}
 	return errors.Join(err, r.all(ctx, args, false))
 }

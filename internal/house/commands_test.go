@@ -23,7 +23,14 @@ func TestCommandsInDocumentsExist(t *testing.T) {
 	known := knownCommands(t)
 	seen := 0
 	for _, name := range documents(t) {
-		for _, b := range blocks(document(t, name), "sh") {
+		text := document(t, name)
+		for _, m := range inline.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+			seen++
+			if why := known.refuse(strings.Fields(m[1])); why != "" {
+				t.Errorf("%s: %q: %s", name, m[1], why)
+			}
+		}
+		for _, b := range blocks(text, "sh") {
 			for line := range strings.Lines(strings.ReplaceAll(b, "\\\n", " ")) {
 				line, _, _ = strings.Cut(line, " #")
 				line = assigned.ReplaceAllString(line, "")
@@ -41,6 +48,9 @@ func TestCommandsInDocumentsExist(t *testing.T) {
 	}
 }
 
+// inline is a command in the middle of a sentence: a target of make, or a part of the tests.
+var inline = regexp.MustCompile("`((?:make|go run \\./test)\\s[^`]+)`")
+
 // assigned is the assignment of what a command prints; the command remains.
 var assigned = regexp.MustCompile(`^[A-Z]+=[^$ ]*\$\(`)
 
@@ -49,6 +59,10 @@ func TestCommandsThatDoNotExistAreRefused(t *testing.T) {
 	known := knownCommands(t)
 	for _, line := range []string{
 		"make no-such-target",
+		"make test LAYERS=core",
+		"make bench LAYER=cores",
+		"make test ONLY=lab/command",
+		"go run ./test consoles -run X",
 		"go test ./no/such/package",
 		"go run ./cmd/tenon-lab up --machine x",
 		"go run ./cmd/tenon-lab down",
@@ -63,6 +77,17 @@ func TestCommandsThatDoNotExistAreRefused(t *testing.T) {
 		if known.refuse(strings.Fields(line)) == "" {
 			t.Errorf("%q is taken for a command", line)
 		}
+	}
+}
+
+// Whoever asks for help learns every layer that can be measured.
+func TestMakeHelpListsEveryLayer(t *testing.T) {
+	listed := matches(`(?m)^## ([a-z]+)  +[a-zA-Z0-9]`, document(t, "Makefile"))
+	layers := knownCommands(t).layers
+	slices.Sort(listed)
+	slices.Sort(layers)
+	if !slices.Equal(listed, layers) {
+		t.Errorf("the help of make bench lists %q, and can measure %q", listed, layers)
 	}
 }
 
@@ -98,9 +123,7 @@ func TestWorkflowsRunWhatExists(t *testing.T) {
 					}
 					lines = append(lines, matrix.ReplaceAllString(s.Run, ""))
 				}
-				for _, target := range job.Strategy.Matrix["target"] {
-					lines = append(lines, "make "+target)
-				}
+				lines = append(lines, job.Strategy.Matrix["command"]...)
 				for _, line := range lines {
 					if words := strings.Fields(line); len(words) > 0 {
 						seen++
@@ -122,7 +145,10 @@ var pinned = regexp.MustCompile(`^[a-z-]+/[a-z-]+@[0-9a-f]{40}$`)
 
 // commands knows what a command line may say.
 type commands struct {
-	targets  []string
+	targets  []string           // of make
+	given    []string           // parameters of make
+	layers   []string           // what make bench measures
+	parts    []string           // of the tests: go run ./test PART
 	programs map[string]program // below cmd/
 }
 
@@ -130,19 +156,22 @@ type commands struct {
 type program struct{ subcommands, flags map[string]bool }
 
 func knownCommands(t *testing.T) commands {
-	return commands{targets: makeTargets(t), programs: programs(t)}
+	makefile, bench := document(t, "Makefile"), document(t, "test/bench/main.go")
+	return commands{
+		targets: matches(`(?m)^([a-z-]+):`, makefile),
+		given:   matches(`(?m)^([A-Z]+) \??=`, makefile),
+		layers: slices.Concat(words("docs"), matches(`(?m)^\t\{"([a-z]+)", "`, bench),
+			matches(`(?m)^bench-([a-z]+) =`, makefile)),
+		parts:    matches(`(?m)^  ([a-z]+)  +only`, document(t, "test/main.go")),
+		programs: programs(t),
+	}
 }
 
 // refuse returns why a command line cannot be run in the root of the module, or "".
 func (c commands) refuse(w []string) string {
 	switch w[0] {
 	case "make":
-		for _, a := range w[1:] {
-			if !strings.Contains(a, "=") && !slices.Contains(c.targets, a) {
-				return "no target " + a
-			}
-		}
-		return ""
+		return c.refuseMake(w[1:])
 	case "go":
 		return c.refuseGo(w[1:])
 	case "kubectl":
@@ -162,7 +191,28 @@ func (c commands) refuse(w []string) string {
 	return c.refuseProgram(filepath.Base(w[0]), w[1:])
 }
 
+func (c commands) refuseMake(w []string) string {
+	for _, a := range w {
+		name, value, isGiven := strings.Cut(a, "=")
+		switch {
+		case !isGiven && !slices.Contains(c.targets, a):
+			return "no target " + a
+		case isGiven && !slices.Contains(c.given, name):
+			return "no parameter " + name
+		case name == "LAYER" && !slices.Contains(c.layers, value):
+			return "no layer " + value
+		case name == "ONLY" && !slices.Contains(c.parts, value):
+			return "no part " + value
+		}
+	}
+	return ""
+}
+
 func (c commands) refuseGo(w []string) string {
+	if len(w) > 2 && w[0] == "run" && w[1] == "./test" && !strings.HasPrefix(w[2], "-") &&
+		!slices.Contains(c.parts, w[2]) {
+		return "no part " + w[2]
+	}
 	for i, a := range w {
 		path, ok := strings.CutPrefix(a, "./")
 		if !ok {
@@ -297,10 +347,9 @@ func text(e ast.Expr) string {
 	return s
 }
 
-func makeTargets(t *testing.T) []string {
-	t.Helper()
-	var out []string
-	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(document(t, "Makefile"), -1) {
+// matches returns what the first group of an expression finds.
+func matches(expression, text string) (out []string) {
+	for _, m := range regexp.MustCompile(expression).FindAllStringSubmatch(text, -1) {
 		out = append(out, m[1])
 	}
 	return out

@@ -376,7 +376,7 @@ func readRecords(release string) (h recordHead, out []record, err error) {
 	}
 }
 
-// TestRecord writes the records of the release that -diff.release names (make records).
+// TestRecord writes the records of the release that -diff.release names (make diff RECORD=yes).
 func TestRecord(t *testing.T) {
 	if !*writeRecords {
 		t.Skip("-diff.record is not set")
@@ -457,7 +457,7 @@ func TestPlaceAgreesWithTheRecords(t *testing.T) {
 				t.Fatal(err)
 			}
 			if head != now {
-				t.Fatalf("the records are of %+v, the judge and the generator are %+v now: make records RELEASE=%s",
+				t.Fatalf("the records are of %+v, the judge and the generator are %+v now: make diff RECORD=yes RELEASE=%s",
 					head, now, r)
 			}
 			admissions, unjudged := 0, 0

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// longer are go commands that all checks leave out, because they take long, by the command that runs them. The last one
+// gets the arguments.
+var longer = map[string][][]string{
+	"model": {{"test", "-v", "-timeout", "0", "./core/ledger", "-run", "TestEveryInterleaving", "-model.depth", "2"}},
+	"mixed": {{"test", "-v", "-count=1", "-timeout", "0", "./lab/scheduler", "-run",
+		"TestMixedReleases|TestOlderSchedulers", "-mixed.releases", "1.34,1.35,1.36"}},
+	"doctor": {
+		{"test", "./ops/doctor", "./ops/bundle", "./ops/rollout", "./ops/apply"},
+		{"test", "-v", "-timeout", "1h", "./cmd/kubectl-tenon", "-run", "TestTheDoctor|TestAPlan|TestKubeletsAreChanged",
+			"-plan.clusters", "10"},
+	},
+}
+
+// long runs a command of longer. What the doctor finds and changes is tried on a real node with systemd, too.
+func (r *runner) long(ctx context.Context, what string, args []string) error {
+	lines := longer[what]
+	var errs []error
+	for i, line := range lines {
+		name := what
+		if i == len(lines)-1 {
+			line = slices.Concat(line, args)
+		} else {
+			name += "'s packages"
+		}
+		errs = append(errs, r.step(ctx, name, line...))
+	}
+	if what == "doctor" {
+		errs = append(errs, r.trial(ctx, installation, []string{"-run", "TestKubeletsUnderSystemd"}))
+	}
+	return errors.Join(errs...)
+}
