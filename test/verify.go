@@ -22,8 +22,8 @@ func (r *runner) verify(ctx context.Context) error {
 
 // description validates the OpenAPI document of the console. The validator is built from source, like the generators.
 func (r *runner) description(ctx context.Context) error {
-	return r.program(ctx, io.Discard, "OpenAPI document of the console", filepath.Join("tools", "run"), "client",
-		"validate", filepath.Join("face", "console", "openapi.json"))
+	return r.program(ctx, io.Discard, "OpenAPI document of the console", filepath.Join("tools", "run"), "validate",
+		filepath.Join("face", "console", "openapi.json"))
 }
 
 // lint runs the linters of .golangci.yaml on every module of the workspace. If the computer has no access to the
@@ -40,7 +40,7 @@ func (r *runner) lint(ctx context.Context) error {
 		}
 		return r.notRun("the linters: golangci-lint cannot be built here: %v", err)
 	}
-	line := []string{filepath.Join("tools", "run"), "lint", "golangci-lint", "run"}
+	line := []string{filepath.Join("tools", "run"), "golangci-lint", "run"}
 	for _, dir := range modules {
 		line = append(line, dir+"/...")
 	}

@@ -12,5 +12,5 @@
 // +groupName=tenon.sh
 package v1alpha1
 
-//go:generate ../../tools/run generate controller-gen object paths=.
-//go:generate ../../tools/run generate controller-gen crd paths=. output:crd:dir=../../deploy/crd
+//go:generate ../../tools/run controller-gen object paths=.
+//go:generate ../../tools/run controller-gen crd paths=. output:crd:dir=../../deploy/crd

@@ -80,7 +80,7 @@ func show(ctx context.Context, now string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "tools/run", "benchstat", "benchstat", "baseline="+before, "now="+now)
+	cmd := exec.CommandContext(ctx, "tools/run", "benchstat", "baseline="+before, "now="+now)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
