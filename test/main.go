@@ -1,12 +1,14 @@
-// Command test runs every check of the modules in go.work, the quickest first: whether generated files are current, go
-// vet, the packages that link neither a kubelet nor an API server (under the race detector), the work that the core
-// does beside a recorded baseline, the other packages, images and chart, the chart on an API server, the linters, the
-// pages of the console in a browser, the plugin for Volcano's scheduler, and the tests on real nodes. Before that it
+// Command test runs every check of the modules in go.work, in three parts, the quickest first. Part unit: whether
+// generated files are current, go vet, the packages that link neither a kubelet nor an API server (under the race
+// detector), the work that the core does beside a recorded baseline, and the linters. Part lab: the other packages,
+// images and chart, the chart on an API server, the pages of the console in a browser, and the plugin for Volcano's
+// scheduler. Part machines: the tests on real nodes. Before that it
 // installs the Debian packages that some tests need. The node whose agent pins containers is tested if something that
 // this test depends on has changed in the last 60 commits, which is printed, and if the run has not taken an hour by
 // then, else it is NOT RUN. A trial that prints nothing for long is ended, and run once more.
 //
 //	go run ./test [ARGS...]        all of the above; ARGS go to go test
+//	go run ./test unit [ARGS...]   only that part; so for lab and machines
 //	go run ./test verify           only generated files and the rules of the repository
 //	go run ./test lint             only the linters
 //	go run ./test headlamp         only the plugin for Headlamp, which needs node
@@ -51,6 +53,9 @@ import (
 const usage = `usage: go run ./test [COMMAND] [ARGS...]
 
 Without a command all checks run, and ARGS go to go test. Commands:
+  unit       only what links neither a kubelet nor an API server, the linters, and verify
+  lab        only what links them; images, chart, console and the plugin for Volcano's scheduler
+  machines   only the tests on real nodes, like all checks, which run one of these after recent changes only
   verify     only generated files and the rules of the repository
   lint       only the linters
   headlamp   only the plugin for Headlamp, which needs node
@@ -119,11 +124,13 @@ func (r *runner) run(ctx context.Context, args []string) error {
 	case "volcano":
 		return errors.Join(err, r.volcano(ctx, args[1:]))
 	case "race":
-		return errors.Join(err, r.all(ctx, args[1:], true))
+		return errors.Join(err, r.heavy(ctx, args[1:], true))
+	case "unit", "lab", "machines":
+		return errors.Join(err, r.part(ctx, what, args[1:]))
 	case "doctor", "mixed", "model":
 		return errors.Join(err, r.long(ctx, what, args[1:]))
 	}
-	return errors.Join(err, r.all(ctx, args, false))
+	return errors.Join(err, r.part(ctx, "unit", args), r.part(ctx, "lab", args), r.part(ctx, "machines", args))
 }
 
 // runner runs steps, one at a time.
@@ -145,33 +152,46 @@ func (r *runner) say(format string, args ...any) {
 	fmt.Fprintf(r.out, "[%2d:%02d] %s\n", int(t.Minutes()), int(t.Seconds())%60, fmt.Sprintf(format, args...))
 }
 
-// all runs the requested steps. If a step fails, the others still run: one run reports everything that has to be
+// part runs the steps of one part. If a step fails, the others still run: one run reports everything that has to be
 // corrected.
-func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
+func (r *runner) part(ctx context.Context, name string, args []string) error {
+	switch name {
+	case "unit":
+		return errors.Join(r.verify(ctx), r.step(ctx, "vet", "vet", "work"), r.light(ctx, args),
+			r.step(ctx, "every interleaving", "test", "-timeout", "40m", "./core/ledger", "-run", "TestEveryInterleaving",
+				"-model.depth", "1"),
+			r.step(ctx, "effort of the core", "run", "./test/effort"), r.lint(ctx), r.headlamp(ctx))
+	case "lab":
+		return errors.Join(r.heavy(ctx, args, false), r.release(ctx), r.chart(ctx, args), r.trial(ctx, console, args),
+			r.volcano(ctx, args))
+	}
+	return errors.Join(r.trial(ctx, realNodes, append(slices.Clone(args), "-skip", pinnedNode)), r.pinnedNodes(ctx, args))
+}
+
+// light tests the light packages, under the race detector if it can be had.
+func (r *runner) light(ctx context.Context, args []string) error {
 	race, raceErr := r.raceDetector(ctx)
-	if raceHeavy && !race {
-		return errors.Join(raceErr, errors.New("no race detector"))
+	r.say("listing packages")
+	light, _, err := packages(ctx)
+	if err != nil {
+		return errors.Join(raceErr, err)
+	}
+	return errors.Join(raceErr, r.test(ctx, "light", race, args, light))
+}
+
+// heavy tests the heavy packages.
+func (r *runner) heavy(ctx context.Context, args []string, race bool) error {
+	if race {
+		if can, err := r.raceDetector(ctx); !can {
+			return errors.Join(err, errors.New("no race detector"))
+		}
 	}
 	r.say("listing packages")
-	light, heavy, err := packages(ctx)
+	_, heavy, err := packages(ctx)
 	if err != nil {
 		return err
 	}
-	errs := []error{raceErr}
-	if !raceHeavy {
-		errs = append(errs, r.verify(ctx), r.step(ctx, "vet", "vet", "work"),
-			r.test(ctx, "light", race, args, light),
-			r.step(ctx, "every interleaving", "test", "-timeout", "40m", "./core/ledger", "-run", "TestEveryInterleaving",
-				"-model.depth", "1"),
-			r.step(ctx, "effort of the core", "run", "./test/effort"))
-	}
-	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
-	if !raceHeavy {
-		errs = append(errs, r.release(ctx), r.chart(ctx, args), r.lint(ctx), r.headlamp(ctx), r.trial(ctx, console, args),
-			r.volcano(ctx, args), r.trial(ctx, realNodes, append(slices.Clone(args), "-skip", pinnedNode)),
-			r.pinnedNodes(ctx, args))
-	}
-	return errors.Join(errs...)
+	return r.test(ctx, "heavy", race, args, heavy)
 }
 
 // release tests what makes images and the chart. That module is not part of the workspace.

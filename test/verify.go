@@ -14,9 +14,9 @@ import (
 )
 
 // verify checks the files themselves: that generated files match their sources, and the rules in the tests of
-// internal/house, such as formatting and the lengths of lines and files.
+// internal/house, such as formatting and the lengths of lines and files. It checks the subjects of commits, too.
 func (r *runner) verify(ctx context.Context) error {
-	return errors.Join(r.generated(ctx), r.description(ctx),
+	return errors.Join(r.generated(ctx), r.description(ctx), r.subjects(ctx, agreed),
 		r.step(ctx, "rules of the repository", "test", "-count=1", "./internal/house"))
 }
 

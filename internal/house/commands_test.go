@@ -63,6 +63,8 @@ func TestCommandsThatDoNotExistAreRefused(t *testing.T) {
 		"make bench LAYER=cores",
 		"make test ONLY=lab/command",
 		"go run ./test consoles -run X",
+		".ci/run units",
+		"tools/run no-such-program",
 		"go test ./no/such/package",
 		"go run ./cmd/tenon-lab up --machine x",
 		"go run ./cmd/tenon-lab down",
@@ -124,6 +126,9 @@ func TestWorkflowsRunWhatExists(t *testing.T) {
 					lines = append(lines, matrix.ReplaceAllString(s.Run, ""))
 				}
 				lines = append(lines, job.Strategy.Matrix["command"]...)
+				for _, part := range job.Strategy.Matrix["part"] {
+					lines = append(lines, ".ci/run "+part)
+				}
 				for _, line := range lines {
 					if words := strings.Fields(line); len(words) > 0 {
 						seen++
@@ -149,6 +154,7 @@ type commands struct {
 	given    []string           // parameters of make
 	layers   []string           // what make bench measures
 	parts    []string           // of the tests: go run ./test PART
+	tools    []string           // that go.mod files below tools/ pin
 	programs map[string]program // below cmd/
 }
 
@@ -162,7 +168,9 @@ func knownCommands(t *testing.T) commands {
 		given:   matches(`(?m)^([A-Z]+) \??=`, makefile),
 		layers: slices.Concat(words("docs"), matches(`(?m)^\t\{"([a-z]+)", "`, bench),
 			matches(`(?m)^bench-([a-z]+) =`, makefile)),
-		parts:    matches(`(?m)^  ([a-z]+)  +only`, document(t, "test/main.go")),
+		parts: matches(`(?m)^  ([a-z]+)  +only`, document(t, "test/main.go")),
+		tools: matches(`(?m)^(?:tool |\t)[a-z0-9./-]+/cmd/([a-z-]+)$`,
+			document(t, "tools/go.mod")+document(t, "tools/lint/go.mod")),
 		programs: programs(t),
 	}
 }
@@ -179,7 +187,13 @@ func (c commands) refuse(w []string) string {
 			return refuseKubectl(w[2:])
 		}
 		return missingFile(w[1:])
-	case ".ci/run", "tools/tidy", "tools/release/run":
+	case ".ci/run", "tools/run", "tools/tidy", "tools/release/run":
+		switch {
+		case w[0] == ".ci/run" && len(w) > 1 && !slices.Contains(c.parts, w[1]):
+			return "no part " + w[1]
+		case w[0] == "tools/run" && !slices.Contains(c.tools, w[1]):
+			return "no tool " + w[1]
+		}
 		return missingFile([]string{"-f", w[0]})
 	case "promtool":
 		return missingFile([]string{"-f", w[len(w)-1]})

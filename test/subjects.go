@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// agreed is the commit with which the rules of subjects began; older commits are not checked.
+const agreed = "6e4b38d5ca9c77a04b9e716f4fcdfa892090311a"
+
+// mostSubject is how many characters a subject may have: git and forges cut longer ones off.
+const mostSubject = 72
+
+// begin matches how a subject begins: with what is changed and a colon, or with a capital letter.
+var begin = regexp.MustCompile(`^([a-z0-9][a-z0-9/_., -]*: \S|[A-Z])`)
+
+// amiss returns what is wrong with the subject of a commit, or "".
+func amiss(subject string) string {
+	switch n := utf8.RuneCountInString(subject); {
+	case n > mostSubject:
+		return fmt.Sprintf("it has %d characters, at most %d", n, mostSubject)
+	case strings.HasSuffix(subject, "."):
+		return "it ends with a period"
+	case !begin.MatchString(subject):
+		return `want "area: what it does", or a capital letter first`
+	}
+	return ""
+}
+
+// subjects checks the first lines of the last commits, as far as they are newer than a commit. Merges and commits of
+// robots have the forge's own. Where there is no history with that commit, they are NOT RUN.
+func (r *runner) subjects(ctx context.Context, since string) error {
+	const name = "subjects of commits"
+	lines, why := history(ctx, since)
+	if why != "" {
+		return r.notRun("%s: %s", name, why)
+	}
+	var errs []error
+	for _, line := range lines {
+		w := strings.SplitN(line, "\t", 3)
+		if len(w) != 3 || strings.HasSuffix(w[1], "[bot]") {
+			continue
+		}
+		if what := amiss(w[2]); what != "" {
+			errs = append(errs, fmt.Errorf("%s: commit %s %q: %s", name, w[0], w[2], what))
+		}
+	}
+	if len(errs) == 0 {
+		r.done = append(r.done, name)
+	}
+	r.say("%s: %d commits since %s are checked, %d are wrong", name, len(lines), since, len(errs))
+	return errors.Join(errs...)
+}
+
+// history returns hash, author and subject of the last commits, those after since only, or why they cannot be had.
+func history(ctx context.Context, since string) (lines []string, why string) {
+	// Where the folder belongs to another user, as in a container, git reads only what is called safe.
+	git := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(ctx, "git", append([]string{"-c", "safe.directory=*"}, args...)...).Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	if _, err := git("rev-parse", "--verify", "HEAD"); err != nil {
+		return nil, fmt.Sprintf("there is no history of git here (%v)", err)
+	}
+	if _, err := git("merge-base", "--is-ancestor", since, "HEAD"); err != nil {
+		return nil, fmt.Sprintf("the history here lacks commit %s, after which they are checked (%v)", since, err)
+	}
+	out, err := git("log", "--no-merges", fmt.Sprintf("--max-count=%d", recent), "--format=%h%x09%an%x09%s",
+		since+"..HEAD")
+	if err != nil {
+		return nil, fmt.Sprintf("git log: %v", err)
+	}
+	if out == "" {
+		return nil, ""
+	}
+	return strings.Split(out, "\n"), ""
+}
