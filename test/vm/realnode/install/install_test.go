@@ -32,8 +32,8 @@ func TestInstall(t *testing.T) {
 
 		needed bool // by the next step
 	}{
-		{"quickstart", func(ctx context.Context, t *testing.T, w *world) {
-			w.play(ctx, t, "docs/quickstart.md", "## On a real cluster")
+		{"first cluster", func(ctx context.Context, t *testing.T, w *world) {
+			w.play(ctx, t, "docs/howto/first-cluster.md", "# Try Tenon on a cluster")
 			w.remain(ctx, t, before)
 		}, true},
 		{"install", install, true},

@@ -71,9 +71,9 @@ var heading = regexp.MustCompile("(?m)^##+ ")
 var fence = regexp.MustCompile("(?m)^```([a-z]*)\n((?s:.*?))^```$")
 
 // commands returns the commands of a section of a page, in order: those of sh blocks, and those for the node's
-// container runtime, which run on the node.
+// container runtime, which run on the node. The section of the page's title is the whole page.
 func commands(page, section string) (out []command, err error) {
-	_, rest, found := strings.Cut(page, "\n"+section+"\n")
+	_, rest, found := strings.Cut("\n"+page, "\n"+section+"\n")
 	if !found {
 		return nil, fmt.Errorf("no section %q", section)
 	}
@@ -175,6 +175,9 @@ func TestCommands(t *testing.T) {
 	got, err := commands(page, "## B")
 	if err != nil || len(got) != 2 || got[0] != (command{"one two", false}) || got[1] != (command{"ctr three", true}) {
 		t.Errorf("commands are %v (%v)", got, err)
+	}
+	if got, err := commands(page, "# A"); err != nil || len(got) != 3 || got[2] != (command{"four", false}) {
+		t.Errorf("commands of the whole page are %v (%v)", got, err)
 	}
 	const marked = "<!-- not in the lab: played on a virtual machine -->\n```sh\nfive\n```\n\n```sh\nsix\n```\n"
 	if got := claimed(page + marked); len(got) != 1 || got[0].text != "five" {
