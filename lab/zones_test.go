@@ -20,8 +20,8 @@ import (
 	nrtapi "github.com/tenon-numa/tenon/api/nrt"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/node/nrt"
 )
@@ -146,7 +146,7 @@ func missing(err error) error {
 }
 
 // published returns the state of a node in its layout.
-func published(ctx context.Context, t *testing.T, c *lab.Cluster, name string) *ledger.Node {
+func published(ctx context.Context, t *testing.T, c *lab.Cluster, name string) *state.Node {
 	t.Helper()
 	layouts, err := client.New(c.RESTConfig())
 	if err != nil {
@@ -164,7 +164,7 @@ func published(ctx context.Context, t *testing.T, c *lab.Cluster, name string) *
 	for _, e := range core.Entries {
 		u = u.Hold(e.Holdings...)
 	}
-	return &ledger.Node{Name: name, Machine: core.Machine, Rules: core.Rules, Entries: core.Entries,
+	return &state.Node{Name: name, Machine: core.Machine, Rules: core.Rules, Entries: core.Entries,
 		Usage: u.WithGroups(core.Groups)}
 }
 

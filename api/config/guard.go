@@ -4,7 +4,7 @@ import "github.com/tenon-numa/tenon/core/guard"
 
 // Guard returns the guard that the arguments configure.
 func (a Args) Guard() guard.Guard {
-	out := guard.Guard{Coarse: a.CoarseNodes == Refuse, Silent: a.SilentNodes == Refuse,
+	out := guard.Guard{Estimated: a.CoarseNodes == Refuse, Silent: a.SilentNodes == Refuse,
 		Inexact: a.InexactNodes == Refuse, KeepRestartable: a.KeepRestartable}
 	switch a.UnknownNodes {
 	case Refuse:

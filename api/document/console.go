@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -65,7 +65,7 @@ type DevicesOnNUMA struct {
 }
 
 // NodeOverviewOf returns a node in numbers. A nil node has no usable report.
-func NodeOverviewOf(name string, n *ledger.Node) NodeOverview {
+func NodeOverviewOf(name string, n *state.Node) NodeOverview {
 	out := NodeOverview{Name: name, Quality: None, NUMAs: []NUMAOverview{}}
 	if n == nil || n.Machine == nil || n.Usage == nil {
 		return out

@@ -14,8 +14,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -27,7 +27,7 @@ type Pod struct {
 }
 
 // PodOf returns the name of a pod.
-func PodOf(id ledger.PodID) Pod { return Pod{id.Namespace, id.Name, id.UID} }
+func PodOf(id state.PodID) Pod { return Pod{id.Namespace, id.Name, id.UID} }
 
 // Holder is a pod that holds something: NodeLayout's PodHoldings, and their source.
 type Holder struct {
@@ -67,8 +67,8 @@ type Devices struct {
 }
 
 // HolderOf returns a pod's holdings on a machine.
-func HolderOf(m *topo.Machine, e ledger.Entry) Holder {
-	source := [...]string{ledger.Predicted: "predicted", ledger.Observed: "observed", ledger.Counted: "counted"}[e.Source]
+func HolderOf(m *topo.Machine, e state.Entry) Holder {
+	source := [...]string{state.Predicted: "predicted", state.Observed: "observed", state.Counted: "counted"}[e.Source]
 	return Holder{Pod: PodOf(e.Pod), Source: source, NUMAs: Spread(m, e.Holdings), Containers: Containers(m, e.Holdings)}
 }
 
@@ -128,7 +128,7 @@ type Verdict struct {
 }
 
 // VerdictOf returns the verdict of place for a node.
-func VerdictOf(n *ledger.Node, v place.Verdict) Verdict {
+func VerdictOf(n *state.Node, v place.Verdict) Verdict {
 	return Verdict{Node: n.Name, Quality: n.Quality.String(), Fits: v.Fits(), Error: string(v.Refusal),
 		NUMAs: Spread(n.Machine, v.Holdings), Containers: Containers(n.Machine, v.Holdings),
 		Reasons: Each(v.Reasons, ReasonOf), Inexact: inexact(n)}

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -82,13 +82,13 @@ func TestManyIDsAreCounted(t *testing.T) {
 func TestANodeIsALayoutAndMore(t *testing.T) {
 	m := machine(t)
 	u := place.NewUsage(m, place.Rules{CPU: place.CPURules{Static: true}}).Hold(holdings()...)
-	n := &ledger.Node{
+	n := &state.Node{
 		Name:    "a",
 		Machine: m,
 		Rules:   u.Rules,
 		Usage:   u,
-		Entries: []ledger.Entry{{Pod: ledger.PodID{UID: "u"},
-			Source: ledger.Predicted, Holdings: holdings()}},
+		Entries: []state.Entry{{Pod: state.PodID{UID: "u"},
+			Source: state.Predicted, Holdings: holdings()}},
 	}
 	text, err := json.Marshal(NodeOf("a", n))
 	if err != nil {
@@ -119,17 +119,17 @@ func TestRulesAsText(t *testing.T) {
 		"full-pcpus-only",
 		"max-allowable-numa-nodes=16",
 	}
-	if got := RuleItems(r, ledger.Exact); !slices.Equal(got, want) {
+	if got := RuleItems(r, state.Exact); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	r.Arbiter = place.ByAgent
-	if got := RuleItems(r, ledger.Exact); got[0] != "the agent decides" || !slices.Equal(got[1:], want) {
+	if got := RuleItems(r, state.Exact); got[0] != "the agent decides" || !slices.Equal(got[1:], want) {
 		t.Errorf("%q, want %q after who decides", got, want)
 	}
 	coarse := place.Rules{Topology: r.Topology, CPU: place.CPURules{Static: true}}
 	want = []string{"restricted per container", "assumed: CPUs static, memory not pinned, options at their defaults",
 		"max-allowable-numa-nodes=16"}
-	if got := RuleItems(coarse, ledger.Coarse); !slices.Equal(got, want) {
+	if got := RuleItems(coarse, state.Estimated); !slices.Equal(got, want) {
 		t.Errorf("%q of a coarse node, want %q", got, want)
 	}
 }

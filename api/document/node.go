@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // None is the quality of a node without a usable report; the ledger has the other qualities.
@@ -30,7 +30,7 @@ type Node struct {
 	States int `json:"states"`
 	// Unsettled: there may be more states, and no pod that holds anything fits before the node reports.
 	Unsettled bool `json:"unsettled,omitempty"`
-	// Crowded: see ledger.Node.
+	// Crowded: see state.Node.
 	Crowded bool `json:"crowded,omitempty"`
 	// Silent: a report of the node is overdue.
 	Silent bool `json:"silent,omitempty"`
@@ -109,18 +109,18 @@ type Problem struct {
 }
 
 // SummaryOf returns a node in numbers. A nil node has no usable report.
-func SummaryOf(name string, n *ledger.Node) Node {
+func SummaryOf(name string, n *state.Node) Node {
 	out := Node{Name: name, Quality: None}
 	if n == nil || n.Machine == nil {
 		return out
 	}
 	out.Quality, out.From = n.Quality.String(), v1alpha1.Kind
-	if n.Quality == ledger.Coarse {
+	if n.Quality == state.Estimated {
 		out.From = cmp.Or(n.From, "NodeResourceTopology")
 	}
 	out.Summary.Summary = v1alpha1.SummaryOf(n.Machine, n.Usage.FreeCPUs(), len(n.Entries))
 	for _, e := range n.Entries {
-		if e.Source == ledger.Predicted {
+		if e.Source == state.Predicted {
 			out.Summary.Predicted++
 		} else {
 			out.Summary.Observed++
@@ -135,7 +135,7 @@ func SummaryOf(name string, n *ledger.Node) Node {
 }
 
 // NodeOf returns the document of a node. A nil node has no usable report.
-func NodeOf(name string, n *ledger.Node) Node {
+func NodeOf(name string, n *state.Node) Node {
 	out := SummaryOf(name, n)
 	if out.Quality == None {
 		return out
@@ -184,14 +184,14 @@ func numaOf(u *place.Usage, i int) NUMA {
 	return out
 }
 
-func inexact(n *ledger.Node) (out []v1alpha1.Inexact) {
+func inexact(n *state.Node) (out []v1alpha1.Inexact) {
 	for _, r := range n.Inexact {
 		out = append(out, v1alpha1.Inexact{Code: string(r.Code), Message: r.Message})
 	}
 	return out
 }
 
-func hazards(n *ledger.Node) (out []Hazard) {
+func hazards(n *state.Node) (out []Hazard) {
 	for _, h := range n.RestartHazards() {
 		out = append(out, Hazard{string(h.Code), h.Stops, h.Sure, h.Text()})
 	}
@@ -199,8 +199,8 @@ func hazards(n *ledger.Node) (out []Hazard) {
 }
 
 // unaligned returns what the node's kubelet does not align. Coarse nodes have none, since they do not report it.
-func unaligned(n *ledger.Node) (out []Unaligned) {
-	if n.Quality == ledger.Coarse {
+func unaligned(n *state.Node) (out []Unaligned) {
+	if n.Quality == state.Estimated {
 		return nil
 	}
 	for _, u := range n.Rules.Unaligned(n.Machine) {
@@ -210,8 +210,8 @@ func unaligned(n *ledger.Node) (out []Unaligned) {
 }
 
 // Forgotten returns what the node's kubelet does not align although that was not chosen; see place.Rules.Forgotten.
-func Forgotten(n *ledger.Node) []place.Unaligned {
-	if n.Quality == ledger.Coarse || n.Usage == nil {
+func Forgotten(n *state.Node) []place.Unaligned {
+	if n.Quality == state.Estimated || n.Usage == nil {
 		return nil
 	}
 	return n.Rules.Forgotten(n.Machine)

@@ -9,9 +9,9 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -179,13 +179,13 @@ func idList(ids []string) string {
 // "full-pcpus-only": first who decides, where that is not the kubelet, then the policies, then the options that are
 // on, by the kubelet's names. The rules of a coarse node are those of its topology manager; the others are assumed, and
 // one item says so.
-func RuleItems(r place.Rules, q ledger.Quality) []string {
+func RuleItems(r place.Rules, q state.Quality) []string {
 	align := fmt.Sprintf("%s per %s", r.Topology.Policy, r.Topology.Scope)
 	if r.Topology.Policy == place.None {
 		align = "no alignment"
 	}
 	managers := []string{"CPUs " + staticText(r.CPU.Static), "memory " + staticText(r.Memory.Static)}
-	if q == ledger.Coarse {
+	if q == state.Estimated {
 		managers = []string{"assumed: " + strings.Join(managers, ", ") + ", options at their defaults"}
 	}
 	out := slices.Concat([]string{align}, managers)

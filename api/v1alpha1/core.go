@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -19,12 +19,12 @@ type Layout struct {
 	Machine *topo.Machine
 	Rules   place.Rules
 	// Entries are the observed holdings, in the order of the object.
-	Entries []ledger.Entry
+	Entries []state.Entry
 	// Groups are the memory manager's groups by position of the NUMA node in Machine.NUMAs. A missing NUMA node has the
 	// group that follows from its holdings.
 	Groups map[int]place.MemoryGroup
 	// Inexact lists why predictions for the node may differ from what its kubelet does.
-	Inexact []ledger.Inexact
+	Inexact []state.Inexact
 }
 
 // Core checks the object and returns it as core values. The error names the node, the field and the value of the first
@@ -77,7 +77,7 @@ func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out L
 		return out, fmt.Errorf("inexact: %w", err)
 	}
 	if l.silent() {
-		out.Inexact = append(out.Inexact, ledger.Inexact{Code: ledger.UnknownKubeletVersion,
+		out.Inexact = append(out.Inexact, state.Inexact{Code: state.UnknownKubeletVersion,
 			Message: "the layout does not say which version its kubelet has; its agent may be of an earlier release"})
 	}
 	return out, nil

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -96,10 +96,10 @@ func drawRules(t *rapid.T, m *topo.Machine) (r place.Rules) {
 	return r
 }
 
-func drawEntries(t *rapid.T, m *topo.Machine) (out []ledger.Entry) {
+func drawEntries(t *rapid.T, m *topo.Machine) (out []state.Entry) {
 	for i := range rapid.IntRange(0, 4).Draw(t, "pods") {
-		e := ledger.Entry{Source: ledger.Observed,
-			Pod: ledger.PodID{UID: fmt.Sprintf("u%d", i), Namespace: "ns", Name: fmt.Sprintf("p%d", i)}}
+		e := state.Entry{Source: state.Observed,
+			Pod: state.PodID{UID: fmt.Sprintf("u%d", i), Namespace: "ns", Name: fmt.Sprintf("p%d", i)}}
 		for c := range rapid.IntRange(0, 3).Draw(t, "containers") {
 			h := place.Holding{Container: fmt.Sprintf("c%d", c), Kind: place.Kind(rapid.IntRange(0, 2).Draw(t, "kind")),
 				CPUs: drawCPUs(t, m)}
@@ -153,7 +153,7 @@ func TestCoreValuesSurviveTheWire(t *testing.T) {
 			t.Fatalf("rules\n%s\nbecame\n%s", a, b)
 		}
 		// Every field counts; nil equals empty.
-		fields := func(es []ledger.Entry) string { return strings.ReplaceAll(fmt.Sprintf("%#v", es), "(nil)", "{}") }
+		fields := func(es []state.Entry) string { return strings.ReplaceAll(fmt.Sprintf("%#v", es), "(nil)", "{}") }
 		if a, b := fields(want.Entries), fields(got.Entries); a != b {
 			t.Fatalf("entries\n%s\nbecame\n%s", a, b)
 		}
@@ -180,7 +180,7 @@ func big(t *testing.T) *NodeLayout {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var entries []ledger.Entry
+	var entries []state.Entry
 	for i := range 110 {
 		id := fmt.Sprintf("%08d-1111-2222-3333-444444444444", i)
 		at := i % 8
@@ -188,9 +188,9 @@ func big(t *testing.T) *NodeLayout {
 			Memory: []place.Block{{Kind: topo.Memory, NUMAs: 1 << uint(at), Bytes: 8 << 30}}}
 		dev := m.Resources()[1].Devices[i]
 		h.Devices = []place.DeviceBlock{{Resource: "openshift.io/sriov_net", IDs: []string{dev.ID}, NUMAs: dev.NUMAs}}
-		entries = append(entries, ledger.Entry{Pod: ledger.PodID{UID: id, Namespace: "a-usual-namespace",
+		entries = append(entries, state.Entry{Pod: state.PodID{UID: id, Namespace: "a-usual-namespace",
 			Name: "deployment-name-5d8f7c9b6d-" + id[:5]},
-			Source: ledger.Observed, Holdings: []place.Holding{h, {Container: "proxy", Kind: place.Sidecar,
+			Source: state.Observed, Holdings: []place.Holding{h, {Container: "proxy", Kind: place.Sidecar,
 				Memory: []place.Block{{Kind: topo.Memory, NUMAs: 1 << uint(at), Bytes: 1 << 27}}}}})
 	}
 	return FromCore("node-a", m, place.Rules{}, entries, nil)
@@ -304,7 +304,7 @@ func FuzzCore(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	l := FromCore("n", m, place.Rules{}, []ledger.Entry{{Pod: ledger.PodID{UID: "u", Namespace: "d", Name: "p"},
+	l := FromCore("n", m, place.Rules{}, []state.Entry{{Pod: state.PodID{UID: "u", Namespace: "d", Name: "p"},
 		Holdings: []place.Holding{
 			{Container: "c", CPUs: idset.Of[idset.CPU](1, 9), Memory: []place.Block{{Kind: topo.Memory, NUMAs: 3, Bytes: 5}},
 				Devices: []place.DeviceBlock{{Resource: "a/b", IDs: []string{"x"}, NUMAs: 3}}}}}}, map[int]place.MemoryGroup{0: {

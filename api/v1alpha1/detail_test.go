@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -24,16 +24,16 @@ func TestLayoutOfALargeNodeIsSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var entries []ledger.Entry
+	var entries []state.Entry
 	groups := map[int]place.MemoryGroup{}
 	for i := range 8 {
 		groups[i] = place.MemoryGroup{NUMAs: 1<<i | 1<<(i^1), Free: []place.Amount{{Kind: "memory", Bytes: 12345678901}}}
 	}
 	for i := range 110 {
 		name := fmt.Sprintf("checkout-service-7d9f8b6c5d-%05d", i)
-		entries = append(entries, ledger.Entry{Pod: ledger.PodID{UID: fmt.Sprintf("0b1c2d3e-4f50-6172-8394-%012d", i),
+		entries = append(entries, state.Entry{Pod: state.PodID{UID: fmt.Sprintf("0b1c2d3e-4f50-6172-8394-%012d", i),
 			Namespace: "production", Name: name},
-			Source: ledger.Observed, Holdings: []place.Holding{{Container: "application",
+			Source: state.Observed, Holdings: []place.Holding{{Container: "application",
 				CPUs: idset.Of(idset.CPU(i), idset.CPU(128+i)),
 				Memory: []place.Block{{Kind: "memory", NUMAs: 1 << (i % 8), Bytes: 8 << 30},
 					{Kind: "hugepages-1Gi", NUMAs: 1 << (i % 8), Bytes: 1 << 30}}}}})

@@ -9,15 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // FromCore converts core values to the object of a node. Equal values give equal objects. Entries keep their order;
 // groups are by position. Reservations of one NUMA node and kind are added up, as core reads them. Predictions have no
 // form here: the caller passes observed entries.
-func FromCore(name string, m *topo.Machine, r place.Rules, entries []ledger.Entry,
+func FromCore(name string, m *topo.Machine, r place.Rules, entries []state.Entry,
 	groups map[int]place.MemoryGroup) *NodeLayout {
 	l := &NodeLayout{
 		TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion().String(), Kind: Kind},
@@ -57,7 +57,7 @@ func SummaryOf(m *topo.Machine, free idset.Set[idset.CPU], pods int) Summary {
 }
 
 // freeCPUs returns the CPUs that are neither held nor reserved.
-func freeCPUs(m *topo.Machine, r place.Rules, entries []ledger.Entry) idset.Set[idset.CPU] {
+func freeCPUs(m *topo.Machine, r place.Rules, entries []state.Entry) idset.Set[idset.CPU] {
 	free := m.CPUs().Minus(r.CPU.Reserved)
 	for _, e := range entries {
 		for _, h := range e.Holdings {

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -29,15 +29,15 @@ func parseKind(s string) (place.Kind, error) {
 	return 0, unknown("kind", s)
 }
 
-func entries(m *topo.Machine, in []PodHoldings) ([]ledger.Entry, error) {
+func entries(m *topo.Machine, in []PodHoldings) ([]state.Entry, error) {
 	if err := within("pods", len(in), 0, MaxPods); err != nil {
 		return nil, err
 	}
 	seen := make(map[string]bool, len(in))
 	containers, bytes := 0, 0
-	out := make([]ledger.Entry, 0, len(in))
+	out := make([]state.Entry, 0, len(in))
 	for _, p := range in {
-		id := ledger.PodID{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
+		id := state.PodID{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
 		if err := checkPod(id); err != nil {
 			return nil, err
 		}
@@ -48,7 +48,7 @@ func entries(m *topo.Machine, in []PodHoldings) ([]ledger.Entry, error) {
 		if containers += len(p.Containers); containers > MaxContainers {
 			return nil, fmt.Errorf("more than %d containers", MaxContainers)
 		}
-		e := ledger.Entry{Pod: id, Source: ledger.Observed}
+		e := state.Entry{Pod: id, Source: state.Observed}
 		for _, c := range p.Containers {
 			h, err := c.core(m)
 			if err != nil {
@@ -65,7 +65,7 @@ func entries(m *topo.Machine, in []PodHoldings) ([]ledger.Entry, error) {
 	return out, nil
 }
 
-func checkPod(id ledger.PodID) error {
+func checkPod(id state.PodID) error {
 	for _, f := range []struct {
 		field, value string
 		most         int

@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Bounds on the data about the kubelet.
@@ -66,7 +66,7 @@ type Inexact struct {
 
 // FromInexact returns the wire form of reasons. It keeps at most MaxInexact of them, and MaxMessage bytes of each
 // message; bytes outside of printable ASCII become "?".
-func FromInexact(in []ledger.Inexact) (out []Inexact) {
+func FromInexact(in []state.Inexact) (out []Inexact) {
 	for _, r := range in[:min(len(in), MaxInexact)] {
 		text := visible(r.Message)
 		out = append(out, Inexact{Code: string(r.Code), Message: text[:min(len(text), MaxMessage)]})
@@ -118,11 +118,11 @@ func (k *Kubelet) gates() map[string]bool {
 // earlier releases do.
 func (l *NodeLayout) silent() bool {
 	return l.Agent.ID != "" && l.Kubelet.Version == "" && !slices.ContainsFunc(l.Inexact, func(r Inexact) bool {
-		return r.Code == string(ledger.UnknownKubeletVersion)
+		return r.Code == string(state.UnknownKubeletVersion)
 	})
 }
 
-func inexact(in []Inexact) (out []ledger.Inexact, err error) {
+func inexact(in []Inexact) (out []state.Inexact, err error) {
 	if err := within("reasons", len(in), 0, MaxInexact); err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func inexact(in []Inexact) (out []ledger.Inexact, err error) {
 		if err := matches("message", r.Message, MaxMessage, messageForm); err != nil {
 			return nil, fmt.Errorf("[%d]: %w", i, err)
 		}
-		out = append(out, ledger.Inexact{Code: ledger.InexactCode(r.Code), Message: r.Message})
+		out = append(out, state.Inexact{Code: state.InexactCode(r.Code), Message: r.Message})
 	}
 	return out, nil
 }

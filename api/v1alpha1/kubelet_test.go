@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 func TestReasonsSurviveTheWire(t *testing.T) {
 	l := big(t)
-	want := []ledger.Inexact{
-		{Code: ledger.UnknownKubeletVersion, Message: `kubelet "v1.35.2" is not of release 1.36`},
-		{Code: ledger.UnhealthyDevices},
+	want := []state.Inexact{
+		{Code: state.UnknownKubeletVersion, Message: `kubelet "v1.35.2" is not of release 1.36`},
+		{Code: state.UnhealthyDevices},
 		{Code: "a-code-of-a-later-release", Message: "~"},
 	}
 	l.Inexact = FromInexact(want)
@@ -37,13 +37,13 @@ func TestSilentAgentsAreInexact(t *testing.T) {
 		{"silent", func(l *NodeLayout) { l.Agent.ID = "a" }, 1},
 		{"a version", func(l *NodeLayout) { l.Agent.ID, l.Kubelet.Version = "a", "v1.36.3" }, 0},
 		{"says that it is not known", func(l *NodeLayout) {
-			l.Agent.ID, l.Inexact = "a", []Inexact{{Code: string(ledger.UnknownKubeletVersion), Message: "m"}}
+			l.Agent.ID, l.Inexact = "a", []Inexact{{Code: string(state.UnknownKubeletVersion), Message: "m"}}
 		}, 1},
 	} {
 		l := big(t)
 		c.set(l)
 		got, err := l.Core()
-		if err != nil || len(got.Inexact) != c.want || c.want > 0 && got.Inexact[0].Code != ledger.UnknownKubeletVersion {
+		if err != nil || len(got.Inexact) != c.want || c.want > 0 && got.Inexact[0].Code != state.UnknownKubeletVersion {
 			t.Errorf("%s: %v, %v", c.what, got.Inexact, err)
 		}
 	}
@@ -52,9 +52,9 @@ func TestSilentAgentsAreInexact(t *testing.T) {
 // Whatever text a reason has, the agent's own layout stays valid.
 func TestReasonsAreMadeToFit(t *testing.T) {
 	l := big(t)
-	var in []ledger.Inexact
+	var in []state.Inexact
 	for range 2 * MaxInexact {
-		in = append(in, ledger.Inexact{Code: ledger.KubeletUnusable, Message: "\x1b[31m\u202e" +
+		in = append(in, state.Inexact{Code: state.KubeletUnusable, Message: "\x1b[31m\u202e" +
 			strings.Repeat("ä", MaxMessage)})
 	}
 	l.Inexact = FromInexact(in)

@@ -11,13 +11,13 @@ import (
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // boundPod is the record of a pod that is bound to a node and has not ended.
 type boundPod struct {
-	id   ledger.PodID
+	id   state.PodID
 	node string
 	// spec is nil if no node's managers align the pod, if the pod is larger than any machine, so that no kubelet admits
 	// it, and for a mirror pod that has not started: a kubelet admits a static pod before it makes the mirror, and never

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-numa/tenon/cluster/nrt"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // This file feeds the ledger with nodes that have only a NodeResourceTopology, or only a Numatopology, which arrives in
@@ -211,15 +211,15 @@ func (f *Feed) count(node string, c *coarse) {
 	}
 	counts, either := f.accounted(node, c, r)
 	c.accounted = counts != nil
-	f.report(node, c, r, &ledger.Amounts{Counts: counts, Either: either})
+	f.report(node, c, r, &state.Amounts{Counts: counts, Either: either})
 	c.counts = true
 }
 
 // report reports amounts to the book, and which pods they contain.
-func (f *Feed) report(node string, c *coarse, r *nrt.Reading, a *ledger.Amounts) {
+func (f *Feed) report(node string, c *coarse, r *nrt.Reading, a *state.Amounts) {
 	a.Held, a.Whole = r.Held, r.Whole
 	a.Seen, a.Past = f.seen(node, c)
-	for _, o := range f.book.Report(node, ledger.Layout{Machine: r.Machine, Rules: r.Rules, Amounts: a,
+	for _, o := range f.book.Report(node, state.Layout{Machine: r.Machine, Rules: r.Rules, Amounts: a,
 		From: nrt.KindOf(c.object()), Inexact: omitted(r)}) {
 		f.onOutcome(o)
 	}
@@ -227,14 +227,14 @@ func (f *Feed) report(node string, c *coarse, r *nrt.Reading, a *ledger.Amounts)
 }
 
 // omitted returns a reason for each resource that a reading leaves out. Beyond maxOmitted they are only counted.
-func omitted(r *nrt.Reading) (out []ledger.Inexact) {
+func omitted(r *nrt.Reading) (out []state.Inexact) {
 	const maxOmitted = 16
 	for i, name := range slices.Sorted(maps.Keys(r.Omitted)) {
 		if i == maxOmitted {
-			return append(out, ledger.Inexact{Code: ledger.DevicesOmitted,
+			return append(out, state.Inexact{Code: state.DevicesOmitted,
 				Message: fmt.Sprintf("%d more resources are left out", len(r.Omitted)-i)})
 		}
-		out = append(out, ledger.OmittedDevices(name, r.Omitted[name]))
+		out = append(out, state.OmittedDevices(name, r.Omitted[name]))
 	}
 	return out
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/api/pod/podtest"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // topologyOf returns the object of a node of two NUMA nodes with 8 CPUs and 16Gi each, under single-numa-node by
@@ -239,7 +240,7 @@ func TestAtTheStartPodsGoBeforeReadings(t *testing.T) {
 func TestAFingerprintShowsWhichPodsAreCounted(t *testing.T) {
 	book := ledger.New()
 	var told []string
-	f := NewFeed(book, func(o ledger.Outcome) { told = append(told, o.Pod.Name+" "+string(o.Result)) }, nil)
+	f := NewFeed(book, func(o state.Outcome) { told = append(told, o.Pod.Name+" "+string(o.Result)) }, nil)
 	f.Begin()
 	f.Topology(signed(topologyOf("n", 1, 8, 8)))
 	f.Pod(start(cpus("a", 4)))
@@ -360,7 +361,7 @@ func TestAResourceThatIsLeftOut(t *testing.T) {
 	if n == nil {
 		t.Fatalf("nothing is known of the node: %s", f.TopologyProblem("n"))
 	}
-	want := []ledger.Inexact{{Code: ledger.DevicesOmitted,
+	want := []state.Inexact{{Code: state.DevicesOmitted,
 		Message: "resource " + name + " is left out: 20475 devices, the most is 4096"}}
 	if !slices.Equal(n.Inexact, want) {
 		t.Errorf("inexact is %v, want %v", n.Inexact, want)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/nrt"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -21,7 +21,7 @@ const pageOf = 250
 // volumes, namespaces, and what DRA serves. What the states of the view have is left out, and layouts of equal machines
 // share them: a large cluster has many.
 func (r *Reader) Complete(ctx context.Context, v *View) (err error) {
-	states, machines := map[string]*ledger.Node{}, map[*topo.Machine]v1alpha1.Machine{}
+	states, machines := map[string]*state.Node{}, map[*topo.Machine]v1alpha1.Machine{}
 	for _, n := range v.States {
 		states[n.Name] = n
 	}

@@ -3,7 +3,7 @@ package kube
 import (
 	"fmt"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // This file detects layouts that contradict the API server. A node may write anything into its own layout. The holdings
@@ -11,7 +11,7 @@ import (
 // report is not reliable, and the node is marked inexact.
 
 // contradiction returns why a report is inexact that lists pods of other nodes, or nil if the report lists none.
-func (f *Feed) contradiction(node string, entries []ledger.Entry) []ledger.Inexact {
+func (f *Feed) contradiction(node string, entries []state.Entry) []state.Inexact {
 	count := 0
 	var first *boundPod
 	for _, e := range entries {
@@ -24,7 +24,7 @@ func (f *Feed) contradiction(node string, entries []ledger.Entry) []ledger.Inexa
 	if count == 0 {
 		return nil
 	}
-	return []ledger.Inexact{{Code: ledger.ReportContradicted, Message: fmt.Sprintf(
+	return []state.Inexact{{Code: state.ReportContradicted, Message: fmt.Sprintf(
 		"the report lists pods that are bound to other nodes (%d), such as %s on node %s", count, first.id, first.node)}}
 }
 
@@ -35,7 +35,7 @@ func (f *Feed) contradict(p *boundPod) {
 			continue
 		}
 		n := f.book.Snapshot().Node(node)
-		if n == nil || n.Quality != ledger.Exact {
+		if n == nil || n.Quality != state.Exact {
 			continue
 		}
 		for _, why := range f.contradiction(node, n.Entries) {

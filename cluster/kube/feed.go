@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -25,7 +26,7 @@ type Feed struct {
 	book *ledger.Book
 	// onOutcome receives the outcomes of predictions. onRefused receives rejected layouts with an error. It also
 	// receives accepted layouts, with a nil error, if their conditions do not yet record the acceptance.
-	onOutcome func(ledger.Outcome)
+	onOutcome func(state.Outcome)
 	onRefused func(node string, err error)
 
 	// mu is held while an event is applied to the ledger, so that no later event is applied first.
@@ -81,9 +82,9 @@ const lateGrace = 10 * time.Second
 const vanishGrace = 30 * time.Second
 
 // NewFeed returns a feed into a ledger. The callbacks may be nil; they must not call the feed.
-func NewFeed(book *ledger.Book, onOutcome func(ledger.Outcome), onRefused func(node string, err error)) *Feed {
+func NewFeed(book *ledger.Book, onOutcome func(state.Outcome), onRefused func(node string, err error)) *Feed {
 	if onOutcome == nil {
-		onOutcome = func(ledger.Outcome) {}
+		onOutcome = func(state.Outcome) {}
 	}
 	if onRefused == nil {
 		onRefused = func(string, error) {}
@@ -147,7 +148,7 @@ func (f *Feed) Begin() {
 		f.contradict(p)
 		f.status(p)
 	}
-	f.book.Doubt(func(id ledger.PodID) bool { return !f.reads.gone(id, f.bound.pods[id.UID] != nil) })
+	f.book.Doubt(func(id state.PodID) bool { return !f.reads.gone(id, f.bound.pods[id.UID] != nil) })
 	f.beginCoarse()
 }
 
@@ -180,7 +181,7 @@ func (f *Feed) Pod(pod *v1.Pod) {
 }
 
 // put books a bound pod.
-func put(p *boundPod, book func(string, ledger.PodID, *place.Pod)) {
+func put(p *boundPod, book func(string, state.PodID, *place.Pod)) {
 	if p.spec != nil {
 		book(p.node, p.id, p.spec)
 	}
@@ -281,7 +282,7 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 	}
 	f.layoutAccepted(l.Name)
 	f.written[l.Name] = l.WrittenAt()
-	out := f.book.Report(l.Name, ledger.Layout{Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Groups: c.Groups,
+	out := f.book.Report(l.Name, state.Layout{Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Groups: c.Groups,
 		Inexact: append(c.Inexact, f.contradiction(l.Name, c.Entries)...)})
 	for _, o := range out {
 		f.onOutcome(o)

@@ -19,11 +19,12 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // layoutOf returns the layout of a node of two NUMA nodes with 8 CPUs each; CPUs 0 and 8 are reserved.
-func layoutOf(t *testing.T, node string, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
+func layoutOf(t *testing.T, node string, version int, entries ...state.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
 	m := machineOf(t, "numa 0 cpus 0-7 memory 16Gi\nnuma 1 socket 1 cpus 8-15 memory 16Gi")
 	r := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA},
@@ -157,7 +158,7 @@ func conditioned(l *v1alpha1.NodeLayout, accepted metav1.ConditionStatus) *v1alp
 func TestOldVersionsOfALayoutChangeNothing(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
-	seven := ledger.Entry{Pod: ID(four("x")), Holdings: []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](7)}}}
+	seven := state.Entry{Pod: ID(four("x")), Holdings: []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](7)}}}
 	f.Layout(layoutOf(t, "n", 10, seven))
 	f.Layout(layoutOf(t, "n", 9))
 	wantHeld(t, book, "n", "x=7")
@@ -269,7 +270,7 @@ func TestAPodDeletedByForceHoldsUntilItsNodeSaysOtherwise(t *testing.T) {
 func TestAPodThatItsNodeRefusesIsToldAndItsShapeKeptAway(t *testing.T) {
 	book := ledger.New()
 	var told []string
-	f := NewFeed(book, func(o ledger.Outcome) { told = append(told, Describe(nil, o)) }, nil)
+	f := NewFeed(book, func(o state.Outcome) { told = append(told, Describe(nil, o)) }, nil)
 	f.Begin()
 	f.Layout(layoutOf(t, "n", 1))
 	f.Pod(bind(four("p"), "n", noon))
@@ -305,7 +306,7 @@ func TestAPodThatItsNodeRefusesIsToldAndItsShapeKeptAway(t *testing.T) {
 func TestALateWriteOfAnAgentIsOld(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
-	write := func(uid types.UID, version int, sequence int64, entries ...ledger.Entry) {
+	write := func(uid types.UID, version int, sequence int64, entries ...state.Entry) {
 		l := layoutOf(t, "n", version, entries...)
 		l.UID, l.Sequence = uid, sequence
 		f.Layout(l)
@@ -349,7 +350,7 @@ func TestOnlyPodsThatAreAlignedAreBooked(t *testing.T) {
 func TestOutcomesAreTold(t *testing.T) {
 	book := ledger.New()
 	var told []string
-	f := NewFeed(book, func(o ledger.Outcome) { told = append(told, Describe(nil, o)) }, nil)
+	f := NewFeed(book, func(o state.Outcome) { told = append(told, Describe(nil, o)) }, nil)
 	f.Begin()
 	f.Layout(layoutOf(t, "n", 1))
 	f.Pod(bind(four("right"), "n", noon))

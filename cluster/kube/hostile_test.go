@@ -14,11 +14,12 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // onCPUs returns an entry of a layout for a pod.
-func onCPUs(p *v1.Pod, cpus ...idset.CPU) ledger.Entry {
-	return ledger.Entry{Pod: ID(p), Holdings: []place.Holding{{Container: "c", CPUs: idset.Of(cpus...)}}}
+func onCPUs(p *v1.Pod, cpus ...idset.CPU) state.Entry {
+	return state.Entry{Pod: ID(p), Holdings: []place.Holding{{Container: "c", CPUs: idset.Of(cpus...)}}}
 }
 
 // A layout that lists a pod of another node counts only on the node that wrote it. The pod's own node is not affected
@@ -47,7 +48,7 @@ func TestALayoutThatListsAPodOfAnotherNode(t *testing.T) {
 			if n := book.Snapshot().Node("n"); n.Doubtful() != "" || len(n.Inexact) > 0 {
 				t.Errorf("the pod's own node: %s, %v", n.Doubtful(), n.Inexact)
 			}
-			want := []ledger.Inexact{{Code: ledger.ReportContradicted,
+			want := []state.Inexact{{Code: state.ReportContradicted,
 				Message: "the report lists pods that are bound to other nodes (1), such as default/p on node n"}}
 			if got := book.Snapshot().Node("liar").Inexact; !slices.Equal(got, want) {
 				t.Errorf("the node that lists it: %v, want %v", got, want)
@@ -90,7 +91,7 @@ func TestANodeThatWritesWithoutEnd(t *testing.T) {
 	})
 	version := 1
 	write := func(node string, pods ...*v1.Pod) {
-		var entries []ledger.Entry
+		var entries []state.Entry
 		for i, p := range pods {
 			entries = append(entries, onCPUs(p, idset.CPU(1+i)))
 		}

@@ -1,5 +1,5 @@
 // Package kube translates between the API server's objects and core values: Pod to place.Pod (with api/pod), NodeLayout
-// to ledger.Layout, and the event streams of both into a ledger.Book.
+// to state.Layout, and the event streams of both into a ledger.Book.
 //
 // Invariant: a translation never substitutes a silent default for a value that it does not understand. It returns an
 // error that names the object and the value, and a rejected object affects no other. The package writes nothing: the
@@ -9,13 +9,13 @@ package kube
 import (
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // ID returns the ledger's id of a pod.
-func ID(pod *v1.Pod) ledger.PodID {
-	return ledger.PodID{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
+func ID(pod *v1.Pod) state.PodID {
+	return state.PodID{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
 }
 
 // Started reports whether the pod's kubelet has processed it: the kubelet sets startTime when it first reports a pod

@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/pod/podtest"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -46,7 +46,7 @@ func TestHoldingsNameNUMANodesByTheirIDs(t *testing.T) {
 	if got := document.Text(m, held); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	out := ledger.Outcome{Pod: ledger.PodID{Namespace: "default", Name: "p"}, Node: "n", Result: ledger.Wrong,
+	out := state.Outcome{Pod: state.PodID{Namespace: "default", Name: "p"}, Node: "n", Result: state.Wrong,
 		Predicted: held[:1]}
 	if got := Describe(m, out); !strings.Contains(got, "NUMA node 8,") || strings.Contains(got, "NUMA node 10") {
 		t.Errorf("outcome is told as %s", got)

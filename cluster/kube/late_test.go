@@ -8,6 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // A forged sequence, which no honest agent exceeds, keeps the honest agent out for seconds only, even if that agent
@@ -22,7 +23,7 @@ func TestForgedSequencesDelayTheAgentOnly(t *testing.T) {
 		}
 	}
 	write := func(version int, sequence int64, cpu int) {
-		l := layoutOf(t, "n", version, ledger.Entry{Pod: ID(four("x")),
+		l := layoutOf(t, "n", version, state.Entry{Pod: ID(four("x")),
 			Holdings: []place.Holding{{Container: "c", CPUs: idset.Of(idset.CPU(cpu))}}})
 		l.UID, l.Sequence = "layout", sequence
 		f.Layout(l)

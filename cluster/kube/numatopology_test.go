@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // numatopologyOf returns a Numatopology in the form in which a feed receives it.
@@ -36,7 +37,7 @@ func TestWhichObjectOfANodeCounts(t *testing.T) {
 	from("NodeResourceTopology", "coarse free 6 8 somebody=2(counted)")
 	f.Layout(layoutOf(t, "n", 30))
 	f.TopologyGone(topologyOf("n", 11))
-	if n := book.Snapshot().Node("n"); n.Quality != ledger.Exact || n.From != "" {
+	if n := book.Snapshot().Node("n"); n.Quality != state.Exact || n.From != "" {
 		t.Errorf("quality %s from %q, want the layout's", n.Quality, n.From)
 	}
 	f.LayoutGone(layoutOf(t, "n", 31))

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // runningSince returns the pod bound to node n and admitted at a time.
@@ -94,7 +95,7 @@ func TestAPodThatAnAgentOmitsIsNamed(t *testing.T) {
 
 // A command reads the cluster once: times of the objects take the place of timers.
 func TestAReaderFindsSilentNodes(t *testing.T) {
-	view := func(written, at time.Time) *ledger.Node {
+	view := func(written, at time.Time) *state.Node {
 		l := writtenAt(layoutOf(t, "n", 1), written)
 		v := ViewOf([]v1alpha1.NodeLayout{*l}, nil, []v1.Pod{*runningSince(four("x"), noon)}, nil, at)
 		return v.States[0]
@@ -117,9 +118,9 @@ func TestAReaderFindsSilentNodes(t *testing.T) {
 // A command sees a pod in a layout and not at the API server. Where the layout is fresh, the agent may be about to
 // write another one; where it is not, both states are possible, and pods that fit in both have a place.
 func TestAReaderSeesLayoutsThatListPodsThatAreGone(t *testing.T) {
-	listed := ledger.Entry{Pod: ledger.PodID{UID: "gone", Namespace: "default", Name: "gone"}, Source: ledger.Observed,
+	listed := state.Entry{Pod: state.PodID{UID: "gone", Namespace: "default", Name: "gone"}, Source: state.Observed,
 		Holdings: []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](1, 2, 3, 9, 10, 11)}}}
-	view := func(age time.Duration) *ledger.Node {
+	view := func(age time.Duration) *state.Node {
 		l := writtenAt(layoutOf(t, "n", 1, listed), noon.Add(-age))
 		return ViewOf([]v1alpha1.NodeLayout{*l}, nil, nil, nil, noon).States[0]
 	}

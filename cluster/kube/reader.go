@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -67,7 +68,7 @@ type View struct {
 	// States are the nodes with a valid layout or, if that is missing or rejected, a valid NodeResourceTopology or
 	// Numatopology, in ascending order of name. Each has its holdings, observed and predicted. Problems say why the
 	// other nodes are missing. Kinds that the identity may not read count as missing.
-	States   []*ledger.Node
+	States   []*state.Node
 	Problems []document.Problem
 	Nodes    []v1.Node
 	Pods     []Stored
@@ -165,7 +166,7 @@ func EachPod(pods []Stored) iter.Seq[*v1.Pod] {
 }
 
 // Nodes returns the states and the problems of a view.
-func (r *Reader) Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem, error) {
+func (r *Reader) Nodes(ctx context.Context) ([]*state.Node, []document.Problem, error) {
 	v, err := r.View(ctx)
 	if err != nil {
 		return nil, nil, err

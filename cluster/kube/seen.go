@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Seen are the namespaces whose pods were read. Nil means all namespaces.
@@ -38,7 +38,7 @@ func (s *Seen) Text() string {
 
 // gone reports whether a pod that a node reports has ended or was deleted by force, as far as can be seen: it is
 // missing where all pods were read.
-func (s *Seen) gone(id ledger.PodID, known bool) bool { return !known && s.Has(id.Namespace) }
+func (s *Seen) gone(id state.PodID, known bool) bool { return !known && s.Has(id.Namespace) }
 
 // Within has the reader list the pods of these namespaces if it may not list the pods of all.
 func (r *Reader) Within(namespaces ...string) {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/tenon-numa/tenon/cluster/nrt"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // This file settles nodes that report amounts only, after enough time has passed. An exporter that finds no change
@@ -77,7 +77,7 @@ func (f *Feed) again(node string, c *coarse) {
 	if err != nil {
 		return // it was rejected when it arrived
 	}
-	a := &ledger.Amounts{Again: true}
+	a := &state.Amounts{Again: true}
 	if c.accounted {
 		if a.Counts = f.byNow(node, c, r); a.Counts == nil {
 			return // the report is older than that

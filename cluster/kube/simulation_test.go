@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // exporting is a node whose kubelet admits bound pods at once, and whose exporter writes from time to time. The feed
@@ -25,7 +26,7 @@ type exporting struct {
 	version int
 	usage   *place.Usage
 	empty   *place.Usage
-	pods    []ledger.Entry
+	pods    []state.Entry
 	objects map[string]*v1.Pod
 	// events and written are in transit to the feed.
 	events  []func()
@@ -66,7 +67,7 @@ func (e *exporting) bind(t *rapid.T, name string, n int) {
 	if !truth.Fits() {
 		t.Fatalf("the kubelet refuses pod %s of %d CPUs: %s; it holds %v", name, n, amounts(e.book, "n"), e.pods)
 	}
-	e.pods = append(e.pods, ledger.Entry{Pod: ID(pod), Holdings: truth.Holdings})
+	e.pods = append(e.pods, state.Entry{Pod: ID(pod), Holdings: truth.Holdings})
 	e.objects[name] = pod
 	e.hold()
 	e.events = append(e.events, func() { e.feed.Pod(pod) }, func() { e.feed.Pod(start(pod)) })

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // BenchmarkStart fills a ledger with a large cluster, as a starting scheduler does: 5,000 nodes of 128 CPUs, every
@@ -31,12 +32,12 @@ func benchmarkStart(b *testing.B, match bool) {
 	for i := range nodes {
 		node := fmt.Sprintf("node-%04d", i)
 		var names []string
-		var entries []ledger.Entry
+		var entries []state.Entry
 		for k := range each {
 			p := podtest.Pod(fmt.Sprintf("p-%d-%d", i, k), podtest.Exact("c", "cpu=4 memory=4Gi"))
 			p = start(bind(p, node, noon.Add(time.Duration(k)*time.Second)))
 			pods, names = append(pods, p), append(names, p.Name)
-			entries = append(entries, ledger.Entry{Pod: ID(p)})
+			entries = append(entries, state.Entry{Pod: ID(p)})
 		}
 		if !match {
 			names = []string{"nobody"}
@@ -70,7 +71,7 @@ func benchmarkStart(b *testing.B, match bool) {
 	}
 }
 
-func largeLayout(b *testing.B, node string, entries []ledger.Entry) *v1alpha1.NodeLayout {
+func largeLayout(b *testing.B, node string, entries []state.Entry) *v1alpha1.NodeLayout {
 	b.Helper()
 	m := machineOf(b, "numa 0 cpus 0-63 memory 256Gi\nnuma 1 socket 1 cpus 64-127 memory 256Gi")
 	r := place.Rules{

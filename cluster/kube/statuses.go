@@ -4,8 +4,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/api/pod/quantity"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -108,8 +108,8 @@ func (f *Feed) status(p *boundPod) {
 		return
 	}
 	s := p.statuses
-	if n := f.book.Snapshot().Node(p.node); n != nil && n.Quality == ledger.Exact {
-		if e, ok := n.Entry(p.id.UID); ok && e.Source == ledger.Observed {
+	if n := f.book.Snapshot().Node(p.node); n != nil && n.Quality == state.Exact {
+		if e, ok := n.Entry(p.id.UID); ok && e.Source == state.Observed {
 			s.Resized = p.resized(e.Holdings)
 		}
 	}
@@ -117,7 +117,7 @@ func (f *Feed) status(p *boundPod) {
 }
 
 // statuses is status for the pods of a new report.
-func (f *Feed) statuses(node string, entries []ledger.Entry) {
+func (f *Feed) statuses(node string, entries []state.Entry) {
 	for i := range entries {
 		e := &entries[i]
 		p := f.bound.pods[e.Pod.UID]

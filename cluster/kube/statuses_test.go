@@ -11,15 +11,16 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // statused is a pod of two containers with two CPUs each on node n, whose first container runs, and its entry.
-func statused(second v1.ContainerStatus) (*v1.Pod, ledger.Entry) {
+func statused(second v1.ContainerStatus) (*v1.Pod, state.Entry) {
 	p := bind(podtest.Pod("p", podtest.Exact("a", "cpu=2 memory=1Gi"), podtest.Exact("b", "cpu=2 memory=1Gi")), "n",
 		time.Unix(1, 0))
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "a", AllocatedResources: podtest.List("cpu=2 memory=1Gi"),
 		State: runs}, second}
-	return p, ledger.Entry{Pod: ID(p), Holdings: []place.Holding{{Container: "a", CPUs: idset.Of[idset.CPU](1, 2)},
+	return p, state.Entry{Pod: ID(p), Holdings: []place.Holding{{Container: "a", CPUs: idset.Of[idset.CPU](1, 2)},
 		{Container: "b", CPUs: idset.Of[idset.CPU](3, 4)}}}
 }
 
@@ -29,12 +30,12 @@ var (
 )
 
 // followed is a feed of a node with single-numa-node, scope pod and the release, and what endangers its pods.
-func followed(t *testing.T, release place.Release) (f *Feed, report func(...ledger.Entry), pods func() []string) {
+func followed(t *testing.T, release place.Release) (f *Feed, report func(...state.Entry), pods func() []string) {
 	book := ledger.New()
 	f = NewFeed(book, nil, nil)
 	f.Begin()
 	version := 0
-	report = func(entries ...ledger.Entry) {
+	report = func(entries ...state.Entry) {
 		version++
 		l := layoutOf(t, "n", version, entries...)
 		l.Rules.TopologyManagerScope, l.Kubelet.Version = "pod", "v"+release.String()+".0"

@@ -15,12 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Pod is the list entry of a pod.
 type Pod struct {
-	ID        ledger.PodID
+	ID        state.PodID
 	Node      string // empty while the pod waits for a node
 	Scheduler string
 	Phase     v1.PodPhase
@@ -38,7 +38,7 @@ func (p Pod) compare(o Pod) int {
 // record is a pod in a small form, since a large cluster has many pods. Pods of one workload share their spec, except
 // for the name of the node, and their origin.
 type record struct {
-	id            ledger.PodID
+	id            state.PodID
 	version, node string
 	created       int64  // Unix seconds, the precision of the API server
 	started       *int64 // Unix seconds
@@ -93,7 +93,7 @@ func (o *origin) size() int64 {
 
 // newRecord makes the record of a trimmed pod.
 func newRecord(p *v1.Pod, spec *shared, from *origin) *record {
-	r := &record{id: ledger.PodID{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name}, version: p.ResourceVersion,
+	r := &record{id: state.PodID{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name}, version: p.ResourceVersion,
 		node: p.Spec.NodeName, created: p.CreationTimestamp.Unix(), phase: p.Status.Phase, class: p.Status.QOSClass,
 		origin: from, spec: spec}
 	x := rare{p.DeletionTimestamp, p.Status}

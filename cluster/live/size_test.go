@@ -12,8 +12,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/live/livetest"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // The cluster of TestMemory. Memory grows with its nodes; -many is for measuring.
@@ -25,14 +25,14 @@ const podsEach = 10
 func fill(t testing.TB, v *View, nodes, each int) {
 	t.Helper()
 	m, rules := livetest.Machine(t), livetest.Rules()
-	var entries []ledger.Entry
+	var entries []state.Entry
 	u := place.NewUsage(m, rules)
 	spec := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: 4000,
 		Memory: []place.Amount{{Kind: "memory", Bytes: 8 << 30}}}}}
 	for range each {
 		verdict := place.Place(u, spec)
 		u = u.Hold(verdict.Holdings...)
-		entries = append(entries, ledger.Entry{Holdings: verdict.Holdings})
+		entries = append(entries, state.Entry{Holdings: verdict.Holdings})
 	}
 	for i := range nodes {
 		name := fmt.Sprintf("node-%05d", i)
@@ -44,7 +44,7 @@ func fill(t testing.TB, v *View, nodes, each int) {
 			p.UID = types.UID(fmt.Sprintf("a6a6a6a6-0000-0000-%06d-%06d", i, k))
 			p.Status.Phase, p.Status.StartTime = "Running", &metav1.Time{Time: time.Unix(1e9, 0)}
 			v.putPod(trimPod(p))
-			entries[k].Pod = ledger.PodID{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name}
+			entries[k].Pod = state.PodID{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name}
 		}
 		l := v1alpha1.FromCore(name, m, rules, entries, nil)
 		l.ResourceVersion = "5"

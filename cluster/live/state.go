@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // State is a cluster at one moment. It must not be changed.
@@ -23,8 +23,8 @@ type State struct {
 // Node is a node as the API server and the ledger have it.
 type Node struct {
 	Name               string
-	State              *ledger.Node // nil where nothing is known of its NUMA nodes
-	Problem            string       // why that is so
+	State              *state.Node // nil where nothing is known of its NUMA nodes
+	Problem            string      // why that is so
 	Warnings           []string
 	Labels             map[string]string
 	NotReady, Cordoned bool

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -64,7 +65,7 @@ func Export(data []byte) (*Stage, []document.Problem, error) {
 	}
 	feed.Begin()
 	feed.Settle()
-	var states []*ledger.Node
+	var states []*state.Node
 	snap := book.Snapshot()
 	for _, name := range snap.Names() {
 		states = append(states, snap.Node(name))
@@ -235,7 +236,7 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 }
 
 // nodesOf makes nodes of states and, if there are any, pods.
-func nodesOf(states []*ledger.Node, pods []kube.Stored) (out []whatif.Node) {
+func nodesOf(states []*state.Node, pods []kube.Stored) (out []whatif.Node) {
 	on, each := residents(pods), amountsOnce{}
 	for _, n := range states {
 		x := whatif.Node{Name: n.Name, State: n, Allocatable: allocatable(n), Uncounted: uncounted(n)}
@@ -250,7 +251,7 @@ func nodesOf(states []*ledger.Node, pods []kube.Stored) (out []whatif.Node) {
 
 // uncounted returns the resources that a node's report leaves out. How much the node has of them is unknown without its
 // Node.
-func uncounted(n *ledger.Node) map[string]bool {
+func uncounted(n *state.Node) map[string]bool {
 	var out map[string]bool
 	for _, why := range n.Inexact {
 		if name := why.Omits(); name != "" {
@@ -265,7 +266,7 @@ func uncounted(n *ledger.Node) map[string]bool {
 
 // allocatable returns what a machine and its rules leave to pods. For a kubelet with a static memory manager this is
 // exact, because its reservations by NUMA node add up to all it reserves; without one, all memory counts.
-func allocatable(n *ledger.Node) whatif.Amounts {
+func allocatable(n *state.Node) whatif.Amounts {
 	out := whatif.Amounts{"pods": maxPods, "ephemeral-storage": whatif.MaxAmount,
 		"cpu": int64(n.Machine.CPUs().Minus(n.Rules.CPU.Reserved).Len()) * 1000}
 	empty := place.NewUsage(n.Machine, n.Rules)
@@ -285,7 +286,7 @@ func allocatable(n *ledger.Node) whatif.Amounts {
 }
 
 // held returns the requests of the holders on a node, as their holdings show them.
-func held(n *ledger.Node) whatif.Amounts {
+func held(n *state.Node) whatif.Amounts {
 	out := whatif.Amounts{"pods": int64(len(n.Entries))}
 	out["cpu"] = int64(n.Machine.CPUs().Minus(n.Rules.CPU.Reserved).Minus(n.Usage.FreeCPUs()).Len()) * 1000
 	for _, e := range n.Entries {
@@ -310,7 +311,7 @@ func Machines(list []whatif.Machine) (*Stage, error) {
 		}
 		usage := place.NewUsage(m.Machine, m.Rules)
 		for i := range m.Copies {
-			n := &ledger.Node{Name: numbered(m.Name, i, m.Copies), Machine: m.Machine, Rules: m.Rules, Usage: usage}
+			n := &state.Node{Name: numbered(m.Name, i, m.Copies), Machine: m.Machine, Rules: m.Rules, Usage: usage}
 			all := allocatable(n)
 			maps.Copy(all, m.Allocatable)
 			nodes = append(nodes, whatif.Node{Name: n.Name, State: n, Allocatable: all})

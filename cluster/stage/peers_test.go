@@ -6,8 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -32,7 +32,7 @@ func TestPodsOfAWorkloadKeepEachOtherAway(t *testing.T) {
 		for _, s := range []*Stage{labelled, bareStage} {
 			w := read(t, s, text)
 			plan := whatif.New(s.Nodes(), whatif.Rules{})
-			got, err := plan.Fill(w.Want, w.Count, func(i int) ledger.PodID { return w.ID(1, i) }, func() error { return nil })
+			got, err := plan.Fill(w.Want, w.Count, func(i int) state.PodID { return w.ID(1, i) }, func() error { return nil })
 			if err != nil || len(got.Placed) != 2 || len(got.Refusals) != 1 || texts(got.Refusals[0].Reasons) != want {
 				t.Errorf("placed %d, refusals %+v, %v; want 2 and %q", len(got.Placed), got.Refusals, err, want)
 			}

@@ -25,9 +25,9 @@ import (
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/manifest"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -68,9 +68,9 @@ func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []document.Problem
 }
 
 // assemble makes a stage of objects. It ignores states of nodes without a Node object, as the scheduler does.
-func assemble(nodes []v1.Node, states []*ledger.Node, pods []kube.Stored) (*Stage, error) {
+func assemble(nodes []v1.Node, states []*state.Node, pods []kube.Stored) (*Stage, error) {
 	slices.SortFunc(nodes, func(a, b v1.Node) int { return strings.Compare(a.Name, b.Name) })
-	known := map[string]*ledger.Node{}
+	known := map[string]*state.Node{}
 	for _, n := range states {
 		known[n.Name] = n
 	}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/node/nrt"
@@ -272,8 +272,8 @@ func layout(t testing.TB, name string) *v1alpha1.NodeLayout {
 		Reserved: m.CoreCPUs(0)}}
 	v := place.Place(place.NewUsage(m, r), &place.Pod{QoS: place.Guaranteed,
 		Containers: []place.Container{{Name: "c", MilliCPU: 8000}}})
-	return v1alpha1.FromCore(name, m, r, []ledger.Entry{
-		{Pod: ledger.PodID{UID: "uid-holder", Namespace: "ml", Name: "holder"}, Source: ledger.Observed,
+	return v1alpha1.FromCore(name, m, r, []state.Entry{
+		{Pod: state.PodID{UID: "uid-holder", Namespace: "ml", Name: "holder"}, Source: state.Observed,
 			Holdings: v.Holdings}}, nil)
 }
 
@@ -403,7 +403,7 @@ func TestExportedTopologies(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := place.NewUsage(c.Machine, c.Rules).Hold(c.Entries[0].Holdings...)
-	o := nrt.FromCore(&ledger.Node{Name: "a", Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Usage: u})
+	o := nrt.FromCore(&state.Node{Name: "a", Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Usage: u})
 	o.APIVersion, o.Kind = "topology.node.k8s.io/v1alpha2", "NodeResourceTopology"
 	bad := o.DeepCopy()
 	bad.Name, bad.Zones = "b", nil
@@ -412,7 +412,7 @@ func TestExportedTopologies(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := s.Nodes()[0].State
-	if n == nil || n.Quality != ledger.Coarse || n.Usage.FreeCPUs().Len() != 7 {
+	if n == nil || n.Quality != state.Estimated || n.Usage.FreeCPUs().Len() != 7 {
 		t.Errorf("node a is known as %+v, want coarse with 7 free CPUs", n)
 	}
 	if len(problems) != 1 || problems[0].Node != "b" ||

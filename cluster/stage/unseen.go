@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -35,7 +35,7 @@ func (s *Stage) unseen() {
 
 // holderNeeds are the plain amounts that a pod has at least requested for what it holds. Containers of a pod may hold
 // the same CPUs and devices one after the other.
-func holderNeeds(e ledger.Entry) whatif.Amounts {
+func holderNeeds(e state.Entry) whatif.Amounts {
 	out, cpus := whatif.Amounts{"pods": 1}, idset.Set[idset.CPU]{}
 	devices := map[[2]string]bool{}
 	for _, h := range e.Holdings {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -62,7 +62,7 @@ func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
 		if s.objects != nil && !selector.Matches(labels.Set(s.objects[i].Labels)) {
 			continue
 		}
-		if known := n.State != nil && n.State.Quality == ledger.Exact; !known && selector.Empty() {
+		if known := n.State != nil && n.State.Quality == state.Exact; !known && selector.Empty() {
 			continue
 		} else if !known {
 			return nil, fmt.Errorf("node %s has no layout: its configuration is not known", n.Name)
@@ -92,8 +92,8 @@ func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
 }
 
 // empty returns a node like another one, without holdings.
-func empty(name string, like *ledger.Node, r place.Rules) *ledger.Node {
-	return &ledger.Node{Name: name, Machine: like.Machine, Rules: r, Usage: place.NewUsage(like.Machine, r)}
+func empty(name string, like *state.Node, r place.Rules) *state.Node {
+	return &state.Node{Name: name, Machine: like.Machine, Rules: r, Usage: place.NewUsage(like.Machine, r)}
 }
 
 // twin adds copies of a node. It does not copy what keeps pods from the node only temporarily: a cordon, and the taints
@@ -104,7 +104,7 @@ func (s *Stage) twin(t whatif.Twin) error {
 		return fmt.Errorf("node %q is not there", t.Node)
 	}
 	like := s.nodes[i]
-	if like.State != nil && like.State.Quality != ledger.Exact {
+	if like.State != nil && like.State.Quality != state.Exact {
 		return fmt.Errorf("node %s has no layout: its machine is not known", like.Name)
 	}
 	var object *v1.Node

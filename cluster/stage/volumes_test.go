@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -33,7 +33,7 @@ func TestVolumesOfPlacedPodsCount(t *testing.T) {
 	}
 	w := deployment("one")
 	got, err := whatif.New(s.Nodes(), whatif.Rules{}).Fill(w.Want, w.Count,
-		func(i int) ledger.PodID { return w.ID(1, i) }, func() error { return nil })
+		func(i int) state.PodID { return w.ID(1, i) }, func() error { return nil })
 	if err != nil || len(got.Placed) != 1 || s.Nodes()[got.Placed[0].Node].Name != "b" || len(w.Unjudged) > 0 {
 		t.Fatalf("placed %+v, not judged %v, %v; want one on b", got.Placed, w.Unjudged, err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/live"
 	"github.com/tenon-numa/tenon/cluster/stage"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Live is a cluster that is followed. Its methods may be called from any goroutine. They wait until everything was read
@@ -69,7 +69,7 @@ func (c *Live) Stage(ctx context.Context) (*stage.Stage, []document.Problem, err
 }
 
 // Nodes returns the nodes with known data, and why the others are not among them.
-func (c *Live) Nodes(ctx context.Context) (out []*ledger.Node, problems []document.Problem, err error) {
+func (c *Live) Nodes(ctx context.Context) (out []*state.Node, problems []document.Problem, err error) {
 	if err := c.await(ctx); err != nil {
 		return nil, nil, err
 	}

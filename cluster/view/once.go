@@ -14,7 +14,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Once is a cluster that is read for one command. Its methods are called by one goroutine.
@@ -52,7 +52,7 @@ func (c *Once) read(ctx context.Context, complete bool) (v *kube.View, err error
 }
 
 // Nodes returns the nodes with known data, and why the others are not among them.
-func (c *Once) Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem, error) {
+func (c *Once) Nodes(ctx context.Context) ([]*state.Node, []document.Problem, error) {
 	v, err := c.read(ctx, false)
 	if err != nil {
 		return nil, nil, err

@@ -12,14 +12,14 @@ import (
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
 // Pod is a pod in the core's form, and what bears on where it is placed.
 type Pod struct {
-	ID  ledger.PodID
+	ID  state.PodID
 	Pod *place.Pod
 	// Demand is what the pod requests of the outcome by its annotations.
 	Demand place.Demand

@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/deploy/crd"
 	"github.com/tenon-numa/tenon/lab/control"
@@ -41,25 +41,25 @@ func TestTheDoctorLooksTwiceAtPodsThatAreGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := func(node string, entries ...ledger.Entry) {
+	report := func(node string, entries ...state.Entry) {
 		t.Helper()
 		rules := place.Rules{CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0)}}
 		if _, err := layouts.Apply(ctx, v1alpha1.FromCore(node, m, rules, entries, nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	holds := func(pod string) ledger.Entry {
-		return ledger.Entry{Pod: ledger.PodID{Namespace: "default", Name: pod, UID: "uid-of-" + pod},
+	holds := func(pod string) state.Entry {
+		return state.Entry{Pod: state.PodID{Namespace: "default", Name: pod, UID: "uid-of-" + pod},
 			Holdings: []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](1, 2)}}}
 	}
 	nodes := kubernetes.NewForConfigOrDie(p.Admin).CoreV1().Nodes()
-	var ghosts []ledger.Entry
+	var ghosts []state.Entry
 	for i := range 100 {
-		ghosts = append(ghosts, ledger.Entry{Pod: ledger.PodID{Namespace: "default", Name: fmt.Sprint("ghost", i),
+		ghosts = append(ghosts, state.Entry{Pod: state.PodID{Namespace: "default", Name: fmt.Sprint("ghost", i),
 			UID: fmt.Sprint("ghost", i)}, Holdings: []place.Holding{{Container: "c", Memory: []place.Block{
 			{Kind: topo.Memory, NUMAs: 1, Bytes: 1 << 20}}}}})
 	}
-	for node, entries := range map[string][]ledger.Entry{"slow": {holds("ended")}, "stuck": {holds("forced")},
+	for node, entries := range map[string][]state.Entry{"slow": {holds("ended")}, "stuck": {holds("forced")},
 		"lies": ghosts} {
 		if _, err := nodes.Create(ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
 			metav1.CreateOptions{}); err != nil {

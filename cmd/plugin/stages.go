@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/cli"
@@ -32,7 +32,7 @@ func vary(s cli.Stage, v whatif.Variation) (cli.Stage, []string, error) {
 	if v.Alter == nil {
 		return out, altered, nil
 	}
-	before := map[string]*ledger.Node{}
+	before := map[string]*state.Node{}
 	for _, n := range s.Nodes() {
 		before[n.Name] = n.State
 	}
@@ -49,7 +49,7 @@ func vary(s cli.Stage, v whatif.Variation) (cli.Stage, []string, error) {
 
 // newFault returns why a kubelet does not start with changed rules, unless its present rules say the same: it runs with
 // these, so a part of them is not known, such as a reservation that only its flags have. before may be nil.
-func newFault(before, after *ledger.Node) string {
+func newFault(before, after *state.Node) string {
 	var known []place.StartFault
 	if before != nil && before.Machine != nil {
 		known = before.Rules.StartFaults(before.Machine, place.Startup{})

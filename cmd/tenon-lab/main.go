@@ -14,7 +14,7 @@ import (
 	"syscall"
 
 	"github.com/tenon-numa/tenon/cmd/plugin"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/face/draw"
 	"github.com/tenon-numa/tenon/lab"
@@ -71,7 +71,7 @@ type served struct {
 
 func (s served) Addresses() []command.Address { return s.addresses }
 
-func picture(w io.Writer, n *ledger.Node, width int, color bool) error {
+func picture(w io.Writer, n *state.Node, width int, color bool) error {
 	return draw.Map(w, n, draw.Options{Color: color || draw.ColorWanted(os.Stdout), Width: width})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -30,7 +31,7 @@ func book(t *testing.T, nodes int) *ledger.Book {
 	}
 	b := ledger.New()
 	for i := range nodes {
-		b.Report(fmt.Sprint("n", i), ledger.Layout{Machine: m, Rules: place.Rules{CPU: place.CPURules{Static: true}}})
+		b.Report(fmt.Sprint("n", i), state.Layout{Machine: m, Rules: place.Rules{CPU: place.CPURules{Static: true}}})
 	}
 	return b
 }
@@ -47,7 +48,7 @@ func TestAnswersAreCachedUntilTheNodeChanges(t *testing.T) {
 		s := b.Snapshot()
 		row, _ := table.Row(kind(1), p, mix, s.Slots())
 		for slot := range s.Slots() {
-			row.Answer(s, slot, func(n *ledger.Node) (int64, *Refusal) {
+			row.Answer(s, slot, func(n *state.Node) (int64, *Refusal) {
 				asked++
 				return int64(slot), nil
 			})
@@ -58,7 +59,7 @@ func TestAnswersAreCachedUntilTheNodeChanges(t *testing.T) {
 	if all(nil); asked != 200 {
 		t.Errorf("%d answers were computed for 200 nodes", asked)
 	}
-	b.Reserve("n7", ledger.PodID{UID: "x"}, p, place.Demand{})
+	b.Reserve("n7", state.PodID{UID: "x"}, p, place.Demand{})
 	if all(nil); asked != 201 {
 		t.Errorf("%d answers were computed after a node changed, want 1", asked-200)
 	}
@@ -76,7 +77,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	s := b.Snapshot()
 	row, _ := new(Table).Row(kind(1), pod(4, 0), nil, s.Slots())
 	refuse := func(slot int, reason string) {
-		row.Answer(s, slot, func(*ledger.Node) (int64, *Refusal) {
+		row.Answer(s, slot, func(*state.Node) (int64, *Refusal) {
 			return 0, &Refusal{Reasons: []place.Reason{{Container: reason}}, Texts: []string{reason}}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // maxReasons and maxReasonBytes bound the refusals of a row. Refusals beyond them are computed again for every use.
@@ -84,13 +85,13 @@ const maxNever = 64
 // emptyNode identifies nodes with the same machine, rules and quality. It keeps nothing alive.
 type emptyNode struct {
 	usage   weak.Pointer[place.Usage]
-	quality ledger.Quality
+	quality state.Quality
 }
 
 // Never returns the permanent refusal stored for nodes with the same machine and rules, or nil. It says that the pod
 // does not fit on the empty node. A pod may still fit beside other pods, so the caller must ask the node if it cannot
 // rule that out.
-func (r *Row) Never(n *ledger.Node) *Refusal {
+func (r *Row) Never(n *state.Node) *Refusal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.never) == 0 {
@@ -100,7 +101,7 @@ func (r *Row) Never(n *ledger.Node) *Refusal {
 }
 
 // KeepNever stores the permanent refusal of a node for all nodes with the same machine and rules.
-func (r *Row) KeepNever(n *ledger.Node, refusal *Refusal) {
+func (r *Row) KeepNever(n *state.Node, refusal *Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.never == nil {
@@ -114,7 +115,7 @@ func (r *Row) KeepNever(n *ledger.Node, refusal *Refusal) {
 // Answer returns the cost of the pod on the node in a slot of a snapshot, or why it does not fit there. ask computes an
 // answer that is not stored. Table.Row must have been called with a number of slots above slot.
 func (r *Row) Answer(s *ledger.Snapshot, slot int,
-	ask func(*ledger.Node) (int64, *Refusal)) (cost int64, refusal *Refusal) {
+	ask func(*state.Node) (int64, *Refusal)) (cost int64, refusal *Refusal) {
 	n, since := s.At(slot)
 	c := r.cell(slot)
 	if value, ok := c.read(since); ok {

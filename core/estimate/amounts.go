@@ -9,28 +9,6 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Amounts is what a node reports about its holdings. The ids of CPUs and devices are made up: only their number per
-// NUMA node has a meaning.
-type Amounts struct {
-	// Held is the sum of all holdings.
-	Held []place.Holding
-	// Whole: Held also contains what pods keep from their init containers. The kubelet's podresources service does not
-	// list that, so an exporter that uses this service reports it as free.
-	Whole bool
-	// Counts has, for UIDs of pods, whether Held contains them. It is nil if the node does not report which pods it has
-	// seen.
-	Counts map[string]bool
-	// Either has groups of UIDs that Counts does not decide: Held contains exactly one pod of each group. The node
-	// identifies pods by name, and a name may be used again.
-	Either [][]string
-	// Seen has the UIDs of pods that were admitted so long ago that Held contains them, unless the exporter has
-	// stopped. Past has the UIDs of pods that ended so long ago that Held does not contain them.
-	Seen, Past map[string]bool
-	// Again: the node has reported nothing new. Seen, Past, Counts and Either have what is now known about its last
-	// report.
-	Again bool
-}
-
 // quantities are amounts of a whole node by resource; "cpu" counts CPUs. Resources with amount 0 are left out.
 type quantities map[string]int64
 

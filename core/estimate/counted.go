@@ -3,6 +3,8 @@ package estimate
 import (
 	"maps"
 	"slices"
+
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // This file decides which pods the amounts of a report contain. The node may report it, the change of the amounts may
@@ -17,7 +19,7 @@ type reading struct {
 	bound []Pod
 	now   int
 	held  quantities
-	old   []Entry // the pods whose part of the amounts was known at the last report
+	old   []state.Entry // the pods whose part of the amounts was known at the last report
 	// pods and gone are the pods that have come and the pods that have ended. The amounts may contain any of them.
 	pods, gone []candidate
 	// in is the result: the UIDs of the pods that the amounts contain. open has the UIDs of pods that the change of the
@@ -252,7 +254,7 @@ func (x *reading) mayCountTwice() bool {
 }
 
 // total returns the amounts of all pods that are counted and have not ended, except pods for which but returns true.
-func (x *reading) total(entries []Entry, pods []candidate, but func(candidate) bool) quantities {
+func (x *reading) total(entries []state.Entry, pods []candidate, but func(candidate) bool) quantities {
 	total, seen := quantities{}, map[string]bool{}
 	for _, c := range pods {
 		if seen[c.uid] = true; x.in[c.uid] && !but(c) {
@@ -278,7 +280,7 @@ func (x *reading) total(entries []Entry, pods []candidate, but func(candidate) b
 
 // takesOf returns a function that returns what a report shows of a pod. For a pod without any record that is nothing.
 // ok is false if the pod's requests are unknown.
-func (x *reading) takesOf(entries []Entry, more ...candidate) func(uid string) (takes quantities, ok bool) {
+func (x *reading) takesOf(entries []state.Entry, more ...candidate) func(uid string) (takes quantities, ok bool) {
 	known := map[string]quantities{}
 	for _, e := range entries {
 		known[e.Pod.UID] = quantitiesOf(x.shown(e.Holdings))

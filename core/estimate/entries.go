@@ -5,6 +5,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -16,7 +17,7 @@ import (
 
 // assign makes the node's entries for the pods in fresh, which contains those in old. If the pods in fresh would hold
 // more than the report shows, agrees is false and assign uses old, or no pods.
-func (x *reading) assign(old, fresh []Entry) (agrees bool) {
+func (x *reading) assign(old, fresh []state.Entry) (agrees bool) {
 	var fits bool
 	if x.entries, agrees = x.attribute(fresh); !agrees {
 		if x.entries, fits = x.attribute(old); !fits {
@@ -44,11 +45,11 @@ func (x *reading) assign(old, fresh []Entry) (agrees bool) {
 
 // attribute returns entries for pods, and one for what is held beyond them, NUMA node by NUMA node. agrees is false if
 // the pods would hold more of a NUMA node than is held, or if what they keep in addition exceeds the NUMA node.
-func (n *Node) attribute(pods []Entry) (out []Entry, agrees bool) {
+func (n *Node) attribute(pods []state.Entry) (out []state.Entry, agrees bool) {
 	m := n.empty.Machine
 	held := n.empty.Hold(n.amounts.Held...)
-	mine := n.empty.Hold(n.shown(holdings(pods))...)
-	all := n.empty.Hold(holdings(pods)...)
+	mine := n.empty.Hold(n.shown(state.Holdings(pods))...)
+	all := n.empty.Hold(state.Holdings(pods)...)
 	rest := place.Holding{}
 	var cpus []idset.CPU
 	for i, numa := range m.NUMAs() {
@@ -79,7 +80,7 @@ func (n *Node) attribute(pods []Entry) (out []Entry, agrees bool) {
 	}
 	out = slices.Clone(pods)
 	if !rest.Empty() {
-		out = append(out, Entry{Holdings: []place.Holding{rest}})
+		out = append(out, state.Entry{Source: state.Counted, Holdings: []place.Holding{rest}})
 	}
 	return out, true
 }

@@ -20,29 +20,12 @@ import (
 	"slices"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
-
-// PodID names a pod. Pods are equal if their UIDs are; namespace and name are passed on.
-type PodID struct {
-	UID, Namespace, Name string
-}
-
-// Entry is what a pod holds within the amounts. The entry without a UID has the holdings of unknown pods.
-type Entry struct {
-	Pod      PodID
-	Holdings []place.Holding
-}
-
-func holdings(entries []Entry) (out []place.Holding) {
-	for _, e := range entries {
-		out = append(out, e.Holdings...)
-	}
-	return out
-}
 
 // Pod is a pod that is bound to the node, and was not known to be in the amounts so far.
 type Pod struct {
-	ID    PodID
+	ID    state.PodID
 	Spec  *place.Pod
 	Shape string // Spec.Shape()
 	// Options are the predicted holdings, each of them possible; none if there was no prediction. More: it may also
@@ -66,7 +49,7 @@ func (p *Pod) first() []place.Holding {
 
 // counted is a pod that the amounts contain. spec is nil if it is unknown.
 type counted struct {
-	id   PodID
+	id   state.PodID
 	spec *place.Pod
 	// absent: the amounts may already be without it. An exporter may see an end before the API server reports it.
 	absent bool
@@ -75,9 +58,9 @@ type counted struct {
 // Node has what is inferred about one node. The zero Node has not reported.
 type Node struct {
 	frame
-	amounts Amounts
+	amounts state.Amounts
 	// entries are the pods whose part of the amounts is known, and the rest; base is the node without those that ended.
-	entries []Entry
+	entries []state.Entry
 	base    State
 	// counted are the pods that the amounts contain, by UID; ended are the UIDs of those that have ended since.
 	counted map[string]counted
@@ -115,7 +98,7 @@ type explained struct {
 type Report struct {
 	// Empty is the machine with its rules, without pods.
 	Empty   *place.Usage
-	Amounts Amounts
+	Amounts state.Amounts
 	// Bound are the pods that the caller counts in addition to the last amounts, in any order.
 	Bound []Pod
 	// Settled: the predictions for these pods covered all possible states of the node.
@@ -133,7 +116,7 @@ type Landed struct {
 
 // Inherit records the pods that the node reported when it still reported which pod holds what. The next amounts contain
 // them, at unknown places. ended says which of them have ended since.
-func (n *Node) Inherit(pods []PodID, ended func(uid string) bool) {
+func (n *Node) Inherit(pods []state.PodID, ended func(uid string) bool) {
 	n.counted, n.ended = map[string]counted{}, map[string]bool{}
 	for _, id := range pods {
 		n.counted[id.UID] = counted{id: id}
@@ -151,23 +134,24 @@ func (n *Node) Report(r Report) []Landed {
 	foreseen := !n.incomplete && r.Settled
 	n.frame, n.amounts = n.frame.of(r.Empty, r.Amounts.Whole), r.Amounts
 	x := &reading{Node: n, bound: r.Bound, now: r.Now, held: quantitiesOf(r.Amounts.Held)}
-	x.old = slices.DeleteFunc(slices.Clone(n.entries), func(e Entry) bool { return e.Pod.UID == "" })
+	x.old = slices.DeleteFunc(slices.Clone(n.entries), func(e state.Entry) bool { return e.Pod.UID == "" })
 	x.count()
 	n.moved = slices.DeleteFunc(slices.Clone(n.moved), func(c counted) bool { return !x.in[c.id.UID] })
-	old := slices.DeleteFunc(x.old, func(e Entry) bool { return n.ended[e.Pod.UID] && !x.in[e.Pod.UID] })
+	old := slices.DeleteFunc(x.old, func(e state.Entry) bool { return n.ended[e.Pod.UID] && !x.in[e.Pod.UID] })
 	landed := slices.DeleteFunc(slices.Clone(r.Bound), func(p Pod) bool { return !x.in[p.ID.UID] })
 	late := x.late()
-	fresh, u := old, n.empty.Hold(holdings(old)...)
+	fresh, u := old, n.empty.Hold(state.Holdings(old)...)
 	for _, p := range slices.Concat(landed, late) {
 		if foreseen && n.certain(&p) {
 			hs := n.lasting(p.ID.UID, free(u, &p))
 			u = u.Hold(hs...)
-			fresh = append(fresh[:len(fresh):len(fresh)], Entry{Pod: p.ID, Holdings: hs})
+			entry := state.Entry{Pod: p.ID, Source: state.Counted, Holdings: hs}
+			fresh = append(fresh[:len(fresh):len(fresh)], entry)
 		}
 	}
 	agrees := x.assign(old, fresh)
 	for _, p := range late {
-		if !slices.ContainsFunc(n.entries, func(e Entry) bool { return e.Pod.UID == p.ID.UID }) {
+		if !slices.ContainsFunc(n.entries, func(e state.Entry) bool { return e.Pod.UID == p.ID.UID }) {
 			n.moved = append(n.moved[:len(n.moved):len(n.moved)], counted{id: p.ID, spec: p.Spec})
 		}
 	}
@@ -185,7 +169,7 @@ func (n *Node) Report(r Report) []Landed {
 func (n *Node) tidy() {
 	for uid := range n.ended {
 		delete(n.counted, uid)
-		if !slices.ContainsFunc(n.entries, func(e Entry) bool { return e.Pod.UID == uid }) &&
+		if !slices.ContainsFunc(n.entries, func(e state.Entry) bool { return e.Pod.UID == uid }) &&
 			!slices.ContainsFunc(n.moved, func(c counted) bool { return c.id.UID == uid }) {
 			delete(n.ended, uid)
 		}
@@ -194,8 +178,8 @@ func (n *Node) tidy() {
 
 // renew computes the node's base again.
 func (n *Node) renew() {
-	n.base.Entries = slices.DeleteFunc(slices.Clone(n.entries), func(e Entry) bool { return n.ended[e.Pod.UID] })
-	n.base.Usage = n.empty.Hold(holdings(n.base.Entries)...)
+	n.base.Entries = slices.DeleteFunc(slices.Clone(n.entries), func(e state.Entry) bool { return n.ended[e.Pod.UID] })
+	n.base.Usage = n.empty.Hold(state.Holdings(n.base.Entries)...)
 }
 
 // Base returns the state that the amounts imply. It is without the ended pods whose part of the amounts is known.

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -48,7 +49,8 @@ func (k *kubelet) admit(p *place.Pod, predicted bool) (Pod, bool) {
 		return Pod{}, false
 	}
 	k.now++
-	pod := Pod{ID: PodID{UID: uid(k.now)}, Spec: p, Shape: p.Shape(), Unknown: !predicted, Bound: k.now, Admitted: k.now}
+	pod := Pod{ID: state.PodID{UID: uid(k.now)}, Spec: p, Shape: p.Shape(), Unknown: !predicted,
+		Bound: k.now, Admitted: k.now}
 	if predicted {
 		pod.Options = [][]place.Holding{v.Holdings}
 	}
@@ -220,7 +222,7 @@ func TestAPodThatEndsMayHaveBeenOnSeveralNUMANodes(t *testing.T) {
 func TestPodsThatWereReportedBefore(t *testing.T) {
 	k, n := newKubelet(place.SingleNUMA, place.PerContainer), &Node{}
 	p, _ := k.admit(asks(want{4, 4, 0}), true)
-	n.Inherit([]PodID{p.ID}, func(string) bool { return false })
+	n.Inherit([]state.PodID{p.ID}, func(string) bool { return false })
 	n.Report(k.report(true))
 	check(t, n, [2]want{{12, 28, 4}, {16, 32, 4}})
 	if _, sure := n.Unplaced().Without([]State{n.Base()}, []string{p.ID.UID}, 16); sure {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -82,7 +83,7 @@ func leftovers(hs []place.Holding) (out []place.Holding) {
 
 // part is what a pod keeps on one NUMA node.
 type part struct {
-	id        PodID
+	id        state.PodID
 	container string
 	takes     quantities
 	// beside is what the reports show of the pod, if that is certainly on the same NUMA node; otherwise nil.

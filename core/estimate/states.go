@@ -8,12 +8,13 @@ import (
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // State is one possible state of the node. It never changes.
 type State struct {
-	Entries []Entry
+	Entries []state.Entry
 	Usage   *place.Usage
 }
 
@@ -143,15 +144,15 @@ func without(states []State, q quantities) (out []State) {
 
 // entry returns the position of a pod's entry, or -1.
 func (s State) entry(uid string) int {
-	return slices.IndexFunc(s.Entries, func(e Entry) bool { return e.Pod.UID == uid })
+	return slices.IndexFunc(s.Entries, func(e state.Entry) bool { return e.Pod.UID == uid })
 }
 
 // hold returns the state with one more holding of a pod.
-func (s State) hold(id PodID, h place.Holding) State {
+func (s State) hold(id state.PodID, h place.Holding) State {
 	out := State{Entries: slices.Clone(s.Entries), Usage: s.Usage.Hold(h)}
 	at := out.entry(id.UID)
 	if at < 0 {
-		at, out.Entries = len(out.Entries), append(out.Entries, Entry{Pod: id})
+		at, out.Entries = len(out.Entries), append(out.Entries, state.Entry{Pod: id, Source: state.Counted})
 	}
 	out.Entries[at].Holdings = append(slices.Clone(out.Entries[at].Holdings), h)
 	return out
@@ -194,7 +195,7 @@ func (s State) without(i int, q quantities) (out State, ok bool) {
 	}
 	out.Entries = slices.Clone(s.Entries)
 	out.Entries[at].Holdings = []place.Holding{rest}
-	out.Usage = s.Usage.Empty().Hold(holdings(out.Entries)...)
+	out.Usage = s.Usage.Empty().Hold(state.Holdings(out.Entries)...)
 	return out, true
 }
 

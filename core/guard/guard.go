@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Trust says which pods may go to nodes without any report.
@@ -30,9 +30,9 @@ const (
 type Guard struct {
 	// Unknown is for nodes without any report.
 	Unknown Trust
-	// Coarse, Silent and Inexact keep pods from nodes that report amounts only, whose report is overdue, or for which
-	// predictions may be wrong.
-	Coarse, Silent, Inexact bool
+	// Estimated, Silent and Inexact keep pods from nodes that report amounts only, whose report is overdue, or for
+	// which predictions may be wrong.
+	Estimated, Silent, Inexact bool
 	// KeepRestartable keeps a pod from a node whose kubelet could not start again once it has the pod.
 	KeepRestartable bool
 }
@@ -42,19 +42,19 @@ type Bar int
 
 // What may keep a pod from a node; 0 is nothing.
 const (
-	NotKnown   Bar = iota + 1 // there is no report of the node
-	OnlyCoarse                // the node reports amounts only
-	IsSilent                  // its report is overdue
-	IsInexact                 // predictions for it may be wrong, and the pod would hold something there
-	Strands                   // its kubelet could not start again with the pod
+	NotKnown      Bar = iota + 1 // there is no report of the node
+	OnlyEstimated                // the node reports amounts only
+	IsSilent                     // its report is overdue
+	IsInexact                    // predictions for it may be wrong, and the pod would hold something there
+	Strands                      // its kubelet could not start again with the pod
 )
 
 // Picky reports whether the guard keeps pods from any nodes that have reported.
-func (g Guard) Picky() bool { return g.Coarse || g.Silent || g.Inexact || g.KeepRestartable }
+func (g Guard) Picky() bool { return g.Estimated || g.Silent || g.Inexact || g.KeepRestartable }
 
 // Knows reports whether the information about a node is sufficient to judge it. n is nil for a node without any report.
-func (g Guard) Knows(n *ledger.Node) bool {
-	return n != nil && (n.Quality == ledger.Exact || !g.Coarse)
+func (g Guard) Knows(n *state.Node) bool {
+	return n != nil && (n.Quality == state.Exact || !g.Estimated)
 }
 
 // LetsUnknown reports whether a pod with this demand may go to nodes without any report.
@@ -63,12 +63,12 @@ func (g Guard) LetsUnknown(d place.Demand) bool {
 }
 
 // Distrusts returns why all pods are kept from a node, or 0. n is nil for a node without any report.
-func (g Guard) Distrusts(n *ledger.Node) Bar {
+func (g Guard) Distrusts(n *state.Node) Bar {
 	switch {
 	case n == nil:
 		return NotKnown
 	case !g.Knows(n):
-		return OnlyCoarse
+		return OnlyEstimated
 	case g.Silent && n.Silent:
 		return IsSilent
 	}
@@ -76,7 +76,7 @@ func (g Guard) Distrusts(n *ledger.Node) Bar {
 }
 
 // Spares returns why a pod is kept from a node that would admit it, or 0.
-func (g Guard) Spares(n *ledger.Node, p *place.Pod, d place.Demand) Bar {
+func (g Guard) Spares(n *state.Node, p *place.Pod, d place.Demand) Bar {
 	switch {
 	case g.Inexact && len(n.Inexact) > 0 && len(n.Place(p, d).Holdings) > 0:
 		return IsInexact
@@ -88,15 +88,15 @@ func (g Guard) Spares(n *ledger.Node, p *place.Pod, d place.Demand) Bar {
 
 // strands reports whether the pod would take the CPUs that the node's kubelet needs for a restart. It is false if the
 // kubelet could not restart before.
-func strands(n *ledger.Node, p *place.Pod) bool {
+func strands(n *state.Node, p *place.Pod) bool {
 	if !n.Rules.CPU.Static || !n.Rules.CPU.StrictReservation || n.Usage == nil || stranded(n) {
 		return false
 	}
-	with, ok := n.With(ledger.PodID{}, p)
+	with, ok := n.With(state.PodID{}, p)
 	return ok && stranded(with)
 }
 
-func stranded(n *ledger.Node) bool {
+func stranded(n *state.Node) bool {
 	for _, h := range n.Usage.RestartHazards() {
 		if h.Code == place.NoSharedCPU {
 			return true
@@ -106,7 +106,7 @@ func stranded(n *ledger.Node) bool {
 }
 
 // Codes returns the distinct codes of reasons why predictions are inexact, in ascending order, separated by commas.
-func Codes(in []ledger.Inexact) string {
+func Codes(in []state.Inexact) string {
 	var out []string
 	for _, r := range in {
 		out = append(out, string(r.Code))

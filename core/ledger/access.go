@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // This file finds accounts and locks them.
@@ -113,7 +115,7 @@ func (b *Book) unmarkAssumed(uid string) {
 
 // account records after a report which pods the node accounts for, in place of those before. It also records that the
 // pods in a.settled are not assumed any more. Both happen in one step, so every reader finds each pod.
-func (b *Book) account(a *account, before *Layout, counted []string) {
+func (b *Book) account(a *account, before *state.Layout, counted []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, uid := range counted {
@@ -171,9 +173,9 @@ func (b *Book) eachHolder(uid string, do func(*account)) {
 }
 
 // publish puts the state of a node into the latest snapshot.
-func (b *Book) publish(n *Node) {
+func (b *Book) publish(n *state.Node) {
 	b.mu.Lock()
-	b.snap.Store(b.snap.Load().set(n.withStatuses(b.statuses[n.Name])))
+	b.snap.Store(b.snap.Load().set(withStatuses(n, b.statuses[n.Name])))
 	b.mu.Unlock()
 	b.onChange(n.Name)
 }

@@ -6,14 +6,15 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // checkAnswers checks in every state that all callers get the same answer to whether a pod fits.
 func (m *model) checkAnswers(t *testing.T) {
 	n := m.book.Snapshot().Node("n")
 	key := fmt.Sprint(n.Unsettled, n.Refused)
-	for _, state := range append([]*Node{n}, n.Others...) {
-		key += "/" + m.describe(state.Entries)
+	for _, one := range append([]*state.Node{n}, n.Others...) {
+		key += "/" + m.describe(one.Entries)
 	}
 	if m.answered[key] {
 		return
@@ -43,7 +44,7 @@ func disagreement(b *Book, pods []*place.Pod, book func() *Book) string {
 			if book == nil {
 				continue
 			}
-			got, ok := book().Reserve("n", PodID{UID: "asked"}, p, d)
+			got, ok := book().Reserve("n", state.PodID{UID: "asked"}, p, d)
 			if !ok || got.Fits() != v.Fits() || !slices.Equal(got.Reasons, v.Reasons) {
 				return fmt.Sprintf("of a pod of %s, Place says %v, and Reserve %v", key, v, got)
 			}

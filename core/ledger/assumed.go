@@ -5,11 +5,12 @@ import (
 
 	"github.com/tenon-numa/tenon/core/estimate"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // assumedPod is a pod that is reserved on a node or bound to it, and not yet in a report of the node.
 type assumedPod struct {
-	id  PodID
+	id  state.PodID
 	pod *place.Pod
 	// demand is the pod's own demand; the zero Demand for a pod that another scheduler bound.
 	demand place.Demand
@@ -41,7 +42,7 @@ type assumedPod struct {
 }
 
 // newAssumed returns an assumed pod that waits for its turn.
-func newAssumed(id PodID, p *place.Pod) *assumedPod {
+func newAssumed(id state.PodID, p *place.Pod) *assumedPod {
 	return &assumedPod{id: id, pod: p, shape: p.Shape(), cost: costOf(p)}
 }
 
@@ -104,42 +105,26 @@ func unsureDevices(hs []place.Holding) bool {
 	return false
 }
 
-// queue describes the assumed pods that a pod reserved now may have to wait for.
-type queue struct {
-	shape         string // shape of those that are not known to be admitted
-	mixed         bool   // several shapes, or uncertain holdings: any pod may have to wait
-	pods, waiting int    // how many they are, and how many of them had no turn yet
-}
-
 // queue returns the queue of the node.
-func (a *account) queue() (q queue) {
+func (a *account) queue() (q state.Queue) {
 	for _, f := range a.assumed {
 		switch {
 		case f.decision != nil:
 			continue
 		case f.acked == 0:
-			q.mixed = q.mixed || a.noticeable(f) || q.shape != "" && q.shape != f.shape
-			q.shape = f.shape
+			q.Mixed = q.Mixed || a.noticeable(f) || q.Shape != "" && q.Shape != f.shape
+			q.Shape = f.shape
 		case f.unsureDevices():
-			q.mixed = true
+			q.Mixed = true
 		default:
 			continue
 		}
-		q.pods++
+		q.Pods++
 		if f.turned == 0 {
-			q.waiting++
+			q.Waiting++
 		}
 	}
 	return q
-}
-
-// Waits returns how many pods a pod of that shape, if it were reserved now, would have to wait for at most. waiting is
-// how many of these still wait for their own turn.
-func (n *Node) Waits(shape string) (pods, waiting int) {
-	if n.queue.mixed || n.queue.shape != "" && n.queue.shape != shape {
-		return n.queue.pods, n.queue.waiting
-	}
-	return 0, 0
 }
 
 // noticeable reports whether later pods may get something else if f exchanges its slot with a pod of its shape.
@@ -206,35 +191,12 @@ func renamed(from, to *place.Pod) func([]place.Holding) []place.Holding {
 	}
 }
 
-// Result says whether a prediction was right.
-type Result string
-
-const (
-	// Confirmed means that the node gave what was predicted.
-	Confirmed Result = "confirmed"
-	// Wrong means that the node gave something else.
-	Wrong Result = "wrong"
-	// Rejected means that the node refused a pod that was predicted to fit.
-	Rejected Result = "rejected"
-)
-
-// Outcome has the result of one prediction.
-type Outcome struct {
-	Node      string
-	Pod       PodID
-	Result    Result
-	Predicted []place.Holding
-	Seen      []place.Holding
-	Error     place.RefusalReason // set if the result is Rejected
-	Foreign   bool                // another scheduler bound the pod
-}
-
 // settle removes the pods that the node now reports from the assumed ones, and compares the predictions with the
 // report. ended: pods that the node had admitted may have ended. What other pods got then depends on whether they were
 // admitted before that, so settle does not count their differences as wrong.
-func (a *account) settle(ended bool) []Outcome {
-	var out []Outcome
-	seen := map[string]Entry{}
+func (a *account) settle(ended bool) []state.Outcome {
+	var out []state.Outcome
+	seen := map[string]state.Entry{}
 	for _, e := range a.layout.Entries {
 		seen[e.Pod.UID] = e
 	}
@@ -253,13 +215,13 @@ func (a *account) settle(ended bool) []Outcome {
 		if len(f.options.of) == 0 {
 			continue
 		}
-		o := Outcome{Node: a.name, Pod: f.id, Result: Confirmed, Predicted: f.holdings(), Seen: e.Holdings,
+		o := state.Outcome{Node: a.name, Pod: f.id, Result: state.Confirmed, Predicted: f.holdings(), Seen: e.Holdings,
 			Foreign: f.foreign}
 		if !a.wasPredicted(f, e.Holdings, &left) {
 			if ended || a.incomplete(f) || left < 0 {
 				continue // it could not be predicted, or the comparison costs too much
 			}
-			o.Result = Wrong
+			o.Result = state.Wrong
 		}
 		out = append(out, o)
 	}

@@ -1,13 +1,13 @@
 package ledger
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/tenon-numa/tenon/core/estimate"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Book is the ledger of a cluster. All methods may be called by any goroutine.
@@ -50,10 +50,10 @@ type account struct {
 	name    string
 	limits  limits
 
-	layout *Layout      // the last report; nil if there is none
-	base   *Node        // the last report without pods that have ended since
-	empty  *place.Usage // the node without any pod
-	silent bool         // see Node.Silent
+	layout *state.Layout // the last report; nil if there is none
+	base   *state.Node   // the last report without pods that have ended since
+	empty  *place.Usage  // the node without any pod
+	silent bool          // see Node.Silent
 	// assumed has the pods that had their turn, in that order, then those that wait for it.
 	assumed []*assumedPod
 	// ended has the UIDs of ended pods that a report may still list; the value is true if the last report lists the
@@ -103,7 +103,7 @@ func (a *account) find(uid string) *assumedPod {
 }
 
 // Report stores a node's report, and returns the outcomes of the predictions that it settles.
-func (b *Book) Report(node string, l Layout) []Outcome {
+func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 	empty := b.grounds.of(l.Machine, l.Rules)
 	a := b.ensure(node)
 	defer b.close(a)
@@ -114,7 +114,7 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 	}
 	a.layout, a.empty, a.silent, a.flooded = &l, empty, false, 0
 	a.dropIdle()
-	var out []Outcome
+	var out []state.Outcome
 	if l.Amounts != nil {
 		a.keepUnlisted(nil, true)
 		out = b.reportAmounts(a, before)
@@ -196,7 +196,7 @@ func (b *Book) OnChange(do func(node string)) { b.onChange = do }
 // Reserve computes the verdict for a pod once more and, if it fits, books what it will hold on the node. A pod that
 // will hold nothing there gets no booking. A pod that is booked already keeps its booking if the node is the same, and
 // loses it otherwise. If the node has no layout, Reserve books nothing and ok is false.
-func (b *Book) Reserve(node string, id PodID, p *place.Pod, d place.Demand) (v place.Verdict, ok bool) {
+func (b *Book) Reserve(node string, id state.PodID, p *place.Pod, d place.Demand) (v place.Verdict, ok bool) {
 	for {
 		a := b.open(node)
 		if a == nil {
@@ -212,7 +212,7 @@ func (b *Book) Reserve(node string, id PodID, p *place.Pod, d place.Demand) (v p
 }
 
 // reserve is Reserve on an account. again is set if the pod is booked on another node.
-func (b *Book) reserve(a *account, id PodID, p *place.Pod, d place.Demand) (v place.Verdict, ok, again bool) {
+func (b *Book) reserve(a *account, id state.PodID, p *place.Pod, d place.Demand) (v place.Verdict, ok, again bool) {
 	if a.base == nil {
 		return v, false, false
 	}
@@ -236,13 +236,13 @@ func (b *Book) reserve(a *account, id PodID, p *place.Pod, d place.Demand) (v pl
 
 // Assume books a pod that was bound to the node by another scheduler, by this one before a restart, or just now. The
 // pod is then assumed. If the node has no layout yet, the prediction is made when it has one.
-func (b *Book) Assume(node string, id PodID, p *place.Pod) { b.assume(node, id, p, false) }
+func (b *Book) Assume(node string, id state.PodID, p *place.Pod) { b.assume(node, id, p, false) }
 
 // Recover is Assume for a pod that was bound before this book was begun. Until its node reports it, what it got is
 // uncertain: it may have been admitted beside pods that have ended since.
-func (b *Book) Recover(node string, id PodID, p *place.Pod) { b.assume(node, id, p, true) }
+func (b *Book) Recover(node string, id state.PodID, p *place.Pod) { b.assume(node, id, p, true) }
 
-func (b *Book) assume(node string, id PodID, p *place.Pod, lost bool) {
+func (b *Book) assume(node string, id state.PodID, p *place.Pod, lost bool) {
 	for {
 		a := b.ensure(node)
 		again := b.assumeOn(a, id, p, lost)
@@ -255,7 +255,7 @@ func (b *Book) assume(node string, id PodID, p *place.Pod, lost bool) {
 }
 
 // assumeOn is assume on an account. again is set if the pod is booked on another node.
-func (b *Book) assumeOn(a *account, id PodID, p *place.Pod, lost bool) (again bool) {
+func (b *Book) assumeOn(a *account, id state.PodID, p *place.Pod, lost bool) (again bool) {
 	if a.excess[id.UID] || a.isUnlisted(id.UID) {
 		return false
 	}
@@ -361,106 +361,6 @@ func (b *Book) Admitted(uid string) (news bool) {
 	return true
 }
 
-// Turn decides whether a reserved pod may be bound now; created is its creation time in seconds of the API server's
-// clock. If it has to wait, Turn returns a channel that is closed when the answer may have changed. Otherwise Turn
-// predicts once more. A pod that no longer fits, or gets what its demand does not allow, loses its booking, and v is
-// the refusal. A pod that is not booked is an error.
-func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait <-chan struct{}, err error) {
-	a := b.accountOf(uid)
-	defer b.close(a)
-	if a == nil || a.base == nil || a.find(uid) == nil {
-		return v, nil, fmt.Errorf("pod %s is not reserved on any node", uid)
-	}
-	f := a.find(uid)
-	if f.turned == 0 {
-		f.created = created
-		if f.decision == nil && (a.overrun() || a.blocked(f)) {
-			return v, a.changed, nil
-		}
-		n := a.withoutWaiting()
-		if f.decision != nil {
-			v = n.placeDecided(f)
-		} else if v = n.Place(f.pod, place.Demand{}); !v.Fits() && n.mayFitLater(f.pod) {
-			return place.Verdict{}, a.changed, nil
-		}
-		if !v.Fits() {
-			b.cancel(a, uid)
-			return v, nil, nil
-		}
-		f.turned, f.uncertain = a.moment(), f.uncertain || a.drawsAlone(f)
-		a.sort()
-		b.renew(a)
-	}
-	v = b.snap.Load().Node(a.name).granted(uid, f.pod, place.Verdict{Holdings: f.holdings()}, f.demand)
-	if !v.Fits() {
-		b.decline(a, uid)
-	}
-	return v, nil, nil
-}
-
-// Ahead returns the assumed pods of the pod's node that come before it, in order.
-func (b *Book) Ahead(uid string) (out []PodID) {
-	a := b.accountOf(uid)
-	if a == nil {
-		return nil
-	}
-	defer b.close(a)
-	for _, f := range a.assumed {
-		if f.id.UID == uid {
-			break
-		}
-		out = append(out, f.id)
-	}
-	return out
-}
-
-// blocked reports whether a pod must wait for one before it. If not, it records in me.after which pods the node admits
-// before it.
-func (a *account) blocked(me *assumedPod) bool {
-	differ := false
-	me.after = a.now + 1
-	for _, f := range a.assumed {
-		switch {
-		case f == me:
-			return differ && !a.inAnyOrder(me)
-		case f.turned == 0:
-			return true
-		case f.acked != 0:
-			if f.unsureDevices() {
-				return true
-			}
-		case a.noticeable(f):
-			return true
-		case f.shape != me.shape && (a.estimated() || !f.precedes(me)):
-			if differ = true; me.after > f.turned {
-				me.after = f.turned
-			}
-		}
-	}
-	return false
-}
-
-// maxTogether bounds the states that a node may get because pods of this scheduler are bound together: every later pod
-// has to fit in all of them.
-const maxTogether = 16
-
-// inAnyOrder reports whether a pod may be bound beside others that had their turn. The node must admit all of them in
-// any order, and the orders must lead to few states, with certain devices in each.
-func (a *account) inAnyOrder(me *assumedPod) bool {
-	if a.estimated() {
-		return false // amounts do not show the order
-	}
-	me.turned = a.now + 1
-	defer func() { me.turned = 0 }()
-	var s search
-	if !a.search(&s) || s.refuses || len(s.found) > maxTogether {
-		return false
-	}
-	return !slices.ContainsFunc(s.found, func(w *nodeState) bool {
-		return slices.ContainsFunc(w.got, unsureDevices)
-	})
-}
-
 // renew computes the state of a node again and publishes it.
 func (b *Book) renew(a *account) {
 	defer a.wake()
@@ -468,8 +368,8 @@ func (b *Book) renew(a *account) {
 	if l == nil {
 		return
 	}
-	base := &Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused, Silent: a.silent, News: a.news,
-		Inexact: l.Inexact, Unlisted: a.unlistedIDs(), Gone: a.gone(), empty: a.empty}
+	base := &state.Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused, Silent: a.silent,
+		News: a.news, Inexact: l.Inexact, Unlisted: a.unlistedIDs(), Gone: a.gone(), Basis: state.Basis{Empty: a.empty}}
 	if a.estimated() {
 		a.estimateBase(base)
 	} else {
@@ -481,20 +381,20 @@ func (b *Book) renew(a *account) {
 
 // observe sets the entries of a node to those of its last report, without pods that have ended since and with those of
 // unlisted pods.
-func (a *account) observe(base *Node, way []Entry) {
-	var left []Entry
+func (a *account) observe(base *state.Node, way []state.Entry) {
+	var left []state.Entry
 	base.Entries = nil
 	for _, e := range a.layout.Entries {
 		if _, ended := a.ended[e.Pod.UID]; ended {
 			left = append(left, e)
 			continue
 		}
-		e.Source = Observed
+		e.Source = state.Observed
 		base.Entries = append(base.Entries, e)
 	}
 	base.Entries = append(base.Entries, way...)
-	base.groups = untouched(a.layout.Groups, left)
-	base.Usage = a.empty.Hold(holdings(base.Entries)...).WithGroups(base.groups)
+	base.Basis.Groups = state.GroupsWithout(a.layout.Groups, left)
+	base.Usage = a.empty.Hold(state.Holdings(base.Entries)...).WithGroups(base.Basis.Groups)
 }
 
 // HadTurn reports whether a pod is booked and had its turn, so that its binding may have been sent.

@@ -9,13 +9,14 @@ import (
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // claiming is a layout of a node that claims to have pods with these UIDs.
-func claiming(t interface{ Fatal(...any) }, pods ...int) Layout {
-	var entries []Entry
+func claiming(t interface{ Fatal(...any) }, pods ...int) state.Layout {
+	var entries []state.Entry
 	for i, n := range pods {
-		entries = append(entries, Entry{Pod: id(n), Holdings: []place.Holding{
+		entries = append(entries, state.Entry{Pod: id(n), Holdings: []place.Holding{
 			{Container: "c", CPUs: idset.Of(idset.CPU(1+i), idset.CPU(33+i))}}})
 	}
 	return layout(t, entries...)
@@ -26,7 +27,7 @@ func TestANodeThatListsPodsOfAnotherNode(t *testing.T) {
 	b := New()
 	l := layout(t)
 	v := place.Place(place.NewUsage(l.Machine, l.Rules), pod(20, 1))
-	b.Report("honest", layout(t, Entry{Pod: id(0), Holdings: v.Holdings}))
+	b.Report("honest", layout(t, state.Entry{Pod: id(0), Holdings: v.Holdings}))
 	before := b.Snapshot().Node("honest")
 	b.Report("liar", claiming(t, 0, 1))
 	b.Assume("honest", id(0), pod(20, 1)) // every update of the pod does this
@@ -93,7 +94,7 @@ func TestALyingNodeAffectsNoOther(t *testing.T) {
 			},
 			"report": func(t *rapid.T) {
 				node := rapid.SampledFrom(honest).Draw(t, "node")
-				var entries []Entry
+				var entries []state.Entry
 				for _, e := range lied.Snapshot().Node(node).Entries {
 					if on[number(e.Pod.UID)] == node && rapid.Bool().Draw(t, "listed") {
 						entries = append(entries, e)
@@ -113,12 +114,12 @@ func TestALyingNodeAffectsNoOther(t *testing.T) {
 			"refuse":    uid(func(b *Book, uid string) { b.Refuse(uid, place.TopologyAffinityError) }),
 			"doubt": func(t *rapid.T) {
 				there := which(t)
-				each(func(b *Book) { b.Doubt(func(id PodID) bool { return number(id.UID) <= there }) })
+				each(func(b *Book) { b.Doubt(func(id state.PodID) bool { return number(id.UID) <= there }) })
 			},
 			"": func(t *rapid.T) {
 				for _, node := range honest {
 					a, b := lied.Snapshot().Node(node), without.Snapshot().Node(node)
-					if x, y := state(a), state(b); x != y {
+					if x, y := stateOf(a), stateOf(b); x != y {
 						t.Fatalf("%s is\n%s\nwithout the lies it is\n%s", node, x, y)
 					}
 				}
@@ -127,24 +128,26 @@ func TestALyingNodeAffectsNoOther(t *testing.T) {
 	})
 }
 
-// state writes everything about a node, in each of its states, except for how machines and usages are stored.
-func state(n *Node) string {
+// stateOf writes everything about a node, in each of its states, except for how machines and usages are stored.
+func stateOf(n *state.Node) string {
 	v := reflect.ValueOf(*n)
 	var out string
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
-		case "Machine", "Rules", "Usage", "Others", "empty":
+		case "Machine", "Rules", "Usage", "Others", "Basis":
 		default:
 			out += fmt.Sprintf("%s=%+v ", name, v.Field(i))
 		}
 	}
-	out += "free=" + n.Usage.FreeCPUs().String()
+	b := n.Basis
+	b.Empty = nil
+	out += fmt.Sprintf("%+v free=", b) + n.Usage.FreeCPUs().String()
 	for i := range n.Machine.NUMAs() {
 		out += fmt.Sprint(" ", n.Usage.MemoryGroup(i))
 	}
 	out += "\n"
 	for _, o := range n.Others {
-		out += state(o)
+		out += stateOf(o)
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // This file serves nodes whose arbiter is the agent (place.ByAgent). There the answer of Reserve is a decision: the
@@ -66,9 +67,9 @@ func (f *assumedPod) place(u *place.Usage) place.Verdict {
 }
 
 // placeDecided returns the pod's decision if all of it is free in every state of the node, and otherwise a refusal.
-func (n *Node) placeDecided(f *assumedPod) place.Verdict {
-	for _, state := range append([]*Node{n}, n.Others...) {
-		if _, kept := place.Decided(state.Usage, f.pod, f.decision); !kept {
+func (f *assumedPod) placeDecided(n *state.Node) place.Verdict {
+	for _, one := range append([]*state.Node{n}, n.Others...) {
+		if _, kept := place.Decided(one.Usage, f.pod, f.decision); !kept {
 			return place.Verdict{Refusal: place.TopologyAffinityError, Reasons: []place.Reason{{Code: place.Unsettled}}}
 		}
 	}

@@ -9,10 +9,11 @@ import (
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // agentLayout is layout on a node whose arbiter is the agent.
-func agentLayout(t interface{ Fatal(...any) }, entries ...Entry) Layout {
+func agentLayout(t interface{ Fatal(...any) }, entries ...state.Entry) state.Layout {
 	l := layout(t, entries...)
 	l.Rules.Arbiter = place.ByAgent
 	return l
@@ -58,8 +59,8 @@ func TestDevicesUnderTheAgentAreUncertainUntilReported(t *testing.T) {
 	seen[0].CPUs = idset.Of[idset.CPU](17, 49)
 	seen[0].Memory = []place.Block{{Kind: "memory", NUMAs: 2, Bytes: 1 << 30}}
 	seen[0].Devices = []place.DeviceBlock{{Resource: "acme.com/gpu", IDs: []string{"c"}, NUMAs: 2}}
-	for _, o := range b.Report("n", agentLayout(t, Entry{Pod: id(0), Holdings: seen})) {
-		if o.Result == Wrong {
+	for _, o := range b.Report("n", agentLayout(t, state.Entry{Pod: id(0), Holdings: seen})) {
+		if o.Result == state.Wrong {
 			t.Errorf("a draw counts as a wrong prediction: %+v", o)
 		}
 	}
@@ -71,10 +72,10 @@ func TestDevicesUnderTheAgentAreUncertainUntilReported(t *testing.T) {
 // pinned is a node whose arbiter is the agent: it gives arriving pods what was decided, or places them itself.
 type pinned struct {
 	empty   *place.Usage
-	entries []Entry
+	entries []state.Entry
 }
 
-func (n *pinned) usage() *place.Usage { return n.empty.Hold(holdings(n.entries)...) }
+func (n *pinned) usage() *place.Usage { return n.empty.Hold(state.Holdings(n.entries)...) }
 
 // Pods are reserved, bound, arrive, end and are reported in any order, and the book is begun again in between. Every
 // decision holds: it is free when the pod arrives, and the report confirms it.
@@ -89,7 +90,7 @@ func TestDecisionsHoldInEveryOrder(t *testing.T) {
 			l := base
 			l.Entries = slices.Clone(n.entries)
 			for _, o := range b.Report("n", l) {
-				if o.Result != Confirmed {
+				if o.Result != state.Confirmed {
 					t.Fatalf("%s: %+v", o.Result, o)
 				}
 			}
@@ -97,10 +98,10 @@ func TestDecisionsHoldInEveryOrder(t *testing.T) {
 		report()
 		specs := map[string]*place.Pod{}
 		decided := map[string][]place.Holding{}
-		var reserved, bound []PodID
-		pick := func(from *[]PodID) (PodID, bool) {
+		var reserved, bound []state.PodID
+		pick := func(from *[]state.PodID) (state.PodID, bool) {
 			if len(*from) == 0 {
-				return PodID{}, false
+				return state.PodID{}, false
 			}
 			i := rapid.IntRange(0, len(*from)-1).Draw(t, "pick")
 			out := (*from)[i]
@@ -131,7 +132,7 @@ func TestDecisionsHoldInEveryOrder(t *testing.T) {
 					if !kept {
 						t.Fatalf("%s: what was decided is not free any more: %+v", p, decided[p.UID])
 					}
-					n.entries = append(n.entries, Entry{Pod: p, Holdings: v.Holdings})
+					n.entries = append(n.entries, state.Entry{Pod: p, Holdings: v.Holdings})
 				}
 			case "end":
 				if len(n.entries) > 0 {
@@ -171,7 +172,7 @@ func TestDecisionsHoldInEveryOrder(t *testing.T) {
 func TestCPUsOfAPodDeletedByForceAreNotDecidedForAnother(t *testing.T) {
 	b := New()
 	l := agentLayout(t)
-	held := Entry{Pod: id(0), Holdings: place.Place(place.NewUsage(l.Machine, l.Rules), pod(28, 1)).Holdings}
+	held := state.Entry{Pod: id(0), Holdings: place.Place(place.NewUsage(l.Machine, l.Rules), pod(28, 1)).Holdings}
 	b.Report("n", agentLayout(t, held))
 	b.Vanish(id(0).UID)
 	for _, n := range []int{1, 2} { // before the agent's next report, and after it

@@ -4,23 +4,24 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
-// The place of a pod on a coarse node is only an estimate. Such a node satisfies a demand only if its kubelet would
+// The place of a pod on an estimated node is only an estimate. Such a node satisfies a demand only if its kubelet would
 // otherwise refuse the pod, so that no promise can be broken.
-func TestACoarseNodeSatisfiesOnlyEnforcedDemands(t *testing.T) {
+func TestAnEstimatedNodeSatisfiesOnlyEnforcedDemands(t *testing.T) {
 	one, two := pod(4, 1), pod(4, 1)
 	two.Containers = append(two.Containers, two.Containers[0])
 	two.Containers[1].Name = "d"
 	single := place.Demand{Policy: place.SingleNUMA}
 	perPod := place.Demand{Policy: place.SingleNUMA, Scope: place.PerPod}
 	for _, c := range []struct {
-		name   string
-		policy place.Policy
-		pod    *place.Pod
-		demand place.Demand
-		coarse bool
-		exact  bool
+		name      string
+		policy    place.Policy
+		pod       *place.Pod
+		demand    place.Demand
+		estimated bool
+		exact     bool
 	}{
 		{"no demand", place.BestEffort, one, place.Demand{}, true, true},
 		{"enforced", place.SingleNUMA, one, single, true, true},
@@ -29,11 +30,11 @@ func TestACoarseNodeSatisfiesOnlyEnforcedDemands(t *testing.T) {
 		{"restricted is not enough", place.Restricted, one, single, false, true},
 		{"other scope", place.SingleNUMA, two, perPod, false, true},
 	} {
-		for _, q := range []Quality{Exact, Coarse} {
+		for _, q := range []state.Quality{state.Exact, state.Estimated} {
 			l := layout(t)
 			l.Rules.Topology.Policy = c.policy
-			n := &Node{Quality: q, Machine: l.Machine, Rules: l.Rules, Usage: place.NewUsage(l.Machine, l.Rules)}
-			want := map[Quality]bool{Exact: c.exact, Coarse: c.coarse}[q]
+			n := &state.Node{Quality: q, Machine: l.Machine, Rules: l.Rules, Usage: place.NewUsage(l.Machine, l.Rules)}
+			want := map[state.Quality]bool{state.Exact: c.exact, state.Estimated: c.estimated}[q]
 			v := n.Place(c.pod, c.demand)
 			if v.Fits() != want {
 				t.Errorf("%s: a node that is %s says %v %v, want %v", c.name, q, v.Fits(), v.Reasons, want)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -36,7 +37,7 @@ func BenchmarkEffort(b *testing.B) {
 		}},
 		{"reserve,ask,unreserve", func() func() {
 			book, x := full(), NewIndex(p, place.Demand{})
-			id := PodID{UID: "assumed"}
+			id := state.PodID{UID: "assumed"}
 			return func() {
 				book.Reserve("node-00042", id, p, place.Demand{})
 				x.Fitting(book.Snapshot())

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // This file handles pods that are not bound after all, that have ended, that may have ended, and that were refused.
@@ -73,8 +74,8 @@ func (b *Book) release(a *account, uid string) {
 }
 
 // Vanish records that the object of a pod is gone, but no event said that the pod ended. It was deleted by force, and
-// its node may still run it. The node's report about it stays valid until the next one. If the node is coarse or has no
-// layout, no report will show the end, and the pod counts as ended.
+// its node may still run it. The node's report about it stays valid until the next one. If the node is estimated or has
+// no layout, no report will show the end, and the pod counts as ended.
 func (b *Book) Vanish(uid string) {
 	if a := b.accountOf(uid); a != nil {
 		if f := a.find(uid); f != nil && a.reportsPods() {
@@ -104,7 +105,7 @@ func (a *account) reportsPods() bool { return a.layout != nil && !a.estimated() 
 // Doubt compares the reports with the existing pods when the book is begun. A pod of estimated amounts has only its
 // UID. A pod that a node reports and that does not exist has ended, or was deleted by force; the node is then in either
 // of two states until it reports again.
-func (b *Book) Doubt(there func(id PodID) bool) {
+func (b *Book) Doubt(there func(id state.PodID) bool) {
 	for _, node := range b.known() {
 		a := b.open(node)
 		if a != nil && a.base != nil {
@@ -118,9 +119,9 @@ func (b *Book) Doubt(there func(id PodID) bool) {
 }
 
 // doubt records the pods that the node accounts for and that do not exist.
-func (a *account) doubt(there func(id PodID) bool) {
+func (a *account) doubt(there func(id state.PodID) bool) {
 	for _, uid := range a.counted() {
-		if !there(PodID{UID: uid}) {
+		if !there(state.PodID{UID: uid}) {
 			a.doubts[uid] = true
 		}
 	}
@@ -136,7 +137,7 @@ const maxRefused = 64
 
 // Refuse ends a pod that its node has refused. If a verdict had predicted that the pod fits, pods of its shape are kept
 // away from the node until the node reports again, and ok is set.
-func (b *Book) Refuse(uid string, why place.RefusalReason) (o Outcome, ok bool) {
+func (b *Book) Refuse(uid string, why place.RefusalReason) (o state.Outcome, ok bool) {
 	a := b.accountOf(uid)
 	if a == nil {
 		return o, false
@@ -147,7 +148,8 @@ func (b *Book) Refuse(uid string, why place.RefusalReason) (o Outcome, ok bool) 
 		b.cancel(a, uid)
 		return o, false
 	}
-	o = Outcome{Node: a.name, Pod: f.id, Result: Rejected, Predicted: f.holdings(), Error: why, Foreign: f.foreign}
+	o = state.Outcome{Node: a.name, Pod: f.id, Result: state.Rejected, Predicted: f.holdings(), Error: why,
+		Foreign: f.foreign}
 	ok = len(f.options.of) > 0 && a.layout != nil
 	if ok {
 		a.keepAway(f.shape, why)
@@ -253,8 +255,8 @@ func (a *account) takeListed(listed map[string]bool) (ended bool) {
 	maps.DeleteFunc(a.ended, func(uid string, reported bool) bool { return reported && !listed[uid] })
 	maps.DeleteFunc(a.doubts, func(uid string, _ bool) bool { return !listed[uid] })
 	maps.DeleteFunc(a.overdue, func(uid string, _ bool) bool { return !a.doubts[uid] })
-	return a.base != nil && slices.ContainsFunc(a.base.Entries, func(e Entry) bool {
-		return !listed[e.Pod.UID] && e.Source != Predicted
+	return a.base != nil && slices.ContainsFunc(a.base.Entries, func(e state.Entry) bool {
+		return !listed[e.Pod.UID] && e.Source != state.Predicted
 	})
 }
 

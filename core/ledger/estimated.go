@@ -3,14 +3,12 @@ package ledger
 import (
 	"github.com/tenon-numa/tenon/core/estimate"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file has everything in the ledger about estimated nodes, which report amounts only (Coarse). Package estimate
-// computes what the amounts mean. The ledger keeps the pods that the amounts do not contain yet, and counts them in
-// addition.
-
-// Amounts is the report of a coarse node about its holdings.
-type Amounts = estimate.Amounts
+// This file has everything in the ledger about estimated nodes, which report amounts only (state.Estimated). Package
+// estimate computes what the amounts mean. The ledger keeps the pods that the amounts do not contain yet, and counts
+// them in addition.
 
 // estimated reports whether the node's last report has amounts only.
 func (a *account) estimated() bool { return a.layout != nil && a.layout.Amounts != nil }
@@ -24,14 +22,14 @@ func (a *account) counted() []string {
 }
 
 // reportAmounts processes the amounts of an estimated node: assumed pods that they contain are not assumed any more.
-func (b *Book) reportAmounts(a *account, before *Layout) (out []Outcome) {
+func (b *Book) reportAmounts(a *account, before *state.Layout) (out []state.Outcome) {
 	if a.estimate == nil {
 		a.estimate = &estimate.Node{}
 	}
 	if before != nil && before.Amounts == nil {
-		var pods []estimate.PodID
+		var pods []state.PodID
 		for _, e := range before.Entries {
-			pods = append(pods, estimate.PodID(e.Pod))
+			pods = append(pods, e.Pod)
 		}
 		a.estimate.Inherit(pods, func(uid string) bool { _, ended := a.ended[uid]; return ended })
 	}
@@ -46,9 +44,10 @@ func (b *Book) reportAmounts(a *account, before *Layout) (out []Outcome) {
 		contained[l.UID] = true
 		a.settled = append(a.settled, l.UID)
 		if f := a.find(l.UID); l.Foreseen {
-			o := Outcome{Node: a.name, Pod: f.id, Result: Wrong, Predicted: f.holdings(), Foreign: f.foreign}
+			o := state.Outcome{Node: a.name, Pod: f.id, Result: state.Wrong, Predicted: f.holdings(),
+				Foreign: f.foreign}
 			if l.Agrees {
-				o.Result, o.Seen = Confirmed, f.holdings()
+				o.Result, o.Seen = state.Confirmed, f.holdings()
 			}
 			out = append(out, o)
 		}
@@ -87,32 +86,27 @@ func (a *account) forgetAmounts() {
 
 // forEstimate returns the description of an assumed pod for package estimate.
 func (f *assumedPod) forEstimate() estimate.Pod {
-	return estimate.Pod{ID: estimate.PodID(f.id), Spec: f.pod, Shape: f.shape, Options: f.options.of, More: f.options.more,
+	return estimate.Pod{ID: f.id, Spec: f.pod, Shape: f.shape, Options: f.options.of, More: f.options.more,
 		Unknown: f.uncertain, Bound: f.turned, Admitted: f.acked}
 }
 
 // estimateBase sets a node's state to the one that its amounts imply.
-func (a *account) estimateBase(base *Node) {
+func (a *account) estimateBase(base *state.Node) {
 	s := a.estimate.Base()
-	base.Quality, base.From = Coarse, a.layout.From
-	base.Entries, base.Usage, base.unplaced = entriesOf(s), s.Usage, a.estimate.Unplaced()
-}
-
-// entriesOf returns the entries of a state.
-func entriesOf(s estimate.State) (out []Entry) {
-	for _, e := range s.Entries {
-		out = append(out, Entry{Pod: PodID(e.Pod), Source: Counted, Holdings: e.Holdings})
+	base.Quality, base.From = state.Estimated, a.layout.From
+	base.Entries, base.Usage = s.Entries, s.Usage
+	if u := a.estimate.Unplaced(); u != nil {
+		base.Basis.Unplaced = unplaced{u}
 	}
-	return out
 }
 
 // estimatedStates returns the states in which the node may be without the assumed pods. known is false if there may be
 // others.
-func (a *account) estimatedStates() (out []*Node, known bool) {
+func (a *account) estimatedStates() (out []*state.Node, known bool) {
 	states := a.estimate.States(a.limits.states, len(a.assumed) > 0 && a.assumed[0].turned != 0)
 	for _, s := range states.All {
 		n := *a.base
-		n.Entries, n.Usage, n.Crowded = entriesOf(s), s.Usage, states.Crowded
+		n.Entries, n.Usage, n.Crowded = s.Entries, s.Usage, states.Crowded
 		out = append(out, &n)
 	}
 	return out, states.Sure
@@ -199,44 +193,23 @@ func (b *Book) Settle(uid string) {
 	b.close(a)
 }
 
-// Unplaced reports whether the amounts of an estimated node contain the pod, but its NUMA nodes are unknown.
-func (n *Node) Unplaced(uid string) bool { return n.unplaced.Has(uid) }
+// unplaced are the unplaced pods of an estimated node, as its states have them.
+type unplaced struct{ *estimate.Unplaced }
 
-// withoutUnplaced returns the node without some of its unplaced pods, in every state in which it may then be. It is
-// unsettled if more states are possible than are listed.
-func (n *Node) withoutUnplaced(uids []string) *Node {
-	if n.unplaced == nil {
-		return n
-	}
+// Without returns the node without some of its unplaced pods, in every state in which it may then be. It is unsettled
+// if more states are possible than are listed.
+func (u unplaced) Without(n *state.Node, uids []string) *state.Node {
 	var states []estimate.State
-	source := map[string]Source{}
-	for _, state := range append([]*Node{n}, n.Others...) {
-		s := estimate.State{Usage: state.Usage}
-		for _, e := range state.Entries {
-			source[e.Pod.UID] = e.Source
-			s.Entries = append(s.Entries, estimate.Entry{Pod: estimate.PodID(e.Pod), Holdings: e.Holdings})
-		}
-		states = append(states, s)
+	for _, one := range append([]*state.Node{n}, n.Others...) {
+		states = append(states, estimate.State{Entries: one.Entries, Usage: one.Usage})
 	}
-	states, sure := n.unplaced.Without(states, uids, maxStates)
-	var nodes []*Node
+	states, sure := u.Unplaced.Without(states, uids, maxStates)
+	var nodes []*state.Node
 	for _, s := range states {
-		state := *n
-		state.Others, state.Unsettled, state.Usage, state.Entries = nil, false, s.Usage, entriesOf(s)
-		for i := range state.Entries {
-			state.Entries[i].Source = source[state.Entries[i].Pod.UID]
-		}
-		nodes = append(nodes, &state)
+		one := *n
+		one.Others, one.Unsettled, one.Usage, one.Entries = nil, false, s.Usage, s.Entries
+		nodes = append(nodes, &one)
 	}
 	nodes[0].Others, nodes[0].Unsettled = nodes[1:], n.Unsettled || !sure
 	return nodes[0]
-}
-
-// crowds reports whether the node is too crowded for a pod: what one container of the pod gets affects the next.
-func (n *Node) crowds(p *place.Pod) bool { return n.Crowded && len(p.Containers) > 1 }
-
-// unenforced reports whether a violated demand would have no effect: the node reports amounts only, and its kubelet
-// would admit the pod. On such a node no prediction satisfies the demand.
-func (n *Node) unenforced(p *place.Pod, d place.Demand) bool {
-	return n.Quality == Coarse && d.Binds() && !n.Rules.Enforces(p, d)
 }

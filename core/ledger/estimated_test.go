@@ -7,12 +7,13 @@ import (
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // amounts is a report with the numbers of held CPUs on each of two NUMA nodes, and with the pods that are counted; nil
 // if the report does not list them.
-func amounts(t interface{ Fatal(...any) }, first, second int, counts map[string]bool) Layout {
+func amounts(t interface{ Fatal(...any) }, first, second int, counts map[string]bool) state.Layout {
 	l := layout(t)
 	var h place.Holding
 	for i, n := range []int{first, second} {
@@ -22,7 +23,7 @@ func amounts(t interface{ Fatal(...any) }, first, second int, counts map[string]
 			h.Memory = append(h.Memory, place.Block{Kind: topo.Memory, NUMAs: 1 << i, Bytes: int64(n) << 30})
 		}
 	}
-	l.Amounts = &Amounts{Counts: counts}
+	l.Amounts = &state.Amounts{Counts: counts}
 	if !h.Empty() {
 		l.Amounts.Held = []place.Holding{h}
 	}
@@ -33,7 +34,7 @@ func amounts(t interface{ Fatal(...any) }, first, second int, counts map[string]
 func square(n int64) *place.Pod { return pod(n, n) }
 
 // freeCPUs returns the CPUs that the book's state has free on each NUMA node.
-func freeCPUs(n *Node) [2]int {
+func freeCPUs(n *state.Node) [2]int {
 	var out [2]int
 	for i := range out {
 		out[i] = n.Machine.NUMAs()[i].CPUs.AndLen(n.Usage.FreeCPUs())
@@ -83,12 +84,12 @@ func TestACountedPodIsNotChargedTwice(t *testing.T) {
 			bindPod(t, b, 1, square(8))
 			wantFree(t, b, 2, 30)
 			out := b.Report("n", amounts(t, 20, 0, said))
-			if len(out) != 1 || out[0].Pod != id(0) || out[0].Result != Confirmed {
+			if len(out) != 1 || out[0].Pod != id(0) || out[0].Result != state.Confirmed {
 				t.Errorf("outcomes %+v", out)
 			}
 			wantFree(t, b, 2, 30)
 			out = b.Report("n", amounts(t, 28, 0, map[string]bool{id(0).UID: true, id(1).UID: true}))
-			if len(out) != 1 || out[0].Pod != id(1) || out[0].Result != Confirmed {
+			if len(out) != 1 || out[0].Pod != id(1) || out[0].Result != state.Confirmed {
 				t.Errorf("outcomes %+v", out)
 			}
 			wantFree(t, b, 2, 30)
@@ -108,7 +109,7 @@ func TestAmountsOverruleAPrediction(t *testing.T) {
 	b.Report("n", amounts(t, 0, 0, nil))
 	bindPod(t, b, 0, square(20))
 	out := b.Report("n", amounts(t, 0, 20, map[string]bool{id(0).UID: true}))
-	if len(out) != 1 || out[0].Result != Wrong {
+	if len(out) != 1 || out[0].Result != state.Wrong {
 		t.Errorf("outcomes %+v", out)
 	}
 	wantFree(t, b, 30, 10)
@@ -185,28 +186,28 @@ func TestTheFirstReportCountsExistingPods(t *testing.T) {
 	}
 }
 
-func TestANodeMayBecomeCoarseAndExactAgain(t *testing.T) {
+func TestANodeMayBecomeEstimatedAndExactAgain(t *testing.T) {
 	b := New()
 	l := layout(t)
 	held := place.Place(place.NewUsage(l.Machine, l.Rules), square(20)).Holdings
-	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: held}))
+	b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: held}))
 	b.Report("n", amounts(t, 20, 0, nil))
 	wantFree(t, b, 10, 30)
 	b.Assume("n", id(0), square(20)) // an event of a pod that is counted
 	wantFree(t, b, 10, 30)
-	if q := b.Snapshot().Node("n").Quality; q != Coarse {
+	if q := b.Snapshot().Node("n").Quality; q != state.Estimated {
 		t.Errorf("the node is %s", q)
 	}
-	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: held}))
+	b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: held}))
 	wantFree(t, b, 10, 30)
-	if q := b.Snapshot().Node("n").Quality; q != Exact {
+	if q := b.Snapshot().Node("n").Quality; q != state.Exact {
 		t.Errorf("the node is %s", q)
 	}
 }
 
 // For any sequence of pods, and any delay of reports: the node admits every pod that was said to fit, on the predicted
 // NUMA nodes. A report that counts all pods is taken as it is.
-func TestACoarseNodeAdmitsWhatFits(t *testing.T) {
+func TestAnEstimatedNodeAdmitsWhatFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := New()
 		b.Report("n", amounts(t, 0, 0, map[string]bool{}))
@@ -218,9 +219,9 @@ func TestACoarseNodeAdmitsWhatFits(t *testing.T) {
 			for _, e := range sim.entries {
 				counts[e.Pod.UID] = true
 			}
-			l.Amounts = &Amounts{Held: holdings(sim.entries), Counts: counts}
+			l.Amounts = &state.Amounts{Held: state.Holdings(sim.entries), Counts: counts}
 			for _, o := range b.Report("n", l) {
-				if o.Result != Confirmed {
+				if o.Result != state.Confirmed {
 					t.Fatalf("%s: predicted %v", o.Pod, o.Predicted)
 				}
 			}
@@ -242,7 +243,7 @@ func TestACoarseNodeAdmitsWhatFits(t *testing.T) {
 					if !v.Fits() {
 						t.Fatalf("the node refuses pod %d: %v", next, v.Reasons)
 					}
-					sim.admit(Entry{Pod: id(next), Holdings: v.Holdings})
+					sim.admit(state.Entry{Pod: id(next), Holdings: v.Holdings})
 					b.Admitted(id(next).UID)
 				}
 				next++
@@ -256,7 +257,7 @@ func TestACoarseNodeAdmitsWhatFits(t *testing.T) {
 			"":       func(*rapid.T) {},
 		})
 		report(t)
-		want := freeCPUs(&Node{Machine: layout(t).Machine, Usage: sim.usage})
+		want := freeCPUs(&state.Node{Machine: layout(t).Machine, Usage: sim.usage})
 		if got := freeCPUs(b.Snapshot().Node("n")); got != want {
 			t.Fatalf("free CPUs are %v, the node has %v", got, want)
 		}

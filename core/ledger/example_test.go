@@ -6,6 +6,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -20,14 +21,14 @@ func ExampleBook_Reserve() {
 		panic(err)
 	}
 	book := ledger.New()
-	book.Report("node-a", ledger.Layout{Machine: m, Rules: place.Rules{
+	book.Report("node-a", state.Layout{Machine: m, Rules: place.Rules{
 		Topology: place.TopologyRules{Policy: place.SingleNUMA},
 		CPU:      place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 8)},
 	}})
 
 	pod := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "main", MilliCPU: 6000}}}
 	for _, name := range []string{"first", "second", "third"} {
-		id := ledger.PodID{UID: "uid-" + name, Namespace: "default", Name: name}
+		id := state.PodID{UID: "uid-" + name, Namespace: "default", Name: name}
 		verdict, _ := book.Reserve("node-a", id, pod, place.Demand{})
 		fmt.Println(name, verdict.Text(m))
 	}

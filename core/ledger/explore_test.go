@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -184,7 +185,7 @@ func (m *model) beliefs(b []byte) []byte {
 	return append(b, byte(len(a.refused)))
 }
 
-func encode(b []byte, entries []Entry) []byte {
+func encode(b []byte, entries []state.Entry) []byte {
 	for _, e := range entries {
 		b = hold(append(append(b, '|'), e.Pod.UID...), e.Holdings)
 	}
@@ -219,12 +220,12 @@ func bit(b bool) byte {
 }
 
 // smallLayout is the layout of a node of two NUMA nodes with six CPUs each for pods.
-func smallLayout(t *testing.T) Layout {
+func smallLayout(t *testing.T) state.Layout {
 	m, err := topo.ParseMachine("numa 0 cpus 0-6 memory 32Gi\nnuma 1 socket 1 cpus 7-13 memory 32Gi\n" +
 		"device nic a0,a1,a2 numa 0\ndevice nic b0,b1,b2 numa 1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Layout{Machine: m, Rules: place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA},
+	return state.Layout{Machine: m, Rules: place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA},
 		CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 7)}}}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // This file bounds what is stored and computed for one node.
@@ -71,7 +72,7 @@ func (a *account) turned() (n int) {
 func (a *account) flood() { a.flooded = max(1, a.turned()) }
 
 // unfollowed returns the state of a node with too many assumed pods: its last report, unsettled.
-func (a *account) unfollowed() *Node {
+func (a *account) unfollowed() *state.Node {
 	for _, f := range a.assumed {
 		if f.turned != 0 {
 			f.options.more = true
@@ -79,8 +80,8 @@ func (a *account) unfollowed() *Node {
 	}
 	n := *a.base
 	n.Unsettled, n.Others = true, nil
-	n.queue = queue{mixed: true, pods: len(a.assumed) + len(a.excess)}
-	n.Inexact = append(slices.Clone(n.Inexact), Inexact{Code: PodsUnreported, Message: fmt.Sprintf(
+	n.Basis.Queue = state.Queue{Mixed: true, Pods: len(a.assumed) + len(a.excess)}
+	n.Inexact = append(slices.Clone(n.Inexact), state.Inexact{Code: state.PodsUnreported, Message: fmt.Sprintf(
 		"%d pods are bound to the node and not in its report, which is too many to predict what they got",
 		a.turned()+len(a.excess))})
 	return &n

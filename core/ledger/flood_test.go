@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -63,7 +64,7 @@ func TestManyPodsOnANodeThatDoesNotAnswer(t *testing.T) {
 				if v := n.Place(pod(1, 1), place.Demand{}); v.Fits() || n.Fits(pod(1, 1)) || n.Doubtful() == "" {
 					t.Errorf("a pod fits on a node with %d unreported pods", c.pods)
 				}
-				if last := n.Inexact; len(last) != 1 || last[0].Code != PodsUnreported {
+				if last := n.Inexact; len(last) != 1 || last[0].Code != state.PodsUnreported {
 					t.Errorf("reasons %v have no code for unreported pods", last)
 				}
 				if n := len(b.nodes["n"].assumed); n > maxFollowed {
@@ -97,10 +98,10 @@ func TestManyPodsOnANodeThatDoesNotAnswer(t *testing.T) {
 func TestAReportSettlesAFloodedNode(t *testing.T) {
 	b := New()
 	b.Report("n", layout(t))
-	var entries []Entry
+	var entries []state.Entry
 	for i := range maxFollowed + 100 {
 		b.Assume("n", id(i), pod(1, 1))
-		entries = append(entries, Entry{Pod: id(i)})
+		entries = append(entries, state.Entry{Pod: id(i)})
 	}
 	for i := range 50 {
 		entries[i].Holdings = claiming(t, slices.Collect(func(yield func(int) bool) {

@@ -7,10 +7,11 @@ import (
 	"sync"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Index remembers on which nodes the pods of one kind fit. Its answer is that of [Node.Place] for every node. When
-// asked again, it computes only for nodes that have changed since. All methods may be called by any goroutine.
+// Index remembers on which nodes the pods of one kind fit. Its answer is that of [state.Node.Place] for every node.
+// When asked again, it computes only for nodes that have changed since. All methods may be called by any goroutine.
 //
 // It stores one bit per node, and no pointers to nodes: a snapshot without other users can be freed.
 type Index struct {
@@ -47,7 +48,7 @@ func (x *Index) Fitting(s *Snapshot) *Set {
 }
 
 // Fits is Fitting for a single node in any state. It stores nothing about the node.
-func (x *Index) Fits(n *Node) (fits bool) {
+func (x *Index) Fits(n *state.Node) (fits bool) {
 	q := x.borrow()
 	fits = x.on(n, q, false)
 	x.giveBack(q)
@@ -124,16 +125,16 @@ func (x *Index) update(s *Snapshot, out []uint64, since uint64, q *place.Questio
 }
 
 // on reports whether the pod fits on a node. inFirst says that the first state is known to have room for the pod.
-func (x *Index) on(n *Node, q *place.Question, inFirst bool) bool {
-	return n.fit(x.pod, func(state *Node) bool {
+func (x *Index) on(n *state.Node, q *place.Question, inFirst bool) bool {
+	return n.Accepts(x.pod, func(one *state.Node) bool {
 		switch {
 		case x.demand != (place.Demand{}):
-			return state.placeHere(x.pod, x.demand).Fits()
-		case inFirst && state == n:
+			return one.Judge(x.pod, place.Place(one.Usage, x.pod), x.demand).Fits()
+		case inFirst && one == n:
 			return true
 		}
-		return q.Fits(state.Usage)
-	}, nil) == accepted
+		return q.Fits(one.Usage)
+	})
 }
 
 // Set is some nodes of a snapshot. It never changes.
@@ -157,8 +158,8 @@ func (s *Set) Has(name string) bool {
 }
 
 // All yields the nodes in the order of [Snapshot.All].
-func (s *Set) All() iter.Seq[*Node] {
-	return func(yield func(*Node) bool) {
+func (s *Set) All() iter.Seq[*state.Node] {
+	return func(yield func(*state.Node) bool) {
 		for i, w := range s.words {
 			for ; w != 0; w &= w - 1 {
 				if !yield(s.snap.chunks[i].nodes[bits.TrailingZeros64(w)]) {

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -32,7 +33,7 @@ type indexed struct {
 	book    *Book
 	indexes map[string]*Index // by kind of pods
 	old     *Snapshot         // an earlier one
-	was     map[string]*Node
+	was     map[string]*state.Node
 	next    int
 	nodes   []string
 }
@@ -125,7 +126,7 @@ func (x *indexed) check() {
 }
 
 func (x *indexed) keep() {
-	x.old, x.was = x.book.Snapshot(), map[string]*Node{}
+	x.old, x.was = x.book.Snapshot(), map[string]*state.Node{}
 	for _, name := range x.old.Names() {
 		x.was[name] = x.old.Node(name)
 	}

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // The reasons of a report stay with the node while pods are booked, and end with the next report.
 func TestReasonsOfTheLastReportStay(t *testing.T) {
 	l := halfFull(t, &topo.Pool{})
-	why := []Inexact{{Code: UnhealthyDevices, Message: "acme.com/gpu: 1 of 16 devices is not listed"}}
+	why := []state.Inexact{{Code: state.UnhealthyDevices, Message: "acme.com/gpu: 1 of 16 devices is not listed"}}
 	l.Inexact = why
 	b := New()
 	b.Report("n", l)
@@ -20,9 +21,9 @@ func TestReasonsOfTheLastReportStay(t *testing.T) {
 	}
 	b.Assume("n", id(101), pod(4, 1))
 	n := b.Snapshot().Node("n")
-	for _, state := range append([]*Node{n, n.Without(id(0).UID)}, n.Others...) {
-		if !slices.Equal(state.Inexact, why) {
-			t.Errorf("reasons are %v, want %v", state.Inexact, why)
+	for _, one := range append([]*state.Node{n, n.Without(id(0).UID)}, n.Others...) {
+		if !slices.Equal(one.Inexact, why) {
+			t.Errorf("reasons are %v, want %v", one.Inexact, why)
 		}
 	}
 	l.Inexact = nil

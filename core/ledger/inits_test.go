@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -38,7 +39,7 @@ type kubelet struct {
 	machine *topo.Machine
 	rules   place.Rules
 	usage   *place.Usage
-	entries []Entry
+	entries []state.Entry
 }
 
 func newKubelet(t interface{ Fatal(...any) }) *kubelet {
@@ -57,17 +58,17 @@ func newKubelet(t interface{ Fatal(...any) }) *kubelet {
 }
 
 // admit adds the pod, with the holdings that the managers give it.
-func (k *kubelet) admit(id PodID, p *place.Pod) bool {
+func (k *kubelet) admit(id state.PodID, p *place.Pod) bool {
 	v := place.Place(k.usage, p)
 	if v.Fits() {
-		k.entries = append(k.entries, Entry{Pod: id, Holdings: v.Holdings})
+		k.entries = append(k.entries, state.Entry{Pod: id, Holdings: v.Holdings})
 		k.renew()
 	}
 	return v.Fits()
 }
 
 func (k *kubelet) renew() {
-	k.usage = place.NewUsage(k.machine, k.rules).Hold(holdings(k.entries)...)
+	k.usage = place.NewUsage(k.machine, k.rules).Hold(state.Holdings(k.entries)...)
 }
 
 // begin starts the containers of a pod: the memory of its init containers is taken back.
@@ -82,7 +83,7 @@ func (k *kubelet) begin(i int) {
 	k.renew()
 }
 
-func (k *kubelet) end(i int) PodID {
+func (k *kubelet) end(i int) state.PodID {
 	id := k.entries[i].Pod
 	k.entries = slices.Delete(slices.Clone(k.entries), i, i+1)
 	k.renew()
@@ -90,8 +91,8 @@ func (k *kubelet) end(i int) PodID {
 }
 
 // report is the report of an exporter that uses the podresources service: it does not list init containers.
-func (k *kubelet) report(signed bool) Layout {
-	l := Layout{Machine: k.machine, Rules: k.rules, Amounts: &Amounts{}}
+func (k *kubelet) report(signed bool) state.Layout {
+	l := state.Layout{Machine: k.machine, Rules: k.rules, Amounts: &state.Amounts{}}
 	if signed {
 		l.Amounts.Counts = map[string]bool{}
 	}
@@ -150,7 +151,7 @@ func TestLeftoversOfInitContainersAreNotFree(t *testing.T) {
 					b.Admitted(id(0).UID)
 					wantLike(t, b, k)
 					out := b.Report("n", k.report(signed))
-					if len(out) != 1 || out[0].Result != Confirmed {
+					if len(out) != 1 || out[0].Result != state.Confirmed {
 						t.Errorf("outcomes %+v", out)
 					}
 					wantLike(t, b, k)
@@ -237,7 +238,7 @@ func TestLeftoversElsewhereThanPredicted(t *testing.T) {
 	k.admit(id(9), pod(30, 30))
 	k.admit(id(0), p)
 	k.end(0)
-	if out := b.Report("n", k.report(true)); len(out) != 1 || out[0].Result != Wrong {
+	if out := b.Report("n", k.report(true)); len(out) != 1 || out[0].Result != state.Wrong {
 		t.Errorf("outcomes %+v", out)
 	}
 	wantLike(t, b, k)
@@ -248,7 +249,7 @@ func TestReportsWithLeftovers(t *testing.T) {
 	k, b := newKubelet(t), New()
 	report := func() {
 		l := k.report(true)
-		l.Amounts.Whole, l.Amounts.Held = true, holdings(k.entries)
+		l.Amounts.Whole, l.Amounts.Held = true, state.Holdings(k.entries)
 		b.Report("n", l)
 		wantLike(t, b, k)
 	}
@@ -377,7 +378,7 @@ func stagedSequence(t *rapid.T) {
 	specs, begun := map[string]*place.Pod{}, map[string]bool{}
 	b.Report("n", k.report(signed))
 	next := 0
-	draw := func(t *rapid.T) (PodID, *place.Pod) {
+	draw := func(t *rapid.T) (state.PodID, *place.Pod) {
 		next++
 		specs[id(next).UID] = drawnStaged(t)
 		return id(next), specs[id(next).UID]

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -19,7 +20,7 @@ device acme.com/gpu a,b numa 0
 device acme.com/gpu c,d numa 1
 `
 
-func layout(t interface{ Fatal(...any) }, entries ...Entry) Layout {
+func layout(t interface{ Fatal(...any) }, entries ...state.Entry) state.Layout {
 	m, err := topo.ParseMachine(twoNUMAs)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +31,7 @@ func layout(t interface{ Fatal(...any) }, entries ...Entry) Layout {
 		Memory: place.MemoryRules{Static: true, Reserved: []place.Reserved{
 			{NUMA: 0, Kind: topo.Memory, Bytes: 2 << 30}, {NUMA: 1, Kind: topo.Memory, Bytes: 2 << 30}}},
 	}
-	return Layout{Machine: m, Rules: r, Entries: entries}
+	return state.Layout{Machine: m, Rules: r, Entries: entries}
 }
 
 func pod(cpus, gib int64) *place.Pod {
@@ -38,8 +39,8 @@ func pod(cpus, gib int64) *place.Pod {
 		Memory: []place.Amount{{Kind: topo.Memory, Bytes: gib << 30}}}}}
 }
 
-func id(n int) PodID {
-	return PodID{UID: fmt.Sprint("uid-", n), Namespace: "default", Name: fmt.Sprint("p", n)}
+func id(n int) state.PodID {
+	return state.PodID{UID: fmt.Sprint("uid-", n), Namespace: "default", Name: fmt.Sprint("p", n)}
 }
 
 // Other schedulers leave the second of two such pods pending: each fits one NUMA node, and whichever NUMA node the
@@ -128,10 +129,10 @@ func TestPodsThatDoNotFitInAnyOrderTakeTurns(t *testing.T) {
 	if turns(t, b, 3) {
 		t.Error("pod 3 has its turn although it is refused if pod 2 is admitted before pod 1")
 	}
-	var got []Entry
+	var got []state.Entry
 	for i := range 3 {
 		e, _ := b.Snapshot().Node("n").Entry(id(i).UID)
-		got = append(got, Entry{Pod: id(i), Holdings: e.Holdings})
+		got = append(got, state.Entry{Pod: id(i), Holdings: e.Holdings})
 	}
 	b.Report("n", layout(t, got...))
 	if !turns(t, b, 3) {
@@ -149,10 +150,10 @@ func TestEqualShapesMayExchangeSlots(t *testing.T) {
 		b.Turn(id(i).UID, 0)
 		want = append(want, v.Holdings)
 	}
-	out := b.Report("n", layout(t, Entry{Pod: id(1), Holdings: want[0]}))
-	both := layout(t, Entry{Pod: id(1), Holdings: want[0]}, Entry{Pod: id(0), Holdings: want[1]})
+	out := b.Report("n", layout(t, state.Entry{Pod: id(1), Holdings: want[0]}))
+	both := layout(t, state.Entry{Pod: id(1), Holdings: want[0]}, state.Entry{Pod: id(0), Holdings: want[1]})
 	out = append(out, b.Report("n", both)...)
-	if len(out) != 2 || out[0].Result != Confirmed || out[1].Result != Confirmed {
+	if len(out) != 2 || out[0].Result != state.Confirmed || out[1].Result != state.Confirmed {
 		t.Errorf("outcomes %+v", out)
 	}
 }
@@ -164,7 +165,7 @@ func TestADeclinedTurnLeavesTheNodeSettled(t *testing.T) {
 	first, _ := b.Reserve("n", id(0), pod(4, 1), place.Demand{})
 	b.Reserve("n", id(1), pod(4, 1), place.Demand{})
 	b.Turn(id(0).UID, 0)
-	if got := b.Ahead(id(1).UID); !slices.Equal(got, []PodID{id(0)}) {
+	if got := b.Ahead(id(1).UID); !slices.Equal(got, []state.PodID{id(0)}) {
 		t.Errorf("ahead of the second pod: %v", got)
 	}
 	b.Decline(id(0).UID)
@@ -184,7 +185,9 @@ func TestReallocatedInitMemoryIsNoWrongPrediction(t *testing.T) {
 	p := pod(4, 2)
 	p.Containers = append([]place.Container{{Name: "init", Kind: place.Init, MilliCPU: 4000,
 		Memory: []place.Amount{{Kind: topo.Memory, Bytes: 3 << 30}}}}, p.Containers...)
-	for bytes, want := range map[int64]Result{0: Confirmed, 1 << 30: Confirmed, 3 << 30: Confirmed, 2 << 30: Wrong} {
+	for bytes, want := range map[int64]state.Result{
+		0: state.Confirmed, 1 << 30: state.Confirmed, 3 << 30: state.Confirmed, 2 << 30: state.Wrong,
+	} {
 		b := New()
 		b.Report("n", layout(t))
 		v, _ := b.Reserve("n", id(0), p, place.Demand{})
@@ -194,7 +197,8 @@ func TestReallocatedInitMemoryIsNoWrongPrediction(t *testing.T) {
 		if bytes == 0 {
 			seen[0].Memory = nil
 		}
-		if out := b.Report("n", layout(t, Entry{Pod: id(0), Holdings: seen})); len(out) != 1 || out[0].Result != want {
+		out := b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: seen}))
+		if len(out) != 1 || out[0].Result != want {
 			t.Errorf("init container with %d bytes: outcomes %+v, want %s", bytes, out, want)
 		}
 	}
@@ -206,7 +210,7 @@ func TestANodeIsUnsettledAfterARelease(t *testing.T) {
 	old := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(4, 1)).Holdings
 	begin := func(admitted bool) *Book {
 		b := New()
-		b.Report("n", layout(t, Entry{Pod: id(0), Holdings: old}))
+		b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: old}))
 		b.Reserve("n", id(1), pod(4, 1), place.Demand{})
 		b.Turn(id(1).UID, 0)
 		if admitted {
@@ -227,8 +231,8 @@ func TestANodeIsUnsettledAfterARelease(t *testing.T) {
 				t.Errorf("the node is unsettled: %t, and takes a pod", n.Unsettled)
 			}
 			b.Reserve("n", id(2), pod(1, 1), place.Demand{})
-			for _, o := range b.Report("n", layout(t, Entry{Pod: id(1), Holdings: seen})) {
-				if o.Result != Confirmed {
+			for _, o := range b.Report("n", layout(t, state.Entry{Pod: id(1), Holdings: seen})) {
+				if o.Result != state.Confirmed {
 					t.Errorf("seen %v: %+v", seen, o)
 				}
 			}
@@ -243,10 +247,10 @@ func TestANodeIsUnsettledAfterARelease(t *testing.T) {
 func TestAnEndKnownOnlyFromAReportIsNoWrongPrediction(t *testing.T) {
 	old := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(4, 1)).Holdings
 	b := New()
-	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: old}))
+	b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: old}))
 	b.Reserve("n", id(1), pod(4, 1), place.Demand{})
 	b.Turn(id(1).UID, 0)
-	for _, o := range b.Report("n", layout(t, Entry{Pod: id(1), Holdings: old})) {
+	for _, o := range b.Report("n", layout(t, state.Entry{Pod: id(1), Holdings: old})) {
 		t.Errorf("the report says %v: %+v", old, o)
 	}
 }
@@ -255,9 +259,9 @@ func TestAnOldReportDoesNotBringBackAnEndedPod(t *testing.T) {
 	b := New()
 	l := layout(t)
 	hs := place.Place(place.NewUsage(l.Machine, l.Rules), pod(30, 1)).Holdings
-	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: hs}))
+	b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: hs}))
 	b.Release(id(0).UID)
-	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: hs}))
+	b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: hs}))
 	if got := b.Snapshot().Node("n").Usage.FreeCPUs().Len(); got != 60 {
 		t.Errorf("%d CPUs are free, want 60", got)
 	}
@@ -269,7 +273,7 @@ func TestAWaitingPodWhosePlaceIsTakenHoldsNothing(t *testing.T) {
 	b := New()
 	l := layout(t)
 	first := place.Place(place.NewUsage(l.Machine, l.Rules), pod(1, 1)).Holdings
-	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: first}))
+	b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: first}))
 	for i, p := range []*place.Pod{pod(1, 10), pod(1, 15), pod(1, 35), pod(11, 1), pod(20, 1)} {
 		if v, _ := b.Reserve("n", id(i+1), p, place.Demand{}); !v.Fits() {
 			t.Fatalf("pod %d: %v", i+1, v.Reasons)
@@ -296,7 +300,7 @@ func TestBookProperties(t *testing.T) {
 		sim := &node{usage: place.NewUsage(layout(t).Machine, layout(t).Rules)}
 		flying := map[int]*place.Pod{}
 		next := 0
-		var old *Node
+		var old *state.Node
 		var oldFree string
 		t.Repeat(map[string]func(*rapid.T){
 			"reserve and bind": func(t *rapid.T) {
@@ -327,14 +331,14 @@ func TestBookProperties(t *testing.T) {
 					if v = place.Place(sim.usage, p); !v.Fits() {
 						t.Fatalf("the node refuses pod %d: %v", n, v.Reasons)
 					}
-					sim.admit(Entry{Pod: id(n), Holdings: v.Holdings})
+					sim.admit(state.Entry{Pod: id(n), Holdings: v.Holdings})
 					b.Admitted(id(n).UID)
 					delete(flying, n)
 				}
 			},
 			"report": func(t *rapid.T) {
 				for _, o := range b.Report("n", layout(t, sim.entries...)) {
-					if o.Result != Confirmed {
+					if o.Result != state.Confirmed {
 						t.Fatalf("%s: predicted %v, seen %v", o.Pod, o.Predicted, o.Seen)
 					}
 				}
@@ -366,10 +370,10 @@ func TestBookProperties(t *testing.T) {
 // node models a node: it admits pods in the order of the calls.
 type node struct {
 	usage   *place.Usage
-	entries []Entry
+	entries []state.Entry
 }
 
-func (n *node) admit(e Entry) {
+func (n *node) admit(e state.Entry) {
 	n.usage = n.usage.Hold(e.Holdings...)
 	n.entries = append(n.entries, e)
 }
@@ -378,11 +382,11 @@ func (n *node) end(t *rapid.T, i int) string {
 	uid := n.entries[i].Pod.UID
 	n.entries = slices.Delete(slices.Clone(n.entries), i, i+1)
 	l := layout(t)
-	n.usage = place.NewUsage(l.Machine, l.Rules).Hold(holdings(n.entries)...)
+	n.usage = place.NewUsage(l.Machine, l.Rules).Hold(state.Holdings(n.entries)...)
 	return uid
 }
 
-func check(t *rapid.T, b *Book, old *Node, oldFree string) {
+func check(t *rapid.T, b *Book, old *state.Node, oldFree string) {
 	if old != nil && old.Usage.FreeCPUs().String() != oldFree {
 		t.Fatal("a snapshot changed")
 	}
@@ -476,7 +480,7 @@ func TestAnAssumedPodThatVanished(t *testing.T) {
 		return b, got.Holdings
 	}
 	b, got := begin()
-	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: got}))
+	b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: got}))
 	if n := b.Snapshot().Node("n"); n.Unsettled || n.Usage.FreeCPUs().Len() != 40 {
 		t.Errorf("it is there: the node is unsettled: %t, and has %d CPUs free", n.Unsettled, n.Usage.FreeCPUs().Len())
 	}
@@ -509,7 +513,7 @@ func TestATurnUsesTheRulesOfTheLastReport(t *testing.T) {
 func TestANodeMightHaveTheRoomOfADoubtedPod(t *testing.T) {
 	held := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(28, 1)).Holdings
 	b := New()
-	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: held}))
+	b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: held}))
 	b.Reserve("n", id(1), pod(28, 1), place.Demand{})
 	p := pod(20, 1)
 	if b.Snapshot().Node("n").Might(p, place.Demand{}) {
@@ -525,8 +529,8 @@ func TestANodeMightHaveTheRoomOfADoubtedPod(t *testing.T) {
 func TestAPodThatIsGoneIsNamed(t *testing.T) {
 	held := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(28, 1)).Holdings
 	b := New()
-	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: held}))
-	b.Doubt(func(PodID) bool { return false })
+	b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: held}))
+	b.Doubt(func(state.PodID) bool { return false })
 	if gone := b.Snapshot().Node("n").Gone; len(gone) != 0 {
 		t.Errorf("gone are %v, although the next report may come now", gone)
 	}

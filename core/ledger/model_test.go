@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // The protocol between scheduler, node and agent, small enough to follow every interleaving: three pods, two reports,
@@ -39,10 +40,10 @@ type model struct {
 	log   []event
 	seen  int
 	node  *node
-	empty Layout // of the node, without pods
+	empty state.Layout // of the node, without pods
 	// taken are reports that the agent has made and the book has not received; lastReport is the last that it received.
-	taken      []Layout
-	lastReport *Layout
+	taken      []state.Layout
+	lastReport *state.Layout
 	// reports and restarts are how many are left.
 	reports, restarts int
 	// lies is the number of remaining reports of another node that lists all pods as its own; lied: it has made one.
@@ -182,13 +183,13 @@ func (m *model) moves(t *testing.T) (out []*model) {
 func (m *model) lie() {
 	l := m.empty
 	for i := range m.pods {
-		l.Entries = append(l.Entries, Entry{Pod: id(i), Source: Observed, Holdings: []place.Holding{
+		l.Entries = append(l.Entries, state.Entry{Pod: id(i), Source: state.Observed, Holdings: []place.Holding{
 			{Container: "c", CPUs: idset.Of(idset.CPU(1 + i))}}})
 	}
 	m.book.Report("liar", l)
 }
 
-func (m *model) layout() Layout {
+func (m *model) layout() state.Layout {
 	out := m.empty
 	out.Entries = slices.Clone(m.node.entries)
 	return out
@@ -300,7 +301,7 @@ func (m *model) answer(t *testing.T, i int, draw func([]place.Holding) []place.H
 		return true
 	}
 	p.at = admitted
-	m.node.admit(Entry{Pod: id(i), Source: Observed, Holdings: observed(draw(v.Holdings))})
+	m.node.admit(state.Entry{Pod: id(i), Source: state.Observed, Holdings: observed(draw(v.Holdings))})
 	return true
 }
 
@@ -349,9 +350,9 @@ func (m *model) writeStatus(_ *testing.T, i int) bool {
 func (m *model) end(t *testing.T, i int) bool {
 	p := &m.pods[i]
 	p.at = ended
-	at := slices.IndexFunc(m.node.entries, func(e Entry) bool { return e.Pod.UID == id(i).UID })
+	at := slices.IndexFunc(m.node.entries, func(e state.Entry) bool { return e.Pod.UID == id(i).UID })
 	m.node.entries = slices.Delete(slices.Clone(m.node.entries), at, at+1)
-	m.node.usage = place.NewUsage(m.empty.Machine, m.empty.Rules).Hold(holdings(m.node.entries)...)
+	m.node.usage = place.NewUsage(m.empty.Machine, m.empty.Rules).Hold(state.Holdings(m.node.entries)...)
 	return true
 }
 
@@ -360,7 +361,7 @@ func (m *model) deliver(t *testing.T) {
 	m.taken, m.lastReport = m.taken[1:], &l
 	for _, o := range m.book.Report("n", l) {
 		i := number(o.Pod.UID)
-		if o.Result == Wrong && m.pods[i].clear {
+		if o.Result == state.Wrong && m.pods[i].clear {
 			m.fail(t, "pod %d: predicted %v, seen %v", i, o.Predicted, o.Seen)
 		}
 	}
@@ -379,7 +380,7 @@ func (m *model) restart() {
 	if m.lied {
 		m.lie()
 	}
-	m.book.Doubt(func(id PodID) bool {
+	m.book.Doubt(func(id state.PodID) bool {
 		p := m.pods[number(id.UID)]
 		return p.at >= bound && p.said != ended
 	})
@@ -410,7 +411,7 @@ func (m *model) check(t *testing.T) {
 	if n.Unsettled {
 		return
 	}
-	for _, w := range append([]*Node{n}, n.Others...) {
+	for _, w := range append([]*state.Node{n}, n.Others...) {
 		cpus, nics := w.Usage.FreeCPUs().Len(), len(w.Usage.FreeDevices("nic"))
 		for _, e := range w.Entries {
 			for _, h := range e.Holdings {
@@ -430,7 +431,7 @@ func (m *model) check(t *testing.T) {
 			return
 		}
 	}
-	for _, w := range append([]*Node{n}, n.Others...) {
+	for _, w := range append([]*state.Node{n}, n.Others...) {
 		if m.explains(w) {
 			return
 		}
@@ -440,7 +441,7 @@ func (m *model) check(t *testing.T) {
 }
 
 // explains reports whether each admitted pod has the holdings of a pod of its shape in w.
-func (m *model) explains(w *Node) bool {
+func (m *model) explains(w *state.Node) bool {
 	have := map[string]int{}
 	for _, e := range w.Entries {
 		have[m.label(e)]++
@@ -454,7 +455,7 @@ func (m *model) explains(w *Node) bool {
 }
 
 // label is equal for pods of a shape with equal holdings, except for which devices of the same NUMA nodes they have.
-func (m *model) label(e Entry) string {
+func (m *model) label(e state.Entry) string {
 	return m.pods[number(e.Pod.UID)].pod.Shape() + text(m.empty.Machine, anyOf(e.Holdings))
 }
 
@@ -472,7 +473,7 @@ func anyOf(hs []place.Holding) []place.Holding {
 
 func number(uid string) int { return int(uid[len(uid)-1] - '0') }
 
-func (m *model) describe(es []Entry) string {
+func (m *model) describe(es []state.Entry) string {
 	var out []string
 	for _, e := range es {
 		out = append(out, e.Pod.UID+" "+text(m.empty.Machine, e.Holdings))

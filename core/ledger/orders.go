@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -31,7 +32,7 @@ type limits struct{ states, steps, options int }
 
 // nodeState is one possible state of the node.
 type nodeState struct {
-	base  *Node // the node without assumed pods
+	base  *state.Node // the node without assumed pods
 	usage *place.Usage
 	// got[i] is what the i-th assumed pod holds. It is nil if the pod holds nothing or is refused.
 	got [][]place.Holding
@@ -91,10 +92,10 @@ type search struct {
 }
 
 // withoutWaiting returns the node after it has admitted all pods that had their turn, without those that wait for it.
-func (a *account) withoutWaiting() *Node {
+func (a *account) withoutWaiting() *state.Node {
 	var s search
 	sure := a.search(&s)
-	nodes := make([]*Node, len(s.found))
+	nodes := make([]*state.Node, len(s.found))
 	for i, w := range s.found {
 		n := *w.base
 		n.Usage, nodes[i] = w.usage, &n
@@ -128,11 +129,11 @@ func (a *account) search(s *search) (sure bool) {
 // starts returns the states of the node before the assumed pods. known is false if pods may have left it since it
 // reported.
 func (a *account) starts() (out []*nodeState, known bool) {
-	nodes := []*Node{a.base}
+	nodes := []*state.Node{a.base}
 	if a.estimated() {
 		nodes, known = a.estimatedStates()
 	} else {
-		known = !slices.ContainsFunc(a.base.Entries, func(e Entry) bool {
+		known = !slices.ContainsFunc(a.base.Entries, func(e state.Entry) bool {
 			return a.doubts[e.Pod.UID] && !a.overdue[e.Pod.UID]
 		})
 		nodes = append(nodes, a.openStates()...)
@@ -321,7 +322,7 @@ func ids(m *topo.Machine, b place.DeviceBlock) []string {
 }
 
 // predict computes the states of the node, and what every assumed pod gets in them.
-func (a *account) predict() *Node {
+func (a *account) predict() *state.Node {
 	if a.overrun() {
 		return a.unfollowed()
 	}
@@ -346,7 +347,7 @@ func (a *account) predict() *Node {
 			f.past.Close(f.options.of, f.options.more)
 		}
 	}
-	nodes := make([]*Node, len(states))
+	nodes := make([]*state.Node, len(states))
 	for k, w := range states {
 		for i, f := range a.assumed {
 			if f.turned != 0 {
@@ -367,8 +368,8 @@ func (a *account) predict() *Node {
 		nodes[k] = a.node(w)
 	}
 	nodes[0].Others, nodes[0].Unsettled = nodes[1:], !sure
-	nodes[0].queue = a.queue()
-	nodes[0].uncertain = a.uncertain()
+	nodes[0].Basis.Queue = a.queue()
+	nodes[0].Basis.Uncertain = a.uncertain()
 	return nodes[0]
 }
 
@@ -388,12 +389,12 @@ func (a *account) uncertain() (uids []string) {
 }
 
 // node returns the node in one of its states.
-func (a *account) node(w *nodeState) *Node {
+func (a *account) node(w *nodeState) *state.Node {
 	n := *w.base
 	n.Entries = slices.Clone(n.Entries)
 	for i, f := range a.assumed {
 		if len(w.got[i]) > 0 {
-			n.Entries = append(n.Entries, Entry{Pod: f.id, Source: Predicted, Holdings: w.got[i]})
+			n.Entries = append(n.Entries, state.Entry{Pod: f.id, Source: state.Predicted, Holdings: w.got[i]})
 		}
 	}
 	n.Usage = w.usage

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -39,8 +40,8 @@ func TestInitContainersAreNotConfusedWithAppContainers(t *testing.T) {
 				b.Reserve("n", uid, q, place.Demand{})
 				b.Turn(uid.UID, 0)
 			}
-			out := b.Report("n", layout(t, Entry{Pod: uid, Holdings: trimmed(seen)}))
-			if len(out) != 1 || out[0].Result != Confirmed {
+			out := b.Report("n", layout(t, state.Entry{Pod: uid, Holdings: trimmed(seen)}))
+			if len(out) != 1 || out[0].Result != state.Confirmed {
 				t.Errorf("%+v, another pod %v: outcomes %+v, want confirmed", c, other, out)
 			}
 			seen[1].Memory = []place.Block{{Kind: topo.Memory, NUMAs: 2, Bytes: c.app}}
@@ -49,8 +50,8 @@ func TestInitContainersAreNotConfusedWithAppContainers(t *testing.T) {
 			b.Reserve("n", id(0), p, place.Demand{})
 			b.Turn(id(0).UID, 0)
 			seen[0].Container, seen[1].Container = "first", "app"
-			out = b.Report("n", layout(t, Entry{Pod: id(0), Holdings: trimmed(seen)}))
-			if len(out) != 1 || out[0].Result != Wrong {
+			out = b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: trimmed(seen)}))
+			if len(out) != 1 || out[0].Result != state.Wrong {
 				t.Errorf("%+v on another NUMA node: outcomes %+v, want wrong", c, out)
 			}
 		}

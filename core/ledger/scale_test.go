@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -31,8 +32,8 @@ func large(tb testing.TB, pool *topo.Pool) *topo.Machine {
 }
 
 // halfFull is a layout of a large machine with ten pods that hold half of its CPUs.
-func halfFull(tb testing.TB, pool *topo.Pool) Layout {
-	l := Layout{Machine: large(tb, pool), Rules: place.Rules{
+func halfFull(tb testing.TB, pool *topo.Pool) state.Layout {
+	l := state.Layout{Machine: large(tb, pool), Rules: place.Rules{
 		Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true},
 		Memory: place.MemoryRules{Static: true}}}
 	u := place.NewUsage(l.Machine, l.Rules)
@@ -42,13 +43,13 @@ func halfFull(tb testing.TB, pool *topo.Pool) Layout {
 			tb.Fatal(v.Reasons)
 		}
 		u = u.Hold(v.Holdings...)
-		l.Entries = append(l.Entries, Entry{Pod: id(k), Holdings: v.Holdings})
+		l.Entries = append(l.Entries, state.Entry{Pod: id(k), Holdings: v.Holdings})
 	}
 	return l
 }
 
 // own returns a layout that shares only the machine with others, like a layout read from a report.
-func own(l Layout, node int) Layout {
+func own(l state.Layout, node int) state.Layout {
 	out := l
 	out.Entries = nil
 	for k, e := range l.Entries {
@@ -58,9 +59,9 @@ func own(l Layout, node int) Layout {
 			hs[i].CPUs = idset.Of(h.CPUs.List()...)
 			hs[i].Memory = append([]place.Block(nil), h.Memory...)
 		}
-		id := PodID{UID: fmt.Sprintf("a6a6a6a6-0000-0000-%06d-%06d", node, k), Namespace: "default",
+		id := state.PodID{UID: fmt.Sprintf("a6a6a6a6-0000-0000-%06d-%06d", node, k), Namespace: "default",
 			Name: fmt.Sprint("p-", node, "-", k)}
-		out.Entries = append(out.Entries, Entry{Pod: id, Holdings: hs})
+		out.Entries = append(out.Entries, state.Entry{Pod: id, Holdings: hs})
 	}
 	return out
 }
@@ -174,7 +175,7 @@ func TestEarlierReportsTakeNoMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.Report("n", Layout{Machine: m, Rules: place.Rules{CPU: place.CPURules{Static: true}}, Entries: []Entry{
+		b.Report("n", state.Layout{Machine: m, Rules: place.Rules{CPU: place.CPURules{Static: true}}, Entries: []state.Entry{
 			{Pod: id(i), Holdings: []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](7)}}}}})
 		if i == 9 || i == 1999 {
 			sizes = append(sizes, heap())

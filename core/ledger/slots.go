@@ -3,6 +3,8 @@ package ledger
 import (
 	"iter"
 	"math/bits"
+
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // This file lets callers store their own data about nodes in arrays, without the nodes themselves.
@@ -25,7 +27,7 @@ func (s *Snapshot) Slot(name string) (slot int, ok bool) { return s.names.at(nam
 
 // At returns the node in a slot, or nil, and the version in which the slot last changed. The version is above 0. In all
 // snapshots of one book, equal versions of a slot mean equal states of the same node.
-func (s *Snapshot) At(slot int) (*Node, uint64) {
+func (s *Snapshot) At(slot int) (*state.Node, uint64) {
 	if slot < 0 || slot >= s.places {
 		return nil, 0
 	}

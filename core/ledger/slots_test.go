@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // For callers that store data by slot and version: a version never stands for two states, and equal rosters have the
@@ -19,7 +20,7 @@ func TestASlotAndAVersionStandForAState(t *testing.T) {
 			slot  int
 			since uint64
 		}
-		states, rosters := map[at]*Node{}, map[Roster][]string{}
+		states, rosters := map[at]*state.Node{}, map[Roster][]string{}
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			name := fmt.Sprint("n", rapid.IntRange(0, 80).Draw(rt, "node"))
 			switch rapid.IntRange(0, 4).Draw(rt, "step") {

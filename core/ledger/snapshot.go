@@ -3,6 +3,8 @@ package ledger
 import (
 	"iter"
 	"slices"
+
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Snapshot is the state of all nodes at one moment. It never changes. The cost of making the next one does not grow
@@ -26,7 +28,7 @@ const chunkSize = 64
 // changed, latest is the greatest of them. With a version, a caller finds what has changed since then, without storing
 // a snapshot.
 type chunk struct {
-	nodes  [chunkSize]*Node
+	nodes  [chunkSize]*state.Node
 	since  [chunkSize]uint64
 	latest uint64
 }
@@ -42,7 +44,7 @@ type origin struct{ _ byte }
 func newSnapshot() *Snapshot { return &Snapshot{origin: &origin{}} }
 
 // Node returns a node, or nil if the book has no layout of it.
-func (s *Snapshot) Node(name string) *Node {
+func (s *Snapshot) Node(name string) *state.Node {
 	if i, ok := s.names.at(name); ok {
 		return s.chunks[i/chunkSize].nodes[i%chunkSize]
 	}
@@ -53,8 +55,8 @@ func (s *Snapshot) Node(name string) *Node {
 func (s *Snapshot) Len() int { return s.count }
 
 // All yields every node. The order does not change as long as no node is removed.
-func (s *Snapshot) All() iter.Seq[*Node] {
-	return func(yield func(*Node) bool) {
+func (s *Snapshot) All() iter.Seq[*state.Node] {
+	return func(yield func(*state.Node) bool) {
 		for _, c := range s.chunks {
 			for _, n := range c.nodes {
 				if n != nil && !yield(n) {
@@ -76,7 +78,7 @@ func (s *Snapshot) Names() []string {
 }
 
 // set returns a snapshot with a new state of one node.
-func (s *Snapshot) set(n *Node) *Snapshot {
+func (s *Snapshot) set(n *state.Node) *Snapshot {
 	out := *s
 	i, ok := s.names.at(n.Name)
 	if !ok {
@@ -98,7 +100,7 @@ func (s *Snapshot) place() int {
 	return s.places - 1
 }
 
-func (s *Snapshot) change(i int, n *Node) {
+func (s *Snapshot) change(i int, n *state.Node) {
 	s.version++
 	s.chunks = slices.Clone(s.chunks)
 	if i/chunkSize == len(s.chunks) {

@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // This file records what the statuses of pods say about a restart of their kubelet. Nothing else depends on it: no
@@ -30,32 +31,17 @@ func (b *Book) Status(node, uid string, s place.Statuses) {
 	}
 	if n := b.snap.Load().Node(node); n != nil {
 		next := *n
-		next.statuses = b.statuses[node]
+		next.Basis.Statuses = b.statuses[node]
 		b.snap.Store(b.snap.Load().set(&next))
 	}
 }
 
 // withStatuses returns the node with statuses of its pods.
-func (n *Node) withStatuses(of map[string]place.Statuses) *Node {
+func withStatuses(n *state.Node, of map[string]place.Statuses) *state.Node {
 	if len(of) == 0 {
 		return n
 	}
 	out := *n
-	out.statuses = of
+	out.Basis.Statuses = of
 	return &out
-}
-
-// RestartHazards returns what goes wrong if the node's kubelet restarts, by its holdings and by the statuses of its
-// pods. Coarse nodes have no hazards, since they do not report them.
-func (n *Node) RestartHazards() []place.Hazard {
-	if n.Quality == Coarse || n.Usage == nil {
-		return nil
-	}
-	var pods []place.Readmitted
-	for _, e := range n.Entries {
-		if s, ok := n.statuses[e.Pod.UID]; ok {
-			pods = append(pods, place.Readmitted{Pod: e.Pod.String(), Holdings: e.Holdings, Statuses: s})
-		}
-	}
-	return n.Usage.RestartHazards(pods...)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -15,7 +16,7 @@ func TestStatusesStayWithTheNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := Layout{Machine: m, Entries: []Entry{{Pod: PodID{UID: "u", Namespace: "ns", Name: "p"},
+	l := state.Layout{Machine: m, Entries: []state.Entry{{Pod: state.PodID{UID: "u", Namespace: "ns", Name: "p"},
 		Holdings: []place.Holding{{Container: "c", Devices: []place.DeviceBlock{{Resource: "acme.com/gpu",
 			IDs: []string{"g0"}, NUMAs: 1}}}}}}}
 	b := New()

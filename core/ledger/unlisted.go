@@ -1,6 +1,10 @@
 package ledger
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/state"
+)
 
 // This file bounds how long a node waits for a report about one pod. A report may never come: the agent has stopped, or
 // what it reads lacks the pod. Such a pod must not keep others from its node for good.
@@ -10,7 +14,7 @@ type unlisted struct {
 	pods []*assumedPod
 	// ways are what the pods may hold together, likeliest first: the entries of those that hold something. There is a way
 	// if there are pods. That none of them is there is always possible, too, and is no way.
-	ways [][]Entry
+	ways [][]state.Entry
 }
 
 // Unlisted records that no report lists a pod although its node admitted it long ago. The pod keeps what may have been
@@ -36,39 +40,41 @@ func (b *Book) Unlisted(uid string) bool {
 
 // waysWith returns what the unlisted pods may hold together with an assumed pod: what each possible state of the node
 // says of them.
-func (a *account) waysWith(f *assumedPod) (ways [][]Entry) {
+func (a *account) waysWith(f *assumedPod) (ways [][]state.Entry) {
 	var s search
 	a.search(&s)
 	i := slices.Index(s.assumed, f)
 	for _, w := range s.found {
-		var way []Entry
+		var way []state.Entry
 		for _, e := range w.base.Entries {
 			if a.isUnlisted(e.Pod.UID) {
 				way = append(way, e)
 			}
 		}
 		if hs := w.got[i]; len(hs) > 0 {
-			way = append(way, Entry{f.id, Predicted, hs})
+			way = append(way, state.Entry{Pod: f.id, Source: state.Predicted, Holdings: hs})
 		}
 		ways = addWay(ways, way)
 	}
 	if len(ways) == 0 { // the search had to stop
-		ways = [][]Entry{append(slices.Clone(a.unlisted.way()), Entry{f.id, Predicted, f.holdings()})}
+		mine := state.Entry{Pod: f.id, Source: state.Predicted, Holdings: f.holdings()}
+		ways = [][]state.Entry{append(slices.Clone(a.unlisted.way()), mine)}
 	}
 	return ways[:min(len(ways), a.limits.options)]
 }
 
 // addWay adds a way that is not empty and not there yet.
-func addWay(ways [][]Entry, way []Entry) [][]Entry {
-	equal := func(x, y Entry) bool { return x.Pod.UID == y.Pod.UID && same(x.Holdings, y.Holdings) }
-	if len(way) == 0 || slices.ContainsFunc(ways, func(w []Entry) bool { return slices.EqualFunc(w, way, equal) }) {
+func addWay(ways [][]state.Entry, way []state.Entry) [][]state.Entry {
+	equal := func(x, y state.Entry) bool { return x.Pod.UID == y.Pod.UID && same(x.Holdings, y.Holdings) }
+	known := func(w []state.Entry) bool { return slices.EqualFunc(w, way, equal) }
+	if len(way) == 0 || slices.ContainsFunc(ways, known) {
 		return ways
 	}
 	return append(ways, way)
 }
 
 // way returns the likeliest way, or nil.
-func (u unlisted) way() []Entry {
+func (u unlisted) way() []state.Entry {
 	if len(u.ways) == 0 {
 		return nil
 	}
@@ -83,7 +89,8 @@ func (u unlisted) without(gone func(uid string) bool) (out unlisted) {
 		}
 	}
 	for _, way := range u.ways {
-		out.ways = addWay(out.ways, slices.DeleteFunc(slices.Clone(way), func(e Entry) bool { return gone(e.Pod.UID) }))
+		left := slices.DeleteFunc(slices.Clone(way), func(e state.Entry) bool { return gone(e.Pod.UID) })
+		out.ways = addWay(out.ways, left)
 	}
 	return out
 }
@@ -117,12 +124,12 @@ func (a *account) keepUnlisted(listed map[string]bool, renewed bool) {
 
 // openStates returns the states of a node, besides its base, that differ in what is open: what the unlisted pods hold,
 // and whether they and the pods without an object, which a report should have dropped long ago, are there.
-func (a *account) openStates() (out []*Node) {
+func (a *account) openStates() (out []*state.Node) {
 	var gone []string
 	for _, id := range a.base.Gone {
 		gone = append(gone, id.UID)
 	}
-	with := func(way []Entry) *Node {
+	with := func(way []state.Entry) *state.Node {
 		n := *a.base
 		a.observe(&n, way)
 		return &n
@@ -133,13 +140,13 @@ func (a *account) openStates() (out []*Node) {
 		}
 	}
 	if len(a.unlisted.pods)+len(gone) > 0 {
-		out = append(out, with(nil).withoutEntries(gone))
+		out = append(out, with(nil).Without(gone...))
 	}
 	return out
 }
 
 // gone returns the pods that the last report lists and that have no object, if no other report is expected soon.
-func (a *account) gone() (ids []PodID) {
+func (a *account) gone() (ids []state.PodID) {
 	if len(a.overdue) == 0 || !a.reportsPods() {
 		return nil
 	}
@@ -152,7 +159,7 @@ func (a *account) gone() (ids []PodID) {
 }
 
 // unlistedIDs returns the pods that no report lists.
-func (a *account) unlistedIDs() (ids []PodID) {
+func (a *account) unlistedIDs() (ids []state.PodID) {
 	for _, f := range a.unlisted.pods {
 		ids = append(ids, f.id)
 	}

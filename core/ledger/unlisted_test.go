@@ -5,12 +5,13 @@ import (
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // A pod that runs and that no report lists delays the pods of its node, but not for good.
 func TestAPodThatNoReportListsFreezesNoNode(t *testing.T) {
 	b := New()
-	b.Report("n", layout(t, Entry{Pod: id(9), Holdings: []place.Holding{{Container: "c"}}}))
+	b.Report("n", layout(t, state.Entry{Pod: id(9), Holdings: []place.Holding{{Container: "c"}}}))
 	b.Assume("n", id(1), pod(4, 4))
 	b.Admitted("uid-1")
 	b.Release("uid-9") // what pod 1 got depends on whether that was before its admission
@@ -41,7 +42,7 @@ func TestAPodThatNoReportListsFreezesNoNode(t *testing.T) {
 func TestAnUnlistedPodIsListedOrEnds(t *testing.T) {
 	for name, end := range map[string]func(*Book){
 		"listed": func(b *Book) {
-			b.Report("n", layout(t, Entry{Pod: id(1), Holdings: []place.Holding{{Container: "c"}}}))
+			b.Report("n", layout(t, state.Entry{Pod: id(1), Holdings: []place.Holding{{Container: "c"}}}))
 		},
 		"ended":     func(b *Book) { b.Release("uid-1") },
 		"vanished":  func(b *Book) { b.Vanish("uid-1") },
@@ -89,7 +90,7 @@ func TestADoubtIsBounded(t *testing.T) {
 func TestUnlistedPodsMayHoldWhatEachOrderGives(t *testing.T) {
 	b := New()
 	four := place.Holding{Container: "c", CPUs: idset.Of[idset.CPU](17, 18, 19, 20)} // of NUMA node 1
-	l := layout(t, Entry{Pod: id(9), Holdings: []place.Holding{four}})
+	l := layout(t, state.Entry{Pod: id(9), Holdings: []place.Holding{four}})
 	b.Report("n", l)
 	b.Assume("n", id(1), pod(12, 1)) // 18 CPUs of NUMA node 0 are left if it comes first, and 14 of 1 if not
 	b.Assume("n", id(2), pod(20, 1))
@@ -108,7 +109,7 @@ func TestUnlistedPodsMayHoldWhatEachOrderGives(t *testing.T) {
 	if n.Fits(pod(18, 1)) || !n.Fits(pod(14, 1)) || n.Unsettled {
 		t.Errorf("18 CPUs: %v, 14 CPUs: %v; unsettled: %v", n.Fits(pod(18, 1)), n.Fits(pod(14, 1)), n.Unsettled)
 	}
-	l.Entries = append(l.Entries, Entry{Pod: id(1)})
+	l.Entries = append(l.Entries, state.Entry{Pod: id(1)})
 	b.Report("n", l)
 	if n := b.Snapshot().Node("n"); len(n.Unlisted) != 1 || n.Unsettled || n.Fits(pod(28, 1)) {
 		t.Errorf("unlisted: %v, 28 CPUs: %v", n.Unlisted, n.Fits(pod(28, 1)))

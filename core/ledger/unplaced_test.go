@@ -4,10 +4,11 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
-// A scheduler that has just started finds pods on a coarse node with known requests and unknown places. The state of
-// the node without one of them is known as far as the amounts show it.
+// A scheduler that has just started finds pods on an estimated node with known requests and unknown places. The state
+// of the node without one of them is known as far as the amounts show it.
 func TestWithoutAPodAtAnUnknownPlace(t *testing.T) {
 	whole := len(amounts(t, 0, 0, nil).Machine.NUMAs()[0].CPUs.Minus(layout(t).Rules.CPU.Reserved).List())
 	all, much := int64(whole), int64(whole-2)
@@ -54,11 +55,12 @@ func TestWithoutAPodAtAnUnknownPlace(t *testing.T) {
 	}
 }
 
-// What a pod held while a coarse node was still exact is unknown, so its end gives nothing back.
+// What a pod held while an estimated node was still exact is unknown, so its end gives nothing back.
 func TestWithoutAPodWithUnknownHoldings(t *testing.T) {
 	b := New()
 	l := layout(t)
-	l.Entries = []Entry{{Pod: id(0), Holdings: place.Place(place.NewUsage(l.Machine, l.Rules), square(4)).Holdings}}
+	v := place.Place(place.NewUsage(l.Machine, l.Rules), square(4))
+	l.Entries = []state.Entry{{Pod: id(0), Holdings: v.Holdings}}
 	b.Report("n", l)
 	b.Report("n", amounts(t, 4, 0, map[string]bool{id(0).UID: true}))
 	if n := b.Snapshot().Node("n").Without(id(0).UID); !n.Unsettled {

@@ -10,8 +10,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Node is one hypothetical node.
@@ -19,12 +19,12 @@ type Node struct {
 	removed []string // UIDs
 	added   []addition
 	// Base is the node without the removed pods; Full also has the added pods.
-	Base, Full *ledger.Node
+	Base, Full *state.Node
 }
 
 // addition is a pod that the node does not have yet, because it is only nominated to it.
 type addition struct {
-	id  ledger.PodID
+	id  state.PodID
 	pod *place.Pod
 	// leaving are the UIDs of pods that will have ended when it comes.
 	leaving []string
@@ -32,7 +32,7 @@ type addition struct {
 
 // Add undoes the removal of a pod. A pod that the node does not have is added after all others; the pods with the UIDs
 // leaving will have ended when it comes.
-func (o *Node) Add(id ledger.PodID, p *place.Pod, leaving []string) {
+func (o *Node) Add(id state.PodID, p *place.Pod, leaving []string) {
 	if i := slices.Index(o.removed, id.UID); i >= 0 {
 		o.removed = slices.Delete(o.removed, i, i+1)
 		return
@@ -64,7 +64,7 @@ func (o *Node) Spares(p *place.Pod) bool {
 	if len(o.added) == 0 {
 		return true
 	}
-	with, _ := o.Base.With(ledger.PodID{}, p)
+	with, _ := o.Base.With(state.PodID{}, p)
 	before, after := o.admit(o.Base), o.admit(with)
 	for i := range before {
 		if before[i] && !after[i] {
@@ -76,7 +76,7 @@ func (o *Node) Spares(p *place.Pod) bool {
 
 // admit admits the added pods one after the other, each after the pods have left whose end it waits for. It returns
 // which of them fit.
-func (o *Node) admit(n *ledger.Node) []bool {
+func (o *Node) admit(n *state.Node) []bool {
 	out := make([]bool, len(o.added))
 	for i, a := range o.added {
 		if len(a.leaving) > 0 {
@@ -91,7 +91,7 @@ func (o *Node) admit(n *ledger.Node) []bool {
 type Nodes map[string]*Node
 
 // Change returns nodes with one of them changed by a function. node is the real node; if it is nil, Change returns all.
-func (all Nodes) Change(node *ledger.Node, by func(*Node)) Nodes {
+func (all Nodes) Change(node *state.Node, by func(*Node)) Nodes {
 	if node == nil {
 		return all
 	}

@@ -92,7 +92,7 @@ func TestCostBounds(t *testing.T) {
 			}
 			for _, typ := range allTypes {
 				s := score.Strategy{Type: typ}
-				cost := s.Cost(u, p, v, rapid.Bool().Draw(t, "coarse"))
+				cost := s.Cost(u, p, v, rapid.Bool().Draw(t, "estimated"))
 				if cost < 0 || cost > s.Unknown() {
 					t.Fatalf("%v: cost %d is outside 0..%d", typ, cost, s.Unknown())
 				}

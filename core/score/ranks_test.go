@@ -71,9 +71,9 @@ func TestScoresKeepTheOrderOfCosts(t *testing.T) {
 	})
 }
 
-// Under every strategy, an exact node is preferred to a coarse one that is otherwise equal, and a coarse one to a node
-// that aligns nothing.
-func TestExactNodesArePreferredToCoarseOnes(t *testing.T) {
+// Under every strategy, an exact node is preferred to an estimated one that is otherwise equal, and an estimated one to
+// a node that aligns nothing.
+func TestExactNodesArePreferredToEstimatedOnes(t *testing.T) {
 	for _, typ := range allTypes {
 		for _, text := range []string{"cpu=4 memory=512Mi", "cpu=8 memory=1Gi", "cpu=12 memory=1Gi"} {
 			s, p := score.Strategy{Type: typ}, pod(t, text)
@@ -82,7 +82,7 @@ func TestExactNodesArePreferredToCoarseOnes(t *testing.T) {
 			loose := place.NewUsage(u.Machine, place.Rules{})
 			costs := []int64{s.Cost(u, p, v, false), s.Cost(u, p, v, true), s.Cost(loose, p, place.Place(loose, p), false)}
 			if s.Scores(costs); costs[0] <= costs[1] || costs[1] <= costs[2] {
-				t.Errorf("%v of %s: exact, coarse and loose score %v", typ, text, costs)
+				t.Errorf("%v of %s: exact, estimated and loose score %v", typ, text, costs)
 			}
 		}
 	}

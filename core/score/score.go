@@ -77,31 +77,32 @@ func (s Strategy) weight(resource string) int64 {
 	return 1
 }
 
-// Cost returns the cost of placing the pod as the verdict says. coarse says that the usage was inferred from amounts.
-func (s Strategy) Cost(u *place.Usage, p *place.Pod, v place.Verdict, coarse bool) int64 {
+// Cost returns the cost of placing the pod as the verdict says. estimated says that the usage was inferred from
+// amounts.
+func (s Strategy) Cost(u *place.Usage, p *place.Pod, v place.Verdict, estimated bool) int64 {
 	switch s.Type {
 	case LeastNUMANodes:
-		return Max - upstream(fewest(u, v), coarse)
+		return Max - upstream(fewest(u, v), estimated)
 	case UnionSpan:
-		return Max - upstream(union(u, v), coarse)
+		return Max - upstream(union(u, v), estimated)
 	case LeastAllocated, MostAllocated, BalancedAllocation:
-		return Max - upstream(s.share(u, v), coarse)
+		return Max - upstream(s.share(u, v), estimated)
 	}
 	cost := own(u, p, v, s.Mix)
-	if coarse {
-		cost += costCoarse
+	if estimated {
+		cost += costEstimated
 	}
 	return cost
 }
 
 // leastScore is the least score in the strategies of scheduler-plugins for a node that aligns something for the pod. A
-// coarse node scores one less, which is still above nodes that align nothing.
+// estimated node scores one less, which is still above nodes that align nothing.
 const leastScore = 2
 
-// upstream subtracts a point from a score of scheduler-plugins' strategies if the node is coarse. Of two otherwise
+// upstream subtracts a point from a score of scheduler-plugins' strategies if the node is estimated. Of two otherwise
 // equal nodes, the exact one is then chosen.
-func upstream(score int64, coarse bool) int64 {
-	if coarse && score > 0 {
+func upstream(score int64, estimated bool) int64 {
+	if estimated && score > 0 {
 		return score - 1
 	}
 	return score

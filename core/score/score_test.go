@@ -96,8 +96,8 @@ func ownCost(tb testing.TB, s score.Strategy, p *place.Pod, n node) int64 {
 	return s.Cost(u, p, v, false)
 }
 
-// A coarse node costs one NUMA node more, a node that pins nothing costs more than any NUMA nodes, and an unknown one
-// costs most.
+// An estimated node costs one NUMA node more, a node that pins nothing costs more than any NUMA nodes, and an unknown
+// one costs most.
 func TestTenonPrefersExactNodes(t *testing.T) {
 	two := node{machine: "numa 0 cpus 0-7 memory 8Gi\nnuma 1 cpus 8-15 memory 8Gi", policy: place.BestEffort}
 	u, p := two.usage(t), pod(t, "cpu=4 memory=1Gi")
@@ -105,9 +105,9 @@ func TestTenonPrefersExactNodes(t *testing.T) {
 	one := place.Place(u, p)
 	both := place.Place(u, pod(t, "cpu=16 memory=1Gi"))
 	loose := place.NewUsage(u.Machine, place.Rules{})
-	exact, coarse := s.Cost(u, p, one, false), s.Cost(u, p, one, true)
-	if wide := s.Cost(u, p, both, false); exact >= coarse || coarse >= s.Cost(u, p, both, true) || exact >= wide {
-		t.Errorf("one NUMA node costs %d, and %d on a coarse node; two cost %d", exact, coarse, wide)
+	exact, estimated := s.Cost(u, p, one, false), s.Cost(u, p, one, true)
+	if wide := s.Cost(u, p, both, false); exact >= estimated || estimated >= s.Cost(u, p, both, true) || exact >= wide {
+		t.Errorf("one NUMA node costs %d, and %d on an estimated node; two cost %d", exact, estimated, wide)
 	}
 	pinsNothing := s.Cost(loose, p, place.Place(loose, p), false)
 	if wide := s.Cost(u, p, both, false); pinsNothing <= wide || pinsNothing >= s.Unknown() {

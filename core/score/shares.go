@@ -23,7 +23,7 @@ const fine = 10_000
 //     and takes the mean, so two containers that fill a zone score like two that half fill it.
 //   - What counts is what the pod will hold, of resources that have NUMA nodes. In scheduler-plugins a resource that
 //     the zones do not list gives a pod no score.
-//   - A score is at least 2 if the pod has NUMA nodes, or 1 on a coarse node. In scheduler-plugins an exact fit in
+//   - A score is at least 2 if the pod has NUMA nodes, or 1 on an estimated node. In scheduler-plugins an exact fit in
 //     LeastAllocated scores 0, which also means "does not fit"; such a zone is skipped.
 //   - A single resource counts as balanced. In scheduler-plugins its variance is not a number.
 func (s Strategy) share(u *place.Usage, v place.Verdict) int64 {

@@ -7,25 +7,25 @@ import (
 
 // Tenon's cost is a number whose digits are the terms, the most important first: NUMA nodes, distance, devices left
 // short, pods to wait for, locality, fragmentation cost, CPUs left free. A digit is capped at its maximum, so it never
-// affects the next. A coarse node costs one NUMA node more than the pod will use there: an exact node with as many NUMA
-// nodes is preferred, but not one with more. A node without any report costs more than all others.
+// affects the next. An estimated node costs one NUMA node more than the pod will use there: an exact node with as many
+// NUMA nodes is preferred, but not one with more. A node without any report costs more than all others.
 const (
-	maxFree      = 1<<10 - 1
-	costDamage   = maxFree + 1 // per unit of fragmentation cost, up to maxDamage
-	maxDamage    = 1<<23 - 1
-	costLocal    = costDamage * (maxDamage + 1) // per cache and per PCI root too many, up to maxLocal
-	maxLocal     = 1<<5 - 1
-	costWait     = costLocal * (maxLocal + 1) // per grade of the pods to wait for, up to maxWait
-	maxWait      = 1<<4 - 1
-	costWaiting  = 3                        // additional weight of a pod that waits itself
-	costShort    = costWait * (maxWait + 1) // per multiple by which CPUs are too few, up to maxShort
-	maxShort     = 1<<6 - 1
-	costDistance = costShort * (maxShort + 1) // per unit of mean distance, up to maxDistance
-	maxDistance  = 1<<8 - 1
-	costNUMA     = costDistance * (maxDistance + 1)
-	costCoarse   = costNUMA
-	costLoose    = costCoarse + costNUMA                  // above all NUMA nodes of a coarse node
-	costUnknown  = (topo.MaxNUMAs+2)*costNUMA + costLoose // above a coarse node that pins nothing
+	maxFree       = 1<<10 - 1
+	costDamage    = maxFree + 1 // per unit of fragmentation cost, up to maxDamage
+	maxDamage     = 1<<23 - 1
+	costLocal     = costDamage * (maxDamage + 1) // per cache and per PCI root too many, up to maxLocal
+	maxLocal      = 1<<5 - 1
+	costWait      = costLocal * (maxLocal + 1) // per grade of the pods to wait for, up to maxWait
+	maxWait       = 1<<4 - 1
+	costWaiting   = 3                        // additional weight of a pod that waits itself
+	costShort     = costWait * (maxWait + 1) // per multiple by which CPUs are too few, up to maxShort
+	maxShort      = 1<<6 - 1
+	costDistance  = costShort * (maxShort + 1) // per unit of mean distance, up to maxDistance
+	maxDistance   = 1<<8 - 1
+	costNUMA      = costDistance * (maxDistance + 1)
+	costEstimated = costNUMA
+	costLoose     = costEstimated + costNUMA               // above all NUMA nodes of an estimated node
+	costUnknown   = (topo.MaxNUMAs+2)*costNUMA + costLoose // above an estimated node that pins nothing
 )
 
 // own computes the cost of the NUMA nodes that the pod will use: their number; their distance; whether CPUs are left

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -43,7 +43,7 @@ func (p *Plan) cost(i int, w *Want) int64 {
 	if !v.Fits() || p.rules.Guard.Spares(n.State, w.Pod, w.Demand) != 0 {
 		return refused
 	}
-	return p.strategy(w).Cost(n.State.Usage, w.Pod, v, n.State.Quality == ledger.Coarse)
+	return p.strategy(w).Cost(n.State.Usage, w.Pod, v, n.State.Quality == state.Estimated)
 }
 
 // crowding is the cost if NUMA nodes do not matter: how full the node will be of CPUs, memory and pods, in the manner

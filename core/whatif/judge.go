@@ -8,8 +8,8 @@ import (
 
 	"github.com/tenon-numa/tenon/core/evict"
 	"github.com/tenon-numa/tenon/core/guard"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -90,9 +90,9 @@ func (r Rules) distrusts(n *Node, d place.Demand) []place.Reason {
 }
 
 // barReason is a bar of the guard as a reason. n is nil for a node without any report.
-func barReason(why guard.Bar, n *ledger.Node) place.Reason {
+func barReason(why guard.Bar, n *state.Node) place.Reason {
 	switch why {
-	case guard.OnlyCoarse:
+	case guard.OnlyEstimated:
 		return place.Reason{Code: place.AmountsOnly}
 	case guard.IsSilent:
 		return place.Reason{Code: place.SilentNode}
@@ -138,7 +138,7 @@ func (n *Node) serves(resource string) bool {
 
 // Way is a set of pods on a node: once they have ended, another pod fits there.
 type Way struct {
-	Pods []ledger.PodID // ascending by namespace and name
+	Pods []state.PodID // ascending by namespace and name
 	// Missing is what the pod now lacks on the NUMA nodes where it would then be.
 	Missing []Missing
 }
@@ -176,7 +176,7 @@ func (r Rules) Way(n *Node, w *Want) (way Way, ok bool) {
 	for _, i := range best.Set {
 		way.Pods = append(way.Pods, pods[i].Pod)
 	}
-	slices.SortFunc(way.Pods, func(a, b ledger.PodID) int {
+	slices.SortFunc(way.Pods, func(a, b state.PodID) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	way.Missing = missing(n, w, r.Judge(gone(best.Set), w, nil).Verdict)
@@ -204,9 +204,9 @@ func (n *Node) leavers() (out []Resident) {
 	return out
 }
 
-func (n *Node) entry(uid string) (ledger.Entry, bool) {
+func (n *Node) entry(uid string) (state.Entry, bool) {
 	if n.State == nil {
-		return ledger.Entry{}, false
+		return state.Entry{}, false
 	}
 	return n.State.Entry(uid)
 }

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-numa/tenon/core/guard"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -21,7 +21,7 @@ func TestWaysLeadToRoom(t *testing.T) {
 		r.Guard = guard.Guard{}
 		n := nodes[0]
 		for i, w := range wants {
-			id := ledger.PodID{UID: fmt.Sprint("u", i), Namespace: "ml", Name: fmt.Sprint("p", i)}
+			id := state.PodID{UID: fmt.Sprint("u", i), Namespace: "ml", Name: fmt.Sprint("p", i)}
 			if !r.Judge(&n, w, nil).Fits() {
 				continue
 			}
@@ -130,8 +130,8 @@ func TestConflictsBetweenOwnContainersAreNamed(t *testing.T) {
 // For amounts that no known pod holds, there is no pod to wait for.
 func TestUnknownHoldersAreNotWaitedFor(t *testing.T) {
 	n := node(t, "a", pair, single(t))
-	n.State, _ = n.State.With(ledger.PodID{Namespace: "ml", Name: "x"}, pod(14, 0).Pod)
-	n.State, _ = n.State.With(ledger.PodID{UID: "known", Namespace: "ml", Name: "y"}, pod(14, 0).Pod)
+	n.State, _ = n.State.With(state.PodID{Namespace: "ml", Name: "x"}, pod(14, 0).Pod)
+	n.State, _ = n.State.With(state.PodID{UID: "known", Namespace: "ml", Name: "y"}, pod(14, 0).Pod)
 	if way, ok := (Rules{}).Way(&n, pod(14, 0)); !ok || len(way.Pods) != 1 || way.Pods[0].UID != "known" {
 		t.Errorf("a way: %t, by the end of %v; want that of pod y", ok, way.Pods)
 	}

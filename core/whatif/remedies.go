@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -37,7 +37,7 @@ func tunable(c place.Code) bool {
 
 // settings returns the first settings of the topology manager, as lines of the kubelet's configuration, under which the
 // empty node takes the pod: another scope, or what the pod itself demands. It is empty if none of them does.
-func settings(n *ledger.Node, w *Want) string {
+func settings(n *state.Node, w *Want) string {
 	own := n.Rules.Topology
 	if own.Policy != place.Restricted && own.Policy != place.SingleNUMA && !w.Demand.Binds() {
 		return ""

@@ -3,8 +3,8 @@ package whatif
 import (
 	"fmt"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // MaxSlots bounds the pods of a shape that [Slots] counts on one node.
@@ -13,7 +13,7 @@ const MaxSlots = 10_000
 // Slots counts the pods of a shape that fit on a node one after the other, beside its present pods. Both NUMA nodes and
 // the amounts of the whole node count. It returns at most [MaxSlots].
 func Slots(n Node, p *place.Pod) int {
-	name := func(i int) ledger.PodID { return ledger.PodID{UID: fmt.Sprintf("slot-%d", i)} }
+	name := func(i int) state.PodID { return state.PodID{UID: fmt.Sprintf("slot-%d", i)} }
 	plan := New([]Node{n}, Rules{})
 	out, err := plan.Fill(&Want{Pod: p, Needs: needsOf(p)}, MaxSlots, name, func() error { return nil })
 	if err != nil {

@@ -2,7 +2,7 @@
 //
 // [Rules.Judge] decides whether a pod fits on a node and why not, for explain, simulate and tests. A [Plan] has the
 // cluster's nodes and what has been placed on them so far. It answers as the scheduler would: a node's own verdict
-// ([ledger.Node.Place]) in all its possible states, the plain amounts that are left, and, of the nodes that fit, the
+// ([state.Node.Place]) in all its possible states, the plain amounts that are left, and, of the nodes that fit, the
 // one with the lowest cost. Invariant: a plan never changes its input, and the same pods in the same order give the
 // same places. The package computes no other reasons against a node than amounts and NUMA nodes: the caller supplies
 // them ([Bars], [Peers]).
@@ -15,9 +15,9 @@ import (
 	"strconv"
 
 	"github.com/tenon-numa/tenon/core/guard"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Amounts are plain amounts by resource, in kube-scheduler's units: "cpu" in thousandths, "pods" and devices in pieces,
@@ -53,7 +53,7 @@ func (a Amounts) text() string {
 type Node struct {
 	Name string
 	// State has what is known about its NUMA nodes and holdings; nil if nothing is.
-	State *ledger.Node
+	State *state.Node
 	// Allocatable is what all pods together may request of the node, without regard to NUMA nodes; Used is what they
 	// have requested. Both count pods as "pods". They are never changed.
 	Allocatable, Used Amounts
@@ -70,7 +70,7 @@ type Node struct {
 
 // Resident is a pod on a node, with its requests.
 type Resident struct {
-	Pod   ledger.PodID
+	Pod   state.PodID
 	Needs Amounts
 	// Stays: it ends only with the node, like pods of DaemonSets.
 	Stays bool
@@ -168,7 +168,7 @@ func (p *Plan) Changed() (out []int) {
 
 // Placement is a pod and its place.
 type Placement struct {
-	Pod  ledger.PodID
+	Pod  state.PodID
 	Node int // position
 	// Holdings are what the node would give the pod; empty if it assigns nothing to the pod.
 	Holdings []place.Holding
@@ -185,7 +185,7 @@ type Outcome struct {
 
 // Fill places up to count pods of a shape; name(i) is the name of the i-th. It stops at the first pod for which no node
 // has room, since equal pods have none either. It calls step before every pod, and returns its error.
-func (p *Plan) Fill(w *Want, count int, name func(i int) ledger.PodID, step func() error) (out Outcome, err error) {
+func (p *Plan) Fill(w *Want, count int, name func(i int) state.PodID, step func() error) (out Outcome, err error) {
 	c, around := p.shape(w), p.around(w)
 	for i := range count {
 		if err := step(); err != nil {
@@ -205,7 +205,7 @@ func (p *Plan) Fill(w *Want, count int, name func(i int) ledger.PodID, step func
 // Each places one pod on every node that w.Bars does not exclude, as a DaemonSet does. wanted is the number of these
 // nodes. name returns the id of the pod for the i-th node of the plan. Each calls step before each node, and returns
 // its error. The refusals are those of all nodes that have no room.
-func (p *Plan) Each(w *Want, name func(i int) ledger.PodID, step func() error) (out Outcome, wanted int, err error) {
+func (p *Plan) Each(w *Want, name func(i int) state.PodID, step func() error) (out Outcome, wanted int, err error) {
 	var full []int
 	around := p.around(w)
 	for i := range p.nodes {
@@ -234,7 +234,7 @@ func (p *Plan) all() (out []int) {
 }
 
 // put places a pod on a node that has room for it.
-func (p *Plan) put(i int, w *Want, id ledger.PodID) Placement {
+func (p *Plan) put(i int, w *Want, id state.PodID) Placement {
 	n := &p.nodes[i]
 	out := Placement{Pod: id, Node: i, Blind: n.State == nil && !w.Pod.Plain()}
 	if n.State != nil && !w.Pod.Plain() {

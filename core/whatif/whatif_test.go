@@ -11,9 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-numa/tenon/core/guard"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -33,7 +33,7 @@ func node(t testing.TB, name, text string, r place.Rules) Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &ledger.Node{Name: name, Machine: m, Rules: r, Usage: place.NewUsage(m, r)}
+	n := &state.Node{Name: name, Machine: m, Rules: r, Usage: place.NewUsage(m, r)}
 	all := Amounts{"cpu": int64(n.Usage.FreeCPUs().Len()) * 1000, "memory": 60 * gi, "pods": 110}
 	for _, d := range m.Resources() {
 		all[d.Name] = int64(len(d.Devices))
@@ -64,8 +64,8 @@ func pod(cpus, gpus int64) *Want {
 	return w
 }
 
-func named(i int) ledger.PodID {
-	return ledger.PodID{UID: fmt.Sprint("u", i), Namespace: "ns", Name: fmt.Sprint("p", i)}
+func named(i int) state.PodID {
+	return state.PodID{UID: fmt.Sprint("u", i), Namespace: "ns", Name: fmt.Sprint("p", i)}
 }
 
 func on() error { return nil }
@@ -171,15 +171,15 @@ func TestNodesWithoutReports(t *testing.T) {
 	}
 }
 
-// A coarse node admits what an exact one does, and costs more.
-func TestCoarseNodes(t *testing.T) {
-	coarse, exact := node(t, "a", pair, single(t)), node(t, "b", pair, single(t))
-	coarse.State.Quality = ledger.Coarse
-	out := fill(t, New([]Node{coarse, exact}, Rules{}), pod(14, 0), 4)
+// An estimated node admits what an exact one does, and costs more.
+func TestEstimatedNodes(t *testing.T) {
+	estimated, exact := node(t, "a", pair, single(t)), node(t, "b", pair, single(t))
+	estimated.State.Quality = state.Estimated
+	out := fill(t, New([]Node{estimated, exact}, Rules{}), pod(14, 0), 4)
 	if len(out.Placed) != 4 || out.Placed[0].Node != 1 || out.Placed[1].Node != 1 || out.Placed[3].Node != 0 {
-		t.Errorf("placed %+v; want two on the exact node, then two on the coarse one", out.Placed)
+		t.Errorf("placed %+v; want two on the exact node, then two on the estimated one", out.Placed)
 	}
-	out = fill(t, New([]Node{coarse, exact}, Rules{Guard: guard.Guard{Coarse: true}}), pod(14, 0), 4)
+	out = fill(t, New([]Node{estimated, exact}, Rules{Guard: guard.Guard{Estimated: true}}), pod(14, 0), 4)
 	if len(out.Placed) != 2 || len(out.Refusals) != 2 {
 		t.Errorf("placed %+v; want two, and a reason for each node", out.Placed)
 	}
@@ -224,10 +224,10 @@ func cases(t *rapid.T) (nodes []Node, r Rules, wants []*Want) {
 		rules := place.Rules{Topology: place.TopologyRules{Policy: rapid.SampledFrom(policies).Draw(t, "policy"),
 			Scope: place.Scope(rapid.IntRange(0, 1).Draw(t, "scope"))},
 			CPU: place.CPURules{Static: rapid.Bool().Draw(t, "static"), Reserved: base.CoreCPUs(0)}}
-		n := &ledger.Node{Name: fmt.Sprint("n", i), Machine: base, Rules: rules, Usage: place.NewUsage(base, rules),
-			Quality: ledger.Quality(rapid.IntRange(0, 1).Draw(t, "quality")), Silent: rapid.Bool().Draw(t, "silent")}
+		n := &state.Node{Name: fmt.Sprint("n", i), Machine: base, Rules: rules, Usage: place.NewUsage(base, rules),
+			Quality: state.Quality(rapid.IntRange(0, 1).Draw(t, "quality")), Silent: rapid.Bool().Draw(t, "silent")}
 		if rapid.Bool().Draw(t, "inexact") {
-			n.Inexact = []ledger.Inexact{{Code: ledger.UnknownKubeletVersion}}
+			n.Inexact = []state.Inexact{{Code: state.UnknownKubeletVersion}}
 		}
 		x := Node{Name: n.Name, State: n, Allocatable: Amounts{"cpu": 31000, "memory": 60 * gi,
 			"pods": rapid.Int64Range(1, 20).Draw(t, "pods"), "example.com/gpu": 2}}
@@ -237,7 +237,7 @@ func cases(t *rapid.T) (nodes []Node, r Rules, wants []*Want) {
 		nodes = append(nodes, x)
 	}
 	r.Guard = guard.Guard{Unknown: guard.Trust(rapid.IntRange(0, 2).Draw(t, "trust")),
-		Coarse: rapid.Bool().Draw(t, "refuse coarse"), Silent: rapid.Bool().Draw(t, "refuse silent"),
+		Estimated: rapid.Bool().Draw(t, "refuse estimated"), Silent: rapid.Bool().Draw(t, "refuse silent"),
 		Inexact: rapid.Bool().Draw(t, "refuse inexact"), KeepRestartable: rapid.Bool().Draw(t, "keep restartable")}
 	for range rapid.IntRange(1, 6).Draw(t, "wants") {
 		w := pod(rapid.Int64Range(1, 16).Draw(t, "cpus"), rapid.Int64Range(0, 2).Draw(t, "gpus"))
@@ -258,7 +258,7 @@ func TestPlanAgreesWithASimpleTwin(t *testing.T) {
 		p, twin := New(nodes, r), New(nodes, r)
 		for k, w := range wants {
 			count := rapid.IntRange(1, 8).Draw(t, "count")
-			name := func(i int) ledger.PodID { return named(100*k + i) }
+			name := func(i int) state.PodID { return named(100*k + i) }
 			out, err := p.Fill(w, count, name, on)
 			if err != nil {
 				t.Fatal(err)
@@ -341,7 +341,7 @@ func BenchmarkFill(b *testing.B) {
 		p := New(nodes, rules)
 		for i := range 10000 {
 			w := wants[i%len(wants)]
-			out, err := p.Fill(w, 1, func(int) ledger.PodID { return named(i) }, on)
+			out, err := p.Fill(w, 1, func(int) state.PodID { return named(i) }, on)
 			if err != nil || len(out.Placed) != 1 {
 				b.Fatalf("pod %d: %+v, error %v", i, out.Refusals, err)
 			}

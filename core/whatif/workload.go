@@ -3,9 +3,9 @@ package whatif
 import (
 	"strconv"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -47,8 +47,8 @@ type Workload struct {
 func (w *Workload) String() string { return w.Kind + " " + w.Namespace + "/" + w.Name }
 
 // ID returns the id of the i-th pod. turn is the object's index among all objects, which makes UIDs unique.
-func (w *Workload) ID(turn, i int) ledger.PodID {
-	out := ledger.PodID{UID: "whatif-" + strconv.Itoa(turn) + "-" + strconv.Itoa(i), Namespace: w.Namespace, Name: w.Name}
+func (w *Workload) ID(turn, i int) state.PodID {
+	out := state.PodID{UID: "whatif-" + strconv.Itoa(turn) + "-" + strconv.Itoa(i), Namespace: w.Namespace, Name: w.Name}
 	if w.Count != 1 || w.PerNode || w.More {
 		out.Name += "-" + strconv.Itoa(i)
 	}

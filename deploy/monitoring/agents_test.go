@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/authfilter"
 	"github.com/tenon-numa/tenon/node/cgroup"
@@ -33,8 +33,8 @@ import (
 
 const gi = 1 << 30
 
-// state is that of a node with two NUMA nodes, hugepages, a device and a pod that holds some of each.
-func state(t *testing.T) *ledger.Node {
+// published is the state of a node with two NUMA nodes, hugepages, a device and a pod that holds some of each.
+func published(t *testing.T) *state.Node {
 	t.Helper()
 	m, err := topo.ParseMachine(`
 numa 0 cpus 0-3 memory 16Gi hugepages-1Gi 4
@@ -54,8 +54,8 @@ device x.io/nic a,b numa 0
 	held := place.Holding{Container: "app", CPUs: idset.Of[idset.CPU](4, 5),
 		Memory:  []place.Block{{Kind: "memory", NUMAs: 2, Bytes: 4 * gi}, {Kind: "hugepages-1Gi", NUMAs: 1, Bytes: gi}},
 		Devices: []place.DeviceBlock{{Resource: "x.io/nic", IDs: []string{"a"}, NUMAs: 1}}}
-	return &ledger.Node{Machine: m, Rules: r, Usage: place.NewUsage(m, r).Hold(held),
-		Entries: []ledger.Entry{{Pod: ledger.PodID{UID: "u", Namespace: "shop", Name: "db"},
+	return &state.Node{Machine: m, Rules: r, Usage: place.NewUsage(m, r).Hold(held),
+		Entries: []state.Entry{{Pod: state.PodID{UID: "u", Namespace: "shop", Name: "db"},
 			Holdings: []place.Holding{held}}}}
 }
 
@@ -101,7 +101,7 @@ func agent(t *testing.T, node string) *metrics.Metrics {
 		m.RecordWrite("NodeLayout", nil)
 		m.RecordWrite("NodeLayout", errors.New("the API server is away"))
 	}
-	m.RecordNode(state(t), 1)
+	m.RecordNode(published(t), 1)
 	return m
 }
 

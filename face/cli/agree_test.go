@@ -8,6 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -19,7 +20,7 @@ type deed struct {
 
 func deeds(t *testing.T) []deed {
 	small := machine(t, "numa 0 cpus 0-5 memory 32Gi\nnuma 1 socket 1 cpus 6-11 memory 32Gi")
-	l := ledger.Layout{
+	l := state.Layout{
 		Machine: small,
 		Rules:   place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true}},
 	}
@@ -41,7 +42,7 @@ func deeds(t *testing.T) []deed {
 	return out
 }
 
-func podID(name string) ledger.PodID { return ledger.PodID{UID: name, Namespace: "ml", Name: name} }
+func podID(name string) state.PodID { return state.PodID{UID: name, Namespace: "ml", Name: name} }
 
 func smallPod(cpus int64) *place.Pod {
 	return &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{
@@ -70,7 +71,7 @@ func TestExplainSaysWhatTheSchedulerDoes(t *testing.T) {
 		refused += min(1, len(n.Refused))
 		for _, cpus := range []int64{3, 5, 6} {
 			pod := view.Pod{ID: podID("x"), Pod: smallPod(cpus)}
-			said := newExplanation(pod, []*ledger.Node{n}, nil).verdicts[0].judged.Verdict
+			said := newExplanation(pod, []*state.Node{n}, nil).verdicts[0].judged.Verdict
 			index := ledger.NewIndex(pod.Pod, pod.Demand)
 			for by, fits := range map[string]bool{
 				"the node":             n.Fits(pod.Pod),

@@ -20,7 +20,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/view"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/face/draw"
 )
@@ -28,7 +28,7 @@ import (
 // Cluster is what the commands ask of a cluster.
 type Cluster interface {
 	// Nodes returns the nodes with known data, and why the others are not among them.
-	Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem, error)
+	Nodes(ctx context.Context) ([]*state.Node, []document.Problem, error)
 	// Pod returns one pod; where there is none, the error is the API server's NotFound.
 	Pod(ctx context.Context, namespace, name string) (view.Pod, error)
 	// Pods returns the pods of a namespace, or of all where it is empty, without Lacks. Pods that are not understood

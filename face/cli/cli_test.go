@@ -23,8 +23,8 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/internal/golden"
 )
@@ -33,12 +33,12 @@ const gi = 1 << 30
 
 // cluster is a cluster as plain data.
 type cluster struct {
-	nodes    []*ledger.Node
+	nodes    []*state.Node
 	problems []document.Problem
 	pods     map[string]view.Pod
 }
 
-func (c cluster) Nodes(context.Context) ([]*ledger.Node, []document.Problem, error) {
+func (c cluster) Nodes(context.Context) ([]*state.Node, []document.Problem, error) {
 	return c.nodes, c.problems, nil
 }
 
@@ -74,7 +74,7 @@ func machine(t testing.TB, text string) *topo.Machine {
 	return m
 }
 
-func node(t testing.TB, name, text string, p place.Policy, entries ...ledger.Entry) *ledger.Node {
+func node(t testing.TB, name, text string, p place.Policy, entries ...state.Entry) *state.Node {
 	m := machine(t, text)
 	r := place.Rules{
 		Topology: place.TopologyRules{Policy: p},
@@ -86,7 +86,7 @@ func node(t testing.TB, name, text string, p place.Policy, entries ...ledger.Ent
 	for _, e := range entries {
 		u = u.Hold(e.Holdings...)
 	}
-	return &ledger.Node{Name: name, Machine: m, Rules: r, Entries: entries, Usage: u}
+	return &state.Node{Name: name, Machine: m, Rules: r, Entries: entries, Usage: u}
 }
 
 const xeon = `
@@ -98,13 +98,13 @@ device nvidia.com/gpu gpu-0-0,gpu-0-1 numa 0
 device nvidia.com/gpu gpu-1-0,gpu-1-1 numa 1
 `
 
-func id(name string) ledger.PodID {
+func id(name string) state.PodID {
 	ns, n, _ := strings.Cut(name, "/")
-	return ledger.PodID{UID: "uid-of-" + n, Namespace: ns, Name: n}
+	return state.PodID{UID: "uid-of-" + n, Namespace: ns, Name: n}
 }
 
-func entry(t testing.TB, name string, s ledger.Source, list string, memGi int64, on topo.Mask,
-	gpus ...string) ledger.Entry {
+func entry(t testing.TB, name string, s state.Source, list string, memGi int64, on topo.Mask,
+	gpus ...string) state.Entry {
 	t.Helper()
 	set, err := idset.Parse[idset.CPU](list)
 	if err != nil {
@@ -115,7 +115,7 @@ func entry(t testing.TB, name string, s ledger.Source, list string, memGi int64,
 	if len(gpus) > 0 {
 		h.Devices = []place.DeviceBlock{{Resource: "nvidia.com/gpu", IDs: gpus, NUMAs: on}}
 	}
-	return ledger.Entry{Pod: id(name), Source: s, Holdings: []place.Holding{h}}
+	return state.Entry{Pod: id(name), Source: s, Holdings: []place.Holding{h}}
 }
 
 func wanting(cpus, memGi, gpus int64) *place.Pod {
@@ -133,17 +133,17 @@ func small(t testing.TB) cluster {
 	withSidecar := wanting(8, 48, 1)
 	withSidecar.Containers = []place.Container{sidecar, withSidecar.Containers[0]}
 	return cluster{
-		nodes: []*ledger.Node{
+		nodes: []*state.Node{
 			node(t, "gpu-b", xeon, place.SingleNUMA,
-				entry(t, "ml/trainer-0", ledger.Observed, "1-12,33-44", 100, 1, "gpu-0-0")),
+				entry(t, "ml/trainer-0", state.Observed, "1-12,33-44", 100, 1, "gpu-0-0")),
 			node(t, "gpu-d", xeon, place.BestEffort,
-				entry(t, "ml/split", ledger.Observed, "13-14,16-17", 10, 3)),
+				entry(t, "ml/split", state.Observed, "13-14,16-17", 10, 3)),
 			node(t, "gpu-a", xeon, place.SingleNUMA,
-				entry(t, "ml/wide-0", ledger.Observed, "1-14,33-46", 100, 1, "gpu-0-0"),
-				entry(t, "ml/wide-1", ledger.Predicted, "16-29,48-61", 100, 2, "gpu-1-0")),
+				entry(t, "ml/wide-0", state.Observed, "1-14,33-46", 100, 1, "gpu-0-0"),
+				entry(t, "ml/wide-1", state.Predicted, "16-29,48-61", 100, 2, "gpu-1-0")),
 			node(t, "gpu-c", xeon, place.SingleNUMA,
-				entry(t, "ml/wide-2", ledger.Observed, "1-14,33-46", 100, 1, "gpu-0-0"),
-				entry(t, "ml/wide-3", ledger.Observed, "16-29,48-61", 100, 2, "gpu-1-0")),
+				entry(t, "ml/wide-2", state.Observed, "1-14,33-46", 100, 1, "gpu-0-0"),
+				entry(t, "ml/wide-3", state.Observed, "16-29,48-61", 100, 2, "gpu-1-0")),
 			node(t, "plain-1", "numa 0 cpus 0-7 memory 32Gi\n", place.Restricted),
 		},
 		problems: []document.Problem{

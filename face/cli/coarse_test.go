@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
@@ -43,7 +44,7 @@ distances 21 10
 	holds := func(cpus ...idset.CPU) []place.Holding {
 		return []place.Holding{{CPUs: idset.Of(cpus...), Memory: []place.Block{{Kind: topo.Memory, NUMAs: 2, Bytes: gi}}}}
 	}
-	l := ledger.Layout{Machine: m, Rules: r, Amounts: &ledger.Amounts{Held: holds(17, 18, 19),
+	l := state.Layout{Machine: m, Rules: r, Amounts: &state.Amounts{Held: holds(17, 18, 19),
 		Counts: map[string]bool{"uid-old": true}}}
 	l.Amounts.Held = append(l.Amounts.Held, place.Holding{Devices: []place.DeviceBlock{{Resource: "vendor.example/nic",
 		IDs: []string{"1-0000"}, NUMAs: 2}}})
@@ -51,7 +52,7 @@ distances 21 10
 	old := pod(place.Guaranteed, place.Container{Name: "prepare", Kind: place.Init, MilliCPU: 6000, Memory: memory},
 		place.Container{Name: "serve", MilliCPU: 2000, Memory: memory})
 	b := ledger.New()
-	id := func(name string) ledger.PodID { return ledger.PodID{UID: "uid-" + name, Namespace: "ml", Name: name} }
+	id := func(name string) state.PodID { return state.PodID{UID: "uid-" + name, Namespace: "ml", Name: name} }
 	b.Recover("edge", id("old"), old)
 	b.Admitted("uid-old")
 	b.Report("edge", l)
@@ -66,7 +67,7 @@ distances 21 10
 	}
 	small := pod(place.Guaranteed, place.Container{Name: "c", MilliCPU: 2000, Memory: memory})
 	return noted{cluster{
-		nodes:    []*ledger.Node{node(t, "exact", xeon, place.SingleNUMA), b.Snapshot().Node("edge")},
+		nodes:    []*state.Node{node(t, "exact", xeon, place.SingleNUMA), b.Snapshot().Node("edge")},
 		problems: []document.Problem{{Node: "new", Reason: "no layout: is the agent running?"}},
 		pods: map[string]view.Pod{"ml/old": of("old", "edge", old), "ml/fresh": of("fresh", "edge", fresh),
 			"ml/else": of("else", "edge", small), "ml/waits": of("waits", "", small)},
@@ -102,7 +103,7 @@ func (f filed) Workloads([]byte, string) ([]*whatif.Workload, whatif.Left, error
 // A pod that passes on an estimated node passes under assumptions, and check names them.
 func TestCheckNamesCoarseNodes(t *testing.T) {
 	edge := node(t, "edge", xeon, place.SingleNUMA)
-	edge.Quality = ledger.Coarse
+	edge.Quality = state.Estimated
 	needs := whatif.Amounts{"cpu": 2000, "memory": gi, "pods": 1}
 	s := filed{plain{
 		nodes: []whatif.Node{{Name: "edge", State: edge, Allocatable: whatif.Amounts{"cpu": 62000, "memory": 380 * gi,

@@ -2,8 +2,8 @@ package cli
 
 import (
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -56,7 +56,7 @@ func (e *explanation) document() explanationDocument {
 func (v verdictOn) document() document.Verdict {
 	n := v.node
 	if n == nil {
-		n = &ledger.Node{Name: v.name}
+		n = &state.Node{Name: v.name}
 	}
 	d := document.VerdictOf(n, v.judged.Verdict)
 	d.Fits, d.Reasons = v.judged.Fits(), document.Each(v.judged.Reasons, document.ReasonOf)
@@ -86,7 +86,7 @@ func (v verdictOn) missing() []document.Missing {
 // document is the document of a scene, which is of a machine file or of a cluster.
 func (s scene) document(file bool) mapDocument {
 	d := mapDocument{Kind: "MachineMap", NotDrawn: append([]document.Problem{}, s.problems...),
-		Nodes: document.Each(s.nodes, func(n *ledger.Node) document.Node { return document.NodeOf(n.Name, n) })}
+		Nodes: document.Each(s.nodes, func(n *state.Node) document.Node { return document.NodeOf(n.Name, n) })}
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
 		if file {
@@ -105,7 +105,7 @@ func (s scene) document(file bool) mapDocument {
 }
 
 // spread names the NUMA nodes that holdings of a node are on, "-" where there are none.
-func spread(n *ledger.Node, hs ...place.Holding) string {
+func spread(n *state.Node, hs ...place.Holding) string {
 	if ids := document.Spread(n.Machine, hs); ids != "" {
 		return string(ids)
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/view"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -82,8 +82,8 @@ func (a *app) explainPod(c *cobra.Command, f explainFlags, ref string) error {
 type explanation struct {
 	pod view.Pod
 	// home is the node that the pod is bound to, nil where it is not bound or its layout is not known.
-	home  *ledger.Node
-	holds *ledger.Entry
+	home  *state.Node
+	holds *state.Entry
 	// verdicts are on all nodes but the one where the pod holds something, in order of names.
 	verdicts []verdictOn
 	// problems are of the nodes of which nothing is known and that nothing else keeps the pod from.
@@ -93,7 +93,7 @@ type explanation struct {
 // verdictOn is what is to be said of the pod on a node. The node is nil where nothing is known of its NUMA nodes.
 type verdictOn struct {
 	name   string
-	node   *ledger.Node
+	node   *state.Node
 	judged whatif.Judgement
 	way    *whatif.Way // nil where it is not known how the node gets room
 }
@@ -132,7 +132,7 @@ func orGone(ctx context.Context, c Cluster, namespace, name string, err error) e
 		return err
 	}
 	for _, n := range nodes {
-		if slices.ContainsFunc(n.Gone, func(p ledger.PodID) bool { return p.Namespace == namespace && p.Name == name }) {
+		if slices.ContainsFunc(n.Gone, func(p state.PodID) bool { return p.Namespace == namespace && p.Name == name }) {
 			return fmt.Errorf("%w; the layout of node %s still lists it: its pod is gone, and the node has not reported that",
 				err, n.Name)
 		}
@@ -158,12 +158,12 @@ func (a *app) podName(ref string) (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
-func newExplanation(pod view.Pod, nodes []*ledger.Node, problems []document.Problem) *explanation {
+func newExplanation(pod view.Pod, nodes []*state.Node, problems []document.Problem) *explanation {
 	e := &explanation{pod: pod, problems: sortedProblems(problems)}
 	for _, n := range sortedNodes(nodes) {
 		if n.Name == pod.Node {
 			e.home = n
-			if i := slices.IndexFunc(n.Entries, func(x ledger.Entry) bool { return x.Pod.UID == pod.ID.UID }); i >= 0 {
+			if i := slices.IndexFunc(n.Entries, func(x state.Entry) bool { return x.Pod.UID == pod.ID.UID }); i >= 0 {
 				e.holds = &n.Entries[i]
 			}
 			if !e.refused() {
@@ -201,7 +201,7 @@ func (e *explanation) tryRemedies() {
 
 // judge adds the verdict on a node, and reports whether the pod fits there. A node of which nothing is known and that
 // nothing else keeps the pod from is not judged.
-func (e *explanation) judge(name string, n *ledger.Node) (fits bool) {
+func (e *explanation) judge(name string, n *state.Node) (fits bool) {
 	at, rules := e.on(name, n), whatif.Rules{}
 	v := verdictOn{name: name, node: n, judged: rules.Judge(&at, e.want(), e.pod.Around[name].Barred)}
 	if n != nil || !v.judged.Fits() {
@@ -210,7 +210,7 @@ func (e *explanation) judge(name string, n *ledger.Node) (fits bool) {
 	return v.judged.Fits()
 }
 
-func (e *explanation) on(name string, n *ledger.Node) whatif.Node {
+func (e *explanation) on(name string, n *state.Node) whatif.Node {
 	out := e.pod.Around[name].Node
 	out.Name, out.State = name, n
 	return out
@@ -260,12 +260,12 @@ func (e *explanation) refused() bool {
 func (e *explanation) ended() bool { return e.pod.Phase == "Succeeded" || e.pod.Phase == "Failed" }
 
 // sortedNodes returns the nodes that can be judged, in order of names.
-func sortedNodes(in []*ledger.Node) []*ledger.Node {
-	out := slices.DeleteFunc(slices.Clone(in), func(n *ledger.Node) bool {
+func sortedNodes(in []*state.Node) []*state.Node {
+	out := slices.DeleteFunc(slices.Clone(in), func(n *state.Node) bool {
 		return n == nil || n.Machine == nil ||
 			n.Usage == nil
 	})
-	slices.SortFunc(out, func(a, b *ledger.Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b *state.Node) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 

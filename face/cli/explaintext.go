@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/draw"
 )
@@ -34,7 +34,7 @@ func (e *explanation) write(w io.Writer, all bool) error {
 		e.writeHolds(b)
 		if e.home != nil {
 			apart := e.holds != nil && place.Verdict{Holdings: e.holds.Holdings}.NUMAs(e.home.Machine).Len() > 1
-			writeUnaligned(b, []*ledger.Node{e.home}, e.pod.Pod, apart, 1)
+			writeUnaligned(b, []*state.Node{e.home}, e.pod.Pod, apart, 1)
 		}
 		if all {
 			fmt.Fprintf(b, "\nIf it were on another node:\n")
@@ -141,7 +141,7 @@ func (e *explanation) writeHolds(b *bufio.Writer) {
 		return
 	case e.holds == nil && e.pod.Pod.Plain():
 		return
-	case e.holds == nil && e.home.Quality == ledger.Coarse:
+	case e.holds == nil && e.home.Quality == state.Estimated:
 		fmt.Fprintf(b, "\nNode %s reports amounts only: which of them are the pod's is not known.\n", e.pod.Node)
 		return
 	case e.holds == nil && holdsNothing(e.home, e.pod.Pod):
@@ -150,7 +150,7 @@ func (e *explanation) writeHolds(b *bufio.Writer) {
 	case e.holds == nil:
 		fmt.Fprintf(b, "\nNode %s has not reported that it holds anything.\n", e.pod.Node)
 		return
-	case e.holds.Source == ledger.Counted && !slices.ContainsFunc(e.holds.Holdings,
+	case e.holds.Source == state.Counted && !slices.ContainsFunc(e.holds.Holdings,
 		func(h place.Holding) bool { return h.Kind != place.Init }):
 		fmt.Fprintf(b, "\nNode %s reports amounts only: which of them are the pod's is not known. Beside them it keeps\n"+
 			"from its init containers %s, or as much elsewhere.\n", e.pod.Node, draw.ItemsOn(e.home, e.holds.Holdings...))
@@ -168,7 +168,7 @@ func (e *explanation) writeHolds(b *bufio.Writer) {
 	rule := e.home.Rules.Topology
 	fmt.Fprintf(b, "\nTogether that is on %s; the node's policy is %s per %s.\n",
 		document.NUMANodes(document.Spread(m, e.holds.Holdings)), rule.Policy, rule.Scope)
-	if e.holds.Source == ledger.Predicted && len(e.home.Inexact) > 0 {
+	if e.holds.Source == state.Predicted && len(e.home.Inexact) > 0 {
 		writeWrapped(b, "", "The kubelet may do something else ("+inexactCodes(e.home)+"); kubectl tenon map "+
 			e.home.Name+" says why.")
 	}
@@ -183,11 +183,11 @@ func (e *explanation) homeProblem() string {
 	return "node " + e.pod.Node + " has no layout"
 }
 
-func sourceText(s ledger.Source) string {
+func sourceText(s state.Source) string {
 	switch s {
-	case ledger.Observed:
+	case state.Observed:
 		return "observed: the node reported it"
-	case ledger.Counted:
+	case state.Counted:
 		return "counted: in the amounts that the node reports"
 	}
 	return "predicted: the node has not reported it yet"
@@ -210,7 +210,7 @@ func alignedText(units []place.Alignment, h place.Holding) string {
 	return "-"
 }
 
-func items(n *ledger.Node, h place.Holding) string {
+func items(n *state.Node, h place.Holding) string {
 	if s := draw.ItemsOn(n, h); s != "" {
 		return s
 	}
@@ -240,7 +240,7 @@ func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 	default:
 		fmt.Fprintf(b, "\n%s fits on %d of %s. There it would get:\n\n", e.subject(), len(fits), nodes(judged))
 		writeFits(b, fits, limit)
-		var on []*ledger.Node
+		var on []*state.Node
 		for _, v := range fits {
 			on = append(on, v.node)
 		}
@@ -297,7 +297,7 @@ func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 	choice, coarse, inexact := false, map[string]bool{}, map[string]bool{}
 	for _, v := range fits[:min(limit, len(fits))] {
 		name := v.node.Name
-		if v.node.Quality == ledger.Coarse {
+		if v.node.Quality == state.Estimated {
 			name, coarse[cmp.Or(v.node.From, "NodeResourceTopology")] = name+" (coarse)", true
 		}
 		if len(v.node.Inexact) > 0 {
@@ -310,7 +310,7 @@ func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 			rows = append(rows, []string{name, document.NameOf(h.Container), spread(v.node, h), items(v.node, h)})
 			name = ""
 		}
-		choice = choice || v.node.Quality == ledger.Exact && !v.judged.Verdict.Exact()
+		choice = choice || v.node.Quality == state.Exact && !v.judged.Verdict.Exact()
 	}
 	writeTable(b, rows)
 	if more := len(fits) - limit; more > 0 {

@@ -5,18 +5,18 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/cluster/view"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // A pod that a layout lists and that no longer exists is marked wherever it is named, and devices that nobody gets are
 // not shown as free.
 func TestWhatIsGoneOrNeverGivenIsMarked(t *testing.T) {
 	n := node(t, "a", xeon+"device vendor.example/nic n-0 numa 0\ndevice vendor.example/nic n-1 numa none\n",
-		place.SingleNUMA, entry(t, "ml/old", ledger.Observed, "16-31,48-63", 100, 2),
-		entry(t, "ml/there", ledger.Observed, "1-15,33-47", 100, 1))
-	n.Gone = []ledger.PodID{id("ml/old")}
-	c := cluster{nodes: []*ledger.Node{n}, pods: map[string]view.Pod{
+		place.SingleNUMA, entry(t, "ml/old", state.Observed, "16-31,48-63", 100, 2),
+		entry(t, "ml/there", state.Observed, "1-15,33-47", 100, 1))
+	n.Gone = []state.PodID{id("ml/old")}
+	c := cluster{nodes: []*state.Node{n}, pods: map[string]view.Pod{
 		"ml/waits": {ID: id("ml/waits"), Pod: wanting(31, 10, 0)}}}
 	for line, wants := range map[string][]string{
 		"map a": {" A? ml/old", " B  ml/there", "? the pod is gone, and the node has not reported that",

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-numa/tenon/core/guard"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // guardFlags are the arguments of the scheduler that keep pods from nodes, with the same names and meanings
@@ -58,7 +58,7 @@ func (f *guardFlags) guard() (guard.Guard, error) {
 		}
 	}
 	const refuse = "Refuse"
-	g := guard.Guard{Coarse: f.coarse == refuse, Silent: f.silent == refuse, Inexact: f.inexact == refuse,
+	g := guard.Guard{Estimated: f.coarse == refuse, Silent: f.silent == refuse, Inexact: f.inexact == refuse,
 		KeepRestartable: f.keepRestartable}
 	switch f.unknown {
 	case "AllowWithoutDemand":
@@ -74,7 +74,7 @@ var strictArguments = []struct {
 	argument string
 	guard    guard.Guard
 }{
-	{"coarseNodes: Refuse", guard.Guard{Coarse: true}},
+	{"coarseNodes: Refuse", guard.Guard{Estimated: true}},
 	{"silentNodes: Refuse", guard.Guard{Silent: true}},
 	{"inexactNodes: Refuse", guard.Guard{Inexact: true}},
 	{"keepRestartable: true", guard.Guard{KeepRestartable: true}},
@@ -82,7 +82,7 @@ var strictArguments = []struct {
 
 // keptBy returns the arguments with which a scheduler would keep a pod from a node where it fits by the defaults. n is
 // not nil.
-func keptBy(n *ledger.Node, p *place.Pod, d place.Demand) (arguments []string) {
+func keptBy(n *state.Node, p *place.Pod, d place.Demand) (arguments []string) {
 	for _, x := range strictArguments {
 		if x.guard.Distrusts(n) != 0 || x.guard.Spares(n, p, d) != 0 {
 			arguments = append(arguments, x.argument)

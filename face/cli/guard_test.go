@@ -7,14 +7,15 @@ import (
 
 	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/guard"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 func TestGuardFlags(t *testing.T) {
 	f := guardFlags{unknown: "AllowWithoutDemand", coarse: "Refuse", silent: "Refuse", inexact: "Refuse",
 		keepRestartable: true}
-	want := guard.Guard{Unknown: guard.WithoutDemand, Coarse: true, Silent: true, Inexact: true, KeepRestartable: true}
+	want := guard.Guard{Unknown: guard.WithoutDemand, Estimated: true, Silent: true, Inexact: true,
+		KeepRestartable: true}
 	if g, err := f.guard(); err != nil || g != want {
 		t.Errorf("guard %+v, error %v; want %+v", g, err, want)
 	}
@@ -30,10 +31,10 @@ func TestGuardFlags(t *testing.T) {
 // Explain does not know the profile of a scheduler: it names what stricter arguments would change.
 func TestExplainNamesArgumentsThatKeepAPodAway(t *testing.T) {
 	exact, other := node(t, "exact", xeon, place.SingleNUMA), node(t, "other", xeon, place.SingleNUMA)
-	other.Inexact = []ledger.Inexact{{Code: ledger.UnknownKubeletVersion}}
+	other.Inexact = []state.Inexact{{Code: state.UnknownKubeletVersion}}
 	pod := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: 2000}}}
-	asked := view.Pod{ID: ledger.PodID{Namespace: "ml", Name: "x"}, Pod: pod}
-	e := newExplanation(asked, []*ledger.Node{exact, other}, nil)
+	asked := view.Pod{ID: state.PodID{Namespace: "ml", Name: "x"}, Pod: pod}
+	e := newExplanation(asked, []*state.Node{exact, other}, nil)
 	var out bytes.Buffer
 	if err := e.write(&out, false); err != nil {
 		t.Fatal(err)

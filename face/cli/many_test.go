@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/cluster/view"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // A pod that names one of 410 nodes by its label is refused by 409 for one reason, and by the one for another, which
@@ -16,19 +16,19 @@ import (
 func TestManyNodesWithTheSameReasonAreOneGroup(t *testing.T) {
 	pod := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: 2000}}}
 	full := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: 11000}}}
-	around, nodes := map[string]view.Around{}, []*ledger.Node{}
+	around, nodes := map[string]view.Around{}, []*state.Node{}
 	for i := range 410 {
 		name := fmt.Sprintf("n%03d", i)
 		n := node(t, name, xeon, place.SingleNUMA)
 		at := view.Around{}
 		if i == 200 {
 			for j := range 20 {
-				if next, ok := n.With(ledger.PodID{UID: fmt.Sprint(j), Namespace: "ml", Name: "big"}, full); ok {
+				if next, ok := n.With(state.PodID{UID: fmt.Sprint(j), Namespace: "ml", Name: "big"}, full); ok {
 					n = next
 				}
 			}
 			for j := range 20 {
-				if next, ok := n.With(ledger.PodID{UID: fmt.Sprint("s", j), Namespace: "ml", Name: "small"}, pod); ok {
+				if next, ok := n.With(state.PodID{UID: fmt.Sprint("s", j), Namespace: "ml", Name: "small"}, pod); ok {
 					n = next
 				}
 			}
@@ -37,7 +37,7 @@ func TestManyNodesWithTheSameReasonAreOneGroup(t *testing.T) {
 		}
 		nodes, around[name] = append(nodes, n), at
 	}
-	e := newExplanation(view.Pod{ID: ledger.PodID{Namespace: "ml", Name: "x"}, Pod: pod, Around: around}, nodes, nil)
+	e := newExplanation(view.Pod{ID: state.PodID{Namespace: "ml", Name: "x"}, Pod: pod, Around: around}, nodes, nil)
 	var out bytes.Buffer
 	if err := e.write(&out, false); err != nil {
 		t.Fatal(err)

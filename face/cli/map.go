@@ -14,8 +14,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/face/draw"
 )
@@ -113,7 +113,7 @@ func (f mapFlags) check(args []string) error {
 }
 
 // nodeRefs names nodes as kubectl does.
-func nodeRefs(nodes []*ledger.Node) (out []string) {
+func nodeRefs(nodes []*state.Node) (out []string) {
 	for _, n := range nodes {
 		out = append(out, "node/"+n.Name)
 	}
@@ -123,7 +123,7 @@ func nodeRefs(nodes []*ledger.Node) (out []string) {
 // scene is what a map shows: the nodes to draw, those that cannot be drawn, warnings about the former, and the UIDs of
 // their misaligned pods.
 type scene struct {
-	nodes           []*ledger.Node
+	nodes           []*state.Node
 	problems, notes []document.Problem
 	misaligned      map[string]bool
 }
@@ -132,7 +132,7 @@ type scene struct {
 func (a *app) scene(ctx context.Context, c *cobra.Command, file string, args []string) (s scene, err error) {
 	if file != "" {
 		n, err := a.readMachine(file, c.ErrOrStderr())
-		return scene{nodes: []*ledger.Node{n}}, err
+		return scene{nodes: []*state.Node{n}}, err
 	}
 	cluster, _, err := a.connect()
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *scene) only(name string) error {
 	for _, n := range s.nodes {
 		if n.Name == name {
 			others := func(p document.Problem) bool { return p.Node != n.Name }
-			s.nodes, s.problems, s.notes = []*ledger.Node{n}, nil, slices.DeleteFunc(s.notes, others)
+			s.nodes, s.problems, s.notes = []*state.Node{n}, nil, slices.DeleteFunc(s.notes, others)
 			return nil
 		}
 	}
@@ -189,7 +189,7 @@ func writeNotes(w io.Writer, notes []document.Problem) error {
 
 // readMachine makes a node, on which nothing is held, of a machine file. Warnings about the machine
 // go to stderr, as kubectl's warnings do.
-func (a *app) readMachine(path string, stderr io.Writer) (*ledger.Node, error) {
+func (a *app) readMachine(path string, stderr io.Writer) (*state.Node, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open machine file: %w", err)
@@ -206,7 +206,7 @@ func (a *app) readMachine(path string, stderr io.Writer) (*ledger.Node, error) {
 }
 
 // parsed makes a node of the content of a machine file.
-func (a *app) parsed(path string, data []byte, stderr io.Writer) (*ledger.Node, error) {
+func (a *app) parsed(path string, data []byte, stderr io.Writer) (*state.Node, error) {
 	parse := a.setup.Machine
 	if parse == nil {
 		parse = parseMachine
@@ -219,7 +219,7 @@ func (a *app) parsed(path string, data []byte, stderr io.Writer) (*ledger.Node, 
 		fmt.Fprintln(stderr, "Warning: "+w)
 	}
 	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
-	return &ledger.Node{Name: name, Machine: m, Usage: place.NewUsage(m, place.Rules{})}, nil
+	return &state.Node{Name: name, Machine: m, Usage: place.NewUsage(m, place.Rules{})}, nil
 }
 
 // parseMachine reads the text form of a machine.
@@ -249,7 +249,7 @@ func (f mapFlags) write(w io.Writer, s scene, o draw.Options, summary bool) erro
 	return nil
 }
 
-func writeSummary(w io.Writer, nodes []*ledger.Node, problems []document.Problem, wide bool) error {
+func writeSummary(w io.Writer, nodes []*state.Node, problems []document.Problem, wide bool) error {
 	switch {
 	case len(nodes) > 0:
 		if err := writeNodes(w, nodes, wide); err != nil {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/face/draw"
 )
@@ -15,12 +15,12 @@ import (
 // writeNodes writes a table of one line per node: what decides there and how much is free. How each node is known
 // is a column where some are coarse, and with "-o wide". A "+" behind the pods means that unknown pods hold something,
 // too.
-func writeNodes(w io.Writer, nodes []*ledger.Node, wide bool) error {
+func writeNodes(w io.Writer, nodes []*state.Node, wide bool) error {
 	t := table{
 		heads: []string{"NODE", "KNOWN", "POLICY", "SCOPE", "NUMA", "CPUS FREE", "MEMORY FREE", "PODS", "DEVICES FREE"},
 		wide:  []string{"KNOWN", "MEMORY FREE"},
 	}
-	if slices.ContainsFunc(nodes, func(n *ledger.Node) bool { return n.Quality == ledger.Coarse }) {
+	if slices.ContainsFunc(nodes, func(n *state.Node) bool { return n.Quality == state.Estimated }) {
 		t.wide = t.wide[1:]
 	}
 	for _, n := range nodes {
@@ -29,7 +29,7 @@ func writeNodes(w io.Writer, nodes []*ledger.Node, wide bool) error {
 	return t.write(w, wide)
 }
 
-func nodeRow(n *ledger.Node, wide bool) []string {
+func nodeRow(n *state.Node, wide bool) []string {
 	name := n.Name
 	if len(n.Inexact) > 0 {
 		name += inexactMark
@@ -37,7 +37,7 @@ func nodeRow(n *ledger.Node, wide bool) []string {
 	cpus := fmt.Sprintf("%d/%d", n.Usage.FreeCPUs().Len(), n.Machine.CPUs().Len())
 	switch {
 	case n.Rules.CPU.Static:
-	case n.Quality == ledger.Coarse:
+	case n.Quality == state.Estimated:
 		cpus = "unknown"
 	default:
 		cpus = fmt.Sprintf("%d shared", n.Machine.CPUs().Len())
@@ -47,7 +47,7 @@ func nodeRow(n *ledger.Node, wide bool) []string {
 }
 
 // freeMemory is what a Guaranteed pod may get, and all of it, of ordinary memory.
-func freeMemory(n *ledger.Node) string {
+func freeMemory(n *state.Node) string {
 	if !n.Rules.Memory.Static {
 		return "not pinned"
 	}
@@ -64,8 +64,8 @@ func roundBytes(n int64) string {
 	return s[:len(s)-len(" "+topo.Memory)]
 }
 
-func podCount(n *ledger.Node) string {
-	unknown := func(e ledger.Entry) bool { return e.Source == ledger.Counted && e.Pod.UID == "" }
+func podCount(n *state.Node) string {
+	unknown := func(e state.Entry) bool { return e.Source == state.Counted && e.Pod.UID == "" }
 	if slices.ContainsFunc(n.Entries, unknown) {
 		return fmt.Sprintf("%d+", len(n.Entries)-1)
 	}
@@ -74,7 +74,7 @@ func podCount(n *ledger.Node) string {
 
 // freeDevices counts the free devices of each resource, with "-o wide" of all of them, else as far as the least last
 // column has room.
-func freeDevices(n *ledger.Node, wide bool) string {
+func freeDevices(n *state.Node, wide bool) string {
 	const room = leastLast - len(", +64 more")
 	out := ""
 	all := n.Machine.Resources()

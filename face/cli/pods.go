@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/view"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -81,11 +81,11 @@ func (a *app) podsCommand() *cobra.Command {
 
 // aligned is one pod, and what it holds compared with what it could hold.
 type aligned struct {
-	node  *ledger.Node
-	entry ledger.Entry
+	node  *state.Node
+	entry state.Entry
 	units []place.Alignment
 	// now are the nodes on which a misaligned pod would be aligned now, its own node first.
-	now []*ledger.Node
+	now []*state.Node
 }
 
 func (p aligned) misaligned() bool { return place.Misaligned(p.units) }
@@ -163,8 +163,8 @@ func withNames(pods []view.Pod, names []string, namespace string) ([]view.Pod, e
 }
 
 // knownNode returns an error for the name of a node that is neither among the nodes nor among those with a problem.
-func knownNode(name string, nodes []*ledger.Node, problems []document.Problem) error {
-	if name == "" || slices.ContainsFunc(nodes, func(n *ledger.Node) bool { return n.Name == name }) ||
+func knownNode(name string, nodes []*state.Node, problems []document.Problem) error {
+	if name == "" || slices.ContainsFunc(nodes, func(n *state.Node) bool { return n.Name == name }) ||
 		slices.ContainsFunc(problems, func(p document.Problem) bool { return p.Node == name }) {
 		return nil
 	}
@@ -182,11 +182,11 @@ func (l *alignments) keep(f podsFlags) {
 }
 
 // alignmentsOf compares what pods hold with what they could. A coarse node does not report whose its amounts are.
-func alignmentsOf(nodes []*ledger.Node, pods []view.Pod) *alignments {
+func alignmentsOf(nodes []*state.Node, pods []view.Pod) *alignments {
 	out := &alignments{}
 	byUID := viewsByUID(pods)
 	for _, n := range nodes {
-		if n.Quality == ledger.Coarse {
+		if n.Quality == state.Estimated {
 			out.problems = append(out.problems, document.Problem{Node: n.Name,
 				Reason: "it reports amounts only: which of them are a pod's is not known"})
 			continue
@@ -218,8 +218,8 @@ func viewsByUID(pods []view.Pod) map[string]view.Pod {
 }
 
 // findRoom finds the nodes where the misaligned pods would be aligned now.
-func (l *alignments) findRoom(nodes []*ledger.Node, pods []view.Pod) {
-	s := search{nodes: nodes, ideals: map[string]*place.Usage{}, found: map[string][]*ledger.Node{}}
+func (l *alignments) findRoom(nodes []*state.Node, pods []view.Pod) {
+	s := search{nodes: nodes, ideals: map[string]*place.Usage{}, found: map[string][]*state.Node{}}
 	byUID := viewsByUID(pods)
 	for i := range l.pods {
 		if p := &l.pods[i]; p.misaligned() {
@@ -241,12 +241,12 @@ func (l *alignments) marks() map[string]bool {
 
 // search looks for nodes on which pods would be aligned now.
 type search struct {
-	nodes  []*ledger.Node
+	nodes  []*state.Node
 	ideals map[string]*place.Usage // by node
-	found  map[string][]*ledger.Node
+	found  map[string][]*state.Node
 }
 
-func (s search) ideal(n *ledger.Node) *place.Usage {
+func (s search) ideal(n *state.Node) *place.Usage {
 	if s.ideals[n.Name] == nil {
 		s.ideals[n.Name] = n.Usage.Ideal()
 	}
@@ -255,7 +255,7 @@ func (s search) ideal(n *ledger.Node) *place.Usage {
 
 // now returns the nodes on which a pod would be aligned if it were created again, its own node first. Pods of equal
 // shape and demand share the search among the other nodes.
-func (s search) now(p view.Pod, home *ledger.Node) (out []*ledger.Node) {
+func (s search) now(p view.Pod, home *state.Node) (out []*state.Node) {
 	if s.fits(p, home.Without(p.ID.UID)) {
 		out = append(out, home)
 	}
@@ -263,7 +263,7 @@ func (s search) now(p view.Pod, home *ledger.Node) (out []*ledger.Node) {
 	if _, known := s.found[key]; !known {
 		s.found[key] = nil
 		for _, n := range s.nodes {
-			if n.Quality == ledger.Exact && s.fits(p, n) {
+			if n.Quality == state.Exact && s.fits(p, n) {
 				s.found[key] = append(s.found[key], n)
 			}
 		}
@@ -277,7 +277,7 @@ func (s search) now(p view.Pod, home *ledger.Node) (out []*ledger.Node) {
 }
 
 // fits reports whether a node would take the pod and align it.
-func (s search) fits(p view.Pod, n *ledger.Node) bool {
+func (s search) fits(p view.Pod, n *state.Node) bool {
 	v := n.Place(p.Pod, p.Demand)
 	return v.Fits() && !place.Misaligned(place.Alignments(s.ideal(n), p.Pod, v.Holdings))
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/stage"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/internal/golden"
@@ -125,9 +125,9 @@ func gpuCluster(t testing.TB) []byte {
 		pods["ml/"+x.name] = runningPod(x.name, x.node, x.cpu, x.memory, x.gpu)
 		add("Pod", "v1", pods["ml/"+x.name])
 	}
-	for _, n := range []*ledger.Node{
-		node(t, "gpu-a", xeon, place.SingleNUMA, entry(t, "ml/wide-0", ledger.Observed, "1-14,33-46", 100, 1, "gpu-0-0")),
-		node(t, "gpu-b", xeon, place.SingleNUMA, entry(t, "ml/trainer-0", ledger.Observed, "1-12,33-44", 100, 1, "gpu-0-0")),
+	for _, n := range []*state.Node{
+		node(t, "gpu-a", xeon, place.SingleNUMA, entry(t, "ml/wide-0", state.Observed, "1-14,33-46", 100, 1, "gpu-0-0")),
+		node(t, "gpu-b", xeon, place.SingleNUMA, entry(t, "ml/trainer-0", state.Observed, "1-12,33-44", 100, 1, "gpu-0-0")),
 		node(t, "gpu-c", xeon, place.SingleNUMA),
 	} {
 		add("NodeLayout", "tenon.sh/v1alpha1", v1alpha1.FromCore(n.Name, n.Machine, n.Rules, n.Entries, nil))
@@ -405,7 +405,7 @@ func (p plain) Waiting() int                                  { return 0 }
 func TestCoarseNodesAreNamed(t *testing.T) {
 	all := whatif.Amounts{"cpu": 62000, "memory": 380 * gi, "nvidia.com/gpu": 4, "pods": 110}
 	exact, coarse := node(t, "exact", xeon, place.SingleNUMA), node(t, "coarse", xeon, place.SingleNUMA)
-	coarse.Quality = ledger.Coarse
+	coarse.Quality = state.Estimated
 	s := plain{
 		nodes: []whatif.Node{{Name: "coarse", State: coarse, Allocatable: all},
 			{Name: "exact", State: exact, Allocatable: all}},

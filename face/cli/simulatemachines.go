@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-numa/tenon/api/pod/quantity"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
@@ -63,7 +63,7 @@ func (a *app) described(f simulateFlags, list []string, stderr io.Writer) ([]wha
 }
 
 // readListed reads a machine file, or takes the machine of that name from the catalogue, with its configuration.
-func (a *app) readListed(file string, stderr io.Writer) (*ledger.Node, []byte, error) {
+func (a *app) readListed(file string, stderr io.Writer) (*state.Node, []byte, error) {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) && a.setup.Catalogue != nil {
 		if text, config, ok := a.setup.Catalogue(file); ok {
 			n, err := a.parsed(file, text, stderr)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -145,7 +145,7 @@ func (s *simulation) plan(nodes []whatif.Node, past []*place.Pod, tasks []*task)
 }
 
 func (t *task) do(p *whatif.Plan, turn int, step func() error) (err error) {
-	name := func(i int) ledger.PodID { return t.workload.ID(turn, i) }
+	name := func(i int) state.PodID { return t.workload.ID(turn, i) }
 	if t.workload.PerNode {
 		t.outcome, t.wanted, err = p.Each(t.workload.Want, name, step)
 		return err

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/guard"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/draw"
@@ -63,7 +63,7 @@ func (s *simulation) writeCoarse(b *bufio.Writer, limit int) {
 		return
 	}
 	what := "the CPUs and devices of pods there are made up"
-	if s.rules.Guard.Coarse {
+	if s.rules.Guard.Estimated {
 		what = "pods that need alignment do not go there"
 	}
 	list := strings.Join(names[:min(limit, len(names))], ", ")
@@ -78,7 +78,7 @@ func (s *simulation) writeCoarse(b *bufio.Writer, limit int) {
 // coarse returns the names of the nodes that report amounts only.
 func coarse(all []whatif.Node) (out []string) {
 	for _, n := range all {
-		if n.State != nil && n.State.Quality == ledger.Coarse {
+		if n.State != nil && n.State.Quality == state.Estimated {
 			out = append(out, n.Name)
 		}
 	}
@@ -313,7 +313,7 @@ func nodeRows(before, after whatif.Node) [][]string {
 		items = append(items, change(k, before.Left(k), after.Left(k)))
 	}
 	name := after.Name
-	if after.State != nil && after.State.Quality == ledger.Coarse {
+	if after.State != nil && after.State.Quality == state.Estimated {
 		name += " (coarse)"
 	}
 	out := [][]string{{name, arrow(fmt.Sprint(before.Used["pods"]), fmt.Sprint(after.Used["pods"])), "all",

@@ -4,8 +4,8 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -18,7 +18,7 @@ type Slots struct {
 
 // slot is a count on a node. States and amounts of nodes do not change; a node gets others.
 type slot struct {
-	of                *ledger.Node
+	of                *state.Node
 	allocatable, used whatif.Amounts
 	pods              int
 }

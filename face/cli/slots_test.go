@@ -5,6 +5,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
@@ -16,7 +17,7 @@ func TestRememberedSlotsFollowTheNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	book := ledger.New()
-	book.Report("n", ledger.Layout{Machine: m, Rules: place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA},
+	book.Report("n", state.Layout{Machine: m, Rules: place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA},
 		CPU: place.CPURules{Static: true}}})
 	pod := func(cpus int64) *place.Pod {
 		return &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: cpus * 1000}}}
@@ -37,7 +38,7 @@ func TestRememberedSlotsFollowTheNode(t *testing.T) {
 			t.Errorf("%d pods of 4 CPUs fit on a node for 3 pods", got)
 		}
 	}
-	if _, ok := book.Reserve("n", ledger.PodID{UID: "u", Name: "p"}, pod(4), place.Demand{}); !ok {
+	if _, ok := book.Reserve("n", state.PodID{UID: "u", Name: "p"}, pod(4), place.Demand{}); !ok {
 		t.Fatal("the pod does not fit")
 	}
 	if got := s.count(pod(4), node(100)); got != 3 {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/pod/quantity"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
@@ -360,7 +360,7 @@ func (t *capacity) write(w io.Writer, wide bool) error {
 
 func (n roomOn) row() []string {
 	name, cpus, memory := n.Name, "shared", "not pinned"
-	if n.Quality == ledger.Coarse.String() {
+	if n.Quality == state.Estimated.String() {
 		name += " (coarse)"
 	}
 	if n.CPUs != nil {

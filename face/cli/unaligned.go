@@ -7,16 +7,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // This file finds what kubelets do not align because of their settings, and which settings would.
 
 // unaligned is what the kubelet of a node does not align for a pod. Settings that are a choice count only where the
 // pod is apart: it is on several NUMA nodes. A coarse node does not report its settings.
-func unaligned(n *ledger.Node, p *place.Pod, apart bool) []place.Unaligned {
-	if n.Quality == ledger.Coarse || p.Plain() {
+func unaligned(n *state.Node, p *place.Pod, apart bool) []place.Unaligned {
+	if n.Quality == state.Estimated || p.Plain() {
 		return nil
 	}
 	return slices.DeleteFunc(n.Rules.Unaligned(n.Machine), func(u place.Unaligned) bool {
@@ -31,14 +31,14 @@ func unaligned(n *ledger.Node, p *place.Pod, apart bool) []place.Unaligned {
 }
 
 // holdsNothing reports whether the kubelet of the node, by its settings, assigns nothing to the pod.
-func holdsNothing(n *ledger.Node, p *place.Pod) bool {
+func holdsNothing(n *state.Node, p *place.Pod) bool {
 	v := place.Place(place.NewUsage(n.Machine, n.Rules), p)
-	return n.Quality == ledger.Exact && v.Fits() && len(v.Holdings) == 0
+	return n.Quality == state.Exact && v.Fits() && len(v.Holdings) == 0
 }
 
 // writeUnaligned writes what the kubelets of nodes do not align for a pod. Nodes that leave the same unaligned share a
 // paragraph; there are at most limit names in it.
-func writeUnaligned(b *bufio.Writer, on []*ledger.Node, p *place.Pod, apart bool, limit int) {
+func writeUnaligned(b *bufio.Writer, on []*state.Node, p *place.Pod, apart bool, limit int) {
 	groups := map[string][]string{}
 	for _, n := range on {
 		var texts []string

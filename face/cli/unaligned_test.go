@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/cluster/view"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // For a node with the kubelet's default policies, the output has what it does not align, and which settings would.
@@ -26,7 +26,7 @@ func TestAnUnconfiguredNodeSpeaks(t *testing.T) {
 	} {
 		answers(t, c, file, line)
 	}
-	if holdsNothing(c.nodes[0], wanting(8, 16, 0)) || !holdsNothing(&ledger.Node{Machine: n.Machine}, wanting(8, 16, 0)) {
+	if holdsNothing(c.nodes[0], wanting(8, 16, 0)) || !holdsNothing(&state.Node{Machine: n.Machine}, wanting(8, 16, 0)) {
 		t.Error("only the node without policies assigns nothing")
 	}
 }

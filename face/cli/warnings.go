@@ -6,13 +6,13 @@ import (
 	"strings"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // This file is what to know of a node before relying on a prediction for it, or restarting its kubelet.
 
 // warnings are the rows that a map shows of nodes, in the order of the nodes.
-func warnings(nodes []*ledger.Node) (out []document.Problem) {
+func warnings(nodes []*state.Node) (out []document.Problem) {
 	for _, n := range nodes {
 		for _, r := range n.Inexact {
 			text := strings.TrimSuffix("predictions may be inexact: "+string(r.Code)+": "+r.Message, ": ")
@@ -27,7 +27,7 @@ func warnings(nodes []*ledger.Node) (out []document.Problem) {
 
 // forgotten are the rows of what settings of kubelets do not align: one for each setting, since on a cluster that is
 // not configured it is the same on every node.
-func forgotten(nodes []*ledger.Node) (out []document.Problem) {
+func forgotten(nodes []*state.Node) (out []document.Problem) {
 	on := map[string][]string{}
 	for _, n := range nodes {
 		for _, u := range document.Forgotten(n) {
@@ -48,7 +48,7 @@ func forgotten(nodes []*ledger.Node) (out []document.Problem) {
 const inexactMark = " (inexact)"
 
 // inexactCodes are the codes of a node, each once.
-func inexactCodes(n *ledger.Node) string {
+func inexactCodes(n *state.Node) string {
 	var out []string
 	for _, r := range n.Inexact {
 		out = append(out, string(r.Code))

@@ -9,8 +9,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // doubtful is a cluster with a node whose kubelet may do something else than is predicted, and one whose kubelet
@@ -20,13 +20,13 @@ func doubtful(t *testing.T) cluster {
 	for _, n := range c.nodes {
 		switch n.Name {
 		case "gpu-b":
-			n.Inexact = []ledger.Inexact{{Code: ledger.RulesFromFiles,
+			n.Inexact = []state.Inexact{{Code: state.RulesFromFiles,
 				Message: "the kubelet's configz endpoint does not answer"},
-				{Code: ledger.UnhealthyDevices, Message: "nvidia.com/gpu: 4 in capacity, 3 listed"}}
+				{Code: state.UnhealthyDevices, Message: "nvidia.com/gpu: 4 in capacity, 3 listed"}}
 		case "plain-1":
 			n.Rules.CPU.StrictReservation = true
 			all := place.Holding{Container: "main", CPUs: n.Machine.CPUs().Minus(n.Rules.CPU.Reserved)}
-			n.Entries = []ledger.Entry{{Pod: id("ml/full"), Holdings: []place.Holding{all}}}
+			n.Entries = []state.Entry{{Pod: id("ml/full"), Holdings: []place.Holding{all}}}
 			n.Usage = place.NewUsage(n.Machine, n.Rules).Hold(all)
 		}
 	}
@@ -63,8 +63,8 @@ func TestNothingRawReachesTheTerminal(t *testing.T) {
 	const hostile = "x\x1b[31m\x07\r\nFORGED\u202e\u009b2J\xff\x00\x7f"
 	c := doubtful(t)
 	n := c.nodes[0]
-	n.Inexact = append(n.Inexact, ledger.Inexact{Code: hostile, Message: hostile})
-	n.Entries = append(n.Entries, ledger.Entry{Pod: ledger.PodID{UID: hostile, Namespace: hostile, Name: hostile},
+	n.Inexact = append(n.Inexact, state.Inexact{Code: hostile, Message: hostile})
+	n.Entries = append(n.Entries, state.Entry{Pod: state.PodID{UID: hostile, Namespace: hostile, Name: hostile},
 		Holdings: []place.Holding{{Container: hostile, CPUs: idset.Of[idset.CPU](20)}}})
 	odd := *n
 	odd.Name = hostile

@@ -24,8 +24,8 @@ import (
 	"github.com/tenon-numa/tenon/cluster/live/livetest"
 	"github.com/tenon-numa/tenon/cmd/plugin"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/face/console"
 )
 
@@ -73,8 +73,8 @@ func cluster(t *testing.T) *livetest.Server {
 }
 
 // holding is what the node of a livetest.Pod observes of it.
-func holding(namespace, name string) ledger.Entry {
-	return ledger.Entry{Pod: ledger.PodID{UID: namespace + "." + name, Namespace: namespace, Name: name},
+func holding(namespace, name string) state.Entry {
+	return state.Entry{Pod: state.PodID{UID: namespace + "." + name, Namespace: namespace, Name: name},
 		Holdings: []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](0, 1, 64, 65),
 			Memory: []place.Block{{Kind: "memory", NUMAs: 1, Bytes: 8 << 30}}}}}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/live"
 	"github.com/tenon-numa/tenon/cluster/live/livetest"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/face/console"
 )
 
@@ -33,9 +34,9 @@ func many(t testing.TB, count int) (out []live.Node) {
 	book, l := ledger.New(), livetest.Machine(t)
 	for i := range count {
 		name := fmt.Sprintf("node-%05d.zone-%d.example", i, i%7)
-		u := ledger.Layout{Machine: l, Rules: livetest.Rules()}
+		u := state.Layout{Machine: l, Rules: livetest.Rules()}
 		if i%5 > 0 {
-			u.Entries = []ledger.Entry{holding("team", fmt.Sprint("worker-", i))}
+			u.Entries = []state.Entry{holding("team", fmt.Sprint("worker-", i))}
 			u.Entries[0].Holdings[0].Memory[0].Bytes += int64(i) << 20
 		}
 		book.Report(name, u)

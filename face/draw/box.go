@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -249,7 +249,7 @@ func (p *picture) barPart(o, cells int) line {
 	}
 	who, fill := p.owners[o], "█"
 	tint := style{fg: palette[o%len(palette)]}
-	if who.entry.Source == ledger.Predicted {
+	if who.entry.Source == state.Predicted {
 		fill = "▓"
 	}
 	return line{{string(who.sign), who.style}}.add(tint, strings.Repeat(fill, cells-1))

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Bounds of Options.Width, in columns. Below the least, a box has no room for its texts.
@@ -45,7 +45,7 @@ func ColorWanted(f *os.File) bool {
 
 // Map draws one node: a box per NUMA node, devices that belong to no single NUMA node, distances, and a legend
 // of what every pod holds. The error is the writer's, or names a node without a machine.
-func Map(w io.Writer, n *ledger.Node, o Options) error {
+func Map(w io.Writer, n *state.Node, o Options) error {
 	if n == nil {
 		return errors.New("draw map: no node")
 	}

@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/internal/golden"
 )
@@ -25,10 +25,10 @@ const gi = 1 << 30
 type drawn struct {
 	machine string
 	rules   place.Rules
-	entries []ledger.Entry
+	entries []state.Entry
 }
 
-func (d drawn) node(t testing.TB, name string) *ledger.Node {
+func (d drawn) node(t testing.TB, name string) *state.Node {
 	t.Helper()
 	m, err := topo.ParseMachine(d.machine)
 	if err != nil {
@@ -38,12 +38,12 @@ func (d drawn) node(t testing.TB, name string) *ledger.Node {
 	for _, e := range d.entries {
 		u = u.Hold(e.Holdings...)
 	}
-	return &ledger.Node{Name: name, Machine: m, Rules: d.rules, Entries: d.entries, Usage: u}
+	return &state.Node{Name: name, Machine: m, Rules: d.rules, Entries: d.entries, Usage: u}
 }
 
-func pod(name string, s ledger.Source, hs ...place.Holding) ledger.Entry {
+func pod(name string, s state.Source, hs ...place.Holding) state.Entry {
 	ns, n, _ := strings.Cut(name, "/")
-	return ledger.Entry{Pod: ledger.PodID{UID: name, Namespace: ns, Name: n}, Source: s, Holdings: hs}
+	return state.Entry{Pod: state.PodID{UID: name, Namespace: ns, Name: n}, Source: s, Holdings: hs}
 }
 
 func cpus(t testing.TB, list string) idset.Set[idset.CPU] {
@@ -104,21 +104,21 @@ device nvidia.com/gpu gpu-1-0,gpu-1-1 numa 1
 device example.com/nic nic-0,nic-1,nic-2,nic-3 numa 0
 `,
 			rules: xeonRules,
-			entries: []ledger.Entry{
-				pod("ml/trainer-0", ledger.Observed, hold(t, "1-4,33-36", 48, 1, gpu(1, "gpu-0-1"))),
-				pod("db/postgres-primary-0", ledger.Observed, huge),
-				pod("ml/trainer-1", ledger.Predicted, hold(t, "5-8,37-40", 48, 1, gpu(1, "gpu-0-0"),
+			entries: []state.Entry{
+				pod("ml/trainer-0", state.Observed, hold(t, "1-4,33-36", 48, 1, gpu(1, "gpu-0-1"))),
+				pod("db/postgres-primary-0", state.Observed, huge),
+				pod("ml/trainer-1", state.Predicted, hold(t, "5-8,37-40", 48, 1, gpu(1, "gpu-0-0"),
 					devices("example.com/nic", 1, "nic-0"))),
 			},
 		},
 		"epyc": {
 			machine: epyc(),
 			rules:   epycRules,
-			entries: []ledger.Entry{
-				pod("web/cache-0", ledger.Observed, hold(t, "1-7,65-71", 20, 1)),
-				pod("hpc/solver-rank-0", ledger.Observed, hold(t, "8-23,72-87", 100, 6)),
-				pod("hpc/solver-rank-1", ledger.Observed, hold(t, "24-27,88-91", 16, 8)),
-				pod("web/front-77c9d", ledger.Predicted, hold(t, "32-33,96-97", 4, 16)),
+			entries: []state.Entry{
+				pod("web/cache-0", state.Observed, hold(t, "1-7,65-71", 20, 1)),
+				pod("hpc/solver-rank-0", state.Observed, hold(t, "8-23,72-87", 100, 6)),
+				pod("hpc/solver-rank-1", state.Observed, hold(t, "24-27,88-91", 16, 8)),
+				pod("web/front-77c9d", state.Predicted, hold(t, "32-33,96-97", 4, 16)),
 			},
 		},
 		"gpubox": {
@@ -136,13 +136,13 @@ device example.com/nvswitch switch-0 numa 0-1
 device example.com/fuse f0,f1,f2 numa none
 `,
 			rules: static(t, place.BestEffort, "0,56,112,168", keeps(0, 8*gi), keeps(1, 8*gi)),
-			entries: []ledger.Entry{
-				pod("llm/pretrain-worker-0", ledger.Observed, hold(t, "1-32,113-144", 512, 1,
+			entries: []state.Entry{
+				pod("llm/pretrain-worker-0", state.Observed, hold(t, "1-32,113-144", 512, 1,
 					gpu(1, "GPU-0a", "GPU-0b"), devices("nvidia.com/mlnxnics", 1, "mlx5_0", "mlx5_1"))),
-				pod("llm/pretrain-worker-1", ledger.Observed, hold(t, "57-104,169-216", 768, 2,
+				pod("llm/pretrain-worker-1", state.Observed, hold(t, "57-104,169-216", 768, 2,
 					gpu(2, "GPU-1a", "GPU-1b", "GPU-1c", "GPU-1d"),
 					devices("nvidia.com/mlnxnics", 2, "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_7"))),
-				pod("llm/inference-6d5f7c9b4-x2x8q", ledger.Predicted, hold(t, "33-40,145-152", 64, 1,
+				pod("llm/inference-6d5f7c9b4-x2x8q", state.Predicted, hold(t, "33-40,145-152", 64, 1,
 					gpu(1, "GPU-0c"), devices("example.com/fuse", 0, "f1"))),
 			},
 		},
@@ -161,9 +161,9 @@ distances 80 80 80 80 10
 device example.com/accel a0,a1 numa 250
 `,
 			rules: static(t, place.SingleNUMA, "0,40", keeps(0, gi)),
-			entries: []ledger.Entry{
-				pod("sim/fold", ledger.Observed, hold(t, "10-14,50-54", 200, 2)),
-				pod("sim/hbm", ledger.Observed, hold(t, "", 6, 4, devices("example.com/accel", 4, "a1"))),
+			entries: []state.Entry{
+				pod("sim/fold", state.Observed, hold(t, "10-14,50-54", 200, 2)),
+				pod("sim/hbm", state.Observed, hold(t, "", 6, 4, devices("example.com/accel", 4, "a1"))),
 			},
 		},
 	}
@@ -278,7 +278,7 @@ func TestManyOfEverythingStaysReadable(t *testing.T) {
 	}
 	d := drawn{machine: text.String(), rules: static(t, place.SingleNUMA, "0")}
 	for i := range 50 {
-		d.entries = append(d.entries, pod("many/pod-"+itoa(i), ledger.Observed, hold(t, itoa(i+1), 1, 1<<uint(i))))
+		d.entries = append(d.entries, pod("many/pod-"+itoa(i), state.Observed, hold(t, itoa(i+1), 1, 1<<uint(i))))
 	}
 	var b bytes.Buffer
 	if err := Map(&b, d.node(t, "big"), Options{}); err != nil {
@@ -295,7 +295,7 @@ func TestManyOfEverythingStaysReadable(t *testing.T) {
 func itoa(n int) string { return strconv.Itoa(n) }
 
 func TestNodeWithoutMachineIsAnError(t *testing.T) {
-	err := Map(&bytes.Buffer{}, &ledger.Node{Name: "blank"}, Options{})
+	err := Map(&bytes.Buffer{}, &state.Node{Name: "blank"}, Options{})
 	if err == nil || !strings.Contains(err.Error(), "blank") {
 		t.Errorf("got %v, want an error that names the node", err)
 	}

@@ -3,14 +3,14 @@ package draw
 import (
 	"strings"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // ItemsOn lists what holdings take of a node, for example "cpus 1-4,33-36 · 24Gi memory on NUMA node 0". A "~" stands
 // before device ids where the kubelet may as well take others. Of a coarse node, whose ids are made up, it says how
 // many are on which NUMA node: "12 cpus on NUMA node 0 · 24Gi memory on NUMA node 0".
-func ItemsOn(n *ledger.Node, hs ...place.Holding) string {
+func ItemsOn(n *state.Node, hs ...place.Holding) string {
 	p := picture{node: n, machine: n.Machine}
 	return strings.Join(p.holdItems(hs), joint)
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -18,7 +18,7 @@ func drawMachine(t *testing.T, text string, static bool, width int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &ledger.Node{Name: "node", Machine: m}
+	n := &state.Node{Name: "node", Machine: m}
 	n.Rules.CPU.Static, n.Rules.Memory.Static = static, static
 	n.Usage = place.NewUsage(m, n.Rules)
 	var b bytes.Buffer

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -91,7 +91,7 @@ func (p *picture) legend(width int) []line {
 	for _, o := range p.owners {
 		sign := string(o.sign)
 		mark := " "
-		if o.entry.Source == ledger.Predicted {
+		if o.entry.Source == state.Predicted {
 			mark = "*"
 		}
 		if p.misaligned[o.entry.Pod.UID] {
@@ -116,7 +116,7 @@ func (p *picture) legend(width int) []line {
 }
 
 func ownerName(o owner) string {
-	if o.entry.Pod.UID == "" && o.entry.Source == ledger.Counted {
+	if o.entry.Pod.UID == "" && o.entry.Source == state.Counted {
 		return "unknown pods"
 	}
 	return Printable(o.entry.Pod.String())
@@ -189,10 +189,10 @@ func (p *picture) signKey(width int) []line {
 			items = append(items, string(k.sign)+" "+k.text)
 		}
 	}
-	if slices.ContainsFunc(p.node.Entries, func(e ledger.Entry) bool { return e.Source == ledger.Predicted }) {
+	if slices.ContainsFunc(p.node.Entries, func(e state.Entry) bool { return e.Source == state.Predicted }) {
 		items = append(items, "* predicted, not yet reported by the node")
 	}
-	if slices.ContainsFunc(p.node.Entries, func(e ledger.Entry) bool { return p.misaligned[e.Pod.UID] }) {
+	if slices.ContainsFunc(p.node.Entries, func(e state.Entry) bool { return p.misaligned[e.Pod.UID] }) {
 		items = append(items, "! misaligned, see kubectl tenon pods")
 	}
 	if slices.ContainsFunc(p.node.Entries, p.gone) {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -30,17 +30,17 @@ const signs = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 // owner is one entry of the node with its sign and colour.
 type owner struct {
-	entry ledger.Entry
+	entry state.Entry
 	sign  rune
 	style style
 }
 
-func newOwner(i int, e ledger.Entry) owner {
-	o := owner{entry: e, sign: crowdSign, style: podStyle(i, e.Source == ledger.Predicted)}
+func newOwner(i int, e state.Entry) owner {
+	o := owner{entry: e, sign: crowdSign, style: podStyle(i, e.Source == state.Predicted)}
 	if i < len(signs) {
 		o.sign = rune(signs[i])
 	}
-	if e.Source == ledger.Predicted {
+	if e.Source == state.Predicted {
 		o.sign = unicode.ToLower(o.sign)
 	}
 	return o
@@ -61,7 +61,7 @@ type kindUse struct {
 
 // picture is a node turned around: from "who holds what" to "who is on this CPU".
 type picture struct {
-	node    *ledger.Node
+	node    *state.Node
 	machine *topo.Machine
 	owners  []owner
 	// misaligned are UIDs.
@@ -72,7 +72,7 @@ type picture struct {
 	used       map[rune]bool             // signs that were drawn, for the legend
 }
 
-func newPicture(n *ledger.Node) *picture {
+func newPicture(n *state.Node) *picture {
 	p := &picture{node: n, machine: n.Machine, cpus: map[idset.CPU]int{},
 		devices: map[string]map[string]int{}, used: map[rune]bool{}}
 	for i, e := range n.Entries {
@@ -96,10 +96,10 @@ func newPicture(n *ledger.Node) *picture {
 }
 
 // coarse reports whether ids of the node are made up.
-func (p *picture) coarse() bool { return p.node != nil && p.node.Quality == ledger.Coarse }
+func (p *picture) coarse() bool { return p.node != nil && p.node.Quality == state.Estimated }
 
 // gone reports whether an entry is of a pod that no longer exists.
-func (p *picture) gone(e ledger.Entry) bool { return slices.Contains(p.node.Gone, e.Pod) }
+func (p *picture) gone(e state.Entry) bool { return slices.Contains(p.node.Gone, e.Pod) }
 
 // fillMemory replays the entries: only the order in which they came shows which NUMA node of a group of
 // NUMA nodes gave how much.

@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -50,7 +50,7 @@ type GPU struct {
 //     which CPUs are reserved, and take them away a second time.
 //   - A device has as its number its position among all devices of the resource, in the order of their ids. Devices
 //     near no NUMA node, or near several, are left out, and unhealthy ones are not free.
-func FromCore(n *ledger.Node, gpus string) Spec {
+func FromCore(n *state.Node, gpus string) Spec {
 	out := Spec{
 		Policies: map[string]string{
 			"CPUManagerPolicy":      "none",
@@ -77,7 +77,7 @@ func FromCore(n *ledger.Node, gpus string) Spec {
 }
 
 // reserved returns the amounts of memory that the memory manager reserves, as decimal numbers of bytes.
-func reserved(n *ledger.Node) map[string]string {
+func reserved(n *state.Node) map[string]string {
 	sums := map[string]int64{}
 	for _, r := range n.Rules.Memory.Reserved {
 		sums[r.Kind] += r.Bytes

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/guests/numatopo"
 )
@@ -13,7 +13,7 @@ import (
 const gpus = "nvidia.com/gpu"
 
 // node has two sockets with two cores of two CPUs each, and GPUs: one on each NUMA node, one without, one unhealthy.
-func node(t *testing.T) *ledger.Node {
+func node(t *testing.T) *state.Node {
 	t.Helper()
 	m, err := topo.ParseMachine(`
 numa 0 socket 0 cpus 0-1/4-5 memory 32Gi
@@ -31,7 +31,7 @@ device example.com/nic n numa 0
 	r := place.Rules{Topology: place.TopologyRules{Policy: place.Restricted},
 		CPU:    place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](3, 7)},
 		Memory: place.MemoryRules{Static: true, Reserved: []place.Reserved{{NUMA: 0, Kind: "memory", Bytes: 1 << 30}}}}
-	return &ledger.Node{Name: "n", Machine: m, Rules: r, Usage: place.NewUsage(m, r)}
+	return &state.Node{Name: "n", Machine: m, Rules: r, Usage: place.NewUsage(m, r)}
 }
 
 func TestNumatopology(t *testing.T) {
@@ -84,7 +84,7 @@ func TestDevices(t *testing.T) {
 func TestHeldIsNotFree(t *testing.T) {
 	pod := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{
 		{Name: "main", MilliCPU: 2000, Devices: []place.Count{{Resource: gpus, N: 1}}}}}
-	n, ok := node(t).With(ledger.PodID{UID: "u", Name: "p"}, pod)
+	n, ok := node(t).With(state.PodID{UID: "u", Name: "p"}, pod)
 	if !ok {
 		t.Fatal("the pod does not fit")
 	}

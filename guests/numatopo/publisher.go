@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 const (
@@ -62,7 +62,7 @@ func (p *Publisher) Resource() schema.GroupVersionResource { return resource }
 // Publish writes the object of a node, with the name, labels and owners of meta. With read options, it compares with
 // the object that it reads with them, otherwise with what it wrote last. It returns the object that it read or wrote,
 // or nil if it did neither.
-func (p *Publisher) Publish(ctx context.Context, n *ledger.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
+func (p *Publisher) Publish(ctx context.Context, n *state.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
 	object metav1.Object, wrote bool, err error) {
 	if p.missing && read == nil {
 		return nil, false, nil

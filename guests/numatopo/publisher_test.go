@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -21,7 +21,7 @@ func TestPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	static := place.Rules{CPU: place.CPURules{Static: true}}
-	n := &ledger.Node{Name: "n", Machine: m, Rules: static, Usage: place.NewUsage(m, static)}
+	n := &state.Node{Name: "n", Machine: m, Rules: static, Usage: place.NewUsage(m, static)}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 		map[schema.GroupVersionResource]string{resource: kind + "List"})
 	p := &Publisher{client: client.Resource(resource), log: logr.Discard()}
@@ -38,7 +38,7 @@ func TestPublish(t *testing.T) {
 	publish(nil, false)
 	publish(read, false)
 
-	after, ok := n.With(ledger.PodID{UID: "p", Name: "p"}, &place.Pod{QoS: place.Guaranteed,
+	after, ok := n.With(state.PodID{UID: "p", Name: "p"}, &place.Pod{QoS: place.Guaranteed,
 		Containers: []place.Container{{Name: "main", MilliCPU: 1000}}})
 	if !ok {
 		t.Fatal("the pod does not fit")

@@ -40,26 +40,28 @@ var floors = []floor{
 	{"core/evict", pure, words(`core/topo core/place`), nil},
 	{"core/pin", pure, words(`core/idset core/topo core/place`), nil},
 	{"core/wake", pure, nil, nil},
-	{"core/estimate", pure, words(`core/idset core/topo core/place`), nil},
+	// Values are for everybody, and the ledger for those who follow a cluster through time: see strangers.
+	{"core/state", pure, words(`core/topo core/place`), nil},
+	{"core/estimate", pure, words(`core/idset core/topo core/place core/state`), nil},
 	// The ledger and the table of answers have the only locks in core. The ledger keeps nothing of machines that no
 	// node has any more.
 	{
 		"core/ledger",
 		append(words(`sync sync/atomic weak`), pure...),
-		words(`core/estimate core/idset core/topo core/place`),
+		words(`core/estimate core/idset core/topo core/place core/state`),
 		nil,
 	},
 
 	{
 		"core/answers",
 		append(words(`sync sync/atomic weak`), pure...),
-		words(`core/ledger core/place core/score core/topo`),
+		words(`core/ledger core/place core/score core/state core/topo`),
 		nil,
 	},
-	{"core/guard", pure, words(`core/ledger core/place`), nil},
-	{"core/overlay", pure, words(`core/ledger core/place`), nil},
+	{"core/guard", pure, words(`core/place core/state`), nil},
+	{"core/overlay", pure, words(`core/place core/state`), nil},
 	{"core/sample", pure, nil, nil},
-	{"core/whatif", pure, words(`core/evict core/guard core/idset core/topo core/place core/score core/ledger`), nil},
+	{"core/whatif", pure, words(`core/evict core/guard core/idset core/topo core/place core/score core/state`), nil},
 
 	// Floor 1: wire types.
 	{"api/document", nil, words(`core/... api/v1alpha1`), nil},
@@ -123,7 +125,7 @@ var floors = []floor{
 	{
 		"cluster/live",
 		nil,
-		words(`core/ledger core/printable api/document api/objects api/v1alpha1 cluster/kube cluster/nrt`),
+		words(`core/ledger core/printable core/state api/document api/objects api/v1alpha1 cluster/kube cluster/nrt`),
 		append(topologies, inCluster...),
 	},
 	{"cluster/view", nil, words(`core/... api/document api/pod cluster/kube cluster/live cluster/stage`), inCluster},
@@ -137,20 +139,22 @@ var floors = []floor{
 	{
 		"scheduler/follow",
 		nil,
-		words(`core/ledger core/topo core/whatif api/v1alpha1 api/v1alpha1/client cluster/kube cluster/nrt scheduler/metrics
-			scheduler/report`),
+		words(`core/ledger core/state core/topo core/whatif api/v1alpha1 api/v1alpha1/client cluster/kube cluster/nrt
+			scheduler/metrics scheduler/report`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api`), inCluster...),
 	},
-	{"scheduler/booking", nil, words(`core/ledger core/place core/score api/pod cluster/kube scheduler/follow scheduler/metrics`),
+	{"scheduler/booking", nil, words(`core/ledger core/place core/score core/state api/pod cluster/kube scheduler/follow
+		scheduler/metrics`),
 		inCluster},
 	{"scheduler/fwk", nil, nil, words(`k8s.io/api k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"scheduler/profiles", nil, words(`api/config scheduler/fwk`), append(words(`k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/profiles/profilestest", nil, nil, words(`k8s.io/klog/v2 k8s.io/kubernetes`)},
-	{"scheduler/candidates", nil, words(`core/answers core/ledger core/sample scheduler/fwk`),
+	{"scheduler/candidates", nil, words(`core/answers core/ledger core/sample core/state scheduler/fwk`),
 		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"scheduler/preempt", nil, words(`core/... api/document scheduler/fwk cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
-	{"scheduler/waiting", nil, words(`core/ledger core/place core/wake scheduler/preempt`), append(words(`k8s.io/component-helpers`), inCluster...)},
+	{"scheduler/waiting", nil, words(`core/ledger core/place core/state core/wake scheduler/preempt`),
+		append(words(`k8s.io/component-helpers`), inCluster...)},
 	{
 		"scheduler/plugin",
 		nil,
@@ -159,16 +163,18 @@ var floors = []floor{
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
 	},
-	{"scheduler/server", nil, words(`core/ledger api/... scheduler/fwk scheduler/inspect cluster/nrt scheduler/profiles scheduler/plugin internal/version`),
+	{"scheduler/server", nil, words(`core/state api/... scheduler/fwk scheduler/inspect cluster/nrt scheduler/profiles scheduler/plugin internal/version`),
 		append(words(`k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes
 			github.com/spf13/cobra`), inCluster...)},
 
 	// What an administrator runs.
 	{"ops/bundle", nil, nil, inCluster},
-	{"ops/doctor", nil, words(`core/... api/... deploy deploy/crd cluster/kube ops/schedulers cluster/stage`),
+	{"ops/doctor", nil, words(`core/place core/state core/topo core/whatif api/... deploy deploy/crd cluster/kube
+		ops/schedulers cluster/stage`),
 		append(topologies, inCluster...)},
 	{"ops/apply", nil, words(`api/document api/objects api/pod api/v1alpha1 api/v1alpha1/client`), inCluster},
-	{"ops/rollout", nil, words(`core/... api/... cluster/kube cluster/stage`), append(topologies, inCluster...)},
+	{"ops/rollout", nil, words(`core/place core/state core/topo core/whatif api/... cluster/kube cluster/stage`),
+		append(topologies, inCluster...)},
 	{"ops/schedulers", nil, words(`api/config api/document api/objects`),
 		append(words(`go.yaml.in/yaml/v3 k8s.io/kube-scheduler`), inCluster...)},
 	{"ops/use", nil, words(`core/idset api/document api/objects api/v1alpha1`),
@@ -281,8 +287,8 @@ func (f floor) refuses(imp string, modules []string) string {
 // reaches no package of the other patterns, not even by way of a third.
 var strangers = map[string][]string{
 	"core/...":          words(`api/... node/... cluster/... scheduler/... ops/... face/... guests/... lab/...`),
-	"api/...":           words(`node/... cluster/... scheduler/... ops/... face/... guests/... lab/...`),
-	"node/...":          words(`cluster/... scheduler/... ops/... face/... guests/... lab/...`),
+	"api/...":           words(`core/ledger node/... cluster/... scheduler/... ops/... face/... guests/... lab/...`),
+	"node/...":          words(`core/ledger cluster/... scheduler/... ops/... face/... guests/... lab/...`),
 	"cluster/...":       words(`node/... scheduler/... ops/... face/... guests/... lab/...`),
 	"scheduler/...":     words(`node/... ops/... face/... guests/affinity/mover guests/numatopo lab/...`),
 	"ops/...":           words(`node/... scheduler/... face/... guests/... lab/...`),

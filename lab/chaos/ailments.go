@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/lab/machines"
@@ -288,8 +288,8 @@ func (r *run) overdue(node string, since time.Time, lives []life) bool {
 	})
 }
 
-func machineChanged(n *ledger.Node) bool {
-	return slices.ContainsFunc(n.Inexact, func(i ledger.Inexact) bool { return i.Code == ledger.MachineChanged })
+func machineChanged(n *state.Node) bool {
+	return slices.ContainsFunc(n.Inexact, func(i state.Inexact) bool { return i.Code == state.MachineChanged })
 }
 
 // forgetAilments drops the ailments of a node whose kubelet and agent start again.

@@ -28,7 +28,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
@@ -46,7 +46,7 @@ type Options struct {
 // Result has the counts of a run.
 type Result struct {
 	Rounds, Actions, Pods int
-	Outcomes              map[ledger.Result]int
+	Outcomes              map[state.Result]int
 	Refusals              map[string]int // of pods of Tenon's scheduler, by cause
 	// Breakdowns are failures of the lab itself, not of Tenon, by the operation that failed. The run continues after
 	// them.
@@ -126,7 +126,7 @@ type run struct {
 func Run(ctx context.Context, o Options) (_ Result, err error) {
 	r := &run{Options: o, rand: rand.New(rand.NewPCG(o.Seed, 3)), stopped: map[string]bool{}, policy: map[string]int{},
 		judged: map[string]bool{}, evidence: map[string]evidence{},
-		result: Result{Outcomes: map[ledger.Result]int{}, Refusals: map[string]int{}, Breakdowns: map[string]int{}}}
+		result: Result{Outcomes: map[state.Result]int{}, Refusals: map[string]int{}, Breakdowns: map[string]int{}}}
 	if r.cluster, err = lab.Start(ctx, lab.Config{Apart: true, Nodes: nodes, Progress: o.Say}); err != nil {
 		return r.result, err
 	}
@@ -197,8 +197,8 @@ func (r *run) startSchedulers() error {
 func (r *run) startTenon() error {
 	now := r.record.mark()
 	d := newDeliveries(now)
-	outcome := func(o ledger.Outcome) {
-		if o.Result != ledger.Confirmed {
+	outcome := func(o state.Outcome) {
+		if o.Result != state.Confirmed {
 			r.say("prediction: foreign %t: %s", o.Foreign, kube.Describe(nil, o))
 		}
 		r.mu.Lock()

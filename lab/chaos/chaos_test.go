@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/chaos"
 )
@@ -41,7 +41,7 @@ func TestChaos(t *testing.T) {
 		t.Errorf("seed %d: %s", *seed, f)
 	}
 	t.Logf("seed %d: %s", *seed, got.Table())
-	if got.Outcomes[ledger.Confirmed] == 0 {
+	if got.Outcomes[state.Confirmed] == 0 {
 		t.Error("no prediction was confirmed")
 	}
 }

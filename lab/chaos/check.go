@@ -15,8 +15,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
@@ -100,11 +100,11 @@ func restless(lives []life) (out []life) {
 // statesOf returns what restless pods wait for.
 func statesOf(lives []life) (out []string) {
 	for _, l := range lives {
-		state := fmt.Sprintf("%s waits (node %q)", l.pod.Name, l.pod.Spec.NodeName)
+		why := fmt.Sprintf("%s waits (node %q)", l.pod.Name, l.pod.Spec.NodeName)
 		if l.pod.DeletionTimestamp != nil {
-			state = l.pod.Name + " is being deleted"
+			why = l.pod.Name + " is being deleted"
 		}
-		out = append(out, state)
+		out = append(out, why)
 	}
 	return out
 }
@@ -205,10 +205,10 @@ func (r *run) differences(node string, lives []life) (out []string) {
 	if !sameHardware(n.Machine, r.hardware[node]) {
 		out = append(out, "its layout has another machine than its kubelet")
 	}
-	books := map[string]ledger.Entry{}
+	books := map[string]state.Entry{}
 	for _, e := range n.Entries {
 		books[e.Pod.UID] = e
-		if e.Source != ledger.Observed {
+		if e.Source != state.Observed {
 			out = append(out, fmt.Sprintf("pod %s is still on its way", e.Pod))
 		}
 		if r.tenon.Shared.Book.Doubted(e.Pod.UID) {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab/coarse"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
@@ -144,7 +144,7 @@ func late(t *testing.T, w *world) {
 	w.pod(t, "late", "one", "4/4Gi")
 	w.waits(t, "one", "node has no layout")
 	w.report(t, coarse.Topology("late-a", single, ""))
-	w.knows(t, "late-a", func(*ledger.Node) bool { return w.Scheduler.Shared.Feed.TopologyProblem("late-a") != "" })
+	w.knows(t, "late-a", func(*state.Node) bool { return w.Scheduler.Shared.Feed.TopologyProblem("late-a") != "" })
 	w.pod(t, "late", "two", "4/4Gi")
 	w.waits(t, "two", `what the node reports is refused: NodeResourceTopology of node "late-a": object has no zone`)
 	named := func(zones string, names ...string) *v1alpha2.NodeResourceTopology {
@@ -164,7 +164,7 @@ func late(t *testing.T, w *world) {
 	if err := w.Topologies.Delete(w.ctx, "late-a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.knows(t, "late-a", func(n *ledger.Node) bool { return n == nil })
+	w.knows(t, "late-a", func(n *state.Node) bool { return n == nil })
 	w.pod(t, "late", "four", "9/4Gi") // would not fit, and its reason shows that now
 	w.waits(t, "four", "node has no layout")
 }
@@ -272,7 +272,7 @@ func refused(t *testing.T, w *world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.knows(t, coarse.Stubborn+"-a", func(n *ledger.Node) bool { return n != nil && len(n.Refused) > 0 })
+	w.knows(t, coarse.Stubborn+"-a", func(n *state.Node) bool { return n != nil && len(n.Refused) > 0 })
 	w.pod(t, "stubborn", "next", "4/4Gi")
 	w.waits(t, "next", "node refused")
 	w.report(t, coarse.Topology(coarse.Stubborn+"-a", single, "15:16/32Gi 15:16/32Gi"))

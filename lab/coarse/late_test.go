@@ -15,8 +15,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/nrt"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/deploy/crd"
 	"github.com/tenon-numa/tenon/lab/coarse"
@@ -85,12 +85,12 @@ func TestTheDefinitionComesLate(t *testing.T) {
 	if err := w.Undefine(w.ctx); err != nil {
 		t.Fatal(err)
 	}
-	w.knows(t, "late-a", func(n *ledger.Node) bool { return n == nil })
+	w.knows(t, "late-a", func(n *state.Node) bool { return n == nil })
 	w.ends(t, "one")
 	define()
 	w.report(t, coarse.Signed(coarse.Topology("late-a", single, "4:8/32Gi 0:8/28Gi:32Gi"), "two"))
 	w.runs(t, "three")
-	w.knows(t, "late-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Coarse })
+	w.knows(t, "late-a", func(n *state.Node) bool { return n != nil && n.Quality == state.Estimated })
 }
 
 // numatopologies is a definition of the kind that Volcano's resource-exporter writes.
@@ -144,8 +144,8 @@ func TestVolcanosDefinitionComesLate(t *testing.T) {
 		}
 	}
 	write("1-2,8-10")
-	w.knows(t, "late-a", func(n *ledger.Node) bool {
-		return n != nil && n.Quality == ledger.Coarse && n.From == nrt.Numatopology
+	w.knows(t, "late-a", func(n *state.Node) bool {
+		return n != nil && n.Quality == state.Estimated && n.From == nrt.Numatopology
 	})
 	w.pod(t, "late", "two", "4/4Gi")
 	w.waits(t, "two", noContainer)
@@ -161,29 +161,29 @@ func TestTheReportOfANodeIsDeletedAndReturns(t *testing.T) {
 	w.node(t, "gone", "gone-a")
 	full := coarse.Topology("gone-a", single, "0:8/32Gi 0:8/32Gi")
 	w.report(t, full)
-	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n != nil })
+	w.knows(t, "gone-a", func(n *state.Node) bool { return n != nil })
 	w.pod(t, "gone", "one", "4/4Gi")
 	w.waits(t, "one", noContainer)
 	if err := w.Topologies.Delete(w.ctx, "gone-a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.runs(t, "one")
-	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n == nil })
+	w.knows(t, "gone-a", func(n *state.Node) bool { return n == nil })
 
 	w.report(t, full) // created again
-	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Coarse })
+	w.knows(t, "gone-a", func(n *state.Node) bool { return n != nil && n.Quality == state.Estimated })
 	w.pod(t, "gone", "two", "4/4Gi")
 	w.waits(t, "two", noContainer)
 	layout := w.layout(t, "gone-a", "numa 0 cpus 0-2 memory 8Gi\nnuma 1 socket 1 cpus 3-5 memory 8Gi")
-	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Exact })
+	w.knows(t, "gone-a", func(n *state.Node) bool { return n != nil && n.Quality == state.Exact })
 	// The layout takes precedence.
 	w.report(t, coarse.Topology("gone-a", single, "4:8/28Gi:32Gi 8/32Gi"))
 	w.waits(t, "two", "wants 4 cpu")
 	layout()
 	w.runs(t, "two") // according to the other object
-	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Coarse })
+	w.knows(t, "gone-a", func(n *state.Node) bool { return n != nil && n.Quality == state.Estimated })
 	w.layout(t, "gone-a", "numa 0 cpus 0-7 memory 8Gi\nnuma 1 socket 1 cpus 8-15 memory 8Gi")
-	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Exact })
+	w.knows(t, "gone-a", func(n *state.Node) bool { return n != nil && n.Quality == state.Exact })
 }
 
 // layout publishes the layout of a node, and returns a function that removes it.

@@ -7,7 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab/coarse"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 )
@@ -120,8 +120,8 @@ func TestPreemptionAfterARestart(t *testing.T) {
 	if err := c.Schedule(scheduler.Tenon); err != nil {
 		t.Fatal(err)
 	}
-	w.knows(t, "restart-a", func(n *ledger.Node) bool {
-		return n != nil && n.Quality == ledger.Coarse &&
+	w.knows(t, "restart-a", func(n *state.Node) bool {
+		return n != nil && n.Quality == state.Estimated &&
 			len(n.Entries) > 0
 	})
 	// Only "small" can have returned 3 CPUs to one NUMA node.

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/lab/coarse"
 	"github.com/tenon-numa/tenon/lab/scheduler"
@@ -106,7 +106,7 @@ func TestShards(t *testing.T) {
 	w.follows(t, other, "coarse-b")
 	w.runs(t, "three")
 	w.runs(t, "four")
-	w.knows(t, "exact-b", func(n *ledger.Node) bool { return len(n.Entries) == 2 }) // two, bound by the other scheduler
+	w.knows(t, "exact-b", func(n *state.Node) bool { return len(n.Entries) == 2 }) // two, bound by the other scheduler
 	w.pod(t, "exact-b", "five", "4/4Gi", by)
 	w.waits(t, "five", stranger)
 }

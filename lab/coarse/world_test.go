@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab/coarse"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
@@ -241,7 +241,7 @@ func says(said, why string) bool {
 
 // knows waits until the scheduler's data about a node is as wanted, so that the next step uses the last report. The
 // node is nil if there is no data.
-func (w *world) knows(t *testing.T, node string, want func(*ledger.Node) bool) {
+func (w *world) knows(t *testing.T, node string, want func(*state.Node) bool) {
 	t.Helper()
 	err := wait.PollUntilContextCancel(w.ctx, 5*time.Millisecond, true, func(context.Context) (bool, error) {
 		return want(w.Scheduler.Shared.Book.Snapshot().Node(node)), nil
@@ -252,10 +252,10 @@ func (w *world) knows(t *testing.T, node string, want func(*ledger.Node) bool) {
 }
 
 // counted reports whether the amounts of a node are known to contain a pod.
-func counted(pod string) func(*ledger.Node) bool {
-	return func(n *ledger.Node) bool {
-		return n != nil && slices.ContainsFunc(n.Entries, func(e ledger.Entry) bool {
-			return e.Pod.Name == pod && e.Source == ledger.Counted
+func counted(pod string) func(*state.Node) bool {
+	return func(n *state.Node) bool {
+		return n != nil && slices.ContainsFunc(n.Entries, func(e state.Entry) bool {
+			return e.Pod.Name == pod && e.Source == state.Counted
 		})
 	}
 }

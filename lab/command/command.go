@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/internal/version"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/demo"
@@ -45,7 +45,7 @@ type Address struct{ What, URL string }
 // Show renders results for people. Fields may be nil; output that needs them is then omitted.
 type Show struct {
 	// Draw draws one node within a width, in colour on a terminal or if color is set.
-	Draw func(w io.Writer, n *ledger.Node, width int, color bool) error
+	Draw func(w io.Writer, n *state.Node, width int, color bool) error
 	// Explain returns the output of "kubectl tenon explain pod" for a pod.
 	Explain func(ctx context.Context, kubeconfig, pod string) (string, error)
 	// Record writes pages as an asciicast and as an SVG.

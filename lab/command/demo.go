@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab/demo"
 )
 
@@ -145,5 +145,5 @@ func (s Show) on(recording bool) demo.Draw {
 	if s.Draw == nil {
 		return nil
 	}
-	return func(w io.Writer, n *ledger.Node, width int) error { return s.Draw(w, n, width, recording) }
+	return func(w io.Writer, n *state.Node, width int) error { return s.Draw(w, n, width, recording) }
 }

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
@@ -52,11 +52,11 @@ func (d *demo) round(ctx context.Context, name, profiles string, seed uint64) (d
 	wanted := busyPods(seed)
 	r := document.DemoRound{Seed: seed, Scheduler: name, Asked: len(wanted), Refused: map[string]int{}}
 	var mu sync.Mutex
-	count := func(o ledger.Outcome) {
+	count := func(o state.Outcome) {
 		mu.Lock()
 		defer mu.Unlock()
 		r.Predicted++
-		if o.Result == ledger.Wrong {
+		if o.Result == state.Wrong {
 			r.Wrong++
 		}
 	}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/volcano"
@@ -87,7 +87,7 @@ type Found struct {
 	document.Demo
 	// Died and Ran are the states of the nodes on which the first pod of the story failed under the default scheduler,
 	// and ran under Tenon. They are nil without that act.
-	Died, Ran *ledger.Node
+	Died, Ran *state.Node
 }
 
 // Run plays the acts.
@@ -179,7 +179,7 @@ func (d *demo) close() error {
 }
 
 // under runs play while one scheduler runs.
-func (d *demo) under(profiles string, onOutcome func(ledger.Outcome), play func() error) error {
+func (d *demo) under(profiles string, onOutcome func(state.Outcome), play func() error) error {
 	s, err := scheduler.Start(d.cluster.Dir, d.cluster.SchedulerKubeconfig, profiles, onOutcome)
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func (d *demo) under(profiles string, onOutcome func(ledger.Outcome), play func(
 const poll = 50 * time.Millisecond
 
 // await waits until done returns "". done returns what is missing in the nodes' states.
-func (d *demo) await(ctx context.Context, done func([]*ledger.Node) string) ([]*ledger.Node, error) {
+func (d *demo) await(ctx context.Context, done func([]*state.Node) string) ([]*state.Node, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("not so after %s", actTimeout))
 	defer cancel()
 	tick := time.NewTicker(poll)
@@ -214,11 +214,11 @@ func (d *demo) await(ctx context.Context, done func([]*ledger.Node) string) ([]*
 }
 
 // reported waits until the nodes have reported all pods that hold something.
-func (d *demo) reported(ctx context.Context) ([]*ledger.Node, error) {
-	return d.await(ctx, func(nodes []*ledger.Node) string {
+func (d *demo) reported(ctx context.Context) ([]*state.Node, error) {
+	return d.await(ctx, func(nodes []*state.Node) string {
 		for _, n := range nodes {
 			for _, e := range n.Entries {
-				if e.Source == ledger.Predicted {
+				if e.Source == state.Predicted {
 					return fmt.Sprintf("node %s has not reported pod %s", n.Name, e.Pod.Name)
 				}
 			}
@@ -232,7 +232,7 @@ func (d *demo) clear(ctx context.Context) error {
 	if err := d.pods.Clear(ctx, d.client); err != nil {
 		return err
 	}
-	_, err := d.await(ctx, func(nodes []*ledger.Node) string {
+	_, err := d.await(ctx, func(nodes []*state.Node) string {
 		held := 0
 		for _, n := range nodes {
 			held += len(n.Entries)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	apipod "github.com/tenon-numa/tenon/api/pod"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
@@ -83,7 +83,7 @@ func together(blind, tenon []document.DemoFate) *document.DemoStory {
 
 // playStory creates the residents and then the pods of the story. It returns the fates of the latter, and the node of
 // the first of them.
-func (d *demo) playStory(ctx context.Context) (fates []document.DemoFate, node *ledger.Node, err error) {
+func (d *demo) playStory(ctx context.Context) (fates []document.DemoFate, node *state.Node, err error) {
 	for _, p := range residents() {
 		fate, err := d.one(ctx, p)
 		if err != nil {
@@ -104,7 +104,7 @@ func (d *demo) playStory(ctx context.Context) (fates []document.DemoFate, node *
 	if err != nil {
 		return nil, nil, err
 	}
-	at := slices.IndexFunc(nodes, func(n *ledger.Node) bool { return n.Name == fates[0].Node })
+	at := slices.IndexFunc(nodes, func(n *state.Node) bool { return n.Name == fates[0].Node })
 	if at < 0 {
 		return nil, nil, fmt.Errorf("pod %s got no node: %s", arrivals()[0].Name, fates[0].Message)
 	}
@@ -160,9 +160,9 @@ func (d *demo) settled(ctx context.Context, name string) (found *v1.Pod, err err
 
 // holds waits until the node of a pod has reported it, and returns its holdings as text.
 func (d *demo) holds(ctx context.Context, p *v1.Pod) (text string, err error) {
-	_, err = d.await(ctx, func(nodes []*ledger.Node) string {
+	_, err = d.await(ctx, func(nodes []*state.Node) string {
 		for _, n := range nodes {
-			if e, ok := n.Entry(string(p.UID)); ok && e.Source == ledger.Observed {
+			if e, ok := n.Entry(string(p.UID)); ok && e.Source == state.Observed {
 				text = document.Text(n.Machine, e.Holdings)
 				return ""
 			}
@@ -225,7 +225,7 @@ func (d *demo) remedy(ctx context.Context, p *v1.Pod) (name, node string, err er
 	fewest := 0
 	for _, r := range residents() {
 		for _, n := range nodes {
-			at := slices.IndexFunc(n.Entries, func(e ledger.Entry) bool { return e.Pod.Name == r.Name })
+			at := slices.IndexFunc(n.Entries, func(e state.Entry) bool { return e.Pod.Name == r.Name })
 			if at < 0 {
 				continue
 			}

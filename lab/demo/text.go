@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Page is one screen of the demonstration, with the command that shows it.
 type Page struct{ Command, Text string }
 
 // Draw draws one node within a width.
-type Draw func(w io.Writer, n *ledger.Node, width int) error
+type Draw func(w io.Writer, n *state.Node, width int) error
 
 // width is the most columns of a line.
 const width = 100
@@ -156,7 +156,7 @@ func (f *Found) maps(draw Draw) (string, error) {
 	var sides [2][]string
 	first := f.Story.Pods[0]
 	for i, side := range []struct {
-		node *ledger.Node
+		node *state.Node
 		head string
 	}{
 		{f.Died, fmt.Sprintf("Default: %s %s %s here", first.Name, gave(first.Default),

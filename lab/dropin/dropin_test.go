@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/kubelet"
 	"github.com/tenon-numa/tenon/ops/rollout"
@@ -167,9 +167,9 @@ func TestADropInMakesTheRulesOfThePlan(t *testing.T) {
 	}
 	home := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		from := &ledger.Node{Name: "n", Machine: m, Rules: drawRules(t, "from")}
-		to := &ledger.Node{Name: "n", Machine: m, Rules: drawRules(t, "to")}
-		first, err := rollout.DropIn(&ledger.Node{Name: "n", Machine: m}, from)
+		from := &state.Node{Name: "n", Machine: m, Rules: drawRules(t, "from")}
+		to := &state.Node{Name: "n", Machine: m, Rules: drawRules(t, "to")}
+		first, err := rollout.DropIn(&state.Node{Name: "n", Machine: m}, from)
 		if err != nil {
 			t.Fatal(err)
 		}

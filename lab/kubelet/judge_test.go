@@ -13,9 +13,9 @@ import (
 	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/place/scenario"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
@@ -218,16 +218,16 @@ func (t *trial) groups() (map[int]place.MemoryGroup, error) {
 	if err != nil {
 		return nil, err
 	}
-	state, err := kubelet.ParseMemoryState(data)
+	memory, err := kubelet.ParseMemoryState(data)
 	if err != nil {
 		return nil, err
 	}
-	var entries []ledger.Entry
+	var entries []state.Entry
 	for _, p := range t.node.Pods {
-		entries = append(entries, ledger.Entry{Pod: ledger.PodID{UID: p.Name, Namespace: "default", Name: p.Name},
+		entries = append(entries, state.Entry{Pod: state.PodID{UID: p.Name, Namespace: "default", Name: p.Name},
 			Holdings: p.Holdings})
 	}
-	o := kubelet.Observation{Memory: state}
+	o := kubelet.Observation{Memory: memory}
 	return o.Groups(t.node.Machine, t.node.Rules, entries, byName{}), nil
 }
 
@@ -235,7 +235,7 @@ func (t *trial) groups() (map[int]place.MemoryGroup, error) {
 type byName struct{}
 
 func (byName) Pod(namespace, name string) (kubelet.Pod, bool) {
-	return kubelet.Pod{ID: ledger.PodID{UID: name, Namespace: namespace, Name: name}, StateUID: name}, true
+	return kubelet.Pod{ID: state.PodID{UID: name, Namespace: namespace, Name: name}, StateUID: name}, true
 }
 
 // leave ends a pod without notifying the managers.

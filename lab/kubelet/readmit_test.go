@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/place/scenario"
+	"github.com/tenon-numa/tenon/core/state"
 	lab "github.com/tenon-numa/tenon/lab/kubelet"
 )
 
@@ -83,7 +84,7 @@ func (c readmission) try(t *testing.T, release, text string) {
 	if got := first.Admit(pod); !got.Admit {
 		t.Fatalf("the pod is refused: %s", got.Message)
 	}
-	held := ledger.Entry{Pod: kube.ID(pod)}
+	held := state.Entry{Pod: kube.ID(pod)}
 	for _, k := range pod.Spec.Containers {
 		held.Holdings = append(held.Holdings, first.Holding(pod.UID, k.Name))
 	}
@@ -129,8 +130,8 @@ func (c readmission) later(pod *v1.Pod) *v1.Pod {
 }
 
 // endangered returns the hazards of a node that reports the pod's holdings.
-func endangered(f *scenario.File, pod *v1.Pod, held ledger.Entry) []place.Hazard {
-	l := v1alpha1.FromCore("n", f.Machine, f.Rules, []ledger.Entry{held}, nil)
+func endangered(f *scenario.File, pod *v1.Pod, held state.Entry) []place.Hazard {
+	l := v1alpha1.FromCore("n", f.Machine, f.Rules, []state.Entry{held}, nil)
 	l.ResourceVersion, l.Kubelet.Version = "1", "v"+f.Rules.Release.String()+".0"
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName = "n"

@@ -18,7 +18,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
@@ -187,7 +187,7 @@ func (w *world) confirmed(ctx context.Context, t *testing.T, n int) {
 	err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {
 		w.seen.mu.Lock()
 		defer w.seen.mu.Unlock()
-		return w.seen.count[ledger.Confirmed] >= n, nil
+		return w.seen.count[state.Confirmed] >= n, nil
 	})
 	if err != nil {
 		t.Errorf("not %d predictions are confirmed: %v", n, err)

@@ -23,7 +23,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/inspect"
 	"github.com/tenon-numa/tenon/scheduler/plugin"
 	"github.com/tenon-numa/tenon/scheduler/server"
@@ -74,7 +74,7 @@ type Running struct {
 // Observer follows a scheduler with Tenon's plugin. Its functions may be nil; they must return quickly.
 type Observer struct {
 	// Outcome receives the outcome of every prediction.
-	Outcome func(ledger.Outcome)
+	Outcome func(state.Outcome)
 	// Delivered receives every pod and layout from the API server, at the moment at which the scheduler itself receives
 	// it.
 	Delivered func(object any, how Delivery)
@@ -94,7 +94,7 @@ const (
 
 // Start starts a scheduler with the given profiles (a YAML list). Its configuration is written to dir.
 // onOutcome, if not nil, receives the outcome of every prediction; profiles without Tenon make none.
-func Start(dir, kubeconfig, profiles string, onOutcome func(ledger.Outcome)) (*Running, error) {
+func Start(dir, kubeconfig, profiles string, onOutcome func(state.Outcome)) (*Running, error) {
 	return StartObserved(dir, kubeconfig, profiles, Observer{Outcome: onOutcome})
 }
 

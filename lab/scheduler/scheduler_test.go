@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
@@ -33,18 +33,18 @@ func TestMain(m *testing.M) {
 // outcomes collects the outcomes of predictions.
 type outcomes struct {
 	mu    sync.Mutex
-	count map[ledger.Result]int
+	count map[state.Result]int
 	wrong []string
 }
 
-func (o *outcomes) add(x ledger.Outcome) {
+func (o *outcomes) add(x state.Outcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.count == nil {
-		o.count = map[ledger.Result]int{}
+		o.count = map[state.Result]int{}
 	}
 	o.count[x.Result]++
-	if x.Result == ledger.Wrong {
+	if x.Result == state.Wrong {
 		o.wrong = append(o.wrong, kube.Describe(nil, x))
 	}
 }
@@ -57,7 +57,7 @@ func (o *outcomes) check(t *testing.T) {
 	for _, w := range o.wrong {
 		t.Error(w)
 	}
-	if o.count[ledger.Confirmed] == 0 {
+	if o.count[state.Confirmed] == 0 {
 		t.Error("no prediction was ever confirmed")
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	layouts "github.com/tenon-numa/tenon/api/v1alpha1/client"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab/workload"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
@@ -54,7 +54,7 @@ func TestANodeOfAnUnknownRelease(t *testing.T) {
 		t.Errorf("the node has the events %q, want one", all)
 	}
 	contains(t, "the metrics", p.get(ctx, t, p.secure, "/metrics"),
-		`tenon_nodes_inexact{code="`+string(ledger.UnknownKubeletVersion)+`"} 1`)
+		`tenon_nodes_inexact{code="`+string(state.UnknownKubeletVersion)+`"} 1`)
 
 	exclusive := cores("exclusive", 2)
 	shares := workload.Pod("shares", workload.Burstable("c", workload.Amounts{"cpu": "200m", "memory": "64Mi"}, nil))

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/desired"
 	"github.com/tenon-numa/tenon/node/kubelet"
@@ -42,7 +42,7 @@ type Publisher interface {
 	// Publish writes the object of n, with the name, labels and owners of meta, unless the API server has it already.
 	// If read is nil, the publisher may compare with what it wrote last; otherwise it must read the object with these
 	// options first. Publish returns the object that it read or wrote, or nil if it did neither.
-	Publish(ctx context.Context, n *ledger.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
+	Publish(ctx context.Context, n *state.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
 		object metav1.Object, wrote bool, err error)
 }
 
@@ -59,7 +59,7 @@ type Arbiter interface {
 // Recorder records what the agent does, for example as metrics. Its methods return at once.
 type Recorder interface {
 	// RecordNode records the node after each observation that led to a layout, and the sequence of that layout.
-	RecordNode(n *ledger.Node, sequence int64)
+	RecordNode(n *state.Node, sequence int64)
 	// RecordWrite records each write of an object of the kind; err is nil if it succeeded.
 	RecordWrite(object string, err error)
 	// RecordReconcile records the end of each reconcile: how long after the first change that led to it, whether
@@ -228,7 +228,7 @@ func (c *Config) watchedFiles() []watchedFile {
 // noRecorder is the Recorder of an agent that has none.
 type noRecorder struct{}
 
-func (noRecorder) RecordNode(*ledger.Node, int64)             {}
+func (noRecorder) RecordNode(*state.Node, int64)              {}
 func (noRecorder) RecordWrite(string, error)                  {}
 func (noRecorder) RecordReconcile(time.Duration, bool, error) {}
 

@@ -9,8 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/node/kubelet/kubelettest"
 )
 
@@ -28,7 +28,7 @@ func (w *world) codes() string {
 	return strings.Join(out, " ")
 }
 
-const fromFiles = string(ledger.RulesFromFiles)
+const fromFiles = string(state.RulesFromFiles)
 
 // The layout names the version of its kubelet, and why the kubelet may differ from predictions.
 func TestLayoutSaysWhyItIsInexact(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/node/desired"
 )
 
@@ -100,7 +100,7 @@ func (r *reconciler) logReasons(reasons []v1alpha1.Inexact) {
 // logRules logs what the kubelet, or the agent, aligns by its configuration, at the start and when that changes: one
 // line with the policies, and one line for each resource that is not aligned, with the setting
 // that would align it.
-func (r *reconciler) logRules(n *ledger.Node) {
+func (r *reconciler) logRules(n *state.Node) {
 	unaligned, panics := n.Rules.Unaligned(n.Machine), n.Rules.MissingPages(n.Machine)
 	policies := []any{"topologyManagerPolicy", n.Rules.Topology.Policy, "topologyManagerScope", n.Rules.Topology.Scope,
 		"cpuManagerPolicy", policy(n.Rules.CPU.Static, "static", "none"),

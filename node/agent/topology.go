@@ -5,7 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // topologyWriter calls the Publisher, and records whether the Publisher has to read its object first.
@@ -30,7 +30,7 @@ func (w *topologyWriter) planRead(first, ask bool) {
 }
 
 // write publishes a node.
-func (w *topologyWriter) write(ctx context.Context, n *ledger.Node, meta metav1.ObjectMeta) (wrote bool, err error) {
+func (w *topologyWriter) write(ctx context.Context, n *state.Node, meta metav1.ObjectMeta) (wrote bool, err error) {
 	err = w.watch.write(func() (object metav1.Object, err error) {
 		object, wrote, err = w.publisher.Publish(ctx, n, meta, w.read)
 		return object, err

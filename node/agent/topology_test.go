@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
@@ -131,7 +131,7 @@ func (broken) Resource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: "brokens"}
 }
 
-func (broken) Publish(context.Context, *ledger.Node, metav1.ObjectMeta, *metav1.GetOptions) (
+func (broken) Publish(context.Context, *state.Node, metav1.ObjectMeta, *metav1.GetOptions) (
 	metav1.Object, bool, error) {
 	return nil, false, errors.New("down")
 }
@@ -144,7 +144,7 @@ type recorder struct {
 	failed     map[string]int
 }
 
-func (a *recorder) RecordNode(_ *ledger.Node, sequence int64) { a.sequence = sequence }
+func (a *recorder) RecordNode(_ *state.Node, sequence int64) { a.sequence = sequence }
 
 func (a *recorder) RecordWrite(object string, err error) {
 	if err != nil {

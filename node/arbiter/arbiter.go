@@ -23,9 +23,9 @@ import (
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/pin"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/cgroup"
 	"github.com/tenon-numa/tenon/node/desired"
@@ -198,8 +198,8 @@ func (a *Arbiter) Observe(ctx context.Context, f desired.Facts,
 	a.compare()
 	for _, l := range a.plugin.Lingering(there) {
 		if len(l.Holdings) > 0 {
-			seen.Held = append(seen.Held, ledger.Entry{Holdings: l.Holdings,
-				Pod: ledger.PodID{UID: l.UID, Namespace: l.Namespace, Name: l.Name}})
+			seen.Held = append(seen.Held, state.Entry{Holdings: l.Holdings,
+				Pod: state.PodID{UID: l.UID, Namespace: l.Namespace, Name: l.Name}})
 		}
 	}
 	seen.CPU, seen.Memory = stateOf(a.plugin.Node())

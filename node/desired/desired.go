@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
@@ -78,7 +78,7 @@ type Result struct {
 	// Layout is the layout to publish, without sequence and agent. It is nil if nothing is published.
 	Layout *v1alpha1.NodeLayout
 	// Node is the node as readers of Layout see it.
-	Node *ledger.Node
+	Node *state.Node
 	// Faults are inconsistencies of the observation that prevent nothing from being published.
 	Faults []error
 	// Again requests another observation soon: the missing data changes no watched file.
@@ -150,7 +150,7 @@ func (r *Result) layout(opts Options, o Observation, seen kubelet.Observation, m
 	}
 	entries := admitted(opts, m, facts.Rules, o.Pods, all)
 	for _, h := range seen.Held {
-		if !slices.ContainsFunc(all, func(e ledger.Entry) bool { return e.Pod.UID == h.Pod.UID }) {
+		if !slices.ContainsFunc(all, func(e state.Entry) bool { return e.Pod.UID == h.Pod.UID }) {
 			all, entries = append(all, h), append(entries, h)
 		}
 	}
@@ -175,12 +175,12 @@ func (r *Result) layout(opts Options, o Observation, seen kubelet.Observation, m
 
 // admitted returns the entries without the pods that the kubelet is still admitting, whose holdings are incomplete. It
 // keeps a pod that the kubelet has reported as started.
-func admitted(opts Options, m *topo.Machine, r place.Rules, pods Pods, entries []ledger.Entry) []ledger.Entry {
+func admitted(opts Options, m *topo.Machine, r place.Rules, pods Pods, entries []state.Entry) []state.Entry {
 	out := slices.Clone(entries)
 	if opts.Translate == nil {
 		return out
 	}
-	return slices.DeleteFunc(out, func(e ledger.Entry) bool {
+	return slices.DeleteFunc(out, func(e state.Entry) bool {
 		p, ok := pods.get(e.Pod.Namespace, e.Pod.Name)
 		if !ok || started(p) {
 			return false
@@ -191,13 +191,13 @@ func admitted(opts Options, m *topo.Machine, r place.Rules, pods Pods, entries [
 }
 
 // stateOf returns the node that a layout describes.
-func stateOf(name string, l v1alpha1.Layout) *ledger.Node {
+func stateOf(name string, l v1alpha1.Layout) *state.Node {
 	var held []place.Holding
 	for _, e := range l.Entries {
 		held = append(held, e.Holdings...)
 	}
 	u := place.NewUsage(l.Machine, l.Rules).Hold(held...).WithGroups(l.Groups)
-	return &ledger.Node{Name: name, Machine: l.Machine, Rules: l.Rules, Entries: l.Entries, Usage: u, Inexact: l.Inexact}
+	return &state.Node{Name: name, Machine: l.Machine, Rules: l.Rules, Entries: l.Entries, Usage: u, Inexact: l.Inexact}
 }
 
 // meta returns the agent's part of the metadata: the Node owns the published objects, and gives them its labels.

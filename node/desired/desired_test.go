@@ -13,8 +13,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
@@ -32,7 +32,7 @@ func TestContradictingStateFiles(t *testing.T) {
 		step{"a contradiction again", half, maxUnsettled, "nothing, again"},
 		step{"it stays", half, 0, "layout [p=4-5]"},
 	)
-	if got := codes(r.Layout); got != string(ledger.RulesFromFiles)+" "+string(ledger.StateInconsistent) {
+	if got := codes(r.Layout); got != string(state.RulesFromFiles)+" "+string(state.StateInconsistent) {
 		t.Errorf("reasons are %q", got)
 	}
 	r = Compute(Options{NodeName: "node-a"}, r.State, half)
@@ -73,7 +73,7 @@ func TestWaitingForFilesBeforeTheStart(t *testing.T) {
 func TestAPodThatTheAPIServerHasNoMore(t *testing.T) {
 	o := observed(t).runs("p").cpus(t, "0-3,6-7", `{"uid-p":{"main":"4-5"}}`).lists("p")
 	lingers := o.cpus(t, "0-3", `{"uid-p":{"main":"4-5"},"uid-gone":{"main":"6-7"}}`)
-	lingers.Kubelet.Held = []ledger.Entry{{Pod: ledger.PodID{UID: "uid-gone", Namespace: "default", Name: "p"},
+	lingers.Kubelet.Held = []state.Entry{{Pod: state.PodID{UID: "uid-gone", Namespace: "default", Name: "p"},
 		Holdings: []place.Holding{{Container: "main", CPUs: idset.Of[idset.CPU](6, 7)}}}}
 	r := Compute(Options{NodeName: "node-a"}, State{}, lingers)
 	uids := map[string]string{}
@@ -95,7 +95,7 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 	known, fails := facts(t), errors.New("fails")
 	detail := v1alpha1.Detail{Functions: []v1alpha1.Function{{Address: "0000:17:00.0", Class: "nic"}}}
 	known.Detail = detail
-	files, stale := string(ledger.RulesFromFiles), " "+string(ledger.StaleFacts)
+	files, stale := string(state.RulesFromFiles), " "+string(state.StaleFacts)
 	static, none := configuration(t, staticConfig), kubelet.Configuration{}
 	effective, elsewhere := static, static
 	effective.Effective = true
@@ -143,7 +143,7 @@ func TestStateFileOfAnotherPolicy(t *testing.T) {
 	o := observed(t)
 	o.Kubelet.CPU = &kubelet.CPUState{Policy: "none"}
 	r := play(t, step{"another policy", o, 0, "layout []"})
-	if len(r.Faults) != 1 || !strings.Contains(codes(r.Layout), string(ledger.StateInconsistent)) {
+	if len(r.Faults) != 1 || !strings.Contains(codes(r.Layout), string(state.StateInconsistent)) {
 		t.Errorf("faults %v, reasons %q", r.Faults, codes(r.Layout))
 	}
 }
@@ -155,7 +155,7 @@ func TestUnhealthyDevicesAreRemembered(t *testing.T) {
 	one.Kubelet.Allocatable = one.Kubelet.Allocatable[:1]
 	gone := one
 	gone.Node.Capacity = map[string]int64{"x.io/gpu": 1}
-	var state State
+	var known State
 	for _, c := range []struct {
 		what string
 		o    Observation
@@ -166,8 +166,8 @@ func TestUnhealthyDevicesAreRemembered(t *testing.T) {
 		{"one listed, one counted", gone, "[{0   false [g0]}]"},
 		{"it was forgotten", one, "[{0   false [g0]}]"},
 	} {
-		r := Compute(Options{NodeName: "node-a"}, state, c.o)
-		state = r.State
+		r := Compute(Options{NodeName: "node-a"}, known, c.o)
+		known = r.State
 		if got := fmt.Sprint(r.Layout.Machine.Devices[0].Groups); got != c.want {
 			t.Errorf("%s: devices are %s, want %s", c.what, got, c.want)
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // order ranks pods by when they were first seen to hold something. The kubelet does not record in which order it
@@ -36,12 +36,12 @@ func (o order) with(uids ...string) order {
 }
 
 // podTimes returns when a pod was started and created; zero times if that is unknown.
-type podTimes func(ledger.PodID) (started, created time.Time)
+type podTimes func(state.PodID) (started, created time.Time)
 
 // sort brings entries into the order, and returns the order of these pods alone. Pods without a rank come last, by
 // start, creation and name.
-func (o order) sort(entries []ledger.Entry, when podTimes) order {
-	var fresh []ledger.PodID
+func (o order) sort(entries []state.Entry, when podTimes) order {
+	var fresh []state.PodID
 	here := make(map[string]bool, len(entries))
 	for _, e := range entries {
 		here[e.Pod.UID] = true
@@ -49,7 +49,7 @@ func (o order) sort(entries []ledger.Entry, when podTimes) order {
 			fresh = append(fresh, e.Pod)
 		}
 	}
-	slices.SortFunc(fresh, func(a, b ledger.PodID) int {
+	slices.SortFunc(fresh, func(a, b state.PodID) int {
 		startA, madeA := when(a)
 		startB, madeB := when(b)
 		return cmp.Or(compareTimes(startA, startB), compareTimes(madeA, madeB), strings.Compare(a.String(), b.String()))
@@ -64,7 +64,7 @@ func (o order) sort(entries []ledger.Entry, when podTimes) order {
 		out.rank[id.UID] = out.next
 		out.next++
 	}
-	slices.SortFunc(entries, func(a, b ledger.Entry) int {
+	slices.SortFunc(entries, func(a, b state.Entry) int {
 		return cmp.Compare(out.rank[a.Pod.UID], out.rank[b.Pod.UID])
 	})
 	return out

@@ -5,18 +5,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 func TestOrderOfAdmission(t *testing.T) {
 	when := map[string]int64{"a": 30, "b": 10, "c": 20}
 	var o order
 	sorted := func(names ...string) string {
-		var in []ledger.Entry
+		var in []state.Entry
 		for _, n := range names {
-			in = append(in, ledger.Entry{Pod: ledger.PodID{UID: n, Name: n}})
+			in = append(in, state.Entry{Pod: state.PodID{UID: n, Name: n}})
 		}
-		o = o.sort(in, func(id ledger.PodID) (started, created time.Time) {
+		o = o.sort(in, func(id state.PodID) (started, created time.Time) {
 			if s, ok := when[id.UID]; ok {
 				started = time.Unix(s, 0)
 			}

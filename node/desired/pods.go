@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
@@ -45,7 +45,7 @@ func (s Pods) Pod(namespace, name string) (kubelet.Pod, bool) {
 }
 
 // times returns when a pod was started and created; zero times if that is unknown.
-func (s Pods) times(id ledger.PodID) (started, created time.Time) {
+func (s Pods) times(id state.PodID) (started, created time.Time) {
 	p, ok := s.get(id.Namespace, id.Name)
 	if !ok {
 		return
@@ -59,7 +59,7 @@ func (s Pods) times(id ledger.PodID) (started, created time.Time) {
 // known returns the parts of a pod that joining the kubelet's sources needs.
 func (p bound) known() kubelet.Pod {
 	out := kubelet.Pod{
-		ID:       ledger.PodID{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name},
+		ID:       state.PodID{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name},
 		StateUID: p.stateUID,
 		Done:     p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed,
 	}

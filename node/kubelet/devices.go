@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -205,7 +205,7 @@ func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Mac
 // Unhealthy returns a reason for each resource for which the kubelet counts devices that it does not list. Which
 // devices these are is a guess, because a plugin may have replaced some. Hints need them only if a topology policy is
 // set and the machine has several NUMA nodes.
-func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []ledger.Inexact) {
+func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []state.Inexact) {
 	if r.Topology.Policy == place.None || len(m.NUMAs()) < 2 {
 		return nil
 	}
@@ -217,7 +217,7 @@ func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []ledger.Ine
 		if n == 0 || omitted[name] != "" {
 			continue
 		}
-		out = append(out, ledger.Inexact{Code: ledger.UnhealthyDevices, Message: fmt.Sprintf(
+		out = append(out, state.Inexact{Code: state.UnhealthyDevices, Message: fmt.Sprintf(
 			"%s: %d devices are known as healthy, %d more are unhealthy; the NUMA nodes of %d of these are taken from "+
 				"earlier reports",
 			name, len(s.healthy)+len(s.unlisted), n, len(named))})
@@ -227,7 +227,7 @@ func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []ledger.Ine
 
 // Unusable returns why the kubelet serves no pods that need alignment on a machine with these rules, whatever the pods
 // are: its managers fail, or do not start.
-func Unusable(m *topo.Machine, r place.Rules) (why ledger.Inexact, is bool) {
+func Unusable(m *topo.Machine, r place.Rules) (why state.Inexact, is bool) {
 	reasons := r.Obstacles(m)
 	if len(reasons) == 0 {
 		return why, false
@@ -236,6 +236,6 @@ func Unusable(m *topo.Machine, r place.Rules) (why ledger.Inexact, is bool) {
 	for _, reason := range reasons {
 		parts = append(parts, reason.Text())
 	}
-	return ledger.Inexact{Code: ledger.KubeletUnusable, Message: strings.Join(parts, "; ") +
+	return state.Inexact{Code: state.KubeletUnusable, Message: strings.Join(parts, "; ") +
 		"; topologyManagerPolicy none with memoryManagerPolicy None works on any machine"}, true
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
@@ -65,7 +65,7 @@ func TestUnhealthyDevicesAreThoseThatTheNodeCounts(t *testing.T) {
 			t.Errorf("%s: devices are %s, want %s", c.what, s, c.want)
 		}
 		why := c.o.Unhealthy(m, place.Rules{Topology: place.TopologyRules{Policy: place.Restricted}})
-		if (len(why) > 0) != (c.says != "") || len(why) > 0 && (why[0].Code != ledger.UnhealthyDevices ||
+		if (len(why) > 0) != (c.says != "") || len(why) > 0 && (why[0].Code != state.UnhealthyDevices ||
 			!strings.Contains(why[0].Message, c.says)) {
 			t.Errorf("%s: reasons are %v, want %q", c.what, why, c.says)
 		}
@@ -129,7 +129,7 @@ func TestMachinesThatNoKubeletCanUse(t *testing.T) {
 		place.Rules{Memory: place.MemoryRules{Static: true}}
 	for _, r := range []place.Rules{hints, memory} {
 		why, is := kubelet.Unusable(wide, r)
-		if !is || why.Code != ledger.KubeletUnusable || !strings.Contains(why.Message, "255") ||
+		if !is || why.Code != state.KubeletUnusable || !strings.Contains(why.Message, "255") ||
 			!strings.Contains(why.Message, "topologyManagerPolicy none") {
 			t.Errorf("%v, %+v", is, why)
 		}

@@ -3,8 +3,8 @@ package kubelet
 import (
 	"fmt"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Stage is what a feature gate is in a release and those after it.
@@ -141,14 +141,14 @@ func (s Stage) value(name string, set map[string]bool) bool {
 }
 
 // Unmodelled returns a reason for each feature gate whose value is not modelled for a kubelet of the release.
-func (c Configuration) Unmodelled(r place.Release) (out []ledger.Inexact) {
+func (c Configuration) Unmodelled(r place.Release) (out []state.Inexact) {
 	for _, g := range Gates() {
 		at, ok := g.At(r)
 		if !ok || g.Either {
 			continue
 		}
 		if on := at.value(g.Name, c.Gates); on != at.Default {
-			out = append(out, ledger.Inexact{Code: ledger.UnmodelledFeatureGate,
+			out = append(out, state.Inexact{Code: state.UnmodelledFeatureGate,
 				Message: fmt.Sprintf("feature gate %s=%t: %s", g.Name, on, g.Effect)})
 		}
 	}
@@ -157,8 +157,8 @@ func (c Configuration) Unmodelled(r place.Release) (out []ledger.Inexact) {
 
 // Release returns the modelled release that the predictions for a kubelet are made for, given its version as its Node
 // has it. ok is false where that is not the kubelet's own release; why says it then.
-func Release(text string) (r place.Release, why ledger.Inexact, ok bool) {
-	why.Code = ledger.UnknownKubeletVersion
+func Release(text string) (r place.Release, why state.Inexact, ok bool) {
+	why.Code = state.UnknownKubeletVersion
 	r, ok = place.ReleaseOf(text)
 	switch {
 	case text == "":
@@ -169,7 +169,7 @@ func Release(text string) (r place.Release, why ledger.Inexact, ok bool) {
 	case !r.Modelled():
 		why.Message = fmt.Sprintf("kubelet %s is of a release that is not modelled", clip(text))
 	default:
-		return r, ledger.Inexact{}, true
+		return r, state.Inexact{}, true
 	}
 	r = r.Nearest()
 	why.Message += fmt.Sprintf("; the predictions are those of %s", r)

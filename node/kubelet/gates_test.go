@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 func gatesOf(t *testing.T, text string) string {
@@ -18,7 +18,7 @@ func gatesOf(t *testing.T, text string) string {
 	}
 	var out []string
 	for _, r := range c.Unmodelled(36) {
-		if r.Code != ledger.UnmodelledFeatureGate {
+		if r.Code != state.UnmodelledFeatureGate {
 			t.Errorf("code is %s", r.Code)
 		}
 		name, _, _ := strings.Cut(strings.TrimPrefix(r.Message, "feature gate "), ":")
@@ -101,7 +101,7 @@ func TestOnlyModelledReleasesAreExact(t *testing.T) {
 		{"v0.0.0-master+$Format:%H$", `"v0.0.0-master+$Format:%H$"`, base}, {"v1.36.0\x1b[2J", `\x1b[2J`, base},
 	} {
 		r, why, ok := Release(c.text)
-		if ok || r.Nearest() != c.nearest || why.Code != ledger.UnknownKubeletVersion ||
+		if ok || r.Nearest() != c.nearest || why.Code != state.UnknownKubeletVersion ||
 			!strings.Contains(why.Message, c.want) {
 			t.Errorf("%q: %s, %v, %+v, want %q", c.text, r, ok, why, c.want)
 		}

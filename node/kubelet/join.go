@@ -11,14 +11,14 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // Pod is a pod of the node, from the API server.
 type Pod struct {
-	ID ledger.PodID
+	ID state.PodID
 	// StateUID is the UID under which the kubelet keeps the pod: the pod's own UID, except for a static pod, whose
 	// mirror in the API server has another UID. It is empty where that is not known; then the service alone says what
 	// the pod holds.
@@ -55,7 +55,7 @@ type Observation struct {
 	Capacity, Usable map[string]int64
 	// Held is what pods hold that the API server has no more, where the agent pins: their containers still run, as those
 	// of a pod that was deleted by force.
-	Held []ledger.Entry
+	Held []state.Entry
 	// Known are devices that the kubelet listed as allocatable earlier.
 	Known []Device
 	// omitted is Omitted while entries are made.
@@ -141,8 +141,8 @@ func readState[T any](root fs.FS, file string, parse func([]byte) (*T, error)) (
 // Entries returns the holdings of every active pod, in the order of the service's list. A pod that holds nothing has no
 // entry. The error names the data that contradicts the machine. Of the pods that it names, CPUs that are offline are
 // left out; a pod whose memory is on NUMA nodes that the machine lacks is left out as a whole.
-func (o Observation) Entries(m *topo.Machine, pods Pods) ([]ledger.Entry, error) {
-	var out []ledger.Entry
+func (o Observation) Entries(m *topo.Machine, pods Pods) ([]state.Entry, error) {
+	var out []state.Entry
 	var faults []error
 	seen := map[string]bool{}
 	o.omitted = o.Omitted(m)
@@ -152,7 +152,7 @@ func (o Observation) Entries(m *topo.Machine, pods Pods) ([]ledger.Entry, error)
 			continue
 		}
 		seen[pod.ID.UID] = true
-		e := ledger.Entry{Pod: pod.ID, Source: ledger.Observed}
+		e := state.Entry{Pod: pod.ID, Source: state.Observed}
 		var err error
 		if e.Holdings, err = o.holdings(m, l, pod); err != nil {
 			faults = append(faults, fmt.Errorf("pod %s: %w", pod.ID, err))

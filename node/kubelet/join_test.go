@@ -13,8 +13,8 @@ import (
 
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/kubelet"
 	"github.com/tenon-numa/tenon/node/kubelet/kubelettest"
@@ -29,7 +29,7 @@ func (p apiPods) Pod(namespace, name string) (kubelet.Pod, bool) {
 }
 
 func pod(name, uid string, containers ...kubelet.Container) kubelet.Pod {
-	return kubelet.Pod{ID: ledger.PodID{UID: uid, Namespace: "ns", Name: name}, StateUID: uid, Containers: containers}
+	return kubelet.Pod{ID: state.PodID{UID: uid, Namespace: "ns", Name: name}, StateUID: uid, Containers: containers}
 }
 
 func observe(t *testing.T, s *kubelettest.Service, root fstest.MapFS) kubelet.Observation {
@@ -152,9 +152,9 @@ func TestGroupsThatHoldingsDoNotTell(t *testing.T) {
 	s := &kubelettest.Service{}
 	s.SetPods(kubelettest.Pod("ns", "p", &podresources.ContainerResources{Name: "main"}))
 	pods := apiPods{"ns/p": pod("p", "u", kubelet.Container{Name: "main"})}
-	groups := func(state string) string {
+	groups := func(file string) string {
 		t.Helper()
-		o := observe(t, s, fstest.MapFS{kubelet.MemoryStateFile: {Data: []byte(state)}})
+		o := observe(t, s, fstest.MapFS{kubelet.MemoryStateFile: {Data: []byte(file)}})
 		m := twoNUMAs(t)
 		entries, err := o.Entries(m, pods)
 		if err != nil {
@@ -177,7 +177,7 @@ func TestGroupsThatHoldingsDoNotTell(t *testing.T) {
 	numa := func(cells string, reserved, free int64) string {
 		return fmt.Sprintf(`{"cells":%s,"memoryMap":{"memory":{"reserved":%d,"free":%d}}}`, cells, reserved<<30, free<<30)
 	}
-	state := func(numa0, numa4, mine, others string) string {
+	file := func(numa0, numa4, mine, others string) string {
 		return `{"machineState":{"0":` + numa0 + `,"4":` + numa4 + `},"entries":{"u":{"main":[` + mine +
 			`]},"gone":{"main":[` + others + `]}}}`
 	}
@@ -185,25 +185,25 @@ func TestGroupsThatHoldingsDoNotTell(t *testing.T) {
 		return fmt.Sprintf(`{"numaAffinity":%s,"type":"memory","size":%d}`, numas, size<<30)
 	}
 	const g = 1 << 30
-	for _, c := range []struct{ what, state, want string }{
-		{"a NUMA node alone", state(numa("[0]", 3, 13), numa("[4]", 0, 16), block("[0]", 3), ""), "map[]"},
-		{"a group, filled from below", state(numa("[0,4]", 16, 0), numa("[0,4]", 4, 12), block("[0,4]", 20), ""), "map[]"},
-		{"a group, filled around others that are gone", state(numa("[0,4]", 10, 6), numa("[0,4]", 10, 6),
+	for _, c := range []struct{ what, file, want string }{
+		{"a NUMA node alone", file(numa("[0]", 3, 13), numa("[4]", 0, 16), block("[0]", 3), ""), "map[]"},
+		{"a group, filled from below", file(numa("[0,4]", 16, 0), numa("[0,4]", 4, 12), block("[0,4]", 20), ""), "map[]"},
+		{"a group, filled around others that are gone", file(numa("[0,4]", 10, 6), numa("[0,4]", 10, 6),
 			block("[0,4]", 20), ""),
 			fmt.Sprintf("map[0:{3 [{memory %d}]} 1:{3 [{memory %d}]}]", 6*g, 6*g)},
 		{"a group of which one NUMA node was last used alone",
-			state(numa("[0]", 6, 10), numa("[0,4]", 0, 16), block("[0,4]", 3)+","+block("[0]", 3), ""), "map[]"},
-		{"a group whose wide block has gone", state(numa("[0,4]", 3, 13), numa("[4]", 0, 16), block("[0]", 3), ""),
+			file(numa("[0]", 6, 10), numa("[0,4]", 0, 16), block("[0,4]", 3)+","+block("[0]", 3), ""), "map[]"},
+		{"a group whose wide block has gone", file(numa("[0,4]", 3, 13), numa("[4]", 0, 16), block("[0]", 3), ""),
 			fmt.Sprintf("map[0:{3 [{memory %d}]}]", 13*g)},
-		{"what an ended pod had is as good as free", state(numa("[0]", 5, 11), numa("[4]", 2, 14), block("[0]", 3),
+		{"what an ended pod had is as good as free", file(numa("[0]", 5, 11), numa("[4]", 2, 14), block("[0]", 3),
 			block("[0]", 2)+","+block("[4]", 2)), "map[]"},
 		{"a block that ends takes what another has on its lowest NUMA node",
-			state(numa("[0]", 4, 12), numa("[0,4]", 4, 12), block("[0]", 4), block("[0,4]", 4)),
+			file(numa("[0]", 4, 12), numa("[0,4]", 4, 12), block("[0]", 4), block("[0,4]", 4)),
 			fmt.Sprintf("map[0:{1 [{memory %d}]} 1:{2 [{memory %d}]}]", 16*g, 12*g)},
-		{"the machine has less than its firmware says", state(numa("[0]", 3, 12), numa("[4]", 0, 15), block("[0]", 3), ""),
+		{"the machine has less than its firmware says", file(numa("[0]", 3, 12), numa("[4]", 0, 15), block("[0]", 3), ""),
 			fmt.Sprintf("map[0:{1 [{memory %d}]} 1:{2 [{memory %d}]}]", 12*g, 15*g)},
 	} {
-		if got := groups(c.state); got != c.want {
+		if got := groups(c.file); got != c.want {
 			t.Errorf("%s: groups are %s, want %s", c.what, got, c.want)
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -15,7 +15,7 @@ import (
 //
 // The manager keeps the memory of ended pods until it next admits a pod, and a pod that it is admitting may have no
 // entry yet. So Groups returns the data that the manager would have after it returned all that memory.
-func (o Observation) Groups(m *topo.Machine, r place.Rules, entries []ledger.Entry,
+func (o Observation) Groups(m *topo.Machine, r place.Rules, entries []state.Entry,
 	pods Pods) map[int]place.MemoryGroup {
 	if o.Memory == nil || !r.Memory.Static {
 		return nil
@@ -41,7 +41,7 @@ func (o Observation) Groups(m *topo.Machine, r place.Rules, entries []ledger.Ent
 }
 
 // stateUIDs returns the UIDs under which the kubelet keeps the pods of entries.
-func stateUIDs(entries []ledger.Entry, pods Pods) map[string]bool {
+func stateUIDs(entries []state.Entry, pods Pods) map[string]bool {
 	out := map[string]bool{}
 	for _, e := range entries {
 		if pod, ok := pods.Pod(e.Pod.Namespace, e.Pod.Name); ok {

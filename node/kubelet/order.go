@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // maxOrdered bounds the blocks whose orders are all tried.
@@ -18,7 +18,7 @@ const maxOrdered = 6
 // (pkg/kubelet/cm/memorymanager/memory_manager.go, removeStaleState). A block on several NUMA nodes takes from the
 // lowest of them all that is assigned there. Once the manager has released the memory, its file has the free amounts,
 // and the reason disappears. Entries are those of the same observation.
-func (o Observation) ReleaseOrder(r place.Rules, entries []ledger.Entry, pods Pods) (why ledger.Inexact, is bool) {
+func (o Observation) ReleaseOrder(r place.Rules, entries []state.Entry, pods Pods) (why state.Inexact, is bool) {
 	if o.Memory == nil || !r.Memory.Static {
 		return why, false
 	}
@@ -37,7 +37,7 @@ func (o Observation) ReleaseOrder(r place.Rules, entries []ledger.Entry, pods Po
 	}
 	for _, kind := range slices.Sorted(maps.Keys(ended)) {
 		if o.Memory.ordered(kind, ended[kind]) {
-			return ledger.Inexact{Code: ledger.ReleaseOrder,
+			return state.Inexact{Code: state.ReleaseOrder,
 				Message: fmt.Sprintf("the kubelet still has to release %s of %d ended pods; "+
 					"which NUMA nodes then have how much of it free depends on an order that it leaves to chance", kind, count)}, true
 		}

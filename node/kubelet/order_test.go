@@ -7,8 +7,8 @@ import (
 
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/node/kubelet"
 	"github.com/tenon-numa/tenon/node/kubelet/kubelettest"
 )
@@ -56,7 +56,7 @@ func TestUndeterminedReleasesAreReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		why, got := o.ReleaseOrder(static, entries, pods)
-		if got != c.want || got != (why.Code == ledger.ReleaseOrder) {
+		if got != c.want || got != (why.Code == state.ReleaseOrder) {
 			t.Errorf("%s: %v, %+v", c.what, got, why)
 		}
 		if _, got := o.ReleaseOrder(place.Rules{}, entries, pods); got {

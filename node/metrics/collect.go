@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -124,7 +124,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 type collection struct {
 	ch chan<- prometheus.Metric
 	d  descs
-	n  *ledger.Node
+	n  *state.Node
 }
 
 func (c collection) gauge(d *prometheus.Desc, v float64, labels ...string) {
@@ -155,7 +155,7 @@ func (c collection) rules() {
 
 // inexact sends how many reasons of each code there are.
 func (c collection) inexact() {
-	count := map[ledger.InexactCode]int{}
+	count := map[state.InexactCode]int{}
 	for _, why := range c.n.Inexact {
 		count[why.Code]++
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Options of Metrics.
@@ -60,7 +60,7 @@ type Metrics struct {
 
 // recorded is the node that the agent recorded last. It never changes.
 type recorded struct {
-	node     *ledger.Node
+	node     *state.Node
 	sequence int64
 	at       time.Time
 }
@@ -96,7 +96,7 @@ func New(o Options) (*Metrics, error) {
 }
 
 // RecordNode keeps the node and the sequence of its layout.
-func (m *Metrics) RecordNode(n *ledger.Node, sequence int64) {
+func (m *Metrics) RecordNode(n *state.Node, sequence int64) {
 	m.last.Store(&recorded{n, sequence, time.Now()})
 }
 

@@ -18,8 +18,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/internal/golden"
 )
@@ -27,7 +27,7 @@ import (
 const gi = 1 << 30
 
 // node has two NUMA nodes with devices and hugepages, and two pods with holdings.
-func node(t *testing.T) *ledger.Node {
+func node(t *testing.T) *state.Node {
 	t.Helper()
 	m, err := topo.ParseMachine(`
 numa 0 cpus 0-3 memory 16Gi hugepages-1Gi 4
@@ -47,13 +47,13 @@ device x.io/seat s numa none
 		CPU:      place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0)},
 		Memory:   place.MemoryRules{Static: true, Reserved: []place.Reserved{{NUMA: 0, Kind: "memory", Bytes: gi}}},
 	}
-	entries := []ledger.Entry{
-		{Pod: ledger.PodID{UID: "1", Namespace: "ns", Name: "first"}, Holdings: []place.Holding{
+	entries := []state.Entry{
+		{Pod: state.PodID{UID: "1", Namespace: "ns", Name: "first"}, Holdings: []place.Holding{
 			{Container: "a", CPUs: idset.Of[idset.CPU](1, 4), Memory: []place.Block{{Kind: "memory", NUMAs: 3, Bytes: 18 * gi}},
 				Devices: []place.DeviceBlock{{Resource: "x.io/nic", IDs: []string{"both"}, NUMAs: 3}}},
 			{Container: "b", CPUs: idset.Of[idset.CPU](5)},
 		}},
-		{Pod: ledger.PodID{UID: "2", Namespace: "ns", Name: "second"}, Holdings: []place.Holding{
+		{Pod: state.PodID{UID: "2", Namespace: "ns", Name: "second"}, Holdings: []place.Holding{
 			{Container: "a", Memory: []place.Block{{Kind: "hugepages-1Gi", NUMAs: 1, Bytes: gi}, {Kind: "memory", NUMAs: 1}},
 				Devices: []place.DeviceBlock{{Resource: "x.io/seat", IDs: []string{"s"}}}},
 		}},
@@ -62,9 +62,9 @@ device x.io/seat s numa none
 	for _, e := range entries {
 		u = u.Hold(e.Holdings...)
 	}
-	why := []ledger.Inexact{{Code: ledger.UnhealthyDevices}, {Code: ledger.RulesFromFiles},
-		{Code: ledger.UnhealthyDevices}}
-	return &ledger.Node{Name: "n", Machine: m, Rules: r, Entries: entries, Usage: u, Inexact: why}
+	why := []state.Inexact{{Code: state.UnhealthyDevices}, {Code: state.RulesFromFiles},
+		{Code: state.UnhealthyDevices}}
+	return &state.Node{Name: "n", Machine: m, Rules: r, Entries: entries, Usage: u, Inexact: why}
 }
 
 // sys is a tree of /sys on which one NUMA node has counters and the other has invalid ones.
@@ -203,7 +203,7 @@ func TestPodsAreBounded(t *testing.T) {
 func TestUnusualPodsDoNotBreakAScrape(t *testing.T) {
 	n := node(t)
 	n.Entries[1].Pod = n.Entries[0].Pod
-	n.Entries = append(n.Entries, ledger.Entry{Pod: ledger.PodID{Namespace: "\xff", Name: "odd"},
+	n.Entries = append(n.Entries, state.Entry{Pod: state.PodID{Namespace: "\xff", Name: "odd"},
 		Holdings: n.Entries[0].Holdings})
 	m := made(t, Options{Pods: 10})
 	m.RecordNode(n, 1)

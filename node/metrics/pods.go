@@ -6,14 +6,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // holding identifies one series of a pod.
 type holding struct {
 	desc     *prometheus.Desc
-	pod      ledger.PodID // without UID: of two pods of one name, one is ending
+	pod      state.PodID // without UID: of two pods of one name, one is ending
 	resource string
 	numas    string
 }
@@ -37,8 +37,8 @@ func (c collection) pods(most int) {
 }
 
 // add adds the holdings of a pod's containers; blocks of no bytes do not count.
-func (c collection) add(sum map[holding]float64, e ledger.Entry) {
-	pod := ledger.PodID{Namespace: e.Pod.Namespace, Name: e.Pod.Name}
+func (c collection) add(sum map[holding]float64, e state.Entry) {
+	pod := state.PodID{Namespace: e.Pod.Namespace, Name: e.Pod.Name}
 	for _, h := range e.Holdings {
 		for _, numa := range c.n.Machine.NUMAs() {
 			if count := numa.CPUs.AndLen(h.CPUs); count > 0 {

@@ -18,8 +18,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/nrt"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -38,7 +38,7 @@ import (
 // it on that NUMA node, though it serves only pods that use the whole group.
 //
 // The fingerprint is of the pods that hold something in a zone, method "with-exclusive-resources".
-func FromCore(n *ledger.Node) *v1alpha2.NodeResourceTopology {
+func FromCore(n *state.Node) *v1alpha2.NodeResourceTopology {
 	t := n.Rules.Topology
 	out := &v1alpha2.NodeResourceTopology{
 		TypeMeta:         metav1.TypeMeta{APIVersion: v1alpha2.SchemeGroupVersion.String(), Kind: nrt.Kind},
@@ -68,7 +68,7 @@ func costs(m *topo.Machine, numa topo.NUMA) (out v1alpha2.CostList) {
 }
 
 // resources returns the resources of the NUMA node at position i.
-func resources(n *ledger.Node, i int, free [][]topo.Device) (out v1alpha2.ResourceInfoList) {
+func resources(n *state.Node, i int, free [][]topo.Device) (out v1alpha2.ResourceInfoList) {
 	u, numa := n.Usage, n.Machine.NUMAs()[i]
 	out = append(out, info("cpu", resource.DecimalSI, int64(numa.CPUs.Len()),
 		int64(numa.CPUs.Minus(n.Rules.CPU.Reserved).Len()), int64(numa.CPUs.AndLen(u.FreeCPUs()))))
@@ -137,7 +137,7 @@ func info(name string, f resource.Format, capacity, allocatable, available int64
 }
 
 // attributes returns the attributes in ascending order of name.
-func attributes(n *ledger.Node) v1alpha2.AttributeList {
+func attributes(n *state.Node) v1alpha2.AttributeList {
 	t := n.Rules.Topology
 	most := t.MaxNUMAs
 	if most == 0 {
@@ -154,7 +154,7 @@ func attributes(n *ledger.Node) v1alpha2.AttributeList {
 
 // Fingerprint returns the fingerprint of the node's pods that hold something. It does not depend on their order, and
 // identifies pods by namespace and name alone: a pod that was deleted and created again counts as the same pod.
-func Fingerprint(n *ledger.Node) string {
+func Fingerprint(n *state.Node) string {
 	fp := podfingerprint.NewFingerprint(len(n.Entries))
 	for _, e := range n.Entries {
 		if exclusive(n.Machine, e) {
@@ -168,7 +168,7 @@ func Fingerprint(n *ledger.Node) string {
 // exclusive reports whether fingerprints of method "with-exclusive-resources" contain the pod. Readers compute the same
 // from the pod's spec and the zones. For them, holdings of ordinary init containers do not count, nor do devices that
 // are in no zone (scheduler-plugins, resourcerequests.AreExclusiveForPod).
-func exclusive(m *topo.Machine, e ledger.Entry) bool {
+func exclusive(m *topo.Machine, e state.Entry) bool {
 	for _, h := range e.Holdings {
 		if h.Kind == place.Init {
 			continue

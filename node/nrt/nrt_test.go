@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/internal/golden"
 	"github.com/tenon-numa/tenon/node/nrt"
@@ -31,15 +31,15 @@ func (a asks) pod() *place.Pod {
 		{Name: "main", MilliCPU: a.cpus * 1000, Memory: a.memory, Devices: a.devices}}}
 }
 
-func node(t *testing.T, name, machine string, r place.Rules, pods ...asks) *ledger.Node {
+func node(t *testing.T, name, machine string, r place.Rules, pods ...asks) *state.Node {
 	t.Helper()
 	m, err := topo.ParseMachine(machine)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &ledger.Node{Name: name, Machine: m, Rules: r, Usage: place.NewUsage(m, r)}
+	n := &state.Node{Name: name, Machine: m, Rules: r, Usage: place.NewUsage(m, r)}
 	for _, p := range pods {
-		next, ok := n.With(ledger.PodID{UID: p.name, Namespace: "default", Name: p.name}, p.pod())
+		next, ok := n.With(state.PodID{UID: p.name, Namespace: "default", Name: p.name}, p.pod())
 		if !ok {
 			t.Fatalf("pod %s does not fit on %s", p.name, name)
 		}
@@ -51,7 +51,7 @@ func node(t *testing.T, name, machine string, r place.Rules, pods ...asks) *ledg
 const gi = 1 << 30
 
 // packets has hugepages, devices, and CPUs reserved on both NUMA nodes.
-func packets(t *testing.T) *ledger.Node {
+func packets(t *testing.T) *state.Node {
 	return node(t, "packets", `
 numa 0 socket 0 cpus 0-3/8-11 memory 32Gi hugepages-2Mi 0 hugepages-1Gi 8
 numa 1 socket 1 cpus 4-7/12-15 memory 32Gi hugepages-2Mi 0 hugepages-1Gi 8
@@ -72,7 +72,7 @@ device example.com/license seat numa none
 }
 
 // holes has sparse ids, a NUMA node without CPUs, a device near two NUMA nodes, and memory over two NUMA nodes.
-func holes(t *testing.T) *ledger.Node {
+func holes(t *testing.T) *state.Node {
 	return node(t, "holes", `
 numa 0 cpus 0-7 memory 16Gi
 numa 8 cpus 8-15 memory 16Gi
@@ -89,13 +89,13 @@ device nvidia.com/gpu bridge numa 0,8
 }
 
 // plain has managers that assign nothing.
-func plain(t *testing.T) *ledger.Node {
+func plain(t *testing.T) *state.Node {
 	return node(t, "plain", "numa 0 cpus 0-5 memory 8Gi", place.Rules{},
 		asks{"web", 2, []place.Amount{{Kind: "memory", Bytes: gi}}, nil})
 }
 
 func TestGolden(t *testing.T) {
-	for _, n := range []*ledger.Node{packets(t), holes(t), plain(t)} {
+	for _, n := range []*state.Node{packets(t), holes(t), plain(t)} {
 		got, err := yaml.Marshal(nrt.FromCore(n))
 		if err != nil {
 			t.Fatal(err)
@@ -105,15 +105,15 @@ func TestGolden(t *testing.T) {
 }
 
 // pods returns a node with pods of these names; a container of each holds a CPU.
-func pods(t require, names ...string) *ledger.Node {
+func pods(t require, names ...string) *state.Node {
 	m, err := topo.ParseMachine("numa 0 cpus 0-7 memory 1Gi\ndevice x.io/nic a numa 0\ndevice x.io/seat s numa none")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &ledger.Node{Name: "n", Machine: m, Usage: place.NewUsage(m, place.Rules{})}
+	n := &state.Node{Name: "n", Machine: m, Usage: place.NewUsage(m, place.Rules{})}
 	for _, name := range names {
 		namespace, name, _ := strings.Cut(name, "/")
-		n.Entries = append(n.Entries, ledger.Entry{Pod: ledger.PodID{Namespace: namespace, Name: name},
+		n.Entries = append(n.Entries, state.Entry{Pod: state.PodID{Namespace: namespace, Name: name},
 			Holdings: []place.Holding{{Container: "main", CPUs: idset.Of[idset.CPU](1)}}})
 	}
 	return n
@@ -192,7 +192,7 @@ func TestAmountsAreInOrder(t *testing.T) {
 }
 
 // drawNode draws a random machine with holdings of random pods, and memory groups that may contradict it.
-func drawNode(t *rapid.T) *ledger.Node {
+func drawNode(t *rapid.T) *state.Node {
 	ids := rapid.SliceOfNDistinct(rapid.IntRange(0, 255), 1, 6, rapid.ID[int]).Draw(t, "numas")
 	text, next := "", 0
 	for _, id := range ids {
@@ -222,14 +222,14 @@ func drawNode(t *rapid.T) *ledger.Node {
 		Memory: place.MemoryRules{Static: true, Reserved: []place.Reserved{{NUMA: m.NUMAs()[0].ID, Kind: "memory",
 			Bytes: int64(rapid.IntRange(0, 80).Draw(t, "kept")) * gi}}},
 	}
-	n := &ledger.Node{Name: "n", Machine: m, Rules: r, Usage: place.NewUsage(m, r)}
+	n := &state.Node{Name: "n", Machine: m, Rules: r, Usage: place.NewUsage(m, r)}
 	for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
 		p := asks{cpus: int64(rapid.IntRange(0, 10).Draw(t, "cpu"))}
 		p.memory = []place.Amount{{Kind: "memory", Bytes: int64(rapid.IntRange(1, 40).Draw(t, "bytes")) * gi}}
 		if len(m.Resources()) > 0 {
 			p.devices = []place.Count{{Resource: "x.io/dev", N: int64(rapid.IntRange(0, 2).Draw(t, "want"))}}
 		}
-		n, _ = n.With(ledger.PodID{UID: fmt.Sprint(i), Name: fmt.Sprint(i)}, p.pod())
+		n, _ = n.With(state.PodID{UID: fmt.Sprint(i), Name: fmt.Sprint(i)}, p.pod())
 	}
 	n.Usage = n.Usage.WithGroups(map[int]place.MemoryGroup{0: {NUMAs: m.All(),
 		Free: []place.Amount{{Kind: "memory", Bytes: int64(rapid.IntRange(0, 100).Draw(t, "group")) * gi}}}})

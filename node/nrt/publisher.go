@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/nrt"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Publisher writes the NodeResourceTopology of one node if it differs from the one at the API server. If the API server
@@ -55,7 +55,7 @@ func (p *Publisher) Resource() schema.GroupVersionResource {
 // Publish writes the object of a node, with the name, labels and owners of meta. With read options, it compares with
 // the object that it reads with them, otherwise with what it wrote last. It returns the object that it read or wrote,
 // or nil if it did neither.
-func (p *Publisher) Publish(ctx context.Context, n *ledger.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
+func (p *Publisher) Publish(ctx context.Context, n *state.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
 	object metav1.Object, wrote bool, err error) {
 	if p.missing && read == nil {
 		return nil, false, nil

@@ -8,14 +8,14 @@ import (
 	"pgregory.net/rapid"
 
 	reader "github.com/tenon-numa/tenon/cluster/nrt"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
 // An object that is written here, read by cluster/nrt and written again has the same zones.
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
-	for _, n := range []*ledger.Node{packets(t), holes(t), plain(t)} {
+	for _, n := range []*state.Node{packets(t), holes(t), plain(t)} {
 		if text := thereAndBack(n); text != "" {
 			t.Errorf("%s: %s", n.Name, text)
 		}
@@ -32,14 +32,14 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 }
 
 // thereAndBack writes a node, reads it and writes what was read; the zones must be the same.
-func thereAndBack(n *ledger.Node) string {
+func thereAndBack(n *state.Node) string {
 	first := nrt.FromCore(n)
 	r, err := reader.Read(first)
 	if err != nil {
 		return err.Error()
 	}
 	usage := place.NewUsage(r.Machine, r.Rules).Hold(r.Held...)
-	second := nrt.FromCore(&ledger.Node{Name: n.Name, Machine: r.Machine, Rules: r.Rules, Usage: usage})
+	second := nrt.FromCore(&state.Node{Name: n.Name, Machine: r.Machine, Rules: r.Rules, Usage: usage})
 	a, _ := json.Marshal(first.Zones)
 	b, _ := json.Marshal(second.Zones)
 	switch {

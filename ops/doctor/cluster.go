@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/deploy/crd"
 )
 
@@ -156,7 +156,7 @@ func (x *examination) foreign() {
 	}
 	exact := map[string]bool{}
 	for _, n := range x.View.States {
-		exact[n.Name] = n.Quality == ledger.Exact
+		exact[n.Name] = n.Quality == state.Exact
 	}
 	for p := range kube.EachPod(x.View.Pods) {
 		if !exact[p.Spec.NodeName] || kube.Ended(p) || ours[p.Spec.SchedulerName] || stays(p) {

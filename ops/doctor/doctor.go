@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Snapshot is what was read of a cluster at a time.
@@ -42,7 +42,7 @@ type Snapshot struct {
 	Schedulers []document.Scheduler
 	Limits     []document.Limit
 	// Gone are the pods that nodes still listed at a second look, though they had no object at the first one; by node.
-	Gone map[string][]ledger.PodID
+	Gone map[string][]state.PodID
 }
 
 // Right is what a user needs, and whether the API server grants it.
@@ -176,7 +176,7 @@ type examination struct {
 	judged, strange int
 	strangest       string
 	// static are the nodes with a static memory manager; see staticMemory.
-	static map[string]*ledger.Node
+	static map[string]*state.Node
 }
 
 // add adds a finding of an object; a remedy of its own may stand in place of that of the id.

@@ -21,8 +21,8 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/deploy/crd"
 	"github.com/tenon-numa/tenon/ops/doctor"
@@ -47,7 +47,7 @@ numa 1 socket 1 cpus 4-7/12-15 memory 64Gi
 type world struct {
 	machine    string
 	rules      place.Rules
-	entries    []ledger.Entry
+	entries    []state.Entry
 	layout     func(*v1alpha1.NodeLayout)
 	noLayout   bool
 	node       *v1.Node
@@ -65,7 +65,7 @@ func healthy() *world {
 	}
 	pod := kubetest.Admitted(kubetest.CPUs("fine", 2), "node")
 	pod.Spec.SchedulerName = "tenon-scheduler"
-	return &world{machine: machine, rules: strict(), pods: []v1.Pod{*pod}, entries: []ledger.Entry{
+	return &world{machine: machine, rules: strict(), pods: []v1.Pod{*pod}, entries: []state.Entry{
 		{Pod: kube.ID(pod), Holdings: []place.Holding{{Container: "c", CPUs: cpus("1-2"),
 			Memory: []place.Block{{Kind: topo.Memory, NUMAs: 1, Bytes: 1 << 30}}}}}},
 		node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Status: v1.NodeStatus{
@@ -175,7 +175,7 @@ func unreported(at time.Time) v1.Pod {
 
 // wrongs has a way to every finding.
 func wrongs() map[string]func(*world) {
-	inexact := func(code ledger.InexactCode) func(*world) {
+	inexact := func(code state.InexactCode) func(*world) {
 		return func(w *world) {
 			w.layout = func(l *v1alpha1.NodeLayout) {
 				l.Inexact = []v1alpha1.Inexact{{Code: string(code), Message: "why"}}
@@ -183,10 +183,10 @@ func wrongs() map[string]func(*world) {
 		}
 	}
 	out := map[string]func(*world){"inexact": inexact("found-later")}
-	for _, code := range []ledger.InexactCode{ledger.UnknownKubeletVersion, ledger.UnmodelledFeatureGate,
-		ledger.UnhealthyDevices, ledger.RulesFromFiles, ledger.ReleaseOrder, ledger.HoldingsOmitted,
-		ledger.StateInconsistent, ledger.StaleFacts, ledger.PodsUnreported, ledger.ReportContradicted,
-		ledger.MachineChanged, ledger.DevicesOmitted} {
+	for _, code := range []state.InexactCode{state.UnknownKubeletVersion, state.UnmodelledFeatureGate,
+		state.UnhealthyDevices, state.RulesFromFiles, state.ReleaseOrder, state.HoldingsOmitted,
+		state.StateInconsistent, state.StaleFacts, state.PodsUnreported, state.ReportContradicted,
+		state.MachineChanged, state.DevicesOmitted} {
 		out[string(code)] = inexact(code)
 	}
 	maps.Copy(out, wrongInstallations())
@@ -254,7 +254,7 @@ func wrongInstallations() map[string]func(*world) {
 			}
 		},
 		"pods-gone": func(w *world) {
-			w.snapshot.Gone = map[string][]ledger.PodID{"node": {{Namespace: "default", Name: "p", UID: "p"}}}
+			w.snapshot.Gone = map[string][]state.PodID{"node": {{Namespace: "default", Name: "p", UID: "p"}}}
 		},
 		"report-awaited": func(w *world) { w.pods = append(w.pods, unreported(noon.Add(-time.Second))) },
 	}

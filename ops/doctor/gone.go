@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // This file finds pods that have no object any more, and that their node still reports. Every pod that ends is such a
@@ -36,7 +36,7 @@ const (
 // time: its pods that are gone are no findings.
 func (s *Snapshot) LookAgain(ctx context.Context, cfg *rest.Config,
 	pause func(context.Context, time.Duration) error) error {
-	gone, left := map[string][]ledger.PodID{}, 0
+	gone, left := map[string][]state.PodID{}, 0
 	for _, n := range s.View.States {
 		switch some := n.Gone[:min(len(n.Gone), maxGone)]; {
 		case len(some) > 0 && len(gone) < maxGoneNodes:
@@ -65,7 +65,7 @@ func (s *Snapshot) LookAgain(ctx context.Context, cfg *rest.Config,
 	if err := pause(ctx, dropTime); err != nil {
 		return err
 	}
-	s.Gone = map[string][]ledger.PodID{}
+	s.Gone = map[string][]state.PodID{}
 	for _, node := range slices.Sorted(maps.Keys(gone)) {
 		l, err := layouts.Get(ctx, node, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -97,7 +97,7 @@ func (s *Snapshot) mayAgain(resource string, err error) error {
 }
 
 // exists reports whether a pod has an object.
-func exists(ctx context.Context, c *objects.Core, id ledger.PodID) (bool, error) {
+func exists(ctx context.Context, c *objects.Core, id state.PodID) (bool, error) {
 	p, err := c.Pods.In(id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -109,13 +109,13 @@ func exists(ctx context.Context, c *objects.Core, id ledger.PodID) (bool, error)
 }
 
 // dropped examines which pods a node has reported for long after their end.
-func (x *examination) dropped(n *ledger.Node) {
+func (x *examination) dropped(n *state.Node) {
 	if ids := x.Gone[n.Name]; len(ids) > 0 {
 		x.add("pods-gone", onNode(n.Name, podNames(ids)...), "a node reports pods that have no object any more", "")
 	}
 }
 
-func podNames(ids []ledger.PodID) (out []string) {
+func podNames(ids []state.PodID) (out []string) {
 	for _, id := range ids {
 		out = append(out, id.String())
 	}

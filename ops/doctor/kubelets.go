@@ -8,8 +8,8 @@ import (
 
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -17,7 +17,7 @@ import (
 
 // starts examines whether the kubelet would start again. One that reported its configuration itself has started with
 // it, so it is the machine or a file that has changed. What is reserved is examined by reservation.
-func (x *examination) starts(n *ledger.Node, l *v1alpha1.NodeLayout) {
+func (x *examination) starts(n *state.Node, l *v1alpha1.NodeLayout) {
 	gates := map[string]bool{}
 	if l != nil {
 		for _, g := range l.Kubelet.FeatureGates {
@@ -36,7 +36,7 @@ func (x *examination) starts(n *ledger.Node, l *v1alpha1.NodeLayout) {
 const strictSince place.Release = 33
 
 // reservedCPUs examines who gets the CPUs that are kept for the system.
-func (x *examination) reservedCPUs(n *ledger.Node) {
+func (x *examination) reservedCPUs(n *state.Node) {
 	r := n.Rules
 	if want, given, ok := r.GivesReserved(n.Machine); ok {
 		remedy := "bring all threads of each core online, so that cores have equally many CPUs, or turn them all off"
@@ -62,7 +62,7 @@ func (x *examination) reservedCPUs(n *ledger.Node) {
 
 // lost examines a node whose kubelet has stopped reporting. A static memory manager refuses its state file after a boot
 // at which the firmware or the kernel kept another amount of memory (docs/design/kubelet.md).
-func (x *examination) lost(n *ledger.Node, object *v1.Node) {
+func (x *examination) lost(n *state.Node, object *v1.Node) {
 	if object == nil || n.Rules.Arbiter != place.ByKubelet || !n.Rules.Memory.Static {
 		return
 	}
@@ -124,11 +124,11 @@ func (x *examination) uncounted(p *v1.Pod) {
 }
 
 // staticMemory returns the nodes whose kubelets have a static memory manager, by name.
-func (x *examination) staticMemory() map[string]*ledger.Node {
+func (x *examination) staticMemory() map[string]*state.Node {
 	if x.static == nil {
-		x.static = map[string]*ledger.Node{}
+		x.static = map[string]*state.Node{}
 		for _, n := range x.View.States {
-			if n.Quality == ledger.Exact && n.Rules.Arbiter == place.ByKubelet && n.Rules.Memory.Static {
+			if n.Quality == state.Exact && n.Rules.Arbiter == place.ByKubelet && n.Rules.Memory.Static {
 				x.static[n.Name] = n
 			}
 		}

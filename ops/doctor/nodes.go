@@ -11,8 +11,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -31,7 +31,7 @@ func (x *examination) nodes() {
 	x.unread(layouts)
 	for _, n := range x.View.States {
 		x.report(n, layouts[n.Name], objects[n.Name])
-		if n.Quality != ledger.Exact {
+		if n.Quality != state.Exact {
 			x.add("amounts-only", onNode(n.Name), "the node has a NodeResourceTopology and no layout: predictions are "+
 				"estimates", "")
 			continue
@@ -81,7 +81,7 @@ func (x *examination) unreported(node string) {
 }
 
 // report examines whether what a node reports is current and can be relied on.
-func (x *examination) report(n *ledger.Node, l *v1alpha1.NodeLayout, object *v1.Node) {
+func (x *examination) report(n *state.Node, l *v1alpha1.NodeLayout, object *v1.Node) {
 	x.awaited(n)
 	x.dropped(n)
 	if l != nil {
@@ -94,9 +94,9 @@ func (x *examination) report(n *ledger.Node, l *v1alpha1.NodeLayout, object *v1.
 				object.Status.NodeInfo.KubeletVersion), "the layout is of another release of the kubelet than the node", "")
 		}
 	}
-	barred := n.Quality == ledger.Exact && len(n.Rules.Obstacles(n.Machine)) > 0
+	barred := n.Quality == state.Exact && len(n.Rules.Obstacles(n.Machine)) > 0
 	for _, r := range n.Inexact {
-		if r.Code == ledger.KubeletUnusable && barred {
+		if r.Code == state.KubeletUnusable && barred {
 			continue
 		}
 		x.add(string(r.Code), onNode(n.Name, r.Message), "predictions may be inexact: "+string(r.Code), "")
@@ -104,8 +104,8 @@ func (x *examination) report(n *ledger.Node, l *v1alpha1.NodeLayout, object *v1.
 }
 
 // awaited examines whether a report of a node is overdue, and which pods no report lists.
-func (x *examination) awaited(n *ledger.Node) {
-	if n.Quality != ledger.Exact {
+func (x *examination) awaited(n *state.Node) {
+	if n.Quality != state.Exact {
 		return
 	}
 	switch {
@@ -115,9 +115,9 @@ func (x *examination) awaited(n *ledger.Node) {
 		x.add("pods-unlisted", onNode(n.Name, podNames(n.Unlisted)...), "pods run on the node, and no report lists them", "")
 	}
 	if n.Unsettled && !n.Silent {
-		var pods []ledger.PodID
+		var pods []state.PodID
 		for _, e := range n.Entries {
-			if e.Source == ledger.Predicted && !slices.Contains(n.Unlisted, e.Pod) {
+			if e.Source == state.Predicted && !slices.Contains(n.Unlisted, e.Pod) {
 				pods = append(pods, e.Pod)
 			}
 		}
@@ -126,7 +126,7 @@ func (x *examination) awaited(n *ledger.Node) {
 }
 
 // settings examines how a kubelet is configured for its machine.
-func (x *examination) settings(n *ledger.Node) {
+func (x *examination) settings(n *state.Node) {
 	for _, u := range n.Rules.Forgotten(n.Machine) {
 		x.add(string(u.Code), onNode(n.Name), u.What, u.Remedy)
 	}
@@ -143,7 +143,7 @@ func (x *examination) settings(n *ledger.Node) {
 }
 
 // hardware examines the machine as far as pods feel it.
-func (x *examination) hardware(n *ledger.Node, l *v1alpha1.NodeLayout) {
+func (x *examination) hardware(n *state.Node, l *v1alpha1.NodeLayout) {
 	if len(n.Machine.NUMAs()) > 1 {
 		x.hugepages(n)
 	}
@@ -176,7 +176,7 @@ func (x *examination) hardware(n *ledger.Node, l *v1alpha1.NodeLayout) {
 
 // locality examines whether the kubelet can align the devices of a resource. If a plugin names NUMA nodes for some,
 // restricted and single-numa-node count no device on none of them (devicemanager/topology_hints.go).
-func (x *examination) locality(n *ledger.Node, r topo.Resource) {
+func (x *examination) locality(n *state.Node, r topo.Resource) {
 	lost, foreign := 0, 0
 	for i := range r.Devices {
 		if r.Devices[i].NUMAs == 0 {
@@ -208,7 +208,7 @@ func (x *examination) locality(n *ledger.Node, r topo.Resource) {
 }
 
 // reserved reports whether the kubelet keeps all memory of a NUMA node for the system.
-func reserved(n *ledger.Node, id int32) bool {
+func reserved(n *state.Node, id int32) bool {
 	for i, x := range n.Machine.NUMAs() {
 		if int32(x.ID) == id {
 			return n.Rules.Memory.Static && n.Usage.Allocatable(i, topo.Memory) == 0
@@ -218,7 +218,7 @@ func reserved(n *ledger.Node, id int32) bool {
 }
 
 // hugepages examines whether some NUMA nodes with CPUs lack a kind that others have.
-func (x *examination) hugepages(n *ledger.Node) {
+func (x *examination) hugepages(n *state.Node) {
 	for _, kind := range n.Machine.Kinds() {
 		if kind == topo.Memory {
 			continue
@@ -241,7 +241,7 @@ func (x *examination) hugepages(n *ledger.Node) {
 
 // reservation compares the memory that the memory manager keeps with what the kubelet keeps from pods. A kubelet
 // refuses to start where these differ, so it started under another configuration, or the machine has changed since.
-func (x *examination) reservation(n *ledger.Node, object *v1.Node) {
+func (x *examination) reservation(n *state.Node, object *v1.Node) {
 	if !n.Rules.Memory.Static {
 		return
 	}
@@ -261,7 +261,7 @@ func (x *examination) reservation(n *ledger.Node, object *v1.Node) {
 func (x *examination) wholeCores() map[int64][]string {
 	out := map[int64][]string{}
 	for _, n := range x.View.States {
-		if n.Quality == ledger.Exact && n.Rules.CPU.Static && n.Rules.CPU.FullPCPUsOnly {
+		if n.Quality == state.Exact && n.Rules.CPU.Static && n.Rules.CPU.FullPCPUsOnly {
 			if threads := int64(n.Machine.CPUs().Len() / max(1, len(n.Machine.Cores()))); threads > 1 {
 				out[threads] = append(out[threads], n.Name)
 			}

@@ -12,8 +12,8 @@ import (
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -152,7 +152,7 @@ func few(names []string) string {
 // misaligned examines what pods hold.
 func (x *examination) misaligned(byUID map[string]kube.Stored) {
 	for _, n := range x.View.States {
-		if n.Quality != ledger.Exact {
+		if n.Quality != state.Exact {
 			continue
 		}
 		ideal := n.Usage.Ideal()
@@ -176,7 +176,7 @@ func (x *examination) misaligned(byUID map[string]kube.Stored) {
 }
 
 // cost describes what a container holds, what would do, and how much longer the way between its NUMA nodes is.
-func cost(n *ledger.Node, u place.Alignment) string {
+func cost(n *state.Node, u place.Alignment) string {
 	out := fmt.Sprintf("%s on %s: NUMA nodes %s; %d would do", cmp.Or(u.Container, "the pod"), n.Name,
 		document.NUMAs(n.Machine, u.Held.NUMAs), u.Best.NUMAs.Len())
 	if near := u.Best.Distance; near > 0 && u.Held.Distance > near {

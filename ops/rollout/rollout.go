@@ -24,8 +24,8 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -103,7 +103,7 @@ func (s *Scene) unknown(change whatif.Variation) (out []document.Limit) {
 	}
 	more := 0
 	for _, n := range s.Stage.Nodes() {
-		if n.State != nil && n.State.Quality == ledger.Exact {
+		if n.State != nil && n.State.Quality == state.Exact {
 			continue
 		}
 		if len(out) == maxUnknown {
@@ -156,7 +156,7 @@ func (s *Scene) node(name string) (whatif.Node, bool) {
 	return whatif.Node{}, false
 }
 
-func sameRules(a, b *ledger.Node) bool { return rulesOf(a).equal(rulesOf(b)) }
+func sameRules(a, b *state.Node) bool { return rulesOf(a).equal(rulesOf(b)) }
 
 // change judges one node.
 func (p *planner) change(before whatif.Node, i int) (out document.KubeletPlanNode, err error) {
@@ -207,7 +207,7 @@ func allocatable(n whatif.Node, r place.Rules) whatif.Amounts {
 // again lets the pods of a node start on it once more, in the order in which it admitted them; those that hold nothing
 // come last.
 func (p *planner) again(before whatif.Node, n *whatif.Node, out *document.KubeletPlanNode) {
-	n.State = &ledger.Node{Name: n.Name, Machine: n.State.Machine, Rules: n.State.Rules,
+	n.State = &state.Node{Name: n.Name, Machine: n.State.Machine, Rules: n.State.Rules,
 		Usage: place.NewUsage(n.State.Machine, n.State.Rules)}
 	n.Used, n.Pods = whatif.Amounts{}, nil
 	for _, pod := range p.order(before) {
@@ -276,10 +276,10 @@ func admit(n *whatif.Node, pod *v1.Pod) (whatif.Node, place.Verdict, error) {
 	}
 	next := *n
 	id := kube.ID(pod)
-	state := *n.State
-	state.Entries = append(slices.Clone(state.Entries), ledger.Entry{Pod: id, Holdings: v.Holdings})
-	state.Usage = state.Usage.Hold(v.Holdings...)
-	next.State, next.Used = &state, n.Used.Add(needs)
+	after := *n.State
+	after.Entries = append(slices.Clone(after.Entries), state.Entry{Pod: id, Holdings: v.Holdings})
+	after.Usage = after.Usage.Hold(v.Holdings...)
+	next.State, next.Used = &after, n.Used.Add(needs)
 	next.Pods = append(slices.Clone(n.Pods), whatif.Resident{Pod: id, Needs: needs, Stays: stays(pod)})
 	return next, v, nil
 }
@@ -329,7 +329,7 @@ func (p *planner) moves() ([]document.PlannedMove, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := func(int) ledger.PodID { return w.ID(i, 0) }
+		name := func(int) state.PodID { return w.ID(i, 0) }
 		placed, err := plan.Fill(w.Want, 1, name, func() error { return nil })
 		if err != nil {
 			return nil, err
@@ -355,7 +355,7 @@ func (p *planner) drain(node string, out *document.KubeletPlanNode) error {
 	}
 	out.Evicted = len(all)
 	for i, w := range all {
-		placed, err := plan.Fill(w.Want, 1, func(int) ledger.PodID { return w.ID(i, 0) }, func() error { return nil })
+		placed, err := plan.Fill(w.Want, 1, func(int) state.PodID { return w.ID(i, 0) }, func() error { return nil })
 		if err != nil {
 			return err
 		}
@@ -403,7 +403,7 @@ func (p *planner) slots() []document.ShapeSlots {
 }
 
 func emptied(n whatif.Node, r place.Rules) whatif.Node {
-	return whatif.Node{Name: n.Name, Allocatable: n.Allocatable, State: &ledger.Node{Name: n.Name, Rules: r,
+	return whatif.Node{Name: n.Name, Allocatable: n.Allocatable, State: &state.Node{Name: n.Name, Rules: r,
 		Machine: n.State.Machine, Usage: place.NewUsage(n.State.Machine, r)}}
 }
 

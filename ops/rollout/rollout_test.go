@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/ops/rollout"
@@ -43,7 +43,7 @@ type world struct {
 	rules   place.Rules
 	version string
 	pods    []v1.Pod
-	on      map[string][]ledger.Entry
+	on      map[string][]state.Entry
 	budgets []policyv1.PodDisruptionBudget
 }
 
@@ -67,9 +67,9 @@ func (w *world) run(t *testing.T, node string, pod *v1.Pod) {
 	}
 	w.pods = append(w.pods, *kubetest.Admitted(pod, node))
 	if w.on == nil {
-		w.on = map[string][]ledger.Entry{}
+		w.on = map[string][]state.Entry{}
 	}
-	w.on[node] = append(w.on[node], ledger.Entry{Pod: kube.ID(pod), Holdings: v.Holdings})
+	w.on[node] = append(w.on[node], state.Entry{Pod: kube.ID(pod), Holdings: v.Holdings})
 }
 
 func (w *world) scene(t *testing.T) *rollout.Scene {

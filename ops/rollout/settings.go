@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -25,7 +25,7 @@ type settings struct {
 	fields map[string]any
 }
 
-func rulesOf(n *ledger.Node) settings {
+func rulesOf(n *state.Node) settings {
 	s := settings{wire: v1alpha1.FromCore(n.Name, n.Machine, n.Rules, nil, nil).Rules}
 	r := s.wire
 	s.fields = map[string]any{"topologyManagerPolicy": r.TopologyManagerPolicy,
@@ -114,7 +114,7 @@ func (s settings) diff(to settings) []string {
 
 // DropIn returns a file for the --config-dir of a node's kubelet that makes other rules of its rules, for the same
 // machine.
-func DropIn(from, to *ledger.Node) (string, error) { return rulesOf(from).dropIn(rulesOf(to)) }
+func DropIn(from, to *state.Node) (string, error) { return rulesOf(from).dropIn(rulesOf(to)) }
 
 // dropIn is a file for the kubelet's --config-dir. The kubelet merges it as a JSON merge patch: options are added to
 // those of files before it, and null removes one (cmd/kubelet/app/server.go, mergeKubeletConfigurations). An option
@@ -200,7 +200,7 @@ const (
 
 // stateFiles are those that a kubelet refuses when it starts with other rules on a drained node, on which some holdings
 // stay (cpumanager/policy_static.go, validateState and cpumanager/state/state_checkpoint.go; memorymanager the same).
-func stateFiles(n *ledger.Node, r place.Rules, stay []place.Holding) []string {
+func stateFiles(n *state.Node, r place.Rules, stay []place.Holding) []string {
 	out := []string{}
 	was := n.Rules
 	cpus := was.CPU.Static != r.CPU.Static

@@ -7,13 +7,13 @@ import "sync"
 // would wait once more, though another node may have room. The zero Backoff is empty.
 type Backoff struct {
 	mu   sync.RWMutex
-	pods map[string]map[string]int // by UID and node: ledger.Node.News at the time
+	pods map[string]map[string]int // by UID and node: state.Node.News at the time
 }
 
 // maxBackoffs bounds the recorded pods. A pod that is dropped may wait once more.
 const maxBackoffs = 1024
 
-// Add records that a wait on the node timed out when ledger.Node.News had this value.
+// Add records that a wait on the node timed out when state.Node.News had this value.
 func (b *Backoff) Add(uid, node string, news int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -34,7 +34,7 @@ func (b *Backoff) Has(uid, node string, news int) bool {
 	return ok && at == news
 }
 
-// Of returns the nodes on which the pod's wait timed out, with ledger.Node.News at that time. The caller must not
+// Of returns the nodes on which the pod's wait timed out, with state.Node.News at that time. The caller must not
 // change the map. It does not change while the pod is in a scheduling cycle.
 func (b *Backoff) Of(uid string) map[string]int {
 	b.mu.RLock()

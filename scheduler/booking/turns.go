@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/follow"
 	"github.com/tenon-numa/tenon/scheduler/metrics"
 )
@@ -79,11 +80,11 @@ func Short(a *follow.Amounts, book *ledger.Book, pod *v1.Pod, node string) strin
 
 // Others returns the pods that a node has or gets before a booked pod: those that are booked before it, and those that
 // the node reports. A node may report a pod before the informer of [follow.Amounts] has its binding.
-func Others(book *ledger.Book, pod *v1.Pod, node string) []ledger.PodID {
+func Others(book *ledger.Book, pod *v1.Pod, node string) []state.PodID {
 	others := book.Ahead(string(pod.UID))
 	if n := book.Snapshot().Node(node); n != nil {
 		for _, e := range n.Entries {
-			if e.Source != ledger.Predicted {
+			if e.Source != state.Predicted {
 				others = append(others, e.Pod)
 			}
 		}

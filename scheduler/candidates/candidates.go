@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/sample"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
@@ -67,7 +68,7 @@ type Attempt struct {
 	Fits    *ledger.Set
 	Answers *answers.Row
 	// Lets reports whether the profile accepts the pod on a node where it fits. If Picky is false, Lets is always true.
-	Lets  func(*ledger.Node) bool
+	Lets  func(*state.Node) bool
 	Picky bool
 	// Unknown lets the pod on nodes that the ledger does not have.
 	Unknown bool

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -71,7 +71,7 @@ func (a *Amounts) Pods() (out []*v1.Pod) {
 
 // Short returns what a node has too little of for a pod, or "". It counts the pods that are bound to the node, and
 // those of more that are not bound yet, according to the informer.
-func (a *Amounts) Short(pod *v1.Pod, node string, more []ledger.PodID) string {
+func (a *Amounts) Short(pod *v1.Pod, node string, more []state.PodID) string {
 	if a == nil {
 		return ""
 	}
@@ -98,7 +98,7 @@ func (a *Amounts) Node(name string) *v1.Node {
 }
 
 // With returns the pods that are bound to a node, and those of more that are not bound yet, according to the informer.
-func (a *Amounts) With(node string, more []ledger.PodID) []*v1.Pod {
+func (a *Amounts) With(node string, more []state.PodID) []*v1.Pod {
 	out := a.On(node)
 	for _, id := range more {
 		o, there, err := a.pods.GetByKey(id.Namespace + "/" + id.Name)
@@ -110,7 +110,7 @@ func (a *Amounts) With(node string, more []ledger.PodID) []*v1.Pod {
 }
 
 // Version returns a number that changes when the result of [Amounts.Of] for a node may have changed.
-func (a *Amounts) Version(n *ledger.Node) uint64 {
+func (a *Amounts) Version(n *state.Node) uint64 {
 	if a == nil {
 		return 0
 	}
@@ -132,7 +132,7 @@ func (a *Amounts) Version(n *ledger.Node) uint64 {
 
 // Of returns the node's allocatable amounts, and the amounts that its pods request. It counts bound pods, and pods that
 // the ledger predicts on the node. It returns false if the node does not exist.
-func (a *Amounts) Of(n *ledger.Node) (allocatable, used whatif.Amounts, there bool) {
+func (a *Amounts) Of(n *state.Node) (allocatable, used whatif.Amounts, there bool) {
 	if a == nil {
 		return nil, nil, false
 	}
@@ -151,9 +151,9 @@ func (a *Amounts) Of(n *ledger.Node) (allocatable, used whatif.Amounts, there bo
 }
 
 // predicted returns the pods that the ledger has placed on a node and that the node has not reported yet.
-func predicted(n *ledger.Node) (out []ledger.PodID) {
+func predicted(n *state.Node) (out []state.PodID) {
 	for i := range n.Entries {
-		if n.Entries[i].Source == ledger.Predicted {
+		if n.Entries[i].Source == state.Predicted {
 			out = append(out, n.Entries[i].Pod)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -41,14 +41,14 @@ func TestAmountsOfANode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	entry := ledger.Entry{Pod: ledger.PodID{UID: "uid-assumed", Namespace: "team", Name: "assumed"}}
-	n := &ledger.Node{Name: "n", Entries: []ledger.Entry{entry}}
+	entry := state.Entry{Pod: state.PodID{UID: "uid-assumed", Namespace: "team", Name: "assumed"}}
+	n := &state.Node{Name: "n", Entries: []state.Entry{entry}}
 	allocatable, used, there := a.Of(n)
 	if !there || !maps.Equal(allocatable, whatif.Amounts{"cpu": 16_000, "pods": 110}) ||
 		!maps.Equal(used, whatif.Amounts{"cpu": 4_000, "pods": 2}) {
 		t.Errorf("of n: %v, %v, %t", allocatable, used, there)
 	}
-	if _, _, there := a.Of(&ledger.Node{Name: "nowhere"}); there {
+	if _, _, there := a.Of(&state.Node{Name: "nowhere"}); there {
 		t.Error("a node that is not there has amounts")
 	}
 	before := a.Version(n)

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/scheduler/report"
 )
@@ -22,8 +22,8 @@ type rejections struct {
 	machine func(node string) *topo.Machine
 }
 
-func (r *rejections) onOutcome(o ledger.Outcome) {
-	if o.Result != ledger.Rejected || len(o.Predicted) == 0 {
+func (r *rejections) onOutcome(o state.Outcome) {
+	if o.Result != state.Rejected || len(o.Predicted) == 0 {
 		return
 	}
 	r.events.Rejected(r.machine(o.Node), o)

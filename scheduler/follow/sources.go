@@ -30,6 +30,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/scheduler/metrics"
 	"github.com/tenon-numa/tenon/scheduler/report"
@@ -38,7 +39,7 @@ import (
 // Options configure the sources of one scheduler. The zero Options is valid.
 type Options struct {
 	// OnOutcome, if not nil, is called with the outcome of every prediction. It must return quickly.
-	OnOutcome func(ledger.Outcome)
+	OnOutcome func(state.Outcome)
 	// Wake, if not nil, is called with a node that may have room after a change that no event announces.
 	Wake func(node string)
 	// Counters count published objects that cannot be read; nil counts nothing.
@@ -89,7 +90,7 @@ func New(logger klog.Logger, o Options) *Sources {
 		names: func() []string { return nil }}
 	s.rejections = &rejections{events: s.events, pardon: s.pardon, machine: s.machine,
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
-	s.conditions = report.NewConditions(logger, func(node string) []ledger.Inexact {
+	s.conditions = report.NewConditions(logger, func(node string) []state.Inexact {
 		if n := s.Book.Snapshot().Node(node); n != nil {
 			return n.Inexact
 		}
@@ -115,9 +116,9 @@ func New(logger klog.Logger, o Options) *Sources {
 }
 
 // onOutcome reports the outcome of a prediction.
-func (s *Sources) onOutcome(o ledger.Outcome) {
+func (s *Sources) onOutcome(o state.Outcome) {
 	s.rejections.onOutcome(o)
-	if o.Result == ledger.Wrong {
+	if o.Result == state.Wrong {
 		s.events.Wrong(s.machine(o.Node), o)
 	}
 	if s.options.OnOutcome != nil {

@@ -20,18 +20,19 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // followed is a ledger that a feed fills, with the outcomes of its predictions.
 type followed struct {
 	Book     *ledger.Book
 	Feed     *kube.Feed
-	outcomes []ledger.Result
+	outcomes []state.Result
 }
 
 func newFollowed() *followed {
 	p := &followed{Book: ledger.New()}
-	p.Feed = kube.NewFeed(p.Book, func(o ledger.Outcome) { p.outcomes = append(p.outcomes, o.Result) }, nil)
+	p.Feed = kube.NewFeed(p.Book, func(o state.Outcome) { p.outcomes = append(p.outcomes, o.Result) }, nil)
 	p.Feed.Begin()
 	return p
 }
@@ -52,12 +53,12 @@ func TestAnAssumedPodThatEndsIsReadOnceMore(t *testing.T) {
 	for name, c := range map[string]struct {
 		now  *v1.Pod
 		errs []error
-		want []ledger.Result
+		want []state.Result
 		log  int // reads
 	}{
-		"refused": {refused, []error{nil}, []ledger.Result{ledger.Rejected}, 1},
+		"refused": {refused, []error{nil}, []state.Result{state.Rejected}, 1},
 		"refused, read late": {refused, []error{errors.New("timeout"), errors.New("timeout"), nil},
-			[]ledger.Result{ledger.Rejected}, 3},
+			[]state.Result{state.Rejected}, 3},
 		"deleted":             {nil, []error{apierrors.NewNotFound(schema.GroupResource{}, "p")}, nil, 1},
 		"deleted, made again": {another, []error{nil}, nil, 1},
 		"never read":          {nil, slices.Repeat([]error{errors.New("timeout")}, maxReads+1), nil, maxReads + 1},

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-numa/tenon/cluster/nrt"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // lookup is the interval at which the scheduler checks whether NodeResourceTopologies are served.
@@ -129,7 +129,7 @@ func (s *Sources) topologyReported(before, o any) {
 		slices.Equal(old.Attributes, now.Attributes) && slices.Equal(old.TopologyPolicies, now.TopologyPolicies) {
 		return
 	}
-	if n := s.Book.Snapshot().Node(now.Name); n == nil || n.Quality == ledger.Coarse {
+	if n := s.Book.Snapshot().Node(now.Name); n == nil || n.Quality == state.Estimated {
 		s.options.Wake(now.Name)
 	}
 }
@@ -137,7 +137,7 @@ func (s *Sources) topologyReported(before, o any) {
 // Reported returns when the last report of a node was received: its layout or, if that is missing, its
 // NodeResourceTopology.
 func (s *Sources) Reported(node string) time.Time {
-	if n := s.Book.Snapshot().Node(node); n != nil && n.Quality == ledger.Coarse {
+	if n := s.Book.Snapshot().Node(node); n != nil && n.Quality == state.Estimated {
 		return s.topologyTimes.of(node)
 	}
 	return s.layoutTimes.of(node)

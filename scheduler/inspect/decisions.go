@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 const (
@@ -34,7 +34,7 @@ func NewDecisions(now func() time.Time) *Decisions { return &Decisions{now: now}
 
 // Decision is one attempt to schedule a pod. Methods on a nil *Decision do nothing, at no cost.
 type Decision struct {
-	pod ledger.PodID
+	pod state.PodID
 	now func() time.Time
 	at  time.Time
 
@@ -66,7 +66,7 @@ type Decision struct {
 }
 
 // Begin records a new attempt to schedule a pod, in place of the oldest one.
-func (d *Decisions) Begin(pod ledger.PodID) *Decision {
+func (d *Decisions) Begin(pod state.PodID) *Decision {
 	if d == nil {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (d *Decisions) newest() []*Decision {
 }
 
 // Outcome records what the node of a prediction did.
-func (d *Decisions) Outcome(o ledger.Outcome) {
+func (d *Decisions) Outcome(o state.Outcome) {
 	for _, one := range d.newest() {
 		if one.pod.UID != o.Pod.UID {
 			continue

@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Prefix is the path below which everything is served. Access rules name it.
@@ -55,7 +56,7 @@ func (s Source) Health() error {
 
 // Qualities counts nodes by the quality of their data: "exact", "coarse", "none". Every quality has an entry.
 func (s Source) Qualities() map[string]int {
-	out := map[string]int{ledger.Exact.String(): 0, ledger.Coarse.String(): 0, document.None: 0}
+	out := map[string]int{state.Exact.String(): 0, state.Estimated.String(): 0, document.None: 0}
 	snap := s.Book.Snapshot()
 	for _, name := range s.names(snap) {
 		out[quality(snap.Node(name))]++
@@ -89,7 +90,7 @@ func (s Source) States() map[string]int {
 	return out
 }
 
-func quality(n *ledger.Node) string {
+func quality(n *state.Node) string {
 	if n == nil {
 		return document.None
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/internal/golden"
 )
@@ -29,8 +30,8 @@ device acme.com/gpu gpu-0 numa 8
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-func podID(name string) ledger.PodID {
-	return ledger.PodID{UID: "uid-" + name, Namespace: "default", Name: name}
+func podID(name string) state.PodID {
+	return state.PodID{UID: "uid-" + name, Namespace: "default", Name: name}
 }
 
 func cpus(n int64) *place.Pod {
@@ -49,10 +50,10 @@ func world(t *testing.T) Source {
 	held := place.Holding{Container: "c", CPUs: idset.Of[idset.CPU](4, 5),
 		Memory:  []place.Block{{Kind: topo.Memory, NUMAs: 1, Bytes: 2 << 30}},
 		Devices: []place.DeviceBlock{{Resource: "acme.com/gpu", IDs: []string{"gpu-0"}, NUMAs: 2}}}
-	book.Report("a", ledger.Layout{Machine: m,
+	book.Report("a", state.Layout{Machine: m,
 		Rules: place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA, PreferClosest: true},
 			CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0)}, Memory: place.MemoryRules{Static: true}},
-		Entries: []ledger.Entry{{Pod: podID("old"), Holdings: []place.Holding{held}}}})
+		Entries: []state.Entry{{Pod: podID("old"), Holdings: []place.Holding{held}}}})
 	now := noon
 	clock := func() time.Time { return now }
 	s := Source{Book: book, Decisions: NewDecisions(clock), Now: func() time.Time { return noon.Add(90 * time.Second) },
@@ -143,17 +144,17 @@ func TestOutcomesAreSeenWithTheDecision(t *testing.T) {
 	s := world(t)
 	predicted := s.Book.Snapshot().Node("a").Entries[1].Holdings
 	for _, c := range []struct {
-		result ledger.Result
+		result state.Result
 		err    place.RefusalReason
 		stage  document.Stage
 		why    string
 	}{
-		{ledger.Confirmed, "", "confirmed", ""},
-		{ledger.Wrong, "", "wrong", ""},
-		{ledger.Rejected, place.SMTAlignmentError, "rejected", "node a: SMTAlignmentError"},
+		{state.Confirmed, "", "confirmed", ""},
+		{state.Wrong, "", "wrong", ""},
+		{state.Rejected, place.SMTAlignmentError, "rejected", "node a: SMTAlignmentError"},
 	} {
 		s.Decisions.Outcome(
-			ledger.Outcome{Node: "a", Pod: podID("new"), Result: c.result, Predicted: predicted, Seen: predicted, Error: c.err},
+			state.Outcome{Node: "a", Pod: podID("new"), Result: c.result, Predicted: predicted, Seen: predicted, Error: c.err},
 		)
 		p, err := s.pod("default", "new")
 		if err != nil {
@@ -167,7 +168,7 @@ func TestOutcomesAreSeenWithTheDecision(t *testing.T) {
 			t.Errorf("%s: the attempt before is %s", c.result, p.Decisions[1].Stage)
 		}
 	}
-	s.Decisions.Outcome(ledger.Outcome{Pod: podID("another scheduler's")})
+	s.Decisions.Outcome(state.Outcome{Pod: podID("another scheduler's")})
 }
 
 func TestStages(t *testing.T) {
@@ -317,7 +318,7 @@ func TestNothingIsRememberedOfNothing(t *testing.T) {
 	d.Turn(nil)
 	d.Bound()
 	d.Release()
-	all.Outcome(ledger.Outcome{})
+	all.Outcome(state.Outcome{})
 	if d != nil || len(all.Reserved()) > 0 {
 		t.Error("something is remembered")
 	}

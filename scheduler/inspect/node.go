@@ -7,8 +7,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // nodes is an overview of the ledger, in order of name.
@@ -33,7 +33,7 @@ func (s Source) reported(n document.Node) document.Node {
 type node struct {
 	document.Node
 	rules   place.Rules
-	quality ledger.Quality
+	quality state.Quality
 }
 
 func (s Source) node(name string) (*node, error) {
@@ -48,7 +48,7 @@ func (s Source) node(name string) (*node, error) {
 	out.rules, out.quality = n.Rules, n.Quality
 	since := s.Decisions.Reserved()
 	for i, e := range n.Entries {
-		if at, ok := since[e.Pod.UID]; ok && e.Source == ledger.Predicted {
+		if at, ok := since[e.Pod.UID]; ok && e.Source == state.Predicted {
 			age := s.Now().Sub(at).Seconds()
 			out.Holdings[i].InFlightSeconds = &age
 		}

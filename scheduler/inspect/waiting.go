@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Waiting records since when pods are assumed. For pods without a kept reservation, such as pods that other schedulers
@@ -24,7 +24,7 @@ func (w *Waiting) Oldest(s Source) time.Duration {
 	snap := s.Book.Snapshot()
 	for _, name := range snap.Names() {
 		for _, e := range snap.Node(name).Entries {
-			if e.Source != ledger.Predicted {
+			if e.Source != state.Predicted {
 				continue
 			}
 			at, ok := w.first[e.Pod.UID]

@@ -13,8 +13,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Counters count events of one scheduler. Methods on a nil *Counters count nothing.
@@ -83,7 +83,7 @@ func NewCounters() *Counters {
 // zero creates every foreseeable series before its first event: Prometheus does not count the step from no series to 1
 // as an increase.
 func (m *Counters) zero() {
-	for _, result := range []ledger.Result{ledger.Confirmed, ledger.Wrong, ledger.Rejected} {
+	for _, result := range []state.Result{state.Confirmed, state.Wrong, state.Rejected} {
 		for _, exact := range []bool{true, false} {
 			m.predictions.WithLabelValues(string(result), strconv.FormatBool(exact))
 		}
@@ -127,7 +127,7 @@ func (m *Counters) Woken(pods int) {
 }
 
 // Outcome counts the outcome of a prediction. n is the present state of the node, or nil.
-func (m *Counters) Outcome(o ledger.Outcome, n *ledger.Node) {
+func (m *Counters) Outcome(o state.Outcome, n *state.Node) {
 	if m == nil {
 		return
 	}
@@ -136,13 +136,13 @@ func (m *Counters) Outcome(o ledger.Outcome, n *ledger.Node) {
 		m.foreign.Inc()
 	}
 	switch o.Result {
-	case ledger.Wrong:
+	case state.Wrong:
 		policy := "unknown"
 		if n != nil {
 			policy = n.Rules.Topology.Policy.String()
 		}
 		m.wrong.WithLabelValues(policy, differs(o.Predicted, o.Seen)).Inc()
-	case ledger.Rejected:
+	case state.Rejected:
 		m.rejected.WithLabelValues(string(o.Error)).Inc()
 	}
 }

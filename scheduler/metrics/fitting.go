@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -36,16 +37,16 @@ type fitting struct {
 // Plain has the plain amounts of nodes.
 type Plain interface {
 	// Version returns a number that changes when the result of Of may have changed.
-	Version(*ledger.Node) uint64
+	Version(*state.Node) uint64
 	// Of returns the node's allocatable amounts, and the amounts that its pods request. It returns false if the node
 	// does not exist.
-	Of(*ledger.Node) (allocatable, used whatif.Amounts, there bool)
+	Of(*state.Node) (allocatable, used whatif.Amounts, there bool)
 }
 
 // count is how many pods fit on a node in one state, with one version of its plain amounts. States are immutable; a
 // change gives the node another state.
 type count struct {
-	of      *ledger.Node
+	of      *state.Node
 	version uint64
 	pods    int
 }
@@ -126,7 +127,7 @@ func (f *fitting) sum(snap *ledger.Snapshot, versions map[string]uint64, shape s
 }
 
 // slots counts the pods of a shape that fit on a node.
-func (f *fitting) slots(n *ledger.Node, p *place.Pod) int {
+func (f *fitting) slots(n *state.Node, p *place.Pod) int {
 	allocatable, used, there := f.plain.Of(n)
 	if !there || n.Machine == nil || n.Usage == nil {
 		return 0

@@ -5,8 +5,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/inspect"
 	"github.com/tenon-numa/tenon/scheduler/report"
 )
@@ -133,11 +133,11 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 
 // knownCodes returns the codes that agents of this release send. A node may send any other code, and a label with all
 // of them would grow without bound.
-func knownCodes() []ledger.InexactCode {
-	return []ledger.InexactCode{ledger.UnknownKubeletVersion, ledger.UnmodelledFeatureGate, ledger.UnhealthyDevices,
-		ledger.RulesFromFiles, ledger.KubeletUnusable, ledger.ReleaseOrder, ledger.HoldingsOmitted,
-		ledger.StateInconsistent, ledger.StaleFacts, ledger.MachineChanged, ledger.DevicesOmitted, ledger.NotPinning,
-		ledger.PodsUnreported, ledger.ReportContradicted}
+func knownCodes() []state.InexactCode {
+	return []state.InexactCode{state.UnknownKubeletVersion, state.UnmodelledFeatureGate, state.UnhealthyDevices,
+		state.RulesFromFiles, state.KubeletUnusable, state.ReleaseOrder, state.HoldingsOmitted,
+		state.StateInconsistent, state.StaleFacts, state.MachineChanged, state.DevicesOmitted, state.NotPinning,
+		state.PodsUnreported, state.ReportContradicted}
 }
 
 const otherCode = "other"

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/scheduler/inspect"
 )
@@ -42,14 +43,14 @@ func layout(t *testing.T, node string, policy place.Policy, version int) *v1alph
 	return kubetest.Layout(t, node, kubetest.Two, policy, version)
 }
 
-func holding(n int, cpus string) ledger.Entry { return kubetest.Holding(kubetest.CPUs("p", n), cpus) }
+func holding(n int, cpus string) state.Entry { return kubetest.Holding(kubetest.CPUs("p", n), cpus) }
 
-func inexact(l *v1alpha1.NodeLayout, codes ...ledger.InexactCode) *v1alpha1.NodeLayout {
+func inexact(l *v1alpha1.NodeLayout, codes ...state.InexactCode) *v1alpha1.NodeLayout {
 	l.Inexact = nil
 	for _, c := range codes {
 		l.Inexact = append(
 			l.Inexact,
-			v1alpha1.FromInexact([]ledger.Inexact{{Code: c, Message: "because of " + string(c)}})...)
+			v1alpha1.FromInexact([]state.Inexact{{Code: c, Message: "because of " + string(c)}})...)
 	}
 	return l
 }
@@ -84,7 +85,7 @@ func TestFittingPodsAreCounted(t *testing.T) {
 			t.Errorf("metrics lack %s: %s", want, before)
 		}
 	}
-	if _, ok := book.Reserve("a", ledger.PodID{UID: "u", Name: "p"}, shape, place.Demand{}); !ok {
+	if _, ok := book.Reserve("a", state.PodID{UID: "u", Name: "p"}, shape, place.Demand{}); !ok {
 		t.Fatal("the pod does not fit")
 	}
 	later := newGauges(inspect.Source{Book: book, Now: time.Now})
@@ -136,9 +137,9 @@ type plainAmounts struct {
 	version uint64
 }
 
-func (p *plainAmounts) Version(*ledger.Node) uint64 { return p.version }
+func (p *plainAmounts) Version(*state.Node) uint64 { return p.version }
 
-func (p *plainAmounts) Of(*ledger.Node) (allocatable, used whatif.Amounts, there bool) {
+func (p *plainAmounts) Of(*state.Node) (allocatable, used whatif.Amounts, there bool) {
 	return p.Allocatable, p.Used, true
 }
 
@@ -168,8 +169,8 @@ func gathered(t *testing.T, g *gauges) string {
 // A node may send unknown codes; the metric's labels stay few.
 func TestNodesAreCountedByKnownCodes(t *testing.T) {
 	a, b := layout(t, "a", place.SingleNUMA, 1), layout(t, "b", place.SingleNUMA, 2)
-	inexact(a, ledger.RulesFromFiles, ledger.RulesFromFiles, "made-up", "made-up-too")
-	book := reporting(t, a, inexact(b, ledger.RulesFromFiles))
+	inexact(a, state.RulesFromFiles, state.RulesFromFiles, "made-up", "made-up-too")
+	book := reporting(t, a, inexact(b, state.RulesFromFiles))
 	got := gathered(t, newGauges(inspect.Source{Book: book, Now: time.Now,
 		Healthy: func() error { return errors.New("not yet") }}))
 	for _, want := range []string{`tenon_nodes_inexact{code="rules-from-files"} 2`, `tenon_nodes_inexact{code="other"} 1`,
@@ -200,18 +201,18 @@ func TestOutcomesAreCounted(t *testing.T) {
 	withMemory[0].Memory = []place.Block{{Kind: "memory", NUMAs: 1, Bytes: 1}}
 	withDevice := holding(2, "0-1").Holdings
 	withDevice[0].Devices = []place.DeviceBlock{{Resource: "acme.com/gpu", IDs: []string{"0"}}}
-	for _, o := range []ledger.Outcome{
-		{Result: ledger.Confirmed, Predicted: a, Seen: a},
-		{Result: ledger.Confirmed, Predicted: a, Seen: a, Foreign: true},
-		{Result: ledger.Wrong, Predicted: a, Seen: b},
-		{Result: ledger.Wrong, Predicted: a, Seen: withMemory},
-		{Result: ledger.Wrong, Predicted: a, Seen: withDevice},
-		{Result: ledger.Wrong, Predicted: a},
-		{Result: ledger.Rejected, Predicted: a, Error: place.TopologyAffinityError},
+	for _, o := range []state.Outcome{
+		{Result: state.Confirmed, Predicted: a, Seen: a},
+		{Result: state.Confirmed, Predicted: a, Seen: a, Foreign: true},
+		{Result: state.Wrong, Predicted: a, Seen: b},
+		{Result: state.Wrong, Predicted: a, Seen: withMemory},
+		{Result: state.Wrong, Predicted: a, Seen: withDevice},
+		{Result: state.Wrong, Predicted: a},
+		{Result: state.Rejected, Predicted: a, Error: place.TopologyAffinityError},
 	} {
 		m.Outcome(o, n)
 	}
-	m.Outcome(ledger.Outcome{Result: ledger.Wrong, Predicted: a, Seen: b}, nil)
+	m.Outcome(state.Outcome{Result: state.Wrong, Predicted: a, Seen: b}, nil)
 	of := func(want float64, m metrics.CounterMetric) {
 		t.Helper()
 		if got := counted(t, m); got != want {
@@ -223,8 +224,8 @@ func TestOutcomesAreCounted(t *testing.T) {
 	of(1, m.predictions.WithLabelValues("wrong", "false")) // the ledger no longer has the node
 	of(1, m.predictions.WithLabelValues("rejected", "true"))
 	inexact := *n
-	inexact.Inexact = []ledger.Inexact{{Code: ledger.RulesFromFiles}}
-	m.Outcome(ledger.Outcome{Result: ledger.Confirmed, Predicted: a, Seen: a}, &inexact)
+	inexact.Inexact = []state.Inexact{{Code: state.RulesFromFiles}}
+	m.Outcome(state.Outcome{Result: state.Confirmed, Predicted: a, Seen: a}, &inexact)
 	of(1, m.predictions.WithLabelValues("confirmed", "false"))
 	for labels, want := range map[[2]string]float64{{"restricted", "cpus"}: 1, {"restricted", "memory"}: 1,
 		{"restricted", "devices"}: 1, {"restricted", "containers"}: 1, {"unknown", "cpus"}: 1} {
@@ -232,7 +233,7 @@ func TestOutcomesAreCounted(t *testing.T) {
 	}
 	of(1, m.rejected.WithLabelValues("TopologyAffinityError"))
 	of(1, m.foreign)
-	(*Counters)(nil).Outcome(ledger.Outcome{}, nil)
+	(*Counters)(nil).Outcome(state.Outcome{}, nil)
 	(*Counters)(nil).Made()
 }
 
@@ -262,9 +263,9 @@ func TestMetricsOfASecondScheduler(t *testing.T) {
 	}
 }
 
-// Every code of the ledger has a label of its own.
-func TestAllCodesOfTheLedgerAreKnown(t *testing.T) {
-	text, err := os.ReadFile("../../core/ledger/inexact.go")
+// Every code has a label of its own.
+func TestAllCodesAreKnown(t *testing.T) {
+	text, err := os.ReadFile("../../core/state/inexact.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +274,7 @@ func TestAllCodesOfTheLedgerAreKnown(t *testing.T) {
 		t.Fatalf("%d codes are declared", len(declared))
 	}
 	for _, d := range declared {
-		if !slices.Contains(knownCodes(), ledger.InexactCode(d[1])) {
+		if !slices.Contains(knownCodes(), state.InexactCode(d[1])) {
 			t.Errorf("code %s is counted as %q", d[1], otherCode)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
@@ -75,7 +75,7 @@ func waits(t *testing.T, f framework.Framework, allocatable string, b, foreign *
 	return out
 }
 
-func other() ledger.Entry { return holding(cpus("held", 12), "16-27") }
+func other() state.Entry { return holding(cpus("held", 12), "16-27") }
 
 // kube-scheduler counted CPUs when it chose the node. If another scheduler binds a pod while this one waits, the
 // kubelet would refuse it (OutOfcpu), although its managers have enough free on the NUMA nodes.

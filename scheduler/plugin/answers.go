@@ -3,14 +3,14 @@ package plugin
 import (
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/core/answers"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
 // ask sets s.answers to the row of cached answers for pods of this kind. It sets s.fits to the nodes where the pod
 // fits, unless computing that takes too long.
-func (p *Plugin) ask(s *state) {
+func (p *Plugin) ask(s *podState) {
 	row := func(d place.Demand) (*answers.Row, bool) {
 		return p.answers.Row(answers.Kind{Profile: p.profile, Pod: s.key, Demand: d, By: s.strategy.Type}, s.pod,
 			s.strategy.Mix, s.snap.Slots())
@@ -32,12 +32,12 @@ func (p *Plugin) ask(s *state) {
 
 // answer returns the cost of the pod on the node in a slot, or why the pod does not fit there. It reads the cache
 // first.
-func (p *Plugin) answer(s *state, slot int) (cost int64, refusal *answers.Refusal) {
-	return s.answers.Answer(s.snap, slot, func(n *ledger.Node) (int64, *answers.Refusal) { return p.compute(s, n) })
+func (p *Plugin) answer(s *podState, slot int) (cost int64, refusal *answers.Refusal) {
+	return s.answers.Answer(s.snap, slot, func(n *state.Node) (int64, *answers.Refusal) { return p.compute(s, n) })
 }
 
 // compute is answer for a node in any state, without the cache.
-func (p *Plugin) compute(s *state, n *ledger.Node) (cost int64, refusal *answers.Refusal) {
+func (p *Plugin) compute(s *podState, n *state.Node) (cost int64, refusal *answers.Refusal) {
 	// Most pods that fit nowhere fit on no node of the same machine and rules: their reasons are computed once.
 	if never := s.answers.Never(n); never != nil && !n.Fits(s.pod) {
 		return 0, never
@@ -69,6 +69,6 @@ func refused(r *answers.Refusal) *fwk.Status {
 }
 
 // cost returns the cost of the pod at the place that the verdict gives it.
-func (s *state) cost(n *ledger.Node, v place.Verdict) int64 {
-	return s.strategy.Cost(n.Usage, s.pod, v, n.Quality == ledger.Coarse) + s.strategy.Wait(n.Waits(s.shape))
+func (s *podState) cost(n *state.Node, v place.Verdict) int64 {
+	return s.strategy.Cost(n.Usage, s.pod, v, n.Quality == state.Estimated) + s.strategy.Wait(n.Waits(s.shape))
 }

@@ -24,7 +24,7 @@ func TestAnswersOfNodesAreCached(t *testing.T) {
 		)
 	}
 	pod := cpus("p", 8)
-	asked := func() (said int, s *state) {
+	asked := func() (said int, s *podState) {
 		s, _ = read(cycle(t, p, pod))
 		for slot := range s.snap.Slots() {
 			if s.answers.Has(s.snap, slot) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
@@ -156,7 +156,7 @@ func (p *Plugin) topologyChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (f
 		return fwk.Queue, nil
 	}
 	p.Feed.Topology(o)
-	if n := p.Book.Snapshot().Node(o.Name); n != nil && n.Quality == ledger.Exact {
+	if n := p.Book.Snapshot().Node(o.Name); n != nil && n.Quality == state.Exact {
 		return fwk.QueueSkip, nil
 	}
 	return p.hint(pod, o.Name), nil

@@ -8,9 +8,9 @@ import (
 
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/guard"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/overlay"
 	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/report"
 )
@@ -41,7 +41,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 }
 
 // judged computes Filter's result for the node in a slot. The slot is -1 if the ledger does not have the node.
-func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
+func (p *Plugin) judged(s *podState, name string, slot int) *fwk.Status {
 	n, _ := s.snap.At(slot)
 	o := s.overlay[name]
 	if o != nil {
@@ -74,7 +74,7 @@ func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
 }
 
 // refuses returns why the pod does not fit on a node, or nil if it fits. Results for hypothetical nodes are not cached.
-func (p *Plugin) refuses(s *state, n *ledger.Node, o *overlay.Node, slot int) *answers.Refusal {
+func (p *Plugin) refuses(s *podState, n *state.Node, o *overlay.Node, slot int) *answers.Refusal {
 	switch {
 	case o != nil:
 		_, r := p.compute(s, n)
@@ -88,9 +88,9 @@ func (p *Plugin) refuses(s *state, n *ledger.Node, o *overlay.Node, slot int) *a
 
 // barred returns the status of a node that the guard bars. Evictions do not help where the guard lacks data about the
 // node or distrusts its reports.
-func barred(why guard.Bar, n *ledger.Node) *fwk.Status {
+func barred(why guard.Bar, n *state.Node) *fwk.Status {
 	code := fwk.Unschedulable
-	if why == guard.OnlyCoarse || why == guard.IsInexact {
+	if why == guard.OnlyEstimated || why == guard.IsInexact {
 		code = fwk.UnschedulableAndUnresolvable
 	}
 	return fwk.NewStatus(code, report.Barred(why, n))
@@ -98,7 +98,7 @@ func barred(why guard.Bar, n *ledger.Node) *fwk.Status {
 
 // distrusts returns the status of a node that the ledger does not have, or has too little data about. Nil lets the pod
 // on.
-func (p *Plugin) distrusts(s *state, n *ledger.Node, why guard.Bar, node string) *fwk.Status {
+func (p *Plugin) distrusts(s *podState, n *state.Node, why guard.Bar, node string) *fwk.Status {
 	if n != nil {
 		return barred(why, n)
 	}

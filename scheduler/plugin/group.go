@@ -8,8 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/guests/affinity"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
@@ -65,8 +65,8 @@ func (p *Plugin) preScoreGroup(cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeI
 
 // joins returns with how many pods of its group the pod would share a NUMA node, as the node's agent decides it by what
 // pods request; 0 where that is not known, and where the kubelet decides.
-func joins(n *ledger.Node, pod *v1.Pod, info fwk.NodeInfo) int64 {
-	if n == nil || n.Quality != ledger.Exact || n.Rules.Arbiter != place.ByAgent {
+func joins(n *state.Node, pod *v1.Pod, info fwk.NodeInfo) int64 {
+	if n == nil || n.Quality != state.Exact || n.Rules.Arbiter != place.ByAgent {
 		return 0
 	}
 	in := affinity.Input{NUMAs: affinity.Room(n.Machine, n.Rules, n.Usage.FreeCPUs(), held(n))}
@@ -89,7 +89,7 @@ func joins(n *ledger.Node, pod *v1.Pod, info fwk.NodeInfo) int64 {
 }
 
 // sharing returns what is known of a pod on a node.
-func sharing(n *ledger.Node, pod *v1.Pod) affinity.Pod {
+func sharing(n *state.Node, pod *v1.Pod) affinity.Pod {
 	out := affinity.Pod{ID: string(pod.UID), NUMA: affinity.Nowhere, Group: apipod.AffinityGroup(pod)}
 	out.MilliCPU, out.Bytes = apipod.Shares(pod)
 	if e, holds := n.Entry(out.ID); holds {
@@ -101,7 +101,7 @@ func sharing(n *ledger.Node, pod *v1.Pod) affinity.Pod {
 }
 
 // held yields what the pods of a node have of their own.
-func held(n *ledger.Node) iter.Seq[place.Holding] {
+func held(n *state.Node) iter.Seq[place.Holding] {
 	return func(yield func(place.Holding) bool) {
 		for _, e := range n.Entries {
 			for _, h := range e.Holdings {

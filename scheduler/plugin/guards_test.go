@@ -6,22 +6,22 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // strict returns a layout under strict-cpu-reservation with CPU 0 reserved.
-func strict(t *testing.T, node string, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
+func strict(t *testing.T, node string, version int, entries ...state.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
 	return kubetest.Strict(t, node, version, entries...)
 }
 
-func inexact(l *v1alpha1.NodeLayout, codes ...ledger.InexactCode) *v1alpha1.NodeLayout {
+func inexact(l *v1alpha1.NodeLayout, codes ...state.InexactCode) *v1alpha1.NodeLayout {
 	l.Inexact = nil
 	for _, c := range codes {
 		l.Inexact = append(
 			l.Inexact,
-			v1alpha1.FromInexact([]ledger.Inexact{{Code: c, Message: "because of " + string(c)}})...)
+			v1alpha1.FromInexact([]state.Inexact{{Code: c, Message: "because of " + string(c)}})...)
 	}
 	return l
 }
@@ -30,7 +30,7 @@ func TestInexactNodesMayBeRefused(t *testing.T) {
 	for args, refused := range map[string]bool{"{}": false, `{"inexactNodes":"Allow"}`: false,
 		`{"inexactNodes":"Refuse"}`: true} {
 		p := newPlugin(t, args)
-		p.Feed.Layout(inexact(layout(t, "n", two, place.SingleNUMA, 1), ledger.UnknownKubeletVersion))
+		p.Feed.Layout(inexact(layout(t, "n", two, place.SingleNUMA, 1), state.UnknownKubeletVersion))
 		p.Feed.Layout(layout(t, "exact", two, place.SingleNUMA, 2))
 		cs := cycle(t, p, cpus("p", 4))
 		fits(t, filter(t, p, cs, "exact"))

@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/api/config"
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -38,7 +38,7 @@ func TestWhatIfKeepsPodsFromNodesLikeFilter(t *testing.T) {
 	for _, args := range guardArgs() {
 		p := newPlugin(t, args)
 		p.Feed.Layout(layout(t, "exact", two, place.SingleNUMA, 1))
-		p.Feed.Layout(inexact(layout(t, "inexact", two, place.BestEffort, 2), ledger.UnknownKubeletVersion))
+		p.Feed.Layout(inexact(layout(t, "inexact", two, place.BestEffort, 2), state.UnknownKubeletVersion))
 		p.Feed.Layout(strict(t, "strict", 3))
 		p.Feed.Topology(topology("coarse", 4, 16, 16))
 		p.Feed.Layout(layout(t, "silent", two, place.SingleNUMA, 5))

@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/candidates"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/report"
@@ -16,14 +16,14 @@ import (
 // set up by Extend leaves no nodes out.
 
 // narrow returns the nodes for kube-scheduler to filter, or nil for all nodes.
-func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *state, pod *v1.Pod,
+func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *podState, pod *v1.Pod,
 	nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	if p.candidates == nil || s.fits == nil && !s.large() {
 		return nil
 	}
 	a := &candidates.Attempt{Pod: pod, Again: func() fwk.CycleState { return again(cs, report.Attempt{}) },
 		Snap: s.snap, Nodes: s.nodes, Fits: s.fits, Answers: s.answers,
-		Lets: func(n *ledger.Node) bool { return p.lets(s, n) }, Picky: s.backoff != nil || p.guard.Picky(),
+		Lets: func(n *state.Node) bool { return p.lets(s, n) }, Picky: s.backoff != nil || p.guard.Picky(),
 		Unknown: p.guard.LetsUnknown(s.demand)}
 	var names sets.Set[string]
 	if s.large() {
@@ -43,13 +43,13 @@ func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *state, pod *v
 }
 
 // lets reports whether Filter accepts the pod on a node where it fits.
-func (p *Plugin) lets(s *state, n *ledger.Node) bool {
+func (p *Plugin) lets(s *podState, n *state.Node) bool {
 	at, waited := s.backoff[n.Name]
 	return p.guard.Distrusts(n) == 0 && !(waited && at == n.News) && p.guard.Spares(n, s.pod, s.demand) == 0
 }
 
 // leftOut records why the pod does not fit on the nodes that were left out, until the record and the log are full.
-func (p *Plugin) leftOut(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s *state) {
+func (p *Plugin) leftOut(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s *podState) {
 	if s.named == nil || !s.Open() || s.large() {
 		return
 	}

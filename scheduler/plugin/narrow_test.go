@@ -29,9 +29,9 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/sample"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/candidates"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/inspect"
@@ -83,7 +83,7 @@ func (c *town) node(name string, held ...string) {
 	}
 	c.nodes = append(c.nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}},
 		Status: v1.NodeStatus{Capacity: has, Allocatable: has}})
-	var entries []ledger.Entry
+	var entries []state.Entry
 	for i, set := range held {
 		e := holding(cpus(fmt.Sprintf("low-%s-%d", name, i), 1), set)
 		p := ranked(bind(cpus(e.Pod.Name, e.Holdings[0].CPUs.Len()), name), 0)
@@ -379,7 +379,7 @@ func TestFilterWouldRefuseNodesThatAreLeftOut(t *testing.T) {
 				excluded++
 				continue
 			}
-			var held []ledger.Entry
+			var held []state.Entry
 			if n := rapid.IntRange(0, 16).Draw(rt, "held"); n > 0 {
 				held = append(
 					held,
@@ -426,7 +426,7 @@ func TestFilterWouldRefuseNodesThatAreLeftOut(t *testing.T) {
 			name := info.Node().Name
 			lets := p.Filter(t.Context(), cs, pod, info).IsSuccess()
 			alone, _ := read(cs)
-			alone = alone.Clone().(*state)
+			alone = alone.Clone().(*podState)
 			alone.fits = nil
 			if p.judged(alone, name, alone.slot(info, name)).IsSuccess() != lets {
 				rt.Errorf("node %s: Filter lets the pod on it: %v; asked by itself it says otherwise", name, lets)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/inspect"
@@ -32,7 +32,7 @@ func (p *Plugin) begin(pod *v1.Pod) report.Attempt {
 }
 
 // learn adds a pod to the workload profile, and sets the mix that the pod's nodes are scored by.
-func (p *Plugin) learn(s *state) {
+func (p *Plugin) learn(s *podState) {
 	mix, renewed := p.workload.Add(s.uid, s.pod)
 	if s.strategy.Mix = mix; renewed && s.Log.On(report.LevelData) {
 		s.Log.Info(report.LevelData, "Mix renewed", "pods", inspect.Text(mix))
@@ -41,7 +41,7 @@ func (p *Plugin) learn(s *state) {
 
 // filtered records the result of Filter for a node, and returns it. Results for hypothetical nodes, during preemption,
 // are not recorded.
-func (s *state) filtered(node string, reasons []place.Reason, status *fwk.Status) *fwk.Status {
+func (s *podState) filtered(node string, reasons []place.Reason, status *fwk.Status) *fwk.Status {
 	if len(s.overlay) > 0 {
 		if o, ok := s.overlay[node]; ok && o.Removes() {
 			return status
@@ -56,13 +56,13 @@ func (s *state) filtered(node string, reasons []place.Reason, status *fwk.Status
 }
 
 // costs records the cost of a node, and returns it.
-func (s *state) costs(node string, cost int64) int64 {
+func (s *podState) costs(node string, cost int64) int64 {
 	s.Cost(node, cost)
 	return cost
 }
 
 // reserved records a reservation that was made or refused, and returns the status.
-func (p *Plugin) reserved(s *state, node string, v place.Verdict, status *fwk.Status) *fwk.Status {
+func (p *Plugin) reserved(s *podState, node string, v place.Verdict, status *fwk.Status) *fwk.Status {
 	if !status.IsSuccess() {
 		s.NotReserved(node, status.Message())
 		return status
@@ -75,7 +75,7 @@ func (p *Plugin) reserved(s *state, node string, v place.Verdict, status *fwk.St
 }
 
 // turned records how the wait for a turn ended, and returns the status.
-func (s *state) turned(node string, v place.Verdict, status *fwk.Status) *fwk.Status {
+func (s *podState) turned(node string, v place.Verdict, status *fwk.Status) *fwk.Status {
 	if !status.IsSuccess() {
 		s.NoTurn(node, status.Message())
 		return status
@@ -98,7 +98,7 @@ func (p *Plugin) text(pod *place.Pod, r place.Reason) string {
 }
 
 // machine returns the machine of a node, or nil.
-func (s *state) machine(node string) *topo.Machine {
+func (s *podState) machine(node string) *topo.Machine {
 	if n := s.snap.Node(node); n != nil {
 		return n.Machine
 	}
@@ -106,7 +106,7 @@ func (s *state) machine(node string) *topo.Machine {
 }
 
 // onOutcome records whether a prediction was right.
-func (s *Shared) onOutcome(o ledger.Outcome) {
+func (s *Shared) onOutcome(o state.Outcome) {
 	s.metrics.Outcome(o, s.Book.Snapshot().Node(o.Node))
 	s.Decisions.Outcome(o)
 	if s.options.OnOutcome != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/inspect"
 	"github.com/tenon-numa/tenon/scheduler/metrics"
@@ -206,7 +207,7 @@ func BenchmarkFilter(b *testing.B) {
 			for i := range infos {
 				name := fmt.Sprintf("node-%d", i)
 				infos[i] = nodeInfo(name)
-				var held []ledger.Entry
+				var held []state.Entry
 				if i%2 == 0 {
 					held = append(held, holding(cpus("x", 10), "0-9"), holding(cpus("y", 10), "16-25"))
 				}

@@ -27,8 +27,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/profiles"
 )
@@ -127,7 +127,7 @@ func (y *yard) compare(b *testing.B, all ...*contender) {
 type yard struct {
 	nodes   []*v1.Node
 	running []*v1.Pod
-	held    map[string][]ledger.Entry
+	held    map[string][]state.Entry
 	came    int
 	fresh   int // one pod of so many is of a new kind
 	demand  bool
@@ -141,7 +141,7 @@ numa 1 socket 1 cpus 32-63 memory 128Gi
 `
 
 func newYard(b testing.TB, nodes, full int) *yard {
-	y := &yard{held: map[string][]ledger.Entry{}, fresh: 32}
+	y := &yard{held: map[string][]state.Entry{}, fresh: 32}
 	random := rand.New(rand.NewPCG(1, 2))
 	has := v1.ResourceList{
 		"cpu":    resource.MustParse("64"),

@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-numa/tenon/core/overlay"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/booking"
 	"github.com/tenon-numa/tenon/scheduler/candidates"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
@@ -74,8 +75,8 @@ var (
 // Name returns the name under which the profile enables the plugin.
 func (p *Plugin) Name() string { return p.name }
 
-// state is the state of one scheduling cycle.
-type state struct {
+// podState is what one scheduling cycle has found out about its pod.
+type podState struct {
 	uid string
 	pod *place.Pod
 	// key is equal for pods that get equal verdicts: it has the shape, and the names that reasons contain.
@@ -105,7 +106,7 @@ type state struct {
 const stateKey fwk.StateKey = "tenon.sh/" + Name
 
 // Clone returns a state whose overlay can be changed apart from the original's.
-func (s *state) Clone() fwk.StateData {
+func (s *podState) Clone() fwk.StateData {
 	out := *s
 	return &out
 }
@@ -114,31 +115,31 @@ func (s *state) Clone() fwk.StateData {
 // Clones of a cycle's state are not cached here.
 type current struct {
 	cs    fwk.CycleState
-	state *state
+	state *podState
 }
 
 // state returns the state of a cycle, if the plugin takes part in it.
-func (p *Plugin) state(cs fwk.CycleState) (*state, bool) {
+func (p *Plugin) state(cs fwk.CycleState) (*podState, bool) {
 	if c := p.last.Load(); c != nil && c.cs == cs {
 		return c.state, true
 	}
 	return read(cs)
 }
 
-func read(cs fwk.CycleState) (*state, bool) {
+func read(cs fwk.CycleState) (*podState, bool) {
 	d, err := cs.Read(stateKey)
 	if err != nil {
 		return nil, false
 	}
-	s, ok := d.(*state)
+	s, ok := d.(*podState)
 	return s, ok
 }
 
 // slot returns the slot of a node by its name, or -1 if the ledger does not have the node.
-func (s *state) slot(info fwk.NodeInfo, name string) int { return s.nodes.Slot(s.snap, info, name) }
+func (s *podState) slot(info fwk.NodeInfo, name string) int { return s.nodes.Slot(s.snap, info, name) }
 
 // node returns the state of a node in this cycle, hypothetical changes included, or nil.
-func (s *state) node(name string) *ledger.Node {
+func (s *podState) node(name string) *state.Node {
 	if o, ok := s.overlay[name]; ok {
 		return o.Full
 	}
@@ -146,15 +147,15 @@ func (s *state) node(name string) *ledger.Node {
 }
 
 // takes reports whether a node in any state takes the pod and meets its demand.
-func (s *state) takes(n *ledger.Node) bool { return n.Takes(s.pod, s.demand) }
+func (s *podState) takes(n *state.Node) bool { return n.Takes(s.pod, s.demand) }
 
 // translate parses what a pod requests. If the request is invalid, it returns a status instead.
-func translate(pod *v1.Pod) (*state, *fwk.Status) {
+func translate(pod *v1.Pod) (*podState, *fwk.Status) {
 	r, err := booking.Read(pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
-	return &state{uid: r.UID, pod: r.Pod, key: r.Key, shape: r.Shape, demand: r.Demand, wish: r.Strategy}, nil
+	return &podState{uid: r.UID, pod: r.Pod, key: r.Key, shape: r.Shape, demand: r.Demand, wish: r.Strategy}, nil
 }
 
 // maxIndexed bounds the containers of a pod that PreFilter judges on all nodes in advance. For a larger pod,
@@ -162,10 +163,10 @@ func translate(pod *v1.Pod) (*state, *fwk.Status) {
 const maxIndexed = 16
 
 // ask returns the pod's request in the form that package waiting compares.
-func (s *state) ask() waiting.Ask { return waiting.Ask{Key: s.key, Pod: s.pod, Demand: s.demand} }
+func (s *podState) ask() waiting.Ask { return waiting.Ask{Key: s.key, Pod: s.pod, Demand: s.demand} }
 
 // large reports whether judging the pod on one node takes long.
-func (s *state) large() bool { return len(s.pod.Containers) > maxIndexed }
+func (s *podState) large() bool { return len(s.pod.Containers) > maxIndexed }
 
 // refusal turns a verdict's reasons into a status.
 func (p *Plugin) refusal(pod *place.Pod, v place.Verdict) *fwk.Status {

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
@@ -47,13 +48,13 @@ func pluginOf(t *testing.T, s *Shared, args string) *Plugin {
 
 // layout makes the layout of a node with static managers; versions are resource versions.
 func layout(t testing.TB, node, machine string, policy place.Policy, version int,
-	entries ...ledger.Entry) *v1alpha1.NodeLayout {
+	entries ...state.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
 	return kubetest.Layout(t, node, machine, policy, version, entries...)
 }
 
 // holding returns the entry of a pod that the node reports with these CPUs.
-func holding(p *v1.Pod, cpus string) ledger.Entry { return kubetest.Holding(p, cpus) }
+func holding(p *v1.Pod, cpus string) state.Entry { return kubetest.Holding(p, cpus) }
 
 // podOf returns a pod of one container, Guaranteed if it has CPUs and memory: "cpu=4 memory=1Gi".
 func podOf(name, amounts string) *v1.Pod { return kubetest.Pod(name, amounts) }

@@ -6,8 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/metrics"
 	"github.com/tenon-numa/tenon/scheduler/preempt"
@@ -69,7 +69,7 @@ func (p victims) Attempt(cs fwk.CycleState) (preempt.Attempt, bool) {
 	if !ok {
 		return preempt.Attempt{}, false
 	}
-	judged := func(name string) *ledger.Node {
+	judged := func(name string) *state.Node {
 		if n := s.node(name); p.guard.Knows(n) {
 			return n
 		}
@@ -92,4 +92,4 @@ func (p *Plugin) evicting() *preempt.Preemption { return p.preemption }
 
 // permanent reports whether the pod would not fit on the empty node either, so that no eviction helps there. It ignores
 // the pod's demand, because the pods on a node influence whether a demand is met.
-func (p *Plugin) permanent(s *state, n *ledger.Node) bool { return !n.FitsEmpty(s.pod) }
+func (p *Plugin) permanent(s *podState, n *state.Node) bool { return !n.FitsEmpty(s.pod) }

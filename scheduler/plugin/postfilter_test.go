@@ -22,8 +22,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/profiles"
 )
@@ -59,7 +59,7 @@ func newStage(t *testing.T) *stage {
 }
 
 // node adds a node with a layout, and with plain amounts for much more.
-func (s *stage) node(name, machine string, pol place.Policy, entries ...ledger.Entry) {
+func (s *stage) node(name, machine string, pol place.Policy, entries ...state.Entry) {
 	s.t.Helper()
 	s.bare(name)
 	s.p.Feed.Layout(layout(s.t, name, machine, pol, len(s.nodes), entries...))

@@ -58,7 +58,7 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 
 // takes checks that a node still takes a pod whose turn has come, and returns the turn if not. short says which plain
 // amounts of the node have become too small, and is empty if none has.
-func (p *Plugin) takes(s *state, pod *v1.Pod, node string, v place.Verdict, short string) *fwk.Status {
+func (p *Plugin) takes(s *podState, pod *v1.Pod, node string, v place.Verdict, short string) *fwk.Status {
 	why := short
 	if !v.Fits() {
 		why = p.refusal(s.pod, v).Message()

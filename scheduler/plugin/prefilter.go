@@ -59,7 +59,7 @@ func (p *Plugin) PreFilter(
 }
 
 // takeSnapshot takes a snapshot, and finds the cached answers for pods of this kind.
-func (p *Plugin) takeSnapshot(s *state, nodes []fwk.NodeInfo) {
+func (p *Plugin) takeSnapshot(s *podState, nodes []fwk.NodeInfo) {
 	s.snap = p.Book.Snapshot()
 	s.nodes = p.nodes.Of(s.snap, nodes)
 	p.ask(s)

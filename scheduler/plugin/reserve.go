@@ -20,7 +20,7 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	}
 	p.leftOut(ctx, cs, pod, s)
 	if n := p.Book.Snapshot().Node(node); n != nil && !p.guard.Knows(n) {
-		return p.reserved(s, node, place.Verdict{}, barred(guard.OnlyCoarse, n))
+		return p.reserved(s, node, place.Verdict{}, barred(guard.OnlyEstimated, n))
 	}
 	v, known := p.Book.Reserve(node, kube.ID(pod), s.pod, s.demand)
 	if !known || !v.Fits() {

@@ -49,11 +49,11 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk
 }
 
 // costOf returns the cost of the node in a slot. The slot is -1 if the ledger does not have the node.
-func (p *Plugin) costOf(s *state, name string, slot int) int64 {
+func (p *Plugin) costOf(s *podState, name string, slot int) int64 {
 	if o := s.overlay[name]; o != nil {
 		return s.cost(o.Full, o.Full.Place(s.pod, s.demand))
 	}
-	if p.guard.Coarse || slot < 0 {
+	if p.guard.Estimated || slot < 0 {
 		if n, _ := s.snap.At(slot); !p.guard.Knows(n) {
 			return s.strategy.Unknown()
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/booking"
 	"github.com/tenon-numa/tenon/scheduler/candidates"
 	"github.com/tenon-numa/tenon/scheduler/follow"
@@ -66,7 +67,7 @@ type Shared struct {
 // Options are what a main program sets for the plugin. The zero Options is valid.
 type Options struct {
 	// OnOutcome, if not nil, is called with the outcome of every prediction. It must return quickly.
-	OnOutcome func(ledger.Outcome)
+	OnOutcome func(state.Outcome)
 	// Informers, if not nil, makes the informers of NodeLayouts and NodeResourceTopologies; the caller starts it. It
 	// must be kube-scheduler's own factory, so that queueing hints share the plugin's informers. If it is nil, the
 	// plugin starts informers of its own and registers no hints for nodes' reports.

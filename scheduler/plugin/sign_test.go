@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/booking"
 	"github.com/tenon-numa/tenon/scheduler/report"
 )
@@ -144,7 +144,7 @@ func TestPodsThatFillNodesAreBatched(t *testing.T) {
 			t.Fatalf("pod %s went to node %q", p.Name, node)
 		}
 		e, ok := n.Entry(string(p.UID))
-		if !ok || e.Source != ledger.Predicted || e.Holdings[0].CPUs.String() != "16-31" || got[node] > 1 {
+		if !ok || e.Source != state.Predicted || e.Holdings[0].CPUs.String() != "16-31" || got[node] > 1 {
 			t.Errorf("pod %s on node %s, with %d, has %+v", p.Name, node, got[node]-1, e.Holdings)
 		}
 	}

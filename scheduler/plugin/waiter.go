@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/scheduling/corev1"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/preempt"
 	"github.com/tenon-numa/tenon/scheduler/report"
@@ -36,8 +36,8 @@ func (p waiter) MayEvict(pod *v1.Pod, c *waiting.Class, here *waiting.Here, room
 }
 
 // Room implements waiting.Profile.
-func (p waiter) Room(a waiting.Ask, n *ledger.Node, most int) int {
-	s := &state{pod: a.Pod, key: a.Key, demand: a.Demand}
+func (p waiter) Room(a waiting.Ask, n *state.Node, most int) int {
+	s := &podState{pod: a.Pod, key: a.Key, demand: a.Demand}
 	if !p.accepts(s, n) {
 		return 0
 	}
@@ -45,7 +45,7 @@ func (p waiter) Room(a waiting.Ask, n *ledger.Node, most int) int {
 		return most
 	}
 	for k := 1; k < most; k++ {
-		n, _ = n.With(ledger.PodID{UID: fmt.Sprintf("room %d", k)}, s.pod)
+		n, _ = n.With(state.PodID{UID: fmt.Sprintf("room %d", k)}, s.pod)
 		if !n.Place(s.pod, s.demand).Fits() {
 			return k
 		}
@@ -54,7 +54,7 @@ func (p waiter) Room(a waiting.Ask, n *ledger.Node, most int) int {
 }
 
 // accepts reports whether a node takes a pod. n is nil if the ledger does not have the node.
-func (p *Plugin) accepts(s *state, n *ledger.Node) bool {
+func (p *Plugin) accepts(s *podState, n *state.Node) bool {
 	if n == nil {
 		return p.guard.LetsUnknown(s.demand)
 	}
@@ -118,7 +118,7 @@ func (p *Plugin) mayEvict(pod, gone *v1.Pod) bool {
 
 // lags reports whether a node refuses a pod only because the ledger has not yet released pods that have left. If the
 // pod is nominated to the node, these pods are its victims, and DefaultPreemption would evict more pods.
-func (p *Plugin) lags(s *state, n *ledger.Node, info fwk.NodeInfo) bool {
+func (p *Plugin) lags(s *podState, n *state.Node, info fwk.NodeInfo) bool {
 	if p.retries == nil || n == nil {
 		return false
 	}

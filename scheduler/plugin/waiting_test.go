@@ -12,8 +12,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"pgregory.net/rapid"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/wake"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/waiting"
@@ -109,11 +109,11 @@ func (l *loop) end(pod *v1.Pod) {
 func (l *loop) report(node string) {
 	l.version++
 	n := l.p.Book.Snapshot().Node(node)
-	var entries []ledger.Entry
+	var entries []state.Entry
 	for _, e := range n.Entries {
-		entries = append(entries, ledger.Entry{Pod: e.Pod, Holdings: e.Holdings})
+		entries = append(entries, state.Entry{Pod: e.Pod, Holdings: e.Holdings})
 	}
-	l.p.Book.Report(node, ledger.Layout{Machine: n.Machine, Rules: n.Rules, Entries: entries})
+	l.p.Book.Report(node, state.Layout{Machine: n.Machine, Rules: n.Rules, Entries: entries})
 	l.p.waiting.Observed(node)
 }
 
@@ -145,7 +145,7 @@ func (l *loop) stranded() (out []string) {
 
 // full adds a node with 16 CPUs on each NUMA node, held by pods of eight.
 func full(t testing.TB, p *Plugin, node string) (held []*v1.Pod) {
-	var entries []ledger.Entry
+	var entries []state.Entry
 	for i, cpuList := range []string{"0-7", "8-15", "16-23", "24-31"} {
 		pod := bind(cpus(fmt.Sprintf("%s-%d", node, i), 8), node)
 		held, entries = append(held, pod), append(entries, holding(pod, cpuList))
@@ -472,8 +472,8 @@ func TestAPodThatLostItsNodeIsTriedOnTheOthers(t *testing.T) {
 func TestEveryChangeThatMakesRoomWakesPods(t *testing.T) {
 	half := holding(cpus("half", 16), "0-15")
 	x, unlike := cpus("x", 16), podOf("x", "cpu=16 memory=2Gi") // on the other half
-	base := func(t *testing.T, p *Plugin, entries ...ledger.Entry) {
-		p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, append([]ledger.Entry{half}, entries...)...))
+	base := func(t *testing.T, p *Plugin, entries ...state.Entry) {
+		p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, append([]state.Entry{half}, entries...)...))
 	}
 	for name, c := range map[string]struct {
 		args    string

@@ -7,8 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // This file finds pods that may preempt on a node that has changed: pods that did not fit before, even without all pods
@@ -39,7 +39,7 @@ func NewResidents(pods []*v1.Pod) *Residents {
 
 // split returns the pods that are leaving the node, the pods of lower priority than rank, and a sum of the UIDs of all
 // others.
-func (r *Residents) split(n *ledger.Node, rank int32, seed maphash.Seed) (leaving, lower []string, others uint64) {
+func (r *Residents) split(n *state.Node, rank int32, seed maphash.Seed) (leaving, lower []string, others uint64) {
 	for _, e := range n.Entries {
 		at, known := r.priority[e.Pod.UID]
 		switch {
@@ -72,7 +72,7 @@ const maxOpenings = 1024
 
 // Opens reports whether a pod that does not fit on the node would fit without all pods of lower priority. It returns
 // true once for each priority and set of pods that stay. p and d are the pod's request.
-func (o *Openings) Opens(pod *v1.Pod, p *place.Pod, d place.Demand, n *ledger.Node, r *Residents,
+func (o *Openings) Opens(pod *v1.Pod, p *place.Pod, d place.Demand, n *state.Node, r *Residents,
 	seed maphash.Seed) bool {
 	rank := corev1.PodPriority(pod)
 	if n.Doubtful() != "" || !Preempts(pod) || r.lowest >= rank {

@@ -21,8 +21,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
@@ -32,7 +32,7 @@ type Attempt struct {
 	Demand place.Demand
 	// Node returns a node in this attempt, including hypothetical changes, or nil if the plugin does not judge the
 	// node.
-	Node func(name string) *ledger.Node
+	Node func(name string) *state.Node
 	// Log logs a line about the pod.
 	Log func(msg string, pairs ...any)
 }

@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 func TestTheLowestOnTheNUMAThatMattersGoes(t *testing.T) {
@@ -47,7 +47,7 @@ func TestNobodyGoesWhereHigherOnesHoldWhatIsNeeded(t *testing.T) {
 func TestMemoryGroupsOfHigherPriorities(t *testing.T) {
 	s := newStage(t)
 	wide, other := podOf("wide", "cpu=2 memory=100Gi"), cpus("other", 8)
-	group := ledger.Entry{
+	group := state.Entry{
 		Pod:      kube.ID(wide),
 		Holdings: []place.Holding{{Container: "c", Memory: []place.Block{{Kind: "memory", NUMAs: 3, Bytes: 100 << 30}}}},
 	}

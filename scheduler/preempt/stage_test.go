@@ -33,6 +33,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
@@ -55,7 +56,7 @@ const leastName = "Least"
 type cycle struct {
 	pod    *place.Pod
 	demand place.Demand
-	nodes  map[string]*ledger.Node
+	nodes  map[string]*state.Node
 	// first has the nodes at the beginning of the cycle.
 	first   *ledger.Snapshot
 	removed map[string][]string
@@ -64,14 +65,14 @@ type cycle struct {
 // Clone implements fwk.StateData.
 func (c *cycle) Clone() fwk.StateData {
 	out := *c
-	out.nodes, out.removed = map[string]*ledger.Node{}, map[string][]string{}
+	out.nodes, out.removed = map[string]*state.Node{}, map[string][]string{}
 	for name, n := range c.nodes {
 		out.nodes[name], out.removed[name] = n, slices.Clone(c.removed[name])
 	}
 	return &out
 }
 
-func (c *cycle) node(name string) *ledger.Node {
+func (c *cycle) node(name string) *state.Node {
 	if n, ok := c.nodes[name]; ok {
 		return n
 	}
@@ -103,7 +104,7 @@ func (l *least) PreFilter(_ context.Context, cs fwk.CycleState, pod *v1.Pod, _ [
 	if p.Plain() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	cs.Write(leastName, &cycle{pod: p, first: l.book.Snapshot(), nodes: map[string]*ledger.Node{},
+	cs.Write(leastName, &cycle{pod: p, first: l.book.Snapshot(), nodes: map[string]*state.Node{},
 		removed: map[string][]string{}})
 	return nil, nil
 }
@@ -205,7 +206,7 @@ func newStage(t *testing.T) *stage {
 
 // layout makes the layout of a node with static managers; versions are resource versions.
 func layout(t testing.TB, node, machine string, pol place.Policy, version int,
-	entries ...ledger.Entry) *v1alpha1.NodeLayout {
+	entries ...state.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
 	m, err := topo.ParseMachine(machine)
 	if err != nil {
@@ -219,12 +220,12 @@ func layout(t testing.TB, node, machine string, pol place.Policy, version int,
 }
 
 // holding returns the entry of a pod that the node reports with these CPUs.
-func holding(p *v1.Pod, cpus string) ledger.Entry {
+func holding(p *v1.Pod, cpus string) state.Entry {
 	set, err := idset.Parse[idset.CPU](cpus)
 	if err != nil {
 		panic(err)
 	}
-	return ledger.Entry{Pod: kube.ID(p), Holdings: []place.Holding{{Container: "c", CPUs: set}}}
+	return state.Entry{Pod: kube.ID(p), Holdings: []place.Holding{{Container: "c", CPUs: set}}}
 }
 
 // podOf returns a pod of one container, Guaranteed if it has CPUs and memory: "cpu=4 memory=1Gi".
@@ -251,7 +252,7 @@ func bind(p *v1.Pod, node string) *v1.Pod {
 }
 
 // node adds a node with a layout, and with plain amounts for much more.
-func (s *stage) node(name, machine string, pol place.Policy, entries ...ledger.Entry) {
+func (s *stage) node(name, machine string, pol place.Policy, entries ...state.Entry) {
 	s.t.Helper()
 	s.bare(name)
 	s.feed.Layout(layout(s.t, name, machine, pol, len(s.nodes), entries...))

@@ -16,8 +16,8 @@ import (
 
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/evict"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
@@ -70,7 +70,7 @@ type trial struct {
 	cs   fwk.CycleState
 	pod  *v1.Pod
 	info fwk.NodeInfo
-	node *ledger.Node
+	node *state.Node
 	// victims may be evicted; leaving are being deleted and will be gone soon, whatever their priority.
 	victims, leaving []fwk.PodInfo
 
@@ -142,7 +142,7 @@ func (t *trial) doubtful() string {
 		here[string(p.GetPod().UID)] = p.GetPod()
 	}
 	for _, e := range t.node.Entries {
-		if p := here[e.Pod.UID]; e.Source == ledger.Predicted && p != nil && !kube.Started(p) {
+		if p := here[e.Pod.UID]; e.Source == state.Predicted && p != nil && !kube.Started(p) {
 			return "pods are assumed on the node: no pod is evicted before they are admitted"
 		}
 	}
@@ -187,7 +187,7 @@ func (t *trial) heedPromised() {
 }
 
 // without returns the node without some of its pods.
-func (t *trial) without(pods []fwk.PodInfo) *ledger.Node {
+func (t *trial) without(pods []fwk.PodInfo) *state.Node {
 	uids := make([]string, 0, len(pods))
 	for _, p := range pods {
 		uids = append(uids, string(p.GetPod().UID))

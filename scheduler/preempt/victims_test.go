@@ -14,8 +14,8 @@ import (
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -40,7 +40,7 @@ func crowd(t *rapid.T, s *stage, pol place.Policy) {
 		Memory:   place.MemoryRules{Static: true},
 	}
 	u := place.NewUsage(m, r)
-	var entries []ledger.Entry
+	var entries []state.Entry
 	var pods []*v1.Pod
 	for i := range rapid.IntRange(1, 9).Draw(t, "pods") {
 		text := fmt.Sprintf(
@@ -61,7 +61,7 @@ func crowd(t *rapid.T, s *stage, pol place.Policy) {
 			continue
 		}
 		u = u.Hold(v.Holdings...)
-		entries, pods = append(entries, ledger.Entry{Pod: kube.ID(p), Holdings: v.Holdings}), append(pods, p)
+		entries, pods = append(entries, state.Entry{Pod: kube.ID(p), Holdings: v.Holdings}), append(pods, p)
 	}
 	s.node("n", quarters, pol, entries...)
 	s.nodes[0].Status.Allocatable["acme.com/gpu"] = *s.nodes[0].Status.Capacity.Cpu()
@@ -104,7 +104,7 @@ func TestVictimsAreTheCheapest(t *testing.T) {
 }
 
 // cheapest tries every set of pods of a priority below 4, if all of them together are enough.
-func cheapest(s *stage, n *ledger.Node, cp *place.Pod) (best []*v1.Pod) {
+func cheapest(s *stage, n *state.Node, cp *place.Pod) (best []*v1.Pod) {
 	var lower []*v1.Pod
 	for _, p := range s.pods {
 		if corev1.PodPriority(p) < 4 {
@@ -187,7 +187,7 @@ func TestTheSearchForVictimsIsBounded(t *testing.T) {
 func TestDepartedPods(t *testing.T) {
 	liar := podOf("liar", "")
 	liar.UID, liar.Annotations = "uid-liar", map[string]string{v1.MirrorPodAnnotationKey: "uid-gone"}
-	n := &ledger.Node{Entries: []ledger.Entry{{Pod: ledger.PodID{UID: "uid-gone"}}, {Pod: ledger.PodID{UID: "uid-liar"}}}}
+	n := &state.Node{Entries: []state.Entry{{Pod: state.PodID{UID: "uid-gone"}}, {Pod: state.PodID{UID: "uid-liar"}}}}
 	if got := Departed(n, framework.NewNodeInfo(liar)); !slices.Equal(got, []string{"uid-gone"}) {
 		t.Errorf("departed are %v, want uid-gone", got)
 	}

@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
@@ -99,7 +99,7 @@ func (pre *Preemption) settles(a Attempt, pod *v1.Pod, nodes []fwk.NodeInfo, m f
 }
 
 // refused reports whether the node's kubelet has refused a pod of this shape.
-func (a Attempt) refused(n *ledger.Node) bool {
+func (a Attempt) refused(n *state.Node) bool {
 	if len(n.Refused) == 0 {
 		return false
 	}
@@ -109,7 +109,7 @@ func (a Attempt) refused(n *ledger.Node) bool {
 
 // Departed returns the UIDs of pods that the ledger has on a node and kube-scheduler does not: they were deleted, and
 // the event has not reached the ledger yet. Both name pods by their UIDs at the API server; annotations name none.
-func Departed(n *ledger.Node, info fwk.NodeInfo) (out []string) {
+func Departed(n *state.Node, info fwk.NodeInfo) (out []string) {
 	here := map[string]bool{"": true}
 	for _, p := range info.GetPods() {
 		here[string(p.GetPod().UID)] = true

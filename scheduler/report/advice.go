@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // MaxAdvice bounds the nodes that are searched for a remedy.
@@ -65,7 +66,7 @@ func (r Refused) Advice(nodes []string) string {
 
 // endings returns the pods of a node whose end, each alone, makes room. Amounts that no known pod holds, which an
 // estimated node may have, are no pod that ends.
-func (r Refused) endings(n *ledger.Node) (out []ledger.PodID) {
+func (r Refused) endings(n *state.Node) (out []state.PodID) {
 	for _, e := range n.Entries {
 		if e.Pod.UID != "" && r.fitsWithout(n, e.Pod) {
 			out = append(out, e.Pod)
@@ -77,7 +78,7 @@ func (r Refused) endings(n *ledger.Node) (out []ledger.PodID) {
 // endTogether returns pods of a node that together make room when they end; none of them could stay. It removes pods in
 // the order of their admission until there is room, and then puts back those that need not go. Other sets may make
 // room, too.
-func (r Refused) endTogether(n *ledger.Node) (out []ledger.PodID) {
+func (r Refused) endTogether(n *state.Node) (out []state.PodID) {
 	for _, e := range n.Entries {
 		if e.Pod.UID == "" {
 			continue
@@ -95,7 +96,7 @@ func (r Refused) endTogether(n *ledger.Node) (out []ledger.PodID) {
 	return nil
 }
 
-func (r Refused) fitsWithout(n *ledger.Node, pods ...ledger.PodID) bool {
+func (r Refused) fitsWithout(n *state.Node, pods ...state.PodID) bool {
 	var uids []string
 	for _, p := range pods {
 		uids = append(uids, p.UID)
@@ -104,7 +105,7 @@ func (r Refused) fitsWithout(n *ledger.Node, pods ...ledger.PodID) bool {
 }
 
 // named names the pods of the refused pod's namespace, and counts the others.
-func (r Refused) named(pods []ledger.PodID) string {
+func (r Refused) named(pods []state.PodID) string {
 	var names []string
 	for _, id := range pods {
 		if id.Namespace == r.Namespace {

@@ -6,6 +6,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/scheduler/report"
 )
@@ -16,17 +17,17 @@ func TestAdviceNamesAllPodsThatHaveToEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entry := func(namespace, name string, first, last idset.CPU) ledger.Entry {
+	entry := func(namespace, name string, first, last idset.CPU) state.Entry {
 		var cpus []idset.CPU
 		for c := first; c <= last; c++ {
 			cpus = append(cpus, c)
 		}
-		return ledger.Entry{Pod: ledger.PodID{UID: name, Namespace: namespace, Name: name},
+		return state.Entry{Pod: state.PodID{UID: name, Namespace: namespace, Name: name},
 			Holdings: []place.Holding{{Container: "c", CPUs: idset.Of(cpus...)}}}
 	}
-	advice := func(cpus int64, entries ...ledger.Entry) string {
+	advice := func(cpus int64, entries ...state.Entry) string {
 		b := ledger.New()
-		b.Report("n", ledger.Layout{Machine: m, Rules: place.Rules{CPU: place.CPURules{Static: true},
+		b.Report("n", state.Layout{Machine: m, Rules: place.Rules{CPU: place.CPURules{Static: true},
 			Topology: place.TopologyRules{Policy: place.SingleNUMA}}, Entries: entries})
 		pod := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: cpus * 1000}}}
 		return report.Refused{Namespace: "mine", Pod: pod, Snapshot: b.Snapshot()}.Advice([]string{"gone", "n"})
@@ -36,14 +37,14 @@ func TestAdviceNamesAllPodsThatHaveToEnd(t *testing.T) {
 	nobody := entry("", "", 0, 9) // amounts that no known pod holds
 	for _, test := range []struct {
 		cpus    int64
-		entries []ledger.Entry
+		entries []state.Entry
 		want    string
 	}{
-		{6, []ledger.Entry{first, a, x, c}, ""}, // it fits by now
-		{10, []ledger.Entry{first, a, x, c}, "On node n it fits when one of these pods ends: first"},
-		{13, []ledger.Entry{first, second, a, x, c}, "On node n it fits when these pods end: first, second"},
-		{12, []ledger.Entry{a, x, first, second, c}, "On node n it fits when these pods end: a, and 1 more"},
-		{10, []ledger.Entry{nobody, a, x, c}, "On node n it fits when these pods end: a, and 1 more"},
+		{6, []state.Entry{first, a, x, c}, ""}, // it fits by now
+		{10, []state.Entry{first, a, x, c}, "On node n it fits when one of these pods ends: first"},
+		{13, []state.Entry{first, second, a, x, c}, "On node n it fits when these pods end: first, second"},
+		{12, []state.Entry{a, x, first, second, c}, "On node n it fits when these pods end: a, and 1 more"},
+		{10, []state.Entry{nobody, a, x, c}, "On node n it fits when these pods end: a, and 1 more"},
 	} {
 		if got := advice(test.cpus, test.entries...); got != test.want {
 			t.Errorf("%d CPUs beside %v: %q, want %q", test.cpus, test.entries, got, test.want)

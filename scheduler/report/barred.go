@@ -2,13 +2,13 @@ package report
 
 import (
 	"github.com/tenon-numa/tenon/core/guard"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Barred returns why the guard keeps a pod from a node, and how to change that. n is not nil.
-func Barred(why guard.Bar, n *ledger.Node) string {
+func Barred(why guard.Bar, n *state.Node) string {
 	switch why {
-	case guard.OnlyCoarse:
+	case guard.OnlyEstimated:
 		return "node has a NodeResourceTopology and no layout"
 	case guard.IsSilent:
 		return "node's agent is silent: a report is overdue"

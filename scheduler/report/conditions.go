@@ -14,9 +14,9 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Conditions writes the conditions of layouts: Accepted; Exact for accepted layouts; and Aligned for nodes whose
@@ -25,14 +25,14 @@ type Conditions struct {
 	queue  workqueue.TypedRateLimitingInterface[string]
 	logger klog.Logger
 	// inexact returns why predictions for a node may differ, according to the ledger.
-	inexact func(node string) []ledger.Inexact
+	inexact func(node string) []state.Inexact
 	// busy reports whether pods are being scheduled.
 	busy func() bool
 }
 
 // NewConditions returns a Conditions that writes once Run is called. inexact returns why predictions for a node may
 // differ. While busy returns true, conditions are written slowly; nil is never busy.
-func NewConditions(logger klog.Logger, inexact func(node string) []ledger.Inexact, busy func() bool) *Conditions {
+func NewConditions(logger klog.Logger, inexact func(node string) []state.Inexact, busy func() bool) *Conditions {
 	if busy == nil {
 		busy = func() bool { return false }
 	}
@@ -90,7 +90,7 @@ func (c *Conditions) Run(ctx context.Context, w *client.Client) {
 }
 
 // write judges the present version of the layout, not the version at the time when it was queued.
-func write(ctx context.Context, w *client.Client, node string, reasons []ledger.Inexact) error {
+func write(ctx context.Context, w *client.Client, node string, reasons []state.Inexact) error {
 	l, err := w.Get(ctx, node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -107,7 +107,7 @@ func write(ctx context.Context, w *client.Client, node string, reasons []ledger.
 
 // judge sets the conditions of a layout, and reports whether they have changed. reasons are why predictions for the
 // node may differ.
-func judge(l *v1alpha1.NodeLayout, reasons []ledger.Inexact) (changed bool) {
+func judge(l *v1alpha1.NodeLayout, reasons []state.Inexact) (changed bool) {
 	set := func(c metav1.Condition) {
 		c.ObservedGeneration = l.Generation
 		changed = meta.SetStatusCondition(&l.Status.Conditions, c) || changed
@@ -143,7 +143,7 @@ func alignment(forgotten []place.Unaligned) metav1.Condition {
 }
 
 // exactness returns the condition Exact. reasons are why predictions may differ.
-func exactness(reasons []ledger.Inexact) metav1.Condition {
+func exactness(reasons []state.Inexact) metav1.Condition {
 	if len(reasons) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionExact, Status: metav1.ConditionTrue, Reason: "NoReasonToDoubt"}
 	}

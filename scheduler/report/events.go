@@ -11,8 +11,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -71,14 +71,14 @@ func (e *Events) LayoutRefused(node string, err error) {
 }
 
 // Wrong reports a wrong prediction. m is the node's machine, or nil.
-func (e *Events) Wrong(m *topo.Machine, o ledger.Outcome) {
+func (e *Events) Wrong(m *topo.Machine, o state.Outcome) {
 	e.logger.Info("A node did not do what was predicted", "pod", klog.KRef(o.Pod.Namespace, o.Pod.Name),
 		"node", o.Node, "outcome", kube.Describe(m, o))
 }
 
 // Rejected records an event on a pod that its node refused although it was predicted to fit. m is the node's machine,
 // or nil.
-func (e *Events) Rejected(m *topo.Machine, o ledger.Outcome) {
+func (e *Events) Rejected(m *topo.Machine, o state.Outcome) {
 	e.logger.Info("A node refused a pod that was predicted to fit", "pod", klog.KRef(o.Pod.Namespace, o.Pod.Name),
 		"node", o.Node, "reason", o.Error, "outcome", kube.Describe(m, o))
 	if e.recorder == nil {

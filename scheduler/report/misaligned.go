@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -54,7 +55,7 @@ func (m *Misaligned) Reported(l *v1alpha1.NodeLayout) {
 			now[e.Pod.UID] = was
 			continue
 		}
-		if e.Source != ledger.Observed {
+		if e.Source != state.Observed {
 			continue
 		}
 		if place.ExtentOf(node.Machine, e.Holdings...).NUMAs.Len() < 2 {
@@ -83,7 +84,7 @@ func podsByUID(pods []*v1.Pod) map[string]*v1.Pod {
 }
 
 // judge reports whether a pod is misaligned, and writes the event if it is.
-func (m *Misaligned) judge(node *ledger.Node, pod *v1.Pod, e ledger.Entry) bool {
+func (m *Misaligned) judge(node *state.Node, pod *v1.Pod, e state.Entry) bool {
 	spec, err := apipod.ToPlace(pod)
 	if err != nil {
 		return false
@@ -99,7 +100,7 @@ func (m *Misaligned) judge(node *ledger.Node, pod *v1.Pod, e ledger.Entry) bool 
 }
 
 // misalignedText returns which containers are misaligned, and which policy allowed it.
-func misalignedText(node *ledger.Node, all []place.Alignment) string {
+func misalignedText(node *state.Node, all []place.Alignment) string {
 	var out []string
 	for _, a := range all {
 		if !a.Misaligned() {

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // A misaligned pod gets one event, however often its node reports. A pod that started before the scheduler is counted
@@ -31,10 +32,10 @@ func TestMisalignedPodsGetOneEvent(t *testing.T) {
 	m.Of(func(string) []*v1.Pod { return pods })
 	feed.OnReport(m.Reported)
 	feed.Begin()
-	var entries []ledger.Entry
+	var entries []state.Entry
 	for i, cpus := range []string{"1,17", "2-3", "4,20"} {
 		e := kubetest.Holding(pods[i], cpus)
-		e.Source = ledger.Observed
+		e.Source = state.Observed
 		entries = append(entries, e)
 	}
 	for version := range 3 {

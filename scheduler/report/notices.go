@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // Reasons of events on nodes whose kubelet may deviate from predictions or fail to restart.
@@ -82,7 +83,7 @@ func (n *Notices) Reported(l *v1alpha1.NodeLayout) {
 }
 
 // Hazards returns the certain restart hazards of a node. The others get no event; kubectl tenon shows them.
-func Hazards(n *ledger.Node) []place.Hazard {
+func Hazards(n *state.Node) []place.Hazard {
 	return slices.DeleteFunc(n.RestartHazards(), func(h place.Hazard) bool { return !h.Sure })
 }
 
@@ -103,7 +104,7 @@ func hazardTexts(all []place.Hazard) string {
 }
 
 // messages returns the reasons as text for people.
-func messages(in []ledger.Inexact) string {
+func messages(in []state.Inexact) string {
 	var out []string
 	for _, r := range in {
 		text := string(r.Code)
@@ -117,7 +118,7 @@ func messages(in []ledger.Inexact) string {
 
 // stale reports whether the conditions Exact and Aligned of a layout have to be written. A layout that never was
 // inexact, and never left anything unaligned, needs no write.
-func stale(l *v1alpha1.NodeLayout, n *ledger.Node) bool {
+func stale(l *v1alpha1.NodeLayout, n *state.Node) bool {
 	return outdated(l, exactness(n.Inexact)) || outdated(l, alignment(n.Rules.Forgotten(n.Machine)))
 }
 

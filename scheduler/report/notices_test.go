@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -36,7 +37,7 @@ func newDesk(t *testing.T) *desk {
 }
 
 // layoutOf makes the layout of a node with two NUMA nodes of 16 CPUs; versions are resource versions.
-func layoutOf(t *testing.T, version int, r place.Rules, entries ...ledger.Entry) *v1alpha1.NodeLayout {
+func layoutOf(t *testing.T, version int, r place.Rules, entries ...state.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
 	m, err := topo.ParseMachine("numa 0 socket 0 cpus 0-15 memory 64Gi\nnuma 1 socket 1 cpus 16-31 memory 64Gi\n")
 	if err != nil {
@@ -53,28 +54,28 @@ func layout(t *testing.T, version int, policy place.Policy) *v1alpha1.NodeLayout
 }
 
 // strict returns a layout under strict-cpu-reservation with CPU 0 reserved.
-func strict(t *testing.T, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
+func strict(t *testing.T, version int, entries ...state.Entry) *v1alpha1.NodeLayout {
 	return layoutOf(t, version, place.Rules{Topology: place.TopologyRules{Policy: place.BestEffort},
 		Memory: place.MemoryRules{Static: true},
 		CPU:    place.CPURules{Static: true, StrictReservation: true, Reserved: idset.Of[idset.CPU](0)}}, entries...)
 }
 
 // holding returns the entry of a pod that the node reports with these CPUs.
-func holding(cpus string) ledger.Entry {
+func holding(cpus string) state.Entry {
 	set, err := idset.Parse[idset.CPU](cpus)
 	if err != nil {
 		panic(err)
 	}
-	return ledger.Entry{Pod: ledger.PodID{UID: "uid-p", Namespace: "default", Name: "p"},
+	return state.Entry{Pod: state.PodID{UID: "uid-p", Namespace: "default", Name: "p"},
 		Holdings: []place.Holding{{Container: "c", CPUs: set}}}
 }
 
-func inexact(l *v1alpha1.NodeLayout, codes ...ledger.InexactCode) *v1alpha1.NodeLayout {
+func inexact(l *v1alpha1.NodeLayout, codes ...state.InexactCode) *v1alpha1.NodeLayout {
 	l.Inexact = nil
 	for _, c := range codes {
 		l.Inexact = append(
 			l.Inexact,
-			v1alpha1.FromInexact([]ledger.Inexact{{Code: c, Message: "because of " + string(c)}})...)
+			v1alpha1.FromInexact([]state.Inexact{{Code: c, Message: "because of " + string(c)}})...)
 	}
 	return l
 }
@@ -99,20 +100,20 @@ func (o *desk) recorded(want ...string) {
 // One event reports that predictions for a node have become inexact, and one that they are exact again.
 func TestInexactNodesAreReportedOnce(t *testing.T) {
 	o := newDesk(t)
-	say := func(version int, codes ...ledger.InexactCode) {
+	say := func(version int, codes ...state.InexactCode) {
 		l := layout(t, version, place.SingleNUMA)
 		o.feed.Layout(inexact(l, codes...))
 	}
 	say(1)
 	o.recorded()
-	say(2, ledger.RulesFromFiles)
+	say(2, state.RulesFromFiles)
 	o.recorded(
 		"Warning PredictionsInexact predictions for the node may differ from what its kubelet does: " +
 			"rules-from-files: because of rules-from-files",
 	)
-	say(3, ledger.RulesFromFiles)
+	say(3, state.RulesFromFiles)
 	o.recorded()
-	say(4, ledger.RulesFromFiles, ledger.UnhealthyDevices)
+	say(4, state.RulesFromFiles, state.UnhealthyDevices)
 	o.recorded("rules-from-files: because of rules-from-files; unhealthy-devices: ")
 	say(5)
 	o.recorded("Normal PredictionsExact")
@@ -143,7 +144,7 @@ func TestTheConditionExactFollowsTheLayout(t *testing.T) {
 		if c == nil || c.Status != want || c.Message != message {
 			t.Errorf("condition %+v, want %s: %s", c, want, message)
 		}
-		if stale(l, &ledger.Node{Machine: known(t, l).Machine, Rules: known(t, l).Rules, Inexact: core(t, l)}) {
+		if stale(l, &state.Node{Machine: known(t, l).Machine, Rules: known(t, l).Rules, Inexact: core(t, l)}) {
 			t.Error("the condition that was written would be written again")
 		}
 		if judge(l, core(t, l)) {
@@ -152,7 +153,7 @@ func TestTheConditionExactFollowsTheLayout(t *testing.T) {
 	}
 	judge(l, core(t, l))
 	check(metav1.ConditionTrue, "")
-	inexact(l, ledger.UnhealthyDevices)
+	inexact(l, state.UnhealthyDevices)
 	if !judge(l, core(t, l)) {
 		t.Error("nothing is written")
 	}
@@ -168,7 +169,7 @@ func TestTheConditionExactFollowsTheLayout(t *testing.T) {
 }
 
 // core returns why predictions may differ according to a layout.
-func core(t *testing.T, l *v1alpha1.NodeLayout) []ledger.Inexact { return known(t, l).Inexact }
+func core(t *testing.T, l *v1alpha1.NodeLayout) []state.Inexact { return known(t, l).Inexact }
 
 // known returns the core values of a layout.
 func known(t *testing.T, l *v1alpha1.NodeLayout) v1alpha1.Layout {
@@ -183,8 +184,8 @@ func known(t *testing.T, l *v1alpha1.NodeLayout) v1alpha1.Layout {
 // A layout of a kubelet with default policies has a condition that names the settings, until they are set.
 func TestTheConditionAlignedNamesTheSettings(t *testing.T) {
 	l := layout(t, 1, place.SingleNUMA)
-	node := func() *ledger.Node {
-		return &ledger.Node{Machine: known(t, l).Machine, Rules: known(t, l).Rules}
+	node := func() *state.Node {
+		return &state.Node{Machine: known(t, l).Machine, Rules: known(t, l).Rules}
 	}
 	aligned := func() *metav1.Condition {
 		return meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionAligned)

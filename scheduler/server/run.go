@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/inspect"
 	"github.com/tenon-numa/tenon/scheduler/plugin"
 )
@@ -30,7 +30,7 @@ type Scheduler struct {
 
 // Prepare sets a kube-scheduler up as its own command does, with the plugin and its ledger. It calls onOutcome, if not
 // nil, with the outcome of every prediction.
-func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.Outcome)) (*Scheduler, error) {
+func Prepare(ctx context.Context, opts *options.Options, onOutcome func(state.Outcome)) (*Scheduler, error) {
 	shared, cc, s, err := setUp(ctx, opts, onOutcome)
 	if err != nil {
 		return nil, fmt.Errorf("set up scheduler: %w", err)

@@ -15,7 +15,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tenon-numa/tenon/api/config"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/plugin"
 	"github.com/tenon-numa/tenon/scheduler/profiles"
@@ -25,7 +25,7 @@ import (
 func setUp(
 	ctx context.Context,
 	opts *options.Options,
-	onOutcome func(ledger.Outcome),
+	onOutcome func(state.Outcome),
 ) (*plugin.Shared, *schedconfig.CompletedConfig,
 	*scheduler.Scheduler, error) {
 	logger := plugin.Logger(ctx)

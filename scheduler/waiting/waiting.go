@@ -15,8 +15,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/preempt"
 )
 
@@ -24,7 +24,7 @@ import (
 type Profile interface {
 	// Room returns how many pods with this request a node has room for, at most most. The node is nil if the ledger
 	// does not have it.
-	Room(a Ask, n *ledger.Node, most int) int
+	Room(a Ask, n *state.Node, most int) int
 	// Barred reports whether a pod must not be tried on a node now, whatever room it has.
 	Barred(pod *v1.Pod, here *Here) bool
 	// MayEvict reports whether to try a pod on a node that has room for exactly this many pods of its class: because
@@ -59,7 +59,7 @@ func keyOf(p Profile, a Ask) classKey { return classKey{p, a.Key, a.Demand} }
 // Here is a node in one state, while one change of it is processed.
 type Here struct {
 	Name string
-	Node *ledger.Node // nil if the ledger does not have it
+	Node *state.Node  // nil if the ledger does not have it
 	Seed maphash.Seed // for sums of UIDs
 
 	residents *preempt.Residents

@@ -11,8 +11,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/nrt"
 )
@@ -121,12 +121,12 @@ func wishes(i int) (out []*place.Pod) {
 }
 
 // node returns a machine with this many pods, placed as its kubelet would.
-func (k kind) node(pods int) (*ledger.Node, error) {
+func (k kind) node(pods int) (*state.Node, error) {
 	m, err := k.machine()
 	if err != nil {
 		return nil, err
 	}
-	n := &ledger.Node{Name: "worker-00042", Machine: m, Rules: k.rules()}
+	n := &state.Node{Name: "worker-00042", Machine: m, Rules: k.rules()}
 	n.Usage = place.NewUsage(m, n.Rules)
 	for i := range pods {
 		var v place.Verdict
@@ -139,7 +139,7 @@ func (k kind) node(pods int) (*ledger.Node, error) {
 			return nil, fmt.Errorf("machine of %d CPUs: no room for pod %d of %d", k.cpus(), i, pods)
 		}
 		n.Usage = n.Usage.Hold(v.Holdings...)
-		n.Entries = append(n.Entries, ledger.Entry{Source: ledger.Observed, Holdings: v.Holdings, Pod: ledger.PodID{
+		n.Entries = append(n.Entries, state.Entry{Source: state.Observed, Holdings: v.Holdings, Pod: state.PodID{
 			UID: fmt.Sprintf("6f0e8a52-3b1d-4c7f-9d2e-%012d", i), Namespace: "team-payments",
 			Name: fmt.Sprintf("inference-5d8f7c9b6d-%05d", i)}})
 	}
@@ -153,7 +153,7 @@ func owner(node string) []metav1.OwnerReference {
 }
 
 // layout returns the object that an agent applies.
-func (k kind) layout(n *ledger.Node) (*v1alpha1.NodeLayout, error) {
+func (k kind) layout(n *state.Node) (*v1alpha1.NodeLayout, error) {
 	l := v1alpha1.FromCore(n.Name, n.Machine, n.Rules, n.Entries, nil)
 	l.Describe(k.detail())
 	l.Rules.From = v1alpha1.FromKubelet
@@ -167,7 +167,7 @@ func (k kind) layout(n *ledger.Node) (*v1alpha1.NodeLayout, error) {
 	return l, nil
 }
 
-func topology(n *ledger.Node) *v1alpha2.NodeResourceTopology {
+func topology(n *state.Node) *v1alpha2.NodeResourceTopology {
 	o := nrt.FromCore(n)
 	o.OwnerReferences = owner(n.Name)
 	return o

@@ -7,6 +7,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -137,8 +138,8 @@ func cluster(nodes int) (*ledger.Book, []free, error) {
 func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
 
 // layouts returns layouts of a machine with more and more pods, up to full.
-func layouts(m *topo.Machine) (out []ledger.Layout, err error) {
-	l := ledger.Layout{Machine: m, Rules: rules(place.SingleNUMA)}
+func layouts(m *topo.Machine) (out []state.Layout, err error) {
+	l := state.Layout{Machine: m, Rules: rules(place.SingleNUMA)}
 	u := place.NewUsage(m, l.Rules)
 	for k := 0; ; k++ {
 		out = append(out, l)
@@ -147,23 +148,23 @@ func layouts(m *topo.Machine) (out []ledger.Layout, err error) {
 			return out, nil
 		}
 		u = u.Hold(v.Holdings...)
-		l.Entries = append(l.Entries[:k:k], ledger.Entry{Pod: ledger.PodID{UID: fmt.Sprint(k)}, Holdings: v.Holdings})
+		l.Entries = append(l.Entries[:k:k], state.Entry{Pod: state.PodID{UID: fmt.Sprint(k)}, Holdings: v.Holdings})
 	}
 }
 
 // own returns a layout that shares only the machine with others, as if each report were read separately.
-func own(l ledger.Layout, node int) ledger.Layout {
+func own(l state.Layout, node int) state.Layout {
 	out := l
 	out.Entries = nil
 	for k, e := range l.Entries {
-		id := ledger.PodID{UID: fmt.Sprintf("a6a6a6a6-0000-4000-%06d-%06d", node, k), Namespace: "default",
+		id := state.PodID{UID: fmt.Sprintf("a6a6a6a6-0000-4000-%06d-%06d", node, k), Namespace: "default",
 			Name: fmt.Sprintf("pod-%d-%d", node, k)}
 		hs := append([]place.Holding(nil), e.Holdings...)
 		for i := range hs {
 			hs[i].CPUs = idset.Of(hs[i].CPUs.List()...)
 			hs[i].Memory = append([]place.Block(nil), hs[i].Memory...)
 		}
-		out.Entries = append(out.Entries, ledger.Entry{Pod: id, Holdings: hs})
+		out.Entries = append(out.Entries, state.Entry{Pod: id, Holdings: hs})
 	}
 	return out
 }
@@ -185,9 +186,9 @@ func passes(most, rounds int) (out []pass, err error) {
 
 func onePass(b *ledger.Book, have []free, rounds int) pass {
 	p := pod(16, 16, 0, 1)
-	want, nodes, state := wantOf(p), len(have), b.Snapshot()
+	want, nodes, now := wantOf(p), len(have), b.Snapshot()
 	index := ledger.NewIndex(p, place.Demand{})
-	gone := ledger.PodID{UID: "on its way"}
+	gone := state.PodID{UID: "on its way"}
 	ask := func(x *ledger.Index, s *ledger.Snapshot) int { return x.Fitting(s).Len() }
 	change := func(count int) {
 		for i := range count {
@@ -211,7 +212,7 @@ func onePass(b *ledger.Book, have []free, rounds int) pass {
 		return n
 	}
 	nodewise := func() (n int) {
-		for x := range state.All() {
+		for x := range now.All() {
 			if x.Fits(p) {
 				n++
 			}
@@ -222,7 +223,7 @@ func onePass(b *ledger.Book, have []free, rounds int) pass {
 	ns := compare(rounds, []subject{
 		loop("plain loop", nil, plainly),
 		loop("every node", nil, nodewise),
-		loop("first", nil, func() int { return ask(ledger.NewIndex(p, place.Demand{}), state) }),
+		loop("first", nil, func() int { return ask(ledger.NewIndex(p, place.Demand{}), now) }),
 		loop("nothing changed", nil, again),
 		loop("one changed", func() { change(1) }, again),
 		loop("some changed", func() { change(max(1, nodes/100)) }, again),
@@ -287,7 +288,7 @@ func memory(nodes int) (f footprint, err error) {
 func ten(pods, nodes int) (*ledger.Book, error) {
 	var pool topo.Pool
 	b := ledger.New()
-	kinds := make([]ledger.Layout, 10)
+	kinds := make([]state.Layout, 10)
 	for k := range kinds {
 		s, err := spec(8, 32)
 		if err != nil {

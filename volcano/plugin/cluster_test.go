@@ -26,8 +26,8 @@ import (
 	_ "volcano.sh/volcano/pkg/scheduler/actions"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -129,7 +129,7 @@ func (c *cluster) ruled(name, machine string, r place.Rules) {
 }
 
 // report has a node report what its pods hold.
-func (c *cluster) report(node string, m *topo.Machine, r place.Rules, entries ...ledger.Entry) {
+func (c *cluster) report(node string, m *topo.Machine, r place.Rules, entries ...state.Entry) {
 	c.version++
 	l := v1alpha1.FromCore(node, m, r, entries, nil)
 	l.ResourceVersion = fmt.Sprint(c.version)
@@ -280,7 +280,7 @@ func (c *cluster) run(name, node string) {
 	c.cache.UpdatePod(before, p.DeepCopy())
 	c.sched.Sources().Feed.Pod(p)
 	n := c.sched.Sources().Book.Snapshot().Node(node)
-	var run []ledger.Entry
+	var run []state.Entry
 	for _, e := range n.Entries {
 		if p := c.pods[e.Pod.Name]; p != nil && p.Spec.NodeName == node {
 			run = append(run, e)

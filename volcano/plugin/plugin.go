@@ -23,7 +23,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/core/answers"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/booking"
 	"github.com/tenon-numa/tenon/scheduler/follow"
 	"github.com/tenon-numa/tenon/scheduler/metrics"
@@ -37,7 +37,7 @@ const Name = "tenon"
 type Scheduler struct {
 	ctx       context.Context //nolint:containedctx // sessions have no context, and the first of them starts informers
 	logger    klog.Logger
-	onOutcome func(ledger.Outcome)
+	onOutcome func(state.Outcome)
 	counters  *metrics.Counters
 
 	answers  answers.Table
@@ -54,7 +54,7 @@ type Scheduler struct {
 
 // New returns a scheduler whose ledger follows the API server of its first session, until ctx ends. onOutcome, if not
 // nil, receives how every prediction came out. It must return quickly.
-func New(ctx context.Context, onOutcome func(ledger.Outcome)) *Scheduler {
+func New(ctx context.Context, onOutcome func(state.Outcome)) *Scheduler {
 	s := &Scheduler{ctx: ctx, logger: klog.FromContext(ctx).WithName(Name), onOutcome: onOutcome,
 		counters: metrics.NewCounters(), pending: map[string]*reservation{}}
 	s.sources = s.newSources()
@@ -86,7 +86,7 @@ func (s *Scheduler) tell(problem error) {
 
 func (s *Scheduler) newSources() *follow.Sources {
 	var sources *follow.Sources
-	sources = follow.New(s.logger, follow.Options{Counters: s.counters, OnOutcome: func(o ledger.Outcome) {
+	sources = follow.New(s.logger, follow.Options{Counters: s.counters, OnOutcome: func(o state.Outcome) {
 		s.counters.Outcome(o, sources.Book.Snapshot().Node(o.Node))
 		if s.onOutcome != nil {
 			s.onOutcome(o)

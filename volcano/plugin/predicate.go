@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/guard"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/report"
 )
 
@@ -81,7 +81,7 @@ func (s *session) simulated(_ context.Context, _ fwk.CycleState, task *api.TaskI
 
 // judged returns what is known of a node, if the task may be judged by it. It returns nil where nothing is known of the
 // node and the task may go there nevertheless.
-func (s *session) judged(a *ask, task *api.TaskInfo, node *api.NodeInfo) (*ledger.Node, error) {
+func (s *session) judged(a *ask, task *api.TaskInfo, node *api.NodeInfo) (*state.Node, error) {
 	switch {
 	case s.problem != nil:
 		return nil, refused(task, node, true, s.problem.Error())
@@ -104,20 +104,20 @@ func (s *session) judged(a *ask, task *api.TaskInfo, node *api.NodeInfo) (*ledge
 }
 
 // permanent reports whether no eviction helps against a bar.
-func permanent(why guard.Bar) bool { return why == guard.OnlyCoarse || why == guard.IsInexact }
+func permanent(why guard.Bar) bool { return why == guard.OnlyEstimated || why == guard.IsInexact }
 
 // answer returns the cost of the task on a node as the ledger has it, or why it does not fit.
-func (s *session) answer(a *ask, n *ledger.Node) (int64, *answers.Refusal) {
+func (s *session) answer(a *ask, n *state.Node) (int64, *answers.Refusal) {
 	snap := s.book.Snapshot()
 	slot, ok := snap.Slot(n.Name)
 	if !ok || slot >= a.slots {
 		return compute(a, n)
 	}
-	return a.row.Answer(snap, slot, func(n *ledger.Node) (int64, *answers.Refusal) { return compute(a, n) })
+	return a.row.Answer(snap, slot, func(n *state.Node) (int64, *answers.Refusal) { return compute(a, n) })
 }
 
 // compute is answer for a node in any state.
-func compute(a *ask, n *ledger.Node) (int64, *answers.Refusal) {
+func compute(a *ask, n *state.Node) (int64, *answers.Refusal) {
 	v := n.Place(a.Pod, a.Demand)
 	if v.Fits() {
 		return a.cost(n, v), nil
@@ -186,7 +186,7 @@ func (c changes) text() string {
 }
 
 // after returns a node after changes.
-func (s *session) after(n *ledger.Node, c changes) *ledger.Node {
+func (s *session) after(n *state.Node, c changes) *state.Node {
 	if len(c.leaving) > 0 {
 		n = n.Without(c.leaving...)
 	}
@@ -200,13 +200,13 @@ func (s *session) after(n *ledger.Node, c changes) *ledger.Node {
 
 // future is a node after changes that all tasks of a session see.
 type future struct {
-	now, then *ledger.Node
+	now, then *state.Node
 	changes   string
 }
 
 // later returns the node after its changes, but for those of the pod with this UID. It returns n itself where there are
 // none.
-func (s *session) later(n *ledger.Node, node *api.NodeInfo, except string) *ledger.Node {
+func (s *session) later(n *state.Node, node *api.NodeInfo, except string) *state.Node {
 	c := changesOf(node, except)
 	if len(c.leaving) == 0 && len(c.coming) == 0 {
 		return n

@@ -3,8 +3,8 @@ package plugin
 import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // scores returns a score of 0 to 100 times the plugin's weight for each of the nodes that fit a task.
@@ -26,7 +26,7 @@ func (s *session) scores(task *api.TaskInfo, nodes []*api.NodeInfo) (map[string]
 }
 
 // costOn returns what the task costs on a node, n being what is known of it or nil.
-func (s *session) costOn(a *ask, n *ledger.Node, task *api.TaskInfo, node *api.NodeInfo) int64 {
+func (s *session) costOn(a *ask, n *state.Node, task *api.TaskInfo, node *api.NodeInfo) int64 {
 	if !s.guard.Knows(n) {
 		return a.strategy.Unknown()
 	}
@@ -38,6 +38,6 @@ func (s *session) costOn(a *ask, n *ledger.Node, task *api.TaskInfo, node *api.N
 }
 
 // cost returns the cost of the task where a verdict puts it.
-func (a *ask) cost(n *ledger.Node, v place.Verdict) int64 {
-	return a.strategy.Cost(n.Usage, a.Pod, v, n.Quality == ledger.Coarse) + a.strategy.Wait(n.Waits(a.Shape))
+func (a *ask) cost(n *state.Node, v place.Verdict) int64 {
+	return a.strategy.Cost(n.Usage, a.Pod, v, n.Quality == state.Estimated) + a.strategy.Wait(n.Waits(a.Shape))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/booking"
 )
 
@@ -39,7 +40,7 @@ type session struct {
 type ask struct {
 	*booking.Request
 	err      error
-	id       ledger.PodID
+	id       state.PodID
 	strategy score.Strategy
 	// row has the answers of nodes in the slots below slots.
 	row   *answers.Row

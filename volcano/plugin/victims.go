@@ -7,7 +7,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
 	"github.com/tenon-numa/tenon/core/evict"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // evictions has the lists of tasks for which other plugins are being asked; see session.choose.
@@ -54,7 +54,7 @@ func (s *session) choose(task *api.TaskInfo, all []*api.TaskInfo,
 }
 
 // cheapest returns the cheapest set of tasks without which the pod fits on a node.
-func cheapest(a *ask, n *ledger.Node, allowed []*api.TaskInfo) ([]*api.TaskInfo, int) {
+func cheapest(a *ask, n *state.Node, allowed []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	p := evict.Problem{Works: func(gone []int) bool {
 		uids := make([]string, 0, len(gone))
 		for _, i := range gone {

@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -30,14 +30,14 @@ numa 1 socket 1 cpus 16-31 memory 64Gi
 
 // Layout returns the layout of a node with static managers; versions are resource versions.
 func Layout(t testing.TB, node, machine string, policy place.Policy, version int,
-	entries ...ledger.Entry) *v1alpha1.NodeLayout {
+	entries ...state.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
 	return ruled(t, node, machine, version, place.Rules{Topology: place.TopologyRules{Policy: policy},
 		CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}}, entries)
 }
 
 // Strict returns a layout of the machine Two under strict-cpu-reservation with CPU 0 reserved.
-func Strict(t testing.TB, node string, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
+func Strict(t testing.TB, node string, version int, entries ...state.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
 	return ruled(t, node, Two, version, place.Rules{Topology: place.TopologyRules{Policy: place.BestEffort},
 		Memory: place.MemoryRules{Static: true},
@@ -45,7 +45,7 @@ func Strict(t testing.TB, node string, version int, entries ...ledger.Entry) *v1
 }
 
 func ruled(t testing.TB, node, machine string, version int, r place.Rules,
-	entries []ledger.Entry) *v1alpha1.NodeLayout {
+	entries []state.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
 	m, err := topo.ParseMachine(machine)
 	if err != nil {
@@ -57,12 +57,12 @@ func ruled(t testing.TB, node, machine string, version int, r place.Rules,
 }
 
 // Holding returns the entry of a pod that the node reports to hold some CPUs.
-func Holding(p *v1.Pod, cpus string) ledger.Entry {
+func Holding(p *v1.Pod, cpus string) state.Entry {
 	set, err := idset.Parse[idset.CPU](cpus)
 	if err != nil {
 		panic(err)
 	}
-	return ledger.Entry{Pod: kube.ID(p), Holdings: []place.Holding{{Container: "c", CPUs: set}}}
+	return state.Entry{Pod: kube.ID(p), Holdings: []place.Holding{{Container: "c", CPUs: set}}}
 }
 
 // Pod returns a pod of one container with these amounts, such as "cpu=4 memory=1Gi". It is Guaranteed if it has both

@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -229,7 +229,7 @@ func Rules() place.Rules {
 }
 
 // Layout returns the layout of a node with the Machine.
-func Layout(t testing.TB, name string, entries ...ledger.Entry) *v1alpha1.NodeLayout {
+func Layout(t testing.TB, name string, entries ...state.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
 	l := v1alpha1.FromCore(name, Machine(t), Rules(), entries, nil)
 	l.ResourceVersion = "5"

@@ -20,8 +20,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab/machines"
 	"github.com/tenon-numa/tenon/node/nrt"
 )
@@ -61,7 +61,7 @@ type Cluster struct {
 	// Pods are bound and running, in the order of their bindings: node by node.
 	Pods []*v1.Pod
 	// States are the nodes' states in a ledger, in the order of Nodes.
-	States []*ledger.Node
+	States []*state.Node
 
 	kinds []*kind // of each node
 	seed  uint64
@@ -96,12 +96,12 @@ func Make(s Size, seed uint64) (*Cluster, error) {
 func (c *Cluster) add(r *rand.Rand, k *kind, shapes []*shape, full int) {
 	name := fmt.Sprintf("node-%05d", len(c.Nodes))
 	f := filling{kind: k, usage: k.empty, target: spread(r, full) * float64(k.allocatable.Cpu().MilliValue())}
-	n := &ledger.Node{Name: name, Quality: ledger.Exact, Machine: k.Machine.Topo, Rules: k.rules}
+	n := &state.Node{Name: name, Quality: state.Exact, Machine: k.Machine.Topo, Rules: k.rules}
 	for _, s := range f.fill(r, shapes) {
 		p := s.shape.runs(name, len(c.Pods))
 		c.Pods = append(c.Pods, p)
 		if len(s.holdings) > 0 {
-			n.Entries = append(n.Entries, ledger.Entry{Pod: kube.ID(p), Source: ledger.Observed, Holdings: s.holdings})
+			n.Entries = append(n.Entries, state.Entry{Pod: kube.ID(p), Source: state.Observed, Holdings: s.holdings})
 		}
 	}
 	n.Usage = f.usage

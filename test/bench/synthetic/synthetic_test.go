@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
@@ -29,7 +30,7 @@ func made(t *testing.T, s synthetic.Size) *synthetic.Cluster {
 func TestLayoutsAndPodsAgree(t *testing.T) {
 	c := made(t, synthetic.Size{Nodes: 60, Full: 95})
 	book := ledger.New()
-	feed := kube.NewFeed(book, func(o ledger.Outcome) { t.Errorf("outcome %s", kube.Describe(nil, o)) },
+	feed := kube.NewFeed(book, func(o state.Outcome) { t.Errorf("outcome %s", kube.Describe(nil, o)) },
 		func(node string, err error) {
 			if err != nil {
 				t.Errorf("layout of %s: %v", node, err)
@@ -54,7 +55,7 @@ func TestLayoutsAndPodsAgree(t *testing.T) {
 		}
 		for i, e := range got.Entries {
 			predicted := want.Entries[i].Holdings
-			if e.Source != ledger.Observed || !slices.EqualFunc(predicted, e.Holdings, place.Holding.Matches) {
+			if e.Source != state.Observed || !slices.EqualFunc(predicted, e.Holdings, place.Holding.Matches) {
 				t.Errorf("node %s: pod %s has %s, want %s", want.Name, e.Pod, document.Text(nil, e.Holdings),
 					document.Text(nil, predicted))
 			}

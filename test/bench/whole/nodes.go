@@ -27,8 +27,8 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/nrt"
 )
@@ -85,7 +85,7 @@ type node struct {
 	rules   place.Rules
 
 	mu                sync.Mutex
-	entries           []ledger.Entry
+	entries           []state.Entry
 	usage             *place.Usage
 	admitted          map[types.UID]bool
 	sequence          int64
@@ -288,7 +288,7 @@ func (s *nodes) admit(pod *v1.Pod) error {
 	holds := v.Fits() && len(v.Holdings) > 0
 	if holds {
 		n.usage = n.usage.Hold(v.Holdings...)
-		n.entries = append(n.entries, ledger.Entry{Pod: kube.ID(pod), Source: ledger.Observed, Holdings: v.Holdings})
+		n.entries = append(n.entries, state.Entry{Pod: kube.ID(pod), Source: state.Observed, Holdings: v.Holdings})
 	}
 	n.mu.Unlock()
 	s.settled.Add(1)
@@ -311,7 +311,7 @@ func (s *nodes) report(n *node) {
 }
 
 // layout returns the node's present layout.
-func (n *node) layout() (*v1alpha1.NodeLayout, *ledger.Node) {
+func (n *node) layout() (*v1alpha1.NodeLayout, *state.Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.due, n.wrote = false, time.Now()
@@ -319,12 +319,12 @@ func (n *node) layout() (*v1alpha1.NodeLayout, *ledger.Node) {
 	l := v1alpha1.FromCore(n.name, n.machine, n.rules, n.entries, nil)
 	l.Sequence = n.sequence
 	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.name, UID: n.owner}}
-	return l, &ledger.Node{Name: n.name, Machine: n.machine, Rules: n.rules, Entries: slices.Clone(n.entries),
+	return l, &state.Node{Name: n.name, Machine: n.machine, Rules: n.rules, Entries: slices.Clone(n.entries),
 		Usage: n.usage}
 }
 
 // topology returns the node's NodeResourceTopology, for other schedulers.
-func topology(n *ledger.Node, owner types.UID) *v1alpha2.NodeResourceTopology {
+func topology(n *state.Node, owner types.UID) *v1alpha2.NodeResourceTopology {
 	out := nrt.FromCore(n)
 	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: owner}}
 	return out

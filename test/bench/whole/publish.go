@@ -18,8 +18,8 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // statusWrite is a kubelet's status of a pod: that it runs, or why it was refused.
@@ -98,7 +98,7 @@ func (s *nodes) publishing(ctx context.Context) {
 // publish writes the layout of a node by server-side apply, as its agent does; then its topology, if nodes publish
 // topologies.
 func (s *nodes) publish(ctx context.Context, n *node) error {
-	l, state := n.layout()
+	l, now := n.layout()
 	data, err := json.Marshal(l)
 	if err != nil {
 		return fmt.Errorf("encode layout %s: %w", n.name, err)
@@ -109,7 +109,7 @@ func (s *nodes) publish(ctx context.Context, n *node) error {
 	s.written.layouts.Add(1)
 	s.written.bytes.Add(int64(len(data)))
 	if s.zones != nil {
-		if err := s.publishTopology(ctx, n, state); err != nil {
+		if err := s.publishTopology(ctx, n, now); err != nil {
 			return err
 		}
 	}
@@ -119,8 +119,8 @@ func (s *nodes) publish(ctx context.Context, n *node) error {
 	return nil
 }
 
-func (s *nodes) publishTopology(ctx context.Context, n *node, state *ledger.Node) error {
-	data, err := json.Marshal(topology(state, n.owner))
+func (s *nodes) publishTopology(ctx context.Context, n *node, now *state.Node) error {
+	data, err := json.Marshal(topology(now, n.owner))
 	if err != nil {
 		return fmt.Errorf("encode topology %s: %w", n.name, err)
 	}

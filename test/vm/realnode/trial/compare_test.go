@@ -19,7 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/test/vm/realnode"
 )
@@ -30,7 +30,7 @@ type mapCluster struct {
 	reader *kube.Reader
 }
 
-func (c mapCluster) Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem, error) {
+func (c mapCluster) Nodes(ctx context.Context) ([]*state.Node, []document.Problem, error) {
 	nodes, problems, err := c.reader.Nodes(ctx)
 	var out []document.Problem
 	for _, p := range problems {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/deploy/crd"
@@ -216,10 +216,10 @@ type outcomes struct {
 	changed   chan struct{}
 }
 
-func (o *outcomes) add(x ledger.Outcome) {
+func (o *outcomes) add(x state.Outcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if x.Result == ledger.Confirmed {
+	if x.Result == state.Confirmed {
 		o.confirmed = append(o.confirmed, x.Pod.Name)
 	} else {
 		o.wrong = append(o.wrong, kube.Describe(nil, x))
@@ -305,7 +305,7 @@ func (w *world) await(ctx context.Context, t *testing.T, name string, want workl
 }
 
 // drawn returns a node as in kubectl tenon map.
-func (w *world) drawn(ctx context.Context, t *testing.T, name string) *ledger.Node {
+func (w *world) drawn(ctx context.Context, t *testing.T, name string) *state.Node {
 	t.Helper()
 	nodes, problems, err := w.reader(t).Nodes(ctx)
 	if err != nil {

@@ -1,11 +1,11 @@
-package ledger
+package state
 
 import "github.com/tenon-numa/tenon/core/place"
 
 // Empty returns the usage of the node without any pod. Nodes with the same machine and rules share it.
 func (n *Node) Empty() *place.Usage {
-	if n.empty != nil && n.empty.Alike(n.Usage) {
-		return n.empty
+	if e := n.Basis.Empty; e != nil && e.Alike(n.Usage) {
+		return e
 	}
 	return n.Usage.Empty()
 }

@@ -1,14 +1,14 @@
-package ledger
+package state
 
 import "slices"
 
 // Doubtful says in a few words why the node's holdings are uncertain, or returns "". A report of it is overdue, or the
-// next report will show which of several states it is in. A coarse node may remain in several states.
+// next report will show which of several states it is in. An estimated node may remain in several states.
 func (n *Node) Doubtful() string {
 	switch {
 	case n.Silent:
 		return "node's agent is silent"
-	case n.Unsettled && slices.ContainsFunc(n.Inexact, func(i Inexact) bool { return i.Code == PodsUnreported }):
+	case n.Unsettled && slices.ContainsFunc(n.Inexact, flooded):
 		return "more pods are bound to the node than are followed until it reports"
 	case !n.Unsettled && len(n.Unlisted) > 0:
 		return "node does not report pod " + n.Unlisted[0].String()
@@ -17,3 +17,5 @@ func (n *Node) Doubtful() string {
 	}
 	return ""
 }
+
+func flooded(i Inexact) bool { return i.Code == PodsUnreported }

@@ -1,4 +1,4 @@
-package ledger
+package state
 
 import "github.com/tenon-numa/tenon/core/place"
 
@@ -12,9 +12,9 @@ import "github.com/tenon-numa/tenon/core/place"
 // likeliest one. A refusal has at least one reason.
 func (n *Node) Place(p *place.Pod, d place.Demand) place.Verdict {
 	var first, last place.Verdict
-	answer := n.fit(p, func(state *Node) bool {
-		last = state.placeHere(p, d)
-		if state == n {
+	answer := n.fit(p, func(one *Node) bool {
+		last = one.placeHere(p, d)
+		if one == n {
 			first = last
 		}
 		return last.Fits()
@@ -34,7 +34,7 @@ func (n *Node) Place(p *place.Pod, d place.Demand) place.Verdict {
 
 // Fits reports whether Place returns a verdict that fits, for a pod without a demand. It costs much less.
 func (n *Node) Fits(p *place.Pod) bool {
-	return n.fit(p, func(state *Node) bool { return place.Fits(state.Usage, p) }, nil) == accepted
+	return n.Accepts(p, func(one *Node) bool { return place.Fits(one.Usage, p) })
 }
 
 // Takes reports whether Place returns a verdict that fits. For a pod without a demand it costs as little as Fits.
@@ -56,7 +56,10 @@ func (n *Node) FitsEmpty(p *place.Pod) bool {
 // Might reports whether the pod fits in at least one of the possible states. On an unsettled node it also tries the
 // node without the pods that have uncertain holdings.
 func (n *Node) Might(p *place.Pod, d place.Demand) bool {
-	if n.placeHere(p, d).Fits() || len(n.uncertain) > 0 && n.Without(n.uncertain...).placeHere(p, d).Fits() {
+	if n.placeHere(p, d).Fits() {
+		return true
+	}
+	if gone := n.Basis.Uncertain; len(gone) > 0 && n.Without(gone...).placeHere(p, d).Fits() {
 		return true
 	}
 	for _, other := range n.Others {
@@ -67,11 +70,10 @@ func (n *Node) Might(p *place.Pod, d place.Demand) bool {
 	return false
 }
 
-// mayFitLater reports whether a pod that Place refuses may still fit: it fits in one of the states, and the node's next
-// report will show which state is real. It is false for refused shapes and crowded nodes, which may remain so for long.
-func (n *Node) mayFitLater(p *place.Pod) bool {
-	_, refused := n.Refused[p.Shape()]
-	return !refused && !n.crowds(p) && n.Might(p, place.Demand{})
+// Accepts applies the rule to a pod, for callers that know by other means whether it fits in one state: in is called
+// for n first, then for n's other states, until it returns false.
+func (n *Node) Accepts(p *place.Pod, in func(one *Node) bool) bool {
+	return n.fit(p, in, nil) == accepted
 }
 
 // answer says whether a pod fits, or which part of the rule excludes it.
@@ -88,7 +90,7 @@ const (
 // fit applies the rule. in reports whether the pod fits in one state; it is called for n first, then for n's other
 // states, until it returns false. holds reports whether the pod holds something in the first state; if holds is nil,
 // fit computes it.
-func (n *Node) fit(p *place.Pod, in func(state *Node) bool, holds func() bool) answer {
+func (n *Node) fit(p *place.Pod, in func(one *Node) bool, holds func() bool) answer {
 	if !in(n) {
 		return noRoom
 	}
@@ -97,7 +99,7 @@ func (n *Node) fit(p *place.Pod, in func(state *Node) bool, holds func() bool) a
 			return noRoomInOther
 		}
 	}
-	if n.Unsettled || n.crowds(p) {
+	if n.Unsettled || n.Crowds(p) {
 		if holds == nil && len(place.Place(n.Usage, p).Holdings) > 0 || holds != nil && holds() {
 			return stateUnknown
 		}
@@ -112,30 +114,15 @@ func (n *Node) fit(p *place.Pod, in func(state *Node) bool, holds func() bool) a
 
 // placeHere is Place in this state alone.
 func (n *Node) placeHere(p *place.Pod, d place.Demand) place.Verdict {
-	return n.judge(p, place.Place(n.Usage, p), d)
+	return n.Judge(p, place.Place(n.Usage, p), d)
 }
 
-// judge is [place.Judge] in this state.
-func (n *Node) judge(p *place.Pod, v place.Verdict, d place.Demand) place.Verdict {
+// Judge is [place.Judge] in this state, apart from all others.
+func (n *Node) Judge(p *place.Pod, v place.Verdict, d place.Demand) place.Verdict {
 	v = place.Judge(n.Usage, p, v, d)
 	if v.Fits() && n.unenforced(p, d) {
 		return place.Verdict{Refusal: place.TopologyAffinityError,
 			Reasons: []place.Reason{d.Reason(place.Reason{Code: place.Counted})}}
 	}
 	return v
-}
-
-// granted is the verdict for a pod that had its turn: its holdings in the first state, or a refusal if its holdings in
-// some state do not satisfy its demand.
-func (n *Node) granted(uid string, p *place.Pod, v place.Verdict, d place.Demand) place.Verdict {
-	for _, other := range n.Others {
-		e, there := other.Entry(uid)
-		if !there {
-			continue // it holds nothing in that state
-		}
-		if w := other.judge(p, place.Verdict{Holdings: e.Holdings}, d); !w.Fits() {
-			return w
-		}
-	}
-	return n.judge(p, v, d)
 }

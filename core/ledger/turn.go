@@ -1,0 +1,134 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
+)
+
+// This file decides when a reserved pod may be bound.
+
+// Turn decides whether a reserved pod may be bound now; created is its creation time in seconds of the API server's
+// clock. If it has to wait, Turn returns a channel that is closed when the answer may have changed. Otherwise Turn
+// predicts once more. A pod that no longer fits, or gets what its demand does not allow, loses its booking, and v is
+// the refusal. A pod that is not booked is an error.
+func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait <-chan struct{}, err error) {
+	a := b.accountOf(uid)
+	defer b.close(a)
+	if a == nil || a.base == nil || a.find(uid) == nil {
+		return v, nil, fmt.Errorf("pod %s is not reserved on any node", uid)
+	}
+	f := a.find(uid)
+	if f.turned == 0 {
+		f.created = created
+		if f.decision == nil && (a.overrun() || a.blocked(f)) {
+			return v, a.changed, nil
+		}
+		n := a.withoutWaiting()
+		if f.decision != nil {
+			v = f.placeDecided(n)
+		} else if v = n.Place(f.pod, place.Demand{}); !v.Fits() && mayFitLater(n, f.pod) {
+			return place.Verdict{}, a.changed, nil
+		}
+		if !v.Fits() {
+			b.cancel(a, uid)
+			return v, nil, nil
+		}
+		f.turned, f.uncertain = a.moment(), f.uncertain || a.drawsAlone(f)
+		a.sort()
+		b.renew(a)
+	}
+	v = granted(b.snap.Load().Node(a.name), f)
+	if !v.Fits() {
+		b.decline(a, uid)
+	}
+	return v, nil, nil
+}
+
+// Ahead returns the assumed pods of the pod's node that come before it, in order.
+func (b *Book) Ahead(uid string) (out []state.PodID) {
+	a := b.accountOf(uid)
+	if a == nil {
+		return nil
+	}
+	defer b.close(a)
+	for _, f := range a.assumed {
+		if f.id.UID == uid {
+			break
+		}
+		out = append(out, f.id)
+	}
+	return out
+}
+
+// blocked reports whether a pod must wait for one before it. If not, it records in me.after which pods the node admits
+// before it.
+func (a *account) blocked(me *assumedPod) bool {
+	differ := false
+	me.after = a.now + 1
+	for _, f := range a.assumed {
+		switch {
+		case f == me:
+			return differ && !a.inAnyOrder(me)
+		case f.turned == 0:
+			return true
+		case f.acked != 0:
+			if f.unsureDevices() {
+				return true
+			}
+		case a.noticeable(f):
+			return true
+		case f.shape != me.shape && (a.estimated() || !f.precedes(me)):
+			if differ = true; me.after > f.turned {
+				me.after = f.turned
+			}
+		}
+	}
+	return false
+}
+
+// maxTogether bounds the states that a node may get because pods of this scheduler are bound together: every later pod
+// has to fit in all of them.
+const maxTogether = 16
+
+// inAnyOrder reports whether a pod may be bound beside others that had their turn. The node must admit all of them in
+// any order, and the orders must lead to few states, with certain devices in each.
+func (a *account) inAnyOrder(me *assumedPod) bool {
+	if a.estimated() {
+		return false // amounts do not show the order
+	}
+	me.turned = a.now + 1
+	defer func() { me.turned = 0 }()
+	var s search
+	if !a.search(&s) || s.refuses || len(s.found) > maxTogether {
+		return false
+	}
+	return !slices.ContainsFunc(s.found, func(w *nodeState) bool {
+		return slices.ContainsFunc(w.got, unsureDevices)
+	})
+}
+
+// mayFitLater reports whether a pod that the node refuses may still fit: it fits in one of the states, and the node's
+// next report will show which state is real. It is false for refused shapes and crowded nodes, which may remain so for
+// long.
+func mayFitLater(n *state.Node, p *place.Pod) bool {
+	_, refused := n.Refused[p.Shape()]
+	return !refused && !n.Crowds(p) && n.Might(p, place.Demand{})
+}
+
+// granted is the verdict for a pod that had its turn: its holdings in the first state, or a refusal if its holdings in
+// some state do not satisfy its demand.
+func granted(n *state.Node, f *assumedPod) place.Verdict {
+	for _, other := range n.Others {
+		e, there := other.Entry(f.id.UID)
+		if !there {
+			continue // it holds nothing in that state
+		}
+		if w := other.Judge(f.pod, place.Verdict{Holdings: e.Holdings}, f.demand); !w.Fits() {
+			return w
+		}
+	}
+	return n.Judge(f.pod, place.Verdict{Holdings: f.holdings()}, f.demand)
+}

@@ -1,0 +1,62 @@
+// Package state has the values in which everything talks about nodes and pods: who a pod is, what it holds, what a node
+// reports, in which states it may be ([Node]), why predictions for it may be wrong, and what came of them. One function
+// decides whether a pod fits on a node, for all callers: [Node.Place].
+//
+// Invariant: they are plain data with methods that only read. No value here has a lock or changes after it was
+// published. So every tenant of the house may have them, and only the few that follow a cluster through time need
+// package ledger, which computes them.
+//
+// The package stores nothing, follows no events, and refuses no report: whether a value can be true is decided where it
+// is read (api/v1alpha1, cluster/kube). What a report of amounts means is decided in package estimate.
+package state
+
+import "github.com/tenon-numa/tenon/core/place"
+
+// PodID names a pod. Pods are equal if their UIDs are; namespace and name are for people.
+type PodID struct {
+	UID, Namespace, Name string
+}
+
+// String returns "namespace/name".
+func (p PodID) String() string { return p.Namespace + "/" + p.Name }
+
+// Source says where holdings come from.
+type Source int
+
+const (
+	// Predicted holdings were computed for a pod that the node has not reported yet.
+	Predicted Source = iota
+	// Observed holdings were reported by the node.
+	Observed
+	// Counted holdings are in the amounts that an estimated node reports. Their pod was computed, and the amounts agree
+	// with it. The entry without a UID has the holdings of unknown pods.
+	Counted
+)
+
+// Entry is one pod on a node.
+type Entry struct {
+	Pod      PodID
+	Source   Source
+	Holdings []place.Holding
+}
+
+// Holdings returns what pods hold together, in their order.
+func Holdings(entries []Entry) (out []place.Holding) {
+	for _, e := range entries {
+		out = append(out, e.Holdings...)
+	}
+	return out
+}
+
+// Quality says how precise a node's reports are.
+type Quality int
+
+const (
+	// Exact means that the node reports which pod holds which CPU, memory block and device.
+	Exact Quality = iota
+	// Estimated means that the node reports how much of each NUMA node is held; ids are made up.
+	Estimated
+)
+
+// String returns "exact" or "coarse".
+func (q Quality) String() string { return [...]string{"exact", "coarse"}[q] }
