@@ -182,7 +182,8 @@ var floors = []floor{
 			k8s.io/streaming`), inCluster...)},
 	{"face/chart", nil, nil, nil},
 	{"face/draw", nil, words(`core/... api/document`), words(`golang.org/x/term`)},
-	{"face/...", nil, words(`core/... api/... cluster/live cluster/view face/...`),
+	{"face/...", nil, words(`core/guard core/idset core/place core/printable core/score core/sim core/state core/topo
+		core/whatif api/... cluster/live cluster/view face/...`),
 		words(`github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term k8s.io/apimachinery k8s.io/cli-runtime k8s.io/client-go sigs.k8s.io/yaml`)},
 
 	// Guests: what most clusters do without. Only commands know them, and the plugin the algorithm of affinity.
