@@ -140,7 +140,7 @@ func TestManifestsDecode(t *testing.T) {
 	}
 }
 
-// What is embedded is every manifest but those of what runs.
+// Access embeds all manifests except those that run a program.
 func TestAccessIsWhatUsersApply(t *testing.T) {
 	var embedded, there []string
 	for _, m := range deploy.Access() {
@@ -299,8 +299,8 @@ func TestRolesAreNarrow(t *testing.T) {
 	}
 }
 
-// Only what mounts directories of its node is in a namespace that permits that, and nobody in the network but who
-// is named reaches either program.
+// Only a program that mounts directories of its node is in a namespace that permits that. In the network only the named
+// clients reach either program.
 func TestNamespacesAndNetworksAreNarrow(t *testing.T) {
 	levels, closed, where := map[string]string{}, map[string]bool{}, map[string]string{}
 	for _, list := range objects(t) {

@@ -68,7 +68,7 @@ func (r right) check(ctx context.Context, t *testing.T, k kubernetes.Interface) 
 	}
 }
 
-// placement: nobody but the scheduler says what a pod gets.
+// placement: only the scheduler may decide what a pod gets.
 func placement(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	const refusal = "is the scheduler's to write"
 	users := kubernetes.NewForConfigOrDie(c.RESTConfig())
@@ -246,7 +246,7 @@ func policy(ctx context.Context, t *testing.T, c *lab.Cluster, agent *rest.Confi
 	for _, who := range []struct {
 		name         string
 		access       *rest.Config
-		own, foreign string // what the refusal of a write for the node says; "": it is not refused
+		own, foreign string // text in the refusal of a write for the node; "": it is accepted
 	}{
 		{"administrator", c.RESTConfig(), "", ""},
 		{"token bound to the node", agent, "", foreign},

@@ -146,7 +146,7 @@ func (s *childNodes) startAgent(n *childNode) {
 	}()
 }
 
-// obey carries out orders until one says stop, and then returns true. It returns false if the input ends, which means
+// obey carries out orders until one is to stop, and then returns true. It returns false if the input ends, which means
 // that the parent died.
 func (s *childNodes) obey(orders *json.Decoder, answers *json.Encoder) (stop bool) {
 	for {

@@ -26,7 +26,7 @@ var pinned = []string{"./test/vm/realnode/trial", "./cmd/tenon-agent"}
 const pinnedBegins = 60 * time.Minute
 
 // pinnedNodes runs TestPinnedNode if something that it depends on has changed lately. Its 13 minutes do not fit into
-// every run, nor into one that was slow: that says so, in its last lines too.
+// every run, nor into a slow one. In that case the run reports it, in its last lines too.
 func (r *runner) pinnedNodes(ctx context.Context, args []string) error {
 	why, err := mustRun(ctx, pinned)
 	if err != nil {
@@ -45,8 +45,8 @@ func (r *runner) pinnedNodes(ctx context.Context, args []string) error {
 	return r.trial(ctx, realNodes, append(slices.Clone(args), "-run", pinnedNode))
 }
 
-// mustRun says which change of the last commits, or of files that are not committed, concerns a package that some
-// others import or are; "" means none. Where the history is too short to tell, that is the reason.
+// mustRun returns the change of the last commits, or of files that are not committed, that concerns a package in
+// packages or one of their dependencies; "" means none. Where the history is too short to decide, that is the reason.
 func mustRun(ctx context.Context, packages []string) (why string, err error) {
 	since := fmt.Sprintf("HEAD~%d", recent)
 	if exec.CommandContext(ctx, "git", "rev-parse", "--verify", "--quiet", since+"^{commit}").Run() != nil {

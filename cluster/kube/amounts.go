@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Needs returns the amounts that a pod requests of a node as a whole, overhead included. Its errors are those of
+// Needs returns the amounts that a pod requests of a node as a whole, overhead included. It returns the errors of
 // [Amounts].
 func Needs(p *v1.Pod) (whatif.Amounts, error) {
 	out, err := Amounts(Requests(p))

@@ -17,9 +17,9 @@ import (
 // pageOf is how many layouts are listed at a time.
 const pageOf = 250
 
-// Complete adds to a view of a cluster that is followed what only a Reader returns otherwise: what nodes published,
-// volumes, namespaces, and what DRA serves. What the states of the view have is left out, and layouts of equal machines
-// share them: a large cluster has many.
+// Complete adds to a view of a followed cluster what only a Reader reads: published objects, volumes, namespaces, and
+// the resources that DRA serves. Complete leaves out layouts' data that the states of the view have. Layouts of equal
+// machines share the machine's data, because a large cluster has many such layouts.
 func (r *Reader) Complete(ctx context.Context, v *View) (err error) {
 	states, machines := map[string]*state.Node{}, map[*topo.Machine]v1alpha1.Machine{}
 	for _, n := range v.States {
@@ -28,7 +28,7 @@ func (r *Reader) Complete(ctx context.Context, v *View) (err error) {
 	next := ""
 	for more := true; more; more = next != "" {
 		page, err := r.layouts.List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
-		if apierrors.IsNotFound(err) { // nobody has defined them
+		if apierrors.IsNotFound(err) { // the kind is not defined
 			break
 		}
 		if err != nil {

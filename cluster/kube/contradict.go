@@ -10,7 +10,7 @@ import (
 // that it lists count on that node, whatever pods they name. If the API server has such a pod on another node, the
 // report is not reliable, and the node is marked inexact.
 
-// contradiction returns why a report is inexact that lists pods of other nodes, or nil if the report lists none.
+// contradiction returns why a report that lists pods of other nodes is inexact, or nil if the report lists none.
 func (f *Feed) contradiction(node string, entries []state.Entry) []state.Inexact {
 	count := 0
 	var first *boundPod

@@ -35,9 +35,8 @@ func NewTrial(cfg *rest.Config) (*Trial, error) {
 	return &Trial{core: core, access: access, may: map[string]error{}}, nil
 }
 
-// Create returns the pod as the API server would store it, or why the API server refuses it. unasked says why it was
-// not
-// asked: the identity may not create pods, or the API server does not answer.
+// Create returns the pod as the API server would store it, or why the API server refuses it. unasked is the reason why
+// it was not asked: the identity may not create pods, or the API server does not answer.
 func (t *Trial) Create(ctx context.Context, p *v1.Pod) (stored *v1.Pod, refused, unasked error) {
 	if err := t.allowed(ctx, p.Namespace); err != nil {
 		return nil, nil, err

@@ -99,7 +99,7 @@ func NewFeed(book *ledger.Book, onOutcome func(state.Outcome), onRefused func(no
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 }
 
-// Sees says which pods the feed receives, before it begins: nil is all, and the default.
+// Sees sets the namespaces whose pods the feed receives; nil is all, and the default. Call it before Begin.
 func (f *Feed) Sees(pods *Seen) { f.reads = pods }
 
 // Pods returns the handlers for a pod informer.

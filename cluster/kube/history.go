@@ -25,7 +25,7 @@ const (
 )
 
 // History reads the decisions of schedulers and kubelets on the pods that have or had this name. If the identity may
-// not read events, the document says so.
+// not read events, the document has this as a limit.
 func (r *Reader) History(ctx context.Context, namespace, name string) (document.PodHistory, error) {
 	out := document.PodHistory{Kind: "PodHistory", Namespace: namespace, Name: name, Source: "events",
 		Decisions: []document.PastDecision{}}

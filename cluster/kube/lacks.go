@@ -12,12 +12,12 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Lacks returns the plain amounts that a node has too little of for a pod beside others that are bound to it. It counts
-// like the kubelet, which like kube-scheduler's NodeResourcesFit subtracts the requests of all pods that have not ended
-// from the node's allocatable, and counts the pods. The pod itself may be among the others; it counts once.
+// Lacks returns the plain amounts that a node has too little of for a pod beside the other pods that are bound to it.
+// It counts like the kubelet, which like kube-scheduler's NodeResourcesFit subtracts the requests of all pods that have
+// not ended from the node's allocatable, and counts the pods. The pod itself may be among the others; it counts once.
 //
 // Extended resources that the node does not have are left out, as in the kubelet (removeMissingExtendedResources in
-// pkg/kubelet/lifecycle/predicate.go, 1.37): somebody else counts them, such as DRA or an extender of the scheduler.
+// pkg/kubelet/lifecycle/predicate.go, 1.37): other components count them, such as DRA or an extender of the scheduler.
 func Lacks(pod *v1.Pod, node *v1.Node, others []*v1.Pod) []place.Reason {
 	n := whatif.Node{Name: node.Name}
 	n.Allocatable, _ = Amounts(node.Status.Allocatable) // an amount beyond bounds counts as the bound
@@ -30,7 +30,7 @@ func Lacks(pod *v1.Pod, node *v1.Node, others []*v1.Pod) []place.Reason {
 	return lacks(&n, pod)
 }
 
-// lacks returns what a node has too little left of for a pod, without the extended resources that it has none of.
+// lacks returns what a node has too little of for a pod. It leaves out extended resources that the node does not have.
 func lacks(n *whatif.Node, pod *v1.Pod) []place.Reason {
 	needs, _ := Needs(pod)
 	return slices.DeleteFunc(n.Lacks(needs), func(r place.Reason) bool {

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// A forged sequence, which no honest agent exceeds, keeps the honest agent out for seconds only, even if that agent
-// never saw the forged layout.
+// A forged sequence, which no honest agent exceeds, blocks the honest agent only for seconds, even if that agent never
+// saw the forged layout.
 func TestForgedSequencesDelayTheAgentOnly(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)

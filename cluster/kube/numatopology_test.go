@@ -17,8 +17,8 @@ func numatopologyOf(node string, version int, free ...int64) *v1alpha2.NodeResou
 	return o
 }
 
-// A layout goes before a NodeResourceTopology, which goes before a Numatopology. When one is deleted, the next counts,
-// and the versions of one kind say nothing of the other.
+// A layout goes before a NodeResourceTopology, which goes before a Numatopology. When one is deleted, the next counts.
+// Versions of one kind are not compared with versions of another kind.
 func TestWhichObjectOfANodeCounts(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)

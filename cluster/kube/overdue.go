@@ -8,7 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// This file finds admitted pods that no report lists in time. Their node's agent has stopped, or does not find them.
+// This file finds admitted pods that no report lists in time. The agent of such a node has stopped, or does not find
+// the pods.
 
 // reportDue is how long a node may take to report a pod that was admitted, or to stop reporting a pod that is gone,
 // before it counts as silent. Agents take less than a second.
@@ -17,8 +18,8 @@ const reportDue = time.Minute
 // reportGrace is how long after a pod's admission a report may still have been computed without it.
 const reportGrace = 10 * time.Second
 
-// unlisted applies that a pod was admitted reportDue ago: if no report lists it by now, other pods do not wait for that
-// any more. The node is silent if its agent has not written a layout since.
+// unlisted is called reportDue after a pod was admitted. If no report lists the pod by now, other pods no longer wait
+// for that. The node is silent if its agent has not written a layout since.
 func (f *Feed) unlisted(p *boundPod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,9 +63,9 @@ func (f *Feed) overdueAt(at time.Time) {
 	}
 }
 
-// openDoubts lets the pods that a layout lists and that have no object delay no others, unless the layout was written
-// in the last reportDue: its node's agent may be about to write another one. A reader, who does not see when pods go,
-// calls it after Begin.
+// openDoubts ends the wait of other pods for pods that a layout lists and that have no object, unless the layout was
+// written in the last reportDue: its node's agent may be about to write another one. A reader, who does not see when
+// pods go, calls it after Begin.
 func (f *Feed) openDoubts(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +76,7 @@ func (f *Feed) openDoubts(at time.Time) {
 	}
 }
 
-// Settle has a feed of files, which have no times, wait for no report. It is called after Begin.
+// Settle makes a feed of files, which have no times, wait for no report. Call it after Begin.
 func (f *Feed) Settle() { f.openDoubts(f.now()) }
 
 // admittedAt returns when the node admitted the pod, as far as the pod's status shows. The start is a time of the

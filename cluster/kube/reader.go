@@ -74,8 +74,8 @@ type View struct {
 	Pods     []Stored
 	// Seen are the namespaces whose pods were read; nil: all.
 	Seen *Seen
-	// Layouts and Topologies are what nodes published, and Notes what is to be known of them beside the states. Only a
-	// Reader returns them.
+	// Layouts and Topologies are the published objects, and Notes are further remarks about them. Only a Reader returns
+	// them.
 	Layouts    []v1alpha1.NodeLayout
 	Topologies []*v1alpha2.NodeResourceTopology
 	Notes      []document.Problem
@@ -116,7 +116,7 @@ func (v *View) Limits() (out []document.Limit) {
 // notListed is why a resource that the identity may not list was not read.
 const notListed = "you may not list them"
 
-// Partial says what was not read, and what that means for answers about nodes; "" if nothing is missing.
+// Partial describes what was not read and how answers about nodes suffer from it; "" if nothing is missing.
 func (v *View) Partial() string {
 	var texts []string
 	for _, l := range v.Limits() {
@@ -130,7 +130,7 @@ func (v *View) Partial() string {
 	return strings.Join(texts, "; ")
 }
 
-// isTopology reports whether a resource is what exporters publish of nodes.
+// isTopology reports whether a resource is one that exporters publish for nodes.
 func isTopology(resource string) bool {
 	return resource == nrt.Numatopologies().Resource || resource == nrt.Resources()[0].Resource
 }
@@ -228,7 +228,7 @@ func (r *Reader) ViewAll(ctx context.Context) (*View, error) {
 	return v, nil
 }
 
-// Around adds volumes, namespaces and what DRA serves to a view.
+// Around adds volumes, namespaces and the resources that DRA serves to a view.
 func (r *Reader) Around(ctx context.Context, v *View) (err error) {
 	if v.Storage, err = r.readStorage(ctx); err != nil {
 		return err
@@ -247,7 +247,7 @@ func (r *Reader) Around(ctx context.Context, v *View) (err error) {
 	return nil
 }
 
-// AroundResources returns what [Reader.Around] reads, by the names that View.Unread has.
+// AroundResources returns the names of the resources that [Reader.Around] reads, in the form of View.Unread.
 func AroundResources() []string {
 	return []string{"volumes and storage classes", "namespaces", "deviceclasses"}
 }

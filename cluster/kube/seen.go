@@ -15,9 +15,9 @@ import (
 
 // Seen are the namespaces whose pods were read. Nil means all namespaces.
 //
-// Who may read the pods of some namespaces only still reads the layouts, which list the holdings of all pods. A pod
-// that a layout lists and that is of another namespace exists: it holds what the layout says, and its node is not in
-// doubt.
+// An identity that may read the pods of some namespaces only still reads the layouts, which list the holdings of all
+// pods. A pod that a layout lists and that is in another namespace exists: it holds what the layout lists, and its node
+// is not in doubt.
 type Seen struct {
 	Namespaces []string // ascending
 }
@@ -27,7 +27,7 @@ func (s *Seen) Has(namespace string) bool {
 	return s == nil || slices.Contains(s.Namespaces, namespace)
 }
 
-// Text says what was not read, and what that means for answers; "" if all was read.
+// Text describes what was not read and how answers suffer from it; "" if all was read.
 func (s *Seen) Text() string {
 	if s == nil {
 		return ""
@@ -36,18 +36,18 @@ func (s *Seen) Text() string {
 		"so a node may have less left of plain amounts than is said here", strings.Join(s.Namespaces, ", "))
 }
 
-// gone reports whether a pod that a node reports has ended or was deleted by force, as far as can be seen: it is
-// missing where all pods were read.
+// gone reports whether a pod that a node reports has ended or was deleted by force. It decides only where the pods of
+// the namespace were read: the pod is missing among them.
 func (s *Seen) gone(id state.PodID, known bool) bool { return !known && s.Has(id.Namespace) }
 
-// Within has the reader list the pods of these namespaces if it may not list the pods of all.
+// Within makes the reader list the pods of these namespaces if it may not list the pods of all.
 func (r *Reader) Within(namespaces ...string) {
 	r.within = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(namespaces))),
 		func(name string) bool { return name == "" })
 }
 
-// pods lists all pods, or those of the reader's namespaces that it may list. The error of the first list counts if
-// there is none.
+// pods lists all pods, or the pods of the reader's namespaces that it may list. It returns the error of the first list
+// if it may list none.
 func (r *Reader) pods(ctx context.Context) (out []v1.Pod, seen *Seen, err error) {
 	all, err := r.cluster.Pods.List(ctx, metav1.ListOptions{})
 	if err == nil {

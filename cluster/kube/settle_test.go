@@ -106,7 +106,7 @@ func member(name, uid, amounts string) *v1.Pod {
 	return p
 }
 
-// own has the scheduler book a pod, bind it, and see it run.
+// own makes the scheduler book a pod, bind it, and see it run.
 func own(t *testing.T, b *ledger.Book, f *Feed, p *v1.Pod) {
 	t.Helper()
 	spec, err := apipod.ToPlace(p)
@@ -298,7 +298,7 @@ func (n *wideNode) begin(name string) {
 	n.feed.Pod(running(m.pod))
 }
 
-// look has the exporter read the node. It writes the object if it differs from the last one.
+// look makes the exporter read the node. It writes the object if it differs from the last one.
 func (n *wideNode) look() {
 	u := n.shown()
 	var free [2][3]int64
@@ -358,7 +358,7 @@ func (n *wideNode) draw() *v1.Pod {
 	return p
 }
 
-// admit has the kubelet decide about a pod, and returns whether it admits it.
+// admit makes the kubelet decide about a pod, and returns whether it admits it.
 func (n *wideNode) admit(p *v1.Pod) bool {
 	spec, err := apipod.ToPlace(p)
 	if err != nil {
@@ -375,7 +375,7 @@ func (n *wideNode) admit(p *v1.Pod) bool {
 	return v.Fits()
 }
 
-// bind has the scheduler bind a pod if it fits; the kubelet then has to admit it.
+// bind makes the scheduler bind a pod if it fits; the kubelet then has to admit it.
 func (n *wideNode) bind(p *v1.Pod) {
 	spec, err := apipod.ToPlace(p)
 	if err != nil {

@@ -89,7 +89,7 @@ func (e *exporting) end(i int) {
 	e.events = append(e.events, func() { e.feed.PodGone(pod) })
 }
 
-// export has the exporter write the present state.
+// export makes the exporter write the present state.
 func (e *exporting) export() {
 	e.version++
 	var free []int64

@@ -11,9 +11,9 @@ import (
 
 // This file reads the statuses of bound pods: what they mean for a restart of the kubelet.
 
-// statusesOf returns what the statuses of a pod say about its containers, and the CPUs that are allocated to those that
-// have others than when the pod was bound, in thousandths. Ordinary init containers do not count. A container counts as
-// running unless its status says that it waits or has ended. It has the CPUs of its spec unless its status says others.
+// statusesOf returns the statuses of a pod's containers. sizes has the allocated CPUs, in thousandths, of the
+// containers for which these differ from the CPUs at binding. Ordinary init containers do not count. A container counts
+// as running unless its status is waiting or terminated. It has the CPUs of its spec unless its status has others.
 func statusesOf(pod *v1.Pod, bound *place.Pod) (out place.Statuses, sizes map[string]int64) {
 	statuses, specs := statusByName(pod, len(bound.Containers)), requestsByName(pod)
 	for i := range bound.Containers {
@@ -44,7 +44,7 @@ func statusesOf(pod *v1.Pod, bound *place.Pod) (out place.Statuses, sizes map[st
 }
 
 // statusByName returns the statuses of a pod's containers, the first of each name. A kubelet writes one status for each
-// container; a node may write any number, and what is beyond count+1 of a list is not read.
+// container; a node may write any number, and the function reads at most count+1 of each list.
 func statusByName(pod *v1.Pod, count int) map[string]*v1.ContainerStatus {
 	out := map[string]*v1.ContainerStatus{}
 	for _, list := range [][]v1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
@@ -83,8 +83,8 @@ func cpusOf(p *place.Pod, container string) int64 {
 	return 0
 }
 
-// resized returns the containers that hold another number of CPUs than are allocated to them, in the order of the
-// holdings. What ordinary init containers hold may have passed to others.
+// resized returns the containers whose holdings have another number of CPUs than their kubelet has allocated, in the
+// order of the holdings. The holdings of ordinary init containers may have passed to others.
 func (b *boundPod) resized(hs []place.Holding) (out []string) {
 	for i := range hs {
 		h := &hs[i]
@@ -102,7 +102,7 @@ func (b *boundPod) resized(hs []place.Holding) (out []string) {
 	return out
 }
 
-// status records what the statuses of a bound pod say, and whether its holdings agree with them.
+// status records the statuses of a bound pod, and whether its holdings agree with them.
 func (f *Feed) status(p *boundPod) {
 	if p.spec == nil {
 		return

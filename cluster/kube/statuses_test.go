@@ -29,7 +29,7 @@ var (
 	waiting = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
 )
 
-// followed is a feed of a node with single-numa-node, scope pod and the release, and what endangers its pods.
+// followed is a feed of a node with single-numa-node, scope pod and the release, and the dangers to its pods.
 func followed(t *testing.T, release place.Release) (f *Feed, report func(...state.Entry), pods func() []string) {
 	book := ledger.New()
 	f = NewFeed(book, nil, nil)
@@ -107,7 +107,7 @@ func TestResizedPodsAreEndangered(t *testing.T) {
 	}
 }
 
-// What a node writes is not read beyond what a kubelet would write.
+// Statuses beyond the number that a kubelet would write are not read.
 func TestStatusesOfNoKubeletAreNotRead(t *testing.T) {
 	p, e := statused(v1.ContainerStatus{Name: "b", State: runs, AllocatedResources: podtest.List("cpu=9e99")})
 	p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, v1.ContainerStatus{Name: "x", State: waiting},

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Storage has the volume objects of a cluster that kube-scheduler judges pods by.
+// Storage has the volume objects of a cluster by which kube-scheduler judges pods.
 type Storage struct {
 	Claims      []v1.PersistentVolumeClaim
 	Volumes     []v1.PersistentVolume
@@ -18,7 +18,7 @@ type Storage struct {
 	Drivers     []storagev1.CSIDriver
 	Nodes       []storagev1.CSINode
 	Attachments []storagev1.VolumeAttachment
-	// Capacities are what drivers report; nil where they are not known.
+	// Capacities are the drivers' reports; nil where they are not known.
 	Capacities []storagev1.CSIStorageCapacity
 }
 

@@ -2,8 +2,8 @@ package kube
 
 import "testing"
 
-// An event that is older than the recorded version of its object is told by its number, however long that is; an
-// object without a version, as tests and tools make them, always counts.
+// The resource version alone shows that an event is older than the recorded version of its object, however many digits
+// it has. An object without a version, as tests and tools make them, always counts.
 func TestResourceVersionsAreComparedAsNumbers(t *testing.T) {
 	for _, c := range []struct {
 		a, b string

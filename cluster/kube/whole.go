@@ -9,8 +9,9 @@ import (
 	"github.com/tenon-numa/tenon/api/pod/quantity"
 )
 
-// This file reads the resources that kubelets of 1.35 and later report of a pod as a whole. Volcano's module builds the
-// package, without build tags, with the libraries of 1.34, which have no such fields: so they are found by name.
+// This file reads the resources that kubelets of 1.35 and later report for a pod as a whole. Volcano's module builds
+// the package, without build tags, with the libraries of 1.34, which have no such fields: so the file finds them by
+// name.
 
 // ofBound returns how the requests of a bound pod are counted, with the gates' defaults of 1.36 and later.
 func ofBound() resourcehelper.PodResourcesOptions {
@@ -21,8 +22,8 @@ func ofBound() resourcehelper.PodResourcesOptions {
 	return o
 }
 
-// whole returns where a status has what is allocated to the pod as a whole, and what the pod has. Both are nil where
-// the libraries have no such fields.
+// whole returns where a status has the resources that are allocated to the pod as a whole, and where it has the
+// resources that the pod has. Both are nil where the libraries have no such fields.
 func whole(s *v1.PodStatus) (allocated *v1.ResourceList, actual **v1.ResourceRequirements) {
 	v := reflect.ValueOf(s).Elem()
 	if f := v.FieldByName("AllocatedResources"); f.IsValid() {

@@ -36,8 +36,8 @@ var labelled = map[string]string{
 
 const trainingJob = "training.kubeflow.org/job-name"
 
-// labelledPods returns the pods with a label, and an error if there are none: nothing says then whether the object
-// exists.
+// labelledPods returns the pods with a label. It returns an error if no pod has it, because nothing shows then whether
+// the object exists.
 func (r *Reader) labelledPods(ctx context.Context, kind, namespace, name string) ([]v1.Pod, error) {
 	label := labelled[kind] + "=" + name
 	list, err := r.cluster.Pods.In(namespace).List(ctx, metav1.ListOptions{LabelSelector: label})
@@ -50,7 +50,8 @@ func (r *Reader) labelledPods(ctx context.Context, kind, namespace, name string)
 	return list.Items, nil
 }
 
-// cronPods returns the pods of the Jobs that a CronJob has made: these have its name, and the minute of their time.
+// cronPods returns the pods of the Jobs that a CronJob has made. The names of these Jobs are the CronJob's name and a
+// time in minutes.
 func (r *Reader) cronPods(ctx context.Context, namespace, name string) ([]v1.Pod, error) {
 	list, err := r.cluster.Pods.In(namespace).List(ctx, metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name"})
 	if err != nil {
@@ -70,9 +71,9 @@ func (r *Reader) cronPods(ctx context.Context, namespace, name string) ([]v1.Pod
 	return out, nil
 }
 
-// PodsOf returns the pods of a workload: those that its selector selects and that are controlled by it, or by a
-// ReplicaSet of its name. kind is in lower case, such as "deployment". If the workload does not exist, the error is the
-// API server's NotFound.
+// PodsOf returns the pods of a workload: the pods that its selector selects and that the workload, or a ReplicaSet of
+// its name, controls. kind is in lower case, such as "deployment". If the workload does not exist, the error is the API
+// server's NotFound.
 func (r *Reader) PodsOf(ctx context.Context, kind, namespace, name string) ([]v1.Pod, error) {
 	switch {
 	case labelled[kind] != "":

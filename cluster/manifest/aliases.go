@@ -21,7 +21,7 @@ func checkAliases(doc []byte) error {
 	}
 	var root yaml.Node
 	if yaml.Unmarshal(doc, &root) != nil {
-		return nil // the next reader says what is wrong
+		return nil // the next reader reports the fault
 	}
 	s := sizes{of: map[*yaml.Node]size{}}
 	s.measure(&root)

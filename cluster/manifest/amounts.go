@@ -136,7 +136,7 @@ func fill(p *v1.Pod) {
 }
 
 // fillWhole sets what the API server sets if a pod has some amounts as a whole (pkg/api/pod/util.go of 1.37,
-// DefaultPodLevelResources). Releases before 1.37 set the same requests, and of limits those of hugepages alone.
+// DefaultPodLevelResources). Releases before 1.37 set the same requests, but only limits of hugepages.
 func fillWhole(p *v1.Pod) {
 	r := p.Spec.Resources
 	if r == nil || len(r.Limits)+len(r.Requests) == 0 {

@@ -3,9 +3,9 @@
 //
 // Invariant: every returned pod has the requests that the API server sets if only limits are given, and breaks no rule
 // of the API server that [Validate] has. The first object that would not is an error that names document, object and
-// field.
-// It lists an object of an unknown kind without pod templates as left out, and says where it found a template in one.
-// A field that a known kind does not have is an error, since a misspelt field would otherwise be ignored.
+// field. It lists an object of an unknown kind without pod templates as left out; for a template in such an object it
+// names the place. A field that a known kind does not have is an error, since a misspelt field would otherwise be
+// ignored.
 package manifest
 
 import (
@@ -49,7 +49,7 @@ type Template struct {
 	Kind, Namespace, Name string
 	// Count is how many of the pods run at a time, 0..MaxPods.
 	Count int
-	// PerNode: there is one on every node, and Count says nothing.
+	// PerNode: every node gets one pod, and Count is not used.
 	PerNode bool
 
 	Pod *v1.Pod
@@ -80,7 +80,7 @@ type File struct {
 	Left []string
 	// Classes are the runtime classes of the file, by name.
 	Classes map[string]*nodev1.RuntimeClass
-	// Unjudged names the objects that have pods which are not among the templates, and says why.
+	// Unjudged names the objects with pods that are not among the templates, and the reasons.
 	Unjudged []string
 }
 

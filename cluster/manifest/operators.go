@@ -64,7 +64,7 @@ var sources = map[schema.GroupKind][]source{
 		{path: "spec.podSets.*.template", count: product("count")}},
 }
 
-// beyond says why the pods of a kind are not judged.
+// beyond has the reasons why the pods of a kind are not judged.
 var beyond = map[schema.GroupKind]string{
 	{Group: "kubevirt.io", Kind: "VirtualMachine"}:                   virtual,
 	{Group: "kubevirt.io", Kind: "VirtualMachineInstance"}:           virtual,
@@ -262,8 +262,8 @@ func search(at any, above []object, where string, depth int) (out []found) {
 // maxSearch bounds how deep search looks for templates.
 const maxSearch = 12
 
-// operators reads an object of a kind that is not linked. note says why its pods are not judged. known is false if the
-// kind is unknown and has no template.
+// operators reads an object of a kind that is not linked. note is the reason why its pods are not judged. known is
+// false if the kind is unknown and has no template.
 func (r *reader) operators(gvk schema.GroupVersionKind, text []byte) (all []Template, note string, known bool,
 	err error) {
 	if why, ok := beyond[gvk.GroupKind()]; ok {
@@ -324,7 +324,7 @@ func (r *reader) embedded(gvk schema.GroupVersionKind, root object, f found, s s
 	meta, _ := f.value["metadata"].(object)
 	pod := object{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": f.value["spec"]}
 	if s.finish != nil && gvk.Group == "serving.knative.dev" {
-		strict = false // its revisions have fields beside those of pods
+		strict = false // its revisions have fields in addition to a pod's
 	}
 	text, err := json.Marshal(pod)
 	if err != nil {

@@ -82,7 +82,7 @@ func TestTheTopologyPolicyOfAVolcanoTaskIsRead(t *testing.T) {
 	}
 }
 
-// A virtual machine beside a ConfigMap: nothing is judged, and the file says so.
+// A file with a virtual machine and a ConfigMap: nothing is judged, and the file reports that.
 func TestObjectsWhosePodsAreNotJudgedAreNamed(t *testing.T) {
 	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: script}\n"
 	vm := custom("kubevirt.io/v1", "VirtualMachine", "{template: {spec: {domain: {cpu: {cores: 26}}}}}")

@@ -38,7 +38,7 @@ func Validate(p *v1.Pod) error {
 	return errors.New(shown(all[0].Error(), maxRefusal))
 }
 
-// validate is Validate for the pod of an object. The fields of an error are those of the pod.
+// validate is Validate for the pod of an object. The fields in an error are the pod's.
 func validate(t *Template) error {
 	err := Validate(t.Pod)
 	if err != nil && t.Kind != "Pod" {

@@ -116,7 +116,7 @@ func containerPorts(list []v1.ContainerPort, at *field.Path) (out field.ErrorLis
 	return out
 }
 
-// hostPorts refuses a host port that is there twice; seen has those of the containers before.
+// hostPorts refuses a host port that occurs twice; seen has the host ports of the containers before.
 func hostPorts(c *v1.Container, at *field.Path, seen map[string]bool) (out field.ErrorList) {
 	for i, x := range c.Ports {
 		if x.HostPort != 0 {

@@ -100,7 +100,7 @@ func divisible(name v1.ResourceName, q resource.Quantity) bool {
 	return err == nil && page.Sign() > 0 && page.MilliValue()%1000 == 0 && q.Value()%page.Value() == 0
 }
 
-// ofContainer says why a container cannot name a resource, or "".
+// ofContainer returns why a container cannot name a resource, or "".
 func ofContainer(name v1.ResourceName) string {
 	if bad := validation.IsQualifiedName(string(name)); len(bad) > 0 {
 		return bad[0]
@@ -117,7 +117,7 @@ func ofContainer(name v1.ResourceName) string {
 	return ""
 }
 
-// ofPod says why a pod as a whole cannot name a resource, or "".
+// ofPod returns why a pod as a whole cannot name a resource, or "".
 func ofPod(name v1.ResourceName) string {
 	if bad := validation.IsQualifiedName(string(name)); len(bad) > 0 {
 		return bad[0]

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The API server refuses these objects, whatever their pods are (kubectl apply --dry-run=server says so of each).
+// The API server refuses these objects, whatever their pods are (checked by kubectl apply --dry-run=server).
 func TestObjectsThatTheAPIServerRefuses(t *testing.T) {
 	const containers = `"containers": [{"name": "c", "image": "i"}]`
 	object := func(api, kind, spec, labels, pod string) string {

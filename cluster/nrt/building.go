@@ -13,7 +13,7 @@ import (
 
 // building constructs a machine with the amounts of the zones, and with the reserved and held part of them.
 type building struct {
-	zones []zone // ascending ids; positions are those of the machine's NUMA nodes
+	zones []zone // ascending ids; positions are the machine's NUMA nodes'
 	rules place.Rules
 	spec  topo.Spec
 	held  place.Holding

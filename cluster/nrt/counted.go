@@ -22,9 +22,9 @@ type Pod struct {
 // maxTries bounds the sets of pods for which Counted computes fingerprints.
 const maxTries = 1 << 10
 
-// Counted returns which pods the amounts of a reading contain, according to its fingerprint: all of sure, and those of
-// uncertain for which counted is true. Assumed pods are in binding order, ended pods in the order of their ends; the
-// two may be mixed.
+// Counted returns which pods the amounts of a reading contain, according to its fingerprint: all of sure, and the
+// uncertain pods for which counted is true. Assumed pods are in binding order, ended pods in the order of their ends;
+// the two may be mixed.
 //
 // Counted tries the likeliest sets of uncertain pods first: all assumed pods and no ended ones; then the first few
 // assumed pods and the last few ended ones; then the sets that differ least from the likeliest. With ten uncertain pods

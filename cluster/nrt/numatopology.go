@@ -25,9 +25,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file reads Numatopology, the kind that Volcano's resource-exporter writes. It is converted to zones, because it
-// says the same: how many CPUs of each NUMA node are free, and not which pod holds them. It has CPU ids, no memory, and
-// neither the scope of the topology manager nor options of the managers.
+// This file reads Numatopology, the kind that Volcano's resource-exporter writes. It converts the object to zones,
+// which have the same data: how many CPUs of each NUMA node are free, and not which pod holds them. A Numatopology has
+// CPU ids, no memory, and neither the scope of the topology manager nor options of the managers.
 
 // Numatopology is the kind that Volcano's resource-exporter writes.
 const Numatopology = "Numatopology"

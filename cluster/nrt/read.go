@@ -56,7 +56,7 @@ type Reading struct {
 	// managers' own state; other producers call the kubelet's API, which omits it. See [Typed].
 	Whole bool
 	// Fingerprint identifies the pods that the amounts contain; it is "" if the object has none or an unreadable one.
-	// Method says which pods the fingerprint contains: podfingerprint.MethodWithExclusiveResources, or
+	// Method selects the pods in the fingerprint: podfingerprint.MethodWithExclusiveResources, or
 	// podfingerprint.MethodAll or "" for all pods. See Counted.
 	Fingerprint, Method string
 	// Conditions are notes on harmless parts that were not understood or were corrected; at most 17, each short.

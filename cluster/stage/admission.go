@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/manifest"
 )
 
-// Trial says what the API server makes of a new pod, without any effect: the pod as it would be stored, why it is
+// Trial asks the API server about a new pod, without any effect. It returns the pod as it would be stored, why it is
 // refused, or why the API server was not asked.
 type Trial interface {
 	Create(ctx context.Context, p *v1.Pod) (stored *v1.Pod, refused, unasked error)
@@ -46,8 +46,8 @@ func (s *Stage) admitted(t *manifest.Template, own map[string]*nodev1.RuntimeCla
 	return true, nil, nil
 }
 
-// written returns a template's pod as a request to create it. The claims of a StatefulSet's pods are those of its
-// first.
+// written returns a template's pod as a request to create it. Every pod of a StatefulSet has the claims of the first
+// one.
 func written(t *manifest.Template) *v1.Pod {
 	p := t.Written.DeepCopy()
 	p.Namespace, p.Name, p.ResourceVersion = t.Namespace, t.Name, ""
@@ -69,8 +69,8 @@ func firstClaim(name string) string {
 	return name
 }
 
-// admit changes the pod of a file as the API server's admission does by runtime classes: those of the file, and those
-// of the cluster. It returns what else of the admission is not judged, and an error if the API server refuses the pod.
+// admit changes the pod of a file as the API server's admission does by runtime classes of the file and of the cluster.
+// It returns the parts of the admission that are not judged, and an error if the API server refuses the pod.
 func (s *Stage) admit(t *manifest.Template, own map[string]*nodev1.RuntimeClass) (unjudged []string, err error) {
 	known := s.admission != nil && s.admission.Classes != nil
 	name, class := "", (*nodev1.RuntimeClass)(nil)
@@ -102,9 +102,9 @@ func (s *Stage) admit(t *manifest.Template, own map[string]*nodev1.RuntimeClass)
 	return unjudged, nil
 }
 
-// priorities returns what the API server's admission judges of a pod by PriorityClasses, which nothing reads
-// (plugin/pkg/admission/priority): it refuses a pod whose class the cluster lacks, and one whose priority or
-// preemptionPolicy differ from those of its class, or of the cluster's default class if it names none.
+// priorities returns what the API server's admission judges of a pod by PriorityClasses, which nothing here reads
+// (plugin/pkg/admission/priority). It refuses a pod whose class the cluster lacks. It also refuses one whose priority
+// or preemptionPolicy differs from its class, or from the cluster's default class if the pod names none.
 func priorities(s *v1.PodSpec) (out []string) {
 	const refuses = " (if not, the API server refuses the pod)"
 	class := s.PriorityClassName

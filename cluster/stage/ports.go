@@ -18,7 +18,7 @@ type hostPort struct {
 	Port     int32
 }
 
-// hostPorts returns the host ports of a pod, including those of sidecars.
+// hostPorts returns the host ports of a pod, including its sidecars' ports.
 func hostPorts(p *v1.PodSpec) (out []hostPort) {
 	add := func(c *v1.Container) {
 		for _, x := range c.Ports {

@@ -169,7 +169,7 @@ func TestPodsWithWildAmountsAreNamedAndHarmNoOthers(t *testing.T) {
 	}
 }
 
-// Pods leave in the order in which the scheduler would take them; those of DaemonSets and static pods stay.
+// Pods leave in the order in which the scheduler would take them. Pods of DaemonSets and static pods stay.
 func TestPodsThatLoseTheirNode(t *testing.T) {
 	at := func(minute int, priority int32) func(*v1.Pod) {
 		return func(p *v1.Pod) {

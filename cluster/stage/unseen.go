@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Partial says what was not read, and what that means for answers; "" if everything was.
+// Partial describes what was not read and how answers suffer from it; "" if everything was read.
 func (s *Stage) Partial() string { return s.partial }
 
 // unseen adds to each node what pods hold there that could not be read: what they request of the node is at least that.

@@ -108,7 +108,7 @@ type mount struct {
 	volume *v1.PersistentVolume
 }
 
-// mounts reads the claims of a pod. The claims of a pod of the cluster must exist; those of other pods may be created
+// mounts reads the claims of a pod. The claims of a pod of the cluster must exist; claims of other pods may be created
 // with the pod.
 func (s *storage) mounts(p *v1.Pod) (out mounts) {
 	if s == nil {

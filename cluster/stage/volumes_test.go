@@ -55,8 +55,8 @@ func TestVolumesOfPlacedPodsCount(t *testing.T) {
 	}
 }
 
-// A driver that reports capacities makes no volume where none that is large enough is reported. Where the reports are
-// not known, the answer says that it leaves them out.
+// A driver that reports capacities makes no volume where none of its reports is large enough. Where the reports are not
+// known, the answer names that.
 func TestStorageCapacityIsJudged(t *testing.T) {
 	const cluster = `{"kind": "List", "apiVersion": "v1", "items": [
 		{"kind": "Node", "apiVersion": "v1", "metadata": {"name": "a", "labels": {"zone": "x"}}},

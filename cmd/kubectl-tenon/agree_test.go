@@ -192,7 +192,7 @@ func (a *agreement) why(ctx context.Context, t *testing.T, p *v1.Pod) string {
 	return ok(ctx, t, a.Cluster, "explain", "pod", p.Name)
 }
 
-// settled waits until the pod has the fate that explain predicts: a node, or the refusal of the scheduler.
+// settled waits for the result that explain predicts: a node, or the refusal of the scheduler.
 func (a *agreement) settled(ctx context.Context, t *testing.T, p *v1.Pod, fits bool) (got *v1.Pod) {
 	t.Helper()
 	_, err := a.watch.Until(ctx, func(pods []*v1.Pod) bool {

@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/face/console"
 )
 
-// labKubelets are the console's, but for the pods that change nodes.
+// labKubelets are the console's kubelets, but without the pods that change nodes.
 type labKubelets struct {
 	console.Kubelets
 	x *changed
@@ -30,7 +30,7 @@ func (k labKubelets) Apply(namespace string, o cli.KubeletApplyOptions) (cli.Kub
 	return plugin.Applier(k.x.by, o), namespace, nil
 }
 
-// browser asks a console as a person who is signed in.
+// browser sends requests to a console as a signed-in person.
 type browser struct {
 	at     string
 	cookie *http.Cookie
@@ -100,7 +100,7 @@ func (x *changed) console(ctx context.Context, t *testing.T) *browser {
 	return b
 }
 
-// served: the console plans what the command plans, carries it out, and shows how far it is.
+// served: the console plans the same change as the command, carries it out, and shows its progress.
 func (x *changed) served(ctx context.Context, t *testing.T) {
 	x.fill(ctx, t, "one", "a")
 	b, want := x.console(ctx, t), x.plan(ctx, t)
@@ -142,7 +142,7 @@ func (x *changed) served(ctx context.Context, t *testing.T) {
 	}
 }
 
-// examined: the console finds what the command finds, though it reads no more than it does not follow.
+// examined: the console finds what the command finds, although it reads only objects that it does not follow.
 func (x *changed) examined(ctx context.Context, t *testing.T, b *browser) {
 	t.Helper()
 	text, stderr, _ := run(ctx, x.Cluster, "doctor", "-o", "json")

@@ -28,15 +28,15 @@ import (
 	"github.com/tenon-numa/tenon/ops/apply"
 )
 
-// labNodes change lab kubelets as the pods of package apply change others.
+// labNodes changes lab kubelets. On real nodes the pods of package apply do this.
 type labNodes struct {
 	c   *lab.Cluster
 	mu  sync.Mutex
 	old map[string]string // configurations that Undo restores
-	// changing are the nodes between Begin and Keep or Undo, most how many there were at once.
+	// changing are the nodes between Begin and Keep or Undo. most is their greatest number at one time.
 	changing map[string]bool
 	most     int
-	// together, if not nil, lets this many nodes begin only together.
+	// together, if not nil, makes this many nodes wait for each other in Begin.
 	together *sync.WaitGroup
 }
 
@@ -89,7 +89,7 @@ func (n *labNodes) Undo(ctx context.Context, node string) error {
 	return n.restart(ctx, node, was, []string{"cpu_manager_state", "memory_manager_state"})
 }
 
-// configz is what a lab kubelet runs with, unless it has ended.
+// configz returns the configuration of a running lab kubelet; it fails where the kubelet has ended.
 func (n *labNodes) configz(_ context.Context, node string) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,7 +103,7 @@ func (n *labNodes) configz(_ context.Context, node string) ([]byte, error) {
 	return json.Marshal(map[string]any{"kubeletconfig": config})
 }
 
-// changed is a cluster whose kubelets are changed.
+// changed is a cluster whose kubelets the tests change.
 type changed struct {
 	*lab.Cluster
 	nodes *labNodes
@@ -140,7 +140,7 @@ func TestKubeletsAreChanged(t *testing.T) {
 	t.Run("a kubelet that refuses", func(t *testing.T) { x.refused(ctx, t) })
 }
 
-// plan plans a change of the nodes' policy to the one that they do not have.
+// plan plans to change the nodes' policy to the one that they do not have.
 func (x *changed) plan(ctx context.Context, t *testing.T) (out document.KubeletPlan) {
 	t.Helper()
 	layouts, err := client.New(x.RESTConfig())
@@ -163,8 +163,8 @@ func (x *changed) plan(ctx context.Context, t *testing.T) (out document.KubeletP
 	return out
 }
 
-// fill lets a pod run on a node. Until a kubelet has seen its pods once, those that are gone still hold CPUs of its
-// checkpoint, so a pod that holds nothing comes first.
+// fill runs a pod on a node. A kubelet that starts counts the CPUs of deleted pods in its checkpoint until it has seen
+// its pods once. So fill first runs a pod that holds nothing.
 func (x *changed) fill(ctx context.Context, t *testing.T, name, node string) {
 	t.Helper()
 	x.start(ctx, t, workload.Pod("first-"+name, workload.Burstable("c", nil, nil)), node)
@@ -174,7 +174,7 @@ func (x *changed) fill(ctx context.Context, t *testing.T, name, node string) {
 	x.start(ctx, t, p, node)
 }
 
-// start returns when the pod runs on the node.
+// start creates a pod, and returns when it runs on the node.
 func (x *changed) start(ctx context.Context, t *testing.T, p *v1.Pod, node string) {
 	t.Helper()
 	p.Spec.NodeName = node
@@ -195,7 +195,7 @@ func (x *changed) start(ctx context.Context, t *testing.T, p *v1.Pod, node strin
 
 var options = apply.Options{Force: true, EvictWithin: time.Minute, VerifyWithin: 2 * time.Minute}
 
-// apply applies a plan, as far as it was not applied.
+// apply applies the rest of a plan.
 func (x *changed) apply(ctx context.Context, p document.KubeletPlan, o apply.Options) error {
 	nodes, err := x.by.Pending(ctx, p, o)
 	if err != nil {
@@ -204,7 +204,7 @@ func (x *changed) apply(ctx context.Context, p document.KubeletPlan, o apply.Opt
 	return x.by.Run(ctx, nodes, o)
 }
 
-// rests checks that nothing of a change is left on a node, and that its agent reports the rules.
+// rests checks that a change has left nothing on a node, and that its agent reports the rules.
 func (x *changed) rests(ctx context.Context, t *testing.T, p document.KubeletPlan, after bool) {
 	t.Helper()
 	layouts, err := client.New(x.RESTConfig())
@@ -234,7 +234,7 @@ func (x *changed) rests(ctx context.Context, t *testing.T, p document.KubeletPla
 	}
 }
 
-// announced: nothing is done before somebody agrees, and not where a pod would be lost.
+// announced: the command changes nothing before the user agrees, and nothing where a pod would be lost.
 func (x *changed) announced(ctx context.Context, t *testing.T) {
 	p := x.plan(ctx, t)
 	file := filepath.Join(t.TempDir(), "plan.json")
@@ -264,7 +264,7 @@ func (x *changed) announced(ctx context.Context, t *testing.T) {
 	x.rests(ctx, t, p, false)
 }
 
-// accepted: the API server takes the pod that changes a node. A lab kubelet runs no containers, so the pod does
+// accepted: the API server accepts the pod that changes a node. A lab kubelet runs no containers, so the pod does
 // nothing.
 func (x *changed) accepted(ctx context.Context, t *testing.T) {
 	pods, err := apply.NewPods(x.RESTConfig(), apply.PodOptions{Namespace: "default", Image: "lab.invalid/busybox:1",
@@ -323,7 +323,7 @@ func (x *changed) atATime(ctx context.Context, t *testing.T, n int) {
 	}
 }
 
-// interrupted ends the program before each step in turn; the same plan then goes on.
+// interrupted ends the program before each step in turn. The same plan then continues.
 func (x *changed) interrupted(ctx context.Context, t *testing.T) {
 	for _, step := range []apply.Step{apply.Cordon, apply.Evict, apply.Change, apply.Verify, apply.Keep, apply.Uncordon} {
 		x.fill(ctx, t, "one", "a")
@@ -346,7 +346,7 @@ func (x *changed) interrupted(ctx context.Context, t *testing.T) {
 	}
 }
 
-// budget: a PodDisruptionBudget that allows nothing stops the change before anything is done.
+// budget: a PodDisruptionBudget that allows no eviction stops the change before it begins.
 func (x *changed) budget(ctx context.Context, t *testing.T) {
 	x.fill(ctx, t, "kept-a", "a")
 	x.fill(ctx, t, "kept-b", "b")
@@ -365,7 +365,7 @@ func (x *changed) budget(ctx context.Context, t *testing.T) {
 	}
 	p := x.plan(ctx, t)
 	o := options
-	o.EvictWithin = time.Nanosecond // the reason is said however soon the time is over
+	o.EvictWithin = time.Nanosecond // the error has the reason however short the time is
 	err = x.apply(ctx, p, o)
 	if err == nil || !strings.Contains(err.Error(), "default/kept-") ||
 		!strings.Contains(err.Error(), "disruption budget") {
@@ -383,8 +383,8 @@ func (x *changed) budget(ctx context.Context, t *testing.T) {
 	}
 }
 
-// refused: a kubelet that does not start with the configuration gets the old one again, also if the program is killed
-// meanwhile, and the other node is left alone.
+// refused: a kubelet that does not start with the new configuration gets the old one back, even if the program is
+// killed meanwhile. The other node is not changed.
 func (x *changed) refused(ctx context.Context, t *testing.T) {
 	for _, step := range []apply.Step{"", apply.Undo, apply.Uncordon} {
 		p := x.plan(ctx, t)

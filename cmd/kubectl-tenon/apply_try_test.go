@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/ops/apply"
 )
 
-// What is asked beforehand changes nothing: the pod of a change that was interrupted is neither ordered nor deleted.
+// Checking rights beforehand changes nothing: the pod of an interrupted change gets no order and is not deleted.
 func TestAskingForRightsChangesNothing(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -47,7 +47,7 @@ func TestAskingForRightsChangesNothing(t *testing.T) {
 	if err := changes.Try(ctx, "n", apply.Configuration{}); err != nil || len(pods()) > 0 {
 		t.Fatalf("error %v, %d pods; want none", err, len(pods()))
 	}
-	if err := changes.Begin(ctx, "n", apply.Configuration{}); err == nil { // nothing runs the pod
+	if err := changes.Begin(ctx, "n", apply.Configuration{}); err == nil { // no kubelet runs the pod
 		t.Fatal("a pod that nobody runs has begun")
 	}
 	before := pods()

@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// Who gets a bundle sees what its sender sees.
+// The commands print the same on a bundle as on its cluster.
 func bundled(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	file := filepath.Join(t.TempDir(), "b.tar.gz")
 	if out := ok(ctx, t, c, "bundle", "-f", file); !strings.Contains(out, "objects") {
@@ -54,7 +54,8 @@ func bundled(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	}
 }
 
-// Each thing is made wrong in the cluster, found, mended, and gone. In the end nothing is wrong.
+// The test causes each fault in the cluster; doctor finds it, and no longer finds it after the repair. In the end
+// doctor finds nothing.
 func TestTheDoctorFindsWhatIsWrongInACluster(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -134,7 +135,7 @@ func TestTheDoctorFindsWhatIsWrongInACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Three ports are on two NUMA nodes; run-1 has two of its own node.
+	// Three ports are on two NUMA nodes. run-1 holds two ports of its own NUMA node.
 	forced := workload.Pod("forced", workload.Guaranteed("c", workload.Amounts{"cpu": "1", "memory": "1Gi",
 		"acme.com/nic": "3"}))
 	forced.Spec.NodeName = map[string]string{"a": "b", "b": "a"}[first.Spec.NodeName]

@@ -108,7 +108,7 @@ func nodes(ctx context.Context, t *testing.T, c *coarse.Cluster, names ...string
 // words returns the words of a table, separated by one blank.
 func words(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// says runs a command that must succeed.
+// says runs a command that must succeed, and returns its output.
 func says(ctx context.Context, t *testing.T, c *coarse.Cluster, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -23,8 +23,8 @@ import (
 	"github.com/tenon-numa/tenon/ops/doctor"
 )
 
-// Two nodes report pods that have no object. One drops its pod while the doctor waits, as every node does a moment
-// after a pod has ended; the other one is a finding. A third node, which lies, costs ten requests.
+// Two nodes report pods that have no object. One drops its pod while doctor waits, as every node does shortly after a
+// pod has ended; the other one is a finding. A third node with forged reports costs ten requests.
 func TestTheDoctorLooksTwiceAtPodsThatAreGone(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

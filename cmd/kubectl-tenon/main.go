@@ -1,5 +1,5 @@
-// Command kubectl-tenon is the kubectl plugin "kubectl tenon". It only wires the commands of face/cli to the cluster of
-// a kubeconfig.
+// Command kubectl-tenon is the kubectl plugin "kubectl tenon". It only connects the commands of face/cli to the cluster
+// of a kubeconfig. It refuses the command lines that face/cli refuses.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 func setup(version string) cli.Setup { return plugin.Setup(version) }
 
 // arguments returns the arguments of the command line. kubectl completes the arguments of a plugin through a program
-// that is named kubectl_complete-NAME; a link of that name to this program is enough.
+// named kubectl_complete-NAME; a link with that name to this program suffices.
 func arguments(program string, args []string) []string {
 	if name := strings.TrimSuffix(filepath.Base(program), ".exe"); name == completer {
 		return append([]string{cobra.ShellCompRequestCmd}, args...)

@@ -149,7 +149,7 @@ func reported(ctx context.Context, t *testing.T, c *lab.Cluster, pods int) {
 	}
 }
 
-// run runs a command line as a person would, against the cluster's kubeconfig file.
+// run runs a command line against the cluster's kubeconfig file, as a user does.
 func run(ctx context.Context, c *lab.Cluster, args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
 	code = cli.Run(ctx, append(args, "--kubeconfig", c.KubeconfigPath), &out, &errs, setup("test"))

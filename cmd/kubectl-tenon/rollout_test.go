@@ -36,8 +36,8 @@ var (
 )
 
 // Random pods run on a random machine, its kubelet gets another configuration, and the same pods start again in the
-// same order: the real kubelet admits those that the plan says, and refuses the others with the error that the plan
-// says. Of the state files, only those are removed that the plan says.
+// same order. The real kubelet admits exactly the pods that the plan lists as admitted, and refuses the others with the
+// errors in the plan. The test removes only the state files that the plan names.
 func TestAPlanSaysWhatKubeletsDo(t *testing.T) {
 	seed := *planSeed
 	if seed == 0 {
@@ -107,7 +107,7 @@ func (x *rolled) yaml(t *testing.T) string {
 	return string(text)
 }
 
-// draw changes the configuration at random, and returns the flags that say so.
+// draw changes the configuration at random, and returns the flags for the change.
 func (x *rolled) draw(t *testing.T) []string {
 	t.Helper()
 	policy := []string{"single-numa-node", "restricted"}[x.r.IntN(2)]
@@ -135,7 +135,7 @@ func (x *rolled) draw(t *testing.T) []string {
 	return flags
 }
 
-// fill creates pods, and returns those that run.
+// fill creates pods, and returns the pods that run.
 func (x *rolled) fill(ctx context.Context, t *testing.T) map[string]*v1.Pod {
 	t.Helper()
 	out := map[string]*v1.Pod{}
@@ -156,7 +156,7 @@ func (x *rolled) fill(ctx context.Context, t *testing.T) map[string]*v1.Pod {
 	return out
 }
 
-// amounts are some part of a NUMA node of the machine, or somewhat more.
+// amounts returns a random part of a NUMA node of the machine, or somewhat more than a NUMA node.
 func (x *rolled) amounts(devices bool) workload.Amounts {
 	m := x.machine.Topo
 	numas := m.NUMAs()
@@ -209,8 +209,8 @@ func (x *rolled) again(ctx context.Context, t *testing.T, plan document.KubeletP
 		t.Fatal(err)
 	}
 	x.await(ctx, t, plan.After.TopologyManagerPolicy, plan.After.TopologyManagerScope)
-	// Until a kubelet has seen its pods once, it counts the devices of its checkpoint as taken, also those of pods that
-	// are gone (devicemanager, UpdateAllocatedDevices). So a pod that holds nothing comes first.
+	// Until a kubelet has seen its pods once, it counts the devices in its checkpoint as taken, even for deleted pods
+	// (devicemanager, UpdateAllocatedDevices). So a pod that holds nothing comes first.
 	first := workload.Pod("first", workload.Burstable("c", nil, nil))
 	first.Spec.NodeName = "a"
 	if seen := x.start(ctx, t, first); seen.Status.Phase != v1.PodRunning {
@@ -243,8 +243,8 @@ func (x *rolled) remove(ctx context.Context, t *testing.T) {
 	reported(ctx, t, x.Cluster, 0)
 }
 
-// await waits until the kubelet serves with all devices, and its agent reports policy and scope. What the Node says of
-// devices may be from before the restart; the kubelet itself has none until their plugins have registered again.
+// await waits until the kubelet serves with all devices, and its agent reports policy and scope. The devices in the
+// Node may be from before the restart; the kubelet itself has none until their plugins have registered again.
 func (x *rolled) await(ctx context.Context, t *testing.T, policy, scope string) {
 	t.Helper()
 	layouts, err := client.New(x.RESTConfig())
@@ -278,7 +278,7 @@ func (x *rolled) await(ctx context.Context, t *testing.T, policy, scope string) 
 	}
 }
 
-// lacks says which devices the kubelet lacks.
+// lacks returns the devices that the kubelet lacks.
 func (x *rolled) lacks(ctx context.Context, kubelet podresources.PodResourcesListerClient) string {
 	all, err := kubelet.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 	if err != nil {

@@ -27,10 +27,10 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// asked is simulated on a cluster on whose NUMA nodes 4, 6, 14 and 14 CPUs are free, and on all but the first two NICs.
-// Five pods with 5 CPUs fit, which leaves 4, 1, 4 and 4 CPUs. Four pods with 2 CPUs and a NIC fit, because the second
-// NUMA node has no CPUs left and the first no NICs. Plain pods fit anywhere. So the numbers do not depend on the order
-// of nodes.
+// asked is simulated on a cluster whose NUMA nodes have 4, 6, 14 and 14 free CPUs, and two free NICs each except the
+// first. Five pods with 5 CPUs fit, which leaves 4, 1, 4 and 4 CPUs. Four pods with 2 CPUs and a NIC fit, because the
+// second NUMA node has no CPUs left and the first no NICs. Plain pods fit anywhere. So the numbers do not depend on the
+// order of nodes.
 const asked = `
 apiVersion: apps/v1
 kind: Deployment
@@ -89,7 +89,7 @@ type simulation struct {
 	NotKnown []any
 }
 
-// simulates simulates, with an API server that refuses changes, and then checks that the prediction comes true.
+// simulates runs simulate against an API server that refuses changes, and then checks that the prediction comes true.
 func simulates(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	readOnly, seen := guard(t, c)
 	file := filepath.Join(t.TempDir(), "asked.yaml")
@@ -126,7 +126,7 @@ func simulates(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	allocatable(ctx, t, c)
 }
 
-// happens creates the simulated pods, and compares.
+// happens creates the simulated pods, and compares their nodes with the prediction.
 func happens(ctx context.Context, t *testing.T, c *lab.Cluster, s simulation) {
 	want := map[string][2]int{"wide": {5, 2}, "nic": {4, 1}, "web": {3, 0}}
 	for _, w := range s.Rounds[0].Workloads {
@@ -184,7 +184,8 @@ func happens(ctx context.Context, t *testing.T, c *lab.Cluster, s simulation) {
 	}
 }
 
-// guard returns a kubeconfig of an API server that refuses everything but reading, and the requests that it received.
+// guard returns a kubeconfig for an API server that refuses all requests but reads, and a function that returns the
+// received requests.
 func guard(t *testing.T, c *lab.Cluster) (kubeconfig string, seen func() []string) {
 	cfg := c.RESTConfig()
 	to, err := url.Parse(cfg.Host)

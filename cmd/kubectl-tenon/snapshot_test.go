@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
-// A map can be drawn of what "tenon-agent snapshot" wrote, without a cluster.
+// map draws the output of "tenon-agent snapshot", without a cluster.
 func TestMapOfASnapshot(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := cli.Run(t.Context(), []string{"map", "--machine", "../../node/sysfs/testdata/two-sockets.txtar"},

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
-// affinity reads what the agents of the cluster of a kubeconfig have published about pods that share CPUs.
+// affinity reads what the agents in the cluster of a kubeconfig have published about pods that share CPUs.
 func affinity(ctx context.Context, k cli.Kubeconfig, node string) (document.Affinity, error) {
 	r, err := reach(k)
 	if err != nil {
@@ -44,7 +44,7 @@ func affinity(ctx context.Context, k cli.Kubeconfig, node string) (document.Affi
 	return document.AffinityOf(all.Items), nil
 }
 
-// affinityOf reads what the agent of one node has published: no nodes where it has measured no pods.
+// affinityOf reads what the agent of one node has published. It returns no nodes where the agent has measured no pods.
 func affinityOf(ctx context.Context, cfg *rest.Config, node string) (document.Affinity, error) {
 	c, err := client.NewAffinities(cfg)
 	if err != nil {

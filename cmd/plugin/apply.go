@@ -17,10 +17,10 @@ import (
 	"github.com/tenon-numa/tenon/ops/rollout"
 )
 
-// restoresAfter is how much later than the verification a node restores its old configuration.
+// restoresAfter is the time after the verification after which a node restores its old configuration.
 const restoresAfter = time.Minute
 
-// applyKubelets changes kubelets of the cluster of a kubeconfig, with pods in its namespace.
+// applyKubelets changes kubelets in the cluster of a kubeconfig, by pods in the kubeconfig's namespace.
 func applyKubelets(k cli.Kubeconfig, o cli.KubeletApplyOptions) (cli.KubeletApplier, error) {
 	if k.Bundle() != "" {
 		return nil, errors.New("a bundle has no kubelets that could be changed")
@@ -32,7 +32,7 @@ func applyKubelets(k cli.Kubeconfig, o cli.KubeletApplyOptions) (cli.KubeletAppl
 	return applying(cfg, namespace, o)
 }
 
-// applying changes kubelets with the rights of cfg, with pods in a namespace.
+// applying changes kubelets with the rights of cfg, by pods in a namespace.
 func applying(cfg *rest.Config, namespace string, o cli.KubeletApplyOptions) (cli.KubeletApplier, error) {
 	pods, err := apply.NewPods(cfg, apply.PodOptions{Namespace: namespace, Image: o.Image, Stop: o.Stop, Start: o.Start,
 		ConfigDir: o.ConfigDir, Config: o.Config, Root: o.Root, KeepWithin: o.VerifyWithin + restoresAfter})
@@ -46,7 +46,7 @@ func applying(cfg *rest.Config, namespace string, o cli.KubeletApplyOptions) (cl
 	return Applier(c, o), nil
 }
 
-// changers is the namespace of pods that change kubelets for a console, unless somebody chooses another one.
+// changers is the default namespace of the pods that change kubelets for a console.
 const changers = "kube-system"
 
 // kubelets implements [console.Kubelets] with a live view and the rights of cfg.
@@ -73,7 +73,7 @@ func (k kubelets) Apply(namespace string, o cli.KubeletApplyOptions) (cli.Kubele
 	return a, namespace, err
 }
 
-// Applier applies plans by c, with the options of a command line.
+// Applier applies plans by c, with the options of the command.
 func Applier(c *apply.Cluster, o cli.KubeletApplyOptions) cli.KubeletApplier { return applier{c, o} }
 
 type applier struct {

@@ -51,7 +51,7 @@ func reach(k cli.Kubeconfig) (reached, error) {
 	return r, nil
 }
 
-// reader reads the cluster as it was when it was read.
+// reader reads the cluster; a bundle is read as of its own time.
 func (r reached) reader() (*kube.Reader, error) {
 	reader, err := kube.NewReader(r.cfg)
 	if err == nil {
@@ -61,7 +61,7 @@ func (r reached) reader() (*kube.Reader, error) {
 	return reader, err
 }
 
-// maxScraped bounds the agents whose metrics a bundle has.
+// maxScraped bounds the agents whose metrics are in a bundle.
 const maxScraped = 20
 
 func writeBundle(version string) cli.Bundler {
@@ -107,7 +107,7 @@ func writeBundle(version string) cli.Bundler {
 	}
 }
 
-// configurations are the ConfigMaps of schedulers, and what could not be read to find them.
+// configurations returns the ConfigMaps of schedulers, and the resources that could not be read to find them.
 func configurations(ctx context.Context, cfg *rest.Config) (out []string, unread []document.Limit, err error) {
 	c, err := schedulers.New(cfg, "bundle")
 	if err != nil {
@@ -134,7 +134,7 @@ func reviews() (out []authorizationv1.SubjectAccessReviewSpec, err error) {
 	return out, err
 }
 
-// agentMetrics reads the metrics of some agents, and returns which could not be read.
+// agentMetrics reads the metrics of some agents, and returns the agents whose metrics could not be read.
 func agentMetrics(ctx context.Context, cfg *rest.Config, namespace string) (out map[string]string,
 	missing []document.Limit, err error) {
 	out = map[string]string{}

@@ -1,7 +1,5 @@
 // Package plugin connects the commands of face/cli to the cluster of a kubeconfig. The kubectl plugin and the lab's
-// demonstration run the same commands.
-//
-// It only wires.
+// demonstration run the same commands through it. It only connects packages, and decides nothing about clusters.
 package plugin
 
 import (
@@ -20,7 +18,7 @@ import (
 	"github.com/tenon-numa/tenon/ops/rollout"
 )
 
-// Setup returns the functions that the commands call, for a program of a version.
+// Setup returns the functions that the commands call. version is the version of the program.
 func Setup(version string) cli.Setup {
 	return cli.Setup{Version: version, Connect: connect, Machine: readMachine, Catalogue: catalogue,
 		Stages: stages(), Affinity: affinity, Doctor: examine, Bundle: writeBundle(version),
@@ -68,7 +66,7 @@ func examine(ctx context.Context, k cli.Kubeconfig, o cli.DoctorOptions) (docume
 	return doctor.Examine(s, doctor.Options(o))
 }
 
-// pause waits, and prints that it does.
+// pause prints a message and waits.
 func pause(ctx context.Context, d time.Duration) error {
 	fmt.Fprintf(os.Stderr, "some nodes report pods that are gone: looking again in %v\n", d)
 	select {
@@ -79,7 +77,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// planKubelets returns what a change of kubelets' configuration does to the cluster of a kubeconfig.
+// planKubelets returns the effects of a change of kubelets' configuration on the cluster of a kubeconfig.
 func planKubelets(ctx context.Context, k cli.Kubeconfig, v whatif.Variation) (document.KubeletPlan, error) {
 	r, err := reach(k)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
-// served is an API server with two nodes, a pod of the namespace ml that waits, and one of the namespace web that holds
-// CPUs 8-11 of node a. run runs a command there as somebody whose namespace is ml.
+// served is an API server with two nodes, a waiting pod in the namespace ml, and a pod in the namespace web that holds
+// CPUs 8-11 of node a. run runs a command there as a user whose namespace is ml.
 func served(t *testing.T) (s *livetest.Server, run func(args ...string) (out, errs string, code int)) {
 	t.Helper()
 	s = livetest.New(t)
@@ -60,8 +60,8 @@ func TestACommandListsEachKindOnce(t *testing.T) {
 	}
 }
 
-// Somebody who may list the pods of one namespace gets the answers of an administrator, as far as layouts tell, and is
-// told what could not be seen.
+// A user who may list the pods of one namespace gets an administrator's answers, as far as layouts have the data. The
+// output names what was not read.
 func TestAPersonOfOneNamespaceGetsAnswers(t *testing.T) {
 	s, run := served(t)
 	whole, errs, code := run("explain", "pod", "p")
@@ -87,7 +87,7 @@ func TestAPersonOfOneNamespaceGetsAnswers(t *testing.T) {
 	}
 }
 
-// Somebody who may not list topologies learns that a node may have one, where that is so.
+// Where a node may have a topology, the output for a user who may not list topologies names that.
 func TestTopologiesThatMayNotBeListedAreNamed(t *testing.T) {
 	s, run := served(t)
 	s.Forbid("/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies")
@@ -116,7 +116,7 @@ func TestAPodThatIsLeftOutIsNamed(t *testing.T) {
 	}
 }
 
-// A scheduler without events may lead all the same, as long as its lease cannot be read.
+// A scheduler without events may still be the leader, unless its lease was read.
 func TestALeaseThatMayNotBeReadSaysNothing(t *testing.T) {
 	s, run := served(t)
 	s.List(livetest.Events)
@@ -135,7 +135,7 @@ func TestALeaseThatMayNotBeReadSaysNothing(t *testing.T) {
 	}
 }
 
-// A filter that matches nothing is an error, and no "nothing is wrong".
+// A filter that matches nothing is an error; the output is not "nothing is wrong".
 func TestAFilterThatMatchesNothingIsAnError(t *testing.T) {
 	_, run := served(t)
 	for args, want := range map[string]string{

@@ -47,15 +47,16 @@ func vary(s cli.Stage, v whatif.Variation) (cli.Stage, []string, error) {
 	return out, altered, nil
 }
 
-// newFault returns why a kubelet does not start with changed rules, unless its present rules say the same: it runs with
-// these, so a part of them is not known, such as a reservation that only its flags have. before may be nil.
+// newFault returns why a kubelet does not start with changed rules. It returns nothing if the present rules have the
+// same fault: the kubelet runs with them, so a part of its rules is not known here, such as a reservation by a flag.
+// before may be nil.
 func newFault(before, after *state.Node) string {
 	var known []place.StartFault
 	if before != nil && before.Machine != nil {
 		known = before.Rules.StartFaults(before.Machine, place.Startup{})
 	}
 	for _, f := range after.Rules.StartFaults(after.Machine, place.Startup{}) {
-		if !f.Gate && !slices.Contains(known, f) { // which gates are on is not known here
+		if !f.Gate && !slices.Contains(known, f) { // the enabled gates are not known here
 			return f.Text
 		}
 	}
@@ -90,7 +91,7 @@ func readCluster(ctx context.Context, k cli.Kubeconfig) (cli.Stage, []document.P
 	return s, problems, r.namespace, nil
 }
 
-// ask makes a stage ask the API server about pods; a bundle has none.
+// ask returns a stage that sends pods to the API server as dry runs; a stage of a bundle sends none.
 func ask(ctx context.Context, k cli.Kubeconfig, s cli.Stage) (cli.Stage, error) {
 	own, ok := s.(*stage.Stage)
 	if !ok || k.Bundle() != "" {
@@ -123,7 +124,8 @@ func readMachines(list []whatif.Machine) (cli.Stage, error) {
 	return s, nil
 }
 
-// readKubelet reads a KubeletConfiguration for a machine. Nothing is computed of one with which no kubelet starts.
+// readKubelet reads a KubeletConfiguration for a machine. It returns an error for a configuration with which no kubelet
+// starts.
 func readKubelet(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, error) {
 	s, err := kubelet.SetUp(config, m, place.DefaultRelease)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/tenon-numa/tenon/ops/schedulers"
 )
 
-// Watch follows the cluster in cfg with the rights of cfg, until ctx ends. namespaces are followed one by one if cfg
-// may not list the pods of all; name is the identity's name in the console.
+// Watch follows the cluster in cfg with the rights of cfg, until ctx ends. If cfg may not list the pods of all
+// namespaces, Watch follows the given namespaces one by one. name is the identity's name in the console.
 func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...string) (*console.Identity, error) {
 	reader, err := kube.NewReader(cfg)
 	if err != nil {

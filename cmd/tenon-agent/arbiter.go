@@ -26,7 +26,7 @@ func (p *pins) flags(fs *flag.FlagSet) {
 }
 
 // open makes the agent the arbiter in cfg, whose source of the kubelet's configuration is set. cgroups returns the
-// host's, or nil where they cannot be read.
+// host's cgroups, or nil where they cannot be read.
 func (p *pins) open(cfg *agent.Config, cgroups func() (*cgroup.Tree, error), moves arbiter.Affinity) error {
 	if p.config == "" {
 		return nil

@@ -26,8 +26,8 @@ func (c *containers) Running() []cgroup.Container {
 	return cgroup.Running((*list)())
 }
 
-// memory returns the source of metrics of the memory of containers. It is nil where the flags ask for none. On a host
-// without cgroup v2 it is nil too, and the log says so.
+// memory returns the source of metrics about containers' memory. It is nil where the flags disable these metrics. On a
+// host without cgroup v2 it is nil too, and memory logs that.
 func (o *outlets) memory(cfg *agent.Config) (metrics.Memory, error) {
 	if o.containers == 0 {
 		return nil, nil

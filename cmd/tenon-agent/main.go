@@ -5,7 +5,7 @@
 // writes nothing on the node, unless --pin-config makes it pin containers: then it connects to the container runtime
 // (--nri-socket) and keeps a file (--pin-state). It reads these files there, as root where only root may read them:
 //
-//	/sys, /proc                                   hardware; those of its container show the host's
+//	/sys, /proc                                   hardware; a container shows its host's
 //	/var/lib/kubelet/cpu_manager_state            with memory_manager_state beside it
 //	/var/lib/kubelet/device-plugins               kubelet_internal_checkpoint
 //	/var/lib/kubelet/pod-resources                kubelet.sock, which it connects to
@@ -16,7 +16,7 @@
 // files themselves: /var/lib/kubelet, read-only. The agent makes these requests to the API server:
 //
 //	nodes                                         get, list, watch, its own
-//	pods                                          list, watch, those of its node
+//	pods                                          list, watch, on its own node
 //	nodelayouts.tenon.sh                          get, list, watch, create, patch, its own
 //	noderesourcetopologies.topology.node.k8s.io   the same, with --node-resource-topology
 //	nodes/configz                                 get, checked by the kubelet; --kubelet-config-source=auto or kubelet

@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/node/metrics"
 )
 
-// outlets are the flags of what the agent publishes and serves beside its layout.
+// outlets are the flags of what the agent publishes and serves in addition to its layout.
 type outlets struct {
 	zones, numatopology       bool
 	gpus                      string
@@ -27,7 +27,7 @@ type outlets struct {
 	authorize                 bool
 	pods, containers          int
 	cgroups, kubeletRoot      string
-	// affinity has the metrics of what pods send each other, empty where that is off.
+	// affinity has the metrics of the traffic between pods; it is empty where affinity is off.
 	affinity mover.Metrics
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
-// publisher returns the publisher of what the flags ask for beside the layout, nil for nothing.
+// publisher returns the publisher of the objects that the flags select in addition to the layout; nil for none.
 func (o *outlets) publisher(cfg *agent.Config) (agent.Publisher, error) {
 	var out agent.Publisher
 	if o.zones {

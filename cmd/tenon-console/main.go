@@ -1,6 +1,6 @@
-// Command tenon-console serves the console for everybody who may read a cluster: with the token that a person signs in
-// with or that a proxy sends, or as the user whom an authenticating proxy names. It only wires; face/console says what
-// it refuses.
+// Command tenon-console serves the console for everybody who may read a cluster. A person signs in with a token, a
+// proxy sends a token, or an authenticating proxy names the user. The command only connects packages; the comment of
+// face/console lists what it refuses.
 package main
 
 import (

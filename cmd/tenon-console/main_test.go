@@ -28,8 +28,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/rights"
 )
 
-// world is two teams, their pods, two schedulers, and accounts: anna reads the pods of ml, root reads everything, and
-// ops may change the configuration of Volcano and reads that of Tenon.
+// world has two teams, their pods, two schedulers, and accounts: anna reads the pods of ml, root reads everything, and
+// ops may change Volcano's configuration and read Tenon's.
 const world = `
 {apiVersion: v1, kind: Namespace, metadata: {name: ml}}
 ---
@@ -372,7 +372,7 @@ func TestPeopleAndTheirRights(t *testing.T) {
 	t.Run("revoked", s.revoked)
 }
 
-// anna may read the pods of one namespace: names of others are nowhere, nor do they count.
+// anna may read the pods of one namespace. Her answers neither name pods of other namespaces nor count them.
 func (s *site) oneNamespace(t *testing.T) {
 	all := s.until(t, "/api/v1/pods", "hidden-payroll", s.bearer("root"))
 	if !strings.Contains(all, `"total":2`) {
@@ -383,7 +383,7 @@ func (s *site) oneNamespace(t *testing.T) {
 		"/api/v1/fitting", "/api/v1/pods?namespace=web", "/api/v1/pods/web/hidden-payroll",
 		"/api/v1/pods/web/hidden-payroll/decisions", "/rest/scheduling/v1/numaaware"} {
 		_, body, _ := s.ask(t, "GET", path, "", "", s.bearer("anna"))
-		said := strings.ReplaceAll(body, "web/hidden-payroll", "") // the name that was asked for may be repeated
+		said := strings.ReplaceAll(body, "web/hidden-payroll", "") // an answer may repeat the requested name
 		if path == "/api/v1/pods/web/hidden-payroll/decisions" || path == "/api/v1/pods/web/hidden-payroll" {
 			said = strings.ReplaceAll(said, "hidden-payroll", "")
 		}
@@ -442,7 +442,8 @@ func (s *site) strangers(t *testing.T) {
 	}
 }
 
-// A header that names a user counts from the proxy alone, and for users whom the console may act as.
+// A header that names a user counts only in requests from the proxy, and only for users whom the console may
+// impersonate.
 func (s *site) proxy(t *testing.T) {
 	user := "X-Remote-User: carl"
 	for certificate, want := range map[string]int{"": 403, "stranger": 403, "sso": 200} {
@@ -510,7 +511,7 @@ func (s *site) numaAware(t *testing.T) {
 	}
 }
 
-// arguments changes arguments of the plugin, with the rights of who asks.
+// arguments changes arguments of the plugin with the rights of the requesting person.
 func (s *site) arguments(t *testing.T) {
 	const path = "/api/v1/scheduling/arguments?scheduler=tenon-system/conf"
 	for _, c := range []struct {
@@ -542,7 +543,7 @@ func (s *site) arguments(t *testing.T) {
 	}
 }
 
-// Rights that are taken away, and tokens that are not accepted any more, end what is shown.
+// When a right is withdrawn or a token expires, the console no longer shows the data.
 func (s *site) revoked(t *testing.T) {
 	v := &validity{cfg: rest.AnonymousClientConfig(s.plane.Admin), now: time.Now, valid: true}
 	v.cfg.BearerToken = "expired"

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/rights"
 )
 
-// described are the operations of the console's description: ids by method and path.
+// described returns the operations in the console's description: ids by method and path.
 func (s *site) described(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	_, body, _ := s.ask(t, "GET", "/api/v1/openapi.json", "", "")
@@ -32,8 +32,8 @@ func (s *site) described(t *testing.T) map[string]map[string]string {
 	return out
 }
 
-// everyOperation calls each operation of the description as anna, for what she may not read: nothing of it is in any
-// answer, and she can write nothing. Without a token each answers 401.
+// everyOperation calls each operation of the description as anna, for objects that she may not read. No answer has any
+// of their data, and she can write nothing. Without a token each operation returns 401.
 func (s *site) everyOperation(t *testing.T) {
 	const pod = "kind: Pod\napiVersion: v1\nmetadata: {name: mine}\n" +
 		"spec: {containers: [{name: c, image: x, resources: {limits: {cpu: 2, memory: 1Gi}}}]}\n"
@@ -51,7 +51,7 @@ func (s *site) everyOperation(t *testing.T) {
 	before := s.admin(t, "/api/v1/namespaces/tenon-system/configmaps/conf")
 	for path, all := range s.described(t) {
 		for method, id := range all {
-			if id == "followChanges" { // it does not end; changes are of the same view
+			if id == "followChanges" { // it does not end; its changes come from the same view
 				continue
 			}
 			media, body := "Content-Type: "+bodies[id][0], bodies[id][1]
@@ -77,7 +77,7 @@ func (s *site) everyOperation(t *testing.T) {
 	}
 }
 
-// cordons and evicts have the rights to some steps of a change of kubelets.
+// steps grants the users cordons and evicts some steps of a change of kubelets.
 const steps = `
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: cordons, namespace: web}}
 ---
@@ -111,7 +111,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: evict}
 subjects: [{kind: ServiceAccount, name: evicts, namespace: web}]
 `
 
-// deputies may change Tenon's configuration, and neither restart it nor write events.
+// deputies may change Tenon's configuration, but may neither restart it nor write events.
 const deputies = `
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: deputy, namespace: tenon-system}}
 ---
@@ -129,8 +129,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: configur
 subjects: [{kind: ServiceAccount, name: deputy, namespace: tenon-system}]
 `
 
-// notAllowedToRestart changes a configuration with the right to do that alone: the answer says what is left to do, and
-// that no event was written. A dry run writes nothing at all.
+// notAllowedToRestart changes a configuration without further rights. The answer names what is left to do, and that no
+// event was written. A dry run writes nothing.
 func (s *site) notAllowedToRestart(t *testing.T) {
 	const path, tenon = "/api/v1/scheduling/arguments?scheduler=tenon-system/conf", "/api/v1/namespaces/tenon-system"
 	const deployment = "/apis/apps/v1/namespaces/tenon-system/deployments/tenon-scheduler"
@@ -189,7 +189,7 @@ spec: {nodeName: node-7, containers: [{name: c, image: x, resources: {limits: {c
 `
 )
 
-// notAllowedToChangeKubelets carries out a plan with rights that lack a step: nothing at all is done.
+// notAllowedToChangeKubelets applies a plan without the right to one of its steps. Nothing is changed.
 func (s *site) notAllowedToChangeKubelets(t *testing.T) {
 	const node, pod = "/api/v1/nodes/node-7", "/api/v1/namespaces/ml/pods/on-node-7"
 	if err := rights.Apply(t.Context(), s.plane.Admin, []byte(layout7)); err != nil {

@@ -79,8 +79,8 @@ func (u *users) config(c console.Credential) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// shown returns the namespaces whose pods are shown to an identity that may not list all: the requested ones, or the
-// namespace of a service account, or else those of the flag.
+// shown returns the namespaces that are shown to an identity that may not list all pods: the requested ones, if any.
+// Otherwise it returns the flag's namespaces, and for a service account its own namespace before them.
 func (u *users) shown(name string, asked []string) []string {
 	if len(asked) > 0 {
 		return asked
@@ -110,7 +110,7 @@ func whoAmI(ctx context.Context, cfg *rest.Config) (string, error) {
 	return out.Status.UserInfo.Username, nil
 }
 
-// validity asks from time to time whether the API server still accepts a token.
+// validity checks from time to time whether the API server still accepts a token.
 type validity struct {
 	cfg *rest.Config
 	now func() time.Time
@@ -120,8 +120,8 @@ type validity struct {
 	valid bool
 }
 
-// holds reports whether the API server accepted the token when it was last asked. If the API server does not answer,
-// the last answer stays: it gives no data either.
+// holds reports whether the API server accepted the token at the last check. If the API server does not answer, the
+// last result stays: without answers it returns no data either.
 func (v *validity) holds() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/command"
 )
 
-// The program says its version whichever command it is given, and starts nothing.
+// Every command of the program prints the version with --version, and starts nothing.
 func TestVersion(t *testing.T) {
 	want := regexp.MustCompile(`^tenon-lab \S+ \(.*Kubernetes 1\.37\.\d+, go1\.\d+.*\)\n$`)
 	for _, args := range [][]string{{"--version"}, {"demo", "--version"}, {"up", "--version"}} {

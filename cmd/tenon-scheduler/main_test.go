@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/server"
 )
 
-// kube-scheduler's own --version says nothing in programs that Kubernetes' scripts have not built.
+// kube-scheduler's own --version prints no useful version in programs that Kubernetes' scripts have not built.
 func TestVersion(t *testing.T) {
 	var out bytes.Buffer
 	cmd := server.NewCommand(t.Context())

@@ -70,7 +70,7 @@ func (c *cell) write(since uint64, value int64) {
 	}
 }
 
-// Refusal says why a pod does not fit on a node. It never changes.
+// Refusal is the reason why a pod does not fit on a node. It never changes.
 type Refusal struct {
 	Reasons []place.Reason
 	// Texts are the reasons in the form shown to people; there is at least one.
@@ -88,9 +88,9 @@ type emptyNode struct {
 	quality state.Quality
 }
 
-// Never returns the permanent refusal stored for nodes with the same machine and rules, or nil. It says that the pod
-// does not fit on the empty node. A pod may still fit beside other pods, so the caller must ask the node if it cannot
-// rule that out.
+// Never returns the permanent refusal stored for nodes with the same machine and rules, or nil. Such a refusal means
+// that the pod does not fit on the empty node. A pod may still fit beside other pods, so the caller must ask the node
+// if it cannot rule that out.
 func (r *Row) Never(n *state.Node) *Refusal {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -74,7 +74,7 @@ func TestVictims(t *testing.T) {
 	}
 }
 
-// Sixteen pods of one priority, eight on each NUMA node: those of one NUMA node are evicted, and no others.
+// Sixteen pods of one priority, eight on each NUMA node: all pods of one NUMA node are evicted, and no others.
 func TestManyOfOnePriority(t *testing.T) {
 	r := room{wants: 16}
 	var victims []Victim

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Trust says which pods may go to nodes without any report.
+// Trust selects the pods that may go to nodes without any report.
 type Trust int
 
 const (
@@ -75,8 +75,8 @@ func (g Guard) Distrusts(n *state.Node) Bar {
 	return 0
 }
 
-// Spares returns why a pod is kept from a node that would admit it, or 0.
-func (g Guard) Spares(n *state.Node, p *place.Pod, d place.Demand) Bar {
+// Refuses returns why the guard keeps a pod from a node that would admit it, or 0.
+func (g Guard) Refuses(n *state.Node, p *place.Pod, d place.Demand) Bar {
 	switch {
 	case g.Inexact && len(n.Inexact) > 0 && len(n.Place(p, d).Holdings) > 0:
 		return IsInexact

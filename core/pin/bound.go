@@ -6,8 +6,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Awaiting returns the node that keeps free what is decided for some pods that are bound to it, until they arrive. They
-// take the place of those of earlier calls. A decision that is not free, or not what its pod asks for, keeps nothing.
+// Awaiting returns the node with the CPUs kept free that are decided for some bound pods, until these arrive. The pods
+// replace the pods of earlier calls. A decision that is not free, or not what its pod asks for, keeps nothing free.
 func (n *Node) Awaiting(bound []Arrival) *Node {
 	var left []Arrival
 	for _, b := range bound {

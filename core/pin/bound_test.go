@@ -34,7 +34,7 @@ func TestAPodOnItsWayFindsItsCPUsFree(t *testing.T) {
 	}
 }
 
-// A pod that is resized does not grow into them either, and what nobody waits for any more is free again.
+// A pod that is resized does not grow into these CPUs either. CPUs that no pod waits for any more are free again.
 func TestWhatIsDecidedIsFreeOnceItsPodHasGone(t *testing.T) {
 	n := node(t, nil).With(onNUMA3("p", "14-15,30-31")).Awaiting([]pin.Arrival{onNUMA3("late", "12-13,28-29")})
 	grown := n.Resized("p", guaranteed(6)).Pin("p", "c0").CPUs
@@ -47,7 +47,7 @@ func TestWhatIsDecidedIsFreeOnceItsPodHasGone(t *testing.T) {
 	}
 }
 
-// A decision for what another pod has, or for what its own pod does not ask for, keeps nobody from anything.
+// A decision for CPUs that another pod has, or that its own pod does not ask for, keeps no CPU free.
 func TestAnImpossibleDecisionKeepsNothingFree(t *testing.T) {
 	wide := onNUMA3("wide", "1-15,17-31") // its pod asks for four
 	n := node(t, nil).With(onNUMA3("owner", "14-15,30-31")).

@@ -30,8 +30,8 @@ func (n *Node) violation(next *Node, about string) string {
 	return ""
 }
 
-// exclusive returns the exclusive CPUs of a pod, all of which must be free. An init container may have CPUs of a
-// container after it, which starts later, and none of a sidecar before it, which runs beside it.
+// exclusive returns the exclusive CPUs of a pod; all of them must be free. An init container may have CPUs of a
+// container after it, which starts later. It may have none of a sidecar before it, which runs beside it.
 func (p Pod) exclusive(free idset.Set[idset.CPU]) (all idset.Set[idset.CPU], why string) {
 	var running idset.Set[idset.CPU]
 	for _, h := range p.Holdings {

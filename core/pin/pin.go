@@ -63,7 +63,7 @@ const (
 type Fault struct {
 	Code    FaultCode
 	Reasons []place.Reason
-	// Detail says which part of the invariant a refused placement breaks.
+	// Detail names the part of the invariant that a refused placement breaks.
 	Detail string `json:",omitempty"`
 	// Resize: the fault is of a resize that was not carried out. Before is the fault that the pod had without it.
 	Resize bool   `json:",omitempty"`

@@ -17,8 +17,8 @@ import (
 //   - Scope pod: the hint sets of the pod as a whole are merged once; every container gets that affinity.
 //   - Providers are asked in the order devices, CPUs, memory. The first refusal ends the walk.
 
-// defaultMaxNUMAs is the most NUMA nodes that a topology manager handles unless max-allowable-numa-nodes
-// says otherwise (topologymanager/topology_manager.go).
+// defaultMaxNUMAs is the most NUMA nodes that a topology manager handles without max-allowable-numa-nodes
+// (topologymanager/topology_manager.go).
 const defaultMaxNUMAs = 8
 
 // Place returns what the node does with the pod: the holdings of every container, or why the kubelet refuses it. It

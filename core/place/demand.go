@@ -358,7 +358,7 @@ func within(masks []topo.Mask, most int) bool {
 	return base.Len() <= most
 }
 
-// fewestTouching returns how many NUMA nodes beside those of base are needed to touch all masks. There are at most
+// fewestTouching returns how many NUMA nodes in addition to base are needed to touch all masks. There are at most
 // maxShared masks. For every set of masks it computes the fewest NUMA nodes that touch the set.
 func fewestTouching(base topo.Mask, masks []topo.Mask) int {
 	var fewest [1 << maxShared]int

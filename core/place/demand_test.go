@@ -170,8 +170,8 @@ func concerns(d place.Demand, resource string) bool {
 	return !slices.Contains(d.Ignore.List(), resource)
 }
 
-// misaligned tries all devices that the node may take for those of loose blocks. It returns the first choice that is
-// near no one NUMA node, or "". The machine is empty except for the pod.
+// misaligned tries all devices that the node may take for loose blocks. It returns the first choice that is near no one
+// NUMA node, or "". The machine is empty except for the pod.
 func misaligned(m *topo.Machine, u *place.Usage, hs []place.Holding, d place.Demand, enforced bool) string {
 	choices := [][]topo.Mask{nil} // every combination of positions of the pieces, as the NUMA nodes that each is near
 	extend := func(by [][]topo.Mask) {
@@ -221,8 +221,8 @@ func misaligned(m *topo.Machine, u *place.Usage, hs []place.Holding, d place.Dem
 	return ""
 }
 
-// picks returns the NUMA nodes that each device of a block may be near: as predicted, or those of any free device. A
-// kubelet that enforces the demand takes no device that is not near the rest.
+// picks returns the NUMA nodes that each device of a block may be near: as predicted, or of any free device. A kubelet
+// that enforces the demand takes no device that is not near the rest.
 func picks(m *topo.Machine, u *place.Usage, b place.DeviceBlock, enforced bool) (out [][]topo.Mask) {
 	r, _ := m.Resource(b.Resource)
 	if !b.Loose || enforced {

@@ -72,7 +72,7 @@ func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables
 	return f, true
 }
 
-// tried returns the number of NUMA nodes of which a device manager tries all sets for a resource.
+// tried returns for how many NUMA nodes a device manager tries all sets for a resource.
 func (u *Usage) tried(resource string) int {
 	at, _, known := u.resource(resource)
 	if !known || u.Rules.Topology.Policy == None {
@@ -173,7 +173,7 @@ func (a *admission) inherit(i int, b *DeviceBlock) {
 	}
 }
 
-// chance says what the kubelet chooses by chance in a pick; see DeviceBlock.
+// chance is what the kubelet chooses by chance in a pick; see DeviceBlock.
 type chance struct{ free, loose bool }
 
 // takeDevices picks need devices; the caller has made sure that as many are usable.

@@ -89,7 +89,7 @@ func (a Advice) String() string {
 // Text renders the hazard for people, with the remedy. Equal hazards on several nodes give equal texts.
 func (h Hazard) Text() string { return h.Advice().String() }
 
-// Advice says what goes wrong at a restart, and what to do before.
+// Advice returns what goes wrong at a restart, and what to do before.
 func (h Hazard) Advice() Advice {
 	switch h.Code {
 	case NoSharedCPU:

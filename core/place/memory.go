@@ -18,9 +18,9 @@ import (
 // - It has a table for every kind that Linux shows on a NUMA node. Where a NUMA node lacks a requested kind, it reads a
 //    nil table and panics (calculateHints, isAffinitySatisfyRequest).
 
-// memoryHintSet returns the hint set of all memory kinds of a request together. Its free amounts are those of the last
-// kind, plus what init containers of the pod leave. If no mask serves, the hint set is impossible: the manager has no
-// opinion.
+// memoryHintSet returns the hint set of all memory kinds of a request together. Its free amounts are the free amounts
+// of the last kind, plus what init containers of the pod leave. If no mask serves, the hint set is impossible: the
+// manager has no opinion.
 func (a *admission) memoryHintSet(l *maskSpace, r *request, t tables) hintSet {
 	if !a.work.spend(10*l.count() + len(r.memory)*(6*l.count()+len(r.spare.memory)*len(l.at))) {
 		return hintSet{resource: topo.Memory, impossible: true}

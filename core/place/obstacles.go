@@ -89,7 +89,7 @@ func barriers(m *topo.Machine, r Rules) (all, guaranteed []Reason) {
 
 func lastID(m *topo.Machine) idset.NUMA { return m.NUMAs()[len(m.NUMAs())-1].ID }
 
-// bars returns why no usage of this ground admits a pod; exclusive says whether the pod is Guaranteed.
+// bars returns why no usage of this ground admits a pod; exclusive means that the pod is Guaranteed.
 func (g *ground) bars(exclusive bool) []Reason {
 	if len(g.barsAll) > 0 || !exclusive {
 		return g.barsAll

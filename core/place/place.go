@@ -52,7 +52,7 @@ func ParseScope(s string) (Scope, bool) {
 	return Scope(i), i >= 0
 }
 
-// Arbiter says which component decides what containers get on a node.
+// Arbiter is the component that decides what containers get on a node.
 type Arbiter int
 
 // The arbiters, by the names "kubelet" and "agent".
@@ -154,7 +154,7 @@ const (
 	Guaranteed
 )
 
-// Kind says when a container runs.
+// Kind is the time at which a container runs.
 type Kind int
 
 // The kinds of containers. A Sidecar is a restartable init container.
@@ -329,8 +329,8 @@ func (v Verdict) Exact() bool {
 	return true
 }
 
-// Exclusive reports whether the pod can get CPUs and memory of its own on every node with static managers: these
-// serve Guaranteed pods only. [Rules.Serves] says it of one node.
+// Exclusive reports whether the pod can get CPUs and memory of its own on every node with static managers: these serve
+// Guaranteed pods only. [Rules.Serves] answers this for one node.
 func (p *Pod) Exclusive() bool { return p.QoS == Guaranteed && !p.PodLevel }
 
 // Plain reports whether no node's managers align anything for the pod: it asks for no device, and is not Guaranteed.

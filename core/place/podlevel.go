@@ -46,7 +46,7 @@ type Whole struct {
 // pool is how the block of a pod is divided among its containers.
 type pool struct {
 	// parts are the CPUs that containers get for themselves, in the order of the containers. The CPU manager picks them
-	// after it has picked those of the pod, and may fail (cpumanager/policy_static.go, AllocatePod).
+	// after the CPUs of the pod, and may fail (cpumanager/policy_static.go, AllocatePod).
 	parts []ownPart
 	// cpu and memory say why the managers refuse the pod, or are nil.
 	cpu, memory *Reason
@@ -156,7 +156,7 @@ func (c *Container) ownMemory(kind string) (bytes int64, shares bool) {
 	return 0, false
 }
 
-// starves reports whether containers that keep running use up all of an amount, and others are to share it. own says
+// starves reports whether containers that keep running use up all of an amount that others are to share. own returns
 // what a container has for itself, and whether it shares.
 func (p *Pod) starves(all int64, own func(*Container) (int64, bool)) bool {
 	var used int64
@@ -198,7 +198,7 @@ func (a *admission) allocateWhole(h hint) RefusalReason {
 	return a.allocateMemory(0, h)
 }
 
-// divide picks the CPUs that containers get out of those of the pod. An init container gives back what it had.
+// divide picks each container's CPUs out of the pod's. An init container gives back what it had.
 func (a *admission) divide(parts []ownPart) RefusalReason {
 	left := a.taken[0].CPUs
 	for _, own := range parts {

@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Code says which rule a pod failed.
+// Code names the rule that a pod failed.
 type Code string
 
 // The codes. They are stable: events, the CLI and metrics use them.

@@ -97,7 +97,7 @@ func TestReleasesAreReadFromVersions(t *testing.T) {
 	}
 }
 
-// Rules without a release are those of the default release, and a release beyond the table has its last rules.
+// Rules without a release are the rules of the default release, and a release beyond the table has its last rules.
 func TestReleasesThatAreNotModelled(t *testing.T) {
 	for r, want := range map[place.Release]place.Release{0: 37, 29: 30, 33: 33, 38: 37} {
 		if got := r.Nearest(); got != want {

@@ -260,7 +260,7 @@ func following(set []int, n int) []int {
 	return nil
 }
 
-// hand takes the even share of every NUMA node of combo, then the remaining groups from those of extra.
+// hand takes the even share of every NUMA node of combo, then the remaining groups from the NUMA nodes of extra.
 func (u *Usage) hand(p *picker, combo, extra []int, n, group int, w *work) (cpuSet, ending) {
 	share := n / len(combo) / group * group
 	if u.Rules.Release.has(sharesFit) {

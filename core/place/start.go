@@ -26,7 +26,7 @@ type Startup struct {
 type StartFault struct {
 	// Setting is the field of the KubeletConfiguration that has to change.
 	Setting string
-	// Text says what is wrong, with the field.
+	// Text describes the fault and names the field.
 	Text string
 	// Gate is set where only a feature gate is missing.
 	Gate bool
@@ -52,7 +52,7 @@ func (s *starting) say(is bool, setting, format string, args ...any) {
 // order. It is empty where the kubelet starts, as far as managers and reservations decide; see [Rules.Obstacles] for
 // machines that no configuration mends. The rules meet [Rules.Validate].
 func (r Rules) StartFaults(m *topo.Machine, s Startup) []StartFault {
-	if r.Arbiter == ByAgent { // the rules are not those of the kubelet, whose managers are off
+	if r.Arbiter == ByAgent { // the kubelet's managers are off, so these are not its rules
 		return nil
 	}
 	x := &starting{Rules: r, Startup: s, machine: m}
@@ -125,8 +125,8 @@ func (s *starting) topologyOptions() {
 	}
 }
 
-// available says which release or feature gate an option lacks (CheckPolicyOptionAvailable of both managers). A gate is
-// needed whatever the value of the option is.
+// available finds the release or feature gate that an option lacks (CheckPolicyOptionAvailable of both managers). A
+// gate is needed whatever the value of the option is.
 func (s *starting) available(o Option, field, gates string) {
 	r := s.Release.orDefault()
 	if r < o.Since {

@@ -34,8 +34,8 @@ func (r Rules) GivesReserved(m *topo.Machine) (n int, given idset.Set[idset.CPU]
 // WholeCores returns the CPUs of all cores that have a reserved CPU.
 func (r Rules) WholeCores(m *topo.Machine) idset.Set[idset.CPU] { return coresOf(m, r.CPU.Reserved) }
 
-// HalfCores returns the CPUs that full-pcpus-only counts for no container, though nothing reserves them: those of cores
-// that have another CPU reserved (cpumanager/policy_static.go, enforceSMTAlignment).
+// HalfCores returns the CPUs that full-pcpus-only counts for no container, though nothing reserves them: their core has
+// another CPU that is reserved (cpumanager/policy_static.go, enforceSMTAlignment).
 func (r Rules) HalfCores(m *topo.Machine) (lost idset.Set[idset.CPU], a Advice) {
 	if !r.CPU.Static || !r.CPU.FullPCPUsOnly {
 		return lost, a

@@ -39,7 +39,7 @@ type space struct {
 	single, joint topo.Mask
 }
 
-// plan says what is counted of a shape on each NUMA node.
+// plan selects what is counted of a shape on each NUMA node.
 type plan struct {
 	needs []need
 	over  int64 // number of NUMA nodes that share the needs; 0: the node never aligns the shape

@@ -19,8 +19,8 @@ const maxColumns = 12
 // fullWeight is the sum of the weights of a mix, except for rounding.
 const fullWeight = 256
 
-// The worth of an amount, so that a large pod counts more than a small one: a CPU 4, a device 64, 1 GiB of memory 1.
-// The proportions are those of machines with devices: some 16 CPUs and 64 GiB for each.
+// The weights of amounts, so that a large pod counts more than a small one: a CPU 4, a device 64, 1 GiB of memory 1.
+// The proportions follow machines with devices: some 16 CPUs and 64 GiB for each device.
 const (
 	worthCPU    = 4
 	worthDevice = 16 * worthCPU

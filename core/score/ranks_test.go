@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// term is a cost in which only one term is not 0. terms are those of Tenon, the most important first.
+// term is a cost in which only one term is not 0. The terms are Tenon's, the most important first.
 func term(at int, n int64) int64 {
 	return n << [...]int{56, 48, 42, 18, 10, 0}[at]
 }

@@ -77,7 +77,7 @@ func (s Strategy) weight(resource string) int64 {
 	return 1
 }
 
-// Cost returns the cost of placing the pod as the verdict says. estimated says that the usage was inferred from
+// Cost returns the cost of placing the pod as the verdict decides. coarse means that the usage was inferred from
 // amounts.
 func (s Strategy) Cost(u *place.Usage, p *place.Pod, v place.Verdict, estimated bool) int64 {
 	switch s.Type {

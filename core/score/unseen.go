@@ -5,10 +5,10 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// A mix learned from few pods says little about future pods. So it always has one pod more that nobody has requested
-// yet: the unseen pod. It wants a whole NUMA node or a whole node, with equal probability, so a placement on untouched
-// NUMA nodes takes its room away. It weighs as much as each pod that was seen (the rule of succession), so after
-// fullWeight of them its weight is 0.
+// A mix learned from few pods predicts little about future pods. So it always has one pod more that has never been
+// requested: the unseen pod. It wants a whole NUMA node or a whole node, with equal probability, so a placement on
+// untouched NUMA nodes takes its room away. It weighs as much as each pod that was seen (the rule of succession), so
+// after fullWeight of them its weight is 0.
 
 // Unseen returns the weight of the unseen pod, out of 256: all of it for a mix without pods, 0 if enough pods were
 // seen.

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// NUMAList says what is unusual about the list of NUMA nodes that a device plugin announces for a device. The kubelet
-// handles such a device otherwise than one whose plugin announces no list at all (pkg/kubelet/cm/devicemanager,
+// NUMAList describes an unusual list of NUMA nodes that a device plugin announces for a device. The kubelet handles
+// such a device otherwise than one whose plugin announces no list at all (pkg/kubelet/cm/devicemanager,
 // topology_hints.go and filterByAffinity of manager.go).
 type NUMAList uint8
 

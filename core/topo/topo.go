@@ -101,7 +101,7 @@ type Hugepages struct {
 // Kind returns the resource name of the pages, for example "hugepages-1Gi".
 func (h Hugepages) Kind() string { return "hugepages-" + FormatBytes(h.PageSize) }
 
-// MemoryKind says what kind of memory a NUMA node has; empty is ordinary memory.
+// MemoryKind is the kind of memory that a NUMA node has; empty is ordinary memory.
 type MemoryKind string
 
 // The kinds of memory that are not ordinary.
@@ -169,7 +169,7 @@ type DeviceSpec struct {
 	Root      string // see Device
 }
 
-// New checks a description and makes the machine. The error says what is wrong and where.
+// New checks a description and makes the machine. The error names the fault and its place.
 func New(s Spec) (*Machine, error) {
 	m, err := newHardware(s)
 	if err != nil || len(s.Devices) == 0 {

@@ -40,7 +40,7 @@ func (p *Plan) cost(i int, w *Want) int64 {
 		return refused
 	}
 	v := n.State.Place(w.Pod, w.Demand)
-	if !v.Fits() || p.rules.Guard.Spares(n.State, w.Pod, w.Demand) != 0 {
+	if !v.Fits() || p.rules.Guard.Refuses(n.State, w.Pod, w.Demand) != 0 {
 		return refused
 	}
 	return p.strategy(w).Cost(n.State.Usage, w.Pod, v, n.State.Quality == state.Estimated)

@@ -51,7 +51,7 @@ func (r Rules) Judge(n *Node, w *Want, barred []place.Reason) Judgement {
 	}
 	out.Verdict = n.State.Place(w.Pod, w.Demand)
 	if out.Verdict.Fits() {
-		if why := r.Guard.Spares(n.State, w.Pod, w.Demand); why != 0 {
+		if why := r.Guard.Refuses(n.State, w.Pod, w.Demand); why != 0 {
 			out.Reasons = append(out.Reasons, barReason(why, n.State))
 		}
 		return out.sorted()
@@ -104,8 +104,8 @@ func barReason(why guard.Bar, n *state.Node) place.Reason {
 	return place.Reason{Code: place.NoLayout}
 }
 
-// Whole returns a want and what a node has in the units of a reason: CPUs in whole numbers, rounded so that a want that
-// is above what the node has stays above it.
+// Whole returns a want and what a node has in the units of a reason. CPUs are whole numbers, rounded so that a want
+// above what the node has stays above it.
 func Whole(resource string, want, have int64) (int64, int64) {
 	if resource == "cpu" {
 		return (want + 999) / 1000, have / 1000
@@ -194,7 +194,7 @@ func (n *Node) leavers() (out []Resident) {
 		return out
 	}
 	for _, e := range n.State.Entries {
-		if e.Pod.UID == "" { // amounts that no known pod holds: no end of a pod frees them
+		if e.Pod.UID == "" { // no known pod holds these amounts, so no end of a pod frees them
 			continue
 		}
 		if !slices.ContainsFunc(n.Pods, func(x Resident) bool { return x.Pod.UID == e.Pod.UID }) {
@@ -228,7 +228,8 @@ func (n *Node) after(pods []Resident, gone []int) *Node {
 	return &out
 }
 
-// missing returns what is now short where a verdict would put a pod, and on the whole node if more is short there.
+// missing returns what is now short where the verdict would put a pod, and what is short on the whole node if more is
+// short there.
 func missing(n *Node, w *Want, v place.Verdict) (out []Missing) {
 	var near []Missing
 	if n.State != nil {

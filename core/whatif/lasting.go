@@ -8,13 +8,14 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// This file judges whether a pod can ever run, whatever runs now, and what little keeps a pod from being aligned.
+// This file judges whether a pod can ever run, whatever runs now, and finds small faults that keep a pod from being
+// aligned.
 
-// Lasting is what nodes say of a pod for good.
+// Lasting is the result for a pod that no end of another pod changes.
 type Lasting struct {
 	// Ever are the nodes that would take the pod once others have ended, and Now those that would take it now.
 	Ever, Now []string
-	// Refusals are of the other nodes, the most nodes first, without reasons that pass.
+	// Refusals are the refusals of the other nodes, the most nodes first, without reasons that pass.
 	Refusals []Refusal
 }
 
@@ -51,9 +52,9 @@ func (r Rules) Lasting(nodes []Node, w *Want) (out Lasting) {
 // maxUnequal bounds the containers that a warning names.
 const maxUnequal = 4
 
-// NearlyGuaranteed returns what keeps a pod from exclusive CPUs and aligned memory, where little does. unequal has the
-// containers that keep it from being Guaranteed, as in [Workload]. It proposes numbers of CPUs that one of the nodes
-// admits when it is empty.
+// NearlyGuaranteed returns advice for a pod that a small change would give exclusive CPUs and aligned memory. unequal
+// has the containers that keep it from being Guaranteed, as in [Workload]. It proposes numbers of CPUs that one of the
+// nodes admits when it is empty.
 func NearlyGuaranteed(p *place.Pod, unequal []string, nodes []Node) (out []place.Advice) {
 	if p.PodLevel {
 		return []place.Advice{{What: "its resources are set for the pod as a whole: only kubelets before 1.34 and those " +

@@ -2,10 +2,10 @@ package whatif
 
 import "github.com/tenon-numa/tenon/core/place"
 
-// This file has what a pod and pods elsewhere in the cluster require of each other, such as affinity and spreading.
-// Unlike [Bars] it changes with every pod that is placed.
+// This file describes requirements between a pod and pods elsewhere in the cluster, such as affinity and spreading.
+// Unlike [Bars] they change with every pod that is placed.
 
-// Peers describes a pod to other pods, and what it requires of them.
+// Peers describes a pod to other pods, and its requirements on them.
 type Peers interface {
 	// Among returns the pod's neighbours on the nodes of a plan, by position. Nodes that are gone do not count.
 	Among(nodes []Node) Neighbours
@@ -17,7 +17,7 @@ type Neighbours interface {
 	Placed(p Peers, node int)
 	// Lets reports whether the pod may go to a node. It must be fast.
 	Lets(node int) bool
-	// Why returns the reasons why it may not. It is empty exactly if Lets returns true.
+	// Why returns the reasons why it may not. The result is empty exactly if Lets returns true.
 	Why(node int) []place.Reason
 }
 

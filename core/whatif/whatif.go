@@ -87,8 +87,8 @@ type Rules struct {
 	Strategy score.Strategy
 }
 
-// Bars has the reasons why a shape may not go to each node, by position: those that come neither from the kubelet's
-// managers nor from amounts. Shapes with the same Bars have the same reasons.
+// Bars has the reasons why a shape may not go to each node, by position. It has only reasons that come neither from the
+// kubelet's managers nor from amounts. Shapes with the same Bars have the same reasons.
 type Bars struct{ Why [][]place.Reason }
 
 func (b *Bars) at(i int) []place.Reason {
@@ -108,7 +108,7 @@ type Want struct {
 	Type *score.Type
 	// Bars excludes nodes; nil excludes none.
 	Bars *Bars
-	// Peers is what it and other pods require of each other; nil if nothing.
+	// Peers are the requirements between the pod and other pods; nil if there are none.
 	Peers Peers
 }
 
@@ -179,7 +179,7 @@ type Placement struct {
 // Outcome is the result for pods of one shape.
 type Outcome struct {
 	Placed []Placement // in order
-	// Refusals say why the next pod has no place; empty if all have one.
+	// Refusals are the reasons why the next pod has no place; empty if all have one.
 	Refusals []Refusal
 }
 
@@ -204,7 +204,7 @@ func (p *Plan) Fill(w *Want, count int, name func(i int) state.PodID, step func(
 
 // Each places one pod on every node that w.Bars does not exclude, as a DaemonSet does. wanted is the number of these
 // nodes. name returns the id of the pod for the i-th node of the plan. Each calls step before each node, and returns
-// its error. The refusals are those of all nodes that have no room.
+// its error. The refusals are of all nodes that have no room.
 func (p *Plan) Each(w *Want, name func(i int) state.PodID, step func() error) (out Outcome, wanted int, err error) {
 	var full []int
 	around := p.around(w)

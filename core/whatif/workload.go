@@ -28,16 +28,16 @@ type Workload struct {
 	Count int
 	// More: the pods are additional copies of an existing pod, and cannot have its name.
 	More bool
-	// PerNode: there is one on every node that does not bar it, and Count is not used.
+	// PerNode: the workload has one pod on every node that does not bar it, and Count is not used.
 	PerNode bool
 	Want    *Want
-	// Unjudged is what else the pods require of a node and simulations do not check, in words.
+	// Unjudged names in words the further requirements on a node that simulations do not check.
 	Unjudged []string
-	// Asked: the API server has said that it accepts the pod, and the pod has what the API server adds.
+	// Asked: the API server has accepted the pod in a dry run, and the pod has the fields that the API server adds.
 	Asked bool
 	// Refused is why the API server refuses the object although it accepts its pods; "" if no reason is known.
 	Refused string
-	// Misspelt has the names of the pods that nothing reads, such as an annotation of a file.
+	// Misspelt has the names of annotations and labels on the pods that no program reads.
 	Misspelt []string
 	// Unequal has the containers that keep the pods from being Guaranteed, and why.
 	Unequal []string
@@ -55,8 +55,8 @@ func (w *Workload) ID(turn, i int) state.PodID {
 	return out
 }
 
-// Left is what of a file is not among its workloads: objects without pods as far as is known, and objects whose pods
-// are not judged, with the cause.
+// Left names the objects of a file that are not among its workloads: objects without pods as far as is known, and
+// objects whose pods are not judged, with the cause.
 type Left struct{ NoPods, NotJudged []string }
 
 // Usual returns the workload profile of a cluster after requests for some pods, as the scheduler would learn it. past

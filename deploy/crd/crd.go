@@ -1,9 +1,9 @@
-// Package crd holds CustomResourceDefinitions, so that a program can install them without files next
-// to it: those of NodeLayout and NodeAffinity, as generated from the types of api/v1alpha1, and that of
-// NodeResourceTopology, for clusters in which no other tool has installed it.
+// Package crd holds CustomResourceDefinitions, so that a program can install them without files next to it. The
+// definitions of NodeLayout and NodeAffinity are generated from the types of api/v1alpha1. The definition of
+// NodeResourceTopology is for clusters in which no other tool has installed it.
 //
-// Invariant: what it embeds is what kubectl would apply. The definitions of Tenon's own objects refuse edits
-// by hand: change the types and run go generate in api/v1alpha1.
+// Invariant: what it embeds is what kubectl would apply. The definitions of Tenon's own objects refuse edits by hand:
+// change the types and run go generate in api/v1alpha1.
 package crd
 
 import _ "embed"

@@ -41,7 +41,7 @@ func (b board) queries() map[string][]string {
 	return out
 }
 
-// Every panel of a dashboard says what it shows, has queries of its own names, and lies on no other.
+// Every panel of a dashboard has a description and queries with Tenon's own metric names, and overlaps no other panel.
 func TestDashboardsAreWhole(t *testing.T) {
 	nodes, scheduler := dashboard(t, "dashboard.json"), dashboard(t, "scheduler.json")
 	whole(t, nodes, `node=~"$node"`, "process_")
@@ -100,7 +100,7 @@ func alertNames(t *testing.T) []string {
 	return out
 }
 
-// The document says what every alert is, and every alert is tried.
+// The document describes every alert, and a test triggers every alert.
 func TestAlertsAreDocumentedAndTried(t *testing.T) {
 	document, tests := string(read(t, "../../docs/reference/metrics.md")), string(read(t, "testdata/alerts_test.yaml"))
 	for _, name := range alertNames(t) {
@@ -113,7 +113,8 @@ func TestAlertsAreDocumentedAndTried(t *testing.T) {
 	}
 }
 
-// Each alert names a page that exists, has its name, and says what to do; and the list of alerts has it.
+// Each alert names a page that exists, has the alert's name, and describes the repair. The list of alerts contains the
+// page.
 func TestAlertsHaveRunbooks(t *testing.T) {
 	var rules struct {
 		Groups []struct {

@@ -89,7 +89,7 @@ func start(t *testing.T, dir string) *prometheus {
 	return p
 }
 
-// read keeps the log, and sends the address that it says.
+// read stores the log, and sends the listening address that the log contains.
 func (p *prometheus) read(out io.Reader, listens chan<- string) {
 	address := regexp.MustCompile(`msg="Listening on" address=(\S+)`)
 	lines := bufio.NewScanner(out)

@@ -1,4 +1,4 @@
-// Command embed says where a pod fits, and why not elsewhere, without a cluster and without Tenon's scheduler.
+// Command embed prints where a pod fits, and why not elsewhere, without a cluster and without Tenon's scheduler.
 //
 // It is an example of a program that embeds Tenon's core. Its Kubernetes libraries are of release 1.34, and it imports
 // no client-go. It refuses to read anything but its two files: nodes with their kubelet's settings, and a pod.

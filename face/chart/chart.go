@@ -1,8 +1,8 @@
 // Package chart draws bar charts as SVG.
 //
-// Invariant: the same panels give the same text, whose only colours are those of its own style sheet,
-// with a second set for dark pages; every number that a bar shows is also written beside it. The package
-// refuses nothing but values that are no amounts, and knows nothing of what the bars mean.
+// Invariant: the same panels give the same text. The text has only the colours of its own style sheet, which has a
+// second set for dark pages, and writes beside each bar the number that the bar shows. The package refuses values that
+// are negative or not numbers, and knows nothing of what the bars mean.
 package chart
 
 import (
@@ -32,7 +32,7 @@ type Panel struct {
 	Bars  []Bar
 }
 
-// Row is some panels beside each other, under a title.
+// Row is a title and the panels below it, beside each other.
 type Row struct {
 	Title  string
 	Panels []Panel
@@ -62,7 +62,8 @@ text { fill: #e6edf3 } .note { fill: #8d96a0 } .bar { fill: #57606a } .strong { 
 }
 `
 
-// Write draws rows below each other. The error is the writer's, or names a bar whose value is no amount.
+// Write draws rows below each other. It returns the writer's error, or an error that names a bar whose value is no
+// amount.
 func Write(w io.Writer, title string, rows []Row) error {
 	height := margin
 	for _, r := range rows {
@@ -116,7 +117,7 @@ func (r Row) write(w io.Writer, y int) {
 	}
 }
 
-// write draws a panel of a width: labels, then bars, then what they say.
+// write draws a panel of a width: labels, bars, and the text of each bar.
 func (p Panel) write(w io.Writer, x, y, width int) {
 	fmt.Fprintf(w, "<text class=\"title\" x=\"%d\" y=\"%d\">%s</text>\n", x, y+12, escaped(p.Title))
 	fmt.Fprintf(w, "<text class=\"note\" x=\"%d\" y=\"%d\">%s</text>\n", x, y+28, escaped(p.Note))

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// This file shows what pods that share CPUs exchange, and on which NUMA nodes agents put them.
+// This file shows the traffic between pods that share CPUs, and the NUMA nodes on which agents put these pods.
 
 const affinityLong = `Show what pods that share CPUs send each other on a node, and on which NUMA node its agent put them.
 
@@ -25,10 +25,10 @@ const affinityExample = `  kubectl tenon affinity
   kubectl tenon affinity node-a
   kubectl tenon affinity -o json`
 
-// Affinity reads what agents have published: of one node, or of all where it is empty.
+// Affinity reads what agents have published: about one node, or about all nodes where node is empty.
 type Affinity func(ctx context.Context, k Kubeconfig, node string) (document.Affinity, error)
 
-// mostPairs bounds the pairs that are shown of a node.
+// mostPairs bounds the pairs that are shown for one node.
 const mostPairs = 20
 
 func (a *app) affinityCommand() *cobra.Command {
@@ -65,7 +65,7 @@ func (a *app) affinityCommand() *cobra.Command {
 	return c
 }
 
-// writeAffinity writes a table of nodes, or where one was asked for, of its pods.
+// writeAffinity writes a table of nodes, or a table of one node's pods where the user named a node.
 func writeAffinity(w io.Writer, d document.Affinity, one, wide bool, now time.Time) error {
 	if len(d.Nodes) == 0 {
 		_, err := fmt.Fprintln(w, "No agent puts pods that share CPUs on NUMA nodes (docs/howto/affinity.md).")
@@ -96,7 +96,7 @@ func lastMove(n document.NodeAffinity, now time.Time) string {
 		rate(m.RemoteBefore), rate(m.RemoteAfter))
 }
 
-// writeTalkers writes the pods of a node, and the pairs that exchange the most.
+// writeTalkers writes the pods of a node, and the pairs of pods that exchange the most bytes.
 func writeTalkers(w io.Writer, n document.NodeAffinity, wide bool) error {
 	pods := table{heads: []string{"POD", "NUMA", "TRAFFIC", "REMOTE", "GROUP", "WHY"}, wide: []string{"GROUP"}}
 	for _, p := range n.Pods {

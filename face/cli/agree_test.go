@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// deed is one thing that happens to a node that has two NUMA nodes with six CPUs each for pods.
+// deed is one event on a node. The node has two NUMA nodes with six CPUs for pods on each.
 type deed struct {
 	name string
 	do   func(*ledger.Book)
@@ -32,7 +32,7 @@ func deeds(t *testing.T) []deed {
 		id, p := podID(name), smallPod(int64(3+2*i))
 		out = append(out,
 			deed{"book " + name, func(b *ledger.Book) { b.Reserve("n", id, p, place.Demand{}) }},
-			deed{"turn " + name, func(b *ledger.Book) { _, _, _ = b.Turn(id.UID, 0) }}, // what it says shows in the node
+			deed{"turn " + name, func(b *ledger.Book) { _, _, _ = b.Turn(id.UID, 0) }}, // the turn shows in the node
 			deed{"bind " + name, func(b *ledger.Book) { b.Assume("n", id, p) }},
 			deed{"admit " + name, func(b *ledger.Book) { b.Admitted(id.UID) }},
 			deed{"end " + name, func(b *ledger.Book) { b.Release(id.UID) }},
@@ -49,9 +49,9 @@ func smallPod(cpus int64) *place.Pod {
 		{Name: "c", MilliCPU: 1000 * cpus, Memory: []place.Amount{{Kind: topo.Memory, Bytes: gi}}}}}
 }
 
-// Whatever three things have happened to a node, explain finds for a pod what the scheduler finds when it filters the
-// node, by itself or by its index of nodes, and when it reserves it: also where the node may be in several states, is
-// unsettled, or has refused such a pod.
+// After any three events on a node, explain finds for a pod what the scheduler finds when it filters the node and when
+// it reserves it. The scheduler filters the node by itself and through its index of nodes. The node may have several
+// possible states, be unsettled, or have refused such a pod.
 func TestExplainSaysWhatTheSchedulerDoes(t *testing.T) {
 	all := deeds(t)
 	var several, unsettled, refused int

@@ -12,7 +12,8 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// This file has the answers of the commands as functions, for servers: the same documents by the same judgement.
+// This file offers the answers of the commands as functions for servers. They return the same documents and judge by
+// the same code.
 
 type (
 	// Explanation is what "explain pod -o json" writes.
@@ -25,7 +26,7 @@ type (
 	Capacity = capacity
 )
 
-// Explain explains a pod. Where there is none, the error is the API server's NotFound.
+// Explain explains a pod. Where the pod does not exist, it returns the API server's NotFound error.
 func Explain(ctx context.Context, c Cluster, namespace, name string) (Explanation, error) {
 	a := &app{setup: Setup{Connect: func(Kubeconfig) (Cluster, string, error) { return c, namespace, nil }}}
 	e, err := a.explain(ctx, namespace+"/"+name)
@@ -35,25 +36,25 @@ func Explain(ctx context.Context, c Cluster, namespace, name string) (Explanatio
 	return e.document(), nil
 }
 
-// Request is what a simulation or a check is asked.
+// Request selects what a simulation or a check judges.
 type Request struct {
 	// Manifest is a workload file. Objects without a namespace get Namespace.
 	Manifest  []byte
 	Namespace string
 	// Count is the number of pods of each workload: 0 for the workload's own number, -1 for as many as fit.
 	Count int
-	// Without are nodes to take away; with Pending the pods that wait are placed, too.
+	// Without are nodes to take away. Pending also places the pods that wait for a node.
 	Without []string
 	Pending bool
-	// Add are nodes that join, as NODE, NODE=COUNT or NODE=min, each like the node with the name.
+	// Add are nodes that join, as NODE, NODE=COUNT or NODE=min. Each new node is a copy of NODE.
 	Add []string
-	// Policy and Options are set on the nodes that Selector selects, as the flags of the command do.
+	// Policy and Options are set on the nodes that Selector selects; the flags of the command work the same way.
 	Policy   string
 	Options  []string
 	Selector string
 }
 
-// args are the flags of simulate.
+// args returns the request as flags of simulate.
 func (r Request) args() (out []string) {
 	if len(r.Manifest) > 0 {
 		out = append(out, "-f", "-")
@@ -85,7 +86,7 @@ func given(s string) []string {
 	return []string{s}
 }
 
-// nodesLike writes nodes as --add takes them. What it takes beside nodes are names of files.
+// nodesLike writes node names in the form that --add takes for existing nodes; --add takes other values as file names.
 func nodesLike(names []string) (out []string) {
 	for _, n := range names {
 		out = append(out, "node/"+n)
@@ -93,7 +94,7 @@ func nodesLike(names []string) (out []string) {
 	return out
 }
 
-// ManifestError is what is wrong with a manifest.
+// ManifestError wraps the error that a manifest causes.
 type ManifestError struct{ Err error }
 
 func (e *ManifestError) Error() string { return e.Err.Error() }
@@ -104,17 +105,17 @@ func (e *ManifestError) Unwrap() error { return e.Err }
 // maxChecked bounds the workloads of one check; each is judged on every node.
 const maxChecked = 32
 
-// Simulate runs the command on the cluster of from. An error of the manifest is a [ManifestError].
+// Simulate runs the command on the cluster that from reads. An error that the manifest causes is a [ManifestError].
 func Simulate(ctx context.Context, from Stages, r Request) (out Simulation, err error) {
 	return out, from.run(ctx, r, maxSimulated, append([]string{"simulate"}, r.args()...), &out)
 }
 
-// Check runs the command on the cluster of from. An error of the manifest is a [ManifestError].
+// Check runs the command on the cluster that from reads. An error that the manifest causes is a [ManifestError].
 func Check(ctx context.Context, from Stages, r Request) (out PodCheck, err error) {
 	return out, from.run(ctx, r, maxChecked, []string{"check", "-f", "-"}, &out)
 }
 
-// run reads the cluster once and has a command judge a manifest of at most so many workloads there.
+// run reads the cluster once, and runs a command on a manifest with at most that many workloads.
 func (s Stages) run(ctx context.Context, r Request, most int, args []string, into any) error {
 	stage, problems, _, err := s.Cluster(ctx, Kubeconfig{})
 	if err != nil {
@@ -148,7 +149,8 @@ func (s Stages) run(ctx context.Context, r Request, most int, args []string, int
 	return nil
 }
 
-// Fitting counts how many more pods of the given or of the usual shapes fit. Shapes are as for "top --shape".
+// Fitting counts how many more pods of the given shapes fit, or of the cluster's usual shapes where none is given.
+// Shapes are written as for "top --shape".
 func Fitting(ctx context.Context, from Stages, shapes []string) (*Capacity, error) {
 	a := &app{setup: Setup{Stages: from}}
 	return a.top(ctx, topFlags{shapes: shapes}, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// This file writes what the commands read of a cluster into one archive.
+// This file writes everything that the commands read from a cluster into one archive.
 
 const bundleLong = `Write what the other commands read of a cluster into one archive, to send it with a report.
 
@@ -31,13 +31,14 @@ const bundleExample = `  kubectl tenon bundle -f report.tar.gz --hash-names
   kubectl tenon doctor --bundle report.tar.gz
   kubectl tenon explain pod/trainer-0 --bundle report.tar.gz`
 
-// BundleOptions say what an archive has.
+// BundleOptions select the content of an archive.
 type BundleOptions struct {
 	Hash     bool
 	LogLines int
-	// AgentNamespace is where agents run, whose metrics are read; empty: no metrics.
+	// AgentNamespace is the namespace of the agents. The archive gets their metrics; without a namespace it gets none.
 	AgentNamespace string
-	// SystemNamespace is where Tenon's other programs run. Logs are read there, and where agents run.
+	// SystemNamespace is the namespace of Tenon's other programs. The archive has logs from this namespace and from the
+	// agents'.
 	SystemNamespace string
 	// Messages are namespaces whose pods keep their termination messages.
 	Messages []string
@@ -49,7 +50,7 @@ type BundleContent struct {
 	Missing                []document.Limit
 }
 
-// errIncomplete is the error of an archive in which something is missing. It was said before.
+// errIncomplete is the error after an archive that lacks something. The command has already printed what is missing.
 var errIncomplete = errors.New("the bundle is incomplete")
 
 const exitIncomplete = 3

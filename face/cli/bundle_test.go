@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// An archive in which something is missing is written and kept, and is no success.
+// An archive that lacks something is still written and kept, but the command exits with an error.
 func TestABundleSaysWhatIsMissing(t *testing.T) {
 	for _, missing := range [][]document.Limit{nil, {{Resource: "v1_nodes", Reason: "Forbidden"}}} {
 		file := filepath.Join(t.TempDir(), "b.tar.gz")

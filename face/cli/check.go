@@ -34,7 +34,7 @@ const checkExample = `  kubectl tenon check -f pod.yaml
   # Without a cluster, for a machine of the catalogue or a file
   kubectl tenon check -f pod.yaml --machine gpu-8`
 
-// checkCode is the exit code of a check that has an answer or failed.
+// checkCode is the exit code of a check, whether it has an answer or failed.
 type checkCode struct {
 	code int
 	err  error
@@ -149,7 +149,7 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 	return nil
 }
 
-// checked is one workload and what the nodes say for good.
+// checked is one workload and the lasting verdicts of the nodes about it.
 type checked struct {
 	workload *whatif.Workload
 	whatif.Lasting
@@ -158,7 +158,7 @@ type checked struct {
 
 func (x checked) passes() bool { return len(x.Ever) > 0 }
 
-// checkOn judges all nodes, each by itself.
+// checkOn judges every node by itself.
 func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
 	out := checked{workload: w, Lasting: whatif.Rules{}.Lasting(nodes, w.Want)}
 	for _, a := range whatif.NearlyGuaranteed(w.Want.Pod, w.Unequal, nodes) {
@@ -189,7 +189,7 @@ func writeChecks(w io.Writer, all []checked, on []whatif.Node, problems []docume
 	return nil
 }
 
-// writeAssumed names the nodes that are judged by amounts, and what that assumes.
+// writeAssumed names the nodes that are judged by amounts, and what this judgement assumes.
 func writeAssumed(b *bufio.Writer, names []string) {
 	if len(names) == 0 {
 		return
@@ -242,10 +242,10 @@ type checkDocument struct {
 	Kind      string             `json:"kind"` // "PodCheck"
 	Passes    bool               `json:"passes"`
 	Workloads []checkedDocument  `json:"workloads"`
-	NotKnown  []document.Problem `json:"notKnown"` // nodes of whose NUMA nodes nothing is known
+	NotKnown  []document.Problem `json:"notKnown"` // nodes whose NUMA nodes are not known
 	Coarse    []string           `json:"coarse"`   // nodes that are judged by amounts: their managers are assumed
-	NoPods    []string           `json:"noPods"`   // objects that have no pods as far as is known
-	// NotJudged are objects whose pods are not judged, and why. The file does not pass then.
+	NoPods    []string           `json:"noPods"`   // objects that have no pods, as far as the program knows
+	// NotJudged are objects whose pods are not judged, each with the reason. A file with such objects does not pass.
 	NotJudged []string `json:"notJudged"`
 }
 
@@ -255,13 +255,13 @@ type checkedDocument struct {
 	Name      string `json:"name"`
 	QoS       string `json:"qos"`
 	Passes    bool   `json:"passes"`
-	// Ever are the nodes on which a pod can run once others have ended, and Now those with room for one now.
+	// Ever are the nodes on which a pod can run once others have ended, and Now the nodes with room for one pod now.
 	Ever     []string          `json:"ever"`
 	Now      []string          `json:"now"`
-	Refusals []refusalDocument `json:"refusals"` // of the other nodes, without what passes
+	Refusals []refusalDocument `json:"refusals"` // of the other nodes; lacks that other pods cause are left out
 	Warnings []string          `json:"warnings"`
 	Unjudged []string          `json:"unjudged"`
-	// Asked: the API server has accepted the pod in a dry run, and it is judged as it would be stored.
+	// Asked: the API server has accepted the pod in a dry run, and check judges the pod as the server would store it.
 	Asked bool `json:"asked"`
 }
 

@@ -73,7 +73,8 @@ spec: {containers: [{name: c, image: i, resources: RESOURCES}]}
 	}
 }
 
-// Reserved halves of cores cost CPUs under full-pcpus-only, whether a list or an amount reserves them.
+// Under full-pcpus-only a core of which one thread is reserved is lost to pods. check warns, whether a list of CPUs or
+// an amount is reserved.
 func TestLostHalvesOfCoresAreWarnedOf(t *testing.T) {
 	const static = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\n"
 	const whole = "cpuManagerPolicyOptions: {full-pcpus-only: 'true'}\n"
@@ -124,7 +125,7 @@ spec:
 	}
 }
 
-// Where whole cores alone are given, only numbers of whole cores are proposed.
+// Where the kubelet gives whole cores only, check proposes only CPU numbers that are whole cores.
 func TestCheckProposesNumbersOfCPUsThatAreAdmitted(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i, resources: " +
 		"{limits: {cpu: 2500m, memory: 1Gi}}}]}\n"
@@ -171,8 +172,8 @@ func TestKustomizationsHaveAnotherWay(t *testing.T) {
 	}
 }
 
-// A file passes only if all its pods are judged: neither the pods of a known operator nor a virtual machine is passed
-// over beside other objects.
+// A file passes only if all its pods are judged. check skips neither the pods of a known operator nor a virtual machine
+// that stand beside other objects.
 func TestCheckPassesNoFileWithUnjudgedPods(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n---\n"
 	const config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: script}\n---\n"

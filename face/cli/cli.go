@@ -1,10 +1,10 @@
-// Package cli is the kubectl plugin "kubectl tenon": it explains where a pod fits and why, simulates where
-// pods that are not there would fit, compares schedulers on simulated machines, and draws machines.
+// Package cli is the kubectl plugin "kubectl tenon": it explains where a pod fits and why, simulates where new pods
+// would fit, compares schedulers on simulated machines, and draws machines.
 //
-// Commands are functions of context, arguments and two writers; what they know of a cluster comes
-// through [Cluster], which the caller connects. Invariant: a command reads and never changes a cluster,
-// except for "kubelet apply"; what it writes to stdout is complete, or the exit code is not 0. The package
-// refuses names that Kubernetes could not have given, and machine files beyond 32 MiB.
+// Commands are functions of a context, arguments and two writers. They read a cluster through [Cluster], which the
+// caller connects. Invariant: a command reads and never changes a cluster, except for "kubelet apply"; its output on
+// stdout is complete, or the exit code is not 0. The package refuses names that Kubernetes does not allow, and machine
+// files beyond 32 MiB.
 package cli
 
 import (
@@ -25,39 +25,39 @@ import (
 	"github.com/tenon-numa/tenon/face/draw"
 )
 
-// Cluster is what the commands ask of a cluster.
+// Cluster is what the commands read from a cluster.
 type Cluster interface {
-	// Nodes returns the nodes with known data, and why the others are not among them.
+	// Nodes returns the nodes with known data, and a problem for each other node.
 	Nodes(ctx context.Context) ([]*state.Node, []document.Problem, error)
 	// Pod returns one pod; where there is none, the error is the API server's NotFound.
 	Pod(ctx context.Context, namespace, name string) (view.Pod, error)
-	// Pods returns the pods of a namespace, or of all where it is empty, without Lacks. Pods that are not understood
-	// are left out.
+	// Pods returns the pods of a namespace, or of all namespaces where it is empty, without Lacks. Pods that cannot be
+	// parsed are left out.
 	Pods(ctx context.Context, namespace string) ([]view.Pod, error)
 }
 
-// Connect makes a cluster of kubeconfig choices. It also returns the namespace that these choose.
+// Connect makes a cluster from the kubeconfig flags, and returns the namespace that they select.
 type Connect func(k Kubeconfig) (c Cluster, namespace string, err error)
 
-// Setup is what a main program hands to [Run].
+// Setup is what a main program passes to [Run].
 type Setup struct {
 	Version string
 	Connect Connect
-	// Machine makes a machine of a machine file's content, and says what is odd about it; nil reads the
-	// text form of topo alone.
+	// Machine makes a machine from a machine file's content, and returns warnings about hardware anomalies; nil reads
+	// only the text form of topo.
 	Machine func(data []byte) (m *topo.Machine, warnings []string, err error)
 	// Catalogue returns a machine by its name, as the content of a machine file, and the KubeletConfiguration of its
 	// nodes; nil: there is no catalogue.
 	Catalogue func(name string) (machine, config []byte, ok bool)
 	// Stages are where simulate gets its nodes from.
 	Stages Stages
-	// Bundle writes what the commands read of a cluster into one archive; nil where a program cannot.
+	// Bundle writes everything that the commands read from a cluster into one archive; nil where a program cannot.
 	Bundle Bundler
 	// Affinity reads what agents measured between pods; nil where a program cannot.
 	Affinity Affinity
 	// Doctor examines a cluster; nil where a program cannot.
 	Doctor Doctor
-	// KubeletPlan computes what a change of kubelets' configuration does; nil where a program cannot.
+	// KubeletPlan computes the effects of a change of kubelets' configuration; nil where a program cannot.
 	KubeletPlan KubeletPlanner
 	// ApplyKubelets carries such a change out; nil where a program cannot.
 	ApplyKubelets ApplyKubelets
@@ -65,11 +65,11 @@ type Setup struct {
 	Console func(ctx context.Context, k Kubeconfig, o ConsoleOptions) error
 }
 
-// Run runs one command line (without the program's name) and returns the exit code: 0, or 1 after an
-// error that was written to stderr as kubectl words it. A pod that fits nowhere is an answer, not an error;
-// simulate tells it by the exit code 2 too, for scripts. check returns 1 for it, and doctor
-// for findings; both return 2 after an error. bundle returns 3 for an archive in which something is missing, and doctor
-// for a diagnosis without findings in which something is.
+// Run runs one command line (without the program's name) and returns the exit code: 0, or 1 after an error, which it
+// writes to stderr in kubectl's words. A pod that fits nowhere is an answer, not an error; for scripts, simulate then
+// also exits with 2. check returns 1 for such a pod, and doctor returns 1 for findings; both return 2 after an error.
+// bundle returns 3 for an archive that lacks something. doctor returns 3 for a diagnosis without findings that lacks
+// something.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) int {
 	a := newApp(s)
 	root := a.root()
@@ -101,7 +101,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) 
 	return 0
 }
 
-// shown replaces what could move a terminal's cursor, line by line: errors quote what comes from outside.
+// shown replaces runes that could move a terminal's cursor, line by line: errors quote texts from outside.
 func shown(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -110,8 +110,7 @@ func shown(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// errorText words an error as kubectl does: what the API server said is set apart from what went
-// wrong on this side.
+// errorText words an error as kubectl does: it separates the API server's errors from errors of this program.
 func errorText(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
@@ -124,7 +123,7 @@ func errorText(err error) string {
 type app struct {
 	setup Setup
 	kube  Kubeconfig
-	// sources are the clusters that the command has read from; see [Partial].
+	// sources are the clusters that the command has read; see [Partial].
 	sources []any
 }
 
@@ -160,7 +159,7 @@ To complete names of pods and nodes behind "kubectl tenon", link the plugin to a
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("kubectl-tenon {{.Version}}\n")
-	// Kubernetes' packages register a flag of this name for all commands of a program, which is no switch.
+	// Kubernetes' packages register a flag "version" for all commands of a program. That flag is no boolean switch.
 	root.Flags().Bool("version", false, "print the version of this program")
 	a.kube.bind(root.PersistentFlags())
 	complete(root, "context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -31,7 +31,7 @@ import (
 
 const gi = 1 << 30
 
-// cluster is a cluster as plain data.
+// cluster is a cluster made of plain data.
 type cluster struct {
 	nodes    []*state.Node
 	problems []document.Problem
@@ -59,7 +59,7 @@ func (c cluster) Pods(_ context.Context, namespace string) (out []view.Pod, err 
 	return out, nil
 }
 
-// PodsOf takes a workload's name for the beginning of the names of its pods.
+// PodsOf returns the pods whose names begin with the workload's name.
 func (c cluster) PodsOf(ctx context.Context, kind, namespace, name string) ([]view.Pod, error) {
 	pods, err := c.Pods(ctx, namespace)
 	return slices.DeleteFunc(pods, func(p view.Pod) bool { return !strings.HasPrefix(p.ID.Name, name+"-") }), err
@@ -366,7 +366,7 @@ func TestMessagesCannotMoveTheCursor(t *testing.T) {
 	}
 }
 
-// Every command and flag is where people look for it.
+// Every command and every flag is documented where users look for it.
 func TestFlagsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/kubectl-tenon.md")
 	if err != nil {

@@ -26,9 +26,8 @@ type noted struct {
 
 func (n noted) Notes() []document.Problem { return n.notes }
 
-// mixed is a cluster of an exact node, a coarse one, and one of which nothing is known. On the coarse one
-// runs a pod that was predicted, one that was there before and keeps CPUs from its init container, and
-// somebody else.
+// mixed is a cluster with an exact node, a coarse node, and a node without any report. Three pods are on the coarse
+// node: a predicted pod, an older pod that keeps CPUs of its init container, and a pod of an unknown owner.
 func mixed(t *testing.T) noted {
 	m := machine(t, `
 numa 0 cpus 0-15 memory 64Gi
@@ -93,14 +92,14 @@ func TestCoarseNodesAreMarked(t *testing.T) {
 	}
 }
 
-// filed is a stage whose files have one workload.
+// filed is a stage that reads one workload from any file.
 type filed struct{ plain }
 
 func (f filed) Workloads([]byte, string) ([]*whatif.Workload, whatif.Left, error) {
 	return []*whatif.Workload{f.pod}, whatif.Left{}, nil
 }
 
-// A pod that passes on an estimated node passes under assumptions, and check names them.
+// A pod that passes only on an estimated node passes under assumptions, and check names these assumptions.
 func TestCheckNamesCoarseNodes(t *testing.T) {
 	edge := node(t, "edge", xeon, place.SingleNUMA)
 	edge.Quality = state.Estimated

@@ -95,7 +95,7 @@ func (f compareFlags) check() error {
 	return f.output.check()
 }
 
-// scripts reads the traces that are asked for.
+// scripts reads the traces that the flags name.
 func (f compareFlags) scripts() (out []*sim.Script, err error) {
 	names := []string{f.trace}
 	if f.trace == allTraces {
@@ -117,7 +117,7 @@ func (f compareFlags) scripts() (out []*sim.Script, err error) {
 	return out, nil
 }
 
-// readTrace reads a file that has at most so many bytes as a machine file.
+// readTrace reads a file. It refuses more bytes than a machine file may have.
 func readTrace(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -159,8 +159,8 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// compareProgress tells how far a comparison is: on a terminal in one line that changes, elsewhere in a line for
-// every run.
+// compareProgress reports the progress of a comparison: on a terminal in one line that changes, elsewhere in one line
+// for every run.
 type compareProgress struct {
 	w        io.Writer
 	trace    string
@@ -210,7 +210,7 @@ func (f compareFlags) write(w io.Writer, found []*sim.Comparison) error {
 	return nil
 }
 
-// writePage puts the tables between the markers of a Markdown file, and the picture beside it.
+// writePage writes the tables between the markers of a Markdown file, and the picture beside that file.
 func writePage(path string, found []*sim.Comparison) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -234,7 +234,7 @@ func writePage(path string, found []*sim.Comparison) error {
 	return errors.Join(os.WriteFile(path, []byte(page), 0o644), os.WriteFile(image, picture.Bytes(), 0o644))
 }
 
-// between replaces what stands between the markers of a name.
+// between replaces the text between the two markers of a name.
 func between(page, name, text string) (string, error) {
 	begin, end := "<!-- begin "+name+" -->", "<!-- end "+name+" -->"
 	head, rest, ok := strings.Cut(page, begin)

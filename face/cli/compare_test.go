@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/internal/golden"
 )
 
-// compareFile is a trace that can be followed by hand.
+// compareFile is a trace that a reader can follow by hand.
 const compareFile = "compare --trace testdata/compare.trace"
 
 func TestCompareWritesATable(t *testing.T) {
@@ -59,7 +59,7 @@ func TestCompareDraws(t *testing.T) {
 	}
 }
 
-// A page keeps what stands outside of its markers.
+// writePage keeps the text outside of the markers.
 func TestCompareWritesAPage(t *testing.T) {
 	trace, err := filepath.Abs("testdata/compare.trace")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/face/chart"
 )
 
-// Columns of the table: together no more than textWidth.
+// Columns of the table; their sum is at most textWidth.
 const (
 	compareLabel  = 30
 	compareColumn = 10
@@ -54,7 +54,7 @@ func compareRows(c *sim.Comparison) []compareRow {
 	return rows
 }
 
-// stay and churn make means over runs.
+// stay and churn return the mean of a count over the runs.
 func stay(of func(sim.Tally) int) func(*sim.Comparison, sim.Column) string {
 	return func(c *sim.Comparison, k sim.Column) string { return mean(of(k.Stay), c.Runs) }
 }
@@ -63,7 +63,7 @@ func churn(of func(sim.Tally) int) func(*sim.Comparison, sim.Column) string {
 	return func(c *sim.Comparison, k sim.Column) string { return mean(of(k.Churn), c.Runs) }
 }
 
-// mean is written without a fraction, unless that would make nothing of something.
+// mean writes a mean without a fraction, unless this would round a count above 0 to 0.
 func mean(sum, runs int) string {
 	if sum > 0 && sum < runs {
 		return ratio(int64(sum), int64(runs))
@@ -76,7 +76,7 @@ func ratio(sum, count int64) string {
 	return fmt.Sprintf("%d.%d", tenths/10, tenths%10)
 }
 
-// hundredths writes sum/count, which are hundredths, with two places.
+// hundredths writes sum/count with two decimal places; sum is in hundredths.
 func hundredths(sum, count int64) string {
 	if count == 0 {
 		return "-"
@@ -129,7 +129,7 @@ func writeComparison(w io.Writer, c *sim.Comparison) error {
 	return err
 }
 
-// drawComparisons draws the rows that tell most, a line of charts for each trace.
+// drawComparisons draws the most informative rows, one line of charts for each trace.
 func drawComparisons(w io.Writer, found []*sim.Comparison) error {
 	var rows []chart.Row
 	for _, c := range found {

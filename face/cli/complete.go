@@ -7,19 +7,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// This file completes arguments in a shell. A name that cannot be read is not offered: completion reports no errors.
+// This file completes arguments in a shell. Completion reports no errors: it does not offer names that it cannot read.
 
 // namer is a [Cluster] that also lists names, for completion.
 type namer interface {
-	// NodeNames returns names of nodes, PodNames names of pods in a namespace. Both may leave some out where there are
-	// very many.
+	// NodeNames returns names of nodes, PodNames names of pods in a namespace. On very large clusters both may leave
+	// some out.
 	NodeNames(ctx context.Context) ([]string, error)
 	PodNames(ctx context.Context, namespace string) ([]string, error)
 }
 
 type completion = func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
-// first completes the first argument only.
+// first completes only the first argument of a command.
 func first(f completion) completion {
 	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -68,7 +68,7 @@ func beginning(names []string, begun string) (out []string) {
 	return out
 }
 
-// complete sets the completion of a flag that the command has.
+// complete sets the completion of a flag. The command must have the flag.
 func complete(c *cobra.Command, flag string, f completion) {
 	if err := c.RegisterFlagCompletionFunc(flag, f); err != nil {
 		panic(err) // the flag is not declared

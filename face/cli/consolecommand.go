@@ -10,14 +10,14 @@ import (
 
 // ConsoleOptions are the choices of the command console.
 type ConsoleOptions struct {
-	// Port is where to listen on the loopback address; 0 is a free one.
+	// Port is the port on the loopback address; 0 takes a free one.
 	Port int
-	// Browser: the page is opened in the person's browser.
+	// Browser opens the page in the user's browser.
 	Browser bool
-	// AgentNamespace is where agents run, whose metrics say what nodes use; Prometheus, if not empty, is the address of
-	// one that is asked in their place.
+	// AgentNamespace is the namespace of the agents, whose metrics report the use of nodes. Prometheus is the address
+	// of a Prometheus server that replaces these metrics; "" uses the agents.
 	AgentNamespace, Prometheus string
-	// Out and Errs are the command's.
+	// Out and Errs are the command's stdout and stderr.
 	Out, Errs io.Writer
 }
 

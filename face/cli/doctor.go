@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// This file reports what keeps pods from being placed or aligned, and what mends it.
+// This file reports why pods are not placed or not aligned, and which changes help.
 
 const doctorLong = `Say what is wrong with the installation, with nodes and with pods, and what mends it.
 
@@ -36,13 +36,13 @@ const doctorExample = `  kubectl tenon doctor
   # In a pipeline: fail if something does not work
   kubectl tenon doctor --severity error -o json`
 
-// Errors of a diagnosis that was written: it has findings, or it has none and lacks something.
+// Errors after a diagnosis was written: it has findings, or it has none and is incomplete.
 var (
 	errFindings = errors.New("something is wrong")
 	errUnread   = errors.New("not everything was examined")
 )
 
-// DoctorOptions select what is examined; empty is everything.
+// DoctorOptions select what doctor examines; empty selects everything.
 type DoctorOptions struct {
 	Node string
 	Pod  string // "namespace/name"
@@ -133,7 +133,7 @@ func (a *app) doctor(c *cobra.Command, f doctorFlags) error {
 	return nil
 }
 
-// examined are the node and the pod that the flags name.
+// examined returns the node and the pod that the flags select.
 func (a *app) examined(f doctorFlags) (DoctorOptions, error) {
 	o := DoctorOptions{Node: f.node}
 	if f.pod == "" {
@@ -152,7 +152,7 @@ func (a *app) examined(f doctorFlags) (DoctorOptions, error) {
 	return o, nil
 }
 
-// Objects and evidence of a finding that are shown, unless all are.
+// At most this many objects and lines of evidence are shown for a finding, unless --all is given.
 const (
 	fewObjects  = 3
 	fewEvidence = 2
@@ -195,7 +195,7 @@ func writeFinding(b *bufio.Writer, f document.Finding, all bool) {
 	var head strings.Builder
 	text := bufio.NewWriter(&head)
 	writeWrapped(text, "        ", fmt.Sprintf("%s: %s.", f.ID, f.Text))
-	_ = text.Flush() // a builder takes everything
+	_ = text.Flush() // a strings.Builder does not fail
 	fmt.Fprintf(b, "%-8s%s", f.Severity, head.String()[min(8, head.Len()):])
 	for _, o := range f.Objects[:min(objects, len(f.Objects))] {
 		line := o.String()

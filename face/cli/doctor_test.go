@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// diagnosed runs doctor where these findings are to be found.
+// diagnosed runs doctor on a cluster with these findings.
 func diagnosed(t *testing.T, findings []document.Finding, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	limits := []document.Limit{{Resource: "leases", Reason: "you may not read them"}}
@@ -92,7 +92,7 @@ func TestDoctorTellsPipelinesByItsExitCode(t *testing.T) {
 	}
 }
 
-// An answer that lacks something is not "nothing is wrong".
+// An incomplete diagnosis without findings is not reported as "nothing is wrong".
 func TestDoctorSaysThatItDidNotExamineAll(t *testing.T) {
 	whole, errs, code := diagnosedWithin(t, nil, nil)
 	if code != 0 || errs != "" || !strings.Contains(whole, "examined; nothing is wrong.") {

@@ -7,7 +7,8 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// explanationDocument is what explain writes with "-o json" and "-o yaml"; package document has the rules for it.
+// explanationDocument is what explain writes with "-o json" and "-o yaml"; see package document for the rules of such
+// documents.
 type explanationDocument struct {
 	Kind string       `json:"kind"` // "PodExplanation"
 	Pod  document.Pod `json:"pod"`
@@ -19,13 +20,13 @@ type explanationDocument struct {
 	Message    string             `json:"message,omitempty"`
 	Containers []document.Request `json:"containers"`
 	Holds      *document.Holder   `json:"holds,omitempty"` // what it holds on Node
-	// Scheduling is how far a pod without a node has come; absent where that is not known.
+	// Scheduling is how far the scheduler has come with a pod that has no node; nil where this is not known.
 	Scheduling *document.Scheduling `json:"scheduling,omitempty"`
-	// Warnings say which names of the pod nothing reads.
+	// Warnings name the annotations and labels of the pod that look like Tenon's and that no program reads.
 	Warnings []string `json:"warnings,omitempty"`
-	// Unjudged is what else the pod asks of nodes, in words.
+	// Unjudged are the pod's demands on nodes that Tenon does not judge, in words.
 	Unjudged  []string           `json:"unjudged"`
-	Verdicts  []document.Verdict `json:"verdicts"` // of the nodes where it holds nothing
+	Verdicts  []document.Verdict `json:"verdicts"` // of the nodes where the pod holds nothing
 	NotJudged []document.Problem `json:"notJudged"`
 }
 
@@ -72,7 +73,7 @@ func (v verdictOn) document() document.Verdict {
 	return d
 }
 
-// missing are the amounts that the pods of the way have to give back.
+// missing returns the amounts that the pods to wait for have to release.
 func (v verdictOn) missing() []document.Missing {
 	return document.Each(v.way.Missing, func(m whatif.Missing) document.Missing {
 		out := document.Missing{Resource: m.Resource, More: m.More}
@@ -83,7 +84,7 @@ func (v verdictOn) missing() []document.Missing {
 	})
 }
 
-// document is the document of a scene, which is of a machine file or of a cluster.
+// document returns the JSON form of a scene. file: the scene is of a machine file, not of a cluster.
 func (s scene) document(file bool) mapDocument {
 	d := mapDocument{Kind: "MachineMap", NotDrawn: append([]document.Problem{}, s.problems...),
 		Nodes: document.Each(s.nodes, func(n *state.Node) document.Node { return document.NodeOf(n.Name, n) })}
@@ -104,7 +105,7 @@ func (s scene) document(file bool) mapDocument {
 	return d
 }
 
-// spread names the NUMA nodes that holdings of a node are on, "-" where there are none.
+// spread returns the NUMA nodes of holdings on a node, or "-" where the holdings have none.
 func spread(n *state.Node, hs ...place.Holding) string {
 	if ids := document.Spread(n.Machine, hs); ids != "" {
 		return string(ids)

@@ -78,7 +78,7 @@ func (a *app) explainPod(c *cobra.Command, f explainFlags, ref string) error {
 	return e.write(c.OutOrStdout(), f.all || f.output.format == "wide")
 }
 
-// explanation is everything that is known about one pod.
+// explanation is all that the commands know about one pod.
 type explanation struct {
 	pod view.Pod
 	// home is the node that the pod is bound to, nil where it is not bound or its layout is not known.
@@ -86,16 +86,16 @@ type explanation struct {
 	holds *state.Entry
 	// verdicts are on all nodes but the one where the pod holds something, in order of names.
 	verdicts []verdictOn
-	// problems are of the nodes of which nothing is known and that nothing else keeps the pod from.
+	// problems are the nodes without known data that no other reason excludes for the pod.
 	problems []document.Problem
 }
 
-// verdictOn is what is to be said of the pod on a node. The node is nil where nothing is known of its NUMA nodes.
+// verdictOn is a verdict about the pod on one node. The node is nil where its NUMA nodes are not known.
 type verdictOn struct {
 	name   string
 	node   *state.Node
 	judged whatif.Judgement
-	way    *whatif.Way // nil where it is not known how the node gets room
+	way    *whatif.Way // nil where the program does not know how the node gets room
 }
 
 func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
@@ -122,7 +122,7 @@ func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
 	return newExplanation(pod, nodes, problems), nil
 }
 
-// orGone adds to an error about a pod that does not exist which node still reports it.
+// orGone extends the error about a pod that does not exist by the node that still reports the pod.
 func orGone(ctx context.Context, c Cluster, namespace, name string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return err
@@ -140,7 +140,7 @@ func orGone(ctx context.Context, c Cluster, namespace, name string, err error) e
 	return err
 }
 
-// podName reads "NAMESPACE/NAME" or "NAME"; an empty namespace is left to the kubeconfig.
+// podName reads "NAMESPACE/NAME" or "NAME". Without a namespace it returns "", and the kubeconfig's namespace applies.
 func (a *app) podName(ref string) (namespace, name string, err error) {
 	chosen := a.kube.Namespace()
 	namespace, name, both := strings.Cut(ref, "/")
@@ -182,7 +182,8 @@ func newExplanation(pod view.Pod, nodes []*state.Node, problems []document.Probl
 	return e
 }
 
-// tryRemedies tries what would let the pod run where it never fits, once for nodes of equal machines and settings.
+// tryRemedies tries changes that would let the pod run where it never fits, once for each group of nodes with equal
+// machines and settings.
 func (e *explanation) tryRemedies() {
 	known := map[string][]place.Reason{}
 	for i := range e.verdicts {
@@ -199,8 +200,8 @@ func (e *explanation) tryRemedies() {
 	}
 }
 
-// judge adds the verdict on a node, and reports whether the pod fits there. A node of which nothing is known and that
-// nothing else keeps the pod from is not judged.
+// judge adds the verdict on a node, and reports whether the pod fits there. It does not judge a node without known data
+// that no other reason excludes.
 func (e *explanation) judge(name string, n *state.Node) (fits bool) {
 	at, rules := e.on(name, n), whatif.Rules{}
 	v := verdictOn{name: name, node: n, judged: rules.Judge(&at, e.want(), e.pod.Around[name].Barred)}
@@ -220,7 +221,7 @@ func (e *explanation) want() *whatif.Want {
 	return &whatif.Want{Pod: e.pod.Pod, Demand: e.pod.Demand, Needs: e.pod.Needs}
 }
 
-// findWays looks for whom to wait for on the first nodes that only lack something now.
+// findWays looks for the pods whose end would make room. It tries the first nodes that lack something only now.
 func (e *explanation) findWays() {
 	left := fewNodes
 	for i := range e.verdicts {
@@ -246,8 +247,8 @@ func (e *explanation) fitting() (out []string) {
 	return out
 }
 
-// refused reports whether a kubelet turned the pod away at its door: the next pod like it is then what
-// a person wants to know of.
+// refused reports whether a kubelet rejected the pod at admission. The user then wants to know where the next pod like
+// it fits.
 func (e *explanation) refused() bool {
 	switch place.RefusalReason(e.pod.Reason) {
 	case place.TopologyAffinityError, place.SMTAlignmentError, place.UnexpectedAdmissionError:
@@ -256,7 +257,7 @@ func (e *explanation) refused() bool {
 	return false
 }
 
-// ended reports whether the pod will never hold anything again.
+// ended reports whether the pod has ended for good: it will hold nothing again.
 func (e *explanation) ended() bool { return e.pod.Phase == "Succeeded" || e.pod.Phase == "Failed" }
 
 // sortedNodes returns the nodes that can be judged, in order of names.

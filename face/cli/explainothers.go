@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/view"
 )
 
-// This file explains nodes and the pods of workloads, and takes TYPE/NAME as kubectl does.
+// This file explains nodes and the pods of workloads. It takes TYPE/NAME as kubectl does.
 
 const explainLong = `Say where a pod fits and why, or what it holds. TYPE is pod, node, deployment, statefulset, daemonset,
 replicaset, job or cronjob, kubectl's short form of one, or a kind of an operator: vcjob, jobset, lws, mpijob,
@@ -46,7 +46,7 @@ type workloadLister interface {
 	PodsOf(ctx context.Context, kind, namespace, name string) ([]view.Pod, error)
 }
 
-// workloadTypes are the kinds of workloads, and kubectl's other names for each.
+// workloadTypes are the kinds of workloads, each with kubectl's other names for it.
 var workloadTypes = map[string][]string{
 	"deployment":  {"deployments", "deploy"},
 	"statefulset": {"statefulsets", "sts"},
@@ -54,7 +54,7 @@ var workloadTypes = map[string][]string{
 	"replicaset":  {"replicasets", "rs"},
 	"job":         {"jobs"},
 	"cronjob":     {"cronjobs", "cj"},
-	// Kinds of operators, whose pods have the object's name in a label.
+	// Kinds that operators define. Their pods have the object's name in a label.
 	"vcjob":      {"vcjobs", "vj", "jobs.batch.volcano.sh"},
 	"jobset":     {"jobsets"},
 	"lws":        {"leaderworkerset", "leaderworkersets"},
@@ -171,7 +171,7 @@ func (a *app) explainNode(c *cobra.Command, f explainFlags, name string) error {
 	return l.write(w, podsFlags{})
 }
 
-// workloadExplanation is the pods of a workload, and the explanation of one of them.
+// workloadExplanation is the pods of a workload and the explanation of one pod among them.
 type workloadExplanation struct {
 	kind, namespace, name string
 	pods                  []view.Pod
@@ -208,7 +208,7 @@ func (a *app) explainWorkload(c *cobra.Command, f explainFlags, kind, ref string
 	x.list = alignmentsOf(sortedNodes(nodes), x.pods)
 	for _, p := range x.pods {
 		if p.Node == "" {
-			// The pod is read again, with what nodes lack for it.
+			// Read the pod again, now with what nodes lack for it.
 			if p, err = cluster.Pod(c.Context(), p.ID.Namespace, p.ID.Name); err != nil {
 				return err
 			}

@@ -18,7 +18,7 @@ import (
 
 const (
 	textWidth = draw.DefaultWidth
-	fewNodes  = 20 // nodes shown of a group without --all
+	fewNodes  = 20 // nodes of a group that are shown without --all
 	fewWays   = 5
 )
 
@@ -200,7 +200,8 @@ func yes(b bool) string {
 	return "no"
 }
 
-// alignedText returns whether a container is aligned, as pods writes it; "-" for one that has ended or holds nothing.
+// alignedText returns whether a container is aligned, in the words of the command pods. It returns "-" for a container
+// that has ended or holds nothing.
 func alignedText(units []place.Alignment, h place.Holding) string {
 	for _, u := range units {
 		if h.Kind != place.Init && (u.Container == h.Container || u.Container == "") {
@@ -262,8 +263,8 @@ func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 	}
 }
 
-// writeKept counts the nodes where the pod fits and from which a scheduler keeps it if its profile has stricter
-// arguments than the defaults: the profile is not known here.
+// writeKept counts the nodes where the pod fits, but from which a scheduler with stricter arguments than the defaults
+// keeps it. This program does not know the profile of the scheduler.
 func (e *explanation) writeKept(b *bufio.Writer, fits []verdictOn) {
 	kept := map[string]int{}
 	for _, v := range fits {
@@ -329,7 +330,7 @@ func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 	}
 }
 
-// writeRefusals groups nodes that refuse for the same reasons: what can never be comes first, then large groups.
+// writeRefusals groups nodes that refuse for the same reasons. Lasting reasons come first, then large groups.
 func writeRefusals(b *bufio.Writer, refused []verdictOn, limit int) {
 	groups, reasons := map[string][]verdictOn{}, map[string][]place.Reason{}
 	for _, v := range refused {
@@ -375,7 +376,7 @@ func nodeList(group []verdictOn, limit int) string {
 	return list
 }
 
-// refusal names how long it lasts, and what refuses: the kubelet, or the pod's own demand.
+// refusal returns how long a refusal lasts, and its source: the kubelet, or the pod's own demand.
 func refusal(v verdictOn) string {
 	s := map[place.When]string{place.Never: "Never", place.Changed: "Not without a change",
 		place.Later: "Not now"}[v.judged.When()]
@@ -433,13 +434,14 @@ func writeProblems(b *bufio.Writer, problems []document.Problem, limit int) {
 	}
 }
 
-// writeTable writes rows. The first row has the headings. It needs no error: the bufio.Writer keeps it until
+// writeTable writes rows below the headings in the first row. It returns no error: the bufio.Writer keeps one until
 // Flush.
 func writeTable(b *bufio.Writer, rows [][]string) {
 	_ = table{heads: rows[0], rows: rows[1:]}.write(b, false)
 }
 
-// writeWrapped writes words in lines of textWidth behind an indent, continuation lines two deeper.
+// writeWrapped writes words in lines of textWidth columns. It indents the first line by indent, and the others by two
+// columns more.
 func writeWrapped(b *bufio.Writer, indent, text string) {
 	line := indent
 	for i, word := range strings.Fields(draw.Printable(text)) {

@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// A pod that a layout lists and that no longer exists is marked wherever it is named, and devices that nobody gets are
-// not shown as free.
+// A pod that a layout lists and that no longer exists is marked wherever it is named. Devices that the kubelet gives to
+// no pod are not shown as free.
 func TestWhatIsGoneOrNeverGivenIsMarked(t *testing.T) {
 	n := node(t, "a", xeon+"device vendor.example/nic n-0 numa 0\ndevice vendor.example/nic n-1 numa none\n",
 		place.SingleNUMA, entry(t, "ml/old", state.Observed, "16-31,48-63", 100, 2),
@@ -34,7 +34,7 @@ func TestWhatIsGoneOrNeverGivenIsMarked(t *testing.T) {
 	}
 }
 
-// Programs learn what people read.
+// The JSON output has the warnings that the text output shows.
 func TestExplainHasMisspeltNamesAsData(t *testing.T) {
 	c := cluster{pods: map[string]view.Pod{"ml/waits": {ID: id("ml/waits"), Pod: wanting(31, 10, 0), Phase: "Pending",
 		Misspelt: []string{"nothing reads the label tenon.sh/x"}}}}

@@ -12,14 +12,14 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// guardFlags are the arguments of the scheduler that keep pods from nodes, with the same names and meanings
-// (docs/reference/scheduler.md). The command does not know a profile, so they are flags.
+// guardFlags are the scheduler's arguments that keep pods from nodes; names and meanings are the same
+// (docs/reference/scheduler.md). They are flags because the command does not know the scheduler's profile.
 type guardFlags struct {
 	unknown, coarse, silent, inexact string
 	keepRestartable                  bool
 }
 
-// The choices of these flags.
+// The values that these flags accept.
 var (
 	unknownNodes = []string{"Allow", "AllowWithoutDemand", "Refuse"}
 	allowRefuse  = []string{"Allow", "Refuse"}
@@ -69,7 +69,8 @@ func (f *guardFlags) guard() (guard.Guard, error) {
 	return g, nil
 }
 
-// strictArguments are the arguments that keep a pod from nodes in addition to the defaults, with the bar of each.
+// strictArguments are the arguments that keep a pod from further nodes when they differ from the defaults, each with
+// the bar that it sets up.
 var strictArguments = []struct {
 	argument string
 	guard    guard.Guard
@@ -80,11 +81,11 @@ var strictArguments = []struct {
 	{"keepRestartable: true", guard.Guard{KeepRestartable: true}},
 }
 
-// keptBy returns the arguments with which a scheduler would keep a pod from a node where it fits by the defaults. n is
+// keptBy returns the arguments by which a scheduler would keep a pod from a node where it fits by the defaults. n is
 // not nil.
 func keptBy(n *state.Node, p *place.Pod, d place.Demand) (arguments []string) {
 	for _, x := range strictArguments {
-		if x.guard.Distrusts(n) != 0 || x.guard.Spares(n, p, d) != 0 {
+		if x.guard.Distrusts(n) != 0 || x.guard.Refuses(n, p, d) != 0 {
 			arguments = append(arguments, x.argument)
 		}
 	}

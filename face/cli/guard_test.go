@@ -28,7 +28,7 @@ func TestGuardFlags(t *testing.T) {
 	}
 }
 
-// Explain does not know the profile of a scheduler: it names what stricter arguments would change.
+// Explain does not know the profile of a scheduler. It names the stricter arguments that would change the verdict.
 func TestExplainNamesArgumentsThatKeepAPodAway(t *testing.T) {
 	exact, other := node(t, "exact", xeon, place.SingleNUMA), node(t, "other", xeon, place.SingleNUMA)
 	other.Inexact = []state.Inexact{{Code: state.UnknownKubeletVersion}}

@@ -10,21 +10,22 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Kubeconfig is which cluster a person chose on the command line, by the flags that kubectl has. What is not chosen
-// is left to the kubeconfig file, which is found as kubectl finds it.
+// Kubeconfig is the cluster that a user selects by kubectl's flags. Flags that are not given leave the choice to the
+// kubeconfig file, which Load finds as kubectl finds it.
 type Kubeconfig struct {
 	path   string
 	chosen clientcmd.ConfigOverrides
 	bundle string
-	// file is the namespace of the kubeconfig file, once it is read. It is a default: NAMESPACE/NAME may name another.
+	// file is the namespace from the kubeconfig file, "" before Load. It is a default: NAMESPACE/NAME may name another
+	// namespace.
 	file string
 }
 
 // Namespace is the value of --namespace; empty where it is not given.
 func (k Kubeconfig) Namespace() string { return k.chosen.Context.Namespace }
 
-// bind declares the flags. The ConfigFlags of k8s.io/cli-runtime declare the same ones, but link the clients of
-// every API and kustomize, which doubles the size of the program and its memory.
+// bind declares the flags. The ConfigFlags of k8s.io/cli-runtime declare the same flags, but link the clients of every
+// API and kustomize, which doubles the size and the memory of the program.
 func (k *Kubeconfig) bind(f *pflag.FlagSet) {
 	names := clientcmd.RecommendedConfigOverrideFlags("")
 	names.ClusterOverrideFlags.APIServer.ShortName = "s"
@@ -34,7 +35,7 @@ func (k *Kubeconfig) bind(f *pflag.FlagSet) {
 	f.StringVar(&k.bundle, "bundle", "", `File of "kubectl tenon bundle", in place of a cluster.`)
 }
 
-// Bundle is the file that stands for the cluster; empty where there is none.
+// Bundle is the archive that replaces the cluster; empty where none is given.
 func (k Kubeconfig) Bundle() string { return k.bundle }
 
 func (k Kubeconfig) loader() clientcmd.ClientConfig {
@@ -43,7 +44,7 @@ func (k Kubeconfig) loader() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &k.chosen)
 }
 
-// Load reads the kubeconfig and returns how to reach its cluster, and the namespace it chooses.
+// Load reads the kubeconfig, and returns the client configuration and the namespace that it selects.
 func (k Kubeconfig) Load() (*rest.Config, string, error) {
 	loader := k.loader()
 	config, err := loader.ClientConfig()

@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// This file computes what a change of kubelets' configuration does before it is made.
+// This file computes the effects of a change of kubelets' configuration before anybody makes it.
 
 const kubeletPlanLong = `Say what a change of kubelets' configuration does, before you make it. Nothing is changed.
 
@@ -34,7 +34,7 @@ const kubeletPlanExample = `  kubectl tenon kubelet plan -l pool=gpu --policy re
   kubectl tenon kubelet plan --policy single-numa-node --option scope=pod --reserved-cpus 0-1,64-65
   kubectl tenon kubelet plan --cpu-manager-policy none --memory-manager-policy None -o json > plan.json`
 
-// KubeletPlanner computes what a change of kubelets' configuration does to the cluster of a kubeconfig.
+// KubeletPlanner computes the effects of a change of kubelets' configuration on the cluster of a kubeconfig.
 type KubeletPlanner func(ctx context.Context, k Kubeconfig, v whatif.Variation) (document.KubeletPlan, error)
 
 // kubeletFlags are the choices of the command.
@@ -136,7 +136,7 @@ func (k KubeletChange) Variation() (whatif.Variation, error) {
 		memory: k.MemoryManager, reservedCPUs: k.ReservedCPUs, reservedMemory: k.ReservedMemory}.variation()
 }
 
-// variation is what the flags make of the rules of a node.
+// variation returns the change of a node's rules that the flags describe.
 func (f kubeletFlags) variation() (whatif.Variation, error) {
 	var changes []func(*place.Rules) error
 	set := func(do func(*place.Rules)) {
@@ -273,7 +273,8 @@ func writeKubeletPlan(w io.Writer, p document.KubeletPlan, all bool) error {
 	return b.Flush()
 }
 
-// writeDiffs writes what changes, once for all nodes on which it is the same, and why kubelets would not start.
+// writeDiffs writes each change once, with all nodes on which it is the same, and the reasons why kubelets would not
+// start.
 func writeDiffs(b *bufio.Writer, p document.KubeletPlan) {
 	var keys []string
 	on := map[string][]string{}
@@ -289,7 +290,7 @@ func writeDiffs(b *bufio.Writer, p document.KubeletPlan) {
 		for _, text := range n.Warnings {
 			writeWrapped(to, "  ", "Warning: "+text+".")
 		}
-		_ = to.Flush() // a builder takes everything
+		_ = to.Flush() // a strings.Builder does not fail
 		text := lines.String()
 		if on[text] == nil {
 			keys = append(keys, text)
@@ -302,7 +303,7 @@ func writeDiffs(b *bufio.Writer, p document.KubeletPlan) {
 	}
 }
 
-// fewMoves are shown unless all are.
+// fewMoves is the number of moves that are shown without --all.
 const fewMoves = 20
 
 func writeMoves(w io.Writer, moves []document.PlannedMove, all bool) error {

@@ -38,8 +38,9 @@ type KubeletApplyOptions struct {
 	MaxUnavailable            int
 	Force, LoseEmptyDir       bool
 	EvictWithin, VerifyWithin time.Duration
-	// Image is that of the pods that change nodes. Stop and Start are shell commands on the node; ConfigDir, Config and
-	// Root are the kubelet's paths, read of its command line where they are empty.
+	// Image is the image of the pods that change nodes. Stop and Start are shell commands for the node. ConfigDir,
+	// Config and Root are paths of the kubelet; where they are empty, the program reads them from the kubelet's command
+	// line.
 	Image, Stop, Start      string
 	ConfigDir, Config, Root string
 }
@@ -55,7 +56,7 @@ func KubeletDefaults() KubeletApplyOptions {
 type KubeletApplier interface {
 	// Pending returns the nodes that the plan has still to change, in order, or why it cannot be applied.
 	Pending(ctx context.Context, p document.KubeletPlan) ([]document.KubeletPlanNode, error)
-	// Run changes the nodes. say receives each step before it is done.
+	// Run changes the nodes. It passes each step to say before it takes the step.
 	Run(ctx context.Context, nodes []document.KubeletPlanNode, say func(document.KubeletStep)) error
 }
 
@@ -104,7 +105,7 @@ func (a *app) kubeletApplyCommand() *cobra.Command {
 	return c
 }
 
-// maxPlan bounds the file of a plan.
+// maxPlan bounds the size of a plan file in bytes.
 const maxPlan = 64 << 20
 
 func readPlan(file string) (p document.KubeletPlan, err error) {
@@ -148,7 +149,7 @@ func applyKubelets(c *cobra.Command, by KubeletApplier, file string, o KubeletAp
 	}
 	if !yes {
 		fmt.Fprint(out, "Go on? [y/N] ")
-		line, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n') // no answer is no
+		line, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n') // no answer means no
 		if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
 			return errors.New("nothing was changed: answer y, or give --yes")
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// A pod that names one of 410 nodes by its label is refused by 409 for one reason, and by the one for another, which
-// comes first.
+// A pod selects one of 410 nodes by its label. The other 409 nodes refuse it for one reason and form one group. The
+// selected node refuses it for another reason, which comes first.
 func TestManyNodesWithTheSameReasonAreOneGroup(t *testing.T) {
 	pod := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: 2000}}}
 	full := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: 11000}}}

@@ -120,15 +120,15 @@ func nodeRefs(nodes []*state.Node) (out []string) {
 	return out
 }
 
-// scene is what a map shows: the nodes to draw, those that cannot be drawn, warnings about the former, and the UIDs of
-// their misaligned pods.
+// scene is what a map shows: the nodes to draw, the problems of nodes that cannot be drawn, warnings about the drawn
+// nodes, and the UIDs of their misaligned pods.
 type scene struct {
 	nodes           []*state.Node
 	problems, notes []document.Problem
 	misaligned      map[string]bool
 }
 
-// scene reads the machine file, or the cluster; args may name one of its nodes.
+// scene reads the machine file, or the cluster. args may select one node of the cluster.
 func (a *app) scene(ctx context.Context, c *cobra.Command, file string, args []string) (s scene, err error) {
 	if file != "" {
 		n, err := a.readMachine(file, c.ErrOrStderr())
@@ -158,7 +158,7 @@ func (a *app) scene(ctx context.Context, c *cobra.Command, file string, args []s
 	return s, nil
 }
 
-// only drops all nodes but one.
+// only removes all nodes but one from the scene.
 func (s *scene) only(name string) error {
 	for _, n := range s.nodes {
 		if n.Name == name {
@@ -187,8 +187,8 @@ func writeNotes(w io.Writer, notes []document.Problem) error {
 	return problemTable("WARNINGS", notes).write(w, false)
 }
 
-// readMachine makes a node, on which nothing is held, of a machine file. Warnings about the machine
-// go to stderr, as kubectl's warnings do.
+// readMachine makes a node without any holdings from a machine file. It writes warnings about the machine to stderr, as
+// kubectl does.
 func (a *app) readMachine(path string, stderr io.Writer) (*state.Node, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -205,7 +205,7 @@ func (a *app) readMachine(path string, stderr io.Writer) (*state.Node, error) {
 	return a.parsed(path, data, stderr)
 }
 
-// parsed makes a node of the content of a machine file.
+// parsed makes a node from the content of a machine file.
 func (a *app) parsed(path string, data []byte, stderr io.Writer) (*state.Node, error) {
 	parse := a.setup.Machine
 	if parse == nil {
@@ -267,7 +267,7 @@ func writeSummary(w io.Writer, nodes []*state.Node, problems []document.Problem,
 	return problemTable("NOT DRAWN BECAUSE", problems).write(w, false)
 }
 
-// options fits the drawing to where it goes: a terminal may be wider than the default and show colour.
+// options chooses the width and colour of the drawing: a terminal may be wider than the default and show colour.
 func (f mapFlags) options(w io.Writer) draw.Options {
 	o := draw.Options{Color: f.color == "always"}
 	file, ok := w.(*os.File)

@@ -12,9 +12,9 @@ import (
 	"github.com/tenon-numa/tenon/face/draw"
 )
 
-// writeNodes writes a table of one line per node: what decides there and how much is free. How each node is known
-// is a column where some are coarse, and with "-o wide". A "+" behind the pods means that unknown pods hold something,
-// too.
+// writeNodes writes a table with one line per node: the settings that decide and the free amounts. A column for the
+// source of each node's data appears where some nodes are coarse, and with "-o wide". A "+" behind the number of pods
+// means that unknown pods hold something, too.
 func writeNodes(w io.Writer, nodes []*state.Node, wide bool) error {
 	t := table{
 		heads: []string{"NODE", "KNOWN", "POLICY", "SCOPE", "NUMA", "CPUS FREE", "MEMORY FREE", "PODS", "DEVICES FREE"},
@@ -46,7 +46,7 @@ func nodeRow(n *state.Node, wide bool) []string {
 		fmt.Sprint(len(n.Machine.NUMAs())), cpus, freeMemory(n), podCount(n), freeDevices(n, wide)}
 }
 
-// freeMemory is what a Guaranteed pod may get, and all of it, of ordinary memory.
+// freeMemory returns the ordinary memory that a Guaranteed pod may still get, and the total.
 func freeMemory(n *state.Node) string {
 	if !n.Rules.Memory.Static {
 		return "not pinned"
@@ -58,7 +58,7 @@ func freeMemory(n *state.Node) string {
 	return roundBytes(free) + "/" + roundBytes(all)
 }
 
-// roundBytes is an amount of memory without its name.
+// roundBytes returns an amount of memory without the resource name.
 func roundBytes(n int64) string {
 	s := place.Quantity(topo.Memory, n)
 	return s[:len(s)-len(" "+topo.Memory)]
@@ -72,8 +72,8 @@ func podCount(n *state.Node) string {
 	return fmt.Sprint(len(n.Entries))
 }
 
-// freeDevices counts the free devices of each resource, with "-o wide" of all of them, else as far as the least last
-// column has room.
+// freeDevices counts the free devices of each resource: of all resources with "-o wide", else of as many as fit the
+// narrowest last column.
 func freeDevices(n *state.Node, wide bool) string {
 	const room = leastLast - len(", +64 more")
 	out := ""

@@ -32,7 +32,8 @@ func (o *output) check() error {
 	return nil
 }
 
-// write writes a document where the format is json or yaml, and names where it is name; done reports whether it was.
+// write writes doc where the format is json or yaml, and names where the format is name. done is false for other
+// formats, where it writes nothing.
 func (o *output) write(w io.Writer, doc any, names []string) (done bool, err error) {
 	switch o.format {
 	case "json":

@@ -79,7 +79,7 @@ func (a *app) podsCommand() *cobra.Command {
 	return c
 }
 
-// aligned is one pod, and what it holds compared with what it could hold.
+// aligned is one pod, with what it holds and what it could hold.
 type aligned struct {
 	node  *state.Node
 	entry state.Entry
@@ -93,7 +93,7 @@ func (p aligned) misaligned() bool { return place.Misaligned(p.units) }
 // alignments are pods in order of namespace and name, and the nodes whose pods cannot be judged.
 type alignments struct {
 	pods []aligned
-	// namespace is empty for all of them; vacant: no pod of it was read.
+	// namespace is empty for all namespaces. vacant: no pod in the namespace was read.
 	namespace string
 	vacant    bool
 	problems  []document.Problem
@@ -145,7 +145,8 @@ func (a *app) alignments(ctx context.Context, f podsFlags, names []string) (*ali
 	return out, nil
 }
 
-// withNames returns the pods with these names, or all if there are none. A name that no pod has is an error.
+// withNames returns the pods with these names, or all pods without names. It returns an error for a name that no pod
+// has.
 func withNames(pods []view.Pod, names []string, namespace string) ([]view.Pod, error) {
 	if len(names) == 0 {
 		return pods, nil
@@ -162,7 +163,7 @@ func withNames(pods []view.Pod, names []string, namespace string) ([]view.Pod, e
 	return slices.DeleteFunc(pods, func(p view.Pod) bool { return !slices.Contains(names, p.ID.Name) }), nil
 }
 
-// knownNode returns an error for the name of a node that is neither among the nodes nor among those with a problem.
+// knownNode returns an error for a name that neither a node nor a problem has.
 func knownNode(name string, nodes []*state.Node, problems []document.Problem) error {
 	if name == "" || slices.ContainsFunc(nodes, func(n *state.Node) bool { return n.Name == name }) ||
 		slices.ContainsFunc(problems, func(p document.Problem) bool { return p.Node == name }) {
@@ -171,7 +172,7 @@ func knownNode(name string, nodes []*state.Node, problems []document.Problem) er
 	return fmt.Errorf("node %q is not known", name)
 }
 
-// keep drops what the flags do not select.
+// keep removes the pods that the flags do not select.
 func (l *alignments) keep(f podsFlags) {
 	l.pods = slices.DeleteFunc(l.pods, func(p aligned) bool {
 		return f.misaligned && !p.misaligned() || f.node != "" && p.node.Name != f.node
@@ -181,7 +182,8 @@ func (l *alignments) keep(f podsFlags) {
 	}))
 }
 
-// alignmentsOf compares what pods hold with what they could. A coarse node does not report whose its amounts are.
+// alignmentsOf compares what pods hold with what they could hold. It cannot judge coarse nodes, which do not report the
+// pods behind their amounts.
 func alignmentsOf(nodes []*state.Node, pods []view.Pod) *alignments {
 	out := &alignments{}
 	byUID := viewsByUID(pods)
@@ -217,7 +219,7 @@ func viewsByUID(pods []view.Pod) map[string]view.Pod {
 	return out
 }
 
-// findRoom finds the nodes where the misaligned pods would be aligned now.
+// findRoom finds for each misaligned pod the nodes where it would be aligned now.
 func (l *alignments) findRoom(nodes []*state.Node, pods []view.Pod) {
 	s := search{nodes: nodes, ideals: map[string]*place.Usage{}, found: map[string][]*state.Node{}}
 	byUID := viewsByUID(pods)
@@ -228,7 +230,7 @@ func (l *alignments) findRoom(nodes []*state.Node, pods []view.Pod) {
 	}
 }
 
-// marks are the UIDs of the misaligned pods, for maps.
+// marks returns the UIDs of the misaligned pods, for maps.
 func (l *alignments) marks() map[string]bool {
 	out := map[string]bool{}
 	for _, p := range l.pods {
@@ -254,7 +256,7 @@ func (s search) ideal(n *state.Node) *place.Usage {
 }
 
 // now returns the nodes on which a pod would be aligned if it were created again, its own node first. Pods of equal
-// shape and demand share the search among the other nodes.
+// shape and demand share one search among the other nodes.
 func (s search) now(p view.Pod, home *state.Node) (out []*state.Node) {
 	if s.fits(p, home.Without(p.ID.UID)) {
 		out = append(out, home)
@@ -330,7 +332,7 @@ func (l *alignments) write(w io.Writer, f podsFlags) error {
 	return problemTable("NOT JUDGED BECAUSE", l.problems).write(w, false)
 }
 
-// none returns why there are no rows. Who may not read namespaces cannot know whether one is there.
+// none returns why there are no rows. A user who may not read namespaces does not learn whether the namespace exists.
 func (l *alignments) none(f podsFlags) string {
 	in := ""
 	if l.namespace != "" {
@@ -383,7 +385,7 @@ func distanceText(e place.Extent) string {
 	return fmt.Sprint(e.Distance)
 }
 
-// bestText returns on how many NUMA nodes a pod could be, and at which distance: which ones does not matter.
+// bestText returns the best number of NUMA nodes for a pod and their distance, without naming NUMA nodes.
 func bestText(e place.Extent) string {
 	out := fmt.Sprintf("%d NUMA", e.NUMAs.Len())
 	if e.Distance > 0 {
@@ -426,17 +428,17 @@ type alignmentDocument struct {
 	AlignedOn []string `json:"alignedOn,omitempty"`
 }
 
-// unitDocument is a container, or a pod as a whole where the scope of the node is the pod.
+// unitDocument is one container, or the whole pod where the node's topology manager scope is the pod.
 type unitDocument struct {
 	Container  string         `json:"container,omitempty"`
 	Misaligned bool           `json:"misaligned"`
 	Held       extentDocument `json:"held"`
-	Best       extentDocument `json:"best"` // on the empty machine
+	Best       extentDocument `json:"best"` // on a machine without other pods
 }
 
 type extentDocument struct {
 	NUMAs v1alpha1.IDList `json:"numas"`
-	// Distance is the longest between two of the NUMA nodes; 0 where it is not known.
+	// Distance is the longest distance between two of the NUMA nodes; 0 where it is not known.
 	Distance int64 `json:"distance"`
 }
 

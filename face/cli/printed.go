@@ -8,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// This file keeps what a terminal interprets out of all outputs. Texts come from nodes, users and programs: names,
+// This file removes what a terminal would interpret from all outputs. Texts come from nodes, users and programs: names,
 // annotations, events, logs, errors.
 
-// printed writes text to a terminal or file. Invariant: nothing but printable runes, tabs and line breaks reaches out;
-// other runes and bytes become "?".
+// printed writes text to a terminal or file. Invariant: it passes on only printable runes, tabs and line breaks; it
+// replaces other runes and bytes by "?".
 type printed struct {
 	out  io.Writer
-	rest []byte // the beginning of a rune that the next write ends
+	rest []byte // a rune whose last bytes come with the next write
 }
 
-// Write writes all of p, or what precedes a rune that is not whole yet.
+// Write writes p, except for an incomplete rune at its end, which it keeps for the next Write.
 func (w *printed) Write(p []byte) (int, error) {
 	text := append(w.rest, p...)
 	var out bytes.Buffer
@@ -37,8 +37,8 @@ func (w *printed) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// raw returns the writer below a printed one: for archives, and for drawings, which make every text in them printable
-// themselves and have colours and cursor movements of their own.
+// raw returns the writer below a printed one. Archives need it, and so do drawings: these make every text in them
+// printable and have colours and cursor movements of their own.
 func raw(w io.Writer) io.Writer {
 	if p, ok := w.(*printed); ok {
 		return p.out
@@ -46,8 +46,8 @@ func raw(w io.Writer) io.Writer {
 	return w
 }
 
-// escapeJSON writes runes of JSON that are not printable as escapes, which stand for the same text. JSON has such runes
-// in strings only.
+// escapeJSON replaces runes of JSON that are not printable by escapes with the same meaning. JSON has such runes in
+// strings only.
 func escapeJSON(data []byte) []byte {
 	var out bytes.Buffer
 	for _, r := range string(data) {

@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// hostile is a text that clears a screen, ends a line, changes the order of letters, and is no UTF-8 in the end.
+// hostile is a text that clears a screen, ends a line, changes the order of letters, and ends in invalid UTF-8.
 const hostile = "x\x1b[2J\r\u009b31m\u202egpj\u2066\u200b\U000e0041\x07"
 
 // fill sets every text in a document to the hostile one, and gives every list one item.
@@ -46,7 +46,7 @@ func filled[T any]() (out T) {
 	return out
 }
 
-// lying are appliers and other things that commands read. Every text of them is hostile.
+// lying are appliers and other interfaces that commands read. All their texts are hostile.
 type lying struct{}
 
 func (lying) Pending(_ context.Context, p document.KubeletPlan) ([]document.KubeletPlanNode, error) {
@@ -58,7 +58,7 @@ func (lying) Run(_ context.Context, _ []document.KubeletPlanNode, say func(docum
 	return &ManifestError{os.ErrInvalid}
 }
 
-// Whatever outside texts say, outputs have printable characters alone, and JSON has the texts as they are.
+// Whatever texts come from outside, outputs have printable characters only, and JSON keeps the texts unchanged.
 func TestOutputsHaveNothingThatATerminalInterprets(t *testing.T) {
 	plan := filled[document.KubeletPlan]()
 	data, err := json.Marshal(plan)
@@ -105,7 +105,7 @@ func TestOutputsHaveNothingThatATerminalInterprets(t *testing.T) {
 	}
 }
 
-// A rune that two writes share is written once it is whole.
+// A rune whose bytes come in two writes is written once it is whole.
 func TestRunesAcrossWrites(t *testing.T) {
 	var out bytes.Buffer
 	w := &printed{out: &out}

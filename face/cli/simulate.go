@@ -21,42 +21,42 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Stage is where a simulation takes place: nodes with the pods that are on them, and how workloads are read.
+// Stage is the place of a simulation: nodes with their pods, and the reader of workloads.
 type Stage interface {
 	// Nodes returns the nodes in ascending order of name.
 	Nodes() []whatif.Node
-	// Workloads reads a workload file; left names the objects that are not among the workloads.
+	// Workloads reads a workload file. left names the objects that are not among the workloads.
 	Workloads(data []byte, namespace string) (all []*whatif.Workload, left whatif.Left, err error)
-	// Like returns one more of a pod that is there.
+	// Like returns a copy of an existing pod as a workload.
 	Like(namespace, name string) (*whatif.Workload, error)
-	// On returns the pods that would be made anew if a node went away, and counts those that go with it.
+	// On returns the pods that their owners would create again without the node, and counts the pods that end with it.
 	On(node string) (pods []*whatif.Workload, stay int, err error)
-	// Pending returns the pods that have no node, in the order in which the scheduler takes them.
+	// Pending returns the pods without a node, in the order in which the scheduler takes them.
 	Pending() []*whatif.Workload
-	// Usual returns the pods that the cluster was asked for lately, the newest last.
+	// Usual returns the pods that users created lately, the newest last.
 	Usual() []*place.Pod
-	// Waiting counts the pods that have no node.
+	// Waiting counts the pods without a node.
 	Waiting() int
 }
 
-// Stages are the ways to get a stage; each is for one kind of source.
+// Stages are the functions that make a stage, one for each kind of source.
 type Stages struct {
-	// Cluster reads a cluster, and returns the namespace that the kubeconfig chooses.
+	// Cluster reads a cluster, and returns the namespace that the kubeconfig selects.
 	Cluster func(ctx context.Context, k Kubeconfig) (s Stage, problems []document.Problem, namespace string, err error)
-	// Export reads what kubectl wrote of a cluster.
+	// Export reads what kubectl wrote about a cluster.
 	Export func(data []byte) (Stage, []document.Problem, error)
-	// Machines makes nodes of machines.
+	// Machines makes nodes from machines.
 	Machines func([]whatif.Machine) (Stage, error)
-	// Ask returns a stage of Cluster that asks the API server about the pods of files, by dry runs; nil: it is not asked.
+	// Ask returns a Cluster stage that sends the pods of files to the API server as dry runs; nil: no dry runs.
 	Ask func(ctx context.Context, k Kubeconfig, s Stage) (Stage, error)
-	// Vary returns a stage of Cluster or Export with some changes, and the names of the nodes whose configuration has
+	// Vary returns a copy of a Cluster or Export stage with changes, and the names of the nodes whose configuration has
 	// changed.
 	Vary func(s Stage, v whatif.Variation) (out Stage, altered []string, err error)
-	// Kubelet reads a KubeletConfiguration for a machine: its rules, and what it lets pods have.
+	// Kubelet reads a KubeletConfiguration for a machine: the node's rules, and the amounts for pods.
 	Kubelet func(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, error)
-	// Ignored returns the fields of a KubeletConfiguration that kubelets ignore; nil: they are not known.
+	// Ignored returns the fields of a KubeletConfiguration that kubelets ignore; nil: no list is known.
 	Ignored func(config []byte) []string
-	// Slots is what was counted of nodes before, of a program that asks again; nil: nothing.
+	// Slots holds earlier counts of free slots for a program that simulates repeatedly; nil: none.
 	Slots *Slots
 }
 
@@ -67,10 +67,10 @@ const (
 	maxSimulated = 100_000 // pods in one run
 )
 
-// exitUnfit is the exit code of a simulation in which not all pods have a place.
+// exitUnfit is the exit code of a simulation that leaves pods without a place.
 const exitUnfit = 2
 
-// unfit is the error of such a simulation; what it found has been written.
+// unfit is the error of such a simulation. The command has already written the result.
 type unfit struct{}
 
 func (unfit) Error() string { return "not all pods have a place, as far as they are judged" }
@@ -137,7 +137,8 @@ func (a *app) simulateCommand() *cobra.Command {
 	return c
 }
 
-// kustomization adds to an error about kubectl's flag -k, which no command here has, what does the same.
+// kustomization extends the error about kubectl's flag -k, which no command here has, by a command line that does the
+// same.
 func kustomization(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedName() != "k" && unknown.GetSpecifiedName() != "kustomize" {
@@ -203,8 +204,8 @@ func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 	complete(c, "without", a.nodeNames)
 }
 
-// check returns the rules, and how many of each workload are asked for: 0 for what the workload says, -1 for
-// as many as fit.
+// check returns the rules, and the number of pods for each workload: 0 for the workload's own number, -1 for as many as
+// fit.
 func (f *simulateFlags) check() (r whatif.Rules, count int, err error) {
 	switch {
 	case len(f.files) == 0 && f.pod == "" && len(f.without) == 0 && !f.pending && !f.alters():
@@ -258,7 +259,7 @@ func (f *simulateFlags) counted() (int, error) {
 	return n, nil
 }
 
-// alters reports whether the rules of nodes of the cluster are changed.
+// alters reports whether the flags change the rules of nodes of the cluster.
 func (f *simulateFlags) alters() bool { return f.altered != "" || len(f.options) > 0 }
 
 func asksLeast(arg string) bool { return strings.HasSuffix(arg, "="+leastText) }
@@ -330,7 +331,7 @@ func (a *app) attempt(c *cobra.Command, f simulateFlags, all *scenery, stderr io
 	return s, s.run(tasks, progressOn(c.Context(), stderr))
 }
 
-// scenery reads what the flags name.
+// scenery reads the sources that the flags name.
 func (a *app) scenery(c *cobra.Command, f simulateFlags) (*scenery, error) {
 	out := &scenery{}
 	var err error
@@ -352,7 +353,7 @@ func (a *app) scenery(c *cobra.Command, f simulateFlags) (*scenery, error) {
 	return out, nil
 }
 
-// onCluster reads a cluster, and the nodes that join it.
+// onCluster reads a cluster and the nodes that join it.
 func (a *app) onCluster(c *cobra.Command, f simulateFlags, out *scenery) error {
 	var listed []string
 	for _, arg := range f.add {
@@ -381,7 +382,7 @@ func (a *app) onCluster(c *cobra.Command, f simulateFlags, out *scenery) error {
 	return err
 }
 
-// stage gets the nodes from where the flags say; source says of these in words.
+// stage makes the stage that the flags select; source describes it in words.
 func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []document.Problem,
 	source string, err error) {
 	from := a.setup.Stages
@@ -401,8 +402,8 @@ func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []docu
 	return s, problems, "the cluster", nil
 }
 
-// tasks are what is to be placed, in order: pods that lose their node, files, the pod that is there. What is
-// unusual goes to stderr, as kubectl's warnings do.
+// tasks returns what to place, in order: pods that lose their node, pods from files, and copies of an existing pod.
+// Warnings go to stderr, as kubectl's do.
 func (a *app) tasks(f simulateFlags, s *simulation, all *scenery, count int, stderr io.Writer) (out []*task,
 	err error) {
 	for i := range s.altered {
@@ -491,7 +492,7 @@ func counted(tasks []*task, count int) error {
 	return nil
 }
 
-// warnUnjudged names once what of the workloads is not judged.
+// warnUnjudged names each demand of the workloads that is not judged, once.
 func warnUnjudged(w io.Writer, tasks []*task) {
 	asked := map[string][]string{}
 	var order []string

@@ -29,7 +29,7 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet/fields"
 )
 
-// stages are the real ones, but for the cluster, which is what kubectl would have exported of one.
+// stages are the real stages, but Cluster reads an export of kubectl.
 func stages(exported []byte) Stages {
 	return Stages{
 		Cluster: func(_ context.Context, k Kubeconfig) (Stage, []document.Problem, string, error) {
@@ -99,8 +99,8 @@ func simulate(t testing.TB, exported []byte, stdin string, args ...string) (stdo
 
 const lab = "../../lab/machines/"
 
-// A cluster of three nodes with NUMA nodes of 32 CPUs and two GPUs each, and one that says nothing. wide-0 and
-// wide-1 are on gpu-a, the second not reported yet; trainer-0 is on gpu-b; gpu-c is empty and cordoned.
+// A cluster of three nodes with NUMA nodes of 32 CPUs and two GPUs each, and one node without a report. wide-0 and
+// wide-1 are on gpu-a, which has not reported wide-1 yet; trainer-0 is on gpu-b; gpu-c is empty and cordoned.
 func gpuCluster(t testing.TB) []byte {
 	t.Helper()
 	var items []any
@@ -212,7 +212,7 @@ func TestSimulationsWriteAsDrawn(t *testing.T) {
 	}
 }
 
-// The documents show what the program reads and writes.
+// The documents show the golden output of the simulations.
 func TestTheDocumentShowsTheGoldenSimulations(t *testing.T) {
 	for page, files := range map[string][]string{
 		"howto/plan-capacity.md": {"simulate-machines.txt", "simulate-train.yaml"},
@@ -248,7 +248,7 @@ func TestWorkloadsFromStdin(t *testing.T) {
 	}
 }
 
-// How many more fit is an answer, whatever it is.
+// The number of pods that still fit is an answer, and never an error.
 func TestExitCodes(t *testing.T) {
 	file := t.TempDir() + "/d.yaml"
 	const text = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec:\n  template:\n    spec:\n" +
@@ -272,8 +272,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// The namespace of the command line is for objects that do not say theirs.
-// Nothing is computed of a configuration with which no kubelet starts, and a field that kubelets ignore is named.
+// The namespace of the command line applies to objects without one. The program computes nothing from a configuration
+// with which no kubelet starts, and names a field that kubelets ignore.
 func TestConfigurationsOfKubeletsAreJudged(t *testing.T) {
 	dir := t.TempDir()
 	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\n" +
@@ -385,7 +385,7 @@ func TestErrorsOfSimulate(t *testing.T) {
 	}
 }
 
-// plain is a stage as plain data.
+// plain is a stage made of plain data.
 type plain struct {
 	nodes []whatif.Node
 	pod   *whatif.Workload
@@ -401,7 +401,7 @@ func (p plain) Usual() []*place.Pod                           { return nil }
 func (p plain) Pending() []*whatif.Workload                   { return nil }
 func (p plain) Waiting() int                                  { return 0 }
 
-// Nodes of which only amounts are known are named, and taken after all others.
+// Nodes that report only amounts are named, and taken after all others.
 func TestCoarseNodesAreNamed(t *testing.T) {
 	all := whatif.Amounts{"cpu": 62000, "memory": 380 * gi, "nvidia.com/gpu": 4, "pods": 110}
 	exact, coarse := node(t, "exact", xeon, place.SingleNUMA), node(t, "coarse", xeon, place.SingleNUMA)
@@ -436,7 +436,7 @@ func TestCoarseNodesAreNamed(t *testing.T) {
 	}
 }
 
-// The kubeconfig's namespace is a default: a pod may be of another one.
+// The kubeconfig's namespace is only a default: a pod may be in another one.
 func TestAPodOfAnotherNamespaceIsReplicated(t *testing.T) {
 	s := plain{nodes: []whatif.Node{{Name: "exact", State: node(t, "exact", xeon, place.SingleNUMA),
 		Allocatable: whatif.Amounts{"cpu": 62000, "memory": 380 * gi, "pods": 110}}},
@@ -471,7 +471,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// Everything that a simulation takes is one list of pods: the bound is on all of them.
+// The bound holds for all pods of a simulation together, whatever their source.
 func TestSimulationsAreBounded(t *testing.T) {
 	many := strings.Repeat("---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec:\n  replicas: 60000\n"+
 		"  template: {spec: {containers: [{name: c, image: i}]}}\n", 2)
@@ -479,7 +479,7 @@ func TestSimulationsAreBounded(t *testing.T) {
 		errs != "error: more than 100000 pods\n" {
 		t.Errorf("exit code %d, stderr %q", code, errs)
 	}
-	// 110 pods are what a kubelet takes; as many as fit of a pod that asks for nothing is that.
+	// A kubelet takes 110 pods. Of a pod without demands, 110 fit.
 	out, errs, code := simulate(t, nil, many[:strings.LastIndex(many, "---")], "-f", "-", "--count", "max", "--machines",
 		"testdata/simulate-pair.txt")
 	if code != 0 || errs != "" || !strings.Contains(out, "Deployment default/x   110 ") {
@@ -487,13 +487,13 @@ func TestSimulationsAreBounded(t *testing.T) {
 	}
 }
 
-// as is a pod of one Guaranteed container, with annotations.
+// as returns a pod with one Guaranteed container and annotations.
 func as(limits, annotations string) string {
 	return `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "annotations": {` + annotations +
 		`}}, "spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": {` + limits + `}}}]}}`
 }
 
-// The machines of the lab, by hand: what fits on an empty one, and what stops the next pod.
+// For each machine of the lab: how many pods fit on an empty one, and the reason against the next pod.
 func TestHowOftenShapesFit(t *testing.T) {
 	for _, c := range []struct {
 		machine, pod string
@@ -502,8 +502,8 @@ func TestHowOftenShapesFit(t *testing.T) {
 		resource     string
 		have         int64
 	}{
-		// Two NUMA nodes of four GPUs, 112 CPUs and 1020 GiB, four CPUs of the first being the system's; whole
-		// pods go to one NUMA node.
+		// Two NUMA nodes of four GPUs, 112 CPUs and 1020 GiB; the system keeps four CPUs of the first one. Each pod
+		// goes to one NUMA node.
 		{"gpu-8", as(`"cpu": 8, "memory": "8Gi", "nvidia.com/gpu": 4`, ""), 2, place.Lacking, "nvidia.com/gpu", 0},
 		{"gpu-8", as(`"cpu": 8, "memory": "8Gi", "nvidia.com/gpu": 5`, ""), 0, place.OneNUMA, "nvidia.com/gpu", 4},
 		{"gpu-8", as(`"cpu": 60, "memory": "8Gi", "nvidia.com/gpu": 2`, ""), 2, place.OneNUMA, "cpu", 52},
@@ -515,11 +515,12 @@ func TestHowOftenShapesFit(t *testing.T) {
 		{"xeon-2s", as(`"cpu": 20, "memory": "1Gi"`, ""), 4, place.OneNUMA, "cpu", 14},
 		{"xeon-2s", as(`"cpu": 2, "memory": "1Gi", "hugepages-1Gi": "12Gi"`, ""), 4, place.Group, "hugepages-1Gi", 16 * gi},
 		{"xeon-2s", as(`"cpu": 3, "memory": "1Gi"`, ""), 0, place.SMT, "cpu", 108},
-		// Eight NUMA nodes of 32 CPUs and 64 GiB, less four of each on the first; as few of them as can be.
+		// Eight NUMA nodes of 32 CPUs and 64 GiB; the system keeps four CPUs and 4 GiB of the first one. Each pod takes
+		// as few NUMA nodes as possible.
 		{"epyc-nps4", as(`"cpu": 12, "memory": "1Gi"`, ""), 16, place.OneNUMA, "cpu", 8},
 		{"epyc-nps4", as(`"cpu": 40, "memory": "1Gi"`, ""), 0, place.Widths, "memory", 2},
 		{"epyc-nps4", as(`"cpu": 40, "memory": "100Gi"`, ""), 4, place.Group, "memory", 108 * gi},
-		// Two NUMA nodes of 60 CPUs for pods; aligned where possible, and admitted anyway.
+		// Two NUMA nodes of 60 CPUs for pods. The kubelet aligns pods where possible, and admits the others, too.
 		{"sparse", as(`"cpu": 35, "memory": "1Gi"`, ""), 3, place.Lacking, "cpu", 15},
 		{"sparse", as(`"cpu": 35, "memory": "1Gi"`, `"tenon.sh/numa-policy": "single-numa-node"`), 2, place.Demanded, "", 2},
 	} {

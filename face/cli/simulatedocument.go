@@ -21,13 +21,14 @@ type simulationDocument struct {
 	Fits     bool   `json:"fits"` // all pods have a place
 	// Without are the nodes that go away.
 	Without []leavingDocument `json:"without"`
-	// Altered are the nodes that have another configuration than now, and Added counts those that joined.
+	// Altered are the nodes with a changed configuration, and Added counts the nodes that joined.
 	Altered []leavingDocument `json:"altered,omitempty"`
 	Added   int               `json:"added,omitempty"`
-	// Needs is how many nodes of a machine it takes, where that was asked or pods have no place.
+	// Needs is the number of nodes of a machine that the pods take. It is present where the user asked for it, or where
+	// pods have no place.
 	Needs   *need `json:"needs,omitempty"`
-	Waiting int   `json:"waiting"` // pods without a node, for which no room is kept
-	// Rounds is one round, or one for each workload where as many as fit are asked for.
+	Waiting int   `json:"waiting"` // pods without a node; the simulation keeps no room for them
+	// Rounds has one round, or one round per workload where each is placed as often as it fits.
 	Rounds   []roundDocument    `json:"rounds"`
 	NotKnown []document.Problem `json:"notKnown"` // nodes whose NUMA nodes are not known
 	// NotJudged are objects of files whose pods are not judged, and why.
@@ -38,12 +39,12 @@ type simulationDocument struct {
 type leavingDocument struct {
 	Node  string `json:"node"`
 	Moved int    `json:"moved"` // pods to be placed anew
-	Stay  int    `json:"stay"`  // pods that go with the node
+	Stay  int    `json:"stay"`  // pods that end with the node
 }
 
 type roundDocument struct {
 	Workloads []workloadDocument `json:"workloads"`
-	Nodes     []changeDocument   `json:"nodes"` // those that changed
+	Nodes     []changeDocument   `json:"nodes"` // the nodes that changed
 }
 
 type workloadDocument struct {
@@ -72,14 +73,14 @@ type placementDocument struct {
 
 type refusalDocument struct {
 	Nodes   []string          `json:"nodes"`
-	Bar     string            `json:"bar,omitempty"`   // why the pod may not go there at all
+	Bar     string            `json:"bar,omitempty"`   // the reason why the pod may not go there at all
 	Error   string            `json:"error,omitempty"` // the kubelet's reason for refusing
-	Reasons []document.Reason `json:"reasons"`         // have is the most that one of the nodes has
+	Reasons []document.Reason `json:"reasons"`         // have is the most that any of the nodes has
 }
 
 type changeDocument struct {
 	Name  string          `json:"name"`
-	Left  []leftDocument  `json:"left"` // what the scheduler may still give out, whatever the NUMA nodes
+	Left  []leftDocument  `json:"left"` // what the scheduler may still give out, regardless of NUMA nodes
 	NUMAs []wasIsDocument `json:"numas"`
 }
 
@@ -143,7 +144,7 @@ func (t *task) document(p *whatif.Plan) workloadDocument {
 	return d
 }
 
-// bar joins the reasons that do not pass by themselves.
+// bar joins the reasons that will not pass without a change.
 func bar(r whatif.Refusal) string {
 	var out []string
 	for _, x := range r.Reasons {
@@ -167,7 +168,7 @@ func changed(before, after whatif.Node) changeDocument {
 	d := changeDocument{Name: after.Name, Left: []leftDocument{}, NUMAs: []wasIsDocument{}}
 	for _, r := range slices.Sorted(maps.Keys(after.Allocatable)) {
 		if after.Allocatable[r] >= whatif.MaxAmount {
-			continue // its amount is not known
+			continue // its amount is unknown
 		}
 		d.Left = append(d.Left, leftDocument{r, after.Allocatable[r], before.Left(r), after.Left(r)})
 	}

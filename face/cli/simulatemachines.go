@@ -21,8 +21,8 @@ import (
 // maxConfig bounds a KubeletConfiguration file.
 const maxConfig = 1 << 20
 
-// described reads machines, FILE[=COPIES] each, with the rules of their kubelets. A machine of the catalogue has a
-// configuration of its own, unless there are flags for it.
+// described reads machines, FILE[=COPIES] each, with the rules of their kubelets. A machine from the catalogue has its
+// own configuration, unless flags replace it.
 func (a *app) described(f simulateFlags, list []string, stderr io.Writer) ([]whatif.Machine, error) {
 	configs, err := f.kubeletConfigs(len(list))
 	if err != nil {
@@ -62,7 +62,7 @@ func (a *app) described(f simulateFlags, list []string, stderr io.Writer) ([]wha
 	return out, nil
 }
 
-// readListed reads a machine file, or takes the machine of that name from the catalogue, with its configuration.
+// readListed reads a machine file, or finds the machine of that name and its configuration in the catalogue.
 func (a *app) readListed(file string, stderr io.Writer) (*state.Node, []byte, error) {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) && a.setup.Catalogue != nil {
 		if text, config, ok := a.setup.Catalogue(file); ok {
@@ -74,7 +74,7 @@ func (a *app) readListed(file string, stderr io.Writer) (*state.Node, []byte, er
 	return n, nil, err
 }
 
-// machineCopies reads FILE, FILE=COPIES or FILE=min, for which copies is 0.
+// machineCopies reads FILE, FILE=COPIES or FILE=min. copies is 0 for FILE=min.
 func machineCopies(arg string) (file string, copies int, err error) {
 	at := strings.LastIndexByte(arg, '=')
 	if at < 0 {
@@ -89,7 +89,7 @@ func machineCopies(arg string) (file string, copies int, err error) {
 	return arg[:at], copies, nil
 }
 
-// kubeletConfig is a KubeletConfiguration and where it is from.
+// kubeletConfig is a KubeletConfiguration and its source.
 type kubeletConfig struct {
 	from string
 	text []byte
@@ -117,8 +117,7 @@ func (f simulateFlags) kubeletConfigs(machines int) (out []kubeletConfig, err er
 	return out, nil
 }
 
-// kubeletFlags returns the flags of the kubelet that were given, by the fields of a KubeletConfiguration; nil
-// for none.
+// kubeletFlags returns the kubelet flags of the command line as fields of a KubeletConfiguration; nil without any.
 func (f simulateFlags) kubeletFlags() map[string]any {
 	var out map[string]any
 	for field, value := range map[string]string{
@@ -136,8 +135,8 @@ func (f simulateFlags) kubeletFlags() map[string]any {
 	return out
 }
 
-// configuration makes a KubeletConfiguration of flags. What is reserved by NUMA node is reserved in all, as the
-// kubelet demands.
+// configuration makes a KubeletConfiguration from flags. It adds reservations of NUMA nodes to the reservation in
+// total, as the kubelet demands.
 func (f simulateFlags) configuration(fields map[string]any) ([]byte, error) {
 	out := map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 	for field, value := range fields {
@@ -155,8 +154,8 @@ func (f simulateFlags) configuration(fields map[string]any) ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// reservedMemory reads the kubelet's --reserved-memory: NUMA:KIND=AMOUNT[,KIND=AMOUNT], separated by ";".
-// sum is of ordinary memory.
+// reservedMemory reads the kubelet's --reserved-memory: NUMA:KIND=AMOUNT[,KIND=AMOUNT], separated by ";". sum is the
+// ordinary memory in all.
 func reservedMemory(text string) (out []map[string]any, sum resource.Quantity, err error) {
 	for part := range strings.SplitSeq(text, ";") {
 		numa, rest, ok := strings.Cut(part, ":")

@@ -22,34 +22,35 @@ type simulation struct {
 	pending  bool // pods that wait are placed, too
 	problems []document.Problem
 	gone     []leaving
-	// altered are nodes with other rules than now, and added counts those that joined.
+	// altered are the nodes with changed rules, and added counts the nodes that joined.
 	altered []leaving
 	added   int
-	needed  *need // nil where it was not asked for
+	needed  *need // nil where the user did not ask for it
 	rounds  []round
 	// notJudged are objects whose pods are not judged, and why.
 	notJudged []string
 }
 
-// leaving is a node that goes away, the pods that have to find another place, and those that go with it.
+// leaving is a node that goes away, with the pods that need another place and the number of pods that end with the
+// node.
 type leaving struct {
 	node        string
 	moved, stay int
 }
 
-// round is tasks that are done one after the other on the same nodes.
+// round is a list of tasks that are done in order on the same nodes.
 type round struct {
 	plan  *whatif.Plan
 	tasks []*task
 }
 
-// task is a workload and what became of it.
+// task is a workload and its result.
 type task struct {
 	workload *whatif.Workload
 	wanted   int
 	most     bool   // as many as fit, up to wanted
-	from     string // the node that it loses, if it does
-	waiting  bool   // it is a pod of the cluster that has no node
+	from     string // the node that its pod loses; "" if none
+	waiting  bool   // it is an existing pod without a node
 	outcome  whatif.Outcome
 }
 
@@ -63,7 +64,7 @@ func (t *task) left() int {
 	return t.wanted - t.placed()
 }
 
-// blind counts the pods on nodes of whose NUMA nodes nothing is known.
+// blind counts the pods on nodes whose NUMA nodes are not known.
 func (t *task) blind() (n int) {
 	for _, p := range t.outcome.Placed {
 		if p.Blind {
@@ -106,7 +107,7 @@ func (s *simulation) nodes() []whatif.Node {
 	return out
 }
 
-// run does the tasks; as many as fit is asked of every workload by itself.
+// run does the tasks. For "as many as fit", every workload gets a round of its own.
 func (s *simulation) run(tasks []*task, p *progress) error {
 	nodes, past := s.nodes(), s.stage.Usual()
 	if !s.most {
@@ -120,7 +121,7 @@ func (s *simulation) run(tasks []*task, p *progress) error {
 		p.all += t.wanted
 	}
 	if s.most {
-		p.all = 0 // it is not known before
+		p.all = 0 // not known before
 	}
 	turn := 0
 	for _, r := range s.rounds {
@@ -154,7 +155,7 @@ func (t *task) do(p *whatif.Plan, turn int, step func() error) (err error) {
 	return err
 }
 
-// progress tells on stderr how far a long simulation is.
+// progress reports the progress of a long simulation on stderr.
 type progress struct {
 	ctx       context.Context
 	w         io.Writer
@@ -162,7 +163,7 @@ type progress struct {
 	next      time.Time
 }
 
-// quiet is how long nothing is said.
+// quiet is the time before the first report of progress.
 const quiet = 2 * time.Second
 
 func progressOn(ctx context.Context, w io.Writer) *progress {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// fewOn are the nodes of a workload that are named, fewOf the nodes of a refusal.
+	// fewOn is the number of nodes that are named for a workload, fewOf for a refusal.
 	fewOn = 6
 	fewOf = 3
 )
@@ -56,7 +56,7 @@ func (s *simulation) write(w io.Writer, f simulateFlags) error {
 	return nil
 }
 
-// writeCoarse names the nodes that have a NodeResourceTopology and no layout.
+// writeCoarse names the nodes that have a NodeResourceTopology but no layout.
 func (s *simulation) writeCoarse(b *bufio.Writer, limit int) {
 	names := coarse(s.stage.Nodes())
 	if len(names) == 0 {
@@ -85,7 +85,7 @@ func coarse(all []whatif.Node) (out []string) {
 	return out
 }
 
-// writeScene writes where the simulation takes place.
+// writeScene writes the source of the simulation.
 func (s *simulation) writeScene(b *bufio.Writer) {
 	fmt.Fprintf(b, "On %s (%s), scored by %s:\n", nodes(len(s.stage.Nodes())-len(s.gone)), s.source, s.rules.Strategy.Type)
 	if s.added > 0 {
@@ -282,7 +282,7 @@ func refusalTexts(r whatif.Refusal) []string {
 	return out
 }
 
-// writeNodes is the table of the nodes that changed: what is left of each as a whole, and of its NUMA nodes.
+// writeNodes writes the table of the nodes that changed: what is left on each node as a whole and on its NUMA nodes.
 func (s *simulation) writeNodes(b *bufio.Writer, p *whatif.Plan, limit int) {
 	changed := p.Changed()
 	if len(changed) == 0 {
@@ -299,7 +299,7 @@ func (s *simulation) writeNodes(b *bufio.Writer, p *whatif.Plan, limit int) {
 	}
 }
 
-// nodeRows is a line for the node as a whole, as the scheduler counts it, and one for every NUMA node.
+// nodeRows returns a line for the node as a whole, as the scheduler counts it, and a line for every NUMA node.
 func nodeRows(before, after whatif.Node) [][]string {
 	var items []string
 	kinds := []string{topo.Memory}
@@ -336,7 +336,7 @@ func nodeRows(before, after whatif.Node) [][]string {
 	return out
 }
 
-// numaItems is what a NUMA node has free beside CPUs.
+// numaItems returns the free amounts of a NUMA node without its CPUs.
 func numaItems(was, is *place.Usage, i int) (out []string) {
 	n := is.Machine.NUMAs()[i]
 	for _, k := range is.Kinds() {

@@ -15,15 +15,16 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// This file changes the cluster of a simulation: nodes that join, other policies, and as many nodes as it takes.
+// This file changes the cluster of a simulation: it adds nodes, sets other policies, and finds the least number of
+// nodes.
 
-// leastText asks for as many nodes of a machine as it takes; copies are then 0.
+// leastText stands for the least number of nodes of a machine; copies are 0 then.
 const leastText = "min"
 
-// maxNeeded bounds the nodes that are tried to find how many it takes.
+// maxNeeded bounds the number of nodes that the search for the least number tries.
 const maxNeeded = 4096
 
-// scenery is what a simulation starts from. It is read once, however often the pods are placed.
+// scenery is what a simulation starts from. It is read once, even if the pods are placed several times.
 type scenery struct {
 	stage    Stage // nil where there are only described machines
 	problems []document.Problem
@@ -38,10 +39,10 @@ type workloadFile struct {
 	data []byte
 }
 
-// need is how many nodes of a machine the pods take.
+// need is the number of nodes of a machine that the pods take.
 type need struct {
 	Machine string `json:"machine"`
-	// Nodes is the smallest number that was found with which all pods have a place, or the largest that was tried.
+	// Nodes is the smallest number of nodes on which all pods have a place, or the largest number that was tried.
 	Nodes int `json:"nodes"`
 	// Enough: all pods have a place on them.
 	Enough bool `json:"enough"`
@@ -57,8 +58,8 @@ func (n need) text() string {
 	return fmt.Sprintf("It takes %s of machine %s.", nodes(n.Nodes), n.Machine)
 }
 
-// counts returns the number of nodes of the one machine, or the one copied node, that a simulation may vary, and its
-// name; nil where there is not one.
+// counts returns the name of the one machine or copied node whose number the simulation may vary, and a pointer to the
+// number; nil where there is not exactly one.
 func (s *scenery) counts() (name string, count *int) {
 	if len(s.machines)+len(s.twins) != 1 {
 		return "", nil
@@ -69,7 +70,7 @@ func (s *scenery) counts() (name string, count *int) {
 	return s.twins[0].Node, &s.twins[0].Copies
 }
 
-// set returns the scenery with another number of nodes of its one machine.
+// set returns a copy of the scenery with n nodes of its one machine.
 func (s *scenery) set(n int) *scenery {
 	out := *s
 	out.machines, out.twins = slices.Clone(s.machines), slices.Clone(s.twins)
@@ -79,7 +80,7 @@ func (s *scenery) set(n int) *scenery {
 	return &out
 }
 
-// least finds how many nodes of the one machine it takes.
+// least finds the least number of nodes of the one machine that the pods take.
 func (a *app) least(c *cobra.Command, f simulateFlags, s *scenery) (need, error) {
 	name, _ := s.counts()
 	left := func(n int) (int, error) {
@@ -128,7 +129,7 @@ func (a *app) least(c *cobra.Command, f simulateFlags, s *scenery) (need, error)
 	return need{name, high, true}, nil
 }
 
-// vary returns the stage of a scenery: machines alone, or a cluster with what changes on it.
+// vary returns the stage of a scenery: machines alone, or a cluster with the changes.
 func (a *app) vary(f simulateFlags, s *scenery) (Stage, []string, error) {
 	from := a.setup.Stages
 	present := slices.DeleteFunc(slices.Clone(s.machines), func(m whatif.Machine) bool { return m.Copies == 0 })
@@ -155,7 +156,7 @@ func (a *app) vary(f simulateFlags, s *scenery) (Stage, []string, error) {
 	return out, altered, nil
 }
 
-// alter returns what --policy and --option make of the rules of a node; nil where neither is given.
+// alter returns the function that applies --policy and --option to the rules of a node; nil where neither is given.
 func (f simulateFlags) alter() (func(place.Rules) (place.Rules, error), error) {
 	if f.altered == "" && len(f.options) == 0 {
 		if f.selector != "" {

@@ -9,24 +9,24 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Slots remembers how many pods of a shape fit on nodes, so that a server counts again only where something has
-// changed. A nil *Slots remembers nothing. Its methods may be called from any goroutine.
+// Slots remembers how many pods of a shape fit on nodes, so that a server counts only changed nodes again. A nil *Slots
+// remembers nothing. Its methods may be called from any goroutine.
 type Slots struct {
 	mu    sync.Mutex
-	known map[string]map[string]slot // by shape, and by name of the node
+	known map[string]map[string]slot // by shape, then by node name
 }
 
-// slot is a count on a node. States and amounts of nodes do not change; a node gets others.
+// slot is a count on a node. States and amounts are immutable; a changed node has new ones.
 type slot struct {
 	of                *state.Node
 	allocatable, used whatif.Amounts
 	pods              int
 }
 
-// maxRemembered bounds the shapes that are remembered, each on all nodes.
+// maxRemembered bounds the remembered shapes. For each shape all nodes have a count.
 const maxRemembered = 16
 
-// count returns how many pods of a shape fit on a node beside what is there.
+// count returns how many pods of a shape fit on a node beside its present pods.
 func (s *Slots) count(p *place.Pod, n whatif.Node) int {
 	if s == nil {
 		return whatif.Slots(n, p)
@@ -51,7 +51,7 @@ func (s *Slots) count(p *place.Pod, n whatif.Node) int {
 	return out
 }
 
-// keep forgets nodes that are there no more.
+// keep drops the counts of nodes that no longer exist.
 func (s *Slots) keep(nodes []whatif.Node) {
 	if s == nil {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Counts that are remembered belong to the node as it is now: of its state, and of what it has in all.
+// A remembered count is used only for the same state and the same total amounts of the node.
 func TestRememberedSlotsFollowTheNode(t *testing.T) {
 	m, err := topo.ParseMachine("numa 0 socket 0 cpus 0-15 memory 64Gi\n")
 	if err != nil {

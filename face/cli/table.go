@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	// The columns that kubectl's tables put between cells, and the least that a cell takes with them.
+	// The columns that kubectl's tables put between cells, and the least width of a cell with them.
 	padding  = 3
 	leastCol = 6
-	// The least columns that a table leaves to its first and last column.
+	// The least columns that a table leaves to its first and to its last column.
 	leastFirst = 12
 	leastLast  = 32
-	// joint stands between the items of a cell. A last column that is too wide is broken there.
+	// joint stands between the items of a cell. A last column that is too wide is broken at a joint.
 	joint = " · "
 )
 
-// table is the rows of a table below the headings of its columns. Columns named in wide appear with "-o wide" only.
+// table is rows and the headings of their columns. Columns in wide appear with "-o wide" only.
 type table struct {
 	heads []string
 	rows  [][]string
 	wide  []string
 }
 
-// write prints the table as kubectl does, in textWidth columns: the last column is broken between items, and where
-// the others leave it too little room the first column is cut. With "-o wide" a line may be longer.
+// write prints the table as kubectl does, in textWidth columns. It breaks the last column between items. Where the
+// other columns leave it too little room, write cuts the first column. With "-o wide" a line may be longer.
 func (t table) write(w io.Writer, wide bool) error {
 	// The widths of k8s.io/cli-runtime/pkg/printers, which since 0.37 counts bytes where it should count letters.
 	out := tabwriter.NewWriter(w, leastCol, 0, padding, ' ', 0)
@@ -58,7 +58,7 @@ func (t table) write(w io.Writer, wide bool) error {
 	return nil
 }
 
-// widths are the columns that the first and the last cell may take; 0 is no bound.
+// widths returns the columns that the first and the last cell may take; 0 is no bound.
 func (t table) widths(wide bool) (w struct{ first, last int }) {
 	last := len(t.heads) - 1
 	if wide || last < 1 {
@@ -85,7 +85,7 @@ func (t table) widths(wide bool) (w struct{ first, last int }) {
 	return w
 }
 
-// fitted returns a row of cells, and further rows for the items of the last cell that have no room in one line.
+// fitted returns a row of cells, and further rows for items of the last cell that do not fit in one line.
 func fitted(r []string, w struct{ first, last int }) (out [][]string) {
 	last := len(r) - 1
 	lines := draw.Wrap(r[last], w.last)

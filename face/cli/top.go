@@ -90,16 +90,16 @@ type shape struct {
 	// Shape is the text of --shape for it; containers are joined by "+".
 	Shape      string             `json:"shape"`
 	Containers []document.Request `json:"containers"`
-	// Percent is how many of the pods that the cluster runs have the shape; absent where the shape was asked for.
+	// Percent is the share of the cluster's pods that have the shape; absent where the user gave the shape.
 	Percent int64 `json:"percent,omitempty"`
-	// Slots is how many more pods fit, all nodes together.
+	// Slots is how many more pods fit on all nodes together.
 	Slots int `json:"slots"`
 
 	pod  *place.Pod
 	text string
 }
 
-// roomOn is what is free on one node.
+// roomOn is the free amounts of one node.
 type roomOn struct {
 	Name    string `json:"name"`
 	Quality string `json:"quality"`
@@ -111,7 +111,7 @@ type roomOn struct {
 	Slots   []int  `json:"slots"` // by shape
 }
 
-// room is what is free of one resource: in all, and on the NUMA node that has the most.
+// room is the free amount of one resource: in total, and on the NUMA node that has the most.
 type room struct {
 	Resource string `json:"resource"`
 	Largest  int64  `json:"largest"`
@@ -195,7 +195,7 @@ func roomOf(n whatif.Node) roomOn {
 	return out
 }
 
-// usualShapes are the shapes that most of the pods have.
+// usualShapes returns the most frequent shapes of the pods.
 func usualShapes(pods []*place.Pod) (out []shape) {
 	all := whatif.Usual(pods, nil).Shares()
 	total := int64(0)
@@ -285,7 +285,7 @@ func addTo(c *place.Container, item string, known []string) error {
 	return nil
 }
 
-// deviceNamed finds the resource that a name is, or that ends with the name behind a slash.
+// deviceNamed finds the resource with this name, or the resource whose name after the slash is this name.
 func deviceNamed(name string, known []string) (string, error) {
 	var ends []string
 	for _, k := range known {
@@ -313,7 +313,7 @@ func (t *capacity) names() (out []string) {
 	return out
 }
 
-// write renders the table for people. The columns of shapes have letters, which the lines below explain.
+// write renders the table for people. Columns of shapes have letters as headings, which the lines below explain.
 func (t *capacity) write(w io.Writer, wide bool) error {
 	if len(t.Nodes) == 0 {
 		_, err := fmt.Fprintln(w, "No node has a layout or a NodeResourceTopology.")

@@ -11,10 +11,10 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file finds what kubelets do not align because of their settings, and which settings would.
+// This file finds what kubelets do not align because of their settings, and the settings that would align it.
 
-// unaligned is what the kubelet of a node does not align for a pod. Settings that are a choice count only where the
-// pod is apart: it is on several NUMA nodes. A coarse node does not report its settings.
+// unaligned returns what the node's kubelet does not align for a pod. Settings that are a choice count only where apart
+// is true: the pod is on several NUMA nodes. A coarse node does not report its settings.
 func unaligned(n *state.Node, p *place.Pod, apart bool) []place.Unaligned {
 	if n.Quality == state.Estimated || p.Plain() {
 		return nil
@@ -30,14 +30,14 @@ func unaligned(n *state.Node, p *place.Pod, apart bool) []place.Unaligned {
 	})
 }
 
-// holdsNothing reports whether the kubelet of the node, by its settings, assigns nothing to the pod.
+// holdsNothing reports whether the node's kubelet assigns nothing to the pod because of its settings.
 func holdsNothing(n *state.Node, p *place.Pod) bool {
 	v := place.Place(place.NewUsage(n.Machine, n.Rules), p)
 	return n.Quality == state.Exact && v.Fits() && len(v.Holdings) == 0
 }
 
-// writeUnaligned writes what the kubelets of nodes do not align for a pod. Nodes that leave the same unaligned share a
-// paragraph; there are at most limit names in it.
+// writeUnaligned writes what the kubelets of nodes do not align for a pod. Nodes that leave the same things unaligned
+// share a paragraph, which names at most limit nodes.
 func writeUnaligned(b *bufio.Writer, on []*state.Node, p *place.Pod, apart bool, limit int) {
 	groups := map[string][]string{}
 	for _, n := range on {

@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// For a node with the kubelet's default policies, the output has what it does not align, and which settings would.
+// For a node with the kubelet's default policies, the output has what the kubelet does not align, and the settings that
+// would align it.
 func TestAnUnconfiguredNodeSpeaks(t *testing.T) {
 	c := small(t)
 	n := node(t, "bare", xeon, place.None)

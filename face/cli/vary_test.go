@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// simulate computes by itself how many nodes of a machine it takes, and finds as few as that on request.
+// simulate computes without a flag how many nodes of a machine the pods take, and finds the least number on request.
 func TestSimulateSaysHowManyNodesItTakes(t *testing.T) {
 	line := "-f testdata/simulate-one.yaml --count 7 --kubelet-config testdata/simulate-kubelet.yaml --machines " +
 		"testdata/simulate-pair.txt"
@@ -58,7 +58,7 @@ func TestVariationsAreChecked(t *testing.T) {
 	}
 }
 
-// Nodes that join a cluster take what has no place there, and nodes with another policy have their pods placed anew.
+// Pods without a place take the nodes that join the cluster. Pods on nodes with another policy are placed anew.
 func TestSimulateVariesACluster(t *testing.T) {
 	for line, want := range map[string]struct {
 		code int

@@ -9,9 +9,9 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file is what to know of a node before relying on a prediction for it, or restarting its kubelet.
+// This file warns about nodes: what to know before relying on a prediction, or before restarting a kubelet.
 
-// warnings are the rows that a map shows of nodes, in the order of the nodes.
+// warnings returns the rows that a map shows about nodes, in the order of the nodes.
 func warnings(nodes []*state.Node) (out []document.Problem) {
 	for _, n := range nodes {
 		for _, r := range n.Inexact {
@@ -25,8 +25,8 @@ func warnings(nodes []*state.Node) (out []document.Problem) {
 	return append(out, forgotten(nodes)...)
 }
 
-// forgotten are the rows of what settings of kubelets do not align: one for each setting, since on a cluster that is
-// not configured it is the same on every node.
+// forgotten returns the rows about what kubelets do not align, one row per setting: on a cluster that is not configured
+// the setting is the same on every node.
 func forgotten(nodes []*state.Node) (out []document.Problem) {
 	on := map[string][]string{}
 	for _, n := range nodes {

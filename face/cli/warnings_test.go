@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// doubtful is a cluster with a node whose kubelet may do something else than is predicted, and one whose kubelet
+// doubtful is a cluster of two nodes: the kubelet of one may deviate from the prediction, and the kubelet of the other
 // would not start again.
 func doubtful(t *testing.T) cluster {
 	c := small(t)
@@ -58,7 +58,7 @@ func TestNodesThatMaySurpriseAreMarked(t *testing.T) {
 	}
 }
 
-// What nodes and users chose reaches a terminal as text only.
+// Texts that nodes and users choose reach a terminal only as printable text.
 func TestNothingRawReachesTheTerminal(t *testing.T) {
 	const hostile = "x\x1b[31m\x07\r\nFORGED\u202e\u009b2J\xff\x00\x7f"
 	c := doubtful(t)

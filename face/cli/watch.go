@@ -13,12 +13,12 @@ import (
 	"golang.org/x/term"
 )
 
-// This file repeats commands whenever the cluster changes.
+// This file runs commands again whenever the cluster changes.
 
-// changer is a [Cluster] that can be followed.
+// changer is a [Cluster] that reports changes.
 type changer interface {
 	// Changes returns a channel that receives when nodes, layouts or pods have changed, until ctx ends. Several changes
-	// may be one receive.
+	// may cause one receive.
 	Changes(ctx context.Context) (<-chan struct{}, error)
 }
 
@@ -32,7 +32,8 @@ func bindWatch(c *cobra.Command, watch *bool) {
 	c.Flags().BoolVarP(watch, "watch", "w", false, "After the output, write it again whenever it has changed.")
 }
 
-// repeat writes the output of do; with --watch again whenever it has changed, until the command is interrupted.
+// repeat writes the output of do. With --watch it writes the output again whenever it has changed, until the user
+// interrupts the command.
 func (a *app) repeat(c *cobra.Command, watch bool, do func(ctx context.Context, w io.Writer) error) error {
 	ctx, w := c.Context(), c.OutOrStdout()
 	if !watch {
@@ -53,8 +54,8 @@ func (a *app) repeat(c *cobra.Command, watch bool, do func(ctx context.Context, 
 	return again(ctx, raw(w), changes, time.After, do)
 }
 
-// again writes the output of do now and after changes, if it differs from the one before. pause returns a channel that
-// receives when the next output may follow.
+// again writes the output of do at once and after changes, if it differs from the previous output. pause returns a
+// channel that receives when the next output may follow.
 func again(ctx context.Context, w io.Writer, changes <-chan struct{}, pause func(time.Duration) <-chan time.Time,
 	do func(ctx context.Context, w io.Writer) error) error {
 	screen, on := w.(*os.File)
@@ -87,7 +88,7 @@ func again(ctx context.Context, w io.Writer, changes <-chan struct{}, pause func
 	}
 }
 
-// received waits until the channel receives, and reports whether it did before ctx ended or the channel was closed.
+// received waits until the channel receives. It returns false if ctx ended or the channel was closed before.
 func received[T any](ctx context.Context, c <-chan T) bool {
 	select {
 	case <-ctx.Done():

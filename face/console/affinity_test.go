@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// A person sees which of the pods that the person may read exchange data, and totals of all. Who may not read the
-// object is told so.
+// A user sees which readable pods exchange data, and totals of all pods. The answer to a user who may not read the
+// object names the missing right.
 func TestAffinityShowsOnlyPodsThatOneMayRead(t *testing.T) {
 	s := signedIn(t)
 	const path = "/api/v1/nodes/a/affinity"

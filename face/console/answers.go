@@ -25,7 +25,7 @@ type content struct {
 	plain, gzip []byte // gzip is nil where it does not help
 }
 
-const fewBytes = 1 << 10 // of an answer that is not worth compressing
+const fewBytes = 1 << 10 // an answer of fewer bytes is not worth compressing
 
 func newContent(media string, plain []byte) (*content, error) {
 	sum := sha256.Sum256(plain)
@@ -48,7 +48,7 @@ func newContent(media string, plain []byte) (*content, error) {
 	return c, nil
 }
 
-// write sends the content, or says that the client has it.
+// write sends the content, or 304 where the client has it already.
 func (c *content) write(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", c.media)
@@ -94,7 +94,7 @@ func answer(w http.ResponseWriter, r *http.Request, doc any) error {
 	return nil
 }
 
-// overviews keeps the last overview of an identity, so that several pages of one person cost one.
+// overviews keeps the last overview of an identity, so that several pages of one person cost one computation.
 type overviews struct {
 	mu   sync.Mutex
 	key  string
@@ -205,7 +205,7 @@ func (h *Handler) pod(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, doc)
 }
 
-// asked is what a request with a manifest asks.
+// asked returns what a request with a manifest asks for.
 func (q *request) asked() cli.Request {
 	out := cli.Request{Manifest: q.body, Namespace: "default", Without: q.values["without"],
 		Pending: q.values.Get("pending") == "true", Add: q.values["add"], Policy: q.values.Get("policy"),
@@ -223,7 +223,7 @@ func (q *request) asked() cli.Request {
 	return out
 }
 
-// simulation refuses what the command refuses, and names the parameter.
+// simulation refuses what the command refuses. The error names the parameter.
 func (q *request) simulation() (cli.Request, error) {
 	asked := q.asked()
 	refused := func(field, detail string) (cli.Request, error) {

@@ -76,7 +76,7 @@ func TestASecretExpires(t *testing.T) {
 	}
 }
 
-// A token that the API server does not accept any more ends the session.
+// A session ends when the API server no longer accepts its token.
 func TestAnExpiredTokenSignsOut(t *testing.T) {
 	s := signedIn(t)
 	ended := false
@@ -146,7 +146,7 @@ func TestPagesLoadNothingFromElsewhere(t *testing.T) {
 	}
 }
 
-// One person's requests are refused beyond a rate, and nobody else's.
+// The console refuses requests of one person beyond a rate, and does not refuse other people's requests then.
 func TestManyRequestsOfAPersonAreRefused(t *testing.T) {
 	people := byHeader{}
 	h, err := console.New(console.Config{Hosts: []string{"example.com"}, Identities: people})
@@ -190,7 +190,7 @@ func (byHeader) SignIn(context.Context, console.Credential) (*console.Identity, 
 
 func (byHeader) SignOut(*http.Request) *http.Cookie { return &http.Cookie{} }
 
-// slowConnections are 10,000, or as many as this process may open on both sides.
+// slowConnections returns 10,000, or fewer where this process may not open as many on both sides.
 func slowConnections(t *testing.T) int {
 	t.Helper()
 	var files syscall.Rlimit
@@ -200,7 +200,7 @@ func slowConnections(t *testing.T) int {
 	return int(min(10_000, files.Cur-600)) // on the server's side at most 256 are open
 }
 
-// Clients that send half a request keep nobody out, however many they are.
+// However many clients send half a request, other clients are served.
 func TestSlowConnectionsKeepNobodyOut(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	on, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -236,7 +236,8 @@ func TestSlowConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// Clients that send the head of a request and no body keep nobody out, however long the handler waits for them.
+// However many clients send the head of a request and no body, and however long the handler waits for them, others are
+// served.
 func TestHeadsWithoutBodiesKeepNobodyOut(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	on, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -278,7 +279,7 @@ func TestHeadsWithoutBodiesKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// Two sessions of one token share a view; the view ends with the last of them, and a token does not open another's.
+// Two sessions of one token share a view. The view ends with the last of them, and no other token opens it.
 func TestViewsAreSharedByTokenAndEnd(t *testing.T) {
 	opened, closed := map[string]int{}, map[string]int{}
 	sessions := console.Tokens{Sessions: console.NewSessions(console.Shared(func(_ context.Context, c console.Credential) (
@@ -315,7 +316,7 @@ func TestViewsAreSharedByTokenAndEnd(t *testing.T) {
 	if _, err := sessions.Identify(request(nil, "expired")); err == nil {
 		t.Error("an expired token is accepted")
 	}
-	for _, err := range []error{errors.New(""), console.ErrSignIn} { // the second time, nobody has two sessions
+	for _, err := range []error{errors.New(""), console.ErrSignIn} { // the second time, no identity has two sessions
 		_, _, got := sessions.SignIn(t.Context(), console.Credential{Secret: fmt.Sprint("carl", err)})
 		if full := got != nil; full != errors.Is(err, console.ErrSignIn) {
 			t.Errorf("carl signs in: %v", got)
@@ -332,7 +333,7 @@ func TestViewsAreSharedByTokenAndEnd(t *testing.T) {
 	}
 }
 
-// Everything that an identity can do is there for everybody who shares its view.
+// A shared view offers every function of its identity to each session.
 func TestASharedViewLacksNothing(t *testing.T) {
 	full := &console.Identity{Name: "anna"}
 	fields := reflect.ValueOf(full).Elem()
@@ -355,7 +356,7 @@ func TestASharedViewLacksNothing(t *testing.T) {
 	}
 }
 
-// One person fills all sessions: those who come later get theirs, and as many as there are places for people.
+// One person fills all sessions. People who come later still get theirs, up to the number of places for people.
 func TestOnePersonTakesNoSessionOfOthers(t *testing.T) {
 	const most = 4
 	closed := map[string]int{}
@@ -396,7 +397,7 @@ func TestOnePersonTakesNoSessionOfOthers(t *testing.T) {
 	}
 }
 
-// Views are opened a few at a time, and sessions beyond the bound are refused and their views closed.
+// The console opens a few views at a time. It refuses sessions beyond the bound, and closes their views.
 func TestSignInsAtTheSameTimeAreCounted(t *testing.T) {
 	const most, tries = 2, 5
 	var opened, closed atomic.Int32
@@ -422,8 +423,8 @@ func TestSignInsAtTheSameTimeAreCounted(t *testing.T) {
 	}
 }
 
-// Whoever tries tokens has the API server asked about a few at a time, and keeps nobody out: neither who has a session,
-// nor who signs in from the same address.
+// The console checks only a few tokens at a time. A client that tries many tokens blocks neither existing sessions nor
+// other people who sign in from the same address.
 func TestTriedTokensAreBounded(t *testing.T) {
 	const tries = 100
 	var asking, most atomic.Int32

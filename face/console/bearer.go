@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Shared returns an Open under which equal credentials share one view while anybody uses it.
+// Shared returns an Open function under which equal credentials share one view while any identity uses it.
 func Shared(open Open) Open {
 	s := &sharing{open: open, all: map[[sha256.Size]byte]*sharedView{}}
 	return s.get
@@ -45,8 +45,8 @@ func (s *sharing) get(ctx context.Context, c Credential) (*Identity, error) {
 	return s.use(key, opened), nil
 }
 
-// use returns an identity of the view that has the key, or of the one that was opened for it. It returns nil where
-// there is neither. Where two were opened at the same time, the second is closed.
+// use returns an identity of the view with the key. Where no view has the key, it stores the view that was opened; it
+// returns nil where none was opened. Where two views were opened at the same time, use closes the second one.
 func (s *sharing) use(key [sha256.Size]byte, opened *Identity) *Identity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,11 +82,11 @@ func (s *sharing) leave(key [sha256.Size]byte, one *sharedView) {
 	}
 }
 
-// Tokens are [Identities] by Kubernetes tokens: a person signs in with one and gets a session, or a proxy in front of
-// the console sends one with each request, as "Authorization: Bearer".
+// Tokens are [Identities] by Kubernetes tokens. A person signs in with a token and gets a session, or a proxy in front
+// of the console sends a token with each request, as "Authorization: Bearer".
 type Tokens struct{ *Sessions }
 
-// Identify returns who makes a request. What a proxy sends goes before a cookie.
+// Identify returns the identity of a request. A token from a proxy takes precedence over a cookie.
 func (t Tokens) Identify(r *http.Request) (*Identity, error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
@@ -95,8 +95,9 @@ func (t Tokens) Identify(r *http.Request) (*Identity, error) {
 	return t.known(r, Credential{Secret: token})
 }
 
-// known returns the identity of a session that a proxy keeps, and begins it where there is none. Only a request without
-// a session waits until its credential is examined: one with a session does not, however many others make.
+// known returns the identity of a session that a proxy keeps, and begins the session where it does not exist. Only a
+// request without a session waits until its credential is examined. A request with a session does not wait, however
+// many credentials are examined.
 func (s *Sessions) known(r *http.Request, c Credential) (*Identity, error) {
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -108,27 +109,27 @@ func (s *Sessions) known(r *http.Request, c Credential) (*Identity, error) {
 		return who, nil
 	}
 	return s.unknown.do(r.Context(), r.RemoteAddr, func() (*Identity, error) {
-		if who, err := s.session(id); err == nil { // another request of the same proxy was quicker
+		if who, err := s.session(id); err == nil { // another request of the same proxy came first
 			return who, nil
 		}
 		return s.begin(r.Context(), id, c)
 	})
 }
 
-// Proxied are [Identities] by an authenticating proxy that names the user in a header, and others by Tokens. The proxy
-// proves itself by a client certificate that TLS has verified; from everybody else the headers are refused.
+// Proxied are [Identities] by an authenticating proxy that names the user in a header; other requests go to Tokens. The
+// proxy proves its identity by a client certificate that TLS has verified; headers from other clients are refused.
 type Proxied struct {
 	Tokens
 	// User and Group are names of headers; Group may be repeated.
 	User, Group string
-	// Names are the common names of the certificates of proxies. Without any the headers are always refused.
+	// Names are the common names of the proxies' certificates. Without any name, the headers are always refused.
 	Names []string
 }
 
 // maxGroups bounds the groups of a user.
 const maxGroups = 256
 
-// Identify returns who makes a request.
+// Identify returns the identity of a request.
 func (p Proxied) Identify(r *http.Request) (*Identity, error) {
 	users, groups := r.Header.Values(p.User), r.Header.Values(p.Group)
 	if len(users) == 0 && len(groups) == 0 {

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// This file reads bodies. Invariant: a body is bounded in bytes, and in values before these are decoded: a value of two
+// This file reads bodies. Invariant: a body is bounded in bytes, and in values before it decodes them: a value of two
 // bytes may take a kilobyte in memory.
 
 // Bounds of bodies.
 const (
 	maxManifest = 1 << 20  // bytes
-	maxValues   = 80_000   // of a manifest; one of a mebibyte that people write has some 70,000
+	maxValues   = 80_000   // of a manifest; a hand-written mebibyte has some 70,000
 	maxPlanned  = 5_000    // nodes of a plan
 	maxPlanBody = 8 << 20  // bytes of a plan of so many nodes, without pods
 	maxPart     = 16 << 10 // bytes of one list or rules in it
@@ -28,7 +28,7 @@ const (
 	signInBody  = 5 * time.Second
 )
 
-// readBody reads a bounded body of the media type. Forms cannot have these types, so no other site can send one.
+// readBody reads a bounded body of the media type. HTML forms cannot have these types, so no other site can send one.
 func (x *route) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	given, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	yes := []string{x.body}
@@ -38,9 +38,9 @@ func (x *route) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	if !slices.Contains(yes, given) {
 		return nil, fail(http.StatusUnsupportedMediaType, "header Content-Type", "want "+strings.Join(yes, " or "))
 	}
-	if x.open { // who is signed in may take as long as the server lets a request take
+	if x.open { // signed-in people may take as long as the server allows for a request
 		control := http.NewResponseController(w)
-		_ = control.SetReadDeadline(time.Now().Add(signInBody)) // a recorder in a test has none
+		_ = control.SetReadDeadline(time.Now().Add(signInBody)) // a test recorder has no deadlines
 		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	}
 	tooLarge := fail(http.StatusRequestEntityTooLarge, "body", "larger than "+strconv.Itoa(x.most)+" bytes")
@@ -62,8 +62,8 @@ func (x *route) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	return body.Bytes(), nil
 }
 
-// values bounds the values in a text of YAML or JSON from above, up to a factor of three: it counts lines, items and
-// braces, also where they are part of a string.
+// values returns an upper bound of the values in a text of YAML or JSON, at most about three times their number: it
+// counts lines, items and braces, even inside strings.
 func values(text []byte) (n int) {
 	at := func(i int) byte {
 		if i < 0 || i >= len(text) {
@@ -93,7 +93,7 @@ func values(text []byte) (n int) {
 	return n
 }
 
-// decode reads a JSON body. A field that is not known is an error: it would otherwise count as nothing.
+// decode reads a JSON body. An unknown field is an error; the console would otherwise ignore it silently.
 func decode(body []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()

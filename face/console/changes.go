@@ -19,7 +19,7 @@ const (
 	eventWrite = 10 * time.Second       // a client that takes longer for one event is left
 )
 
-// changes streams what changes. The first event says that everything is to be read: what changed before is not known.
+// changes streams changes. The first event makes the client read everything, because earlier changes are not known.
 func (h *Handler) changes(w http.ResponseWriter, q *request) error {
 	ctx, end, ok := h.streams.begin(q.Context(), q.who.person())
 	if !ok {
@@ -45,7 +45,7 @@ func (h *Handler) changes(w http.ResponseWriter, q *request) error {
 			}
 			continue
 		case err != nil:
-			return nil // the client has gone, or another person needs the place
+			return nil // the client has gone, or its place went to another person
 		}
 		if s.send(changeOf(q.who.View.State(), c)) != nil || !pause(ctx, eventPause) {
 			return nil
@@ -55,7 +55,7 @@ func (h *Handler) changes(w http.ResponseWriter, q *request) error {
 	return nil
 }
 
-// errQuiet is the error of next where nothing has changed for a while.
+// errQuiet is the error of next where nothing has changed for the time of a heartbeat.
 var errQuiet = errors.New("nothing has changed")
 
 func next(ctx context.Context, f live.Follower) (live.Change, error) {
@@ -79,7 +79,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// manyNodes is how many nodes an event has at most; beyond that the overview is smaller.
+// manyNodes is the most nodes in one event. For more nodes the overview is smaller.
 const manyNodes = 500
 
 func changeOf(s live.State, c live.Change) document.ClusterChange {

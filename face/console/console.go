@@ -1,13 +1,13 @@
-// Package console is a page and an HTTP API that show one cluster to the person who is signed in: nodes by NUMA node,
-// who holds what, where pods fit and why not, and what would happen.
+// Package console is a page and an HTTP API that show one cluster to a signed-in person: nodes by NUMA node, the
+// holdings of pods, where pods fit and why not, and simulations.
 //
-// Invariant: an answer has only what the identity of the request may read; identities share the program, and how far a
-// change of kubelets is. The answers are the documents of kubectl tenon, by the same functions. The handler changes a
-// cluster only where the person asks for it, with the rights of the person. It refuses requests to another host, from
-// another site, without a session, beyond bounds, and names that Kubernetes could not have given; each refusal is a
-// problem document (RFC 9457) that names the field.
+// Invariant: an answer has only what the identity of the request may read. Identities share only the program and the
+// progress of a change of kubelets. The answers are the documents of kubectl tenon, made by the same functions. The
+// handler changes a cluster only where the person asks for it, with the rights of the person. It refuses requests to
+// another host, from another site, without a session or beyond bounds, and names that Kubernetes does not allow. Each
+// refusal is a problem document (RFC 9457) that names the field.
 //
-// What is known of a cluster comes through [Identity], which the caller connects.
+// The console reads a cluster through [Identity], which the caller connects.
 package console
 
 import (
@@ -22,20 +22,20 @@ import (
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
-// View is what an identity may read of a cluster, in memory. Its methods may be called from any goroutine.
+// View is the part of a cluster that an identity may read, in memory. Its methods may be called from any goroutine.
 type View interface {
 	// State returns the nodes as they are now.
 	State() live.State
 	// Pods returns the pods that accept returns true for, in ascending order of namespace and name.
 	Pods(accept func(live.Pod) bool) []live.Pod
-	// Follow returns a follower of what changes from now on.
+	// Follow returns a follower of the changes from now on.
 	Follow() live.Follower
 }
 
 // Schedulers reads and changes the configuration of schedulers, with the rights of an identity. Errors are the API
 // server's.
 type Schedulers interface {
-	// List returns the schedulers in ascending order of ID, and what may not be read.
+	// List returns the schedulers in ascending order of ID, and the objects that the identity may not read.
 	List(ctx context.Context) ([]document.Scheduler, []document.Limit, error)
 	// Get returns one scheduler; id may be empty where there is only one.
 	Get(ctx context.Context, id string) (document.Scheduler, error)
@@ -43,26 +43,26 @@ type Schedulers interface {
 	Set(ctx context.Context, change document.PluginChange) (document.NUMAAware, error)
 }
 
-// Identity is a person or program that is signed in, and what it may read.
+// Identity is a person or program that is signed in, and the functions that read what it may read.
 type Identity struct {
-	// Name is for people.
+	// Name is for display.
 	Name string
 	View View
-	// Cluster and Stages answer what commands ask; see package cli. Of Stages there are Cluster and Vary.
+	// Cluster and Stages are what commands read; see package cli. Only Cluster and Vary of Stages are set.
 	Cluster cli.Cluster
 	Stages  cli.Stages
-	// History is what schedulers and kubelets said of a pod.
+	// History returns the events of schedulers and kubelets about a pod.
 	History    func(ctx context.Context, namespace, pod string) (document.PodHistory, error)
 	Schedulers Schedulers
-	// Doctor examines the cluster; nil where nothing does.
+	// Doctor examines the cluster; nil where doctor is not offered.
 	Doctor func(ctx context.Context, o cli.DoctorOptions) (document.Diagnosis, error)
-	// Kubelets changes kubelets' configuration; nil where nothing does.
+	// Kubelets changes kubelets' configuration; nil where changes are not offered.
 	Kubelets Kubelets
-	// Use is what a node uses, by everybody's pods; nil where nothing measures it. The time line may have the containers
-	// of the pod ("namespace/name") alone.
+	// Use returns what the pods of all people use on a node; nil where nothing measures it. A pod ("namespace/name")
+	// limits the time line to the containers of that pod.
 	Use func(ctx context.Context, node, pod string) document.NodeUse
-	// Affinity is what a node's agent measured between pods of all people, or no nodes; nil where nothing does. Errors are
-	// the API server's.
+	// Affinity returns what a node's agent measured between pods of all people, or no nodes; nil where nothing measures
+	// it. Errors are the API server's.
 	Affinity func(ctx context.Context, node string) (document.Affinity, error)
 	// Valid reports whether the API server still accepts the identity; nil means always.
 	Valid func() bool
@@ -72,32 +72,33 @@ type Identity struct {
 	overviews overviews
 }
 
-// person returns whose requests the identity's are counted with.
+// person returns the name under which the identity's requests are counted.
 func (i *Identity) person() string { return person(i.Name) }
 
-// Identities say who makes a request.
+// Identities find out the identity of requests.
 type Identities interface {
-	// Identify returns who makes the request. The error is nil, [ErrSignIn] or one that wraps it.
+	// Identify returns the identity of the request. The error is nil, [ErrSignIn], or wraps ErrSignIn.
 	Identify(r *http.Request) (*Identity, error)
 	// SignIn exchanges a credential for a session and returns its cookie.
 	SignIn(ctx context.Context, c Credential) (*Identity, *http.Cookie, error)
-	// SignOut ends the session of a request, and returns a cookie that removes its own.
+	// SignOut ends the session of a request, and returns a cookie that deletes the session's cookie.
 	SignOut(r *http.Request) *http.Cookie
 }
 
-// Config is what a main program hands to [New].
+// Config is what a main program passes to [New].
 type Config struct {
 	Version    string
 	Identities Identities
-	// Hosts are what the header Host may be. One without a port stands for every port.
+	// Hosts are the accepted values of the header Host. A value without a port accepts every port.
 	Hosts []string
-	// Computing is how many answers are computed at a time; 0: 2. Each takes memory in proportion to the cluster.
+	// Computing is the most answers that are computed at a time; 0 means 2. Each one takes memory in proportion to the
+	// cluster.
 	Computing int
 	// Secure: browsers reach the server by HTTPS.
 	Secure bool
 }
 
-// Bounds of requests. 16 people with all that they may have at a time use fewer connections than maxConns.
+// Bounds of requests. 16 people who use all that they may use at a time need fewer connections than maxConns.
 const (
 	maxAnswer  = 30 * time.Second // for an answer that is computed
 	maxUse     = 10 * time.Second // for what a node measures
@@ -106,7 +107,7 @@ const (
 	perSecond  = 50               // requests of one person
 	answered   = 4                // requests of one person at a time, without streams
 	waiting    = 8                // requests of one person that wait
-	plansRead  = 2                // plans that are read at a time, each of another person
+	plansRead  = 2                // plans that are read at a time, each for another person
 	plansWait  = 1                // of one person
 )
 
@@ -116,7 +117,7 @@ type Handler struct {
 	mux       *http.ServeMux
 	cross     *http.CrossOriginProtection
 	requests  *rates // of people
-	checks    checks // of those who sign in
+	checks    checks // of people who sign in
 	answering *turns
 	plans     *turns
 	compute   *turns
@@ -141,7 +142,7 @@ func New(c Config) (*Handler, error) {
 	return h, h.pages()
 }
 
-// ServeHTTP guards and answers a request.
+// ServeHTTP checks a request and answers it.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secure(w.Header(), h.config.Secure)
 	if e := h.refuses(r); e != nil {

@@ -29,7 +29,7 @@ import (
 	"github.com/tenon-numa/tenon/face/console"
 )
 
-// site is a console of a cluster, and a browser that is signed in.
+// site is a console of a cluster, and a signed-in browser.
 type site struct {
 	*httptest.Server
 	api     *livetest.Server
@@ -72,7 +72,7 @@ func cluster(t *testing.T) *livetest.Server {
 	return s
 }
 
-// holding is what the node of a livetest.Pod observes of it.
+// holding returns what the node of a livetest.Pod observes of the pod.
 func holding(namespace, name string) state.Entry {
 	return state.Entry{Pod: state.PodID{UID: namespace + "." + name, Namespace: namespace, Name: name},
 		Holdings: []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](0, 1, 64, 65),
@@ -101,7 +101,7 @@ func open(t *testing.T) *site {
 	return s
 }
 
-// signedIn is an open console with a session whose view has everything.
+// signedIn is an open console with a session whose view may read everything.
 func signedIn(t *testing.T) *site {
 	t.Helper()
 	s := open(t)
@@ -210,7 +210,8 @@ func TestPodsAndWhyTheyWait(t *testing.T) {
 	}
 }
 
-// The events of a pod are its history, the newest first; who may not read events is told so.
+// A pod's history is its events, the newest first. The answer to a person who may not read events names the missing
+// right.
 func TestDecisionsAreRead(t *testing.T) {
 	s := signedIn(t)
 	at := func(hour int) metav1.Time { return metav1.Time{Time: time.Unix(1e9+int64(hour)*3600, 0)} }
@@ -290,7 +291,7 @@ func TestWhatIf(t *testing.T) {
 	}
 }
 
-// Affinity looks at the labels of other pods: a pod that does not want to be beside p finds no room on its node.
+// The console judges affinity to the labels of other pods: a pod with anti-affinity to p finds no room on p's node.
 func TestAntiAffinityIsJudged(t *testing.T) {
 	s := signedIn(t)
 	const apart = `
@@ -407,7 +408,7 @@ func TestAnswersAreCompressedAndNotSentTwice(t *testing.T) {
 	}
 }
 
-// A pod that is created reaches a page that follows the cluster, with the node that changed.
+// A page that follows the cluster receives a new pod, with the node that changed.
 func TestChangesAreStreamed(t *testing.T) {
 	s := signedIn(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

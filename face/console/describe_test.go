@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/internal/golden"
 )
 
-// Clients in any language are generated from this file: it is what the server answers.
+// The generated client comes from this file: it equals the description that the server returns.
 func TestTheDescriptionOnFile(t *testing.T) {
 	s := open(t)
 	_, body, _ := s.ask(t, "GET", "/api/v1/openapi.json", "")

@@ -22,7 +22,7 @@ func fail(status int, field, detail string) *failure {
 	return &failure{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Field: field}
 }
 
-// failureOf words an error of a function that computes an answer.
+// failureOf returns the failure for an error of a function that computes an answer.
 func failureOf(err error) *failure {
 	var known *failure
 	var manifest *cli.ManifestError

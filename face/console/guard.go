@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// This file refuses requests that no page of the console makes.
+// This file refuses requests that the console's own page never makes.
 
-// policy lets pages load what the console serves and nothing else, and no script make HTML of text.
+// policy allows pages to load only what the console serves, and forbids scripts to make HTML from text.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -28,9 +28,9 @@ func secure(h http.Header, https bool) {
 	}
 }
 
-// refuses returns why a request is refused before anybody looks who makes it, or nil.
+// refuses returns why a request is refused before its identity is looked up, or nil.
 func (h *Handler) refuses(r *http.Request) *failure {
-	// A name of an attacker may resolve to a loopback address: browsers then send that name.
+	// An attacker's name may resolve to a loopback address. Browsers then send that name as the host.
 	name, _, err := net.SplitHostPort(r.Host)
 	if !slices.Contains(h.config.Hosts, r.Host) && (err != nil || !slices.Contains(h.config.Hosts, name)) {
 		return fail(http.StatusMisdirectedRequest, "header Host", "the console is not served under this name")
@@ -47,7 +47,7 @@ func (h *Handler) refuses(r *http.Request) *failure {
 	return nil
 }
 
-// opensPage reports whether a person follows a link to the first page.
+// opensPage reports whether the request opens the first page, as following a link does.
 func opensPage(r *http.Request) bool {
 	return r.URL.Path == "/" && r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
 		r.Header.Get("Sec-Fetch-Dest") == "document"

@@ -12,13 +12,14 @@ import (
 
 // Kubelets plans changes of kubelets' configuration and carries them out, with the rights of an identity.
 type Kubelets interface {
-	// Plan computes what a change does.
+	// Plan computes the effects of a change.
 	Plan(ctx context.Context, change whatif.Variation) (document.KubeletPlan, error)
-	// Apply returns what carries plans out, with pods in a namespace, and the namespace; without one it is the identity's.
+	// Apply returns the applier of plans, whose pods run in a namespace, and that namespace. Without a namespace it is
+	// the identity's.
 	Apply(namespace string, o cli.KubeletApplyOptions) (cli.KubeletApplier, string, error)
 }
 
-// planKubelets answers what a change of kubelets' configuration would do.
+// planKubelets returns the effects of a change of kubelets' configuration.
 func (h *Handler) planKubelets(w http.ResponseWriter, q *request) error {
 	if q.who.Kubelets == nil {
 		return fail(http.StatusNotFound, "path", "nothing plans changes of kubelets here")

@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/face/console"
 )
 
-// slow stands for kubelets that are never done: a rollout with it lasts until somebody stops it.
+// slow stands for kubelets that never finish: a rollout with it lasts until it is stopped.
 type slow struct {
 	console.Kubelets
 	asked cli.KubeletApplyOptions
@@ -46,7 +46,7 @@ func (s *slow) Run(ctx context.Context, nodes []document.KubeletPlanNode, say fu
 const (
 	asJSON  = "Content-Type: application/json"
 	rollout = "/api/v1/kubelets/rollout"
-	// ofA is a plan for node a, which the person may read, and for one that the person may not.
+	// ofA is a plan for node a, which the person may read, and for a node that the person may not read.
 	ofA = `{"plan":{"kind":"KubeletPlan","nodes":[{"name":"a"},{"name":"secret-node"}]},"maxUnavailable":2}`
 )
 
@@ -58,7 +58,7 @@ func decoded[T any](t *testing.T, code int, body string) (out T) {
 	return out
 }
 
-// A plan is computed of the live view, by the kubelets' own algorithm.
+// The console computes a plan from the live view, by the kubelets' own algorithm.
 func TestAChangeOfKubeletsIsPlanned(t *testing.T) {
 	s := signedIn(t)
 	code, body, _ := s.ask(t, "POST", "/api/v1/kubelets/plan", `{"topologyManagerPolicy":"restricted"}`, asJSON)
@@ -121,7 +121,7 @@ func TestOneRolloutAtATimeIsWatchedAndStopped(t *testing.T) {
 	if code, body, _ := s.ask(t, "DELETE", rollout, ""); code != http.StatusConflict {
 		t.Errorf("stopped again, it answers %d %s", code, body)
 	}
-	code, body, _ = s.ask(t, "POST", rollout, `{}`, asJSON) // goes on with the same plan
+	code, body, _ = s.ask(t, "POST", rollout, `{}`, asJSON) // continues with the same plan
 	if got := decoded[document.KubeletRollout](t, code, body); !got.Running || got.MaxUnavailable != 2 || got.Error != "" {
 		t.Errorf("goes on as %s", body)
 	}
@@ -129,7 +129,7 @@ func TestOneRolloutAtATimeIsWatchedAndStopped(t *testing.T) {
 	before(`"running":false`)
 }
 
-// Nobody but the person who began a plan stops it or goes on with it.
+// Only the person who began a plan may stop it or continue it.
 func TestARolloutIsOfOnePerson(t *testing.T) {
 	s := signedIn(t)
 	s.who.Kubelets = &slow{}

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// This file describes the API as OpenAPI 3.1 does. Operations are those of the table of routes, and schemas follow from
-// the types of the answers, so the description cannot differ from the code.
+// This file describes the API in OpenAPI 3.1. Operations come from the table of routes, and schemas from the types of
+// the answers, so the description cannot differ from the code.
 
 type object = map[string]any
 
@@ -89,7 +89,7 @@ func (r *route) operation(s *schemas, problem object) object {
 	return out
 }
 
-// schemas are those of the types of answers, by name.
+// schemas are the schemas of the answers' types, by name.
 type schemas struct {
 	all   object
 	names map[reflect.Type]string
@@ -140,7 +140,8 @@ func (s *schemas) reference(t reflect.Type) object {
 	return object{"$ref": "#/components/schemas/" + name}
 }
 
-// name is the type's name as a client should have it. Two types of one name get the package's as well.
+// name returns the name of the type in the description. Of two types with one name, the second gets its package's name
+// as well.
 func (s *schemas) name(t reflect.Type) string {
 	name := strings.TrimSuffix(t.Name(), "Document")
 	name = strings.ToUpper(name[:1]) + name[1:]
@@ -168,7 +169,7 @@ func (s *schemas) fields(t reflect.Type, properties object, required *[]string) 
 		properties[name] = s.of(f.Type)
 		if !strings.Contains(options, "omit") {
 			*required = append(*required, name)
-			// A slice without elements may be nil in documents that NodeLayouts have, too.
+			// A slice without elements may be nil in documents that are also part of NodeLayouts.
 			if f.Type.Kind() == reflect.Slice || f.Type.Kind() == reflect.Pointer {
 				properties[name] = object{"anyOf": []object{s.of(f.Type), {"type": "null"}}}
 			}

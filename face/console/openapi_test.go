@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// description is the part of an OpenAPI document that the tests look at.
+// description is the part of an OpenAPI document that the tests read.
 type description struct {
 	OpenAPI    string                              `json:"openapi"`
 	Paths      map[string]map[string]operation     `json:"paths"`
@@ -48,7 +48,7 @@ func described(t *testing.T, s *site) (d description) {
 	return d
 }
 
-// matches says where a value differs from a schema.
+// matches returns where a value differs from a schema.
 func (d *description) matches(where string, x schema, value any) (bad []string) {
 	if x.Ref != "" {
 		x = d.Components.Schemas[strings.TrimPrefix(x.Ref, "#/components/schemas/")]
@@ -90,7 +90,7 @@ func (d *description) matches(where string, x schema, value any) (bad []string) 
 	return bad
 }
 
-// Every operation of the description is called, and answers what the description says.
+// The test calls every operation of the description, and compares the answer with the described schema.
 func TestTheDescriptionIsWhatTheServerDoes(t *testing.T) {
 	s := signedIn(t)
 	d := described(t, s)
@@ -118,7 +118,7 @@ func TestTheDescriptionIsWhatTheServerDoes(t *testing.T) {
 		"getSession":   {"/api/v1/session", ""},
 		"getOpenAPI":   {"/api/v1/openapi.json", ""},
 	}
-	// Streams, sessions and rollouts have tests of their own.
+	// Other tests cover streams, sessions and rollouts.
 	done := []string{"followChanges", "signIn", "signOut", "beginRollout", "stopRollout"}
 	for path, all := range d.Paths {
 		for method, o := range all {

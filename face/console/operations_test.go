@@ -23,7 +23,7 @@ import (
 	"github.com/tenon-numa/tenon/face/console"
 )
 
-// call is a valid request for one operation of the description: a user with the rights gets an answer.
+// call is a valid request for one operation of the description: it succeeds for a user with the rights.
 type call struct{ id, method, path, media, body string }
 
 // calls returns a request for each operation of the description, in the order of their ids.
@@ -55,8 +55,8 @@ func (d *description) calls() []call {
 // writes reports whether the operation may change something, on the server or in a browser.
 func (c call) writes() bool { return c.method != http.MethodGet }
 
-// refused makes the request with more headers, and checks that the answer is the refusal with one of the codes, in the
-// form of the path, and has nothing of the cluster.
+// refused makes the request with further headers. It checks that the answer is a refusal with one of the codes, in the
+// form of the path, without any data of the cluster.
 func (s *site) refused(t *testing.T, c call, codes []int, headers ...string) {
 	t.Helper()
 	if c.media != "" {
@@ -82,7 +82,7 @@ func (s *site) refused(t *testing.T, c call, codes []int, headers ...string) {
 	}
 }
 
-// public are operations that everybody may call: the description, and signing out, which ends no other's session.
+// public are operations that need no sign-in: the description, and signing out, which ends no other session.
 var public = []string{"getOpenAPI", "signOut"}
 
 func TestNoOperationAnswersWithoutASession(t *testing.T) {
@@ -108,7 +108,8 @@ func TestNoOperationAnswersWithoutASession(t *testing.T) {
 	}
 }
 
-// An API server that does not accept a token any more ends each operation, the first one included.
+// Where the API server no longer accepts a token, each operation ends the session and is refused, also the very first
+// one.
 func TestNoOperationAnswersAnExpiredToken(t *testing.T) {
 	s := signedIn(t)
 	all := described(t, s)
@@ -164,7 +165,7 @@ func TestNoOperationAnswersAnotherSite(t *testing.T) {
 	if code, _, _ := s.ask(t, "GET", "/api/v1/session", ""); code != http.StatusOK {
 		t.Errorf("another site has signed the person out: %d", code)
 	}
-	// Forms of other sites can have these types alone, and send them without asking before.
+	// Forms of other sites can have only these types. Browsers send them without a preflight request.
 	for _, c := range all.calls() {
 		for _, form := range []string{"application/x-www-form-urlencoded", "multipart/form-data", "text/plain", ""} {
 			if c.media != "" && c.media != form {
@@ -174,7 +175,8 @@ func TestNoOperationAnswersAnotherSite(t *testing.T) {
 	}
 }
 
-// A path means one thing to the console, to proxies in front of it and to the API server behind it, or it is refused.
+// A path means the same to the console, to proxies in front of it and to the API server behind it, or the console
+// refuses it.
 func TestPathsHaveOneMeaning(t *testing.T) {
 	s := signedIn(t)
 	all := described(t, s)
@@ -208,7 +210,7 @@ func TestPathsHaveOneMeaning(t *testing.T) {
 	}
 }
 
-// raw sends a path as it is, which clients of net/http would change or refuse.
+// raw sends a path unchanged, which clients of net/http would change or refuse.
 func (s *site) raw(t *testing.T, path string) (int, string) {
 	t.Helper()
 	var d net.Dialer
@@ -234,7 +236,7 @@ func (s *site) raw(t *testing.T, path string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// Names and ids that are scripts arrive as data: no answer has a character that could begin HTML.
+// Names and ids that are scripts arrive as data: no answer has a character that could begin an HTML tag.
 func TestScriptsInNamesAndIDsAreData(t *testing.T) {
 	const id = `<img/src=x/onerror=alert(1)>` // the API server accepts it for a device
 	s := signedIn(t)

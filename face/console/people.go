@@ -10,10 +10,10 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// This file says who counts as one person, and who has more than a fair share.
+// This file decides who counts as one person, and who has more than a fair share.
 
-// person returns whose requests are counted together. The service accounts of a namespace are one person: whoever may
-// create them there has as many names as he likes.
+// person returns the name under which requests are counted. All service accounts of a namespace are one person: a user
+// who may create service accounts there has as many names as he likes.
 func person(name string) string {
 	if of, ok := strings.CutPrefix(name, "system:serviceaccount:"); ok {
 		namespace, _, _ := strings.Cut(of, ":")
@@ -22,8 +22,8 @@ func person(name string) string {
 	return name
 }
 
-// gives returns who gives up one of the places in held, so that one more is free for a newcomer: the one that has most
-// of them, and at least two more than the newcomer.
+// gives returns the person who gives up a place in held for a newcomer: the person with most places, who must have at
+// least two more than the newcomer.
 func gives(held map[string]int, newcomer string) (string, bool) {
 	most, at := held[newcomer]+1, ""
 	for _, who := range slices.Sorted(maps.Keys(held)) {
@@ -34,9 +34,9 @@ func gives(held map[string]int, newcomer string) (string, bool) {
 	return at, at != ""
 }
 
-// rates bounds how often each of many people or addresses does something.
+// rates bounds how often each of many people or addresses makes requests.
 type rates struct {
-	each int // a second
+	each int // per second
 
 	mu sync.Mutex
 	// recent and older are the limits. When recent is full, it replaces older.
@@ -46,14 +46,14 @@ type rates struct {
 // Bounds of rates.
 const (
 	bursts     = 6    // seconds' worth that may come at once, as after a restart of the console
-	remembered = 1024 // people or addresses that are remembered for certain
+	remembered = 1024 // people or addresses that are surely remembered
 )
 
 func newRates(each int) *rates {
 	return &rates{each: each, recent: map[string]flowcontrol.RateLimiter{}}
 }
 
-// accept reports whether who may do it now.
+// accept reports whether who may make a request now.
 func (r *rates) accept(who string) bool { return r.of(who).TryAccept() }
 
 func (r *rates) of(who string) flowcontrol.RateLimiter {
@@ -73,8 +73,8 @@ func (r *rates) of(who string) flowcontrol.RateLimiter {
 	return own
 }
 
-// streams bounds the streams of changes. Where all places are taken, somebody who comes gets one of the person who has
-// most, unless that would not be fair.
+// streams bounds the streams of changes. Where all places are taken, a newcomer gets a place of the person with most
+// streams, unless that would be unfair.
 type streams struct {
 	mu   sync.Mutex
 	all  []openStream // the oldest first
@@ -87,7 +87,8 @@ type openStream struct {
 	end context.CancelFunc
 }
 
-// begin returns the context of a stream of a person, which ends when another one needs its place. Its caller calls end.
+// begin returns the context of a person's stream. The context ends when another person needs its place. The caller
+// calls end.
 func (s *streams) begin(ctx context.Context, who string) (_ context.Context, end func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// This file reads the plan that a request has carried out: the fields that this needs, and no more nodes and values
+// This file reads the plan of a rollout request: only the fields that a rollout needs, and no more nodes and values
 // than a plan may have.
 
 // planned reads the body of a request that carries out a plan.
@@ -33,13 +33,13 @@ func planned(body []byte) (document.KubeletRolloutRequest, error) {
 	return out, err
 }
 
-// unread is a JSON value that nothing is read of.
+// unread is a JSON value whose content is skipped.
 type unread struct{}
 
 // UnmarshalJSON accepts every value.
 func (*unread) UnmarshalJSON([]byte) error { return nil }
 
-// small is a value of few bytes.
+// small is a JSON value of at most maxPart bytes.
 type small[T any] struct{ value T }
 
 // UnmarshalJSON refuses a text of more than maxPart bytes before it decodes it.
@@ -50,7 +50,7 @@ func (s *small[T]) UnmarshalJSON(data []byte) error {
 	return decode(data, &s.value)
 }
 
-// plannedNode is a document.KubeletPlanNode without what nothing reads.
+// plannedNode is a document.KubeletPlanNode without the fields that a rollout does not read.
 type plannedNode struct {
 	Name       string                `json:"name"`
 	Version    string                `json:"version"`

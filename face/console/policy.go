@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
-// policy answers how schedulers and kubelets are configured.
+// policy returns how schedulers and kubelets are configured.
 func (h *Handler) policy(w http.ResponseWriter, q *request) error {
 	ctx, cancel := context.WithTimeout(q.Context(), maxAnswer)
 	defer cancel()
@@ -59,7 +59,7 @@ func kubeletsOf(s live.State) ([]document.KubeletGroup, error) {
 	return out, nil
 }
 
-// numaAware answers as openFuyao does.
+// numaAware returns the state of the NUMA plugin in openFuyao's form.
 func (h *Handler) numaAware(w http.ResponseWriter, q *request) error {
 	if q.who.Schedulers == nil {
 		return fail(http.StatusNotFound, "path", "there are no schedulers here")
@@ -81,7 +81,7 @@ func (h *Handler) numaAware(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, doc)
 }
 
-// setNUMAAware changes the configuration of a scheduler with the rights of who asks.
+// setNUMAAware changes the configuration of a scheduler with the rights of the requesting person.
 func (h *Handler) setNUMAAware(w http.ResponseWriter, q *request) error {
 	if q.who.Schedulers == nil {
 		return fail(http.StatusNotFound, "path", "there are no schedulers here")
@@ -108,7 +108,7 @@ func (h *Handler) setNUMAAware(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, doc)
 }
 
-// setArguments changes arguments of the plugin with the rights of who asks.
+// setArguments changes arguments of the plugin with the rights of the requesting person.
 func (h *Handler) setArguments(w http.ResponseWriter, q *request) error {
 	if q.who.Schedulers == nil {
 		return fail(http.StatusNotFound, "path", "there are no schedulers here")
@@ -134,7 +134,7 @@ func (h *Handler) setArguments(w http.ResponseWriter, q *request) error {
 		Warnings: doc.Warnings})
 }
 
-// doctor answers what is wrong, as far as who asks may read it.
+// doctor returns the diagnosis of what the requesting person may read.
 func (h *Handler) doctor(w http.ResponseWriter, q *request) error {
 	if q.who.Doctor == nil {
 		return fail(http.StatusNotFound, "path", "nothing examines the cluster here")

@@ -18,7 +18,7 @@ const (
 	maxCommand     = 1024
 )
 
-// rollouts carries out one plan at a time. It goes on when the person who began it signs out.
+// rollouts carries out one plan at a time. A plan continues when the person who began it signs out.
 type rollouts struct {
 	mu      sync.Mutex
 	request document.KubeletRolloutRequest // of the last one
@@ -27,12 +27,12 @@ type rollouts struct {
 	ended   chan struct{} // closed at its end; nil before the first
 }
 
-// getRollout answers how far the plan is that is carried out, or that was carried out last.
+// getRollout returns the progress of the present plan, or the result of the last one.
 func (h *Handler) getRollout(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, h.rollouts.shown(q.who))
 }
 
-// shown is what an identity may read of the last rollout: its errors may name pods.
+// shown returns what an identity may read of the last rollout: errors in it may name pods.
 func (r *rollouts) shown(who *Identity) document.KubeletRollout {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,7 +50,7 @@ func (r *rollouts) shown(who *Identity) document.KubeletRollout {
 	return out
 }
 
-// beginRollout checks that a plan can be carried out, and begins it.
+// beginRollout checks that a plan can be carried out, and begins the rollout.
 func (h *Handler) beginRollout(w http.ResponseWriter, q *request) error {
 	if q.who.Kubelets == nil {
 		return fail(http.StatusNotFound, "path", "nothing changes kubelets here")
@@ -97,7 +97,7 @@ func (h *Handler) beginRollout(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, h.rollouts.shown(q.who))
 }
 
-// choices checks the choices of a request, and completes them.
+// chosen checks the choices of a request, and fills in defaults.
 func chosen(r document.KubeletRolloutRequest) (cli.KubeletApplyOptions, error) {
 	o := cli.KubeletDefaults()
 	refused := func(field, detail string) (cli.KubeletApplyOptions, error) {
@@ -130,14 +130,14 @@ func chosen(r document.KubeletRolloutRequest) (cli.KubeletApplyOptions, error) {
 	return o, nil
 }
 
-// again returns the last request of an identity.
+// again returns the last rollout request of an identity.
 func (r *rollouts) again(who *Identity) (document.KubeletRolloutRequest, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.request, r.last.By == who.Name && len(r.request.Plan.Nodes) > 0
 }
 
-// begin lets do change the nodes of a rollout, unless there is one that has not ended.
+// begin starts do, which changes the nodes of a rollout. It refuses while another rollout runs.
 func (r *rollouts) begin(asked document.KubeletRolloutRequest, doc document.KubeletRollout,
 	do func(ctx context.Context, say func(document.KubeletStep)) error) error {
 	r.mu.Lock()
@@ -145,7 +145,7 @@ func (r *rollouts) begin(asked document.KubeletRolloutRequest, doc document.Kube
 	if r.last.Running {
 		return fail(http.StatusConflict, "", r.last.By+" is changing kubelets now: wait for the end of that")
 	}
-	ctx, stop := context.WithCancelCause(context.Background()) // it is not the request's
+	ctx, stop := context.WithCancelCause(context.Background()) // independent of the request's context
 	now := time.Now()
 	doc.DryRun, doc.Running, doc.Began = false, true, &now
 	r.request, r.last, r.stop, r.ended = asked, doc, stop, make(chan struct{})
@@ -157,11 +157,11 @@ func (r *rollouts) begin(asked document.KubeletRolloutRequest, doc document.Kube
 	return nil
 }
 
-// step notes the next step of a node. The one before that has ended.
+// step records the next step of a node, and the end of the step before it.
 func (r *rollouts) step(s document.KubeletStep) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, nodes := time.Now(), append([]document.KubeletRolloutNode{}, r.last.Nodes...) // others are being answered
+	now, nodes := time.Now(), append([]document.KubeletRolloutNode{}, r.last.Nodes...) // answers use the old one
 	for i := range nodes {
 		if nodes[i].Name == s.Node {
 			nodes[i] = document.KubeletRolloutNode{Name: s.Node, Step: s.Step, Why: s.Why, Since: &now}
@@ -181,8 +181,8 @@ func (r *rollouts) end(err error) {
 	close(r.ended)
 }
 
-// stopRollout interrupts what the person began. The node whose turn it is keeps a record of its step, with which the
-// same plan goes on.
+// stopRollout interrupts the rollout that the person began. The node in progress keeps a record of its step, from which
+// the same plan continues later.
 func (h *Handler) stopRollout(w http.ResponseWriter, q *request) error {
 	r := &h.rollouts
 	r.mu.Lock()
@@ -198,7 +198,7 @@ func (h *Handler) stopRollout(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, r.shown(q.who))
 }
 
-// Close interrupts a plan that is being carried out, and returns when it has ended.
+// Close interrupts a running rollout, and returns when it has ended.
 func (h *Handler) Close() {
 	r := &h.rollouts
 	r.mu.Lock()

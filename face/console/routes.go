@@ -17,20 +17,20 @@ import (
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
-// base is where the API is; another version of it would be beside it. openFuyao is where clients of openFuyao look.
+// base is the path of the API; another version would be beside it. openFuyao is the path that clients of openFuyao use.
 const (
 	base      = "/api/v1"
 	openFuyao = "/rest/scheduling/v1/"
 )
 
-// parameter is one that a route takes, in its path or behind "?".
+// parameter is a parameter of a route, in its path or in its query.
 type parameter struct {
 	name, in, help string
 	list           bool
 	check          func(string) error
 }
 
-// route is one operation of the API. The description is made of the same table.
+// route is one operation of the API. The OpenAPI description is generated from the same table.
 type route struct {
 	method, path, id, help string
 	parameters             []parameter
@@ -38,12 +38,12 @@ type route struct {
 	most                   int    // bytes of the body
 	input                  any    // a value of the type of a JSON body; nil for text
 	answer                 any    // a value of the type of the answer; nil where there is none
-	stream                 bool   // of server-sent events
-	open                   bool   // for whoever is not signed in, too
+	stream                 bool   // answers with server-sent events
+	open                   bool   // needs no sign-in
 	do                     func(w http.ResponseWriter, q *request) error
 }
 
-// full is the path from the root.
+// full returns the path from the root.
 func (x *route) full() string {
 	if strings.HasPrefix(x.path, openFuyao) {
 		return x.path
@@ -51,7 +51,7 @@ func (x *route) full() string {
 	return base + x.path
 }
 
-// request is one that was accepted.
+// request is a request that the guard has accepted.
 type request struct {
 	*http.Request
 	who    *Identity // nil where the route is open
@@ -148,7 +148,7 @@ func (h *Handler) table() []route {
 	}
 }
 
-// changing are parameters of what changes the configuration of a scheduler.
+// changing returns the parameters of requests that change the configuration of a scheduler.
 func changing() []parameter {
 	return []parameter{
 		{"profile", "query", "Profile that is changed; needed where several have arguments for the plugin, of which " +
@@ -158,7 +158,7 @@ func changing() []parameter {
 	}
 }
 
-// variations are parameters that change the cluster of a simulation.
+// variations returns the parameters that change the cluster of a simulation.
 func variations() []parameter {
 	return []parameter{
 		{"add", "query", "NODE[=COUNT]: nodes like an existing one that join; =min is as few as it takes. May be repeated.",
@@ -171,7 +171,7 @@ func variations() []parameter {
 	}
 }
 
-// register serves the routes. What is none is answered by a problem document, too.
+// register serves the routes. Other paths get a problem document, too.
 func (h *Handler) register() {
 	byPath := map[string][]route{}
 	for _, r := range h.routes {
@@ -205,7 +205,7 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request, all []route) 
 	}
 }
 
-// run finds out who asks, checks what is asked, and answers.
+// run identifies the person, checks the request, and answers it.
 func (h *Handler) run(w http.ResponseWriter, r *http.Request, x *route) error {
 	q := &request{Request: r}
 	var err error
@@ -233,7 +233,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, x *route) error {
 	return x.do(w, q)
 }
 
-// turn waits until few other requests of the person are being answered: their bodies and answers take memory.
+// turn waits until few other requests of the person are in progress: their bodies and answers take memory.
 func (h *Handler) turn(q *request, x *route) (leave func(), err error) {
 	if x.open || x.stream {
 		return func() {}, nil
@@ -246,7 +246,8 @@ func (h *Handler) turn(q *request, x *route) (leave func(), err error) {
 	return h.answering.enter(ctx, q.who.person())
 }
 
-// check returns the parameters of a request. One that is not known is an error: it would otherwise count as nothing.
+// check returns the parameters of a request. An unknown parameter is an error; the console would otherwise ignore it
+// silently.
 func (x *route) check(r *http.Request) (url.Values, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -274,7 +275,7 @@ func (x *route) check(r *http.Request) (url.Values, error) {
 	return values, nil
 }
 
-// bounded runs what computes an answer: few at a time, in turn by person, and not for long.
+// bounded runs a function that computes an answer: a few at a time, in turn by person, with a time limit.
 func (h *Handler) bounded(q *request, do func(ctx context.Context) (any, error)) (any, error) {
 	ctx, cancel := context.WithTimeout(q.Context(), maxAnswer)
 	defer cancel()

@@ -16,15 +16,15 @@ import (
 const (
 	readHeader  = 5 * time.Second
 	readAll     = 30 * time.Second
-	writeAll    = 60 * time.Second // streams set deadlines of their own
+	writeAll    = 60 * time.Second // streams set their own deadlines
 	idleTime    = time.Minute
 	maxHeader   = 16 << 10
 	maxConns    = 256
 	stopTimeout = 3 * time.Second
 )
 
-// Serve serves a handler until ctx ends. Of too many connections one without a whole request, body included, is closed:
-// the oldest of the address that has most of them. So slow clients keep nobody out.
+// Serve serves a handler until ctx ends. When there are too many connections, it closes one without a whole request,
+// body included: the oldest one of the address that has most of them. So slow clients do not block others.
 func Serve(ctx context.Context, on net.Listener, h http.Handler) error {
 	c := &connections{most: maxConns, all: map[net.Conn]*connection{}}
 	s := &http.Server{Handler: c.mark(h), ReadHeaderTimeout: readHeader, ReadTimeout: readAll, WriteTimeout: writeAll,
@@ -50,7 +50,7 @@ func Serve(ctx context.Context, on net.Listener, h http.Handler) error {
 
 type connKey struct{}
 
-// connections bounds those of one server.
+// connections bounds the connections of one server.
 type connections struct {
 	most int
 	mu   sync.Mutex
@@ -59,12 +59,12 @@ type connections struct {
 }
 
 type connection struct {
-	order    int    // of arrival
-	address  string // of the client, see network
-	requests int    // that came whole and that the handler answers now
+	order    int    // order of arrival
+	address  string // the client's network; see network
+	requests int    // complete requests that the handler answers now
 }
 
-// note is told of every connection that opens or closes.
+// note receives every change of a connection's state.
 func (c *connections) note(conn net.Conn, s http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,8 +80,8 @@ func (c *connections) note(conn net.Conn, s http.ConnState) {
 	}
 }
 
-// evict closes the oldest connection that waits for its client, of the address that has most of these. The lock is
-// held.
+// evict closes the oldest connection that waits for its client, of the address that has most of these. The caller holds
+// the lock.
 func (c *connections) evict() {
 	idle := map[string]int{}
 	for _, x := range c.all {
@@ -105,7 +105,7 @@ func (c *connections) evict() {
 	}
 }
 
-// mark notes which connections have a whole request in the handler.
+// mark records which connections have a whole request in the handler.
 func (c *connections) mark(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _ := r.Context().Value(connKey{}).(net.Conn)
@@ -123,7 +123,7 @@ func (c *connections) mark(h http.Handler) http.Handler {
 	})
 }
 
-// arriving is the body of a request, and calls arrived at its end.
+// arriving is the body of a request. It calls arrived at the end of the body.
 type arriving struct {
 	io.ReadCloser
 	arrived func()

@@ -14,18 +14,18 @@ import (
 // ErrSignIn is the error of a request without a session.
 var ErrSignIn = errors.New("you are not signed in")
 
-// Credential is what somebody signs in by.
+// Credential is what a person signs in with.
 type Credential struct {
-	// Secret is the secret of an address, or a token.
+	// Secret is the one-time secret from a console address, or a token.
 	Secret string
-	// User and Groups are those that an authenticating proxy names, in place of a secret; see [Proxied].
+	// User and Groups are the user and groups that an authenticating proxy names, in place of a secret; see [Proxied].
 	User   string
 	Groups []string
-	// Namespaces are those whose pods are shown to an identity that may not list the pods of all.
+	// Namespaces are shown to an identity that may not list the pods of all namespaces.
 	Namespaces []string
 }
 
-// Open makes an identity of a credential. An error that does not wrap [ErrSignIn] is one of the server.
+// Open makes an identity from a credential. An error that does not wrap [ErrSignIn] is an error of the server.
 type Open func(ctx context.Context, c Credential) (*Identity, error)
 
 // Sessions are the identities that have signed in, by a cookie. They are [Identities].
@@ -35,23 +35,23 @@ type Sessions struct {
 	secure  bool
 	most    int
 	idle    time.Duration
-	unknown checks // of credentials that requests bring
+	unknown checks // for credentials that requests bring
 
 	mu   sync.Mutex
 	all  map[string]*session
-	uses int // of all sessions, to know which one was used last
+	uses int // over all sessions, to know which one was used last
 }
 
 type session struct {
 	who  *Identity
-	end  *time.Timer // ends the session when nobody has used it for a while
+	end  *time.Timer // ends the session when it was idle for a while
 	used int
 }
 
-// NewSessions returns at most so many sessions, each of which ends when it was idle for some time, or when somebody
-// else signs in while its person has most of all sessions. secure: browsers come by HTTPS.
+// NewSessions returns a store of at most that many sessions. A session ends when it was idle for some time, or when
+// another person signs in while its person has the most sessions. secure: browsers come by HTTPS.
 func NewSessions(open Open, secure bool, most int, idle time.Duration) *Sessions {
-	// Cookies do not know ports: consoles of several clusters on one computer must not share a name.
+	// Cookies ignore ports: consoles of several clusters on one computer need different names.
 	name := "tenon-console-" + rand.Text()[:8]
 	if secure {
 		name = "__Host-" + name
@@ -60,7 +60,7 @@ func NewSessions(open Open, secure bool, most int, idle time.Duration) *Sessions
 		unknown: newChecks()}
 }
 
-// Identify returns who makes a request.
+// Identify returns the identity of a request.
 func (s *Sessions) Identify(r *http.Request) (*Identity, error) {
 	c, err := r.Cookie(s.name)
 	if err != nil {
@@ -69,7 +69,8 @@ func (s *Sessions) Identify(r *http.Request) (*Identity, error) {
 	return s.session(c.Value)
 }
 
-// session returns who has a session, and lets it last. An id has 130 random bits: the time of a search tells nothing.
+// session returns the identity of a session, and postpones the session's end. An id has 130 random bits, so the time of
+// a lookup reveals nothing useful.
 func (s *Sessions) session(id string) (*Identity, error) {
 	s.mu.Lock()
 	one := s.all[id]
@@ -96,7 +97,7 @@ func (s *Sessions) SignIn(ctx context.Context, c Credential) (*Identity, *http.C
 	return who, s.cookie(id, 0), err
 }
 
-// begin opens an identity for a session.
+// begin opens an identity for a session with the id.
 func (s *Sessions) begin(ctx context.Context, id string, c Credential) (*Identity, error) {
 	who, err := s.open(ctx, c)
 	if err != nil {
@@ -117,11 +118,11 @@ func (s *Sessions) begin(ctx context.Context, id string, c Credential) (*Identit
 	return who, nil
 }
 
-// put adds a session, and returns the identities of those that end for it. It reports whether there is room.
+// put adds a session, and returns the identities whose sessions end for it. ok is false where there is no room.
 func (s *Sessions) put(id string, who *Identity) (ended []*Identity, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all[id] != nil { // another request of the same proxy was quicker
+	if s.all[id] != nil { // another request of the same proxy came first
 		ended = append(ended, s.remove(id))
 	}
 	if len(s.all) >= s.most {
@@ -140,7 +141,7 @@ func (s *Sessions) put(id string, who *Identity) (ended []*Identity, ok bool) {
 	return ended, true
 }
 
-// unused returns the session of a person that was used before all of the person's others. The lock is held.
+// unused returns the person's least recently used session. The caller holds the lock.
 func (s *Sessions) unused(who string) (id string) {
 	for at, one := range s.all {
 		if one.who.person() == who && (id == "" || one.used < s.all[id].used) {
@@ -150,7 +151,7 @@ func (s *Sessions) unused(who string) (id string) {
 	return id
 }
 
-// remove takes a session away, and returns its identity. The lock is held.
+// remove deletes a session, and returns its identity. The caller holds the lock.
 func (s *Sessions) remove(id string) *Identity {
 	one := s.all[id]
 	delete(s.all, id)
@@ -183,8 +184,8 @@ func (s *Sessions) cookie(value string, age int) *http.Cookie {
 		SameSite: http.SameSiteStrictMode}
 }
 
-// OneTime returns a new secret, and what opens an identity for the first who has it. The secret is worth nothing after
-// that, and after a while.
+// OneTime returns a new secret, and a function that opens an identity for the first client with the secret. The secret
+// is worthless after its use, and after the time lasts.
 func OneTime(who *Identity, lasts time.Duration, now func() time.Time) (secret string, open Open) {
 	secret = rand.Text() + rand.Text()
 	var mu sync.Mutex

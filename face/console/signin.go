@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Bounds of credentials that belong to no session: each costs a request to the API server.
+// Bounds of credentials without a session: each one costs a request to the API server.
 const (
 	checking = 4 // credentials that are examined at a time
-	// afterBad is how long the place of a credential that was wrong stays taken: at most 200 wrong ones are examined
-	// in a second. Nobody is refused meanwhile: who comes waits in turn, by address.
+	// afterBad is how long a wrong credential occupies its place: at most 200 wrong ones are examined in a second.
+	// Meanwhile no client is refused: newcomers wait in turn, by address.
 	afterBad = 20 * time.Millisecond
 )
 
-// checks examines credentials, a few at a time. The right one of somebody who has the address of others, as behind an
-// ingress, is examined after at most those of the connections that are open.
+// checks examines credentials, a few at a time. A correct credential from a shared address, such as an ingress, waits
+// at most for the credentials of the open connections.
 type checks struct{ *turns }
 
 func newChecks() checks { return checks{newTurns(checking, checking, maxConns)} }
@@ -38,8 +38,8 @@ func (c checks) do(ctx context.Context, remote string, examine func() (*Identity
 	return who, err
 }
 
-// network returns the address of a client, or the /64 of an IPv6 address, whose owner can use every address in it.
-// Clients without an address are one.
+// network returns the address of a client, or the /64 of an IPv6 address, because its owner can use every address in
+// it. Clients without an address count as one.
 func network(remote string) netip.Prefix {
 	from, err := netip.ParseAddrPort(remote)
 	if err != nil {

@@ -18,7 +18,7 @@ func (s *site) tries(address, secret string) *httptest.ResponseRecorder {
 	return w
 }
 
-// Who guesses secrets keeps nobody out, not even at the same address, as behind an ingress.
+// A client that guesses secrets blocks no other client, not even at the same address, as behind an ingress.
 func TestGuessesKeepNobodyOut(t *testing.T) {
 	s := open(t)
 	for i := range 100 {
@@ -31,7 +31,7 @@ func TestGuessesKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// Who floods the console keeps nobody out, neither who is signed in nor who comes from the same address.
+// A client that floods the console blocks neither signed-in people nor others at the same address.
 func TestAFloodKeepsNobodyOut(t *testing.T) {
 	s := signedIn(t)
 	ask := func(path string) int {

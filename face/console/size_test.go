@@ -29,7 +29,7 @@ func (f fixed) Next(ctx context.Context) (live.Change, error) {
 }
 func (f fixed) Close() {}
 
-// many are nodes of the machine of livetest that differ in what pods hold.
+// many returns nodes of the livetest machine that differ in the holdings of pods.
 func many(t testing.TB, count int) (out []live.Node) {
 	book, l := ledger.New(), livetest.Machine(t)
 	for i := range count {
@@ -63,7 +63,7 @@ func TestTheFirstPageIsSmall(t *testing.T) {
 	}
 }
 
-// everybody is one identity.
+// everybody identifies every request as one identity.
 type everybody struct{ who *console.Identity }
 
 func (e everybody) Identify(*http.Request) (*console.Identity, error) { return e.who, nil }

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/ops/apply"
 )
 
-// Every text that the page uses is in the catalogue in every language, with the same arguments, and no others are.
+// The catalogue has every text that the page uses, in every language and with the same arguments, and no other text.
 func TestTexts(t *testing.T) {
 	var catalogue map[string]map[string]string
 	data, err := os.ReadFile("page/texts.json")

@@ -7,21 +7,20 @@ import (
 	"sync"
 )
 
-// turns bounds what is done at a time, in all and for each person. Of the people who wait, the one who was served
-// before all others is next: somebody who comes now and then waits for what is being done, and not for others that
-// wait.
+// turns bounds what is done at a time, in all and for each person. Among the waiting people, the one who was served
+// least recently is next. So an occasional user waits for the work in progress, and not for other people's queues.
 type turns struct {
-	most    int // at a time; 0: no bound but those of each person
+	most    int // at a time; 0: no bound beyond each person's
 	each    int // at a time for one person
 	waiting int // that may wait for one person
 
 	mu   sync.Mutex
 	busy int
 	held map[string]int
-	// queues are those that wait, by person, the first to come first. order are these people as they came.
+	// queues are the waiting turns by person, in order of arrival. order has these people in order of arrival.
 	queues map[string][]chan struct{}
 	order  []string
-	served map[string]int // when each was served last, as a count; few are remembered
+	served map[string]int // count at which each person was served last; few are remembered
 	count  int
 }
 
@@ -30,8 +29,8 @@ func newTurns(most, each, waiting int) *turns {
 		served: map[string]int{}}
 }
 
-// enter waits for a turn of the person. Its caller calls leave once. The error is that of ctx, or a failure where the
-// person has too many that wait.
+// enter waits for a turn of the person. The caller calls leave once. The error is ctx's, or a failure where too many
+// turns of the person wait.
 func (t *turns) enter(ctx context.Context, who string) (leave func(), err error) {
 	t.mu.Lock()
 	if len(t.queues[who]) >= t.waiting && !t.free(who) {
@@ -57,12 +56,12 @@ func (t *turns) enter(ctx context.Context, who string) (leave func(), err error)
 	}
 }
 
-// free reports whether a person may begin now. The lock is held, as for serve.
+// free reports whether a person may begin now. The caller holds the lock; serve's caller, too.
 func (t *turns) free(who string) bool {
 	return (t.most == 0 || t.busy < t.most) && t.held[who] < t.each
 }
 
-// serve gives turns to those that wait, as far as the bounds allow.
+// serve gives turns to waiting people, as far as the bounds allow.
 func (t *turns) serve() {
 	for {
 		i := -1
@@ -92,7 +91,7 @@ func (t *turns) serve() {
 	}
 }
 
-// withdraw takes away one that waits, and reports whether it still did.
+// withdraw removes a waiting turn. It reports false where the turn was already given.
 func (t *turns) withdraw(who string, turn chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/manifest"
 )
 
-// queue has who wait for a turn, and notes in which order they are served.
+// queue makes who wait for a turn, and records the order of service.
 func (t *turns) queue(test *testing.T, who string, served chan<- string) {
 	test.Helper()
 	before := t.waits()
@@ -38,8 +38,8 @@ func (t *turns) waits() (n int) {
 	return n
 }
 
-// Of 100 hostile requests and one honest one that comes last, the honest one is served next, or after those of people
-// who were not served before either.
+// Of 100 hostile requests and one honest one that comes last, the honest one is served next, or after the requests of
+// other people who were not served before.
 func TestAnHonestPersonIsServedBetweenManyHostileRequests(t *testing.T) {
 	for _, people := range []int{1, 3} {
 		x := newTurns(1, 1, 200)
@@ -63,7 +63,7 @@ func TestAnHonestPersonIsServedBetweenManyHostileRequests(t *testing.T) {
 	}
 }
 
-// Where two answers are computed at a time, one person has one of them.
+// Where two answers are computed at a time, one person takes at most one place.
 func TestOnePersonLeavesAPlaceFree(t *testing.T) {
 	x := newTurns(2, 1, 1)
 	first, err := x.enter(t.Context(), "evil")
@@ -75,7 +75,7 @@ func TestOnePersonLeavesAPlaceFree(t *testing.T) {
 	if _, err := x.enter(ended, "evil"); err == nil {
 		t.Error("one person has both places")
 	}
-	other, err := x.enter(ended, "honest") // waits for nothing
+	other, err := x.enter(ended, "honest") // does not wait
 	if err == nil {
 		other()
 	}
@@ -85,7 +85,7 @@ func TestOnePersonLeavesAPlaceFree(t *testing.T) {
 	}
 }
 
-// Streams of one person end for those of others, never the other way round.
+// Streams of one person end in favour of other people's, never the other way round.
 func TestOnePersonLeavesStreamsFree(t *testing.T) {
 	var s streams
 	var contexts []context.Context
@@ -111,7 +111,7 @@ func TestOnePersonLeavesStreamsFree(t *testing.T) {
 	}
 }
 
-// allocated is what a function allocates in all, in bytes; what is in use at a time is less.
+// allocated returns the bytes that a function allocates in total; the memory in use at a time is less.
 func allocated(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -120,7 +120,7 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// Bodies of the largest size, made of the smallest values, do not take more memory than the console has for them.
+// Bodies of the largest size with the smallest values fit in the memory that the console reserves for them.
 func TestBodiesOfSmallValuesTakeLittleMemory(t *testing.T) {
 	plan := func(head, one, tail string) string {
 		return head + strings.Repeat(one+",", (maxPlanBody-len(head)-len(tail))/(len(one)+1)-1) + one + tail
@@ -171,7 +171,7 @@ func TestBodiesOfSmallValuesTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// A large manifest that people write is accepted.
+// A large manifest as people write it is accepted.
 func TestAManifestOfManyWorkloadsIsAccepted(t *testing.T) {
 	one := `---
 apiVersion: apps/v1

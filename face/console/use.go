@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/cluster/live"
 )
 
-// use answers what a node uses, to whoever may read the node. Containers are those of pods that they may read.
+// use returns what a node uses. The user must be allowed to read the node, and sees only containers of pods that the
+// user may read.
 func (h *Handler) use(w http.ResponseWriter, q *request) error {
 	name, pod := q.values.Get("node"), q.values.Get("pod")
 	if _, ok := q.who.View.State().Node(name); !ok {
@@ -25,7 +26,7 @@ func (h *Handler) use(w http.ResponseWriter, q *request) error {
 	for _, p := range q.who.View.Pods(func(p live.Pod) bool { return p.Node == name }) {
 		may[p.ID.Namespace+"/"+p.ID.Name] = true
 	}
-	doc.Samples = append([]document.UseSample{}, doc.Samples...) // others are answered by the same samples
+	doc.Samples = append([]document.UseSample{}, doc.Samples...) // other answers use the same samples
 	for i := range doc.Samples {
 		s := &doc.Samples[i]
 		all := append([]document.ContainerUse{}, s.Containers...)

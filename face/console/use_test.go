@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// A node says what all its containers use; a person sees those of the pods on that node that the person may read.
+// A node reports what all its containers use. A person sees only containers of pods on that node that the person may
+// read.
 func TestUseShowsOnlyPodsThatOneMayRead(t *testing.T) {
 	s := signedIn(t)
 	var none document.NodeUse

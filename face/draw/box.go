@@ -37,8 +37,8 @@ func (p *picture) boxes(width int) []line {
 	return out
 }
 
-// boxWidths returns the least width in which a NUMA node is drawn well, and the width beyond which it
-// gains nothing.
+// boxWidths returns the least width in which a NUMA node is drawn well, and the width beyond which more columns do not
+// help.
 func (p *picture) boxWidths(i int) (least, most int) {
 	const frameAndBlanks, fewRuns = 4, 4
 	runs := p.runs(i)
@@ -52,7 +52,7 @@ func (p *picture) boxWidths(i int) (least, most int) {
 	return max(leastBox, least), most
 }
 
-// beside joins boxes of one width line by line; all are stretched to the tallest.
+// beside joins boxes of one width line by line. It stretches all boxes to the tallest one.
 func beside(boxes [][]line, outer int) []line {
 	height := 0
 	for _, b := range boxes {
@@ -92,7 +92,7 @@ func framed(l line, outer int) line {
 	return out.add(frame, " │")
 }
 
-// boxTop is the upper border with the NUMA node's id and socket.
+// boxTop is the upper border, with the NUMA node's id and socket.
 func (p *picture) boxTop(n topo.NUMA, outer int) line {
 	right := p.socketText(n)
 	left := clipText(fmt.Sprintf("NUMA node %d", n.ID), outer-6)
@@ -127,7 +127,7 @@ func (p *picture) socketText(n topo.NUMA) string {
 	return "empty"
 }
 
-// boxBody is what stands between the borders: CPUs, memory of every kind, devices.
+// boxBody is the content between the borders: CPUs, memory of every kind, devices.
 func (p *picture) boxBody(i, inner int) []line {
 	var out []line
 	if n := p.machine.NUMAs()[i]; !n.CPUs.Empty() {
@@ -165,7 +165,7 @@ func (p *picture) cpuCount(n topo.NUMA, inner int) line {
 	return freeOf("CPUs", fmt.Sprint(free), fmt.Sprint(n.CPUs.Len()), inner)
 }
 
-// freeOf is "so much of so much free", or shorter where that would not leave a name whole.
+// freeOf returns "FREE of ALL free", or a shorter text where that would not leave room for the whole name.
 func freeOf(name, free, all string, inner int) line {
 	room := inner - utf8.RuneCountInString(name) - 1
 	out := fmt.Sprintf("%s of %s free", free, all)
@@ -175,7 +175,7 @@ func freeOf(name, free, all string, inner int) line {
 	return text(plain, "%s", out)
 }
 
-// memoryName is the caption of a NUMA node's ordinary pages: whose memory they are where it is not ordinary.
+// memoryName is the caption of a NUMA node's ordinary pages. It names the owner of memory that is not ordinary.
 func memoryName(n topo.NUMA) string {
 	switch n.MemoryKind {
 	case topo.GPUMemory:
@@ -188,7 +188,7 @@ func memoryName(n topo.NUMA) string {
 	return topo.Memory
 }
 
-// memorySign stands for free memory. It shows without colour whose memory it is.
+// memorySign stands for free memory. The sign shows the owner of the memory even without colour.
 func memorySign(n topo.NUMA) rune {
 	switch n.MemoryKind {
 	case topo.GPUMemory:
@@ -201,8 +201,8 @@ func memorySign(n topo.NUMA) rune {
 	return freeSign
 }
 
-// captioned puts the first of several texts that leaves a caption whole beside the caption, and the last one below
-// it where none does.
+// captioned puts the first text that fits beside the caption there. Where none fits, it puts the last text below the
+// caption.
 func captioned(caption string, s style, texts []string, inner int) []line {
 	for _, t := range texts {
 		if utf8.RuneCountInString(caption)+1+utf8.RuneCountInString(t) <= inner {
@@ -213,7 +213,7 @@ func captioned(caption string, s style, texts []string, inner int) []line {
 	return []line{text(bold, "%s", caption).clip(inner), justify(nil, last, inner)}
 }
 
-// memoryLines are a caption and a bar for one kind of pages.
+// memoryLines returns a caption and a bar for one kind of pages.
 func (p *picture) memoryLines(n topo.NUMA, use kindUse, inner int) []line {
 	caption, sign := use.kind, freeSign
 	if use.kind == topo.Memory {
@@ -255,8 +255,8 @@ func (p *picture) barPart(o, cells int) line {
 	return line{{string(who.sign), who.style}}.add(tint, strings.Repeat(fill, cells-1))
 }
 
-// apportion cuts a bar of so many cells by parts: everything that is not zero gets a cell as far as
-// they go, and the rest goes by size.
+// apportion cuts a bar of that many cells by parts: every part above zero gets a cell while cells last, and the other
+// cells go by size.
 func apportion(cells int, parts []int64) []int {
 	out := make([]int, len(parts))
 	var total int64
@@ -269,7 +269,7 @@ func apportion(cells int, parts []int64) []int {
 	if total == 0 {
 		return out
 	}
-	// Each part's end is rounded, not its length, so the lengths always add up.
+	// Round the end of each part, not its length: the lengths then always add up.
 	var sum, done int64
 	for i, v := range parts {
 		sum += v
@@ -280,8 +280,8 @@ func apportion(cells int, parts []int64) []int {
 	return out
 }
 
-// deviceLines draws devices of one resource: beside their name where they fit, below it elsewhere.
-// In a narrow box the resource goes without its domain.
+// deviceLines draws devices of one resource: beside their name where they fit, else below it. In a narrow box the name
+// has no domain.
 func (p *picture) deviceLines(resource string, devs []topo.Device, inner int) []line {
 	free, cells := p.deviceCells(resource, devs)
 	all := fmt.Sprint(len(devs))
@@ -297,7 +297,7 @@ func (p *picture) deviceLines(resource string, devs []topo.Device, inner int) []
 	return append(out, fold(cells, inner)...)
 }
 
-// fold breaks cells into lines of a width.
+// fold breaks cells into lines of at most that width.
 func fold(cells line, width int) []line {
 	var out []line
 	for len(cells) > 0 {
@@ -311,13 +311,13 @@ func fold(cells line, width int) []line {
 	return out
 }
 
-// shortName is a resource without its domain: "gpu" of "nvidia.com/gpu".
+// shortName returns a resource name without its domain: "gpu" for "nvidia.com/gpu".
 func shortName(resource string) string {
 	return Printable(resource[strings.LastIndexByte(resource, '/')+1:])
 }
 
-// deviceCells returns the count of free devices and a cell per device; of many devices only the
-// lengths of equal stretches.
+// deviceCells returns the count of free devices and one cell per device. For many devices it returns the lengths of
+// equal stretches instead.
 func (p *picture) deviceCells(resource string, devs []topo.Device) (free int, cells line) {
 	const few, many = 8, 128
 	var stretch []int

@@ -12,8 +12,8 @@ import (
 // manyNUMAs is the number of NUMA nodes, and of lines about them, beyond which distances are summarised.
 const manyNUMAs = 16
 
-// distances is a table, or one line per NUMA node where the table would be too wide, or one per set of NUMA nodes
-// with equal distances where there are many.
+// distances returns a table. Where the table would be too wide, it returns one line per NUMA node; for many NUMA nodes,
+// one line per set with equal distances.
 func (p *picture) distances(width int) []line {
 	numas := p.machine.NUMAs()
 	known := slices.ContainsFunc(numas, func(n topo.NUMA) bool { return len(n.Distances) > 0 })
@@ -78,7 +78,7 @@ func (p *picture) distanceList(width int) []line {
 	return out
 }
 
-// distanceLine sets items beside the names of NUMA nodes, or below them where they are long.
+// distanceLine sets items beside the names of NUMA nodes, or below the names where the items are long.
 func (p *picture) distanceLine(set topo.Mask, items []string, width int) []line {
 	const indent = 10
 	head := text(faint, " %7s  ", p.numaList(set))
@@ -115,7 +115,7 @@ func (p *picture) twins() (sets []topo.Mask) {
 	return sets
 }
 
-// distanceSpans writes the range of the distances of NUMA nodes, for machines without much symmetry.
+// distanceSpans writes the range of the distances of NUMA nodes, for machines with little symmetry.
 func (p *picture) distanceSpans(width int) []line {
 	type span struct{ nearest, farthest int }
 	on := map[span]topo.Mask{}

@@ -1,10 +1,9 @@
-// Package draw renders machines as text: which CPUs, memory and devices of every NUMA node are reserved,
-// free, or held by which pod.
+// Package draw renders machines as text: which CPUs, memory and devices of every NUMA node are reserved, free, or held
+// by which pod.
 //
-// Invariant: the same node gives the same text, no line is wider than Options.Width runes, and
-// everything that colour shows is also shown without it: upper-case letters are holdings that the node
-// reported, lower-case letters are predictions. The package refuses to look at terminals or the
-// environment by itself; [ColorWanted] is there for callers who want that.
+// Invariant: the same node gives the same text, no line is wider than Options.Width runes, and the text without colour
+// has all information: upper-case letters are holdings that the node reported, lower-case letters are predictions. The
+// package never looks at terminals or the environment by itself; callers who want that use [ColorWanted].
 package draw
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Bounds of Options.Width, in columns. Below the least, a box has no room for its texts.
+// Bounds of Options.Width, in columns. Below the lower bound, a box has no room for its texts.
 const (
 	DefaultWidth = 100
 	minWidth     = 40
@@ -31,20 +30,20 @@ const (
 type Options struct {
 	// Color adds ANSI 256-colour sequences; they do not count towards Width.
 	Color bool
-	// Width is the most columns that a line may take; 0 means DefaultWidth. It is held to 40..400.
+	// Width is the largest width of a line, in columns; 0 means DefaultWidth. Other values are clamped to 40..400.
 	Width int
 	// Misaligned are the UIDs of pods that get a mark in the legend.
 	Misaligned map[string]bool
 }
 
-// ColorWanted reports whether a person would see colour on f: it is a terminal that is not "dumb",
-// and NO_COLOR is not set (https://no-color.org).
+// ColorWanted reports whether f shows colour: it is a terminal that is not "dumb", and NO_COLOR is not set
+// (https://no-color.org).
 func ColorWanted(f *os.File) bool {
 	return f != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
-// Map draws one node: a box per NUMA node, devices that belong to no single NUMA node, distances, and a legend
-// of what every pod holds. The error is the writer's, or names a node without a machine.
+// Map draws one node: a box per NUMA node, devices that belong to no single NUMA node, distances, and a legend with the
+// holdings of every pod. It returns the writer's error, or an error that names a node without a machine.
 func Map(w io.Writer, n *state.Node, o Options) error {
 	if n == nil {
 		return errors.New("draw map: no node")

@@ -21,7 +21,7 @@ import (
 
 const gi = 1 << 30
 
-// drawn is one picture: a machine's text, what decides on it, and who holds what.
+// drawn is the input of one picture: a machine's text, the settings of its kubelet, and the holdings of pods.
 type drawn struct {
 	machine string
 	rules   place.Rules
@@ -55,7 +55,7 @@ func cpus(t testing.TB, list string) idset.Set[idset.CPU] {
 	return s
 }
 
-// hold is a container with CPUs and memory on the NUMA nodes at the positions of a mask.
+// hold returns a container with CPUs, and with memory on the NUMA nodes at the positions of a mask.
 func hold(t testing.TB, list string, memGi int64, on topo.Mask, devs ...place.DeviceBlock) place.Holding {
 	h := place.Holding{Container: "main", CPUs: cpus(t, list), Devices: devs}
 	if memGi > 0 {
@@ -218,7 +218,7 @@ func checkWidth(t interface{ Fatalf(string, ...any) }, s string, width int) {
 	}
 }
 
-// Every width is kept, colour changes nothing but colour, and twice is the same.
+// The picture keeps to every width, colour changes only the colour, and drawing twice gives the same text.
 func TestMapKeepsItsWidthAtAnyWidth(t *testing.T) {
 	all := pictures(t)
 	names := []string{"laptop", "xeon", "epyc", "gpubox", "sparse"}
@@ -246,7 +246,7 @@ func TestMapKeepsItsWidthAtAnyWidth(t *testing.T) {
 	})
 }
 
-// What the picture counts as free is what place counts as free.
+// The picture counts as free what package place counts as free.
 func TestMapAgreesWithUsage(t *testing.T) {
 	for name, d := range pictures(t) {
 		n := d.node(t, name)

@@ -9,15 +9,15 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// A NUMA node's CPUs are drawn as a grid: a column is a core, the rows below each other are its threads.
-// Cores stand in runs of up to eight, and a run never crosses the border of an L3 group.
+// A NUMA node's CPUs are drawn as a grid: a column is a core, and the rows below each other are its threads. Cores
+// stand in runs of up to eight. A run never crosses the border of an L3 group.
 
 const runLength = 8
 
 // strideSign stands in a label between the first CPU of a row and the step to the next one.
 const strideSign = '+'
 
-// run is neighbouring cores of one L3 group.
+// run is a sequence of neighbouring cores in one L3 group.
 type run struct {
 	l3    idset.L3
 	cores [][]idset.CPU // threads, ascending
@@ -74,11 +74,11 @@ func (p *picture) grid(numa, width int) []line {
 	return out
 }
 
-// gridWidth is the width of n runs of a length in one row.
+// gridWidth returns the width of a row of n runs of longest cores each.
 func gridWidth(n, longest, cell int) int { return n*longest*cell + (n-1)*cell }
 
-// gridRows draws one row of runs: as many lines as its cores have threads, and ids below a line whose label does
-// not say them.
+// gridRows draws one row of runs: one line for each thread of a core. It adds the ids below a line whose label does not
+// determine them.
 func (p *picture) gridRows(runs []run, label, cell, width int) []line {
 	threads := 0
 	for _, r := range runs {
@@ -115,8 +115,8 @@ func (p *picture) gridRows(runs []run, label, cell, width int) []line {
 	return out
 }
 
-// rowLabel names the CPUs of a row: the first one where ids go up by one, and "8+2" where they go up by 2. Where
-// they go up otherwise whole is false: the label has only the first one.
+// rowLabel names the CPUs of a row. The label is the first id where ids go up by one, and "8+2" where they go up by 2.
+// For other ids it is the first id alone, and whole is false.
 func rowLabel(ids []idset.CPU) (label string, whole bool) {
 	if len(ids) == 0 {
 		return "", true
@@ -140,7 +140,7 @@ func rowLabel(ids []idset.CPU) (label string, whole bool) {
 	return label, true
 }
 
-// labelWidth is the width of the longest label that a row of some of the runs may have.
+// labelWidth returns the width of the longest label of any row.
 func labelWidth(runs []run) int {
 	width, threads := 0, 0
 	for _, r := range runs {
@@ -149,7 +149,7 @@ func labelWidth(runs []run) int {
 			width = max(width, len(strconv.Itoa(int(c[len(c)-1]))))
 		}
 	}
-	// A row begins with any run, and its first two CPUs decide the label.
+	// A row may begin with any run, and its first two CPUs determine the label.
 	for t := range threads {
 		var ids []idset.CPU
 		for _, r := range slices.Backward(runs) {

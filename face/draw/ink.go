@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// style is how a text looks on a colour terminal, in the 256-colour palette; 0 leaves the terminal's own.
+// style is the look of a text on a colour terminal, in the 256-colour palette; 0 keeps the terminal's own colour.
 type style struct {
 	fg, bg uint8
 	bold   bool
@@ -28,7 +28,7 @@ var palette = [...]uint8{75, 214, 114, 176, 227, 80, 209, 141, 150, 218, 39, 180
 
 const black = 16
 
-// podStyle fills the cells of a reported holding and only tints the letters of a predicted one.
+// podStyle fills the cells of a reported holding, and only colours the letters of a predicted one.
 func podStyle(i int, predicted bool) style {
 	c := palette[i%len(palette)]
 	if predicted {
@@ -65,12 +65,12 @@ func (l line) add(s style, text string) line {
 	return append(l, span{text, s})
 }
 
-// pad fills the line with blanks to a width.
+// pad fills the line with blanks up to a width.
 func (l line) pad(width int) line {
 	return l.add(plain, strings.Repeat(" ", max(0, width-l.width())))
 }
 
-// clip cuts the line to a width; an ellipsis shows that something is gone.
+// clip cuts the line to a width, and ends a cut line with an ellipsis.
 func (l line) clip(width int) line {
 	if l.width() <= width {
 		return l
@@ -86,7 +86,7 @@ func (l line) clip(width int) line {
 	return out
 }
 
-// justify puts left and right at the ends of a width, and cuts left where both do not fit.
+// justify puts left and right at the two ends of a line, and cuts left where both do not fit.
 func justify(left, right line, width int) line {
 	left = left.clip(max(0, width-right.width()-1))
 	return append(left.pad(width-right.width()), right...)
@@ -125,7 +125,7 @@ func (s style) codes() string {
 	return strings.Join(c, ";")
 }
 
-// clipText cuts a text to a number of runes. The last rune of a text that was cut is an ellipsis.
+// clipText cuts a text to a number of runes. The last rune of a cut text is an ellipsis.
 func clipText(s string, width int) string {
 	r := []rune(s)
 	if len(r) <= width {
@@ -137,7 +137,7 @@ func clipText(s string, width int) string {
 	return string(r[:width-1]) + "…"
 }
 
-// Printable replaces what could move a terminal's cursor: names come from outside.
+// Printable replaces runes that could move a terminal's cursor: names come from outside.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -150,8 +150,8 @@ func Printable(s string) string {
 // joint stands between the items of a line.
 const joint = " · "
 
-// wrap sets items one after the other, joined by joint, into lines of a width; an item too long for a
-// line is broken after a comma where it has one.
+// wrap sets items one after the other, separated by joint, in lines of a width. It breaks an item that is too long for
+// a line after a comma where it has one.
 func wrap(s style, items []string, width int) []line {
 	var out []line
 	at := ""

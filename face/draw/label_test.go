@@ -29,7 +29,7 @@ func drawMachine(t *testing.T, text string, static bool, width int) string {
 	return b.String()
 }
 
-// odd are sizes as real kernels report them: what is left of the memory that the firmware shows.
+// odd has memory sizes as real kernels report them: without the memory that the firmware keeps.
 const odd = `
 numa 0 socket 0 cpus 0-3 memory 131893936Ki hugepages-2Mi 1000
 numa 1 socket 0 cpus 4-7 memory 132117008Ki hugepages-2Mi 1
@@ -50,7 +50,7 @@ func TestNoLabelIsLost(t *testing.T) {
 	}
 }
 
-// The labels of rows say which CPUs the cells are.
+// The label of a row determines the CPUs of its cells.
 func TestRowsSayTheirCPUs(t *testing.T) {
 	for text, want := range map[string][]string{
 		"numa 0 cpus 0-19":                    {"  0 · · ·"},
@@ -73,7 +73,7 @@ func TestRowsSayTheirCPUs(t *testing.T) {
 	}
 }
 
-// The box of memory that is not ordinary names its owner, and its free part has a sign of its own.
+// The box of memory that is not ordinary names the memory's owner, and has its own sign for the free part.
 func TestMemoryKindsDiffer(t *testing.T) {
 	out := drawMachine(t, `
 numa 0 cpus 0-3 memory 64Gi
@@ -91,7 +91,7 @@ numa 3 memory 64Gi memory-kind movable
 	}
 }
 
-// numaNodes are n NUMA nodes with distances.
+// numaNodes returns n NUMA nodes with distances.
 func numaNodes(n int, distance func(i, j int) int) string {
 	var b strings.Builder
 	for i := range n {

@@ -75,7 +75,7 @@ func (p *picture) sharedDevices(width int) []line {
 	return out
 }
 
-// legend names the pods of the letters, and explains the other signs.
+// legend explains the letters by their pods, and explains the other signs.
 func (p *picture) legend(width int) []line {
 	column := 0
 	for _, o := range p.owners {
@@ -127,7 +127,7 @@ func (p *picture) legendLine(head line, items []string, column, width int) []lin
 	return hang(head.pad(indent), wrap(plain, items, width-indent))
 }
 
-// hang sets lines beside a head, the second and later ones indented below the first.
+// hang sets lines beside a head. It indents the second and later lines below the first.
 func hang(head line, body []line) []line {
 	indent := head.width()
 	var out []line
@@ -140,7 +140,7 @@ func hang(head line, body []line) []line {
 	return out
 }
 
-// reservedItems lists what the system keeps. Equal amounts on several NUMA nodes share an item.
+// reservedItems lists what the system reserves. Equal amounts on several NUMA nodes share an item.
 func (p *picture) reservedItems() []string {
 	var out []string
 	if cpus := p.node.Rules.CPU.Reserved; !cpus.Empty() && p.coarse() {
@@ -173,7 +173,7 @@ func (p *picture) reservedItems() []string {
 	return out
 }
 
-// signKey explains the signs that were drawn.
+// signKey explains the signs that the picture uses.
 func (p *picture) signKey(width int) []line {
 	var items []string
 	for _, k := range []struct {
@@ -198,7 +198,7 @@ func (p *picture) signKey(width int) []line {
 	if slices.ContainsFunc(p.node.Entries, p.gone) {
 		items = append(items, "? the pod is gone, and the node has not reported that")
 	}
-	// The joint of wrap is the sign of what is free, so the key has blanks of its own.
+	// wrap's joint is also the sign of free CPUs, so the key separates items by blanks.
 	l := line(nil)
 	var out []line
 	for _, it := range items {

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// The signs that are not pods.
+// The signs that do not stand for one pod.
 const (
 	freeSign        = '·'
 	freeGPUSign     = '='
@@ -46,7 +46,7 @@ func newOwner(i int, e state.Entry) owner {
 	return o
 }
 
-// share is the bytes that an owner has of one memory kind on one NUMA node.
+// share is the bytes of one memory kind on one NUMA node that an owner holds.
 type share struct {
 	owner int
 	bytes int64
@@ -59,15 +59,15 @@ type kindUse struct {
 	shares                   []share
 }
 
-// picture is a node turned around: from "who holds what" to "who is on this CPU".
+// picture is a node indexed by resource: for each CPU, device and kind of memory it has the owners.
 type picture struct {
 	node    *state.Node
 	machine *topo.Machine
 	owners  []owner
 	// misaligned are UIDs.
 	misaligned map[string]bool
-	cpus       map[idset.CPU]int         // owner
-	devices    map[string]map[string]int // resource, id: owner
+	cpus       map[idset.CPU]int         // index of the owner
+	devices    map[string]map[string]int // by resource and id, index of the owner
 	memory     [][]kindUse               // by NUMA node position
 	used       map[rune]bool             // signs that were drawn, for the legend
 }
@@ -95,14 +95,13 @@ func newPicture(n *state.Node) *picture {
 	return p
 }
 
-// coarse reports whether ids of the node are made up.
+// coarse reports whether the ids of the node are invented.
 func (p *picture) coarse() bool { return p.node != nil && p.node.Quality == state.Estimated }
 
-// gone reports whether an entry is of a pod that no longer exists.
+// gone reports whether an entry belongs to a pod that no longer exists.
 func (p *picture) gone(e state.Entry) bool { return slices.Contains(p.node.Gone, e.Pod) }
 
-// fillMemory replays the entries: only the order in which they came shows which NUMA node of a group of
-// NUMA nodes gave how much.
+// fillMemory replays the entries in their order. Only this order shows how much each NUMA node of a group gave.
 func (p *picture) fillMemory() {
 	u := place.NewUsage(p.machine, p.node.Rules)
 	for i, n := range p.machine.NUMAs() {
@@ -162,7 +161,7 @@ func (p *picture) mark(sign rune, s style) span {
 	return span{string(sign), s}
 }
 
-// size renders bytes as reasons do, so that the map and an explanation agree.
+// size renders bytes as package place's reasons do, so that the map and an explanation agree.
 func size(kind string, n int64) string {
 	s, _, _ := strings.Cut(place.Quantity(kind, n), " ")
 	return s
@@ -188,7 +187,8 @@ func (p *picture) numaList(m topo.Mask) string {
 	return document.NUMANodes(document.NUMAs(p.machine, m))
 }
 
-// balance cuts n things into rows of at most fit: rows of equal length where that costs little.
+// balance returns how many of n things to put in a row of at most fit: rows have equal length where this costs few
+// rows.
 func balance(n, fit int) int {
 	fit = max(1, min(fit, n))
 	for d := fit; d > fit/2; d-- {
@@ -200,7 +200,7 @@ func balance(n, fit int) int {
 	return (n + rows - 1) / rows
 }
 
-// holdItems lists what holdings take together: amounts, where the ids of the node are made up.
+// holdItems lists what holdings take together. Where the ids of the node are invented, it lists amounts.
 func (p *picture) holdItems(hs []place.Holding) []string {
 	if p.coarse() {
 		return document.Counts(p.machine, hs...)

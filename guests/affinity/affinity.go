@@ -95,13 +95,13 @@ type Wish struct {
 // Wishes has the moves that are wanted and were not made, by the pod's ID. The zero value has none.
 type Wishes map[string]Wish
 
-// Outcome says why a pod is where it is. Programs may compare the values; their meaning never changes.
+// Outcome is the reason for a pod's place. Programs may compare the values; their meaning never changes.
 type Outcome string
 
 // The outcomes.
 const (
 	Exclusive Outcome = "exclusive-cpus" // it has exclusive CPUs, which decide where it is
-	NotOpted  Outcome = "not-opted-in"   // nobody asked for it to be moved
+	NotOpted  Outcome = "not-opted-in"   // no one has asked to move it
 	Silent    Outcome = "silent"         // it exchanges too little to count
 	Together  Outcome = "together"       // nothing would become local by a move
 	Moved     Outcome = "moved"          // it moves now
@@ -125,7 +125,7 @@ type Verdict struct {
 	// Wanted is where the pod is to go, and Periods since how many periods, where Outcome is Waits, NoRoom or TooLittle.
 	Wanted  idset.NUMA
 	Periods int
-	// Lacks says what the NUMA node lacks where Outcome is NoRoom.
+	// Lacks names what the NUMA node lacks where Outcome is NoRoom.
 	Lacks *Lack
 }
 

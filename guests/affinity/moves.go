@@ -186,7 +186,7 @@ func (s *state) due(g []int, wanted *state, wishes Wishes) bool {
 	return moves
 }
 
-// verdicts says of every pod where it is and why.
+// verdicts returns for every pod its place and the reason for it.
 func (s *state) verdicts(groups [][]int, next Wishes) []Verdict {
 	out := make([]Verdict, len(s.pods))
 	for i := range s.pods {

@@ -57,6 +57,6 @@ func TestPublish(t *testing.T) {
 	if err := p.client.Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	publish(nil, false) // nobody has looked
+	publish(nil, false) // no caller has read it
 	publish(read, true)
 }

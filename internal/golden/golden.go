@@ -1,7 +1,7 @@
-// Package golden compares what a test produced with a file in testdata, the golden file.
+// Package golden compares a test's output with a file in testdata, the golden file.
 //
-// Invariant: without -update no file is written. With -update every compared file becomes what was produced, and
-// the test passes: read the difference before you commit it. The package refuses nothing else; it is for tests only.
+// Invariant: without -update no file is written. With -update every compared file gets the test's output, and the test
+// passes: read the difference before you commit it. The package refuses nothing else; it is for tests only.
 package golden
 
 import (
@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Check fails the test if got is not what the file has, and shows the lines that differ. The file is relative to the
-// folder of the test. It ends the test if the file cannot be read or written.
+// Check fails the test if got differs from the content of the file, and shows the lines that differ. The file is
+// relative to the folder of the test. Check ends the test if the file cannot be read or written.
 func Check(t testing.TB, file, got string) {
 	t.Helper()
 	if *update {

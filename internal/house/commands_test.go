@@ -145,7 +145,7 @@ func TestWorkflowsRunWhatExists(t *testing.T) {
 	}
 }
 
-// pinned is an action with the hash of a commit, which cannot be moved like a tag.
+// pinned is an action with the hash of a commit. A tag can be moved to another commit, and a hash cannot.
 var pinned = regexp.MustCompile(`^[a-z-]+/[a-z-]+@[0-9a-f]{40}$`)
 
 // commands knows what a command line may say.

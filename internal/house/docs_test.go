@@ -107,7 +107,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// Every page begins with a title and a sentence about whom it is for, and the index leads to it.
+// Every page begins with a title and a sentence that names its readers, and the index leads to it.
 func TestPagesSayForWhomAndAreReachable(t *testing.T) {
 	const index = "docs/README.md"
 	opening := regexp.MustCompile(`^# .+\n\nFor [a-z]+`)

@@ -55,8 +55,8 @@ var keys = map[string]string{
 	"face/console l":                 "",
 }
 
-// Whoever reads an annotation or a label decides what becomes of whoever writes a lie there: the table has it, and a
-// test lies.
+// Users may write false annotations and labels. For each such field that a program reads, the table has a row with the
+// effect of a false value and a test that writes one.
 func TestFieldsThatOthersWriteAreInTheTable(t *testing.T) {
 	table := fieldRows(t)
 	text := strings.Join(slices.Concat(table...), "\n")
@@ -113,7 +113,7 @@ func reads(f *ast.File) (out []*ast.IndexExpr) {
 	return out
 }
 
-// Each row of the table names a test that is there, and has all its cells.
+// Each row of the table names an existing test, and fills all columns.
 func TestEveryLieInTheTableIsTold(t *testing.T) {
 	rows := fieldRows(t)
 	if len(rows) < 25 {

@@ -264,7 +264,7 @@ func TestFloors(t *testing.T) {
 	}
 }
 
-// refuses returns why a package of the floor may not import what it imports, or "".
+// refuses returns why a package of the floor may not import imp, or "".
 func (f floor) refuses(imp string, modules []string) string {
 	if own, ok := inside(imp); ok {
 		if !slices.ContainsFunc(f.own, func(p string) bool { return match(p, own) }) {

@@ -1,10 +1,8 @@
-// Package house is the room of the house's rules. It measures this repository: how large each part is, how many rooms
-// it has, and how it is written. Whoever changes the layout runs that before and after. Its tests hold the rules:
-// floors_test.go has which package may import which, deps_test.go the modules, docs_test.go and commands_test.go what
-// the documents must have.
+// Package house measures this repository: the size of each part, the number of its packages, and the language of its
+// comments. Whoever changes the layout runs it before and after.
 //
 // Invariant: equal trees give equal reports. It reads Go files, go.mod files and the Makefile of a tree, and refuses Go
-// files that do not parse. Generated files and testdata count nowhere.
+// files that do not parse. Generated files and testdata do not count.
 package house
 
 import (
@@ -19,28 +17,28 @@ import (
 	"strings"
 )
 
-// Report is what Measure finds.
+// Report is the result of Measure.
 type Report struct {
 	// Areas are the folders of the root, largest first; the root's own files are the area ".".
 	Areas []Area `json:"areas"`
-	// Modules counts go.mod files and other files of modules, MakeTargets the documented targets of the Makefile.
+	// Modules counts go.mod files and other module files, MakeTargets the documented targets of the Makefile.
 	Modules     int `json:"modules"`
 	MakeTargets int `json:"makeTargets"`
-	// Largest is the struct with most fields.
+	// Largest is the struct with the most fields.
 	Largest Struct `json:"largest"`
-	// Doubled are names of exported types that several packages have. A name of more packages comes first.
+	// Doubled are the names of exported types that occur in several packages, the most frequent first.
 	Doubled []Doubled `json:"doubled"`
 }
 
-// Area is one part of the tree. Code and Tests are lines with something other than comments.
+// Area is one part of the tree. Code and Tests count lines that have more than comments.
 type Area struct {
 	Name     string `json:"name"`
 	Code     int    `json:"code"`
 	Tests    int    `json:"tests"`
 	Packages int    `json:"packages"`
-	// Exported counts names of package level and methods.
+	// Exported counts exported names of package level, and exported methods.
 	Exported int `json:"exported"`
-	// Comments counts lines of comments, and Phrases how often Banned matches in them.
+	// Comments counts lines of comments, and Phrases the matches of Banned in them.
 	Comments int `json:"comments"`
 	Phrases  int `json:"phrases"`
 }
@@ -51,16 +49,16 @@ type Struct struct {
 	Fields int    `json:"fields"`
 }
 
-// Doubled is a name of an exported type, and the packages that have it.
+// Doubled is a name of an exported type, and the packages that declare it.
 type Doubled struct {
 	Name     string   `json:"name"`
 	Packages []string `json:"packages"`
 }
 
-// Banned are phrases that make readers go back: they stand for a thing that was named long before.
+// Banned matches phrases that make readers go back, because they stand for a thing that an earlier sentence has named.
 var Banned = regexp.MustCompile(`(?i)\b(of which|those of|says|told|nobody)\b`)
 
-// documented matches a target of a Makefile with its help.
+// documented matches a Makefile target with a help text.
 var documented = regexp.MustCompile(`(?m)^[a-z][a-z-]*:.*## `)
 
 // Measure measures a tree.
@@ -139,7 +137,7 @@ func (m *measuring) area(name string) *Area {
 	return m.areas[first]
 }
 
-// codeLines counts the lines of a file with a part of a token that is no comment.
+// codeLines counts the lines of a file that have at least a part of a token other than a comment.
 func codeLines(name string, text []byte) int {
 	var s scanner.Scanner
 	file := token.NewFileSet().AddFile(name, -1, len(text))
@@ -160,7 +158,7 @@ func codeLines(name string, text []byte) int {
 	}
 }
 
-// declarations counts what a file of a package declares.
+// declarations counts the declarations of a file.
 func (m *measuring) declarations(room string, f *ast.File, area *Area) {
 	count := func(id *ast.Ident) {
 		if id.IsExported() {
@@ -187,7 +185,7 @@ func (m *measuring) declarations(room string, f *ast.File, area *Area) {
 	}
 }
 
-// declared counts a type.
+// declared counts a declared type.
 func (m *measuring) declared(room, pkg string, s *ast.TypeSpec) {
 	if s.Name.IsExported() {
 		m.types[s.Name.Name] = append(m.types[s.Name.Name], room)

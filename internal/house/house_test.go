@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/internal/house"
 )
 
-// A report counts what a reader has to read: code, tests, rooms, names and words, and nothing that a program wrote.
+// A report counts what people wrote and readers have to read: code, tests, packages, names and comments. It omits
+// generated files.
 func TestAReportCountsWhatPeopleWrote(t *testing.T) {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	const pod = `package a

@@ -7,9 +7,9 @@ import (
 )
 
 // mostPhrases bounds the phrases in the comments of each area that make readers go back. The bounds may only fall.
-var mostPhrases = map[string]int{"core": 95, "api": 24, "node": 48, "cluster": 42, "scheduler": 21,
-	"ops": 26, "face": 42, "guests": 10, "lab": 63, "test": 39,
-	"cmd": 16, "tools": 5, "volcano": 15, "internal": 2, "examples": 1, "deploy": 7}
+var mostPhrases = map[string]int{"core": 51, "api": 24, "node": 6, "cluster": 1, "scheduler": 21,
+	"ops": 4, "face": 1, "guests": 1, "lab": 13, "test": 4,
+	"cmd": 1, "tools": 1, "volcano": 1, "internal": 0, "examples": 0, "deploy": 0}
 
 func TestPhrasesThatMakeReadersGoBackBecomeFewer(t *testing.T) {
 	r, err := house.Measure(root)

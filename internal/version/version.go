@@ -1,6 +1,6 @@
-// Package version says which program this is: its version and commit, the Kubernetes release that it is built for, and
-// the Go release. All of it is what the go command records in a binary, but for releases, whose version and commit are
-// set by tools/release. The package refuses to guess what is not recorded.
+// Package version returns the identity of this program: its version and commit, the Kubernetes release that it is built
+// for, and the Go release. The go command records these data in a binary. For releases, tools/release sets the version
+// and the commit. The package refuses to guess data that is not recorded.
 package version
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// tag and commit are those of a release; tools/release sets them by the linker's flag -X.
+// tag and commit are set in releases only, by tools/release with the linker's flag -X.
 var tag, commit string
 
 // Text returns the version of this program in one line, for example
@@ -50,7 +50,7 @@ func text(info *debug.BuildInfo, tag, commit string) string {
 	return cmp.Or(tag, info.Main.Version, "(devel)") + " (" + strings.Join(append(parts, info.GoVersion), ", ") + ")"
 }
 
-// kubernetes returns the release of Kubernetes' libraries: version 0.36.3 of a library is of release 1.36.3.
+// kubernetes returns the release of Kubernetes' libraries: version 0.36.3 of a library belongs to release 1.36.3.
 func kubernetes(deps []*debug.Module) string {
 	i := slices.IndexFunc(deps, func(m *debug.Module) bool { return m.Path == "k8s.io/apimachinery" })
 	if i < 0 {

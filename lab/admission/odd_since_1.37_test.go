@@ -23,8 +23,8 @@ var (
 
 type object = map[string]any
 
-// An odd pod is a usual one with some changes, each of which the API server may take or refuse. What the reader of
-// files accepts must be what the API server accepts, and the requests must be the same.
+// An odd pod is a usual one with some changes. The API server may accept or refuse each change. The reader of files
+// must accept the same pods as the API server, with the same requests.
 func TestOddPodsAreJudgedAsByTheAPIServer(t *testing.T) {
 	r, seed := drawing(t)
 	taken, refused, bad := 0, 0, 0

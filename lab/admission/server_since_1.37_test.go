@@ -68,7 +68,7 @@ func TestOddPodsAreJudgedAsByARunningAPIServer(t *testing.T) {
 		}
 		got, _, mine := files.Workloads(text, metav1.NamespaceDefault)
 		if err != nil && mine == nil && slices.ContainsFunc(got[0].Unjudged, ofPriority) {
-			unjudged++ // it names the pod and says that it is not judged
+			unjudged++ // it names the pod as not judged
 			continue
 		}
 		if err == nil && mine != nil && tooMuch.MatchString(mine.Error()) {

@@ -15,15 +15,15 @@ import (
 	"unicode/utf8"
 )
 
-// Page is one screen: a command, and what it prints.
+// Page is one screen: a command and its output.
 type Page struct{ Command, Text string }
 
-// Times, in seconds.
+// Times in seconds.
 const (
 	perKey  = 0.04 // a letter of a command
 	perLine = 0.03 // a line of output
 	perRead = 0.25 // what a line of output adds to the time for which its page stays
-	least   = 4.0  // for which a page stays
+	least   = 4.0  // shortest time that a page stays
 )
 
 const prompt = "$ "
@@ -35,10 +35,10 @@ type screen struct {
 	raw     []string
 }
 
-// stays returns for how many seconds the screen is to be read.
+// stays returns the seconds that the screen stays visible, long enough to read it.
 func (s screen) stays() float64 { return max(least, float64(len(s.lines))*perRead) }
 
-// layout reads pages, and returns the columns and lines of the largest.
+// layout parses pages into screens, and returns the columns and lines that the largest screen needs.
 func layout(pages []Page) (out []screen, columns, lines int, err error) {
 	if len(pages) == 0 {
 		return nil, 0, 0, fmt.Errorf("record: no pages")

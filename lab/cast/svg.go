@@ -20,8 +20,8 @@ const sheet = `text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu
 .b{font-weight:700}.p{fill:#7ee787}
 `
 
-// Draw writes the pages as an SVG that shows one after the other, each for the time that it takes to read, again and
-// again. Where animations are off, it shows the first page.
+// Draw writes the pages as one SVG. It shows each page for the time that a person needs to read it, and starts over
+// after the last one. Where animations are off, it shows the first page.
 func Draw(w io.Writer, title string, pages []Page) error {
 	screens, columns, lines, err := layout(pages)
 	if err != nil {
@@ -50,7 +50,7 @@ func Draw(w io.Writer, title string, pages []Page) error {
 	return nil
 }
 
-// turns is the style sheet by which screens take turns.
+// turns returns the style sheet that shows the screens one after the other.
 func turns(screens []screen) string {
 	if len(screens) == 1 {
 		return ""
@@ -83,7 +83,7 @@ func turns(screens []screen) string {
 	return b.String()
 }
 
-// row draws a line of text: backgrounds first, then spans, each as wide as its letters whatever the font is.
+// row draws a line of text: backgrounds first, then spans. Each span has the width of its letters whatever the font is.
 func row(b *bufio.Writer, at int, line []span, class string) {
 	y, x := edge+at*pitch, float64(edge)
 	var text strings.Builder

@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// style is how text looks: colours of the 256-colour palette, 0 where the text has the terminal's own.
+// style is the look of a text: colours of the 256-colour palette; 0 leaves the terminal's own colour.
 type style struct {
 	fg, bg int
 	bold   bool
@@ -19,7 +19,7 @@ type span struct {
 	style style
 }
 
-// parse splits a line at its colours.
+// parse splits a line into spans, one for each change of colour.
 func parse(line string) (out []span, err error) {
 	var now style
 	for line != "" {
@@ -45,7 +45,7 @@ func parse(line string) (out []span, err error) {
 	return out, nil
 }
 
-// with returns the style after the parameters of an SGR sequence.
+// with returns the style after an SGR sequence with these parameters.
 func (s style) with(codes string) (style, error) {
 	list := strings.Split(codes, ";")
 	for i := 0; i < len(list); i++ {
@@ -75,7 +75,7 @@ func (s style) with(codes string) (style, error) {
 	return s, nil
 }
 
-// hex returns a colour of the palette from 16 on, as xterm has them; those before belong to the terminal's theme.
+// hex returns a colour of xterm's palette from number 16 on. The first 16 colours belong to the terminal's theme.
 func hex(n int) string {
 	level := func(i int) int {
 		if i == 0 {

@@ -20,14 +20,14 @@ import (
 )
 
 // This file has the faults that last for several rounds: agents that do not report, rights that are withdrawn, and
-// machines that change below a running kubelet. While one lasts, refusals are judged as ever, and all other nodes are
-// checked as ever. The round in which it ends checks everything again.
+// machines that change under a running kubelet. While one lasts, the run judges refusals and checks all other nodes as
+// usual. After the round in which it ends, it checks all nodes again.
 
 // ailment is a fault that lasts for several rounds.
 type ailment struct {
 	what  string
 	nodes []string // whose layouts may be old, or show another machine than the kubelet's
-	// blind: schedulers may lack what they need to schedule at all.
+	// blind: schedulers may lack data or rights without which they cannot schedule at all.
 	blind bool
 	kind  ailmentKind
 	began time.Time
@@ -37,7 +37,7 @@ type ailment struct {
 	end   func(context.Context) error
 }
 
-// ailmentKind is what the scheduler has to say about an ailment's nodes.
+// ailmentKind is what the scheduler has to report about an ailment's nodes.
 type ailmentKind int
 
 const (
@@ -92,7 +92,7 @@ func (r *run) ails(node string, kinds ...ailmentKind) bool {
 	})
 }
 
-// blind reports whether schedulers may lack what they need to schedule.
+// blind reports whether schedulers may lack data or rights without which they cannot schedule.
 func (r *run) blind() bool {
 	return slices.ContainsFunc(r.ailing, func(a *ailment) bool { return a.blind })
 }
@@ -127,7 +127,7 @@ func sameHardware(a, b *topo.Machine) bool {
 	})
 }
 
-// sicken begins an ailment of an agent: it is ended and not started again, or nothing answers it.
+// sicken begins an ailment of an agent: the agent is ended and not started again, or gets no answers.
 func (r *run) sicken(ctx context.Context) error {
 	node, hangs := r.node(), r.rand.IntN(2) == 0
 	a := ailment{what: "agent of node " + node + " is ended", nodes: []string{node}, kind: silent}
@@ -141,8 +141,8 @@ func (r *run) sicken(ctx context.Context) error {
 	return r.ail(ctx, a, begin, end)
 }
 
-// changeMachine takes CPUs of a node offline, or changes its hugepages, while its kubelet runs. The node's layout has
-// the kubelet's machine all the same, also when its agent starts again, so it is checked as ever.
+// changeMachine takes CPUs of a node offline, or changes its hugepages, while its kubelet runs. The node's layout keeps
+// the kubelet's machine, even when its agent starts again, so the run checks the node as usual.
 func (r *run) changeMachine(ctx context.Context) error {
 	node := r.node()
 	// On every machine these are cores of NUMA node 0, and all but the first are free for pods.
@@ -253,7 +253,7 @@ func (x right) from(rules []rbacv1.PolicyRule) (out []rbacv1.PolicyRule) {
 	return out
 }
 
-// unsaid returns what the scheduler does not show of the nodes that ail.
+// unsaid returns what the scheduler should report about ailing nodes and does not.
 func (r *run) unsaid(lives []life) (out []string) {
 	for _, a := range r.ailing {
 		for _, node := range a.nodes {

@@ -49,7 +49,8 @@ func TestARightIsWithdrawnAlone(t *testing.T) {
 	}
 }
 
-// A node has one ailment of a kind at a time, and one right is withdrawn at a time: each gives back what it took.
+// A node has one ailment of a kind at a time, and one right is withdrawn at a time: each ailment restores what it
+// changed.
 func TestAilmentsOfOneKindDoNotOverlap(t *testing.T) {
 	first := &ailment{kind: silent, nodes: []string{"a"}}
 	for _, c := range []struct {
@@ -97,7 +98,7 @@ func TestASilentNodeExcusesARefusal(t *testing.T) {
 	}
 }
 
-// A node whose machine changed is checked as ever, whichever agent writes, unless no layout had the kubelet's machine
+// A node whose machine changed is checked as usual, whichever agent writes, unless no layout had the kubelet's machine
 // before.
 func TestAnAgentThatStartsLaterForgetsNothing(t *testing.T) {
 	first := metav1.NewMicroTime(time.Unix(100, 0))

@@ -226,14 +226,15 @@ func (r *run) bindByHand(ctx context.Context) (err error) {
 	return r.dropByHand(ctx, max(small/2, len(r.attackers.byHand)-mostByHand))
 }
 
-// forge creates pods whose author claims that kubelets have them by the UIDs of other pods, or by one of nobody.
+// forge creates pods with annotations by which their author claims that they are static pods with the UIDs of other
+// pods, or with an unused UID.
 func (r *run) forge(ctx context.Context) error {
 	victims := r.some(1 + r.rand.IntN(6))
 	for i, p := range r.draw(2+r.rand.IntN(5), 20) {
 		uid := fmt.Sprintf("%032x", r.rand.Uint64())
 		if i < len(victims) {
 			victim, err := r.client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, victims[i], metav1.GetOptions{})
-			if err == nil { // it may have ended, or the API server may be away
+			if err == nil { // the pod may have ended, or the API server may be away
 				uid = string(victim.UID)
 			}
 		}

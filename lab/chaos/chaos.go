@@ -2,13 +2,15 @@
 // checks that Tenon's ledger equals the state of the kubelets' managers, that no pod waits that fits, and that no
 // kubelet refused a pod for a reason that the scheduler could have predicted.
 //
-// Two schedulers bind pods to the same nodes, one of them Tenon's. Pods end, are deleted, also by force. Agents stop,
-// and reports arrive late and out of order. Kubelets are killed and return with other policies. The scheduler and the
-// API server are restarted. A node publishes false layouts, and users bind pods by hand. Agents are silent, rights are
-// withdrawn, and machines change for several rounds. Invariant: the same seed gives the same actions in the same order.
-// Their effects depend on timing, as for users. The package excuses nothing without proof: a refusal counts as
-// unpredictable only if the pod fits without something that the scheduler had not received when it bound the pod, or if
-// the pod's node counted as silent, or its layout said that its machine is another one than the kubelet's.
+// Two schedulers bind pods to the same nodes; one of them is Tenon's. Pods end, are deleted, also by force. Agents
+// stop, and reports arrive late and out of order. Kubelets are killed and return with other policies. The scheduler and
+// the API server are restarted. A node publishes false layouts, and users bind pods by hand. For several rounds, agents
+// are silent, rights are withdrawn, and machines change.
+//
+// Invariant: the same seed gives the same actions in the same order. Their effects depend on timing, as for users. The
+// package excuses nothing without proof. A refusal counts as unpredictable only if the pod fits without something that
+// the scheduler had not received when it bound the pod, or if the pod's node counted as silent, or if its layout
+// reported another machine than the kubelet's.
 package chaos
 
 import (
@@ -107,7 +109,7 @@ type run struct {
 	stopped   map[string]bool
 	policy    map[string]int // index of the policies that a node has
 	servers   int            // restarts of the API server
-	earlier   int            // those before this round
+	earlier   int            // restarts before this round
 	received  []*deliveries  // to Tenon's schedulers, oldest first
 	attackers attackers
 	ailing    []*ailment

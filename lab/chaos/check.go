@@ -80,7 +80,7 @@ func (r *run) withoutUnplaced(lives []life) (out []life) {
 	return out
 }
 
-// restless returns pods whose present state must not last.
+// restless returns the pods in a state that must not last.
 func restless(lives []life) (out []life) {
 	for _, l := range lives {
 		fate, _ := workload.FateOf(l.pod)
@@ -88,7 +88,7 @@ func restless(lives []life) (out []life) {
 			continue
 		}
 		if podapi.Mirror(l.pod) && l.pod.Spec.NodeName != "" {
-			continue // a kubelet runs none that a user made
+			continue // kubelets never run a mirror that a user made
 		}
 		if l.pod.DeletionTimestamp != nil || !l.over() && fate == workload.Waiting {
 			out = append(out, l)
@@ -141,7 +141,7 @@ func (r *run) unreported(lives []life) (out []string) {
 		}
 		c, err := layout.Core()
 		if err != nil {
-			continue // that is found elsewhere
+			continue // another check finds it
 		}
 		all, err := readJournal(r.cluster.NodeDir(n.Name), c.Machine)
 		if err != nil {

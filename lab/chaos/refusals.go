@@ -16,8 +16,8 @@ import (
 // blame is whether the scheduler could have predicted a kubelet's refusal of a pod.
 type blame string
 
-// The causes of refusals. Each but the first names what the scheduler had not received when it bound the pod, and
-// without which the pod fits: the node's state is placed again without it (see judge).
+// The causes of refusals. Each but the first names information that the scheduler had not received when it bound the
+// pod. The pod fits without it: judge places the node's state again to find this out.
 const (
 	// knowable: the scheduler had received everything that led to the refusal. This is a fault.
 	knowable blame = "could have been known"
@@ -45,8 +45,8 @@ const (
 	again blame = "the pod ran, and a restarted kubelet refused it"
 )
 
-// A scheduler's information is what it had received when the pod got its turn. A scheduler that has ended has no record
-// of that time: then it is assumed to be lag before the binding was stored.
+// A scheduler's information is the objects that it had received when the pod got its turn. A scheduler that has ended
+// has no record of that time; the judge then assumes that it was lag before the binding was stored.
 const (
 	// lag bounds the time from the turn until the binding is in the store.
 	lag = 500 * time.Millisecond
@@ -81,10 +81,10 @@ func (l life) end() moment {
 	return l.gone
 }
 
-// scene has everything by which a refusal on one node is judged.
+// scene is the information by which a refusal on one node is judged.
 type scene struct {
 	machine     *topo.Machine
-	rules       place.Rules     // without those of the topology manager, which admissions have
+	rules       place.Rules     // without the topology manager's rules, which admissions have
 	allocatable v1.ResourceList // the most that the node had
 	lives       []life
 	admissions  []admission                      // oldest first
@@ -92,7 +92,7 @@ type scene struct {
 	agentSince  func(agent string) (t time.Time) // when an agent's process wrote its first layout
 	decided     time.Time                        // when the pod got its turn, or zero
 	silent      bool                             // the node counted as silent
-	remade      bool                             // its layout had another machine than the kubelet, and said so
+	remade      bool                             // its layout had another machine than the kubelet, and reported that
 }
 
 // judge returns whether the scheduler could have predicted a refusal. It removes what the scheduler had not received
@@ -144,7 +144,7 @@ func (s *scene) admittedBefore(l life, at int) bool {
 		})
 }
 
-// readmission describes how the state differs from the pod's first admission.
+// readmission describes the differences between the state and the pod's first admission.
 func (s *scene) readmission(l life, at int) string {
 	uid, e := string(l.pod.UID), s.admissions[at]
 	var parts []string

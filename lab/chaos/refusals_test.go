@@ -61,7 +61,7 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// report has the scheduler receive a layout of the present kubelet.
+// report makes the scheduler receive a layout of the present kubelet.
 func (s *stage) report(version uint64) {
 	id := fmt.Sprint("agent-", s.began.version)
 	s.agents[id] = s.began.at.Add(time.Millisecond)
@@ -73,7 +73,7 @@ func (s *stage) restart(version uint64, with rules) {
 	s.began, s.rules, s.ready = at(version), with, false
 }
 
-// bind binds a pod, and has the managers admit it at once or refuse it, by their present state.
+// bind binds a pod. The managers then admit it or refuse it by their present state.
 func (s *stage) bind(version uint64, pod *v1.Pod) life {
 	pod.Namespace, pod.UID, pod.Spec.NodeName = "default", types.UID(pod.Name), node
 	if pod.Spec.SchedulerName == "" {
@@ -137,7 +137,7 @@ func cores(name string, n int) *v1.Pod {
 	return p
 }
 
-// nic is a pod that wants a device too.
+// nic returns the pod with a request for one device more.
 func nic(p *v1.Pod) *v1.Pod {
 	p.Spec.Containers[0].Resources.Limits["example.com/nic"] = resource.MustParse("1")
 	p.Spec.Containers[0].Resources.Requests = p.Spec.Containers[0].Resources.Limits
@@ -154,7 +154,7 @@ func TestAForeignPodExcusesOnlyWhatItCauses(t *testing.T) {
 	for _, c := range []struct {
 		what     string
 		first    int // CPUs of a pod of Tenon's that is there
-		foreign  int // CPUs of the foreign one
+		foreign  int // CPUs of the foreign pod
 		received uint64
 		want     blame
 	}{
@@ -306,8 +306,8 @@ func TestAnEndExcusesOnlyPodsForWhichMoreRoomIsWorse(t *testing.T) {
 	})
 }
 
-// TestAnEndExcusesWhatFollows: the place of a pod of Tenon's scheduler depended on the end of another one, which the
-// scheduler could not have received: the managers release a pod's holdings before its end is written.
+// TestAnEndExcusesWhatFollows: the place of a pod of Tenon's scheduler depended on the end of another pod. The
+// scheduler could not have received this end, because the managers release a pod's holdings before its end is written.
 func TestAnEndExcusesWhatFollows(t *testing.T) {
 	for _, c := range []struct {
 		what              string

@@ -66,8 +66,8 @@ func (t *trial) find() {
 	}
 }
 
-// cause returns the one thing without which the pod fits, or which of them together. When exactly the scheduler acted
-// is known to a fraction of a second, and it may have received the first of the ends by then.
+// cause returns the single event without which the pod fits, or the events that together cause the refusal. The time at
+// which the scheduler acted is known to a fraction of a second; it may have received the first of the ends by then.
 func (t *trial) cause() (blame, string) {
 	why, text := t.only()
 	ends := t.ends()
@@ -162,8 +162,8 @@ func (t *trial) fits(w without) bool {
 	return place.Place(t.usage(t.at, w, other), t.pod).Fits()
 }
 
-// usage returns the managers' state at an admission. other has pods' holdings that replace those of the managers'
-// files.
+// usage returns the managers' state at an admission. other has the holdings of some pods, and replaces their holdings
+// in the managers' files.
 func (t *trial) usage(at int, w without, other map[string][]place.Holding) *place.Usage {
 	a := t.admissions[at]
 	r := t.rules
@@ -254,8 +254,9 @@ func (t *trial) all(resource string) place.Holding {
 	return place.Holding{Devices: []place.DeviceBlock{b}}
 }
 
-// replay places the pods that were admitted since the first foreign one without the foreign ones, and those since a pod
-// had ended beside that one. It returns the holdings that differ from the real ones.
+// replay places again the pods that were admitted since the first foreign pod, without the foreign pods. It does the
+// same for pods that were admitted since another pod had ended, beside the ended pod. It returns the holdings that
+// differ from the real ones.
 func (t *trial) replay(w without) map[string][]place.Holding {
 	other := map[string][]place.Holding{}
 	first := t.at

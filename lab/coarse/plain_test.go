@@ -1,8 +1,8 @@
 package coarse_test
 
-// The cases of this file are common tests of schedulers that read NodeResourceTopology, with their usual amounts. If
-// such a scheduler and the kubelet differ, the kubelet is followed, and the case says so. All nodes have static CPU and
-// memory managers if their zones list CPUs and memory.
+// The cases of this file are common tests of schedulers that read NodeResourceTopology, with their usual amounts. Where
+// such a scheduler and the kubelet differ, the case follows the kubelet and has a comment about it. All nodes have
+// static CPU and memory managers if their zones list CPUs and memory.
 
 func plainCases() []plain {
 	var out []plain

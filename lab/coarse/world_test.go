@@ -232,8 +232,8 @@ func (w *world) waits(t *testing.T, name, why string) {
 	}
 }
 
-// says reports whether a pod's message has the reason why it waits: that the free resources do not suffice, or that the
-// empty node's would not.
+// says reports whether a pod's message names the reason of its wait: the free resources do not suffice, or the empty
+// node's would not.
 func says(said, why string) bool {
 	who, align := strings.CutPrefix(why, "cannot align ")
 	return strings.Contains(said, why) || align && strings.Contains(said, "never on this machine: "+who)

@@ -21,7 +21,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// Start starts a part of a cluster in addition to those of [lab.Start].
+// Start starts a part of a cluster in addition to the parts that [lab.Start] starts.
 type Start func(c *lab.Cluster) (Running, error)
 
 // Parts are what "up" starts in addition to etcd, API server, kubelets and agents. Fields may be nil.

@@ -20,7 +20,7 @@ type volcanoFlags struct{ plugin, programs string }
 // noScheduler is the value of --volcano for a cluster in which somebody else starts the scheduler.
 const noScheduler = "none"
 
-// add adds the flag that says where the programs are.
+// add adds the flag with the folder of the programs.
 func (f *volcanoFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.programs, "volcano-programs", "",
 		"folder with Volcano's programs; in a checkout of the repository they are built (default: a folder of the cache)")

@@ -25,7 +25,7 @@ import (
 // childEnv marks the child; its value does not matter.
 const childEnv = "TENON_LAB_CONTROLLERS"
 
-// names are the controllers that run: those of workloads, and those that clean up.
+// names are the controllers that run: the controllers of workloads, and the controllers that clean up.
 var names = []string{"cronjob-controller", "daemonset-controller", "deployment-controller", "disruption-controller",
 	"garbage-collector-controller", "job-controller", "namespace-controller", "pod-garbage-collector-controller",
 	"replicaset-controller", "serviceaccount-controller", "statefulset-controller", "ttl-after-finished-controller"}

@@ -19,7 +19,7 @@ type Draw func(w io.Writer, n *state.Node, width int) error
 // width is the most columns of a line.
 const width = 100
 
-// Pages returns the results as text: first those of all acts, then a page for each act.
+// Pages returns the results as text: first the results of all acts together, then a page for each act.
 func (f *Found) Pages(draw Draw) ([]Page, error) {
 	var pages []Page
 	if f.Story != nil || f.Busy != nil || f.Waiting != nil || f.Packing != nil {

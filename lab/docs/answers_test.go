@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/lab"
 )
 
-// This file compares the answers that pages show with those of a console.
+// This file compares the answers on documentation pages with the answers of a console.
 
 // serveConsole starts a console for the cluster, whose users sign in with tokens.
 func (w *workshop) serveConsole(t *testing.T, c *lab.Cluster) {

@@ -197,7 +197,7 @@ func TestADropInMakesTheRulesOfThePlan(t *testing.T) {
 		}
 		got, err := kubelet.ParseEffective(answer)
 		if to.Rules.Memory.Static && len(to.Rules.Memory.Reserved) == 0 {
-			return // refused, and the plan says so
+			return // refused, and the plan reports that
 		}
 		if err != nil || !got.Rules.Equal(to.Rules) {
 			t.Fatalf("the kubelet has\n%+v (%v), want\n%+v\n%s\n%s", got.Rules, err, to.Rules, first, second)

@@ -73,7 +73,7 @@ func Start(ctx context.Context, dir, file string, m *topo.Machine) (err error) {
 	return managers.Stop()
 }
 
-// validate is the kubelet's own validation, but for the cgroups of the host, which are those of the lab's computer.
+// validate is the kubelet's own validation, except for the host's cgroups: these are of the lab's computer.
 func validate(c *configv1beta1.KubeletConfiguration) error {
 	s, _, err := scheme.NewSchemeAndCodecs()
 	if err != nil {

@@ -72,7 +72,7 @@ func judged(text string, m *topo.Machine) (err error, starts bool) {
 	return nil, false
 }
 
-// theirs is what the kubelet says.
+// theirs returns the kubelet's own error.
 func theirs(t *testing.T, text string, m *topo.Machine) error {
 	dir := shortDir(t)
 	file := filepath.Join(dir, "config.yaml")

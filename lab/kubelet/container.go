@@ -114,7 +114,7 @@ func (c *containerManager) ShouldResetExtendedResourceCapacity() bool {
 
 func (c *containerManager) Updates() <-chan resourceupdates.Update { return c.Device.Updates() }
 
-// The podresources API calls the following methods, and those of the file of the release.
+// The podresources API calls the following methods, and the methods in the file of the release.
 
 func (c *containerManager) GetAllocatableCPUs() []int64 { return ids(c.CPU.GetAllocatableCPUs()) }
 

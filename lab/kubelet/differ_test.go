@@ -184,7 +184,7 @@ func nameOf(k model) string {
 	return k.release().String()
 }
 
-// report makes a failing scenario small, and says how to see it again.
+// report makes a failing scenario small, and prints how to reproduce it.
 func (f *failure) report(j judge, dir string) string {
 	out := fmt.Sprintf("seed %d: %v\n", f.seed, f.err)
 	var d difference
@@ -203,7 +203,8 @@ func (f *failure) report(j judge, dir string) string {
 			" -diff.seed %d -diff.n 1 -diff.release %s\n", f.seed, nameOf(j))
 }
 
-// text returns the drawn scenario. Pods that were written differently from what a scenario says are in its comment.
+// text returns the drawn scenario. Its comment has the pods that were written in another way than a scenario can
+// express.
 func (f *failure) text() string {
 	if f.d == nil {
 		return ""

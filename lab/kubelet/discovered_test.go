@@ -93,8 +93,8 @@ func olderKernel(t *testing.T, text string) string {
 	return regexp.MustCompile(`(hugepages-2048kB/nr_hugepages --\n)\d+\n`).ReplaceAllString(text, "${1}8\n")
 }
 
-// An older kernel shows no hugepages on a NUMA node without memory. The managers panic on the pods for which place says
-// so, and on no others.
+// An older kernel shows no hugepages on a NUMA node without memory. The managers panic on exactly the pods for which
+// place predicts it.
 func TestOlderKernels(t *testing.T) {
 	for _, name := range []string{"kernel-arm64", "kernel-offline-memory"} {
 		text := olderKernel(t, snapshot(t, "../../node/sysfs/testdata/"+name+".txtar"))

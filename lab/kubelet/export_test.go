@@ -45,7 +45,7 @@ func (m *Managers) Prefer(ctx context.Context, resource string,
 	return nil
 }
 
-// lateSources are those of a starting kubelet: they are ready when it has admitted its pods.
+// lateSources are the sources of a starting kubelet: they are ready when it has admitted its pods.
 type lateSources struct{ ready atomic.Bool }
 
 func (*lateSources) AddSource(string) {}

@@ -37,7 +37,7 @@ func TestGatesAreTheKubelets(t *testing.T) {
 	// Gates that the managers use but that change neither what they allocate nor what is read of them.
 	for _, name := range []string{
 		"WindowsCPUAndMemoryAffinity", // not on Linux
-		"ResourceHealthStatus",        // what a pod's status says of its devices
+		"ResourceHealthStatus",        // devices in a pod's status
 	} {
 		known[name] = true
 	}

@@ -45,8 +45,8 @@ type trial struct {
 	// unnoticed: pods have ended, and the managers have not noticed yet. mingled: some had memory on several NUMA
 	// nodes, or there were groups of these, and the managers free that in random order.
 	unnoticed, mingled bool
-	// failed are the resources whose plugin has failed during this admission; stranded are those of which the device
-	// manager has lost devices thereby.
+	// failed are the resources whose plugin has failed during this admission. stranded are the resources for which the
+	// device manager has lost devices thereby.
 	failed, stranded map[string]bool
 	// asked is set if the managers were asked about the latest pod, and latest is what they said then.
 	asked  bool
@@ -425,8 +425,8 @@ func (t *trial) judge(st scenario.Step, before *place.Usage, v place.Verdict, go
 }
 
 // sure returns how many of the pod's containers have the verdict's holdings whichever devices are chosen. A container
-// depends on the choice if it is aligned separately, and requests a resource of which an earlier container got devices
-// that may be on other NUMA nodes.
+// depends on the choice if it is aligned separately, and if an earlier container got devices of a resource that it
+// requests and these may be on other NUMA nodes.
 func (t *trial) sure(p *place.Pod, v place.Verdict) int {
 	topology := t.node.Rules.Topology
 	if topology.Policy == place.None || topology.Scope == place.PerPod {

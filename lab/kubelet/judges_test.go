@@ -19,8 +19,8 @@ import (
 	lab "github.com/tenon-numa/tenon/lab/kubelet"
 )
 
-// The judges: the managers of the release that this module requires live in this process, those of any other in a
-// program of its own (folder judge).
+// The judges are the managers of kubelets. The managers of the release that this module requires run in this process,
+// and managers of other releases in programs of their own (folder judge).
 
 var diffRelease = flag.String("diff.release", "",
 	"kubelet that judges, such as 1.32 or 1.37"+withManagers+
@@ -43,7 +43,7 @@ func judging() (releases []string, admit []int) {
 	return releases, admit
 }
 
-// model says which kubelet judges.
+// model selects the kubelet that judges.
 type model interface {
 	release() place.Release
 	managers() bool // the gate PodLevelResourceManagers is on

@@ -48,8 +48,8 @@ type Options struct {
 	// Durable containers outlive the kubelet's process: the next kubelet with the same Root finds them. Such a kubelet
 	// also records the decisions of its managers, in JournalFile.
 	Durable bool
-	// NRI is the socket on which the container runtime serves NRI plugins; empty for none. CPUSetsFile then says what
-	// containers are pinned to.
+	// NRI is the socket on which the container runtime serves NRI plugins; empty for none. CPUSetsFile then has the
+	// pins of containers.
 	NRI string
 }
 

@@ -209,7 +209,7 @@ type surroundings struct {
 	runtime interface {
 		UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error
 	}
-	// containers are those of an earlier kubelet, and running the ids of the running ones.
+	// containers are the containers of an earlier kubelet, and running the ids of the running ones.
 	containers containermap.ContainerMap
 	running    sets.Set[string]
 }

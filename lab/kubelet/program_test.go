@@ -232,7 +232,7 @@ func (p *program) prefer(a wireAnswer) {
 	if err != nil {
 		out.Error = err.Error()
 	}
-	_ = p.in.Encode(out) // the next line says what came of it
+	_ = p.in.Encode(out) // the next line has the result
 }
 
 // must carries out a request that cannot fail.

@@ -47,7 +47,7 @@ var readmissions = []readmission{
 	{name: "resized memory", bytes: "2Gi"},
 }
 
-// What Tenon says of a pod is what the managers do with it.
+// Tenon's statements about a pod's restart match what the managers do with it.
 func TestStatusesEndangerWhatTheManagersEnd(t *testing.T) {
 	releases, _ := judging()
 	for _, release := range releases {

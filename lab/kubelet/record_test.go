@@ -128,7 +128,7 @@ func newPlayback(s *scenario.Scenario, rules place.Rules) *playback {
 	return p
 }
 
-// predict says what place expects of an admission.
+// predict returns the answer that place expects to an admission.
 func (p *playback) predict(st scenario.Step, groups map[int]place.MemoryGroup) answer {
 	u := p.node.Usage().WithGroups(groups)
 	v := place.Place(u, &st.Pod)
@@ -173,8 +173,8 @@ func inOrder(h place.Holding) place.Holding {
 	return h
 }
 
-// openDevices returns the ids that answer a prediction's open blocks; ok is false where the prediction says something
-// else.
+// openDevices returns the ids that answer a prediction's open blocks; ok is false where the prediction differs
+// otherwise.
 func openDevices(said, got answer) (ids [][]string, ok bool) {
 	if said.Asked != got.Asked || said.Refusal != got.Refusal || len(said.Held) != len(got.Held) {
 		return nil, false

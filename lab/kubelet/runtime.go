@@ -26,8 +26,8 @@ func finishes(p *v1.Pod, k *v1.Container) bool {
 	})
 }
 
-// containerRuntime is Kubernetes' fake runtime: containers are entries in a map. Init containers and those of marked
-// pods finish at once, all others run until they are stopped.
+// containerRuntime is Kubernetes' fake runtime: containers are entries in a map. Init containers, and containers of
+// marked pods, finish at once. All others run until they are stopped.
 type containerRuntime struct {
 	*cri.FakeRuntimeService
 	// file is where containers are recorded for the next kubelet of the node; empty for a runtime that ends with its

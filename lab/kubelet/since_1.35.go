@@ -101,7 +101,8 @@ func (j *journal) Admit(a *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResul
 	return j.admit(context.Background(), a)
 }
 
-// startContainer says that a container starts (cm/internal_container_lifecycle_linux.go, PreStartContainer).
+// startContainer notifies the managers that a container starts (cm/internal_container_lifecycle_linux.go,
+// PreStartContainer).
 func (m *Managers) startContainer(pod *v1.Pod, c *v1.Container, id string) {
 	m.CPU.AddContainer(klog.Background(), pod, c, id)
 	m.Memory.AddContainer(klog.Background(), pod, c, id)

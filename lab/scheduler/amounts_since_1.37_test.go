@@ -106,7 +106,7 @@ func nodeResourcesFit(t *testing.T, class *resourcev1.DeviceClass) interface {
 	})
 }
 
-// insufficient returns what kube-scheduler's plugin says against a pod on a node, ascending.
+// insufficient returns the reasons of kube-scheduler's plugin against a pod on a node, ascending.
 func insufficient(t *testing.T, fit interface {
 	fwk.PreFilterPlugin
 	fwk.FilterPlugin

@@ -77,8 +77,8 @@ func six(batch int, name v1.ResourceName) (out []*v1.Pod) {
 }
 
 // batches creates batches of pods, and fails the test unless they are bound, and none is declined after a node was
-// chosen for it. Pods may have to wait until the node has reported that those of the last batch are gone. In some
-// orders of scheduling the last pod has no place beside the others, as its event says; in most batches it has.
+// chosen for it. Pods may have to wait until the node has reported that the last batch is gone. In some orders of
+// scheduling the last pod has no place beside the others, and its event reports that; in most batches it has one.
 func (w *world) batches(ctx context.Context, t *testing.T, name v1.ResourceName, after func()) (took []time.Duration) {
 	t.Helper()
 	before, whole := attempts(t, "error"), 0

@@ -21,8 +21,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// A decision that the scheduler did not make for this pod on this node gives nobody anything: the API server refuses
-// it from everyone but the scheduler, and the agent ignores one that gets past that, with an event.
+// A decision that the scheduler did not make for this pod on this node has no effect. The API server refuses it from
+// everyone but the scheduler. If one gets past that, the agent ignores it and writes an event.
 func TestForgedDecisions(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

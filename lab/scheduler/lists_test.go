@@ -34,7 +34,7 @@ topologyManagerScope: container
 topologyManagerPolicy: `
 
 // Plugins announce NUMA node -1, one that the machine lacks, or an empty list, which the kubelet's service does not
-// list. A pod that the kubelet would refuse waits, and the scheduler says why; one that it would take runs.
+// list. A pod that the kubelet would refuse waits, and the scheduler reports why; a pod that it would admit runs.
 func TestPluginsAnnounceUnusualLists(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

@@ -223,7 +223,7 @@ func (c *churning) stop(t *testing.T) {
 	}
 }
 
-// upgrade drains a node, gives it the linked kubelet, and takes it into service again once its report says so.
+// upgrade drains a node, gives it the linked kubelet, and uncordons it once its report has the new release.
 func (w *world) upgrade(ctx context.Context, t *testing.T, n lab.Node) {
 	t.Helper()
 	w.cordon(ctx, t, n.Name, true)

@@ -113,8 +113,8 @@ func (w *world) cpusets(t *testing.T) map[string]kubelet.CPUSet {
 	return out
 }
 
-// pinnedAsBooked waits until the node has reported some pods with CPUs of their own, and compares: what the scheduler
-// wrote with the pod, what the node reports, and what the runtime was told.
+// pinnedAsBooked waits until the node has reported some pods with CPUs of their own. It compares the scheduler's
+// decision on the pod, the node's report, and the pins that the runtime received.
 func (w *world) pinnedAsBooked(ctx context.Context, t *testing.T, exclusive int) {
 	t.Helper()
 	layouts, err := client.New(w.RESTConfig())

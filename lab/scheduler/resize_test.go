@@ -160,7 +160,7 @@ func (w *world) resizes(ctx context.Context, t *testing.T, name, cpu string, don
 	}
 }
 
-// held returns what the node's layout says that pods hold, by name.
+// held returns the holdings of pods in the node's layout, by name.
 func (w *world) held(ctx context.Context, t *testing.T) map[string][]string {
 	t.Helper()
 	nodes, err := layouts.New(w.RESTConfig())

@@ -42,8 +42,9 @@ var samples = map[string]func(ctx context.Context, t *testing.T, w *world, pods 
 	"statefulset.yaml":  database,
 }
 
-// Every example does what its comment says, on a cluster of two packet processors and a server with eight GPUs. There
-// is no controller manager: the test creates the pods of the objects, which the API server has accepted.
+// Every example has the effect that its comment describes, on a cluster of two packet processors and a server with
+// eight GPUs. There is no controller manager: the test creates the pods of the objects, which the API server has
+// accepted.
 func TestSamplesDoWhatTheySay(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()

@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// With the gate PodLevelResourceManagers, pods that request resources as a whole get them as one block under scope pod,
-// and their containers get CPUs of their own under scope container: as predicted, and nobody is refused.
+// With the gate PodLevelResourceManagers, pods that request resources as a whole get them as one block under scope pod.
+// Under scope container, their containers get CPUs of their own. All predictions are right, and no pod is refused.
 func TestPodsGetResourcesAsAWhole(t *testing.T) {
 	for scope, held := range map[string][]string{
 		"pod":       {" 2-9 [{memory position 0 2147483648}]"},

@@ -37,7 +37,7 @@ func TestADescribedMachineMustFitTheNode(t *testing.T) {
 	})
 }
 
-// The log says at the start, and after a change, what the kubelet does not align and which setting would.
+// At the start and after a change, the log names what the kubelet does not align and the setting that would.
 func TestTheLogNamesWhatIsNotAligned(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		log := &journal{}

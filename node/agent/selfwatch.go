@@ -11,7 +11,7 @@ import (
 )
 
 // selfWatch watches an object that the agent writes, so that the agent rewrites it at once if another writer changed or
-// deleted it. It watches metadata only: the API server raises an object's generation with every change except those of
+// deleted it. It watches metadata only. The API server raises an object's generation with every change outside of
 // status and metadata, and the watch compares the agent's own part of the metadata.
 type selfWatch struct {
 	*objectWatch

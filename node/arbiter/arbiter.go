@@ -1,9 +1,9 @@
 // Package arbiter makes an agent the arbiter of its node: where the kubelet's managers are off, it places the pods of
-// the node by rules of its own and pins their containers through the container runtime.
+// the node by its own rules and pins their containers through the container runtime.
 //
-// Invariant: what the agent publishes of such a node is what the plugin (node/nri) has decided, in the form in which a
-// kubelet with static managers would say it. While the kubelet's managers are on, nothing is pinned. Pods are those of
-// the agent's watch; where a container starts before the watch has its pod, the API server is asked.
+// Invariant: the agent publishes the decisions of the plugin (node/nri) of such a node in the form in which a kubelet
+// with static managers reports its decisions. While the kubelet's managers are on, the package pins nothing. Pods come
+// from the agent's watch; where a container starts before the watch has its pod, the package asks the API server.
 //
 // The package refuses to decide what a container gets: core/pin does.
 package arbiter
@@ -33,57 +33,57 @@ import (
 	"github.com/tenon-numa/tenon/node/nri"
 )
 
-// Config is what an Arbiter needs.
+// Config is the configuration of an Arbiter.
 type Config struct {
 	NodeName string
 	REST     *rest.Config
-	// Socket is that of the container runtime for NRI plugins, State the file that keeps what was decided. The directory
-	// of the file is made where it is missing.
+	// Socket is the container runtime's socket for NRI plugins. State is the file that stores decisions; the
+	// Arbiter creates its directory.
 	Socket, State string
 	Failure       nri.FailurePolicy
-	// PodResourcesSocket and StateDir are as in the agent's configuration.
+	// PodResourcesSocket and StateDir have the meaning of the fields in the agent's configuration.
 	PodResourcesSocket, StateDir string
-	// Translate returns what a pod requests.
+	// Translate returns the request of a pod.
 	Translate func(*v1.Pod) (*place.Pod, error)
-	// Kernel returns what containers are pinned to; nil: that is not compared with what was decided.
+	// Kernel returns the pins of containers; nil: pins are not compared with the decisions.
 	Kernel Kernel
 	// Affinity runs beside the plugin; it may be nil.
 	Affinity Affinity
 	Logger   logr.Logger
 }
 
-// Kernel returns what the kernel has a container pinned to.
+// Kernel returns the pin of a container in the kernel.
 type Kernel interface {
 	Cpuset(cgroup.Container) (cgroup.Cpuset, error)
 }
 
-// Affinity puts pods that share CPUs on NUMA nodes.
+// Affinity places pods that share CPUs on NUMA nodes.
 type Affinity interface {
-	// Run runs until ctx ends. list returns the pods of the node, and plugin what pins them: nil for as long as the
-	// agent is not the arbiter.
+	// Run runs until ctx ends. list returns the pods of the node. plugin returns the plugin that pins them, or nil
+	// while the agent is not the arbiter.
 	Run(ctx context.Context, list func() []*v1.Pod, plugin func() *nri.Plugin)
 }
 
-// Arbiter pins the containers of one node. Run must be called for anything to be pinned.
+// Arbiter pins the containers of one node. It pins nothing before Run is called.
 type Arbiter struct {
 	cfg    Config
 	pods   *pods
 	report *reporter
 
-	// plugin pins containers where the agent is the arbiter; nil elsewhere. Only Observe changes it.
+	// plugin pins containers while the agent is the arbiter; nil otherwise. Only Observe changes it.
 	plugin *nri.Plugin
-	// current is the same, for other goroutines.
+	// current is plugin, for other goroutines.
 	current atomic.Pointer[nri.Plugin]
-	// machines keeps the machine with its devices for as long as the plugin has it.
+	// machines keeps the machine with its devices while the plugin uses it.
 	machines topo.Pool
-	// late are the pods with a decision that came too late, by UID; that is reported. Only Observe uses it.
+	// late has the pods whose decision came too late and was reported, by UID. Only Observe uses it.
 	late map[string]bool
-	// begin has the plugin that Run is to connect to the runtime, nil to connect none.
+	// begin receives the plugin that Run has to connect to the runtime, or nil to connect none.
 	begin chan *nri.Plugin
 
 	mu      sync.Mutex
 	changed func()
-	// tried is closed when the plugin has connected, or could not; err is why it is not connected now.
+	// tried is closed after the first attempt to connect. err is the reason why the plugin is not connected now.
 	tried chan struct{}
 	err   error
 }
@@ -101,8 +101,8 @@ func New(cfg Config) (*Arbiter, error) {
 	return &Arbiter{cfg: cfg, pods: p, report: r, begin: make(chan *nri.Plugin, 1), changed: func() {}}, nil
 }
 
-// Run connects the plugin to the container runtime whenever there is one, until ctx ends. list returns the pods of the
-// node, and changed is called when anything about pins has changed. Both may be called from any goroutine.
+// Run connects the plugin to the container runtime whenever a plugin exists, until ctx ends. list returns the pods of
+// the node, and changed is called when any pin has changed. Both may be called from any goroutine.
 func (a *Arbiter) Run(ctx context.Context, list func() []*v1.Pod, changed func()) {
 	a.pods.watch(list)
 	a.mu.Lock()
@@ -119,7 +119,7 @@ func (a *Arbiter) Run(ctx context.Context, list func() []*v1.Pod, changed func()
 		select {
 		case <-ctx.Done():
 			stop()
-			_ = a.pods.service.Close() // it is only read
+			_ = a.pods.service.Close() // read-only
 			return
 		case p := <-a.begin:
 			stop()
@@ -141,7 +141,7 @@ func (a *Arbiter) Run(ctx context.Context, list func() []*v1.Pod, changed func()
 	}
 }
 
-// connected takes the outcome of an attempt to connect to the runtime.
+// connected receives the result of an attempt to connect to the runtime.
 func (a *Arbiter) connected(err error) {
 	a.mu.Lock()
 	was := a.err
@@ -164,13 +164,13 @@ func (a *Arbiter) connected(err error) {
 	}
 }
 
-// unconnected is why the agent does not pin, in words that are the same for every attempt.
+// unconnected is the reason why the agent does not pin. The text is the same for every attempt.
 const unconnected = "the agent is not connected to the container runtime, so containers start without being pinned; " +
 	"the agent's log says why"
 
-// Observe takes what a reconcile has read. Where the agent is the arbiter, it brings the plugin up to date and puts
-// what the plugin has decided in place of the kubelet's state files. unpinned says why containers are not pinned; "":
-// they are, or the kubelet is the arbiter.
+// Observe receives the facts that a reconcile has read. Where the agent is the arbiter, Observe updates the plugin, and
+// replaces the kubelet's state files in the facts by the plugin's decisions. unpinned is the reason why containers are
+// not pinned; it is "" where they are pinned, or where the kubelet is the arbiter.
 func (a *Arbiter) Observe(ctx context.Context, f desired.Facts,
 	seen *kubelet.Observation) (unpinned string, err error) {
 	if f.Rules.Arbiter != place.ByAgent {
@@ -211,7 +211,7 @@ func (a *Arbiter) Observe(ctx context.Context, f desired.Facts,
 	return "", nil
 }
 
-// follow makes a plugin for the machine and the rules, or gives them to the plugin that is there.
+// follow makes a plugin for the machine and the rules, or passes them to the existing plugin.
 func (a *Arbiter) follow(ctx context.Context, m *topo.Machine, r place.Rules) error {
 	a.pods.on(m)
 	if a.plugin != nil {
@@ -233,7 +233,7 @@ func (a *Arbiter) follow(ctx context.Context, m *topo.Machine, r place.Rules) er
 	return a.use(ctx, p)
 }
 
-// use makes a plugin the present one; nil: none.
+// use replaces the present plugin; nil: the agent has no plugin.
 func (a *Arbiter) use(ctx context.Context, p *nri.Plugin) error {
 	if a.plugin == p {
 		return nil
@@ -251,7 +251,8 @@ func (a *Arbiter) use(ctx context.Context, p *nri.Plugin) error {
 	}
 }
 
-// settle tells the plugin which pods there are, as far as its runtime has not, and returns them.
+// settle passes to the plugin the pods of the node, their resizes and their ends, as far as the runtime has not. It
+// returns a function that reports whether a pod exists.
 func (a *Arbiter) settle(ctx context.Context) (there func(nri.Sandbox) bool, err error) {
 	all, resized := a.pods.now()
 	there = among(all)
@@ -275,8 +276,8 @@ func (a *Arbiter) settle(ctx context.Context) (there func(nri.Sandbox) bool, err
 	return there, nil
 }
 
-// tooLate reports decisions that came after the plugin had placed their pods without one. Who has been placed is not
-// moved: the node reports it as it is, and schedulers follow that.
+// tooLate reports decisions that came after the plugin had placed their pods without one. The agent does not move a
+// placed pod: the node reports the pod where it is, and schedulers follow that.
 func (a *Arbiter) tooLate() {
 	late, n := map[string]bool{}, a.plugin.Node()
 	for _, pod := range a.pods.decided() {
@@ -292,7 +293,7 @@ func (a *Arbiter) tooLate() {
 	a.late = late
 }
 
-// compare has containers pinned again that the kernel has pinned to something else.
+// compare pins containers again whose pins differ in the kernel.
 func (a *Arbiter) compare() {
 	if a.cfg.Kernel == nil {
 		return
@@ -301,7 +302,7 @@ func (a *Arbiter) compare() {
 	for _, c := range cgroup.Running(a.pods.watched()) {
 		is, err := a.cfg.Kernel.Cpuset(c)
 		if err != nil {
-			continue // it has ended, or runs in a virtual machine
+			continue // the container has ended, or runs in a virtual machine
 		}
 		_, id, _ := strings.Cut(c.ID, "://")
 		found[id] = nri.Cpuset(is)
@@ -309,7 +310,7 @@ func (a *Arbiter) compare() {
 	a.plugin.Compare(found)
 }
 
-// stateOf returns what pods are pinned to in the form of the kubelet's state files.
+// stateOf returns the pins of pods in the form of the kubelet's state files.
 func stateOf(n *pin.Node) (*kubelet.CPUState, *kubelet.MemoryState) {
 	cpu := &kubelet.CPUState{Policy: "static", Shared: n.Shared(),
 		Containers: map[string]map[string]idset.Set[idset.CPU]{}}

@@ -51,23 +51,23 @@ func (t text) Configuration(context.Context) (kubelet.Configuration, error) {
 	return kubelet.ParseConfiguration([]byte(t))
 }
 
-// node is a node with an API server. The agent's watch may lag behind it.
+// node is a node with an API server. The agent's watch may lag behind the API server.
 type node struct {
 	t       *testing.T
 	dir     string
 	runtime *nritest.Runtime
 	service *kubelettest.Service
-	unserve func() // ends the kubelet's service
+	unserve func() // stops the kubelet's service
 	facts   desired.Facts
 	devices []kubelet.Device
 	*arbiter.Arbiter
 	stop func()
 
 	mu      sync.Mutex
-	watched []*v1.Pod // by the agent
-	known   []v1.Pod  // by the API server
+	watched []*v1.Pod // pods of the agent's watch
+	known   []v1.Pod  // pods of the API server
 	events  chan string
-	// fails are the answers of the API server to the next events.
+	// fails are the API server's answers to the next events.
 	fails []int
 	names map[string]bool // of events
 	full  string          // a namespace in which no event may be created
@@ -75,7 +75,7 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "arb") // a socket's path is short
+	dir, err := os.MkdirTemp("", "arb") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// rules reads the configurations of the kubelet and of the agent.
+// rules sets the configurations of the kubelet and of the agent.
 func (n *node) rules(has, pins text) {
 	n.t.Helper()
 	n.facts = n.facts.WithConfiguration(arbiter.Source{Kubelet: has, Pins: pins}.Configuration(n.t.Context()))
@@ -127,7 +127,7 @@ func (n *node) start() {
 	n.t.Cleanup(n.stop)
 }
 
-// api answers requests for pods, and keeps events.
+// api answers requests for pods, and stores events.
 func (n *node) api(w http.ResponseWriter, r *http.Request) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -167,7 +167,7 @@ var reasons = map[int]metav1.StatusReason{http.StatusConflict: metav1.StatusReas
 	http.StatusForbidden:           metav1.StatusReasonForbidden,
 	http.StatusUnprocessableEntity: metav1.StatusReasonInvalid}
 
-// fail returns the code with which an event is refused; 0: it is not. The lock is held.
+// fail returns the code with which an event is refused; 0: it is accepted. The caller holds the lock.
 func (n *node) fail(name string) int {
 	if len(n.fails) > 0 {
 		code := n.fails[0]
@@ -187,7 +187,8 @@ func (n *node) list() []*v1.Pod {
 	return slices.Clone(n.watched)
 }
 
-// bind makes a pod of one container that asks for CPUs, with a decision or none. The agent's watch has it, unless late.
+// bind makes a pod of one container that requests CPUs, with a decision or without one. Unless late is true, the
+// agent's watch has the pod.
 func (n *node) bind(name string, cpus string, decision string, late bool) nritest.Pod {
 	amounts := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpus), v1.ResourceMemory: resource.MustParse("1Gi")}
 	p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
@@ -206,7 +207,7 @@ func (n *node) bind(name string, cpus string, decision string, late bool) nrites
 	return nritest.Pod{Namespace: "ns", Name: name, UID: string(p.UID)}
 }
 
-// decision is that of a scheduler for a pod.
+// decision returns a scheduler's decision for a pod.
 func (n *node) decision(uid, cpus string, mask topo.Mask) string {
 	n.t.Helper()
 	set, err := idset.Parse[idset.CPU](cpus)
@@ -221,7 +222,7 @@ func (n *node) decision(uid, cpus string, mask topo.Mask) string {
 	return text
 }
 
-// lingering returns what is reported of pods that the API server has no more.
+// lingering returns the reports about pods that the API server has deleted.
 func (n *node) lingering() (out []string) {
 	n.t.Helper()
 	o := kubelet.Observation{}
@@ -234,7 +235,8 @@ func (n *node) lingering() (out []string) {
 	return out
 }
 
-// observe is a reconcile. It returns what pods hold according to the plugin, and why it does not pin.
+// observe is one reconcile. It returns the holdings of pods according to the plugin, and the reason why it does not
+// pin.
 func (n *node) observe() (held, unpinned string) {
 	n.t.Helper()
 	o := kubelet.Observation{Allocatable: n.devices}
@@ -276,7 +278,8 @@ func (n *node) event(want string) {
 	}
 }
 
-// What the scheduler decided is pinned and reported; all others are placed here; an agent that starts again has it all.
+// The agent pins and reports what the scheduler decided, and places all other pods itself. An agent that starts again
+// has all decisions.
 func TestPodsArePinnedAndReported(t *testing.T) {
 	n := newNode(t)
 	n.start()
@@ -297,8 +300,8 @@ func TestPodsArePinnedAndReported(t *testing.T) {
 	}
 }
 
-// A decision for another pod, for an earlier pod of the name, or for CPUs that are taken is not used. An event reports
-// it.
+// The agent does not use a decision for another pod, for an earlier pod of the name, or for CPUs that are taken. An
+// event reports such a decision.
 func TestForgedDecisions(t *testing.T) {
 	n := newNode(t)
 	n.start()
@@ -313,8 +316,8 @@ func TestForgedDecisions(t *testing.T) {
 	n.want("liar=5-6 noise=7 owner=8-11 thief=1-4")
 }
 
-// A pod that the agent places does not get what is decided for a pod that is bound and whose containers start later; a
-// forged decision keeps nothing free.
+// A pod that the agent places gets no CPUs that are decided for a bound pod whose containers start later. A forged
+// decision keeps no CPUs free.
 func TestAPodOnItsWayFindsItsCPUsFree(t *testing.T) {
 	n := newNode(t)
 	n.start()
@@ -328,7 +331,7 @@ func TestAPodOnItsWayFindsItsCPUsFree(t *testing.T) {
 	n.event("stranger PlacedByAgent")
 }
 
-// Once the kubelet's managers are on, the agent pins nothing more and reports why. Once they are off, it pins all
+// Once the kubelet's managers are on, the agent pins nothing and reports why. Once they are off, it pins all containers
 // again.
 func TestTheKubeletDecides(t *testing.T) {
 	n := newNode(t)
@@ -348,7 +351,7 @@ func TestTheKubeletDecides(t *testing.T) {
 	n.want("p=1-2")
 }
 
-// Without a runtime the agent reports what it has decided before, and that it does not pin.
+// Without a runtime the agent reports its earlier decisions, and that it does not pin.
 func TestNoRuntime(t *testing.T) {
 	n := newNode(t)
 	n.runtime.Socket += "-gone"
@@ -359,8 +362,8 @@ func TestNoRuntime(t *testing.T) {
 	}
 }
 
-// A pod that has gone gives its CPUs back when its containers have ended; one that is resized in place, when the
-// kubelet has done it.
+// A deleted pod gives its CPUs back when its containers have ended. A pod that is resized in place gives them back when
+// the kubelet has done the resize.
 func TestPodsEndAndAreResized(t *testing.T) {
 	n := newNode(t)
 	n.start()

@@ -16,7 +16,7 @@ import (
 
 const gpu = "acme.com/gpu"
 
-// train binds a pod that requests a GPU, which the scheduler leaves to the agent.
+// train binds a pod that requests a GPU. The scheduler leaves its CPUs to the agent.
 func (n *node) train(name string) nritest.Pod {
 	n.t.Helper()
 	p := n.bind(name, "2", "", false)
@@ -30,8 +30,8 @@ func (n *node) train(name string) nritest.Pod {
 	return p
 }
 
-// The choice waits for the kubelet's: CPUs are taken beside the GPU that it has given to the container, by its
-// checkpoint or by its service. While neither can be read, the container shares CPUs.
+// The agent places a pod after the kubelet has given it devices. It takes CPUs beside the container's GPU, which it
+// reads from the kubelet's checkpoint or from its service. While neither can be read, the container shares CPUs.
 func TestPodsWaitForTheirDevices(t *testing.T) {
 	n := newNode(t)
 	n.devices = []kubelet.Device{{Resource: gpu, ID: "a", NUMAs: idset.Of[idset.NUMA](1)},
@@ -57,7 +57,7 @@ func TestPodsWaitForTheirDevices(t *testing.T) {
 	n.event("later PlacedByAgent")
 }
 
-// checkpoint writes the kubelet's record of devices.
+// checkpoint writes the kubelet's checkpoint of devices.
 func (n *node) checkpoint(text string) {
 	n.t.Helper()
 	file := filepath.Join(n.dir, kubelet.DeviceStateFile)

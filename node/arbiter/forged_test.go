@@ -29,7 +29,7 @@ func (n *node) forge(name string, how func(*v1.Pod)) {
 	}
 }
 
-// claims makes a pod claim the UID of another one, in every way that a user may write.
+// claims makes a pod claim the UID of another one, in every way that a user can write.
 func claims(uid string, mirror bool) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		yes := true
@@ -41,8 +41,8 @@ func claims(uid string, mirror bool) func(*v1.Pod) {
 	}
 }
 
-// A pod that claims the UID of another one changes nothing for that one: not when the other arrives, not when the liar
-// is resized, ends or is deleted.
+// A pod that claims the UID of another pod changes nothing for that pod: neither when that pod arrives, nor when the
+// forged pod is resized, ends or is deleted.
 func TestForgedUIDs(t *testing.T) {
 	for _, mirror := range []bool{false, true} {
 		t.Run(fmt.Sprint("mirror=", mirror), func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestForgedUIDs(t *testing.T) {
 			n.forge("liar", claims("uid-victim", mirror))
 			n.create(n.bind("victim", "4", n.decision("uid-victim", "8-11", 2), false))
 			n.want("victim=8-11")
-			if !mirror { // the kubelet runs no mirror
+			if !mirror { // the kubelet does not run a mirror
 				n.create(liar)
 				n.want("liar=1 victim=8-11")
 				n.event("liar PlacedByAgent")
@@ -74,7 +74,7 @@ func TestForgedUIDs(t *testing.T) {
 			if !mirror {
 				n.event("liar PlacedByAgent")
 			}
-			n.runtime.Stop("uid-victim", "c") // it is between two containers
+			n.runtime.Stop("uid-victim", "c") // the victim is between two containers
 			n.forge("liar", func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded })
 			n.create(n.bind("greedy", "4", n.decision("uid-greedy", "8-11", 2), false))
 			n.event("greedy PlacementReplaced")
@@ -85,8 +85,8 @@ func TestForgedUIDs(t *testing.T) {
 	}
 }
 
-// A static pod is the one of its name, where the runtime says that it is static. Pods that claim its UID get nothing of
-// it.
+// A pod is the static pod of its name only where the runtime reports it as static. Pods that claim the static pod's UID
+// get none of its CPUs.
 func TestForgedStaticPods(t *testing.T) {
 	n := newNode(t)
 	n.start()
@@ -98,7 +98,7 @@ func TestForgedStaticPods(t *testing.T) {
 	n.create(nritest.Pod{Namespace: "ns", Name: "proxy", UID: "0ff",
 		Annotations: map[string]string{"kubernetes.io/config.source": "file"}})
 	n.want("0ff=1-4")
-	n.create(nritest.Pod{Namespace: "ns", Name: "tenant", UID: "uid-tenant", // its kubelet has it from the API server
+	n.create(nritest.Pod{Namespace: "ns", Name: "tenant", UID: "uid-tenant", // the kubelet has it from the API server
 		Annotations: map[string]string{"kubernetes.io/config.source": "api", "kubernetes.io/config.hash": "0ff"}})
 	n.want("0ff=1-4")
 	n.runtime.Stop("0ff", "c")

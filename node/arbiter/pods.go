@@ -25,8 +25,8 @@ import (
 	"github.com/tenon-numa/tenon/node/nri"
 )
 
-// pods are the pods of the node, by the agent's watch, and where that lacks one by a list of the API server. It is the
-// plugin's nri.Pods.
+// pods are the pods of the node from the agent's watch. For a pod that the watch lacks, it lists the API server's pods.
+// It is the plugin's nri.Pods.
 type pods struct {
 	node      string
 	client    *objects.Client[*v1.Pod, *v1.PodList]
@@ -38,12 +38,12 @@ type pods struct {
 	mu      sync.Mutex
 	list    func() []*v1.Pod
 	machine *topo.Machine
-	// listed is what the API server had at the time asked.
+	// listed are the API server's pods at the time asked.
 	listed []*v1.Pod
 	asked  time.Time
 }
 
-// listAge is how old a list of the API server may be. A runtime that starts has many pods at once.
+// listAge is the greatest age of a list from the API server. A runtime that starts has many pods at once.
 const listAge = 200 * time.Millisecond
 
 func newPods(cfg Config) (*pods, error) {
@@ -78,8 +78,8 @@ func (p *pods) on(m *topo.Machine) {
 	p.machine = m
 }
 
-// is reports whether a pod of the API server is the one that the runtime has. The runtime says which pods are static;
-// what the author of a pod writes does not make it one.
+// is reports whether a pod of the API server is the runtime's pod. Only the runtime decides which pods are static; the
+// author of a pod cannot make it one.
 func is(p *v1.Pod, s nri.Sandbox) bool {
 	if s.Static {
 		return apipod.StaticUID(p) == s.UID && p.Namespace == s.Namespace && p.Name == s.Name
@@ -91,8 +91,8 @@ func ended(p *v1.Pod) bool {
 	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 
-// now returns the pods of the watch that have not ended, and what those request whose requests the kubelet has carried
-// out as they are now, by UID. Static pods cannot be resized.
+// now returns the pods of the watch that have not ended. carriedOut has by UID the present requests of those pods whose
+// requests the kubelet has carried out. Static pods cannot be resized.
 func (p *pods) now() (there []*v1.Pod, carriedOut map[string]*place.Pod) {
 	carriedOut = map[string]*place.Pod{}
 	for _, pod := range p.watched() {
@@ -110,7 +110,7 @@ func (p *pods) now() (there []*v1.Pod, carriedOut map[string]*place.Pod) {
 	return there, carriedOut
 }
 
-// among reports whether one of some pods is the one that the runtime has.
+// among returns a function that reports whether one of the pods is the runtime's pod.
 func among(all []*v1.Pod) func(nri.Sandbox) bool {
 	type name struct{ namespace, name string }
 	byUID, byName := map[string]*v1.Pod{}, map[name]*v1.Pod{}
@@ -127,7 +127,7 @@ func among(all []*v1.Pod) func(nri.Sandbox) bool {
 }
 
 // resized reports whether all containers of a pod run with the CPUs that the pod requests. A resize that the kubelet
-// has deferred, or finds infeasible, changes the request alone.
+// has deferred, or finds infeasible, changes only the request.
 func resized(p *v1.Pod) bool {
 	statuses := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
 	one := false
@@ -167,7 +167,7 @@ func (p *pods) Arriving(ctx context.Context, s nri.Sandbox) (nri.Arriving, bool)
 	return out, true
 }
 
-// Bound implements nri.Pods. A decision that Arriving would refuse keeps nothing free.
+// Bound implements nri.Pods. It leaves out decisions that Arriving would refuse, so that these keep no CPUs free.
 func (p *pods) Bound(but func(uid string) bool) (out []pin.Arrival) {
 	for _, pod := range p.decided() {
 		uid := string(pod.UID)
@@ -182,7 +182,7 @@ func (p *pods) Bound(but func(uid string) bool) (out []pin.Arrival) {
 	return out
 }
 
-// decided is a pod with a decision that is for it.
+// decided is a pod with a decision that belongs to it.
 type decided struct {
 	*v1.Pod
 	decision []place.Holding
@@ -192,7 +192,7 @@ type decided struct {
 func (p *pods) decided() (out []decided) {
 	p.mu.Lock()
 	all, m := slices.Clone(p.list()), p.machine
-	if time.Since(p.asked) < listAge { // it may have what the watch has not
+	if time.Since(p.asked) < listAge { // the list may be newer than the watch
 		for _, one := range p.listed {
 			if !slices.ContainsFunc(all, func(pod *v1.Pod) bool { return pod.UID == one.UID }) {
 				all = append(all, one)
@@ -212,7 +212,7 @@ func (p *pods) decided() (out []decided) {
 	return out
 }
 
-// find returns a pod of the watch, or of the API server where the watch has not received it yet.
+// find returns a pod from the watch, or from the API server where the watch has not received it yet.
 func (p *pods) find(ctx context.Context, s nri.Sandbox) (*v1.Pod, *topo.Machine) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,7 +230,7 @@ func (p *pods) find(ctx context.Context, s nri.Sandbox) (*v1.Pod, *topo.Machine)
 	return nil, p.machine
 }
 
-// ask lists the pods of the node by a consistent read, unless that was done just now. The lock is held.
+// ask lists the pods of the node by a consistent read, unless the last list is new enough. The caller holds the lock.
 func (p *pods) ask(ctx context.Context) error {
 	if time.Since(p.asked) < listAge {
 		return nil
@@ -247,8 +247,8 @@ func (p *pods) ask(ctx context.Context) error {
 	return nil
 }
 
-// devices returns what the kubelet has given to the containers of a pod, in ascending order. As a rule its checkpoint
-// has that; where it does not, the kubelet's service is asked.
+// devices returns the devices that the kubelet has given to the containers of a pod, in ascending order. It reads the
+// kubelet's checkpoint; where this lacks the devices, it asks the kubelet's service.
 func (p *pods) devices(ctx context.Context, uid string, pod *v1.Pod, spec *place.Pod) (out []pin.Given, err error) {
 	wants := func(c place.Container) bool { return len(c.Devices) > 0 }
 	if !slices.ContainsFunc(spec.Containers, wants) {
@@ -287,7 +287,7 @@ func (p *pods) devices(ctx context.Context, uid string, pod *v1.Pod, spec *place
 	return out, nil
 }
 
-// given adds devices of a container.
+// given appends the devices of a container.
 func given(out []pin.Given, container string, all []kubelet.Device) []pin.Given {
 	for _, d := range all {
 		is := func(g pin.Given) bool { return g.Container == container && g.Resource == d.Resource }

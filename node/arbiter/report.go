@@ -18,19 +18,19 @@ import (
 	"github.com/tenon-numa/tenon/node/nri"
 )
 
-// The reasons of events about pods.
+// The reasons in events about pods.
 const (
-	decisionIgnored  = "PlacementIgnored"  // the annotation is not for this pod, cannot be read, or came too late
-	decisionReplaced = "PlacementReplaced" // what it has was not free, or not what the pod requests
+	decisionIgnored  = "PlacementIgnored"  // the annotation is of another pod, cannot be read, or came too late
+	decisionReplaced = "PlacementReplaced" // the decision is not free, or not what the pod requests
 	notAligned       = "NotAligned"        // the node's policies refuse the pod
 	sharesCPUs       = "SharesCPUs"        // too few CPUs are free
 	placedHere       = "PlacedByAgent"     // the pod came without a decision
 )
 
-// maxMessage is what the API server takes of the text of an event.
+// maxMessage is the longest event message that the API server accepts, in bytes.
 const maxMessage = 1024
 
-// reporter writes what happens to pods to the log, and to the API server as events.
+// reporter reports what happens to pods: it writes to the log, and events to the API server.
 type reporter struct {
 	node   string
 	events *sender
@@ -60,7 +60,7 @@ func (r *reporter) placed(a nri.Arriving, p pin.Pod) {
 	}
 }
 
-// faulty reports what is wrong with how a pod is placed.
+// faulty reports the fault of a pod's placement.
 func (r *reporter) faulty(namespace, name string, p pin.Pod) {
 	reason, text := faultOf(*p.Fault)
 	r.report(namespace, name, p.UID, v1.EventTypeWarning, reason, fmt.Sprintf("node %s: %s", r.node, text))
@@ -126,7 +126,8 @@ func (r *reporter) report(namespace, name, uid, kind, reason, text string) {
 	})
 }
 
-// eventName is the same for equal events: one that is sent again, by this agent or the next, is not there twice.
+// eventName returns the same name for equal events. So an event that this agent or the next one sends again exists only
+// once.
 func eventName(uid, reason, text string) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s %s %s", uid, reason, text) // it never fails

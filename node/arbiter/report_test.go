@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// The API server is away for a while, or the right to write events is missing: they come later, in their order. One
-// that it does not take at all keeps nobody else's back.
+// While the API server is away, or the agent lacks the right to write events, the events wait. They arrive later, in
+// their order. An event that the API server always refuses does not hold back other events.
 func TestEventsAreSentAgain(t *testing.T) {
 	n := newNode(t)
 	n.start()
@@ -30,7 +30,7 @@ func TestEventsAreSentAgain(t *testing.T) {
 	n.event("d PlacedByAgent")
 }
 
-// A quota of one namespace that forbids events holds back no event about pods of another.
+// A quota that forbids events in one namespace holds back no event about pods in another one.
 func TestEventsThatAQuotaForbids(t *testing.T) {
 	n := newNode(t)
 	n.start()
@@ -48,7 +48,7 @@ func TestEventsThatAQuotaForbids(t *testing.T) {
 	}
 }
 
-// An agent that starts again reports what was wrong before once: an event that exists is not created again.
+// An agent that starts again reports an old fault once: it does not create an event that exists.
 func TestFaultsAreReportedAgain(t *testing.T) {
 	n := newNode(t)
 	n.start()
@@ -63,15 +63,15 @@ func TestFaultsAreReportedAgain(t *testing.T) {
 	n.event("stranger PlacedByAgent")
 	n.stop()
 	n.mu.Lock()
-	clear(n.names) // the event has expired
+	clear(n.names) // the events have expired
 	n.mu.Unlock()
 	n.start()
 	n.want("liar=1-2 owner=8-11 stranger=3-4")
 	n.event("liar PlacementReplaced")
 }
 
-// A pod that the agent has placed stays where it is when a decision comes after that, which is reported once. What came
-// too late keeps no CPUs from others.
+// A pod that the agent has placed stays where it is when a decision comes later. The agent reports the decision once.
+// It keeps no CPUs free for it.
 func TestADecisionThatComesTooLate(t *testing.T) {
 	n := newNode(t)
 	n.start()
@@ -84,15 +84,15 @@ func TestADecisionThatComesTooLate(t *testing.T) {
 	n.create(n.bind("next", "2", n.decision("uid-next", "8-9", 2), false))
 	n.want("early=1-2 next=8-9")
 	n.create(n.bind("stranger", "2", "", false))
-	n.event("stranger PlacedByAgent") // and nothing more about the first one
+	n.event("stranger PlacedByAgent") // and no further event about the first pod
 	n.want("early=1-2 next=8-9 stranger=3-4")
 	if got := n.runtime.Pinned("uid-early", "c"); got != "1-2 on 0" {
 		t.Errorf("pinned to %s", got)
 	}
 }
 
-// A container may start before the agent knows its pod. The decision that comes then is followed, and nobody gets its
-// CPUs meanwhile.
+// A container may start before the agent knows its pod. The agent follows the decision that comes then, and gives its
+// CPUs to no other pod meanwhile.
 func TestADecisionThatComesAfterTheContainer(t *testing.T) {
 	n := newNode(t)
 	n.start()
@@ -112,7 +112,7 @@ func TestADecisionThatComesAfterTheContainer(t *testing.T) {
 	n.want("late=1-2 stranger=3-4")
 }
 
-// annotate gives a pod of the agent's watch a decision.
+// annotate adds a decision to a pod of the agent's watch.
 func (n *node) annotate(name, decision string) {
 	n.t.Helper()
 	n.mu.Lock()

@@ -16,24 +16,24 @@ import (
 	"github.com/tenon-numa/tenon/api/objects"
 )
 
-// maxEvents bounds the events that wait to be sent. What is beyond is in the log alone.
+// maxEvents bounds the events that wait to be sent. Events beyond the bound are only in the log.
 const maxEvents = 128
 
-// The pauses between attempts to send an event double from the first to the longest.
+// The pauses between attempts to send an event; they double from the first to the longest.
 const (
 	firstPause = 200 * time.Millisecond
 	lastPause  = 30 * time.Second
 )
 
-// An event that the API server forbids is tried so often at once, as the agent's right may be about to be given. Then
-// the events of its namespace are set aside, tried once in the longest pause, and dropped in the end: a quota of the
-// namespace, or a policy, may forbid them for good.
+// When the API server forbids an event, the sender tries it this many times at once, because the agent may get the
+// right soon. Then it sets the events of the namespace aside, tries them once per longest pause, and drops them in the
+// end: a quota of the namespace, or a policy, may forbid them for good.
 const (
 	triesAtOnce = 3
 	triesAside  = 20
 )
 
-// sender sends the events of a namespace in their order, each until the API server has it or refuses it.
+// sender sends the events of a namespace in their order, each one until the API server accepts or refuses it.
 type sender struct {
 	events *objects.Client[*v1.Event, *v1.EventList]
 	queue  chan *v1.Event
@@ -77,7 +77,7 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// keep sets an event aside that the API server forbids.
+// keep sets aside an event that the API server forbids.
 func (s *sender) keep(e *v1.Event) {
 	waiting := 0
 	for _, f := range s.aside {
@@ -94,7 +94,7 @@ func (s *sender) keep(e *v1.Event) {
 	f.events = append(f.events, e)
 }
 
-// retry tries the events that were set aside.
+// retry sends the events that were set aside.
 func (s *sender) retry(ctx context.Context) {
 	for _, namespace := range slices.Sorted(maps.Keys(s.aside)) {
 		f := s.aside[namespace]
@@ -111,8 +111,8 @@ func (s *sender) retry(ctx context.Context) {
 	}
 }
 
-// deliver sends one event. While the API server is away it tries again. It returns false where the API server forbids
-// the event each of so many times.
+// deliver sends one event, and retries while the API server is away. It returns false where the API server has
+// forbidden the event that many times.
 func (s *sender) deliver(ctx context.Context, e *v1.Event, times int) bool {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		_, err := s.events.In(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
@@ -139,8 +139,8 @@ func (s *sender) deliver(ctx context.Context, e *v1.Event, times int) bool {
 	}
 }
 
-// again reports whether an event may be taken later. It may not where the event is wrong or its namespace ends. A right
-// that is missing may be given.
+// again reports whether the API server may accept an event later. It will not where the event is wrong or its namespace
+// is being deleted. It may where a right is missing.
 func again(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {

@@ -9,15 +9,15 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// Source reads the rules of a node where the agent is to be the arbiter: those of the agent's own configuration, as
-// long as the kubelet's managers are off. Otherwise the rules are the kubelet's, which then is the arbiter.
+// Source reads the rules of a node whose agent may be the arbiter. While the kubelet's managers are off, these are the
+// rules in the agent's own configuration. Otherwise they are the kubelet's rules, and the kubelet is the arbiter.
 type Source struct {
-	// Kubelet is the configuration of the kubelet, Pins that of the agent, in the same form.
+	// Kubelet is the configuration of the kubelet, Pins the configuration of the agent in the same form.
 	Kubelet, Pins kubelet.Source
 }
 
-// Configuration implements kubelet.Source. Where the kubelet decides, Refusal of the result has why the agent does
-// not.
+// Configuration implements kubelet.Source. Where the kubelet is the arbiter, Refusal of the result is the reason why
+// the agent is not.
 func (s Source) Configuration(ctx context.Context) (kubelet.Configuration, error) {
 	has, err := s.Kubelet.Configuration(ctx)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s Source) Configuration(ctx context.Context) (kubelet.Configuration, error
 }
 
 // managed returns why a kubelet with these rules leaves no room for an agent: its CPU manager writes the CPUs of all
-// containers every few seconds, and its memory manager their NUMA nodes when they start.
+// containers every few seconds, and its memory manager writes their NUMA nodes when they start.
 func managed(r place.Rules) error {
 	switch {
 	case r.CPU.Static:

@@ -183,7 +183,7 @@ func TestTooManyAsk(t *testing.T) {
 	}
 }
 
-// Decisions are those of the last put, last no longer than they should, and are bounded.
+// Decisions are the decisions of the last put, last no longer than they should, and are bounded.
 func TestDecisions(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		d := newDecisions(allowFor)

@@ -28,8 +28,8 @@ type Container struct {
 // String names the container for an error.
 func (c Container) String() string { return c.Namespace + "/" + c.Pod + "/" + c.Name }
 
-// Running returns the running containers of the pods of a node, oldest pods first. It leaves out mirror pods of which
-// no static pod is known.
+// Running returns the running containers of the pods of a node, oldest pods first. It leaves out mirror pods whose
+// static pod is not known.
 func Running(pods []*v1.Pod) []Container {
 	pods = slices.Clone(pods)
 	uids := apipod.KubeletUIDs(pods)

@@ -67,7 +67,7 @@ func TestWhatAKubeletKeepsIsCompared(t *testing.T) {
 	}
 }
 
-// While a kubelet runs, the layout has the machine of its start, with the CPUs that it reserves there, and says that
+// While a kubelet runs, the layout has the machine of its start, with the CPUs that it reserves there, and reports that
 // the present one differs. After the kubelet's restart it has the new machine.
 func TestTheMachineOfTheKubeletsStartStays(t *testing.T) {
 	const both = "numa 0 cpus 0-3 memory 8Gi\nnuma 1 cpus 4-7 memory 8Gi"

@@ -37,7 +37,7 @@ type Options struct {
 type Observation struct {
 	// Time is when the reading began.
 	Time time.Time
-	// Facts are those that this reconcile read, or those of the previous state if it did not read them.
+	// Facts are the facts that this reconcile read, or the facts of the previous state if it did not read them.
 	Facts Facts
 	// Node is the Node object's part that agents need.
 	Node Node
@@ -45,7 +45,8 @@ type Observation struct {
 	Pods Pods
 	// Kubelet has the podresources answers and the state files. Its Capacity, Usable and Known are not used.
 	Kubelet kubelet.Observation
-	// Unpinned says why an agent that is the arbiter does not pin containers now; "": it does, or is not the arbiter.
+	// Unpinned is the reason why an agent that is the arbiter does not pin containers now; "": it does, or is not the
+	// arbiter.
 	Unpinned string
 	// Earlier is a layout that an earlier agent published. It is given once, in the first observation after the layout
 	// was read.

@@ -89,7 +89,7 @@ func TestAPodThatTheAPIServerHasNoMore(t *testing.T) {
 	}
 }
 
-// Facts that cannot be read again stay, and the layout says that they are stale. Before they are known, nothing is
+// Facts that cannot be read again stay, and the layout reports that they are stale. Before they are known, nothing is
 // published.
 func TestFactsThatCannotBeRead(t *testing.T) {
 	known, fails := facts(t), errors.New("fails")
@@ -279,8 +279,8 @@ func drawObservation(t *rapid.T) Observation {
 	return o
 }
 
-// A plugin that announces each MiB of a GPU costs its own resource: the layout leaves it out and says so, and has all
-// else, also of a container that holds such devices.
+// A plugin that announces each MiB of a GPU costs only its own resource. The layout leaves the resource out and reports
+// that, and has all other holdings, also of a container with such devices.
 func TestTooManyDevices(t *testing.T) {
 	o := observed(t).runs("p").lists("p")
 	whole := Compute(Options{NodeName: "node-a"}, State{}, o)

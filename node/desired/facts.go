@@ -130,7 +130,7 @@ type Node struct {
 	Capacity, Usable map[string]int64
 	// CPUs and Memory, in bytes, are the kubelet's view of the machine; 0: it has not reported them.
 	CPUs, Memory int64
-	// Hugepages are those of the kubelet's view, in bytes by kind, without kinds that it has not reported.
+	// Hugepages are in the kubelet's view, in bytes by kind, without kinds that it has not reported.
 	Hugepages map[string]int64
 }
 

@@ -42,7 +42,7 @@ func TestForgedUIDs(t *testing.T) {
 }
 
 // A static pod has the UID that its mirror names. The kubelet does not list another pod that claims to be a mirror of
-// it, so that one takes nothing from it. Without a mirror that is believed, the kubelet's service says what it holds.
+// it, so that pod takes nothing from it. Without a credible mirror, the holdings come from the kubelet's service.
 func TestForgedMirrors(t *testing.T) {
 	mirrors := func(of string) map[string]string { return map[string]string{"kubernetes.io/config.mirror": of} }
 	o := observed(t).runs("honest", "static", "liar").lists("honest", "static").cpus(t, "0,5-7",

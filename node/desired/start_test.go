@@ -139,8 +139,8 @@ func TestAnEarlierLayoutHasTheMachineOfTheKubeletsStart(t *testing.T) {
 	}
 }
 
-// A forged layout of the right start moves no NUMA node of a machine that has not changed, and its amounts have to be
-// those of the Node and the state file.
+// A forged layout of the right start moves no NUMA node of an unchanged machine, and its amounts have to equal the
+// amounts in the Node and the state file.
 func TestForgedMachines(t *testing.T) {
 	m := func(text string) v1alpha1.Machine {
 		m, err := topo.ParseMachine(text)

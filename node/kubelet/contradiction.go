@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// CPUs returns all CPUs of the file: those of the machine with which the kubelet started.
+// CPUs returns all CPUs of the file: the CPUs of the machine with which the kubelet started.
 func (s *CPUState) CPUs() idset.Set[idset.CPU] {
 	all := s.Shared
 	for _, cpus := range s.byPod() {
@@ -18,8 +18,8 @@ func (s *CPUState) CPUs() idset.Set[idset.CPU] {
 	return all
 }
 
-// byPod returns the CPUs that each pod holds, by UID. Containers of one pod may have the same: an app container gets
-// those of an init container that has ended.
+// byPod returns the CPUs that each pod holds, by UID. Containers of one pod may hold the same CPUs: an app container
+// gets CPUs of an init container that has ended.
 func (s *CPUState) byPod() map[string]idset.Set[idset.CPU] {
 	out := maps.Clone(s.Pods)
 	if out == nil {

@@ -34,7 +34,7 @@ type Gate struct {
 	Until place.Release
 	// Either is set where both values are modelled.
 	Either bool
-	// Effect says what a value changes that is not the default.
+	// Effect describes the effect of a value other than the default.
 	Effect string
 }
 
@@ -68,8 +68,8 @@ func Gates() []Gate {
 		// (pkg/kubelet/allocation/handlers.go, pkg/kubelet/cm/cpumanager/policy_static.go).
 		{Name: "InPlacePodVerticalScalingExclusiveCPUs", Either: true, Stages: []Stage{{Since: 32, Name: Alpha}}},
 		{Name: "InPlacePodVerticalScalingExclusiveMemory", Either: true, Stages: []Stage{{Since: 34, Name: Alpha}}},
-		// The podresources service of earlier releases lists pods that have ended; this package leaves out those whose
-		// phase says so (pkg/kubelet/apis/podresources).
+		// The podresources service of earlier releases lists pods that have ended; this package leaves out pods with an
+		// ended phase (pkg/kubelet/apis/podresources).
 		{Name: "KubeletPodResourcesListUseActivePods", Stages: []Stage{{Since: 34, Name: Deprecated, Default: true}},
 			Effect: "the podresources service lists pods that have ended"},
 		{Name: "SidecarContainers", Until: 37, Stages: []Stage{{Since: 30, Name: Beta, Default: true},
@@ -156,7 +156,7 @@ func (c Configuration) Unmodelled(r place.Release) (out []state.Inexact) {
 }
 
 // Release returns the modelled release that the predictions for a kubelet are made for, given its version as its Node
-// has it. ok is false where that is not the kubelet's own release; why says it then.
+// has it. ok is false where that is not the kubelet's own release; why has the reason then.
 func Release(text string) (r place.Release, why state.Inexact, ok bool) {
 	why.Code = state.UnknownKubeletVersion
 	r, ok = place.ReleaseOf(text)

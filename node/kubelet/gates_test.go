@@ -48,7 +48,7 @@ func TestUnmodelledGatesAreNamed(t *testing.T) {
 	}
 }
 
-// The rules have the gate's value in each release, as the table says.
+// The rules have the gate's value in each release, as in the table.
 func TestRulesHaveTheGateOfPodLevelManagers(t *testing.T) {
 	all := Gates()
 	gate := all[slices.IndexFunc(all, func(g Gate) bool { return g.Name == "PodLevelResourceManagers" })]

@@ -20,8 +20,8 @@ import (
 type Pod struct {
 	ID state.PodID
 	// StateUID is the UID under which the kubelet keeps the pod: the pod's own UID, except for a static pod, whose
-	// mirror in the API server has another UID. It is empty where that is not known; then the service alone says what
-	// the pod holds.
+	// mirror in the API server has another UID. It is empty where it is not known; then the pod's holdings come from
+	// the service alone.
 	StateUID string
 	// Containers are the init containers in spec order, then the app containers in spec order.
 	Containers []Container
@@ -29,7 +29,7 @@ type Pod struct {
 	Done bool
 }
 
-// Container names a container and says when it runs.
+// Container is a container's name and the time at which it runs.
 type Container struct {
 	Name string
 	Kind place.Kind
@@ -250,8 +250,8 @@ func (o Observation) holding(m *topo.Machine, l ListedContainer, uid string) (h 
 	return h, nil
 }
 
-// online returns those of some CPUs that the machine has, and an error that names one that it lacks: it has gone
-// offline since the kubelet started.
+// online returns the CPUs that the machine has, and an error that names one that it lacks: it has gone offline since
+// the kubelet started.
 func online(m *topo.Machine, cpus idset.Set[idset.CPU]) (idset.Set[idset.CPU], error) {
 	if extra := cpus.Minus(m.CPUs()); !extra.Empty() {
 		return cpus.And(m.CPUs()), fmt.Errorf("machine has no cpu %d", extra.Min())

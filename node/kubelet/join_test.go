@@ -233,7 +233,7 @@ func TestOnePodsContradictionHarmsNoOther(t *testing.T) {
 	}
 }
 
-// Without the managers' files, what a pod has as a whole is what the service says of it.
+// Without the managers' files, the holdings of a pod as a whole come from the service.
 func TestThePodResourcesServiceSaysWhatPodsHaveAsAWhole(t *testing.T) {
 	s := &kubelettest.Service{}
 	p := kubelettest.Pod("ns", "p", &podresources.ContainerResources{Name: "main", CpuIds: []int64{4}})

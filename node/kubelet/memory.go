@@ -120,7 +120,7 @@ func (s *MemoryState) uids() []string {
 	}))
 }
 
-// blocks returns the blocks of a pod. The blocks of a pod as a whole include those of its containers.
+// blocks returns the blocks of a pod. The blocks of a pod as a whole include its containers' blocks.
 func (s *MemoryState) blocks(uid string) (out []MemoryBlock) {
 	if whole, ok := s.Pods[uid]; ok {
 		return whole

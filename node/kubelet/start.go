@@ -22,10 +22,10 @@ type Setup struct {
 	Allocatable map[string]int64
 }
 
-// SetUp returns what a kubelet of a release makes of a KubeletConfiguration on a machine. The error says with each
-// value why such a kubelet does not start, or would serve pods wrongly, as far as it concerns the managers and
-// reservations, feature gates, and numbers that may not be negative. What the kubelet checks beside these is not looked
-// at, such as ports and certificates.
+// SetUp returns what a kubelet of a release makes of a KubeletConfiguration on a machine. The error names each value
+// with which such a kubelet does not start, or would serve pods wrongly, and the reason. It covers the managers and
+// reservations, feature gates, and numbers that may not be negative. SetUp does not check what else the kubelet checks,
+// such as ports and certificates.
 func SetUp(data []byte, m *topo.Machine, release place.Release) (out Setup, err error) {
 	var in kubeletv1beta1.KubeletConfiguration
 	if err := decode(data, &in); err != nil {
@@ -84,14 +84,14 @@ func keptFromPods(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) (map
 	return out, nil
 }
 
-// signals are those of evictionHard (pkg/kubelet/eviction/helpers.go).
+// signals are the signals of evictionHard (pkg/kubelet/eviction/helpers.go).
 var signals = []string{"memory.available", "allocatableMemory.available", "nodefs.available", "nodefs.inodesFree",
 	"imagefs.available", "imagefs.inodesFree", "containerfs.available", "containerfs.inodesFree", "pid.available"}
 
 // reservable are the resources of systemReserved and kubeReserved (cmd/kubelet/app/server.go, parseResourceList).
 var reservable = []string{"cpu", topo.Memory, "ephemeral-storage", "pid"}
 
-// hostFaults are what the kubelet says of reservations before it makes its managers.
+// hostFaults are the kubelet's errors about reservations before it makes its managers.
 func hostFaults(in *kubeletv1beta1.KubeletConfiguration) (out []place.StartFault) {
 	say := func(is bool, field, format string, args ...any) {
 		if is {

@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Configurations of public reports with which no kubelet starts, by what the refusal says. lab/dropin judges many more
-// by the kubelet itself.
+// Configurations from public reports with which no kubelet starts, by the text of the refusal. lab/dropin judges many
+// more by the kubelet itself.
 func TestConfigurationsThatDoNotStartAreRefused(t *testing.T) {
 	const static = "cpuManagerPolicy: static\nreservedSystemCPUs: 0,8\n"
 	const options = static + "cpuManagerPolicyOptions: "

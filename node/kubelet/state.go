@@ -233,7 +233,7 @@ type Device struct {
 	Resource string
 	ID       string
 	NUMAs    idset.Set[idset.NUMA]
-	// List is what the service says of its plugin's list; it is UsualList where only a state file has the device.
+	// List describes the plugin's list in the service; it is UsualList where only a state file has the device.
 	List topo.NUMAList
 }
 

@@ -59,7 +59,7 @@ type wired struct {
 
 func (c *wired) RemoteAddr() net.Addr { return c.from }
 
-// SetReadDeadline has no timers: those of a pipe outlive it, and would be counted as memory of the server.
+// SetReadDeadline sets no timers: a pipe's timers outlive the pipe, and would be counted as memory of the server.
 func (c *wired) SetReadDeadline(at time.Time) error {
 	if at.IsZero() || at.Before(time.Now()) {
 		return c.Conn.SetReadDeadline(at)

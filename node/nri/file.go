@@ -15,27 +15,28 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// maxState bounds the file: 2,048 pods with some holdings each.
+// maxState bounds the bytes of the file: 2,048 pods with some holdings each fit.
 const maxState = 16 << 20
 
-// file keeps the pods of a node.
+// file stores the pods of a node.
 type file struct{ path string }
 
-// saved is the form of the file.
+// saved is the JSON form of the file.
 type saved struct {
 	Version int        `json:"version"`
 	Pods    []savedPod `json:"pods"`
 }
 
 type savedPod struct {
-	// Decision has the UID of the pod and what its containers hold.
+	// Decision has the pod's UID and the holdings of its containers.
 	v1alpha1.Decision
-	// Spec is what the pod asks for.
+	// Spec is the pod's request.
 	Spec *place.Pod `json:"spec"`
-	// Offered and Decided are as in pin.Pod.
+	// Offered and Decided have the meaning of the fields of pin.Pod.
 	Offered bool `json:"offered,omitempty"`
 	Decided bool `json:"decided,omitempty"`
-	// Fault is what is wrong with the placement. Arrived is what the pod came with, to try it again; nil: do not.
+	// Fault is the fault of the placement. Arrived is the arrival with which the placement is tried again; nil: it is
+	// not tried again.
 	Fault   *pin.Fault `json:"fault,omitempty"`
 	Arrived *arrived   `json:"arrived,omitempty"`
 }
@@ -46,7 +47,7 @@ type arrived struct {
 	Devices  []pin.Given        `json:"devices,omitempty"`
 }
 
-// pod returns what the file has of a pod. ok is false where the machine has changed so that the pod arrives anew.
+// pod returns the stored pod. ok is false where the machine has changed since, so that the pod has to arrive anew.
 func (p *savedPod) pod(m *topo.Machine) (out pin.Pod, ok bool) {
 	hs, err := p.Holdings(m)
 	if err != nil {
@@ -63,7 +64,7 @@ func (p *savedPod) pod(m *topo.Machine) (out pin.Pod, ok bool) {
 	return out, err == nil
 }
 
-// savedOf returns what the file gets of a pod.
+// savedOf returns the stored form of a pod.
 func savedOf(m *topo.Machine, p pin.Pod) savedPod {
 	out := savedPod{Decision: v1alpha1.DecisionOf(m, p.UID, "", p.Holdings), Spec: p.Spec, Offered: p.Offered,
 		Decided: p.Decided, Fault: p.Fault}
@@ -80,7 +81,7 @@ func savedOf(m *topo.Machine, p pin.Pod) savedPod {
 
 const stateVersion = 1
 
-// read returns the pods of the file, in their order; none where there is no file.
+// read returns the pods of the file in their order; none where the file does not exist.
 func (f file) read(m *topo.Machine) (out []pin.Pod, err error) {
 	defer func() {
 		if err != nil {
@@ -94,7 +95,7 @@ func (f file) read(m *topo.Machine) (out []pin.Pod, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = r.Close() }() // it is only read
+	defer func() { _ = r.Close() }() // read-only
 	data, err := io.ReadAll(io.LimitReader(r, maxState+1))
 	switch {
 	case err != nil:
@@ -123,7 +124,7 @@ func (f file) read(m *topo.Machine) (out []pin.Pod, err error) {
 	return out, nil
 }
 
-// write replaces the file as a whole: whoever reads it finds what was there before, or all that is there now.
+// write replaces the file as a whole: a reader finds the old content or the complete new content.
 func (f file) write(n *pin.Node) (err error) {
 	defer func() {
 		if err != nil {
@@ -144,7 +145,7 @@ func (f file) write(n *pin.Node) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(t.Name()) // the file is not used
+			_ = os.Remove(t.Name()) // the temporary file is not used
 		}
 	}()
 	if _, err = t.Write(data); err == nil {
@@ -156,7 +157,7 @@ func (f file) write(n *pin.Node) (err error) {
 	return os.Rename(t.Name(), f.path)
 }
 
-// save writes the file where the node has changed since.
+// save writes the file if the node has changed since the last write.
 func (p *Plugin) save() error {
 	if p.node == p.written {
 		return nil

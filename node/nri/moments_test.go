@@ -13,10 +13,10 @@ import (
 	"github.com/tenon-numa/tenon/node/nri"
 )
 
-// lost is what a container is pinned to that the runtime has started or changed without the agent's answer.
+// lost is the pin of a container that the runtime has started or changed without an answer of the agent.
 const lost = "nothing"
 
-// steps are the events of a container's life: each changes what a runtime with the pods web, db and a has.
+// steps are the events in a container's life. Each one changes a runtime that has the pods web, db and a.
 var steps = []struct {
 	name string
 	do   func(t *testing.T, r *runtime, w *world)
@@ -49,8 +49,8 @@ var steps = []struct {
 	}},
 }
 
-// kills end the agent, the runtime or the node at a moment of the step, and start it again. before is the agent's file
-// before the step.
+// kills end the agent, the runtime or the node at one moment of the step, and start it again. before is the agent's
+// file before the step.
 var kills = []struct {
 	name string
 	do   func(t *testing.T, r *runtime, w *world, before []byte) *runtime
@@ -92,8 +92,8 @@ var kills = []struct {
 	}},
 }
 
-// Agent, runtime and node may end at any moment. Once the agent is connected again, every container is pinned, every
-// exclusive CPU has one owner, and pods have what was decided for them and what they request.
+// The agent, the runtime or the node may end at any moment. Once the agent is connected again, every container is
+// pinned, every exclusive CPU has one owner, and pods have the CPUs that were decided and that they request.
 func TestEveryMomentOfAContainersLife(t *testing.T) {
 	for _, s := range steps {
 		for _, k := range kills {
@@ -123,7 +123,7 @@ func TestEveryMomentOfAContainersLife(t *testing.T) {
 	}
 }
 
-// starts starts an agent, with a file that an earlier one has left, or the present one.
+// starts starts an agent with the given file, or with the present file.
 func (w *world) starts(t *testing.T, r *runtime, file []byte) *runtime {
 	t.Helper()
 	if file != nil {
@@ -135,7 +135,7 @@ func (w *world) starts(t *testing.T, r *runtime, file []byte) *runtime {
 	return r
 }
 
-// boots starts a node, whose kubelet makes its containers anew.
+// boots starts a node, whose kubelet creates its containers anew.
 func (w *world) boots(t *testing.T, r *runtime, file []byte) *runtime {
 	t.Helper()
 	had := r.Containers()
@@ -152,7 +152,7 @@ func (w *world) boots(t *testing.T, r *runtime, file []byte) *runtime {
 	return later
 }
 
-// settle has the agent reconcile once, and returns when the runtime has applied the updates.
+// settle makes the agent reconcile once, and returns when the runtime has applied the updates.
 func (w *world) settle(t *testing.T, r *runtime) {
 	t.Helper()
 	tell := func(do func() error) {
@@ -175,7 +175,7 @@ func (w *world) settle(t *testing.T, r *runtime) {
 	}
 }
 
-// expected is what the containers of a runtime are to be pinned to.
+// expected returns the pin that each container of a runtime should have.
 func (w *world) expected(t *testing.T, r *runtime) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -212,7 +212,7 @@ func (w *world) sound(t *testing.T, r *runtime) {
 	}
 }
 
-// kept fails the test unless pods have what was decided for them, and as many CPUs as they request.
+// kept fails the test unless pods have the CPUs that were decided for them, as many as they request.
 func (w *world) kept(t *testing.T) {
 	t.Helper()
 	for uid, a := range w.pods.pods {

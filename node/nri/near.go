@@ -6,9 +6,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Near puts the containers of pods that share CPUs on one NUMA node each, by the UIDs of the pods, and those of all
-// others back on all shared CPUs. With migrate their memory is bound there, too, which has the kernel move what is
-// elsewhere. Pods with exclusive CPUs or with memory of their own stay where they are.
+// Near pins the containers of pods that share CPUs to one NUMA node each; numas has these pods by UID. The containers
+// of all other pods return to all shared CPUs. With migrate, Near binds their memory to the NUMA node, too, and the
+// kernel moves pages that are elsewhere. Pods with exclusive CPUs or with memory of their own stay where they are.
 func (p *Plugin) Near(numas map[string]idset.NUMA, migrate bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -16,7 +16,7 @@ func (p *Plugin) Near(numas map[string]idset.NUMA, migrate bool) {
 	p.push()
 }
 
-// pin returns what a container is pinned to. Where no CPU of its NUMA node is shared, it runs on all that are.
+// pin returns the pin of a container. Where its NUMA node has no shared CPU, the container runs on all shared CPUs.
 func (p *Plugin) pin(uid, container string) pin.Pin {
 	is := p.node.Pin(uid, container)
 	numa, put := p.near[uid]
@@ -35,8 +35,8 @@ func (p *Plugin) pin(uid, container string) pin.Pin {
 	return is
 }
 
-// Namespaces returns the paths of the network namespaces of the pods with containers, by UID: "" for those in the
-// node's own.
+// Namespaces returns the network namespaces, as paths, of the pods with containers, by UID. The path is "" for a pod in
+// the node's own namespace.
 func (p *Plugin) Namespaces() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

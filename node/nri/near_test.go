@@ -24,7 +24,7 @@ func TestPodsThatShareCPUsArePutOnANUMANode(t *testing.T) {
 	w.Near(map[string]idset.NUMA{"shared": 0}, true)
 	r.wantSoon("other: 0,3-15 on 0-1", "own: 1-2 on 0", "shared: 0,3-7 on 0")
 
-	// Exclusive CPUs that come are taken from it.
+	// A new pod takes exclusive CPUs from the shared pod's NUMA node.
 	w.pods.add("more", 5)
 	if err := r.create("more"); err != nil {
 		t.Fatal(err)

@@ -1,13 +1,14 @@
 // Package nri pins the containers of a node through the Node Resource Interface of its container runtime, where the
-// node's agent is the arbiter. core/pin decides; this package asks it when containers come, change and go, passes the
-// answer to the runtime, and keeps what was decided in a file.
+// node's agent is the arbiter. core/pin decides. This package calls it when containers start, change and end, passes
+// the decision to the runtime, and stores decisions in a file.
 //
-// Invariant: what the runtime receives was written to the file before, so that an agent that starts again has it. When
-// the plugin connects, every container that runs is pinned as core/pin decides, whatever it was pinned to before.
-// Exclusive CPUs are taken from other containers before the container that gets them starts.
+// Invariant: the package writes a decision to the file before the runtime receives it, so that the next agent finds it
+// there. When the plugin connects, it pins every running container as core/pin decides, whatever the container was
+// pinned to before. It takes exclusive CPUs from other containers before it starts the container that gets them.
 //
-// The package refuses to place a pod that the API server does not have yet, or whose devices cannot be read: such a
-// container starts on the CPUs that are shared, or not at all, by [FailurePolicy], and is pinned when its pod is known.
+// The package refuses to place a pod that the API server does not have yet, or whose devices cannot be read. The
+// container of such a pod starts on the shared CPUs, or does not start, as [FailurePolicy] says, and is pinned when its
+// pod is known.
 package nri
 
 import (
@@ -28,34 +29,36 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// FailurePolicy is what becomes of a container whose pod is not known.
+// FailurePolicy selects what happens to a container whose pod is not known.
 type FailurePolicy string
 
-// The policies, by the names that Kubernetes has for webhooks.
+// The policies have the names of Kubernetes' failure policies for webhooks.
 const (
-	Ignore FailurePolicy = "Ignore" // it starts, and shares CPUs until its pod is known
-	Fail   FailurePolicy = "Fail"   // it does not start; the kubelet tries again
+	Ignore FailurePolicy = "Ignore" // the container starts, and shares CPUs until its pod is known
+	Fail   FailurePolicy = "Fail"   // the container does not start; the kubelet tries again
 )
 
-// answerTime is how long an answer may take in all, with what the API server is asked for it. By default a runtime
+// answerTime is the most time for one answer to the runtime, including requests to the API server. By default a runtime
 // drops a plugin that takes two seconds.
 const answerTime = time.Second
 
-// Pods returns what is known of the pods of the node.
+// Pods returns data about the pods of the node.
 type Pods interface {
-	// Arriving returns what is to be known of the pod of a sandbox. ok is false where the API server has no such pod, or
-	// does not say so in time.
+	// Arriving returns the data about the pod of a sandbox. ok is false where the API server has no such pod, or does
+	// not answer in time.
 	Arriving(ctx context.Context, s Sandbox) (a Arriving, ok bool)
-	// Ended returns the UIDs of those pods that have ended, by a consistent read of the API server.
+	// Ended returns the UIDs of the given pods that have ended, by a consistent read of the API server.
 	Ended(ctx context.Context, all []Sandbox) (ended []string, err error)
-	// Bound returns the pods of the node for which the scheduler has decided, but for some, ordered by UID.
+	// Bound returns the pods of the node with a decision of the scheduler, ordered by UID. It leaves out pods for which
+	// but returns true.
 	Bound(but func(uid string) bool) []pin.Arrival
 }
 
-// Sandbox is a pod as the runtime has it. The kubelet has written all of it, not the author of the pod.
+// Sandbox identifies a pod as the runtime knows it. The kubelet writes all its fields; the author of the pod writes
+// none.
 type Sandbox struct {
 	UID, Namespace, Name string
-	// Static is set for a pod of the kubelet's files. Its mirror at the API server has another UID.
+	// Static is set for a pod from the kubelet's files. Its mirror at the API server has another UID.
 	Static bool
 }
 
@@ -63,71 +66,72 @@ type Sandbox struct {
 type Arriving struct {
 	Namespace, Name string
 	Spec            *place.Pod
-	// Decision is what the scheduler has decided; nil: nothing. Refusal is why a decision that is there is not used.
+	// Decision is the scheduler's decision; nil: none. Refusal is the reason why an existing decision is not used.
 	Decision []place.Holding
 	Refusal  error
-	// Devices are those that the kubelet has given to the pod's containers.
+	// Devices are the devices that the kubelet has given to the pod's containers.
 	Devices []pin.Given
 }
 
-// Config is what a plugin needs.
+// Config is the configuration of a plugin.
 type Config struct {
 	Machine *topo.Machine
 	Rules   place.Rules
 	Pods    Pods
-	// State is the file that keeps what was decided. Its directory must be there and must outlive the node's restart.
+	// State is the file that stores decisions. Its directory must exist and must outlive the node's restart.
 	State   string
-	Failure FailurePolicy // Ignore when empty
-	// Placed, if not nil, is called when a pod was placed, with what is wrong with that, if anything; Faulty for a pod
-	// with a fault that Placed was not called for, such as one that an earlier agent has placed; Changed when anything
-	// about any pod has changed. All must return at once.
+	Failure FailurePolicy // "" means Ignore
+	// The plugin calls these functions, which may be nil and must return at once. Placed receives every pod that was
+	// placed, with its fault if it has one. Faulty receives a pod with a fault that Placed has not received, such as a
+	// pod that an earlier agent placed. Changed is called when any pod has changed.
 	Placed  func(Arriving, pin.Pod)
 	Faulty  func(namespace, name string, p pin.Pod)
 	Changed func()
 	Logger  logr.Logger
 }
 
-// Plugin is a plugin of a container runtime. Its exported methods are called by the runtime through the stub, one at a
-// time or at once.
+// Plugin is a plugin of a container runtime. The runtime calls its exported methods through the stub, possibly several
+// at once.
 type Plugin struct {
 	cfg  Config
 	file file
 
 	mu   sync.Mutex
 	node *pin.Node
-	// synchronized: the runtime has said which containers run.
+	// synchronized: the runtime has listed its running containers.
 	synchronized bool
-	// written is the node that the file has.
+	// written is the node that the file contains.
 	written *pin.Node
-	// containers are those that were created and have not ended, by their ID.
+	// containers are the containers that were created and have not ended, by ID.
 	containers map[string]*container
 	// known are the pods that the runtime has, by UID.
 	known map[string]Sandbox
-	// reported are the faults of pods that were passed on, by UID.
+	// reported are the faults of pods that were reported already, by UID.
 	reported map[string]pin.FaultCode
-	// near has the NUMA nodes of pods that share CPUs; migrate: their memory is bound there.
+	// near has the NUMA node of each pod that shares CPUs, by UID. migrate: their memory is bound there, too.
 	near    map[string]idset.NUMA
 	migrate bool
-	// pinned receives when all containers of the runtime were pinned after the plugin has connected.
+	// pinned receives when all containers of the runtime are pinned after the plugin has connected.
 	pinned chan struct{}
-	// send asks the runtime for updates that answer none of its requests; nil while there is no runtime. sending: a
-	// goroutine does so.
+	// send sends updates to the runtime outside of an answer; nil while no runtime is connected. sending: a goroutine
+	// is calling it.
 	send    func([]*api.ContainerUpdate) ([]*api.ContainerUpdate, error)
 	sending bool
 }
 
-// container is one container that the runtime has.
+// container is one container of the runtime.
 type container struct {
 	pod, name string
 	sandbox   *api.PodSandbox
-	is        pin.Pin // what the runtime received last; the zero Pin: nothing
-	made      pin.Pin // what it was created with
-	runs      bool    // updates reach it
-	differs   int     // how often in a row the kernel had something else
+	is        pin.Pin // last pin that the runtime received; the zero Pin: none
+	made      pin.Pin // pin at its creation
+	runs      bool    // it runs, so updates reach it
+	differs   int     // how often in a row the kernel had another pin
 }
 
-// New returns a plugin with the state of its file. It fails where an agent cannot be the arbiter by the rules, and
-// where the file cannot be read: a node whose exclusive CPUs are forgotten would give them away twice.
+// New returns a plugin with the decisions of its file. It fails where the rules do not allow an agent as the arbiter.
+// It also fails where the file cannot be read: an agent that has lost the exclusive CPUs of a node would give them away
+// twice.
 func New(cfg Config) (*Plugin, error) {
 	if err := pin.Check(cfg.Machine, cfg.Rules); err != nil {
 		return nil, fmt.Errorf("pin containers: %w", err)
@@ -146,15 +150,15 @@ func New(cfg Config) (*Plugin, error) {
 	return p, nil
 }
 
-// Node returns what the pods of the node are pinned to now.
+// Node returns the present pins of the node's pods.
 func (p *Plugin) Node() *pin.Node {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.node
 }
 
-// Synchronize is called when the plugin connects, with all that the runtime has. Pods without a sandbox are forgotten,
-// and every container is pinned.
+// Synchronize is called when the plugin connects, with all pods and containers of the runtime. It forgets pods without
+// a sandbox, and pins every container.
 func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 	all []*api.Container) ([]*api.ContainerUpdate, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -224,8 +228,8 @@ func (p *Plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 	return adjust, p.updates(c.Id), nil
 }
 
-// UpdateContainer is called when the kubelet changes the resources of a container in place. Its pod's requests may have
-// changed, and with them its exclusive CPUs.
+// UpdateContainer is called when the kubelet changes the resources of a container in place. The requests of the pod may
+// have changed, and its exclusive CPUs with them.
 func (p *Plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.Container,
 	_ *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -241,16 +245,16 @@ func (p *Plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 		p.node = before
 	}
 	if known := p.containers[c.Id]; known != nil {
-		known.is = pin.Pin{} // the kubelet's own update must not take its place
+		known.is = pin.Pin{} // the kubelet's own update must not replace the pin
 	}
 	return p.updates(""), nil
 }
 
-// StopContainer is called when a container has ended. What its pod holds stays the pod's.
+// StopContainer is called when a container has ended. The pod keeps its holdings.
 func (p *Plugin) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
 	p.forget(c.Id)
 	if p.cfg.Changed != nil {
-		p.cfg.Changed() // its pod may have gone before
+		p.cfg.Changed() // its pod may have been deleted before
 	}
 	return nil, nil
 }
@@ -267,13 +271,13 @@ func (p *Plugin) forget(id string) {
 	delete(p.containers, id)
 }
 
-// RemovePodSandbox ends a pod, unless it has containers in another sandbox: its exclusive CPUs are shared from then on.
+// RemovePodSandbox ends a pod, unless it has containers in another sandbox. Its exclusive CPUs become shared.
 func (p *Plugin) RemovePodSandbox(_ context.Context, s *api.PodSandbox) error {
 	return p.end(func(one Sandbox) bool { return one.UID == s.Uid })
 }
 
-// Left ends pods that are not there any more and have no container that runs. It does nothing before the runtime has
-// said which do.
+// Left ends pods that there does not accept and that have no running container. It does nothing before the runtime has
+// listed its running containers.
 func (p *Plugin) Left(there func(Sandbox) bool) error {
 	p.mu.Lock()
 	unknown := !p.synchronized
@@ -284,13 +288,13 @@ func (p *Plugin) Left(there func(Sandbox) bool) error {
 	return p.end(func(one Sandbox) bool { return !there(one) })
 }
 
-// Lingering is a pod that is gone at the API server and whose containers still run.
+// Lingering is a pod that the API server has deleted and whose containers still run.
 type Lingering struct {
 	Namespace, Name string
 	pin.Pod
 }
 
-// Lingering returns the pods with containers that are not among those that are there, in the order of their arrival.
+// Lingering returns the pods with containers that there does not accept, in the order of their arrival.
 func (p *Plugin) Lingering(there func(Sandbox) bool) (out []Lingering) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -327,7 +331,7 @@ func (p *Plugin) end(over func(Sandbox) bool) error {
 	return p.become(p.node.Without(uids...).Mended())
 }
 
-// of returns the pod that the runtime has of a UID.
+// of returns the runtime's pod with a UID.
 func (p *Plugin) of(uid string) Sandbox {
 	if one, ok := p.known[uid]; ok {
 		return one
@@ -335,7 +339,7 @@ func (p *Plugin) of(uid string) Sandbox {
 	return Sandbox{UID: uid}
 }
 
-// Use changes the machine or the rules. Pods keep what they hold where the new ones permit it.
+// Use changes the machine or the rules. Pods keep their holdings where the new machine and rules permit them.
 func (p *Plugin) Use(m *topo.Machine, r place.Rules) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -361,7 +365,7 @@ func (p *Plugin) Use(m *topo.Machine, r place.Rules) error {
 	return p.become(next)
 }
 
-// Resized receives what a pod requests after the kubelet has carried out a change of its requests.
+// Resized receives the new request of a pod after the kubelet has carried out a resize.
 func (p *Plugin) Resized(uid string, spec *place.Pod) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -373,7 +377,7 @@ func (p *Plugin) Resized(uid string, spec *place.Pod) error {
 	return p.commit(before)
 }
 
-// resize changes what a pod holds, unless it holds what it requests.
+// resize changes the holdings of a pod, unless they match its request already.
 func (p *Plugin) resize(uid string, a Arriving) {
 	p.await()
 	before, _ := p.node.Pod(uid)
@@ -381,12 +385,12 @@ func (p *Plugin) resize(uid string, a Arriving) {
 	after, _ := next.Pod(uid)
 	if next == p.node || after.Fault != nil && before.Fault != nil && after.Fault.Code == before.Fault.Code &&
 		after.Fault.Resize == before.Fault.Resize {
-		return // it is as before, or fails as before
+		return // unchanged, or the same fault as before
 	}
 	p.set(next, uid, a)
 }
 
-// become makes a node the present one, and has the runtime pin what differs.
+// become makes n the present node, and pins the containers that differ.
 func (p *Plugin) become(n *pin.Node) error {
 	before := p.node
 	if n != before {
@@ -396,7 +400,8 @@ func (p *Plugin) become(n *pin.Node) error {
 	return p.commit(before)
 }
 
-// commit saves the node and has the runtime pin what differs. Where it cannot be saved, it becomes what it was before.
+// commit saves the node, and pins the containers that differ. Where the node cannot be saved, commit restores the node
+// before.
 func (p *Plugin) commit(before *pin.Node) error {
 	if err := p.save(); err != nil {
 		p.node = before
@@ -420,9 +425,9 @@ func (p *Plugin) Arrived(ctx context.Context, uid string) error {
 	return p.commit(before)
 }
 
-// sandbox returns the pod of a sandbox. A static pod never waits until it is known: the API server itself may be one.
-// The kubelet writes the annotation that says where it has a pod from, whatever the pod's author has written
-// (pkg/kubelet/config, podStorage.merge).
+// sandbox returns the pod of a sandbox. A static pod never waits for the API server: the API server itself may be one.
+// The kubelet overwrites the annotation with the pod's source, so the pod's author cannot forge it (pkg/kubelet/config,
+// podStorage.merge).
 func sandbox(s *api.PodSandbox) Sandbox {
 	source := s.GetAnnotations()["kubernetes.io/config.source"]
 	return Sandbox{UID: s.Uid, Namespace: s.Namespace, Name: s.Name, Static: source == "file" || source == "http"}
@@ -438,9 +443,8 @@ func (p *Plugin) has(uid string) bool {
 	return false
 }
 
-// arrive places the pod of a sandbox where it is new. It reports whether the pod is known. Where what was decided for
-// it is not free, pods that have ended are looked for first: the scheduler may know of their end before the runtime
-// does.
+// arrive places the pod of a sandbox where it is new, and reports whether the pod is known. Where the decision is not
+// free, arrive first looks for pods that have ended: the scheduler may know of their end before the runtime does.
 func (p *Plugin) arrive(ctx context.Context, s *api.PodSandbox) (known bool) {
 	if _, known := p.node.Pod(s.Uid); known {
 		return true
@@ -463,7 +467,7 @@ func (p *Plugin) arrive(ctx context.Context, s *api.PodSandbox) (known bool) {
 	return true
 }
 
-// await keeps free what is decided for pods that are bound to the node and have not arrived.
+// await keeps the CPUs free that are decided for bound pods that have not arrived.
 func (p *Plugin) await() {
 	p.node = p.node.Awaiting(p.cfg.Pods.Bound(func(uid string) bool {
 		_, arrived := p.node.Pod(uid)
@@ -471,8 +475,8 @@ func (p *Plugin) await() {
 	}))
 }
 
-// arriveAll places the pods that came while the agent was away: first those for which the scheduler has decided, so
-// that the others do not get what is theirs.
+// arriveAll places the pods that arrived while the agent was away. Pods with a decision of the scheduler come first, so
+// that no other pod gets their CPUs.
 func (p *Plugin) arriveAll(ctx context.Context, all []*api.PodSandbox) {
 	for _, decided := range []bool{true, false} {
 		for _, s := range all {
@@ -486,7 +490,7 @@ func (p *Plugin) arriveAll(ctx context.Context, all []*api.PodSandbox) {
 	}
 }
 
-// ended returns pods that have ended and have no container that runs: one that was deleted by force still has some.
+// ended returns pods that have ended and have no running container. A pod that was deleted by force may still have one.
 func (p *Plugin) ended(ctx context.Context) []string {
 	var all []Sandbox
 	for _, known := range p.node.Pods() {
@@ -504,7 +508,7 @@ func (p *Plugin) ended(ctx context.Context) []string {
 	return ended
 }
 
-// tell passes on the faults of pods with containers that were not passed on when the pod was placed: the agent may have
+// tell reports the faults of pods with containers that were not reported when the pod was placed: the agent may have
 // ended before, or the machine or the rules have changed.
 func (p *Plugin) tell() {
 	sandboxes := p.sandboxes()
@@ -523,7 +527,7 @@ func (p *Plugin) tell() {
 	maps.DeleteFunc(p.reported, func(uid string, _ pin.FaultCode) bool { return !there[uid] })
 }
 
-// passed notes which fault of a pod was passed on.
+// passed records which fault of a pod was reported.
 func (p *Plugin) passed(one pin.Pod) {
 	delete(p.reported, one.UID)
 	if one.Fault != nil {
@@ -531,7 +535,7 @@ func (p *Plugin) passed(one pin.Pod) {
 	}
 }
 
-// set makes a node the present one, and tells of the pod that was placed, if any.
+// set makes n the present node, and reports the placed pod, if any.
 func (p *Plugin) set(n *pin.Node, uid string, a Arriving) {
 	p.node = n
 	if one, ok := n.Pod(uid); ok {

@@ -38,7 +38,7 @@ func rules(t *testing.T) (*topo.Machine, place.Rules) {
 		CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0)}, Memory: place.MemoryRules{Static: true}}
 }
 
-// known are the pods that the API server has, by UID.
+// known are the pods of the API server, by UID.
 type known struct {
 	mu    sync.Mutex
 	pods  map[string]nri.Arriving
@@ -74,7 +74,7 @@ func (k *known) Bound(but func(string) bool) (out []pin.Arrival) {
 	return out
 }
 
-// those are the pods of some UIDs.
+// those accepts the pods with the given UIDs.
 func those(uids ...string) func(nri.Sandbox) bool {
 	return func(s nri.Sandbox) bool { return slices.Contains(uids, s.UID) }
 }
@@ -90,7 +90,7 @@ func (k *known) add(uid string, cpus int64, decision ...place.Holding) {
 	k.pods[uid] = nri.Arriving{Namespace: "default", Name: uid, Spec: p, Decision: decision}
 }
 
-// runtime has containers with the name "c", one per pod.
+// runtime has one container per pod, with the name "c".
 type runtime struct {
 	*nritest.Runtime
 	t *testing.T
@@ -109,7 +109,7 @@ func pod(uid string) nritest.Pod { return nritest.Pod{Namespace: "default", Name
 // create starts a pod of one container, and returns the error of the plugin.
 func (r *runtime) create(uid string) error { return r.Create(pod(uid), "c") }
 
-// pinned returns a line "UID: CPUS on NUMA-NODES" of each container.
+// pinned returns a line "UID: CPUS on NUMA-NODES" for each container.
 func (r *runtime) pinned() []string {
 	all := r.All()
 	for i := range all {
@@ -118,8 +118,8 @@ func (r *runtime) pinned() []string {
 	return all
 }
 
-// wantSoon waits for what the agent changes unasked. It may send the same more than once, so the number of its
-// messages receives nothing.
+// wantSoon waits for an update that the agent sends by itself. The agent may send an update more than once, so the test
+// does not count messages.
 func (r *runtime) wantSoon(all ...string) {
 	r.t.Helper()
 	for !slices.Equal(r.pinned(), all) {
@@ -145,7 +145,7 @@ type world struct {
 	pods  *known
 	state string
 	mu    sync.Mutex
-	found []string // what was said of pods that were placed
+	found []string // reports about placed pods
 	stop  func()
 }
 
@@ -170,7 +170,7 @@ func agent(t *testing.T, r *runtime, w *world, failure nri.FailurePolicy) *world
 	return w
 }
 
-// note notes what is said of a pod.
+// note records a report about a pod.
 func (w *world) note(name string, p pin.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -208,7 +208,7 @@ func decided(text string, mask topo.Mask) place.Holding {
 		Memory: []place.Block{{Kind: topo.Memory, NUMAs: mask, Bytes: 1 << 30}}}
 }
 
-// Exclusive CPUs come and go; who shares gets what is left at the same moment.
+// Exclusive CPUs come and go. Containers that share get the remaining CPUs at the same moment.
 func TestContainersArePinnedAsTheyComeAndGo(t *testing.T) {
 	r := serve(t, nil)
 	w := agent(t, r, nil, nri.Ignore)
@@ -228,7 +228,7 @@ func TestContainersArePinnedAsTheyComeAndGo(t *testing.T) {
 	}
 }
 
-// Agent and runtime end and start at any time: no pod gets another one's CPUs, and nothing moves.
+// Agent and runtime end and start at any time. No pod gets another pod's CPUs, and no pod moves.
 func TestWhatWasDecidedOutlivesAgentAndRuntime(t *testing.T) {
 	r := serve(t, nil)
 	w := agent(t, r, nil, nri.Ignore)
@@ -244,7 +244,7 @@ func TestWhatWasDecidedOutlivesAgentAndRuntime(t *testing.T) {
 	r.want(pinned...)
 
 	w.stop()
-	r.Overwrite("lost") // somebody else has pinned them meanwhile
+	r.Overwrite("lost") // another program has pinned the containers meanwhile
 	agent(t, r, w, nri.Ignore)
 	r.want(pinned...)
 
@@ -272,7 +272,7 @@ func TestADecisionForCPUsOfAPodThatHasEnded(t *testing.T) {
 	if got := r.Pinned("next", "c"); got != "8-11 on 1" {
 		t.Errorf("the next pod is pinned to %s", got)
 	}
-	w.pods.add("thief", 4, decided("8-11", 2)) // but next has not ended
+	w.pods.add("thief", 4, decided("8-11", 2)) // but the pod next has not ended
 	if err := r.create("thief"); err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +346,7 @@ func TestResizeInPlace(t *testing.T) {
 	}
 }
 
-// A file that cannot be read keeps the agent from giving away CPUs that it has forgotten.
+// An agent that cannot read its file gives no CPUs away: it no longer knows which ones are exclusive.
 func TestABrokenStateFile(t *testing.T) {
 	m, rules := rules(t)
 	state := filepath.Join(t.TempDir(), "pins.json")
@@ -362,7 +362,7 @@ func TestABrokenStateFile(t *testing.T) {
 	}
 }
 
-// A pod that was deleted by force runs until its runtime has stopped it: no other pod gets its CPUs before.
+// A pod that was deleted by force runs until its runtime has stopped it. No other pod gets its CPUs before.
 func TestAPodThatWasDeletedByForce(t *testing.T) {
 	r := serve(t, nil)
 	w := agent(t, r, nil, nri.Ignore)
@@ -383,10 +383,11 @@ func TestAPodThatWasDeletedByForce(t *testing.T) {
 	if err := w.Left(those("next")); err != nil {
 		t.Fatal(err)
 	}
-	r.wantSoon("next: 8-11 on 1") // as it was decided
+	r.wantSoon("next: 8-11 on 1") // as the scheduler decided
 }
 
-// While the agent was away, pods have come with a decision and without one: no pod gets what was decided for another.
+// While the agent was away, pods came with a decision and without one. No pod gets the CPUs that were decided for
+// another one.
 func TestPodsThatCameWhileTheAgentWasAway(t *testing.T) {
 	r := serve(t, nil)
 	w := &world{pods: &known{pods: map[string]nri.Arriving{}, ended: map[string]bool{}},
@@ -402,7 +403,7 @@ func TestPodsThatCameWhileTheAgentWasAway(t *testing.T) {
 	r.want("mine: 1-4 on 0", "stranger: 8-11 on 1")
 }
 
-// CPUs that go offline, and others: who has them keeps what is left of its decision, or is placed anew.
+// CPUs go offline, and others come online. A pod that has lost CPUs keeps the rest of its decision, or is placed anew.
 func TestTheMachineChanges(t *testing.T) {
 	r := serve(t, nil)
 	w := agent(t, r, nil, nri.Ignore)

@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/node/nri"
 )
 
-// The CPUs of a pod that has ended are given to whoever shares, and at the same moment to a new pod: the runtime takes
-// the older update after the newer answer, and the CPUs have one owner all the same.
+// The CPUs of an ended pod go to the containers that share, and at the same moment to a new pod. The runtime applies
+// the older update after the newer answer. The CPUs still have one owner in the end.
 func TestAnUpdateThatTheRuntimeTakesLate(t *testing.T) {
 	r := serve(t, nil)
 	w := agent(t, r, nil, nri.Ignore)
@@ -38,8 +38,8 @@ func TestAnUpdateThatTheRuntimeTakesLate(t *testing.T) {
 	r.wantSoon("b: 12-15 on 1", "web: 0-11 on 0-1")
 }
 
-// A runtime drops updates of a container that it is about to create. Whoever shares CPUs and starts beside a pod with
-// CPUs of its own must not keep those.
+// A runtime drops updates of a container that it is about to create. A container that shares CPUs and starts together
+// with a pod with exclusive CPUs must not keep these CPUs.
 func TestAContainerThatIsBeingCreated(t *testing.T) {
 	r := serve(t, nil)
 	w := agent(t, r, nil, nri.Ignore)
@@ -58,7 +58,7 @@ func TestAContainerThatIsBeingCreated(t *testing.T) {
 	r.wantSoon("a: 12-15 on 1", "web: 0-11 on 0-1")
 }
 
-// The agent connects while a container starts: the runtime drops the update of the container that it is about to start.
+// The agent connects while a container starts. The runtime drops the update of the container that it is about to start.
 func TestTheAgentConnectsWhileAContainerStarts(t *testing.T) {
 	r := serve(t, nil)
 	start, err := r.Begin(pod("a"), "c")
@@ -75,7 +75,7 @@ func TestTheAgentConnectsWhileAContainerStarts(t *testing.T) {
 	r.wantSoon("a: 12-15 on 1")
 }
 
-// The runtime could not change a container: the agent asks again when it next looks.
+// Where the runtime could not change a container, the agent sends the update again at its next comparison.
 func TestAnUpdateThatFails(t *testing.T) {
 	r := serve(t, nil)
 	w := agent(t, r, nil, nri.Ignore)
@@ -104,7 +104,8 @@ func TestAnUpdateThatFails(t *testing.T) {
 	r.wantSoon("web: 0-15 on 0-1")
 }
 
-// The kernel has something else than was decided, whoever did that: the container is pinned again, and no other one.
+// Where the kernel has another pin than was decided, whatever the cause, the agent pins this container again, and no
+// other one.
 func TestTheKernelHasSomethingElse(t *testing.T) {
 	r := serve(t, nil)
 	w := agent(t, r, nil, nri.Ignore)
@@ -122,7 +123,7 @@ func TestTheKernelHasSomethingElse(t *testing.T) {
 	w.Compare(map[string]nri.Cpuset{"web/c": has("0-11", 0, 1), "a/c": has("0-15", 1)})
 	<-r.Told
 	r.want("a: 12-15 on 1", "web: lost")
-	for len(r.Told) == 0 { // it does not look while updates are on their way
+	for len(r.Told) == 0 { // it does not compare while updates are on their way
 		w.Compare(map[string]nri.Cpuset{"web/c": has("0-11", 0), "a/c": has("12-15", 1), "unknown": has("3")})
 	}
 	r.want("a: 12-15 on 1", "web: 0-11 on 0-1")

@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-numa/tenon/node/nri"
 )
 
-// What was wrong with a pod when the agent ended is said again by the next agent, and mended by it when that is
-// possible, even if the API server does not say anything of the pod.
+// The next agent reports again the fault that a pod had when the last agent ended. It also corrects the fault when this
+// is possible, even if the API server returns nothing about the pod.
 func TestFaultsOutliveTheAgent(t *testing.T) {
 	r := serve(t, nil)
 	w := agent(t, r, nil, nri.Ignore)
@@ -37,7 +37,7 @@ func TestFaultsOutliveTheAgent(t *testing.T) {
 	r.wantSoon("big: 0-7,12-15 on 0-1", "second: 8-11 on 1")
 }
 
-// A pod that could not grow keeps what it has: the next agent does not place it anew.
+// A pod that could not grow keeps its CPUs: the next agent does not place it anew.
 func TestAPodThatCouldNotGrowStays(t *testing.T) {
 	r := serve(t, nil)
 	w := agent(t, r, nil, nri.Ignore)
@@ -58,8 +58,8 @@ func TestAPodThatCouldNotGrowStays(t *testing.T) {
 	r.want("a: 8-11 on 1")
 }
 
-// The disk is full or its directory gone: containers start and share CPUs, as no file would show otherwise which pod
-// has which. Once the file can be written, they get their own.
+// The disk is full, or the file's directory is gone. Containers start and share CPUs, because no file would record
+// which pod has which CPUs. Once the file can be written, they get exclusive CPUs.
 func TestAStateThatCannotBeWritten(t *testing.T) {
 	r := serve(t, nil)
 	w := agent(t, r, nil, nri.Ignore)

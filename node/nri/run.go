@@ -11,21 +11,21 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// The plugin's identity at the runtime. Plugins with higher indexes may change what this one decides about CPUs. The
-// runtime reports that as a conflict.
+// The plugin's identity at the runtime. Plugins with higher indexes may change this one's CPUs; the runtime reports
+// that as a conflict.
 const (
 	pluginName  = "tenon-agent"
 	pluginIndex = "90"
 )
 
-// The pauses between attempts to connect double from the first to the longest.
+// The pauses between attempts to connect; they double from the first to the longest.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 10 * time.Second
 )
 
-// Run connects to the runtime's socket, and again when the connection ends, until ctx ends. Connected is called with
-// the error of each attempt that failed, and with nil when containers are pinned; it may be nil.
+// Run connects to the runtime's socket, and again when the connection ends, until ctx ends. It calls connected with the
+// error of each failed attempt, and with nil when all containers are pinned; connected may be nil.
 func (p *Plugin) Run(ctx context.Context, socket string, connected func(error)) {
 	if connected == nil {
 		connected = func(error) {}
@@ -47,7 +47,7 @@ func (p *Plugin) Run(ctx context.Context, socket string, connected func(error)) 
 	}
 }
 
-// serve is one connection.
+// serve handles one connection.
 func (p *Plugin) serve(ctx context.Context, socket string, connected func(error)) (err error) {
 	defer func() {
 		if err != nil {

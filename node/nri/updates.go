@@ -11,7 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/core/pin"
 )
 
-// updates returns what the runtime has to change of containers, but for one, in ascending order of their IDs.
+// updates returns the updates that the runtime has to make, in ascending order of container IDs. It leaves out the
+// container but.
 func (p *Plugin) updates(but string) (out []*api.ContainerUpdate) {
 	for _, id := range slices.Sorted(maps.Keys(p.containers)) {
 		c := p.containers[id]
@@ -24,25 +25,25 @@ func (p *Plugin) updates(but string) (out []*api.ContainerUpdate) {
 		u.SetContainerId(id)
 		u.SetLinuxCPUSetCPUs(is.CPUs.String())
 		u.SetLinuxCPUSetMems(p.mems(is))
-		u.SetIgnoreFailure() // it may have stopped meanwhile
+		u.SetIgnoreFailure() // the container may have stopped meanwhile
 		out = append(out, u)
 	}
 	return out
 }
 
-// PostCreateContainer is called when a container can be updated: what was sent for it since CreateContainer is lost.
+// PostCreateContainer is called when a container can be updated. Updates since CreateContainer are lost.
 func (p *Plugin) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	p.caughtUp(c.Id, false)
 	return nil
 }
 
-// PostStartContainer is called when a container runs: what was sent for it while it started may be lost.
+// PostStartContainer is called when a container runs. Updates that were sent while it started may be lost.
 func (p *Plugin) PostStartContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	p.caughtUp(c.Id, true)
 	return nil
 }
 
-// caughtUp sends a container its updates since its creation again.
+// caughtUp sends a container again the updates since its creation.
 func (p *Plugin) caughtUp(id string, runs bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,11 +60,11 @@ func (p *Plugin) caughtUp(id string, runs bool) {
 
 func same(a, b pin.Pin) bool { return a.CPUs.Equal(b.CPUs) && a.NUMAs == b.NUMAs }
 
-// push has the runtime pin what differs. Updates are sent apart from the caller, since the runtime may be waiting for
-// the answer to a request of its own, and one after the other.
+// push sends the differing pins to the runtime. A goroutine sends them one after the other, because the runtime may be
+// waiting for the answer to a request of its own.
 func (p *Plugin) push() {
 	if p.sending {
-		return // it looks again when the runtime has answered
+		return // sendOnce runs again after the runtime's answer
 	}
 	p.sending = true
 	go func() {
@@ -72,9 +73,9 @@ func (p *Plugin) push() {
 	}()
 }
 
-// sendOnce sends what differs, and reports whether anything was sent. The runtime may ask for a container before it
-// takes the updates, and apply them after that answer, although they are older. What the answer said of the same
-// containers is sent again then.
+// sendOnce sends the differing pins, and reports whether it sent any. The runtime may ask for a container before it
+// takes the updates, and apply the updates after that answer, although they are older. sendOnce then sends the newer
+// pins of these containers again.
 func (p *Plugin) sendOnce() bool {
 	p.mu.Lock()
 	var updates []*api.ContainerUpdate
@@ -107,19 +108,19 @@ func (p *Plugin) sendOnce() bool {
 	return true
 }
 
-// Cpuset is what the kernel has a container pinned to.
+// Cpuset is a container's cpuset in the kernel.
 type Cpuset struct {
 	CPUs  idset.Set[idset.CPU]
 	NUMAs idset.Set[idset.NUMA]
 }
 
-// Compare takes what the kernel has of containers, by their ID, and has those pinned again that are not pinned as
-// decided: the runtime may have failed at it, or somebody else may have changed them.
+// Compare receives the containers' cpusets in the kernel, by container ID. It pins the containers again that differ
+// from the decision: the runtime may have failed, or another program has changed them.
 func (p *Plugin) Compare(found map[string]Cpuset) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sending {
-		return // it changes them
+		return // it is changing them
 	}
 	for id, c := range p.containers {
 		is, ok := found[id]
@@ -130,7 +131,7 @@ func (p *Plugin) Compare(found map[string]Cpuset) {
 			c.differs = 0
 			continue
 		}
-		if c.differs++; c.differs == 2 { // the first time the runtime may not have got to it
+		if c.differs++; c.differs == 2 { // the first time, the update may still be on its way
 			p.cfg.Logger.Info("container is not pinned as decided; pinning it again", "pod",
 				c.sandbox.Namespace+"/"+c.sandbox.Name, "container", c.name, "cpus", is.CPUs.String(),
 				"numas", is.NUMAs.String())
@@ -143,7 +144,7 @@ func (p *Plugin) Compare(found map[string]Cpuset) {
 // mems returns the NUMA nodes of a pin in the Linux list format.
 func (p *Plugin) mems(is pin.Pin) string { return p.memsOf(is).String() }
 
-// memsOf returns the NUMA nodes of a pin: all that have memory where any will do.
+// memsOf returns the NUMA nodes of a pin. Where the pin allows any, these are all NUMA nodes that have memory.
 func (p *Plugin) memsOf(is pin.Pin) idset.Set[idset.NUMA] {
 	var ids []idset.NUMA
 	for i, n := range p.node.Machine().NUMAs() {

@@ -55,7 +55,7 @@ func drawSpec(t *rapid.T) topo.Spec {
 		})
 		cpus = cpus[n:]
 	}
-	// Hardware has no numbers for caches, so they are those of the lowest CPUs.
+	// Hardware has no numbers for caches, so each cache has the number of its lowest CPU.
 	low := map[int]int{}
 	for _, c := range s.Cores {
 		if old, ok := low[c.L3]; !ok || int(c.CPUs.Min()) < old {

@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// This file refuses what a plan must not bring to a node. A plan is a file that anybody may have written, and the
-// program that reads its values runs as root.
+// This file refuses values that a plan must not bring to a node. Anybody may have written the plan's file, and the
+// program on the node that reads the values runs as root.
 
-// stateFiles are the files that a change may put aside. The kubelet's dra_manager_state is none of them: it has the
+// stateFiles are the files that a change may put aside. The kubelet's dra_manager_state is not among them: it has the
 // claims of pods, which no policy makes stale (pkg/kubelet/cm/dra/state, Kubernetes 1.36).
 var stateFiles = []string{"cpu_manager_state", "memory_manager_state"}
 
@@ -25,7 +25,7 @@ var dropInFields = []string{"apiVersion", "kind", "topologyManagerPolicy", "topo
 // maxDropIn bounds a drop-in file; it becomes part of an annotation.
 const maxDropIn = 64 << 10
 
-// accept returns an error where a plan has values for a node that plans never have.
+// accept returns an error where a plan has values for a node that the planner never writes.
 func accept(node string, c Configuration) error {
 	if why := validation.IsDNS1123Subdomain(node); len(why) > 0 {
 		return fmt.Errorf("the plan names the node %.80q, which no node is called: %s; plan again", node, why[0])
@@ -40,7 +40,7 @@ func accept(node string, c Configuration) error {
 		return fmt.Errorf("node %s: the drop-in file of the plan has %d bytes, more than %d: plan again", node,
 			len(c.DropIn), maxDropIn)
 	}
-	if strings.ContainsAny(c.DropIn, "&*") { // plans write no aliases; a few bytes of them may become gigabytes
+	if strings.ContainsAny(c.DropIn, "&*") { // plans contain no aliases; a few bytes of these may expand to gigabytes
 		return fmt.Errorf("node %s: the drop-in file of the plan has an alias or anchor: plan again", node)
 	}
 	var fields map[string]any
@@ -55,7 +55,7 @@ func accept(node string, c Configuration) error {
 	return nil
 }
 
-// check refuses options that cannot be passed to a node.
+// check refuses options that node.sh cannot take.
 func (o PodOptions) check() error {
 	for flag, path := range map[string]string{"config-dir": o.ConfigDir, "config": o.Config, "root-dir": o.Root} {
 		if path != "" && !plainPath(path) {
@@ -68,7 +68,7 @@ func (o PodOptions) check() error {
 	return nil
 }
 
-// plainPath reports whether node.sh takes a path.
+// plainPath reports whether node.sh accepts a path.
 func plainPath(path string) bool {
 	return strings.HasPrefix(path, "/") && !slices.Contains(strings.Split(path, "/"), "..") &&
 		strings.IndexFunc(path, func(r rune) bool {

@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// A plan that was written by someone else brings nothing to a node but what plans have.
+// A forged plan brings nothing to a node except what the planner itself writes.
 func TestPlansBringNothingElse(t *testing.T) {
 	good := document.KubeletPlanNode{Name: "node-a.example",
 		DropIn:     "kind: KubeletConfiguration\ncpuManagerPolicy: static\n",
@@ -46,8 +46,8 @@ func TestPlansBringNothingElse(t *testing.T) {
 	}
 }
 
-// A program on the node that calls itself kubelet gets no command executed on the host; other files than state files
-// are left alone.
+// A program on the node with the name kubelet cannot make the script execute a command on the host. The script touches
+// no files but state files.
 func TestANodeExecutesNoValues(t *testing.T) {
 	const evil = "DIR/x';echo>DIR/hacked;'"
 	for name, spoil := range map[string]func(h *host) (file string){

@@ -1,9 +1,9 @@
-// Package apply carries out a change of kubelets' configuration that package rollout has planned: node by node it
-// evicts the pods, lets the node change its kubelet, and verifies what kubelet and agent report.
+// Package apply carries out a change of kubelets' configuration that package rollout has planned. For each node it
+// evicts the pods, makes the node change its kubelet, and verifies what kubelet and agent report.
 //
-// Invariants: the annotation of a Node names the step that is being done, so that an interrupted change goes on when
-// the same plan is applied again. If a step fails, the node has its old configuration again and takes pods, and no
-// further node is begun. The package refuses plans that kubelets do not accept, nodes that have changed since they were
+// Invariants: the annotation of a Node names the step in progress, so that an interrupted change continues when the
+// same plan is applied again. If a step fails, the node gets its old configuration back and takes pods, and no further
+// node is begun. The package refuses plans that kubelets do not accept, nodes that have changed since they were
 // planned, and pods that would be lost.
 package apply
 
@@ -31,23 +31,23 @@ import (
 	layouts "github.com/tenon-numa/tenon/api/v1alpha1/client"
 )
 
-// Node changes the kubelet of a node. Every method may be called again after it was interrupted.
+// Node changes the kubelet of a node. Every method may be called again after an interruption.
 type Node interface {
-	// Begin lets the node stop its kubelet, remove the state files, write the configuration and start the kubelet. It
-	// returns when the node does that without further orders. Unless Keep is called in time, the node restores what it
-	// had.
+	// Begin makes the node stop its kubelet, remove the state files, write the configuration and start the kubelet. It
+	// returns when the node needs no further orders for this. Unless Keep is called in time, the node restores its old
+	// files.
 	Begin(ctx context.Context, node string, c Configuration) error
-	// Keep makes the change last. It fails where the node has restored the old configuration.
+	// Keep makes the change permanent. It fails where the node has restored the old configuration.
 	Keep(ctx context.Context, node string) error
-	// Undo returns when the node has its old configuration, and its kubelet was started.
+	// Undo returns when the node has its old configuration and has started its kubelet.
 	Undo(ctx context.Context, node string) error
 }
 
-// Configuration is what changes on a node.
+// Configuration is the change of a node.
 type Configuration struct {
 	// DropIn is a KubeletConfiguration with the fields that change.
 	DropIn string
-	// StateFiles are names of files in the kubelet's directory.
+	// StateFiles are the names of the files in the kubelet's directory that have to be removed.
 	StateFiles []string
 }
 
@@ -55,7 +55,7 @@ func configurationOf(n document.KubeletPlanNode) Configuration {
 	return Configuration{DropIn: n.DropIn, StateFiles: n.StateFiles}
 }
 
-// Options are choices of an administrator.
+// Options are the administrator's choices.
 type Options struct {
 	// MaxUnavailable nodes change at the same time; 0 stands for 1.
 	MaxUnavailable int
@@ -63,22 +63,22 @@ type Options struct {
 	Force, LoseEmptyDir bool
 	// EvictWithin and VerifyWithin bound the steps.
 	EvictWithin, VerifyWithin time.Duration
-	// Say, if not nil, receives each step before it is done; it may be called by several goroutines.
+	// Say, if not nil, receives each step before it is taken. Several goroutines may call it.
 	Say func(node string, r Record)
 }
 
-// Cluster is where plans are applied, with the rights of one user.
+// Cluster applies plans to one cluster, with the rights of one user.
 type Cluster struct {
 	core    *objects.Core
 	all     dynamic.Interface // for evictions, as typed clients of package policy are large
 	layouts *layouts.Client
 	node    Node
 	configz func(ctx context.Context, node string) ([]byte, error)
-	// sets are DaemonSets that were there when they were asked for.
+	// sets caches the DaemonSets that were looked up and exist.
 	sets sync.Map
 }
 
-// New returns a cluster. configz asks a running kubelet for its configuration, as JSON.
+// New returns a Cluster. configz reads the configuration of a running kubelet, as JSON.
 func New(cfg *rest.Config, n Node, configz func(ctx context.Context, node string) ([]byte, error)) (*Cluster, error) {
 	core, err := objects.NewCore(cfg)
 	if err != nil {
@@ -95,8 +95,8 @@ func New(cfg *rest.Config, n Node, configz func(ctx context.Context, node string
 	return &Cluster{core: core, all: all, layouts: l, node: n, configz: configz}, nil
 }
 
-// Pending returns the nodes of a plan that are not changed yet, in the order in which they are to be changed: those
-// whose change was interrupted come first. It refuses a plan that cannot be applied, with the reason.
+// Pending returns the nodes of a plan that are not changed yet, in the order of the change; nodes with an interrupted
+// change come first. It returns an error with the reason for a plan that cannot be applied.
 func (c *Cluster) Pending(ctx context.Context, p document.KubeletPlan, o Options) ([]document.KubeletPlanNode, error) {
 	if p.Kind != "KubeletPlan" || len(p.Nodes) == 0 {
 		return nil, errors.New(`this is no plan: write one with "kubectl tenon kubelet plan -o json"`)
@@ -145,7 +145,7 @@ func (c *Cluster) Pending(ctx context.Context, p document.KubeletPlan, o Options
 	return append(begun, out...), nil
 }
 
-// record returns how far the change of a node is; nil where it has not begun.
+// record returns the progress of a node's change; nil where it has not begun.
 func (c *Cluster) record(ctx context.Context, n document.KubeletPlanNode) (*Record, error) {
 	node, err := c.core.Nodes.Get(ctx, n.Name, metav1.GetOptions{})
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *Cluster) record(ctx context.Context, n document.KubeletPlanNode) (*Reco
 	return &r, nil
 }
 
-// Run changes the nodes, some at the same time. After the first that fails, no other is begun.
+// Run changes the nodes, some at the same time. After the first failure it begins no further node.
 func (c *Cluster) Run(ctx context.Context, nodes []document.KubeletPlanNode, o Options) error {
 	todo := make(chan document.KubeletPlanNode, len(nodes))
 	for _, n := range nodes {
@@ -202,7 +202,7 @@ func (c *Cluster) Run(ctx context.Context, nodes []document.KubeletPlanNode, o O
 	return errors.Join(errs...)
 }
 
-// change does all steps of one node.
+// change takes all steps on one node.
 func (c *Cluster) change(ctx context.Context, n document.KubeletPlanNode, o Options) error {
 	if err := accept(n.Name, configurationOf(n)); err != nil {
 		return err
@@ -258,10 +258,10 @@ func interrupted(node string, s Step, err error) error {
 	return fmt.Errorf("node %s: interrupted in step %s, apply the same plan again to go on: %w", node, s, err)
 }
 
-// restoreWithin bounds the wait for a kubelet that has its old configuration again.
+// restoreWithin bounds the wait for a kubelet with the restored old configuration.
 const restoreWithin = 5 * time.Minute
 
-// note writes the record of a node, or removes it.
+// note writes the record of a node; nil removes it.
 func (c *Cluster) note(ctx context.Context, node string, r *Record) error {
 	var value any
 	if r != nil {
@@ -285,7 +285,7 @@ func (c *Cluster) patch(ctx context.Context, node string, change any) error {
 	return nil
 }
 
-// do does a step.
+// do takes the step that the record names.
 func (c *Cluster) do(ctx context.Context, n document.KubeletPlanNode, r Record, o Options) error {
 	switch r.Step {
 	case Cordon:
@@ -325,7 +325,7 @@ func (c *Cluster) verify(ctx context.Context, node, dropIn string, rules v1alpha
 	return nil
 }
 
-// differs says what of a node is not as it has to be.
+// differs returns the first difference between a node and its expected state, or "".
 func (c *Cluster) differs(ctx context.Context, node, dropIn string, rules v1alpha1.Rules) error {
 	data, err := c.configz(ctx, node)
 	if err != nil {

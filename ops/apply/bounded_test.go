@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A node whose kubelet answers without an end takes no memory: reading ends with an error that names the answer.
+// An endless answer of a kubelet takes no memory: reading it ends with an error that names the answer.
 func TestAnswersOfKubeletsAreBounded(t *testing.T) {
 	answer := `{"kubeletconfig":{}}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

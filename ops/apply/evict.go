@@ -25,7 +25,7 @@ var (
 	daemonSets  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
 )
 
-// leaving returns the pods that have to leave a node. It refuses where one of them would be lost.
+// leaving returns the pods that have to leave a node. It returns an error where one of them would be lost.
 func (c *Cluster) leaving(ctx context.Context, node string, o Options) ([]v1.Pod, error) {
 	list, err := c.core.Pods.List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
@@ -52,28 +52,29 @@ func (c *Cluster) leaving(ctx context.Context, node string, o Options) ([]v1.Pod
 	return out, nil
 }
 
-// own is a [Node] with pods that change nodes. A drain leaves them.
+// own is a [Node] that changes nodes by pods. A drain leaves these pods in place.
 type own interface {
 	Own(node string, p *v1.Pod) bool
 }
 
-// remains reports whether a pod is left where it is. Kubelets run no pod that says it is a mirror, so that a user who
-// writes the annotation keeps nothing running.
+// remains reports whether a drain leaves the pod in place. Kubelets run no pod that claims to be a mirror, so a user
+// who writes the annotation of mirrors keeps nothing running.
 func (c *Cluster) remains(node string, p *v1.Pod) bool {
 	o, ok := c.node.(own)
 	return apipod.Mirror(p) || ok && o.Own(node, p) || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 
-// daemonSet says what there is of the DaemonSet that a pod has as its controller.
+// daemonSet is the state of the DaemonSet that is the controller of a pod.
 type daemonSet int
 
 const (
-	none     daemonSet = iota // it has another controller or none
-	existing                  // a drain leaves the pod, as it would come again
+	none     daemonSet = iota // the pod has another controller or none
+	existing                  // a drain leaves the pod: the DaemonSet would create it again
 	missing
 )
 
-// daemons asks for the DaemonSet of a pod. Users may write any owner to their pods, so the pod's word does not suffice.
+// daemons looks up the DaemonSet of a pod. Users may write any owner to their pods, so the owner reference alone proves
+// nothing.
 func (c *Cluster) daemons(ctx context.Context, p *v1.Pod) (daemonSet, error) {
 	owner := metav1.GetControllerOfNoCopy(p)
 	if owner == nil || owner.Kind != "DaemonSet" {
@@ -98,8 +99,8 @@ func (c *Cluster) daemons(ctx context.Context, p *v1.Pod) (daemonSet, error) {
 	return existing, nil
 }
 
-// evict asks for the eviction of each pod, again while a PodDisruptionBudget refuses it, until all have gone. A round
-// that has begun ends also when the time is over, so that the reason is known.
+// evict asks for the eviction of each pod until all have gone, and asks again while a PodDisruptionBudget refuses it.
+// Even when the time is over, evict finishes the round, so that it can return the reason.
 func (c *Cluster) evict(ctx context.Context, node string, o Options) error {
 	var stay []string
 	round := func(context.Context) (bool, error) {
@@ -129,7 +130,7 @@ func (c *Cluster) evict(ctx context.Context, node string, o Options) error {
 	return err
 }
 
-// evictPod asks for the eviction of a pod that is not ending yet.
+// evictPod asks for the eviction of a pod, unless the pod is ending.
 func (c *Cluster) evictPod(ctx context.Context, p *v1.Pod) error {
 	if p.DeletionTimestamp != nil {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// A record that its node's kubelet has invented is refused with the remedy. It is believed only for the same plan,
-// whose steps that node can make fail anyway.
+// A record that a node's kubelet has forged is refused, with the remedy. It counts only for the same plan, whose steps
+// this node can make fail anyway.
 func TestRecordsThatAreLies(t *testing.T) {
 	plan := document.KubeletPlanNode{Name: "n"}
 	for record, want := range map[string]string{
@@ -48,8 +48,8 @@ func TestRecordsThatAreLies(t *testing.T) {
 	}
 }
 
-// drained returns the names of the pods that leave node n, or the error, at an API server with a DaemonSet "proxy" of
-// UID "real" in namespace "ns", and with a pod.
+// drained returns the names of the pods that leave node n, or the error. The API server has one pod, and a DaemonSet
+// "proxy" of UID "real" in namespace "ns".
 func drained(t *testing.T, pod v1.Pod, o Options) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,8 +92,7 @@ func drained(t *testing.T, pod v1.Pod, o Options) string {
 	return strings.Join(out, " ")
 }
 
-// What the author of a pod writes to it does not keep the pod on a node that is drained, unless the kubelet then does
-// not run it.
+// Nothing that the author of a pod writes to it keeps the pod running on a drained node.
 func TestPodsThatADrainLeaves(t *testing.T) {
 	pod := func(namespace, name string, how func(*v1.Pod)) v1.Pod {
 		p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "uid"},

@@ -13,18 +13,17 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// This file asks the API server beforehand whether it will accept what a change does: without that, rights that are
-// missing would be found when the pods have been evicted.
+// This file asks the API server beforehand whether it will accept the requests of a change. Otherwise missing rights
+// would show only after the pods have been evicted.
 
 var dryRun = []string{metav1.DryRunAll}
 
-// trier is a [Node] that can say beforehand whether it may begin.
+// trier is a [Node] that can check beforehand whether it may begin.
 type trier interface {
 	Try(ctx context.Context, node string, c Configuration) error
 }
 
-// may returns why a change of a node, or its verification, would be refused by the API server; pods are those that
-// leave.
+// may returns why the API server would refuse a change of a node or its verification. pods are the pods that leave.
 func (c *Cluster) may(ctx context.Context, n document.KubeletPlanNode, pods []v1.Pod) error {
 	none := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, Annotation)
 	if _, err := c.core.Nodes.Patch(ctx, n.Name, types.MergePatchType, none,
@@ -32,7 +31,7 @@ func (c *Cluster) may(ctx context.Context, n document.KubeletPlanNode, pods []v1
 		return fmt.Errorf("nothing was changed, since you may not change node %s: %w", n.Name, err)
 	}
 	seen := map[string]bool{}
-	for _, p := range pods { // rights to evict are of namespaces
+	for _, p := range pods { // eviction rights are per namespace
 		if seen[p.Namespace] {
 			continue
 		}
@@ -51,7 +50,7 @@ func (c *Cluster) may(ctx context.Context, n document.KubeletPlanNode, pods []v1
 	return nil
 }
 
-// tryEviction asks for an eviction that does not happen.
+// tryEviction asks for an eviction as a dry run.
 func (c *Cluster) tryEviction(ctx context.Context, p *v1.Pod) error {
 	eviction := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "policy/v1", "kind": "Eviction",
 		"metadata":      map[string]any{"name": p.Name, "namespace": p.Namespace},
@@ -61,21 +60,22 @@ func (c *Cluster) tryEviction(ctx context.Context, p *v1.Pod) error {
 	return err
 }
 
-// Try asks the API server whether it would accept the pod that changes a node, its orders and its end, and nothing
-// more.
+// Try asks the API server, without changing anything, whether it would accept the pod that changes a node, its orders
+// and its deletion.
 func (p *Pods) Try(ctx context.Context, node string, c Configuration) error {
 	if err := accept(node, c); err != nil {
 		return err
 	}
 	_, err := p.pods().Create(ctx, p.pod(node, c), metav1.CreateOptions{DryRun: dryRun})
-	if err != nil && !apierrors.IsAlreadyExists(err) { // of a change that was interrupted
+	if err != nil && !apierrors.IsAlreadyExists(err) { // it exists where a change was interrupted
 		return fmt.Errorf("nothing was changed, since the privileged pod %s/%s would be refused (choose another "+
 			"namespace?): %w", p.options.Namespace, podName(node), err)
 	}
 	return p.tryRights(ctx, node)
 }
 
-// tryRights asks for what is done with the pod later. An API server checks rights before it looks for the pod.
+// tryRights checks the rights for later requests about the pod. An API server checks rights before it looks for the
+// pod.
 func (p *Pods) tryRights(ctx context.Context, node string) error {
 	for _, right := range []struct {
 		verb string

@@ -19,8 +19,8 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// asks are the requests to an API server that forbids one of them, by "VERB path". It has a node with a pod of a
-// DaemonSet and one that leaves.
+// asks records the requests to an API server that forbids one of them, by "VERB path". Its node has a DaemonSet's pod
+// and a pod that leaves.
 type asks struct {
 	t         *testing.T
 	forbidden string
@@ -73,7 +73,7 @@ func (a *asks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Each right that a change needs is asked for before anything is changed.
+// The test forbids each right that a change needs, and expects an error before anything changes.
 func TestMissingRightsAreFoundBeforeAnythingIsChanged(t *testing.T) {
 	plan := document.KubeletPlan{Kind: "KubeletPlan", Nodes: []document.KubeletPlanNode{{Name: "n",
 		After: v1alpha1.Rules{CPUManagerPolicy: "static"}}}}

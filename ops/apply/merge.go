@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Merge returns a KubeletConfiguration with the fields of a drop-in file, as the kubelet merges these: maps by key,
-// everything else as a whole (RFC 7396).
+// Merge applies a drop-in file to a KubeletConfiguration as the kubelet does: maps by key, other values as a whole (RFC
+// 7396).
 func Merge(file, dropIn string) (string, error) {
 	var base, patch map[string]any
 	if err := yaml.Unmarshal([]byte(file), &base); err != nil {
@@ -47,7 +47,7 @@ func merge(base, patch map[string]any) map[string]any {
 	return out
 }
 
-// within returns an error where a kubelet's answer of /configz lacks what a drop-in file says.
+// within returns an error where a kubelet's answer of /configz lacks a value of the drop-in file.
 func within(dropIn string, configz []byte) error {
 	var want map[string]any
 	if err := yaml.Unmarshal([]byte(dropIn), &want); err != nil {
@@ -78,8 +78,8 @@ func text(value any) string {
 	return string(data)
 }
 
-// covers reports whether a value has everything that another has. Quantities are compared by amount; what is empty may
-// be missing.
+// covers reports whether have contains everything in want. Quantities are compared by amount; empty values may be
+// missing.
 func covers(have, want any) bool {
 	switch want := want.(type) {
 	case nil:

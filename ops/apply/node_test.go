@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// host is what the script changes: a directory in place of a node, with a process named kubelet.
+// host is a directory in place of a node, with a process named kubelet. The script changes it.
 type host struct {
 	t   *testing.T
 	dir string
@@ -56,7 +56,7 @@ func (h *host) read(name string) string {
 	return string(data)
 }
 
-// run runs the script with an order and the new file. The commands run in the directory.
+// run runs the script with an order and the new file, in the directory.
 func (h *host) run(order, file, stop, start string) (log string, err error) {
 	h.t.Helper()
 	h.write("orders/order", order)
@@ -110,8 +110,8 @@ func TestANodeChangesItsKubelet(t *testing.T) {
 	}
 }
 
-// Wherever the node loses power, its kubelet starts again with one of the two configurations, and the change goes on or
-// is taken back.
+// Wherever the node loses power, its kubelet starts again with one of the two configurations, and the change continues
+// or is undone.
 func TestANodeThatLosesPowerGoesOn(t *testing.T) {
 	for _, last := range []struct{ order, stop, start, file, state string }{
 		{"change", stop, keep, "maxPods: 50\n", "new state\n"},
@@ -139,7 +139,7 @@ func TestANodeThatLosesPowerGoesOn(t *testing.T) {
 	}
 }
 
-// A change that nobody confirms is taken back; a node without a kubelet that can be changed says so.
+// The node undoes a change that is not confirmed. A node without a kubelet that the script can change reports that.
 func TestANodeRefuses(t *testing.T) {
 	h := newHost(t, "--config-dir", "DIR/conf.d", "--root-dir", "DIR/lib")
 	log, err := h.run("", "", stop, start)

@@ -25,15 +25,15 @@ import (
 	"github.com/tenon-numa/tenon/api/objects"
 )
 
-// This file changes kubelets by one privileged pod per node, which exists for the time of the change.
+// This file changes kubelets by one privileged pod per node, which exists only during the change.
 
 //go:embed node.sh
 var nodeScript string
 
-// label marks the pods of this package for people.
+// label marks the pods of this package for administrators.
 const label = "tenon.sh/kubelet-change"
 
-// Annotations of a pod are orders to it.
+// Annotations by which the pod receives orders.
 const (
 	orderKey = "tenon.sh/order"
 	fileKey  = "tenon.sh/file"
@@ -46,20 +46,20 @@ type PodOptions struct {
 	Image string
 	// Stop and Start are shell commands on the host.
 	Stop, Start string
-	// ConfigDir, Config and Root are the kubelet's; what is empty is read of its command line.
+	// ConfigDir, Config and Root are paths of the kubelet; empty ones are read from its command line.
 	ConfigDir, Config, Root string
-	// KeepWithin is how long a node waits until it restores its old configuration.
+	// KeepWithin is the time after which a node restores its old configuration, unless Keep comes first.
 	KeepWithin time.Duration
 }
 
-// Pods implements [Node] by pods.
+// Pods implements [Node] with pods.
 type Pods struct {
 	options PodOptions
 	core    *objects.Core
 	raw     rest.Interface
 }
 
-// NewPods returns the pods of a cluster, with the rights of cfg.
+// NewPods returns a Pods for the cluster of cfg, with the rights of cfg.
 func NewPods(cfg *rest.Config, o PodOptions) (*Pods, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -77,15 +77,15 @@ func NewPods(cfg *rest.Config, o PodOptions) (*Pods, error) {
 	return &Pods{options: o, core: core, raw: raw}, nil
 }
 
-// Configz asks the kubelet of a node for its configuration through the API server.
+// Configz reads the configuration of a node's kubelet through the API server.
 func (p *Pods) Configz(ctx context.Context, node string) ([]byte, error) {
 	return bounded(ctx, p.raw.Get().AbsPath("/api/v1/nodes", node, "proxy/configz"))
 }
 
-// maxAnswer bounds what a kubelet answers: it is a node's, and may be anything.
+// maxAnswer bounds the answer of a kubelet in bytes. A node controls it, so it may be anything.
 const maxAnswer = 1 << 20
 
-// bounded returns the answer of a kubelet, of at most maxAnswer bytes.
+// bounded returns the answer of a kubelet. It returns an error beyond maxAnswer bytes.
 func bounded(ctx context.Context, r *rest.Request) ([]byte, error) {
 	body, err := r.Stream(ctx)
 	if err != nil {
@@ -108,7 +108,7 @@ func podName(node string) string {
 	return fmt.Sprintf("tenon-kubelet-%.40s-%08x", strings.Trim(node, "-."), h.Sum32())
 }
 
-// Own reports whether a pod is the one that changes a node. Its name and namespace say so: others may write the label.
+// Own reports whether a pod is the one that changes a node, by its name and namespace: other pods may have the label.
 func (p *Pods) Own(node string, pod *v1.Pod) bool {
 	return pod.Namespace == p.options.Namespace && pod.Name == podName(node)
 }
@@ -137,7 +137,7 @@ func (p *Pods) Begin(ctx context.Context, node string, c Configuration) error {
 	if err != nil {
 		return err
 	}
-	if pod.Annotations[orderKey] != "" { // it was interrupted after the order
+	if pod.Annotations[orderKey] != "" { // a change was interrupted after this order
 		return nil
 	}
 	is, err := Merge(string(was), c.DropIn)
@@ -169,7 +169,7 @@ func (p *Pods) begin(ctx context.Context, node string, c Configuration) (log str
 			_, why, _ = strings.Cut(log, "tenon: failed: ")
 			return false, errors.Join(errors.New(strings.TrimSpace(why)), p.remove(ctx, node))
 		case strings.Contains(log, "tenon: restored\n") || pod.Status.Phase == v1.PodFailed:
-			return false, p.remove(ctx, node) // of an attempt that was interrupted; another one begins
+			return false, p.remove(ctx, node) // left by an interrupted attempt; another pod is created
 		}
 		return fileLine.MatchString(log), nil
 	})
@@ -184,7 +184,7 @@ func (p *Pods) log(ctx context.Context, node string) (string, error) {
 	return string(data), err
 }
 
-// order gives the node's pod an order.
+// order writes an order to the node's pod.
 func (p *Pods) order(ctx context.Context, node, order, file string) error {
 	annotations := map[string]string{orderKey: order}
 	if file != "" {
@@ -215,7 +215,8 @@ func (p *Pods) Keep(ctx context.Context, node string) error {
 	return p.remove(ctx, node)
 }
 
-// Undo implements [Node]. The order reaches a kubelet that works; another one is restored when its time is over.
+// Undo implements [Node]. A running kubelet receives the order. A node whose kubelet does not run restores it by itself
+// when its time is over.
 func (p *Pods) Undo(ctx context.Context, node string) error {
 	err := p.order(ctx, node, "undo", "")
 	if apierrors.IsNotFound(err) {
@@ -260,7 +261,8 @@ func (p *Pods) remove(ctx context.Context, node string) error {
 	return nil
 }
 
-// pod changes a node. Its container sees the host's processes, and is started again after the node was.
+// pod returns the pod that changes a node. Its container sees the host's processes, and starts again after a restart of
+// the node.
 func (p *Pods) pod(node string, c Configuration) *v1.Pod {
 	o, yes, no := p.options, true, false
 	env := func(name, value string) v1.EnvVar { return v1.EnvVar{Name: name, Value: value} }

@@ -11,19 +11,19 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// Annotation of a Node says that its kubelet is being changed, by which plan, and how far. Its value is a [Record].
+// Annotation marks a Node whose kubelet is being changed. Its value is a [Record] with the plan and the progress.
 const Annotation = "tenon.sh/kubelet-change"
 
 // Step is a step of the change of one node.
 type Step string
 
-// The steps of a change, in order, and the one that takes it back.
+// The steps of a change, in order, and the step that undoes it.
 const (
 	Cordon   Step = "cordon"   // no new pods
 	Evict    Step = "evict"    // the pods go, as PodDisruptionBudgets allow
 	Change   Step = "change"   // the node stops its kubelet, removes state files, writes the configuration, starts
 	Verify   Step = "verify"   // kubelet and agent report the new configuration
-	Keep     Step = "keep"     // the node keeps it; without that it restores the old one by itself
+	Keep     Step = "keep"     // the node keeps the configuration; otherwise it restores the old one
 	Uncordon Step = "uncordon" // new pods may come
 	Undo     Step = "undo"     // the node restores the old configuration
 )
@@ -33,28 +33,29 @@ func (s Step) known() bool {
 	return slices.Contains([]Step{Cordon, Evict, Change, Verify, Keep, Uncordon, Undo}, s)
 }
 
-// The ends of a change; records have neither.
+// The results of a change; no record has them.
 const (
 	Done     Step = "done"     // with the new configuration
 	Restored Step = "restored" // with the old one
 )
 
-// Record is how far the change of a node is. A step is recorded before it begins, and each can be done again, so a
-// change that was interrupted goes on with the step of its record.
+// Record is the progress of a node's change. A step is recorded before it begins and can be repeated. So an interrupted
+// change continues with the step of its record.
 type Record struct {
 	// Plan identifies the node's part of the plan.
 	Plan string `json:"plan"`
 	Step Step   `json:"step"`
-	// Stays: the node was cordoned before, and remains so.
+	// Stays: the node was cordoned before the change, and remains cordoned.
 	Stays bool `json:"stays,omitempty"`
-	// Why is why the change is taken back: the step that failed, and how many pods remained. Who may read nodes reads it,
-	// so it names no pod and has nothing of a log.
+	// Why is the reason for undoing the change: the step that failed, and the number of remaining pods. Everybody who
+	// may read nodes can read it, so it names no pod and quotes no log.
 	Why string `json:"why,omitempty"`
-	// detail is the error itself, for who applies the plan. It is in no annotation: "" after an interruption.
+	// detail is the full error, for the administrator who applies the plan. No annotation has it: it is "" after an
+	// interruption.
 	detail string
 }
 
-// Reason returns why the change is taken back, for who applies the plan; "" if it is not.
+// Reason returns the reason for undoing the change, for the administrator; "" if the change is not undone.
 func (r Record) Reason() string { return cmp.Or(r.detail, r.Why) }
 
 // remaining is the error of an eviction after which pods remain on a node.
@@ -65,7 +66,7 @@ type remaining struct {
 
 func (r remaining) Unwrap() error { return r.error }
 
-// withhold returns what a record says of an error of a step.
+// withhold returns the part of a step's error that a record may contain.
 func withhold(step Step, err error) string {
 	if left := (remaining{}); errors.As(err, &left) {
 		return fmt.Sprintf("step %s failed: pods that remained: %d", step, left.pods)
@@ -73,7 +74,7 @@ func withhold(step Step, err error) string {
 	return fmt.Sprintf("step %s failed", step)
 }
 
-// identity identifies what a plan does to a node.
+// identity returns a text that identifies a node's part of a plan.
 func identity(n document.KubeletPlanNode) string {
 	data, err := json.Marshal([]any{n.Name, n.DropIn, n.StateFiles})
 	if err != nil { // strings always encode
@@ -82,14 +83,14 @@ func identity(n document.KubeletPlanNode) string {
 	return fmt.Sprintf("%x", sha256.Sum256(data))[:16]
 }
 
-// next returns the record after a step that ended with an error or without. more is false where the change is at its
-// end, or cannot go on: then the node keeps its record.
+// next returns the record after a step that succeeded (nil) or failed. more is false where the change is complete or
+// cannot continue; in the second case the node keeps its record.
 func (r Record) next(failed error) (_ Record, more bool) {
 	if failed != nil {
 		was := r.Step
 		switch r.Step {
 		case Cordon, Evict:
-			r.Step = Uncordon // nothing was changed yet
+			r.Step = Uncordon // the node is still unchanged
 		case Change, Verify:
 			r.Step = Undo
 		default:
@@ -106,8 +107,8 @@ func (r Record) next(failed error) (_ Record, more bool) {
 	return r, more
 }
 
-// resumed returns the record with which an interrupted change goes on. While it was interrupted the node may have
-// restored its configuration, so what the node does is done again; where it has changed, that does nothing.
+// resumed returns the record with which an interrupted change continues. The node may have restored its configuration
+// meanwhile, so the steps of the node are repeated; on a changed node they do nothing.
 func (r Record) resumed() Record {
 	if r.Step == Verify || r.Step == Keep {
 		r.Step = Change

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// However steps end, a change ends with the new configuration, with the old one, or at a step that a person has to
-// mend.
+// However steps end, a change ends with the new configuration, with the old one, or at a step that an administrator has
+// to repair.
 func TestStepsFollowEachOther(t *testing.T) {
 	no := errors.New("no")
 	for _, test := range []struct {
@@ -50,8 +50,8 @@ func TestStepsFollowEachOther(t *testing.T) {
 	}
 }
 
-// Who may read nodes reads the record, and need not read pods: it names none, and has nothing of a log. Who applies the
-// plan reads all.
+// Everybody who may read nodes can read the record, even without the right to read pods: it names no pod and quotes no
+// log. The administrator who applies the plan sees the full error.
 func TestARecordNamesNoPods(t *testing.T) {
 	budget := remaining{errors.New("not all pods were evicted within 1m0s: pod shop/db-0: a budget"), 1}
 	for _, c := range []struct {

@@ -1,10 +1,10 @@
-// Package bundle keeps what Tenon's tools read of a cluster in one archive, to look at it elsewhere.
+// Package bundle stores what Tenon's tools read from a cluster in one archive, for analysis elsewhere.
 //
-// A bundle answers the requests of these tools as the API server did, by [Bundle.Config], so that they need no
-// other way to read it. Invariant: of an object it has the fields that a list here names, and no others: no
-// environment, no arguments of containers, no Secrets, no data of ConfigMaps but configurations of schedulers.
-// Texts lose what looks like a credential. The package refuses archives beyond bounds, and changes and watches of
-// a bundle.
+// A bundle answers the requests of these tools as the API server did, through [Bundle.Config], so the tools read it
+// like a cluster. Invariant: the bundle has only those fields of an object that a list in this package names: no
+// environment, no arguments of containers, no Secrets, and no data of ConfigMaps except configurations of schedulers.
+// Texts lose what looks like a credential. The package refuses archives beyond bounds, and changes and watches of a
+// bundle.
 package bundle
 
 import (
@@ -26,19 +26,19 @@ const (
 	maxBytes = 1 << 30
 )
 
-// About says what a bundle is.
+// About describes a bundle.
 type About struct {
 	Kind string `json:"kind"` // "Bundle"
-	// At is when the cluster was read, Version that of the program that read it.
+	// At is the time of reading the cluster, Version the version of the reading program.
 	At      time.Time `json:"at"`
 	Version string    `json:"version"`
 	Server  string    `json:"server,omitempty"` // the version of the API server
-	// Namespace is what the kubeconfig chose.
+	// Namespace is the namespace that the kubeconfig selected.
 	Namespace string `json:"namespace"`
 	Hashed    bool   `json:"hashed"` // names are hashes
 	// Missing are the resources that could not be read.
 	Missing []Missing `json:"missing"`
-	// Rights are what service accounts of Tenon may do, and what was asked.
+	// Rights are the reviewed rights of Tenon's service accounts.
 	Rights []Right `json:"rights"`
 }
 
@@ -55,7 +55,7 @@ type Right struct {
 	Allowed bool   `json:"allowed"`
 }
 
-// Bundle is what was read of a cluster. It must not be changed once it is made.
+// Bundle is the data that was read from a cluster. It must not be changed after it was made.
 type Bundle struct {
 	About
 	// Lists are the objects by resource, as [Resource.String] names it, and Texts are logs and metrics by file.
@@ -79,7 +79,7 @@ objects/ has the fields of objects that these commands read, as lists of JSON. I
 arguments, and no Secrets.
 `
 
-// Write writes the archive, always in the same order.
+// Write writes the archive. Its order is always the same.
 func (b *Bundle) Write(w io.Writer) error {
 	zip := gzip.NewWriter(w)
 	out := tar.NewWriter(zip)

@@ -23,7 +23,8 @@ import (
 
 const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJlLW9mLWl0"
 
-// secrets are what no bundle may have. Objects of the server below have them in all places where people put them.
+// secrets are texts that no bundle may have. The objects of the server below have them in all places where users put
+// them.
 var secrets = []string{"s3cr3t", jwt, "BEGIN RSA PRIVATE KEY", "hunter2", "PASSWORD", "topsecret", "lastApplied"}
 
 const (
@@ -65,7 +66,7 @@ const (
 	   "name": "trainer-7d9f-abcde"}]}]}`
 )
 
-// server has the objects, answers reviews with yes for watch, and refuses to list PersistentVolumes.
+// server has the objects. It answers reviews of watch with yes, and refuses to list PersistentVolumes.
 func server(t *testing.T) *rest.Config {
 	lists := map[string]string{"/api/v1/pods": pods, "/api/v1/events": events, "/api/v1/nodes": nodes,
 		"/api/v1/configmaps": maps, "/apis/tenon.sh/v1alpha1/nodelayouts": layouts, "/version": `{"gitVersion": "v1.36.3"}`,
@@ -98,7 +99,7 @@ func review(verb string) authorizationv1.SubjectAccessReviewSpec {
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: "nodes"}}
 }
 
-// collected makes a bundle of the server, writes it, and reads it again.
+// collected makes a bundle of the server, writes it and reads it back.
 func collected(t *testing.T, hash bool) (*bundle.Bundle, string) {
 	t.Helper()
 	b, err := bundle.Collect(t.Context(), server(t), time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), bundle.Options{
@@ -198,8 +199,8 @@ func TestABundleAnswersAsTheServerDid(t *testing.T) {
 	}
 }
 
-// What the API server fails to answer is missing, and named with its code; all else is there. Programs that read the
-// bundle name it, too, and go on.
+// The bundle names as missing, with the status code, what the API server fails to answer, and has all else. Programs
+// that read the bundle name it, too, and continue.
 func TestWhatTheServerDoesNotAnswerIsNamed(t *testing.T) {
 	whole := server(t)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -20,21 +20,22 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Options say what a bundle has.
+// Options select the content of a bundle.
 type Options struct {
 	Version, Namespace string
 	// Hash replaces the names of nodes, namespaces, pods, workloads and volumes.
 	Hash bool
-	// LogLines are the last lines of the log of each container of Tenon; 0: no logs.
+	// LogLines is how many last lines of each log of Tenon's containers are read; 0: no logs.
 	LogLines int
-	// Programs are the namespaces where Tenon's programs run. Nothing but the logs of pods there is read: everywhere else
-	// anybody may give pods the labels of Tenon's.
+	// Programs are the namespaces of Tenon's programs. Logs are read only there: in other namespaces, other users may
+	// give Tenon's labels to their pods.
 	Programs []string
-	// Messages are namespaces whose pods keep the termination messages of their containers, which may be the ends of logs.
+	// Messages are namespaces whose pods keep the termination messages of their containers. Such a message may be the
+	// end of a log.
 	Messages []string
-	// ConfigMaps are those that are configurations of schedulers, as NAMESPACE/NAME.
+	// ConfigMaps are the ConfigMaps with configurations of schedulers, as NAMESPACE/NAME.
 	ConfigMaps []string
-	// Rights are the SubjectAccessReviews that are asked.
+	// Rights are the SubjectAccessReviews to ask for.
 	Rights []authorizationv1.SubjectAccessReviewSpec
 	// Texts are other files, such as metrics.
 	Texts map[string]string
@@ -45,8 +46,8 @@ const (
 	page      = 500
 )
 
-// Collect reads a cluster at a time with the rights of cfg. What these do not allow is missing, and so is what the API
-// server does not answer: a list that fails costs only itself.
+// Collect reads a cluster with the rights of cfg; at is the present time. It records as missing what these rights do
+// not allow, and what the API server does not answer: one failed list does not affect the others.
 func Collect(ctx context.Context, cfg *rest.Config, at time.Time, o Options) (*Bundle, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = 50, 100
@@ -109,12 +110,12 @@ func (b *Bundle) collect(ctx context.Context, all dynamic.Interface, r Resource,
 	return nil
 }
 
-// miss records that something could not be read, and with which code the API server answered.
+// miss records a resource that could not be read, with the API server's status code.
 func (b *Bundle) miss(what string, code int) {
 	b.Missing = append(b.Missing, Missing{what, code, strings.ReplaceAll(http.StatusText(code), " ", "")})
 }
 
-// statusCode returns the code of an answer of the API server; 0 if it did not answer.
+// statusCode returns the API server's status code of an error; 0 without an answer.
 func statusCode(err error) int {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -139,7 +140,7 @@ func (r Resource) wants(object map[string]any, o Options) bool {
 	return len(r.only) == 0 || slices.Contains(r.only, name)
 }
 
-// server makes requests that have no client.
+// server sends requests that no typed client sends.
 type server struct {
 	http *http.Client
 	cfg  *rest.Config
@@ -194,7 +195,7 @@ func asked(spec authorizationv1.SubjectAccessReviewSpec) string {
 	return string(data)
 }
 
-// release reads the version of the API server, which everybody may read.
+// release reads the version of the API server, which every user may read.
 func (b *Bundle) release(ctx context.Context, s server) error {
 	data, code, err := s.do(ctx, http.MethodGet, "/version", nil)
 	if err != nil {
@@ -212,10 +213,10 @@ func (b *Bundle) release(ctx context.Context, s server) error {
 	return nil
 }
 
-// logOf begins the name of a log that could not be read.
+// logOf is the beginning of the name of a log that could not be read.
 const logOf = "v1_pods/log of "
 
-// logs reads the last lines of the programs of Tenon.
+// logs reads the last lines of the logs of Tenon's programs.
 func (b *Bundle) logs(ctx context.Context, s server, o Options) error {
 	if o.LogLines == 0 {
 		return nil

@@ -6,12 +6,12 @@ import (
 	"unicode"
 )
 
-// This file removes what looks like a credential from texts. It removes too much rather than too little: a text is one
-// that people or programs wrote, and what a bundle needs is in fields of its own.
+// This file removes what looks like a credential from texts. It prefers to remove too much: texts come from people and
+// programs, and the data that a bundle needs has fields of its own.
 
 const redacted = "[removed]"
 
-// Parts of the patterns below. A sensitive name is one whose value is a credential.
+// Parts of the patterns below. The value of a sensitive name is a credential.
 const (
 	surely    = `passw(?:or)?d|passwd|passphrase|pwd|api[_-]?key`
 	sensitive = surely + `|secret|token|credential|access[_-]?key|account[_-]?key|private[_-]?key|signing[_-]?key|` +
@@ -20,10 +20,10 @@ const (
 	value = `(?:\\*"(?:[^"\\]|\\[^"])*\\*"|'[^']*'|\x60[^\x60]*\x60|[^\s,;}\])&"']+)`
 )
 
-// rule removes what group 2 of the pattern matches, or all of it where there is none.
+// rule removes the text of group 2 of the pattern, or the whole match where there is no group 2.
 type rule struct {
 	pattern *regexp.Regexp
-	// is reports whether a match is one; nil: always.
+	// is reports whether a match is a credential; nil: always.
 	is func(groups []string) bool
 }
 
@@ -34,7 +34,7 @@ func of(pattern string, is func(groups []string) bool) rule {
 var rules = []rule{
 	// Keys and certificates in PEM, also in one line, and where the end is cut off.
 	of(`(?s)-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|$)`, nil),
-	// Tokens (JWT, JWE) and keys whose form says what they are.
+	// Tokens (JWT, JWE) and keys with a recognisable form.
 	of(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*)*`, nil),
 	of(`\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}\b`, nil),
 	of(`\b(?:gh[pousr]_|github_pat_|glpat-|gl[a-z]{2,4}-|xox[a-z]-|xapp-|sk-|sk_live_|sk_test_|`+
@@ -59,7 +59,8 @@ var rules = []rule{
 	// Pairs of name and value, as environments have them in JSON and YAML.
 	of(`(?i)(name`+quote+`?\s*[:=]\s*`+quote+`?[\w.-]*(?:`+sensitive+`)[\w.-]*`+quote+`?\s*,?\s*`+quote+
 		`?value`+quote+`?\s*[:=]\s*)(`+value+`)`, nil),
-	// Assignments. Behind a colon there is a space or a quotation mark, unless the name is sure: image:tag is none.
+	// Assignments. A colon is followed by a space or a quotation mark, unless the name is certainly sensitive:
+	// image:tag is no assignment.
 	of(`(?i)([\w.-]*(?:`+sensitive+`)[\w.-]*`+quote+`?(?:\]|\))?\s*(?:=>|:=|==?|:\s)\s*)(`+value+`)`, assigned),
 	of(`(?i)([\w.-]*(?:`+sensitive+`)[\w.-]*`+quote+`\s*:\s*)(`+value+`)`, assigned),
 	of(`(?i)([\w.-]*(?:`+sensitive+`)[\w.-]*\s*:)(`+quote+`[^"']*`+quote+`)`, assigned),
@@ -73,16 +74,16 @@ var rules = []rule{
 // secretName matches names of fields, labels and keys whose values are credentials.
 var secretName = regexp.MustCompile(`(?i)(?:` + sensitive + `)`)
 
-// harmless ends names whose value is about a credential, and is none.
+// harmless matches ends of names whose value describes a credential without being one.
 var harmless = regexp.MustCompile(`(?i)(seconds|name|names|path|file|ref|refs|count|bytes|ttl|timeout|policy|type|` +
 	`size|length|expiry|expires|expiration|mode|required|enabled|version|bucket|limit|id)["'\x60\\)\]]*\s*(?:=>|[:=]+)?\s*$`)
 
-// assigned reports whether the name of an assignment, group 1, has a credential as its value.
+// assigned reports whether the name of an assignment, group 1, is sensitive.
 func assigned(groups []string) bool {
 	return !harmless.MatchString(groups[1]) || strings.Contains(strings.ToLower(groups[1]), "access_key_id")
 }
 
-// encoded reports whether group 2 looks like base64, and not like a word.
+// encoded reports whether group 2 looks like base64 rather than a word.
 func encoded(groups []string) bool {
 	return strings.IndexFunc(groups[2], func(r rune) bool {
 		return unicode.IsDigit(r) || unicode.IsUpper(r) || r == '='

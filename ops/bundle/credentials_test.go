@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each form has the credential hunter2 or the other one that is given.
+// Each text has the credential hunter2, or the credential that the case names.
 func TestCredentialsAreRemovedInEveryUsualForm(t *testing.T) {
 	const random = "wJalrXUtnFEMI7K7MDENGbPxRfiCYEXAMPLEKEY12"
 	for _, text := range []string{
@@ -55,7 +55,7 @@ func TestCredentialsAreRemovedInEveryUsualForm(t *testing.T) {
 	}
 }
 
-// What is needed to see what is wrong stays as it is.
+// Texts that a diagnosis needs stay unchanged.
 func TestTextsWithoutCredentialsStay(t *testing.T) {
 	for _, text := range []string{
 		"0/10 nodes are available: 10 Insufficient cpu", `secret "db-creds" not found`, "secretName: db-creds",

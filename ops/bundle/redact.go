@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// This file replaces names.
+// This file replaces names by hashes.
 
-// texts applies a function to all strings that are values.
+// texts applies a function to all strings in a value, but not to keys.
 func texts(value any, do func(string) string) any {
 	switch v := value.(type) {
 	case string:
@@ -31,7 +31,7 @@ func texts(value any, do func(string) string) any {
 	return value
 }
 
-// names replaces names by hashes that nobody can compute without the key, which is kept nowhere.
+// names replaces names by keyed hashes. The key is stored nowhere, so no reader can compute them.
 type names struct {
 	key   []byte
 	known map[string]bool
@@ -39,7 +39,7 @@ type names struct {
 	bases []string
 }
 
-// usual are names that every cluster has, and words that mean something in a layout.
+// usual are names that every cluster has, and words with a meaning in a layout. They are not replaced.
 var usual = words(`default kube-system kube-public kube-node-lease tenon-system tenon-agents tenon-agent tenon-scheduler
 	tenon-console kube-scheduler default-scheduler none static restricted best-effort single-numa-node container pod node
 	memory cpu kubelet agent files app init sidecar gpu dax movable nic nvme infiniband accelerator pods`)
@@ -89,7 +89,7 @@ func (n *names) replace(text string) string {
 	return token.ReplaceAllStringFunc(text, n.word)
 }
 
-// word replaces a word that is a name, or a name with a domain or an ending behind it.
+// word replaces a word that is a name, or that begins with a name before a domain or an ending.
 func (n *names) word(word string) string {
 	for at := len(word); at > 0; at = strings.LastIndexByte(word[:at], '.') {
 		if n.known[word[:at]] {
@@ -99,7 +99,8 @@ func (n *names) word(word string) string {
 	return word
 }
 
-// hash is the hash of a name. One that begins with the name of a workload begins with its hash, and an ordinal stays.
+// hash returns the hash of a name. A name that begins with a workload's name gets that workload's hash as its
+// beginning, and an ordinal stays.
 func (n *names) hash(name string) string {
 	for _, base := range n.bases {
 		if rest, ok := strings.CutPrefix(name, base+"-"); ok {

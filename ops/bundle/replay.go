@@ -16,14 +16,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// This file answers requests from a bundle, as the API server did.
+// This file answers requests from a bundle as the API server did.
 
 const (
 	reviews     = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 	selfReviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 )
 
-// Config returns how to reach the cluster as it was.
+// Config returns a client configuration whose requests the bundle answers.
 func (b *Bundle) Config() *rest.Config {
 	return &rest.Config{Host: "http://bundle.invalid", Transport: b, QPS: -1}
 }
@@ -72,7 +72,8 @@ func (b *Bundle) answer(r *http.Request, body []byte) (int, any) {
 				return failure(m.Code, metav1.StatusReasonNotFound, "the API server did not have "+at.resource.Resource)
 			}
 			if m.Resource == key(at.resource) {
-				// Whatever the API server answered, programs name what they may not read, and go on.
+				// Whatever the API server answered before: programs name resources that they may not read, and
+				// continue.
 				return failure(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
 					"who made the bundle could not read %s: %d %s", at.resource.Resource, m.Code, m.Reason))
 			}
@@ -91,7 +92,7 @@ func (b *Bundle) answer(r *http.Request, body []byte) (int, any) {
 	return b.list(at, items, q.Get("fieldSelector"), q.Get("labelSelector"))
 }
 
-// place is what a path names.
+// place is the resource and object that a path names.
 type place struct {
 	resource        schema.GroupVersionResource
 	namespace, name string
@@ -120,7 +121,7 @@ func parse(path string) (out place, ok bool) {
 	return out, true
 }
 
-// list answers a list, as far as selectors choose.
+// list answers a list request with the items that the selectors match.
 func (b *Bundle) list(at place, items []map[string]any, field, label string) (int, any) {
 	byField, err := fields.ParseSelector(field)
 	if err != nil {
@@ -150,7 +151,7 @@ func (b *Bundle) list(at place, items []map[string]any, field, label string) (in
 func selected(o map[string]any, by fields.Selector) bool {
 	for _, r := range by.Requirements() {
 		have := text(o, r.Field)
-		if r.Field == "source" { // of an event, either form
+		if r.Field == "source" { // events have two forms of it
 			if have = text(o, "source.component"); have == "" {
 				have = text(o, "reportingComponent")
 			}

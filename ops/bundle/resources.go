@@ -10,12 +10,12 @@ import (
 // This file lists the resources in a bundle, and the fields that it keeps of their objects.
 
 // Resource is one resource of the API server, and the fields of its objects that are kept, as paths; "[]" is each item
-// of a list. What is below a path is kept whole.
+// of a list. Everything below a path is kept.
 type Resource struct {
 	schema.GroupVersionResource
 	Kind string
 	keep []string
-	// only are the names of the objects that are kept, for clusters' resources that are not Tenon's alone.
+	// only are the names of the objects that are kept, for resources that Tenon shares with others.
 	only []string
 }
 
@@ -29,7 +29,7 @@ func key(r schema.GroupVersionResource) string {
 	return r.Group + "_" + r.Version + "_" + r.Resource
 }
 
-// metadata is kept of every object. Annotations are kept by prefixes.
+// metadata are the fields that are kept of every object. Annotations are kept by prefixes.
 const metadata = `metadata.name metadata.generateName metadata.namespace metadata.uid metadata.resourceVersion
 	metadata.labels metadata.creationTimestamp metadata.deletionTimestamp metadata.generation
 	metadata.ownerReferences[].apiVersion metadata.ownerReferences[].kind metadata.ownerReferences[].name
@@ -67,7 +67,7 @@ const (
 
 func words(s string) []string { return strings.Fields(s) }
 
-// Resources are those of a bundle.
+// Resources returns the resources of a bundle.
 func Resources() []Resource {
 	of := func(group, version, resource, kind, keep string, only ...string) Resource {
 		return Resource{schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, kind,
@@ -114,7 +114,7 @@ func Resources() []Resource {
 	}
 }
 
-// kept returns what of an object is kept.
+// kept returns the part of an object that a bundle keeps.
 func (r Resource) kept(object map[string]any, o Options) map[string]any {
 	out := r.fields(object)
 	meta, _ := out["metadata"].(map[string]any)
@@ -124,8 +124,8 @@ func (r Resource) kept(object map[string]any, o Options) map[string]any {
 	return out
 }
 
-// dropTerminationMessages removes what containers of a pod left at their end. With the policy FallbackToLogsOnError it
-// is the end of a log.
+// dropTerminationMessages removes the termination messages of a pod's containers. With the policy FallbackToLogsOnError
+// a message is the end of a log.
 func dropTerminationMessages(pod map[string]any) {
 	status, _ := pod["status"].(map[string]any)
 	for _, list := range []string{"containerStatuses", "initContainerStatuses"} {
@@ -164,7 +164,7 @@ func (r Resource) fields(object map[string]any) map[string]any {
 	return out
 }
 
-// copyPath copies what is at a path, with the lists on the way.
+// copyPath copies the value at a path, including the lists on the path.
 func copyPath(to, from map[string]any, path []string) {
 	name, list := strings.CutSuffix(path[0], "[]")
 	value, ok := from[name]

@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-numa/tenon/ops/doctor"
 )
 
-// An agent that runs and cannot publish is no agent that is missing. With an old layout, the finding says how old it
-// is.
+// A running agent that cannot publish is not reported as a missing agent. Where an old layout exists, the finding gives
+// its age.
 func TestAnAgentThatCannotPublish(t *testing.T) {
 	agent := func(ready v1.ConditionStatus) v1.Pod {
 		return v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "tenon-agents", Name: "a",

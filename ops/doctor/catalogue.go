@@ -10,18 +10,18 @@ import (
 // Page explains every finding.
 const Page = "docs/reference/findings.md"
 
-// unknownReason stands for what agents of later releases find.
+// unknownReason is the code for reasons that agents of later releases report.
 const unknownReason = "inexact"
 
-// entry is what is the same of all findings of one id.
+// entry is the common part of all findings with one id.
 type entry struct {
 	severity document.Severity
 	remedy   string
 	commands []string
 }
 
-// catalogue has every finding. Those of kubelets' settings, of inexact nodes and of restarts have the codes that
-// NodeLayout, events and metrics have.
+// catalogue has every finding. Findings about kubelets' settings, inexact nodes and restarts have the same codes as in
+// NodeLayouts, events and metrics.
 var catalogue = map[string]entry{
 	// The installation.
 	"definition-missing": {document.Broken, "install the definition of NodeLayout, then the agents write their layouts",
@@ -51,7 +51,7 @@ var catalogue = map[string]entry{
 		"exporter, or turn that of the agent off", []string{"kubectl get noderesourcetopologies NODE " +
 		"--show-managed-fields -o yaml"}},
 
-	// What nodes report.
+	// Reports of nodes.
 	"topology-refused": {document.Broken, "correct the program that writes the object, which the message names with the " +
 		"fault, or run the agent on the node", []string{"kubectl get noderesourcetopologies,numatopologies NODE " +
 		"--show-managed-fields -o yaml"}},

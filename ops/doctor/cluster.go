@@ -22,7 +22,7 @@ import (
 
 // This file examines the installation.
 
-// The label by which the programs of Tenon are found, and its values.
+// The label of Tenon's programs, and its values.
 const (
 	nameLabel = "app.kubernetes.io/name"
 	agentName = "tenon-agent"
@@ -48,8 +48,9 @@ func (x *examination) cluster() {
 	x.topologies()
 }
 
-// definitions compares the definitions of Tenon's objects with those of this program. Where agents do not measure
-// traffic, nobody misses that of NodeAffinity, but an upgrade without it goes unnoticed until they do.
+// definitions compares the definitions of Tenon's objects with this program's own. A missing NodeAffinity definition is
+// a finding even where agents do not measure traffic: an upgrade that left it out would otherwise show only when they
+// start to.
 func (x *examination) definitions() {
 	if x.Undefined {
 		x.add("definition-missing", onCluster(), "the definition of NodeLayout is not installed", "")
@@ -67,11 +68,11 @@ func (x *examination) definitions() {
 	}
 }
 
-// definition compares one definition with the text of this program's.
+// definition compares one definition with this program's text of it.
 func (x *examination) definition(kind string, found map[string]any, text []byte) {
 	var own map[string]any
 	if err := yaml.Unmarshal(text, &own); err != nil {
-		return // a test reads it
+		return // a test parses the text
 	}
 	has := fields(found)
 	var lacks []string
@@ -86,7 +87,7 @@ func (x *examination) definition(kind string, found map[string]any, text []byte)
 	}
 }
 
-// fields are the paths of the fields that a definition has.
+// fields returns the paths of the fields that a definition has.
 func fields(definition map[string]any) map[string]bool {
 	out := map[string]bool{}
 	spec, _ := definition["spec"].(map[string]any)
@@ -140,8 +141,8 @@ func (x *examination) schedulers() {
 	}
 }
 
-// foreign examines whether another scheduler takes the nodes of Tenon's. Which schedulers have Tenon is known by their
-// configurations alone.
+// foreign examines whether another scheduler uses the nodes of Tenon's schedulers. Only their configurations show which
+// schedulers have Tenon.
 func (x *examination) foreign() {
 	ours := map[string]bool{}
 	for _, s := range x.Schedulers {
@@ -169,14 +170,14 @@ func (x *examination) foreign() {
 	}
 }
 
-// stays reports whether no scheduler chose the pod's node.
+// stays reports whether the pod got its node without a scheduler.
 func stays(p *v1.Pod) bool {
 	_, mirror := p.Annotations[v1.MirrorPodAnnotationKey]
 	owner := metav1.GetControllerOfNoCopy(p)
 	return mirror || owner != nil && owner.Kind == "DaemonSet"
 }
 
-// agents examines the pods of Tenon itself.
+// agents examines Tenon's own pods.
 func (x *examination) agents() {
 	releases := map[string][]string{}
 	for p := range kube.EachPod(x.View.Pods) {
@@ -214,8 +215,8 @@ func unready(p *v1.Pod) *v1.PodCondition {
 	return nil
 }
 
-// agent examines the pod of an agent. An agent that runs and is not ready lives, and what its node's layout says is of
-// the time at which it was written last.
+// agent examines the pod of an agent. An agent that runs without being ready is alive, but its node's layout may be as
+// old as its last write.
 func (x *examination) agent(p *v1.Pod) {
 	c := unready(p)
 	if c == nil {
@@ -260,10 +261,10 @@ func (x *examination) agentOn(node string) *v1.Pod {
 	return nil
 }
 
-// instant is a time as findings show it.
+// instant returns a time in the form of findings.
 func instant(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05Z") }
 
-// release is the tag of an image; empty where it has none.
+// release returns the tag of an image; "" where it has none.
 func release(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	at := strings.LastIndexByte(image, ':')
@@ -273,7 +274,7 @@ func release(image string) string {
 	return strings.TrimPrefix(image[at+1:], "v")
 }
 
-// topologies examines who writes the NodeResourceTopologies of nodes that have agents.
+// topologies examines which programs write the NodeResourceTopologies of nodes with agents.
 func (x *examination) topologies() {
 	agents := map[string]bool{}
 	for i := range x.View.Layouts {

@@ -1,9 +1,9 @@
-// Package doctor examines what was read of a cluster for what keeps pods from being placed or aligned: in the
-// installation, on nodes, and in pods.
+// Package doctor examines a read cluster for what keeps pods from being placed or aligned: in the installation, on
+// nodes, and in pods.
 //
-// Findings are a pure function of a [Snapshot]. Invariant: equal snapshots give equal findings, in the same order; each
-// finding has an id of [IDs], the evidence, and what mends it. The package changes nothing in a cluster. What an
-// identity may not read is a limit of the answer and no finding.
+// Findings are a pure function of a [Snapshot]. Invariant: equal snapshots give equal findings in the same order; each
+// finding has an id of [IDs], evidence, and a remedy. The package changes nothing in a cluster. A resource that the
+// identity may not read is a limit of the answer, and no finding.
 package doctor
 
 import (
@@ -23,36 +23,38 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Snapshot is what was read of a cluster at a time.
+// Snapshot is the data that was read from a cluster at one time.
 type Snapshot struct {
 	At   time.Time
 	View *kube.View
-	// Definition is the CustomResourceDefinition of NodeLayout. It is nil where there is none (Undefined), or where it
-	// may not be read.
+	// Definition is the CustomResourceDefinition of NodeLayout. It is nil where the cluster has none (Undefined) or
+	// where the identity may not read it.
 	Definition map[string]any
 	Undefined  bool
-	// Affinity is the CustomResourceDefinition of NodeAffinity: empty where there is none, nil where it may not be read.
+	// Affinity is the CustomResourceDefinition of NodeAffinity: empty where the cluster has none, nil where the
+	// identity may not read it.
 	Affinity map[string]any
-	// NoPolicy are the objects of the admission policy for agents that are missing.
+	// NoPolicy are the missing objects of the admission policy for agents.
 	NoPolicy []string
-	// Rights are what service accounts of Tenon need.
+	// Rights are the rights that Tenon's service accounts need.
 	Rights []Right
-	// Leases are the leases of schedulers with Tenon, and Schedulers are configurations; both may be empty.
+	// Leases are the leases of schedulers with Tenon, and Schedulers the configurations of schedulers; both may be
+	// empty.
 	Leases     []Lease
 	Schedulers []document.Scheduler
 	Limits     []document.Limit
-	// Gone are the pods that nodes still listed at a second look, though they had no object at the first one; by node.
+	// Gone are the pods by node that had no object at the first look, and that nodes still listed at the second look.
 	Gone map[string][]state.PodID
 }
 
-// Right is what a user needs, and whether the API server grants it.
+// Right is a right that a user needs, and whether the API server grants it.
 type Right struct {
 	User, Verb, Group, Resource string
 	Namespace, Name             string
 	Allowed                     bool
 }
 
-// String writes the right as kubectl auth can-i takes it.
+// String returns the right as arguments of kubectl auth can-i.
 func (r Right) String() string {
 	out := r.Verb + " " + r.Resource
 	if r.Group != "" {
@@ -74,14 +76,14 @@ type Lease struct {
 	Lasts                   time.Duration
 }
 
-// Options select what is examined; empty is everything.
+// Options select what is examined; empty selects everything.
 type Options struct {
 	Node string
 	Pod  string // "namespace/name"
 }
 
-// Examine returns the findings of a snapshot. The error names an object that cannot be judged, or that the options
-// select and that does not exist: no finding about a node that was not examined would be no answer.
+// Examine returns the findings of a snapshot. It returns an error for an object that cannot be judged, or that the
+// options select and that does not exist: an answer without findings would be wrong for a node that was not examined.
 func Examine(s *Snapshot, o Options) (document.Diagnosis, error) {
 	if err := o.matches(s.View); err != nil {
 		return document.Diagnosis{}, err
@@ -134,7 +136,7 @@ func (o Options) matches(v *kube.View) error {
 	return fmt.Errorf("there is no pod %s", o.Pod)
 }
 
-// keep drops what the options do not select.
+// keep removes the findings that the options do not select.
 func (o Options) keep(d document.Diagnosis) document.Diagnosis {
 	if o.Node == "" && o.Pod == "" {
 		return d
@@ -152,7 +154,8 @@ func (o Options) keep(d document.Diagnosis) document.Diagnosis {
 	return d
 }
 
-// unexamined returns what could not be read. What decides where pods may go counts only if a pod waits.
+// unexamined returns the resources that could not be read. A resource that only affects where pods may go counts only
+// if a pod waits.
 func (x *examination) unexamined() (out []document.Limit) {
 	for _, l := range x.View.Limits() {
 		if x.judged > 0 || !slices.Contains(kube.AroundResources(), l.Resource) {
@@ -166,20 +169,20 @@ func (x *examination) unexamined() (out []document.Limit) {
 	return out
 }
 
-// examination collects findings. Those with the same id and text are one, of several objects.
+// examination collects findings. It merges findings with the same id and text into one with several objects.
 type examination struct {
 	*Snapshot
 	scene *stage.Stage
 	found map[string]*document.Finding
-	// judged counts the workloads that wait for a node, and strange the other pods that cannot be judged; strangest is
-	// one of these, with the reason.
+	// judged counts the workloads that wait for a node, and strange the pods on nodes that cannot be judged.
+	// strangest is one of these pods, with the reason.
 	judged, strange int
 	strangest       string
-	// static are the nodes with a static memory manager; see staticMemory.
+	// static are the nodes whose kubelets have a static memory manager; see staticMemory.
 	static map[string]*state.Node
 }
 
-// add adds a finding of an object; a remedy of its own may stand in place of that of the id.
+// add adds a finding about an object. A remedy that is not empty replaces the remedy of the id.
 func (x *examination) add(id string, of document.FindingObject, text, remedy string) {
 	entry, ok := catalogue[id]
 	if !ok {
@@ -231,7 +234,7 @@ func (x *examination) sorted() []document.Finding {
 	return out
 }
 
-// named puts the names of an object into commands.
+// named inserts the names of an object into commands.
 func named(commands []string, o document.FindingObject) (out []string) {
 	for _, c := range commands {
 		if len(o.Nodes) > 0 {
@@ -254,7 +257,8 @@ func onNode(name string, evidence ...string) document.FindingObject {
 	return document.FindingObject{Kind: "Node", Name: name, Nodes: []string{name}, Evidence: evidence}
 }
 
-// onPod names the controller of a pod: what is wrong with one of its pods is mended in its template.
+// onPod returns the controller of a pod as the object of a finding: a fault of one of its pods is corrected in its
+// template.
 func onPod(p *v1.Pod, evidence ...string) document.FindingObject {
 	o := document.FindingObject{Kind: "Pod", Namespace: p.Namespace, Name: p.Name,
 		Pods: []string{p.Namespace + "/" + p.Name}, Evidence: evidence}

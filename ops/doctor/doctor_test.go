@@ -43,7 +43,7 @@ numa 1 socket 1 cpus 4-7/12-15 memory 64Gi
 `
 )
 
-// world is a cluster of one node, before it is read.
+// world is the input of a test: a cluster of one node.
 type world struct {
 	machine    string
 	rules      place.Rules
@@ -57,7 +57,7 @@ type world struct {
 	snapshot   doctor.Snapshot
 }
 
-// healthy is a cluster in which nothing is wrong: a node with strict alignment, an aligned pod, a scheduler.
+// healthy is a cluster without findings: a node with strict alignment, an aligned pod, a scheduler.
 func healthy() *world {
 	amounts := func(memory string) v1.ResourceList {
 		return v1.ResourceList{"cpu": resource.MustParse("14"), "memory": resource.MustParse(memory),
@@ -110,7 +110,7 @@ func (w *world) examine(t *testing.T, o doctor.Options) document.Diagnosis {
 	return d
 }
 
-// read returns what is read of the cluster.
+// read returns the snapshot of the cluster.
 func (w *world) read(t *testing.T) *doctor.Snapshot {
 	t.Helper()
 	m, err := topo.ParseMachine(w.machine)
@@ -144,8 +144,8 @@ func TestNothingIsFoundWhereNothingIsWrong(t *testing.T) {
 	}
 }
 
-// An upgrade that leaves the definition of NodeAffinity behind, or out, is noticed. Who may not read definitions is
-// told nothing of it.
+// An upgrade that keeps the old definition of NodeAffinity, or has none, is a finding. An identity that may not read
+// definitions gets no such finding.
 func TestTheDefinitionOfNodeAffinity(t *testing.T) {
 	old := strings.ReplaceAll(string(crd.NodeAffinity()), "sockets:", "plugs:")
 	for want, found := range map[string]map[string]any{"": nil, "NodeAffinity": {},
@@ -163,7 +163,7 @@ func TestTheDefinitionOfNodeAffinity(t *testing.T) {
 	}
 }
 
-// unreported is a pod that no report lists, admitted at a time.
+// unreported is a pod that no report lists; the kubelet admitted it at the time.
 func unreported(at time.Time) v1.Pod {
 	p := kubetest.Admitted(kubetest.CPUs("lost", 1), "node")
 	p.Spec.SchedulerName = "tenon-scheduler"
@@ -173,7 +173,7 @@ func unreported(at time.Time) v1.Pod {
 	return *p
 }
 
-// wrongs has a way to every finding.
+// wrongs has for every finding a change that causes it.
 func wrongs() map[string]func(*world) {
 	inexact := func(code state.InexactCode) func(*world) {
 		return func(w *world) {
@@ -276,7 +276,7 @@ func wrongNodes() map[string]func(*world) {
 			w.entries, w.pods, w.rules.CPU.Reserved, w.rules.CPU.FullPCPUsOnly = nil, nil, cpus("0"), true
 		},
 		"reserved-cpus-given": func(w *world) {
-			// Two cores have two threads, and four have one.
+			// Two of the cores have two threads, and four have one.
 			w.machine = "numa 0 socket 0 cpus 0-1/2-3 memory 64Gi\nnuma 1 socket 0 cpus 4-7 memory 64Gi\n"
 			w.entries, w.pods, w.rules.CPU.Reserved = nil, nil, cpus("0")
 		},
@@ -318,7 +318,7 @@ func wrongNodes() map[string]func(*world) {
 	}
 }
 
-// hazards are what a restart of the kubelet would do; the pods are healthy until then.
+// hazards are the changes that make a restart of the kubelet dangerous; the pods are healthy before it.
 func hazards() map[string]func(*world) {
 	holding := func(h place.Holding) func(*world) {
 		return func(w *world) { w.entries[0].Holdings = []place.Holding{h} }
@@ -378,7 +378,7 @@ func hazards() map[string]func(*world) {
 
 var waits = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
 
-// status gives the pod that is there the status of a container.
+// status sets the status of a container in the existing pod.
 func (w *world) status(s v1.ContainerStatus) {
 	w.pods[0].Status.ContainerStatuses = append(w.pods[0].Status.ContainerStatuses, s)
 }
@@ -392,7 +392,7 @@ func wrongPods() map[string]func(*world) {
 			w.pods = append(w.pods, *p)
 		},
 		"odd-cpus": func(w *world) {
-			// Another node would take it, as far as is known.
+			// As far as is known, another node would take it.
 			w.machine, w.rules.CPU.FullPCPUsOnly = threads, true
 			w.others = []v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Status: w.node.Status}}
 			w.pods = append(w.pods, *kubetest.CPUs("odd", 3))
@@ -414,7 +414,7 @@ func wrongPods() map[string]func(*world) {
 	}
 }
 
-// Every finding is there for its cause, with an object and a remedy, and gone without it.
+// Every finding appears with its cause, with an object and a remedy, and disappears without the cause.
 func TestEveryFindingHasItsCause(t *testing.T) {
 	all := wrongs()
 	if got, want := slices.Sorted(maps.Keys(all)), doctor.IDs(); !slices.Equal(got, want) {
@@ -432,14 +432,14 @@ func TestEveryFindingHasItsCause(t *testing.T) {
 			if f := d.Findings[i]; f.Remedy == "" || f.Text == "" || len(f.Objects) == 0 || f.Severity == "" {
 				t.Errorf("finding %+v lacks something", f)
 			}
-			if len(d.Findings) > 2 { // what a container holds may be wrong in two ways
+			if len(d.Findings) > 2 { // a holding may be wrong in two ways
 				t.Errorf("beside it: %v", ids(d))
 			}
 		})
 	}
 }
 
-// A person who reads the name of a finding looks it up.
+// The document explains every finding under its id.
 func TestEveryFindingIsExplained(t *testing.T) {
 	text, err := os.ReadFile("../../" + doctor.Page)
 	if err != nil {
@@ -471,7 +471,7 @@ func TestFindingsAreOfTheNodeOrPodThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// The rights that are asked for are the rights in the manifests.
+// The rights that doctor checks are the rights in the manifests.
 func TestRightsAreThoseOfTheRoles(t *testing.T) {
 	all, err := doctor.Needed()
 	if err != nil {

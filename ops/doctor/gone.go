@@ -18,22 +18,22 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file finds pods that have no object any more, and that their node still reports. Every pod that ends is such a
-// pod for a moment, so they are looked at twice.
+// This file finds pods that have no object any more and that their node still reports. Every pod that ends is briefly
+// in this state, so the file looks twice.
 
-// dropTime is how long a node may report a pod after its object is gone: the CPU manager looks every ten seconds for
-// what it may take back (--cpu-manager-reconcile-period), and an agent takes a second.
+// dropTime is how long a node may report a pod after its object is gone. The CPU manager checks every ten seconds what
+// it may take back (--cpu-manager-reconcile-period), and an agent takes a second.
 const dropTime = 15 * time.Second
 
-// Bounds on what is looked at twice: a node may report what it likes.
+// Bounds on the second look: a node may report any number of pods.
 const (
 	maxGone      = 10 // pods of a node
 	maxGoneNodes = 50
 )
 
-// LookAgain looks a second time at the pods that reports list and that have no object. Those for which that still holds
-// after dropTime are findings. pause waits; it is called only if there are such pods. A snapshot of files has no second
-// time: its pods that are gone are no findings.
+// LookAgain looks a second time at the pods that reports list and that have no object. Pods that are still in this
+// state after dropTime become findings. LookAgain calls pause, which waits, only if there are such pods. A snapshot of
+// files has no second time, so it has no such findings.
 func (s *Snapshot) LookAgain(ctx context.Context, cfg *rest.Config,
 	pause func(context.Context, time.Duration) error) error {
 	gone, left := map[string][]state.PodID{}, 0
@@ -86,7 +86,8 @@ func (s *Snapshot) LookAgain(ctx context.Context, cfg *rest.Config,
 	return nil
 }
 
-// mayAgain records that the second look was refused: who may list objects need not be allowed to read single ones.
+// mayAgain records that the second look was refused: an identity that may list objects may lack the right to get a
+// single one.
 func (s *Snapshot) mayAgain(resource string, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
@@ -108,7 +109,7 @@ func exists(ctx context.Context, c *objects.Core, id state.PodID) (bool, error) 
 	return string(p.UID) == id.UID, nil
 }
 
-// dropped examines which pods a node has reported for long after their end.
+// dropped finds the pods that a node has reported for long after their end.
 func (x *examination) dropped(n *state.Node) {
 	if ids := x.Gone[n.Name]; len(ids) > 0 {
 		x.add("pods-gone", onNode(n.Name, podNames(ids)...), "a node reports pods that have no object any more", "")

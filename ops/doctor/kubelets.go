@@ -13,10 +13,10 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file examines what kubelets do with their configuration and with pods, where a person would not expect it.
+// This file examines surprising effects of kubelets on pods, and of their configurations.
 
-// starts examines whether the kubelet would start again. One that reported its configuration itself has started with
-// it, so it is the machine or a file that has changed. What is reserved is examined by reservation.
+// starts examines whether the kubelet would start again. A kubelet that reported its own configuration has started with
+// it; in this case the machine or a file has changed. reservation examines the reserved amounts.
 func (x *examination) starts(n *state.Node, l *v1alpha1.NodeLayout) {
 	gates := map[string]bool{}
 	if l != nil {
@@ -25,17 +25,17 @@ func (x *examination) starts(n *state.Node, l *v1alpha1.NodeLayout) {
 		}
 	}
 	for _, f := range n.Rules.StartFaults(n.Machine, place.Startup{Gates: gates}) {
-		// Flags may turn a gate on that the files do not name, and reserve CPUs.
+		// Flags may enable a gate that the files do not name, and reserve CPUs.
 		if !f.Gate && f.Setting != "cpuManagerPolicy" {
 			x.add("kubelet-start", onNode(n.Name, f.Text), "a kubelet does not work with its configuration: "+f.Setting, "")
 		}
 	}
 }
 
-// strictSince is the first release that has strict-cpu-reservation without a gate for alpha options.
+// strictSince is the first release that offers strict-cpu-reservation without the gate for alpha options.
 const strictSince place.Release = 33
 
-// reservedCPUs examines who gets the CPUs that are kept for the system.
+// reservedCPUs finds out which pods may run on the CPUs that are reserved for the system.
 func (x *examination) reservedCPUs(n *state.Node) {
 	r := n.Rules
 	if want, given, ok := r.GivesReserved(n.Machine); ok {
@@ -61,7 +61,7 @@ func (x *examination) reservedCPUs(n *state.Node) {
 }
 
 // lost examines a node whose kubelet has stopped reporting. A static memory manager refuses its state file after a boot
-// at which the firmware or the kernel kept another amount of memory (docs/design/kubelet.md).
+// at which the firmware or the kernel has reserved another amount of memory (docs/design/kubelet.md).
 func (x *examination) lost(n *state.Node, object *v1.Node) {
 	if object == nil || n.Rules.Arbiter != place.ByKubelet || !n.Rules.Memory.Static {
 		return
@@ -74,7 +74,7 @@ func (x *examination) lost(n *state.Node, object *v1.Node) {
 	}
 }
 
-// refused examines why a kubelet refused a pod.
+// refused finds out why a kubelet refused a pod.
 func (x *examination) refused(p *v1.Pod, why place.RefusalReason) {
 	text, remedy := "a kubelet refused it: "+string(why), ""
 	switch {
@@ -90,7 +90,7 @@ func (x *examination) refused(p *v1.Pod, why place.RefusalReason) {
 	x.add("kubelet-refused", onPod(p, p.Status.Message), text, remedy)
 }
 
-// ours reports whether a scheduler of this name is known to have Tenon.
+// ours reports whether a scheduler with this name has Tenon, as far as is known.
 func (x *examination) ours(scheduler string) bool {
 	for _, s := range x.Schedulers {
 		for _, p := range s.Profiles {
@@ -102,8 +102,8 @@ func (x *examination) ours(scheduler string) bool {
 	return false
 }
 
-// uncounted examines whether a pod uses hugepages that the memory manager of its node does not count: it counts those
-// of Guaranteed pods (memorymanager/policy_static.go, Allocate).
+// uncounted finds pods with hugepages that the memory manager of their node does not count: it counts only hugepages of
+// Guaranteed pods (memorymanager/policy_static.go, Allocate).
 func (x *examination) uncounted(p *v1.Pod) {
 	n := x.staticMemory()[p.Spec.NodeName]
 	if n == nil {

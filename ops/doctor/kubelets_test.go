@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/ops/doctor"
 )
 
-// The remedy for a refused pod is that of its cause: a late plugin, a pod that Tenon placed, or another scheduler.
+// The remedy for a refused pod depends on the cause: a late plugin, a pod that Tenon placed, or another scheduler.
 func TestRefusedPodsAreMendedByTheirCause(t *testing.T) {
 	const late = "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate " +
 		"unhealthy devices example.com/nic, which is unexpected"

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file examines what nodes report: whether it can be used, and what their kubelets do with it.
+// This file examines reports of nodes: whether they are usable, and how kubelets treat pods.
 
 func (x *examination) nodes() {
 	layouts := map[string]*v1alpha1.NodeLayout{}
@@ -44,7 +44,7 @@ func (x *examination) nodes() {
 		x.reservation(n, objects[n.Name])
 		for _, h := range n.RestartHazards() {
 			pods := h.Pods
-			h.Pods = nil // the evidence has them, so that the finding is one for all nodes
+			h.Pods = nil // the evidence has the pods, so that equal hazards of nodes are one finding
 			a := h.Advice()
 			x.add(string(h.Code), onNode(n.Name, pods...), a.What,
 				cmp.Or(a.Remedy, "drain the node before the kubelet restarts"))
@@ -66,7 +66,7 @@ func (x *examination) unread(layouts map[string]*v1alpha1.NodeLayout) {
 	}
 }
 
-// unreported examines a node about which nothing is published. An agent that runs there and is not ready is another
+// unreported examines a node without any published data. An agent that runs there without being ready is another
 // finding.
 func (x *examination) unreported(node string) {
 	agent := x.agentOn(node)
@@ -80,7 +80,7 @@ func (x *examination) unreported(node string) {
 	}
 }
 
-// report examines whether what a node reports is current and can be relied on.
+// report examines whether the report of a node is current and reliable.
 func (x *examination) report(n *state.Node, l *v1alpha1.NodeLayout, object *v1.Node) {
 	x.awaited(n)
 	x.dropped(n)
@@ -103,7 +103,7 @@ func (x *examination) report(n *state.Node, l *v1alpha1.NodeLayout, object *v1.N
 	}
 }
 
-// awaited examines whether a report of a node is overdue, and which pods no report lists.
+// awaited examines whether a report of a node is overdue, and finds the pods that no report lists.
 func (x *examination) awaited(n *state.Node) {
 	if n.Quality != state.Exact {
 		return
@@ -125,7 +125,7 @@ func (x *examination) awaited(n *state.Node) {
 	}
 }
 
-// settings examines how a kubelet is configured for its machine.
+// settings examines a kubelet's configuration for its machine.
 func (x *examination) settings(n *state.Node) {
 	for _, u := range n.Rules.Forgotten(n.Machine) {
 		x.add(string(u.Code), onNode(n.Name), u.What, u.Remedy)
@@ -142,7 +142,7 @@ func (x *examination) settings(n *state.Node) {
 	}
 }
 
-// hardware examines the machine as far as pods feel it.
+// hardware examines the machine for properties that affect pods.
 func (x *examination) hardware(n *state.Node, l *v1alpha1.NodeLayout) {
 	if len(n.Machine.NUMAs()) > 1 {
 		x.hugepages(n)
@@ -174,8 +174,8 @@ func (x *examination) hardware(n *state.Node, l *v1alpha1.NodeLayout) {
 	}
 }
 
-// locality examines whether the kubelet can align the devices of a resource. If a plugin names NUMA nodes for some,
-// restricted and single-numa-node count no device on none of them (devicemanager/topology_hints.go).
+// locality examines whether the kubelet can align the devices of a resource. If a plugin names NUMA nodes for some
+// devices, restricted and single-numa-node never count devices without a NUMA node (devicemanager/topology_hints.go).
 func (x *examination) locality(n *state.Node, r topo.Resource) {
 	lost, foreign := 0, 0
 	for i := range r.Devices {
@@ -217,7 +217,7 @@ func reserved(n *state.Node, id int32) bool {
 	return false
 }
 
-// hugepages examines whether some NUMA nodes with CPUs lack a kind that others have.
+// hugepages finds NUMA nodes with CPUs that lack a kind of hugepages that others have.
 func (x *examination) hugepages(n *state.Node) {
 	for _, kind := range n.Machine.Kinds() {
 		if kind == topo.Memory {
@@ -228,7 +228,7 @@ func (x *examination) hugepages(n *state.Node) {
 			switch {
 			case numa.Capacity(kind) > 0:
 				with = append(with, fmt.Sprint(numa.ID))
-			case numa.CPUs.Len() > 0 && numa.Bytes > 0: // there is nothing to allocate pages of on others
+			case numa.CPUs.Len() > 0 && numa.Bytes > 0: // other NUMA nodes have no memory for pages
 				without = append(without, fmt.Sprint(numa.ID))
 			}
 		}
@@ -239,8 +239,9 @@ func (x *examination) hugepages(n *state.Node) {
 	}
 }
 
-// reservation compares the memory that the memory manager keeps with what the kubelet keeps from pods. A kubelet
-// refuses to start where these differ, so it started under another configuration, or the machine has changed since.
+// reservation compares the memory that the memory manager reserves with the memory that the kubelet keeps from pods. A
+// kubelet refuses to start where these differ. So it started under another configuration, or the machine has changed
+// since.
 func (x *examination) reservation(n *state.Node, object *v1.Node) {
 	if !n.Rules.Memory.Static {
 		return
@@ -257,7 +258,7 @@ func (x *examination) reservation(n *state.Node, object *v1.Node) {
 	}
 }
 
-// wholeCores returns the nodes whose kubelets give out whole cores only, by the threads of a core.
+// wholeCores returns the nodes whose kubelets assign whole cores only, by the number of threads per core.
 func (x *examination) wholeCores() map[int64][]string {
 	out := map[int64][]string{}
 	for _, n := range x.View.States {

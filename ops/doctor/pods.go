@@ -23,7 +23,7 @@ import (
 const maxJudged = 200
 
 func (x *examination) pods() error {
-	byUID := map[string]kube.Stored{} // a view may keep pods in less memory than whole ones take
+	byUID := map[string]kube.Stored{} // a view may store pods without all their fields
 	judged := map[string]bool{}
 	cores := x.wholeCores()
 	for _, stored := range x.View.Pods {
@@ -40,7 +40,7 @@ func (x *examination) pods() error {
 		if p.Spec.NodeName != "" {
 			continue
 		}
-		// Pods of one controller are alike.
+		// Pods of one controller are equal.
 		key := onPod(p).String()
 		if len(judged) == maxJudged && !judged[key] {
 			continue
@@ -61,12 +61,12 @@ func (x *examination) pods() error {
 	return nil
 }
 
-// nearly examines whether little keeps a pod from being aligned: a container asks for whole CPUs with limits equal to
-// its requests, and the pod is not Guaranteed all the same, or a number of CPUs is no whole one.
+// nearly finds pods that a small change would align: a container requests whole CPUs with limits equal to its requests,
+// but the pod is not Guaranteed, or a number of CPUs is not whole.
 func (x *examination) nearly(p *v1.Pod) {
 	spec, err := podapi.ToPlace(p)
 	if err != nil {
-		if p.Spec.NodeName != "" { // of pods that wait, it is a finding
+		if p.Spec.NodeName != "" { // for waiting pods this is a finding
 			x.strange++
 			x.strangest = cmp.Or(x.strangest, err.Error())
 		}
@@ -80,7 +80,7 @@ func (x *examination) nearly(p *v1.Pod) {
 	}
 }
 
-// meant reports whether a container has what a Guaranteed pod needs for CPUs of its own.
+// meant reports whether a container requests what CPUs of its own would need in a Guaranteed pod.
 func meant(c v1.Container) bool {
 	limit, limited := c.Resources.Limits[v1.ResourceCPU]
 	request, requested := c.Resources.Requests[v1.ResourceCPU]
@@ -114,7 +114,7 @@ func (x *examination) waiting(p *v1.Pod, cores map[int64][]string) error {
 	return nil
 }
 
-// never returns why no node will take a pod, whatever ends.
+// never returns why no node will take a pod, whichever pods end.
 func (x *examination) never(p *v1.Pod, l whatif.Lasting) {
 	var evidence, remedies []string
 	for _, r := range l.Refusals {
@@ -139,7 +139,7 @@ func choose(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// few names the first nodes.
+// few returns the first node names as a text.
 func few(names []string) string {
 	const most = 3
 	out := strings.Join(names[:min(most, len(names))], ", ")
@@ -149,7 +149,7 @@ func few(names []string) string {
 	return out
 }
 
-// misaligned examines what pods hold.
+// misaligned examines the holdings of pods.
 func (x *examination) misaligned(byUID map[string]kube.Stored) {
 	for _, n := range x.View.States {
 		if n.Quality != state.Exact {
@@ -175,7 +175,7 @@ func (x *examination) misaligned(byUID map[string]kube.Stored) {
 	}
 }
 
-// cost describes what a container holds, what would do, and how much longer the way between its NUMA nodes is.
+// cost describes a container's holdings, the best holdings, and how much longer the distance between its NUMA nodes is.
 func cost(n *state.Node, u place.Alignment) string {
 	out := fmt.Sprintf("%s on %s: NUMA nodes %s; %d would do", cmp.Or(u.Container, "the pod"), n.Name,
 		document.NUMAs(n.Machine, u.Held.NUMAs), u.Best.NUMAs.Len())

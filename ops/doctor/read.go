@@ -28,7 +28,7 @@ import (
 	"github.com/tenon-numa/tenon/ops/schedulers"
 )
 
-// What is read beside nodes, pods and what nodes publish.
+// Resources that are read in addition to nodes, pods and published reports.
 var (
 	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 		Resource: "customresourcedefinitions"}
@@ -39,15 +39,15 @@ var (
 	leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 )
 
-// The names of objects that an installation has.
+// The names of an installation's objects.
 const (
 	definitionName = "nodelayouts.tenon.sh"
 	affinityName   = "nodeaffinities.tenon.sh"
 	policyName     = "tenon-agent-writes-its-own-node"
 )
 
-// Read reads a cluster at a time with the rights of cfg. What these do not allow is a limit, but for nodes, pods and
-// layouts, without which nothing can be said.
+// Read reads a cluster with the rights of cfg; at is the present time. A resource that these rights do not cover
+// becomes a limit. Without nodes, pods and layouts no answer is possible, so Read returns an error for those.
 func Read(ctx context.Context, cfg *rest.Config, at time.Time) (*Snapshot, error) {
 	reader, err := kube.NewReader(cfg)
 	if err != nil {
@@ -61,7 +61,7 @@ func Read(ctx context.Context, cfg *rest.Config, at time.Time) (*Snapshot, error
 	return ReadAround(ctx, v, cfg, at)
 }
 
-// ReadAround reads what is examined beside a view that has what nodes published, with the rights of cfg.
+// ReadAround reads with the rights of cfg what doctor examines in addition to a view.
 func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config, at time.Time) (*Snapshot, error) {
 	cfg = brisk(cfg)
 	s := &Snapshot{At: at, View: v}
@@ -75,7 +75,7 @@ func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config, at time.Tim
 	return s, errors.Join(s.readInstallation(got), s.readLeases(got), s.readRights(ctx, cfg), s.readSchedulers(ctx, cfg))
 }
 
-// brisk returns cfg for some fifty short requests.
+// brisk returns a copy of cfg for some fifty short requests.
 func brisk(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = 50, 100
@@ -94,7 +94,7 @@ type (
 	}
 )
 
-// fetch reads objects, all at once.
+// fetch reads objects, several at a time.
 func fetch(ctx context.Context, from dynamic.Interface, keys []key) map[key]answer {
 	answers := make([]answer, len(keys))
 	each(len(keys), func(i int) {
@@ -111,11 +111,11 @@ func fetch(ctx context.Context, from dynamic.Interface, keys []key) map[key]answ
 	return out
 }
 
-// maxQuestions bounds the questions to the API server at a time. One after the other, some fifty of them take seconds
-// at a busy API server.
+// maxQuestions bounds the requests to the API server at a time. One after the other, some fifty of them take seconds at
+// a busy API server.
 const maxQuestions = 16
 
-// each calls do for the numbers below n, several at a time.
+// each calls do for the numbers from 0 to n-1, several at a time.
 func each(n int, do func(i int)) {
 	var all sync.WaitGroup
 	free := make(chan struct{}, maxQuestions)
@@ -129,7 +129,7 @@ func each(n int, do func(i int)) {
 	all.Wait()
 }
 
-// may records a refusal as a limit, and returns other errors.
+// may records a refusal as a limit. It returns other errors.
 func (s *Snapshot) may(resource string, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
@@ -177,7 +177,7 @@ func (s *Snapshot) readInstallation(got map[key]answer) error {
 	return nil
 }
 
-// readLeases reads the leases that have the name of the scheduler.
+// readLeases reads the leases with the scheduler's name.
 func (s *Snapshot) readLeases(got map[key]answer) error {
 	for _, namespace := range []string{deploy.Namespace, metav1.NamespaceSystem} {
 		a := got[key{leases, namespace, deploy.Scheduler}]
@@ -227,8 +227,8 @@ func (s *Snapshot) readSchedulers(ctx context.Context, cfg *rest.Config) error {
 	return nil
 }
 
-// readRights asks the API server whether the service accounts have what the roles of this release say. Accounts that
-// do not exist are passed over: a cluster without Tenon lacks no rights.
+// readRights asks the API server whether the service accounts have the rights in the roles of this release. It skips
+// accounts that do not exist: a cluster without Tenon lacks no rights.
 func (s *Snapshot) readRights(ctx context.Context, cfg *rest.Config) error {
 	if s.Undefined {
 		return nil
@@ -260,7 +260,7 @@ func (s *Snapshot) readRights(ctx context.Context, cfg *rest.Config) error {
 	return nil
 }
 
-// Review is the question whether the user has the right.
+// Review returns the SubjectAccessReview that checks the right.
 func (r Right) Review() authorizationv1.SubjectAccessReviewSpec {
 	resource, sub, _ := strings.Cut(r.Resource, "/")
 	return authorizationv1.SubjectAccessReviewSpec{User: r.User,
@@ -269,8 +269,8 @@ func (r Right) Review() authorizationv1.SubjectAccessReviewSpec {
 			Subresource: sub, Namespace: r.Namespace, Name: r.Name}}
 }
 
-// Needed returns the rights that the roles of this release give to the agent and the scheduler, and what a scheduler
-// needs beside them to bind pods.
+// Needed returns the rights that this release's roles give to the agent and the scheduler, and the further rights by
+// which a scheduler binds pods.
 func Needed() ([]Right, error) {
 	users := map[string]string{deploy.Agent: "system:serviceaccount:" + deploy.AgentNamespace + ":" + deploy.Agent,
 		deploy.Scheduler: "system:serviceaccount:" + deploy.Namespace + ":" + deploy.Scheduler}

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/ops/doctor"
 )
 
-// What could not be read is named where it would have changed the answer, and only there.
+// The answer names a resource that could not be read only where it might have changed the answer.
 func TestWhatWasNotExaminedIsNamed(t *testing.T) {
 	wait := func(w *world) { w.pods = append(w.pods, *kubetest.CPUs("waits", 1)) }
 	for what, c := range map[string]struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 )
 
-// Read reads what a plan is computed of, with the rights of cfg.
+// Read reads the input of a plan with the rights of cfg.
 func Read(ctx context.Context, reader *kube.Reader, cfg *rest.Config) (*Scene, error) {
 	v, err := reader.ViewAll(ctx)
 	if err != nil {
@@ -25,7 +25,7 @@ func Read(ctx context.Context, reader *kube.Reader, cfg *rest.Config) (*Scene, e
 	return ReadAround(ctx, v, cfg)
 }
 
-// ReadAround reads what a plan is computed of beside a view, with the rights of cfg.
+// ReadAround reads with the rights of cfg the input of a plan that a view lacks.
 func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config) (*Scene, error) {
 	all, err := dynamic.NewForConfig(cfg)
 	if err != nil {

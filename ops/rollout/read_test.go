@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/ops/rollout"
 )
 
-// A plan says what was not read of the cluster: pods that nobody saw may have no place afterwards.
+// A plan names the parts of the cluster that were not read: pods that it did not see may have no place afterwards.
 func TestAPlanSaysWhatWasNotRead(t *testing.T) {
 	v := kube.ViewOf(nil, nil, nil, nil, noon)
 	v.Seen = &kube.Seen{Namespaces: []string{"ml"}}
@@ -19,7 +19,7 @@ func TestAPlanSaysWhatWasNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, _ := s.Plan(whatif.Variation{}) // of no node
+	p, _ := s.Plan(whatif.Variation{}) // for no node
 	var got []string
 	for _, l := range p.Limits {
 		got = append(got, l.Resource)

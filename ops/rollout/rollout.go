@@ -1,10 +1,10 @@
-// Package rollout computes what a change of kubelets' configuration does before anybody makes it: which pods their
-// nodes would admit again, where the others go, what fits more or less afterwards, which state files have to be
+// Package rollout computes the effects of a change of kubelets' configuration before it is made: which pods their nodes
+// would admit again, where the other pods go, what fits more or less often afterwards, which state files have to be
 // removed, and in which order nodes are changed.
 //
-// It only computes, with the same algorithm that predicts where pods are placed. Invariant: a plan depends on what
-// was read alone, and nothing is changed. The package refuses nodes whose configuration is not known, and changes
-// that alter nothing.
+// It only computes, with the algorithm that predicts placements. Invariant: a plan depends only on the data that was
+// read, and nothing is changed. The package refuses nodes whose configuration is not known, and changes without an
+// effect.
 package rollout
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Scene is what a plan is computed of.
+// Scene is the input of a plan.
 type Scene struct {
 	Stage *stage.Stage
 	// Layouts and Nodes are objects by name, for versions and amounts.
@@ -39,7 +39,7 @@ type Scene struct {
 	Limits  []document.Limit
 }
 
-// SceneOf returns the scene of a view. limits are what else was not read.
+// SceneOf returns the scene of a view. limits name further data that was not read.
 func SceneOf(v *kube.View, budgets []policyv1.PodDisruptionBudget, limits []document.Limit) (*Scene, error) {
 	s, err := stage.Of(v)
 	if err != nil {
@@ -56,7 +56,7 @@ func SceneOf(v *kube.View, budgets []policyv1.PodDisruptionBudget, limits []docu
 	return out, nil
 }
 
-// Plan computes what a change does.
+// Plan computes the effects of a change.
 func (s *Scene) Plan(change whatif.Variation) (document.KubeletPlan, error) {
 	out := document.KubeletPlan{Kind: "KubeletPlan", Selector: change.Selector, Unchanged: []string{},
 		Nodes: []document.KubeletPlanNode{}, Moves: []document.PlannedMove{}, Shapes: []document.ShapeSlots{},
@@ -94,8 +94,8 @@ func (s *Scene) Plan(change whatif.Variation) (document.KubeletPlan, error) {
 	return out, nil
 }
 
-// unknown returns the nodes that a change of all nodes leaves out, since their configuration is not known. Beyond
-// maxUnknown they are only counted.
+// unknown returns the nodes that a change of all nodes leaves out because their configuration is not known. It names at
+// most maxUnknown of them, and counts the others.
 func (s *Scene) unknown(change whatif.Variation) (out []document.Limit) {
 	const maxUnknown, reason = 10, "no layout: its configuration is not known, and the plan leaves it out"
 	if change.Selector != "" {
@@ -118,11 +118,11 @@ func (s *Scene) unknown(change whatif.Variation) (out []document.Limit) {
 	return out
 }
 
-// planner is a plan that is being computed.
+// planner computes one plan.
 type planner struct {
 	*Scene
 	after *stage.Stage
-	// nodes are those of the stage after the change, with the pods that start again on them.
+	// nodes are the stage's nodes after the change, with the pods that start again on them.
 	nodes   []whatif.Node
 	changed []int // positions
 	bound   map[string]*v1.Pod
@@ -158,7 +158,7 @@ func (s *Scene) node(name string) (whatif.Node, bool) {
 
 func sameRules(a, b *state.Node) bool { return rulesOf(a).equal(rulesOf(b)) }
 
-// change judges one node.
+// change computes the effects on one node.
 func (p *planner) change(before whatif.Node, i int) (out document.KubeletPlanNode, err error) {
 	n := &p.nodes[i]
 	was, is := rulesOf(before.State), rulesOf(n.State)
@@ -193,7 +193,7 @@ func (p *planner) change(before whatif.Node, i int) (out document.KubeletPlanNod
 	return out, p.drain(before.Name, &out)
 }
 
-// allocatable is what the node has for pods with other reserved CPUs.
+// allocatable returns what the node would have for pods with the reserved CPUs of r.
 func allocatable(n whatif.Node, r place.Rules) whatif.Amounts {
 	was := n.State.Rules.CPU.Reserved
 	if r.CPU.Reserved.Equal(was) {
@@ -204,8 +204,8 @@ func allocatable(n whatif.Node, r place.Rules) whatif.Amounts {
 	return out
 }
 
-// again lets the pods of a node start on it once more, in the order in which it admitted them; those that hold nothing
-// come last.
+// again starts the pods of a node on it once more, in the order in which it admitted them. Pods without holdings come
+// last.
 func (p *planner) again(before whatif.Node, n *whatif.Node, out *document.KubeletPlanNode) {
 	n.State = &state.Node{Name: n.Name, Machine: n.State.Machine, Rules: n.State.Rules,
 		Usage: place.NewUsage(n.State.Machine, n.State.Rules)}
@@ -235,7 +235,7 @@ func (p *planner) again(before whatif.Node, n *whatif.Node, out *document.Kubele
 	}
 }
 
-// order returns the pods of a node.
+// order returns the pods of a node in the order in which they start again.
 func (p *planner) order(n whatif.Node) (out []*v1.Pod) {
 	seen := map[string]bool{}
 	for _, e := range n.State.Entries {
@@ -256,7 +256,8 @@ func (p *planner) order(n whatif.Node) (out []*v1.Pod) {
 	return append(out, rest...)
 }
 
-// admit is what a kubelet does with a pod: it looks at the amounts of the node, and asks its managers.
+// admit returns the kubelet's decision about a pod. Like the kubelet, it compares the amounts of the node, and asks the
+// managers.
 func admit(n *whatif.Node, pod *v1.Pod) (whatif.Node, place.Verdict, error) {
 	spec, err := podapi.ToPlace(pod)
 	if err != nil {
@@ -284,7 +285,7 @@ func admit(n *whatif.Node, pod *v1.Pod) (whatif.Node, place.Verdict, error) {
 	return next, v, nil
 }
 
-// short are the amounts that a node has too little of.
+// short returns the amounts that a node has too little of.
 func short(n *whatif.Node, needs whatif.Amounts) (out []place.Reason) {
 	for resource, want := range needs {
 		if have := n.Left(resource); want > 0 && want > have {
@@ -303,7 +304,7 @@ func stays(p *v1.Pod) bool {
 	return mirror || owner != nil && owner.Kind == "DaemonSet"
 }
 
-// staying are what pods hold that a drain leaves on a node.
+// staying returns the holdings of the pods that a drain leaves on a node.
 func (p *planner) staying(node string) (out []place.Holding) {
 	n, _ := p.node(node)
 	for _, e := range n.State.Entries {
@@ -314,7 +315,7 @@ func (p *planner) staying(node string) (out []place.Holding) {
 	return out
 }
 
-// moves places the pods that their nodes would refuse, once all nodes have changed.
+// moves places the pods that their changed nodes would refuse, after all nodes have changed.
 func (p *planner) moves() ([]document.PlannedMove, error) {
 	out := []document.PlannedMove{}
 	plan := whatif.New(p.nodes, whatif.Rules{})
@@ -342,7 +343,7 @@ func (p *planner) moves() ([]document.PlannedMove, error) {
 	return out, nil
 }
 
-// drain counts what a drain of a node does as the cluster is now.
+// drain counts the effects of draining a node in the present cluster.
 func (p *planner) drain(node string, out *document.KubeletPlanNode) error {
 	nodes := slices.Clone(p.Stage.Nodes())
 	for i := range nodes {
@@ -384,7 +385,7 @@ func (p *planner) drain(node string, out *document.KubeletPlanNode) error {
 // maxShapes bounds the shapes that are counted.
 const maxShapes = 4
 
-// slots counts how many pods of the usual shapes the changed nodes would have room for if they were empty.
+// slots counts how many pods of the usual shapes would fit on the changed nodes if these were empty.
 func (p *planner) slots() []document.ShapeSlots {
 	out := []document.ShapeSlots{}
 	for _, share := range whatif.Usual(p.Stage.Usual(), nil).Shares() {
@@ -407,7 +408,7 @@ func emptied(n whatif.Node, r place.Rules) whatif.Node {
 		Machine: n.State.Machine, Usage: place.NewUsage(n.State.Machine, r)}}
 }
 
-// shapeText says what a pod asks for.
+// shapeText describes a pod's request.
 func shapeText(p *place.Pod) string {
 	var parts []string
 	for _, c := range p.Containers {

@@ -31,7 +31,7 @@ numa 0 socket 0 cpus 0-3/16-19 memory 64Gi
 numa 1 socket 1 cpus 4-7/20-23 memory 64Gi
 `
 
-// bestEffort are rules under which a pod may be on both NUMA nodes.
+// bestEffort are rules that allow a pod on both NUMA nodes.
 func bestEffort() place.Rules {
 	return place.Rules{Topology: place.TopologyRules{Policy: place.BestEffort},
 		CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 16)}, Memory: place.MemoryRules{Static: true,
@@ -47,7 +47,7 @@ type world struct {
 	budgets []policyv1.PodDisruptionBudget
 }
 
-// run lets a pod run on a node, which holds what it would get there.
+// run runs a pod on a node, with the holdings that the node would give it.
 func (w *world) run(t *testing.T, node string, pod *v1.Pod) {
 	t.Helper()
 	m, err := topo.ParseMachine(machine)
@@ -164,7 +164,7 @@ func TestStateFilesAreThoseThatTheKubeletRefuses(t *testing.T) {
 	}
 }
 
-// A kubelet that would not start is known before anybody changes it.
+// A plan refuses a configuration with which a kubelet would not start.
 func TestWhatAKubeletDoesNotAcceptIsAnError(t *testing.T) {
 	for name, c := range map[string]struct {
 		version string
@@ -196,7 +196,7 @@ func TestWhatAKubeletDoesNotAcceptIsAnError(t *testing.T) {
 	}
 }
 
-// A reservation of one thread of a core costs the other one under full-pcpus-only.
+// Under full-pcpus-only, reserving one thread of a core loses the other thread. The plan warns of it.
 func TestLostHalvesOfCoresAreWarnedOf(t *testing.T) {
 	for reserved, want := range map[idset.CPU]string{0: "1 CPU (16) is on a core with reserved ones", 16: ""} {
 		w := &world{rules: bestEffort(), version: "v1.36.3"}
@@ -209,7 +209,7 @@ func TestLostHalvesOfCoresAreWarnedOf(t *testing.T) {
 	}
 }
 
-// Nodes that cannot be drained, or whose pods find no place meanwhile, come last.
+// Nodes that cannot be drained come last, and so do nodes whose pods find no place meanwhile.
 func TestNodesAreChangedInAnOrderThatHarmsNobody(t *testing.T) {
 	w := &world{rules: bestEffort(), version: "v1.36.3"}
 	guarded := kubetest.CPUs("guarded", 4)
@@ -232,7 +232,7 @@ func TestNodesAreChangedInAnOrderThatHarmsNobody(t *testing.T) {
 	}
 }
 
-// The drop-in file turns off what files before it turned on.
+// The drop-in file disables options that earlier files enabled.
 func TestTheDropInFileMakesTheChange(t *testing.T) {
 	w := &world{rules: bestEffort(), version: "v1.36.3"}
 	w.rules.CPU.FullPCPUsOnly = true
@@ -257,11 +257,12 @@ func TestTheDropInFileMakesTheChange(t *testing.T) {
 	}
 }
 
-// Reservations that people read as the same amount are two configurations, and the drop-in has the second to the byte.
+// Two reservations that are written as the same text are different configurations. The drop-in has the amount of the
+// second one to the byte.
 func TestADropInHasExactAmounts(t *testing.T) {
 	for _, bytes := range []int64{10050 << 20, 1329<<20 + 5000, 1<<30 + 1, 1536 << 20} {
 		w := &world{rules: bestEffort(), version: "v1.37.2"}
-		w.rules.Memory.Reserved[0].Bytes = bytes - 20<<10 // the same text: "9.8Gi", "1.3Gi", ...
+		w.rules.Memory.Reserved[0].Bytes = bytes - 20<<10 // the texts stay the same: "9.8Gi", "1.3Gi", ...
 		n := w.plan(t, "name=a", func(r *place.Rules) {
 			r.Memory.Reserved = []place.Reserved{{NUMA: 0, Kind: topo.Memory, Bytes: bytes - 4096},
 				{NUMA: 1, Kind: topo.Memory, Bytes: 4096}}

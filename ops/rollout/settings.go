@@ -16,10 +16,10 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file says how rules are written in a KubeletConfiguration, whether a kubelet accepts them, and which of its
-// state files it refuses afterwards.
+// This file writes rules as a KubeletConfiguration, and finds out whether a kubelet accepts them and which of its state
+// files it refuses afterwards.
 
-// settings are rules as a KubeletConfiguration has them.
+// settings are rules in the form of a KubeletConfiguration.
 type settings struct {
 	wire   v1alpha1.Rules
 	fields map[string]any
@@ -52,7 +52,7 @@ func reservedMemory(of []v1alpha1.ReservedMemory) (out []any) {
 	return out
 }
 
-// options are a kubelet's options, by name and as text. of is a struct of the API, which encodes always.
+// options returns a kubelet's options as texts, by name. of is a struct of the API, so encoding it does not fail.
 func options(of any) map[string]string {
 	all := map[string]any{}
 	if data, err := json.Marshal(of); err == nil {
@@ -67,7 +67,7 @@ func options(of any) map[string]string {
 
 func (s settings) equal(o settings) bool { return len(s.changed(o)) == 0 }
 
-// changed are the names of the fields that differ.
+// changed returns the names of the fields that differ.
 func (s settings) changed(o settings) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
 		if line(name, s.fields[name]) != line(name, o.fields[name]) {
@@ -98,7 +98,7 @@ func unset(value any) bool {
 	return value == nil
 }
 
-// diff are the lines that go and come.
+// diff returns the removed and the added lines.
 func (s settings) diff(to settings) []string {
 	out := []string{}
 	for _, name := range s.changed(to) {
@@ -112,21 +112,21 @@ func (s settings) diff(to settings) []string {
 	return out
 }
 
-// DropIn returns a file for the --config-dir of a node's kubelet that makes other rules of its rules, for the same
-// machine.
+// DropIn returns a file for the --config-dir of a node's kubelet. It changes the kubelet's rules from those of the node
+// from to those of the node to, on the same machine.
 func DropIn(from, to *state.Node) (string, error) { return rulesOf(from).dropIn(rulesOf(to)) }
 
-// dropIn is a file for the kubelet's --config-dir. The kubelet merges it as a JSON merge patch: options are added to
-// those of files before it, and null removes one (cmd/kubelet/app/server.go, mergeKubeletConfigurations). An option
-// that is turned off is removed: "false" needs the feature gate of the option, and no kubelet starts with an option
-// under policy none (cpumanager/policy_none.go).
+// dropIn returns a file for the kubelet's --config-dir. The kubelet merges it as a JSON merge patch: it adds options to
+// the options of earlier files, and null removes one (cmd/kubelet/app/server.go, mergeKubeletConfigurations). The file
+// removes an option that is turned off. "false" would need the option's feature gate, and no kubelet starts with an
+// option under policy none (cpumanager/policy_none.go).
 func (s settings) dropIn(to settings) (string, error) {
 	out := map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 	for _, name := range s.changed(to) {
 		out[name] = patch(s.fields[name], to.fields[name])
 	}
 	if to.wire.CPUManagerPolicy == "none" && s.wire.CPUManagerPolicy != "none" {
-		out["cpuManagerPolicyOptions"] = nil // also those that the files name and turn off
+		out["cpuManagerPolicyOptions"] = nil // also options that earlier files set to false
 	}
 	text, err := yaml.Marshal(out)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s settings) dropIn(to settings) (string, error) {
 	return string(text), nil
 }
 
-// patch is the JSON merge patch from one value of a field to another.
+// patch returns the JSON merge patch from one value of a field to another.
 func patch(from, to any) any {
 	after, isMap := to.(map[string]string)
 	if unset(to) && (isMap || to == nil) {
@@ -181,7 +181,7 @@ func refusals(k kubeletAt, m *topo.Machine, r place.Rules, kept int64) []string 
 	return out
 }
 
-// kubeletAt is a kubelet that is to start.
+// kubeletAt describes the kubelet that is to start.
 type kubeletAt struct {
 	release place.Release // 0: not known
 	gates   map[string]bool
@@ -198,14 +198,16 @@ const (
 	memoryState = "memory_manager_state"
 )
 
-// stateFiles are those that a kubelet refuses when it starts with other rules on a drained node, on which some holdings
-// stay (cpumanager/policy_static.go, validateState and cpumanager/state/state_checkpoint.go; memorymanager the same).
+// stateFiles returns the files that a kubelet refuses when it starts with other rules on a drained node. stay are the
+// holdings of pods that remain (cpumanager/policy_static.go, validateState and cpumanager/state/state_checkpoint.go;
+// memorymanager the same).
 func stateFiles(n *state.Node, r place.Rules, stay []place.Holding) []string {
 	out := []string{}
 	was := n.Rules
 	cpus := was.CPU.Static != r.CPU.Static
 	if r.CPU.Static && was.CPU.Static {
-		// The shared CPUs in the file have to contain the reserved ones, or under strict-cpu-reservation none of them.
+		// The file's shared CPUs have to contain the reserved ones; under strict-cpu-reservation they must contain none
+		// of them.
 		cpus = was.CPU.StrictReservation != r.CPU.StrictReservation ||
 			r.CPU.StrictReservation && !was.CPU.Reserved.Equal(r.CPU.Reserved)
 		for _, h := range stay {

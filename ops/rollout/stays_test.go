@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A plan takes a pod's word that it belongs to a DaemonSet or is a mirror, and no other claim of it.
+// A plan accepts a pod's claim to be a mirror or to belong to a DaemonSet, and no other claim.
 func TestPodsThatCallThemselvesDaemons(t *testing.T) {
 	yes := true
 	pod := func(annotation, label, kind string) *v1.Pod {

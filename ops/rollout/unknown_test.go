@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/ops/rollout"
 )
 
-// A plan for all nodes names those that it leaves out.
+// A plan for all nodes names the nodes that it leaves out.
 func TestAPlanNamesTheNodesThatItLeavesOut(t *testing.T) {
 	v := kube.ViewOf(nil, []v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "dark"}}}, nil, nil, noon)
 	s, err := rollout.SceneOf(v, nil, nil)

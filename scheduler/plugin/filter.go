@@ -53,7 +53,7 @@ func (p *Plugin) judged(s *podState, name string, slot int) *fwk.Status {
 	if r := p.refuses(s, n, o, slot); r != nil {
 		return s.filtered(name, r.Reasons, refused(r))
 	}
-	if why := p.guard.Spares(n, s.pod, s.demand); why != 0 {
+	if why := p.guard.Refuses(n, s.pod, s.demand); why != 0 {
 		return s.filtered(name, nil, barred(why, n))
 	}
 	if o != nil && !o.Spares(s.pod) {

@@ -45,7 +45,7 @@ func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *podState, pod
 // lets reports whether Filter accepts the pod on a node where it fits.
 func (p *Plugin) lets(s *podState, n *state.Node) bool {
 	at, waited := s.backoff[n.Name]
-	return p.guard.Distrusts(n) == 0 && !(waited && at == n.News) && p.guard.Spares(n, s.pod, s.demand) == 0
+	return p.guard.Distrusts(n) == 0 && !(waited && at == n.News) && p.guard.Refuses(n, s.pod, s.demand) == 0
 }
 
 // leftOut records why the pod does not fit on the nodes that were left out, until the record and the log are full.

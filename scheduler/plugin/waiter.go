@@ -58,7 +58,7 @@ func (p *Plugin) accepts(s *podState, n *state.Node) bool {
 	if n == nil {
 		return p.guard.LetsUnknown(s.demand)
 	}
-	return p.guard.Distrusts(n) == 0 && s.takes(n) && p.guard.Spares(n, s.pod, s.demand) == 0
+	return p.guard.Distrusts(n) == 0 && s.takes(n) && p.guard.Refuses(n, s.pod, s.demand) == 0
 }
 
 // try retries pods.

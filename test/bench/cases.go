@@ -59,7 +59,7 @@ func pod(cpus, gigs, huge, gpus int64) *place.Pod {
 	return &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{c}}
 }
 
-// beside returns a pod of two containers, the second of which requests a CPU and a GiB.
+// beside returns a pod of two containers; the second one requests a CPU and a GiB.
 func beside(p *place.Pod) *place.Pod {
 	c := pod(1, 1, 0, 0).Containers[0]
 	c.Name = "beside"

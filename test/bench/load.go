@@ -16,7 +16,7 @@ type weight struct {
 	kind
 	pods             int
 	layout, topology wire
-	holdings, single int     // stored bytes of hypothetical objects: all holdings, those of one pod
+	holdings, single int     // stored bytes of hypothetical objects: all holdings, one pod's
 	encode, decode   float64 // ns of a layout: the agent's JSON; JSON to core values
 }
 
@@ -63,8 +63,8 @@ func weigh(rounds int) (out []weight, err error) {
 	return out, nil
 }
 
-// parts measures what would be stored if a layout's holdings were a separate object, and if those of its first pod
-// were.
+// parts measures what would be stored if a layout's holdings were a separate object, and if the holdings of its first
+// pod were.
 func parts(d *definition, l *v1alpha1.NodeLayout) (all, single int, err error) {
 	alone := *l
 	alone.Machine, alone.Rules, alone.Summary, alone.MemoryGroups = v1alpha1.Machine{}, v1alpha1.Rules{},

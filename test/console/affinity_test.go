@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// talkers is what an agent would say of three pods, of which one runs on another NUMA node.
+// talkers is what an agent would publish about three pods; one of them runs on another NUMA node.
 func talkers() *unstructured.Unstructured {
 	pod := func(name, outcome string, numa any, bytes, remote int64) any {
 		p := map[string]any{"namespace": "default", "name": name, "uid": name, "outcome": outcome, "bytesPerSecond": bytes,
@@ -36,7 +36,7 @@ func talkers() *unstructured.Unstructured {
 			traffic("talks-cart", "talks-search", 90<<20, true)}}}
 }
 
-// talk creates pods, and says what an agent would.
+// talk creates pods, and publishes what an agent would.
 func talk(t *testing.T, c cluster) {
 	t.Helper()
 	for _, name := range []string{"talks-cart", "talks-db", "talks-search", "talks-mail"} {

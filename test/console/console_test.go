@@ -139,7 +139,7 @@ func podPage(t *testing.T, b browser, c cluster) {
 	misnamed(t, b, c)
 }
 
-// misnamed shows a pod that names a scheduler which nobody runs: it fits on nodes, and is placed on none.
+// misnamed shows a pod that names a scheduler which does not run: it fits on nodes, and is placed on none.
 func misnamed(t *testing.T, b browser, c cluster) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "misnamed", Namespace: "default"},
 		Spec: corev1.PodSpec{SchedulerName: "tenon-sheduler", Containers: []corev1.Container{{Name: "c", Image: "image"}}}}

@@ -21,7 +21,7 @@ import (
 // stranger is an account without any rights.
 const stranger = `{apiVersion: v1, kind: ServiceAccount, metadata: {name: stranger, namespace: default}}`
 
-// Each page says what is missing where there is nothing to show: no node, no right, no server.
+// Where a page has nothing to show, it names what is missing: nodes, a right, or the server.
 func TestPagesWithNothingToShow(t *testing.T) {
 	p, err := control.Start(t.Context(), control.Options{Dir: t.TempDir(), CRDs: [][]byte{crd.YAML(), crd.NodeAffinity()},
 		Manifests: [][]byte{[]byte(stranger)}})

@@ -74,7 +74,7 @@ func run(ctx context.Context, names []string) error {
 // fault is one mistake: a text of a file and its replacement.
 type fault struct{ name, file, is, becomes string }
 
-// planted is a fault, and the tests of which one must detect it.
+// planted is a fault, and the tests; at least one of them must detect it.
 type planted struct {
 	fault
 	by []check

@@ -121,7 +121,7 @@ func (o *options) flags(name string) *flag.FlagSet {
 	return flags
 }
 
-// programsOf returns the programs of a list of names; those of the main module where it is empty.
+// programsOf returns the programs of a list of names, or the main module's programs where it is empty.
 func programsOf(text string) (out []image.Program, err error) {
 	all := image.Programs()
 	if text == "all" {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"maps"
 
-	"gopkg.in/yaml.v2" // by which Volcano reads its configuration
+	"gopkg.in/yaml.v2" // Volcano reads its configuration with this package
 	"k8s.io/apimachinery/pkg/runtime"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -13,12 +13,12 @@ import (
 
 const (
 	weightArgument = "weight"
-	// defaultWeight makes the plugin count as much as Volcano's documentation gives to numa-aware.
+	// defaultWeight is the weight that Volcano's documentation gives to numa-aware.
 	defaultWeight = 10
 	maxWeight     = 10_000
 )
 
-// arguments are those of the plugin in the scheduler's configuration.
+// arguments are the plugin's arguments in the scheduler's configuration.
 type arguments struct {
 	config.Args
 	weight int
@@ -30,7 +30,7 @@ func Validate(given framework.Arguments) error {
 	return err
 }
 
-// parse reads the plugin's arguments: weight, and those of TenonArgs that mean something in Volcano.
+// parse reads the plugin's arguments: weight, and the arguments of TenonArgs that have a meaning in Volcano.
 func parse(given framework.Arguments) (arguments, error) {
 	out, rest := arguments{weight: defaultWeight}, maps.Clone(given)
 	if w, ok := rest[weightArgument]; ok {

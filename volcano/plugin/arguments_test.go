@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// What cannot be read is named, with what would be right.
+// The error names an argument that cannot be read, and a correct value.
 func TestArgumentsAreValidated(t *testing.T) {
 	for _, x := range []struct {
 		given framework.Arguments
@@ -33,7 +33,7 @@ func TestArgumentsAreValidated(t *testing.T) {
 	}
 }
 
-// Under arguments that cannot be read, pods that need alignment wait, and others do not.
+// Under arguments that cannot be read, pods that need alignment wait, and other pods do not.
 func TestInvalidArgumentsKeepAlignedPodsWaiting(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", two, place.SingleNUMA)

@@ -15,7 +15,7 @@ import (
 
 var _ cache.PreBinder = (*Scheduler)(nil)
 
-// gang are the tasks of a job that one statement commits.
+// gang is the tasks of a job that one statement commits.
 type gang struct {
 	book    *ledger.Book
 	timeout int32 // seconds
@@ -24,8 +24,8 @@ type gang struct {
 	broken  error
 }
 
-// begin asks for the turns of all members before the first of them is bound. Where one of them no longer fits, none is
-// bound: the gang is tried again as a whole. A member that has to wait for a pod before it, which may be another
+// begin asks for the turns of all members before the first of them is bound. If a member no longer fits, no member is
+// bound, and the gang is tried again as a whole. A member that has to wait for an earlier pod, which may be another
 // member, gets its turn later.
 func (g *gang) begin() error {
 	g.once.Do(func() {
@@ -47,7 +47,7 @@ func (g *gang) begin() error {
 	return g.broken
 }
 
-// giveBack ends the bookings of all members. None of them was bound.
+// giveBack ends the bookings of all members. No member was bound.
 func (g *gang) giveBack() {
 	for _, b := range g.members {
 		g.book.Decline(b.UID)
@@ -57,7 +57,7 @@ func (g *gang) giveBack() {
 func created(pod *v1.Pod) int64 { return pod.CreationTimestamp.Unix() }
 
 // PreBind waits for the task's turn on its node, so that the node admits pods in the order in which they were
-// predicted. Volcano schedules a task anew for which this fails, and does not call PreBindRollBack for it.
+// predicted. If PreBind fails, Volcano schedules the task anew, and does not call PreBindRollBack for it.
 func (s *Scheduler) PreBind(ctx context.Context, bind *cache.BindContext) error {
 	b, ok := bind.Extensions[Name].(*reservation)
 	if !ok {
@@ -73,7 +73,7 @@ func (s *Scheduler) PreBind(ctx context.Context, bind *cache.BindContext) error 
 	return nil
 }
 
-// PreBindRollBack gives back what a task has booked that could not be bound, once that is certain.
+// PreBindRollBack releases the booking of a task that could not be bound, once it is certain that it was not.
 func (s *Scheduler) PreBindRollBack(_ context.Context, bind *cache.BindContext) {
 	if b, ok := bind.Extensions[Name].(*reservation); ok {
 		s.turns.Failed(b.gang.book, b.task.Pod, b.node)

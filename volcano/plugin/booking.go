@@ -15,18 +15,18 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// reservation is a task that the ledger has reserved for in this session.
+// reservation is the ledger's reservation for one task in this session.
 type reservation struct {
 	*ask
 	task      *api.TaskInfo
 	node      string
 	committed bool
-	gang      *gang // nil until it is committed
+	gang      *gang // nil until the statement is committed
 }
 
-// allocate books what an allocated task will hold. The verdict is computed again under the ledger's lock, since the
-// node may have changed since the predicate. A pipelined task books nothing, because its node is not free yet; it has
-// to fit once it is. An error has Volcano take the task back.
+// allocate books what an allocated task will hold. It computes the verdict again under the ledger's lock, since the
+// node may have changed since the predicate. It books nothing for a pipelined task, because the node is not free yet;
+// the task has to fit once it is. An error makes Volcano take the task back.
 func (s *session) allocate(event *framework.Event) {
 	a := s.of(event.Task)
 	if a.plain() {
@@ -83,7 +83,7 @@ func (s *session) pipeline(a *ask, task *api.TaskInfo) error {
 	return nil
 }
 
-// deallocate gives back what a task has booked. A task that is evicted still holds what it has.
+// deallocate releases the booking of a task. A task that is being evicted still holds its resources.
 func (s *session) deallocate(event *framework.Event) {
 	if event.Task.Status != api.Pending {
 		return
@@ -95,7 +95,7 @@ func (s *session) deallocate(event *framework.Event) {
 	}
 }
 
-// drop ends a reservation. s.mu is held.
+// drop ends a reservation. The caller holds s.mu.
 func (s *session) drop(b *reservation) {
 	s.book.Unreserve(b.UID)
 	delete(s.booked, b.UID)
@@ -103,7 +103,7 @@ func (s *session) drop(b *reservation) {
 }
 
 // SetupBindContextExtension implements framework.BindContextHandler. Volcano calls it for every task of a statement
-// that it commits. The first one of a job finds all that are committed together.
+// that it commits. The call for the first task of a job finds all tasks that are committed together.
 func (s *session) SetupBindContextExtension(_ *k8sframework.CycleState, bind *cache.BindContext) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,16 +129,16 @@ func (s *session) SetupBindContextExtension(_ *k8sframework.CycleState, bind *ca
 	}
 }
 
-// commit notes that Volcano is to bind a task.
+// commit records that Volcano is about to bind a task.
 func (s *Scheduler) commit(b *reservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending[b.UID] = b
 }
 
-// decide hands the decision to a node whose agent is the arbiter: Volcano's binder copies the annotations of the pod
-// into the binding, and the API server adds them to the pod. The pod object is shared with an informer, so the task
-// gets one of its own.
+// decide passes the decision to a node whose agent is the arbiter. Volcano's binder copies the annotations of the pod
+// into the binding, and the API server adds them to the pod. An informer shares the pod object, so the task gets a
+// copy.
 func (s *session) decide(b *reservation, task *api.TaskInfo) error {
 	n := s.book.Snapshot().Node(b.node)
 	if n == nil || n.Rules.Arbiter != place.ByAgent {

@@ -31,16 +31,16 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// cluster is Volcano's own cache and sessions over nodes whose layouts are in the ledger. No scheduler runs: a test
-// opens sessions, and binds what they commit.
+// cluster is Volcano's own cache and sessions for nodes whose layouts are in the ledger. No scheduler runs: a test
+// opens sessions, and binds the tasks that they commit.
 type cluster struct {
 	testing.TB
 	sched     *Scheduler
 	cache     *cache.SchedulerCache
-	pods      map[string]*v1.Pod // as they are now, by name
+	pods      map[string]*v1.Pod // in their present state, by name
 	version   int
 	layouts   map[string]*v1alpha1.NodeLayout
-	plugin    string // that places tasks: Name, if a test does not change it
+	plugin    string // the plugin that places tasks; Name, unless a test changes it
 	arguments framework.Arguments
 	preempt   map[string]any // arguments of the action preempt
 }
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 // topologyAware is an argument of the action preempt, which keeps its arguments from one session to the next.
 const topologyAware = "enableTopologyAwarePreemption"
 
-// nobody is what the cache binds and evicts by, which tests do themselves.
+// nobody is the cache's binder and evictor. It does nothing: tests bind and evict by themselves.
 type nobody struct{}
 
 func (nobody) Bind(kubernetes.Interface, []*api.TaskInfo) map[api.TaskID]string { return nil }
@@ -69,7 +69,7 @@ func newCluster(t testing.TB) *cluster {
 	return c
 }
 
-// begin begins with a scheduler whose ledger is empty.
+// begin starts a scheduler with an empty ledger.
 func (c *cluster) begin() {
 	c.sched = New(c.Context(), nil)
 	framework.RegisterPluginBuilder(Name, c.sched.Build)
@@ -128,7 +128,7 @@ func (c *cluster) ruled(name, machine string, r place.Rules) {
 	c.report(name, m, r)
 }
 
-// report has a node report what its pods hold.
+// report sends a node's report with the holdings of its pods.
 func (c *cluster) report(node string, m *topo.Machine, r place.Rules, entries ...state.Entry) {
 	c.version++
 	l := v1alpha1.FromCore(node, m, r, entries, nil)
@@ -137,7 +137,7 @@ func (c *cluster) report(node string, m *topo.Machine, r place.Rules, entries ..
 	c.sched.Sources().Feed.Layout(l)
 }
 
-// job adds a job of tasks that are equal but for their names, such as "cpu=4 memory=1Gi x3". At least min of them run
+// job adds a job of tasks that differ only in their names, such as "cpu=4 memory=1Gi x3". At least min of them run
 // together.
 func (c *cluster) job(name, queue string, min int32, amounts string, mutate ...func(*v1.Pod)) {
 	c.Helper()
@@ -182,7 +182,7 @@ func annotated(key, value string) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Annotations[key] = value }
 }
 
-// outcome is what a session did.
+// outcome is the result of one session.
 type outcome struct {
 	bound     map[string]string // node by name of the pod, for tasks that were committed
 	pipelined map[string]string
@@ -249,9 +249,8 @@ func (c *cluster) tiers() []conf.Tier {
 
 var errAPI = errors.New("the API server is away")
 
-// bind does what Volcano's cache does with tasks that a session has committed: it binds them one after the other, and
-// kubelets admit them at once. The API server rejects the bindings of pods named in rejected. The result has the
-// errors by the names of the pods.
+// bind binds the tasks that a session has committed, one after the other, as Volcano's cache does. Kubelets admit them
+// at once. The API server rejects the bindings of the pods in rejected. bind returns the errors by the pods' names.
 func (c *cluster) bind(o outcome, rejected ...string) map[string]error {
 	failed := map[string]error{}
 	for _, b := range o.binds {
@@ -271,7 +270,7 @@ func (c *cluster) bind(o outcome, rejected ...string) map[string]error {
 	return failed
 }
 
-// run has a pod run on a node, which gives it what the ledger predicts.
+// run runs a pod on a node, which gives it what the ledger predicts.
 func (c *cluster) run(name, node string) {
 	before := c.pods[name]
 	p := before.DeepCopy()
@@ -289,14 +288,14 @@ func (c *cluster) run(name, node string) {
 	c.report(node, n.Machine, n.Rules, run...)
 }
 
-// again puts a pod that was not bound back, as the cache does by reading it again.
+// again puts back a pod that was not bound, as the cache does by reading it again.
 func (c *cluster) again(name string) {
 	p := c.pods[name].DeepCopy()
 	c.cache.DeletePod(p)
 	c.cache.AddPod(p.DeepCopy())
 }
 
-// terminate has a pod be deleted and leave its node.
+// terminate deletes a pod, which then leaves its node.
 func (c *cluster) terminate(name string) {
 	p := c.pods[name].DeepCopy()
 	p.DeletionTimestamp = &metav1.Time{}

@@ -15,7 +15,7 @@ numa 0 socket 0 cpus 0-15 memory 64Gi
 numa 1 socket 1 cpus 16-31 memory 64Gi
 `
 
-// A gang of which only some tasks can be aligned takes nothing: neither its tasks nor their NUMA nodes.
+// If only some tasks of a gang can be aligned, the gang holds nothing: neither its tasks nor their NUMA nodes.
 func TestAGangThatCannotBeCompleteHoldsNothing(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", two, place.SingleNUMA)
@@ -57,8 +57,8 @@ func TestAGangIsBookedTogether(t *testing.T) {
 	}
 }
 
-// A gang of which one task loses its place between the session and the first binding is not bound at all, and is tried
-// again as a whole.
+// If one task of a gang loses its place between the session and the first binding, no task is bound, and the whole gang
+// is tried again.
 func TestAGangThatLosesAPlaceIsNotBoundInPart(t *testing.T) {
 	c := newCluster(t)
 	c.node("a", two, place.SingleNUMA)
@@ -99,7 +99,8 @@ func TestATaskThatIsNotBoundIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Another plugin may fail before a task is bound. Volcano then tells this one nothing, and schedules the task anew.
+// Another plugin may fail before a task is bound. Volcano then calls no method of this plugin, and schedules the task
+// anew.
 func TestATaskThatAnotherPluginKeepsFromItsNodeIsTriedAgain(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", two, place.SingleNUMA)
@@ -133,8 +134,8 @@ func TestAGangIsNotBoundWhenANodeDisappears(t *testing.T) {
 	}
 }
 
-// A scheduler that is restarted while a gang is bound knows what the tasks hold that have been bound, and binds the
-// others beside them.
+// A scheduler that is restarted while a gang is bound reads the holdings of the bound tasks, and binds the other tasks
+// beside them.
 func TestARestartInTheMiddleOfAGang(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", two, place.SingleNUMA)
@@ -154,7 +155,7 @@ func TestARestartInTheMiddleOfAGang(t *testing.T) {
 	}
 }
 
-// A job that is deleted while it is bound leaves nothing behind.
+// A job that is deleted while it is bound leaves no booking behind.
 func TestAJobThatIsDeletedWhileItIsBoundHoldsNothing(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", two, place.SingleNUMA)

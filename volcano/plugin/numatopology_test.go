@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/guests/numatopo"
 )
 
-// numatopology gives Volcano's cache what the agent publishes of a node, read by Volcano's types.
+// numatopology passes to Volcano's cache the Numatopology that the agent publishes for a node, read by Volcano's types.
 func (c *cluster) numatopology(name string) *nodeinfo.Numatopology {
 	c.Helper()
 	data, err := json.Marshal(numatopo.FromCore(c.sched.Sources().Book.Snapshot().Node(name), "nvidia.com/gpu"))
@@ -61,8 +61,8 @@ func TestNumaAwareReadsTheAgentsNumatopology(t *testing.T) {
 	}
 }
 
-// likeExporter changes an object to what Volcano's exporter writes: core numbers of /sys, and an amount of reserved CPUs
-// that are in the free set.
+// likeExporter changes an object to the form of Volcano's exporter: core numbers from /sys, and an amount of reserved
+// CPUs that are in the free set.
 func likeExporter(c *cluster, o *nodeinfo.Numatopology) {
 	changed := o.DeepCopy()
 	for id, d := range changed.Spec.CPUDetail {

@@ -61,8 +61,8 @@ func TestVolcanosOwnExamples(t *testing.T) {
 	}
 }
 
-// A task that demands one NUMA node may use a node whose policy is restricted, where it gets one, and not a node with
-// the policy none where it would get two. numa-aware compares the names of policies.
+// A task that demands one NUMA node may use a node with the policy restricted where it gets one NUMA node. It may not
+// use a node with the policy none where it would get two. numa-aware compares only the names of policies.
 func TestADemandIsJudgedByItsOutcome(t *testing.T) {
 	single := annotated(policyAnnotation, "single-numa-node")
 	for _, policy := range []place.Policy{place.Restricted, place.BestEffort, place.None} {
@@ -91,7 +91,8 @@ func TestADemandThatNothingCanMeetIsRefusedWithAReason(t *testing.T) {
 	}
 }
 
-// One idle NUMA node of 24 CPUs takes 8 and 16 after a task of 16 has come and gone. numa-aware loses CPUs then.
+// After a task of 16 CPUs has come and gone, an idle NUMA node of 24 CPUs takes tasks of 8 and 16. numa-aware loses
+// CPUs then.
 func TestWhatATaskHeldIsFreeWhenItHasGone(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", machine(24), place.SingleNUMA)
@@ -141,8 +142,8 @@ func gpus(numa ...int) (out string) {
 	return out
 }
 
-// The kubelet counts all devices for the width that it prefers, not the free ones. Under restricted two GPUs do not
-// come from two NUMA nodes of which one has two, though one of these is taken.
+// The kubelet counts all devices for the width that it prefers, not only free ones. One NUMA node has two GPUs, and one
+// of these is taken. Under restricted the two GPUs of a request then do not come from two NUMA nodes.
 func TestTheWidthOfDevicesIsThatOfTheEmptyNode(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", gpus(2, 1), place.Restricted)
@@ -169,7 +170,8 @@ func TestTheWidthOfDevicesIsThatOfTheEmptyNode(t *testing.T) {
 	}
 }
 
-// One NUMA node of CPUs and two of GPUs: the plugin in flight admits that under restricted, and the kubelet refuses it.
+// A pod needs one NUMA node for CPUs and two for GPUs. A plugin that was proposed for Volcano admits it under
+// restricted, and the kubelet refuses it.
 func TestWidthsThatDifferAreRefusedUnderRestricted(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", gpus(1, 1), place.Restricted)

@@ -1,11 +1,12 @@
-// Package plugin is Tenon's plugin for Volcano's scheduler: one file per group of session functions, each of which
-// translates, calls core, and translates back.
+// Package plugin is Tenon's plugin for Volcano's scheduler. It has one file per group of session functions, and each
+// function translates its arguments, calls core, and translates the result.
 //
-// Invariant: a pod is bound only to a node whose kubelet gives it what was predicted, as far as the ledger knows. Tasks
-// of a job are booked while the job is allocated. What a session does not commit is given back when the session drops
-// it, and at its end at the latest, so that a gang that is not complete holds nothing. The package refuses to guess: a
-// pod whose demand it does not understand is not scheduled, nor is any pod that needs alignment under arguments that
-// cannot be read.
+// Invariant: a pod is bound only to a node whose kubelet gives it what was predicted, as far as the ledger knows. The
+// plugin books tasks while their job is allocated. A booking that the session does not commit is released when the
+// session drops the task, or at its end at the latest, so that an incomplete gang holds nothing.
+//
+// The package refuses to guess. It does not schedule a pod with a demand that it cannot parse. Under arguments that it
+// cannot read, it does not schedule pods that need alignment.
 package plugin
 
 import (
@@ -32,8 +33,8 @@ import (
 // Name is the plugin's name in the scheduler's configuration.
 const Name = "tenon"
 
-// Scheduler is what lives as long as the scheduler. Volcano makes a plugin for every session, and each of them has the
-// same Scheduler.
+// Scheduler is the state that outlives sessions. Volcano makes a plugin for every session, and all of them share one
+// Scheduler.
 type Scheduler struct {
 	ctx       context.Context //nolint:containedctx // sessions have no context, and the first of them starts informers
 	logger    klog.Logger
@@ -45,7 +46,7 @@ type Scheduler struct {
 	turns    booking.Line
 
 	mu      sync.Mutex
-	pending map[string]*reservation // by UID: those that were committed, and are not known to be bound
+	pending map[string]*reservation // by UID: committed, and not yet known to be bound
 	sources *follow.Sources
 	amounts *follow.Amounts // nil until the first session
 	started bool
@@ -53,7 +54,7 @@ type Scheduler struct {
 }
 
 // New returns a scheduler whose ledger follows the API server of its first session, until ctx ends. onOutcome, if not
-// nil, receives how every prediction came out. It must return quickly.
+// nil, receives the outcome of every prediction. It must return quickly.
 func New(ctx context.Context, onOutcome func(state.Outcome)) *Scheduler {
 	s := &Scheduler{ctx: ctx, logger: klog.FromContext(ctx).WithName(Name), onOutcome: onOutcome,
 		counters: metrics.NewCounters(), pending: map[string]*reservation{}}
@@ -73,7 +74,7 @@ func (s *Scheduler) Sources() *follow.Sources {
 	return s.sources
 }
 
-// tell logs what keeps sessions from judging pods, when that changes.
+// tell logs the problem that keeps sessions from judging pods, when it changes.
 func (s *Scheduler) tell(problem error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,8 +96,8 @@ func (s *Scheduler) newSources() *follow.Sources {
 	return sources
 }
 
-// start begins to follow the API server, unless that was begun before. An error leaves everything as it was, and the
-// next session tries again.
+// start begins to follow the API server, unless an earlier call has done so. An error leaves everything unchanged, and
+// the next session tries again.
 func (s *Scheduler) start(config *rest.Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +112,8 @@ func (s *Scheduler) start(config *rest.Config) error {
 	return nil
 }
 
-// follow starts informers of the ledger's own. Volcano writes the node of a task that it tries into the pod object that
-// its informer has, so that object does not say where a pod is.
+// follow starts the ledger's own informers. Volcano writes a task's tentative node into the pod objects of its own
+// informer, so those objects do not show where a pod is.
 func (s *Scheduler) follow(config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, Name))
 	if err != nil {
@@ -139,7 +140,7 @@ func (s *Scheduler) follow(config *rest.Config) error {
 	return nil
 }
 
-// trim drops what the ledger does not read of pods and nodes.
+// trim drops the fields of pods and nodes that the ledger does not read.
 func trim(o any) (any, error) {
 	switch t := o.(type) {
 	case *v1.Pod:

@@ -20,8 +20,8 @@ import (
 const words = report.Words(config.Tenon)
 
 // predicate refuses nodes whose kubelet would refuse the task. Volcano allocates a task where the plain amounts are
-// idle, and pipelines it where they will be once tasks have left. So the node as it is has to take a task of the first
-// kind, and the node as it will be has to take both.
+// idle, and pipelines it where they will be idle once tasks have left. So an allocated task has to fit on the present
+// node and on the future node, and a pipelined task only on the future node.
 func (s *session) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	a := s.of(task)
 	if a.plain() {
@@ -48,7 +48,7 @@ func (s *session) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 			return refused(task, node, r.Permanent, r.Texts...)
 		}
 	}
-	if why := s.guard.Spares(later, a.Pod, a.Demand); why != 0 {
+	if why := s.guard.Refuses(later, a.Pod, a.Demand); why != 0 {
 		return refused(task, node, permanent(why), report.Barred(why, n))
 	}
 	return nil
@@ -79,8 +79,8 @@ func (s *session) simulated(_ context.Context, _ fwk.CycleState, task *api.TaskI
 	return nil
 }
 
-// judged returns what is known of a node, if the task may be judged by it. It returns nil where nothing is known of the
-// node and the task may go there nevertheless.
+// judged returns the known state of a node, if the task may be judged by it. It returns nil where the node's state is
+// unknown and the task may go there nevertheless.
 func (s *session) judged(a *ask, task *api.TaskInfo, node *api.NodeInfo) (*state.Node, error) {
 	switch {
 	case s.problem != nil:
@@ -103,10 +103,10 @@ func (s *session) judged(a *ask, task *api.TaskInfo, node *api.NodeInfo) (*state
 	return nil, refused(task, node, true, "node has no layout")
 }
 
-// permanent reports whether no eviction helps against a bar.
+// permanent reports whether no eviction removes a bar.
 func permanent(why guard.Bar) bool { return why == guard.OnlyEstimated || why == guard.IsInexact }
 
-// answer returns the cost of the task on a node as the ledger has it, or why it does not fit.
+// answer returns the cost of the task on a node in the ledger's state, or why it does not fit.
 func (s *session) answer(a *ask, n *state.Node) (int64, *answers.Refusal) {
 	snap := s.book.Snapshot()
 	slot, ok := snap.Slot(n.Name)
@@ -141,8 +141,8 @@ func texts(pod *place.Pod, refusal place.RefusalReason, reasons []place.Reason) 
 	return out
 }
 
-// changes are what will be different on a node once tasks have left that are leaving: tasks without which the node will
-// be, and tasks that are pipelined to it.
+// changes are the future changes of a node once leaving tasks have left: the tasks that leave, and the tasks that are
+// pipelined to it.
 type changes struct {
 	leaving []string
 	coming  []*api.TaskInfo
@@ -167,7 +167,7 @@ func changesOf(node *api.NodeInfo, except string) (out changes) {
 	return out
 }
 
-// without adds tasks that leave.
+// without returns the changes with further tasks that leave.
 func (c changes) without(uids []string) changes {
 	c.leaving = append(slices.Clone(c.leaving), uids...)
 	return c
@@ -198,14 +198,14 @@ func (s *session) after(n *state.Node, c changes) *state.Node {
 	return n
 }
 
-// future is a node after changes that all tasks of a session see.
+// future is a node after the changes that all tasks of a session see.
 type future struct {
 	now, then *state.Node
 	changes   string
 }
 
-// later returns the node after its changes, but for those of the pod with this UID. It returns n itself where there are
-// none.
+// later returns the node after its changes, but without changes by the pod with this UID. It returns n itself where
+// there are no changes.
 func (s *session) later(n *state.Node, node *api.NodeInfo, except string) *state.Node {
 	c := changesOf(node, except)
 	if len(c.leaving) == 0 && len(c.coming) == 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// fragmented has tasks of low priority on both NUMA nodes of one node. There are CPUs enough for twelve more, and no
-// NUMA node has them.
+// fragmented has tasks of low priority on both NUMA nodes of one node. The node has twelve more free CPUs, but no NUMA
+// node has as many.
 func fragmented(t *testing.T) *cluster {
 	c := newCluster(t)
 	c.node("n", two, place.SingleNUMA)
@@ -19,7 +19,7 @@ func fragmented(t *testing.T) *cluster {
 	return c
 }
 
-// Preemption evicts one task where no plain amount is short and alignment is, and pipelines the preemptor. When the
+// Where plain amounts suffice but alignment fails, preemption evicts one task and pipelines the preemptor. When the
 // victim has left, the preemptor is bound.
 func TestPreemptionMakesRoomOnANUMANode(t *testing.T) {
 	c := fragmented(t)
@@ -37,8 +37,8 @@ func TestPreemptionMakesRoomOnANUMANode(t *testing.T) {
 	}
 }
 
-// Without topology-aware preemption Volcano counts plain amounts only: it evicts nobody for alignment, rather than
-// somebody in vain.
+// Without topology-aware preemption Volcano counts only plain amounts. It evicts no task for alignment, because an
+// eviction might not help.
 func TestPlainPreemptionEvictsNobodyInVain(t *testing.T) {
 	c := fragmented(t)
 	c.job("high", "default", 1, "cpu=12", priority(100))
@@ -47,7 +47,7 @@ func TestPlainPreemptionEvictsNobodyInVain(t *testing.T) {
 	}
 }
 
-// Nobody is evicted for a task that even the empty node would not take.
+// No task is evicted for a task that even the empty node would not take.
 func TestNobodyIsEvictedForWhatNeverFits(t *testing.T) {
 	c := fragmented(t)
 	c.preempt = map[string]any{topologyAware: true}
@@ -57,7 +57,7 @@ func TestNobodyIsEvictedForWhatNeverFits(t *testing.T) {
 	}
 }
 
-// A queue that has less than its share gets a NUMA node back from one that has more, though no plain amount is short.
+// A queue below its share gets a NUMA node back from a queue above its share, though no plain amount is short.
 func TestReclaimMakesRoomOnANUMANode(t *testing.T) {
 	c := newCluster(t)
 	c.queue("greedy", 1)

@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// scores returns a score of 0 to 100 times the plugin's weight for each of the nodes that fit a task.
+// scores returns for each node that fits a task a score of 0 to 100 times the plugin's weight.
 func (s *session) scores(task *api.TaskInfo, nodes []*api.NodeInfo) (map[string]float64, error) {
 	a := s.of(task)
 	if a.plain() || a.err != nil || s.problem != nil {
@@ -25,7 +25,7 @@ func (s *session) scores(task *api.TaskInfo, nodes []*api.NodeInfo) (map[string]
 	return out, nil
 }
 
-// costOn returns what the task costs on a node, n being what is known of it or nil.
+// costOn returns the cost of the task on a node. n is the node's known state, or nil.
 func (s *session) costOn(a *ask, n *state.Node, task *api.TaskInfo, node *api.NodeInfo) int64 {
 	if !s.guard.Knows(n) {
 		return a.strategy.Unknown()
@@ -33,11 +33,11 @@ func (s *session) costOn(a *ask, n *state.Node, task *api.TaskInfo, node *api.No
 	if cost, r := s.answer(a, n); r == nil {
 		return cost
 	}
-	then := s.later(n, node, a.id.UID) // the task is to be pipelined
+	then := s.later(n, node, a.id.UID) // the task would be pipelined
 	return a.cost(then, then.Place(a.Pod, a.Demand))
 }
 
-// cost returns the cost of the task where a verdict puts it.
+// cost returns the cost of the task in the place that a verdict gives it.
 func (a *ask) cost(n *state.Node, v place.Verdict) int64 {
 	return a.strategy.Cost(n.Usage, a.Pod, v, n.Quality == state.Estimated) + a.strategy.Wait(n.Waits(a.Shape))
 }

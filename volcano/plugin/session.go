@@ -23,7 +23,7 @@ type session struct {
 	given   framework.Arguments
 	args    arguments
 	guard   guard.Guard
-	problem error // what keeps the plugin from judging pods, or nil
+	problem error // why the plugin cannot judge pods, or nil
 
 	ssn      *framework.Session
 	book     *ledger.Book
@@ -32,17 +32,17 @@ type session struct {
 
 	mu      sync.Mutex
 	booked  map[string]*reservation // by UID of the pod
-	order   []*reservation          // as they were booked
+	order   []*reservation          // in booking order
 	futures map[string]future       // by node
 }
 
-// ask is what one task asks for.
+// ask is the request of one task.
 type ask struct {
 	*booking.Request
 	err      error
 	id       state.PodID
 	strategy score.Strategy
-	// row has the answers of nodes in the slots below slots.
+	// row has the refusals and costs of nodes, in the slots below slots.
 	row   *answers.Row
 	slots int
 }
@@ -55,8 +55,8 @@ var (
 // Name implements framework.Plugin.
 func (s *session) Name() string { return Name }
 
-// OnSessionOpen implements framework.Plugin. Nothing has to be simulated when tasks are added or removed for
-// preemption: the task list of the node, which Volcano changes itself, says what has changed.
+// OnSessionOpen implements framework.Plugin. The plugin simulates nothing when tasks are added or removed for
+// preemption: it reads the changes from the node's task list, which Volcano updates itself.
 func (s *session) OnSessionOpen(ssn *framework.Session) {
 	s.ssn = ssn
 	s.problem = s.prepare()
@@ -71,7 +71,7 @@ func (s *session) OnSessionOpen(ssn *framework.Session) {
 	ssn.RegisterBinder(Name, s.Scheduler)
 }
 
-// prepare reads the arguments and starts to fill the ledger. The error says what to do about it.
+// prepare reads the arguments and starts to fill the ledger. The error names the remedy.
 func (s *session) prepare() (err error) {
 	started := s.start(s.ssn.ClientConfig())
 	sources := s.Sources()
@@ -92,7 +92,7 @@ func (s *session) prepare() (err error) {
 }
 
 // recall ends bookings of tasks that Volcano did not bind after all. If another plugin fails before a task is bound,
-// Volcano calls neither PreBind nor PreBindRollBack of this one, and the task waits again.
+// Volcano calls neither PreBind nor PreBindRollBack of this plugin, and the task waits again.
 func (s *session) recall() {
 	s.Scheduler.mu.Lock()
 	defer s.Scheduler.mu.Unlock()
@@ -111,8 +111,8 @@ func (s *session) recall() {
 	}
 }
 
-// OnSessionClose implements framework.Plugin. A job that is allocated in part is not committed, and no statement says
-// that it was dropped.
+// OnSessionClose implements framework.Plugin. It ends the reservations that were not committed. Volcano
+// does not commit a job that is allocated only in part, and no statement reports that the job was dropped.
 func (s *session) OnSessionClose(*framework.Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *session) OnSessionClose(*framework.Session) {
 	}
 }
 
-// of returns what a task asks for.
+// of returns the request of a task.
 func (s *session) of(task *api.TaskInfo) *ask {
 	if a, ok := s.requests.Load(task.UID); ok {
 		return a.(*ask)
@@ -148,13 +148,14 @@ func (s *session) read(task *api.TaskInfo) *ask {
 	return a
 }
 
-// profile tells answers under different arguments apart.
+// profile returns a text that differs for different arguments, because these lead to different answers.
 func (s *session) profile() string { return fmt.Sprint(s.args.Strategy) }
 
 // plain reports whether the task needs no alignment on any node.
 func (a *ask) plain() bool { return a.err == nil && a.Pod.Plain() }
 
-// refused returns the error by which Volcano refuses a node. Evicting tasks helps unless the refusal is permanent.
+// refused returns the error by which the plugin refuses a node for Volcano. Evicting tasks helps unless the refusal is
+// permanent.
 func refused(task *api.TaskInfo, node *api.NodeInfo, permanent bool, reasons ...string) error {
 	code := api.Unschedulable
 	if permanent {

@@ -35,7 +35,7 @@ type cluster struct {
 	client   kubernetes.Interface
 	volcano  client.Interface
 	observer *volcano.Observer
-	denials  []string // how denials begin that the test itself causes
+	denials  []string // beginnings of denials that the test itself causes
 }
 
 var (
@@ -43,7 +43,7 @@ var (
 	programs   = flag.String("programs", "", "folder with Volcano's programs; they are built when empty")
 )
 
-// home is the folder of programs that were built here; it ends with the tests.
+// home is the folder of the programs that this test has built; it is removed with the tests.
 var home string
 
 func TestMain(m *testing.M) {
@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// built builds the programs that no flag names, once for all tests.
+// built builds the programs whose paths no flag gives, once for all tests.
 var built = sync.OnceValue(func() error {
 	if *programs == "" {
 		*programs = home
@@ -98,7 +98,7 @@ func start(t *testing.T, nodes string) *cluster {
 	return c
 }
 
-// lab starts the cluster, without a scheduler of Volcano, and waits until it is up. It ends with the test.
+// lab starts the cluster, without Volcano's scheduler, and waits until it is ready. The cluster ends with the test.
 func (c *cluster) lab(nodes string) {
 	log := filepath.Join(c.options.Dir, "lab.log")
 	r, err := program.Start("tenon-lab", log, exec.Command(*labProgram, "up", "--nodes", nodes, "--volcano=none",
@@ -126,8 +126,8 @@ func (c *cluster) lab(nodes string) {
 	})
 }
 
-// ends has a program end with the test. The log of one that fails is printed. The API server denies none of them
-// anything but what the test forbids: they have the rights that they need.
+// ends stops a program at the end of the test. It prints the log of a program that failed. The test fails if the API
+// server has denied a program anything but what the test forbids: the programs have the rights that they need.
 func (c *cluster) ends(r *program.Running) {
 	c.Cleanup(func() {
 		if err := r.Stop(); err != nil {
@@ -144,7 +144,7 @@ func (c *cluster) ends(r *program.Running) {
 	})
 }
 
-// denied returns the first denial of the API server in a log that begins like none of the expected ones, or "".
+// denied returns the first denial of the API server in a log that does not begin like an expected one, or "".
 func denied(log []byte, expected []string) string {
 	const mark = "is forbidden: "
 	for {
@@ -159,7 +159,7 @@ func denied(log []byte, expected []string) string {
 	}
 }
 
-// A test that forbids a binding hides no other denial: neither a missing right, nor another policy's.
+// A test that forbids a binding still finds other denials: missing rights, and denials by other policies.
 func TestADenialIsFound(t *testing.T) {
 	const policy = "ValidatingAdmissionPolicy 'no-binding' "
 	for log, want := range map[string]string{
@@ -185,7 +185,7 @@ func (c *cluster) schedule(plugin string) *volcano.Scheduler {
 	return s
 }
 
-// counter returns a counter of Tenon's in the scheduler.
+// counter returns the value of one of Tenon's counters in the scheduler.
 func (c *cluster) counter(s *volcano.Scheduler, name, label, value string) int {
 	c.Helper()
 	n, err := s.Counter(c.ctx, name, label, value)
@@ -195,7 +195,7 @@ func (c *cluster) counter(s *volcano.Scheduler, name, label, value string) int {
 	return int(n)
 }
 
-// settle waits until nothing moves.
+// settle waits until nothing changes any more.
 func (c *cluster) settle() volcano.State {
 	c.Helper()
 	ctx, cancel := context.WithTimeout(c.ctx, patience)
@@ -217,7 +217,7 @@ func (c *cluster) remove(names ...string) {
 	}
 }
 
-// reasons returns what the scheduler says of the pods that have no node.
+// reasons returns the scheduler's messages about pods without a node.
 func (c *cluster) reasons() (out []string) {
 	for _, p := range c.pods() {
 		for _, x := range p.Status.Conditions {

@@ -31,7 +31,7 @@ func named(jobs []*batch.Job) (out []string) {
 	return out
 }
 
-// firstBound creates jobs, and returns a pod of them as soon as it is bound: others of its job may not be.
+// firstBound creates jobs, and returns the first pod that is bound. Other pods of its job may not be bound yet.
 func (c *cluster) firstBound(jobs ...*batch.Job) *v1.Pod {
 	c.Helper()
 	list, err := c.client.CoreV1().Pods(namespace).List(c.ctx, metav1.ListOptions{})
@@ -54,7 +54,7 @@ func (c *cluster) firstBound(jobs ...*batch.Job) *v1.Pod {
 	return nil
 }
 
-// whole waits until some jobs run as a whole.
+// whole waits until all tasks of some jobs run.
 func (c *cluster) whole(names ...string) {
 	c.Helper()
 	c.until(fmt.Sprintf("%q run as a whole", names), func() bool {
@@ -77,9 +77,9 @@ func (c *cluster) clean(s *volcano.Scheduler) {
 	}
 }
 
-// The scheduler is killed when the first task of four gangs is bound. The next one knows what the bound tasks hold, and
-// completes the gangs beside them. A job that is deleted at that moment holds nothing afterwards: gangs that need the
-// whole cluster run.
+// The scheduler is killed when the first task of four gangs is bound. The next one reads the holdings of the bound
+// tasks, and completes the gangs beside them. A job that is deleted at that moment holds nothing afterwards: gangs that
+// need the whole cluster run.
 func TestGangsAreInterrupted(t *testing.T) {
 	c := start(t, "2xxeon-2s")
 	s := c.schedule(volcano.Tenon)
@@ -100,8 +100,8 @@ func TestGangsAreInterrupted(t *testing.T) {
 	c.clean(s)
 }
 
-// The API server rejects the binding of one task of a gang. The others run, and the task is bound to the room that is
-// left once the API server allows it.
+// The API server rejects the binding of one task of a gang. The other tasks run. Once the API server allows the
+// binding, the task is bound to the remaining room.
 func TestATaskFailsToBind(t *testing.T) {
 	c := start(t, "xeon-2s")
 	s := c.schedule(volcano.Tenon)
@@ -114,7 +114,7 @@ func TestATaskFailsToBind(t *testing.T) {
 	c.clean(s)
 }
 
-// forbidBinding has the API server reject the bindings of a pod, until it is allowed.
+// forbidBinding makes the API server reject the bindings of a pod until allow is called.
 func (c *cluster) forbidBinding(pod string) (allow func()) {
 	c.Helper()
 	c.denials = append(c.denials, "ValidatingAdmissionPolicy 'no-binding' ")
@@ -153,7 +153,7 @@ func (c *cluster) forbidBinding(pod string) (allow func()) {
 }
 
 // A node disappears while gangs are bound. Its tasks are deleted, as the garbage collector of pods does a minute later,
-// and Volcano's controllers make them anew: all gangs run on the nodes that are left.
+// and Volcano's controllers create them anew. All gangs run on the remaining nodes.
 func TestANodeDisappears(t *testing.T) {
 	c := start(t, "3xxeon-2s")
 	s := c.schedule(volcano.Tenon)

@@ -18,7 +18,7 @@ var (
 	compare = flag.Bool("compare", false, "have TestMixedGangs run the same jobs under numa-aware too, and print a table")
 )
 
-// mixed returns jobs of 1, 2, 4 or 8 tasks, a third of them with GPUs. Each of them fits an empty cluster.
+// mixed returns jobs of 1, 2, 4 or 8 tasks; a third of the jobs has GPUs. Each job fits an empty cluster.
 func mixed(n int, seed uint64) (out []job) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	pick := func(from ...int) int { return from[r.IntN(len(from))] }
@@ -33,20 +33,20 @@ func mixed(n int, seed uint64) (out []job) {
 	return out
 }
 
-// score is what became of the jobs under one plugin.
+// score counts the results of the jobs under one plugin.
 type score struct {
 	whole   int // jobs whose tasks all ran at once
-	gaveUp  int // jobs that were started again too often
+	gaveUp  int // jobs that were restarted too often
 	stuck   int // jobs that waited in the end although no other one ran
 	refused int // pods that kubelets refused
-	partial int // jobs of which some tasks had a node and others waited, when nothing moved any more
+	partial int // jobs with some tasks on nodes and others waiting, when nothing changed any more
 	made    int // predictions
-	right   int // of them were confirmed by the kubelets
+	right   int // predictions that the kubelets confirmed
 	wrong   int
 }
 
-// storm lets all jobs come in rounds under one plugin. Before the next round, every other job ends, so that the rest is
-// scattered.
+// storm runs all jobs in rounds under one plugin. Before the next round, every other job ends, so that the remaining
+// jobs are scattered.
 func (c *cluster) storm(plugin string, all []job) (out score) {
 	s := c.schedule(plugin)
 	partial := map[string]bool{}
@@ -103,7 +103,8 @@ func TestMixedGangs(t *testing.T) {
 	if tenon.refused+tenon.partial+tenon.wrong+tenon.gaveUp+tenon.stuck > 0 || tenon.whole != len(all) {
 		t.Errorf("of %d jobs under tenon: %+v", len(all), tenon)
 	}
-	// The rest is not judged: a node reported them together with the end of another pod, and the order is not known.
+	// The other predictions are not judged: a node reported such a task together with the end of another pod, so the
+	// order is not known.
 	if tenon.right < tasks*3/4 {
 		t.Errorf("%d predictions were confirmed, want three quarters of %d at least", tenon.right, tasks)
 	}

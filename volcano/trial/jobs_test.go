@@ -43,14 +43,14 @@ func task(name string, replicas, cpus, gpus int) batch.TaskSpec {
 				Resources: v1.ResourceRequirements{Requests: list, Limits: list}}}}}}
 }
 
-// manifest is the job as a user writes it: it is started again as a whole, three times at most, if a task fails.
+// manifest returns the job as a user writes it. If a task fails, Volcano restarts the whole job, three times at most.
 func (j job) manifest() *batch.Job {
 	return &batch.Job{ObjectMeta: metav1.ObjectMeta{Name: j.name}, Spec: batch.JobSpec{SchedulerName: "volcano",
 		MinAvailable: int32(j.tasks), MaxRetry: 3, Tasks: []batch.TaskSpec{task("worker", j.tasks, j.cpus, j.gpu)},
 		Policies: []batch.LifecyclePolicy{{Event: bus.PodFailedEvent, Action: bus.RestartJobAction}}}}
 }
 
-// submit creates a job, whose pods Volcano's controllers make.
+// submit creates a job. Volcano's controllers create its pods.
 func (c *cluster) submit(jobs ...*batch.Job) {
 	c.Helper()
 	for _, j := range jobs {
@@ -78,7 +78,7 @@ func (c *cluster) pods() []v1.Pod {
 	return list.Items
 }
 
-// finishing has the tasks of a job end as soon as they start.
+// finishing makes the tasks of a job end as soon as they start.
 func finishing(j *batch.Job) *batch.Job {
 	for i := range j.Spec.Tasks {
 		j.Spec.Tasks[i].Template.Annotations = map[string]string{"lab.tenon.sh/finishes": "true"}
@@ -86,8 +86,9 @@ func finishing(j *batch.Job) *batch.Job {
 	return j
 }
 
-// Volcano's controllers make the pods of a job, the second task's once the first one runs, and complete a job whose
-// tasks end. Its webhooks give a job what it leaves out, and reject one that cannot run. A deleted job leaves nothing.
+// Volcano's controllers create the pods of a job, and the second task's pods once the first task runs. They complete a
+// job whose tasks end. Volcano's webhooks set a job's missing fields, and reject a job that cannot run. A deleted job
+// leaves nothing.
 func TestJobsOfVolcanosControllers(t *testing.T) {
 	c := start(t, "2xxeon-2s,gpu-8")
 	c.schedule(volcano.Tenon)

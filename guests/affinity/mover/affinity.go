@@ -230,7 +230,7 @@ func (r *Runner) restore(ctx context.Context) bool {
 	return true
 }
 
-// publish writes the object where it says something new.
+// publish writes the object where its content has changed.
 func (r *Runner) publish(ctx context.Context, out *v1alpha1.NodeAffinity, now time.Time) {
 	if len(out.Pods) == 0 && (r.written == nil || len(r.written.Pods) == 0) ||
 		r.written != nil && decided(out, r.written) && now.Sub(r.at) < refresh {

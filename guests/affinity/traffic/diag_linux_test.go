@@ -21,7 +21,7 @@ import (
 // home is the network namespace in which the tests began.
 var home string
 
-// TestMain is also the program that TestCgroups starts: it connects, and sends what it is told.
+// TestMain is also the program that TestCgroups starts: it connects, and sends the bytes that the test asks for.
 func TestMain(m *testing.M) {
 	if to := os.Getenv("TRAFFIC_CONNECT"); to != "" {
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // it is in its cgroup now
@@ -175,7 +175,7 @@ func TestPodsInTwoNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What nobody refers to is closed by the garbage collector.
+	// The garbage collector closes sockets without references.
 	t.Cleanup(func() { client.Close(); server.Close(); l.Close() })
 	all := []Pod{{ID: "a", Namespace: a.path, IPs: []netip.Addr{netip.MustParseAddr("10.9.0.1")}},
 		{ID: "b", Namespace: b.path, IPs: []netip.Addr{netip.MustParseAddr("10.9.0.2")}}}

@@ -42,8 +42,8 @@ type Pod struct {
 	// the pod's own sockets are not read; its peers see it by its IPs.
 	Namespace string
 	IPs       []netip.Addr
-	// Cgroups are those of its containers, by their ID in the unified hierarchy. Only pods in the node's own network
-	// namespace need them.
+	// Cgroups are the pod's containers' cgroups, by their ID in the unified hierarchy. Only pods in the node's own
+	// network namespace need them.
 	Cgroups []uint64
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-numa/tenon/internal/house"
 )
 
-// shown is how many doubled names the table has.
+// shown is the number of doubled names in the table.
 const shown = 12
 
 func main() {

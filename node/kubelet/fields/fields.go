@@ -98,8 +98,8 @@ func (w *walk) again(key *yaml.Node, before map[string]*yaml.Node, value *yaml.N
 	}
 }
 
-// value compares a value with its type. Values of other types than structs have no fields, and the kubelet says itself
-// where a value is not of its type.
+// value compares a value with its type. Only structs have fields, and the kubelet itself refuses values of another
+// type.
 func (w *walk) value(n *yaml.Node, of reflect.Type, path string, depth int) {
 	if w.nodes++; w.nodes > maxNodes || depth > maxDepth || len(w.found) >= maxIgnored {
 		return
@@ -167,7 +167,7 @@ func (w *walk) merged(n *yaml.Node, of reflect.Type, path string, depth int) {
 	w.value(n, of, path, depth+1)
 }
 
-// names are the fields of a struct by their names in JSON, those of embedded structs with them.
+// names are the fields of a struct by their names in JSON, including the fields of embedded structs.
 func names(of reflect.Type, out map[string]reflect.Type) {
 	for i := range of.NumField() {
 		f := of.Field(i)
@@ -181,7 +181,8 @@ func names(of reflect.Type, out map[string]reflect.Type) {
 	}
 }
 
-// options are fields of which every kubelet has a map: what is in it stands beside it where its indentation is lost.
+// options are fields that contain a map in every kubelet. An entry of the map that has lost its indentation stands
+// beside the field.
 var options = map[string]string{
 	"full-pcpus-only": "cpuManagerPolicyOptions", "distribute-cpus-across-numa": "cpuManagerPolicyOptions",
 	"align-by-socket": "cpuManagerPolicyOptions", "distribute-cpus-across-cores": "cpuManagerPolicyOptions",

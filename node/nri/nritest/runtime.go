@@ -1,8 +1,8 @@
 // Package nritest is a container runtime's half of NRI for tests: the adaptation that real runtimes link, and
 // containers that have no more than a cpuset.
 //
-// Invariant: a container's cpuset is what a plugin said last, and nothing else. The package refuses to behave like a
-// runtime otherwise: containers start and stop when the test calls for it.
+// Invariant: a container's cpuset is the last one that a plugin sent. The package refuses to behave like a runtime
+// otherwise: containers start and stop only when the test calls for it.
 package nritest
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// Pod is a pod as the kubelet names it to a runtime.
+// Pod is a pod with the fields that the kubelet passes to a runtime.
 type Pod struct {
 	Namespace, Name, UID string
 	Annotations          map[string]string
@@ -27,9 +27,9 @@ type Pod struct {
 
 // Runtime is a runtime with containers.
 type Runtime struct {
-	// Socket is where plugins connect.
+	// Socket is the path of the socket for plugins.
 	Socket string
-	// Told receives when a plugin has changed containers unasked.
+	// Told receives when a plugin has sent an update by itself.
 	Told chan struct{}
 
 	t    testing.TB
@@ -38,15 +38,15 @@ type Runtime struct {
 	pods []*api.PodSandbox
 	all  map[string]*api.Container
 	sets map[string]string
-	// asked is called when a plugin changes containers unasked, before anything changes; nil: nothing is. With its error
-	// nothing changes.
+	// asked, if not nil, is called when a plugin sends an update by itself, before any container changes. If it returns
+	// an error, no container changes.
 	asked func() error
 }
 
-// New starts a runtime, with the containers of an earlier one, or none where that is nil.
+// New starts a runtime with the containers of an earlier one, or without containers where before is nil.
 func New(t testing.TB, before *Runtime) *Runtime {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "nri") // a socket's path is short
+	dir, err := os.MkdirTemp("", "nri") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,21 +103,21 @@ func (r *Runtime) apply(updates []*api.ContainerUpdate) {
 	}
 }
 
-// OnAsked has a function called when a plugin changes containers unasked, before anything changes. If it returns an
-// error, the plugin gets that and nothing changes.
+// OnAsked sets a function that is called when a plugin sends an update by itself, before any container changes. If it
+// returns an error, the plugin gets the error and no container changes.
 func (r *Runtime) OnAsked(do func() error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = do
 }
 
-// Ready waits until plugins that have connected are asked: a runtime asks none while one of them synchronizes.
+// Ready waits until the runtime calls connected plugins: it calls none while one of them synchronizes.
 func (r *Runtime) Ready() { r.nri.BlockPluginSync().Unblock() }
 
 // id is the ID of a container.
 func id(uid, container string) string { return uid + "/" + container }
 
-// sandbox returns the sandbox of a pod. The lock is held.
+// sandbox returns the sandbox of a pod. The caller holds the lock.
 func (r *Runtime) sandbox(p Pod) *api.PodSandbox {
 	for _, s := range r.pods {
 		if s.Uid == p.UID {
@@ -139,8 +139,8 @@ func (r *Runtime) Create(p Pod, container string) error {
 	return err
 }
 
-// Begin creates a container, which does not run before start is called: updates do not reach it. It starts with the
-// cpuset of its creation.
+// Begin creates a container, which runs once start is called. Updates do not reach it before: it starts with the cpuset
+// of its creation.
 func (r *Runtime) Begin(p Pod, container string) (start func() error, err error) {
 	r.mu.Lock()
 	s := r.sandbox(p)
@@ -169,7 +169,7 @@ func (r *Runtime) Begin(p Pod, container string) (start func() error, err error)
 	}, nil
 }
 
-// Update is the kubelet's change of the resources of a container.
+// Update changes the resources of a container as the kubelet does.
 func (r *Runtime) Update(uid, container string) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -231,7 +231,7 @@ func split(id string) (uid, container string) {
 	return id, ""
 }
 
-// Lose forgets a pod without a word to plugins, as a node that restarts does.
+// Lose forgets a pod without calling plugins, as a restart of the node does.
 func (r *Runtime) Lose(uid string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +244,7 @@ func (r *Runtime) Lose(uid string) {
 	}
 }
 
-// Overwrite gives every container another cpuset, as somebody else would.
+// Overwrite gives every container another cpuset, as another program would.
 func (r *Runtime) Overwrite(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -260,14 +260,14 @@ func (r *Runtime) Containers() []string {
 	return slices.Sorted(maps.Keys(r.sets))
 }
 
-// Pinned returns what a container is pinned to, as "CPUS on NUMA-NODES"; "" where there is no such container.
+// Pinned returns the pin of a container as "CPUS on NUMA-NODES"; "" where the container does not exist.
 func (r *Runtime) Pinned(uid, container string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sets[id(uid, container)]
 }
 
-// All returns a line "UID/NAME: CPUS on NUMA-NODES" of each container, in ascending order.
+// All returns a line "UID/NAME: CPUS on NUMA-NODES" for each container, in ascending order.
 func (r *Runtime) All() (out []string) {
 	for _, c := range r.Containers() {
 		uid, name := split(c)

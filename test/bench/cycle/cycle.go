@@ -1,9 +1,9 @@
 // Package cycle drives a kube-scheduler through one scheduling cycle after the other: from PreFilter to Reserve, and
 // PostFilter if no node fits. It binds no pod.
 //
-// It is built with two versions of Kubernetes; their differences are in minor.go, of which each has its own. Invariant:
-// the measured work is what kube-scheduler does for these pods, without the work that delivers them. The package
-// refuses pods whose scheduler name is not a profile of the configuration.
+// It is built with two versions of Kubernetes; each version has its own minor.go with the differences. Invariant: the
+// measured work is what kube-scheduler does for these pods, without the work that delivers them. The package refuses
+// pods whose scheduler name is not a profile of the configuration.
 package cycle
 
 import (

@@ -56,7 +56,7 @@ type Result struct {
 	Memory, Peak int64
 	// Slow: only the warm-up was measured.
 	Slow bool
-	// Places are where pods went, in order, those of the first round first.
+	// Places are where pods went, in order, the first round first.
 	Places []wire.Place
 }
 

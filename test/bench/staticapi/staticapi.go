@@ -144,7 +144,8 @@ func (s *Server) Send(resource, what string, object any) error {
 	return nil
 }
 
-// watch sends events until the client disconnects. A client that requests initial events is told to list instead.
+// watch sends events until the client disconnects. It rejects a client that requests initial events, so that the client
+// lists instead.
 func (s *Server) watch(ctx context.Context, w http.ResponseWriter, resource string, initial bool) {
 	if initial {
 		refuse(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is not served: list first")

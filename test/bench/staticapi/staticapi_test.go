@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
-// The clients of schedulers list the whole cluster; a write gets an error that says that nothing changes.
+// The clients of schedulers list the whole cluster. A write gets an error with the text that nothing changes.
 func TestClusterIsListed(t *testing.T) {
 	c, err := synthetic.Make(synthetic.Size{Nodes: 20, Full: 50}, 1)
 	if err != nil {

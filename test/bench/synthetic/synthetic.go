@@ -154,7 +154,7 @@ func (c *Cluster) Arrivals(n int) ([]*v1.Pod, error) {
 	return out, nil
 }
 
-// pick draws one of several by their shares, at least one of which is not 0.
+// pick draws one of several by their shares. At least one share is not 0.
 func pick[T any](r *rand.Rand, all []T, share func(T) int) T {
 	sum := 0
 	for _, x := range all {

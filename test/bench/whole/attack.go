@@ -240,9 +240,8 @@ func manyInitContainers(cpus string) func(context.Context, *target) error {
 	}
 }
 
-// manyShapes creates pods with all different shapes, none of which fits. If they request less than a node has, a
-// scheduler without NUMA data binds them, and the kubelets reject them: that costs the scheduler less than refusing
-// them itself.
+// manyShapes creates pods with different shapes; none fits. If they request less than a node has, a scheduler without
+// NUMA data binds them, and the kubelets reject them: that costs the scheduler less than refusing them itself.
 func manyShapes(cpus string) func(context.Context, *target) error {
 	return func(ctx context.Context, t *target) error {
 		return parallel(3000, func(i int) error {

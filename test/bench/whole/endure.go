@@ -27,7 +27,7 @@ type Endured struct {
 
 // Waits are the times from the creation of pods until their binding.
 type Waits struct {
-	Pods, Unbound int // created pods, and those of them that were not bound in time
+	Pods, Unbound int // created pods, and how many of them were not bound in time
 	P50, P99, Max time.Duration
 }
 

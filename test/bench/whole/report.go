@@ -59,7 +59,7 @@ func figures(rounds []Round) string {
 	return b.String() + "\n"
 }
 
-// ratios compares the best rounds of every contender with those of the first.
+// ratios compares the best rounds of every contender with the first contender's.
 func ratios(rounds []Round) string {
 	type best struct {
 		rate, slope, ran, told float64
@@ -93,7 +93,7 @@ func ratios(rounds []Round) string {
 	return b.String() + "\n"
 }
 
-// least returns the lesser of two figures, of which either may be missing.
+// least returns the lesser of two figures; either may be missing.
 func least[T time.Duration | int64](a, b T) T {
 	if a == 0 || b == 0 {
 		return max(a, b)

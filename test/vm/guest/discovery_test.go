@@ -159,7 +159,7 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// balances reports whether the kernel balances NUMA nodes, which it does where it has several, unless told otherwise.
+// balances reports whether the kernel balances NUMA nodes. By default it does where it has several.
 func balances(t *testing.T, g *Guest) bool {
 	t.Helper()
 	text := strings.TrimSpace(run(t, g, "cat /proc/sys/kernel/numa_balancing 2>/dev/null || echo none"))

@@ -11,7 +11,7 @@ import (
 )
 
 // Image is the name of the only container image on a node. Its entry point waits, and touches as many MiB of memory as
-// its first argument says.
+// its first argument requests.
 const Image = "localhost/work:1"
 
 const entryPoint = "/work"

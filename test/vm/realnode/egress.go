@@ -22,9 +22,9 @@ egressSelections:
     transport: {uds: {udsName: %s}}
 `
 
-// Egress lets an API server of this host reach the kubelet of a node, whose address is the guest's: it takes HTTP
+// Egress lets an API server of this host reach the kubelet of a node, whose address is the guest's. It takes HTTP
 // CONNECT on a socket in a directory, and connects to a port of the loopback interface ([Config.Port]). It returns the
-// path of the EgressSelectorConfiguration that says so.
+// path of the EgressSelectorConfiguration for it.
 func Egress(dir string, port int) (config string, stop func() error, err error) {
 	socket := filepath.Join(dir, "egress.sock")
 	config = filepath.Join(dir, "egress.yaml")

@@ -282,7 +282,8 @@ func TestAffinityGetsTheCapabilityThatItNeeds(t *testing.T) {
 	}
 }
 
-// TestRightsWithoutTheChart: the files that give agents their further rights without the chart say what it says.
+// TestRightsWithoutTheChart: the files that give agents their further rights without the chart give the same rights as
+// the chart.
 func TestRightsWithoutTheChart(t *testing.T) {
 	all := objects(t, map[string]any{"agent": map[string]any{"pin": map[string]any{"enabled": true,
 		"affinity": map[string]any{"enabled": true}}}})
@@ -378,7 +379,7 @@ func TestHelmPullsWhatWasPushed(t *testing.T) {
 	}
 }
 
-// TestTheConsole: it is off by default, impersonates nobody unless users are named, and then only these.
+// TestTheConsole: it is off by default, impersonates only users that are named, and no one without such names.
 func TestTheConsole(t *testing.T) {
 	if all := objects(t, nil); all["Deployment tenon-console"] != nil || all["ServiceAccount tenon-console"] != nil {
 		t.Error("the console is on by default")

@@ -46,7 +46,7 @@ type Source struct {
 	Date    time.Time // of the commit: the only date in an image
 }
 
-// user is the user of images; it has no name and owns nothing. The agent's manifest sets another one, and says why.
+// user is the user of images; it has no name and owns nothing. The agent's manifest sets another user, with the reason.
 const user = "65532:65532"
 
 // Compile builds a program of the folder cmd/NAME of its module for a platform into a file.

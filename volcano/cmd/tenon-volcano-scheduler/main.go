@@ -1,5 +1,6 @@
 // Command tenon-volcano-scheduler is Volcano's scheduler with all its actions and plugins, and the plugin tenon. It has
-// the flags and the configuration of Volcano's own program, and takes its place in a Deployment.
+// the flags and the configuration of Volcano's own program, so it can replace that program in a Deployment. It refuses
+// whatever Volcano's program refuses.
 package main
 
 import (

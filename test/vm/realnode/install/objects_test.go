@@ -51,7 +51,7 @@ func (w *world) objects(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// remain waits until the objects are the earlier ones and those of a list, and fails if that never happens.
+// remain waits until the objects are the earlier ones and the objects of a list, and fails if that never happens.
 func (w *world) remain(ctx context.Context, t *testing.T, before map[string]bool, more ...string) {
 	t.Helper()
 	var added, lost []string

@@ -70,8 +70,8 @@ var heading = regexp.MustCompile("(?m)^##+ ")
 
 var fence = regexp.MustCompile("(?m)^```([a-z]*)\n((?s:.*?))^```$")
 
-// commands returns the commands of a section of a page, in order: those of sh blocks, and those for the node's
-// container runtime, which run on the node. The section of the page's title is the whole page.
+// commands returns the commands of a section of a page, in order: the commands of sh blocks, and the commands for the
+// node's container runtime, which run on the node.
 func commands(page, section string) (out []command, err error) {
 	_, rest, found := strings.Cut("\n"+page, "\n"+section+"\n")
 	if !found {
@@ -115,7 +115,7 @@ func claimed(page string) (out []command) {
 	return out
 }
 
-// whole fails if a page says that a test plays a command, and it did not run.
+// whole fails if the page marks a command as tested, and no test ran it.
 func whole(_ context.Context, t *testing.T, w *world) {
 	pages, err := filepath.Glob(filepath.Join(w.root, "docs", "howto", "*.md"))
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 
 const pinPage = "docs/howto/pin-containers.md"
 
-// What the page on pinning by the agent says, on a node whose kubelet has no static manager: the chart turns it on and
-// off, and the kernel allows the sample pod what the map shows.
+// The test follows the page on pinning by the agent, on a node whose kubelet has no static manager: the chart turns it
+// on and off, and the kernel allows the sample pod the CPUs that the map shows.
 func TestPin(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a machine")

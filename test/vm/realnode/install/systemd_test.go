@@ -126,7 +126,7 @@ func startSystemd(ctx context.Context, t *testing.T) *world {
 	return w
 }
 
-// freePort returns a port that nobody listens at.
+// freePort returns a port on which no program listens.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

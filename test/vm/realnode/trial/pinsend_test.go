@@ -33,7 +33,7 @@ func scoped(ctx context.Context, t *testing.T, w *world) {
 	w.scope(ctx, t, place.PerContainer)
 }
 
-// scope changes the agent's rules, and waits until the node says so.
+// scope changes the agent's rules, and waits until the node reports them.
 func (w *world) scope(ctx context.Context, t *testing.T, scope place.Scope) {
 	t.Helper()
 	script := "sed -i 's/^topologyManagerScope: .*/topologyManagerScope: " + scope.String() + "/' /etc/tenon/pin.yaml"
@@ -106,8 +106,7 @@ func (w *world) awaitRestart(ctx context.Context, t *testing.T, name string) {
 
 const page = "../../../../docs/howto/pin-containers.md"
 
-// heldBack configures containerd as the page says: while the agent is away, a container starts only with the
-// annotation.
+// heldBack configures containerd as on the page: while the agent is away, a container starts only with the annotation.
 func heldBack(ctx context.Context, t *testing.T, w *world) {
 	text, err := os.ReadFile(page)
 	if err != nil {

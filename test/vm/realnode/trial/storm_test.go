@@ -22,8 +22,8 @@ var (
 	stormPods   = flag.Int("storm.pods", 4, "pods of a round for each node")
 )
 
-// storm creates pods of random shapes at once, some of which end by themselves, deletes some, and creates more: no
-// kubelet may refuse one, and no prediction may be wrong.
+// storm creates pods of random shapes at once, some of them with an end, deletes some, and creates more. No kubelet may
+// refuse one, and no prediction may be wrong.
 func storm(ctx context.Context, t *testing.T, w *world) {
 	r := rand.New(rand.NewPCG(*stormSeed, 3))
 	if err := w.pods.Clear(ctx, w.client); err != nil {

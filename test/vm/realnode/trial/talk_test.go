@@ -98,7 +98,7 @@ func talking(ctx context.Context, t *testing.T, w *world) {
 	w.remove(ctx, t, "right", "left", "cart", "db", "mail", "edge", "big")
 }
 
-// talk is what pods that exchange data are told, and where they are.
+// talk has the orders of pods that exchange data, and their places.
 type talk struct {
 	*world
 	affinities *client.Affinities
@@ -129,7 +129,7 @@ func (k *talk) run(ctx context.Context, t *testing.T, p *v1.Pod) {
 	}
 }
 
-// tell has a pod send data to another one; to nobody if that is "".
+// tell makes a pod send data to another one, or to none if that is "".
 func (k *talk) tell(ctx context.Context, t *testing.T, from, to string) {
 	t.Helper()
 	address := "-"
@@ -165,7 +165,7 @@ func (k *talk) until(ctx context.Context, t *testing.T, what string,
 	return last
 }
 
-// said is what an object says of its pods, on a line.
+// said returns an object's verdicts about its pods, as a line.
 func said(a *v1alpha1.NodeAffinity) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s after %d s:", a.Measured.Format(time.TimeOnly), a.PeriodSeconds)
@@ -176,8 +176,8 @@ func said(a *v1alpha1.NodeAffinity) string {
 	return out.String()
 }
 
-// kernel holds what the kernel allows pods' processes to what the agent says: a NUMA node's shared CPUs and memory, or
-// all of them.
+// kernel compares what the kernel allows pods' processes with the agent's report: a NUMA node's shared CPUs and memory,
+// or all of them.
 func (k *talk) kernel(ctx context.Context, t *testing.T, a *v1alpha1.NodeAffinity, pods ...string) {
 	t.Helper()
 	var wrong []string

@@ -47,8 +47,8 @@ func used(ctx context.Context, t *testing.T, w *world) {
 	}
 }
 
-// unlikely says what is wrong with a sample of a node on which a pod keeps a CPU of a NUMA node busy, and has touched
-// 64 MiB there; "" if nothing is.
+// unlikely returns what is wrong with a sample of a node on which a pod keeps a CPU of a NUMA node busy, and has
+// touched 64 MiB there; "" if nothing is.
 func unlikely(s document.UseSample, pod, numa string) string {
 	const busy, touched = 0.5, 60 << 20
 	i := slices.IndexFunc(s.Containers, func(c document.ContainerUse) bool { return c.Pod == pod })
