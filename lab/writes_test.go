@@ -68,7 +68,7 @@ func newTally() *tally {
 }
 
 // watch counts from now on; existing objects are no writes.
-func (s *tally) watch(ctx context.Context, b *testing.B, c *lab.Cluster, r schema.GroupVersionResource) {
+func (t *tally) watch(ctx context.Context, b *testing.B, c *lab.Cluster, r schema.GroupVersionResource) {
 	b.Helper()
 	all, err := dynamic.NewForConfig(c.RESTConfig())
 	if err != nil {
@@ -86,63 +86,63 @@ func (s *tally) watch(ctx context.Context, b *testing.B, c *lab.Cluster, r schem
 	go func() {
 		for e := range w.ResultChan() {
 			if u, ok := e.Object.(*unstructured.Unstructured); ok {
-				s.saw(r.Resource, e.Type, u)
+				t.saw(r.Resource, e.Type, u)
 			}
 		}
 	}()
 }
 
-func (s *tally) saw(resource string, what watch.EventType, u *unstructured.Unstructured) {
+func (t *tally) saw(resource string, what watch.EventType, u *unstructured.Unstructured) {
 	data, err := json.Marshal(u)
 	if err != nil {
 		return // it came as JSON
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.writes[resource]++
-	s.bytes[resource] += len(data)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.writes[resource]++
+	t.bytes[resource] += len(data)
 	if resource == "pods" {
-		s.pods[string(u.GetUID())] = what != watch.Deleted
+		t.pods[string(u.GetUID())] = what != watch.Deleted
 	}
 	select {
-	case s.change <- struct{}{}:
+	case t.change <- struct{}{}:
 	default:
 	}
 }
 
 // awaitGone waits until all pods that were seen are deleted.
-func (s *tally) awaitGone(ctx context.Context, b *testing.B) {
+func (t *tally) awaitGone(ctx context.Context, b *testing.B) {
 	b.Helper()
 	for {
-		s.mu.Lock()
+		t.mu.Lock()
 		left := 0
-		for _, there := range s.pods {
+		for _, there := range t.pods {
 			if there {
 				left++
 			}
 		}
-		s.mu.Unlock()
+		t.mu.Unlock()
 		if left == 0 {
 			return
 		}
 		select {
-		case <-s.change:
+		case <-t.change:
 		case <-ctx.Done():
 			b.Fatalf("%d pods are still there: %v", left, context.Cause(ctx))
 		}
 	}
 }
 
-func (s *tally) report(b *testing.B, pods int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (t *tally) report(b *testing.B, pods int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var names []string
-	for name := range s.writes {
+	for name := range t.writes {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		b.ReportMetric(float64(s.writes[name])/float64(pods), name+"/pod")
-		b.ReportMetric(float64(s.bytes[name])/float64(s.writes[name]), name+"-bytes")
+		b.ReportMetric(float64(t.writes[name])/float64(pods), name+"/pod")
+		b.ReportMetric(float64(t.bytes[name])/float64(t.writes[name]), name+"-bytes")
 	}
 }

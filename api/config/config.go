@@ -59,7 +59,7 @@ type Args struct {
 	// is scheduled again. 1..3600; 30 when zero.
 	TurnTimeoutSeconds int32 `json:"turnTimeoutSeconds,omitempty"`
 
-	// InexactNodes is for nodes whose layout says that the kubelet may deviate from predictions, for example because
+	// InexactNodes is for nodes whose layout reports that the kubelet may deviate from predictions, for example because
 	// its release is unknown: Allow or Refuse; Allow when empty. Refuse keeps pods away that would hold something
 	// there.
 	InexactNodes string `json:"inexactNodes,omitempty"`

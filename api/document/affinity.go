@@ -50,7 +50,7 @@ func AffinityOf(objects []v1alpha1.NodeAffinity) Affinity {
 	return out
 }
 
-// whyThere says why a pod is where it is: its outcome, and what it waits for.
+// whyThere explains a pod's place: its outcome, and what the pod waits for.
 func whyThere(p v1alpha1.AffinityPod) string {
 	if p.Wanted == nil {
 		return p.Outcome

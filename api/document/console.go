@@ -18,7 +18,7 @@ type ClusterOverview struct {
 	// Ready: all resources were listed once, or refused.
 	Ready bool           `json:"ready"`
 	Nodes []NodeOverview `json:"nodes"`
-	// Pods counts the pods that you may read, Waiting those of them without a node.
+	// Pods counts the pods that you may read, and Waiting the readable pods without a node.
 	Pods    int `json:"pods"`
 	Waiting int `json:"waiting"`
 	// Limits are the resources that you may not read, or that are not served.

@@ -109,7 +109,7 @@ func NUMAs(m *topo.Machine, on topo.Mask) v1alpha1.IDList {
 // Verdict is what one node would do with a pod, or a scheduler's record of that.
 type Verdict struct {
 	Node string `json:"node"`
-	// Quality says how the node is known: exact or coarse; empty in a decision of a scheduler.
+	// Quality is how the node is known: exact or coarse; empty in a decision of a scheduler.
 	Quality string `json:"quality,omitempty"`
 	Fits    bool   `json:"fits"`
 	// Cost is the cost that a scheduler computed for a node that fits; lower is better.

@@ -1,6 +1,6 @@
 package document
 
-// Severity says how bad a finding is.
+// Severity is how bad a finding is.
 type Severity string
 
 // The severities, the worst first.
@@ -36,7 +36,7 @@ type Finding struct {
 	Severity Severity        `json:"severity"`
 	Text     string          `json:"text"`
 	Objects  []FindingObject `json:"objects"`
-	// Remedy says what to change, Commands are for that, and Page explains it.
+	// Remedy describes the change that helps, Commands make this change, and Page explains it.
 	Remedy   string   `json:"remedy"`
 	Commands []string `json:"commands,omitempty"`
 	Page     string   `json:"page"`

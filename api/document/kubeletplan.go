@@ -123,7 +123,7 @@ type KubeletRollout struct {
 	Ended *time.Time `json:"ended,omitempty"`
 	// Nodes are those that change, in order; you may read them.
 	Nodes []KubeletRolloutNode `json:"nodes"`
-	// Namespace, Image, StopCommand and StartCommand are those of the request, or what holds without them.
+	// Namespace, Image, StopCommand and StartCommand are the request's values, or the defaults for missing ones.
 	Namespace      string `json:"namespace,omitempty"`
 	Image          string `json:"image,omitempty"`
 	StopCommand    string `json:"stopCommand,omitempty"`

@@ -26,7 +26,7 @@ type Node struct {
 	AgeSeconds *float64 `json:"ageSeconds,omitempty"`
 	Summary    Summary  `json:"summary"`
 
-	// States counts the possible states of the node. Holdings and free amounts are those of one of them.
+	// States counts the possible states of the node. Holdings and free amounts are of one of these states.
 	States int `json:"states"`
 	// Unsettled: there may be more states, and no pod that holds anything fits before the node reports.
 	Unsettled bool `json:"unsettled,omitempty"`

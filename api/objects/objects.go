@@ -62,8 +62,8 @@ type Object interface {
 	metav1.Object
 }
 
-// Client reads and writes the objects T of one resource, whose lists are L, in one namespace or in all. Errors are
-// those of the API server (k8s.io/apimachinery/pkg/api/errors). An object that is returned with an error must not be
+// Client reads and writes the objects T of one resource, whose lists are L, in one namespace or in all. It returns the
+// errors of the API server (k8s.io/apimachinery/pkg/api/errors). An object that is returned with an error must not be
 // used.
 type Client[T Object, L runtime.Object] struct {
 	group     *Group

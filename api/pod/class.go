@@ -24,8 +24,8 @@ func class(p *v1.Pod) place.QoS {
 }
 
 // computeClass computes the class from requests and limits of CPU and memory, by the rules of
-// https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/. If the pod has resources of its own, those of its
-// containers do not count. A test in package cluster/kube compares it with Kubernetes' own function.
+// https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/. If the pod has resources of its own, its containers'
+// resources do not count. A test in package cluster/kube compares it with Kubernetes' own function.
 func computeClass(p *v1.Pod) place.QoS {
 	if podLevel(p) {
 		return classOf(p.Spec.Resources)

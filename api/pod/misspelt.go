@@ -27,8 +27,8 @@ const (
 	maxName     = 60
 )
 
-// Misspelt says which names of a pod nothing reads: annotations and labels with Tenon's prefix, and a schedulerName
-// that is none of the given ones and differs little from one of them. It returns at most 8.
+// Misspelt returns the names of a pod that no program reads: annotations and labels with Tenon's prefix, and a
+// schedulerName that is none of the given ones and differs little from one of them. It returns at most 8.
 func Misspelt(p *v1.Pod, schedulers []string) (out []string) {
 	may := func(text, name string, known []string) string {
 		if near := printable.Nearest(name, known); near != "" {

@@ -117,13 +117,13 @@ func (f *Feed) chosen(c *coarse, either [][]string) {
 // left records whether a fingerprint contained a pod that has ended, and reports whether no later fingerprint will. It
 // returns true once a fingerprint with the pod was followed by one without it. For a pod that no fingerprint contained,
 // it returns true after a few readings, which may be older than the pod's end.
-func (p *boundPod) left(counted bool) bool {
+func (b *boundPod) left(counted bool) bool {
 	if counted {
-		p.counted, p.passed = true, 0
+		b.counted, b.passed = true, 0
 		return false
 	}
-	p.passed++
-	return p.counted || p.passed > maxMisses
+	b.passed++
+	return b.counted || b.passed > maxMisses
 }
 
 func named(p *boundPod, ended bool) nrt.Pod {

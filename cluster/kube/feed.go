@@ -140,7 +140,7 @@ func (f *Feed) Begin() {
 	// All are assumed before any is admitted, because no object shows the order in which the nodes admitted them.
 	for _, p := range pods {
 		put(p, f.book.Recover)
-		f.decided(p)
+		f.bookDecision(p)
 	}
 	for _, p := range pods {
 		f.admitted(p)
@@ -173,7 +173,7 @@ func (f *Feed) Pod(pod *v1.Pod) {
 			f.contradict(p)
 		}
 		put(p, f.book.Assume)
-		f.decided(p)
+		f.bookDecision(p)
 		f.admitted(p)
 		f.begin(p)
 		f.status(p)
@@ -187,9 +187,9 @@ func put(p *boundPod, book func(string, state.PodID, *place.Pod)) {
 	}
 }
 
-// decided passes a pod's decision to the ledger if the agent of its node pins containers. Like the agent, it ignores a
-// decision that cannot be parsed.
-func (f *Feed) decided(p *boundPod) {
+// bookDecision passes a pod's decision to the ledger if the agent of its node pins containers. Like the agent, it
+// ignores a decision that cannot be parsed.
+func (f *Feed) bookDecision(p *boundPod) {
 	if p.decision == "" || p.spec == nil {
 		return
 	}

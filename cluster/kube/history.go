@@ -39,7 +39,7 @@ func (r *Reader) History(ctx context.Context, namespace, name string) (document.
 		return out, fmt.Errorf("list events of pod %s/%s: %w", namespace, name, err)
 	}
 	for i := range events.Items {
-		if d, ok := decided(&events.Items[i]); ok {
+		if d, ok := decisionIn(&events.Items[i]); ok {
 			out.Decisions = append(out.Decisions, d)
 		}
 	}
@@ -64,8 +64,8 @@ var outcomes = map[string]document.Outcome{
 	string(place.UnexpectedAdmissionError): document.OutcomeRejected,
 }
 
-// decided returns the decision that an event reports; ok is false for other events.
-func decided(e *v1.Event) (out document.PastDecision, ok bool) {
+// decisionIn returns the decision that an event reports; ok is false for other events.
+func decisionIn(e *v1.Event) (out document.PastDecision, ok bool) {
 	outcome, ok := outcomes[e.Reason]
 	if !ok && strings.HasPrefix(e.Reason, "OutOf") {
 		outcome, ok = document.OutcomeRejected, true

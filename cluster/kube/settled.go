@@ -44,7 +44,7 @@ func (f *Feed) settled(p *boundPod) {
 	}
 	p.settled = true
 	if c := f.coarse[p.node]; c != nil && c.counts && (f.unsettled(p.node) || f.book.Booked(p.node, p.id.UID)) {
-		f.again(p.node, c)
+		f.reread(p.node, c)
 	}
 }
 
@@ -61,7 +61,7 @@ func (f *Feed) over(p *boundPod) {
 	c.past = append(c.past, p.id.UID)
 	c.past = slices.Clone(c.past[max(0, len(c.past)-maxPast):])
 	if f.unsettled(p.node) {
-		f.again(p.node, c)
+		f.reread(p.node, c)
 	}
 }
 
@@ -70,9 +70,9 @@ func (f *Feed) unsettled(node string) bool {
 	return n != nil && n.Unsettled
 }
 
-// again reads the last report of a node again: pods that were admitted or ended longer than settlePeriod ago are
+// reread reads the last report of a node again: pods that were admitted or ended longer than settlePeriod ago are
 // certain now.
-func (f *Feed) again(node string, c *coarse) {
+func (f *Feed) reread(node string, c *coarse) {
 	r, err := nrt.ReadOn(c.object(), f.machines.New)
 	if err != nil {
 		return // it was rejected when it arrived

@@ -32,28 +32,28 @@ type Once struct {
 func NewOnce(r *kube.Reader) *Once { return &Once{reader: r} }
 
 // read returns the cluster, complete with volumes and namespaces if that is wanted.
-func (c *Once) read(ctx context.Context, complete bool) (v *kube.View, err error) {
+func (o *Once) read(ctx context.Context, complete bool) (v *kube.View, err error) {
 	switch {
-	case c.view == nil || c.follows:
+	case o.view == nil || o.follows:
 		if complete {
-			c.view, err = c.reader.ViewAll(ctx)
+			o.view, err = o.reader.ViewAll(ctx)
 		} else {
-			c.view, err = c.reader.View(ctx)
+			o.view, err = o.reader.View(ctx)
 		}
-	case complete && !c.complete:
-		err = c.reader.Around(ctx, c.view)
+	case complete && !o.complete:
+		err = o.reader.Around(ctx, o.view)
 	}
 	if err != nil {
-		c.view = nil
+		o.view = nil
 		return nil, err
 	}
-	c.complete = complete || c.complete && !c.follows
-	return c.view, nil
+	o.complete = complete || o.complete && !o.follows
+	return o.view, nil
 }
 
 // Nodes returns the nodes with known data, and why the others are not among them.
-func (c *Once) Nodes(ctx context.Context) ([]*state.Node, []document.Problem, error) {
-	v, err := c.read(ctx, false)
+func (o *Once) Nodes(ctx context.Context) ([]*state.Node, []document.Problem, error) {
+	v, err := o.read(ctx, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,35 +61,35 @@ func (c *Once) Nodes(ctx context.Context) ([]*state.Node, []document.Problem, er
 }
 
 // Notes returns notes on the nodes that Nodes returned last.
-func (c *Once) Notes() []document.Problem { return c.reader.Notes() }
+func (o *Once) Notes() []document.Problem { return o.reader.Notes() }
 
 // Partial returns what of the cluster could not be read, in words, or "".
-func (c *Once) Partial() string {
+func (o *Once) Partial() string {
 	var texts []string
-	if c.view != nil {
-		texts = append(texts, c.view.Partial())
+	if o.view != nil {
+		texts = append(texts, o.view.Partial())
 	}
-	texts = append(texts, c.omitted)
+	texts = append(texts, o.omitted)
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; ")
 }
 
 // NodeNames returns names for completion.
-func (c *Once) NodeNames(ctx context.Context) ([]string, error) { return c.reader.NodeNames(ctx) }
+func (o *Once) NodeNames(ctx context.Context) ([]string, error) { return o.reader.NodeNames(ctx) }
 
 // PodNames returns names of one namespace for completion.
-func (c *Once) PodNames(ctx context.Context, namespace string) ([]string, error) {
-	return c.reader.PodNames(ctx, namespace)
+func (o *Once) PodNames(ctx context.Context, namespace string) ([]string, error) {
+	return o.reader.PodNames(ctx, namespace)
 }
 
 // Changes returns a channel that receives after a change. The cluster is read for every question from then on.
-func (c *Once) Changes(ctx context.Context) (<-chan struct{}, error) {
-	c.follows = true
-	return c.reader.Changes(ctx)
+func (o *Once) Changes(ctx context.Context) (<-chan struct{}, error) {
+	o.follows = true
+	return o.reader.Changes(ctx)
 }
 
 // Pod returns one pod; where there is none, the error is the API server's NotFound.
-func (c *Once) Pod(ctx context.Context, namespace, name string) (Pod, error) {
-	pod, err := c.reader.Pod(ctx, namespace, name)
+func (o *Once) Pod(ctx context.Context, namespace, name string) (Pod, error) {
+	pod, err := o.reader.Pod(ctx, namespace, name)
 	if err != nil {
 		return Pod{}, err
 	}
@@ -97,27 +97,27 @@ func (c *Once) Pod(ctx context.Context, namespace, name string) (Pod, error) {
 	if err != nil {
 		return Pod{}, err
 	}
-	v, err := c.read(ctx, true)
+	v, err := o.read(ctx, true)
 	if err != nil {
 		return Pod{}, err
 	}
-	return out, out.surround(ctx, c.reader, v, pod)
+	return out, out.surround(ctx, o.reader, v, pod)
 }
 
 // Pods returns the pods of a namespace, or of all if it is empty, without their surroundings. Partial names the pods
 // that cannot be judged, which are left out.
-func (c *Once) Pods(ctx context.Context, namespace string) (out []Pod, err error) {
-	v, err := c.read(ctx, false)
+func (o *Once) Pods(ctx context.Context, namespace string) (out []Pod, err error) {
+	v, err := o.read(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	out, c.omitted = newPods(within(v.Pods, namespace))
+	out, o.omitted = newPods(within(v.Pods, namespace))
 	return out, nil
 }
 
 // PodsOf returns the pods of a workload, as Pods does.
-func (c *Once) PodsOf(ctx context.Context, kind, namespace, name string) (out []Pod, err error) {
-	pods, err := c.reader.PodsOf(ctx, kind, namespace, name)
-	out, c.omitted = newPods(kube.StoreAll(pods))
+func (o *Once) PodsOf(ctx context.Context, kind, namespace, name string) (out []Pod, err error) {
+	pods, err := o.reader.PodsOf(ctx, kind, namespace, name)
+	out, o.omitted = newPods(kube.StoreAll(pods))
 	return out, err
 }

@@ -194,28 +194,28 @@ type refusalKey struct {
 	more      string
 }
 
-func (n *Refusal) key() refusalKey {
-	switch out := (refusalKey{permanent: n.Permanent}); len(n.Reasons) {
+func (r *Refusal) key() refusalKey {
+	switch out := (refusalKey{permanent: r.Permanent}); len(r.Reasons) {
 	case 0:
-		out.more = strings.Join(n.Texts, "\n")
+		out.more = strings.Join(r.Texts, "\n")
 		return out
 	case 1:
-		out.first = n.Reasons[0]
+		out.first = r.Reasons[0]
 		return out
 	default:
-		out.first, out.more = n.Reasons[0], fmt.Sprint(n.Reasons[1:])
+		out.first, out.more = r.Reasons[0], fmt.Sprint(r.Reasons[1:])
 		return out
 	}
 }
 
 // size returns the approximate number of bytes of a refusal.
-func (n *Refusal) size() int {
+func (r *Refusal) size() int {
 	const reason = 128 // more than the size of a Refusal or a Reason without its texts
 	out := reason
-	for _, r := range n.Reasons {
-		out += reason + len(r.Container) + len(r.Resource) + len(r.With)
+	for _, x := range r.Reasons {
+		out += reason + len(x.Container) + len(x.Resource) + len(x.With)
 	}
-	for _, t := range n.Texts {
+	for _, t := range r.Texts {
 		out += len(t)
 	}
 	return out
@@ -223,21 +223,21 @@ func (n *Refusal) size() int {
 
 // number returns the number, below 0, of a stored refusal, and stores it if necessary. It returns 0 if there are too
 // many.
-func (r *Row) number(n *Refusal) int64 {
-	key := n.key()
+func (r *Row) number(x *Refusal) int64 {
+	key := x.key()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := r.list()
 	if i, ok := r.numbers[key]; ok {
 		return int64(-1 - i)
 	}
-	size := n.size()
+	size := x.size()
 	if len(list) >= maxReasons || r.bytes+size > maxReasonBytes {
 		return 0
 	}
 	r.bytes += size
 	r.numbers[key] = len(list)
-	list = append(list, n)
+	list = append(list, x)
 	r.refusals.Store(&list)
 	return int64(-len(list))
 }

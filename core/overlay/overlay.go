@@ -32,40 +32,40 @@ type addition struct {
 
 // Add undoes the removal of a pod. A pod that the node does not have is added after all others; the pods with the UIDs
 // leaving will have ended when it comes.
-func (o *Node) Add(id state.PodID, p *place.Pod, leaving []string) {
-	if i := slices.Index(o.removed, id.UID); i >= 0 {
-		o.removed = slices.Delete(o.removed, i, i+1)
+func (n *Node) Add(id state.PodID, p *place.Pod, leaving []string) {
+	if i := slices.Index(n.removed, id.UID); i >= 0 {
+		n.removed = slices.Delete(n.removed, i, i+1)
 		return
 	}
-	if _, there := o.Base.Entry(id.UID); !there && o.index(id.UID) < 0 {
-		o.added = append(o.added, addition{id, p, leaving})
+	if _, there := n.Base.Entry(id.UID); !there && n.index(id.UID) < 0 {
+		n.added = append(n.added, addition{id, p, leaving})
 	}
 }
 
-func (o *Node) index(uid string) int {
-	return slices.IndexFunc(o.added, func(a addition) bool { return a.id.UID == uid })
+func (n *Node) index(uid string) int {
+	return slices.IndexFunc(n.added, func(a addition) bool { return a.id.UID == uid })
 }
 
 // Remove removes a pod.
-func (o *Node) Remove(uid string) {
-	if i := o.index(uid); i >= 0 {
-		o.added = slices.Delete(o.added, i, i+1)
+func (n *Node) Remove(uid string) {
+	if i := n.index(uid); i >= 0 {
+		n.added = slices.Delete(n.added, i, i+1)
 		return
 	}
-	o.removed = append(o.removed, uid)
+	n.removed = append(n.removed, uid)
 }
 
 // Removes reports whether some pods of the node are removed.
-func (o *Node) Removes() bool { return len(o.removed) > 0 }
+func (n *Node) Removes() bool { return len(n.removed) > 0 }
 
 // Spares reports whether the added pods still fit after p, which is admitted first. Added pods that do not fit without
 // p do not count.
-func (o *Node) Spares(p *place.Pod) bool {
-	if len(o.added) == 0 {
+func (n *Node) Spares(p *place.Pod) bool {
+	if len(n.added) == 0 {
 		return true
 	}
-	with, _ := o.Base.With(state.PodID{}, p)
-	before, after := o.admit(o.Base), o.admit(with)
+	with, _ := n.Base.With(state.PodID{}, p)
+	before, after := n.admit(n.Base), n.admit(with)
 	for i := range before {
 		if before[i] && !after[i] {
 			return false
@@ -76,13 +76,13 @@ func (o *Node) Spares(p *place.Pod) bool {
 
 // admit admits the added pods one after the other, each after the pods have left whose end it waits for. It returns
 // which of them fit.
-func (o *Node) admit(n *state.Node) []bool {
-	out := make([]bool, len(o.added))
-	for i, a := range o.added {
+func (n *Node) admit(base *state.Node) []bool {
+	out := make([]bool, len(n.added))
+	for i, a := range n.added {
 		if len(a.leaving) > 0 {
-			n = n.Without(a.leaving...)
+			base = base.Without(a.leaving...)
 		}
-		n, out[i] = n.With(a.id, a.pod)
+		base, out[i] = base.With(a.id, a.pod)
 	}
 	return out
 }
@@ -91,12 +91,12 @@ func (o *Node) admit(n *state.Node) []bool {
 type Nodes map[string]*Node
 
 // Change returns nodes with one of them changed by a function. node is the real node; if it is nil, Change returns all.
-func (all Nodes) Change(node *state.Node, by func(*Node)) Nodes {
+func (n Nodes) Change(node *state.Node, by func(*Node)) Nodes {
 	if node == nil {
-		return all
+		return n
 	}
 	next := &Node{Base: node}
-	if o, ok := all[node.Name]; ok {
+	if o, ok := n[node.Name]; ok {
 		next.removed, next.added = slices.Clone(o.removed), slices.Clone(o.added)
 	}
 	by(next)
@@ -107,7 +107,7 @@ func (all Nodes) Change(node *state.Node, by func(*Node)) Nodes {
 	for _, a := range next.added {
 		next.Full, _ = next.Full.With(a.id, a.pod)
 	}
-	out := maps.Clone(all)
+	out := maps.Clone(n)
 	if out == nil {
 		out = Nodes{}
 	}

@@ -85,46 +85,46 @@ func uneven(needs []need) (Reason, bool) {
 }
 
 // explain returns why a hint set cannot be served even by itself; bad is false if it can.
-func (f *hintSet) explain(single bool) (r Reason, bad bool) {
-	if f.total < f.want {
-		return Reason{Code: Short, Resource: f.resource, Want: f.want, Have: f.total}, true
+func (h *hintSet) explain(single bool) (r Reason, bad bool) {
+	if h.total < h.want {
+		return Reason{Code: Short, Resource: h.resource, Want: h.want, Have: h.total}, true
 	}
-	if near := f.total - f.apart; near < f.want {
-		return Reason{Code: NoNUMA, Resource: f.resource, Want: f.want, Have: near, Width: int(f.apart)}, true
+	if near := h.total - h.apart; near < h.want {
+		return Reason{Code: NoNUMA, Resource: h.resource, Want: h.want, Have: near, Width: int(h.apart)}, true
 	}
-	width := f.width
+	width := h.width
 	if single {
 		width = 1
 	}
-	for d, ok := range f.preferred {
+	for d, ok := range h.preferred {
 		if ok && (!single || bits.OnesCount(uint(d)) == 1) {
 			return Reason{}, false
 		}
 	}
-	return f.lack(width, 0)
+	return h.lack(width, 0)
 }
 
 // lack returns what the masks of a width that contain the NUMA nodes within lack. bad is false if one of them has
 // enough of the resource, and lacks only a resource that is judged together with it.
-func (f *hintSet) lack(width, within int) (r Reason, bad bool) {
-	r = Reason{Resource: f.resource, Want: f.want, Width: width}
+func (h *hintSet) lack(width, within int) (r Reason, bad bool) {
+	r = Reason{Resource: h.resource, Want: h.want, Width: width}
 	able, untied := false, int64(0)
-	for d, free := range f.free {
+	for d, free := range h.free {
 		if bits.OnesCount(uint(d)) != width || d&within != within {
 			continue
 		}
-		able = able || f.able[d]
+		able = able || h.able[d]
 		r.Have = max(r.Have, free)
-		if f.touches(d) {
+		if h.touches(d) {
 			untied = max(untied, free)
 		}
 	}
 	switch {
-	case able && len(f.ties) > 0:
+	case able && len(h.ties) > 0:
 		r.Code, r.Have, r.Width = Reuse, untied, 0
 	case able:
 		r.Code, r.Width = Group, 0
-	case r.Have >= f.want:
+	case r.Have >= h.want:
 		return Reason{}, false
 	case width == 1:
 		r.Code, r.Width = OneNUMA, 0

@@ -154,23 +154,23 @@ func (t *tables) close(l *maskSpace, f hintSet) hintSet {
 }
 
 // prefer makes preferred exactly the fitting masks of the hint set's width.
-func (f *hintSet) prefer(l *maskSpace) {
-	f.impossible = true
-	for d := 1; d < len(f.fits); d = l.next(d) {
-		f.impossible = f.impossible && !f.fits[d]
-		f.preferred[d] = f.fits[d] && bits.OnesCount(uint(d)) == f.width
+func (h *hintSet) prefer(l *maskSpace) {
+	h.impossible = true
+	for d := 1; d < len(h.fits); d = l.next(d) {
+		h.impossible = h.impossible && !h.fits[d]
+		h.preferred[d] = h.fits[d] && bits.OnesCount(uint(d)) == h.width
 	}
 }
 
 // tie removes the fitting masks that do not touch every tie.
-func (f *hintSet) tie(l *maskSpace) {
-	for d := 1; len(f.ties) > 0 && d < len(f.fits); d = l.next(d) {
-		f.fits[d] = f.fits[d] && f.touches(d)
+func (h *hintSet) tie(l *maskSpace) {
+	for d := 1; len(h.ties) > 0 && d < len(h.fits); d = l.next(d) {
+		h.fits[d] = h.fits[d] && h.touches(d)
 	}
 }
 
-func (f *hintSet) touches(d int) bool {
-	for _, t := range f.ties {
+func (h *hintSet) touches(d int) bool {
+	for _, t := range h.ties {
 		if d&t == 0 {
 			return false
 		}

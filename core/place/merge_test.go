@@ -65,36 +65,36 @@ func keepSingle(in [][]twinHint) [][]twinHint {
 }
 
 // merge returns the affinity, 0 for none, whether it is preferred, and whether the policy admits.
-func (w twin) merge(shuffle func([]twinHint)) (mask topo.Mask, preferred, admit bool) {
-	if w.policy == SingleNUMA {
-		w.hints = keepSingle(w.hints)
+func (t twin) merge(shuffle func([]twinHint)) (mask topo.Mask, preferred, admit bool) {
+	if t.policy == SingleNUMA {
+		t.hints = keepSingle(t.hints)
 	}
-	all := w.combinations()
+	all := t.combinations()
 	shuffle(all)
 	best := twinHint{}
 	for _, c := range all {
-		if c.mask != 0 && (best.mask == 0 || w.beats(c, best)) {
+		if c.mask != 0 && (best.mask == 0 || t.beats(c, best)) {
 			best = c
 		}
 	}
 	if best.mask == 0 {
-		best = twinHint{w.machine.All(), false}
+		best = twinHint{t.machine.All(), false}
 	}
-	if w.policy == SingleNUMA && best.mask == w.machine.All() {
+	if t.policy == SingleNUMA && best.mask == t.machine.All() {
 		best.mask = 0
 	}
-	return best.mask, best.preferred, best.preferred || w.policy == BestEffort
+	return best.mask, best.preferred, best.preferred || t.policy == BestEffort
 }
 
 // combinations returns the affinity of every combination. Without hint sets there is one combination: all NUMA nodes.
-func (w twin) combinations() []twinHint {
+func (t twin) combinations() []twinHint {
 	type partial struct {
 		and       topo.Mask
 		first     topo.Mask // of the masks that are set
 		preferred bool
 	}
-	out := []partial{{and: w.machine.All(), preferred: true}}
-	for _, hs := range w.hints {
+	out := []partial{{and: t.machine.All(), preferred: true}}
+	for _, hs := range t.hints {
 		var next []partial
 		for _, p := range out {
 			for _, h := range hs {
@@ -120,8 +120,8 @@ func (w twin) combinations() []twinHint {
 }
 
 // aim is the width that an affinity should have that is not preferred.
-func (w twin) aim() (width int) {
-	for _, hs := range w.hints {
+func (t twin) aim() (width int) {
+	for _, hs := range t.hints {
 		narrowest := 0
 		for _, h := range hs {
 			if h.mask != 0 && (narrowest == 0 || h.mask.Len() < narrowest) {
@@ -134,41 +134,41 @@ func (w twin) aim() (width int) {
 }
 
 // beats reports whether a candidate replaces the current best.
-func (w twin) beats(candidate, current twinHint) bool {
+func (t twin) beats(candidate, current twinHint) bool {
 	if candidate.preferred != current.preferred {
 		return candidate.preferred
 	}
 	if candidate.preferred {
-		return w.fitter(candidate.mask, current.mask)
+		return t.fitter(candidate.mask, current.mask)
 	}
-	aim, n, m := w.aim(), candidate.mask.Len(), current.mask.Len()
+	aim, n, m := t.aim(), candidate.mask.Len(), current.mask.Len()
 	switch {
 	case m > aim:
-		return w.fitter(candidate.mask, current.mask)
+		return t.fitter(candidate.mask, current.mask)
 	case m == aim:
-		return n == aim && w.fitter(candidate.mask, current.mask)
+		return n == aim && t.fitter(candidate.mask, current.mask)
 	case n > aim:
 		return false
 	case n != m:
 		return n > m
 	}
-	return w.fitter(candidate.mask, current.mask)
+	return t.fitter(candidate.mask, current.mask)
 }
 
 // fitter orders masks: narrower first, then closer ones if the option is set, then lower ones.
-func (w twin) fitter(a, b topo.Mask) bool {
+func (t twin) fitter(a, b topo.Mask) bool {
 	if a.Len() != b.Len() {
 		return a.Len() < b.Len()
 	}
-	if x, y := w.distance(a), w.distance(b); w.closest && w.policy != SingleNUMA && x != y {
+	if x, y := t.distance(a), t.distance(b); t.closest && t.policy != SingleNUMA && x != y {
 		return x < y
 	}
 	return a < b
 }
 
 // distance is the sum over all ordered pairs. For masks of one width it gives the same order as the mean.
-func (w twin) distance(m topo.Mask) (sum int) {
-	for i, n := range w.machine.NUMAs() {
+func (t twin) distance(m topo.Mask) (sum int) {
+	for i, n := range t.machine.NUMAs() {
 		for j, d := range n.Distances {
 			if m.Has(i) && m.Has(j) {
 				sum += d

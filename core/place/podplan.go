@@ -68,32 +68,32 @@ func (u *Usage) podPlan(p *Pod) (c podPlan) {
 }
 
 // ask returns whether a usage of the pod plan's ground admits the pod.
-func (c *podPlan) ask(u *Usage) answer {
+func (p *podPlan) ask(u *Usage) answer {
 	steps := 0
 	switch {
-	case c.never:
+	case p.never:
 		return no
-	case c.hard:
+	case p.hard:
 		return unsure
-	case c.whole:
-		return c.plans[0].askWhole(u, &steps)
-	case len(c.plans) == 1:
-		return c.plans[0].ask(u, &steps)
+	case p.whole:
+		return p.plans[0].askWhole(u, &steps)
+	case len(p.plans) == 1:
+		return p.plans[0].ask(u, &steps)
 	}
 	var scratch [maxScratch]int64
 	v := *u
 	v.amounts = scratch[:copy(scratch[:], u.amounts)]
-	last := len(c.plans) - 1
-	for i := range c.plans[:last] {
-		p := &c.plans[i]
-		if a := p.ask(&v, &steps); a != yes {
+	last := len(p.plans) - 1
+	for i := range p.plans[:last] {
+		own := &p.plans[i]
+		if a := own.ask(&v, &steps); a != yes {
 			return a
 		}
-		if !p.book(&v) {
+		if !own.book(&v) {
 			return unsure
 		}
 	}
-	return c.plans[last].ask(&v, &steps)
+	return p.plans[last].ask(&v, &steps)
 }
 
 // askWhole is ask for a pod of several app containers that is aligned as a whole.

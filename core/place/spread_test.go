@@ -20,11 +20,11 @@ type enumeration struct {
 }
 
 // search is spreading.search by enumeration.
-func (s *enumeration) search(least, most int) (combo, extra []int, end ending) {
+func (e *enumeration) search(least, most int) (combo, extra []int, end ending) {
 	for k := least; k <= most; k++ {
-		combo, extra := s.best(k)
+		combo, extra := e.best(k)
 		switch {
-		case s.endless:
+		case e.endless:
 			return nil, nil, endless
 		case combo != nil:
 			return combo, extra, picked
@@ -33,9 +33,9 @@ func (s *enumeration) search(least, most int) (combo, extra []int, end ending) {
 	return nil, nil, failed
 }
 
-func (s *enumeration) best(k int) (combo, extra []int) {
+func (e *enumeration) best(k int) (combo, extra []int) {
 	bestScore := math.MaxFloat64
-	all := make([]int, len(s.free))
+	all := make([]int, len(e.free))
 	for i := range all {
 		all[i] = i
 	}
@@ -43,58 +43,58 @@ func (s *enumeration) best(k int) (combo, extra []int) {
 		if bestScore == 0 {
 			return false
 		}
-		if score, rest, ok := s.score(c); ok && score < bestScore {
+		if score, rest, ok := e.score(c); ok && score < bestScore {
 			bestScore, combo, extra = score, c, rest
 		}
-		return !s.endless
+		return !e.endless
 	})
 	return combo, extra
 }
 
-func (s *enumeration) look() {
-	s.sets++
-	s.endless = s.endless || s.sets > s.most
+func (e *enumeration) look() {
+	e.sets++
+	e.endless = e.endless || e.sets > e.most
 }
 
-func (s *enumeration) score(combo []int) (score float64, extra []int, ok bool) {
-	s.look()
-	share := s.n / len(combo) / s.group * s.group
+func (e *enumeration) score(combo []int) (score float64, extra []int, ok bool) {
+	e.look()
+	share := e.n / len(combo) / e.group * e.group
 	total, groups := 0, 0
 	for _, numa := range combo {
-		total += s.free[numa]
-		groups += s.free[numa] / s.group
-		if s.free[numa] < share {
+		total += e.free[numa]
+		groups += e.free[numa] / e.group
+		if e.free[numa] < share {
 			return 0, nil, false
 		}
 	}
-	if total < s.n || groups*s.group < s.n {
+	if total < e.n || groups*e.group < e.n {
 		return 0, nil, false
 	}
-	left := slices.Clone(s.free)
+	left := slices.Clone(e.free)
 	var takers []int
 	for _, numa := range combo {
-		if left[numa] -= share; left[numa] >= s.group {
+		if left[numa] -= share; left[numa] >= e.group {
 			takers = append(takers, numa)
 		}
 	}
-	rest := s.n - share*len(combo)
+	rest := e.n - share*len(combo)
 	if rest == 0 {
 		return deviates(left), nil, true
 	}
 	score = math.MaxFloat64
-	for k := len(takers); k >= 1 && !s.endless; k-- {
+	for k := len(takers); k >= 1 && !e.endless; k-- {
 		enumerate(takers, k, func(sub []int) bool {
-			if d, ok := s.afterRest(sub, slices.Clone(left), rest); ok && d < score {
+			if d, ok := e.afterRest(sub, slices.Clone(left), rest); ok && d < score {
 				score, extra = d, sub
 			}
-			return !s.endless
+			return !e.endless
 		})
 	}
 	return score, extra, true
 }
 
-func (s *enumeration) afterRest(sub, left []int, rest int) (float64, bool) {
-	s.look()
+func (e *enumeration) afterRest(sub, left []int, rest int) (float64, bool) {
+	e.look()
 	sum := 0
 	for _, numa := range sub {
 		sum += left[numa]
@@ -105,14 +105,14 @@ func (s *enumeration) afterRest(sub, left []int, rest int) (float64, bool) {
 	for rest > 0 {
 		moved := false
 		for _, numa := range sub {
-			if rest > 0 && left[numa] >= s.group {
-				left[numa] -= s.group
-				rest -= s.group
+			if rest > 0 && left[numa] >= e.group {
+				left[numa] -= e.group
+				rest -= e.group
 				moved = true
 			}
 		}
 		if !moved {
-			s.endless = true
+			e.endless = true
 			return 0, false
 		}
 	}

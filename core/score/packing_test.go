@@ -59,27 +59,27 @@ type sequences struct {
 
 // come adds one more pod. chosen are the nodes as the strategy has filled them, any are all possible placements of the
 // same pods.
-func (q *sequences) come(chosen []*place.Usage, any [][]*place.Usage, before []int, gpus int) {
+func (s *sequences) come(chosen []*place.Usage, any [][]*place.Usage, before []int, gpus int) {
 	for _, n := range []int{1, 2, 4, 8} {
 		if gpus+n > 16 || len(before) == 6 {
 			continue
 		}
-		next := ways(any, q.pods[n])
+		next := ways(any, s.pods[n])
 		if len(next) == 0 {
 			continue
 		}
-		q.checked++
+		s.checked++
 		all := append(slices.Clone(before), n)
-		at, with := cheapest(q.strategy, chosen, []int{0, 1}, q.pods[n])
+		at, with := cheapest(s.strategy, chosen, []int{0, 1}, s.pods[n])
 		if at < 0 {
-			if q.waits++; q.first == nil {
-				q.first = all
+			if s.waits++; s.first == nil {
+				s.first = all
 			}
 			continue
 		}
 		nodes := slices.Clone(chosen)
 		nodes[at] = with
-		q.come(nodes, next, all, gpus+n)
+		s.come(nodes, next, all, gpus+n)
 	}
 }
 

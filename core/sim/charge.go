@@ -144,12 +144,12 @@ func (k *charging) view(n, shape int) *view {
 }
 
 // left returns what the zones have left without the assumed pods.
-func (n *charged) left() []amounts {
-	out := make([]amounts, len(n.zones))
-	for i, z := range n.zones {
+func (c *charged) left() []amounts {
+	out := make([]amounts, len(c.zones))
+	for i, z := range c.zones {
 		out[i] = make(amounts, len(z))
 		for r := range z {
-			out[i][r] = max(0, z[r]-n.assumed[r])
+			out[i][r] = max(0, z[r]-c.assumed[r])
 		}
 	}
 	return out

@@ -106,17 +106,17 @@ type shared struct {
 	sweep int
 }
 
-func (r *shared) get(key [sha256.Size]byte) *Machine { return r.machines[key].Value() }
+func (s *shared) get(key [sha256.Size]byte) *Machine { return s.machines[key].Value() }
 
-func (r *shared) put(key [sha256.Size]byte, m *Machine) {
-	if r.machines == nil || len(r.machines) >= r.sweep {
+func (s *shared) put(key [sha256.Size]byte, m *Machine) {
+	if s.machines == nil || len(s.machines) >= s.sweep {
 		live := map[[sha256.Size]byte]weak.Pointer[Machine]{}
-		for k, w := range r.machines {
+		for k, w := range s.machines {
 			if w.Value() != nil {
 				live[k] = w
 			}
 		}
-		r.machines, r.sweep = live, max(minSweep, 2*len(live))
+		s.machines, s.sweep = live, max(minSweep, 2*len(live))
 	}
-	r.machines[key] = weak.Make(m)
+	s.machines[key] = weak.Make(m)
 }

@@ -10,7 +10,7 @@ type Nodes struct {
 }
 
 // Has reports whether a node is in the set.
-func (s *Nodes) Has(node string) bool { return s != nil && s.Names[node] != s.But }
+func (n *Nodes) Has(node string) bool { return n != nil && n.Names[node] != n.But }
 
 // share returns a set that equals s, if the class has one already: thousands of pods are refused by the same nodes.
 func (c *class[K, C, P]) share(s *Nodes) *Nodes {

@@ -156,7 +156,7 @@ type checked struct {
 	warnings []string
 }
 
-func (x checked) passes() bool { return len(x.Ever) > 0 }
+func (c checked) passes() bool { return len(c.Ever) > 0 }
 
 // checkOn judges every node by itself.
 func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
@@ -204,36 +204,36 @@ func writeAssumed(b *bufio.Writer, names []string) {
 		choose(len(names), "1 node is", nodes(len(names))+" are"), list))
 }
 
-func (x checked) write(b *bufio.Writer, judged int) {
+func (c checked) write(b *bufio.Writer, judged int) {
 	switch {
 	case judged == 0:
-		fmt.Fprintf(b, "%s: there are no nodes.\n", x.workload)
-	case !x.passes():
-		fmt.Fprintf(b, "%s can run on none of %s.\n", x.workload, nodes(judged))
+		fmt.Fprintf(b, "%s: there are no nodes.\n", c.workload)
+	case !c.passes():
+		fmt.Fprintf(b, "%s can run on none of %s.\n", c.workload, nodes(judged))
 	default:
-		fmt.Fprintf(b, "%s can run on %d of %s; there is room for a pod of it on %d now.\n", x.workload, len(x.Ever),
-			nodes(judged), len(x.Now))
+		fmt.Fprintf(b, "%s can run on %d of %s; there is room for a pod of it on %d now.\n", c.workload, len(c.Ever),
+			nodes(judged), len(c.Now))
 	}
-	for _, r := range x.Refusals[:min(fewNodes, len(x.Refusals))] {
+	for _, r := range c.Refusals[:min(fewNodes, len(c.Refusals))] {
 		writeWrapped(b, "  ", onWhich(r, false)+":")
 		for _, reason := range r.Reasons {
 			writeWrapped(b, "    ", reason.Text())
-			if !x.passes() {
+			if !c.passes() {
 				writeWrapped(b, "      ", "Remedy: "+reason.Remedy())
 			}
 		}
 	}
-	if more := len(x.Refusals) - fewNodes; more > 0 {
+	if more := len(c.Refusals) - fewNodes; more > 0 {
 		fmt.Fprintf(b, "  ... and %d other reasons\n", more)
 	}
-	for _, text := range x.warnings {
+	for _, text := range c.warnings {
 		writeWrapped(b, "  ", "Warning: "+text+".")
 	}
-	if x.workload.Asked {
+	if c.workload.Asked {
 		fmt.Fprintln(b, "  The API server accepts the pod (asked by a dry run).")
 	}
-	if len(x.workload.Unjudged) > 0 {
-		writeWrapped(b, "  ", "Not judged: "+strings.Join(x.workload.Unjudged, ", ")+".")
+	if len(c.workload.Unjudged) > 0 {
+		writeWrapped(b, "  ", "Not judged: "+strings.Join(c.workload.Unjudged, ", ")+".")
 	}
 }
 

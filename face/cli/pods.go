@@ -88,7 +88,7 @@ type aligned struct {
 	now []*state.Node
 }
 
-func (p aligned) misaligned() bool { return place.Misaligned(p.units) }
+func (a aligned) misaligned() bool { return place.Misaligned(a.units) }
 
 // alignments are pods in order of namespace and name, and the nodes whose pods cannot be judged.
 type alignments struct {
@@ -173,11 +173,11 @@ func knownNode(name string, nodes []*state.Node, problems []document.Problem) er
 }
 
 // keep removes the pods that the flags do not select.
-func (l *alignments) keep(f podsFlags) {
-	l.pods = slices.DeleteFunc(l.pods, func(p aligned) bool {
+func (a *alignments) keep(f podsFlags) {
+	a.pods = slices.DeleteFunc(a.pods, func(p aligned) bool {
 		return f.misaligned && !p.misaligned() || f.node != "" && p.node.Name != f.node
 	})
-	l.problems = sortedProblems(slices.DeleteFunc(l.problems, func(p document.Problem) bool {
+	a.problems = sortedProblems(slices.DeleteFunc(a.problems, func(p document.Problem) bool {
 		return f.node != "" && p.Node != f.node
 	}))
 }
@@ -220,20 +220,20 @@ func viewsByUID(pods []view.Pod) map[string]view.Pod {
 }
 
 // findRoom finds for each misaligned pod the nodes where it would be aligned now.
-func (l *alignments) findRoom(nodes []*state.Node, pods []view.Pod) {
+func (a *alignments) findRoom(nodes []*state.Node, pods []view.Pod) {
 	s := search{nodes: nodes, ideals: map[string]*place.Usage{}, found: map[string][]*state.Node{}}
 	byUID := viewsByUID(pods)
-	for i := range l.pods {
-		if p := &l.pods[i]; p.misaligned() {
+	for i := range a.pods {
+		if p := &a.pods[i]; p.misaligned() {
 			p.now = s.now(byUID[p.entry.Pod.UID], p.node)
 		}
 	}
 }
 
 // marks returns the UIDs of the misaligned pods, for maps.
-func (l *alignments) marks() map[string]bool {
+func (a *alignments) marks() map[string]bool {
 	out := map[string]bool{}
-	for _, p := range l.pods {
+	for _, p := range a.pods {
 		if p.misaligned() {
 			out[p.entry.Pod.UID] = true
 		}
@@ -285,22 +285,22 @@ func (s search) fits(p view.Pod, n *state.Node) bool {
 }
 
 // names are the pods as kubectl names them.
-func (l *alignments) names() (out []string) {
-	for _, p := range l.pods {
+func (a *alignments) names() (out []string) {
+	for _, p := range a.pods {
 		out = append(out, "pod/"+p.entry.Pod.Name)
 	}
 	return out
 }
 
 // write renders the list for people.
-func (l *alignments) write(w io.Writer, f podsFlags) error {
+func (a *alignments) write(w io.Writer, f podsFlags) error {
 	wide := f.output.format == "wide"
 	t := table{heads: []string{"POD", "CONTAINER", "NODE", "NUMA", "DISTANCE", "ALIGNED", "BEST", "NOW"}}
 	if wide {
 		t.heads = append(t.heads, "HOLDS")
 	}
 	bad := 0
-	for _, p := range l.pods {
+	for _, p := range a.pods {
 		name := p.entry.Pod.String()
 		if p.misaligned() {
 			bad++
@@ -321,25 +321,25 @@ func (l *alignments) write(w io.Writer, f podsFlags) error {
 		if err := t.write(w, wide); err != nil {
 			return err
 		}
-	} else if _, err := fmt.Fprintln(w, l.none(f)); err != nil {
+	} else if _, err := fmt.Fprintln(w, a.none(f)); err != nil {
 		return err
 	}
-	l.writeRemedies(w, bad)
-	if len(l.problems) == 0 {
+	a.writeRemedies(w, bad)
+	if len(a.problems) == 0 {
 		return nil
 	}
 	fmt.Fprintln(w)
-	return problemTable("NOT JUDGED BECAUSE", l.problems).write(w, false)
+	return problemTable("NOT JUDGED BECAUSE", a.problems).write(w, false)
 }
 
 // none returns why there are no rows. A user who may not read namespaces does not learn whether the namespace exists.
-func (l *alignments) none(f podsFlags) string {
+func (a *alignments) none(f podsFlags) string {
 	in := ""
-	if l.namespace != "" {
-		in = " in the namespace " + l.namespace
+	if a.namespace != "" {
+		in = " in the namespace " + a.namespace
 	}
 	switch {
-	case l.vacant && in != "":
+	case a.vacant && in != "":
 		return "There are no pods" + in + ", or it does not exist."
 	case f.misaligned:
 		return "No pod" + in + " is misaligned."
@@ -348,14 +348,14 @@ func (l *alignments) none(f podsFlags) string {
 }
 
 // writeRemedies writes what to do about misaligned pods.
-func (l *alignments) writeRemedies(w io.Writer, bad int) {
+func (a *alignments) writeRemedies(w io.Writer, bad int) {
 	if bad == 0 {
 		return
 	}
 	fmt.Fprintf(w, "\n%s misaligned. ", choose(bad, "1 pod is", fmt.Sprintf("%d pods are", bad)))
 	fmt.Fprintf(w, "To align %s, create it again while NOW names a node.\n", choose(bad, "it", "one"))
 	lax := map[place.Policy][]string{}
-	for _, p := range l.pods {
+	for _, p := range a.pods {
 		policy := p.node.Rules.Topology.Policy
 		if p.misaligned() && policy < place.Restricted && !slices.Contains(lax[policy], p.node.Name) {
 			lax[policy] = append(lax[policy], p.node.Name)
@@ -395,11 +395,11 @@ func bestText(e place.Extent) string {
 }
 
 // nowText names the first nodes on which the pod would be aligned now.
-func (p aligned) nowText() string {
+func (a aligned) nowText() string {
 	var names []string
-	for _, n := range p.now {
+	for _, n := range a.now {
 		name := n.Name
-		if n == p.node {
+		if n == a.node {
 			name = "here"
 		}
 		names = append(names, name)
@@ -442,9 +442,9 @@ type extentDocument struct {
 	Distance int64 `json:"distance"`
 }
 
-func (l *alignments) document() alignmentsDocument {
-	return alignmentsDocument{Kind: "PodAlignments", NotJudged: append([]document.Problem{}, l.problems...),
-		Pods: document.Each(l.pods, func(p aligned) alignmentDocument {
+func (a *alignments) document() alignmentsDocument {
+	return alignmentsDocument{Kind: "PodAlignments", NotJudged: append([]document.Problem{}, a.problems...),
+		Pods: document.Each(a.pods, func(p aligned) alignmentDocument {
 			m := p.node.Machine
 			extent := func(e place.Extent) extentDocument { return extentDocument{document.NUMAs(m, e.NUMAs), e.Distance} }
 			d := alignmentDocument{Holder: document.HolderOf(m, p.entry), Node: p.node.Name,

@@ -123,7 +123,7 @@ func (s *simulation) document() simulationDocument {
 	}
 }
 
-func (g leaving) document() leavingDocument { return leavingDocument{g.node, g.moved, g.stay} }
+func (l leaving) document() leavingDocument { return leavingDocument{l.node, l.moved, l.stay} }
 
 func (t *task) document(p *whatif.Plan) workloadDocument {
 	w := t.workload

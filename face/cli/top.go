@@ -306,34 +306,34 @@ func deviceNamed(name string, known []string) (string, error) {
 }
 
 // names are the nodes as kubectl names them.
-func (t *capacity) names() (out []string) {
-	for _, n := range t.Nodes {
+func (c *capacity) names() (out []string) {
+	for _, n := range c.Nodes {
 		out = append(out, "node/"+n.Name)
 	}
 	return out
 }
 
 // write renders the table for people. Columns of shapes have letters as headings, which the lines below explain.
-func (t *capacity) write(w io.Writer, wide bool) error {
-	if len(t.Nodes) == 0 {
+func (c *capacity) write(w io.Writer, wide bool) error {
+	if len(c.Nodes) == 0 {
 		_, err := fmt.Fprintln(w, "No node has a layout or a NodeResourceTopology.")
-		if err != nil || len(t.NotKnown) == 0 {
+		if err != nil || len(c.NotKnown) == 0 {
 			return err
 		}
 		fmt.Fprintln(w)
-		return problemTable("NOT KNOWN BECAUSE", t.NotKnown).write(w, false)
+		return problemTable("NOT KNOWN BECAUSE", c.NotKnown).write(w, false)
 	}
 	rows := table{heads: []string{"NODE", "POLICY", "CPUS", "MEMORY"}, wide: []string{"POLICY"}}
-	for i := range t.Shapes {
+	for i := range c.Shapes {
 		rows.heads = append(rows.heads, "FIT "+string(rune('A'+i)))
 	}
 	rows.heads = append(rows.heads, "OTHERS")
-	for _, n := range t.Nodes {
+	for _, n := range c.Nodes {
 		rows.rows = append(rows.rows, n.row())
 	}
-	if len(t.Shapes) > 0 && len(t.Nodes) > 1 {
+	if len(c.Shapes) > 0 && len(c.Nodes) > 1 {
 		total := []string{"all nodes", "", "", ""}
-		for _, s := range t.Shapes {
+		for _, s := range c.Shapes {
 			total = append(total, fmt.Sprint(s.Slots))
 		}
 		rows.rows = append(rows.rows, append(total, ""))
@@ -342,7 +342,7 @@ func (t *capacity) write(w io.Writer, wide bool) error {
 		return err
 	}
 	fmt.Fprintln(w, "\nAmounts are the most that is free on one NUMA node, and what is free on all: 14/30.")
-	for i, s := range t.Shapes {
+	for i, s := range c.Shapes {
 		line := fmt.Sprintf("FIT %c  more pods of %s", 'A'+i, s.text)
 		if s.Percent > 0 {
 			line += fmt.Sprintf(" (%d %% of the pods here)", s.Percent)
@@ -351,11 +351,11 @@ func (t *capacity) write(w io.Writer, wide bool) error {
 			return fmt.Errorf("write shapes: %w", err)
 		}
 	}
-	if len(t.NotKnown) == 0 {
+	if len(c.NotKnown) == 0 {
 		return nil
 	}
 	fmt.Fprintln(w)
-	return problemTable("NOT KNOWN BECAUSE", t.NotKnown).write(w, false)
+	return problemTable("NOT KNOWN BECAUSE", c.NotKnown).write(w, false)
 }
 
 func (n roomOn) row() []string {

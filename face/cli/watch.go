@@ -51,12 +51,12 @@ func (a *app) repeat(c *cobra.Command, watch bool, do func(ctx context.Context, 
 	if err != nil {
 		return fmt.Errorf("follow the cluster: %w", err)
 	}
-	return again(ctx, raw(w), changes, time.After, do)
+	return writeChanges(ctx, raw(w), changes, time.After, do)
 }
 
-// again writes the output of do at once and after changes, if it differs from the previous output. pause returns a
-// channel that receives when the next output may follow.
-func again(ctx context.Context, w io.Writer, changes <-chan struct{}, pause func(time.Duration) <-chan time.Time,
+// writeChanges writes the output of do at once and after changes, if it differs from the previous output. pause returns
+// a channel that receives when the next output may follow.
+func writeChanges(ctx context.Context, w io.Writer, changes <-chan struct{}, pause func(time.Duration) <-chan time.Time,
 	do func(ctx context.Context, w io.Writer) error) error {
 	screen, on := w.(*os.File)
 	on = on && term.IsTerminal(int(screen.Fd()))

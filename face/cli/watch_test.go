@@ -24,7 +24,7 @@ func TestAgainWritesWhatHasChanged(t *testing.T) {
 	var out bytes.Buffer
 	done := make(chan error, 1)
 	go func() {
-		done <- again(ctx, &out, changes, at, func(_ context.Context, w io.Writer) error {
+		done <- writeChanges(ctx, &out, changes, at, func(_ context.Context, w io.Writer) error {
 			_, err := fmt.Fprint(w, outputs[turn])
 			turn++
 			return err
@@ -38,14 +38,14 @@ func TestAgainWritesWhatHasChanged(t *testing.T) {
 	}
 	cancel()
 	late := func(context.Context, io.Writer) error { return errors.New("late") }
-	if err := again(ctx, &out, changes, at, late); err != nil {
+	if err := writeChanges(ctx, &out, changes, at, late); err != nil {
 		t.Errorf("an interrupted watch returned %v", err)
 	}
 }
 
 func TestAgainEndsWithAnError(t *testing.T) {
 	want := errors.New("gone")
-	err := again(t.Context(), io.Discard, nil, nil, func(context.Context, io.Writer) error { return want })
+	err := writeChanges(t.Context(), io.Discard, nil, nil, func(context.Context, io.Writer) error { return want })
 	if !errors.Is(err, want) {
 		t.Errorf("error %v, want %v", err, want)
 	}

@@ -62,7 +62,7 @@ func (h *Handler) beginRollout(w http.ResponseWriter, q *request) error {
 	q.body = nil // it is large
 	if len(body.Plan.Nodes) == 0 {
 		var ok bool
-		if body, ok = h.rollouts.again(q.who); !ok {
+		if body, ok = h.rollouts.lastRequest(q.who); !ok {
 			return fail(http.StatusUnprocessableEntity, "plan", "has no nodes, and there is none of yours to go on with")
 		}
 	}
@@ -130,8 +130,8 @@ func chosen(r document.KubeletRolloutRequest) (cli.KubeletApplyOptions, error) {
 	return o, nil
 }
 
-// again returns the last rollout request of an identity.
-func (r *rollouts) again(who *Identity) (document.KubeletRolloutRequest, bool) {
+// lastRequest returns the last rollout request of an identity.
+func (r *rollouts) lastRequest(who *Identity) (document.KubeletRolloutRequest, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.request, r.last.By == who.Name && len(r.request.Plan.Nodes) > 0

@@ -6,10 +6,9 @@ import (
 	"github.com/tenon-numa/tenon/internal/house"
 )
 
-// mostPhrases bounds the phrases in the comments of each area that make readers go back. The bounds may only fall.
-var mostPhrases = map[string]int{"core": 51, "api": 24, "node": 6, "cluster": 1, "scheduler": 21,
-	"ops": 4, "face": 1, "guests": 1, "lab": 13, "test": 4,
-	"cmd": 1, "tools": 1, "volcano": 1, "internal": 0, "examples": 0, "deploy": 0}
+// mostPhrases bounds by area the number of phrases in comments that make readers go back. The bounds may only fall.
+var mostPhrases = map[string]int{"core": 51, "api": 13, "node": 6, "cluster": 1, "scheduler": 3, "ops": 4, "face": 1,
+	"guests": 1, "lab": 13, "test": 4, "cmd": 1, "tools": 1, "volcano": 1, "internal": 0, "examples": 0, "deploy": 0}
 
 func TestPhrasesThatMakeReadersGoBackBecomeFewer(t *testing.T) {
 	r, err := house.Measure(root)

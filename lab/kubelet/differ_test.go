@@ -286,15 +286,15 @@ type tally struct {
 	policies, scopes map[string]int
 }
 
-func (c *tally) machine(d *drawing) {
-	c.machines++
-	c.classes = counted(c.classes, d.class(), 1)
-	c.policies = counted(c.policies, d.s.Rules.Topology.Policy.String(), 1)
-	c.scopes = counted(c.scopes, d.s.Rules.Topology.Scope.String(), 1)
+func (t *tally) machine(d *drawing) {
+	t.machines++
+	t.classes = counted(t.classes, d.class(), 1)
+	t.policies = counted(t.policies, d.s.Rules.Topology.Policy.String(), 1)
+	t.scopes = counted(t.scopes, d.s.Rules.Topology.Scope.String(), 1)
 }
 
 // skip counts an admission that is not judged.
-func (c *tally) skip(why string) { c.skipped = counted(c.skipped, why, 1) }
+func (t *tally) skip(why string) { t.skipped = counted(t.skipped, why, 1) }
 
 func counted(m map[string]int, name string, n int) map[string]int {
 	if m == nil {
@@ -304,69 +304,69 @@ func counted(m map[string]int, name string, n int) map[string]int {
 	return m
 }
 
-func (c *tally) admission(v place.Verdict, reason string) {
+func (t *tally) admission(v place.Verdict, reason string) {
 	switch {
 	case reason != "":
-		c.refused = counted(c.refused, reason, 1)
+		t.refused = counted(t.refused, reason, 1)
 	default:
-		c.admitted++
+		t.admitted++
 		if v.Exact() {
-			c.exact++
+			t.exact++
 		}
 		if v.Chance {
-			c.chance++
+			t.chance++
 		}
 	}
 }
 
-func (c *tally) add(o *tally) {
+func (t *tally) add(o *tally) {
 	for i, n := range o.steps {
-		c.steps[i] += n
+		t.steps[i] += n
 	}
-	c.machines += o.machines
-	c.admitted += o.admitted
-	c.chance += o.chance
-	c.exact += o.exact
-	c.lost += o.lost
-	c.chained = max(c.chained, o.chained)
+	t.machines += o.machines
+	t.admitted += o.admitted
+	t.chance += o.chance
+	t.exact += o.exact
+	t.lost += o.lost
+	t.chained = max(t.chained, o.chained)
 	for _, m := range []struct {
 		to   *map[string]int
 		from map[string]int
-	}{{&c.refused, o.refused}, {&c.skipped, o.skipped}, {&c.restarts, o.restarts},
-		{&c.faults, o.faults}, {&c.classes, o.classes}, {&c.policies, o.policies}, {&c.scopes, o.scopes}} {
+	}{{&t.refused, o.refused}, {&t.skipped, o.skipped}, {&t.restarts, o.restarts},
+		{&t.faults, o.faults}, {&t.classes, o.classes}, {&t.policies, o.policies}, {&t.scopes, o.scopes}} {
 		for name, n := range m.from {
 			*m.to = counted(*m.to, name, n)
 		}
 	}
 }
 
-func (c *tally) refusals() (n int) {
-	for _, k := range c.refused {
+func (t *tally) refusals() (n int) {
+	for _, k := range t.refused {
 		n += k
 	}
 	return n
 }
 
-func (c *tally) line(since time.Duration) string {
-	all := c.steps[scenario.Admit]
-	return fmt.Sprintf("%d machines, %d admissions (%.0f/s), %d %% refused", c.machines, all,
-		float64(all)/since.Seconds(), 100*c.refusals()/max(1, all))
+func (t *tally) line(since time.Duration) string {
+	all := t.steps[scenario.Admit]
+	return fmt.Sprintf("%d machines, %d admissions (%.0f/s), %d %% refused", t.machines, all,
+		float64(all)/since.Seconds(), 100*t.refusals()/max(1, all))
 }
 
-func (c *tally) String() string {
+func (t *tally) String() string {
 	var b strings.Builder
-	all := max(1, c.steps[scenario.Admit])
+	all := max(1, t.steps[scenario.Admit])
 	fmt.Fprintf(&b, "%d machines, %d admissions: %d admitted (%d of them exact to the device), %d refused (%d %%),\n"+
 		"  %d after which it is chance which NUMA nodes have devices left; chains of up to %d predictions\n",
-		c.machines, c.steps[scenario.Admit], c.admitted, c.exact, c.refusals(), 100*c.refusals()/all, c.chance, c.chained)
+		t.machines, t.steps[scenario.Admit], t.admitted, t.exact, t.refusals(), 100*t.refusals()/all, t.chance, t.chained)
 	fmt.Fprintf(&b, "  other steps: %d starts, %d ends, %d times devices failed, %d times they came back\n",
-		c.steps[scenario.Start], c.steps[scenario.Remove], c.steps[scenario.Unhealthy], c.steps[scenario.Healthy])
+		t.steps[scenario.Start], t.steps[scenario.Remove], t.steps[scenario.Unhealthy], t.steps[scenario.Healthy])
 	for _, row := range []struct {
 		name string
 		m    map[string]int
-	}{{"refused", c.refused}, {"restarts", c.restarts},
-		{"trials that ended early", c.faults}, {"machines", c.classes},
-		{"policies", c.policies}, {"scopes", c.scopes}} {
+	}{{"refused", t.refused}, {"restarts", t.restarts},
+		{"trials that ended early", t.faults}, {"machines", t.classes},
+		{"policies", t.policies}, {"scopes", t.scopes}} {
 		var parts []string
 		for name, n := range row.m {
 			parts = append(parts, fmt.Sprintf("%s: %d", name, n))
@@ -374,22 +374,22 @@ func (c *tally) String() string {
 		slices.Sort(parts)
 		fmt.Fprintf(&b, "  %s: %s\n", row.name, strings.Join(parts, "; "))
 	}
-	b.WriteString(c.notJudged())
+	b.WriteString(t.notJudged())
 	return b.String()
 }
 
 // notJudged is the table of the managers' answers that were not compared.
-func (c *tally) notJudged() string {
+func (t *tally) notJudged() string {
 	var b strings.Builder
-	all := float64(max(1, c.steps[scenario.Admit]))
+	all := float64(max(1, t.steps[scenario.Admit]))
 	sum := 0
 	fmt.Fprintf(&b, "  %-84s %8s %6s\n", "NOT JUDGED", "number", "%")
-	for _, why := range slices.Sorted(maps.Keys(c.skipped)) {
-		sum += c.skipped[why]
-		fmt.Fprintf(&b, "  %-84s %8d %6.2f\n", why, c.skipped[why], 100*float64(c.skipped[why])/all)
+	for _, why := range slices.Sorted(maps.Keys(t.skipped)) {
+		sum += t.skipped[why]
+		fmt.Fprintf(&b, "  %-84s %8d %6.2f\n", why, t.skipped[why], 100*float64(t.skipped[why])/all)
 	}
 	fmt.Fprintf(&b, "  %-84s %8d %6.2f\n", "all", sum, 100*float64(sum)/all)
 	fmt.Fprintf(&b, "  %d more admissions were not made, as the managers contradicted themselves or did not start again\n",
-		c.lost)
+		t.lost)
 	return b.String()
 }

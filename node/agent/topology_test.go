@@ -144,17 +144,17 @@ type recorder struct {
 	failed     map[string]int
 }
 
-func (a *recorder) RecordNode(_ *state.Node, sequence int64) { a.sequence = sequence }
+func (r *recorder) RecordNode(_ *state.Node, sequence int64) { r.sequence = sequence }
 
-func (a *recorder) RecordWrite(object string, err error) {
+func (r *recorder) RecordWrite(object string, err error) {
 	if err != nil {
-		a.failed[object]++
+		r.failed[object]++
 	} else {
-		a.wrote[object]++
+		r.wrote[object]++
 	}
 }
 
-func (a *recorder) RecordReconcile(time.Duration, bool, error) { a.reconciles.Add(1) }
+func (r *recorder) RecordReconcile(time.Duration, bool, error) { r.reconciles.Add(1) }
 
 func TestLayoutIsWrittenWhateverThePublisherDoes(t *testing.T) {
 	a, rc := newAPI(t)

@@ -280,7 +280,7 @@ func (a *Arbiter) settle(ctx context.Context) (there func(nri.Sandbox) bool, err
 // placed pod: the node reports the pod where it is, and schedulers follow that.
 func (a *Arbiter) tooLate() {
 	late, n := map[string]bool{}, a.plugin.Node()
-	for _, pod := range a.pods.decided() {
+	for _, pod := range a.pods.withDecision() {
 		uid := string(pod.UID)
 		p, arrived := n.Pod(uid)
 		if !arrived || p.Offered {

@@ -169,7 +169,7 @@ func (p *pods) Arriving(ctx context.Context, s nri.Sandbox) (nri.Arriving, bool)
 
 // Bound implements nri.Pods. It leaves out decisions that Arriving would refuse, so that these keep no CPUs free.
 func (p *pods) Bound(but func(uid string) bool) (out []pin.Arrival) {
-	for _, pod := range p.decided() {
+	for _, pod := range p.withDecision() {
 		uid := string(pod.UID)
 		if but(uid) {
 			continue
@@ -188,8 +188,8 @@ type decided struct {
 	decision []place.Holding
 }
 
-// decided returns the pods that have not ended and have a decision.
-func (p *pods) decided() (out []decided) {
+// withDecision returns the pods that have not ended and have a decision.
+func (p *pods) withDecision() (out []decided) {
 	p.mu.Lock()
 	all, m := slices.Clone(p.list()), p.machine
 	if time.Since(p.asked) < listAge { // the list may be newer than the watch
@@ -220,7 +220,7 @@ func (p *pods) find(ctx context.Context, s nri.Sandbox) (*v1.Pod, *topo.Machine)
 	if all := p.list(); slices.ContainsFunc(all, its) {
 		return all[slices.IndexFunc(all, its)], p.machine
 	}
-	if err := p.ask(ctx); err != nil {
+	if err := p.refresh(ctx); err != nil {
 		p.log.Error(err, "pod is not known, so its containers are not pinned yet", "pod", s.Namespace+"/"+s.Name)
 		return nil, p.machine
 	}
@@ -230,8 +230,9 @@ func (p *pods) find(ctx context.Context, s nri.Sandbox) (*v1.Pod, *topo.Machine)
 	return nil, p.machine
 }
 
-// ask lists the pods of the node by a consistent read, unless the last list is new enough. The caller holds the lock.
-func (p *pods) ask(ctx context.Context) error {
+// refresh lists the pods of the node by a consistent read, unless the last list is new enough. The caller holds the
+// lock.
+func (p *pods) refresh(ctx context.Context) error {
 	if time.Since(p.asked) < listAge {
 		return nil
 	}
@@ -306,7 +307,7 @@ func given(out []pin.Given, container string, all []kubelet.Device) []pin.Given 
 func (p *pods) Ended(ctx context.Context, all []nri.Sandbox) (out []string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.ask(ctx); err != nil {
+	if err := p.refresh(ctx); err != nil {
 		return nil, err
 	}
 	for _, s := range all {

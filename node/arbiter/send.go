@@ -119,7 +119,7 @@ func (s *sender) deliver(ctx context.Context, e *v1.Event, times int) bool {
 		switch {
 		case err == nil || apierrors.IsAlreadyExists(err):
 			return true
-		case !again(err):
+		case !retryable(err):
 			s.log.Error(err, "the API server takes no event about the pod; what it says is in this log, too",
 				"pod", e.Namespace+"/"+e.InvolvedObject.Name)
 			return true
@@ -139,9 +139,9 @@ func (s *sender) deliver(ctx context.Context, e *v1.Event, times int) bool {
 	}
 }
 
-// again reports whether the API server may accept an event later. It will not where the event is wrong or its namespace
-// is being deleted. It may where a right is missing.
-func again(err error) bool {
+// retryable reports whether the API server may accept an event later. It will not where the event is wrong or its
+// namespace is being deleted. It may where a right is missing.
+func retryable(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {
 		return true // the API server was not reached

@@ -183,7 +183,8 @@ func TestTooManyAsk(t *testing.T) {
 	}
 }
 
-// Decisions are the decisions of the last put, last no longer than they should, and are bounded.
+// The cache returns the decision that was put last. Decisions last no longer than they should, and their number is
+// bounded.
 func TestDecisions(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		d := newDecisions(allowFor)

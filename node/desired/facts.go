@@ -130,7 +130,7 @@ type Node struct {
 	Capacity, Usable map[string]int64
 	// CPUs and Memory, in bytes, are the kubelet's view of the machine; 0: it has not reported them.
 	CPUs, Memory int64
-	// Hugepages are in the kubelet's view, in bytes by kind, without kinds that it has not reported.
+	// Hugepages has the hugepages that the kubelet has reported, in bytes by kind.
 	Hugepages map[string]int64
 }
 

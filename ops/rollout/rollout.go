@@ -188,7 +188,7 @@ func (p *planner) change(before whatif.Node, i int) (out document.KubeletPlanNod
 		out.Warnings = append(out.Warnings, a.String())
 	}
 	n.Allocatable = allocatable(before, n.State.Rules)
-	p.again(before, n, &out)
+	p.restart(before, n, &out)
 	out.StateFiles = stateFiles(before.State, n.State.Rules, p.staying(n.Name))
 	return out, p.drain(before.Name, &out)
 }
@@ -204,9 +204,9 @@ func allocatable(n whatif.Node, r place.Rules) whatif.Amounts {
 	return out
 }
 
-// again starts the pods of a node on it once more, in the order in which it admitted them. Pods without holdings come
+// restart starts the pods of a node on it once more, in the order in which it admitted them. Pods without holdings come
 // last.
-func (p *planner) again(before whatif.Node, n *whatif.Node, out *document.KubeletPlanNode) {
+func (p *planner) restart(before whatif.Node, n *whatif.Node, out *document.KubeletPlanNode) {
 	n.State = &state.Node{Name: n.Name, Machine: n.State.Machine, Rules: n.State.Rules,
 		Usage: place.NewUsage(n.State.Machine, n.State.Rules)}
 	n.Used, n.Pods = whatif.Amounts{}, nil

@@ -24,7 +24,7 @@ type Request struct {
 	Strategy *score.Type
 }
 
-// TooLarge says why a pod costs too much to be judged on any node.
+// TooLarge is the reason why a pod costs too much to be judged on any node.
 type TooLarge string
 
 // Error implements error.
@@ -63,7 +63,7 @@ const (
 	maxKeyText = 256
 )
 
-// oversized says why a pod costs too much to be judged on any node, or "".
+// oversized returns why a pod costs too much to be judged on any node, or "".
 func oversized(p *place.Pod) string {
 	if p.Plain() {
 		return ""

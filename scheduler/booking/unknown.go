@@ -36,7 +36,7 @@ var again = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.
 func (l *Line) Ask(ctx context.Context, client kubernetes.Interface, freed func(node string)) {
 	l.freed = freed
 	get := func(pod *v1.Pod, answer func(*v1.Pod)) {
-		// The error is the context's: nobody waits for an answer then.
+		// The error is the context's: no caller waits for an answer then.
 		_ = again.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 			now, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {

@@ -28,29 +28,29 @@ type Workload struct {
 }
 
 // Add adds a pod to be scheduled. It returns the mix that its nodes are scored by, and whether the mix is new.
-func (u *Workload) Add(uid string, p *place.Pod) (mix *score.Mix, renewed bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.recent == nil {
-		u.recent = score.NewRecent()
-		u.taken = u.recent.Mix()
+func (w *Workload) Add(uid string, p *place.Pod) (mix *score.Mix, renewed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.recent == nil {
+		w.recent = score.NewRecent()
+		w.taken = w.recent.Mix()
 	}
-	if len(p.Containers) <= maxLearned && u.recent.Add(uid, p) && u.taken.Differs(u.recent.Mix()) {
-		u.taken, renewed = u.recent.Mix(), true
+	if len(p.Containers) <= maxLearned && w.recent.Add(uid, p) && w.taken.Differs(w.recent.Mix()) {
+		w.taken, renewed = w.recent.Mix(), true
 	}
-	return u.taken, renewed
+	return w.taken, renewed
 }
 
 // Mix returns the latest mix, or nil before the first pod.
-func (u *Workload) Mix() *score.Mix {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.taken
+func (w *Workload) Mix() *score.Mix {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.taken
 }
 
 // Learn adds pods as if they had been scheduled in the order of their creation. So a scheduler that has just started
 // has the profile of the scheduler before it, except for pods that have terminated.
-func (u *Workload) Learn(pods []*v1.Pod) {
+func (w *Workload) Learn(pods []*v1.Pod) {
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(string(a.UID), string(b.UID)))
 	})
@@ -69,6 +69,6 @@ func (u *Workload) Learn(pods []*v1.Pod) {
 		}
 	}
 	for _, k := range slices.Backward(last) {
-		u.Add(k.uid, k.pod)
+		w.Add(k.uid, k.pod)
 	}
 }

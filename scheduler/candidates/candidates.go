@@ -77,17 +77,17 @@ type Attempt struct {
 // Names returns names of some nodes where the pod fits, or nil for all nodes. It returns nil if a list of names costs
 // more than it saves, and if the pod fits nowhere, since then every node has to report its reason. all is the number of
 // nodes.
-func (c *Selector) Names(ctx context.Context, a *Attempt, all int) sets.Set[string] {
-	if c == nil || fwk.Grouped(a.Pod) {
+func (s *Selector) Names(ctx context.Context, a *Attempt, all int) sets.Set[string] {
+	if s == nil || fwk.Grouped(a.Pod) {
 		return nil
 	}
 	fit := a.Fits.Len()
-	if sample.NamesSome(fit, all, c.percent) && c.mayLeaveOut(a) && !c.manyKeepOthersAway() {
-		if names := c.sample(a); c.proven(ctx, a, names) {
+	if sample.NamesSome(fit, all, s.percent) && s.mayLeaveOut(a) && !s.manyKeepOthersAway() {
+		if names := s.sample(a); s.proven(ctx, a, names) {
 			return names
 		}
 	}
-	if fit == 0 || !sample.NamesAll(fit, all, c.percent) {
+	if fit == 0 || !sample.NamesAll(fit, all, s.percent) {
 		return nil
 	}
 	names := make(sets.Set[string], fit)
@@ -99,16 +99,16 @@ func (c *Selector) Names(ctx context.Context, a *Attempt, all int) sets.Set[stri
 	if a.Unknown {
 		names.Insert(a.Nodes.unknown...)
 	}
-	if len(names) == 0 || !sample.NamesAll(len(names), all, c.percent) {
+	if len(names) == 0 || !sample.NamesAll(len(names), all, s.percent) {
 		return nil
 	}
 	return names
 }
 
 // sample returns the names of a sample of the nodes that fit.
-func (c *Selector) sample(a *Attempt) sets.Set[string] {
-	slots, next := sample.Of(a.Answers.Costs(a.Snap, a.Fits), a.Fits.From, int(c.next.Load()))
-	c.next.Store(int64(next))
+func (s *Selector) sample(a *Attempt) sets.Set[string] {
+	slots, next := sample.Of(a.Answers.Costs(a.Snap, a.Fits), a.Fits.From, int(s.next.Load()))
+	s.next.Store(int64(next))
 	names := make(sets.Set[string], len(slots))
 	for _, slot := range slots {
 		n, _ := a.Snap.At(slot)
@@ -125,23 +125,23 @@ const (
 
 // Few is Names for a pod of so many containers that its nodes are not judged in advance. It returns names of some nodes
 // that fit, or nil if it does not find them soon. It calls fits for few nodes, one after the other.
-func (c *Selector) Few(ctx context.Context, a *Attempt, nodes []fwk.NodeInfo, containers int,
+func (s *Selector) Few(ctx context.Context, a *Attempt, nodes []fwk.NodeInfo, containers int,
 	fits func(info fwk.NodeInfo) bool) sets.Set[string] {
-	if c == nil || fwk.Grouped(a.Pod) || len(nodes) <= fewNodes || !c.mayLeaveOut(a) {
+	if s == nil || fwk.Grouped(a.Pod) || len(nodes) <= fewNodes || !s.mayLeaveOut(a) {
 		return nil
 	}
-	names, from := sets.New[string](), int(c.next.Load())
+	names, from := sets.New[string](), int(s.next.Load())
 	for i := range nodes {
 		at := (from + i) % len(nodes)
 		if i*containers > maxAsked || len(names) == fewNodes {
-			c.next.Store(int64(at))
+			s.next.Store(int64(at))
 			break
 		}
 		if info := nodes[at]; info.Node() != nil && fits(info) {
 			names.Insert(info.Node().Name)
 		}
 	}
-	if len(names) < sample.Proven || !c.proven(ctx, a, names) {
+	if len(names) < sample.Proven || !s.proven(ctx, a, names) {
 		return nil
 	}
 	return names

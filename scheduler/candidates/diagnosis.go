@@ -23,10 +23,10 @@ type fullDiagnosis struct {
 // cycle's state in which no node is left out. Complete runs PreFilter of all plugins again on the same snapshot: the
 // framework stops running PreFilter as soon as the nodes that two plugins name have none in common. fits reports
 // whether a node takes the pod after all, because something has changed since nodes were named.
-func (c *Selector) Complete(ctx context.Context, again fwk.CycleState, pod *v1.Pod,
+func (s *Selector) Complete(ctx context.Context, again fwk.CycleState, pod *v1.Pod,
 	all *framework.NodeToStatus) (fits bool, err error) {
 	d := &framework.Diagnosis{NodeToStatus: all}
-	result, status, narrowers := c.begin.RunPreFilterPlugins(ctx, again, pod)
+	result, status, narrowers := s.begin.RunPreFilterPlugins(ctx, again, pod)
 	d.UnschedulablePlugins = narrowers
 	switch {
 	case status.IsRejected():
@@ -37,20 +37,20 @@ func (c *Selector) Complete(ctx context.Context, again fwk.CycleState, pod *v1.P
 		return false, fmt.Errorf("begin the attempt for pod %s/%s with all nodes: %w", pod.Namespace, pod.Name,
 			status.AsError())
 	default:
-		if fits, err = c.filter(ctx, again, pod, result, d); err != nil {
+		if fits, err = s.filter(ctx, again, pod, result, d); err != nil {
 			return fits, err
 		}
 	}
-	c.full.mu.Lock()
-	c.full.last = d
-	c.full.mu.Unlock()
+	s.full.mu.Lock()
+	s.full.last = d
+	s.full.mu.Unlock()
 	return fits, nil
 }
 
 // filter filters the nodes that have no result yet, except the nodes that other plugins leave out.
-func (c *Selector) filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, among *fwk.PreFilterResult,
+func (s *Selector) filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, among *fwk.PreFilterResult,
 	d *framework.Diagnosis) (bool, error) {
-	nodes, err := c.handle.SnapshotSharedLister().NodeInfos().List()
+	nodes, err := s.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return false, fmt.Errorf("list nodes: %w", err)
 	}
@@ -64,10 +64,10 @@ func (c *Selector) filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, a
 	said := map[string]bool{}
 	d.NodeToStatus.ForEachExplicitNode(func(name string, _ *fwk.Status) { said[name] = true })
 	statuses, fits := make([]*fwk.Status, len(nodes)), atomic.Bool{}
-	c.handle.Parallelizer().Until(ctx, len(nodes), func(i int) {
+	s.handle.Parallelizer().Until(ctx, len(nodes), func(i int) {
 		name := nodes[i].Node().Name
 		if !said[name] && (among.AllNodes() || among.NodeNames.Has(name)) {
-			statuses[i] = c.handle.RunFilterPluginsWithNominatedPods(ctx, cs, pod, nodes[i])
+			statuses[i] = s.handle.RunFilterPluginsWithNominatedPods(ctx, cs, pod, nodes[i])
 			if statuses[i].IsSuccess() {
 				fits.Store(true)
 			}
@@ -86,22 +86,22 @@ func (c *Selector) filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, a
 }
 
 // Completed reports whether Complete has already added the results to all.
-func (c *Selector) Completed(all *framework.NodeToStatus) bool {
-	c.full.mu.Lock()
-	defer c.full.mu.Unlock()
-	return c.full.last != nil && c.full.last.NodeToStatus == all
+func (s *Selector) Completed(all *framework.NodeToStatus) bool {
+	s.full.mu.Lock()
+	defer s.full.mu.Unlock()
+	return s.full.last != nil && s.full.last.NodeToStatus == all
 }
 
 // Amend makes the diagnosis of an attempt that left nodes out the same as if it had left none out. PostFilter can add
 // results of nodes, but not the plugins that refused them.
-func (c *Selector) Amend(why *framework.FitError) {
-	c.full.mu.Lock()
-	d := c.full.last
+func (s *Selector) Amend(why *framework.FitError) {
+	s.full.mu.Lock()
+	d := s.full.last
 	mine := d != nil && d.NodeToStatus == why.Diagnosis.NodeToStatus
 	if mine {
-		c.full.last = nil
+		s.full.last = nil
 	}
-	c.full.mu.Unlock()
+	s.full.mu.Unlock()
 	if mine {
 		why.Diagnosis.PreFilterMsg = d.PreFilterMsg
 		why.Diagnosis.UnschedulablePlugins = why.Diagnosis.UnschedulablePlugins.Union(d.UnschedulablePlugins)

@@ -11,8 +11,8 @@ import (
 )
 
 // mayLeaveOut reports whether nodes that fit may be left out.
-func (c *Selector) mayLeaveOut(a *Attempt) bool {
-	return !a.Picky && c.percent == 0 && !particular(a.Pod) && len(c.handle.Extenders()) == 0
+func (s *Selector) mayLeaveOut(a *Attempt) bool {
+	return !a.Picky && s.percent == 0 && !particular(a.Pod) && len(s.handle.Extenders()) == 0
 }
 
 // particular reports whether a pod requires properties of nodes besides resources. For such a pod it matters which
@@ -29,23 +29,23 @@ func particular(pod *v1.Pod) bool {
 
 // manyKeepOthersAway reports whether many nodes have pods with required anti-affinity. These make PreFilter slow, and a
 // sample runs it twice.
-func (c *Selector) manyKeepOthersAway() bool {
-	keep, err := c.handle.SnapshotSharedLister().NodeInfos().HavePodsWithRequiredAntiAffinityList()
+func (s *Selector) manyKeepOthersAway() bool {
+	keep, err := s.handle.SnapshotSharedLister().NodeInfos().HavePodsWithRequiredAntiAffinityList()
 	return err != nil || len(keep) > sample.Size
 }
 
 // proven reports whether enough of the nodes pass all filters. It first runs PreFilter of all plugins on a copy of the
 // state, since no plugin can filter without. It returns false if another plugin names nodes, too.
-func (c *Selector) proven(ctx context.Context, a *Attempt, names sets.Set[string]) bool {
+func (s *Selector) proven(ctx context.Context, a *Attempt, names sets.Set[string]) bool {
 	cs := a.Again()
-	result, status, _ := c.begin.RunPreFilterPlugins(ctx, cs, a.Pod)
+	result, status, _ := s.begin.RunPreFilterPlugins(ctx, cs, a.Pod)
 	if !status.IsSuccess() || !result.AllNodes() {
 		return false
 	}
-	nodes, passed := c.handle.SnapshotSharedLister().NodeInfos(), 0
+	nodes, passed := s.handle.SnapshotSharedLister().NodeInfos(), 0
 	for name := range names {
 		info, err := nodes.Get(name)
-		if err != nil || !c.handle.RunFilterPluginsWithNominatedPods(ctx, cs, a.Pod, info).IsSuccess() {
+		if err != nil || !s.handle.RunFilterPluginsWithNominatedPods(ctx, cs, a.Pod, info).IsSuccess() {
 			return false
 		}
 		if passed++; passed == sample.Proven {

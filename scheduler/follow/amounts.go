@@ -69,8 +69,8 @@ func (a *Amounts) Pods() (out []*v1.Pod) {
 	return out
 }
 
-// Short returns what a node has too little of for a pod, or "". It counts the pods that are bound to the node, and
-// those of more that are not bound yet, according to the informer.
+// Short returns what a node has too little of for a pod, or "". It counts the pods that are bound to the node according
+// to the informer, and the pods of more that are not bound yet.
 func (a *Amounts) Short(pod *v1.Pod, node string, more []state.PodID) string {
 	if a == nil {
 		return ""
@@ -97,7 +97,8 @@ func (a *Amounts) Node(name string) *v1.Node {
 	return nil
 }
 
-// With returns the pods that are bound to a node, and those of more that are not bound yet, according to the informer.
+// With returns the pods that are bound to a node according to the informer, and the pods of more that are not bound
+// yet.
 func (a *Amounts) With(node string, more []state.PodID) []*v1.Pod {
 	out := a.On(node)
 	for _, id := range more {

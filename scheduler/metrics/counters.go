@@ -82,58 +82,58 @@ func NewCounters() *Counters {
 
 // zero creates every foreseeable series before its first event: Prometheus does not count the step from no series to 1
 // as an increase.
-func (m *Counters) zero() {
+func (c *Counters) zero() {
 	for _, result := range []state.Result{state.Confirmed, state.Wrong, state.Rejected} {
 		for _, exact := range []bool{true, false} {
-			m.predictions.WithLabelValues(string(result), strconv.FormatBool(exact))
+			c.predictions.WithLabelValues(string(result), strconv.FormatBool(exact))
 		}
 	}
 	for _, p := range []place.Policy{place.None, place.BestEffort, place.Restricted, place.SingleNUMA} {
 		for _, what := range []string{"cpus", "memory", "devices", "containers"} {
-			m.wrong.WithLabelValues(p.String(), what)
+			c.wrong.WithLabelValues(p.String(), what)
 		}
 	}
 	for _, why := range []place.RefusalReason{place.TopologyAffinityError, place.SMTAlignmentError,
 		place.UnexpectedAdmissionError} {
-		m.rejected.WithLabelValues(string(why))
+		c.rejected.WithLabelValues(string(why))
 	}
 	for _, what := range []string{BudgetPod, BudgetVictims} {
-		m.exceeded.WithLabelValues(what)
+		c.exceeded.WithLabelValues(what)
 	}
 }
 
 // Gatherer returns this scheduler's counters, whether they are served or not.
-func (m *Counters) Gatherer() metrics.Gatherer { return m.own }
+func (c *Counters) Gatherer() metrics.Gatherer { return c.own }
 
 // Waited counts a wait for a turn, however it ended.
-func (m *Counters) Waited(since time.Time) {
-	if m != nil {
-		m.turns.Observe(time.Since(since).Seconds())
+func (c *Counters) Waited(since time.Time) {
+	if c != nil {
+		c.turns.Observe(time.Since(since).Seconds())
 	}
 }
 
 // Made counts a prediction that was reserved.
-func (m *Counters) Made() {
-	if m != nil {
-		m.predicted.Inc()
+func (c *Counters) Made() {
+	if c != nil {
+		c.predicted.Inc()
 	}
 }
 
 // Woken counts pods that are tried again.
-func (m *Counters) Woken(pods int) {
-	if m != nil {
-		m.woken.Add(float64(pods))
+func (c *Counters) Woken(pods int) {
+	if c != nil {
+		c.woken.Add(float64(pods))
 	}
 }
 
 // Outcome counts the outcome of a prediction. n is the present state of the node, or nil.
-func (m *Counters) Outcome(o state.Outcome, n *state.Node) {
-	if m == nil {
+func (c *Counters) Outcome(o state.Outcome, n *state.Node) {
+	if c == nil {
 		return
 	}
-	m.predictions.WithLabelValues(string(o.Result), strconv.FormatBool(n != nil && len(n.Inexact) == 0)).Inc()
+	c.predictions.WithLabelValues(string(o.Result), strconv.FormatBool(n != nil && len(n.Inexact) == 0)).Inc()
 	if o.Foreign {
-		m.foreign.Inc()
+		c.foreign.Inc()
 	}
 	switch o.Result {
 	case state.Wrong:
@@ -141,16 +141,16 @@ func (m *Counters) Outcome(o state.Outcome, n *state.Node) {
 		if n != nil {
 			policy = n.Rules.Topology.Policy.String()
 		}
-		m.wrong.WithLabelValues(policy, differs(o.Predicted, o.Seen)).Inc()
+		c.wrong.WithLabelValues(policy, differs(o.Predicted, o.Seen)).Inc()
 	case state.Rejected:
-		m.rejected.WithLabelValues(string(o.Error)).Inc()
+		c.rejected.WithLabelValues(string(o.Error)).Inc()
 	}
 }
 
 // Exceeded counts work that was skipped because it would cost too much.
-func (m *Counters) Exceeded(what string) {
-	if m != nil {
-		m.exceeded.WithLabelValues(what).Inc()
+func (c *Counters) Exceeded(what string) {
+	if c != nil {
+		c.exceeded.WithLabelValues(what).Inc()
 	}
 }
 
@@ -161,23 +161,23 @@ const (
 )
 
 // Suppressed counts a line about a pod that is not logged.
-func (m *Counters) Suppressed() {
-	if m != nil {
-		m.suppressed.Inc()
+func (c *Counters) Suppressed() {
+	if c != nil {
+		c.suppressed.Inc()
 	}
 }
 
 // LayoutRefused counts a layout that could not be read.
-func (m *Counters) LayoutRefused() {
-	if m != nil {
-		m.layouts.Inc()
+func (c *Counters) LayoutRefused() {
+	if c != nil {
+		c.layouts.Inc()
 	}
 }
 
 // TopologyRefused counts a NodeResourceTopology that could not be read.
-func (m *Counters) TopologyRefused() {
-	if m != nil {
-		m.topologies.Inc()
+func (c *Counters) TopologyRefused() {
+	if c != nil {
+		c.topologies.Inc()
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 )
 
 // Measure registers the metrics that are computed when they are scraped. putOff counts delayed layouts, and misaligned
-// counts misaligned pods; either may be nil. shapes are counted in addition to those of the workload profile. For a
-// second scheduler in one process nothing is served, since the names are registered already.
+// counts misaligned pods; either may be nil. shapes are counted in addition to the shapes of the workload profile. For
+// a second scheduler in one process nothing is served, since the names are registered already.
 func Measure(s inspect.Source, putOff func() int64, misaligned func() int, shapes []*place.Pod, plain Plain) {
 	g := newGauges(s)
 	g.fitting = newFitting(shapes, s.Mix, plain)

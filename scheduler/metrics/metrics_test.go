@@ -65,7 +65,7 @@ func TestRestartHazardsAreCounted(t *testing.T) {
 	}
 }
 
-// The counts of fitting pods follow the nodes' holdings. Shapes are the configured ones and those of the workload
+// The counts of fitting pods follow the nodes' holdings. Shapes are the configured ones and the shapes of the workload
 // profile.
 func TestFittingPodsAreCounted(t *testing.T) {
 	shape, err := config.ParseShape("cpu=8")

@@ -8,9 +8,9 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// ask sets s.answers to the row of cached answers for pods of this kind. It sets s.fits to the nodes where the pod
-// fits, unless computing that takes too long.
-func (p *Plugin) ask(s *podState) {
+// readAnswers sets s.answers to the row of cached answers for pods of this kind. It sets s.fits to the nodes where the
+// pod fits, unless computing that takes too long.
+func (p *Plugin) readAnswers(s *podState) {
 	row := func(d place.Demand) (*answers.Row, bool) {
 		return p.answers.Row(answers.Kind{Profile: p.profile, Pod: s.key, Demand: d, By: s.strategy.Type}, s.pod,
 			s.strategy.Mix, s.snap.Slots())

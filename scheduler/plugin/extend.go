@@ -98,8 +98,9 @@ func refusedByOthers(p *Plugin, status *fwk.Status) *wake.Nodes {
 	return out
 }
 
-// again returns a copy of the cycle's state in which the plugin leaves no node out. a records the repeated attempt.
-func again(cs fwk.CycleState, a report.Attempt) fwk.CycleState {
+// withAllNodes returns a copy of the cycle's state in which the plugin leaves no node out. a records the repeated
+// attempt.
+func withAllNodes(cs fwk.CycleState, a report.Attempt) fwk.CycleState {
 	cs = cs.Clone() // plugins that run after this one must find the original state
 	if s, ok := read(cs); ok {
 		s.named, s.unnarrowed, s.Attempt = nil, true, a
@@ -116,7 +117,7 @@ func (p *Plugin) askAll(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	if !ok || s.named == nil || !is {
 		return cs, nil
 	}
-	cs = again(cs, s.Attempt)
+	cs = withAllNodes(cs, s.Attempt)
 	fits, err := p.candidates.Complete(ctx, cs, pod, all)
 	if fits {
 		p.preemption.Retry(pod) // a change since then made room, and no event announces it

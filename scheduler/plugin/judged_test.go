@@ -28,8 +28,8 @@ func guardArgs() (all []string) {
 	return all
 }
 
-// What explain, simulate and check say of a node is what Filter says of it, for all arguments that keep pods from nodes
-// and all that may be known of a node.
+// explain, simulate and check judge a node as Filter does, for all arguments that keep pods from nodes and for all
+// states of knowledge about a node.
 func TestWhatIfKeepsPodsFromNodesLikeFilter(t *testing.T) {
 	wants := map[string]*v1.Pod{"small": cpus("small", 2), "half": cpus("half", 14), "large": cpus("large", 31),
 		"demanding": cpus("demanding", 2)}

@@ -21,7 +21,7 @@ func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *podState, pod
 	if p.candidates == nil || s.fits == nil && !s.large() {
 		return nil
 	}
-	a := &candidates.Attempt{Pod: pod, Again: func() fwk.CycleState { return again(cs, report.Attempt{}) },
+	a := &candidates.Attempt{Pod: pod, Again: func() fwk.CycleState { return withAllNodes(cs, report.Attempt{}) },
 		Snap: s.snap, Nodes: s.nodes, Fits: s.fits, Answers: s.answers,
 		Lets: func(n *state.Node) bool { return p.lets(s, n) }, Picky: s.backoff != nil || p.guard.Picky(),
 		Unknown: p.guard.LetsUnknown(s.demand)}

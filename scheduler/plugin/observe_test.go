@@ -194,7 +194,7 @@ func counted(t *testing.T, m *metrics.Counters, name string, labels ...string) f
 	return 0
 }
 
-// BenchmarkFilter filters 1000 nodes, half of which fit, for one pod after another. Recording decisions must not be
+// BenchmarkFilter filters 1000 nodes for one pod after another; half of the nodes fit. Recording decisions must not be
 // measurable.
 func BenchmarkFilter(b *testing.B) {
 	for _, remember := range []bool{false, true} {

@@ -27,7 +27,7 @@ func (p *Plugin) preFlight(cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Sta
 	}
 	status := fwk.AsStatus(err)
 	if err == nil {
-		status = p.takes(s, pod, node, v, "")
+		status = p.confirm(s, pod, node, v, "")
 	}
 	if status = s.turned(node, v, status); !status.IsSuccess() {
 		return status
@@ -53,12 +53,12 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	if waited && v.Fits() {
 		short = p.short(ctx, cs, pod, node)
 	}
-	return s.turned(node, v, p.takes(s, pod, node, v, short))
+	return s.turned(node, v, p.confirm(s, pod, node, v, short))
 }
 
-// takes checks that a node still takes a pod whose turn has come, and returns the turn if not. short says which plain
-// amounts of the node have become too small, and is empty if none has.
-func (p *Plugin) takes(s *podState, pod *v1.Pod, node string, v place.Verdict, short string) *fwk.Status {
+// confirm checks that a node still takes a pod whose turn has come, and returns the turn if not. short names the plain
+// amounts of the node that have become too small, and is empty if none has.
+func (p *Plugin) confirm(s *podState, pod *v1.Pod, node string, v place.Verdict, short string) *fwk.Status {
 	why := short
 	if !v.Fits() {
 		why = p.refusal(s.pod, v).Message()

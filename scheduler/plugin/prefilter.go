@@ -62,7 +62,7 @@ func (p *Plugin) PreFilter(
 func (p *Plugin) takeSnapshot(s *podState, nodes []fwk.NodeInfo) {
 	s.snap = p.Book.Snapshot()
 	s.nodes = p.nodes.Of(s.snap, nodes)
-	p.ask(s)
+	p.readAnswers(s)
 	s.backoff = p.turns.Of(s.uid)
 }
 
@@ -129,7 +129,7 @@ func (p *Plugin) scoring(wish *score.Type) score.Strategy {
 	return s
 }
 
-// isTooLarge reports whether an error says that judging a pod costs too much.
+// isTooLarge reports whether an error means that judging a pod costs too much.
 func isTooLarge(err error) bool {
 	_, is := errors.AsType[booking.TooLarge](err)
 	return is

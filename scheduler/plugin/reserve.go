@@ -24,7 +24,7 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	}
 	v, known := p.Book.Reserve(node, kube.ID(pod), s.pod, s.demand)
 	if !known || !v.Fits() {
-		p.again(pod)
+		p.retry(pod)
 	}
 	if !known {
 		return p.reserved(s, node, v, p.distrusts(s, nil, guard.NotKnown, node))
@@ -37,8 +37,8 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	return p.reserved(s, node, v, nil)
 }
 
-// again retries a pod that Reserve refused. Other nodes fitted as well, and no event will announce that.
-func (p *Plugin) again(pod *v1.Pod) {
+// retry queues a pod again that Reserve refused. Other nodes fitted as well, and no event will announce that.
+func (p *Plugin) retry(pod *v1.Pod) {
 	switch {
 	case p.waiting != nil:
 		p.waiting.Reconsider(string(pod.UID))

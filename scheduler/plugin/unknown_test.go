@@ -21,8 +21,8 @@ import (
 // anew returns a later pod of the same name.
 func anew(p *v1.Pod) *v1.Pod { p.UID = "later"; return p }
 
-// A binding fails because the API server's answer is lost. The pod's room is given to no other pod before the API
-// server says, once it answers again, whether the binding was stored.
+// A binding fails because the API server's answer is lost. No other pod gets the pod's room before the API server
+// answers again and reports whether the binding was stored.
 func TestTheAnswerToABindingIsLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		now   *v1.Pod // what the API server has

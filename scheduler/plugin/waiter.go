@@ -21,24 +21,24 @@ type waiter struct{ *Plugin }
 
 // Barred implements waiting.Profile. It bars a pod while its victims are being evicted, and after its wait on the node
 // timed out until the ledger receives news of the node.
-func (p waiter) Barred(pod *v1.Pod, here *waiting.Here) bool {
-	return p.evicting().Evicts(pod) ||
-		here.Node != nil && p.turns.Has(string(pod.UID), here.Name, here.Node.News)
+func (w waiter) Barred(pod *v1.Pod, here *waiting.Here) bool {
+	return w.evicting().Evicts(pod) ||
+		here.Node != nil && w.turns.Has(string(pod.UID), here.Name, here.Node.News)
 }
 
 // MayEvict implements waiting.Profile.
-func (p waiter) MayEvict(pod *v1.Pod, c *waiting.Class, here *waiting.Here, room int) bool {
-	if p.evicting().Awaits(pod, here.Name) {
+func (w waiter) MayEvict(pod *v1.Pod, c *waiting.Class, here *waiting.Here, room int) bool {
+	if w.evicting().Awaits(pod, here.Name) {
 		return true
 	}
-	return room == 0 && p.preemption != nil && !p.args.KeepVictims && p.guard.Knows(here.Node) && preempt.Preempts(pod) &&
-		c.Openings.Opens(pod, c.Ask.Pod, c.Ask.Demand, here.Node, here.Residents(p.amounts.On), here.Seed)
+	return room == 0 && w.preemption != nil && !w.args.KeepVictims && w.guard.Knows(here.Node) && preempt.Preempts(pod) &&
+		c.Openings.Opens(pod, c.Ask.Pod, c.Ask.Demand, here.Node, here.Residents(w.amounts.On), here.Seed)
 }
 
 // Room implements waiting.Profile.
-func (p waiter) Room(a waiting.Ask, n *state.Node, most int) int {
+func (w waiter) Room(a waiting.Ask, n *state.Node, most int) int {
 	s := &podState{pod: a.Pod, key: a.Key, demand: a.Demand}
-	if !p.accepts(s, n) {
+	if !w.accepts(s, n) {
 		return 0
 	}
 	if n == nil {

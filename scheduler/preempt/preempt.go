@@ -49,7 +49,7 @@ type Plugin interface {
 
 // Texts are phrases of statuses that differ between profiles.
 type Texts struct {
-	// NoVictims says that no pod of a node has a lower priority.
+	// NoVictims means that no pod of a node has a lower priority.
 	NoVictims string
 	// Waits, if not empty, is added to the status of a pod that waits instead of evicting others.
 	Waits string

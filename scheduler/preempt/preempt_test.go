@@ -176,7 +176,7 @@ func TestPodsThatAreBeingDeleted(t *testing.T) {
 }
 
 // A node may have room only for a pod that is nominated to it. That pod may be bound to another node, which no event
-// announces to pods that NodeResourcesFit refused. So they are tried again, although they can evict nobody.
+// announces to pods that NodeResourcesFit refused. So they are tried again, although they can evict no pod.
 func TestANominatedPodMayGoElsewhere(t *testing.T) {
 	s := newStage(t)
 	first, pod := cpus("first", 16), ranked(cpus("p", 8), 3)

@@ -115,7 +115,7 @@ func (t *trial) mayGo(p fwk.PodInfo) bool {
 	return corev1.PodPriority(p.GetPod()) < corev1.PodPriority(t.pod) && t.pre.eligible(t.info, p, t.pod)
 }
 
-// lower returns those of the pods that this pod may evict.
+// lower returns the pods that this pod may evict.
 func (t *trial) lower(pods []fwk.PodInfo) []fwk.PodInfo {
 	return slices.DeleteFunc(slices.Clone(pods), func(p fwk.PodInfo) bool { return !t.mayGo(p) })
 }

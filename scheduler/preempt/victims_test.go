@@ -208,8 +208,8 @@ func (s *stage) upstream(pod *v1.Pod) []*v1.Pod {
 	return out
 }
 
-// The victims never cost more than those of DefaultPreemption with the same filters, which is why the evaluator is
-// replaced. The test logs how often they cost less.
+// The victims never cost more than the victims of DefaultPreemption with the same filters, which is why the evaluator
+// is replaced. The test logs how often they cost less.
 func TestVictimsCostNoMoreThanThoseOfDefaultPreemption(t *testing.T) {
 	cases, less, ours, theirs := 0, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {

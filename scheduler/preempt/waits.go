@@ -131,7 +131,7 @@ func (pre *Preemption) retry(pod *v1.Pod, since time.Time) {
 	if uid := string(pod.UID); pre.waits.arm(uid) {
 		pre.later(min(max(pre.now().Sub(since), catchUp), patience), func() {
 			pre.waits.disarm(uid)
-			pre.again(pod)
+			pre.activate(pod)
 		})
 	}
 }
@@ -148,8 +148,8 @@ func (pre *Preemption) missed(victim *v1.Pod, preemptors ...*v1.Pod) {
 	}
 }
 
-// again activates a pod if it still waits.
-func (pre *Preemption) again(pod *v1.Pod) {
+// activate puts a pod back into the active queue if it still waits.
+func (pre *Preemption) activate(pod *v1.Pod) {
 	if pre.evicting(pod.UID) {
 		pre.Retry(pod) // the queue would keep it out
 		return

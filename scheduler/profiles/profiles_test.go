@@ -25,7 +25,7 @@ func at(pl *schedapi.Plugins, name string) string {
 	return strings.Join(out, " ")
 }
 
-// The profiles are those of the manifests of scheduler-plugins, its deployer and its operators.
+// The profiles are from the manifests of scheduler-plugins, its deployer and its operators.
 func TestProfilesGetThePointsThatThePluginNeeds(t *testing.T) {
 	const all = "preFilter filter preScore score reserve preBind bind"
 	for name, c := range map[string]struct{ plugins, plugin, want, says string }{
@@ -74,7 +74,7 @@ func TestProfilesGetThePointsThatThePluginNeeds(t *testing.T) {
 	}
 }
 
-// Added points come after those of other plugins: a pod that waits for its turn has its volumes by then.
+// Added points come after the points of other plugins: a pod that waits for its turn has its volumes by then.
 func TestAddedPointsAreTheLast(t *testing.T) {
 	list := profilestest.Profiles(
 		t,

@@ -40,27 +40,27 @@ type selected struct {
 
 var _ dynamicinformer.DynamicSharedInformerFactory = (*selected)(nil)
 
-func (f *selected) ForResource(r schema.GroupVersionResource) informers.GenericInformer {
+func (s *selected) ForResource(r schema.GroupVersionResource) informers.GenericInformer {
 	if r == v1alpha1.NodeLayoutResource() || slices.Contains(nrt.Resources(), r) {
-		return f.reports.ForResource(r)
+		return s.reports.ForResource(r)
 	}
-	return f.others.ForResource(r)
+	return s.others.ForResource(r)
 }
 
-func (f *selected) Start(stop <-chan struct{}) {
-	f.reports.Start(stop)
-	f.others.Start(stop)
+func (s *selected) Start(stop <-chan struct{}) {
+	s.reports.Start(stop)
+	s.others.Start(stop)
 }
 
-func (f *selected) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersionResource]bool {
-	out := f.others.WaitForCacheSync(stop)
-	for r, ok := range f.reports.WaitForCacheSync(stop) {
+func (s *selected) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersionResource]bool {
+	out := s.others.WaitForCacheSync(stop)
+	for r, ok := range s.reports.WaitForCacheSync(stop) {
 		out[r] = ok
 	}
 	return out
 }
 
-func (f *selected) Shutdown() {
-	f.reports.Shutdown()
-	f.others.Shutdown()
+func (s *selected) Shutdown() {
+	s.reports.Shutdown()
+	s.others.Shutdown()
 }

@@ -55,17 +55,17 @@ func freedNomination(before any, now *v1.Pod) (node, event string, ok bool) {
 
 // Events returns a handler of pod events. It removes pods that were deleted or bound, and records nodes whose nominated
 // pod went elsewhere.
-func (w *Queue) Events() cache.ResourceEventHandler { return events{w.Remove, w.Touch} }
+func (q *Queue) Events() cache.ResourceEventHandler { return events{q.Remove, q.Touch} }
 
 // Run passes woken pods to try, until the context ends.
-func (w *Queue) Run(ctx context.Context, try func([]Woken)) {
+func (q *Queue) Run(ctx context.Context, try func([]Woken)) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.signal:
+		case <-q.signal:
 		}
-		for woken, more := w.Next(); more; woken, more = w.Next() {
+		for woken, more := q.Next(); more; woken, more = q.Next() {
 			if len(woken) > 0 {
 				try(woken)
 			}

@@ -42,9 +42,9 @@ type Woken struct {
 }
 
 // compare orders pods by when they are woken: by priority, highest first, then by age, oldest first.
-func (x Woken) compare(y Woken) int {
-	return cmp.Or(cmp.Compare(corev1helpers.PodPriority(y.Pod), corev1helpers.PodPriority(x.Pod)),
-		x.Pod.CreationTimestamp.Compare(y.Pod.CreationTimestamp.Time), strings.Compare(string(x.Pod.UID), string(y.Pod.UID)))
+func (w Woken) compare(y Woken) int {
+	return cmp.Or(cmp.Compare(corev1helpers.PodPriority(y.Pod), corev1helpers.PodPriority(w.Pod)),
+		w.Pod.CreationTimestamp.Compare(y.Pod.CreationTimestamp.Time), strings.Compare(string(w.Pod.UID), string(y.Pod.UID)))
 }
 
 // NewQueue returns an empty queue over the ledger's snapshots. later calls a function after some time, as
@@ -56,96 +56,96 @@ func NewQueue(snapshot func() *ledger.Snapshot, later func(time.Duration, func()
 }
 
 // locked runs f under the lock, and signals if the queue has work then.
-func (w *Queue) locked(f func()) {
-	if w == nil {
+func (q *Queue) locked(f func()) {
+	if q == nil {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	f()
-	if w.queue.Pending() {
+	if q.queue.Pending() {
 		select {
-		case w.signal <- struct{}{}:
+		case q.signal <- struct{}{}:
 		default:
 		}
 	}
 }
 
 // Begin records that an attempt begins. The caller takes the snapshot for the attempt afterwards.
-func (w *Queue) Begin(p Profile, pod *v1.Pod, a Ask) {
-	w.locked(func() {
-		w.queue.Begin(string(pod.UID), keyOf(p, a), &Class{Profile: p, Ask: a}, Woken{p, pod})
+func (q *Queue) Begin(p Profile, pod *v1.Pod, a Ask) {
+	q.locked(func() {
+		q.queue.Begin(string(pod.UID), keyOf(p, a), &Class{Profile: p, Ask: a}, Woken{p, pod})
 	})
 }
 
 // Remove drops a pod that was placed or no longer exists.
-func (w *Queue) Remove(uid string) { w.locked(func() { w.queue.Remove(uid) }) }
+func (q *Queue) Remove(uid string) { q.locked(func() { q.queue.Remove(uid) }) }
 
 // Attempt returns the number of a pod's last attempt, or 0 if none is recorded.
-func (w *Queue) Attempt(uid string) (n int) {
-	w.locked(func() { n = w.queue.Attempt(uid) })
+func (q *Queue) Attempt(uid string) (n int) {
+	q.locked(func() { n = q.queue.Attempt(uid) })
 	return n
 }
 
 // Failed records that an attempt has ended without a node. If the plugin is among those that refused the pod, the pod
 // waits, and others are the nodes that other plugins refused it. If others is nil, another plugin refused the pod and
 // wakes it.
-func (w *Queue) Failed(p Profile, pod *v1.Pod, attempt int, others *wake.Nodes) {
-	w.locked(func() { w.queue.Fail(string(pod.UID), Woken{p, pod}, attempt, others) })
+func (q *Queue) Failed(p Profile, pod *v1.Pod, attempt int, others *wake.Nodes) {
+	q.locked(func() { q.queue.Fail(string(pod.UID), Woken{p, pod}, attempt, others) })
 }
 
 // Reconsider retries a pod on every node, including those that it was tried on: it was refused although a node had been
 // chosen.
-func (w *Queue) Reconsider(uid string) {
-	w.locked(func() {
-		if w.queue.Has(uid) {
-			w.queue.Reconsider(uid, w.snapshot().Names())
+func (q *Queue) Reconsider(uid string) {
+	q.locked(func() {
+		if q.queue.Has(uid) {
+			q.queue.Reconsider(uid, q.snapshot().Names())
 		}
 	})
 }
 
 // Has reports whether the queue has the pod. Such a pod needs no queueing hint: the queue wakes it when that helps.
-func (w *Queue) Has(uid string) (has bool) {
-	w.locked(func() { has = w.queue.Has(uid) })
+func (q *Queue) Has(uid string) (has bool) {
+	q.locked(func() { has = q.queue.Has(uid) })
 	return has
 }
 
 // Change records that a node has changed. The ledger calls it.
-func (w *Queue) Change(node string) {
-	w.locked(func() {
-		if w.queue.Change(node) {
-			w.later(observedAfter, func() { w.Observed(node) })
+func (q *Queue) Change(node string) {
+	q.locked(func() {
+		if q.queue.Change(node) {
+			q.later(observedAfter, func() { q.Observed(node) })
 		}
 	})
 }
 
 // Observed records that the framework has processed the event that changed a node.
-func (w *Queue) Observed(node string) { w.locked(func() { w.queue.Observed(node) }) }
+func (q *Queue) Observed(node string) { q.locked(func() { q.queue.Observed(node) }) }
 
 // Touch records an event that may make room on a node although the ledger does not have it: the node is new, or is no
 // longer nominated. The framework reports one event many times.
-func (w *Queue) Touch(node, event string) { w.locked(func() { w.queue.Touch(node, event) }) }
+func (q *Queue) Touch(node, event string) { q.locked(func() { q.queue.Touch(node, event) }) }
 
 // Next returns the pods to wake for one node, highest priority first. more is false if no node is left.
-func (w *Queue) Next() (out []Woken, more bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	woken, more := w.queue.Next()
+func (q *Queue) Next() (out []Woken, more bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	woken, more := q.queue.Next()
 	for _, x := range woken {
 		out = append(out, x.Pod)
-		w.later(overdueAfter, func() { w.locked(func() { w.queue.Overdue(x.UID, x.Attempt, x.Node) }) })
+		q.later(overdueAfter, func() { q.locked(func() { q.queue.Overdue(x.UID, x.Attempt, x.Node) }) })
 	}
 	return out, more
 }
 
 // Each calls do for every pod of the queue, in no particular order.
-func (w *Queue) Each(do func(uid string, c *Class, waits bool)) {
-	w.locked(func() { w.queue.Each(do) })
+func (q *Queue) Each(do func(uid string, c *Class, waits bool)) {
+	q.locked(func() { q.queue.Each(do) })
 }
 
 // Asked returns how often profiles were asked for the room on a node.
-func (w *Queue) Asked() (n int) {
-	w.locked(func() { n = w.queue.Asked() })
+func (q *Queue) Asked() (n int) {
+	q.locked(func() { n = q.queue.Asked() })
 	return n
 }
 
@@ -153,8 +153,8 @@ func (w *Queue) Asked() (n int) {
 type rules struct{ here *Here }
 
 // At implements wake.Rules.
-func (w *Queue) At(node string) wake.Node[*Class, Woken] {
-	return rules{&Here{Name: node, Node: w.snapshot().Node(node), Seed: w.seed}}
+func (q *Queue) At(node string) wake.Node[*Class, Woken] {
+	return rules{&Here{Name: node, Node: q.snapshot().Node(node), Seed: q.seed}}
 }
 
 // Bars implements wake.Node.

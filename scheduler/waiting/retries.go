@@ -62,21 +62,21 @@ func (r *Retries) Begin(p Profile, pod *v1.Pod, a Ask, snap *ledger.Snapshot) *A
 
 // Refused records that the node in a slot refused the pod in the snapshot of the attempt. If the node has changed
 // since, the pod is tried once more, because no later event reports that change.
-func (x *Attempt) Refused(snap *ledger.Snapshot, slot int) {
-	if x == nil || slot < 0 {
+func (a *Attempt) Refused(snap *ledger.Snapshot, slot int) {
+	if a == nil || slot < 0 {
 		return
 	}
-	x.nodes[slot/64].Or(1 << (slot % 64)) // before the check, so that a change meanwhile finds it
-	now := x.retries.snapshot()
-	changed := now.Roster() != x.roster || now.Since(slot) != snap.Since(slot)
-	if changed && x.requeued.CompareAndSwap(false, true) {
-		x.retries.activate(x.profile, map[string]*v1.Pod{nameOf(x.pod): x.pod})
+	a.nodes[slot/64].Or(1 << (slot % 64)) // before the check, so that a change meanwhile finds it
+	now := a.retries.snapshot()
+	changed := now.Roster() != a.roster || now.Since(slot) != snap.Since(slot)
+	if changed && a.requeued.CompareAndSwap(false, true) {
+		a.retries.activate(a.profile, map[string]*v1.Pod{nameOf(a.pod): a.pod})
 	}
 }
 
 // refusedBy reports whether the node in a slot of a snapshot refused the pod, or did not exist.
-func (x *Attempt) refusedBy(snap *ledger.Snapshot, slot int, known bool) bool {
-	return !known || snap.Roster() != x.roster || x.nodes[slot/64].Load()>>(slot%64)&1 != 0
+func (a *Attempt) refusedBy(snap *ledger.Snapshot, slot int, known bool) bool {
+	return !known || snap.Roster() != a.roster || a.nodes[slot/64].Load()>>(slot%64)&1 != 0
 }
 
 // Has reports whether the pod is recorded. Such a pod needs no queueing hint: it is activated when that helps.

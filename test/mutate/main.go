@@ -105,8 +105,8 @@ func (f fault) apply() (string, error) {
 }
 
 // judge runs tests against the fault and returns which of them detected it.
-func (f planted) judge(ctx context.Context, dir string) (how string, err error) {
-	text, err := f.apply()
+func (p planted) judge(ctx context.Context, dir string) (how string, err error) {
+	text, err := p.apply()
 	if err != nil {
 		return "", err
 	}
@@ -114,7 +114,7 @@ func (f planted) judge(ctx context.Context, dir string) (how string, err error) 
 	if err := os.WriteFile(mutant, []byte(text), 0o644); err != nil {
 		return "", err
 	}
-	original, err := filepath.Abs(f.file)
+	original, err := filepath.Abs(p.file)
 	if err != nil {
 		return "", err
 	}
@@ -125,7 +125,7 @@ func (f planted) judge(ctx context.Context, dir string) (how string, err error) 
 	if err := os.WriteFile(overlay, list, 0o644); err != nil {
 		return "", err
 	}
-	for _, c := range f.by {
+	for _, c := range p.by {
 		args := append([]string{"test", "-vet=off", "-count=1", "-overlay", overlay, c.of, "-run", c.test}, c.flags...)
 		cmd := exec.CommandContext(ctx, "go", args...)
 		out, err := cmd.CombinedOutput()

@@ -126,25 +126,25 @@ type court struct {
 
 // active lists the active pods. The first caller is the CPU manager's reconcile loop. This function ends that loop,
 // because nothing else does, and a running loop keeps the managers of thousands of nodes in memory.
-func (b *court) active() []*v1.Pod {
-	if !b.ended {
-		b.ended = true
-		close(b.looping)
+func (c *court) active() []*v1.Pod {
+	if !c.ended {
+		c.ended = true
+		close(c.looping)
 		runtime.Goexit()
 	}
-	return slices.Clone(b.pods)
+	return slices.Clone(c.pods)
 }
 
 // admit returns why the managers refuse a pod, or "".
-func (b *court) admit(p *v1.Pod) string {
-	b.pods = append(b.pods, p)
-	r := b.real.Admit(p)
+func (c *court) admit(p *v1.Pod) string {
+	c.pods = append(c.pods, p)
+	r := c.real.Admit(p)
 	if r.Admit {
 		return ""
 	}
-	b.real.Forget(p)
-	b.pods = b.pods[: len(b.pods)-1 : len(b.pods)-1]
-	b.real.Collect()
+	c.real.Forget(p)
+	c.pods = c.pods[: len(c.pods)-1 : len(c.pods)-1]
+	c.real.Collect()
 	return r.Reason
 }
 
