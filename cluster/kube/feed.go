@@ -24,10 +24,8 @@ import (
 // older than the recorded version of its object has no effect.
 type Feed struct {
 	book *ledger.Book
-	// onOutcome receives the outcomes of predictions. onRefused receives rejected layouts with an error. It also
-	// receives accepted layouts, with a nil error, if their conditions do not yet record the acceptance.
-	onOutcome func(state.Outcome)
-	onRefused func(node string, err error)
+	listeners
+	clocks
 
 	// mu is held while an event is applied to the ledger, so that no later event is applied first.
 	mu sync.Mutex
@@ -36,29 +34,60 @@ type Feed struct {
 	begun bool
 	// reads are the namespaces whose pods arrive here; nil is all.
 	reads *Seen
-	// versions has the last version received of every layout; problems has why layouts were rejected.
-	versions map[string]version
-	problems map[string]string
-	// written has when the agents wrote the last layouts that were accepted, by the API server's clock.
-	written map[string]time.Time
-	// exact has the nodes whose layout is valid; coarse has the nodes with a NodeResourceTopology.
-	exact  map[string]bool
-	coarse map[string]*coarse
+	// ended has the UIDs of pods that will never hold anything again.
+	ended memory
+	layouts
+	topologies
+	// machines lets equal nodes share one machine.
+	machines topo.Pool
+	pacing
+}
+
+// listeners receive what a feed finds. They are set before the feed begins.
+type listeners struct {
+	// onOutcome receives the outcomes of predictions.
+	onOutcome func(state.Outcome)
+	// onRefused receives rejected layouts with an error. It also receives accepted layouts, with a nil error, if their
+	// conditions do not yet record the acceptance.
+	onRefused func(node string, err error)
 	// onTopology receives rejected NodeResourceTopologies.
 	onTopology func(node string, err error)
 	// onConditions receives conditions of NodeResourceTopologies that changed.
 	onConditions func(node string, conditions []string)
 	onFreed      func(node string)
 	onReport     func(l *v1alpha1.NodeLayout)
-	// ended has the UIDs of pods that will never hold anything again. dropped and goneTopologies have the resource
-	// versions of deleted objects. Events of hints that are older than these are ignored.
-	ended, dropped, goneTopologies memory
-	// machines lets equal nodes share one machine.
-	machines topo.Pool
-	// later calls a function after a delay; now returns the time. Tests replace both.
+}
+
+// clocks are replaced by tests: later calls a function after a delay; now returns the time.
+type clocks struct {
 	later func(time.Duration, func())
 	now   func() time.Time
-	// paces are the event rates of nodes, see pace.go; when there are sweep of them, unused ones are dropped.
+}
+
+// layouts is what a feed keeps of the layouts of nodes, by node.
+type layouts struct {
+	// versions has the last version received of every layout; problems has why layouts were rejected.
+	versions map[string]version
+	problems map[string]string
+	// written has when the agents wrote the last layouts that were accepted, by the API server's clock.
+	written map[string]time.Time
+	// exact has the nodes whose layout is valid.
+	exact map[string]bool
+	// dropped has the resource versions of deleted layouts. Events of hints that are older are ignored.
+	dropped memory
+}
+
+// topologies is what a feed keeps of NodeResourceTopologies.
+type topologies struct {
+	// coarse has the nodes with a NodeResourceTopology.
+	coarse map[string]*coarse
+	// goneTopologies has the resource versions of deleted objects. Events of hints that are older are ignored.
+	goneTopologies memory
+}
+
+// pacing limits how much work the events of one node cause, see pace.go.
+type pacing struct {
+	// paces are the event rates of nodes; when there are sweep of them, unused ones are dropped.
 	paces map[string]*pace
 	sweep int
 	paced atomic.Int64
@@ -89,14 +118,15 @@ func NewFeed(book *ledger.Book, onOutcome func(state.Outcome), onRefused func(no
 	if onRefused == nil {
 		onRefused = func(string, error) {}
 	}
-	return &Feed{book: book, onOutcome: onOutcome, onRefused: onRefused,
-		onTopology: func(string, error) {}, onConditions: func(string, []string) {}, onFreed: func(string) {},
-		onReport: func(*v1alpha1.NodeLayout) {},
-		bound:    newBoundPods(), versions: map[string]version{}, problems: map[string]string{},
-		written: map[string]time.Time{},
-		exact:   map[string]bool{}, coarse: map[string]*coarse{},
-		paces: map[string]*pace{}, now: time.Now,
-		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
+	return &Feed{book: book,
+		listeners: listeners{onOutcome: onOutcome, onRefused: onRefused, onTopology: func(string, error) {},
+			onConditions: func(string, []string) {}, onFreed: func(string) {}, onReport: func(*v1alpha1.NodeLayout) {}},
+		clocks: clocks{now: time.Now, later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }},
+		bound:  newBoundPods(),
+		layouts: layouts{versions: map[string]version{}, problems: map[string]string{}, written: map[string]time.Time{},
+			exact: map[string]bool{}},
+		topologies: topologies{coarse: map[string]*coarse{}},
+		pacing:     pacing{paces: map[string]*pace{}}}
 }
 
 // Sees sets the namespaces whose pods the feed receives; nil is all, and the default. Call it before Begin.
