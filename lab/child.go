@@ -136,8 +136,8 @@ func (h *hardware) change(description string, offline idset.Set[idset.CPU], page
 	return nil
 }
 
-// running answers like /configz of a kubelet. A kubelet of the lab has no server. It has no flags either, and its file
-// is written before it starts and does not change while its process lives.
+// running reports the file as the effective configuration, as /configz would. A kubelet of the lab has neither a server
+// nor flags, and its file does not change while its process lives.
 type running struct{ nodekubelet.Files }
 
 func (r running) Configuration(ctx context.Context) (nodekubelet.Configuration, error) {
@@ -156,13 +156,12 @@ const agentPause = 250 * time.Millisecond
 // ends, for example because the API server ended while the agent started.
 func runAgent(ctx context.Context, administrator *rest.Config, n NodeInfo, p *reportDelay) {
 	logger := klog.FromContext(ctx).WithName("agent").WithValues("node", n.Name)
-	_ = wait.PollUntilContextCancel(ctx, agentPause, true, func(ctx context.Context) (bool, error) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		err := agentOnce(ctx, logger, administrator, n, p)
 		if err != nil && ctx.Err() == nil {
 			logger.Error(err, "Agent ended")
 		}
-		return false, nil
-	})
+	}, agentPause)
 }
 
 func agentOnce(ctx context.Context, logger klog.Logger, administrator *rest.Config, n NodeInfo, p *reportDelay) error {

@@ -36,7 +36,7 @@ type coarse struct {
 	past []string
 }
 
-// object returns the object that is used.
+// object returns the node's NodeResourceTopology or, if there is none, its Numatopology. It is nil if there is neither.
 func (c *coarse) object() *v1alpha2.NodeResourceTopology { return cmp.Or(c.topology, c.numatopology) }
 
 // newest returns where the newest object of o's kind is kept.

@@ -39,7 +39,8 @@ func weight(l *v1alpha1.NodeLayout) int {
 	return 1 + containers/512 + len(l.Machine.CPUs)/512 + devices/1024
 }
 
-// take reports whether an event of some weight may be applied now.
+// take reports whether an event of this weight may be applied now and, if so, takes the weight from the bucket. A
+// weight above paceBurst counts as paceBurst.
 func (p *pace) take(now time.Time, weight int) bool {
 	if n := int(min(now.Sub(p.filled)/paceInterval, paceBurst)); n > 0 {
 		p.bucket = min(paceBurst, p.bucket+n)

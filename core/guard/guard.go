@@ -49,7 +49,7 @@ const (
 	Strands                      // its kubelet could not start again with the pod
 )
 
-// Picky reports whether the guard keeps pods from any nodes that have reported.
+// Picky reports whether the guard may keep pods from some nodes that have reported.
 func (g Guard) Picky() bool { return g.Estimated || g.Silent || g.Inexact || g.KeepRestartable }
 
 // Knows reports whether the information about a node is sufficient to judge it. n is nil for a node without any report.
@@ -62,7 +62,8 @@ func (g Guard) LetsUnknown(d place.Demand) bool {
 	return g.Unknown == Everybody || g.Unknown == WithoutDemand && !d.Binds()
 }
 
-// Distrusts returns why all pods are kept from a node, or 0. n is nil for a node without any report.
+// Distrusts returns why a node is not trusted, so that all pods are kept from it, or 0. For a node without any report
+// (n is nil) it returns NotKnown, and LetsUnknown decides which pods may go there nevertheless.
 func (g Guard) Distrusts(n *state.Node) Bar {
 	switch {
 	case n == nil:

@@ -171,7 +171,7 @@ func (s Set[T]) Union(o Set[T]) Set[T] {
 	return Set[T]{w}
 }
 
-// And returns the ids of both sets.
+// And returns the ids that are in both sets.
 func (s Set[T]) And(o Set[T]) Set[T] {
 	n := min(len(s.words), len(o.words))
 	w := make([]uint64, n)
@@ -181,7 +181,7 @@ func (s Set[T]) And(o Set[T]) Set[T] {
 	return Set[T]{trim(w)}
 }
 
-// AndLen returns the number of ids of both sets. It allocates nothing.
+// AndLen returns how many ids are in both sets. It allocates nothing.
 func (s Set[T]) AndLen(o Set[T]) int {
 	n := 0
 	for i := range min(len(s.words), len(o.words)) {

@@ -13,7 +13,8 @@ import (
 // estimated reports whether the node's last report has amounts only.
 func (a *account) estimated() bool { return a.layout != nil && a.layout.Amounts != nil }
 
-// counted returns the UIDs of the pods that the node's amounts contain, none on exact nodes.
+// counted returns the UIDs of the pods that are included in the amounts which an estimated node reports. For an exact
+// node it returns none.
 func (a *account) counted() []string {
 	if a.estimate == nil {
 		return nil

@@ -55,7 +55,8 @@ func (g *grounds) find(key weak.Pointer[topo.Machine], r place.Rules) (*place.Us
 	return g.among(key, r)
 }
 
-// among returns the empty usage of a machine with rules, or nil and the live ones for other rules.
+// among looks for the empty usage of a machine with these rules. If there is none, u is nil, and live has the machine's
+// usages for other rules that are not freed yet.
 func (g *grounds) among(
 	key weak.Pointer[topo.Machine],
 	r place.Rules,

@@ -216,7 +216,8 @@ func andConvolve(x, y []uint64) []uint64 {
 	return x
 }
 
-// superset adds (sign 1) or subtracts (sign -1) along every bit, in place.
+// superset replaces x[d], for every mask d, by the sum of x over all masks that contain d (sign 1), or undoes that
+// (sign -1). The length of x is a power of two.
 func superset(x []uint64, sign int) {
 	for bit := 1; bit < len(x); bit <<= 1 {
 		for base := 0; base < len(x); base += 2 * bit {

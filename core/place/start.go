@@ -164,8 +164,9 @@ func (s *starting) socketAlignment() {
 }
 
 // reservedMemory follows apis/config/validation/validation_reserved_memory.go, and for the policy Static
-// memorymanager/memory_manager.go, validateReservedMemory. Nothing else can keep hugepages from pods
-// (cmd/kubelet/app/server.go, parseResourceList), so a reservation of them never has its counterpart.
+// memorymanager/memory_manager.go, validateReservedMemory: what is reserved of each kind must equal what
+// systemReserved, kubeReserved and evictionHard keep from pods. These cannot name hugepages (cmd/kubelet/app/server.go,
+// parseResourceList), so every reservation of hugepages is a fault.
 func (s *starting) reservedMemory() {
 	for _, x := range s.Memory.Reserved {
 		s.say(x.Bytes == 0, reservedMemoryField, "NUMA node %d: %s may not be 0; leave it out", x.NUMA, x.Kind)

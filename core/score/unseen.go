@@ -7,8 +7,8 @@ import (
 
 // A mix learned from few pods predicts little about future pods. So it always has one pod more that has never been
 // requested: the unseen pod. It wants a whole NUMA node or a whole node, with equal probability, so a placement on
-// untouched NUMA nodes takes its room away. It weighs as much as each pod that was seen (the rule of succession), so
-// after fullWeight of them its weight is 0.
+// untouched NUMA nodes takes its room away. It weighs as much as each pod that was seen (the rule of succession):
+// fullWeight/(seen+1), rounded down, which is 0 from fullWeight pods on.
 
 // Unseen returns the weight of the unseen pod, out of 256: all of it for a mix without pods, 0 if enough pods were
 // seen.
@@ -25,6 +25,8 @@ func (m *Mix) unseenDamage(u *place.Usage, used topo.Mask) (sum int64) {
 	if weight == 0 {
 		return 0
 	}
+	// whole: the placement is the first to use any of the node, so it takes the room of a pod that wants the whole node,
+	// too. Under single-numa-node no pod gets several NUMA nodes.
 	whole := u.Rules.Topology.Policy != place.SingleNUMA || len(u.Machine.NUMAs()) == 1
 	for on := used; on != 0; {
 		var i int

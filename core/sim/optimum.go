@@ -41,8 +41,8 @@ func (c counts) less(o counts) (out counts) {
 	return out
 }
 
-// packings returns the largest sets of pods that fit on an empty machine together. ok is false if the machine has more
-// than caseStates states.
+// packings returns the sets of pods that fit together on an empty machine and are not contained in another such set. ok
+// is false if more than caseStates states of the machine can be reached.
 func packings(f Fleet, shapes []Shape) (out []counts, ok bool) {
 	type reached struct {
 		usage *place.Usage

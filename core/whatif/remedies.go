@@ -11,8 +11,9 @@ import (
 
 // This file tries remedies for what the empty node does not give to a pod.
 
-// Tried returns the reasons with remedies that work on the empty node: settings of its kubelet, and an amount. The
-// other reasons are unchanged. It places the pod some twenty times, so callers ask once for a group of equal reasons.
+// Tried returns the reasons. To the first one that settings of the topology manager may remove, it adds the settings,
+// and the smaller amount, with which the pod fits on the empty node. It places the pod some twenty times, so callers
+// ask once for a group of equal reasons.
 func (n *Node) Tried(w *Want, reasons []place.Reason) []place.Reason {
 	at := slices.IndexFunc(reasons, func(r place.Reason) bool { return r.Never && tunable(r.Code) })
 	if at < 0 || n.State == nil {
@@ -78,9 +79,9 @@ func takes(u *place.Usage, p *place.Pod, d place.Demand) bool {
 	return place.Judge(u, p, place.Place(u, p), d).Fits()
 }
 
-// most returns how much of the resource With of a reason the pod may ask for on the empty node, at least 1 and less
-// than it asks for; 0 if no tried amount fits, or if several containers share the resource. It tries whole CPUs and
-// devices, and GiB of memory.
+// most returns how much of the resource that r.With names the pod may request on the empty node, less than it requests;
+// 0 if no tried amount fits, if several containers request the resource, or if the pod requests it as a whole. It tries
+// whole CPUs and devices, and GiB of memory.
 func most(empty *place.Usage, w *Want, r place.Reason) int64 {
 	at, now := asker(w.Pod, r)
 	if at < 0 {
@@ -102,7 +103,8 @@ func most(empty *place.Usage, w *Want, r place.Reason) int64 {
 	return fits * unit
 }
 
-// asker returns the container that asks for the resource With of a reason, and how much; -1 if several do or none.
+// asker returns the container that requests the resource that r.With names, and how much; -1 if several do or none, or
+// if the pod has requests as a whole.
 func asker(p *place.Pod, r place.Reason) (at int, n int64) {
 	at = -1
 	for i := range p.Containers {

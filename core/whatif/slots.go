@@ -10,8 +10,8 @@ import (
 // MaxSlots bounds the pods of a shape that [Slots] counts on one node.
 const MaxSlots = 10_000
 
-// Slots counts the pods of a shape that fit on a node one after the other, beside its present pods. Both NUMA nodes and
-// the amounts of the whole node count. It returns at most [MaxSlots].
+// Slots counts the pods of a shape that fit on a node one after the other, beside its present pods. A pod must fit on
+// the NUMA nodes and in the amounts of the whole node. It returns at most [MaxSlots].
 func Slots(n Node, p *place.Pod) int {
 	name := func(i int) state.PodID { return state.PodID{UID: fmt.Sprintf("slot-%d", i)} }
 	plan := New([]Node{n}, Rules{})
@@ -22,9 +22,10 @@ func Slots(n Node, p *place.Pod) int {
 	return len(out.Placed)
 }
 
-// needsOf returns what a pod requests of the whole node: its containers together, or its largest init container.
+// needsOf returns what a pod requests of the whole node: of each resource its containers and sidecars together, or an
+// init container with the sidecars before it, whichever is more (KEP-753).
 func needsOf(p *place.Pod) Amounts {
-	sum, most := Amounts{}, Amounts{}
+	sum, sidecars, most := Amounts{}, Amounts{}, Amounts{}
 	for _, c := range p.Containers {
 		one := Amounts{"cpu": c.MilliCPU}
 		for _, m := range c.Memory {
@@ -33,12 +34,15 @@ func needsOf(p *place.Pod) Amounts {
 		for _, d := range c.Devices {
 			one[d.Resource] = d.N
 		}
-		if c.Kind != place.Init {
+		switch c.Kind {
+		case place.Init:
+			for name, amount := range one {
+				most[name] = max(most[name], sidecars[name]+amount)
+			}
+		case place.Sidecar:
+			sidecars, sum = sidecars.Add(one), sum.Add(one)
+		default:
 			sum = sum.Add(one)
-			continue
-		}
-		for name, amount := range one {
-			most[name] = max(most[name], amount)
 		}
 	}
 	for name, amount := range most {

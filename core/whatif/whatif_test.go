@@ -199,6 +199,24 @@ func TestEachPutsOneOnEveryNode(t *testing.T) {
 	}
 }
 
+// The requests of a pod as a whole are the containers and sidecars together, or an init container with the sidecars
+// before it, whichever is more (KEP-753).
+func TestSlotsCountSidecarsBesideInitContainers(t *testing.T) {
+	container := func(name string, kind place.Kind, cpus int64) place.Container {
+		return place.Container{Name: name, Kind: kind, MilliCPU: 1000 * cpus}
+	}
+	for want, containers := range map[int][]place.Container{
+		2: {container("i", place.Init, 12), container("s", place.Sidecar, 4), container("c", place.App, 1)},
+		1: {container("s", place.Sidecar, 4), container("i", place.Init, 12), container("c", place.App, 1)},
+		5: {container("s", place.Sidecar, 4), container("c", place.App, 1)},
+	} {
+		got := Slots(node(t, "a", pair, single(t)), &place.Pod{QoS: place.Burstable, Containers: containers})
+		if got != want {
+			t.Errorf("%d pods fit beside each other, want %d: %v", got, want, containers)
+		}
+	}
+}
+
 func TestAnErrorEndsFill(t *testing.T) {
 	stop := errors.New("enough")
 	steps := 0

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Spec has the fields of Volcano's NumatopoSpec, and gpuDetail as Volcano's work on GPUs names it. API servers whose
+// Spec has the fields of Volcano's NumatopoSpec, and gpuDetail as it was proposed for Volcano. API servers whose
 // definition has no gpuDetail drop it.
 type Spec struct {
 	Policies    map[string]string   `json:"policies"`

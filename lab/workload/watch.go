@@ -17,7 +17,7 @@ import (
 // Fate is the outcome of a pod.
 type Fate string
 
-// The fates. Refused pods were bound, and their node's kubelet refused them.
+// The fates. A failed pod counts as refused by its node's kubelet: no container of the lab fails.
 const (
 	Waiting Fate = "waiting" // not settled yet
 	Running Fate = "running"

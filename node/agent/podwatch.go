@@ -23,8 +23,9 @@ type podWatch struct {
 	informer cache.Controller
 }
 
-// newPodWatch watches the pods that are bound to a node. It calls onChange when a pod was added, deleted, replaced,
-// or started, or has ended. It has no pods until it runs.
+// newPodWatch watches the pods that are bound to a node. It calls onChange when a pod was added, deleted, replaced, or
+// started, has ended, or when its decision or the CPUs of its running containers have changed. It has no pods until it
+// runs.
 func newPodWatch(pods *objects.Client[*v1.Pod, *v1.PodList], node string, onChange func()) *podWatch {
 	bound := fields.OneTermEqualSelector("spec.nodeName", node).String()
 	lw := &cache.ListWatch{
@@ -93,7 +94,7 @@ func trimPod(obj any) (any, error) {
 	return out, nil
 }
 
-// running keeps the names and IDs of running containers.
+// running keeps the names, IDs and CPUs of running containers.
 func running(all []v1.ContainerStatus) []v1.ContainerStatus {
 	var out []v1.ContainerStatus
 	for _, c := range all {

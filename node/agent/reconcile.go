@@ -52,7 +52,7 @@ func (r *reconciler) reconcile(ctx context.Context, full bool) (wrote bool, err 
 }
 
 // apply writes the layout and the publisher's object, if they differ from the published ones. If one write fails, the
-// other is still made.
+// other is still made. While the agent stands by for another one, it does not write the publisher's object.
 func (r *reconciler) apply(ctx context.Context, d desired.Result) (wrote bool, err error) {
 	p := r.observer.published
 	meta := d.Layout.ObjectMeta
@@ -98,8 +98,8 @@ func (r *reconciler) logReasons(reasons []v1alpha1.Inexact) {
 }
 
 // logRules logs what the kubelet, or the agent, aligns by its configuration, at the start and when that changes: one
-// line with the policies, and one line for each resource that is not aligned, with the setting
-// that would align it.
+// line with the policies, one line for each resource that is not aligned, with the setting that would align it, and one
+// for each reason why the kubelet panics on some pods.
 func (r *reconciler) logRules(n *state.Node) {
 	unaligned, panics := n.Rules.Unaligned(n.Machine), n.Rules.MissingPages(n.Machine)
 	policies := []any{"topologyManagerPolicy", n.Rules.Topology.Policy, "topologyManagerScope", n.Rules.Topology.Scope,

@@ -115,7 +115,8 @@ func changed(m *topo.Machine, o Observation) string {
 	return differing(out)
 }
 
-// replaced returns how a machine differs from another one of equal amounts, or "": in CPUs, or in where hugepages are.
+// replaced returns how a machine differs from the one with which its kubelet started, although the total amounts are
+// equal: other CPUs, a missing NUMA node, or hugepages on other NUMA nodes. It returns "" if it does not differ.
 func replaced(m, before *topo.Machine) string {
 	var out []string
 	if gone := before.CPUs().Minus(m.CPUs()); !gone.Empty() {

@@ -10,11 +10,11 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Groups returns the memory manager's data of each NUMA node, by position, if it does not follow from the entries:
-// another group, or other free amounts. Entries are those of the same observation.
+// Groups returns the memory manager's data of the NUMA nodes, by position, whose group or free amounts differ from what
+// the entries of the same observation imply.
 //
-// The manager keeps the memory of ended pods until it next admits a pod, and a pod that it is admitting may have no
-// entry yet. So Groups returns the data that the manager would have after it returned all that memory.
+// The manager's state may still have memory of ended pods, and already the memory of a pod that has no entry yet.
+// Groups computes the data as if all of this memory were returned.
 func (o Observation) Groups(m *topo.Machine, r place.Rules, entries []state.Entry,
 	pods Pods) map[int]place.MemoryGroup {
 	if o.Memory == nil || !r.Memory.Static {

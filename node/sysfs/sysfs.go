@@ -7,8 +7,8 @@
 // its firmware contradicts itself, the machine is still usable, and a warning names the value in use.
 //
 // Invariant: every deviation leaves a warning. A tree that describes no machine at all (no CPU, more NUMA nodes or CPUs
-// than [topo] holds) is refused with one error, and so are files, directories, ids and counts beyond fixed bounds, each
-// by name. The package only reads; only [Host] depends on the operating system.
+// than [topo] holds) is refused with one error. Files, directories, ids and counts beyond fixed bounds are refused too,
+// with an error that names them. The package only reads; only [Host] depends on the operating system.
 //
 // Every function that reads is named after the kernel's file and is separate from the function that parses.
 package sysfs
@@ -101,7 +101,7 @@ func (t *tree) balancing() {
 	}
 }
 
-// kubelet makes the machine of the kubelet's view, or returns the hardware's if the kubelet has none.
+// kubelet makes the machine of the kubelet's view. Where the kubelet finds no cores, it has the cores of the hardware.
 func (t *tree) kubelet(nodes []node, cpus map[idset.CPU]cpu, hardware *topo.Machine) (*topo.Machine, error) {
 	cores := t.kubeletCores(nodes, cpus)
 	if len(cores) == 0 {
@@ -153,8 +153,9 @@ func alike(a, b *topo.Machine) bool {
 	return true
 }
 
-// online reads the online CPUs from /sys/devices/system/cpu/online. A kernel without CPU hotplug has no such file, and
-// then all CPUs are online (Documentation/core-api/cpu_hotplug.rst).
+// online reads the online CPUs from /sys/devices/system/cpu/online. Where that file is missing or empty, it reads the
+// file of each CPU. A CPU that cannot be unplugged has no file of its own, and is online
+// (Documentation/core-api/cpu_hotplug.rst).
 func (t *tree) online() (cpuSet, error) {
 	const file = cpuDir + "/online"
 	set, ok := ids[idset.CPU](t, file)

@@ -84,7 +84,7 @@ func (a *Attempt) Turn(node string, m *topo.Machine, predicted []place.Holding) 
 	}
 }
 
-// NoTurn records that the pod is not bound, though it was reserved.
+// NoTurn records why a reserved pod did not get its turn: the node refuses it.
 func (a *Attempt) NoTurn(node, why string) {
 	a.decision.Refuse("node " + node + ": " + why)
 	a.Log.Info(LevelDecision, "No turn", "node", node, "reason", why)
@@ -96,7 +96,7 @@ func (a *Attempt) Bound(node string) {
 	a.Log.Info(LevelData, "Bound", "node", node)
 }
 
-// Released records that a pod that was reserved is not bound after all.
+// Released records that the reservation of a pod has ended, since it was not bound.
 func (a *Attempt) Released(node string) {
 	a.decision.Release()
 	a.Log.Info(LevelDecision, "Released", "node", node)

@@ -1,7 +1,7 @@
-// Command bench measures schedulers in layers: the core beside a plain loop; scheduling cycles of kube-scheduler with
-// Tenon, without, and with its peer; how these grow; whole clusters with etcd and API server; and what nodes write to
-// an API server. It prints the results, or writes them between the marks of docs/performance.md and docs/scale.md, with
-// charts.
+// Command bench measures schedulers in layers: the core beside a plain loop; scheduling cycles of kube-scheduler alone,
+// with Tenon, and with NodeResourceTopologyMatch; how these grow with nodes and NUMA nodes; whole clusters with etcd
+// and API server; the console's first page in a browser; and what nodes write to an API server. It prints the results,
+// or writes them between the marks of docs/performance.md and docs/scale.md, with charts.
 //
 // Compared subjects take turns many times, and the least time of each counts, so that other work on the machine has no
 // influence. The command asserts nothing about time. It refuses only options out of bounds and files that it cannot
@@ -28,7 +28,7 @@ func main() {
 	o := options{wanted: map[string]bool{}}
 	flag.BoolVar(&o.docs, "docs", false, "write the pages and their charts, instead of printing tables")
 	flag.StringVar(&o.dir, "dir", "docs", "folder of the pages")
-	flag.IntVar(&o.rounds, "rounds", 300, "how often each is measured of the core")
+	flag.IntVar(&o.rounds, "rounds", 300, "how often each measurement of the core is repeated")
 	flag.IntVar(&o.nodes, "nodes", 20000, "the most nodes of a cluster")
 	for _, l := range layers {
 		flag.BoolFunc(l.name, "measure "+l.what+"; without any such flag everything is measured", func(string) error {
@@ -132,7 +132,7 @@ func where() string {
 	return fmt.Sprintf("Measured on %s with %s on %s.", host(), runtime.Version(), time.Now().UTC().Format("2006-01-02"))
 }
 
-// host returns the name of the processor.
+// host returns the name of the processor, the number of CPUs, and the operating system.
 func host() string {
 	out := fmt.Sprintf("%d CPUs, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 	info, err := os.ReadFile("/proc/cpuinfo")

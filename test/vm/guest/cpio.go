@@ -15,7 +15,7 @@ type cpio struct {
 	err error // the first; after it, writes do nothing
 }
 
-// maxCPIO is the largest size of eight digits.
+// maxCPIO is the largest size that eight hexadecimal digits can express.
 const maxCPIO = 1<<32 - 1
 
 const (

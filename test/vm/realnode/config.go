@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/test/vm/guest"
 )
 
-// hostAddress is the guest's address of the host's loopback interface.
+// hostAddress is the address at which the guest reaches the host's loopback interface.
 const hostAddress = "10.0.2.2"
 
 const loopback = "127.0.0.1"
@@ -71,7 +71,8 @@ func inGuest(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletConfig
 	return out
 }
 
-// address returns the guest's address of the API server, which listens on the host's loopback interface.
+// address returns the address at which the guest reaches the API server, which listens on the host's loopback
+// interface.
 func address(c *rest.Config) (string, error) {
 	u, err := url.Parse(c.Host)
 	if err != nil {
