@@ -43,27 +43,6 @@ func id(n int) state.PodID {
 	return state.PodID{UID: fmt.Sprint("uid-", n), Namespace: "default", Name: fmt.Sprint("p", n)}
 }
 
-// Other schedulers leave the second of two such pods pending: each fits one NUMA node, and whichever NUMA node the
-// first takes, the other is free.
-func TestTwoPodsOfHalfANodeAreReservedAtOnce(t *testing.T) {
-	b := New()
-	b.Report("n", layout(t))
-	for i := range 2 {
-		if v, ok := b.Reserve("n", id(i), pod(16, 24), place.Demand{}); !ok || !v.Fits() {
-			t.Fatalf("pod %d: %+v", i, v)
-		}
-	}
-	n := b.Snapshot().Node("n")
-	for i, e := range n.Entries {
-		if got, want := e.Holdings[0].NUMAs(n.Machine), topo.Mask(1)<<i; got != want {
-			t.Errorf("pod %d is on NUMA nodes %b, want %b", i, got, want)
-		}
-	}
-	if v, _ := b.Reserve("n", id(2), pod(16, 24), place.Demand{}); v.Fits() {
-		t.Error("a third pod of 16 CPUs fits into 2 x 14 free ones")
-	}
-}
-
 func TestReserveIsDecidedUnderTheLock(t *testing.T) {
 	b := New()
 	b.Report("n", layout(t))
@@ -90,93 +69,6 @@ func turns(t *testing.T, b *Book, n int) bool {
 		t.Fatalf("pod %d: %+v, %v", n, v, err)
 	}
 	return wait == nil
-}
-
-func TestPodsThatFitInAnyOrderAreBoundTogether(t *testing.T) {
-	b := New()
-	b.Report("n", layout(t))
-	b.Reserve("n", id(0), pod(4, 1), place.Demand{})
-	b.Reserve("n", id(1), pod(4, 1), place.Demand{})
-	b.Reserve("n", id(2), pod(6, 1), place.Demand{})
-	if turns(t, b, 1) {
-		t.Error("pod 1 has its turn before pod 0")
-	}
-	if !turns(t, b, 0) || !turns(t, b, 1) {
-		t.Error("pods of one shape wait for each other")
-	}
-	if !turns(t, b, 2) {
-		t.Error("pod 2 waits although the node admits all three in any order")
-	}
-	n := b.Snapshot().Node("n")
-	if len(n.Others) == 0 || n.Unsettled {
-		t.Errorf("%d other states, unsettled %v: what each pod gets depends on the order", len(n.Others), n.Unsettled)
-	}
-}
-
-// Two NUMA nodes of 30 CPUs take 10, 20, 10 and 20 in this order. If the second 10 came before the first 20, the last
-// would not fit anywhere.
-func TestPodsThatDoNotFitInAnyOrderTakeTurns(t *testing.T) {
-	b := New()
-	b.Report("n", layout(t))
-	for i, cpus := range []int64{10, 20, 10, 20} {
-		if v, _ := b.Reserve("n", id(i), pod(cpus, 1), place.Demand{}); !v.Fits() {
-			t.Fatalf("pod %d is not reserved: %+v", i, v)
-		}
-	}
-	if !turns(t, b, 0) || !turns(t, b, 1) || !turns(t, b, 2) {
-		t.Error("three pods wait for each other although they fit in any order")
-	}
-	if turns(t, b, 3) {
-		t.Error("pod 3 has its turn although it is refused if pod 2 is admitted before pod 1")
-	}
-	var got []state.Entry
-	for i := range 3 {
-		e, _ := b.Snapshot().Node("n").Entry(id(i).UID)
-		got = append(got, state.Entry{Pod: id(i), Holdings: e.Holdings})
-	}
-	b.Report("n", layout(t, got...))
-	if !turns(t, b, 3) {
-		t.Error("pod 3 waits although the node has reported all before it")
-	}
-}
-
-// A kubelet admits pods of one shape in any order; the second gets what was predicted for the first.
-func TestEqualShapesMayExchangeSlots(t *testing.T) {
-	b := New()
-	b.Report("n", layout(t))
-	var want [][]place.Holding
-	for i := range 2 {
-		v, _ := b.Reserve("n", id(i), pod(4, 1), place.Demand{})
-		b.Turn(id(i).UID, 0)
-		want = append(want, v.Holdings)
-	}
-	out := b.Report("n", layout(t, state.Entry{Pod: id(1), Holdings: want[0]}))
-	both := layout(t, state.Entry{Pod: id(1), Holdings: want[0]}, state.Entry{Pod: id(0), Holdings: want[1]})
-	out = append(out, b.Report("n", both)...)
-	if len(out) != 2 || out[0].Result != state.Confirmed || out[1].Result != state.Confirmed {
-		t.Errorf("outcomes %+v", out)
-	}
-}
-
-// A pod that had its turn and then was not bound was never on its node: the next pod gets its place.
-func TestADeclinedTurnLeavesTheNodeSettled(t *testing.T) {
-	b := New()
-	b.Report("n", layout(t))
-	first, _ := b.Reserve("n", id(0), pod(4, 1), place.Demand{})
-	b.Reserve("n", id(1), pod(4, 1), place.Demand{})
-	b.Turn(id(0).UID, 0)
-	if got := b.Ahead(id(1).UID); !slices.Equal(got, []state.PodID{id(0)}) {
-		t.Errorf("ahead of the second pod: %v", got)
-	}
-	b.Decline(id(0).UID)
-	v, wait, err := b.Turn(id(1).UID, 0)
-	if err != nil || wait != nil || !same(v.Holdings, first.Holdings) {
-		t.Errorf("the second pod: %+v, wait %v, %v; want %+v", v, wait != nil, err, first.Holdings)
-	}
-	if n := b.Snapshot().Node("n"); len(n.Entries) != 1 || len(n.Others) > 0 || n.Unsettled {
-		t.Errorf("node %+v", n)
-	}
-	b.Decline(id(0).UID)
 }
 
 // A restarted kubelet allocates memory again for init containers that ended long ago (memorymanager/policy_static.go,
@@ -240,30 +132,6 @@ func TestANodeIsUnsettledAfterARelease(t *testing.T) {
 				t.Error("the node is unsettled after its report")
 			}
 		}
-	}
-}
-
-// A report may be the first to show that a pod has ended: pod 1 may have been admitted after that, too.
-func TestAnEndKnownOnlyFromAReportIsNoWrongPrediction(t *testing.T) {
-	old := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(4, 1)).Holdings
-	b := New()
-	b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: old}))
-	b.Reserve("n", id(1), pod(4, 1), place.Demand{})
-	b.Turn(id(1).UID, 0)
-	for _, o := range b.Report("n", layout(t, state.Entry{Pod: id(1), Holdings: old})) {
-		t.Errorf("the report says %v: %+v", old, o)
-	}
-}
-
-func TestAnOldReportDoesNotBringBackAnEndedPod(t *testing.T) {
-	b := New()
-	l := layout(t)
-	hs := place.Place(place.NewUsage(l.Machine, l.Rules), pod(30, 1)).Holdings
-	b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: hs}))
-	b.Release(id(0).UID)
-	b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: hs}))
-	if got := b.Snapshot().Node("n").Usage.FreeCPUs().Len(); got != 60 {
-		t.Errorf("%d CPUs are free, want 60", got)
 	}
 }
 
@@ -463,68 +331,6 @@ func BenchmarkReserveBesideManyAssumed(b *testing.B) {
 	}
 }
 
-// A pod that was deleted by force while it was assumed may still be there. A report that lacks it may be older than its
-// admission, so only a report that has it, or time, decides.
-func TestAnAssumedPodThatVanished(t *testing.T) {
-	p := pod(20, 1)
-	begin := func() (*Book, []place.Holding) {
-		b := New()
-		b.Report("n", layout(t))
-		got, _ := b.Reserve("n", id(0), p, place.Demand{})
-		b.Turn(id(0).UID, 0)
-		b.Vanish(id(0).UID)
-		b.Report("n", layout(t))
-		if v, _ := b.Reserve("n", id(1), p, place.Demand{}); v.Fits() {
-			t.Error("a pod fits although another one may still be there")
-		}
-		return b, got.Holdings
-	}
-	b, got := begin()
-	b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: got}))
-	if n := b.Snapshot().Node("n"); n.Unsettled || n.Usage.FreeCPUs().Len() != 40 {
-		t.Errorf("it is there: the node is unsettled: %t, and has %d CPUs free", n.Unsettled, n.Usage.FreeCPUs().Len())
-	}
-	b, _ = begin()
-	b.Unreserve(id(0).UID)
-	if n := b.Snapshot().Node("n"); n.Unsettled || n.Usage.FreeCPUs().Len() != 60 {
-		t.Errorf("it is given up: the node is unsettled: %t, and has %d CPUs free", n.Unsettled, n.Usage.FreeCPUs().Len())
-	}
-}
-
-// A kubelet restarts with other rules while a pod waits for its turn: the report decides, not the reservation.
-func TestATurnUsesTheRulesOfTheLastReport(t *testing.T) {
-	wide := layout(t)
-	wide.Rules.Topology.Policy = place.BestEffort
-	b := New()
-	b.Report("n", wide)
-	if v, ok := b.Reserve("n", id(0), pod(40, 1), place.Demand{}); !ok || !v.Fits() {
-		t.Fatalf("a pod of both NUMA nodes is not reserved: %+v", v)
-	}
-	b.Report("n", layout(t))
-	if v, wait, err := b.Turn(id(0).UID, 0); err != nil || wait != nil || v.Fits() {
-		t.Errorf("Turn returned %+v (waits: %t, error %v), although the node aligns to one NUMA node", v, wait != nil, err)
-	}
-	if b.Booked("n", id(0).UID) {
-		t.Error("a pod that no longer fits is still booked")
-	}
-}
-
-// A pod that was deleted by force counts until its node reports again, but its node may have room.
-func TestANodeMightHaveTheRoomOfADoubtedPod(t *testing.T) {
-	held := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(28, 1)).Holdings
-	b := New()
-	b.Report("n", layout(t, state.Entry{Pod: id(0), Holdings: held}))
-	b.Reserve("n", id(1), pod(28, 1), place.Demand{})
-	p := pod(20, 1)
-	if b.Snapshot().Node("n").Might(p, place.Demand{}) {
-		t.Error("the node might take a pod, although it is full")
-	}
-	b.Vanish(id(0).UID)
-	if n := b.Snapshot().Node("n"); n.Fits(p) || !n.Might(p, place.Demand{}) {
-		t.Errorf("the pod fits: %t, might fit: %t", n.Fits(p), n.Might(p, place.Demand{}))
-	}
-}
-
 // A reader who finds a pod in a report, and no object of it, names the pod until a report comes without it.
 func TestAPodThatIsGoneIsNamed(t *testing.T) {
 	held := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(28, 1)).Holdings
@@ -541,25 +347,5 @@ func TestAPodThatIsGoneIsNamed(t *testing.T) {
 	b.Report("n", layout(t))
 	if gone := b.Snapshot().Node("n").Gone; len(gone) != 0 {
 		t.Errorf("gone are %v after the node has reported", gone)
-	}
-}
-
-// A pod is judged once more at its turn, by the same rules as when it was reserved. If the node has refused a pod of
-// its shape since, the pod is not bound there.
-func TestNoTurnOnANodeThatRefusesTheShape(t *testing.T) {
-	b := New()
-	b.Report("n", layout(t))
-	p := pod(4, 4)
-	if v, _ := b.Reserve("n", id(0), p, place.Demand{}); !v.Fits() {
-		t.Fatalf("the pod is refused: %v", v.Reasons)
-	}
-	b.Assume("n", id(1), p)
-	b.Refuse(id(1).UID, place.TopologyAffinityError)
-	v, wait, err := b.Turn(id(0).UID, 0)
-	if err != nil || wait != nil || v.Fits() || len(v.Reasons) != 1 || v.Reasons[0].Code != place.Refused {
-		t.Errorf("the pod may go: %v, %v", v, err)
-	}
-	if b.Booked("n", id(0).UID) {
-		t.Error("its booking remains")
 	}
 }

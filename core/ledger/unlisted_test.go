@@ -8,36 +8,6 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// A pod that runs and that no report lists delays the pods of its node, but not for good.
-func TestAPodThatNoReportListsFreezesNoNode(t *testing.T) {
-	b := New()
-	b.Report("n", layout(t, state.Entry{Pod: id(9), Holdings: []place.Holding{{Container: "c"}}}))
-	b.Assume("n", id(1), pod(4, 4))
-	b.Admitted("uid-1")
-	b.Release("uid-9") // what pod 1 got depends on whether that was before its admission
-	if n := b.Snapshot().Node("n"); !n.Unsettled || n.Place(pod(4, 4), place.Demand{}).Fits() {
-		t.Fatalf("unsettled %v, want a node that waits for a report", n.Unsettled)
-	}
-	if !b.Unlisted("uid-1") {
-		t.Fatal("the pod is not marked")
-	}
-	n := b.Snapshot().Node("n")
-	if n.Unsettled || !n.Place(pod(4, 4), place.Demand{}).Fits() {
-		t.Errorf("unsettled %v: the node takes no pods", n.Unsettled)
-	}
-	if got := n.Doubtful(); got != "node does not report pod default/p1" {
-		t.Errorf("doubtful: %q", got)
-	}
-	if e, there := n.Entry("uid-1"); !there || e.Holdings[0].CPUs.Len() != 4 || len(n.Others) != 1 {
-		t.Errorf("holdings %v, %d other states: want the prediction, and the node without it", e, len(n.Others))
-	}
-	for i := range 6 { // 26 CPUs remain on one NUMA node, and 30 on the other
-		if v, _ := b.Reserve("n", id(10+i), pod(10, 1), place.Demand{}); v.Fits() != (i < 5) {
-			t.Errorf("pod %d: fits %v", i, v.Fits())
-		}
-	}
-}
-
 // What a report says later replaces what was predicted.
 func TestAnUnlistedPodIsListedOrEnds(t *testing.T) {
 	for name, end := range map[string]func(*Book){
@@ -64,24 +34,6 @@ func TestAnUnlistedPodIsListedOrEnds(t *testing.T) {
 				t.Errorf("unlisted %v, %d others, unsettled %v", n.Unlisted, len(n.Others), n.Unsettled)
 			}
 		})
-	}
-}
-
-// A pod that was deleted by force, and that the last report of a stopped agent lists, may run or not.
-func TestADoubtIsBounded(t *testing.T) {
-	b := New()
-	b.Report("n", layout(t))
-	b.Assume("n", id(1), pod(4, 4))
-	held := b.Snapshot().Node("n").Entries
-	b.Report("n", layout(t, held...))
-	b.Vanish("uid-1")
-	if n := b.Snapshot().Node("n"); !n.Unsettled {
-		t.Fatal("the node is settled")
-	}
-	b.Overdue("uid-1")
-	n := b.Snapshot().Node("n")
-	if n.Unsettled || !n.Silent || len(n.Others) != 1 || !n.Place(pod(4, 4), place.Demand{}).Fits() {
-		t.Errorf("unsettled %v, silent %v, %d others", n.Unsettled, n.Silent, len(n.Others))
 	}
 }
 
