@@ -34,6 +34,9 @@ type assumedPod struct {
 	// options are its possible holdings in the states of the node, likeliest first. It has none if the pod holds
 	// nothing.
 	options choices
+	// earlier are the options that it had before something was released beside it: it may have been admitted by then. A
+	// report ends that, and another machine makes them void.
+	earlier choices
 	// past is for estimated nodes, which do not report which pod holds what. It is empty on exact nodes.
 	past estimate.Past
 	// cost is the cost of placing the pod, see costOf. onto is the empty node on which it was found not to be idle.
@@ -167,6 +170,7 @@ func (a *account) swapEarlier(f *assumedPod, accept func(*assumedPod) bool) {
 		}
 		f.turned, g.turned = g.turned, f.turned
 		f.options, g.options = g.options.each(renamed(g.pod, f.pod)), f.options.each(renamed(f.pod, g.pod))
+		f.earlier, g.earlier = g.earlier.each(renamed(g.pod, f.pod)), f.earlier.each(renamed(f.pod, g.pod))
 		if a.estimated() {
 			a.swapPasts(f, g)
 		}

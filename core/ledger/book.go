@@ -126,13 +126,19 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 			a.dropExcess(e.Pod.UID)
 		}
 		a.keepUnlisted(listed, renewed)
+		a.unlisted.ways = possible(a.unlisted.ways, l.Entries)
 		ended := a.takeListed(listed)
 		out = a.settle(ended || slices.ContainsFunc(a.assumed, func(f *assumedPod) bool {
 			return f.acked != 0 && !listed[f.id.UID]
 		}))
 		for _, f := range a.assumed {
-			late := ended && f.acked != 0 && f.decision == nil // the node reports it late
-			f.uncertain = f.uncertain || late || f.turned != 0 && a.drawsAlone(f)
+			if renewed {
+				f.earlier = choices{}
+			}
+			if ended && f.acked != 0 && f.decision == nil { // the node reports it late
+				a.unsure(f)
+			}
+			f.uncertain = f.uncertain || f.turned != 0 && a.drawsAlone(f)
 		}
 	}
 	b.account(a, before, counted)

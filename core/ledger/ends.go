@@ -225,8 +225,17 @@ func (a *account) released() {
 		case a.estimated():
 			a.widen(f)
 		default:
-			f.uncertain = true
+			a.unsure(f)
 		}
+	}
+}
+
+// unsure records that an assumed pod may have been admitted before or after a release. It may hold what was predicted
+// before that.
+func (a *account) unsure(f *assumedPod) {
+	f.uncertain = true
+	for _, o := range f.options.of {
+		f.earlier.add(o, a.limits.options)
 	}
 }
 

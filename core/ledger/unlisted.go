@@ -3,6 +3,8 @@ package ledger
 import (
 	"slices"
 
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
 )
 
@@ -38,8 +40,8 @@ func (b *Book) Unlisted(uid string) bool {
 	return true
 }
 
-// waysWith returns what the unlisted pods may hold together with an assumed pod: what each possible state of the node
-// says of them.
+// waysWith returns what the unlisted pods may hold together with an assumed pod: what they hold in each possible state
+// of the node, and what the pod may have got before something was released beside it.
 func (a *account) waysWith(f *assumedPod) (ways [][]state.Entry) {
 	var s search
 	a.search(&s)
@@ -55,6 +57,15 @@ func (a *account) waysWith(f *assumedPod) (ways [][]state.Entry) {
 			way = append(way, state.Entry{Pod: f.id, Source: state.Predicted, Holdings: hs})
 		}
 		ways = addWay(ways, way)
+	}
+	beside := a.unlisted.ways
+	if len(beside) == 0 {
+		beside = [][]state.Entry{nil}
+	}
+	for _, o := range f.earlier.of {
+		for _, way := range beside {
+			ways = addWay(ways, append(slices.Clone(way), state.Entry{Pod: f.id, Source: state.Predicted, Holdings: o}))
+		}
 	}
 	if len(ways) == 0 { // the search had to stop
 		mine := state.Entry{Pod: f.id, Source: state.Predicted, Holdings: f.holdings()}
@@ -113,6 +124,7 @@ func (a *account) keepUnlisted(listed map[string]bool, renewed bool) {
 		case listed[uid]:
 			a.settled = append(a.settled, uid)
 		case renewed:
+			f.earlier = choices{}
 			a.assumed = append(slices.Clone(a.assumed), f)
 		}
 	}
@@ -120,6 +132,25 @@ func (a *account) keepUnlisted(listed map[string]bool, renewed bool) {
 	if renewed {
 		a.sort()
 	}
+}
+
+// possible returns the ways in which no pod has a CPU that a reported pod has, or all if there is none.
+func possible(ways [][]state.Entry, reported []state.Entry) (out [][]state.Entry) {
+	taken := func(way []state.Entry) bool {
+		return slices.ContainsFunc(way, func(e state.Entry) bool {
+			return slices.ContainsFunc(e.Holdings, func(h place.Holding) bool { return hasAny(reported, h.CPUs) })
+		})
+	}
+	if out = slices.DeleteFunc(slices.Clone(ways), taken); len(out) == 0 {
+		return ways
+	}
+	return out
+}
+
+func hasAny(entries []state.Entry, cpus idset.Set[idset.CPU]) bool {
+	return slices.ContainsFunc(entries, func(e state.Entry) bool {
+		return slices.ContainsFunc(e.Holdings, func(h place.Holding) bool { return h.CPUs.AndLen(cpus) > 0 })
+	})
 }
 
 // openStates returns the states of a node, besides its base, that differ in what is open: what the unlisted pods hold,
