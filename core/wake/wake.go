@@ -76,6 +76,7 @@ type pod[K comparable, C, P any] struct {
 	// attempt identifies the last attempt; tried is when it began.
 	attempt, tried int
 	waits          bool
+	trying         bool   // its attempt has begun, and its end is not reported yet
 	node           string // the node that it was woken for, or ""
 	others         *Nodes
 }
@@ -108,7 +109,7 @@ func (q *Queue[K, C, P]) Begin(uid string, key K, is C, p P) {
 	q.unqueue(x)
 	x.is = p
 	q.clock++
-	x.attempt, x.tried = q.clock, q.clock
+	x.attempt, x.tried, x.trying = q.clock, q.clock, true
 }
 
 // Attempt returns the number of a pod's last attempt, or 0.
@@ -132,12 +133,21 @@ func (q *Queue[K, C, P]) Fail(uid string, p P, attempt int, others *Nodes) {
 	}
 	q.settle(x)
 	q.unqueue(x)
+	x.trying = false
 	x.is, x.others = p, x.class.share(others)
 	q.wait(x)
 	for node, at := range q.changed {
 		if at > x.tried {
 			q.ask(node, x.class)
 		}
+	}
+}
+
+// Lapse ends an attempt whose end nobody has reported: the pod waits as if only the rules had excluded nodes. It does
+// nothing if the end was reported, or a new attempt has begun.
+func (q *Queue[K, C, P]) Lapse(uid string, attempt int) {
+	if x := q.pods[uid]; x != nil && x.trying {
+		q.Fail(uid, x.is, attempt, &Nodes{})
 	}
 }
 

@@ -31,11 +31,14 @@ type world struct {
 	tries   map[string]int
 	overdue []Woken[int, toy]
 	held    map[string]bool
+	// deaf: the queue does not learn how attempts end; unheard are these.
+	deaf    bool
+	unheard map[string]int
 }
 
 func newWorld(free map[string]int) *world {
 	w := &world{free: free, placed: map[string]string{}, pods: map[string]toy{}, vetoes: map[string]map[string]bool{},
-		tries: map[string]int{}, held: map[string]bool{}}
+		tries: map[string]int{}, held: map[string]bool{}, unheard: map[string]int{}}
 	w.q = New[int, int, toy](w, order)
 	return w
 }
@@ -69,6 +72,14 @@ func (w *world) observe() {
 		w.q.Observed(node)
 	}
 	clear(w.held)
+}
+
+// lapse has attempts end that are not reported.
+func (w *world) lapse() {
+	for uid, attempt := range w.unheard {
+		w.q.Lapse(uid, attempt)
+	}
+	clear(w.unheard)
 }
 
 // run tries pods until there is none to try.
@@ -105,6 +116,10 @@ func (w *world) try(p toy) {
 			w.change(n, -p.size)
 			return
 		}
+	}
+	if w.deaf {
+		w.unheard[p.uid] = w.q.Attempt(p.uid)
+		return
 	}
 	if !refused {
 		others = nil
@@ -187,6 +202,23 @@ func TestReconsiderTriesAllNodes(t *testing.T) {
 	}
 }
 
+func TestALateReportOfAnEndDoesNotEndTheNextAttempt(t *testing.T) {
+	w := newWorld(map[string]int{"n": 0})
+	w.deaf = true
+	w.queue = []toy{{"p", 2, 0}}
+	w.run()
+	old := w.unheard["p"]
+	w.q.Begin("p", 2, 2, toy{"p", 2, 0})
+	w.q.Lapse("p", old)
+	if w.waiting()["p"] {
+		t.Error("the pod waits while it is being tried")
+	}
+	w.q.Lapse("p", w.q.Attempt("p"))
+	if !w.waiting()["p"] {
+		t.Error("the pod does not wait after its attempt has lapsed")
+	}
+}
+
 // For any sequence, no pod waits that a node has room for, and no pod is tried more often than nodes have changed.
 func TestNoPodIsForgotten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -196,7 +228,7 @@ func TestNoPodIsForgotten(t *testing.T) {
 		}
 		changes, begun := 0, map[string]int{}
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
-			switch rapid.SampledFrom([]string{"pod", "pod", "pod", "end", "end", "delete", "observe", "tick"}).Draw(t, "step") {
+			switch rapid.SampledFrom([]string{"pod", "pod", "pod", "end", "end", "delete", "observe", "tick", "deaf"}).Draw(t, "step") {
 			case "pod":
 				p := toy{fmt.Sprint("p", i), rapid.IntRange(1, 4).Draw(t, "size"), rapid.IntRange(0, 2).Draw(t, "priority")}
 				w.vetoes[p.uid] = map[string]bool{}
@@ -221,7 +253,10 @@ func TestNoPodIsForgotten(t *testing.T) {
 				}
 			case "observe":
 				w.observe()
+			case "deaf":
+				w.deaf = !w.deaf
 			case "tick":
+				w.lapse()
 				for _, x := range w.overdue {
 					w.q.Overdue(x.UID, x.Attempt, x.Node)
 				}
@@ -235,8 +270,10 @@ func TestNoPodIsForgotten(t *testing.T) {
 		}
 		for range 3 { // placements of one round change nodes for the next
 			w.run()
+			w.lapse()
 			w.observe()
 		}
+		w.deaf = false
 		w.run()
 		for uid, waits := range w.waiting() {
 			if !waits {

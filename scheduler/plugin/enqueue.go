@@ -21,7 +21,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update | fwk.Delete}, QueueingHintFn: p.podChanged},
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, QueueingHintFn: p.nodeAdded},
 	}
-	if p.retries != nil {
+	if p.alone {
 		return out, nil // the plugin's own informers have the nodes' reports and retry pods without hints
 	}
 	out = append(out, fwk.ClusterEventWithHint{QueueingHintFn: p.layoutChanged,
@@ -74,7 +74,7 @@ func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.
 		if !p.turns.Unknown(string(gone.UID)) { // a pod that could not be bound leaves in the same way
 			p.Feed.Leave(gone)
 		}
-		if p.retries != nil && p.mayEvict(pod, gone) {
+		if p.alone && p.mayEvict(pod, gone) {
 			return fwk.Queue, nil
 		}
 		return p.hint(pod, gone.Spec.NodeName), nil
@@ -108,7 +108,7 @@ func (p *Plugin) nodeAdded(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.Queueing
 		return fwk.Queue, nil
 	}
 	p.waiting.Touch(n.Name, "new "+string(n.UID)+n.ResourceVersion)
-	if p.retries != nil {
+	if p.alone {
 		s, status := translate(pod)
 		if status == nil && p.accepts(s, p.Book.Snapshot().Node(n.Name)) {
 			return fwk.Queue, nil
@@ -124,9 +124,6 @@ func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 	if p.waiting.Has(string(pod.UID)) {
 		p.waiting.Observed(node)
 		return fwk.QueueSkip
-	}
-	if p.retries.Has(string(pod.UID)) {
-		return fwk.QueueSkip // it is activated if that helps
 	}
 	s, status := translate(pod)
 	if status != nil {

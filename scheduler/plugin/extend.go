@@ -16,7 +16,6 @@ import (
 	"github.com/tenon-numa/tenon/core/wake"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/report"
-	"github.com/tenon-numa/tenon/scheduler/waiting"
 )
 
 // This file is optional: it has what the plugin does beyond the framework's public interfaces. Only a scheduler that
@@ -45,8 +44,7 @@ func (s *Shared) Extend(ctx context.Context, sched *scheduler.Scheduler) {
 
 // rest keeps pods that the plugins refuse waiting until a change helps them.
 func (s *Shared) rest(sched *scheduler.Scheduler) {
-	s.waiting = waiting.NewQueue(s.Book.Snapshot, func(d time.Duration, do func()) { time.AfterFunc(d, do) })
-	s.Book.OnChange(s.waiting.Change)
+	s.newQueue()
 	next := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, info *framework.QueuedPodInfo,
 		status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
@@ -83,19 +81,7 @@ func refusedByOthers(p *Plugin, status *fwk.Status) *wake.Nodes {
 		!why.Diagnosis.UnschedulablePlugins.Has(p.name) && !why.Diagnosis.PendingPlugins.Has(p.name) {
 		return nil
 	}
-	out := &wake.Nodes{Names: map[string]bool{}}
-	nodes := why.Diagnosis.NodeToStatus
-	if nodes == nil {
-		return out
-	}
-	// Where other plugins ruled nodes out in advance, the framework reports a reason for the absent nodes as well.
-	out.But = len(nodes.AbsentNodesStatus().Reasons()) > 0
-	nodes.ForEachExplicitNode(func(node string, s *fwk.Status) {
-		if (s.Plugin() == p.name) == out.But {
-			out.Names[node] = true
-		}
-	})
-	return out
+	return p.othersOf(why.Diagnosis.NodeToStatus)
 }
 
 // withAllNodes returns a copy of the cycle's state in which the plugin leaves no node out. a records the repeated

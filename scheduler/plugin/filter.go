@@ -36,7 +36,6 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 			fmt.Errorf("node %s: pods that were evicted have left, and the ledger has not released them yet", name),
 		)
 	}
-	s.refusals.Refused(s.snap, slot)
 	return status
 }
 

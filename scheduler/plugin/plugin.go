@@ -95,8 +95,7 @@ type podState struct {
 	wish     *score.Type
 	strategy score.Strategy
 	// overlay has hypothetical nodes, with pods added or removed (preemption, nominated pods).
-	overlay  overlay.Nodes
-	refusals *waiting.Attempt // nil if the waiting queue retries the pod
+	overlay overlay.Nodes
 	// named are the nodes in PreFilter's result, or nil; unnarrowed makes PreFilter name none.
 	named      sets.Set[string]
 	unnarrowed bool

@@ -5,9 +5,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/wake"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/metrics"
 	"github.com/tenon-numa/tenon/scheduler/preempt"
@@ -50,6 +52,9 @@ func (p *Plugin) PostFilter(
 	pod *v1.Pod,
 	m fwk.NodeToStatusReader,
 ) (*fwk.PostFilterResult, *fwk.Status) {
+	if p.alone {
+		p.failed(pod, m)
+	}
 	if p.preemption == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
@@ -58,6 +63,44 @@ func (p *Plugin) PostFilter(
 		return nil, fwk.AsStatus(err)
 	}
 	return p.preemption.PostFilter(ctx, cs, pod, m)
+}
+
+// failed reports to the queue of waiting pods how an attempt ended. Where the failure handler is kube-scheduler's own,
+// nothing else reports that. If the PostFilter of another plugin has ended the attempt before, it lapses.
+func (p *Plugin) failed(pod *v1.Pod, m fwk.NodeToStatusReader) {
+	others := &wake.Nodes{}
+	if all, is := m.(*framework.NodeToStatus); is {
+		if others = p.othersOf(all); !p.refusedAny(others, all) {
+			others = nil
+		}
+	}
+	p.waiting.Failed(waiter{p}, pod, p.waiting.Attempt(string(pod.UID)), others)
+}
+
+// refusedAny reports whether this plugin refused the pod of an attempt on any node.
+func (p *Plugin) refusedAny(others *wake.Nodes, all *framework.NodeToStatus) bool {
+	if others.But {
+		return len(others.Names) > 0
+	}
+	any := false
+	all.ForEachExplicitNode(func(_ string, s *fwk.Status) { any = any || s.Plugin() == p.name })
+	return any
+}
+
+// othersOf returns the nodes that other plugins refused the pod of an attempt.
+func (p *Plugin) othersOf(nodes *framework.NodeToStatus) *wake.Nodes {
+	out := &wake.Nodes{Names: map[string]bool{}}
+	if nodes == nil {
+		return out
+	}
+	// Where other plugins ruled nodes out in advance, the framework reports a reason for the absent nodes as well.
+	out.But = len(nodes.AbsentNodesStatus().Reasons()) > 0
+	nodes.ForEachExplicitNode(func(node string, s *fwk.Status) {
+		if (s.Plugin() == p.name) == out.But {
+			out.Names[node] = true
+		}
+	})
+	return out
 }
 
 // victims implements preempt.Plugin.

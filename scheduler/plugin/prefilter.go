@@ -52,7 +52,6 @@ func (p *Plugin) PreFilter(
 	p.learn(s)
 	p.waiting.Begin(waiter{p}, pod, s.ask())
 	p.takeSnapshot(s, nodes)
-	s.refusals = p.retries.Begin(waiter{p}, pod, s.ask(), s.snap)
 	cs.Write(stateKey, s)
 	p.last.Store(&current{cs, s})
 	return p.narrow(ctx, cs, s, pod, nodes), nil

@@ -33,14 +33,13 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return p.reserved(s, node, v, p.refusal(s.pod, v))
 	}
 	p.waiting.Remove(string(pod.UID))
-	p.retries.Forget(string(pod.UID))
 	return p.reserved(s, node, v, nil)
 }
 
 // retry queues a pod again that Reserve refused. Other nodes fitted as well, and no event will announce that.
 func (p *Plugin) retry(pod *v1.Pod) {
 	switch {
-	case p.waiting != nil:
+	case p.waiting != nil && !p.alone:
 		p.waiting.Reconsider(string(pod.UID))
 	case p.handle != nil:
 		p.handle.Activate(p.logger, map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})

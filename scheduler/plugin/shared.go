@@ -47,9 +47,9 @@ type Shared struct {
 	amounts *follow.Amounts // nil until there is a client
 	lines   *report.Lines   // nil before the first factory
 	turns   booking.Line
-	// waiting retries pods in tenon-scheduler, retries in other schedulers; at most one of them is not nil.
-	waiting  *waiting.Queue
-	retries  *waiting.Retries
+	waiting *waiting.Queue // nil in tests that retry no pod
+	// alone: the scheduler is not tenon-scheduler, which Extend has set up: see failed.
+	alone    bool
 	workload booking.Workload
 	plugins  []*Plugin // of all profiles, once the scheduler is set up
 	// attempted is when the last attempt to schedule a pod began, in nanoseconds of Unix time.
@@ -157,8 +157,9 @@ func (s *Shared) start(ctx context.Context, args config.Args, h fwk.Handle) (err
 // follow starts to follow the API server.
 func (s *Shared) follow(ctx context.Context, h fwk.Handle) error {
 	if s.options.Informers == nil {
-		s.retries = waiting.NewRetries(s.Book.Snapshot, s.activate)
-		s.Book.OnChange(s.retries.Change)
+		s.alone = true
+		s.newQueue()
+		s.waiting.Unheard()
 	}
 	api := follow.API{Config: h.KubeConfig(), Client: h.ClientSet(), Informers: h.SharedInformerFactory(),
 		Recorder: h.EventRecorder()}
@@ -169,8 +170,8 @@ func (s *Shared) follow(ctx context.Context, h fwk.Handle) error {
 	if _, err := h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(s.podEvents()); err != nil {
 		return fmt.Errorf("follow waiting pods: %w", err)
 	}
-	if s.retries != nil {
-		go s.retries.Run(ctx)
+	if s.alone {
+		go s.waiting.Run(ctx, s.try)
 	}
 	s.topology = s.sources.Topologies()
 	s.measure()
@@ -235,10 +236,5 @@ func profileOf(h fwk.Handle) string {
 
 // wake retries pods that may fit a node after a ledger change that no event announces. It returns at once.
 func (s *Shared) wake(node string) {
-	switch {
-	case s.waiting != nil:
-		s.waiting.Observed(node)
-	case s.retries != nil:
-		s.retries.Change(node)
-	}
+	s.waiting.Observed(node)
 }

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -83,18 +84,18 @@ func (s *Shared) activate(p waiting.Profile, pods map[string]*v1.Pod) {
 	w.handle.Activate(w.logger, pods)
 }
 
-// podEvents returns a handler of the pod events that concern waiting pods. It picks between waiting and retries only
-// when an event arrives: Extend sets waiting after the handler is registered.
+// newQueue makes the queue of waiting pods, which follows the ledger.
+func (s *Shared) newQueue() {
+	s.waiting = waiting.NewQueue(s.Book.Snapshot, func(d time.Duration, do func()) { time.AfterFunc(d, do) })
+	s.Book.OnChange(s.waiting.Change)
+}
+
+// podEvents returns a handler of the pod events that concern waiting pods. Extend sets waiting after the handler is
+// registered.
 func (s *Shared) podEvents() cache.ResourceEventHandler {
-	events := func() cache.ResourceEventHandler {
-		if s.waiting != nil {
-			return s.waiting.Events()
-		}
-		return s.retries.Events()
-	}
 	return cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(before, after any) { events().OnUpdate(before, after) },
-		DeleteFunc: func(o any) { events().OnDelete(o) },
+		UpdateFunc: func(before, after any) { s.waiting.Events().OnUpdate(before, after) },
+		DeleteFunc: func(o any) { s.waiting.Events().OnDelete(o) },
 	}
 }
 
@@ -119,7 +120,7 @@ func (p *Plugin) mayEvict(pod, gone *v1.Pod) bool {
 // lags reports whether a node refuses a pod only because the ledger has not yet released pods that have left. If the
 // pod is nominated to the node, these pods are its victims, and DefaultPreemption would evict more pods.
 func (p *Plugin) lags(s *podState, n *state.Node, info fwk.NodeInfo) bool {
-	if p.retries == nil || n == nil {
+	if !p.alone || n == nil {
 		return false
 	}
 	for _, promised := range p.handle.NominatedPodsForNode(n.Name) {

@@ -7,12 +7,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// events is a handler of pod events. It calls gone for pods that no longer wait, since they were deleted or bound. It
-// calls freed for nodes whose nominated pod went elsewhere, with an id of the event.
-type events struct {
-	gone  func(uid string)
-	freed func(node, event string)
-}
+// events is a handler of pod events.
+type events struct{ *Queue }
 
 // OnAdd implements cache.ResourceEventHandler.
 func (e events) OnAdd(any, bool) {}
@@ -24,10 +20,10 @@ func (e events) OnUpdate(before, after any) {
 		return
 	}
 	if p.Spec.NodeName != "" {
-		e.gone(string(p.UID))
+		e.Remove(string(p.UID))
 	}
 	if node, event, ok := freedNomination(before, p); ok {
-		e.freed(node, event)
+		e.Touch(node, event)
 	}
 }
 
@@ -37,7 +33,7 @@ func (e events) OnDelete(o any) {
 		o = t.Obj
 	}
 	if p, ok := o.(*v1.Pod); ok {
-		e.gone(string(p.UID))
+		e.Remove(string(p.UID))
 	}
 }
 
@@ -55,7 +51,7 @@ func freedNomination(before any, now *v1.Pod) (node, event string, ok bool) {
 
 // Events returns a handler of pod events. It removes pods that were deleted or bound, and records nodes whose nominated
 // pod went elsewhere.
-func (q *Queue) Events() cache.ResourceEventHandler { return events{q.Remove, q.Touch} }
+func (q *Queue) Events() cache.ResourceEventHandler { return events{q} }
 
 // Run passes woken pods to try, until the context ends.
 func (q *Queue) Run(ctx context.Context, try func([]Woken)) {

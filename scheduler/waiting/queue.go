@@ -24,6 +24,7 @@ type Queue struct {
 	snapshot func() *ledger.Snapshot
 	later    func(time.Duration, func())
 	seed     maphash.Seed
+	lapses   bool // see Unheard
 }
 
 const (
@@ -33,6 +34,9 @@ const (
 	// overdueAfter is how long a woken pod keeps other pods from being tried in its place if its attempt does not
 	// begin. Other plugins may keep it from the queue.
 	overdueAfter = 30 * time.Second
+	// lapse is when an attempt ends whose end may not be reported. Choosing a node takes milliseconds; a pod that is
+	// activated while it is still being tried is tried once more.
+	lapse = time.Second
 )
 
 // Woken is a pod to be tried again by a profile.
@@ -71,10 +75,19 @@ func (q *Queue) locked(f func()) {
 	}
 }
 
+// Unheard is called before the first attempt if the ends of some attempts are not reported, as in schedulers that have
+// the plugin alone.
+func (q *Queue) Unheard() { q.lapses = true }
+
 // Begin records that an attempt begins. The caller takes the snapshot for the attempt afterwards.
 func (q *Queue) Begin(p Profile, pod *v1.Pod, a Ask) {
+	uid := string(pod.UID)
 	q.locked(func() {
-		q.queue.Begin(string(pod.UID), keyOf(p, a), &Class{Profile: p, Ask: a}, Woken{p, pod})
+		q.queue.Begin(uid, keyOf(p, a), &Class{Profile: p, Ask: a}, Woken{p, pod})
+		if q.lapses {
+			attempt := q.queue.Attempt(uid)
+			q.later(lapse, func() { q.locked(func() { q.queue.Lapse(uid, attempt) }) })
+		}
 	})
 }
 

@@ -1,13 +1,11 @@
-// Package waiting retries refused pods when a node can take them, and not before.
-//
-// A Queue does so in tenon-scheduler, which reports how attempts end. It wakes as many pods as a node has room for, by
-// the rules of core/wake. A Retries does so in any other scheduler: it wakes every pod that a node takes now. A Backoff
-// has the nodes on which a pod's wait for its turn timed out.
+// Package waiting retries refused pods when a node can take them, and not before. It wakes as many pods as a node has
+// room for, by the rules of core/wake.
 //
 // Invariant: no pod waits while a node that has changed since it refused the pod would take it. The package does not
-// decide whether a node takes a pod: a Profile answers. It never calls the API server.
+// decide whether a node takes a pod: a Profile answers. It never calls the API server. The scheduler has to report how
+// attempts end; where it does not, an attempt ends [lapse] after it began.
 //
-// Methods on a nil *Queue and a nil *Retries do nothing.
+// Methods on a nil *Queue do nothing.
 package waiting
 
 import (
@@ -72,6 +70,3 @@ func (h *Here) Residents(list func(node string) []*v1.Pod) *preempt.Residents {
 	}
 	return h.residents
 }
-
-// nameOf returns the framework's name of a pod to activate.
-func nameOf(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
