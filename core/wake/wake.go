@@ -143,7 +143,7 @@ func (q *Queue[K, C, P]) Fail(uid string, p P, attempt int, others *Nodes) {
 	}
 }
 
-// Lapse ends an attempt whose end nobody has reported: the pod waits as if only the rules had excluded nodes. It does
+// Lapse ends an attempt whose end was not reported: the pod waits as if only the rules had excluded nodes. It does
 // nothing if the end was reported, or a new attempt has begun.
 func (q *Queue[K, C, P]) Lapse(uid string, attempt int) {
 	if x := q.pods[uid]; x != nil && x.trying {

@@ -228,7 +228,8 @@ func TestNoPodIsForgotten(t *testing.T) {
 		}
 		changes, begun := 0, map[string]int{}
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
-			switch rapid.SampledFrom([]string{"pod", "pod", "pod", "end", "end", "delete", "observe", "tick", "deaf"}).Draw(t, "step") {
+			steps := []string{"pod", "pod", "pod", "end", "end", "delete", "observe", "tick", "deaf"}
+			switch rapid.SampledFrom(steps).Draw(t, "step") {
 			case "pod":
 				p := toy{fmt.Sprint("p", i), rapid.IntRange(1, 4).Draw(t, "size"), rapid.IntRange(0, 2).Draw(t, "priority")}
 				w.vetoes[p.uid] = map[string]bool{}
