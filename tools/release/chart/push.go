@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -24,101 +25,65 @@ const (
 )
 
 // Push sends a chart to a registry, as helm push does, and returns its name there with its digest. helm install accepts
-// oci:// and that name.
+// oci:// and that name. It is not done by Helm's own client, which tells a digest only of what it has sent.
 func Push(ctx context.Context, c *chart.Chart, date time.Time, registry string) (string, error) {
 	// A tag cannot contain +.
 	tag, err := name.NewTag(registry + "/" + c.Name() + ":" + strings.ReplaceAll(c.Metadata.Version, "+", "_"))
 	if err != nil {
 		return "", fmt.Errorf("name the chart: %w", err)
 	}
-	a, err := asArtifact(c, date)
+	a, digest, err := asArtifact(c, date)
 	if err != nil {
 		return "", err
 	}
-	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
-	for _, l := range []v1.Layer{a.config, a.content} {
-		if err := remote.WriteLayer(tag.Context(), l, options...); err != nil {
-			return "", fmt.Errorf("push %s: %w", tag, err)
-		}
-	}
-	if err := remote.Put(tag, a, options...); err != nil {
+	err = remote.Write(tag, a, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
+	if err != nil {
 		return "", fmt.Errorf("push %s: %w", tag, err)
 	}
-	digest, err := a.digest()
-	if err != nil {
-		return "", err
-	}
-	return tag.Context().Digest(digest).String(), nil
+	return tag.Digest(digest).String(), nil
 }
 
 // Digest returns the digest that the chart has in every registry.
 func Digest(c *chart.Chart, date time.Time) (string, error) {
-	a, err := asArtifact(c, date)
-	if err != nil {
-		return "", err
-	}
-	return a.digest()
+	_, digest, err := asArtifact(c, date)
+	return digest, err
 }
 
-func asArtifact(c *chart.Chart, date time.Time) (a artifact, err error) {
+// asArtifact returns a chart as registries have it: as an image with the chart's metadata in place of a configuration.
+func asArtifact(c *chart.Chart, date time.Time) (a v1.Image, digest string, err error) {
 	content, err := Package(c, date)
 	if err != nil {
-		return a, err
+		return nil, "", err
 	}
 	config, err := json.Marshal(c.Metadata)
 	if err != nil {
-		return a, fmt.Errorf("encode the chart's metadata: %w", err)
+		return nil, "", fmt.Errorf("encode the chart's metadata: %w", err)
 	}
-	a = artifact{config: static.NewLayer(config, configType), content: static.NewLayer(content, contentType)}
-	a.manifest, err = a.describe(c, date)
-	return a, err
+	const at = "org.opencontainers.image."
+	manifest, err := json.Marshal(v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1,
+		Config: describe(configType, config),
+		Layers: []v1.Descriptor{describe(contentType, content)},
+		Annotations: map[string]string{at + "title": c.Name(), at + "description": c.Metadata.Description,
+			at + "version": c.Metadata.Version, at + "created": date.UTC().Format(time.RFC3339),
+			at + "source": c.Metadata.Home}})
+	if err != nil {
+		return nil, "", fmt.Errorf("encode the chart's manifest: %w", err)
+	}
+	a, err = partial.CompressedToImage(artifact{config, content, manifest})
+	return a, describe("", manifest).Digest.String(), err
 }
 
-// artifact is a chart's manifest in a registry.
-type artifact struct {
-	config, content v1.Layer
-	manifest        []byte
+func describe(kind types.MediaType, data []byte) v1.Descriptor {
+	digest, size, _ := v1.SHA256(bytes.NewReader(data)) // memory can be read
+	return v1.Descriptor{MediaType: kind, Digest: digest, Size: size}
 }
 
-func (a artifact) RawManifest() ([]byte, error) { return a.manifest, nil }
+// artifact is what go-containerregistry needs to know of an image.
+type artifact struct{ config, content, manifest []byte }
 
+func (a artifact) RawConfigFile() ([]byte, error)      { return a.config, nil }
+func (a artifact) RawManifest() ([]byte, error)        { return a.manifest, nil }
 func (a artifact) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
-
-func (a artifact) digest() (string, error) {
-	digest, _, err := v1.SHA256(bytes.NewReader(a.manifest))
-	if err != nil {
-		return "", fmt.Errorf("digest of the chart: %w", err)
-	}
-	return digest.String(), nil
-}
-
-func (a artifact) describe(c *chart.Chart, date time.Time) ([]byte, error) {
-	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Annotations: map[string]string{
-		"org.opencontainers.image.title":       c.Name(),
-		"org.opencontainers.image.description": c.Metadata.Description,
-		"org.opencontainers.image.version":     c.Metadata.Version,
-		"org.opencontainers.image.created":     date.UTC().Format(time.RFC3339),
-		"org.opencontainers.image.source":      c.Metadata.Home,
-	}}
-	for i, l := range []v1.Layer{a.config, a.content} {
-		digest, err := l.Digest()
-		if err != nil {
-			return nil, fmt.Errorf("digest of the chart: %w", err)
-		}
-		size, err := l.Size()
-		if err != nil {
-			return nil, fmt.Errorf("size of the chart: %w", err)
-		}
-		d := v1.Descriptor{MediaType: []types.MediaType{configType, contentType}[i], Digest: digest, Size: size}
-		if i == 0 {
-			m.Config = d
-		} else {
-			m.Layers = append(m.Layers, d)
-		}
-	}
-	out, err := json.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("encode the chart's manifest: %w", err)
-	}
-	return out, nil
+func (a artifact) LayerByDigest(v1.Hash) (partial.CompressedLayer, error) {
+	return static.NewLayer(a.content, contentType), nil
 }

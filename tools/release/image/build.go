@@ -96,25 +96,21 @@ func (s Source) Image(p Program, on v1.Platform, path string) (v1.Image, error) 
 	if err != nil {
 		return nil, fmt.Errorf("pack %s: %w", p.Name, err)
 	}
-	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	img, err := mutate.Append(base, mutate.Addendum{Layer: layer,
-		History: v1.History{Created: v1.Time{Time: s.Date}, CreatedBy: "tools/release images"}})
-	if err != nil {
-		return nil, fmt.Errorf("add the program's layer: %w", err)
-	}
-	config, err := img.ConfigFile()
-	if err != nil {
-		return nil, fmt.Errorf("read the image's configuration: %w", err)
-	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Variant, config.Created = on.OS, on.Architecture, on.Variant, v1.Time{Time: s.Date}
-	config.Config = v1.Config{User: user, Entrypoint: []string{"/" + p.Name}, WorkingDir: "/", Labels: s.Labels(p),
-		ExposedPorts: map[string]struct{}{}}
+	date := v1.Time{Time: s.Date}
+	config := &v1.ConfigFile{OS: on.OS, Architecture: on.Architecture, Variant: on.Variant, Created: date,
+		RootFS: v1.RootFS{Type: "layers"}, Config: v1.Config{User: user, Entrypoint: []string{"/" + p.Name},
+			WorkingDir: "/", Labels: s.Labels(p), ExposedPorts: map[string]struct{}{}}}
 	for _, port := range p.Ports {
 		config.Config.ExposedPorts[port] = struct{}{}
 	}
-	if img, err = mutate.ConfigFile(img, config); err != nil {
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	img, err := mutate.ConfigFile(base, config)
+	if err != nil {
 		return nil, fmt.Errorf("configure the image: %w", err)
+	}
+	if img, err = mutate.Append(img, mutate.Addendum{Layer: layer,
+		History: v1.History{Created: date, CreatedBy: "tools/release images"}}); err != nil {
+		return nil, fmt.Errorf("add the program's layer: %w", err)
 	}
 	return mutate.Annotations(img, s.Labels(p)).(v1.Image), nil
 }

@@ -2,6 +2,8 @@ package image_test
 
 import (
 	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,6 +24,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	spdx "github.com/spdx/tools-golang/json"
 	"github.com/spdx/tools-golang/spdxlib"
+	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/content/memory"
+	"oras.land/oras-go/v2/content/oci"
+	pull "oras.land/oras-go/v2/registry/remote"
 
 	"github.com/tenon-numa/tenon/tools/release/image"
 )
@@ -118,13 +125,82 @@ func TestAnArchiveNamesItsImage(t *testing.T) {
 	}
 }
 
+// serve runs a registry, and returns the folder of it that images are pushed to.
+func serve(t *testing.T) string {
+	t.Helper()
+	quiet := registry.Logger(log.New(io.Discard, "", 0))
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), quiet))
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://") + "/numa"
+}
+
+// TestOthersReadTheSame: oras shares no code with the writer. It copies the list of images from the archive and from a
+// registry, and verifies the size and the digest of everything on the way.
+func TestOthersReadTheSame(t *testing.T) {
+	dir, built := store(t)
+	host := serve(t)
+	if _, err := image.Push(t.Context(), filepath.Join(dir, "tenon-agent"), host, "1.2.3"); err != nil {
+		t.Fatal(err)
+	}
+	archive, err := oci.NewFromTar(t.Context(), filepath.Join(dir, "tenon-agent.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	repository, err := pull.NewRepository(host + "/tenon-agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	repository.PlainHTTP = true
+	for from, source := range map[string]oras.ReadOnlyTarget{"archive": archive, "registry": repository} {
+		copied := memory.New()
+		list, err := oras.Copy(t.Context(), source, "1.2.3", copied, "", oras.DefaultCopyOptions)
+		if err != nil || list.Digest.String() != built[2].Digest {
+			t.Fatalf("%s: list %s, %v, want %s", from, list.Digest, err, built[2].Digest)
+		}
+		images, err := content.Successors(t.Context(), copied, list)
+		if err != nil || len(images) != 2 {
+			t.Fatalf("%s: %d images, %v", from, len(images), err)
+		}
+		for i, img := range images {
+			platform := img.Platform.OS + "/" + img.Platform.Architecture
+			if img.Digest.String() != built[i].Digest || platform != built[i].Platform {
+				t.Errorf("%s: image %s for %s, want %+v", from, img.Digest, platform, built[i])
+			}
+			parts, err := content.Successors(t.Context(), copied, img)
+			if err != nil || len(parts) != 2 || parts[1].MediaType != "application/vnd.oci.image.layer.v1.tar+gzip" {
+				t.Fatalf("%s: an image of %+v, %v, want a configuration and a layer", from, parts, err)
+			}
+			layer, err := content.FetchAll(t.Context(), copied, parts[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkLayer(t, layer)
+		}
+	}
+}
+
+// checkLayer: a layer has one file, which belongs to root, is read-only, and has the commit's date.
+func checkLayer(t *testing.T, layer []byte) {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(layer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := tar.NewReader(z)
+	h, err := r.Next()
+	if err != nil || h.Name != "tenon-agent" || h.Mode != 0o555 || h.Uid+h.Gid != 0 || !h.ModTime.Equal(source.Date) {
+		t.Errorf("file %+v, %v", h, err)
+	}
+	if _, err := r.Next(); err != io.EOF {
+		t.Errorf("after the program: %v, want the end", err)
+	}
+}
+
 // TestPushedImagesCanBePulled: a registry has each platform's image, which is valid and runs as nobody, and as its
 // referrer its bill of materials.
 func TestPushedImagesCanBePulled(t *testing.T) {
 	dir, built := store(t)
-	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
-	defer server.Close()
-	host := strings.TrimPrefix(server.URL, "http://") + "/numa"
+	host := serve(t)
 	sent, err := image.Push(t.Context(), filepath.Join(dir, "tenon-agent"), host, "1.2.3")
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
@@ -137,16 +136,8 @@ func store(dir, name, tag string, list v1.ImageIndex, attached []v1.Image) error
 		return fmt.Errorf("write the images: %w", err)
 	}
 	for _, a := range attached {
-		if err := at.WriteImage(a); err != nil {
+		if err := at.AppendImage(a); err != nil {
 			return fmt.Errorf("write an attachment: %w", err)
-		}
-		d, err := partial.Descriptor(a)
-		if err != nil {
-			return fmt.Errorf("describe an attachment: %w", err)
-		}
-		d.ArtifactType = string(spdxType)
-		if err := at.AppendDescriptor(*d); err != nil {
-			return fmt.Errorf("list an attachment: %w", err)
 		}
 	}
 	return nil
