@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -259,7 +261,12 @@ func checkBill(t *testing.T, ref name.Reference, img v1.Image) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	doc, err := spdx.Read(r)
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkNames(t, text)
+	doc, err := spdx.Read(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,5 +280,57 @@ func checkBill(t *testing.T, ref name.Reference, img v1.Image) {
 	if doc.SPDXVersion != "SPDX-2.3" || names["tenon-agent"] != "1.2.3" || names["stdlib"] == "" ||
 		names["github.com/google/go-containerregistry"] == "" {
 		t.Errorf("%s with packages %v", doc.SPDXVersion, names)
+	}
+}
+
+var checksum = regexp.MustCompile(`^\[{SHA256 [0-9a-f]{64}}\]$`)
+
+// checkNames reads a bill of materials by the names of SPDX 2.3, without the library that wrote it. The document
+// describes the program, the program depends on all other packages, and modules have checksums.
+func checkNames(t *testing.T, text []byte) {
+	t.Helper()
+	var doc struct {
+		SPDXID, SPDXVersion, DataLicense, DocumentNamespace string
+		CreationInfo                                        struct {
+			Created  string
+			Creators []string
+		}
+		Packages []struct {
+			SPDXID, Name, VersionInfo, DownloadLocation string
+			FilesAnalyzed                               *bool
+			Checksums                                   []struct{ Algorithm, ChecksumValue string }
+
+			ExternalRefs []struct{ ReferenceCategory, ReferenceType, ReferenceLocator string }
+		}
+		Relationships []struct{ SPDXElementID, RelationshipType, RelatedSPDXElement string }
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.SPDXID != "SPDXRef-DOCUMENT" || doc.SPDXVersion != "SPDX-2.3" || doc.DataLicense != "CC0-1.0" ||
+		!strings.HasPrefix(doc.DocumentNamespace, "https://") || doc.CreationInfo.Created != "2026-09-21T14:13:20Z" ||
+		!slices.Equal(doc.CreationInfo.Creators, []string{"Tool: tenon-release"}) {
+		t.Errorf("document %+v", doc)
+	}
+	if len(doc.Packages) < 3 || len(doc.Relationships) != len(doc.Packages) {
+		t.Fatalf("%d packages, %d relationships", len(doc.Packages), len(doc.Relationships))
+	}
+	from, kind := "SPDXRef-DOCUMENT", "DESCRIBES"
+	for i, p := range doc.Packages {
+		r := doc.Relationships[i]
+		if r.SPDXElementID != from || r.RelationshipType != kind || r.RelatedSPDXElement != p.SPDXID {
+			t.Errorf("%+v, want %s %s %s", r, from, kind, p.SPDXID)
+		}
+		from, kind = "SPDXRef-program", "DEPENDS_ON"
+		if p.FilesAnalyzed == nil || *p.FilesAnalyzed || p.DownloadLocation == "" {
+			t.Errorf("package %+v", p)
+		}
+		purl := fmt.Sprintf("[{PACKAGE-MANAGER purl pkg:golang/%s@%s}]", p.Name, p.VersionInfo)
+		if i > 0 && fmt.Sprint(p.ExternalRefs) != purl {
+			t.Errorf("references %v, want %s", p.ExternalRefs, purl)
+		}
+		if i > 1 && !checksum.MatchString(fmt.Sprint(p.Checksums)) {
+			t.Errorf("checksums %v of %s", p.Checksums, p.Name)
+		}
 	}
 }

@@ -1,11 +1,12 @@
 package image
 
 import (
+	"bytes"
 	"debug/buildinfo"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -16,55 +17,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-)
-
-// The types of SPDX 2.3 (https://spdx.github.io/spdx-spec/v2.3/) that are needed here.
-type (
-	spdx struct {
-		Version       string         `json:"spdxVersion"`
-		DataLicense   string         `json:"dataLicense"`
-		ID            string         `json:"SPDXID"`
-		Name          string         `json:"name"`
-		Namespace     string         `json:"documentNamespace"`
-		Created       creation       `json:"creationInfo"`
-		Packages      []spdxPackage  `json:"packages"`
-		Relationships []relationship `json:"relationships"`
-	}
-	creation struct {
-		Created  string   `json:"created"`
-		Creators []string `json:"creators"`
-	}
-	spdxPackage struct {
-		ID          string     `json:"SPDXID"`
-		Name        string     `json:"name"`
-		Version     string     `json:"versionInfo"`
-		Download    string     `json:"downloadLocation"`
-		Analyzed    bool       `json:"filesAnalyzed"`
-		License     string     `json:"licenseConcluded"`
-		Declared    string     `json:"licenseDeclared"`
-		Copyright   string     `json:"copyrightText"`
-		Checksums   []checksum `json:"checksums,omitempty"`
-		References  []external `json:"externalRefs,omitempty"`
-		PrimaryKind string     `json:"primaryPackagePurpose,omitempty"`
-	}
-	checksum struct {
-		Algorithm string `json:"algorithm"`
-		Value     string `json:"checksumValue"`
-	}
-	external struct {
-		Category string `json:"referenceCategory"`
-		Type     string `json:"referenceType"`
-		Locator  string `json:"referenceLocator"`
-	}
-	relationship struct {
-		From string `json:"spdxElementId"`
-		Kind string `json:"relationshipType"`
-		To   string `json:"relatedSpdxElement"`
-	}
+	spdxjson "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdx"
 )
 
 // spdxType is the media type of an SPDX document in JSON.
 const spdxType types.MediaType = "application/spdx+json"
+
+// none is what SPDX has for what is not said.
+const none = "NOASSERTION"
 
 // BillOfMaterials returns the components of a compiled program as an SPDX document: the modules that the Go linker
 // wrote into it, with their checksums, and the toolchain.
@@ -73,12 +34,18 @@ func (s Source) BillOfMaterials(name, path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the modules of %s: %w", path, err)
 	}
-	own := spdxPackage{ID: "SPDXRef-program", Name: name, Version: s.Version, Download: "git+https://github.com/tenon-numa/tenon@" + s.Commit,
-		License: "Apache-2.0", Declared: "Apache-2.0", Copyright: "NOASSERTION", PrimaryKind: "APPLICATION"}
-	doc := spdx{Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name + "-" + s.Version,
-		Namespace: "https://github.com/tenon-numa/tenon/spdx/" + name + "/" + s.Version + "/" + s.Commit + "/" + platformOf(info),
-		Created:   creation{s.Date.UTC().Format(time.RFC3339), []string{"Tool: tenon-release"}}, Packages: []spdxPackage{own},
-		Relationships: []relationship{{"SPDXRef-DOCUMENT", "DESCRIBES", own.ID}}}
+	const home = "https://github.com/tenon-numa/tenon"
+	document, own := spdx.DocElementID{ElementRefID: "DOCUMENT"}, spdx.DocElementID{ElementRefID: "program"}
+	doc := spdx.Document{SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense,
+		SPDXIdentifier: document.ElementRefID, DocumentName: name + "-" + s.Version,
+		DocumentNamespace: home + "/spdx/" + name + "/" + s.Version + "/" + s.Commit + "/" + platformOf(info),
+		CreationInfo: &spdx.CreationInfo{Created: s.Date.UTC().Format(time.RFC3339),
+			Creators: []spdx.Creator{{CreatorType: "Tool", Creator: "tenon-release"}}},
+		Packages: []*spdx.Package{{PackageSPDXIdentifier: own.ElementRefID, PackageName: name,
+			PackageVersion: s.Version, PackageDownloadLocation: "git+" + home + "@" + s.Commit,
+			PackageLicenseConcluded: "Apache-2.0", PackageLicenseDeclared: "Apache-2.0",
+			PackageCopyrightText: none, PrimaryPackagePurpose: "APPLICATION"}},
+		Relationships: []*spdx.Relationship{{RefA: document, RefB: own, Relationship: spdx.RelationshipDescribes}}}
 	parts := append([]*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")}}, info.Deps...)
 	for _, m := range parts {
 		if m.Replace != nil {
@@ -89,13 +56,14 @@ func (s Source) BillOfMaterials(name, path string) ([]byte, error) {
 		}
 		p := modulePackage(m)
 		doc.Packages = append(doc.Packages, p)
-		doc.Relationships = append(doc.Relationships, relationship{own.ID, "DEPENDS_ON", p.ID})
+		doc.Relationships = append(doc.Relationships, &spdx.Relationship{RefA: own,
+			RefB: spdx.DocElementID{ElementRefID: p.PackageSPDXIdentifier}, Relationship: spdx.RelationshipDependsOn})
 	}
-	out, err := json.MarshalIndent(doc, "", "  ")
-	if err != nil {
+	var b bytes.Buffer
+	if err := spdxjson.Write(doc, &b, spdxjson.Indent("  ")); err != nil {
 		return nil, fmt.Errorf("encode the bill of materials of %s: %w", name, err)
 	}
-	return append(out, '\n'), nil
+	return b.Bytes(), nil
 }
 
 func platformOf(info *debug.BuildInfo) string {
@@ -108,18 +76,15 @@ func platformOf(info *debug.BuildInfo) string {
 
 // modulePackage describes a module. Go's own checksum is the hash of a list of files, in base 64. SPDX has no name for
 // it, so modulePackage writes the digest as SHA-256 in hexadecimal digits.
-func modulePackage(m *debug.Module) spdxPackage {
-	id := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' {
-			return r
-		}
-		return '-'
-	}, m.Path+"-"+m.Version)
-	p := spdxPackage{ID: "SPDXRef-module-" + id, Name: m.Path, Version: m.Version, Download: "NOASSERTION",
-		License: "NOASSERTION", Declared: "NOASSERTION", Copyright: "NOASSERTION",
-		References: []external{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + m.Path + "@" + m.Version}}}
+func modulePackage(m *debug.Module) *spdx.Package {
+	id := regexp.MustCompile(`[^a-zA-Z0-9.-]`).ReplaceAllString("module-"+m.Path+"-"+m.Version, "-")
+	p := &spdx.Package{PackageSPDXIdentifier: spdx.ElementID(id), PackageName: m.Path, PackageVersion: m.Version,
+		PackageDownloadLocation: none, PackageLicenseConcluded: none, PackageLicenseDeclared: none,
+		PackageCopyrightText: none, PackageExternalReferences: []*spdx.PackageExternalReference{{
+			Category: spdx.CategoryPackageManager, RefType: spdx.PackageManagerPURL,
+			Locator: "pkg:golang/" + m.Path + "@" + m.Version}}}
 	if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:")); err == nil && len(sum) == 32 {
-		p.Checksums = []checksum{{"SHA256", hex.EncodeToString(sum)}}
+		p.PackageChecksums = []spdx.Checksum{{Algorithm: spdx.SHA256, Value: hex.EncodeToString(sum)}}
 	}
 	return p
 }
