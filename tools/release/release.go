@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,6 +17,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/tenon-numa/tenon/tools/release/archive"
 	"github.com/tenon-numa/tenon/tools/release/chart"
 	"github.com/tenon-numa/tenon/tools/release/image"
 	"github.com/tenon-numa/tenon/tools/release/page"
@@ -142,7 +144,7 @@ func archiveAll(ctx context.Context, o *options) (out []page.Archive, err error)
 		if err := o.source.Compile(ctx, image.Program{Name: plugin}, on, path); err != nil {
 			return nil, err
 		}
-		a, err := archive(o, on, path, license)
+		a, err := packPlugin(o, on, path, license)
 		if err != nil {
 			return nil, err
 		}
@@ -151,8 +153,8 @@ func archiveAll(ctx context.Context, o *options) (out []page.Archive, err error)
 	return out, nil
 }
 
-// archive packs a compiled kubectl plugin, and writes its bill of materials.
-func archive(o *options, on v1.Platform, path string, license []byte) (a page.Archive, err error) {
+// packPlugin packs a compiled kubectl plugin, and writes its bill of materials.
+func packPlugin(o *options, on v1.Platform, path string, license []byte) (a page.Archive, err error) {
 	program, err := os.ReadFile(path)
 	if err != nil {
 		return a, fmt.Errorf("read program: %w", err)
@@ -164,13 +166,15 @@ func archive(o *options, on v1.Platform, path string, license []byte) (a page.Ar
 	}
 	stem := fmt.Sprintf("%s_v%s_%s_%s", plugin, o.source.Version, on.OS, on.Architecture)
 	a = page.Archive{OS: on.OS, Arch: on.Architecture, Name: stem + ".tar.gz"}
-	files := []page.File{{Name: plugin, Mode: 0o755, Data: program}, {Name: "LICENSE", Mode: 0o644, Data: license}}
-	pack := page.TarGz
+	files := []archive.File{{Name: plugin, Mode: 0o755, Data: program}, {Name: "LICENSE", Mode: 0o644, Data: license}}
+	var data []byte
 	if on.OS == "windows" {
 		files[0].Name += ".exe"
-		a.Name, pack = stem+".zip", page.Zip
+		a.Name = stem + ".zip"
+		data, err = archive.Zip(files, o.source.Date)
+	} else {
+		data, err = archive.TarGz(files, o.source.Date, gzip.BestCompression)
 	}
-	data, err := pack(files, o.source.Date)
 	if err != nil {
 		return a, err
 	}

@@ -326,7 +326,7 @@ func TestThePolicyFollowsTheNamespace(t *testing.T) {
 	}
 }
 
-// TestPackage: the same chart and date give the same archive, with the release's version in it.
+// TestPackage: the same chart and date give the same archive from every folder, with the release's version in it.
 func TestPackage(t *testing.T) {
 	c, err := chart.Load(filepath.Join(deploy, "chart"), "1.2.3")
 	if err != nil {
@@ -337,9 +337,22 @@ func TestPackage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := chart.Package(c, date)
+	elsewhere := t.TempDir() // all files are newer there
+	if err := os.CopyFS(elsewhere, os.DirFS(filepath.Join(deploy, "chart"))); err != nil {
+		t.Fatal(err)
+	}
+	copied, err := chart.Load(elsewhere, "1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := chart.Package(copied, date)
 	if err != nil || !bytes.Equal(one, two) {
 		t.Errorf("two packages differ (%v)", err)
+	}
+	digestOne, errOne := chart.Digest(c, date)
+	digestTwo, errTwo := chart.Digest(copied, date)
+	if errOne != nil || errTwo != nil || digestOne != digestTwo {
+		t.Errorf("digests %s and %s (%v, %v)", digestOne, digestTwo, errOne, errTwo)
 	}
 	again, err := loader.LoadArchive(bytes.NewReader(one))
 	if err != nil {

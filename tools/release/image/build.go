@@ -1,7 +1,6 @@
 package image
 
 import (
-	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -17,6 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/tenon-numa/tenon/tools/release/archive"
 )
 
 // Program is one of Tenon's programs that runs in a container.
@@ -86,11 +87,17 @@ func lastOf(out []byte) []byte {
 
 // Image makes the image of a program from its compiled file.
 func (s Source) Image(p Program, on v1.Platform, path string) (v1.Image, error) {
-	packed, err := s.layer(path, p.Name)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read program: %w", err)
+	}
+	// The program is at the root, belongs to root, and is read-only.
+	var packed bytes.Buffer
+	err = archive.Tar(&packed, []archive.File{{Name: p.Name, Mode: 0o555, Data: data}}, s.Date)
 	if err != nil {
 		return nil, err
 	}
-	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed)), nil }
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil }
 	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching,
 		tarball.WithCompressionLevel(gzip.BestCompression))
 	if err != nil {
@@ -123,25 +130,4 @@ func (s Source) Labels(p Program) map[string]string {
 		at + "source": "https://github.com/tenon-numa/tenon", at + "version": s.Version, at + "revision": s.Commit,
 		at + "created": s.Date.UTC().Format(time.RFC3339),
 	}
-}
-
-// layer returns a tar file of one program at the root, which belongs to root and is read-only.
-func (s Source) layer(path, name string) ([]byte, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read program: %w", err)
-	}
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	h := tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o555, Size: int64(len(data)), ModTime: s.Date.UTC()}
-	if err = w.WriteHeader(&h); err == nil {
-		_, err = w.Write(data)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("pack %s: %w", name, err)
-	}
-	return b.Bytes(), nil
 }

@@ -1,10 +1,9 @@
 package image
 
 import (
-	"archive/tar"
+	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/tenon-numa/tenon/tools/release/archive"
 )
 
 // Built is one image of a release.
@@ -144,50 +145,26 @@ func store(dir, name, tag string, list v1.ImageIndex, attached []v1.Image) error
 }
 
 // pack writes a folder as a tar file, in the order of names and with the release's date.
-func (s Source) pack(dir, path string) (err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("create archive: %w", err)
-	}
-	defer func() {
-		if e := f.Close(); err == nil {
-			err = e
-		}
-	}()
-	w := tar.NewWriter(f)
-	err = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+func (s Source) pack(dir, path string) error {
+	root := os.DirFS(dir)
+	var files []archive.File
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		return s.add(w, dir, file)
+		data, err := fs.ReadFile(root, name)
+		files = append(files, archive.File{Name: name, Mode: 0o644, Data: data})
+		return err
 	})
+	var b bytes.Buffer
 	if err == nil {
-		err = w.Close()
+		err = archive.Tar(&b, files, s.Date)
+	}
+	if err == nil {
+		err = os.WriteFile(path, b.Bytes(), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
-}
-
-func (s Source) add(w *tar.Writer, dir, file string) error {
-	name, err := filepath.Rel(dir, file)
-	if err != nil {
-		return err
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }() // was only read
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	h := tar.Header{Typeflag: tar.TypeReg, Name: filepath.ToSlash(name), Mode: 0o644, Size: info.Size(), ModTime: s.Date.UTC()}
-	if err := w.WriteHeader(&h); err != nil {
-		return err
-	}
-	_, err = io.Copy(w, f)
-	return err
 }

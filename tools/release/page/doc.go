@@ -1,5 +1,6 @@
-// Package page makes the files of a release's page beside images and chart: archives of the kubectl plugin with their
-// checksums, the manifest for krew, notes, a statement of provenance, and the list of files to sign.
+// Package page makes the texts of a release's page beside images and chart: the manifest for krew, notes, and a
+// statement of provenance.
 //
-// All files depend only on the sources, the version and the commit's date.
+// All of them depend only on the sources, the version and the commit's date. None contains the time at which it was
+// made. The program that calls the package writes the files and their checksums.
 package page
