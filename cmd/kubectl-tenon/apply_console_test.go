@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/cmd/plugin"
+	"github.com/tenon-numa/tenon/cmd/commands"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/face/console"
 )
@@ -27,7 +27,7 @@ type labKubelets struct {
 }
 
 func (k labKubelets) Apply(namespace string, o cli.KubeletApplyOptions) (cli.KubeletApplier, string, error) {
-	return plugin.Applier(k.x.by, o), namespace, nil
+	return commands.Applier(k.x.by, o), namespace, nil
 }
 
 // browser sends requests to a console as a signed-in person.
@@ -78,7 +78,7 @@ func (b *browser) ask(ctx context.Context, t *testing.T, method, path string, bo
 // console serves a console of the cluster, and signs in.
 func (x *changed) console(ctx context.Context, t *testing.T) *browser {
 	t.Helper()
-	who, err := plugin.Watch(ctx, x.RESTConfig(), "admin", "default")
+	who, err := commands.Watch(ctx, x.RESTConfig(), "admin", "default")
 	if err != nil {
 		t.Fatal(err)
 	}

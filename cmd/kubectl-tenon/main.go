@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenon-numa/tenon/cmd/plugin"
+	"github.com/tenon-numa/tenon/cmd/commands"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/internal/version"
 )
@@ -24,7 +24,7 @@ func main() {
 	os.Exit(code)
 }
 
-func setup(version string) cli.Setup { return plugin.Setup(version) }
+func setup(version string) cli.Setup { return commands.Setup(version) }
 
 // arguments returns the arguments of the command line. kubectl completes the arguments of a plugin through a program
 // named kubectl_complete-NAME; a link with that name to this program suffices.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/tenon-numa/tenon/cmd/plugin"
+	"github.com/tenon-numa/tenon/cmd/commands"
 	"github.com/tenon-numa/tenon/face/console"
 	"github.com/tenon-numa/tenon/internal/version"
 )
@@ -47,7 +47,7 @@ func run(ctx context.Context, o options) error {
 
 // serve serves the console of one API server.
 func (o *options) serve(ctx context.Context, on net.Listener, api *rest.Config) error {
-	use, err := plugin.Use(api, o.agents, o.prometheus)
+	use, err := commands.Use(api, o.agents, o.prometheus)
 	if err != nil {
 		return err
 	}

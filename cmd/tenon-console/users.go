@@ -14,7 +14,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/objects"
-	"github.com/tenon-numa/tenon/cmd/plugin"
+	"github.com/tenon-numa/tenon/cmd/commands"
 	"github.com/tenon-numa/tenon/face/console"
 )
 
@@ -51,7 +51,7 @@ func (u *users) open(ctx context.Context, c console.Credential) (*console.Identi
 	case err != nil:
 		return nil, fmt.Errorf("ask the API server who signs in: %w", err)
 	}
-	who, err := plugin.Watch(u.ctx, cfg, name, u.shown(name, c.Namespaces)...)
+	who, err := commands.Watch(u.ctx, cfg, name, u.shown(name, c.Namespaces)...)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/tenon-numa/tenon/cmd/plugin"
+	"github.com/tenon-numa/tenon/cmd/commands"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/face/draw"
@@ -79,7 +79,7 @@ func picture(w io.Writer, n *state.Node, width int, color bool) error {
 func explain(ctx context.Context, kubeconfig, pod string) (string, error) {
 	var out, problems bytes.Buffer
 	args := []string{"explain", "pod", pod, "--kubeconfig", kubeconfig}
-	if cli.Run(ctx, args, &out, &problems, plugin.Setup("")) != 0 {
+	if cli.Run(ctx, args, &out, &problems, commands.Setup("")) != 0 {
 		return "", errors.New("explain pod " + pod + ": " + strings.TrimSpace(problems.String()))
 	}
 	return out.String(), nil

@@ -22,7 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/live/livetest"
-	"github.com/tenon-numa/tenon/cmd/plugin"
+	"github.com/tenon-numa/tenon/cmd/commands"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
@@ -83,7 +83,7 @@ func holding(namespace, name string) state.Entry {
 func open(t *testing.T) *site {
 	t.Helper()
 	s := &site{api: cluster(t)}
-	who, err := plugin.Watch(t.Context(), &rest.Config{Host: s.api.URL}, "lab", "ml")
+	who, err := commands.Watch(t.Context(), &rest.Config{Host: s.api.URL}, "lab", "ml")
 	if err != nil {
 		t.Fatal(err)
 	}

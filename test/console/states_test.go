@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"k8s.io/client-go/rest"
 
-	"github.com/tenon-numa/tenon/cmd/plugin"
+	"github.com/tenon-numa/tenon/cmd/commands"
 	"github.com/tenon-numa/tenon/deploy/crd"
 	"github.com/tenon-numa/tenon/face/console"
 	"github.com/tenon-numa/tenon/lab/control"
@@ -54,7 +54,7 @@ type server struct {
 
 func serve(t *testing.T, cfg *rest.Config) *server {
 	t.Helper()
-	who, err := plugin.Watch(t.Context(), cfg, "somebody", "default")
+	who, err := commands.Watch(t.Context(), cfg, "somebody", "default")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-// Package plugin connects the commands of face/cli to the cluster of a kubeconfig. The kubectl plugin and the lab's
+// Package commands connects the commands of face/cli to the cluster of a kubeconfig. The kubectl plugin and the lab's
 // demonstration run the same commands through it. It only connects packages, and decides nothing about clusters.
-package plugin
+package commands
 
 import (
 	"context"
