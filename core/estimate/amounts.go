@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// quantities are amounts of a whole node by resource; "cpu" counts CPUs. Resources with amount 0 are left out.
+// quantities are amounts of a whole node by resource: whole CPUs for "cpu", bytes for a kind of memory, and devices for
+// other resources. Resources with amount 0 are left out.
 type quantities map[string]int64
 
 // quantitiesOf returns what holdings take of a whole node. CPUs and devices that an init container leaves to later

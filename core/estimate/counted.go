@@ -148,8 +148,8 @@ func (x *reading) candidates() (pods, gone []candidate) {
 // maxLate bounds the pods that ended early and may be in a late report.
 const maxLate = 6
 
-// lateCandidates returns the last maxLate of those pods. Each has a shape of its own: a running pod may have come
-// instead, and the two are not interchangeable.
+// lateCandidates returns the last maxLate pods that ended early, except for pods that ended too long ago to be in the
+// report. Each has a shape of its own: a running pod may have come instead, and the two are not interchangeable.
 func (x *reading) lateCandidates() (out []candidate) {
 	for i := max(0, len(x.early)-maxLate); i < len(x.early); i++ {
 		p := &x.early[i]
@@ -242,7 +242,8 @@ func (x *reading) enter() (any bool) {
 }
 
 // mayCountTwice reports whether the amounts may contain a pod that is also counted separately, or an ended pod that was
-// not given back: they have room for it beside all pods that they certainly contain.
+// not given back: they have room for it beside all pods that they certainly contain. It drops from withheld the ended
+// pods that the amounts cannot contain any more.
 func (x *reading) mayCountTwice() bool {
 	total := x.total(x.old, x.pods, func(candidate) bool { return false })
 	may := func(takes quantities) bool { return len(takes) > 0 && total.plus(takes, 1).within(x.held) }

@@ -67,7 +67,8 @@ type Node struct {
 	ended   map[string]bool
 	// moved are ended pods whose part of the amounts is unknown.
 	moved []counted
-	// lost are pods that ended since the last report, which may have been without them: they are not given back.
+	// lost are pods that ended since the last report. That report may have been without them, so their amounts are not
+	// given back.
 	lost []counted
 	// early are pods that ended before a report contained them. A late report may contain them.
 	early []Pod
@@ -185,7 +186,8 @@ func (n *Node) renew() {
 // Base returns the state that the amounts imply. It is without the ended pods whose part of the amounts is known.
 func (n *Node) Base() State { return n.base }
 
-// Counts reports whether the amounts are known to contain a pod that has not ended.
+// Counts reports whether the amounts of the last report are known to contain a pod. For a pod that ends, it stays true
+// until the next report.
 func (n *Node) Counts(uid string) bool {
 	_, is := n.counted[uid]
 	return is
@@ -203,10 +205,10 @@ func (n *Node) Pods() []string {
 	return slices.Compact(uids)
 }
 
-// Ended reports whether the amounts contain a pod that has ended.
+// Ended reports whether a pod has ended and the amounts of the last report may still contain it.
 func (n *Node) Ended(uid string) bool { return n.ended[uid] }
 
-// EndedPods returns the UIDs of the pods that have ended and are in the amounts.
+// EndedPods returns the UIDs of the pods for which Ended is true, in ascending order.
 func (n *Node) EndedPods() []string { return slices.Sorted(maps.Keys(n.ended)) }
 
 // End records the end of a pod that the amounts contain. It may be called again for the same pod.
@@ -228,7 +230,8 @@ func (n *Node) End(uid string) {
 // maxEarly bounds the remembered pods that ended before a report contained them.
 const maxEarly = 32
 
-// EndEarly records that a bound pod ended before the amounts contained it.
+// EndEarly records that a bound pod ended before the amounts contained it. Only the last maxEarly such pods are
+// remembered.
 func (n *Node) EndEarly(p Pod) {
 	n.early = append(n.early[max(0, len(n.early)+1-maxEarly):len(n.early):len(n.early)], p)
 }

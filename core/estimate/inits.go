@@ -20,8 +20,8 @@ import (
 // predicted pod, it is known what it keeps, and where. For any other counted pod, only the amount is known: it may be
 // on any NUMA node with room, so the node has one possible state for each.
 
-// maxKept bounds those states. Beyond it, the smallest parts count on every NUMA node where they may be, and the node
-// is crowded.
+// maxKept bounds the states of a node that differ in where such parts are. Beyond it, the smallest parts count on every
+// NUMA node where they may be, and the node is crowded.
 const maxKept = 8
 
 // lasting returns holdings without the memory that the node has taken back.
@@ -44,7 +44,8 @@ func Started(hs []place.Holding) []place.Holding {
 	return slices.DeleteFunc(out, func(h place.Holding) bool { return h.Empty() })
 }
 
-// leftovers returns what every init container of a pod leaves and no other container of it holds.
+// leftovers returns, for each init container of a pod, its memory, and the CPUs and devices that no app container,
+// sidecar or earlier init container holds.
 func leftovers(hs []place.Holding) (out []place.Holding) {
 	var cpus idset.Set[idset.CPU]
 	devices := map[[2]string]bool{}

@@ -49,7 +49,8 @@ func (x *reading) choose() {
 	}
 }
 
-// leave counts the ended pods of a group as before.
+// leave decides the ended pods of a group by the defaults of explain: such a pod is still in the amounts if its part of
+// them was known.
 func (x *reading) leave(group []string) {
 	for _, c := range x.gone {
 		if slices.Contains(group, c.uid) {

@@ -20,7 +20,8 @@ type Past struct {
 	firm bool
 }
 
-// Keep adds possible allocations, up to most in all. more says that there are others, which are not given.
+// Keep adds possible allocations, up to most in all. more is set if there are other possible allocations that are not
+// among options.
 func (p *Past) Keep(options [][]place.Holding, more bool, most int) {
 	out := slices.Clone(p.options)
 	p.more = p.more || more
@@ -43,8 +44,8 @@ func same(a, b []place.Holding) bool {
 // KeepAll adds the allocations of another Past, up to most in all.
 func (p *Past) KeepAll(other Past, most int) { p.Keep(other.options, other.more, most) }
 
-// Widen records that something was released while the pod was assumed. admitted says whether the pod was known to be
-// admitted by then. The caller must call Close when it has the new prediction.
+// Widen records that something was released while the pod was assumed. admitted: the pod was known to be admitted by
+// then. The caller must call Close when it has the new prediction.
 func (p *Past) Widen(admitted bool) { p.open = admitted && !p.firm }
 
 // Close adds the current prediction if, since the last Widen, it is open whether the pod was admitted before or after
@@ -88,7 +89,8 @@ func (p *Past) Options(u *place.Usage) (out [][]place.Holding, only bool) {
 	return out, !p.open && len(out) > 0
 }
 
-// free returns the first of a pod's options whose made-up ids no other pod has.
+// free returns the first of a pod's options that is possible on the usage, with ids that no other pod has. If none is
+// possible, it returns the likeliest option unchanged.
 func free(u *place.Usage, p *Pod) []place.Holding {
 	for _, o := range p.Options {
 		if o, ok := redraw(u, o); ok {
@@ -157,7 +159,8 @@ func (d *draw) claim(b place.DeviceBlock) bool {
 	return true
 }
 
-// take replaces the id by that of the first free device for which will returns true.
+// take replaces the id by that of the first free device for which will returns true. It returns false if there is no
+// such device.
 func (d *draw) take(resource, id string, will func(topo.Device) bool) bool {
 	at := slices.IndexFunc(d.free[resource], will)
 	if at < 0 {

@@ -34,8 +34,9 @@ type States struct {
 const maxMoved = 3
 
 // States returns the possible states of the node without the bound pods, at most most. There are several because pods
-// keep parts that no report shows, and because pods have left whose part of the amounts is unknown. bound says whether
-// any bound pod is not in the amounts: what it gets may depend on states that are not followed.
+// keep parts that no report shows, and because pods have left whose part of the amounts is unknown. bound: some bound
+// pod is not in the amounts, and what it gets may depend on states that are not followed. States also remembers for the
+// next report whether the result was complete.
 func (n *Node) States(most int, bound bool) States {
 	out := n.withInits()
 	n.incomplete = !out.Sure
@@ -59,7 +60,7 @@ func (n *Node) States(most int, bound bool) States {
 			}
 			out.All = next
 		}
-		// A container that was on several NUMA nodes gave back less on each than one of these states says.
+		// A container that was on several NUMA nodes gave back less on each than one of these states shows.
 		if n.wide(c.spec) {
 			if out.All = append(slices.Clip(out.All), kept...); len(out.All) > most {
 				out.Sure, out.All = false, out.All[:most]
@@ -125,7 +126,8 @@ func (u *Unplaced) Without(states []State, uids []string, most int) (out []State
 	return states, sure
 }
 
-// without returns the states without amounts that were on some one NUMA node. Equal states are merged.
+// without returns, for every state and every NUMA node on which unknown pods hold the quantities q, the state in which
+// q is given back there. Equal states are merged.
 func without(states []State, q quantities) (out []State) {
 	seen := map[string]bool{}
 	for _, s := range states {
@@ -158,7 +160,8 @@ func (s State) hold(id state.PodID, h place.Holding) State {
 	return out
 }
 
-// without returns the state with less held by unknown pods on one NUMA node; ok is false if they hold too little there.
+// without returns the state in which unknown pods hold q less on the NUMA node at position i; ok is false if they hold
+// less than q there.
 func (s State) without(i int, q quantities) (out State, ok bool) {
 	at := s.entry("")
 	if at < 0 {

@@ -31,11 +31,11 @@ type assumedPod struct {
 	after int
 	// decision is what it holds on a node whose arbiter is the agent. nil: the arbiter decides when the pod arrives.
 	decision []place.Holding
-	// options are its possible holdings in the states of the node, likeliest first. It has none if the pod holds
+	// options are the pod's possible holdings in the states of the node, likeliest first; none if the pod holds
 	// nothing.
 	options choices
-	// earlier are the options that it had before something was released beside it: it may have been admitted by then. A
-	// report ends that, and another machine makes them void.
+	// earlier are the options that the pod had before something was released beside it, since it may have been admitted
+	// by then. They are dropped when the node reports the pod, or when its machine or rules change.
 	earlier choices
 	// past is for estimated nodes, which do not report which pod holds what. It is empty on exact nodes.
 	past estimate.Past
@@ -108,7 +108,7 @@ func unsureDevices(hs []place.Holding) bool {
 	return false
 }
 
-// queue returns the queue of the node.
+// queue returns the assumed pods of the node that a pod reserved now may have to wait for, as numbers and shapes.
 func (a *account) queue() (q state.Queue) {
 	for _, f := range a.assumed {
 		switch {

@@ -57,12 +57,12 @@ type account struct {
 	// assumed has the pods that had their turn, in that order, then those that wait for it.
 	assumed []*assumedPod
 	// ended has the UIDs of ended pods that a report may still list; the value is true if the last report lists the
-	// pod. endedEarly has the others, oldest first.
+	// pod. endedEarly has the UIDs whose value is false, oldest first.
 	ended      map[string]bool
 	endedEarly []string
 	// doubts has the UIDs of pods that may have ended although the last report lists them.
 	doubts map[string]bool
-	// overdue has those of doubts about which a report should have come long ago. unlisted has the admitted pods that
+	// overdue is the part of doubts for which a report should have come long ago. unlisted has the admitted pods that
 	// no report lists in time; see unlisted.go.
 	overdue  map[string]bool
 	unlisted unlisted
@@ -146,8 +146,8 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 	return out
 }
 
-// idle reports whether the node assigns nothing to such a pod, even if no other pod is there: its managers are off, or
-// do not serve the pod. No report will ever list it.
+// idle reports whether the empty node would assign nothing to the pod, because its managers are off or do not serve the
+// pod. No report will ever list such a pod. Without a report of the node, the answer is false.
 func (a *account) idle(p *place.Pod) bool {
 	if a.empty == nil {
 		return false
@@ -156,7 +156,8 @@ func (a *account) idle(p *place.Pod) bool {
 	return v.Fits() && len(v.Holdings) == 0
 }
 
-// dropIdle drops the assumed pods that are idle.
+// dropIdle drops the assumed pods to which the node assigns nothing; see idle. If that costs more than maxEffort, it
+// leaves the remaining pods for the next call.
 func (a *account) dropIdle() {
 	effort := 0
 	a.assumed = slices.DeleteFunc(slices.Clone(a.assumed), func(f *assumedPod) bool {
@@ -174,7 +175,7 @@ func (a *account) dropIdle() {
 	})
 }
 
-// Forget drops a node's report. Pods that are assumed there stay assumed.
+// Forget drops a node's report. The pods that are assumed there stay assumed, and its unlisted pods are assumed again.
 func (b *Book) Forget(node string) {
 	a := b.open(node)
 	if a == nil {
@@ -199,9 +200,10 @@ func (b *Book) Forget(node string) {
 // and must call no method of the book but Snapshot.
 func (b *Book) OnChange(do func(node string)) { b.onChange = do }
 
-// Reserve computes the verdict for a pod once more and, if it fits, books what it will hold on the node. A pod that
-// will hold nothing there gets no booking. A pod that is booked already keeps its booking if the node is the same, and
-// loses it otherwise. If the node has no layout, Reserve books nothing and ok is false.
+// Reserve computes the verdict for a pod once more. If the pod fits, Reserve books what the pod will hold on the node,
+// or nothing if it will hold nothing. If the pod is booked on this node already, it keeps that booking, and v has the
+// booked holdings. A booking on another node is cancelled first. If the node has no layout, Reserve books nothing and
+// ok is false; a refusal in v has ok true.
 func (b *Book) Reserve(node string, id state.PodID, p *place.Pod, d place.Demand) (v place.Verdict, ok bool) {
 	for {
 		a := b.open(node)
@@ -217,7 +219,8 @@ func (b *Book) Reserve(node string, id state.PodID, p *place.Pod, d place.Demand
 	}
 }
 
-// reserve is Reserve on an account. again is set if the pod is booked on another node.
+// reserve is Reserve on an account. If the pod is booked on another node, it books nothing and again is set: the caller
+// cancels that booking and calls again.
 func (b *Book) reserve(a *account, id state.PodID, p *place.Pod, d place.Demand) (v place.Verdict, ok, again bool) {
 	if a.base == nil {
 		return v, false, false
@@ -260,7 +263,8 @@ func (b *Book) assume(node string, id state.PodID, p *place.Pod, lost bool) {
 	}
 }
 
-// assumeOn is assume on an account. again is set if the pod is booked on another node.
+// assumeOn is assume on an account. If the pod is booked on another node, it does nothing and returns true: the caller
+// cancels that booking and calls again.
 func (b *Book) assumeOn(a *account, id state.PodID, p *place.Pod, lost bool) (again bool) {
 	if a.excess[id.UID] || a.isUnlisted(id.UID) {
 		return false
@@ -345,8 +349,8 @@ func (a *account) sort() {
 	})
 }
 
-// Admitted records that a node is known to have admitted a pod that is not in a report yet. It returns false if that
-// was known before.
+// Admitted records that the pod's status shows its admission, while no report lists the pod yet. It returns false, and
+// changes nothing, if that was known before, if the pod is not assumed, or if it had no turn.
 func (b *Book) Admitted(uid string) (news bool) {
 	a := b.accountOf(uid)
 	if a == nil {
@@ -403,7 +407,7 @@ func (a *account) observe(base *state.Node, way []state.Entry) {
 	base.Usage = a.empty.Hold(state.Holdings(base.Entries)...).WithGroups(base.Basis.Groups)
 }
 
-// HadTurn reports whether a pod is booked and had its turn, so that its binding may have been sent.
+// HadTurn reports whether a pod is assumed and had its turn. Its binding may then have been sent.
 func (b *Book) HadTurn(uid string) bool {
 	a := b.accountOf(uid)
 	defer b.close(a)

@@ -167,7 +167,7 @@ func TestDecisionsHoldInEveryOrder(t *testing.T) {
 	})
 }
 
-// The agent reports a pod that was deleted by force until its containers have ended. Until then nobody is given its
+// The agent reports a pod that was deleted by force until its containers have ended. Until then no other pod gets its
 // CPUs, so no decision turns out wrong.
 func TestCPUsOfAPodDeletedByForceAreNotDecidedForAnother(t *testing.T) {
 	b := New()

@@ -102,9 +102,9 @@ func (b *Book) Vanish(uid string) {
 // reportsPods reports whether the node's reports say which pods hold what.
 func (a *account) reportsPods() bool { return a.layout != nil && !a.estimated() }
 
-// Doubt compares the reports with the existing pods when the book is begun. A pod of estimated amounts has only its
-// UID. A pod that a node reports and that does not exist has ended, or was deleted by force; the node is then in either
-// of two states until it reports again.
+// Doubt compares the reports with the existing pods when the book is begun. there returns whether a pod exists; for the
+// pods in the amounts of an estimated node, its argument has only the UID. A pod that a node reports and that does not
+// exist has ended, or was deleted by force; the node is then in either of two states until it reports again.
 func (b *Book) Doubt(there func(id state.PodID) bool) {
 	for _, node := range b.known() {
 		a := b.open(node)
@@ -136,7 +136,7 @@ func (a *account) doubt(there func(id state.PodID) bool) {
 const maxRefused = 64
 
 // Refuse ends a pod that its node has refused. If a verdict had predicted that the pod fits, pods of its shape are kept
-// away from the node until the node reports again, and ok is set.
+// away from the node until the node reports again, and ok is set: o is then the outcome of that prediction.
 func (b *Book) Refuse(uid string, why place.RefusalReason) (o state.Outcome, ok bool) {
 	a := b.accountOf(uid)
 	if a == nil {
@@ -188,7 +188,9 @@ func (b *Book) Pardon(node string) {
 	b.close(a)
 }
 
-// cancel removes a pod from the assumed pods of a node.
+// cancel ends the booking of a pod on its node, whether the pod is followed, unlisted, or one of the pods beyond the
+// bound. If a followed or unlisted pod had its turn, its end makes the holdings of other assumed pods uncertain; see
+// released.
 func (b *Book) cancel(a *account, uid string) {
 	b.unmarkAssumed(uid)
 	if a.excess[uid] {
@@ -258,8 +260,9 @@ func (a *account) rememberEnd(uid string) {
 	}
 }
 
-// takeListed removes the pods that a report no longer lists from ended and doubts. It returns true if a pod of the last
-// report is missing and the book had no event of its end.
+// takeListed removes the pods that a report no longer lists from ended, doubts and overdue. A pod that ended before it
+// was reported stays in ended. It returns true if a pod of the last report is missing and the book had no event of its
+// end.
 func (a *account) takeListed(listed map[string]bool) (ended bool) {
 	maps.DeleteFunc(a.ended, func(uid string, reported bool) bool { return reported && !listed[uid] })
 	maps.DeleteFunc(a.doubts, func(uid string, _ bool) bool { return !listed[uid] })

@@ -116,7 +116,8 @@ func (a *account) estimatedStates() (out []*state.Node, known bool) {
 // keep records the options that a pod has now, so that they remain possible.
 func (a *account) keep(f *assumedPod) { f.past.Keep(f.options.of, f.options.more, a.limits.options) }
 
-// widen is keep for a pod that was assumed when something was released.
+// widen keeps the options of a pod that was assumed when something was released, and records that its next prediction
+// may be possible, too (estimate.Past.Widen).
 func (a *account) widen(f *assumedPod) {
 	a.keep(f)
 	f.past.Widen(f.acked != 0)
@@ -146,7 +147,8 @@ func (a *account) swapPasts(f, g *assumedPod) {
 func (f *assumedPod) choosesDevices() bool { return !place.Verdict{Holdings: f.holdings()}.Exact() }
 
 // Begun records that a container of a pod has started that comes after its init containers: the memory manager has
-// taken back what those left. changed is set if that frees memory, and the node's reports do not show it.
+// taken back what those left. If that is news and the last report of the node is one of amounts, which may not show it,
+// changed is set and node is its name. Otherwise node is empty.
 func (b *Book) Begun(uid string) (node string, changed bool) {
 	a := b.accountOf(uid)
 	if a == nil {

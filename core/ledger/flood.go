@@ -24,7 +24,7 @@ const (
 	maxContainers = 16 << 10
 )
 
-// costOf is the cost of placing the pod, see maxEffort.
+// costOf returns the cost of placing the pod in the unit of maxEffort: the number of its containers, at least 1.
 func costOf(p *place.Pod) int { return max(1, len(p.Containers)) }
 
 // room reports whether one more assumed pod can be followed. That is always true of pods that this scheduler has
@@ -43,7 +43,7 @@ func (a *account) room(f *assumedPod) bool {
 	return containers <= maxContainers
 }
 
-// dropExcess records that a report lists a pod that is not followed.
+// dropExcess ends the booking of a pod that a report lists, if it is one of the pods that are not followed.
 func (a *account) dropExcess(uid string) {
 	if a.excess[uid] {
 		delete(a.excess, uid)
@@ -51,8 +51,9 @@ func (a *account) dropExcess(uid string) {
 	}
 }
 
-// overrun reports whether there are too many assumed pods to predict what they got. The answer holds until half of them
-// are gone or the node has reported, so that further pods cost next to nothing.
+// overrun reports whether there are too many assumed pods to predict what they got. Once flood was called, the answer
+// stays true until half of the pods are gone or the node has reported, so that further pods cost next to nothing.
+// overrun clears a.flooded when half of them are gone.
 func (a *account) overrun() bool {
 	if a.flooded > 0 && a.turned() <= a.flooded/2 {
 		a.flooded = 0
@@ -71,7 +72,8 @@ func (a *account) turned() (n int) {
 // flood records that it takes too much work to compute what the assumed pods got.
 func (a *account) flood() { a.flooded = max(1, a.turned()) }
 
-// unfollowed returns the state of a node with too many assumed pods: its last report, unsettled.
+// unfollowed returns the state of a node with too many assumed pods: its last report, unsettled. It also records for
+// every pod that had its turn that it may hold something beyond its options.
 func (a *account) unfollowed() *state.Node {
 	for _, f := range a.assumed {
 		if f.turned != 0 {

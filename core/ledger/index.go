@@ -47,7 +47,8 @@ func (x *Index) Fitting(s *Snapshot) *Set {
 	return &Set{snap: s, words: fits}
 }
 
-// Fits is Fitting for a single node in any state. It stores nothing about the node.
+// Fits reports whether the pod fits on a node, including its demand. The node need not be in a snapshot, and Fits
+// stores nothing about it.
 func (x *Index) Fits(n *state.Node) (fits bool) {
 	q := x.borrow()
 	fits = x.on(n, q, false)
@@ -124,7 +125,7 @@ func (x *Index) update(s *Snapshot, out []uint64, since uint64, q *place.Questio
 	}
 }
 
-// on reports whether the pod fits on a node. inFirst says that the first state is known to have room for the pod.
+// on reports whether the pod fits on a node. inFirst: the node's first state is known to have room for the pod.
 func (x *Index) on(n *state.Node, q *place.Question, inFirst bool) bool {
 	return n.Accepts(x.pod, func(one *state.Node) bool {
 		switch {

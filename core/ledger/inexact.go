@@ -6,7 +6,8 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Mistrust adds a reason why the last report of a node is inexact. It replaces a reason with the same code.
+// Mistrust adds a reason why the last report of a node is inexact, in place of a reason with the same code. The next
+// report drops it. Mistrust does nothing for a node without a layout.
 func (b *Book) Mistrust(node string, why state.Inexact) {
 	a := b.open(node)
 	defer b.close(a)

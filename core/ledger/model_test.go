@@ -305,7 +305,7 @@ func (m *model) answer(t *testing.T, i int, draw func([]place.Holding) []place.H
 	return true
 }
 
-// last returns the holdings with other devices: the last free ones on the same NUMA nodes.
+// last returns the holdings with their devices replaced by the last free devices on the same NUMA nodes.
 func (m *model) last(hs []place.Holding) []place.Holding {
 	out := slices.Clone(hs)
 	for i, h := range out {

@@ -10,7 +10,7 @@ package ledger
 // before reports whether f was known to be admitted when g had its turn.
 func (f *assumedPod) before(g *assumedPod) bool { return f.acked != 0 && f.acked <= g.turned }
 
-// precedes reports whether the node admits f before a pod whose turn comes now.
+// precedes reports whether the node certainly admits f before me, a pod whose turn comes now.
 func (f *assumedPod) precedes(me *assumedPod) bool {
 	return f.bound && f.created != 0 && f.created < me.created
 }
@@ -31,8 +31,9 @@ func after(assumed []*assumedPod) []int {
 	return out
 }
 
-// markMissing marks the pods that are missing in a report although the node admitted them before one that it lists, and
-// reports whether there are any. Such a pod has ended or was refused, or the report is not yet complete for it.
+// markMissing marks as uncertain every pod that a report does not list although the node admitted it before a pod that
+// the report lists. any is set if there is such a pod. It has ended or was refused, or the report is not yet complete
+// for it.
 func (a *account) markMissing(listed func(uid string) bool) (any bool) {
 	last := 0 // pods with an earlier turn were admitted before a pod in the report
 	turned := a.assumed[:a.turned()]

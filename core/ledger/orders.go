@@ -47,8 +47,8 @@ func (w *nodeState) with(i int, hs []place.Holding) *nodeState {
 	return out
 }
 
-// blur marks devices as one possible choice if an earlier pod has such devices of the same resource: their number is
-// certain, but not which devices are left.
+// blur returns holdings in which every device is marked as one possible choice (DeviceBlock.Free) if an admitted pod
+// has devices of the same resource that are so marked. How many devices are left is then certain, but not which ones.
 func (w *nodeState) blur(hs []place.Holding) []place.Holding {
 	drawn := map[string]bool{}
 	for _, got := range w.got {
@@ -91,7 +91,8 @@ type search struct {
 	refuses bool
 }
 
-// withoutWaiting returns the node after it has admitted all pods that had their turn, without those that wait for it.
+// withoutWaiting returns the node after it has admitted all pods that had their turn, without the pods that wait for
+// their turn.
 func (a *account) withoutWaiting() *state.Node {
 	var s search
 	sure := a.search(&s)
@@ -104,8 +105,9 @@ func (a *account) withoutWaiting() *state.Node {
 	return nodes[0]
 }
 
-// search finds the possible states of the node after it has admitted all pods that had their turn. There is at least
-// one; the likeliest is first. sure is false if there may be more.
+// search stores in s.found the possible states of the node after it has admitted all pods that had their turn. There is
+// at least one; the likeliest is first. sure is false if there may be more. If the search took too much effort, s.spent
+// is set, and s.found has only the node without assumed pods.
 func (a *account) search(s *search) (sure bool) {
 	n := a.turned()
 	*s = search{limits: a.limits, assumed: a.assumed[:n], after: after(a.assumed[:n]), done: make([]bool, n),
@@ -126,8 +128,8 @@ func (a *account) search(s *search) (sure bool) {
 	return !s.cut && !s.uncertainHolds() && known
 }
 
-// starts returns the states of the node before the assumed pods. known is false if pods may have left it since it
-// reported.
+// starts returns the states of the node without the assumed pods. known is false if there may be other states: pods may
+// have left the node since it reported, or it is an estimated node with more states than are followed.
 func (a *account) starts() (out []*nodeState, known bool) {
 	nodes := []*state.Node{a.base}
 	if a.estimated() {
@@ -144,8 +146,8 @@ func (a *account) starts() (out []*nodeState, known bool) {
 	return out, known
 }
 
-// follow admits in turn every pod that may be the next, and then all others. In state w, left pods are not admitted
-// yet.
+// follow tries every pod that the node may admit next in state w, and for each of them all orders of the remaining
+// pods. left is the number of pods that are not admitted in w.
 func (s *search) follow(w *nodeState, left int) {
 	if left == 0 {
 		s.add(w)
@@ -179,7 +181,7 @@ func (s *search) follow(w *nodeState, left int) {
 	}
 }
 
-// spend adds the cost of placing a pod; ok is false if that exceeds the bound.
+// spend adds the cost of placing a pod. If the sum would exceed maxEffort, it ends the search and ok is false.
 func (s *search) spend(f *assumedPod) (ok bool) {
 	if s.effort+f.cost > maxEffort {
 		s.spent, s.cut, s.full = true, true, true
@@ -307,7 +309,8 @@ func text(m *topo.Machine, hs []place.Holding) string {
 	return b.String()
 }
 
-// ids returns the ids of devices that are certain, and the NUMA nodes of those that the kubelet chooses.
+// ids returns the ids of a block's devices. If the kubelet chooses the devices, it returns for each one a text with its
+// NUMA nodes in binary, sorted.
 func ids(m *topo.Machine, b place.DeviceBlock) []string {
 	if !b.Free {
 		return b.IDs
@@ -321,7 +324,8 @@ func ids(m *topo.Machine, b place.DeviceBlock) []string {
 	return out
 }
 
-// predict computes the states of the node, and what every assumed pod gets in them.
+// predict returns the node in its likeliest state, with all other possible states in Others. It also sets the options
+// of every assumed pod to what the pod gets in these states.
 func (a *account) predict() *state.Node {
 	if a.overrun() {
 		return a.unfollowed()

@@ -90,7 +90,7 @@ func (s *Snapshot) set(n *state.Node) *Snapshot {
 	return &out
 }
 
-// place returns a free place.
+// place takes a free place and returns it.
 func (s *Snapshot) place() int {
 	if h := s.holes; h != nil {
 		s.holes = h.next

@@ -7,11 +7,12 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file records what the statuses of pods say about a restart of their kubelet. Nothing else depends on it: no
-// verdict, no turn, and no possible state. So it does not count as a change of the node, and wakes nobody.
+// This file records what the statuses of pods say about a restart of their kubelet. No verdict, no turn and no possible
+// state depends on it. So Node.News stays the same, OnChange is not called, and no pod's wait for its turn ends. Only
+// Node.Basis.Statuses and the version of the node's slot change.
 
-// Status records the statuses of a pod that is bound to a node. Those of a pod that has ended are to be recorded as
-// empty.
+// Status records the statuses of a pod that is bound to a node. For a pod that has ended, the caller records empty
+// statuses, which removes them from the book.
 func (b *Book) Status(node, uid string, s place.Statuses) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

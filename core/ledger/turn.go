@@ -12,8 +12,9 @@ import (
 
 // Turn decides whether a reserved pod may be bound now; created is its creation time in seconds of the API server's
 // clock. If it has to wait, Turn returns a channel that is closed when the answer may have changed. Otherwise Turn
-// predicts once more. A pod that no longer fits, or gets what its demand does not allow, loses its booking, and v is
-// the refusal. A pod that is not booked is an error.
+// predicts once more, and v is the result. If v fits, the pod had its turn and may be bound. If the pod no longer fits,
+// or would get what its demand does not allow, it loses its booking and v is the refusal. Turn returns an error for a
+// pod that is not booked, or whose node has no layout.
 func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait <-chan struct{}, err error) {
 	a := b.accountOf(uid)
 	defer b.close(a)
@@ -63,8 +64,8 @@ func (b *Book) Ahead(uid string) (out []state.PodID) {
 	return out
 }
 
-// blocked reports whether a pod must wait for one before it. If not, it records in me.after which pods the node admits
-// before it.
+// blocked reports whether the pod me must wait for a pod before it. In any case it sets me.after, which is valid only
+// if me need not wait: the node admits the pods whose turn was before that moment before me.
 func (a *account) blocked(me *assumedPod) bool {
 	differ := false
 	me.after = a.now + 1

@@ -14,8 +14,9 @@ import (
 // unlisted are the pods that their node has admitted, and that no report lists in time.
 type unlisted struct {
 	pods []*assumedPod
-	// ways are what the pods may hold together, likeliest first: the entries of those that hold something. There is a way
-	// if there are pods. That none of them is there is always possible, too, and is no way.
+	// ways are what the pods may hold together, likeliest first: the entries of those that hold something. If there are
+	// pods, there is at least one way. It is always possible, too, that none of the pods is there; that is not listed
+	// as a way.
 	ways [][]state.Entry
 }
 
@@ -134,7 +135,7 @@ func (a *account) keepUnlisted(listed map[string]bool, renewed bool) {
 	}
 }
 
-// possible returns the ways in which no pod has a CPU that a reported pod has, or all if there is none.
+// possible returns the ways in which no pod has a CPU that a reported pod has. If no way is left, it returns all ways.
 func possible(ways [][]state.Entry, reported []state.Entry) (out [][]state.Entry) {
 	taken := func(way []state.Entry) bool {
 		return slices.ContainsFunc(way, func(e state.Entry) bool {
@@ -189,7 +190,7 @@ func (a *account) gone() (ids []state.PodID) {
 	return ids
 }
 
-// unlistedIDs returns the pods that no report lists.
+// unlistedIDs returns the ids of the unlisted pods.
 func (a *account) unlistedIDs() (ids []state.PodID) {
 	for _, f := range a.unlisted.pods {
 		ids = append(ids, f.id)

@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// What a report says later replaces what was predicted.
+// What a later report contains replaces what was predicted.
 func TestAnUnlistedPodIsListedOrEnds(t *testing.T) {
 	for name, end := range map[string]func(*Book){
 		"listed": func(b *Book) {

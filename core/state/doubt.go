@@ -2,8 +2,9 @@ package state
 
 import "slices"
 
-// Doubtful says in a few words why the node's holdings are uncertain, or returns "". A report of it is overdue, or the
-// next report will show which of several states it is in. An estimated node may remain in several states.
+// Doubtful returns in a few words why the node's holdings are uncertain: a report is overdue, or the next report will
+// show which of several states the node is in. It returns "" for a node that is not in doubt, and also for a settled
+// estimated node in several states, since no report will decide between them.
 func (n *Node) Doubtful() string {
 	switch {
 	case n.Silent:

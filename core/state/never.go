@@ -25,9 +25,10 @@ func (n *Node) Never(p *place.Pod) []place.Reason {
 	return out
 }
 
-// NeverMeets returns what Never returns, and otherwise why the node without any pod would not satisfy the pod's demand:
-// then waiting until pods have ended does not help. In a few cases the demand is satisfied beside other pods that push
-// a container to another NUMA node, so nobody may conclude from it that the node cannot take the pod.
+// NeverMeets returns the result of Never. If that is empty, it returns why the node without any pod would not satisfy
+// the pod's demand: then it does not help to wait until pods have ended. In a few cases the demand is satisfied only
+// beside other pods, which push a container to another NUMA node. So the result does not prove that the node cannot
+// take the pod.
 func (n *Node) NeverMeets(p *place.Pod, d place.Demand) []place.Reason {
 	out := n.Never(p)
 	if len(out) > 0 || !d.Binds() {
@@ -36,7 +37,7 @@ func (n *Node) NeverMeets(p *place.Pod, d place.Demand) []place.Reason {
 	empty := n.Empty()
 	out = place.Judge(empty, p, place.Place(empty, p), d).Reasons
 	for i := range out {
-		// Untied is about the node's managers, whatever the node holds: its own rule says when it passes.
+		// Untied is about the node's managers, whatever the node holds: Reason.When returns Changed for it.
 		out[i].Never = out[i].Code != place.Untied
 	}
 	return out

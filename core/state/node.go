@@ -18,8 +18,9 @@ type Node struct {
 	Entries []Entry
 	// Usage is the machine with all entries held.
 	Usage *place.Usage
-	// Others are the other possible states of the node, fewer than 16. They have no Others. They differ in what
-	// assumed pods hold.
+	// Others are the other possible states of the node, fewer than 16. They have no Others. They differ in what assumed
+	// pods hold, in whether the Unlisted and Gone pods are there, and on an estimated node in where pods are that only
+	// amounts show.
 	Others []*Node
 	// Unsettled: the node may be in a state that is neither this one nor among Others. Until it reports, only pods that
 	// hold nothing fit.
@@ -46,7 +47,7 @@ type Node struct {
 	// not be changed.
 	Inexact []Inexact
 
-	// Basis is what the methods need beyond that. It is empty of a node that was made by hand.
+	// Basis is what the methods need beyond the other fields. It is empty if the node was made by hand.
 	Basis Basis
 }
 
@@ -80,7 +81,7 @@ type Queue struct {
 	// holdings, so any pod may have to wait.
 	Shape string
 	Mixed bool
-	// Pods is how many they are, Waiting how many of them had no turn yet.
+	// Pods is the number of the pods in the queue, Waiting the number of those pods that had no turn yet.
 	Pods, Waiting int
 }
 
@@ -143,8 +144,8 @@ func each(in []*Node, do func(*Node) *Node) (out []*Node) {
 	return out
 }
 
-// With returns the state of the node with the pod admitted too. If the pod would be refused, the node is unchanged and
-// ok is false.
+// With returns the state of the node with the pod admitted too. If n would refuse the pod, With returns n and ok is
+// false. Those Others that would refuse the pod stay as they are.
 func (n *Node) With(id PodID, p *place.Pod) (out *Node, ok bool) {
 	v := place.Place(n.Usage, p)
 	if !v.Fits() {
@@ -182,8 +183,8 @@ func (n *Node) RestartHazards() []place.Hazard {
 	return n.Usage.RestartHazards(pods...)
 }
 
-// Waits returns how many pods a pod of that shape, if it were reserved now, would have to wait for at most. waiting is
-// how many of these still wait for their own turn.
+// Waits returns for how many pods at most a pod of the given shape would have to wait if it were reserved now. waiting
+// is how many of these pods still wait for their own turn.
 func (n *Node) Waits(shape string) (pods, waiting int) {
 	if q := n.Basis.Queue; q.Mixed || q.Shape != "" && q.Shape != shape {
 		return q.Pods, q.Waiting
