@@ -195,7 +195,8 @@ func whole(p *place.Pod) map[string]int64 {
 	return out
 }
 
-// wanted returns the part of a container's requests that a node's managers assign: CPUs only for whole numbers.
+// wanted returns the part of a container's requests that a node's managers may assign: devices of any pod, and for a
+// pod that can have CPUs of its own ([place.Pod.Exclusive]) also memory, and CPUs if they are a whole number.
 func wanted(p *place.Pod, c *place.Container) map[string]int64 {
 	out := map[string]int64{}
 	if p.Exclusive() {

@@ -24,7 +24,7 @@ func usual(tb testing.TB, count int) *score.Mix {
 	return score.NewMix(shares)
 }
 
-// said returns the shapes of a mix with their weights, as text.
+// said returns a text for each shape of a mix, with its weight.
 func said(m *score.Mix) (out []string) {
 	for _, s := range m.Shares() {
 		out = append(out, fmt.Sprintf("%s x%d", s.Pod.Shape(), s.Weight))

@@ -42,7 +42,7 @@ func (s Strategy) Scores(costs []int64) {
 	}
 }
 
-// ranked returns the scores of costs. There is at least one, and they ascend strictly.
+// ranked returns the score of every cost. costs has at least one entry, in strictly ascending order.
 func ranked(costs []int64) []int64 {
 	out := make([]int64, len(costs))
 	known := costs
@@ -65,8 +65,8 @@ func ranked(costs []int64) []int64 {
 	return out
 }
 
-// points returns what the higher of two costs loses to the lower one. Their quotients by a power of 2 differ exactly if
-// a bit of that value or of a higher one does.
+// points returns the points that a node of cost high loses to a node of cost low. The costs differ in a term or a more
+// important one exactly if their highest different bit has at least the term's unit.
 func points(low, high int64) int64 {
 	for _, s := range steps {
 		if low^high >= s.unit {

@@ -77,8 +77,8 @@ func (s Strategy) weight(resource string) int64 {
 	return 1
 }
 
-// Cost returns the cost of placing the pod as the verdict decides. coarse means that the usage was inferred from
-// amounts.
+// Cost returns the cost of placing the pod as the verdict decides; lower is better. estimated means that the usage was
+// inferred from amounts.
 func (s Strategy) Cost(u *place.Usage, p *place.Pod, v place.Verdict, estimated bool) int64 {
 	switch s.Type {
 	case LeastNUMANodes:
@@ -95,7 +95,7 @@ func (s Strategy) Cost(u *place.Usage, p *place.Pod, v place.Verdict, estimated 
 	return cost
 }
 
-// leastScore is the least score in the strategies of scheduler-plugins for a node that aligns something for the pod. A
+// leastScore is the least score in the strategies of scheduler-plugins for a node that aligns something for the pod. An
 // estimated node scores one less, which is still above nodes that align nothing.
 const leastScore = 2
 
@@ -108,10 +108,11 @@ func upstream(score int64, estimated bool) int64 {
 	return score
 }
 
-// Wait is added to the cost of a node on which the pod may have to wait for pods other pods before it is bound; waiting
-// of them wait themselves, and the pod certainly waits behind those. The pod also makes later pods wait. So while many
-// pods come, each kind of them should go to different nodes, or, if there are too few, equally many to each. NUMA
-// nodes, distance and devices count more than that.
+// Wait returns what to add to the cost of a node on which the pod may have to wait before it is bound. The argument
+// pods is the number of pods that it may have to wait for. waiting is the number of those pods that wait themselves;
+// the pod certainly waits behind these. The pod also makes later pods wait. So while many pods come, each kind of them
+// should go to different nodes, or, if there are too few, equally many to each. NUMA nodes, distance and devices count
+// more than that.
 func (s Strategy) Wait(pods, waiting int) int64 {
 	switch {
 	case s.Type == Tenon:

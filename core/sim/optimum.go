@@ -7,10 +7,10 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// This file solves small cases exactly. A case is a few machines, a few shapes, and the longest sequence of pods that
-// can all be placed with full knowledge and in any order; with one more pod, not all could be placed. It finds the sets
-// of pods that fit on a machine together by placing them one after the other, in every order. Contenders have the usual
-// pods, and not the sequence.
+// This file solves small cases exactly. A case is a few machines, a few shapes, and a random sequence of pods. With
+// full knowledge and in any order, all pods of the sequence can be placed; it ends before the first pod with which that
+// would no longer be possible, or at casePods pods. It finds the sets of pods that fit on a machine together by placing
+// them one after the other, in every order. Contenders have the usual pods, and not the sequence.
 
 // Bounds that keep a case small.
 const (
@@ -89,7 +89,7 @@ func packings(f Fleet, shapes []Shape) (out []counts, ok bool) {
 	return largest(found), true
 }
 
-// largest drops the sets that are contained in another.
+// largest returns the sets that are not contained in another set (the maximal ones), in a fixed order.
 func largest(found map[counts]bool) (out []counts) {
 	for c := range found {
 		inside := false
@@ -104,8 +104,8 @@ func largest(found map[counts]bool) (out []counts) {
 	return out
 }
 
-// packs reports whether some machines can have all of the pods. Of the pods that may be left for the next machines, it
-// keeps only sets that contain no other.
+// packs reports whether all pods can be placed on the machines together; machines has the packings of each machine. Of
+// the sets of pods that may be left for the next machines, it keeps only sets that contain no other set.
 func packs(machines [][]counts, pods counts) bool {
 	left := map[counts]bool{pods: true}
 	for _, m := range machines {
@@ -123,7 +123,7 @@ func packs(machines [][]counts, pods counts) bool {
 	return false
 }
 
-// smallest drops the sets that contain another.
+// smallest returns the sets that contain no other set (the minimal ones).
 func smallest(in map[counts]bool) map[counts]bool {
 	out := map[counts]bool{}
 	for c := range in {
@@ -144,8 +144,8 @@ type solver struct {
 	known  map[string][]counts // packings by fleet and shapes; nil if there are too many states
 }
 
-// draw makes a case: the machines, the longest sequence that can be placed, and how often each shape usually comes. ok
-// is false if the case is too large.
+// draw makes a case as a trace: the machines, and the sequence of pods that can all be placed. usual is the weight of
+// each shape in the mix. ok is false if the case is too large, or if not even its first pod can be placed.
 func (s *solver) draw(seed uint64) (t *Trace, usual []int64, ok bool) {
 	rnd := &chance{seed}
 	mix := s.choose(rnd)

@@ -362,7 +362,9 @@ func (s *Script) generate(t *Trace, seed uint64) ([]Arrival, error) {
 // pace returns the mean time between arrivals, in millionths of a second, and the number of arrivals. Every product is
 // rounded separately, so that all computers get the same numbers.
 func (s *Script) pace(f *fullness, total int64) (gap int64, count int) {
-	per, ask := 0.0, 0.0 // per pod, for the scarcest resource: its use in seconds, and its amount
+	// Per pod, in parts of the capacity: amount times duration in seconds, and amount; each of the resource where it is
+	// largest.
+	per, ask := 0.0, 0.0
 	for r, all := range f.capacity {
 		seconds, amount := 0.0, 0.0
 		for _, in := range s.mix {

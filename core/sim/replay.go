@@ -236,7 +236,7 @@ func (r *replay) depart(pod int) {
 }
 
 // wake tries the waiting pods on the nodes that have changed, since no pod fits on another node that did not fit
-// before. A shape that fits on none of them is not tried again.
+// before. A shape that fits on none of them is not tried again in this call.
 func (r *replay) wake(changed []int) {
 	hopeless := make([]bool, len(r.queues))
 	for {

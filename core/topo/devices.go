@@ -35,8 +35,8 @@ func ParseNUMAList(s string) (NUMAList, bool) {
 	return NUMAList(max(0, i)), i >= 0
 }
 
-// Names reports whether the list has an id, though no NUMA node of the machine has it. The kubelet then takes the
-// resource for one that has to be aligned.
+// Names reports whether the list has an id that no NUMA node of the machine has. The kubelet then aligns the resource,
+// even if none of its devices has a NUMA node.
 func (l NUMAList) Names() bool { return l == NegativeID || l == UnknownID }
 
 // Device is one allocatable unit of a device plugin.
@@ -58,7 +58,8 @@ type Resource struct {
 	Rooted  bool // the PCI root of some device is known
 }
 
-// DeviceRoom returns how much devices may take of [MaxSize] on the machine's hardware. A device takes DeviceSize.
+// DeviceRoom returns how many bytes of [MaxSize] are left for devices on the machine's hardware. The devices that the
+// machine has already are not subtracted.
 func (m *Machine) DeviceRoom() int {
 	if m.bare != nil {
 		return MaxSize - m.bare.size
@@ -66,7 +67,7 @@ func (m *Machine) DeviceRoom() int {
 	return MaxSize - m.size
 }
 
-// DeviceSize returns what a device with a name takes at most, whatever its PCI root.
+// DeviceSize returns how many bytes of [MaxSize] a device with this id takes at most, whatever its PCI root.
 func DeviceSize(id string) int { return deviceSize + len(id) + MaxRoot }
 
 func (m *Machine) addDevices(in []DeviceSpec) error {

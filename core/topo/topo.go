@@ -363,7 +363,7 @@ func distinct[T ~int](in []T) []T {
 // a Machine returns.
 func (m *Machine) NUMAs() []NUMA { return m.numas }
 
-// Position returns the position in NUMAs of the NUMA node with this id.
+// Position returns the position in NUMAs of the NUMA node with this id; the second result is false if there is none.
 func (m *Machine) Position(id idset.NUMA) (int, bool) {
 	return slices.BinarySearchFunc(m.numas, id, func(n NUMA, id idset.NUMA) int { return cmp.Compare(n.ID, id) })
 }
@@ -495,8 +495,8 @@ func (n NUMA) Balance(kind string) int64 {
 	return 0
 }
 
-// EverySize adds the sizes of hugepages that some NUMA node has to the NUMA nodes for which add returns true, with no
-// pages. It is for descriptions that leave such sizes out.
+// EverySize gives each NUMA node for which add returns true all sizes of hugepages that some NUMA node has. A size that
+// is added has no pages. EverySize is for descriptions that leave out sizes without pages.
 func (s *Spec) EverySize(add func(*NUMA) bool) {
 	var sizes []int64
 	for i := range s.NUMAs {
