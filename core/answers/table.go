@@ -49,8 +49,9 @@ type Table struct {
 // most returns how many rows are kept for a cluster of so many slots.
 func most(slots int) int { return max(minKinds, min(maxKinds, maxCellBytes/cellBytes/max(1, slots))) }
 
-// Row returns the answers to a kind, with costs for mix and room for so many slots. first reports whether the table had
-// no row of that kind. The pod must not change.
+// Row returns the row of a kind, with costs for mix and room for so many slots. If the table has no such row, Row adds
+// one and first is true. If the row has costs for another mix, Row replaces it by a row without answers. The pod must
+// not change.
 func (t *Table) Row(k Kind, pod *place.Pod, mix *score.Mix, slots int) (row *Row, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

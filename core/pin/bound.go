@@ -23,10 +23,12 @@ func (n *Node) Awaiting(bound []Arrival) *Node {
 	return &Node{empty: n.empty, pods: n.pods, bound: left}
 }
 
-// awaiting returns the machine with all holdings, and with what is decided for pods on their way but for one.
+// awaiting returns the machine with all holdings and with what is decided for bound pods that have not arrived, except
+// for the pod with the UID but.
 func (n *Node) awaiting(but string) *place.Usage { return n.Usage().Hold(n.decided(but)...) }
 
-// decided returns what pods on their way will hold, but for one.
+// decided returns what bound pods that have not arrived will hold by their decisions, except for the pod with the UID
+// but.
 func (n *Node) decided(but string) (out []place.Holding) {
 	u := n.Usage()
 	for _, b := range n.bound {

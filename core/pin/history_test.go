@@ -157,7 +157,8 @@ func (h *history) resize(uid string) []string {
 	return nil
 }
 
-// arrival returns a pod, with a decision that may be good, or of somebody else, or of CPUs drawn at random.
+// arrival returns a pod, with a decision that may be right, or a decision for another pod, or one with CPUs drawn at
+// random.
 func (h *history) arrival() pin.Arrival {
 	h.next++
 	p := &place.Pod{QoS: place.Guaranteed}
@@ -285,7 +286,7 @@ func (h *history) rules(m *topo.Machine) place.Rules {
 	return r
 }
 
-// judge compares the node with the invariant. It asks nothing of the package but who holds what.
+// judge compares the node with the invariant. From the package it reads only which pod holds what.
 func (h *history) judge(before *pin.Node, about []string, step int) {
 	owner := map[idset.CPU]string{}
 	for _, p := range h.n.Pods() {

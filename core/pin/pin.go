@@ -3,8 +3,9 @@
 //
 // A pod with a decision of the scheduler gets what was decided, if it is free and is what the pod asks for. Every other
 // pod is placed by the same algorithm when it arrives. A pod that the node's policies refuse runs in spite of that,
-// since its kubelet has admitted it: it is placed without alignment, or shares CPUs, and [Pod.Fault] has the reason.
-// None of them gets what is decided for a pod that is bound to the node and has not arrived yet.
+// since its kubelet has admitted it: it is placed without alignment, or shares CPUs, and [Pod.Fault] has the reason. No
+// pod that is placed without a decision gets what is decided for another pod that is bound to the node and has not
+// arrived yet.
 //
 // Invariant: no CPU is exclusive to two pods, or to two containers that run together, and none that is reserved is
 // exclusive. A pod moves only where a decision is about it. Each decision is checked for that, and refused where it
@@ -208,9 +209,10 @@ func relaxed(u *place.Usage) *place.Usage {
 	return place.NewUsage(u.Machine, r).Hold(place.Holding{CPUs: taken})
 }
 
-// near returns the node's usage as if it had no devices but those that the kubelet has given to the pod, and the pod as
-// if each container had asked for its own by name: the algorithm finds no others, and aligns the rest to them. ok is
-// false where there are none.
+// near returns what to place in order to align a pod to the devices that the kubelet has given to its containers. u is
+// the node's usage with these devices only, each under a resource name of its own container. asks is the pod in which
+// each container asks for exactly its own devices. ok is false if the kubelet has given no devices, or if they do not
+// make a valid machine and pod.
 func (n *Node) near(a Arrival) (u *place.Usage, asks *place.Pod, ok bool) {
 	m := n.Machine().Spec()
 	m.Devices = nil
@@ -303,7 +305,7 @@ func (n *Node) Restored(pods []Pod, anew ...Arrival) *Node {
 	return out.sorted(pods)
 }
 
-// sorted returns the node with pods in the order of others, and pods that are not among them behind.
+// sorted returns the node with its pods in the order of as, followed by the pods that are not in as.
 func (n *Node) sorted(as []Pod) *Node {
 	at := map[string]int{}
 	for i, p := range as {

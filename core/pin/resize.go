@@ -8,10 +8,10 @@ import (
 )
 
 // Resized returns the node after the requests of a pod have changed in place. A container that wants fewer exclusive
-// CPUs keeps some of those that it has. A container that wants more keeps all and gets others that neither a pod has
-// nor one on its way is to get, on its NUMA nodes as far as these have such. If not enough CPUs are free, the pod does
-// not change and gets the fault Shares with the reason, until it requests what it has again: then it has the fault that
-// it had before. Memory stays where it is, and counts there with its new size.
+// CPUs keeps some of those that it has. A container that wants more keeps all that it has and gets free CPUs, on its
+// NUMA nodes as far as possible. CPUs that are decided for a bound pod that has not arrived are not free. If not enough
+// CPUs are free, the pod does not change and gets the fault Shares with the reason, until it requests what it has
+// again: then it has the fault that it had before. Memory stays where it is, and counts there with its new size.
 func (n *Node) Resized(uid string, spec *place.Pod) *Node {
 	i := n.index(uid)
 	if i < 0 {
@@ -47,14 +47,15 @@ func (n *Node) Resized(uid string, spec *place.Pod) *Node {
 	return n.with(i, p)
 }
 
-// with returns the node with another i-th pod.
+// with returns the node in which the pod at index i is replaced by p.
 func (n *Node) with(i int, p Pod) *Node {
 	out := &Node{empty: n.empty, pods: slices.Clone(n.pods), bound: n.bound}
 	out.pods[i] = p
 	return out
 }
 
-// resized returns what a pod holds after its requests have changed, or the fault that it has since it cannot.
+// resized returns what a pod holds after its requests have changed. If too few CPUs are free for that, it returns a
+// fault instead.
 func (n *Node) resized(p Pod, spec *place.Pod) (out []place.Holding, fault *Fault) {
 	u := n.Without(p.UID).awaiting(p.UID)
 	for k := range spec.Containers {

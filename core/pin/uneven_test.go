@@ -17,8 +17,8 @@ func described(t *testing.T, text string) *topo.Machine {
 	return m
 }
 
-// A kubelet counts a core with one CPU left as whole where a thread of another core is offline: it gives CPU 9 out
-// twice.
+// If a thread of another core is offline, a kubelet counts a core with one free CPU as wholly free, and so gives out
+// CPU 9 twice.
 func TestAThreadIsOffline(t *testing.T) {
 	spec := described(t, "numa 0 socket 0 cpus 0-7/8-15 memory 16Gi").Spec()
 	for i := range spec.Cores {

@@ -37,7 +37,7 @@ const (
 	Uneven Code = "topology-spread"
 	// NoDomain: the node lacks the label in Resource. With (an affinity or a constraint) groups nodes by that label.
 	NoDomain Code = "no-topology-label"
-	// BadClaim: the pod's claim in Resource has no volume; With says why, such as "is not there".
+	// BadClaim: the pod's claim in Resource has no volume; With has the cause, such as "is not there".
 	BadClaim Code = "volume-claim"
 	// VolumeElsewhere: the claim in Resource is tied to the volume (or node) in With, and this node cannot use it.
 	VolumeElsewhere Code = "volume-elsewhere"
@@ -65,7 +65,7 @@ const (
 	// NoRestart: the pod would take the last shared CPU, without which the node's kubelet does not start again, and the
 	// scheduler is configured to prevent that.
 	NoRestart Code = "no-restart"
-	// NoPod: no scheduler accepts such a pod; Resource says why.
+	// NoPod: no scheduler accepts such a pod; Resource has the whole text of the reason.
 	NoPod Code = "bad-pod"
 )
 
@@ -87,7 +87,8 @@ const (
 	Later When = "later"
 )
 
-// order puts first what a user has to know first.
+// order returns the place of w in lists: 0 for Never, 1 for Changed, 2 for Later. What a user has to know first comes
+// first.
 func (w When) order() int {
 	switch w {
 	case Never:
@@ -191,8 +192,8 @@ func (r Reason) peer(unknown string) string {
 	return "pod " + r.With
 }
 
-// Remedy says in one sentence what removes the reason: what to change on the pod or on the node, or what to wait for.
-// It does not name the pods to wait for; the caller finds them among the holdings.
+// Remedy returns one sentence about what removes the reason: what to change on the pod or on the node, or what to wait
+// for. It does not name the pods to wait for; the caller finds them among the holdings.
 func (r Reason) Remedy() string {
 	if r.Under != "" {
 		return r.remedy() + "; or set " + r.Under + " on this node"

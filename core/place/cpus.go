@@ -144,9 +144,9 @@ func (u *Usage) notPicked(end ending, r Reason) Reason {
 	return r
 }
 
-// sure reports whether n CPUs can be picked exactly if at least n CPUs are usable. That does not hold if CPUs are
-// spread, or if parts of the machine differ in size: the kubelet decides by a mean whether a part is whole
-// (testdata/unequal_*.txt).
+// sure reports whether comparing n with the number of usable CPUs decides if n CPUs can be picked. It does not if CPUs
+// are spread. If fewer than n are usable, it also does not on machines with parts of unequal size: there the kubelet
+// decides by a mean whether a part is whole, and may find enough all the same (testdata/unequal_*.txt).
 func (u *Usage) sure(n, usable int) bool {
 	return !u.Rules.CPU.DistributeAcrossNUMA && (n <= usable || u.even)
 }

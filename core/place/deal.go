@@ -207,8 +207,9 @@ func (s *spreading) first() []int {
 	return pickInts(at, d.first(s.k, s.bound(d.least(s.k))))
 }
 
-// extra returns the NUMA nodes of a combination that give the remaining groups. Among the sets that reach the least
-// deviation it takes the largest, and among equally large ones the first.
+// extra returns the NUMA nodes of a combination that give the remaining groups. The kubelet takes the sets with the
+// most members among those that reach the least deviation, and of these the first. As in overwritten, later sets then
+// overwrite the end of that set.
 func (s *spreading) extra(combo []int) ([]int, ending) {
 	if s.rest == 0 {
 		return nil, picked

@@ -299,9 +299,9 @@ func (j *judgement) masks(hs []Holding) (sure, maybe []topo.Mask, draws int) {
 	return sure, maybe, draws
 }
 
-// candidates returns the NUMA nodes of each device that the node may take in place of the devices of a block: all
-// devices that no other pod holds. It is empty if the NUMA nodes of the block are certain. The caller must not change
-// the result.
+// candidates returns the NUMA nodes of each device that the node may take in place of the devices of a block: the
+// devices that the pod holds, and all healthy ones that no other pod holds. It is empty if the NUMA nodes of the block
+// are certain. The caller must not change the result.
 func (j *judgement) candidates(b DeviceBlock) (out []topo.Mask) {
 	at, res, ok := j.u.resource(b.Resource)
 	if !b.Loose || j.enforced || !ok {
@@ -336,7 +336,8 @@ func (j *judgement) candidates(b DeviceBlock) (out []topo.Mask) {
 // node. If there are more, each counts for its lowest NUMA node.
 const maxShared = 6
 
-// within reports whether at most most NUMA nodes touch all masks. An empty mask counts as touched.
+// within reports whether some set of at most most NUMA nodes touches every mask. An empty mask counts as touched. If
+// more than maxShared different masks have several NUMA nodes, the answer may be false although such a set exists.
 func within(masks []topo.Mask, most int) bool {
 	var base topo.Mask
 	var shared []topo.Mask // stops growing beyond maxShared, and may then have duplicates

@@ -170,8 +170,8 @@ func concerns(d place.Demand, resource string) bool {
 	return !slices.Contains(d.Ignore.List(), resource)
 }
 
-// misaligned tries all devices that the node may take for loose blocks. It returns the first choice that is near no one
-// NUMA node, or "". The machine is empty except for the pod.
+// misaligned tries all devices that the node may take for loose blocks. It returns the first choice for which no single
+// NUMA node is near all devices, or "". The machine is empty except for the pod.
 func misaligned(m *topo.Machine, u *place.Usage, hs []place.Holding, d place.Demand, enforced bool) string {
 	choices := [][]topo.Mask{nil} // every combination of positions of the pieces, as the NUMA nodes that each is near
 	extend := func(by [][]topo.Mask) {

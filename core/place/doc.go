@@ -33,11 +33,11 @@
 //
 // # Where the rules come from
 //
-// The package models the contract of the kubelet's topology, CPU, memory and device managers (Kubernetes v1.36,
-// pkg/kubelet/cm). It contains none of their code. A topology policy is a row of a table; a resource has a hint set,
-// the NUMA masks that can serve it. Comments name the file of the kubelet behind each rule. The differential test in
-// lab/kubelet runs the kubelet's own managers beside this package, on random machines, configurations and pods, and
-// compares every id. docs/design/kubelet.md describes the rules.
+// The package models the contract of the kubelet's topology, CPU, memory and device managers (pkg/kubelet/cm of the
+// releases from [OldestRelease] to [NewestRelease]). It contains none of their code. A topology policy is a row of a
+// table; a resource has a hint set, the NUMA masks that can serve it. Comments name the file of the kubelet behind each
+// rule. The differential test in lab/kubelet runs the kubelet's own managers beside this package, on random machines,
+// configurations and pods, and compares every id. docs/design/kubelet.md describes the rules.
 //
 // # Stability
 //

@@ -104,8 +104,9 @@ func (h *hintSet) explain(single bool) (r Reason, bad bool) {
 	return h.lack(width, 0)
 }
 
-// lack returns what the masks of a width that contain the NUMA nodes within lack. bad is false if one of them has
-// enough of the resource, and lacks only a resource that is judged together with it.
+// lack looks at the masks that have width NUMA nodes and contain the mask within, and returns why none of them serves
+// the hint set. bad is false if one of these masks has enough of the resource, and lacks only a resource that is judged
+// together with it.
 func (h *hintSet) lack(width, within int) (r Reason, bad bool) {
 	r = Reason{Resource: h.resource, Want: h.want, Width: width}
 	able, untied := false, int64(0)

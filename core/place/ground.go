@@ -22,8 +22,8 @@ type ground struct {
 	withCPUs topo.Mask
 	// sets[resource] describes its devices, in the machine's order of resources.
 	sets []deviceSet
-	// reservedCores are all CPUs of the cores that have a reserved CPU. even: see func even; picking is then exact. It is
-	// where the agent decides, too.
+	// reservedCores are all CPUs of the cores that have a reserved CPU. even: picking CPUs is exact, because parts of
+	// the machine have equal sizes (see func even) or because the agent decides.
 	reservedCores cpuSet
 	even          bool
 	perCore       int // CPUs of a core, the mean

@@ -78,7 +78,7 @@ type Hazard struct {
 // Advice is a thing that people should know, and what mends it; Remedy is empty where there is none to name.
 type Advice struct{ What, Remedy string }
 
-// String is both in one line.
+// String returns the advice with its remedy, if there is one, in one line.
 func (a Advice) String() string {
 	if a.Remedy == "" {
 		return a.What
@@ -187,7 +187,7 @@ func (u *Usage) managerHazards() (out []Hazard) {
 
 // risk is what a usage records about its holdings for RestartHazards.
 type risk struct {
-	holds       bool  // somebody holds CPUs
+	holds       bool  // a container or a pod as a whole holds CPUs
 	cpus        int64 // the most CPUs that one container has for itself
 	reserved    bool  // a container holds a reserved CPU
 	overlap     bool  // blocks on different sets of NUMA nodes share one of them
@@ -217,7 +217,7 @@ func (r *risk) hold(u *Usage, h *Holding) {
 }
 
 // scattered reports whether a hint of exactly these NUMA nodes, for cpus CPUs on them, is not preferred under
-// align-by-socket: fewer NUMA nodes have as many CPUs, and the mask spans more sockets than those need.
+// align-by-socket: fewer NUMA nodes have as many CPUs, and the mask spans more sockets than so few NUMA nodes need.
 func scattered(m *topo.Machine, on topo.Mask, cpus int64) bool {
 	if on.Len() < 2 {
 		return false

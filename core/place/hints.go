@@ -14,9 +14,9 @@ import (
 //     preferred by its hint set.
 //   - A preferred affinity beats any other. Among preferred ones the narrowest wins, then (option
 //     prefer-closest-numa-nodes) the one with the shortest mean distance, then the lowest NUMA nodes.
-//   - Without a preferred one: let w be the width of the narrowest mask of the hint set whose narrowest
-//     mask is widest. An affinity of width w wins; else the widest of those narrower than w; else the
-//     narrowest of those wider than w; ties as above.
+//   - Without a preferred affinity: every hint set has a narrowest mask; let w be the largest width among
+//     these narrowest masks. An affinity of width w wins; else the widest affinity that is narrower than w;
+//     else the narrowest affinity that is wider than w; ties as above.
 //   - single-numa-node looks only at preferred masks of one NUMA node.
 //
 // The outcome does not depend on the order of combinations, so this file does not enumerate them. The preferred masks
@@ -51,8 +51,9 @@ type merging struct {
 	// possible: every hint set has a mask; choosing: some hint set has one.
 	possible, choosing bool
 	preferred          []bool // masks that all choosy hint sets prefer
-	// reached are the intersections of one mask of every choosy hint set, and aim is the width that an affinity should
-	// have that is not preferred. Only policies that admit such affinities need both.
+	// reached[d] is 1 if d is an intersection of one mask of every choosy hint set, and turn is memory for computing
+	// it. aim is the width that an affinity which is not preferred should have. Only policies that admit such
+	// affinities need them.
 	reached, turn []uint64
 	aim           int
 	work          *work

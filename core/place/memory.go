@@ -149,8 +149,8 @@ func (a *admission) memoryMask(c *Container, h hint) (topo.Mask, bool) {
 }
 
 // crashes reports whether the memory manager panics when it looks for memory on the NUMA nodes of a mask: it has no
-// table of one kind there. A positive want of a kind that no NUMA node has is refused as usual: schedulers send no such
-// pod.
+// table of one kind there. If so, crashes records the reason in a.crash. A positive want of a kind that no NUMA node
+// has is refused as usual: schedulers send no such pod.
 func (a *admission) crashes(container string, want []Amount, on topo.Mask) bool {
 	for _, w := range want {
 		var missing topo.Mask
@@ -265,7 +265,8 @@ type lent struct {
 
 // shrinkInits reduces the blocks of earlier init containers by what this container reuses, so that a pod's blocks add
 // up to what it holds (updateInitContainersMemoryBlocks). It skips blocks that are used up, so the work grows with the
-// number of blocks, and not with the number of pairs of containers.
+// number of blocks, and not with the number of pairs of containers. If the container is an init container, its own
+// blocks then become available to later containers.
 func (a *admission) shrinkInits(i int) {
 	if a.brief {
 		return // the caller does not need the holdings

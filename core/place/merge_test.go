@@ -119,7 +119,7 @@ func (t twin) combinations() []twinHint {
 	return hints
 }
 
-// aim is the width that an affinity should have that is not preferred.
+// aim returns the width that an affinity which is not preferred should have.
 func (t twin) aim() (width int) {
 	for _, hs := range t.hints {
 		narrowest := 0

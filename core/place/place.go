@@ -167,14 +167,14 @@ const (
 // Pod has exactly what the node's managers look at; nothing else in a pod changes their answer.
 type Pod struct {
 	QoS QoS
-	// PodLevel is set where spec.resources is: from 1.34 on the CPU and memory managers then leave the
-	// pod alone (cpumanager/policy_static.go, GetTopologyHints), unless [Rules.PodLevelManagers] is set.
+	// PodLevel is set if spec.resources is set. From 1.34 on, the CPU and memory managers give such a pod nothing
+	// (cpumanager/policy_static.go, GetTopologyHints), unless [Rules.PodLevelManagers] is set.
 	PodLevel bool
 	// Whole is what spec.resources requests.
 	Whole Whole
 	// Containers are the init containers in spec order, then the app containers in spec order.
 	Containers []Container
-	// pool is set in a pod that stands for one which gets CPUs and memory as a whole.
+	// pool is set if the pod gets CPUs and memory as a whole; see Rules.managed.
 	pool *pool
 	// late is set in a pod whose containers get their devices when they start.
 	late bool
@@ -296,7 +296,7 @@ type Verdict struct {
 	Holdings []Holding
 	// Reasons say what was missing; there is at least one if Refusal is set.
 	Reasons []Reason
-	// Chance is set if the node may take devices of other NUMA nodes than Holdings say (DeviceBlock.Loose), and on a
+	// Chance is set if the node may take devices of other NUMA nodes than Holdings have (DeviceBlock.Loose), and on a
 	// refusal that depends on such devices. Later containers that ask for the same resource may then get something
 	// else, or be refused: Holdings have one possible outcome. Everything else is sure.
 	Chance bool
@@ -329,8 +329,8 @@ func (v Verdict) Exact() bool {
 	return true
 }
 
-// Exclusive reports whether the pod can get CPUs and memory of its own on every node with static managers: these serve
-// Guaranteed pods only. [Rules.Serves] answers this for one node.
+// Exclusive reports whether the pod can get CPUs and memory of its own on every node with static managers, in every
+// release: it is Guaranteed, and has no spec.resources. [Rules.Serves] answers this for one node.
 func (p *Pod) Exclusive() bool { return p.QoS == Guaranteed && !p.PodLevel }
 
 // Plain reports whether no node's managers align anything for the pod: it asks for no device, and is not Guaranteed.

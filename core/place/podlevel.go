@@ -16,7 +16,7 @@ import "slices"
 // that is admitted before that may get them; Place treats them as given.
 //
 // [Rules.managed] replaces the pod by one that has only what the managers read. The unexported fields of Pod and
-// Container say the rest.
+// Container have what its requests cannot express.
 
 // podLevelManagersSince is the first release with the gate.
 const podLevelManagersSince Release = 36
@@ -48,7 +48,7 @@ type pool struct {
 	// parts are the CPUs that containers get for themselves, in the order of the containers. The CPU manager picks them
 	// after the CPUs of the pod, and may fail (cpumanager/policy_static.go, AllocatePod).
 	parts []ownPart
-	// cpu and memory say why the managers refuse the pod, or are nil.
+	// cpu and memory are the reasons why the managers refuse the pod, or nil.
 	cpu, memory *Reason
 }
 

@@ -2,16 +2,15 @@ package place
 
 import "slices"
 
-// This file finds the pods that a restarted kubelet refuses because of what their statuses say beside their holdings.
+// This file finds the pods that a restarted kubelet refuses because their statuses and their holdings disagree.
 
-// Statuses are what the statuses of an admitted pod's containers say that decides whether a restarted kubelet admits
-// the pod again. The lists have names of containers; ordinary init containers are in none of them. Most pods have empty
-// lists.
+// Statuses is the part of an admitted pod's container statuses that decides whether a restarted kubelet admits the pod
+// again. The lists have names of containers; ordinary init containers are in none of them. Most pods have empty lists.
 type Statuses struct {
 	// Stopped are containers that do not run: they wait, or have ended.
 	Stopped []string
-	// Unsized are those among them whose status has no allocatedResources: they were never created, or the kubelet
-	// does not write the field.
+	// Unsized are the containers in Stopped whose status has no allocatedResources: they were never created, or the
+	// kubelet does not write the field.
 	Unsized []string
 	// Resized are containers that hold another number of CPUs than the kubelet has allocated to them.
 	Resized []string
@@ -20,7 +19,7 @@ type Statuses struct {
 // Empty reports whether the statuses endanger nothing.
 func (s *Statuses) Empty() bool { return len(s.Stopped)+len(s.Resized) == 0 }
 
-// Equal reports whether both say the same.
+// Equal reports whether both have the same lists, in the same order.
 func (s *Statuses) Equal(o *Statuses) bool {
 	return slices.Equal(s.Stopped, o.Stopped) && slices.Equal(s.Unsized, o.Unsized) &&
 		slices.Equal(s.Resized, o.Resized)

@@ -16,8 +16,8 @@ const (
 	OneNUMA Code = "one-numa"
 	// Width: the want fits on the NUMA nodes together, but not on as few as the policy requires.
 	Width Code = "width"
-	// NoNUMA: the node has enough free devices, but not on NUMA nodes. The policy counts those without one for no NUMA
-	// node, whichever the pod uses (devicemanager/topology_hints.go, generateDeviceTopologyHints).
+	// NoNUMA: the node has enough free devices, but not on NUMA nodes. A device without a NUMA node is in no mask, so
+	// it does not count towards the want (devicemanager/topology_hints.go, generateDeviceTopologyHints).
 	NoNUMA Code = "no-numa"
 	// Together: every resource fits by itself, but no NUMA nodes have all of them.
 	Together Code = "together"

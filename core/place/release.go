@@ -38,8 +38,8 @@ func ParseRelease(s string) (Release, bool) {
 	return Release(n), true
 }
 
-// ReleaseOf reads the release out of a version such as "v1.36.3-gke.1234", as a Node has it. It fails for other texts,
-// and for what came before the first version of a release: alpha, beta and rc.
+// ReleaseOf reads the release out of a version such as "v1.36.3-gke.1234", as a Node has it. The second result is false
+// for other texts, and for pre-releases (alpha, beta and rc).
 func ReleaseOf(version string) (Release, bool) {
 	text, _, _ := strings.Cut(version, "+")
 	number, pre, _ := strings.Cut(text, "-")

@@ -61,8 +61,8 @@ func pickInts(of, at []int) []int {
 	return out
 }
 
-// spreadSpan returns the fewest and the most NUMA nodes that n CPUs can use, if free NUMA nodes have free CPUs
-// (rangeNUMANodesNeededToSatisfy).
+// spreadSpan returns the fewest and the most NUMA nodes that n CPUs can use. free is the number of NUMA nodes that have
+// free CPUs (rangeNUMANodesNeededToSatisfy).
 func spreadSpan(m *topo.Machine, free, n, group int) (least, most int) {
 	groups := (m.CPUs().Len()-1)/group + 1
 	perNUMA := (groups-1)/m.WithCPUs().Len() + 1
@@ -119,8 +119,8 @@ func (s *spreading) feasible() bool {
 	return top[0] >= s.share && sum >= s.wanted
 }
 
-// best returns the choice of k NUMA nodes; some k can give the CPUs. sets is the number of sets that the kubelet has
-// looked at already.
+// best returns the choice of k NUMA nodes; the caller has found that some k NUMA nodes can give the CPUs. sets is the
+// number of sets that the kubelet has looked at already.
 func (s *spreading) best(sets float64) (combo, extra []int, end ending) {
 	level := s.level()
 	ahead := choose(len(s.free), s.k) // an upper bound; count computes the exact number

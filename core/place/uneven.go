@@ -11,10 +11,10 @@ import (
 // maxTried bounds the amounts that GivesReserved tries.
 const maxTried = 512
 
-// GivesReserved returns the least number of CPUs with which a container on the empty machine gets reserved CPUs, and
-// which; ok is false where there is none. On machines with cores or sockets of unequal sizes a kubelet takes a part for
-// whole by a mean, and then takes CPUs that are not free (cpumanager/cpu_assignment.go, takeFullCores). On other
-// machines the answer is immediate.
+// GivesReserved returns the least number n of CPUs with which a container on the empty machine gets reserved CPUs, and
+// these reserved CPUs. ok is false if there is no such n up to maxTried. On machines with cores or sockets of unequal
+// sizes a kubelet takes a part for whole by a mean, and then takes CPUs that are not free
+// (cpumanager/cpu_assignment.go, takeFullCores). On other machines the answer is immediate.
 func (r Rules) GivesReserved(m *topo.Machine) (n int, given idset.Set[idset.CPU], ok bool) {
 	if !r.CPU.Static || r.Arbiter == ByAgent || r.CPU.Reserved.Empty() || even(m) {
 		return 0, given, false
@@ -35,7 +35,8 @@ func (r Rules) GivesReserved(m *topo.Machine) (n int, given idset.Set[idset.CPU]
 func (r Rules) WholeCores(m *topo.Machine) idset.Set[idset.CPU] { return coresOf(m, r.CPU.Reserved) }
 
 // HalfCores returns the CPUs that full-pcpus-only counts for no container, though nothing reserves them: their core has
-// another CPU that is reserved (cpumanager/policy_static.go, enforceSMTAlignment).
+// another CPU that is reserved (cpumanager/policy_static.go, enforceSMTAlignment). The advice describes them for
+// people; without such CPUs it is empty.
 func (r Rules) HalfCores(m *topo.Machine) (lost idset.Set[idset.CPU], a Advice) {
 	if !r.CPU.Static || !r.CPU.FullPCPUsOnly {
 		return lost, a

@@ -9,8 +9,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// A processor with cores of one and of two threads (kubernetes/kubernetes issue 140495): with one thread of a core
-// reserved the kubelet gives it out, with the whole core it does not. Nor does it on a machine whose cores are alike.
+// A processor with cores of one and of two threads (kubernetes/kubernetes issue 140495): if one thread of a core is
+// reserved, the kubelet gives that thread to a container. If the whole core is reserved, or if all cores have equally
+// many threads, it does not.
 func TestKubeletsThatGiveOutReservedCPUs(t *testing.T) {
 	mixed := machineOfCores(t, "0-1", "2-3", "4", "5", "6", "7")
 	alike := machineOfCores(t, "0-1", "2-3", "4-5", "6-7")
@@ -30,7 +31,7 @@ func TestKubeletsThatGiveOutReservedCPUs(t *testing.T) {
 	}
 }
 
-// What HalfCores names is what no container gets beyond the others: the largest that is admitted has all CPUs but these
+// No container gets the CPUs that HalfCores returns: the largest container that is admitted gets all CPUs except these
 // and the reserved ones.
 func TestHalfCoresAreLostToContainers(t *testing.T) {
 	m := machineOfCores(t, "0,4", "1,5", "2,6", "3,7")

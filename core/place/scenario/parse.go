@@ -14,7 +14,7 @@ import (
 // File is a scenario together with its text: its comments and blank lines are kept.
 type File struct {
 	Scenario
-	lines []string    // without what must happen
+	lines []string    // of the text, without the expected outcomes
 	steps map[int]int // index of lines -> index of Steps
 }
 
@@ -215,7 +215,7 @@ func parseAdmit(line string, s *Step) error {
 	return nil
 }
 
-// someWhole is what a pod requests as a whole where a scenario does not say it.
+// someWhole is what a pod requests as a whole if the scenario has pod-level without amounts.
 const someWhole = "cpu:1,memory:1Gi"
 
 // parseWhole reads what a pod requests as a whole, such as cpu:4,memory:2Gi.
@@ -227,7 +227,8 @@ func parseWhole(list string) (place.Whole, bool) {
 	return place.Whole{MilliCPU: c.MilliCPU, Memory: c.Memory}, err == nil && len(c.Devices) == 0
 }
 
-// uneven reports whether a container's limits cannot be what it requests.
+// uneven reports whether a container's limits cannot equal its requests: the pod is not Guaranteed, or the container
+// requests no CPU or no memory.
 func uneven(class place.QoS, c *place.Container) bool {
 	return class != place.Guaranteed || c.MilliCPU == 0 ||
 		!slices.ContainsFunc(c.Memory, func(a place.Amount) bool { return a.Kind == topo.Memory && a.Bytes > 0 })

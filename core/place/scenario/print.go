@@ -26,7 +26,8 @@ func (s *Scenario) Text() string {
 	return b.String()
 }
 
-// Played writes the scenario with the outcomes that [place.Place] computes. The file then passes as a test.
+// Played writes the scenario with the outcomes of its steps, as [File.Play] does. A file with this text passes as a
+// test.
 func (s *Scenario) Played() (string, error) {
 	f, err := Parse("scenario", s.Text())
 	if err != nil {

@@ -10,7 +10,7 @@
 //	                                        numa lines cannot say; l3 is the id of its L3 group: the kubelet
 //	                                        sorts groups by id (numa lines use the lowest CPU as id)
 //	rules KEY=VALUE... WORD...              once, before the first step; what is absent is off:
-//	    release=1.33                                          of the kubelet; 1.36 when absent
+//	    release=1.33                                          of the kubelet; place.DefaultRelease when absent
 //	    topology=POLICY scope=SCOPE prefer-closest max-numas=N
 //	    cpu=none|static reserved=CPUS options=OPTION,...      (the kubelet's names of options)
 //	    reserve-cpus=N                                        instead of reserved: the node picks them
@@ -134,7 +134,7 @@ func (n *Node) Has(name string) bool {
 }
 
 // Do does a step that needs no verdict, which is any but Admit and Free. A step on a pod that was not admitted does
-// nothing. A restart changes nothing either: the node goes on as if no pod were lost.
+// nothing. A restart changes nothing either: the node goes on as if no pod were lost. End does the same as Remove.
 func (n *Node) Do(s Step) {
 	switch s.Do {
 	case Start:

@@ -44,7 +44,8 @@ func first(candidates iter.Seq[*Scenario], fails func(*Scenario) bool, tries *in
 	return nil
 }
 
-// with returns a copy of the scenario that may be changed, except for the pods' containers.
+// with returns a copy of the scenario after change was applied to it. change must not modify the containers of pods in
+// place, since the copy shares them.
 func (s *Scenario) with(change func(*Scenario)) *Scenario {
 	c := *s
 	c.Steps = slices.Clone(s.Steps)
@@ -53,7 +54,8 @@ func (s *Scenario) with(change func(*Scenario)) *Scenario {
 	return &c
 }
 
-// fewerSteps cuts off the end, in halves first, and then drops each step.
+// fewerSteps yields scenarios without a run of steps: first without one half of them, then without shorter and shorter
+// runs, down to single steps. Runs at the end come first.
 func fewerSteps(s *Scenario) iter.Seq[*Scenario] {
 	return func(yield func(*Scenario) bool) {
 		for n := len(s.Steps) / 2; n > 0; n /= 2 {
@@ -106,7 +108,7 @@ func fewerContainers(s *Scenario) iter.Seq[*Scenario] {
 	}
 }
 
-// lessWanted makes every request smaller, and drops it.
+// lessWanted yields scenarios in which one pod has no demand, or one request is smaller or dropped.
 func lessWanted(s *Scenario) iter.Seq[*Scenario] {
 	return func(yield func(*Scenario) bool) {
 		for i := range admits(s) {
@@ -130,7 +132,7 @@ func lessWanted(s *Scenario) iter.Seq[*Scenario] {
 	}
 }
 
-// lessOf yields the container with one request smaller.
+// lessOf yields the container with one request smaller or dropped.
 func lessOf(c place.Container) iter.Seq[place.Container] {
 	return func(yield func(place.Container) bool) {
 		for k := range c.Devices {
