@@ -136,7 +136,7 @@ func furnish(t *rapid.T, p *Problem) {
 	p.Groups, p.Works = r.groups(), r.works
 }
 
-// brute tries every set.
+// brute returns the cost of the cheapest set that works, by trying every set.
 func brute(p Problem) (best Cost, ok bool) {
 	for m := uint(1); m < 1<<len(p.Victims); m++ {
 		var gone []int

@@ -51,18 +51,19 @@ func (s *search) reprieve(set, order []int) {
 	s.offer(gone)
 }
 
-// trim makes sure that no single victim can be left out of the best set.
+// trim takes victims out of the best set until no single one can be left out, in the order of importantFirst.
 func (s *search) trim() { s.reprieve(s.best.Set, s.importantFirst(s.best.Set)) }
 
-// importantFirst is kube-scheduler's order of reprieving victims: those whose budget would be violated, then the
-// others, each the most important first.
+// importantFirst returns the victims in kube-scheduler's order of reprieving them: first the victims whose budget would
+// be violated, then all others, the most important first in both parts.
 func (s *search) importantFirst(set []int) []int {
 	out, violates := s.p.byImportance(set), s.p.violators(set)
 	slices.SortStableFunc(out, func(i, j int) int { return before(violates[i], violates[j]) })
 	return out
 }
 
-// smallFirst reprieves the small victims of a priority first, so that few large ones remain.
+// smallFirst returns the victims in the order of importantFirst, but smaller ones of equal priority first. If they are
+// reprieved in this order, few large ones remain.
 func (s *search) smallFirst(set []int) []int {
 	out, violates := s.p.byImportance(set), s.p.violators(set)
 	slices.SortStableFunc(out, func(i, j int) int {
@@ -87,8 +88,9 @@ func without(set []int, v int) []int {
 	return slices.DeleteFunc(slices.Clone(set), func(i int) bool { return i == v })
 }
 
-// cheapest tries at most most sets of a pool in the order of their costs, until one works or costs as much as the best.
-// A set never costs less than a part of it, so the first one that works is the cheapest of the pool.
+// cheapest tries sets of a pool in the order of their costs, at most as many as the argument most, until one works or
+// costs as much as the best. A set never costs less than a part of it, so the first one that works is the cheapest of
+// the pool.
 func (s *search) cheapest(pool []int, most int) {
 	order := s.p.byImportance(pool)
 	roots := len(order)
@@ -122,8 +124,8 @@ func (s *search) cheapest(pool []int, most int) {
 }
 
 // narrow leaves out victims of a higher priority than the best set has. If all victims of lower priorities together do
-// not work, it excludes sets without a victim of that priority: a set may only begin with one of the first roots of the
-// order.
+// not work, every set needs a victim of the best set's highest priority. The first roots victims of out have this
+// priority, and only they may begin a set; otherwise roots is the length of out.
 func (s *search) narrow(order []int) (out []int, roots int) {
 	if s.best.Cost.Violations > 0 {
 		return order, len(order) // a higher priority may cost less

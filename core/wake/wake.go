@@ -6,8 +6,8 @@
 // taken, because something else excludes the pod there or because it went elsewhere, the queue wakes the next pod.
 //
 // Invariant: consider a pod that only the rules excluded from a node, which has changed since the pod was tried and now
-// has room for it. It waits only while as many pods of its class are being tried for that node as it has room for. A
-// change that makes no room wakes no pod, and no pod is woken twice for one change of a node.
+// has room for it. Such a pod waits only while as many pods of its class are being tried for that node as the node has
+// room for. A change that makes no room wakes no pod, and no pod is woken twice for one change of a node.
 //
 // The package has no clock and no lock: a caller reports when delays are over, and calls one method at a time. Events
 // of pods that the queue does not have are ignored.
@@ -199,8 +199,8 @@ func (q *Queue[K, C, P]) Observed(node string) {
 	}
 }
 
-// Touch records an event that may make room on a node without changing what the rules read. The same event of a node
-// counts once.
+// Touch records an event that may make room on a node without changing what the rules read. An event that equals the
+// last one recorded for the node is ignored.
 func (q *Queue[K, C, P]) Touch(node, event string) {
 	if len(q.pods) == 0 || q.touched[node] == event {
 		return
@@ -276,7 +276,7 @@ func (q *Queue[K, C, P]) serve(c *class[K, C, P], node string, on Node[C, P]) (o
 	return out
 }
 
-// Overdue returns a woken pod that was not tried since to the waiting ones: something else may prevent its attempt.
+// Overdue makes a woken pod wait again if its attempt has not begun since: something else may prevent the attempt.
 func (q *Queue[K, C, P]) Overdue(uid string, attempt int, node string) {
 	x := q.pods[uid]
 	if x == nil || x.attempt != attempt || x.node != node || x.waits {

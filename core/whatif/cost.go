@@ -24,7 +24,7 @@ func (p *Plan) strategy(w *Want) score.Strategy {
 	return s
 }
 
-// cost returns the cost of a pod on a node, or refused.
+// cost returns the cost of a pod on a node, or refused. It does not consider w.Peers.
 func (p *Plan) cost(i int, w *Want) int64 {
 	n := &p.nodes[i]
 	switch {
@@ -63,7 +63,8 @@ type Refusal struct {
 	Nodes []string // ascending
 	// Error is the reason that the kubelets would give if the pod came now; empty if they would admit it.
 	Error place.RefusalReason
-	// Reasons are those of all these nodes, with the highest amount that one of them has, in the order of [Judgement].
+	// Reasons are the reasons that all these nodes have in common, in the order of [Judgement]. Where the nodes have
+	// different amounts, Have is the highest.
 	Reasons []place.Reason
 }
 
@@ -119,8 +120,8 @@ func Alike(why place.RefusalReason, reasons []place.Reason) string {
 	return b.String()
 }
 
-// Merge makes reasons true of further nodes, which have reasons that are [Alike]: with the highest amount that one of
-// them has, and without what differs.
+// Merge changes the reasons of some nodes so that they also describe other nodes, whose reasons are more. Both must be
+// [Alike]. Have becomes the higher of the two amounts, and names of pods or values of labels that differ are removed.
 func Merge(into, more []place.Reason) {
 	for i := range into {
 		x := &into[i]

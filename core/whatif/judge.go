@@ -30,7 +30,8 @@ type Judgement struct {
 // Fits reports whether the pod may go to the node.
 func (j Judgement) Fits() bool { return len(j.Reasons) == 0 }
 
-// When returns what has to happen before the pod fits, by the reason that lasts longest.
+// When returns what has to happen before the pod fits, by the reason that lasts longest. It returns place.Later if the
+// pod fits.
 func (j Judgement) When() place.When {
 	if j.Fits() {
 		return place.Later
@@ -151,7 +152,8 @@ type Missing struct {
 }
 
 // Way returns the pods that have to end until w fits on the node, as few as a bounded search finds. ok is false if w
-// would not fit without any of the pods that may end, or if the pods of the node are unknown.
+// would not fit even if all pods that may end had ended, if there are no such pods, or if there are too many
+// (evict.MaxVictims).
 func (r Rules) Way(n *Node, w *Want) (way Way, ok bool) {
 	pods := n.leavers()
 	gone := func(set []int) *Node { return n.after(pods, set) }
@@ -228,8 +230,9 @@ func (n *Node) after(pods []Resident, gone []int) *Node {
 	return &out
 }
 
-// missing returns what is now short where the verdict would put a pod, and what is short on the whole node if more is
-// short there.
+// missing returns the amounts that are now short on the NUMA nodes where the verdict would put a pod, and the plain
+// amounts that are short on the whole node. A plain amount is left out if at least as much of its resource is short on
+// NUMA nodes.
 func missing(n *Node, w *Want, v place.Verdict) (out []Missing) {
 	var near []Missing
 	if n.State != nil {
@@ -249,7 +252,8 @@ func missing(n *Node, w *Want, v place.Verdict) (out []Missing) {
 	return append(out, near...)
 }
 
-// asks adds up the holdings of a verdict, by resource and NUMA nodes, in the order of names.
+// asks adds up the holdings of a verdict, by resource and NUMA nodes, in the order of resource names. It leaves out
+// init containers, and what is on no NUMA node.
 func asks(m *topo.Machine, v place.Verdict) (out []Missing) {
 	add := func(resource string, n int64, on topo.Mask) {
 		same := func(x Missing) bool { return x.Resource == resource && x.NUMAs == on }

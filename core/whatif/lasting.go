@@ -13,9 +13,11 @@ import (
 
 // Lasting is the result for a pod that no end of another pod changes.
 type Lasting struct {
-	// Ever are the nodes that would take the pod once others have ended, and Now those that would take it now.
+	// Ever are the names of the nodes that take the pod now or would take it once other pods have ended. Now are the
+	// names of the nodes that take it now.
 	Ever, Now []string
-	// Refusals are the refusals of the other nodes, the most nodes first, without reasons that pass.
+	// Refusals are the refusals of the nodes that are not in Ever, without reasons that pass. Refusals of more nodes
+	// come first.
 	Refusals []Refusal
 }
 
@@ -91,7 +93,8 @@ const (
 	maxAsked  = 64
 )
 
-// wholes names the nearest whole numbers of CPUs, below and above what a container wants, that an empty node admits.
+// wholes names the nearest whole numbers of CPUs, below and above what a container wants, with which some empty node
+// admits the pod. If the state of no node is known, every number counts as admitted.
 func wholes(p *place.Pod, container int, nodes []Node) string {
 	var empty []*place.Usage
 	for i := range nodes {

@@ -13,11 +13,12 @@ type Peers interface {
 
 // Neighbours decides where the other pods let one pod go.
 type Neighbours interface {
-	// Placed adds a pod that a plan has placed on a node.
+	// Placed adds a pod that a plan has placed on the node at a position.
 	Placed(p Peers, node int)
-	// Lets reports whether the pod may go to a node. It must be fast.
+	// Lets reports whether the pod may go to the node at a position. It must be fast.
 	Lets(node int) bool
-	// Why returns the reasons why it may not. The result is empty exactly if Lets returns true.
+	// Why returns the reasons why the pod may not go to the node at a position. The result is empty exactly if Lets
+	// returns true.
 	Why(node int) []place.Reason
 }
 

@@ -11,9 +11,10 @@ import (
 
 // This file tries remedies for what the empty node does not give to a pod.
 
-// Tried returns the reasons. To the first one that settings of the topology manager may remove, it adds the settings,
-// and the smaller amount, with which the pod fits on the empty node. It places the pod some twenty times, so callers
-// ask once for a group of equal reasons.
+// Tried returns a copy of the reasons with remedies. To the first reason that settings of the topology manager may
+// remove, it adds the settings (Under), and for the code Widths the smaller amount (Fit), with which the pod fits on
+// the empty node. If there is no such reason, it returns the reasons themselves. It places the pod some twenty times,
+// so callers ask once for a group of equal reasons.
 func (n *Node) Tried(w *Want, reasons []place.Reason) []place.Reason {
 	at := slices.IndexFunc(reasons, func(r place.Reason) bool { return r.Never && tunable(r.Code) })
 	if at < 0 || n.State == nil {
@@ -37,7 +38,7 @@ func tunable(c place.Code) bool {
 }
 
 // settings returns the first settings of the topology manager, as lines of the kubelet's configuration, under which the
-// empty node takes the pod: another scope, or what the pod itself demands. It is empty if none of them does.
+// empty node takes the pod: another scope, or what the pod itself demands. It is empty if no such settings help.
 func settings(n *state.Node, w *Want) string {
 	own := n.Rules.Topology
 	if own.Policy != place.Restricted && own.Policy != place.SingleNUMA && !w.Demand.Binds() {
@@ -79,9 +80,9 @@ func takes(u *place.Usage, p *place.Pod, d place.Demand) bool {
 	return place.Judge(u, p, place.Place(u, p), d).Fits()
 }
 
-// most returns how much of the resource that r.With names the pod may request on the empty node, less than it requests;
-// 0 if no tried amount fits, if several containers request the resource, or if the pod requests it as a whole. It tries
-// whole CPUs and devices, and GiB of memory.
+// most returns the largest tried amount of the resource r.With, below what the pod requests, with which the pod fits on
+// the empty node. It returns 0 if no tried amount fits, if several containers request the resource, or if the pod has
+// requests as a whole. It tries whole CPUs and devices, and GiB of memory.
 func most(empty *place.Usage, w *Want, r place.Reason) int64 {
 	at, now := asker(w.Pod, r)
 	if at < 0 {
@@ -103,8 +104,8 @@ func most(empty *place.Usage, w *Want, r place.Reason) int64 {
 	return fits * unit
 }
 
-// asker returns the container that requests the resource that r.With names, and how much; -1 if several do or none, or
-// if the pod has requests as a whole.
+// asker returns the index of the container that requests the resource r.With, and the requested amount. The index is -1
+// if no container or several request it, or if the pod has requests as a whole.
 func asker(p *place.Pod, r place.Reason) (at int, n int64) {
 	at = -1
 	for i := range p.Containers {
@@ -140,7 +141,8 @@ func amountOf(c *place.Container, resource string) int64 {
 	return 0
 }
 
-// asking returns the pod with another amount in a container.
+// asking returns a copy of the pod in which the container at index at requests n of a resource: whole CPUs, bytes or
+// devices. Memory or devices that the container did not request are not added.
 func asking(p *place.Pod, at int, resource string, n int64) *place.Pod {
 	out := *p
 	out.Containers = slices.Clone(p.Containers)

@@ -39,7 +39,7 @@ func (a Amounts) Add(b Amounts) Amounts {
 	return out
 }
 
-// text is equal exactly for equal amounts.
+// text returns a text that is equal exactly for equal amounts.
 func (a Amounts) text() string {
 	var b []byte
 	for _, name := range slices.Sorted(maps.Keys(a)) {
@@ -184,7 +184,8 @@ type Outcome struct {
 }
 
 // Fill places up to count pods of a shape; name(i) is the name of the i-th. It stops at the first pod for which no node
-// has room, since equal pods have none either. It calls step before every pod, and returns its error.
+// has room, since equal pods have none either. It calls step before every pod; if step returns an error, Fill stops and
+// returns that error.
 func (p *Plan) Fill(w *Want, count int, name func(i int) state.PodID, step func() error) (out Outcome, err error) {
 	c, around := p.shape(w), p.around(w)
 	for i := range count {
@@ -203,8 +204,8 @@ func (p *Plan) Fill(w *Want, count int, name func(i int) state.PodID, step func(
 }
 
 // Each places one pod on every node that w.Bars does not exclude, as a DaemonSet does. wanted is the number of these
-// nodes. name returns the id of the pod for the i-th node of the plan. Each calls step before each node, and returns
-// its error. The refusals are of all nodes that have no room.
+// nodes. name returns the id of the pod for the i-th node of the plan. Each calls step before each such node; if step
+// returns an error, Each stops and returns that error. The refusals are of those wanted nodes that have no room.
 func (p *Plan) Each(w *Want, name func(i int) state.PodID, step func() error) (out Outcome, wanted int, err error) {
 	var full []int
 	around := p.around(w)
