@@ -10,8 +10,8 @@ import (
 // This file decides which pods the amounts of a report contain. The node may report it, the change of the amounts may
 // have no other explanation, or enough time may have passed. An exporter reads its node again after every report, so
 // pods that were known to be admitted before the last report are in this one. An exporter that finds nothing new writes
-// the same object, and the API server sends no event for that. For this case the caller says which pods were admitted
-// long ago (Amounts.Seen).
+// the same object, and the API server sends no event for that. For this case the caller supplies the pods that were
+// admitted long ago (Amounts.Seen).
 
 // reading is the state of processing one report.
 type reading struct {
@@ -95,8 +95,9 @@ func (x *reading) count() {
 }
 
 // replace counts pods that have come in the place of others that ended since the last report: the exporter has read the
-// node since, and reports the same amounts. It returns what is left of those that ended. Where the amounts contain
-// pods that are not known, nothing else would show that a pod has come until they change.
+// node since, and reports the same amounts. It returns the amounts of the ended pods in whose place no pod is known to
+// have come. Where the amounts contain pods that are not known, nothing else would show that a pod has come until they
+// change.
 func (x *reading) replace() quantities {
 	left := x.last.left.plus(nil, 1)
 	for _, c := range slices.Concat(x.moved, x.lost) {
@@ -201,8 +202,8 @@ func (n *Node) needs(p *Pod) quantities {
 
 // first processes the first report of a node. If the amounts of all existing pods add up to what is held, the report
 // contains them all. Otherwise it contains those that are known to be admitted, as far as the amounts have room for
-// them one after the other: an exporter may have made its report before they were admitted. It reports whether they
-// explain what is held.
+// them one after the other: an exporter may have made its report before they were admitted. explains is true if all
+// existing pods add up to what is held.
 func (x *reading) first() (explains bool) {
 	all, total := quantities{}, quantities{}
 	for _, c := range x.pods {

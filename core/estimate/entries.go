@@ -15,8 +15,9 @@ import (
 // counts, it is unknown which pods those are. So what such a pod held is not given back when its end is reported; the
 // next report shows what is free.
 
-// assign makes the node's entries for the pods in fresh, which contains those in old. If the pods in fresh would hold
-// more than the report shows, agrees is false and assign uses old, or no pods.
+// assign sets the node's entries to the pods in fresh and the rest of the amounts. fresh contains all of old. If the
+// pods in fresh would hold more than the report shows, agrees is false, and assign uses old instead; if these would
+// hold too much as well, it uses no pods.
 func (x *reading) assign(old, fresh []state.Entry) (agrees bool) {
 	var fits bool
 	if x.entries, agrees = x.attribute(fresh); !agrees {

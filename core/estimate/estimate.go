@@ -59,10 +59,12 @@ type counted struct {
 type Node struct {
 	frame
 	amounts state.Amounts
-	// entries are the pods whose part of the amounts is known, and the rest; base is the node without those that ended.
+	// entries are the pods whose part of the amounts is known, and one entry without a UID for the rest of the amounts.
+	// base is the node without the pods that ended.
 	entries []state.Entry
 	base    State
-	// counted are the pods that the amounts contain, by UID; ended are the UIDs of those that have ended since.
+	// counted are the pods that the amounts contain, by UID. ended has the UIDs of pods that have ended and that the
+	// amounts may still contain.
 	counted map[string]counted
 	ended   map[string]bool
 	// moved are ended pods whose part of the amounts is unknown.
@@ -116,7 +118,7 @@ type Landed struct {
 }
 
 // Inherit records the pods that the node reported when it still reported which pod holds what. The next amounts contain
-// them, at unknown places. ended says which of them have ended since.
+// them, at unknown places. ended returns whether a pod has ended since.
 func (n *Node) Inherit(pods []state.PodID, ended func(uid string) bool) {
 	n.counted, n.ended = map[string]counted{}, map[string]bool{}
 	for _, id := range pods {

@@ -179,8 +179,8 @@ func (a *account) swapEarlier(f *assumedPod, accept func(*assumedPod) bool) {
 	}
 }
 
-// renamed returns a function that changes the container names in holdings of one pod to those of another pod of its
-// shape.
+// renamed returns a function that replaces the container names of the pod from in holdings by the names of the same
+// containers in the pod to, which has the same shape.
 func renamed(from, to *place.Pod) func([]place.Holding) []place.Holding {
 	name := map[string]string{}
 	for i, c := range from.Containers {

@@ -24,7 +24,7 @@ type Book struct {
 	// held has the nodes that account for each pod. It matters to those nodes only.
 	held   claims
 	limits limits
-	// statuses are Node.statuses by node. The maps do not change.
+	// statuses has Basis.Statuses of every node, by the name of the node. The inner maps do not change.
 	statuses map[string]map[string]place.Statuses
 	// onChange is called for every node whose state changes; see OnChange.
 	onChange func(node string)
@@ -74,7 +74,7 @@ type account struct {
 	now     int           // counts moments: turns, admissions
 	news    int           // see Node.News
 	changed chan struct{} // closed and renewed at every change
-	settled []string      // pods that the current report ends as assumed, see Book.account
+	settled []string      // UIDs of pods that end being assumed with the current report, see Book.account
 	// excess has the pods that are not followed because there are too many. flooded is the number of assumed pods when
 	// that was found, 0 if it was not; see flood.go.
 	excess  map[string]bool
@@ -389,8 +389,8 @@ func (b *Book) renew(a *account) {
 	b.publish(a.predict())
 }
 
-// observe sets the entries of a node to those of its last report, without pods that have ended since and with those of
-// unlisted pods.
+// observe sets the entries, memory groups and usage of base by the node's last report: without the pods that have ended
+// since, and with the entries in way, which are what unlisted pods may hold.
 func (a *account) observe(base *state.Node, way []state.Entry) {
 	var left []state.Entry
 	base.Entries = nil

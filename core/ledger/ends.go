@@ -169,7 +169,8 @@ func (b *Book) RefusedBefore(node string, p *place.Pod, why place.RefusalReason)
 	b.close(a)
 }
 
-// keepAway adds a shape to those that the node has refused.
+// keepAway adds a shape to the refused shapes of the node (Node.Refused). If there are maxRefused already, only the new
+// one remains.
 func (a *account) keepAway(shape string, why place.RefusalReason) {
 	next := map[string]place.RefusalReason{shape: why}
 	if len(a.refused) < maxRefused {

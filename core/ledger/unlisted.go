@@ -14,9 +14,9 @@ import (
 // unlisted are the pods that their node has admitted, and that no report lists in time.
 type unlisted struct {
 	pods []*assumedPod
-	// ways are what the pods may hold together, likeliest first: the entries of those that hold something. If there are
-	// pods, there is at least one way. It is always possible, too, that none of the pods is there; that is not listed
-	// as a way.
+	// ways are what the pods may hold together, likeliest first. Each way has the entries of the pods that hold
+	// something. If there are pods, there is at least one way. It is always possible, too, that none of the pods is
+	// there; that is not listed as a way.
 	ways [][]state.Entry
 }
 
@@ -117,8 +117,9 @@ func (a *account) dropUnlisted(uid string) {
 	a.unlisted = a.unlisted.without(func(other string) bool { return other == uid })
 }
 
-// keepUnlisted removes the pods that a report lists from the unlisted ones. If the machine or the rules are new, what
-// was predicted for the others is no longer valid: they are assumed again, as pods that were admitted.
+// keepUnlisted removes the pods in listed, which a report lists, from the unlisted pods. If renewed is set, the machine
+// or the rules are new, and the predictions for the remaining unlisted pods are no longer valid: these pods are assumed
+// again, as pods that were admitted.
 func (a *account) keepUnlisted(listed map[string]bool, renewed bool) {
 	for _, f := range a.unlisted.pods {
 		switch uid := f.id.UID; {

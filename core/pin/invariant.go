@@ -30,8 +30,9 @@ func (n *Node) violation(next *Node, about string) string {
 	return ""
 }
 
-// exclusive returns the exclusive CPUs of a pod; all of them must be free. An init container may have CPUs of a
-// container after it, which starts later. It may have none of a sidecar before it, which runs beside it.
+// exclusive returns the exclusive CPUs of a pod. If one of them is not in free, or two containers that run together
+// have it, why describes that; otherwise why is "". An init container may have CPUs of a container after it, which
+// starts later. It may have none of a sidecar before it, which runs beside it.
 func (p Pod) exclusive(free idset.Set[idset.CPU]) (all idset.Set[idset.CPU], why string) {
 	var running idset.Set[idset.CPU]
 	for _, h := range p.Holdings {
@@ -59,7 +60,8 @@ func sameCPUs(a, b []place.Holding) bool {
 	})
 }
 
-// arrived returns the node with a pod. A placement that breaks the invariant is refused: the pod shares CPUs.
+// arrived returns the node after a placed pod was added. If its placement breaks the invariant, the pod shares CPUs
+// instead and has the fault Refused.
 func (n *Node) arrived(p Pod) *Node {
 	next := n.add(p)
 	if why := n.violation(next, p.UID); why != "" {

@@ -8,9 +8,9 @@
 // arrived yet.
 //
 // Invariant: no CPU is exclusive to two pods, or to two containers that run together, and none that is reserved is
-// exclusive. A pod moves only where a decision is about it. Each decision is checked for that, and refused where it
-// fails. The shared CPUs are those that no pod has exclusively; there is at least one. A Node never changes; every
-// event makes another one. Equal histories give equal nodes.
+// exclusive. A pod moves only if a decision is about that pod. Each decision is checked against this invariant, and
+// refused if it breaks it. The shared CPUs are those that no pod has exclusively; there is at least one. A Node never
+// changes; every event makes another one. Equal histories give equal nodes.
 //
 // The package does not handle containers that do not exist yet or any more, cgroups, or time.
 package pin
@@ -39,7 +39,7 @@ type Pod struct {
 	Holdings []place.Holding // ordered as Spec.Containers, without containers that hold nothing
 	// Offered: the scheduler had decided something when the pod arrived. Decided: the pod got that.
 	Offered, Decided bool
-	// Fault says how the placement differs from a decision or from the node's policies; nil if it does not.
+	// Fault is how the placement differs from a decision or from the node's policies; nil if it does not.
 	Fault *Fault
 	// Arrival is how the pod arrived, for [Node.Mended]; the zero Arrival if its requests have changed since.
 	Arrival Arrival
@@ -155,7 +155,8 @@ type Arrival struct {
 	Spec *place.Pod // valid, see place.Pod.Validate
 	// Decision is what the scheduler decided for the pod; nil if it decided nothing.
 	Decision []place.Holding
-	// Devices are those that the kubelet has given to the pod's containers: each is placed near its own.
+	// Devices are the devices that the kubelet has given to the pod's containers. Each container is placed near its own
+	// devices.
 	Devices []Given
 }
 

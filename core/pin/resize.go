@@ -103,8 +103,8 @@ func wanted(r place.Rules, p *place.Pod, k int) int64 {
 	return 0
 }
 
-// resizedCPUs returns want CPUs: a part of those that a container has, or those and more. ok is false if too few are
-// free.
+// resizedCPUs returns want CPUs for a container that has some: a part of its CPUs, or all of them and free ones. The
+// second result is false if too few are free.
 func resizedCPUs(u *place.Usage, has idset.Set[idset.CPU], want int64) (idset.Set[idset.CPU], bool) {
 	m := u.Machine
 	var near idset.Set[idset.CPU]

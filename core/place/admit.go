@@ -198,7 +198,8 @@ func (a *admission) idle(i int) bool {
 		(c.unpinned || !a.u.Rules.Memory.Static || !a.u.Rules.Serves(a.pod))
 }
 
-// allocate gives a container what it asks for, inside its affinity where possible.
+// allocate gives a container what it asks for, inside its affinity where possible. The result is "" if the managers
+// admit the container; otherwise it is the kubelet's reason, and a.reasons has what was missing.
 func (a *admission) allocate(i int, h hint) RefusalReason {
 	if err := a.allocateDevices(i, h); err != "" {
 		return err
@@ -241,7 +242,7 @@ type request struct {
 	spare     spare
 }
 
-// wholeCPUs returns the number of exclusive CPUs that a container wants.
+// wholeCPUs returns the number of exclusive CPUs that a container wants, 0 if it gets shared CPUs.
 func (a *admission) wholeCPUs(c *Container) int64 {
 	if !a.u.Rules.CPU.Static || !a.u.Rules.Serves(a.pod) || c.MilliCPU%1000 != 0 {
 		return 0

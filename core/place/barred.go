@@ -75,7 +75,7 @@ const hostname = "kubernetes.io/hostname"
 // Various stands for values that differ from node to node. It is no value of a label.
 const Various = "*"
 
-// When says what has to happen before a reason no longer keeps a pod from a node.
+// When is what has to happen before a reason no longer keeps a pod from a node.
 type When string
 
 const (

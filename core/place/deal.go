@@ -207,8 +207,8 @@ func (s *spreading) first() []int {
 	return pickInts(at, d.first(s.k, s.bound(d.least(s.k))))
 }
 
-// extra returns the NUMA nodes of a combination that give the remaining groups. The kubelet takes the sets with the
-// most members among those that reach the least deviation, and of these the first. As in overwritten, later sets then
+// extra returns the NUMA nodes of a combination that give the remaining groups. Among the sets that reach the least
+// deviation, the kubelet takes the first of the sets with the most members. As in overwritten, later sets then
 // overwrite the end of that set.
 func (s *spreading) extra(combo []int) ([]int, ending) {
 	if s.rest == 0 {

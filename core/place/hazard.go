@@ -144,9 +144,8 @@ func (h Hazard) named() string {
 }
 
 // RestartHazards returns what goes wrong if the kubelet of a node with this usage restarts, in the order of the
-// constants. Each holding must belong to one container, or to a pod as a whole, and not be a sum over containers. The
-// pods are those of the usage whose statuses matter, see [Statuses]; there may be none. It allocates only for its
-// result.
+// constants. Each holding must belong to one container, or to a pod as a whole, and not be a sum over containers. pods
+// has the pods of the usage whose statuses matter (see [Statuses]); it may be empty. It allocates only for its result.
 //
 // One hazard cannot be computed from a usage: a pod whose init containers have ended asks for their memory once more,
 // and is refused if there is no room (memorymanager/policy_static.go, Allocate; kubernetes issue 123971).

@@ -49,8 +49,8 @@ type plan struct {
 	policy Policy
 	never  bool // no usage of the ground serves it
 	hard   bool // only the engine finds the answer
-	// doubt: a yes is not sure, since CPUs are spread. narrow: it is not sure that no NUMA nodes are preferred, since
-	// whole sockets are preferred too.
+	// doubt: a yes is not sure, since CPUs are spread. narrow: hint sets may prefer NUMA nodes that the plan does not
+	// consider, since align-by-socket prefers whole sockets, too.
 	doubt, narrow bool
 	cores         bool // only whole cores
 	cpus          int64

@@ -15,7 +15,7 @@ import (
 type Release int
 
 // The releases that are modelled are those from OldestRelease to NewestRelease. Tests compare each of them with its own
-// kubelet's managers. DefaultRelease is the one that rules without a release are judged by.
+// kubelet's managers. DefaultRelease is the release of rules that name none.
 const (
 	OldestRelease  Release = 30
 	DefaultRelease Release = 37

@@ -236,7 +236,8 @@ func ownMemory(k int) int {
 	return own
 }
 
-// lastOnes keeps the first own members of a set, and replaces the others by the last ones of n.
+// lastOnes returns the first own members of a set, followed by the last of the numbers 0..n-1, as many as the set has
+// further members.
 func lastOnes(set []int, own, n int) []int {
 	out := slices.Clone(set[:own])
 	for i := n - (len(set) - own); i < n; i++ {

@@ -20,7 +20,8 @@ type Usage struct {
 	amounts []int64
 	// cpus is the sum of the row of CPUs, halves the part of it on cores that have a reserved CPU.
 	cpus, halves int64
-	// used are the NUMA nodes that have memory blocks, grouped those among them whose group has several NUMA nodes.
+	// used are the NUMA nodes that have memory blocks. grouped are the used NUMA nodes whose group has several NUMA
+	// nodes.
 	used, grouped topo.Mask
 
 	Machine *topo.Machine
@@ -145,8 +146,8 @@ type MemoryGroup struct {
 // node. They do not follow from holdings, for three reasons. A block on several NUMA nodes does not say how much of it
 // is on each. When it ends, the manager gives back what the lowest of its NUMA nodes has, even if another block used it
 // (memorymanager/policy_static.go, releaseMemory). After a container was put on a part of a group, the latest group
-// counts. A NUMA node without blocks is in no group, even if the report says otherwise. Amounts beyond what the NUMA
-// node has count as all of it.
+// counts. A NUMA node without blocks is in no group, even if the report has a group for it. Amounts beyond what the
+// NUMA node has count as all of it.
 func (u *Usage) WithGroups(groups map[int]MemoryGroup) *Usage {
 	if len(groups) == 0 {
 		return u

@@ -31,11 +31,11 @@ const plenty = topo.MaxBytes
 // space has the free amounts of a node for the shapes of a mix.
 type space struct {
 	mix  *Mix
-	node int               // index of the whole node's amount in a row, after those of the NUMA nodes
+	node int               // index of the whole node's amount in a row, after the amounts of the NUMA nodes
 	free []int64           // by column, then by position of the NUMA node
 	most [maxColumns]int64 // total of the largest NUMA node, free or not
-	// single and joint are the NUMA nodes that have memory for pods on one NUMA node, and for pods on several. A NUMA
-	// node of a group has none for the first, one with blocks none for the second (place, memory.go).
+	// single are the NUMA nodes that may give memory to a pod on one NUMA node: they are in no group. joint are the
+	// NUMA nodes that may give memory to a pod on several: they have no blocks (place, memory.go).
 	single, joint topo.Mask
 }
 

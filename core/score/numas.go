@@ -71,7 +71,8 @@ func sum(m *topo.Machine, on topo.Mask) int64 {
 	return total + farAway*(n*n-pairs)
 }
 
-// closests caches the least sums of distances by number of NUMA nodes, for all NUMA nodes and for those with CPUs.
+// closests caches the results of func closest by the number of NUMA nodes: at index 0 for sets of any NUMA nodes, at
+// index 1 for sets of NUMA nodes with CPUs.
 type closests [2][topo.MaxNUMAs + 1]int64
 
 // closest is func closest, computed once for each number of NUMA nodes.

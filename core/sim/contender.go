@@ -97,7 +97,8 @@ type foresight struct {
 	mixes    int           // number of new mixes
 }
 
-// remember begins with the usual pods, as if they had arrived in these proportions, in turns.
+// remember records score.Remembered arrivals before the trace begins: the shapes alternate in the proportions of usual.
+// It records none if all numbers are 0.
 func (f *foresight) remember(usual []int64) {
 	total := int64(0)
 	for _, n := range usual {

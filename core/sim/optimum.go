@@ -9,8 +9,8 @@ import (
 
 // This file solves small cases exactly. A case is a few machines, a few shapes, and a random sequence of pods. With
 // full knowledge and in any order, all pods of the sequence can be placed; it ends before the first pod with which that
-// would no longer be possible, or at casePods pods. It finds the sets of pods that fit on a machine together by placing
-// them one after the other, in every order. Contenders have the usual pods, and not the sequence.
+// would no longer be possible, or at casePods pods. To find the sets of pods that fit on a machine together, packings
+// places pods one after the other, in every order. Contenders have the usual pods, and not the sequence.
 
 // Bounds that keep a case small.
 const (
@@ -33,7 +33,7 @@ func (c counts) within(o counts) bool {
 	return true
 }
 
-// less returns the pods of c without those of o.
+// less returns c minus o for each shape, at least 0.
 func (c counts) less(o counts) (out counts) {
 	for i, n := range c {
 		out[i] = n - min(n, o[i])

@@ -300,7 +300,7 @@ func (s *Script) Trace(machines int, seed uint64) (*Trace, error) {
 	return t, t.Check()
 }
 
-// shuffled returns pods with a random order, given by the seed, among those of one second.
+// shuffled returns the pods in order of arrival; the seed decides the order of pods that arrive in one second.
 func shuffled(pods []Arrival, seed uint64) []Arrival {
 	out, rnd := slices.Clone(pods), chance{seed}
 	for from := 0; from < len(out); {

@@ -76,7 +76,7 @@ func (n *Node) Accepts(p *place.Pod, in func(one *Node) bool) bool {
 	return n.fit(p, in, nil) == accepted
 }
 
-// answer says whether a pod fits, or which part of the rule excludes it.
+// answer is accepted if a pod fits, and otherwise the part of the rule that excludes it.
 type answer int
 
 const (

@@ -2,7 +2,7 @@ package state
 
 import "github.com/tenon-numa/tenon/core/place"
 
-// Result says whether a prediction was right.
+// Result is whether a prediction was right.
 type Result string
 
 const (

@@ -1,10 +1,11 @@
-// Package state has the values in which everything talks about nodes and pods: who a pod is, what it holds, what a node
-// reports, in which states it may be ([Node]), why predictions for it may be wrong, and what came of them. One function
-// decides whether a pod fits on a node, for all callers: [Node.Place].
+// Package state has the values by which packages describe nodes and pods to each other: the identity of a pod
+// ([PodID]), what it holds ([Entry]), what a node reports ([Layout]), in which states the node may be ([Node]), why
+// predictions for it may be wrong ([Inexact]), and whether they were right ([Outcome]). One function decides whether a
+// pod fits on a node, for all callers: [Node.Place].
 //
-// Invariant: they are plain data with methods that only read. No value here has a lock or changes after it was
-// published. So every tenant of the house may have them, and only the few that follow a cluster through time need
-// package ledger, which computes them.
+// Invariant: these values are plain data with methods that only read. No value has a lock or changes after it was
+// published. So every package may use them, and only the few that follow a cluster through time need package ledger,
+// which computes them.
 //
 // The package stores nothing, follows no events, and refuses no report: whether a value can be true is decided where it
 // is read (api/v1alpha1, cluster/kube). What a report of amounts means is decided in package estimate.
@@ -20,7 +21,7 @@ type PodID struct {
 // String returns "namespace/name".
 func (p PodID) String() string { return p.Namespace + "/" + p.Name }
 
-// Source says where holdings come from.
+// Source is where holdings come from.
 type Source int
 
 const (
@@ -48,7 +49,7 @@ func Holdings(entries []Entry) (out []place.Holding) {
 	return out
 }
 
-// Quality says how precise a node's reports are.
+// Quality is how precise a node's reports are.
 type Quality int
 
 const (

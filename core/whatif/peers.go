@@ -11,7 +11,7 @@ type Peers interface {
 	Among(nodes []Node) Neighbours
 }
 
-// Neighbours decides where the other pods let one pod go.
+// Neighbours decides for one pod to which nodes its requirements and the requirements of all other pods let it go.
 type Neighbours interface {
 	// Placed adds a pod that a plan has placed on the node at a position.
 	Placed(p Peers, node int)

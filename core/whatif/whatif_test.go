@@ -328,7 +328,7 @@ func mix(wants []*Want) *score.Mix {
 	return Usual(nil, all)
 }
 
-// The pods to be placed count in the workload profile, and replace those of long ago.
+// The pods to be placed count in the workload profile, and replace the oldest pods in it.
 func TestUsual(t *testing.T) {
 	old, new := pod(1, 0), pod(2, 1)
 	past := slices.Repeat([]*place.Pod{old.Pod}, score.Remembered)

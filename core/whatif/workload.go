@@ -22,7 +22,7 @@ type Machine struct {
 
 // Workload is a number of pods to place: the pods of one object, or one pod that has to leave its node.
 type Workload struct {
-	// Kind and Name are the object's, such as "Deployment" and "trainer".
+	// Kind, Namespace and Name identify the object, such as "Deployment", "ml" and "trainer".
 	Kind, Namespace, Name string
 	// Count is how many pods there are.
 	Count int
