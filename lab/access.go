@@ -18,8 +18,9 @@ import (
 	"github.com/tenon-numa/tenon/lab/rights"
 )
 
-// AgentConfig returns the access of a node's agent: the service account of deploy/agent, with a token that is bound to
-// the Node like that of a pod on it. The Node must be registered. The token is valid for a day, and ends with the Node.
+// AgentConfig returns a client configuration with the rights of a node's agent: the service account of deploy/agent,
+// with a token that is bound to the Node, as the token of a pod there is. The Node must be registered. The token is
+// valid for a day, and becomes invalid when the Node is deleted.
 func (c *Cluster) AgentConfig(ctx context.Context, node string) (*rest.Config, error) {
 	return agentConfig(ctx, c.plane.Admin, node)
 }

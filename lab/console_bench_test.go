@@ -157,7 +157,7 @@ func startConsole(ctx context.Context, b *testing.B, c *lab.Cluster) *consolePro
 	return x
 }
 
-// until asks until the answer is there.
+// until asks for a path until the answer is 200 OK.
 func (x *consoleProgram) until(ctx context.Context, b *testing.B, path, token string) {
 	b.Helper()
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {

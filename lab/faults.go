@@ -45,9 +45,10 @@ func (c *Cluster) AnswerAgent(ctx context.Context, node string) error {
 	return c.send(ctx, order{Do: doAnswer, Node: node})
 }
 
-// ChangeMachine changes the machine of a node while its kubelet runs, which keeps the machine of its start; the agent
-// reads the new one. CPUs are offline, and every NUMA node has that many more hugepages of every size that it has, or
-// fewer if negative. No CPUs and no pages give the kubelet's machine back; so does a restart of the kubelet.
+// ChangeMachine changes the machine of a node while its kubelet runs. The kubelet keeps the machine of its start; the
+// agent reads the changed one. The CPUs in offline are gone, and every NUMA node has pages more hugepages of every size
+// that it has, or fewer if pages is negative. No CPUs and 0 pages restore the kubelet's machine, as a restart of the
+// kubelet does.
 func (c *Cluster) ChangeMachine(ctx context.Context, node string, offline idset.Set[idset.CPU], pages int64) error {
 	return c.send(ctx, order{Do: doChange, Node: node, Offline: offline, Pages: pages})
 }

@@ -156,7 +156,7 @@ func (c *Cluster) Done() <-chan struct{} { return c.processes.ended }
 // a process that ended, and Err returns nil again.
 func (c *Cluster) Err() error { return c.processes.failure() }
 
-// Stop ends the cluster and removes its directory. A second call does nothing.
+// Stop ends the cluster and removes its directory. Further calls only return the result of the first.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() {
 		var errs []error

@@ -154,7 +154,8 @@ func (r *run) try(ctx context.Context, do func() error) (err error) {
 	return nil
 }
 
-// remove deletes pods; grace 0 deletes by force.
+// remove deletes the pods that exist among names. grace is the grace period in seconds: 0 deletes by force, nil leaves
+// the pods' own.
 func (r *run) remove(ctx context.Context, names []string, grace *int64) error {
 	for _, name := range names {
 		err := r.try(ctx, func() error {
@@ -186,7 +187,7 @@ func (r *run) finish(ctx context.Context, names []string) error {
 	return nil
 }
 
-// bound waits until every pod is bound, or has an event that it cannot be bound.
+// bound waits until every pod is bound, or has a condition that it fits nowhere.
 func (r *run) bound(ctx context.Context) error {
 	if r.blind() {
 		return nil
@@ -261,7 +262,8 @@ var (
 	scopeLine  = regexp.MustCompile(`(?m)^topologyManagerScope: .*$`)
 )
 
-// restartKubelet kills a kubelet and its agent, and starts it with the same policy or another.
+// restartKubelet kills a node's kubelet and agent, and starts both again. If other is true, the kubelet starts with the
+// next of policies, otherwise with the policy that it had.
 func (r *run) restartKubelet(ctx context.Context, node string, other bool) error {
 	yaml := r.cluster.KubeletYAML(node)
 	if other {

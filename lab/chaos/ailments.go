@@ -26,13 +26,14 @@ import (
 // ailment is a fault that lasts for several rounds.
 type ailment struct {
 	what  string
-	nodes []string // whose layouts may be old, or show another machine than the kubelet's
+	nodes []string // their layouts may be old, or show another machine than the kubelet's
 	// blind: schedulers may lack data or rights without which they cannot schedule at all.
 	blind bool
 	kind  ailmentKind
 	began time.Time
 	left  int // rounds
-	// start is the kubelet's start whose machine the layout had when the machine changed; zero: none.
+	// start is when the kubelet started whose machine the layout had before the machine changed; zero if the layout did
+	// not have the kubelet's machine.
 	start metav1.MicroTime
 	end   func(context.Context) error
 }
@@ -50,7 +51,7 @@ const (
 // silent.
 const mostRounds, mostSilent = 6, 24
 
-// ail begins an ailment, unless the same kind has one of the nodes.
+// ail begins an ailment, unless one that shares its nodes or the roles lasts; see shares.
 func (r *run) ail(ctx context.Context, a ailment, begin, end func(context.Context) error) error {
 	most := mostRounds
 	if a.kind == silent {
@@ -65,7 +66,8 @@ func (r *run) ail(ctx context.Context, a ailment, begin, end func(context.Contex
 	return begin(ctx)
 }
 
-// shares reports whether two ailments would change the same node or the roles.
+// shares reports whether two ailments are of the same kind and on the same nodes. Any two withdrawals of rights share
+// the roles.
 func shares(a ailment, b *ailment) bool {
 	return a.kind == b.kind && (a.kind == withdrawn || slices.Equal(a.nodes, b.nodes))
 }
@@ -85,7 +87,7 @@ func (r *run) recover(ctx context.Context) error {
 	return nil
 }
 
-// ails reports whether a node has an ailment, of one of these kinds if any is given.
+// ails reports whether a node has an ailment of one of the kinds, or of any kind if none is given.
 func (r *run) ails(node string, kinds ...ailmentKind) bool {
 	return slices.ContainsFunc(r.ailing, func(a *ailment) bool {
 		return slices.Contains(a.nodes, node) && (len(kinds) == 0 || slices.Contains(kinds, a.kind))
@@ -97,8 +99,9 @@ func (r *run) blind() bool {
 	return slices.ContainsFunc(r.ailing, func(a *ailment) bool { return a.blind })
 }
 
-// forgot reports whether a node's machine changed before any agent had published it for this start of the kubelet: an
-// agent that starts then cannot read the kubelet's machine, so its layout may have another one.
+// forgot reports whether a node's machine changed before an agent had published it since the kubelet's last start. An
+// agent that starts after the change cannot read the machine that the kubelet has, so the node's layout may show
+// another one.
 func (r *run) forgot(node string) bool {
 	layout, _ := r.record.reported(node)
 	return slices.ContainsFunc(r.ailing, func(a *ailment) bool {
@@ -270,11 +273,12 @@ func (r *run) unsaid(lives []life) (out []string) {
 	return out
 }
 
-// reportDue is more than the minute after which a pod that runs and is in no report makes its node silent.
+// reportDue is longer than the minute after which a node counts as silent because a running pod is in none of its
+// reports.
 const reportDue = 75 * time.Second
 
-// overdue reports whether a pod with CPUs of its own was admitted to a node since a time, long ago, and no layout of
-// the node was written since.
+// overdue reports whether a layout of the node is missing: a guaranteed pod was bound to the node after since, its
+// containers have run for longer than reportDue, and the node's last layout is older than the binding.
 func (r *run) overdue(node string, since time.Time, lives []life) bool {
 	layout, _ := r.record.reported(node)
 	if layout == nil {

@@ -28,8 +28,8 @@ import (
 
 // The nodes of attackers have no kubelet, and no scheduler uses them.
 const (
-	// liar and absurd are nodes whose layouts an attacker writes with the nodes' own tokens. absurd uses the greatest
-	// sequence of all, so that all later writes count as late.
+	// An attacker writes layouts of liar and absurd with these nodes' own tokens. The sequences of absurd are extreme,
+	// up to the greatest of all, after which all later writes count as late.
 	liar, absurd = "liar", "absurd"
 	// mute is a node that has published a layout once and no longer answers.
 	mute = "mute"
@@ -130,7 +130,8 @@ func (r *run) lieAgain(ctx context.Context) error {
 	return nil
 }
 
-// falseLayout returns the machine of one node under the name of another, with the pods of all nodes.
+// falseLayout returns a layout of the node name with the machine of the node like, the topology policy and scope in of,
+// and holdings for the pods of all nodes but the attackers'.
 func (r *run) falseLayout(name, like string, of [2]string) *v1alpha1.NodeLayout {
 	r.attackers.lies++
 	lives, _ := r.record.all()
@@ -165,8 +166,9 @@ func (r *run) touch(ctx context.Context, names []string) error {
 	return nil
 }
 
-// foreignHoldings returns holdings of one CPU for every pod of other nodes. They are valid on every machine of the lab:
-// a layout that contradicts its own machine is rejected as a whole.
+// foreignHoldings returns an entry for every bound pod, except on the attackers' nodes. The first 32 entries hold one
+// CPU each and the rest nothing, so they are valid on every machine of the lab: a layout that contradicts its own
+// machine is rejected as a whole.
 func foreignHoldings(lives []life) (out []v1alpha1.PodHoldings) {
 	const first, last = 8, 39 // CPUs that every machine has and none reserves
 	for _, l := range lives {

@@ -109,7 +109,8 @@ func statesOf(lives []life) (out []string) {
 	return out
 }
 
-// check compares the ledger with the managers, until they agree or patience ends, and reports whether they agree.
+// check compares the ledger with the managers until they agree, and then returns true. If they still differ after
+// patience, it records the differences as faults and returns false.
 func (r *run) check(ctx context.Context) bool {
 	return r.await(ctx, func() []string {
 		lives, _ := r.record.all()
@@ -157,8 +158,8 @@ func (r *run) unreported(lives []life) (out []string) {
 	return out
 }
 
-// await calls wrong until it returns nothing. When patience ends, it records the remaining texts. It reports whether
-// nothing is wrong.
+// await calls wrong until it returns nothing, and then returns true. After patience it records the remaining texts as
+// faults and returns false.
 func (r *run) await(ctx context.Context, wrong func() []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -39,7 +39,8 @@ func newDeliveries(began moment) *deliveries {
 		layouts: map[string][]report{}}
 }
 
-// receive records one object. Listed objects arrived before the first decision.
+// receive records one object with the present time. Listed objects get the zero time, because the scheduler has all of
+// them before its first decision.
 func (d *deliveries) receive(object any, how scheduler.Delivery) {
 	now := time.Now()
 	if how == scheduler.Listed {

@@ -18,7 +18,8 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/inspect"
 )
 
-// watch makes the record call refused on every refusal from now on, while nothing else is recorded.
+// watch makes the record call refused for every pod that a kubelet refuses from now on. The record is locked during the
+// call, so refused must not use the record.
 func (r *record) watch(refused func(life)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +57,8 @@ type evidence struct {
 	remade  bool      // see scene.remade
 }
 
-// decided returns when the pod got its turn in the decision by which it was bound. r.mu must be held.
+// decided returns when the pod got its turn in the decision by which it was bound, or the zero time if there is no
+// record of that decision or the pod needed no turn. r.mu must be held.
 func (r *run) decided(l life) time.Time {
 	for _, d := range r.decisions(l) {
 		if d.Node == l.pod.Spec.NodeName && d.Time.Before(l.bound.at) {
@@ -136,7 +138,7 @@ func (r *run) inspect(path string) string {
 	return w.Body.String()
 }
 
-// others describes the pods of a node at the time of a refusal, oldest binding first.
+// others describes the pods of all that were bound to l's node before l ended, l itself included, in the order of all.
 func others(l life, all []life) string {
 	var b strings.Builder
 	for _, x := range all {

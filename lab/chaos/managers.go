@@ -51,7 +51,8 @@ type memoryBlock struct {
 	Size  uint64       `json:"size"`
 }
 
-// read reads the state files; file returns nothing for one that does not exist. It does not use the agent's parser.
+// read decodes the managers' state files. file returns the content of one, or nothing if it does not exist. The agent's
+// parser is not used, so that its mistakes are not repeated here.
 func read(file func(name string) ([]byte, error)) (*checkpoints, error) {
 	out := &checkpoints{}
 	into := []any{&out.cpu, &out.memory, &out.devices}
@@ -195,7 +196,7 @@ func (c *checkpoints) groups(m *topo.Machine) map[int]place.MemoryGroup {
 	return out
 }
 
-// booked returns a pod's holdings in the ledger, in the same form.
+// booked returns a pod's holdings in the ledger as held, for comparison with the managers' files.
 func booked(m *topo.Machine, holdings []place.Holding) held {
 	parts := map[[2]string][]string{}
 	for _, h := range holdings {

@@ -57,7 +57,7 @@ type record struct {
 	mu      sync.Mutex
 	lives   map[string]*life           // by UID
 	pods    map[string]*v1.Pod         // existing pods, by their key in the store
-	nodes   map[string]v1.ResourceList // the most of each resource that every node ever had allocatable
+	nodes   map[string]v1.ResourceList // by node name: the most of each resource that was ever allocatable
 	layouts map[string]*v1alpha1.NodeLayout
 	agents  map[string]time.Time // when each agent's process wrote its first layout, by its id
 	last    uint64               // version
@@ -217,7 +217,8 @@ func (r *record) mark() moment {
 	return moment{r.last, time.Now()}
 }
 
-// reported returns the last layout of a node, or nil, and the most that it had allocatable.
+// reported returns a node's last layout, nil if there is none, and the most of each resource that the node ever had
+// allocatable.
 func (r *record) reported(node string) (*v1alpha1.NodeLayout, v1.ResourceList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

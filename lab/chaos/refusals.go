@@ -36,7 +36,7 @@ const (
 	// together: several of these together caused the refusal.
 	together blame = "several of these together"
 	// unheard: the node counted as silent, and the profile permits pods there (silentNodes: Allow). The scheduler then
-	// relies on the last report and on its predictions since. It keeps only the likeliest state of these.
+	// relies on the last report and its predictions since, and keeps only the likeliest possible state of the node.
 	unheard blame = "the node counted as silent"
 	// remade: the machine changed below the kubelet before an agent had published it, so no agent has the kubelet's
 	// machine; its layout says that predictions are inexact, and the profile permits that (inexactNodes: Allow).
@@ -166,7 +166,7 @@ func (s *scene) readmission(l life, at int) string {
 	return strings.Join(parts, "; ")
 }
 
-// missing returns the machine's resources without any device in the kubelet at an admission.
+// missing returns the resources that have devices on the machine, but had none in the kubelet at the admission a.
 func (s *scene) missing(a admission) (out []string) {
 	for _, r := range s.machine.Resources() {
 		if a.Devices[r.Name] == 0 && len(r.Devices) > 0 {

@@ -192,8 +192,9 @@ func TestAForeignPodExcusesWhatFollows(t *testing.T) {
 	s.want(s.bind(8, cores("refused", 8)), overtaken)
 }
 
-// Pods that were gone before the scheduler began were no missing information. The nodes of pods that were placed beside
-// such a pod are as reported, so these are not placed again without it.
+// A scheduler lists all pods when it starts, so the ends of earlier pods are no missing information and excuse nothing.
+// The holdings of pods that were placed beside such a pod were reported too, so the judge does not place these pods
+// again without it.
 func TestPodsOfAnEarlierSchedulerExcuseNothing(t *testing.T) {
 	s := newStage(t)
 	nic := func(p *v1.Pod) *v1.Pod {

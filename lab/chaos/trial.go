@@ -66,8 +66,10 @@ func (t *trial) find() {
 	}
 }
 
-// cause returns the single event without which the pod fits, or the events that together cause the refusal. The time at
-// which the scheduler acted is known to a fraction of a second; it may have received the first of the ends by then.
+// cause returns the single event without which the pod fits, or the events that together cause the refusal. The time of
+// the scheduler's decision is known only to a fraction of a second, so it may have received some of the ends in t
+// before it. If no event explains the refusal, cause therefore tries again without the earliest ends, one after the
+// other.
 func (t *trial) cause() (blame, string) {
 	why, text := t.only()
 	ends := t.ends()
@@ -102,7 +104,7 @@ func (t *trial) ends() (uids []string) {
 	return uids
 }
 
-// only is cause with exactly the ends that are in t.
+// only is cause for exactly the ends in t: it does not omit the earliest.
 func (t *trial) only() (blame, string) {
 	if t.fits(without{}) && t.remade {
 		return remade, "the pod fits on the machine of the layout, which is not the kubelet's"
@@ -230,7 +232,8 @@ func (t *trial) past(uid string, a admission) bool {
 	return true // it was gone before the round began
 }
 
-// left returns the holdings of pods whose end the scheduler had not received.
+// left returns the last known holdings of the pods in t.ended that the managers no longer count at the admission number
+// at. The scheduler still counted them, because it had not received these pods' ends.
 func (t *trial) left(at int) (out [][]place.Holding) {
 	for _, uid := range slices.Sorted(maps.Keys(t.ended)) {
 		if _, there := t.admissions[at].held[uid]; there && !t.admissions[at].releases(uid) {
@@ -301,8 +304,8 @@ func (t *trial) released(uid string) int {
 	return len(t.admissions)
 }
 
-// amounts returns the cause if the kubelet has too little of a plain amount (lifecycle/predicate.go). The managers have
-// admitted the pod by then.
+// amounts returns the cause of a refusal by amounts: the managers have admitted the pod, and then the kubelet found too
+// little of a resource (lifecycle/predicate.go).
 func (t *trial) amounts() (blame, string) {
 	node := &v1.Node{Status: v1.NodeStatus{Allocatable: t.allocatable}}
 	var all, own []*v1.Pod

@@ -15,7 +15,8 @@ import (
 // Device resources of the cluster, by the short names of descriptions.
 var devices = map[string]v1.ResourceName{"nic": "vendor.example/nic", "gpu": "vendor.example/gpu"}
 
-// amount is one part of a description, such as "2", "8Gi", "hp512Mi" or "nic4".
+// amount parses part i of a description, such as "2", "8Gi", "hp512Mi" or "nic4", into a resource and its quantity. A
+// part without a name is CPUs if it is the first, and memory otherwise.
 func amount(i int, text string) (v1.ResourceName, string) {
 	if rest, ok := strings.CutPrefix(text, "hp"); ok {
 		return v1.ResourceHugePagesPrefix + "2Mi", rest

@@ -21,14 +21,14 @@ type dynamic struct {
 	run          func(t *testing.T, w *world)
 }
 
-// zonesA and zonesB are the nodes of such schedulers' tests.
+// zonesA and zonesB are the zones of the nodes in the tests from which the first of dynamicCases are.
 const (
 	zonesA = "30/60Gi 30/62Gi"
 	zonesB = "10/14Gi 8/10Gi"
 )
 
-// The first cases are from the tests of such schedulers' caches. There the expected result is what their caches can do:
-// stranded capacity, or a wait for the next report.
+// The first cases are from the tests of other schedulers that read NodeResourceTopology; comments call these "others".
+// There the expected result is what their caches can do: stranded capacity, or a wait for the next report.
 var dynamicCases = []dynamic{
 	{name: "burstable", policy: single, nodes: map[string]string{"burstable-a": zonesA, "burstable-b": zonesB},
 		run: func(t *testing.T, w *world) {
@@ -100,7 +100,7 @@ func fingerprinted(t *testing.T, w *world) {
 	w.runs(t, "three")
 }
 
-// One report is enough.
+// A waiting pod runs after one report that shows enough room.
 func freed(t *testing.T, w *world) {
 	w.pod(t, "freed", "one", "24/12Gi")
 	w.waits(t, "one", noContainer)
@@ -116,8 +116,8 @@ func scope(t *testing.T, w *world) {
 	w.runs(t, "one")
 }
 
-// A pod of higher priority takes the NUMA node of one of lower priority, whatever the source of its data: here the
-// report in between contains the victim.
+// A pod of higher priority evicts a pod of lower priority and gets its NUMA node, also if a report has counted the
+// lower one in between.
 func preempts(t *testing.T, w *world) {
 	w.pod(t, "victim", "small", "4/4Gi", priority("low"))
 	w.runs(t, "small")
@@ -241,8 +241,8 @@ func foreign(t *testing.T, w *world) {
 	w.runs(t, "two")
 }
 
-// What an init container held and the other does not use is not free, though no report shows it: CPUs until the pod
-// ends, memory until the next container starts, which wakes waiting pods.
+// What an init container held and the pod's other container does not use is not free, though no report shows it: CPUs
+// until the pod ends, memory until the next container starts, which wakes waiting pods.
 func leftover(t *testing.T, w *world) {
 	w.pod(t, "leftover", "one", "init:16/40Gi 4/4Gi")
 	w.runs(t, "one")

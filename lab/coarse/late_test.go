@@ -180,7 +180,7 @@ func TestTheReportOfANodeIsDeletedAndReturns(t *testing.T) {
 	w.report(t, coarse.Topology("gone-a", single, "4:8/28Gi:32Gi 8/32Gi"))
 	w.waits(t, "two", "wants 4 cpu")
 	layout()
-	w.runs(t, "two") // according to the other object
+	w.runs(t, "two") // according to the NodeResourceTopology
 	w.knows(t, "gone-a", func(n *state.Node) bool { return n != nil && n.Quality == state.Estimated })
 	w.layout(t, "gone-a", "numa 0 cpus 0-7 memory 8Gi\nnuma 1 socket 1 cpus 8-15 memory 8Gi")
 	w.knows(t, "gone-a", func(n *state.Node) bool { return n != nil && n.Quality == state.Exact })

@@ -93,8 +93,8 @@ var fewest = []plain{
 		n2: "4/8Gi/gpu1 4/8Gi/gpu1 4/3Gi/gpu0:1", pod: "4/4Gi/gpu2", want: "n2"},
 }
 
-// subtle are rules of the kubelet that are easily missed, as far as amounts tell. The others need to be
-// known exactly, and are tried where they are:
+// subtle are rules of the kubelet that are easily missed and that show in amounts. Other such rules show only in exact
+// holdings, and are tested elsewhere:
 //
 //	memory groups of several NUMA nodes    core/place/testdata, lab/kubelet (differential test)
 //	whole cores (full-pcpus-only)          the same

@@ -251,7 +251,8 @@ func (w *world) knows(t *testing.T, node string, want func(*state.Node) bool) {
 	}
 }
 
-// counted reports whether the amounts of a node are known to contain a pod.
+// counted returns a condition for knows: the scheduler has an entry of the pod on the node whose requests the node's
+// reported amounts already include.
 func counted(pod string) func(*state.Node) bool {
 	return func(n *state.Node) bool {
 		return n != nil && slices.ContainsFunc(n.Entries, func(e state.Entry) bool {

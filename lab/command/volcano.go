@@ -26,8 +26,8 @@ func (f *volcanoFlags) add(flags *pflag.FlagSet) {
 		"folder with Volcano's programs; in a checkout of the repository they are built (default: a folder of the cache)")
 }
 
-// prepare finds the programs, adds Volcano's definitions to a cluster, and returns what starts Volcano on it; nil
-// without Volcano.
+// prepare finds the programs, adds Volcano's definitions to the configuration of a cluster, and returns the function
+// that starts Volcano on it. It returns nil if the flags choose no Volcano.
 func (f *volcanoFlags) prepare(ctx context.Context, cfg *lab.Config) (Start, error) {
 	if f.plugin == "" {
 		return nil, nil

@@ -62,7 +62,7 @@ type Plane struct {
 	// Kubeconfig is the path of a file with the same access, for kubectl.
 	Kubeconfig string
 
-	dir, endpoint string // of files; of etcd
+	dir, endpoint string // the directory of all files, and etcd's client URL
 	address       string // of the API server's listener, once it exists
 
 	authorization string // path of a file; empty for Node and RBAC

@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// readPods lets every node read every pod. The Node authorizer lets a node read its own pods, but it receives bindings
-// through its own informer. On a busy computer a kubelet reads a new pod before that, is refused, and reports the pod's
-// status ten seconds later.
+// readPods lets every node read every pod. The Node authorizer lets a node read only its own pods, and receives the
+// bindings through an informer. On a busy computer a kubelet reads a new pod before the authorizer has the binding, is
+// refused, and reports the pod's status ten seconds later.
 const readPods = "lab:nodes-read-pods"
 
 func (p *Plane) grant(ctx context.Context) error {

@@ -115,8 +115,8 @@ func serverOptions(dir, etcd, address string) (*options.ServerRunOptions, error)
 	o.Authentication.TokenFile.TokenFile = filepath.Join(dir, "tokens.csv")
 	o.Authorization.Modes = []string{"Node", "RBAC"}
 
-	// Without a controller manager, no service accounts are made, which the first plugin requires for every pod, and
-	// the taint stays that the second adds to every new node.
+	// Without a controller manager, no program makes the service accounts that the plugin ServiceAccount requires of
+	// every pod, or removes the taint that TaintNodesByCondition adds to every new node.
 	o.Admission.GenericAdmission.DisablePlugins = []string{"ServiceAccount", "TaintNodesByCondition"}
 	o.EndpointReconcilerType = "none" // endpoints on the loopback interface are invalid
 	o.Features.EnablePriorityAndFairness = false

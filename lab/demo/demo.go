@@ -2,10 +2,10 @@
 // busy cluster under both; why a pod waits, and what ends the wait; and the same on thousands of machines. One more act
 // compares Volcano's own plugin with Tenon's.
 //
-// The first three acts run on one lab cluster with real kubelets, that of Volcano on another one; the last of the four
-// is simulated. Invariant: every number and every message of a kubelet that the package returns was observed in the
-// run. Both schedulers begin with empty machines and get the same pods in the same order. The package imitates
-// controllers in one way only: it creates a pod that a kubelet refused again, a few times.
+// The first three of the four acts run on one lab cluster with real kubelets, and the last is simulated. The act about
+// Volcano runs on a lab cluster of its own. Invariant: every number and every message of a kubelet that the package
+// returns was observed in the run. Both schedulers begin with empty machines and get the same pods in the same order.
+// The package imitates controllers in one way only: it creates a pod that a kubelet refused again, a few times.
 package demo
 
 import (
@@ -60,8 +60,8 @@ type Options struct {
 	// Dir is where the cluster's directory is made, as in [lab.Config].
 	Dir  string
 	Acts []Act
-	// Seed is the first of the Seeds seeds of the order in which the pods of [Busy] and Volcano's jobs arrive, and the
-	// seed of [Packing].
+	// Seed is the seed of [Packing]. [Busy] and the act about Volcano run one round for each of Seed, Seed+1, …,
+	// Seed+Seeds-1, which determine the order in which pods and jobs arrive.
 	Seed  uint64
 	Seeds int // 1..MaxSeeds
 	// Explain returns the output of "kubectl tenon explain pod" for a pod. [Waiting] needs it.

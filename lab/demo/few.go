@@ -81,8 +81,8 @@ func together(blind, tenon []document.DemoFate) *document.DemoStory {
 	return out
 }
 
-// playStory creates the residents and then the pods of the story. It returns the fates of the latter, and the node of
-// the first of them.
+// playStory creates the residents and then the pods of the story. It returns the fates of the story's pods, and the
+// state of the node on which the first of these ran or failed.
 func (d *demo) playStory(ctx context.Context) (fates []document.DemoFate, node *state.Node, err error) {
 	for _, p := range residents() {
 		fate, err := d.one(ctx, p)
@@ -111,7 +111,8 @@ func (d *demo) playStory(ctx context.Context) (fates []document.DemoFate, node *
 	return fates, nodes[at], nil
 }
 
-// one creates a pod, again if a kubelet refuses it, and returns its fate when the nodes have reported it.
+// one creates a pod, and creates it again while kubelets refuse it and it has tries left. It returns the pod's fate; if
+// the pod runs, it first waits until the pod's node has reported it.
 func (d *demo) one(ctx context.Context, p *v1.Pod) (out document.DemoFate, err error) {
 	if err := workload.Create(ctx, d.client, p); err != nil {
 		return out, err

@@ -152,7 +152,7 @@ func (d *demo) gangRound(ctx context.Context, o volcano.Options, plugin string, 
 }
 
 // countGangs counts, at the end of a round, the gangs and their tasks, and the GPUs that do no work although gangs
-// request them: those that no gang holds which runs as a whole.
+// request them. A GPU works only if a gang that runs as a whole holds it.
 func (d *demo) countGangs(ctx context.Context, r *document.DemoGangs, all []gang, s volcano.State) error {
 	r.Gangs, r.Whole, r.Waiting, r.Partial, r.GaveUp = len(all), len(s.Whole), len(s.Waiting), len(s.Partial),
 		len(s.Failed)
@@ -180,7 +180,7 @@ func (d *demo) countGangs(ctx context.Context, r *document.DemoGangs, all []gang
 	return nil
 }
 
-// predictions reads how many predictions came true.
+// predictions reads how many of the scheduler's predictions were confirmed, and how many were wrong.
 func predictions(ctx context.Context, s *volcano.Scheduler, r *document.DemoGangs) error {
 	for result, into := range map[string]*int{"confirmed": &r.Confirmed, "wrong": &r.Wrong} {
 		n, err := s.Counter(ctx, "tenon_predictions_total", "result", result)

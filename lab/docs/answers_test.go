@@ -52,7 +52,8 @@ grep -q '"ready":true.*node-a.*node-b.*xeon-2s'; do sleep 1; done`
 	}
 }
 
-// prints returns what a page has of an answer and the answer has not: a value of the page may be shorter.
+// prints returns an error that names a value which page shows and the answer out does not have. The page may omit
+// values of the answer.
 func prints(out, page string) error {
 	var got, want any
 	if err := json.Unmarshal([]byte(page), &want); err != nil {
@@ -64,8 +65,8 @@ func prints(out, page string) error {
 	return has("", got, want)
 }
 
-// has compares texts, and of numbers only that they are numbers; a text "..." is any. Each element of a list is
-// anywhere in the other list.
+// has returns an error unless got has all that want has: equal texts, a number where want has a number, and for each
+// element of a list in want such an element anywhere in the list of got. The text "..." in want stands for any text.
 func has(at string, got, want any) error {
 	switch want := want.(type) {
 	case map[string]any:

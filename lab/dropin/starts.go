@@ -29,9 +29,9 @@ func resources(m map[string]string) (v1.ResourceList, error)
 var gates = map[string]bool{"CPUManagerPolicyAlphaOptions": false, "CPUManagerPolicyBetaOptions": true,
 	"TopologyManagerPolicyAlphaOptions": false, "TopologyManagerPolicyBetaOptions": true}
 
-// Start reads a configuration file as a kubelet does, starts the kubelet's managers on a machine, and stops them. The
-// error is that of the kubelet; a panic is one, too. It sets the feature gates of the process that permit options. dir
-// is for the managers' files.
+// Start reads a configuration file as a kubelet does, starts the kubelet's managers on a machine, and stops them. It
+// returns the kubelet's error, and turns a panic of the kubelet into an error. It sets the process's feature gates that
+// permit options of the managers. dir is for the managers' files.
 func Start(ctx context.Context, dir, file string, m *topo.Machine) (err error) {
 	defer func() {
 		if why := recover(); why != nil {

@@ -56,8 +56,8 @@ func TestStartableConfigurationsStart(t *testing.T) {
 	}
 }
 
-// judged is what simulate and check say of a configuration, and whether its only faults are such with which kubelets
-// start.
+// judged returns the faults that simulate and check report of a configuration, and whether a kubelet starts with all of
+// them.
 func judged(text string, m *topo.Machine) (err error, starts bool) {
 	s, err := kubelet.SetUp([]byte(text), m, place.DefaultRelease)
 	if err != nil {
@@ -122,7 +122,7 @@ func startMachines(t *testing.T) (out []*topo.Machine) {
 // drawn draws configurations.
 type drawn struct{ *rand.Rand }
 
-// rare is true for a fault.
+// rare returns true in one of 25 cases, in which a caller draws a fault.
 func (d *drawn) rare() bool { return d.IntN(25) == 0 }
 
 func pick[T any](d *drawn, of ...T) T { return of[d.IntN(len(of))] }

@@ -69,7 +69,8 @@ func (r containerRuntime) keep() error {
 	return os.Rename(r.file+".new", r.file)
 }
 
-// after writes the changes of a call.
+// after returns the error of a call of the runtime. If it is nil, after first writes the durable containers to the
+// file, and returns the error of that.
 func (r containerRuntime) after(err error) error {
 	if err != nil || r.file == "" {
 		return err

@@ -157,8 +157,9 @@ func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration
 	return deps, nil
 }
 
-// kernelLogReadable reports whether a kubelet that records events can start: it then follows the kernel's log for
-// out-of-memory kills, which needs a privilege. With the fake recorder it does not.
+// kernelLogReadable reports whether this process may read the kernel's log. A kubelet that records events follows that
+// log for out-of-memory kills, and cannot start without the privilege. A kubelet with the fake recorder does not read
+// it.
 func kernelLogReadable() bool {
 	f, err := os.Open("/dev/kmsg")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	kubelettypes "k8s.io/kubelet/pkg/types"
 )
 
-// CPUSetsFile is where a runtime with NRI writes what its containers are pinned to, in the kubelet's directory: by
-// "UID/CONTAINER" of those that run.
+// CPUSetsFile is the file, in the kubelet's directory, in which a runtime with NRI records what its containers are
+// pinned to: a JSON object from "POD-UID/CONTAINER" to [CPUSet], without containers that have exited.
 const CPUSetsFile = "cpusets.json"
 
 // CPUSet is cpuset.cpus and cpuset.mems of a container.
@@ -37,7 +37,7 @@ type plugged struct {
 	sets map[string]CPUSet // by container ID
 }
 
-// plug gives a runtime the half of NRI that is its own.
+// plug makes a runtime serve NRI plugins at a socket.
 func plug(r *containerRuntime, socket, root string) error {
 	p := &plugged{runtime: *r, file: filepath.Join(root, CPUSetsFile), sets: map[string]CPUSet{}}
 	none := filepath.Join(root, "nri-plugins") // there are none to start
@@ -54,7 +54,7 @@ func plug(r *containerRuntime, socket, root string) error {
 	return nil
 }
 
-// lists returns the sandboxes and the containers that have not exited.
+// lists returns all sandboxes, and the containers that have not exited.
 func (p *plugged) lists() (pods []*api.PodSandbox, all []*api.Container) {
 	r := p.runtime
 	r.Lock()
@@ -88,7 +88,7 @@ func (p *plugged) update(_ context.Context, updates []*api.ContainerUpdate) ([]*
 	return nil, p.apply(updates...)
 }
 
-// apply writes cpusets down.
+// apply records the cpusets of updates, and writes the file.
 func (p *plugged) apply(updates ...*api.ContainerUpdate) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +99,7 @@ func (p *plugged) apply(updates ...*api.ContainerUpdate) error {
 	return p.write()
 }
 
-// write writes the file. The lock is held.
+// write drops the cpusets of containers that are gone or have exited, and writes the file. p.mu must be held.
 func (p *plugged) write() error {
 	out := map[string]CPUSet{}
 	r := p.runtime
@@ -126,7 +126,7 @@ func (p *plugged) write() error {
 	return nil
 }
 
-// created asks plugins about a container that was created.
+// created reports a new container to the plugins, and applies the cpusets that they answer.
 func (p *plugged) created(ctx context.Context, id, sandbox string, c *runtimeapi.ContainerConfig,
 	s *runtimeapi.PodSandboxConfig) error {
 	defer p.nri.BlockPluginSync().Unblock()
@@ -157,7 +157,8 @@ func (p *plugged) container(id string) (*api.PodSandbox, *api.Container) {
 	return sandboxOf(s.Id, s.Metadata, s.Annotations), &api.Container{Id: id, PodSandboxId: s.Id, Name: c.Metadata.Name}
 }
 
-// ended tells plugins that a container has ended.
+// ended reports to the plugins that a container has ended, and applies their updates of other containers. It does
+// nothing if the runtime has no such container.
 func (p *plugged) ended(ctx context.Context, id string) error {
 	s, c := p.container(id)
 	if c == nil {
@@ -170,7 +171,7 @@ func (p *plugged) ended(ctx context.Context, id string) error {
 	return p.apply(reply.Update...)
 }
 
-// removed tells plugins that a sandbox was removed.
+// removed reports to the plugins that a sandbox was removed.
 func (p *plugged) removed(ctx context.Context, s *api.PodSandbox) error {
 	return p.nri.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: s})
 }

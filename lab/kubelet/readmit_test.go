@@ -30,10 +30,10 @@ rules topology=%s scope=%s cpu=static reserved=0 memory=Static reserve=0:memory:
 admit p : a cpu=2 memory=1Gi / b cpu=2 memory=1Gi%s
 `
 
-// readmission is a pod at a restart: of its containers a runs, unless neither does.
+// readmission is a pod with the containers a and b when its kubelet restarts. Container a runs, unless none is set.
 type readmission struct {
-	name, of    string // of: what b requests beside CPUs and memory
-	waits, none bool   // b has not been created; a neither
+	name, of    string // of is what b requests beside CPUs and memory
+	waits, none bool   // waits: b has not been created; none: neither a nor b has
 	cpus, bytes string // what b was resized to
 }
 

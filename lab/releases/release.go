@@ -7,8 +7,8 @@ import (
 	"k8s.io/component-base/version"
 )
 
-// The variable that Kubernetes' build scripts set with -ldflags -X; a dynamic version is accepted only
-// where it agrees with it.
+// gitVersion is the variable that Kubernetes' build scripts set with -ldflags -X. version.SetDynamicVersion accepts
+// only versions that agree with it.
 //
 //go:linkname gitVersion k8s.io/component-base/version.gitVersion
 var gitVersion string
@@ -22,8 +22,8 @@ func Set() {
 	_ = version.SetDynamicVersion(v) // refuses only versions that differ from gitVersion
 }
 
-// Version returns the version of the k8s.io/kubernetes module of this binary, such as "v1.36.3". A binary whose build
-// information lists no modules, such as a test's, has only its minor release.
+// Version returns the version of the k8s.io/kubernetes module of this binary, such as "v1.36.3". The build information
+// of some binaries, such as tests, lists no modules; Version then returns the minor release with patch 0.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {

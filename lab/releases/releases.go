@@ -20,7 +20,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Own returns the release of Kubernetes that this program is built with, such as "1.37".
+// Own returns the release of Kubernetes that this program is built with, such as "1.37", or "" if its version has no
+// release.
 func Own() string {
 	r, ok := place.ReleaseOf(Version())
 	if !ok {

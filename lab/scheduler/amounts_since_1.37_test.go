@@ -132,7 +132,8 @@ func insufficient(t *testing.T, fit interface {
 	return out
 }
 
-// lacking returns the same by the stage that check, simulate, explain, top and doctor use.
+// lacking returns the same reasons as insufficient, from package cluster/stage, which check, simulate, explain, top and
+// doctor use.
 func lacking(t *testing.T, pod *v1.Pod, node *v1.Node, pods []v1.Pod, served map[string]bool) (out []string) {
 	t.Helper()
 	s, err := stage.Of(&kube.View{Nodes: []v1.Node{*node}, Pods: kube.StoreAll(pods), Served: served})

@@ -73,7 +73,7 @@ func (w *world) refuses(ctx context.Context, t *testing.T, text string) {
 	w.ends(ctx, t, "forger")
 }
 
-// sneaks runs a pod of four CPUs with an annotation, as one could who had the scheduler's account.
+// sneaks runs a pod of four CPUs with a decision as a client could that had the scheduler's account.
 func (w *world) sneaks(ctx context.Context, t *testing.T, name string, text func(*v1.Pod) string) {
 	t.Helper()
 	p := cores(name, 4)
@@ -99,7 +99,7 @@ func bindingOf(name, text string) *v1.Binding {
 		Target: v1.ObjectReference{Kind: "Node", Name: "own"}}
 }
 
-// altered returns a decision with the name of another pod and node.
+// altered returns the text of a decision with another pod's UID and another node.
 func altered(t *testing.T, text, uid, node string) string {
 	t.Helper()
 	var d v1alpha1.Decision

@@ -128,8 +128,9 @@ func mid(p *v1.Pod) *v1.Pod  { p.Spec.PriorityClassName = "mid"; return p }
 func high(p *v1.Pod) *v1.Pod { p.Spec.PriorityClassName = "high"; return p }
 func calm(p *v1.Pod) *v1.Pod { p.Spec.PriorityClassName = "calm"; return p }
 
-// lingering is a pod whose containers run on while it is being deleted, until it is released: its preStop hook asks a
-// server that answers then. A finalizer keeps the object only, and the kubelet frees what such a pod holds.
+// lingering returns a pod whose containers run on while it is being deleted, until release is called: its preStop hook
+// requests a server that answers only then. A finalizer would keep the object only, and the kubelet would free what the
+// pod holds.
 func lingering(t *testing.T, p *v1.Pod) (_ *v1.Pod, release func()) {
 	t.Helper()
 	released := make(chan struct{})
@@ -307,8 +308,8 @@ func (w *world) gone(ctx context.Context, t *testing.T, name string) {
 	}
 }
 
-// A pod with two victims is nominated while only the first one has gone, too. A pod of lower priority would fit on the
-// other NUMA node, but its kubelet would put it on this one; so it waits.
+// A preemptor with two victims stays nominated when only the first victim has gone. A pod of lower priority would fit
+// on the other NUMA node, but its kubelet would put it on the preemptor's, so it waits.
 func (w *world) promised(ctx context.Context, t *testing.T) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -22,7 +22,8 @@ import (
 // programEnv makes the test binary the program tenon-scheduler, with the arguments that it has.
 const programEnv = "TENON_TEST_SCHEDULER"
 
-// beScheduler ends as tenon-scheduler does: a leader that is asked to end gives its lease back.
+// beScheduler is the main function of tenon-scheduler with these arguments. It also ends as tenon-scheduler does: a
+// leader that receives SIGTERM gives its lease back.
 func beScheduler(args string) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -22,9 +22,9 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// A resize in place changes what a pod requests, and with the gates' defaults never what it holds: the kubelet carries
-// out that of a Burstable pod, which holds nothing, and that of exclusive CPUs it refuses, although the pod's spec
-// stays changed. A new scheduler, which reads the changed spec first, and a new kubelet, which admits the pod once
+// A resize in place changes what a pod requests, and with the gates' defaults never what it holds. The kubelet carries
+// out the resize of a Burstable pod, which holds nothing. It refuses the resize of exclusive CPUs, although the pod's
+// spec stays changed. A new scheduler, which reads the changed spec first, and a new kubelet, which admits the pod once
 // more, place the next pods as if nothing had been resized. The same holds for a pod that requests its resources as a
 // whole.
 func TestPodsAreResized(t *testing.T) {
@@ -89,8 +89,8 @@ func TestPodsAreResized(t *testing.T) {
 }
 
 // The gates for exclusive resize permit the kubelet to carry out the resize of a pod with exclusive CPUs, but its
-// managers then give and take nothing. So what the next pods find is what it was. A kubelet that starts again compares
-// what such a pod has with what it may have by now, and ends it.
+// managers then neither give CPUs nor take any, so the next pods find the same CPUs free. A kubelet that starts again
+// compares what such a pod has with what it may have by then, and ends it.
 func TestPodsWithExclusiveCPUsAreResized(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

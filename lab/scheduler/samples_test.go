@@ -33,7 +33,7 @@ import (
 
 const samplesDir = "../../examples/workloads"
 
-// samples are the examples of workloads, with what each does.
+// samples are the files with examples of workloads, and the test of each.
 var samples = map[string]func(ctx context.Context, t *testing.T, w *world, pods []*v1.Pod){
 	"batch.yaml":        batch,
 	"dpdk.yaml":         dpdk,

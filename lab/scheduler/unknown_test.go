@@ -69,7 +69,7 @@ func TestANodeOfAnUnknownRelease(t *testing.T) {
 	}
 }
 
-// onNode has a pod go to one node, by the node's name.
+// onNode returns the affinity of a pod that may go to one node only, by the node's name.
 func onNode(name string) *v1.Affinity {
 	return &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
 		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name",

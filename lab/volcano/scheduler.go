@@ -86,7 +86,7 @@ func Schedule(ctx context.Context, o Options, plugin string) (*Scheduler, error)
 // maxMetrics bounds what is read of a scheduler's metrics, in bytes.
 const maxMetrics = 64 << 20
 
-// Counter returns the sum of a counter's series that have a label, or of all series if the label is empty.
+// Counter returns the sum of a counter's series whose label has the value, or of all its series if label is empty.
 func (s *Scheduler) Counter(ctx context.Context, name, label, value string) (sum float64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Metrics, http.NoBody)
 	if err != nil {

@@ -170,10 +170,11 @@ func (v *Volcano) Stop() error {
 	return errors.Join(errs...)
 }
 
-// poll is the interval at which the cluster is asked whether it is as far.
+// poll is the interval between two checks of until.
 const poll = 50 * time.Millisecond
 
-// until waits until a check passes, as long as ended returns nil.
+// until calls check until it returns nil. If ctx ends or ended returns an error first, it returns that error and the
+// last error of check.
 func until(ctx context.Context, ended, check func() error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, poll, true, func(context.Context) (bool, error) {

@@ -25,7 +25,8 @@ const (
 	Pending Fate = "pending" // the scheduler reports that it fits nowhere now
 )
 
-// FateOf returns the outcome of a pod so far, and the reason in its status.
+// FateOf returns the outcome of a pod so far, with the reason of a refusal or the scheduler's message for a pending
+// pod. A pod that has succeeded counts as waiting.
 func FateOf(p *v1.Pod) (Fate, string) {
 	switch p.Status.Phase {
 	case v1.PodRunning:
@@ -122,7 +123,7 @@ func (w *Watch) Until(ctx context.Context, done func([]*v1.Pod) bool) ([]*v1.Pod
 	}
 }
 
-// Settled reports whether all n pods have a fate.
+// Settled returns a condition for [Watch.Until]: there are at least n pods, and none is waiting.
 func Settled(n int) func([]*v1.Pod) bool {
 	return func(pods []*v1.Pod) bool {
 		for _, p := range pods {

@@ -103,7 +103,7 @@ func kinds() []kind {
 	}
 }
 
-// Mix returns n pods of all kinds. Names are unique within a prefix.
+// Mix returns n pods, each of a kind drawn by its share. Names are unique within a prefix.
 func Mix(seed uint64, prefix string, n int) []*v1.Pod {
 	r := rand.New(rand.NewPCG(seed, 1))
 	all := kinds()
