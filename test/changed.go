@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// recent is how many commits back a change of a package still makes the long tests that depend on it run.
+// recent is the number of latest commits that are searched for changes: a change of a package in one of them makes the
+// long tests that depend on the package run.
 const recent = 60
 
 // pinnedNode boots a real node whose agent pins containers.
@@ -94,8 +95,9 @@ func folders(root string, dirs []string) map[string]bool {
 	return out
 }
 
-// concerns returns the first file, in order, that is in one of the folders or below it without being a package of its
-// own, or that has the versions of modules. Documents do not count.
+// concerns returns the name of the first file, in alphabetical order, whose change matters, with the words "has
+// changed"; "" if there is none. A Go file matters if its folder is one of folders, another file also if a folder above
+// it is, and go.mod and go.work at the root always. Documents and pictures do not matter.
 func concerns(files []string, folders map[string]bool) string {
 	slices.Sort(files)
 	for _, f := range files {

@@ -32,8 +32,8 @@ func amiss(subject string) string {
 	return ""
 }
 
-// subjects checks the first lines of the last commits, as far as they are newer than a commit. Merges and commits of
-// robots have the forge's own. Where there is no history with that commit, they are NOT RUN.
+// subjects checks the first lines of the last commits that are newer than the commit since. It omits merges and commits
+// of robots, whose subjects the forge writes. If the history lacks since, the check is NOT RUN.
 func (r *runner) subjects(ctx context.Context, since string) error {
 	const name = "subjects of commits"
 	lines, why := history(ctx, since)
@@ -57,7 +57,8 @@ func (r *runner) subjects(ctx context.Context, since string) error {
 	return errors.Join(errs...)
 }
 
-// history returns hash, author and subject of the last commits, those after since only, or why they cannot be had.
+// history returns hash, author and subject of the last commits after since, one line each, with tabs between them. If
+// they cannot be read, it returns why.
 func history(ctx context.Context, since string) (lines []string, why string) {
 	// Where the folder belongs to another user, as in a container, git reads only what is called safe.
 	git := func(args ...string) (string, error) {

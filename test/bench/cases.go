@@ -128,8 +128,8 @@ func plain(have free, want *[4]int64) (n int) {
 	return n
 }
 
-// on returns the subjects of one pod on many states of one machine: the plain loop, a query, the same query once, and
-// the verdict.
+// on returns the subjects of one pod on many states of one machine: the plain loop; a query whose [place.Question] is
+// prepared once for all states; a query that prepares it for each state; and the verdict with all holdings.
 func on(us []*place.Usage, p *place.Pod) []subject {
 	var have []free
 	for _, u := range us {

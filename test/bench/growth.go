@@ -155,7 +155,7 @@ func drawPlots(plots ...plot) string {
 // Sizes of the chart of growths, in pixels.
 const plotWidth, keyWidth = 400, 180
 
-// command replaces this program by another one.
+// command runs another program with this program's output streams, and waits for its end.
 func command(ctx context.Context, words ...string) error {
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr

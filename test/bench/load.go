@@ -147,15 +147,15 @@ func writesPerNode(changes float64) float64 {
 // load is the result of a demand on nodes of one weight: bytes and counts per second, except for the objects.
 type load struct {
 	writes        float64 // of layouts, and as many of topologies
-	sent, stored  float64 // by agents, in etcd
-	watcher       float64 // to one scheduler
-	own           float64 // to all agents, of their own objects
-	reads, read   float64 // of etcd by agents without a watch event: requests, bytes
-	objects, most float64 // bytes in etcd: the present objects, and with the most history
+	sent, stored  float64 // bytes that agents send, and that etcd stores
+	watcher       float64 // bytes to one scheduler
+	own           float64 // bytes to all agents, each about its own objects
+	reads, read   float64 // requests and bytes of agents that read their layout again without a watch event
+	objects, most float64 // bytes in etcd: the present objects, and these with the longest history
 	decoding      float64 // CPUs that one scheduler takes to read layouts
 	layouts       float64 // stored if topologies were not published
 	holdings      float64 // the same if the holdings were separate objects
-	single        float64 // the same if each pod's were; deletions are not counted
+	single        float64 // the same if each pod's holdings were one; deletions are not counted
 }
 
 func (d demand) load(w weight) load {

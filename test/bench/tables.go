@@ -11,7 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// result has the nanoseconds of one answer of the plain loop, of a query, of the same query once, and of a verdict.
+// result has the nanoseconds of one answer: of the plain loop, of a query with a prepared question (again), of a query
+// without one (once), and of a verdict.
 type result struct {
 	policy, request    string
 	numas              int

@@ -84,7 +84,8 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// archDir contains a version, so that another layout of the cache does not conflict with this one.
+// archDir returns the cache's directory for an architecture. The path contains a version, so that another layout of the
+// cache does not conflict with this one.
 func archDir(arch string) (string, error) {
 	if !validName(arch) {
 		return "", fmt.Errorf("%q is not the name of a Debian architecture", arch)
@@ -170,8 +171,8 @@ func (a *apt) unpack(ctx context.Context, root, name string, progress func(strin
 	return nil
 }
 
-// newest reads a package's description from apt-cache. If a package depends on exactly one other, of its own version,
-// newest returns that one.
+// newest returns the package that name stands for, according to its description from apt-cache. If name depends on
+// exactly one package, of the same version, that is the package; otherwise it is name.
 func newest(description, name string) string {
 	var version, depends string
 	for line := range strings.Lines(description) {

@@ -100,7 +100,8 @@ func unpackInto(ctx context.Context, dir, archive string) error {
 	return nil
 }
 
-// inCache has a directory of the cache made that is missing, by one process at a time.
+// inCache makes the directory of a package in the cache with fill, unless it exists. Only one process at a time does
+// so.
 func inCache(ctx context.Context, arch, name string, fill func(a *apt, root string) error) error {
 	var missing *MissingError
 	if _, err := Dir(arch, name); !errors.As(err, &missing) {

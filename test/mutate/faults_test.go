@@ -18,7 +18,7 @@ func TestEveryFaultCanBePlanted(t *testing.T) {
 	}
 }
 
-// Every rule of some releases only has three faults.
+// Each rule that holds for some releases only has three faults.
 func TestEveryRuleOfAReleaseHasFaults(t *testing.T) {
 	count := map[string]int{}
 	for _, f := range released() {

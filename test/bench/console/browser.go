@@ -27,7 +27,8 @@ const (
 	changing  = 20 * time.Second
 )
 
-// watching is run before the page's own scripts. It notes when the numbers are there and painted, and long tasks.
+// watching is the script that runs before the page's own scripts. It records when the page shows its numbers and has
+// painted the map, and the duration of the longest task.
 const watching = `window.bench = { usable: 0, longest: 0 };
 bench.note = (all) => { for (const e of all) bench.longest = Math.max(bench.longest, e.duration); };
 bench.tasks = new PerformanceObserver((all) => bench.note(all.getEntries()));
@@ -144,7 +145,8 @@ func (b *browser) first(found *Found) error {
 
 func milliseconds(n float64) time.Duration { return time.Duration(n * float64(time.Millisecond)) }
 
-// changes lets the cluster change for a while, creates a pod in between, and looks how the page fares.
+// changes sends changes of the cluster for a while, and creates a pod in between. It measures how long the page takes
+// to show the pod, and its longest task.
 func (b *browser) changes(ctx context.Context, found *Found, api *staticapi.Server, c *synthetic.Cluster) error {
 	if err := b.do(chromedp.Evaluate("bench.longest = 0", nil)); err != nil {
 		return fmt.Errorf("begin with changes: %w", err)
@@ -174,7 +176,8 @@ func (b *browser) changes(ctx context.Context, found *Found, api *staticapi.Serv
 	return err
 }
 
-// change sends layouts of one node after the other, each with all and then without its first pod.
+// change sends layouts of one node after the other, without the node's first pod on the first pass over the cluster,
+// without the first two on the second, and so on in turn. It counts in sent, and ends with ctx.
 func change(ctx context.Context, api *staticapi.Server, c *synthetic.Cluster, sent *int) error {
 	tick := time.NewTicker(time.Second / perSecond)
 	defer tick.Stop()

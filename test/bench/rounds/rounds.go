@@ -247,7 +247,8 @@ func (t *turn) round(n int, settle bool) (out wire.Outcome, err error) {
 	return out, nil
 }
 
-// count records an outcome if it is the cheapest so far.
+// count adds the places of an outcome to the result. It takes the costs of the outcome if its CPU time per pod is the
+// least so far.
 func (t *turn) count(out wire.Outcome) {
 	n := float64(len(out.Places))
 	if cpu := float64(out.CPU) / n; t.CPU == 0 || cpu < t.CPU {

@@ -109,7 +109,8 @@ func (c *Cluster) add(r *rand.Rand, k *kind, shapes []*shape, full int) {
 	c.Nodes = append(c.Nodes, k.node(name, len(c.Nodes)))
 }
 
-// spread returns how full one of many nodes is, as a share.
+// spread draws the share of a node's CPUs to use, from 0 to 1. The shares of many nodes are spread evenly, and their
+// mean is full percent.
 func spread(r *rand.Rand, full int) float64 {
 	lowest := max(0, 2*full-100)
 	return (float64(lowest) + r.Float64()*2*float64(full-lowest)) / 100

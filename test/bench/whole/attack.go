@@ -185,7 +185,7 @@ func costlyMachine(ctx context.Context, t *target) error {
 	})
 }
 
-// manyLayouts writes layouts as fast as the API server accepts them from one client.
+// manyLayouts writes 75 layouts a second, or as many as the API server accepts from one client.
 func manyLayouts(ctx context.Context, t *target) error {
 	l := t.cluster.Layout(t.liar)
 	return every(ctx, time.Second/75, func(i int) error {

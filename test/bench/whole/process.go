@@ -95,7 +95,7 @@ func (p *process) ask(ctx context.Context, signal syscall.Signal, into any) erro
 	return nil
 }
 
-// failure returns why the process has ended by itself; nil while it runs.
+// failure returns an error with the end of the log if the process has ended, by itself or by stop; nil while it runs.
 func (p *process) failure() error {
 	select {
 	case <-p.done:

@@ -59,7 +59,8 @@ func (a *arena) profileName(of, kind string) string {
 	return filepath.Join(a.Profiles, strings.ReplaceAll(name, " ", "-"))
 }
 
-// fetchProfile returns nothing if the scheduler ends before the profile does.
+// fetchProfile waits until the scheduler listens, and returns a CPU profile. It returns nothing if the scheduler or the
+// context ends first.
 func fetchProfile(ctx context.Context, s *stage, address string) ([]byte, error) {
 	tick := time.NewTicker(sampling)
 	defer tick.Stop()

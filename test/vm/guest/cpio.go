@@ -61,7 +61,7 @@ func (c *cpio) write(p []byte) {
 	}
 }
 
-// fill pads to four bytes.
+// fill pads n bytes that were written to a multiple of four.
 func (c *cpio) fill(n int) { c.write(make([]byte, (4-n%4)%4)) }
 
 // end writes the last entry of an archive.

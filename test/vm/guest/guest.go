@@ -205,7 +205,7 @@ func (g *Guest) Reboot(ctx context.Context) error {
 // Linux has not yet sent to the disk is lost.
 func (g *Guest) Cut(ctx context.Context) error { return g.again(ctx, "/bin/busybox reboot -n -f") }
 
-// Booted returns when the shell answers of a guest that boots again by itself.
+// Booted waits for a guest that boots again by itself, and returns when its shell answers.
 func (g *Guest) Booted(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -20,7 +20,7 @@ type described struct {
 	distances                     [][]int
 	devices                       []describedDevice
 	args, modules                 []string // what the other fields do not describe
-	boot, script                  string   // of the kernel's command line; before discovery
+	boot, script                  string   // added to the kernel's command line; run before discovery
 	offline                       idset.Set[idset.CPU]
 	warnings                      []sysfs.Anomaly
 }
@@ -84,7 +84,8 @@ func (m described) config() Config {
 	return c
 }
 
-// hugepages returns the kernel's command line for them, every size once.
+// hugepages returns the part of the kernel's command line that allocates the machine's hugepages, with every page size
+// once.
 func (m described) hugepages() (line string) {
 	counts := map[int][]string{}
 	for i, n := range m.numas {

@@ -118,7 +118,8 @@ func readModule(file string) ([]byte, error) {
 	return out, nil
 }
 
-// dependsOn reads the word "depends" of a module's .modinfo, which has zero bytes between words.
+// dependsOn returns the names of the modules that a module needs: the entry "depends" of its section .modinfo, in which
+// zero bytes separate the entries.
 func dependsOn(data []byte) ([]string, error) {
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {

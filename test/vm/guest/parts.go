@@ -99,7 +99,7 @@ func unpacked(arch, name string) (string, error) {
 	return dir, err
 }
 
-// only returns the one file of a directory that matches the first pattern with any match.
+// only returns the file of a directory that matches a pattern: the first of the patterns that exactly one file matches.
 func only(dir string, patterns ...string) (string, error) {
 	for _, p := range patterns {
 		if found, err := filepath.Glob(filepath.Join(dir, p)); err != nil {

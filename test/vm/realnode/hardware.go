@@ -91,7 +91,8 @@ func shape(m *topo.Machine) (sockets, threads int, err error) {
 	return sockets, threads, nil
 }
 
-// hugepages reserves each NUMA node's pages at boot (Documentation/admin-guide/kernel-parameters, hugepages).
+// hugepages returns the part of the kernel's command line that reserves each NUMA node's pages at boot
+// (Documentation/admin-guide/kernel-parameters, hugepages).
 func hugepages(m *topo.Machine) string {
 	bySize := map[int64][]string{}
 	var sizes []int64

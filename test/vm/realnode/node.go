@@ -271,7 +271,7 @@ func (n *Node) Cut(ctx context.Context) error {
 	return nil
 }
 
-// Booted returns when a node with systemd that boots again by itself has a shell.
+// Booted waits for a node with systemd that boots again by itself, and returns when its shell answers.
 func (n *Node) Booted(ctx context.Context) error {
 	if err := n.guest.Booted(ctx); err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)

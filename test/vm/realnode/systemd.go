@@ -71,7 +71,8 @@ func fillSystemd(ctx context.Context, tree, bin, busybox string) error {
 	return nil
 }
 
-// appletsOf returns the programs that busybox is.
+// appletsOf returns the names of the programs that busybox implements and that a node may have as links to it, without
+// busybox itself and init.
 func appletsOf(ctx context.Context, busybox string) ([]string, error) {
 	out, err := exec.CommandContext(ctx, busybox, "--list").Output()
 	if err != nil {

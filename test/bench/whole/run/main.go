@@ -182,8 +182,8 @@ func build(ctx context.Context, words []string) (out []whole.Contender, remove f
 	return out, remove, nil
 }
 
-// contender builds one scheduler. The peer's plugin is for an older Kubernetes; older is that release without the
-// plugin.
+// contender builds the scheduler that a word of the option -only names. The peer's plugin, "match", is for an older
+// Kubernetes; "older" is kube-scheduler of that release without the plugin.
 func contender(ctx context.Context, dir, word string) (whole.Contender, error) {
 	say("building " + word)
 	switch word {

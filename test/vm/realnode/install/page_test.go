@@ -65,7 +65,8 @@ type command struct {
 	onNode bool
 }
 
-// heading is a heading below a page's title; its length is its level, and one.
+// heading matches the marks of a heading below a page's title, and the space after them; a match is one character
+// longer than the heading's level.
 var heading = regexp.MustCompile("(?m)^##+ ")
 
 var fence = regexp.MustCompile("(?m)^```([a-z]*)\n((?s:.*?))^```$")

@@ -175,8 +175,8 @@ func (w *world) changes(ctx context.Context, t *testing.T, flags string) {
 	w.rests(ctx, t, flags)
 }
 
-// rests holds a node to what a change is to leave: the policy, no cordon, no annotation, no pod or file of the change,
-// a kubelet that runs, and the pod.
+// rests fails the test unless the node is as a change must leave it: with the policy of the flags, a kubelet that runs,
+// and the pod; without a cordon, an annotation, and a pod or file of the change.
 func (w *world) rests(ctx context.Context, t *testing.T, flags string) {
 	t.Helper()
 	want := strings.Fields(flags)[1]
@@ -340,7 +340,8 @@ func (w *world) until(ctx context.Context, t *testing.T, script, step string) er
 	return nil
 }
 
-// cutWithin cuts the power between what the pod of a change does, while the command goes on: the change comes about.
+// cutWithin cuts the power between the steps of the pod that changes the kubelet, while the command continues to run.
+// The change must be made nevertheless.
 func (w *world) cutWithin(ctx context.Context, t *testing.T) {
 	const once = "{ [ -e /var/lib/cut ] || { : >/var/lib/cut; sync; busybox reboot -n -f; }; }"
 	directions := []string{aligned, plain}

@@ -79,8 +79,8 @@ func pinned(ctx context.Context, t *testing.T, w *world) {
 	w.remove(ctx, t, "huge", "device", "helped")
 }
 
-// decided holds what a node reports to what the scheduler wrote with the binding. A pod that the agent has placed anew,
-// with an event, is logged.
+// decided compares what a node reports of some pods with the decisions that the scheduler wrote with their bindings. It
+// only logs a pod that the agent has placed anew, with an event.
 func (w *world) decided(ctx context.Context, t *testing.T, pods ...string) {
 	t.Helper()
 	n, running := w.drawn(ctx, t, pins), w.running(ctx, t, pins)

@@ -64,7 +64,8 @@ func serve(port string, handle func(net.Conn) error) error {
 	}
 }
 
-// send sends to the last address that came, over one connection, again where that broke.
+// send sends data to the last address that it received, over one connection. If the connection breaks, send opens it
+// again.
 func send(to <-chan string) {
 	data := make([]byte, chunk)
 	address := nobody
