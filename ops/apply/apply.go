@@ -325,7 +325,7 @@ func (c *Cluster) verify(ctx context.Context, node, dropIn string, rules v1alpha
 	return nil
 }
 
-// differs returns the first difference between a node and its expected state, or "".
+// differs returns an error that describes the first difference between a node and its expected state, or nil.
 func (c *Cluster) differs(ctx context.Context, node, dropIn string, rules v1alpha1.Rules) error {
 	data, err := c.configz(ctx, node)
 	if err != nil {

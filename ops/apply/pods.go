@@ -147,7 +147,8 @@ func (p *Pods) Begin(ctx context.Context, node string, c Configuration) error {
 	return p.order(ctx, node, "change", base64.StdEncoding.EncodeToString([]byte(is)))
 }
 
-// begin returns the log of the node's pod once it has begun.
+// begin creates the pod that changes a node, unless it exists. It returns the pod's log once the change has begun on
+// the node.
 func (p *Pods) begin(ctx context.Context, node string, c Configuration) (log string, err error) {
 	why := "it does not start"
 	within := p.options.KeepWithin
@@ -215,8 +216,8 @@ func (p *Pods) Keep(ctx context.Context, node string) error {
 	return p.remove(ctx, node)
 }
 
-// Undo implements [Node]. A running kubelet receives the order. A node whose kubelet does not run restores it by itself
-// when its time is over.
+// Undo implements [Node]. A node whose kubelet runs receives the order. A node whose kubelet does not run restores the
+// old configuration by itself, when the time for Keep is over.
 func (p *Pods) Undo(ctx context.Context, node string) error {
 	err := p.order(ctx, node, "undo", "")
 	if apierrors.IsNotFound(err) {
@@ -236,7 +237,7 @@ func (p *Pods) Undo(ctx context.Context, node string) error {
 	return p.remove(ctx, node)
 }
 
-// ended returns the log of a pod that has ended.
+// ended waits until a node's pod has ended, and returns its log.
 func (p *Pods) ended(ctx context.Context, node string) (log string, err error) {
 	within := 2*p.options.KeepWithin + time.Minute
 	err = wait.PollUntilContextTimeout(ctx, time.Second, within, true, func(ctx context.Context) (bool, error) {

@@ -74,7 +74,7 @@ func withhold(step Step, err error) string {
 	return fmt.Sprintf("step %s failed", step)
 }
 
-// identity returns a text that identifies a node's part of a plan.
+// identity returns 16 hexadecimal digits that identify a node's part of a plan.
 func identity(n document.KubeletPlanNode) string {
 	data, err := json.Marshal([]any{n.Name, n.DropIn, n.StateFiles})
 	if err != nil { // strings always encode

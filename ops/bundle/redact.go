@@ -11,7 +11,8 @@ import (
 
 // This file replaces names by hashes.
 
-// texts applies a function to all strings in a value, but not to keys.
+// texts replaces every string in a value by do of it, and a string whose name is that of a credential by redacted. It
+// leaves the names of fields, and changes lists and maps in place.
 func texts(value any, do func(string) string) any {
 	switch v := value.(type) {
 	case string:

@@ -170,7 +170,8 @@ func (x *examination) foreign() {
 	}
 }
 
-// stays reports whether the pod got its node without a scheduler.
+// stays reports whether the pod belongs to its node: it is the mirror of a static pod, or its controller is a
+// DaemonSet.
 func stays(p *v1.Pod) bool {
 	_, mirror := p.Annotations[v1.MirrorPodAnnotationKey]
 	owner := metav1.GetControllerOfNoCopy(p)

@@ -114,7 +114,7 @@ func (x *examination) waiting(p *v1.Pod, cores map[int64][]string) error {
 	return nil
 }
 
-// never returns why no node will take a pod, whichever pods end.
+// never adds the finding that no node will take a pod, whichever pods end, with the reasons as evidence.
 func (x *examination) never(p *v1.Pod, l whatif.Lasting) {
 	var evidence, remedies []string
 	for _, r := range l.Refusals {
@@ -149,7 +149,7 @@ func few(names []string) string {
 	return out
 }
 
-// misaligned examines the holdings of pods.
+// misaligned finds the pods that hold more NUMA nodes, or more distant ones, than they need.
 func (x *examination) misaligned(byUID map[string]kube.Stored) {
 	for _, n := range x.View.States {
 		if n.Quality != state.Exact {

@@ -138,7 +138,8 @@ func blockOf(name string, v any) (string, error) {
 	return out.String(), nil
 }
 
-// cut removes the lines of the key at an index of a mapping, and of its value.
+// cut removes the lines of the key at an index of a mapping, and of its value. If the lines also have other text, it
+// only marks the configuration to be written anew.
 func (e *editor) cut(mapping *yaml.Node, at int) {
 	key, value := mapping.Content[at], mapping.Content[at+1]
 	if mapping.Style&yaml.FlowStyle != 0 || len(mapping.Content) == 2 || key.Line < 1 || last(value) > len(e.lines) {
@@ -150,7 +151,8 @@ func (e *editor) cut(mapping *yaml.Node, at int) {
 	}
 }
 
-// paste adds lines to a mapping, indented like its keys, behind a line of it.
+// paste adds a block of lines to a mapping, indented like its keys, after the line with the number after. If the
+// mapping has no lines of its own, it only marks the configuration to be written anew.
 func (e *editor) paste(mapping *yaml.Node, after int, block string) {
 	if mapping.Style&yaml.FlowStyle != 0 || len(mapping.Content) == 0 || after < 1 || after > len(e.lines) {
 		e.rewrite = true

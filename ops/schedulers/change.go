@@ -103,7 +103,7 @@ func outdated(id string) error {
 		errors.New("it has changed meanwhile: read it again"))
 }
 
-// Status returns the word for on and off.
+// Status returns "open" for a plugin that is on, and "close" for one that is off.
 func Status(on bool) string {
 	if on {
 		return "open"

@@ -113,7 +113,8 @@ func numa[T any](of map[int32]T, labels map[string]string, v T) {
 	}
 }
 
-// container returns the container with these labels, or nil.
+// container returns the container that labels name, and adds it if it is new. It returns nil if a label is missing or
+// too long, and for new containers beyond maxOf.
 func (r *reading) container(labels map[string]string) *container {
 	n := name{labels["namespace"], labels["pod"], labels["container"]}
 	for _, s := range []string{n.namespace, n.pod, n.container} {
@@ -140,7 +141,7 @@ func (r *reading) cpu(labels map[string]string, v float64) {
 	}
 }
 
-// addMemory adds one kind of memory.
+// addMemory adds the bytes of one kind of memory to a container's memory on a NUMA node.
 func (r *reading) addMemory(labels map[string]string, v float64) {
 	if c := r.container(labels); c != nil {
 		id, _ := strconv.ParseInt(labels["numa_node"], 10, 32)
@@ -148,7 +149,7 @@ func (r *reading) addMemory(labels map[string]string, v float64) {
 	}
 }
 
-// setMemory sets all kinds of memory together.
+// setMemory sets a container's memory on a NUMA node, in bytes of all kinds together.
 func (r *reading) setMemory(labels map[string]string, v float64) {
 	if c := r.container(labels); c != nil {
 		numa(c.memory, labels, int64(v))
@@ -161,7 +162,7 @@ func (r *reading) remote(labels map[string]string, v float64) {
 	}
 }
 
-// problem returns what an agent does not measure.
+// problem describes what an agent does not measure; "" if it measures all.
 func (r *reading) problem() string {
 	switch {
 	case len(r.used) == 0 && len(r.busy) == 0 && len(r.containers) == 0:

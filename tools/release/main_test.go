@@ -162,7 +162,8 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestProgramsOf: who names no programs waits for no other release of Kubernetes to be compiled.
+// TestProgramsOf: without names of programs, only programs of the main module are built, which need no other release of
+// Kubernetes.
 func TestProgramsOf(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                    "tenon-agent, tenon-console, tenon-scheduler",

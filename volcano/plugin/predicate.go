@@ -141,7 +141,7 @@ func texts(pod *place.Pod, refusal place.RefusalReason, reasons []place.Reason) 
 	return out
 }
 
-// changes are the future changes of a node once leaving tasks have left: the tasks that leave, and the tasks that are
+// changes are the expected changes of a node: the UIDs of pods whose tasks are leaving it, and the tasks that are
 // pipelined to it.
 type changes struct {
 	leaving []string
@@ -173,7 +173,7 @@ func (c changes) without(uids []string) changes {
 	return c
 }
 
-// text is equal for equal changes.
+// text returns a text that is equal for two changes only if they are equal.
 func (c changes) text() string {
 	var b strings.Builder
 	for _, uid := range c.leaving {
@@ -185,7 +185,7 @@ func (c changes) text() string {
 	return b.String()
 }
 
-// after returns a node after changes.
+// after returns the state of a node after changes. It leaves out a coming task that does not fit.
 func (s *session) after(n *state.Node, c changes) *state.Node {
 	if len(c.leaving) > 0 {
 		n = n.Without(c.leaving...)
@@ -198,7 +198,7 @@ func (s *session) after(n *state.Node, c changes) *state.Node {
 	return n
 }
 
-// future is a node after the changes that all tasks of a session see.
+// future is a kept answer of later: the state of a node now, the text of its changes, and the state after them.
 type future struct {
 	now, then *state.Node
 	changes   string

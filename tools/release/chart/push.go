@@ -25,7 +25,8 @@ const (
 )
 
 // Push sends a chart to a registry, as helm push does, and returns its name there with its digest. helm install accepts
-// oci:// and that name. It is not done by Helm's own client, which tells a digest only of what it has sent.
+// oci:// and that name. Helm's own client is not used, because it reports a digest only after it has sent a chart (see
+// Digest).
 func Push(ctx context.Context, c *chart.Chart, date time.Time, registry string) (string, error) {
 	// A tag cannot contain +.
 	tag, err := name.NewTag(registry + "/" + c.Name() + ":" + strings.ReplaceAll(c.Metadata.Version, "+", "_"))

@@ -24,7 +24,7 @@ import (
 // spdxType is the media type of an SPDX document in JSON.
 const spdxType types.MediaType = "application/spdx+json"
 
-// none is what SPDX has for what is not said.
+// none is SPDX's value of a field about which a document states nothing.
 const none = "NOASSERTION"
 
 // BillOfMaterials returns the components of a compiled program as an SPDX document: the modules that the Go linker
