@@ -54,7 +54,7 @@ func compareRows(c *sim.Comparison) []compareRow {
 	return rows
 }
 
-// stay and churn return the mean of a count over the runs.
+// stay and churn return functions that write the mean of a count over the runs.
 func stay(of func(sim.Tally) int) func(*sim.Comparison, sim.Column) string {
 	return func(c *sim.Comparison, k sim.Column) string { return mean(of(k.Stay), c.Runs) }
 }

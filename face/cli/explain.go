@@ -140,7 +140,8 @@ func orGone(ctx context.Context, c Cluster, namespace, name string, err error) e
 	return err
 }
 
-// podName reads "NAMESPACE/NAME" or "NAME". Without a namespace it returns "", and the kubeconfig's namespace applies.
+// podName reads "NAMESPACE/NAME" or "NAME". For a name alone it returns the namespace of --namespace; if that is "",
+// the kubeconfig's namespace applies.
 func (a *app) podName(ref string) (namespace, name string, err error) {
 	chosen := a.kube.Namespace()
 	namespace, name, both := strings.Cut(ref, "/")

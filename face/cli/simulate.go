@@ -470,7 +470,8 @@ func warnLeft(w io.Writer, file string, left whatif.Left) {
 	}
 }
 
-// counted applies --count.
+// counted sets how many pods of each task are wanted according to --count. It returns an error for more than
+// maxSimulated pods together.
 func counted(tasks []*task, count int) error {
 	total := 0
 	for _, t := range tasks {

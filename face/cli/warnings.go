@@ -47,7 +47,8 @@ func forgotten(nodes []*state.Node) (out []document.Problem) {
 // inexactMark stands behind the name of a node for which predictions may be inexact.
 const inexactMark = " (inexact)"
 
-// inexactCodes are the codes of a node, each once.
+// inexactCodes returns the codes of the reasons why predictions for a node may be inexact, each once, separated by
+// commas; "" if there are none.
 func inexactCodes(n *state.Node) string {
 	var out []string
 	for _, r := range n.Inexact {

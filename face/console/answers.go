@@ -223,7 +223,8 @@ func (q *request) asked() cli.Request {
 	return out
 }
 
-// simulation refuses what the command refuses. The error names the parameter.
+// simulation returns the simulation that a request asks for. For a request that the command simulate would refuse, the
+// error names the parameter.
 func (q *request) simulation() (cli.Request, error) {
 	asked := q.asked()
 	refused := func(field, detail string) (cli.Request, error) {

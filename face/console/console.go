@@ -39,7 +39,7 @@ type Schedulers interface {
 	List(ctx context.Context) ([]document.Scheduler, []document.Limit, error)
 	// Get returns one scheduler; id may be empty where there is only one.
 	Get(ctx context.Context, id string) (document.Scheduler, error)
-	// Set turns the NUMA plugin of a scheduler on or off.
+	// Set turns the NUMA plugin of a scheduler on or off, or changes its arguments.
 	Set(ctx context.Context, change document.PluginChange) (document.NUMAAware, error)
 }
 
@@ -77,7 +77,8 @@ func (i *Identity) person() string { return person(i.Name) }
 
 // Identities find out the identity of requests.
 type Identities interface {
-	// Identify returns the identity of the request. The error is nil, [ErrSignIn], or wraps ErrSignIn.
+	// Identify returns the identity of the request. The error wraps [ErrSignIn] if the request has no valid session;
+	// other errors describe why the request was refused or not examined in time.
 	Identify(r *http.Request) (*Identity, error)
 	// SignIn exchanges a credential for a session and returns its cookie.
 	SignIn(ctx context.Context, c Credential) (*Identity, *http.Cookie, error)

@@ -130,7 +130,8 @@ func chosen(r document.KubeletRolloutRequest) (cli.KubeletApplyOptions, error) {
 	return o, nil
 }
 
-// lastRequest returns the last rollout request of an identity.
+// lastRequest returns the last rollout request. The second result is false unless this identity made it and it has
+// nodes.
 func (r *rollouts) lastRequest(who *Identity) (document.KubeletRolloutRequest, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

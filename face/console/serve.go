@@ -64,7 +64,8 @@ type connection struct {
 	requests int    // complete requests that the handler answers now
 }
 
-// note receives every change of a connection's state.
+// note records new and ended connections, and closes a waiting one when there are too many. The HTTP server calls it at
+// every change of a connection's state.
 func (c *connections) note(conn net.Conn, s http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -159,7 +159,7 @@ func (s *Sessions) remove(id string) *Identity {
 	return one.who
 }
 
-// SignOut ends the session of a request, if it has one.
+// SignOut ends the session of a request, if it has one, and returns a cookie that deletes the session's cookie.
 func (s *Sessions) SignOut(r *http.Request) *http.Cookie {
 	if c, err := r.Cookie(s.name); err == nil {
 		s.drop(c.Value)

@@ -56,7 +56,7 @@ func (t *turns) enter(ctx context.Context, who string) (leave func(), err error)
 	}
 }
 
-// free reports whether a person may begin now. The caller holds the lock; serve's caller, too.
+// free reports whether a person may begin now. Callers of free and of serve hold the lock.
 func (t *turns) free(who string) bool {
 	return (t.most == 0 || t.busy < t.most) && t.held[who] < t.each
 }

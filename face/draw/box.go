@@ -242,7 +242,8 @@ func (p *picture) memoryLines(n topo.NUMA, use kindUse, inner int) []line {
 	return append(out, bar)
 }
 
-// barPart starts with the owner's sign, so that neighbours differ without colour.
+// barPart draws the part of a bar that an owner holds, in that many cells. It starts with the owner's sign, so that
+// neighbours differ without colour.
 func (p *picture) barPart(o, cells int) line {
 	if cells == 0 {
 		return nil
