@@ -17,7 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/ops/rollout"
 )
 
-// restoresAfter is the time after the verification after which a node restores its old configuration.
+// restoresAfter is how long after the time for the verification a node restores its old configuration, unless the
+// change is kept.
 const restoresAfter = time.Minute
 
 // applyKubelets changes kubelets in the cluster of a kubeconfig, by pods in the kubeconfig's namespace.

@@ -142,7 +142,8 @@ func (x *changed) served(ctx context.Context, t *testing.T) {
 	}
 }
 
-// examined: the console finds what the command finds, although it reads only objects that it does not follow.
+// examined: the console finds what the command finds, although it takes the objects that it follows from memory and
+// reads only the others.
 func (x *changed) examined(ctx context.Context, t *testing.T, b *browser) {
 	t.Helper()
 	text, stderr, _ := run(ctx, x.Cluster, "doctor", "-o", "json")

@@ -77,7 +77,7 @@ func BenchmarkResident(b *testing.B) {
 	b.ReportMetric(float64(n.bytes)/1024, "layout-KiB")
 }
 
-// busyNode is a node whose pods hold two CPUs each, which ones changes from round to round.
+// busyNode is a node whose pods hold two CPUs each. In each round they hold other CPUs.
 type busyNode struct {
 	dir     string
 	layouts chan *v1alpha1.NodeLayout

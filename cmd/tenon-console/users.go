@@ -120,8 +120,9 @@ type validity struct {
 	valid bool
 }
 
-// holds reports whether the API server accepted the token at the last check. If the API server does not answer, the
-// last result stays: without answers it returns no data either.
+// holds reports whether the API server accepts the token. It asks the API server at most once a minute (recheck); a
+// refused token stays refused. If the API server does not answer, the last result stays: without answers it returns no
+// data either.
 func (v *validity) holds() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -243,7 +243,8 @@ func (c commands) refuseGo(w []string) string {
 	return ""
 }
 
-// refuseKubectl has the program parse the arguments, and print its help instead of running.
+// refuseKubectl returns what kubectl tenon prints about arguments that it does not take, or "". With --help it parses
+// them and runs nothing.
 func refuseKubectl(args []string) string {
 	var stderr strings.Builder
 	if code := cli.Run(context.Background(), append(slices.Clone(args), "--help"), io.Discard, &stderr,
@@ -253,8 +254,8 @@ func refuseKubectl(args []string) string {
 	return ""
 }
 
-// refuseProgram looks for the first argument and the long flags among those that the program's source declares.
-// The flags of tenon-scheduler are kube-scheduler's and are not looked for.
+// refuseProgram returns why a program does not take its arguments, or "": its source declares no such first argument or
+// long flag. The flags of tenon-scheduler are kube-scheduler's and are not checked.
 func (c commands) refuseProgram(name string, args []string) string {
 	if name == "kubectl-tenon" {
 		return refuseKubectl(args)
@@ -276,7 +277,8 @@ func (c commands) refuseProgram(name string, args []string) string {
 	return ""
 }
 
-// missingFile looks for the file of kubectl -f, or the directory of -k.
+// missingFile returns the error about the file of kubectl -f, or the directory of -k, if it does not exist; otherwise
+// "".
 func missingFile(args []string) string {
 	i := slices.IndexFunc(args, func(a string) bool { return a == "-f" || a == "-k" })
 	if i < 0 || i+1 == len(args) || args[i+1] == "-" {

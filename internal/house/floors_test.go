@@ -418,7 +418,7 @@ func match(pattern, pkg string) bool {
 	return pattern == pkg
 }
 
-// inside returns the path within this module of an import of it.
+// inside returns the path of an import within this module, "." for its root, and whether the import is of this module.
 func inside(imp string) (string, bool) {
 	if imp == module {
 		return ".", true
