@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Admission has what the API server's admission plugins change pods by when they are created.
+// Admission has the objects by which the API server's admission plugins change or refuse pods when they are created.
 type Admission struct {
 	// Classes are the runtime classes by name; nil if the identity may not read them.
 	Classes map[string]*nodev1.RuntimeClass

@@ -17,7 +17,8 @@ func Needs(p *v1.Pod) (whatif.Amounts, error) {
 	return out, err
 }
 
-// Amounts translates a list. If an amount is beyond bounds, the error names it, and out has the bound for it.
+// Amounts translates a list of resources: CPUs in thousandths, all others in their units. A negative amount counts as
+// 0. If an amount is beyond bounds, the error names it, and out has the bound for it.
 func Amounts(list v1.ResourceList) (out whatif.Amounts, err error) {
 	out = whatif.Amounts{}
 	for name, q := range list {

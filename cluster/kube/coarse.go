@@ -14,8 +14,8 @@ import (
 )
 
 // This file feeds the ledger with nodes that have only a NodeResourceTopology, or only a Numatopology, which arrives in
-// the same form. A valid layout takes precedence over both, and a NodeResourceTopology over a Numatopology. The others
-// are then kept, and used again when what took precedence is gone.
+// the same form. A valid layout takes precedence over both, and a NodeResourceTopology over a Numatopology. An object
+// that is not used is kept, and is used when the object with precedence is gone.
 
 // coarse is the state of a node's NodeResourceTopology and Numatopology.
 type coarse struct {
@@ -47,7 +47,8 @@ func (c *coarse) newest(o *v1alpha2.NodeResourceTopology) **v1alpha2.NodeResourc
 	return &c.topology
 }
 
-// goneName is the name under which the deletion of an object is remembered. No node has such a name as the second one.
+// goneName is the name under which the deletion of an object is remembered. For a Numatopology it has a slash, which no
+// name of a node has.
 func goneName(o *v1alpha2.NodeResourceTopology) string {
 	if nrt.KindOf(o) == nrt.Numatopology {
 		return nrt.Numatopology + "/" + o.Name

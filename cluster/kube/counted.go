@@ -19,9 +19,10 @@ const (
 )
 
 // accounted returns which pods the amounts of a node contain, by UID: according to the object's own list of pods, or to
-// its fingerprint. counts is nil if neither shows it. The pods of the last fingerprint that matched are also in this
-// one, unless they ended. Pods bound since then may be in it, and pods that ended since then may still be. either are
-// groups of pods with one name: the fingerprint contains exactly one pod of each group.
+// its fingerprint. counts is nil if neither shows it. It assumes that the fingerprint still contains the pods of the
+// last fingerprint that matched, unless they ended. The fingerprint may also contain pods that were bound since then,
+// and may still contain pods that ended since then. either are groups of pods with one name: the fingerprint contains
+// exactly one pod of each group.
 func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[string]bool, either [][]string) {
 	if r.Pods != nil || r.Fingerprint == "" {
 		return r.Pods, nil

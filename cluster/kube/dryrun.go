@@ -13,13 +13,12 @@ import (
 	"github.com/tenon-numa/tenon/api/objects"
 )
 
-// Trial asks the API server what it would make of new pods. Nothing is stored: every request is a dry run, which the
-// API
-// server refuses where an admission webhook may have side effects.
+// Trial asks the API server how it would store new pods, or why it would refuse them. Nothing is stored: every request
+// is a dry run, which the API server refuses where an admission webhook may have side effects.
 type Trial struct {
 	core   *objects.Core
 	access *objects.Group
-	may    map[string]error // by namespace: why nothing is asked
+	may    map[string]error // by namespace: why nothing is asked there; nil: pods may be created
 }
 
 // NewTrial returns a trial with the identity of cfg.
@@ -57,7 +56,7 @@ func (t *Trial) Create(ctx context.Context, p *v1.Pod) (stored *v1.Pod, refused,
 	return nil, nil, err
 }
 
-// allowed returns why the identity may not create pods in a namespace.
+// allowed returns why the identity may not create pods in a namespace, or why that is not known; nil if it may.
 func (t *Trial) allowed(ctx context.Context, namespace string) error {
 	if err, known := t.may[namespace]; known {
 		return err

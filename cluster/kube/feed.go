@@ -210,7 +210,7 @@ func (f *Feed) Pod(pod *v1.Pod) {
 	}
 }
 
-// put books a bound pod.
+// put books a bound pod, unless it has no spec.
 func put(p *boundPod, book func(string, state.PodID, *place.Pod)) {
 	if p.spec != nil {
 		book(p.node, p.id, p.spec)
@@ -333,7 +333,9 @@ func unconditioned(l *v1alpha1.NodeLayout) bool {
 // callback must not call the feed.
 func (f *Feed) OnReport(do func(*v1alpha1.NodeLayout)) { f.onReport = do }
 
-// newer records the version of a layout, and reports whether it is newer than the recorded one.
+// newer records the version of a layout, and reports whether the layout has to be applied: it is newer than the
+// recorded version, and its sequence is not older. A newer object with an older sequence is kept as late; see
+// lateGrace.
 func (f *Feed) newer(l *v1alpha1.NodeLayout) bool {
 	now := version{resource: l.ResourceVersion, uid: l.UID, sequence: l.Sequence}
 	old, known := f.versions[l.Name]

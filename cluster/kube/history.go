@@ -50,7 +50,7 @@ func (r *Reader) History(ctx context.Context, namespace, name string) (document.
 	return out, nil
 }
 
-// outcomes maps the reasons of events in which schedulers and kubelets report decisions on pods.
+// outcomes has, by the reason of an event, the outcome that a scheduler or a kubelet reports with such an event.
 var outcomes = map[string]document.Outcome{
 	failedScheduling:        document.OutcomeRefused,
 	"PlacementRefused":      document.OutcomeRefused,

@@ -52,8 +52,8 @@ func Requests(pod *v1.Pod) v1.ResourceList {
 	return resourcehelper.PodRequests(pod, o)
 }
 
-// clampStatus returns the pod with every quantity of its status clamped, since a node writes it: the pod itself if it
-// has none.
+// clampStatus returns the pod with every quantity of its status clamped, since a node writes the status. It returns the
+// pod itself if its status has no quantity.
 func clampStatus(pod *v1.Pod) *v1.Pod {
 	if !sized(&pod.Status) {
 		return pod

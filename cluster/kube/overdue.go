@@ -64,8 +64,8 @@ func (f *Feed) overdueAt(at time.Time) {
 }
 
 // openDoubts ends the wait of other pods for pods that a layout lists and that have no object, unless the layout was
-// written in the last reportDue: its node's agent may be about to write another one. A reader, who does not see when
-// pods go, calls it after Begin.
+// written in the last reportDue: its node's agent may be about to write another one. A reader does not see when pods
+// go, so it calls openDoubts after Begin.
 func (f *Feed) openDoubts(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,7 +15,8 @@ const (
 	paceInterval = time.Second / 4
 )
 
-// pace limits the rate of a node's events. The bucket has this many more events; one is added every paceInterval.
+// pace limits the rate of a node's events. bucket is how many ordinary events may be applied now; it grows by one every
+// paceInterval, up to paceBurst.
 type pace struct {
 	bucket int
 	filled time.Time // the time up to which the bucket was filled

@@ -319,7 +319,8 @@ func refusals(book *ledger.Book, l *v1alpha1.NodeLayout, pods []v1.Pod, at time.
 	}
 }
 
-// problems is not nil: answers have an empty list where there are none.
+// problems returns why nodes have no state, in ascending order of node. The result is not nil, so that answers in JSON
+// have an empty list if there are none.
 func problems(feed *Feed, snap *ledger.Snapshot, nodes []v1.Node) []document.Problem {
 	out := []document.Problem{}
 	for i := range nodes {
@@ -361,9 +362,9 @@ func notes(feed *Feed, snap *ledger.Snapshot) []document.Problem {
 	return out
 }
 
-// Lacks returns for every node which plain amounts it has too little of left for the pod. It counts like
-// kube-scheduler's NodeResourcesFit where no DRA driver and no extender serves a resource: the node's allocatable minus
-// the requests of all pods bound to it.
+// Lacks returns, by node, the plain amounts that the node has too little of for the pod. It leaves out nodes that have
+// enough. It counts like kube-scheduler's NodeResourcesFit where no DRA driver and no extender serves a resource: the
+// node's allocatable minus the requests of all pods bound to it.
 func (r *Reader) Lacks(ctx context.Context, pod *v1.Pod) (map[string][]place.Reason, error) {
 	nodes, err := r.cluster.Nodes.List(ctx, metav1.ListOptions{})
 	if err != nil {

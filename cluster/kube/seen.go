@@ -36,8 +36,8 @@ func (s *Seen) Text() string {
 		"so a node may have less left of plain amounts than is said here", strings.Join(s.Namespaces, ", "))
 }
 
-// gone reports whether a pod that a node reports has ended or was deleted by force. It decides only where the pods of
-// the namespace were read: the pod is missing among them.
+// gone reports whether a pod that a node reports has ended or was deleted by force: the pods of its namespace were
+// read, and it is not among them. known is true if the pod was read.
 func (s *Seen) gone(id state.PodID, known bool) bool { return !known && s.Has(id.Namespace) }
 
 // Within makes the reader list the pods of these namespaces if it may not list the pods of all.

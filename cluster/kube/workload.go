@@ -25,7 +25,7 @@ var workloads = map[string]schema.GroupVersionResource{
 	"job":         {Group: "batch", Version: "v1", Resource: "jobs"},
 }
 
-// labelled are kinds of operators, with the label in which their pods have the object's name.
+// labelled has, for kinds of operators, the label whose value is the object's name on the object's pods.
 var labelled = map[string]string{
 	"vcjob": "volcano.sh/job-name", "jobset": "jobset.sigs.k8s.io/jobset-name",
 	"trainjob": "jobset.sigs.k8s.io/jobset-name",
@@ -36,8 +36,8 @@ var labelled = map[string]string{
 
 const trainingJob = "training.kubeflow.org/job-name"
 
-// labelledPods returns the pods with a label. It returns an error if no pod has it, because nothing shows then whether
-// the object exists.
+// labelledPods returns the pods that have the label of the kind with the object's name. It returns an error if there
+// are none, because nothing shows then whether the object exists.
 func (r *Reader) labelledPods(ctx context.Context, kind, namespace, name string) ([]v1.Pod, error) {
 	label := labelled[kind] + "=" + name
 	list, err := r.cluster.Pods.In(namespace).List(ctx, metav1.ListOptions{LabelSelector: label})
@@ -71,9 +71,10 @@ func (r *Reader) cronPods(ctx context.Context, namespace, name string) ([]v1.Pod
 	return out, nil
 }
 
-// PodsOf returns the pods of a workload: the pods that its selector selects and that the workload, or a ReplicaSet of
-// its name, controls. kind is in lower case, such as "deployment". If the workload does not exist, the error is the API
-// server's NotFound.
+// PodsOf returns the pods of a workload. kind is in lower case, such as "deployment". For Kubernetes' own kinds, these
+// are the pods that the workload's selector selects and that the workload, or a ReplicaSet of its name, controls; if
+// the workload does not exist, the error is NotFound. For a CronJob they are the pods of its Jobs, and for kinds of
+// operators the pods with the kind's label; if there are none, that is an error.
 func (r *Reader) PodsOf(ctx context.Context, kind, namespace, name string) ([]v1.Pod, error) {
 	switch {
 	case labelled[kind] != "":

@@ -102,7 +102,7 @@ func (v *View) custom(c dynamic.Interface, r schema.GroupVersionResource, s *sou
 	return s
 }
 
-// trimmed makes a transform of a function for one type. It returns other objects unchanged.
+// trimmed makes a transform of a function for one type. The transform returns objects of other types unchanged.
 func trimmed[T v1.Pod | v1.Node](trim func(*T) *T) func(any) (any, error) {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(*T); ok {

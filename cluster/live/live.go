@@ -4,8 +4,8 @@
 // Invariant: the view has only objects that the API server gave to the identity. A resource that the identity may not
 // read, or that is not served, is a [document.Limit], and does not keep other resources away. Memory is bounded by the
 // number of nodes and pods and by the bytes of the pods; a Limit names what is left out beyond a bound. The package
-// only reads: it sends lists and watches of four resources to the API server. It does not judge pods; cluster/stage and
-// core do.
+// only reads: it sends lists and watches of at most five resources to the API server. It does not judge pods;
+// cluster/stage and core do.
 package live
 
 import (
@@ -222,8 +222,8 @@ func (v *View) count() (all, waiting int) {
 	return len(v.pods.kept), waiting
 }
 
-// View returns the whole in the form of a [kube.Reader]. Its pods are the view's own, which replaces pods instead of
-// changing them.
+// View returns the whole in the form of a [kube.Reader]. The result shares its pods with v, which replaces pods instead
+// of changing them.
 func (v *View) View() *kube.View {
 	out := &kube.View{}
 	for _, n := range v.Nodes() {

@@ -163,7 +163,8 @@ func newPods() pods {
 		origins: map[string]*origin{}}
 }
 
-// put keeps a trimmed pod within bounds. It returns whether the pod is kept, and whether it has changed.
+// put keeps a trimmed pod, unless it is new and would exceed the bounds. It returns whether the pod is kept, and
+// whether the pod is new or has changed.
 func (s *pods) put(p *v1.Pod, b Bounds) (kept, changed bool, err error) {
 	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	spec := p.Spec
@@ -200,7 +201,7 @@ func (s *pods) put(p *v1.Pod, b Bounds) (kept, changed bool, err error) {
 	return true, old == nil || old.spec.digest != digest || !old.equal(r), nil
 }
 
-// equal compares all that is listed and judged, except the spec.
+// equal reports whether two records agree in all that pods are listed and judged by, except the spec.
 func (r *record) equal(o *record) bool {
 	a, b := r.status(), o.status()
 	return r.listed() == o.listed() && a.NominatedNodeName == b.NominatedNodeName &&

@@ -64,7 +64,8 @@ func (v *View) State() State {
 	return s
 }
 
-// listed returns the nodes of the API server. If the identity may not read them, it returns the nodes that report.
+// listed returns the nodes of the API server, and also the nodes that report without being among them: the identity may
+// not be allowed to read nodes.
 func (v *View) listed() (out []Node) {
 	snap, problems, notes := v.Snapshot(), map[string]string{}, map[string][]string{}
 	for _, p := range v.Problems() {

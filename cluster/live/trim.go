@@ -47,8 +47,7 @@ func trimPod(p *v1.Pod) *v1.Pod {
 }
 
 // trimResize keeps what a pod takes while it is resized: what its kubelet has allocated, what its containers have, and
-// why the resize is pending. It keeps nothing where that is what the spec requests, as in most pods, and the container
-// runs.
+// why the resize is pending. It leaves out a container that runs and has what its spec requests, as in most pods.
 func trimResize(p *v1.Pod, out *v1.PodStatus) {
 	pending := slices.IndexFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodResizePending })
 	spec := map[string]v1.ResourceList{}
@@ -149,7 +148,8 @@ func trimVolumes(in []v1.Volume) (out []v1.Volume) {
 	return out
 }
 
-// trimNode keeps a node's labels, taints, amounts, what memory it has, and readiness.
+// trimNode keeps a node's labels, taints, allocatable amounts, capacity of memory and hugepages, kubelet version and
+// readiness.
 func trimNode(n *v1.Node) *v1.Node {
 	out := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion,
 		CreationTimestamp: n.CreationTimestamp, Labels: n.Labels},

@@ -31,7 +31,8 @@ func checkAliases(doc []byte) error {
 	return nil
 }
 
-// size is that of a value with all that its aliases stand for, bounded.
+// size is the size of a value, including a copy for each of its aliases. Both numbers stop growing at twice their
+// bound.
 type size struct{ values, bytes int }
 
 func (s *size) add(t size) {

@@ -2,10 +2,10 @@
 // each.
 //
 // Invariant: every returned pod has the requests that the API server sets if only limits are given, and breaks no rule
-// of the API server that [Validate] has. The first object that would not is an error that names document, object and
-// field. It lists an object of an unknown kind without pod templates as left out; for a template in such an object it
-// names the place. A field that a known kind does not have is an error, since a misspelt field would otherwise be
-// ignored.
+// of the API server that [Validate] has. The first object whose pods break such a rule is an error that names document,
+// object and field. An object of an unknown kind without pod templates is listed as left out; a template that is found
+// in such an object comes with its place there. A field that a known kind does not have is an error, since a misspelt
+// field would otherwise be ignored.
 package manifest
 
 import (
@@ -152,9 +152,8 @@ func Documents(data []byte, do func(where string, text []byte) error) error {
 	}
 }
 
-// toJSON converts a YAML document. A key that is there twice is an error, unless the document merges mappings (<<):
-// then
-// one of a merged mapping may be overridden, and the result is the one that kubectl gets from the same library.
+// toJSON converts a YAML document. A repeated key is an error, unless the document merges mappings (<<): then one of a
+// merged mapping may be overridden, and the result is the one that kubectl gets from the same library.
 func toJSON(doc []byte) ([]byte, error) {
 	text, err := yaml.YAMLToJSONStrict(doc)
 	if err != nil && merges.Match(doc) {

@@ -220,7 +220,7 @@ func find(root object, path string) (out []found) {
 	return out
 }
 
-// nameOf returns the name of an element of a list, or its number.
+// nameOf returns the name of an element of a list, or its index if it has none.
 func nameOf(x any, i int) string {
 	if o, ok := x.(object); ok {
 		for _, field := range []string{"name", "groupName"} {
@@ -318,7 +318,7 @@ func builtin(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }
 
-// embedded makes a template of one that was found. A strict reader refuses fields that pods do not have.
+// embedded makes a Template of a template that was found. strict makes it refuse fields that pods do not have.
 func (r *reader) embedded(gvk schema.GroupVersionKind, root object, f found, s source, strict bool) (t Template,
 	err error) {
 	meta, _ := f.value["metadata"].(object)

@@ -14,9 +14,9 @@ import (
 
 // This file and its neighbours validate_*.go refuse pods that the API server refuses. They have its rules about what
 // decides where a pod runs: names, amounts, containers, ports, claims, selectors, tolerations, affinity and spreading
-// (pkg/apis/core/validation of Kubernetes 1.37, ValidatePodCreate). They have none about probes, environments, sources
-// of volumes and security contexts. Where releases or gates differ, a pod that one of them takes passes. A test in
-// lab/admission compares them with the API server's own code.
+// (pkg/apis/core/validation of Kubernetes 1.37, ValidatePodCreate). They have no rules about probes, environments,
+// sources of volumes and security contexts. Where releases or gates differ, a pod passes if any of them accepts it. A
+// test in lab/admission compares them with the API server's own code.
 
 // maxRefusal bounds the text of an error, in runes.
 const maxRefusal = 400

@@ -84,7 +84,7 @@ func native(name v1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
 }
 
-// extended reports whether a name is of an extended resource, which only whole numbers count.
+// extended reports whether a name is the name of an extended resource, whose amounts must be whole numbers.
 func extended(name v1.ResourceName) bool {
 	return !native(name) && !strings.HasPrefix(string(name), quotaPrefix) &&
 		len(validation.IsQualifiedName(quotaPrefix+string(name))) == 0

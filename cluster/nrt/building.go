@@ -13,7 +13,7 @@ import (
 
 // building constructs a machine with the amounts of the zones, and with the reserved and held part of them.
 type building struct {
-	zones []zone // ascending ids; positions are the machine's NUMA nodes'
+	zones []zone // ascending by id, the order of the machine's NUMA nodes
 	rules place.Rules
 	spec  topo.Spec
 	held  place.Holding
@@ -30,7 +30,7 @@ const (
 // noDevice is the id of the placeholder device of a resource that every zone lists with 0.
 const noDevice = "none"
 
-// describe fills in the parts of the machine.
+// describe fills in spec and held, and the reservations of rules, from the zones.
 func (b *building) describe(n *notes) error {
 	for _, z := range b.zones {
 		b.spec.NUMAs = append(b.spec.NUMAs, topo.NUMA{ID: z.id})
@@ -128,8 +128,8 @@ func (b *building) book(i int, kind string, capacity int64, a amount) {
 	}
 }
 
-// counts returns how many devices the zones have of each resource. A resource with too many of them, or one resource
-// too many, is omitted.
+// counts returns how many devices the zones have of each resource. It leaves out, and adds to omitted, a resource with
+// too many devices, and resources beyond the bounds on resources and on all devices.
 func (b *building) counts() map[string]int64 {
 	all := map[string]int64{}
 	for _, z := range b.zones {

@@ -199,9 +199,10 @@ func (s *numatopology) cpus(m *topo.Machine) (reserved, free idset.Set[idset.CPU
 	return reserved, free.And(m.CPUs()).Minus(reserved), nil
 }
 
-// devices returns the devices of gpuDetail by position of the NUMA node, if one resource in numares has the name of a
-// device plugin's. Without a NUMA node that the machine has, a device counts nowhere: it is not on NUMA node 0. If the
-// devices cannot be counted, devices returns the resource and why, in ASCII.
+// devices returns the devices of gpuDetail by position of the NUMA node, if exactly one resource in numares has a name
+// of the form that device plugins use (with a slash). A device whose NUMA node is missing, or not in the machine,
+// counts nowhere: it is not on NUMA node 0. If the devices cannot be counted, devices returns the resource and why, in
+// ASCII.
 func (s *numatopology) devices(m *topo.Machine) (out []v1alpha2.ResourceInfoList, omitted, why string) {
 	out = make([]v1alpha2.ResourceInfoList, len(m.NUMAs()))
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(s.Numares)), func(name string) bool {

@@ -1,5 +1,6 @@
 // Package nrt reads NodeResourceTopology (topology.node.k8s.io/v1alpha2 and v1alpha1), the format in which exporters
-// report the resources of each NUMA node, and Numatopology (nodeinfo.volcano.sh/v1alpha1), that of Volcano's exporter.
+// report the resources of each NUMA node, and Numatopology (nodeinfo.volcano.sh/v1alpha1), the format of Volcano's
+// exporter.
 //
 // [Typed] decodes the objects of an informer, [Read] converts an object to core values, and [Reading.Counted] finds the
 // pods that its amounts contain. Invariant: the cost of an object is bounded, whatever it contains, and of
@@ -279,8 +280,9 @@ func resourceName(name string, n *notes) (string, error) {
 var (
 	// wholeNode are resources that belong to no NUMA node.
 	wholeNode = []string{"ephemeral-storage", "storage", "pods"}
-	// noDevices are domains of resources that no device plugin can serve (Kubernetes' own; Koordinator counts batch-cpu
-	// there in thousandths) or serves in fact (shares of GPUs).
+	// noDevices are domains whose resources are not devices. No device plugin can serve resources in Kubernetes' own
+	// domain, where Koordinator counts batch-cpu in thousandths. No device plugin does serve Koordinator's resources,
+	// such as shares of GPUs.
 	noDevices = []string{"kubernetes.io/", "koordinator.sh/"}
 )
 

@@ -17,7 +17,7 @@ type Trial interface {
 	Create(ctx context.Context, p *v1.Pod) (stored *v1.Pod, refused, unasked error)
 }
 
-// Asking returns the same stage, which asks an API server about the pods of files until ctx ends.
+// Asking returns a copy of the stage that asks an API server about the pods of files until ctx ends.
 func (s *Stage) Asking(ctx context.Context, t Trial) *Stage {
 	out := *s
 	out.ask = func(p *v1.Pod) (*v1.Pod, error, error) { return t.Create(ctx, p) }
@@ -25,7 +25,8 @@ func (s *Stage) Asking(ctx context.Context, t Trial) *Stage {
 }
 
 // admitted changes the pod of a file as the API server does. It asks the API server if there is one to ask, and
-// otherwise applies what is known of its admission.
+// otherwise applies what is known of its admission. asked is true if the API server has answered. unjudged names the
+// parts of the admission that were not judged.
 func (s *Stage) admitted(t *manifest.Template, own map[string]*nodev1.RuntimeClass) (asked bool, unjudged []string,
 	err error) {
 	if n := t.Pod.Spec.RuntimeClassName; s.ask == nil || t.Written == nil || n != nil && own[*n] != nil {

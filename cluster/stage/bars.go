@@ -29,7 +29,8 @@ type wishes struct {
 	Ports       []hostPort
 }
 
-// barred returns the nodes that a pod may not go to. Pods with the same wishes share the result.
+// barred returns why a pod may not go to each node; nil if the nodes have no labels here. Pods without volumes and with
+// the same wishes share the result.
 func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 	if s.objects == nil {
 		return nil, nil
@@ -114,7 +115,8 @@ func (f *filters) bar(n *v1.Node, on []kube.Stored) (out []place.Reason, err err
 	return append(out, f.taken(on)...), nil
 }
 
-// tolerated ignores the operators Lt and Gt, which are behind a gate that is off by default in 1.36.
+// tolerated reports whether a pod tolerates a taint. It ignores tolerations with the operators Lt and Gt, which are
+// behind a gate that is off by default in 1.36.
 func tolerated(p *v1.Pod, t v1.Taint) bool {
 	return tolerates(p.Spec.Tolerations, &t)
 }
@@ -155,9 +157,9 @@ func annotated(p *v1.Pod, prefix string) bool {
 	return false
 }
 
-// devices names the extended resources of a pod that amounts cannot judge. DRA serves some of them on some nodes. Some
-// are not counted on some nodes (whatif.Node.Uncounted). Some have no node, and it is unknown whether DRA serves them;
-// these count as lacking.
+// devices names, in words, the parts of a pod's requests that amounts cannot judge: resources that the reports of some
+// nodes leave out (whatif.Node.Uncounted), devices that DRA allocates, and extended resources that no node has while it
+// is unknown whether DRA serves them. A resource that no node has counts as lacking.
 func (s *Stage) devices(pod *v1.Pod) (out []string) {
 	for name := range kube.Requests(pod) {
 		resource, offered := string(name), 0

@@ -18,7 +18,7 @@ type capacity struct {
 	largest int64
 }
 
-// byStorageClass reads the reports that count: those that name nodes and an amount. It returns nil for nil.
+// byStorageClass returns the reports that name nodes and an amount, by storage class. If all is nil, so is the result.
 func byStorageClass(all []storagev1.CSIStorageCapacity) map[string][]capacity {
 	if all == nil {
 		return nil

@@ -115,7 +115,7 @@ func (e *export) problems(feed *kube.Feed, snap *ledger.Snapshot) []document.Pro
 	return out
 }
 
-// count sets the pods' requests from the holdings in layouts, if the file has no pods.
+// count replaces what pods use of each node by what the holdings in its layout show. It is for a file without pods.
 func (s *Stage) count() {
 	s.pods = nil
 	for i := range s.nodes {

@@ -204,12 +204,14 @@ type neighbours struct {
 	nodes []whatif.Node
 	// wanted counts the pods that match all terms of the affinity.
 	wanted map[domain]int
-	// closedBy and kept name a pod for each domain that is closed by the pod's own anti-affinity, or by another pod's.
+	// closedBy has the domains that the pod's own anti-affinity closes, each with a pod that it excludes there. kept
+	// has the domains that the anti-affinity of other pods closes, each with one of these pods.
 	closedBy, kept map[domain]string
 	levels         []spread
 	// taken are the ports of placed pods, by node.
 	taken map[int][]port
-	// users are the pods that use the exclusive claims. attached are the volumes of each node that has any.
+	// users has the pods that use the exclusive claims, by claim. attached has the volumes that pods attach to each
+	// node.
 	users    map[string]string
 	attached map[int]attachments
 }
@@ -378,7 +380,8 @@ func matchesAll(terms []term, p *v1.Pod) bool {
 	return true
 }
 
-// level finds the fewest pods of a domain, for each constraint.
+// level sets least, the fewest pods in any domain, of each constraint. If there are fewer domains than MinDomains,
+// least is 0.
 func (n *neighbours) level() {
 	for i := range n.levels {
 		s := &n.levels[i]
@@ -460,7 +463,7 @@ func (n *neighbours) closed(node int) (out []place.Reason) {
 	return out
 }
 
-// where names a domain, or returns "" for the node's own name.
+// where names a domain by its label. For the host name it returns the key alone, because the value is the node.
 func where(key, value string) string {
 	if key == v1.LabelHostname {
 		return key

@@ -7,8 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Unequal returns the containers of a pod whose limits for CPUs or memory are missing or differ from their requests. A
-// pod without such containers is Guaranteed.
+// Unequal returns texts about the containers of a pod whose limits for CPUs or memory are missing or differ from their
+// requests. A pod without such containers is Guaranteed.
 func Unequal(p *v1.Pod) (out []string) {
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {

@@ -96,7 +96,8 @@ func bare(nodes []whatif.Node, pods []kube.Stored) (*Stage, error) {
 		distinct(nodes)
 }
 
-// distinct checks nodes in order of names.
+// distinct returns an error if there are more than MaxNodes nodes, or two have the same name. The nodes are in order of
+// names.
 func distinct(nodes []whatif.Node) error {
 	if len(nodes) > MaxNodes {
 		return fmt.Errorf("%d nodes, at most %d", len(nodes), MaxNodes)
@@ -255,7 +256,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 	return out, whatif.Left{NoPods: f.Left, NotJudged: f.Unjudged}, nil
 }
 
-// Like returns one more pod like an existing one. It returns an error if that pod does not exist.
+// Like returns a workload of one more pod like an existing one. It returns an error if that pod does not exist.
 func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 	for p := range kube.EachPod(s.pods) {
 		if p.Namespace == namespace && p.Name == name {
@@ -282,8 +283,8 @@ func (s *Stage) Existing(p *v1.Pod) (*whatif.Workload, error) {
 	return s.workload(manifest.Template{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Count: 1, Pod: free})
 }
 
-// Schedulers returns the names of the schedulers that have bound or refused pods, and of those that clusters with Tenon
-// have.
+// Schedulers returns the names of the schedulers that have bound or refused pods, and the default names of
+// kube-scheduler and tenon-scheduler.
 func (s *Stage) Schedulers() []string {
 	return append(kube.Schedulers(s.pods), v1.DefaultSchedulerName, "tenon-scheduler")
 }

@@ -29,13 +29,14 @@ type storage struct {
 	sized map[string]bool
 	// capacities are what these drivers report, by storage class; nil if unknown.
 	capacities map[string][]capacity
-	// limits bound how many volumes of a driver a node attaches.
+	// limits has how many volumes a node may attach, by node and driver.
 	limits map[string]map[string]int
 	// attached has the volumes that each node has attached.
 	attached map[string]attachments
 }
 
-// attachments are volumes with the names of their drivers, by driver and handle.
+// attachments has the driver of each volume. Its keys identify volumes by driver and handle, or by provisioner and
+// claim while the claim is not bound.
 type attachments map[string]string
 
 func newStorage(in *kube.Storage) *storage {
@@ -388,7 +389,8 @@ func count(b bool) int {
 	return 0
 }
 
-// disks returns which volumes in the pod's own spec kube-scheduler lets pods share, by the rules of each kind.
+// disks names the first kind of volumes in the pod's own spec for which kube-scheduler has rules about sharing; "" if
+// it has none.
 func disks(p *v1.PodSpec) string {
 	for i := range p.Volumes {
 		v := &p.Volumes[i].VolumeSource

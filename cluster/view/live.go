@@ -48,7 +48,7 @@ func (c *Live) Whole(ctx context.Context) (*kube.View, error) {
 	return v, c.reader.Complete(ctx, v)
 }
 
-// served returns what is followed, with the resources that the API server serves.
+// served returns what is followed, with the extended resources that classes of devices serve.
 func (c *Live) served(ctx context.Context) (v *kube.View, err error) {
 	if err := c.await(ctx); err != nil {
 		return nil, err

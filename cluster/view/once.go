@@ -63,7 +63,8 @@ func (o *Once) Nodes(ctx context.Context) ([]*state.Node, []document.Problem, er
 // Notes returns notes on the nodes that Nodes returned last.
 func (o *Once) Notes() []document.Problem { return o.reader.Notes() }
 
-// Partial returns what of the cluster could not be read, in words, or "".
+// Partial describes what could not be read of the cluster, and which pods the last list left out; "" if nothing is
+// missing.
 func (o *Once) Partial() string {
 	var texts []string
 	if o.view != nil {

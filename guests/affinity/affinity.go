@@ -35,10 +35,12 @@ const (
 // Pod is one pod of the machine.
 type Pod struct {
 	ID string // unique
-	// Group is the group of pods that it demands to be with; "": none. Measured: its traffic may move it.
+	// Group names the group of pods with which it demands to share a NUMA node; "": none. Measured: its traffic may
+	// move it.
 	Group    string
 	Measured bool
-	// Exclusive: it has exclusive CPUs. NUMA is where these are, Nowhere where they are on several NUMA nodes.
+	// Exclusive: it has exclusive CPUs or memory of its own. NUMA is the NUMA node on which it runs now; Nowhere if it
+	// runs on several.
 	Exclusive bool
 	// MilliCPU and Bytes are what it requests, or uses where that is more.
 	MilliCPU, Bytes int64
@@ -71,7 +73,7 @@ type Input struct {
 type Rules struct {
 	// MinBytes is the least that two pods exchange per second for it to count.
 	MinBytes int64
-	// DemandBytes is what a demanded group counts as, for each pair of its pods.
+	// DemandBytes is the traffic in bytes per second that a demanded group counts as, for each pair of its pods.
 	DemandBytes int64
 	// Gain is the least share of a group's traffic, in percent, that a move must make local.
 	Gain int64
@@ -81,7 +83,8 @@ type Rules struct {
 	Spare int64
 }
 
-// Defaults are the rules that suit most machines: 1 MB/s count, and moves pay a fifth of the traffic for two periods.
+// Defaults are the rules that suit most machines: pairs of pods count from 1 MB/s on, and a move pays if in two periods
+// in a row it would make a fifth of the group's traffic local.
 func Defaults() Rules {
 	return Rules{MinBytes: 1e6, DemandBytes: 1e9, Gain: 20, Periods: 2, Spare: 10}
 }
@@ -129,7 +132,8 @@ type Verdict struct {
 	Lacks *Lack
 }
 
-// Lack is what a NUMA node has too little of: what the group would need beside what is there, and what there is.
+// Lack is what a NUMA node has too little of. Want is what the pods that would come to it need, and Have is what is
+// free for them.
 type Lack struct {
 	Resource   string // "cpu" in milli-CPU, "memory" in bytes
 	Want, Have int64
@@ -216,7 +220,8 @@ type link struct {
 
 func (l link) weight() int64 { return l.bytes + l.demand }
 
-// links returns what counts between pods that may be moved, or whose place is known: heaviest first.
+// links returns the links that count, heaviest first. Measured traffic counts between two pods if one of them may be
+// moved, and each is measured or has its exclusive CPUs on one NUMA node.
 func links(in Input, rules Rules) (out []link) {
 	index := map[string]int{}
 	for i, p := range in.Pods {
@@ -247,7 +252,8 @@ func links(in Input, rules Rules) (out []link) {
 	return out
 }
 
-// demands returns the links between pods of one demanded group. Pods with exclusive CPUs draw the others.
+// demands returns the links between pods of one demanded group. Two pods with exclusive CPUs have no link, because
+// neither of them can be moved.
 func demands(in Input, rules Rules) (out []link) {
 	members := map[string][]int{}
 	for b, p := range in.Pods {

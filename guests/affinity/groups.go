@@ -2,9 +2,10 @@ package affinity
 
 import "slices"
 
-// groups returns the pods that belong together, each group in ascending order of IDs, and groups by their first pod. A
-// group fits on the NUMA node with the most room if nothing but pods without links were there. Pods without links are
-// in no group. That does not depend on where the pods of groups are now, so that moves do not change groups.
+// groups returns the pods that belong together, by index. Each group is in ascending order, and the groups are in the
+// order of their first pods. Each group of several pods would fit on some NUMA node if only pods without links were
+// there. Pods without links are in no group. The groups do not depend on where their pods are now, so that moves do not
+// change groups.
 func (s *state) groups() (out [][]int) {
 	room := s.rooms()
 	of := make([]int, len(s.pods)) // the group of each pod, as its first pod
@@ -43,7 +44,7 @@ func (s *state) groups() (out [][]int) {
 	return out
 }
 
-// rooms returns what each NUMA node has for groups: what pods without links leave of it, but for the spare part.
+// rooms returns what each NUMA node has for groups: what pods without links leave of it, minus the spare share.
 func (s *state) rooms() []amount {
 	empty := s.clone()
 	for i := range s.pods {

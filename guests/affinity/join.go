@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Join returns with how many pods of its group a further pod will share a NUMA node on a machine, once Decide has put
-// it there: 0 where no NUMA node has room for it beside them. It fails as Decide does.
+// Join returns how many pods of its group a further pod will have beside it on one NUMA node, once Decide has placed it
+// on the machine: 0 if no NUMA node has room for it beside them. It fails as Decide does.
 func Join(in Input, rules Rules, further Pod) (int, error) {
 	further.NUMA = Nowhere
 	in.Pods = append(in.Pods[:len(in.Pods):len(in.Pods)], further)
@@ -31,7 +31,8 @@ func Join(in Input, rules Rules, further Pod) (int, error) {
 	return with, nil
 }
 
-// Held reports whether holdings are of exclusive CPUs or memory, and on which NUMA node: Nowhere where on several.
+// Held reports whether holdings include exclusive CPUs or memory, and returns the NUMA node that these are on; Nowhere
+// if they are on several, or there are none.
 func Held(m *topo.Machine, holdings []place.Holding) (at idset.NUMA, exclusive bool) {
 	var mask topo.Mask
 	for _, h := range holdings {

@@ -9,7 +9,7 @@ import (
 type move struct {
 	to   int
 	gain int64 // the weight that becomes local
-	// moved is what has to move for it; left is what the NUMA node has left then.
+	// moved is the sum of the pods that have to move; left is the milli-CPU that the NUMA node has left then.
 	moved amount
 	left  int64
 }
@@ -36,7 +36,8 @@ func (s *state) settle(groups [][]int) (steps []step) {
 	return steps
 }
 
-// best returns the move of a group that makes the most local, if one pays and has room.
+// best returns the move of a group that makes the most local, if one pays and has room. If none does, best records in
+// refused why the move with the greatest gain is not made.
 func (s *state) best(g []int) (best move, ok bool) {
 	total := s.weight(g)
 	delete(s.refused, g[0])
@@ -72,7 +73,7 @@ func (m move) compare(o move) int {
 		cmp.Compare(m.moved.milli, o.moved.milli), cmp.Compare(o.left, m.left), cmp.Compare(m.to, o.to))
 }
 
-// weight returns what the pods of a group have with each other and with others.
+// weight returns the sum of the weights of all links that pods of a group have, with each other and with other pods.
 func (s *state) weight(g []int) (sum int64) {
 	for _, i := range g {
 		for _, l := range s.of[i] {
@@ -84,7 +85,7 @@ func (s *state) weight(g []int) (sum int64) {
 	return sum
 }
 
-// move returns what the move of a group would bring.
+// move returns the move of a group to the NUMA node at index k, with what it would bring.
 func (s *state) move(g []int, k int) move {
 	m := move{to: k}
 	in := func(i int) bool { _, ok := slices.BinarySearch(g, i); return ok }
@@ -119,7 +120,8 @@ func (s *state) place(g []int, k int) {
 	s.count()
 }
 
-// wish returns the moves that lead to what is wanted, with the number of periods in which they were.
+// wish returns, for each pod that is elsewhere in wanted than in s, the NUMA node in wanted, and in how many periods in
+// a row that was wanted, at most Rules.Periods.
 func (s *state) wish(wanted *state, before Wishes) Wishes {
 	out := Wishes{}
 	for i, to := range wanted.at {

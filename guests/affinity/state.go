@@ -18,7 +18,8 @@ type state struct {
 	from  []int
 	links []link
 	of    [][]link // the links of each pod
-	// free is what is left on each NUMA node, of its share of what pods use that are on all of them.
+	// free is what each NUMA node has left beside the pods on it and its share of the pods without links that run on
+	// all NUMA nodes. It may be negative.
 	free []amount
 	// refused is why a pod's group was not moved, as far as that is known.
 	refused map[int]refusal
@@ -116,8 +117,9 @@ func (s *state) lacks(k int, coming amount) *Lack {
 	return nil
 }
 
-// release has pods leave NUMA nodes: those that opted out, and where pods request more than there is, those that
-// exchange the least with the others there, the greatest first.
+// release makes pods leave NUMA nodes: first the pods that opted out. Then, where pods request more than the NUMA node
+// has, pods leave until the rest fits: the pod that exchanges the least with pods there first, and of equal ones the
+// greatest first.
 func (s *state) release() {
 	for i := range s.pods {
 		if s.at[i] >= 0 && !s.pods[i].Exclusive && !s.pods[i].opted() {
@@ -165,7 +167,8 @@ func (s *state) order(i, j, k int) int {
 
 func (l link) other(i int) int { return l.a + l.b - i }
 
-// apart reports whether the traffic of a link is between NUMA nodes. That of pods on all NUMA nodes is.
+// apart reports whether the traffic of a link is between NUMA nodes. Traffic of a pod that runs on all NUMA nodes
+// counts as such.
 func (s *state) apart(l link) bool { return s.at[l.a] < 0 || s.at[l.a] != s.at[l.b] }
 
 // remote returns the bytes per second between NUMA nodes.

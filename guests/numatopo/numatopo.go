@@ -42,7 +42,7 @@ type GPU struct {
 	NUMA int `json:"numa"`
 }
 
-// FromCore returns the object's specification. Of devices, it has those of the resource gpus, or none if that is empty.
+// FromCore returns the object's specification. It has the devices of the resource gpus, or no devices if gpus is empty.
 //
 //   - The number of a core is its lowest CPU. Numbers of sysfs are unique within a socket only, and numa-aware
 //     compares numbers of cores with numbers of CPUs.

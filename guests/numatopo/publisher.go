@@ -105,7 +105,8 @@ func stored(o *unstructured.Unstructured) []byte {
 	return data
 }
 
-// read returns the object at the API server, or nil if there is none, and forgets what was written if it is not there.
+// read returns the object at the API server, or nil if there is none, and forgets what was written if the API server
+// has something else.
 func (p *Publisher) read(ctx context.Context, name string, as metav1.GetOptions) (metav1.Object, error) {
 	o, err := p.client.Get(ctx, name, as)
 	if apierrors.IsNotFound(err) {

@@ -9,14 +9,15 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Both publishes a second object after the first. The agent watches the first one only: a change of the second by
-// others is found when the objects are read again.
+// Both publishes the objects of two publishers, first the object of the embedded Publisher. The agent watches only that
+// one. If another writer changes the second object, the agent corrects it when it next reads the published objects.
 type Both struct {
 	Publisher
 	Second Publisher
 }
 
-// Publish publishes both, the second one also if the first fails.
+// Publish publishes both objects, the second one also if the first fails. It returns the first object; wrote is true if
+// either was written.
 func (b *Both) Publish(ctx context.Context, n *state.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
 	object metav1.Object, wrote bool, err error) {
 	object, wrote, err = b.Publisher.Publish(ctx, n, meta, read)

@@ -8,12 +8,12 @@ import (
 	"github.com/tenon-numa/tenon/node/desired"
 )
 
-// memoryShare is the part of a machine's memory by which two descriptions of it may differ: what the kernel keeps for
-// itself differs from boot to boot.
+// memoryShare sets the tolerance in comparing memory: the amounts may differ by one memoryShare-th of the Node's
+// memory, because what the kernel keeps for itself differs from boot to boot.
 const memoryShare = 16
 
-// fitsCapacity returns an error that names each difference between a machine and the kubelet's Node.status.capacity. It
-// ignores amounts that the kubelet has not reported yet.
+// fitsCapacity compares the CPUs and memory of a machine with the kubelet's Node.status.capacity. It returns an error
+// that names each difference, or nil if there is none. It ignores amounts that the kubelet has not reported yet.
 func fitsCapacity(m *topo.Machine, n desired.Node) error {
 	var errs []error
 	if cpus := int64(m.CPUs().Len()); n.CPUs != 0 && cpus != n.CPUs {

@@ -20,12 +20,13 @@ type claim struct {
 	rival    *v1alpha1.Agent // the agent that this one stands by for; nil: none
 	wrong    time.Time       // when the rival's layout became wrong; zero while it is right
 	patience time.Duration   // how long the agent leaves a rival's wrong layout unchanged
-	// nextAnswer is when a claim for the future may be answered again by a write.
+	// nextAnswer is the earliest time at which this agent writes again to answer a claim dated in the future.
 	nextAnswer time.Time
 }
 
 // The patience doubles with every takeover, so that agents of two machines do not write one layout all the time. The
-// longest is also how long a lie stands whose author, with a stolen token, has claimed the layout again and again.
+// longest patience also bounds how long a false layout stays whose author, with a stolen token, claims the layout again
+// and again.
 const (
 	firstPatience = time.Minute
 	lastPatience  = 10 * time.Minute
@@ -41,9 +42,10 @@ func newClaim() *claim {
 // set back since. No agent makes claims for the future.
 const maxAhead = 10 * time.Minute
 
-// read receives the agent that wrote the layout that was read. fresh is whether the layout was written since this agent
-// last read or wrote it. read reports whether this agent must write to assert its claim. It ignores a claim for the
-// future: otherwise a forger could make an agent stand by until then.
+// read records by, the writer of the layout that this agent has just read, and returns true if this agent must write to
+// assert its own claim. fresh is true if the layout was written since this agent last read or wrote it. This agent does
+// not stand by for a claim that is more than maxAhead in the future: otherwise a forger could make it stand by until
+// then. It answers such a claim with a write, at most once per firstPatience.
 func (c *claim) read(by v1alpha1.Agent, fresh bool, now time.Time) (assert bool) {
 	first := !c.readOnce
 	c.readOnce = true
@@ -66,7 +68,9 @@ func (c *claim) read(by v1alpha1.Agent, fresh bool, now time.Time) (assert bool)
 	return false
 }
 
-// mayWrite returns an error while this agent stands by. right is whether the layout equals what this agent would write.
+// mayWrite returns an error while this agent stands by. right is true if the layout equals what this agent would write.
+// When the rival's layout has been wrong for the patience, mayWrite claims the layout at now for this agent, and
+// returns nil.
 func (c *claim) mayWrite(now time.Time, right bool) error {
 	switch {
 	case c.rival == nil:

@@ -51,8 +51,9 @@ type Arbiter interface {
 	// Run pins containers until ctx ends. list returns the pods of the node as far as they are known, as for
 	// Config.Pods; changed triggers a reconcile.
 	Run(ctx context.Context, list func() []*v1.Pod, changed func())
-	// Observe is called in each reconcile, while Run runs. Where the agent is the arbiter by the rules of f, it replaces
-	// the state files in seen, and returns why containers are not pinned, "" where they are.
+	// Observe is called in each reconcile, while Run runs. If the agent is the arbiter by the rules of f, Observe
+	// replaces the state files in seen by the agent's decisions. unpinned is the reason why containers are not pinned;
+	// it is "" if they are pinned, or if the kubelet is the arbiter.
 	Observe(ctx context.Context, f desired.Facts, seen *kubelet.Observation) (unpinned string, err error)
 }
 
@@ -120,8 +121,8 @@ type Config struct {
 	dial []grpc.DialOption
 }
 
-// Defaults and bounds of Config. No reader needs layouts that are written a hundred times a second, and an agent that
-// reconciles less often than these bounds looks broken.
+// Defaults and bounds of Config. No reader needs layouts that are written more than a hundred times a second, and an
+// agent that reconciles less often than these bounds looks broken.
 const (
 	DefaultInterval = 200 * time.Millisecond
 	DefaultResync   = 30 * time.Second

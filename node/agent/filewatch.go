@@ -33,8 +33,8 @@ func (w watchedFile) matches(path string) bool {
 	return path == filepath.Clean(w.path)
 }
 
-// watchFiles triggers reconciles when the files change, until ctx ends. It watches their directories, and tries
-// those that are missing again every second.
+// watchFiles triggers reconciles when the files change, until ctx ends. It watches their directories. Every second it
+// tries again to watch the directories that were missing.
 func watchFiles(ctx context.Context, log logr.Logger, files []watchedFile, t *triggers) {
 	for ctx.Err() == nil {
 		w, err := fsnotify.NewWatcher()
@@ -45,7 +45,7 @@ func watchFiles(ctx context.Context, log logr.Logger, files []watchedFile, t *tr
 		}
 		f := &fileWatch{log: log, files: files, triggers: t, watcher: w, missing: map[string]bool{}}
 		f.run(ctx)
-		_ = w.Close() // a watch that does not end cannot be handled
+		_ = w.Close() // an error of Close cannot be handled
 	}
 }
 

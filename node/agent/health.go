@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Health answers probes from the course of an agent's reconciles. The zero Health is ready to use, and its methods may
-// be called from any goroutine. One Health is for one Run.
+// Health answers probes from the times at which an agent's reconciles began, ended and succeeded. The zero Health is
+// ready to use, and its methods may be called from any goroutine. One Health is for one Run.
 type Health struct {
 	mu        sync.Mutex
 	resync    time.Duration

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 )
 
-// layoutWriter reads and writes the layout, and keeps the content at the API server.
+// layoutWriter reads and writes the layout, and remembers the content that the API server has.
 type layoutWriter struct {
 	client *client.Client
 	name   string
@@ -81,15 +81,16 @@ func (w *layoutWriter) read(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// takeEarlier returns, once, a layout that an earlier agent published.
+// takeEarlier returns a layout that an earlier agent published. A second call returns nil, as does a call when no
+// layout was found.
 func (w *layoutWriter) takeEarlier() *v1alpha1.NodeLayout {
 	out := w.earlier
 	w.earlier = nil
 	return out
 }
 
-// write writes the layout if it differs from the one at the API server and the claim permits it. It sets the sequence
-// and the agent of l.
+// write writes the layout if it differs from the one at the API server and the claim permits it. Before it writes, it
+// sets the sequence and the agent of l.
 func (w *layoutWriter) write(ctx context.Context, l *v1alpha1.NodeLayout, now time.Time) (wrote bool, err error) {
 	content, err := contentOf(l)
 	if err != nil {
@@ -131,12 +132,12 @@ func contentOf(l *v1alpha1.NodeLayout) ([]byte, error) {
 // makes while one of its writes is delayed.
 const stride = 1 << 20
 
-// firstSequence returns the sequence from which an agent counts that finds a sequence. A delayed write may have
-// restored an old layout. If the agent continued from the old sequence, a scheduler that received a newer one would
-// take the agent's first layouts for older.
+// firstSequence returns the sequence from which an agent counts if the layout that it found has the sequence found: the
+// next multiple of stride. A delayed write may have restored an old layout. If the agent continued from the old
+// sequence, a scheduler that received a newer one would take the agent's first layouts for older.
 //
-// Only a forger gets near the bound. There an agent counts from the beginning again: schedulers reject a layout whose
-// sequence went back only for some seconds (cluster/kube, lateGrace).
+// Only a forged layout has a negative sequence or one above lastSequence. Then the agent counts from stride again:
+// schedulers reject a layout whose sequence went back only for some seconds (cluster/kube, lateGrace).
 func firstSequence(found int64) int64 {
 	if found < 0 || found > lastSequence {
 		return stride

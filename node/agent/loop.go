@@ -19,8 +19,8 @@ const (
 	lastRetry       = 10 * time.Second
 )
 
-// triggers collects what to reconcile since the last reconcile began. Its methods may be called from any goroutine, and
-// return at once.
+// triggers collects the requests for a reconcile since the last reconcile began. Its methods may be called from any
+// goroutine, and return at once.
 type triggers struct {
 	partial, full chan struct{}
 }
@@ -71,8 +71,8 @@ func (p *pace) since(now time.Time) time.Time {
 	return now
 }
 
-// reconciled records a reconcile that began at now, and returns when to repeat it without any change; the zero
-// time means never.
+// reconciled records a reconcile that began at now, and returns when to reconcile again even if nothing changes; the
+// zero time means never.
 func (p *pace) reconciled(now time.Time, wrote bool, err error) time.Time {
 	p.pending, p.lastReconcile = false, now
 	if wrote || err != nil { // a failed write may have been executed

@@ -83,7 +83,8 @@ func (w *nodeWatch) learn(node *v1.Node) (changed bool) {
 	return changed
 }
 
-// devicesOf returns the whole numbers of extended resources in a list.
+// devicesOf returns the amounts of the extended resources in a list, by name. It leaves out amounts that are not whole
+// numbers.
 func devicesOf(list v1.ResourceList) map[string]int64 {
 	out := map[string]int64{}
 	for name, q := range list {

@@ -41,7 +41,7 @@ type objectWatch struct {
 	isOpen   atomic.Bool // the last attempt to list or watch succeeded
 }
 
-// newObjectWatch returns a watch that calls onEvent with every state of an object, once it runs.
+// newObjectWatch returns a watch that calls onEvent with every state of the object that it receives while it runs.
 func newObjectWatch(objects source, name string, onEvent func(o metav1.Object, deleted bool)) *objectWatch {
 	w := &objectWatch{}
 	byName := fields.OneTermEqualSelector("metadata.name", name).String()
@@ -82,7 +82,7 @@ func newObjectWatch(objects source, name string, onEvent func(o metav1.Object, d
 	return w
 }
 
-// trimMetadata keeps what distinguishes versions.
+// trimMetadata keeps the fields that identify an object and that selfWatch compares.
 func trimMetadata(obj any) (any, error) {
 	if p, ok := obj.(*metav1.PartialObjectMetadata); ok {
 		return &metav1.PartialObjectMetadata{TypeMeta: p.TypeMeta, ObjectMeta: metav1.ObjectMeta{

@@ -12,7 +12,7 @@ import (
 )
 
 // observer reads everything that a reconcile needs, each source at most once. It keeps nothing that it read on the
-// host: a partial reconcile takes what it does not read from the given facts.
+// host: where a partial reconcile does not read the machine or the configuration, it uses the given facts.
 type observer struct {
 	machine   MachineReader
 	rules     kubelet.Source
@@ -27,8 +27,8 @@ type observer struct {
 }
 
 // observe reads the node and its published objects. full reads everything. Otherwise observe reads the machine and the
-// configuration only if they could not be read before, or if the state files contradict the rules. The order of the
-// readings matters:
+// configuration only if one of them could not be read before, and the configuration alone if the state files contradict
+// the rules. The order of the readings matters:
 //
 //   - before the machine and the rules are known, it asks neither the API server nor the kubelet;
 //   - if the API server does not answer, it does not ask the kubelet, because nothing could be published.

@@ -14,13 +14,13 @@ type published struct {
 	next     time.Time       // when the next such reading is due
 }
 
-// due reports whether a full reconcile has to read everything, whatever the watches report.
+// due reports whether a full reconcile has to read all published objects, whatever the watches report.
 func (p *published) due(now time.Time) bool { return !now.Before(p.next) }
 
-// refresh reads the objects if their watches are not enough. It reads them from etcd if they were never read, a request
-// for them failed, another writer wrote them, or another agent precedes this one. A full reconcile reads the objects
-// whose watch is not open, and all of them when that is due. The layout is always read from etcd: the API server's
-// cache may not have the agent's own last write yet.
+// refresh reads the layout, and makes the publisher read its object with the next write, if the watches are not enough:
+// if an object was never read, a request that had to read it failed, or another writer wrote it. A full reconcile also
+// reads the objects whose watch is not open, the layout while this agent stands by for another one, and both when that
+// is due. The layout is always read from etcd: the API server's cache may not have the agent's own last write yet.
 func (p *published) refresh(ctx context.Context, now time.Time, full, due bool) error {
 	if t := p.topology; t != nil {
 		t.planRead(!p.layout.started, due || full && !t.watch.open())

@@ -17,12 +17,12 @@ type selfWatch struct {
 	*objectWatch
 	labels   []string // the keys of the labels that the agent writes
 	onChange func()
-	exists   chan struct{} // closed when the object was seen once: before that the kind may be unknown
+	exists   chan struct{} // closed when the agent first has the object; before that the API server may lack the kind
 
 	// mu is held while the agent writes, so that the event of its own write is handled after the answer.
 	mu      sync.Mutex
 	known   version
-	foreign bool // another writer has written since the object was last read
+	foreign bool // another writer has written since the last takeForeignWrite
 }
 
 // version identifies one content of an object. The zero version means that no object is known.
@@ -61,7 +61,7 @@ func (w *selfWatch) event(p metav1.Object, deleted bool) {
 	}
 }
 
-// takeForeignWrite reports, once, whether another writer has written the object.
+// takeForeignWrite reports whether another writer has written the object since the last call.
 func (w *selfWatch) takeForeignWrite() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,8 +70,8 @@ func (w *selfWatch) takeForeignWrite() bool {
 	return foreign
 }
 
-// write calls do, which may write the object, and keeps the version that it returns. A nil object means that the
-// version is unknown. After an error, every version counts as foreign.
+// write calls do, which may write the object, and keeps the version that it returns. If do returns no object, the known
+// version stays. After an error, the next version that the watch receives counts as foreign.
 func (w *selfWatch) write(do func() (metav1.Object, error)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +86,8 @@ func (w *selfWatch) write(do func() (metav1.Object, error)) error {
 	return nil
 }
 
-// read keeps the version that the agent has read, nil if there is no object, and reports whether its content is new.
+// read keeps the version of the object that the agent has read, and reports whether its UID or generation is new. A nil
+// object means that the object does not exist.
 func (w *selfWatch) read(object metav1.Object) (fresh bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

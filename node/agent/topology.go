@@ -29,7 +29,7 @@ func (w *topologyWriter) planRead(first, ask bool) {
 	}
 }
 
-// write publishes a node.
+// write makes the Publisher publish the node. If that succeeds, no reading is planned any more.
 func (w *topologyWriter) write(ctx context.Context, n *state.Node, meta metav1.ObjectMeta) (wrote bool, err error) {
 	err = w.watch.write(func() (object metav1.Object, err error) {
 		object, wrote, err = w.publisher.Publish(ctx, n, meta, w.read)

@@ -233,7 +233,7 @@ func (a *Arbiter) follow(ctx context.Context, m *topo.Machine, r place.Rules) er
 	return a.use(ctx, p)
 }
 
-// use replaces the present plugin; nil: the agent has no plugin.
+// use makes p the current plugin, and makes Run connect it; nil ends the current plugin.
 func (a *Arbiter) use(ctx context.Context, p *nri.Plugin) error {
 	if a.plugin == p {
 		return nil
@@ -251,8 +251,8 @@ func (a *Arbiter) use(ctx context.Context, p *nri.Plugin) error {
 	}
 }
 
-// settle passes to the plugin the pods of the node, their resizes and their ends, as far as the runtime has not. It
-// returns a function that reports whether a pod exists.
+// settle passes to the plugin what the runtime may not have reported: the pods of the node, their resizes and their
+// ends. It returns a function that reports whether the watch has the runtime's pod.
 func (a *Arbiter) settle(ctx context.Context) (there func(nri.Sandbox) bool, err error) {
 	all, resized := a.pods.now()
 	there = among(all)
@@ -293,7 +293,8 @@ func (a *Arbiter) tooLate() {
 	a.late = late
 }
 
-// compare pins containers again whose pins differ in the kernel.
+// compare reads the pins of containers in the kernel, and makes the plugin pin again those that differ from its
+// decisions.
 func (a *Arbiter) compare() {
 	if a.cfg.Kernel == nil {
 		return

@@ -25,8 +25,8 @@ import (
 	"github.com/tenon-numa/tenon/node/nri"
 )
 
-// pods are the pods of the node from the agent's watch. For a pod that the watch lacks, it lists the API server's pods.
-// It is the plugin's nri.Pods.
+// pods finds the pods of the node: in the agent's watch or, where the watch lacks a pod, in a list from the API server.
+// It implements nri.Pods for the plugin.
 type pods struct {
 	node      string
 	client    *objects.Client[*v1.Pod, *v1.PodList]
@@ -91,8 +91,8 @@ func ended(p *v1.Pod) bool {
 	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 
-// now returns the pods of the watch that have not ended. carriedOut has by UID the present requests of those pods whose
-// requests the kubelet has carried out. Static pods cannot be resized.
+// now returns the pods of the watch that have not ended. carriedOut has, by UID, the requests of those pods whose
+// containers run with what they request; see resized. Static pods cannot be resized.
 func (p *pods) now() (there []*v1.Pod, carriedOut map[string]*place.Pod) {
 	carriedOut = map[string]*place.Pod{}
 	for _, pod := range p.watched() {
@@ -126,8 +126,9 @@ func among(all []*v1.Pod) func(nri.Sandbox) bool {
 	}
 }
 
-// resized reports whether all containers of a pod run with the CPUs that the pod requests. A resize that the kubelet
-// has deferred, or finds infeasible, changes only the request.
+// resized reports whether all containers of a pod run with the CPUs that the pod requests. It ignores containers whose
+// status has no resources, and returns false if no container has them. A resize that the kubelet has deferred, or finds
+// infeasible, changes only the request.
 func resized(p *v1.Pod) bool {
 	statuses := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
 	one := false
@@ -212,7 +213,8 @@ func (p *pods) withDecision() (out []decided) {
 	return out
 }
 
-// find returns a pod from the watch, or from the API server where the watch has not received it yet.
+// find returns a pod from the watch, or from the API server where the watch has not received it yet. It returns nil if
+// neither has the pod, or the API server does not answer.
 func (p *pods) find(ctx context.Context, s nri.Sandbox) (*v1.Pod, *topo.Machine) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -303,7 +305,8 @@ func given(out []pin.Given, container string, all []kubelet.Device) []pin.Given 
 	return out
 }
 
-// Ended implements nri.Pods. A static pod ends when its runtime reports it: its mirror may be deleted at any time.
+// Ended implements nri.Pods. A static pod that the API server lacks has not ended: its mirror may be deleted at any
+// time.
 func (p *pods) Ended(ctx context.Context, all []nri.Sandbox) (out []string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

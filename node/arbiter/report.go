@@ -21,7 +21,7 @@ import (
 // The reasons in events about pods.
 const (
 	decisionIgnored  = "PlacementIgnored"  // the annotation is of another pod, cannot be read, or came too late
-	decisionReplaced = "PlacementReplaced" // the decision is not free, or not what the pod requests
+	decisionReplaced = "PlacementReplaced" // what was decided is not free, or not what the pod requests
 	notAligned       = "NotAligned"        // the node's policies refuse the pod
 	sharesCPUs       = "SharesCPUs"        // too few CPUs are free
 	placedHere       = "PlacedByAgent"     // the pod came without a decision
@@ -45,7 +45,8 @@ func newReporter(cfg Config) (*reporter, error) {
 	return &reporter{cfg.NodeName, newSender(core.Events, cfg.Logger), cfg.Logger}, nil
 }
 
-// placed reports how a pod was placed.
+// placed reports a decision that cannot be used, a fault of the placement, or a placement without a decision. It does
+// not report a pod that was placed as decided.
 func (r *reporter) placed(a nri.Arriving, p pin.Pod) {
 	if a.Refusal != nil {
 		r.report(a.Namespace, a.Name, p.UID, v1.EventTypeWarning, decisionIgnored,

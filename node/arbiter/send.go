@@ -77,7 +77,8 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// keep sets aside an event that the API server forbids.
+// keep sets aside an event in a namespace whose events the API server forbids. It drops the event if maxEvents are set
+// aside already.
 func (s *sender) keep(e *v1.Event) {
 	waiting := 0
 	for _, f := range s.aside {
@@ -111,8 +112,9 @@ func (s *sender) retry(ctx context.Context) {
 	}
 }
 
-// deliver sends one event, and retries while the API server is away. It returns false where the API server has
-// forbidden the event that many times.
+// deliver sends one event, and retries while the API server is away. It returns false after the API server has
+// forbidden the event the given number of times; otherwise it returns true when the event is accepted, is refused for
+// good, or ctx has ended.
 func (s *sender) deliver(ctx context.Context, e *v1.Event, times int) bool {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		_, err := s.events.In(e.Namespace).Create(ctx, e, metav1.CreateOptions{})

@@ -2,10 +2,11 @@
 // user of the bearer token (TokenReview), and that user must have the right to get the path (SubjectAccessReview of a
 // nonResourceURL). So RBAC decides who may read metrics.
 //
-// Invariant: a request passes only if the API server allowed an equal one within the last minute. A token costs the API
-// server two requests per minute at most; the requests of all senders together are bounded, and so is the kept state.
-// The package refuses requests without a token and client certificates. It decides nothing by itself: if the API server
-// does not answer, no request passes.
+// Invariant: a request passes only if the API server allowed an equal one within the last minute. Repeated equal
+// requests cost the API server two reviews per minute if they are allowed, and two per 10 seconds if they are refused;
+// the reviews for all senders together are bounded, and so is the kept state. The package refuses requests without a
+// token, and takes no client certificates. It decides nothing by itself: if the API server does not answer, no request
+// passes.
 package authfilter
 
 import (
@@ -27,7 +28,7 @@ import (
 const (
 	allowFor      = time.Minute      // how long an allowed request stays allowed
 	refuseFor     = 10 * time.Second // how long a refused request stays refused
-	maxDecisions  = 256              // of either kind
+	maxDecisions  = 256              // of each kind: allowed and refused
 	maxReviews    = 8                // concurrent requests to the API server
 	maxToken      = 12 << 10         // bytes
 	reviewTimeout = 5 * time.Second  // for both reviews
@@ -110,7 +111,8 @@ func (f *Filter) decide(r *http.Request) int {
 	return code
 }
 
-// review asks the API server for the user of a token, and whether that user may make the request.
+// review asks the API server for the user of a token, and whether that user may make the request. It returns the code
+// of the answer: 200, 401 or 403.
 func (f *Filter) review(ctx context.Context, token, verb, path string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()

@@ -28,7 +28,7 @@ const (
 	maxParents = 16       // of the kubelet's root
 	maxStat    = 1 << 20  // memory.numa_stat, in bytes; kernels write some 1 KiB per NUMA node
 	maxCPUs    = 64 << 10 // cpuset.cpus.effective, in bytes
-	maxTimes   = 16 << 10 // cpu.stat, in bytes; kernels write some 500
+	maxTimes   = 16 << 10 // cpu.stat, in bytes; kernels write some 500 bytes
 )
 
 // Tree is a mounted cgroup hierarchy.
@@ -127,7 +127,8 @@ func (t *Tree) memory(dir, stat string) (Memory, error) {
 	return Memory{CPUTime: used, CPUs: cpus, NUMAs: numas}, nil
 }
 
-// cpuTime returns how much CPU time the processes of a cgroup have used since it was made.
+// cpuTime returns how much CPU time the processes of a cgroup have used since it was made, or -1 if the kernel does not
+// report it.
 func (t *Tree) cpuTime(dir string) (time.Duration, error) {
 	text, err := t.read(path.Join(dir, "cpu.stat"), maxTimes)
 	if errors.Is(err, fs.ErrNotExist) {

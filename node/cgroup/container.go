@@ -28,8 +28,8 @@ type Container struct {
 // String names the container for an error.
 func (c Container) String() string { return c.Namespace + "/" + c.Pod + "/" + c.Name }
 
-// Running returns the running containers of the pods of a node, oldest pods first. It leaves out mirror pods whose
-// static pod is not known.
+// Running returns the containers that have an ID in the status of a node's pods, oldest pods first. The statuses from
+// the agent's watch have running containers only. It leaves out mirror pods whose static pod is not known.
 func Running(pods []*v1.Pod) []Container {
 	pods = slices.Clone(pods)
 	uids := apipod.KubeletUIDs(pods)
@@ -64,7 +64,7 @@ func since(p *v1.Pod) time.Time {
 
 // paths returns the possible folders of the container, for both cgroup drivers. The kubelet's part is in its
 // pod_container_manager_linux.go and cgroup_manager_linux.go; the last part depends on the runtime: with cgroupfs,
-// containerd and docker use the ID alone; CRI-O uses its scope's name with both.
+// containerd and docker use the ID alone; CRI-O uses its scope's name with both drivers.
 func (t *Tree) paths(c Container) ([]string, error) {
 	if err := checkName(c.UID); err != nil {
 		return nil, fmt.Errorf("UID of the pod: %w", err)

@@ -14,8 +14,9 @@ import (
 // maxBytes bounds one number, so that a sum of all of them does not overflow.
 const maxBytes = 1 << 52
 
-// counted returns the part of an Amount that a line of memory.numa_stat adds to, or nil
-// (Documentation/admin-guide/cgroup-v2.rst). Lines that repeat parts of other lines have none.
+// counted returns the field of an Amount to which a line of memory.numa_stat adds
+// (Documentation/admin-guide/cgroup-v2.rst). It returns nil for lines that repeat parts of other lines, and for unknown
+// lines.
 func (a *Amount) counted(name string) *int64 {
 	switch name {
 	case "anon":

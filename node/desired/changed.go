@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// memoryShare is the part of a machine's memory by which a Node may differ from it: what the kernel keeps for itself
-// differs from boot to boot.
+// memoryShare sets the tolerance in comparing memory: the amounts may differ by one memoryShare-th of the Node's
+// memory, because what the kernel keeps for itself differs from boot to boot.
 const memoryShare = 16
 
 // start is the machine with which a kubelet started, as far as an agent has read it.
@@ -23,8 +23,8 @@ type start struct {
 	at      time.Time     // when the kubelet started; zero if unknown
 }
 
-// startOf returns the machine of a layout that an earlier agent published. A layout that is invalid, or does not say of
-// which start it is, has none.
+// startOf returns the machine, without devices, and the kubelet's start from a layout that an earlier agent published.
+// It returns the zero start if the layout is invalid, or does not record when the kubelet started.
 func startOf(l *v1alpha1.NodeLayout) (s start) {
 	if l.Kubelet.Started.IsZero() {
 		return s
@@ -42,9 +42,11 @@ func startOf(l *v1alpha1.NodeLayout) (s start) {
 	return start{m, l.Kubelet.Started.Time}
 }
 
-// atStart returns the facts of an observation with the machine of the kubelet's start, and how the present machine
-// differs from it, or "". The machine of an earlier reconcile or agent counts if it is of the same start of the
-// kubelet, and agrees with what the kubelet reports. If there is none, atStart returns the facts as they are.
+// atStart returns the facts of an observation and how the present machine differs from the one with which the kubelet
+// started. If it does not differ, or the kubelet is not the arbiter, the text is "". If it differs, the returned facts
+// have the machine of the kubelet's start, provided that an earlier reconcile or agent read it during the same run of
+// the kubelet, and that it agrees with what the kubelet reports; otherwise the facts are returned as they are. A
+// present machine that does not differ is recorded as the machine of the start.
 func (s *State) atStart(o Observation) (Facts, string) {
 	f := o.Facts
 	if f.Rules.Arbiter != place.ByKubelet {
@@ -77,8 +79,8 @@ func (s *State) atStart(o Observation) (Facts, string) {
 // startedAt returns when the kubelet started, with the precision of a layout.
 func startedAt(o kubelet.Observation) time.Time { return o.Started.Truncate(time.Microsecond) }
 
-// changed returns how a machine differs from the one with which its kubelet started, or "". The kubelet reads the
-// machine once, when it starts (pkg/kubelet, GetCachedMachineInfo); it writes that one's amounts to
+// changed returns how a machine differs from what its kubelet reports; "" if it does not. The kubelet reads the machine
+// once, when it starts (pkg/kubelet, GetCachedMachineInfo). It writes the amounts of that machine to
 // Node.status.capacity, and its CPUs to the CPU manager's state file.
 func changed(m *topo.Machine, o Observation) string {
 	n, s := o.Node, o.Kubelet.CPU

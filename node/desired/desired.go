@@ -74,15 +74,15 @@ type State struct {
 
 // Result is the result of an observation.
 type Result struct {
-	// State is the previous state of the next observation.
+	// State is the state to pass to the next Compute.
 	State State
 	// Layout is the layout to publish, without sequence and agent. It is nil if nothing is published.
 	Layout *v1alpha1.NodeLayout
 	// Node is the node as readers of Layout see it.
 	Node *state.Node
-	// Faults are inconsistencies of the observation that prevent nothing from being published.
+	// Faults are inconsistencies of the observation. They do not prevent a layout from being published.
 	Faults []error
-	// Again requests another observation soon: the missing data changes no watched file.
+	// Again requests another observation soon, because the data that is still missing may change no watched file.
 	Again bool
 	// Err is why nothing is published, or which facts of the layout are out of date.
 	Err error
@@ -118,7 +118,8 @@ func Compute(opts Options, previous State, o Observation) Result {
 	return out
 }
 
-// learn keeps what only the layout of an earlier agent has.
+// learn takes from the layout of an earlier agent the order of its pods and, if none is known, the machine with which
+// the kubelet started. If earlier is nil, learn does nothing.
 func (s *State) learn(earlier *v1alpha1.NodeLayout) {
 	if earlier == nil {
 		return

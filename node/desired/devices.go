@@ -12,8 +12,9 @@ import (
 // device; its NUMA nodes are found here. A devices is never changed.
 type devices map[string]map[string]kubelet.Device
 
-// learn returns the devices after the kubelet listed some. If the Node counts no more devices of a resource than are
-// listed, the listed ones are all, and learn drops others.
+// learn returns the devices after the kubelet has listed some. If the Node's capacity counts no more devices of a
+// resource than are listed, the listed ones are all, and learn drops the earlier ones. It also drops them where both
+// together exceed its bound.
 func (d devices) learn(listed []kubelet.Device, capacity map[string]int64) devices {
 	now := devices{}
 	for _, x := range listed {

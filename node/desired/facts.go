@@ -53,7 +53,7 @@ func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 	var rules place.Rules
 	if err == nil {
 		rules, err = c.On(f.Machine, 0)
-		if err != nil && !f.rulesKnown { // later files may have been edited, and name CPUs that never were
+		if err != nil && !f.rulesKnown { // later, the files may have been edited, and reserve CPUs that never existed
 			rules, err = rulesOn(f.Machine, c, 0)
 		}
 		if err != nil {
@@ -70,7 +70,7 @@ func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 
 // rulesOn returns the rules of a configuration on a machine. A kubelet starts only if the machine has the CPUs that it
 // reserves, so those that are missing went offline later; see changed. Rules have no CPUs that the machine lacks. An
-// agent that decides itself has just read its configuration, and takes none that the machine cannot meet.
+// agent that is the arbiter has just read its own configuration: to reserve a missing CPU there is an error.
 func rulesOn(m *topo.Machine, c kubelet.Configuration, release place.Release) (place.Rules, error) {
 	if c.Rules.Arbiter == place.ByKubelet {
 		c.Rules.CPU.Reserved = c.Rules.CPU.Reserved.And(m.CPUs())

@@ -16,7 +16,7 @@ import (
 type reasons struct {
 	machine *topo.Machine // with devices
 	entries []state.Entry // all that were observed
-	// podErr is the error of the entries, and policyErr that of the state files.
+	// podErr is the error of joining the entries, and policyErr is how the state files contradict the rules.
 	podErr, policyErr error
 	// contradiction is the accepted contradiction of the state files; empty: none.
 	contradiction string
@@ -56,7 +56,7 @@ func inexact(o Observation, seen kubelet.Observation, r reasons) (out []state.In
 		// written.
 		add(state.StaleFacts, "the machine or the rules could not be read again; the agent's log says why")
 	}
-	// They may be many, and come last: a layout has a bounded number of reasons.
+	// The omitted resources may be many. They come last, because a layout has a bounded number of reasons.
 	omitted := seen.Omitted(r.machine)
 	for _, name := range slices.Sorted(maps.Keys(omitted)) {
 		out = append(out, state.OmittedDevices(name, omitted[name]))

@@ -13,7 +13,8 @@ type files struct {
 	accepted  string // the contradiction that is published unchanged; empty: none
 }
 
-// observe receives the contradiction of an observation, "" for none. wait reports that it may be over soon.
+// observe receives the contradiction of an observation, "" for none. wait is true if the contradiction may end soon, so
+// that nothing should be published now.
 func (f files) observe(contradiction string) (next files, wait bool) {
 	if contradiction != "" && contradiction != f.accepted && f.unsettled < maxUnsettled {
 		return files{f.unsettled + 1, f.accepted}, true
@@ -26,9 +27,10 @@ func (f files) observe(contradiction string) (next files, wait bool) {
 // apiserver.go).
 const maxStarting = 300
 
-// startup detects a kubelet that has just started. It lists no pod before it has received its pods from the API server,
-// then admits them one by one, while its managers hold the resources of all of them. A layout without the missing pods
-// would show room that the node does not have. A pod that has ended looks the same until its status is written.
+// startup detects a kubelet that has just started. Such a kubelet lists no pod before it has received its pods from the
+// API server. Then it admits them one by one, while its managers hold the resources of all of them. A layout without
+// the missing pods would show room that the node does not have. A pod that has ended looks the same until its status is
+// written.
 type startup struct {
 	missed   int  // observations in a row in which pods were missing
 	complete bool // the kubelet has listed all pods since it started

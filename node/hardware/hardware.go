@@ -130,8 +130,8 @@ func oddities(all []sysfs.Warning) (out []v1alpha1.Oddity) {
 	return out
 }
 
-// roots returns the PCI roots of the functions, including virtual ones, that device plugins may name by their
-// addresses.
+// roots returns the PCI roots of functions by the address of the function. It includes virtual functions, because
+// device plugins may use the address of any of them as a device's id.
 func roots(all []sysfs.Function) map[string]string {
 	out := map[string]string{}
 	for _, f := range all {
@@ -142,8 +142,8 @@ func roots(all []sysfs.Function) map[string]string {
 	return out
 }
 
-// functions returns the functions that may matter to pods. Virtual functions are counted at their physical function;
-// both have the same address, NUMA node and link.
+// functions returns the functions that may matter to pods. Virtual functions are only counted at their physical
+// function, which is on the same NUMA node.
 func functions(all []sysfs.Function) (out []v1alpha1.Function) {
 	at := map[string]int{}
 	for _, f := range all {

@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
 
-// memoryShare is the part of a NUMA node's memory by which two descriptions of it may differ: what the kernel keeps
-// for itself differs from boot to boot.
+// memoryShare sets the tolerance in comparing memory: the amounts of a NUMA node may differ by one memoryShare-th of
+// the host's, because what the kernel keeps for itself differs from boot to boot.
 const memoryShare = 16
 
 // Verify returns an error that names each difference between the machine file and the machine of Root. It returns nil
@@ -37,7 +37,8 @@ func (s *Source) Verify() error {
 	return nil
 }
 
-// differences returns how a description differs from a machine: first as a whole, then by NUMA node.
+// differences returns how a description differs from a machine. It compares single NUMA nodes only if all CPUs and the
+// ids of all NUMA nodes are equal.
 func differences(described, found *topo.Machine) (out []string) {
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if a, b := described.CPUs(), found.CPUs(); a.Len() != b.Len() {

@@ -52,7 +52,7 @@ func ParseConfiguration(data []byte) (Configuration, error) {
 }
 
 // decode reads YAML or JSON as the kubelet does if its strict reading fails (pkg/kubelet/kubeletconfig/util/codec):
-// names of fields are case-sensitive, unknown ones are ignored. Text that begins with { is JSON, and no YAML
+// names of fields are case-sensitive, unknown ones are ignored. Text that begins with { is read as JSON only
 // (k8s.io/apimachinery/pkg/runtime/serializer/json, RecognizesData).
 func decode(data []byte, into any) error {
 	if yaml.IsJSONBuffer(data) {
@@ -129,8 +129,8 @@ func topologyRules(in *kubeletv1beta1.KubeletConfiguration, r *place.TopologyRul
 		return fmt.Errorf("topologyManagerScope: unknown value %q", clip(in.TopologyManagerScope))
 	}
 	if r.Policy == place.None {
-		// The kubelet does not read the options (topologymanager/topology_manager.go, NewManager). Those that can be read
-		// are kept: they count if the policy changes.
+		// The kubelet does not read the options (topologymanager/topology_manager.go, NewManager). If all can be read,
+		// they are kept: they count if the policy changes.
 		with := place.TopologyRules{}
 		if topologyOptions(in.TopologyManagerPolicyOptions, &with) == nil {
 			r.PreferClosest, r.MaxNUMAs = with.PreferClosest, with.MaxNUMAs

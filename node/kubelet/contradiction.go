@@ -33,9 +33,10 @@ func (s *CPUState) byPod() map[string]idset.Set[idset.CPU] {
 	return out
 }
 
-// contradiction returns how a file of the static policy contradicts itself or the reservation, or "". The kubelet
-// refuses a file at its start in which a CPU is both shared and held, or a reserved CPU is in no set
-// (cpumanager/policy_static.go, validateState). It does not notice that two pods have one CPU.
+// contradiction returns how a file of the static policy contradicts itself, the machine or the reservation. It returns
+// "" for a consistent file, for no file, and for a file of another policy or keyed by container IDs. At its start, the
+// kubelet refuses a file in which a CPU is both shared and held, or a reserved CPU is in no set
+// (cpumanager/policy_static.go, validateState). It does not notice that two pods hold the same CPU.
 func (s *CPUState) contradiction(m *topo.Machine, r place.CPURules) string {
 	if s == nil || s.Policy != "static" || len(s.ByContainerID) > 0 {
 		return ""

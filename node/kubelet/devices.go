@@ -19,14 +19,14 @@ import (
 type stock struct {
 	healthy  []Device // listed as allocatable
 	unlisted []Device // healthy, and not listed because its plugin announces an empty list of NUMA nodes
-	held     []Device // held by a container, and in neither of these
-	known    []Device // listed earlier, and in none of these now
+	held     []Device // held by a container, and in neither list above
+	known    []Device // listed earlier, and now in none of the lists above
 	count    int64    // capacity of the Node; -1 if it is unknown
 }
 
 func (s *stock) len() int { return len(s.healthy) + len(s.unlisted) + len(s.held) + len(s.known) }
 
-// size returns what the devices take at most of a machine.
+// size returns how much of a machine's room for devices they take at most; see topo.DeviceSize.
 func (s *stock) size() (sum int) {
 	for _, list := range [][]Device{s.healthy, s.unlisted, s.held, s.known} {
 		for i := range list {
@@ -104,10 +104,10 @@ func (o Observation) unlisted(listed map[[2]string]bool) (out []Device) {
 	return out
 }
 
-// unhealthy returns the least number of unhealthy devices, and those with a name: devices that containers hold come
-// before devices that were listed earlier. If the capacity is unknown, held devices that are not listed count as
-// unhealthy. If the capacity counts no unhealthy device, the plugin no longer has them at all, and the kubelet does not
-// count them.
+// unhealthy returns the least number of unhealthy devices, and the names that at most that many of them probably have:
+// devices that containers hold come before devices that were listed earlier. If the capacity is unknown, held devices
+// that are not listed count as unhealthy. If the capacity counts no unhealthy device, the plugin no longer has them at
+// all, and the kubelet does not count them.
 func (s *stock) unhealthy() (count int64, named []Device) {
 	if s.count < 0 {
 		return int64(len(s.held)), s.held
@@ -118,8 +118,8 @@ func (s *stock) unhealthy() (count int64, named []Device) {
 }
 
 // Omitted returns the resources whose devices the machine m cannot have, and why: some plugins announce each MiB of a
-// GPU as a device, or ids that are no names. The other resources, and CPUs and memory, do not suffer from them. The
-// devices of m do not count.
+// GPU as a device, or ids that are no names. All other resources stay in the machine. Omitted ignores devices that m
+// already has.
 func (o Observation) Omitted(m *topo.Machine) map[string]string { return omittedOf(o.stocks(), m) }
 
 // omittedOf is Omitted for devices that are counted already.

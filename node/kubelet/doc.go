@@ -62,7 +62,7 @@ func name(what, s string) error {
 	return nil
 }
 
-// ids makes a set of numbers from outside.
+// ids makes a set of the ids in a file or an answer. An id outside 0..idset.Max, or too many ids, are an error.
 func ids[T ~int, N int | int64](in []N) (idset.Set[T], error) {
 	out := make([]T, 0, min(len(in), idset.Max+1))
 	for _, n := range in {

@@ -35,12 +35,12 @@ const answerTime = 3 * time.Second
 // maxRefusal bounds the text of a refusal that is shown; it begins with the identity that was refused.
 const maxRefusal = 300
 
-// NewEndpoint asks a kubelet directly at the host of rc, for example https://10.0.0.7:10250. The kubelet requires the
-// right to get nodes/configz (pkg/kubelet/server/auth.go).
+// NewEndpoint returns an Endpoint that asks a kubelet directly, at the host of rc, for example https://10.0.0.7:10250.
+// The kubelet requires the right to get nodes/configz (pkg/kubelet/server/auth.go).
 func NewEndpoint(rc *rest.Config) (*Endpoint, error) { return newEndpoint(rc, configzPath) }
 
-// NewProxyEndpoint asks the kubelet of a node through the API server of rc. This requires the right to get nodes/proxy,
-// which permits much more.
+// NewProxyEndpoint returns an Endpoint that asks the kubelet of a node through the API server of rc. This requires the
+// right to get nodes/proxy, which permits much more.
 func NewProxyEndpoint(rc *rest.Config, node string) (*Endpoint, error) {
 	return newEndpoint(rc, "/api/v1/nodes/"+url.PathEscape(node)+"/proxy"+configzPath)
 }
@@ -134,8 +134,9 @@ func ParseEffective(data []byte) (Configuration, error) {
 type Preferred struct {
 	Kubelet *Endpoint
 	Files   Source
-	// First is the time after the first request to a kubelet that has never answered, Last the longest between two. It
-	// doubles with each request: a busy kubelet answers soon, and a request that a firewall drops takes seconds.
+	// While the kubelet has never answered, First is the pause after the first request, and Last the longest pause
+	// between two requests. The pause doubles with each request: a busy kubelet answers soon, and a request that a
+	// firewall drops takes seconds.
 	First, Last time.Duration
 
 	answered bool

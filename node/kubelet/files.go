@@ -145,8 +145,9 @@ func readDropIn(path string) (patch map[string]any, size int64, err error) {
 	return patch, int64(len(data)), once(data)
 }
 
-// once returns an error if a key is there twice: a kubelet starts with such a file, and not with such a drop-in file
-// (pkg/kubelet/kubeletconfig/util/codec, DecodeKubeletConfigurationIntoJSON: it decodes strictly).
+// once returns an error if a drop-in file has a key twice. A kubelet does not start with such a drop-in file, although
+// it starts with such a main file (pkg/kubelet/kubeletconfig/util/codec, DecodeKubeletConfigurationIntoJSON: it decodes
+// strictly).
 func once(data []byte) error {
 	if yaml.IsJSONBuffer(data) {
 		var b bytes.Buffer

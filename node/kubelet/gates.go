@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Stage is what a feature gate is in a release and those after it.
+// Stage is the state of a feature gate from the release Since on, up to the next Stage of the gate.
 type Stage struct {
 	Since   place.Release
 	Name    string // Alpha, Beta, Stable or Deprecated
@@ -102,7 +102,7 @@ const (
 
 const maxGates = 1 << 10
 
-// managerGates returns those settings that concern the managers.
+// managerGates returns the settings of gates that concern the managers; nil if there are none.
 func managerGates(set map[string]bool) (map[string]bool, error) {
 	if err := within("featureGates", len(set), maxGates); err != nil {
 		return nil, err
@@ -123,7 +123,8 @@ func managerGates(set map[string]bool) (map[string]bool, error) {
 	return out, nil
 }
 
-// value returns what the gate is set to: by its name, by its stage, or by default.
+// value returns the value of the gate with the name: what set has for it, or for all gates of its stage, or else the
+// default. A locked gate always has its default.
 func (s Stage) value(name string, set map[string]bool) bool {
 	if s.Locked {
 		return s.Default

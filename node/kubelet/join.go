@@ -29,13 +29,13 @@ type Pod struct {
 	Done bool
 }
 
-// Container is a container's name and the time at which it runs.
+// Container is a container's name, and its kind: init container, sidecar or app container.
 type Container struct {
 	Name string
 	Kind place.Kind
 }
 
-// Pods finds the pods of the node. The agent's informer is one.
+// Pods finds the pods of the node by namespace and name. The agent implements it with the pods of its informer.
 type Pods interface {
 	Pod(namespace, name string) (Pod, bool)
 }
@@ -53,12 +53,12 @@ type Observation struct {
 	// Capacity is how many devices of each resource the Node has, including unhealthy ones, and Usable how many of them
 	// are healthy; both are nil if the Node is unknown.
 	Capacity, Usable map[string]int64
-	// Held is what pods hold that the API server has no more, where the agent pins: their containers still run, as those
-	// of a pod that was deleted by force.
+	// Held has, where the agent pins, the holdings of pods that the API server no longer has and whose containers still
+	// run. A pod that was deleted by force is an example.
 	Held []state.Entry
 	// Known are devices that the kubelet listed as allocatable earlier.
 	Known []Device
-	// omitted is Omitted while entries are made.
+	// omitted is the result of Omitted, set while Entries runs.
 	omitted map[string]string
 }
 
@@ -88,10 +88,10 @@ func ReadDeviceState(root fs.FS) (*DeviceState, error) {
 	return readState(root, DeviceStateFile, ParseDeviceState)
 }
 
-// Unsettled returns how the state files contradict themselves, or "". The kubelet rewrites a file for every step of an
-// admission. In between, CPUs are neither shared nor held, or both, and memory is assigned that no container has. Some
-// contradictions are permanent: memory that was not returned, or a CPU that was given to two pods on a machine with
-// unequal cores.
+// Unsettled returns how the state files contradict themselves; "" if they do not. It does not compare memory if pods
+// have memory as a whole. The kubelet rewrites a file for every step of an admission. In between, CPUs are neither
+// shared nor held, or both, and memory is assigned that no container has. Some contradictions are permanent: memory
+// that was not returned, or a CPU that was given to two pods on a machine with unequal cores.
 func (o Observation) Unsettled(m *topo.Machine, r place.CPURules) string {
 	if why := o.CPU.contradiction(m, r); why != "" {
 		return why
@@ -213,7 +213,7 @@ func (o Observation) holdings(m *topo.Machine, l Listed, pod Pod) (out []place.H
 }
 
 // holding joins the service's and the files' data about one container. CPUs and memory come from the files, which are
-// complete. Devices come from either: the file lacks what was not written yet, and the service omits init containers.
+// complete. Devices come from both: the file lacks what was not written yet, and the service omits init containers.
 func (o Observation) holding(m *topo.Machine, l ListedContainer, uid string) (h place.Holding, err error) {
 	h.Container = l.Name
 	h.CPUs = l.CPUs

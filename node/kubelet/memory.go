@@ -51,8 +51,8 @@ func stateUIDs(entries []state.Entry, pods Pods) map[string]bool {
 	return out
 }
 
-// differ reports whether a manager has another group, or other amounts, than follow from holdings. Kinds that it does
-// not name do not differ.
+// differ reports whether the manager's data has another group, or another free amount, than the data that follows from
+// holdings. It compares only kinds of memory that both have.
 func differ(said, follows place.MemoryGroup) bool {
 	if said.NUMAs != follows.NUMAs {
 		return true
@@ -73,8 +73,8 @@ type table struct {
 	free, reserved map[string]uint64
 }
 
-// leave returns the manager's tables after it returned the memory of all pods except those with the UIDs, in the order
-// of UIDs and containers. The manager's own order is the random order of a Go map; see ReleaseOrder.
+// leave returns the tables that the manager would have after it returned the memory of all pods whose UIDs are not in
+// keep, in the order of UIDs and containers. The manager's own order is the random order of a Go map; see ReleaseOrder.
 func (s *MemoryState) leave(keep map[string]bool) map[idset.NUMA]*table {
 	out := map[idset.NUMA]*table{}
 	for id, cells := range s.Cells {

@@ -15,9 +15,10 @@ const maxOrdered = 6
 
 // ReleaseOrder returns a reason if the memory manager still has to release memory of ended pods, and the free memory of
 // each NUMA node then depends on the order. The manager releases in the random order of a Go map
-// (pkg/kubelet/cm/memorymanager/memory_manager.go, removeStaleState). A block on several NUMA nodes takes from the
-// lowest of them all that is assigned there. Once the manager has released the memory, its file has the free amounts,
-// and the reason disappears. Entries are those of the same observation.
+// (pkg/kubelet/cm/memorymanager/memory_manager.go, removeStaleState). To release a block on several NUMA nodes, it
+// starts at the lowest of them, and releases there as much as is assigned to any container. Once the manager has
+// released the memory, its file has the free amounts, and the reason disappears. Entries are those of the same
+// observation.
 func (o Observation) ReleaseOrder(r place.Rules, entries []state.Entry, pods Pods) (why state.Inexact, is bool) {
 	if o.Memory == nil || !r.Memory.Static {
 		return why, false

@@ -22,7 +22,7 @@ import (
 type Listed struct {
 	Namespace, Name string
 	Containers      []ListedContainer
-	// Whole is what the pod has as a whole, without a name; kubelets before 1.37 do not say it.
+	// Whole is what the pod has as a whole; its Name is empty. Kubelets before 1.37 do not report it.
 	Whole ListedContainer
 }
 
@@ -177,8 +177,8 @@ func announced(t *podresources.TopologyInfo) (numas idset.Set[idset.NUMA], list 
 	return idset.Of(known...), list
 }
 
-// mergeDevices makes one device of all entries with equal resource and id. Ids are what plugins announce; see
-// [Observation.Omitted].
+// mergeDevices makes one device of all entries with equal resource and id. It accepts any id that a plugin announces;
+// see [Observation.Omitted].
 func mergeDevices(in []Device) ([]Device, error) {
 	slices.SortStableFunc(in, func(a, b Device) int {
 		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.ID, b.ID))

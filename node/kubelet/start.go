@@ -22,10 +22,10 @@ type Setup struct {
 	Allocatable map[string]int64
 }
 
-// SetUp returns what a kubelet of a release makes of a KubeletConfiguration on a machine. The error names each value
-// with which such a kubelet does not start, or would serve pods wrongly, and the reason. It covers the managers and
-// reservations, feature gates, and numbers that may not be negative. SetUp does not check what else the kubelet checks,
-// such as ports and certificates.
+// SetUp returns what a kubelet of a release makes of a KubeletConfiguration on a machine. The error names the values
+// with which such a kubelet does not start, or would serve pods wrongly, and the reasons; a value that cannot be read
+// is the only one named. It covers the managers and reservations, feature gates, and numbers that may not be negative.
+// SetUp does not check what else the kubelet checks, such as ports and certificates.
 func SetUp(data []byte, m *topo.Machine, release place.Release) (out Setup, err error) {
 	var in kubeletv1beta1.KubeletConfiguration
 	if err := decode(data, &in); err != nil {
@@ -46,7 +46,7 @@ func SetUp(data []byte, m *topo.Machine, release place.Release) (out Setup, err 
 		return out, fmt.Errorf("what pods may have: %w", err)
 	}
 	asWritten := out.Rules
-	asWritten.Memory.Reserved = c.Rules.Memory.Reserved // also that of NUMA nodes that the machine lacks
+	asWritten.Memory.Reserved = c.Rules.Memory.Reserved // also on NUMA nodes that the machine lacks
 	faults := slices.Concat(hostFaults(&in), numberFaults(&in), gateFaults(in.FeatureGates, release),
 		asWritten.StartFaults(m, place.Startup{Gates: c.Gates, Kept: kept, Named: slices.Concat(
 			slices.Collect(maps.Keys(in.CPUManagerPolicyOptions)),
@@ -60,10 +60,11 @@ func SetUp(data []byte, m *topo.Machine, release place.Release) (out Setup, err 
 	return out, errors.Join(all...)
 }
 
-// maxFaults bounds what is said of one configuration.
+// maxFaults bounds the faults that one error of SetUp names.
 const maxFaults = 8
 
-// keptFromPods returns what the kubelet keeps from pods.
+// keptFromPods returns what the kubelet keeps from pods: memory in bytes, and CPUs in thousandths. It has no CPUs if
+// reservedSystemCPUs names them.
 func keptFromPods(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) (map[string]int64, error) {
 	var bytes int64
 	for _, n := range m.NUMAs() {

@@ -26,7 +26,8 @@ type anyGate struct {
 	needs []string
 }
 
-// gatesIn returns the known gates of a release: all of the default release, of others those that concern the managers.
+// gatesIn returns the known gates of a release by name: for the default release all, for another release only the gates
+// that concern the managers.
 func gatesIn(r place.Release) map[string]anyGate {
 	out := map[string]anyGate{}
 	if r != place.DefaultRelease {
@@ -52,7 +53,8 @@ func gatesIn(r place.Release) map[string]anyGate {
 	return out
 }
 
-// gateFaults are settings of feature gates with which a kubelet of a release does not start.
+// gateFaults returns the settings of feature gates with which a kubelet of a release does not start. Release 0 means
+// the default release.
 func gateFaults(set map[string]bool, r place.Release) (out []place.StartFault) {
 	const field = "featureGates"
 	say := func(format string, args ...any) {

@@ -67,8 +67,8 @@ func ParseCPUState(data []byte) (*CPUState, error) {
 	return out, nil
 }
 
-// readCheckpoint reads the file of a CPU or memory manager. That of 1.37 has all in one text, and beside it the parts
-// that older kubelets know.
+// readCheckpoint reads the file of a CPU or memory manager. A kubelet of 1.37 writes the whole content as JSON text
+// into the field data, and beside it the fields that older kubelets read.
 func readCheckpoint(file []byte, into any) error {
 	var wrapped struct {
 		Data string `json:"data"`
@@ -82,7 +82,8 @@ func readCheckpoint(file []byte, into any) error {
 	return json.Unmarshal(file, into)
 }
 
-// entry reads the CPUs of one pod or, if the value is a text, of one container of version 1.
+// entry reads the CPUs of one pod or, if the value is a text, of one container of version 1. It returns the number of
+// containers.
 func (s *CPUState) entry(key string, raw json.RawMessage) (int, error) {
 	if len(raw) > 0 && raw[0] == '"' {
 		var set idset.Set[idset.CPU]

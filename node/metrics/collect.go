@@ -131,7 +131,7 @@ func (c collection) gauge(d *prometheus.Desc, v float64, labels ...string) {
 	c.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 }
 
-// states sends an amount in all its states; labels are all but the last, type.
+// states sends an amount in all its states. labels are the values of all labels but the last one, type.
 func (c collection) states(d *prometheus.Desc, capacity, allocatable, free int64, labels ...string) {
 	for _, x := range []struct {
 		state string

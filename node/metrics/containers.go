@@ -15,7 +15,7 @@ import (
 type Memory interface {
 	// Running returns the containers that run, oldest first.
 	Running() []cgroup.Container
-	// Memory reads one; the error is fs.ErrNotExist if it has no cgroup.
+	// Memory reads where the memory of one container is; the error is fs.ErrNotExist if it has no cgroup.
 	Memory(cgroup.Container) (cgroup.Memory, error)
 }
 
@@ -23,7 +23,8 @@ type Memory interface {
 // with many CPUs; Prometheus' default limit for a whole scrape is 10 s.
 const maxReading = 3 * time.Second
 
-// collectMemory sends the memory of the first containers.
+// collectMemory sends the memory of the first containers, at most Options.Containers, and how many containers were
+// shown, omitted, missing or unreadable.
 func (m *Metrics) collectMemory(c collection) {
 	type key struct{ namespace, pod, name string }
 	sent := map[key]bool{}
@@ -55,7 +56,7 @@ func (m *Metrics) collectMemory(c collection) {
 }
 
 // memory sends one container's memory and CPU time. NUMA nodes that the machine does not have get no series, because
-// their number would be unbounded, but they count in the share.
+// their number would be unbounded, but they count in the remote share.
 func (c collection) memory(m cgroup.Memory, labels ...string) {
 	for _, numa := range c.n.Machine.NUMAs() {
 		a, ok := m.NUMAs[numa.ID]

@@ -50,8 +50,8 @@ func (l *limited) add(c *counted) (evicted *counted) {
 	return evicted
 }
 
-// fullest returns the oldest connection of the source with the most. If sources are equal, it takes the one whose
-// oldest connection came first.
+// fullest returns the oldest connection of the source with the most. If several sources have the most, it takes the
+// source whose oldest connection came first.
 func (l *limited) fullest() (out *counted) {
 	most := 0
 	for _, list := range l.open {

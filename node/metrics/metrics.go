@@ -53,8 +53,8 @@ type Metrics struct {
 
 	writes, writeErrors *prometheus.CounterVec
 	reconciles, failed  prometheus.Counter
-	unreadable          prometheus.Counter // counters of the kernel
-	hidden              prometheus.Counter // cgroups
+	unreadable          prometheus.Counter // files of the kernel that could not be read
+	hidden              prometheus.Counter // cgroups that could not be read
 	latency             prometheus.Histogram
 }
 

@@ -28,7 +28,7 @@ const (
 	stopTimeout  = 5 * time.Second
 )
 
-// index lists the paths that are served beside it.
+// index returns a handler that answers with a list of the server's paths.
 func index(list string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -153,8 +153,8 @@ func ListenProfiles(address string) (*Server, error) {
 	return s, nil
 }
 
-// ListenLocal is Listen in plain HTTP at a loopback address. In a pod that is the pod's own: others reach it by kubectl
-// port-forward, if the API server allows it.
+// ListenLocal is Listen in plain HTTP at a loopback address. In a pod that is the pod's own loopback address: a client
+// outside of the pod reaches it by kubectl port-forward, if the API server allows that.
 func ListenLocal(address string, h http.Handler) (*Server, error) {
 	if err := checkLoopback(address); err != nil {
 		return nil, fmt.Errorf("local address of metrics: %w", err)

@@ -53,7 +53,8 @@ func (c collection) busy(by map[idset.CPU]uint64) {
 }
 
 // parseBusy reads lines such as "cpu0 user nice system idle iowait irq softirq steal guest guest_nice", and returns how
-// long each CPU was busy, in ticks. The time of users includes that of guests.
+// long each CPU was busy, in ticks. It does not add guest and guest_nice, because user and nice include them, nor idle,
+// iowait and steal.
 func parseBusy(text string) (map[idset.CPU]uint64, error) {
 	out := map[idset.CPU]uint64{}
 	for line := range strings.Lines(text) {
@@ -101,8 +102,9 @@ func (m *Metrics) collectMeminfo(c collection) {
 	}
 }
 
-// parseMeminfo reads lines such as "Node 0 MemTotal: 16 kB". Page cache can be dropped, but not shared memory and
-// tmpfs, which the kernel counts as part of it.
+// parseMeminfo reads lines such as "Node 0 MemTotal: 16 kB". It returns, in bytes, the memory that the kernel cannot
+// drop, and the free memory. Page cache can be dropped, but not shared memory and tmpfs, which the kernel counts as
+// page cache.
 func parseMeminfo(text string) (used, unused uint64, err error) {
 	kb := map[string]uint64{}
 	for line := range strings.Lines(text) {

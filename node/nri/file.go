@@ -41,7 +41,7 @@ type savedPod struct {
 	Arrived *arrived   `json:"arrived,omitempty"`
 }
 
-// arrived has the parts of a pin.Arrival that its pod does not have.
+// arrived has the parts of a pin.Arrival that savedPod does not have.
 type arrived struct {
 	Decision *v1alpha1.Decision `json:"decision,omitempty"`
 	Devices  []pin.Given        `json:"devices,omitempty"`
@@ -81,7 +81,8 @@ func savedOf(m *topo.Machine, p pin.Pod) savedPod {
 
 const stateVersion = 1
 
-// read returns the pods of the file in their order; none where the file does not exist.
+// read returns the pods of the file in their order. It leaves out pods that have to arrive anew on the machine m. If
+// the file does not exist, there are no pods.
 func (f file) read(m *topo.Machine) (out []pin.Pod, err error) {
 	defer func() {
 		if err != nil {

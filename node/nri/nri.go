@@ -331,7 +331,7 @@ func (p *Plugin) end(over func(Sandbox) bool) error {
 	return p.become(p.node.Without(uids...).Mended())
 }
 
-// of returns the runtime's pod with a UID.
+// of returns the runtime's pod with a UID, or a Sandbox with only the UID if the runtime has no such pod.
 func (p *Plugin) of(uid string) Sandbox {
 	if one, ok := p.known[uid]; ok {
 		return one
@@ -443,8 +443,9 @@ func (p *Plugin) has(uid string) bool {
 	return false
 }
 
-// arrive places the pod of a sandbox where it is new, and reports whether the pod is known. Where the decision is not
-// free, arrive first looks for pods that have ended: the scheduler may know of their end before the runtime does.
+// arrive places the pod of a sandbox where it is new, and reports whether the pod is known. Where the placement has a
+// fault, for example because what was decided is not free, arrive removes pods that have ended, and places the pod
+// again: the scheduler may know of their end before the runtime does.
 func (p *Plugin) arrive(ctx context.Context, s *api.PodSandbox) (known bool) {
 	if _, known := p.node.Pod(s.Uid); known {
 		return true
@@ -535,7 +536,7 @@ func (p *Plugin) passed(one pin.Pod) {
 	}
 }
 
-// set makes n the present node, and reports the placed pod, if any.
+// set makes n the present node, and reports the pod with the UID as placed, if n has it.
 func (p *Plugin) set(n *pin.Node, uid string, a Arriving) {
 	p.node = n
 	if one, ok := n.Pod(uid); ok {

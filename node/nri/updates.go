@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/core/pin"
 )
 
-// updates returns the updates that the runtime has to make, in ascending order of container IDs. It leaves out the
-// container but.
+// updates returns the updates that the runtime has to make, in ascending order of container IDs, and records their pins
+// as received. It leaves out the container but.
 func (p *Plugin) updates(but string) (out []*api.ContainerUpdate) {
 	for _, id := range slices.Sorted(maps.Keys(p.containers)) {
 		c := p.containers[id]
@@ -43,7 +43,7 @@ func (p *Plugin) PostStartContainer(_ context.Context, _ *api.PodSandbox, c *api
 	return nil
 }
 
-// caughtUp sends a container again the updates since its creation.
+// caughtUp records whether a container runs, and sends it again the updates since its creation.
 func (p *Plugin) caughtUp(id string, runs bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

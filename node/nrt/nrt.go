@@ -23,8 +23,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// FromCore returns the object of a node: a zone for every NUMA node, in ascending order of id, with the same
-// resources in every zone. The amounts of a zone are
+// FromCore returns the object of a node: a zone for every NUMA node, in ascending order of id, with the same resources
+// in every zone. A zone has three amounts of each resource: its capacity; what of it is allocatable; what of that is
+// available. They are
 //
 //   - cpu: the CPUs of the NUMA node; without reserved CPUs; without CPUs that containers hold either;
 //   - memory and hugepages-SIZE, in bytes: what the NUMA node has; what its hugepages and reservations leave

@@ -26,7 +26,7 @@ func topologyFile(id idset.CPU, name string) string {
 }
 
 // reported reads an id that cadvisor needs. Without the file cadvisor leaves out the CPU; if the text is not a number,
-// cadvisor reports nothing at all.
+// cadvisor reports nothing at all. In both cases the result is unknown.
 func (t *tree) reported(file string) int {
 	n := t.number(file, unknown, -1, maxKernelID)
 	if n == unknown {
@@ -83,8 +83,8 @@ func (t *tree) hardwareCores(nodes []node, cpus map[idset.CPU]cpu) []topo.CoreSp
 	return out
 }
 
-// threads returns the CPUs of the core of a CPU: those that it names, are in its NUMA node and do not belong to another
-// core yet.
+// threads returns the CPUs of the core of a CPU: the CPUs that the kernel lists for it, are in its NUMA node, and do
+// not belong to another core yet.
 func (t *tree) threads(id idset.CPU, n node, left cpuSet, cpus map[idset.CPU]cpu) cpuSet {
 	file := topologyFile(id, "core_cpus_list")
 	var known []idset.CPU

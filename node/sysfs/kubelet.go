@@ -86,7 +86,7 @@ func keys[V any](m map[idset.CPU]V) []idset.CPU {
 	return out
 }
 
-// renumber replaces the numbers of a field by their ranks if one is outside 0..most.
+// renumber replaces all numbers of a field by their ranks if one of them is outside 0..most.
 func renumber[T ~int](cores []topo.CoreSpec, field func(*topo.CoreSpec) *T, most T) {
 	var all []T
 	for i := range cores {

@@ -297,8 +297,8 @@ func (t *tree) packages(online cpuSet) []node {
 	return t.packageNodes(byPackage)
 }
 
-// packageNodes makes a NUMA node of every package. An id that topo cannot hold becomes the next free one with which the
-// kubelet's managers fail, too.
+// packageNodes makes a NUMA node of every package. A package number that topo cannot hold is replaced by a free id
+// above maxMaskID, because the kubelet's managers fail on both.
 func (t *tree) packageNodes(byPackage map[int]cpuSet) []node {
 	var out []node
 	next := idset.NUMA(maxMaskID + 1)

@@ -147,7 +147,8 @@ const (
 	amazon = 0x1d0f
 )
 
-// displays are vendors of functions that only show a console: baseboard controllers and virtual machines.
+// isDisplay reports whether display functions of a vendor only show a console: the vendor makes baseboard controllers
+// or virtual machines.
 func isDisplay(vendor uint16) bool {
 	return slices.Contains([]uint16{0x102b, 0x1a03, 0x1013, 0x1234, 0x1af4, 0x1b36, 0x15ad}, vendor)
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// record has the files read of a tree. It contains only what discovery uses, and so no address of a network card, no
-// serial number and no host name.
+// record has the files, links and directories of a tree that discovery has read. It contains only what discovery uses,
+// and so no address of a network card, no serial number and no host name.
 type record struct {
 	files, links map[string]string
 	dirs         map[string]bool

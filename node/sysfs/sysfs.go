@@ -50,8 +50,8 @@ func NewSurvey(fsys fs.FS) *Survey { return &Survey{newTree(fsys)} }
 // Machine does what [Discover] does for the tree of the survey.
 func (s *Survey) Machine() (*Found, error) { return discover(s.tree) }
 
-// Functions does for the tree of the survey what [PCI] does for the host's. m is the machine that Machine found. The
-// warnings are all of the survey so far, including Machine's.
+// Functions does what [PCI] does, for the tree of the survey. m is the machine that Machine found. The result has all
+// warnings of the survey so far, including the warnings of Machine.
 func (s *Survey) Functions(m *topo.Machine) ([]Function, []Warning, error) {
 	out, err := s.tree.functions(m)
 	return out, s.tree.warnings.list(), err

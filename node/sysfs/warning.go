@@ -115,7 +115,7 @@ func (w *warnings) add(one Warning, format string) {
 	k.first = append(k.first, one)
 }
 
-// withoutNumbers replaces every run of digits by one sign.
+// withoutNumbers replaces every run of digits by the letter N.
 func withoutNumbers(s string) string {
 	var b strings.Builder
 	run := false

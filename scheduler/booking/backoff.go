@@ -10,7 +10,7 @@ type Backoff struct {
 	pods map[string]map[string]int // by UID and node: state.Node.News at the time
 }
 
-// maxBackoffs bounds the recorded pods. A pod that is dropped may wait once more.
+// maxBackoffs bounds the recorded pods. Beyond it, all are dropped; each of them may wait once more.
 const maxBackoffs = 1024
 
 // Add records that a wait on the node timed out when state.Node.News had this value.

@@ -35,9 +35,10 @@ type Line struct {
 // Waits returns how many pods wait.
 func (l *Line) Waits() int64 { return l.waits.Load() }
 
-// Await returns when a booked pod may be bound, or can no longer be: v is the prediction at that time. waited says
-// whether it had to wait; counters, which may be nil, count that. It is an error if the pod is not booked, or if its
-// turn has not come when the context ends or after limit. The pod then is kept away from the node; see [Backoff].
+// Await returns when a booked pod may be bound, or can no longer be: v is the prediction at that time. waited is true
+// if the pod had to wait; counters, which may be nil, count that. It is an error if the pod is not booked, or if its
+// turn has not come when the context ends or after limit. A pod whose turn has not come is then kept away from the
+// node; see [Backoff].
 func (l *Line) Await(
 	ctx context.Context,
 	book *ledger.Book,

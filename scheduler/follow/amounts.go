@@ -16,10 +16,10 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Amounts has the present plain amounts of nodes, as kube-scheduler's own informers have them. A node or pod that is
-// not in the informers counts as short of nothing: the kubelet will reject the pod. A nil *Amounts has no nodes.
-// kube-scheduler checks them when it chooses a node. While a pod waits for its turn after that, another scheduler may
-// bind pods to the node.
+// Amounts has the present plain amounts of nodes, as kube-scheduler's own informers have them. A node that is not in
+// the informers counts as having enough, because its kubelet rejects a pod that does not fit. A nil *Amounts has no
+// nodes. kube-scheduler checks them when it chooses a node. While a pod waits for its turn after that, another
+// scheduler may bind pods to the node.
 type Amounts struct {
 	nodes corelisters.NodeLister
 	pods  cache.Indexer

@@ -72,7 +72,7 @@ func served(ctx context.Context, cfg *rest.Config, any ...schema.GroupVersionRes
 	return nil, "the API server does not serve them", nil
 }
 
-// readable returns the resource if this scheduler may list it.
+// readable returns the resource if this scheduler may list it, and otherwise nil and why it may not.
 func readable(
 	ctx context.Context,
 	cfg *rest.Config,

@@ -46,7 +46,8 @@ const (
 	maxReads = 5
 	// reportWait is how long Terminations waits for the node's own report about a pod before it reads the pod.
 	reportWait = 5 * time.Second
-	// graceOver is longer than the grace period of cluster/kube for an assumed pod that was deleted by force.
+	// graceOver is longer than vanishGrace, the grace period of cluster/kube for an assumed pod that was deleted by
+	// force.
 	graceOver = 35 * time.Second
 )
 

@@ -153,7 +153,8 @@ func (d *Decision) Refused(node string, reasons []place.Reason, why interface{ M
 	}
 }
 
-// Open reports whether one more node's answer would be kept.
+// Open reports whether one more node's answer would change the record: it would be kept, or be the first that is not
+// kept.
 func (d *Decision) Open() bool { return d != nil && d.judged.Load() <= MaxNodes }
 
 // Cost records the cost of a node that fits.

@@ -58,7 +58,8 @@ func (e election) text(w io.Writer) {
 // roleHeader is the header of every answer that has the scheduler's role, for readers of JSON.
 const roleHeader = "Tenon-Scheduler"
 
-// mark marks an answer of a standby: in a header, and in the first line of text.
+// mark writes the role and the leader into a header of an answer. If text is set and this scheduler is a standby, it
+// also writes a first line about that.
 func (e election) mark(w http.ResponseWriter, text bool) {
 	w.Header().Set(roleHeader, strings.TrimSpace(string(e.Role)+" "+e.Leader))
 	if text && e.Role == document.Standby {

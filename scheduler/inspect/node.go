@@ -101,7 +101,7 @@ func (n *node) text(w io.Writer) {
 	}
 }
 
-// hardware writes the rules, and the free CPUs, memory and devices by NUMA node.
+// hardware writes the rules, the free CPUs and memory of each NUMA node, and the free devices of each resource.
 func (n *node) hardware(w io.Writer) {
 	printf(w, "rules: %s\n", strings.Join(document.RuleItems(n.rules, n.quality), ", "))
 	if n.Rules.ReservedCPUs != "" {

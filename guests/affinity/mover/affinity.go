@@ -208,7 +208,8 @@ func (r *Runner) follow(result core.Result, p Pinner) {
 	}
 }
 
-// restore takes what an earlier agent has decided. It reports whether that is known: there may be no object.
+// restore reads what an earlier agent has decided; without an object that is nothing. It returns false if the object
+// could not be read, so that it must be tried again.
 func (r *Runner) restore(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
@@ -230,7 +231,8 @@ func (r *Runner) restore(ctx context.Context) bool {
 	return true
 }
 
-// publish writes the object where its content has changed.
+// publish writes the object if its decisions have changed, or the last write was refresh ago. It writes nothing while
+// neither the object nor the last written one has pods.
 func (r *Runner) publish(ctx context.Context, out *v1alpha1.NodeAffinity, now time.Time) {
 	if len(out.Pods) == 0 && (r.written == nil || len(r.written.Pods) == 0) ||
 		r.written != nil && decided(out, r.written) && now.Sub(r.at) < refresh {
@@ -262,7 +264,8 @@ func decided(a, b *v1alpha1.NodeAffinity) bool {
 	})
 }
 
-// complain logs an error that differs from the last one.
+// complain logs an error if it differs from the last one. A nil error is not logged, and makes the next error be
+// logged.
 func (r *Runner) complain(err error) {
 	text := ""
 	if err != nil {

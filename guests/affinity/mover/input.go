@@ -27,7 +27,8 @@ type known struct {
 	containers []cgroup.Container
 }
 
-// known returns the pods of the node, those that opted in first, by namespace and name.
+// known returns the pods of the node that have not ended and whose UID in the kubelet is known, at most core.MaxPods.
+// Pods that opted in or have exclusive CPUs come first; each part is ordered by namespace and name.
 func (r *Runner) known(pods []*v1.Pod, p Pinner) (out []known) {
 	n, uids := p.Node(), apipod.KubeletUIDs(pods)
 	running := map[types.NamespacedName][]cgroup.Container{}
@@ -153,7 +154,8 @@ func (k known) requests() core.Pod {
 	return out
 }
 
-// load returns what a pod has used since the last period; nil where that is not known.
+// load returns the memory that a pod uses, and its CPU use since the last period, smoothed. The CPU use is 0 if the
+// last period did not measure the pod.
 func (r *Runner) load(k known, now time.Time) *load {
 	out := &load{at: now}
 	for _, c := range k.containers {

@@ -122,7 +122,7 @@ func ask(fd int) error {
 	return unix.Sendto(fd, out, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 }
 
-// receive reads the answer, until it ends or nothing is left of what may be read.
+// receive reads the answer until it ends, or until it has read left sockets and there are more; whole is false then.
 func receive(fd int, buffer []byte, left int, each func(Socket)) (whole bool, err error) {
 	for {
 		n, _, err := unix.Recvfrom(fd, buffer, 0)

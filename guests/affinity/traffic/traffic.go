@@ -31,8 +31,8 @@ type Socket struct {
 	Bytes uint64
 }
 
-// Reader reads the sockets of a network namespace. It calls each for at most so many, and reports whether these are
-// all.
+// Reader reads the sockets of a network namespace. It calls each for at most most sockets, and reports whether these
+// are all.
 type Reader func(path string, most int, each func(Socket)) (whole bool, err error)
 
 // Pod is a pod whose traffic is measured, or with which others exchange data.
@@ -72,8 +72,8 @@ type Config struct {
 	Node string
 	// MaxSockets is how many sockets are kept; one namespace may have a quarter of them.
 	MaxSockets int
-	// Budget is the CPU time that one Step may take before it ends a round later, and Clock the CPU time that was used so
-	// far; nil: every Step is a round.
+	// Budget is the CPU time after which a Step stops, so that the next Step continues the round; 0: no bound. Clock
+	// returns the CPU time that was used so far. If Clock is nil, every Step is a round.
 	Budget time.Duration
 	Clock  func() time.Duration
 }
@@ -160,7 +160,7 @@ func (m *Meter) forget(path string) {
 	}
 }
 
-// reading knows whose the ends of connections are.
+// reading finds the pod at each end of a connection.
 type reading struct {
 	*Meter
 	ofSpace  map[string]string // the pod that owns a namespace

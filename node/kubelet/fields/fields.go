@@ -1,5 +1,5 @@
-// Package fields finds what of the text of a KubeletConfiguration a kubelet ignores: fields that no kubelet has, values
-// of a key that is there again, and documents after the first.
+// Package fields finds the parts of a KubeletConfiguration's text that a kubelet ignores: fields that no kubelet has,
+// the earlier value of a repeated key, and documents after the first.
 //
 // A kubelet starts all the same (pkg/kubelet/kubeletconfig/util/codec, DecodeKubeletConfiguration). Invariant: a name
 // counts as known only if the API of this program's Kubernetes has it, written with the same capitals. A name of a
@@ -40,8 +40,8 @@ const (
 	maxName    = 60
 )
 
-// Of returns what is ignored of a KubeletConfiguration as YAML or JSON, in the order of the text, at most 20. For
-// text that is no YAML it returns nothing: the decoder reports the error.
+// Of returns the parts of a KubeletConfiguration, in YAML or JSON, that a kubelet ignores: at most 20, in the order of
+// the text. It returns nil for text that is not YAML, because the decoder reports that error.
 func Of(data []byte) []Ignored {
 	var doc yaml.Node
 	in := yaml.NewDecoder(bytes.NewReader(data))
@@ -84,8 +84,9 @@ func (w *walk) others(in *yaml.Decoder) {
 	}
 }
 
-// again notes a key that the same mapping has before. The kubelet takes the last value; of JSON, it decodes one after
-// the other into the same mapping or list.
+// again adds a repeated key to the findings. before has the last occurrence of each key of the mapping. The kubelet
+// takes the last value. From JSON, it decodes repeated mappings and lists one after the other into the same value,
+// which joins them.
 func (w *walk) again(key *yaml.Node, before map[string]*yaml.Node, value *yaml.Node, path string) {
 	first := before[key.Value]
 	before[key.Value] = key
@@ -98,8 +99,8 @@ func (w *walk) again(key *yaml.Node, before map[string]*yaml.Node, value *yaml.N
 	}
 }
 
-// value compares a value with its type. Only structs have fields, and the kubelet itself refuses values of another
-// type.
+// value looks for ignored parts in a value of the given type. It skips a value that does not have the type, because the
+// kubelet itself refuses it.
 func (w *walk) value(n *yaml.Node, of reflect.Type, path string, depth int) {
 	if w.nodes++; w.nodes > maxNodes || depth > maxDepth || len(w.found) >= maxIgnored {
 		return
@@ -156,7 +157,7 @@ func (w *walk) fields(n *yaml.Node, of reflect.Type, path string, depth int) {
 	}
 }
 
-// merged are the mappings of a merge key.
+// merged looks for ignored parts in the mapping, or the list of mappings, of a merge key (<<).
 func (w *walk) merged(n *yaml.Node, of reflect.Type, path string, depth int) {
 	if n.Kind == yaml.SequenceNode {
 		for _, one := range n.Content {
@@ -167,7 +168,7 @@ func (w *walk) merged(n *yaml.Node, of reflect.Type, path string, depth int) {
 	w.value(n, of, path, depth+1)
 }
 
-// names are the fields of a struct by their names in JSON, including the fields of embedded structs.
+// names adds to out the types of a struct's fields by their names in JSON, including the fields of embedded structs.
 func names(of reflect.Type, out map[string]reflect.Type) {
 	for i := range of.NumField() {
 		f := of.Field(i)
@@ -181,8 +182,8 @@ func names(of reflect.Type, out map[string]reflect.Type) {
 	}
 }
 
-// options are fields that contain a map in every kubelet. An entry of the map that has lost its indentation stands
-// beside the field.
+// options has, for keys of fields that are maps, the name of the field. Such a key that has lost its indentation stands
+// beside the field instead of in it.
 var options = map[string]string{
 	"full-pcpus-only": "cpuManagerPolicyOptions", "distribute-cpus-across-numa": "cpuManagerPolicyOptions",
 	"align-by-socket": "cpuManagerPolicyOptions", "distribute-cpus-across-cores": "cpuManagerPolicyOptions",
@@ -193,11 +194,12 @@ var options = map[string]string{
 	"memory.available":                 "evictionHard", "nodefs.available": "evictionHard",
 }
 
-// flags are the kubelet's flags of fields that have other names (cmd/kubelet/app/options/options.go).
+// flags has, for flags of the kubelet and other common names, the field that they mean
+// (cmd/kubelet/app/options/options.go). The keys have the form of printable.Plain.
 var flags = map[string]string{"reservedcpus": "reservedSystemCPUs", "reserved": "systemReserved",
 	"maxpodspernode": "maxPods"}
 
-// nearest returns the field that a name may mean.
+// nearest returns the field that an unknown name may mean, with its path; "" if none is similar.
 func nearest(name, path string, known map[string]reflect.Type) string {
 	if in := options[name]; in != "" {
 		return in + "." + name
