@@ -166,7 +166,8 @@ const (
 	maxRequirements = 16
 )
 
-// checkSelector also refuses selectors that a node's affinity could not express.
+// checkSelector returns an error for a selector that cannot be parsed, is beyond the bounds, or compares numbers
+// (operators > and <).
 func checkSelector(text string) error {
 	if len(text) > maxSelector {
 		return fmt.Errorf("%s: layoutSelector: %d bytes are more than %d", tenonKind, len(text), maxSelector)

@@ -48,7 +48,7 @@ func ParseShape(text string) (*place.Pod, error) {
 	return &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{c}}, nil
 }
 
-// checkShapes refuses shapes that cannot be read.
+// checkShapes returns an error if there are too many shapes, or one cannot be read.
 func checkShapes(all []string) error {
 	if len(all) > maxShapes {
 		return fmt.Errorf("%s: fittingShapes: %d shapes, at most %d", tenonKind, len(all), maxShapes)

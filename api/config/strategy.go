@@ -24,7 +24,8 @@ type Weight struct {
 // maxResources bounds the weights of a strategy; no machine has that many resources.
 const maxResources = 256
 
-// complete checks a strategy in arguments of a kind that accepts the named types; the first is the default.
+// complete checks a strategy, and returns it with its defaults. types are the types that arguments of the kind accept,
+// the default first.
 func (s Strategy) complete(kind string, types []string) (Strategy, error) {
 	if s.Type == "" {
 		s.Type = types[0]

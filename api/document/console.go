@@ -37,7 +37,7 @@ type NodeOverview struct {
 	Quality string `json:"quality"` // exact, coarse or none
 	// Problem is why there is no data about the node's NUMA nodes.
 	Problem string `json:"problem,omitempty"`
-	// Policy is the topology manager's.
+	// Policy is the policy of the topology manager.
 	Policy string `json:"policy,omitempty"`
 	// Flags are notReady, cordoned, unsettled, crowded, silent, inexact and unaligned.
 	Flags []string `json:"flags,omitempty"`
@@ -47,7 +47,8 @@ type NodeOverview struct {
 	NUMAs  []NUMAOverview    `json:"numas"`
 }
 
-// NUMAOverview is one NUMA node in numbers: what pods may have, and how much of it is free.
+// NUMAOverview is one NUMA node in numbers: all its CPUs, the memory that pods may have, in bytes, and how much of both
+// is free.
 type NUMAOverview struct {
 	ID         int32           `json:"id"`
 	CPUs       int             `json:"cpus"`
@@ -137,7 +138,7 @@ type ClusterChange struct {
 	Gone  []string       `json:"gone,omitempty"`
 	// Pods are names of pods that were added, changed or deleted, as "namespace/name".
 	Pods []string `json:"pods,omitempty"`
-	// PodCount and Waiting count all pods, and those without a node.
+	// PodCount counts all pods, and Waiting the pods without a node.
 	PodCount int `json:"podCount"`
 	Waiting  int `json:"waiting"`
 }

@@ -9,7 +9,7 @@ type Demo struct {
 	Volcano *DemoVolcano `json:"volcano,omitempty"`
 }
 
-// DemoStory is the act about single pods: the fates of the same pods under two schedulers.
+// DemoStory is the act about single pods: the outcomes of the same pods under two schedulers.
 type DemoStory struct {
 	Pods []DemoPod `json:"pods"`
 }
@@ -115,8 +115,9 @@ type DemoGangs struct {
 	Plugin string `json:"plugin"`
 	Gangs  int    `json:"gangs"`
 	Tasks  int    `json:"tasks"`
-	// Of Whole gangs all tasks run, TasksOfWhole in sum; of Waiting ones no task has a node, and of Partial ones some
-	// tasks have one. Volcano has given GaveUp gangs up, after their last restart.
+	// Whole counts the gangs that run with all their tasks, and TasksOfWhole these tasks. Waiting counts the gangs
+	// without a task on a node, and Partial the gangs with only some tasks on nodes. GaveUp counts the gangs that
+	// Volcano has given up after their last restart.
 	Whole        int `json:"whole"`
 	TasksOfWhole int `json:"tasksOfWhole"`
 	Waiting      int `json:"waiting"`

@@ -164,7 +164,8 @@ type Way struct {
 	Missing []Missing `json:"missing"`
 }
 
-// Missing is an amount that these pods have to return: on NUMA nodes, or of the node as a whole if NUMAs is empty.
+// Missing is an amount that the pods of a Way have to return: on NUMA nodes, or of the node as a whole if NUMAs is
+// empty.
 type Missing struct {
 	Resource string          `json:"resource"`
 	More     int64           `json:"more"`

@@ -15,8 +15,8 @@ const (
 // Election is a scheduler's state of the lease by which one of several is chosen.
 type Election struct {
 	Role Role `json:"role"`
-	// Identity is the scheduler's own name in the lease: its host name, which in a cluster is its pod's, an underscore,
-	// and an id. It is empty if the scheduler is alone.
+	// Identity is the scheduler's own name in the lease: its host name (in a cluster, the name of its pod), an
+	// underscore, and an id. It is empty if the scheduler is alone.
 	Identity string `json:"identity,omitempty"`
 	// Leader is the identity of the scheduler that holds the lease, or empty if none is known to hold it.
 	Leader string `json:"leader,omitempty"`

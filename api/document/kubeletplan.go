@@ -95,15 +95,15 @@ type KubeletChange struct {
 type KubeletRolloutRequest struct {
 	// Plan is one that was answered before. Its pods, moves and shapes are not read.
 	Plan KubeletPlan `json:"plan"`
-	// Namespace is that of the pods that change nodes; empty: that of the server.
+	// Namespace is the namespace of the pods that change nodes; empty: the namespace of the server.
 	Namespace string `json:"namespace,omitempty"`
 	// MaxUnavailable nodes change at the same time; 0 stands for 1.
 	MaxUnavailable int `json:"maxUnavailable,omitempty"`
-	// Force evicts pods without a controller, too, and DeleteEmptyDirData those with emptyDir volumes.
+	// Force evicts pods without a controller, too, and DeleteEmptyDirData pods with emptyDir volumes.
 	Force              bool `json:"force,omitempty"`
 	DeleteEmptyDirData bool `json:"deleteEmptyDirData,omitempty"`
-	// Image is that of the pods that change nodes; StopCommand and StartCommand are shell commands on the node. Empty: as
-	// "kubectl tenon kubelet apply" has them.
+	// Image is the image of the pods that change nodes; StopCommand and StartCommand are shell commands on the node.
+	// Empty: as "kubectl tenon kubelet apply" has them.
 	Image        string `json:"image,omitempty"`
 	StopCommand  string `json:"stopCommand,omitempty"`
 	StartCommand string `json:"startCommand,omitempty"`

@@ -47,7 +47,8 @@ type Node struct {
 
 	Machine *v1alpha1.Machine `json:"machine,omitempty"`
 	Rules   *v1alpha1.Rules   `json:"rules,omitempty"`
-	// FreeCPUs and FreeDevices are what a Guaranteed pod may get. NUMAs are the same by NUMA node.
+	// FreeCPUs and FreeDevices are what a Guaranteed pod may get. NUMAs has, for each NUMA node, its CPUs and memory,
+	// and how much of them is free.
 	FreeCPUs    v1alpha1.IDList        `json:"freeCPUs,omitempty"`
 	FreeDevices []v1alpha1.HeldDevices `json:"freeDevices,omitempty"`
 	// NeverGiven are devices that the kubelet gives to no pod, however much is free: their NUMA nodes are unknown to it.

@@ -21,14 +21,14 @@ func Annotations() []string {
 		"tenon.sh/placement", "tenon.sh/scoring-strategy"}
 }
 
-// Bounds on what is said of one pod.
+// Bounds on the texts about one pod.
 const (
 	maxMisspelt = 8
 	maxName     = 60
 )
 
-// Misspelt returns the names of a pod that no program reads: annotations and labels with Tenon's prefix, and a
-// schedulerName that is none of the given ones and differs little from one of them. It returns at most 8.
+// Misspelt returns texts about the names of a pod that no program reads: annotations and labels with Tenon's prefix,
+// and a schedulerName that is none of the given ones and differs little from one of them. It returns at most 8 texts.
 func Misspelt(p *v1.Pod, schedulers []string) (out []string) {
 	may := func(text, name string, known []string) string {
 		if near := printable.Nearest(name, known); near != "" {

@@ -55,7 +55,8 @@ func ToPlace(p *v1.Pod) (*place.Pod, error) {
 // add appends a container with its requests in ascending order of name.
 func add(out *place.Pod, c *v1.Container, kind place.Kind) error {
 	pc := place.Container{Name: c.Name, Kind: kind}
-	// It is the kubelet's rule for parts of a pod's resources, too (pkg/kubelet/cm/qos/helpers.go).
+	// The kubelet applies the same rule to containers that are parts of a pod with resources of its own
+	// (pkg/kubelet/cm/qos/helpers.go).
 	pc.Unequal = out.PodLevel && classOf(&c.Resources) != place.Guaranteed
 	var err error
 	if pc.MilliCPU, pc.Memory, err = amounts(c.Resources.Requests); err != nil {

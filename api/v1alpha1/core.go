@@ -259,7 +259,7 @@ func (o CPUOptions) core(r *place.CPURules) {
 	r.PreferAlignByUncoreCaches = o.PreferAlignCPUsByUncoreCache
 }
 
-// choice reports whether s is the second of two words.
+// choice returns whether s is the word on. ok is false if s is neither on nor off.
 func choice(s, off, on string) (isOn, ok bool) { return s == on, s == on || s == off }
 
 func reserved(m *topo.Machine, in []ReservedMemory) (out []place.Reserved, err error) {

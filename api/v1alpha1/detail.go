@@ -29,9 +29,9 @@ type Detail struct {
 	Oddities []Oddity
 }
 
-// Describe writes the detail into a layout. Functions keep their order; those beyond MaxFunctions are only counted, and
-// oddities beyond MaxOddities are left out. A
-// text that does not have the layout's form is omitted, since nothing depends on it.
+// Describe writes the detail into a layout. Functions keep their order; functions beyond MaxFunctions are only counted,
+// and oddities beyond MaxOddities are left out. A text that does not have the layout's form is omitted, since nothing
+// depends on it.
 func (l *NodeLayout) Describe(d Detail) {
 	for i := range l.Machine.NUMAs {
 		l.Machine.NUMAs[i].MemoryKind = d.MemoryKinds[idset.NUMA(l.Machine.NUMAs[i].ID)]

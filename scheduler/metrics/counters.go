@@ -181,7 +181,8 @@ func (c *Counters) TopologyRefused() {
 	}
 }
 
-// differs returns which part of a prediction is wrong.
+// differs returns the first part of a prediction that is wrong: "cpus", "devices" or "memory" of a container, or
+// "containers" if the containers themselves differ.
 func differs(predicted, seen []place.Holding) string {
 	if len(predicted) != len(seen) {
 		return "containers"

@@ -58,7 +58,7 @@ func newFitting(named []*place.Pod, learned func() *score.Mix, plain Plain) *fit
 			"NUMA nodes and by what each node has in all.", []string{"shape"}, nil, metrics.ALPHA, "")}
 }
 
-// shapes returns the shapes of the configuration, then the most usual ones, each once.
+// shapes returns the shapes of the configuration, then the most frequent ones of the workload profile, each once.
 func (f *fitting) shapes() (out []*place.Pod) {
 	out = slices.Clone(f.named)
 	if f.learned == nil {
@@ -126,7 +126,7 @@ func (f *fitting) sum(snap *ledger.Snapshot, versions map[string]uint64, shape s
 	return sum, whole
 }
 
-// slots counts the pods of a shape that fit on a node.
+// slots returns how many more pods of a shape fit on a node; 0 if the node is unknown.
 func (f *fitting) slots(n *state.Node, p *place.Pod) int {
 	allocatable, used, there := f.plain.Of(n)
 	if !there || n.Machine == nil || n.Usage == nil {

@@ -54,7 +54,9 @@ func (p *Plugin) layoutChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (fwk
 	return p.hint(pod, l.Name), nil
 }
 
-// podChanged wakes a pod if the pod itself was changed, or if it fits the node that a deleted pod was on.
+// podChanged applies the event of a pod to the ledger. It wakes the waiting pod if the event changes its own request,
+// starts a pod on a node whose report it awaits, or deletes a pod that was bound or nominated to a node where it fits
+// now.
 func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.QueueingHint, error) {
 	if now, ok := after.(*v1.Pod); ok {
 		if now.UID == pod.UID {
@@ -117,9 +119,9 @@ func (p *Plugin) nodeAdded(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.Queueing
 	return p.hint(pod, n.Name), nil
 }
 
-// hint places the pod on the one node that changed. It does not wake a pod in the waiting queue: the framework calls
-// hints for each pod in no order, and the change may help one pod of thousands. For these pods the call only shows that
-// the framework has processed the event.
+// hint wakes a pod if it fits the one node that has changed, or waits for that node's report. It does not wake a pod in
+// the waiting queue: the framework calls hints for each pod in no order, and the change may help one pod of thousands.
+// For these pods the call only shows that the framework has processed the event.
 func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 	if p.waiting.Has(string(pod.UID)) {
 		p.waiting.Observed(node)

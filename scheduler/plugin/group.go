@@ -17,15 +17,15 @@ import (
 // groupKey is the key of a groupState in the state of a cycle.
 const groupKey fwk.StateKey = "tenon.sh/affinity-group"
 
-// groupState has what speaks for each candidate, for a pod that shares CPUs: one for every pod of its affinity group
-// that is there, and one more for each with which it would share a NUMA node.
+// groupState has, for a pod that shares CPUs, a number for each candidate, by node: how many pods of its affinity group
+// are there, plus with how many of them it would share a NUMA node.
 type groupState map[string]int64
 
 // Clone implements fwk.StateData. The state does not change after PreScore.
 func (g groupState) Clone() fwk.StateData { return g }
 
-// maxJoined bounds the nodes on which it is computed with which pods the pod would share a NUMA node: those with the
-// most pods of the group.
+// maxJoined bounds the nodes for which the second part of the number is computed. The nodes with the most pods of the
+// group are taken.
 const maxJoined = 32
 
 // preScoreGroup looks for the pods of the pod's affinity group on the candidates. It skips pods without a group, and
@@ -63,8 +63,8 @@ func (p *Plugin) preScoreGroup(cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeI
 	return nil
 }
 
-// joins returns with how many pods of its group the pod would share a NUMA node, as the node's agent decides it by what
-// pods request; 0 where that is not known, and where the kubelet decides.
+// joins returns how many pods of its group the pod would have beside it on one NUMA node of n. It decides as the node's
+// agent does, by what pods request. It returns 0 if that is not known, or if the kubelet decides.
 func joins(n *state.Node, pod *v1.Pod, info fwk.NodeInfo) int64 {
 	if n == nil || n.Quality != state.Exact || n.Rules.Arbiter != place.ByAgent {
 		return 0
@@ -83,12 +83,13 @@ func joins(n *state.Node, pod *v1.Pod, info fwk.NodeInfo) int64 {
 	}
 	with, err := affinity.Join(in, affinity.Defaults(), sharing(n, pod))
 	if err != nil {
-		return 0 // a pod without a UID, or more pods than a node has: the number of pods has to do
+		return 0 // a pod without a UID, or more pods than a node has: the first part of the number has to suffice
 	}
 	return int64(with)
 }
 
-// sharing returns what is known of a pod on a node.
+// sharing returns a pod in the form of package affinity: its group, its requests and, if the node n has it, its
+// exclusive CPUs or memory.
 func sharing(n *state.Node, pod *v1.Pod) affinity.Pod {
 	out := affinity.Pod{ID: string(pod.UID), NUMA: affinity.Nowhere, Group: apipod.AffinityGroup(pod)}
 	out.MilliCPU, out.Bytes = apipod.Shares(pod)
@@ -113,7 +114,7 @@ func held(n *state.Node) iter.Seq[place.Holding] {
 	}
 }
 
-// scoreGroup returns what speaks for a node.
+// scoreGroup returns the number of a node in groupState; 0 if it has none.
 func scoreGroup(cs fwk.CycleState, node string) int64 {
 	if d, err := cs.Read(groupKey); err == nil {
 		if g, ok := d.(groupState); ok {
@@ -123,7 +124,7 @@ func scoreGroup(cs fwk.CycleState, node string) int64 {
 	return 0
 }
 
-// normalizeGroup gives the node for which the most speaks the best score, and the others in proportion.
+// normalizeGroup gives the nodes with the highest number the best score, and all other nodes a score in proportion.
 func normalizeGroup(scores fwk.NodeScoreList) {
 	var most int64
 	for _, s := range scores {

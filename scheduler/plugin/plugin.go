@@ -89,7 +89,7 @@ type podState struct {
 	nodes   *candidates.Nodes
 	fits    *ledger.Set
 	answers *answers.Row
-	// backoff holds nodes on which the pod's wait for its turn timed out; see turns.Backoff.
+	// backoff holds nodes on which the pod's wait for its turn timed out; see booking.Backoff.
 	backoff map[string]int
 	// wish is the scoring strategy that the pod requests, or nil; strategy is the strategy in use.
 	wish     *score.Type

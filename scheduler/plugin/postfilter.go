@@ -66,7 +66,8 @@ func (p *Plugin) PostFilter(
 }
 
 // failed reports to the queue of waiting pods how an attempt ended. Where the failure handler is kube-scheduler's own,
-// nothing else reports that. If the PostFilter of another plugin has ended the attempt before, it lapses.
+// nothing else reports that. If the PostFilter of another plugin ended the attempt before, failed is not called, and
+// the attempt lapses; see package waiting.
 func (p *Plugin) failed(pod *v1.Pod, m fwk.NodeToStatusReader) {
 	others := &wake.Nodes{}
 	if all, is := m.(*framework.NodeToStatus); is {

@@ -56,8 +56,8 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	return s.turned(node, v, p.confirm(s, pod, node, v, short))
 }
 
-// confirm checks that a node still takes a pod whose turn has come, and returns the turn if not. short names the plain
-// amounts of the node that have become too small, and is empty if none has.
+// confirm checks that a node still takes a pod whose turn has come. If not, it gives the turn back, and returns an
+// error. short names the plain amounts of the node that have become too small, and is empty if none has.
 func (p *Plugin) confirm(s *podState, pod *v1.Pod, node string, v place.Verdict, short string) *fwk.Status {
 	why := short
 	if !v.Fits() {

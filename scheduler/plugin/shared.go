@@ -48,7 +48,7 @@ type Shared struct {
 	lines   *report.Lines   // nil before the first factory
 	turns   booking.Line
 	waiting *waiting.Queue // nil in tests that retry no pod
-	// alone: the scheduler is not tenon-scheduler, which Extend has set up: see failed.
+	// alone: the scheduler is not tenon-scheduler, so Options.Informers is nil and Extend was not called; see failed.
 	alone    bool
 	workload booking.Workload
 	plugins  []*Plugin // of all profiles, once the scheduler is set up

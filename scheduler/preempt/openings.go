@@ -37,8 +37,8 @@ func NewResidents(pods []*v1.Pod) *Residents {
 	return r
 }
 
-// split returns the pods that are leaving the node, the pods of lower priority than rank, and a sum of the UIDs of all
-// others.
+// split returns the pods that are leaving the node, the pods of lower priority than rank, and a sum of the hashes of
+// the UIDs of all other pods.
 func (r *Residents) split(n *state.Node, rank int32, seed maphash.Seed) (leaving, lower []string, others uint64) {
 	for _, e := range n.Entries {
 		at, known := r.priority[e.Pod.UID]
@@ -57,7 +57,7 @@ func (r *Residents) split(n *state.Node, rank int32, seed maphash.Seed) (leaving
 // Openings records where pods of one kind were woken because they may evict others: once for each set of pods that
 // stay. The zero Openings is empty.
 type Openings struct {
-	// woken has the sum of the UIDs of the pods that stay.
+	// woken has the sum of the hashes of the UIDs of the pods that stay.
 	woken map[opening]uint64
 }
 

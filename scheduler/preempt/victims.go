@@ -154,7 +154,8 @@ func (t *trial) worded(v place.Verdict) *fwk.Status {
 	return fwk.NewStatus(fwk.Unschedulable, t.pre.plugin.Reasons(t.Pod, v)...)
 }
 
-// possible returns the verdict without any possible victim, or a status if no pod may be evicted from the node.
+// possible returns the verdict without any possible victim, or a status if no pod may be evicted from the node. If
+// waiting may change that, possible records the node as passed over.
 func (t *trial) possible() (v place.Verdict, status *fwk.Status) {
 	if len(t.victims) == 0 {
 		t.heedPromised()
@@ -215,7 +216,7 @@ func (t *trial) works(pods []fwk.PodInfo) bool {
 }
 
 // maxTrialWork bounds the search for victims on one node, in judged containers. It lets a pod of 32 containers be tried
-// a thousand times, which is the most for any pod.
+// with a thousand sets of victims, about as many as core/evict tries for any pod.
 const maxTrialWork = 32 << 10
 
 // afford reports whether one more set may be tried. When it returns false, the cheapest set so far is taken.

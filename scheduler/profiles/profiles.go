@@ -73,8 +73,8 @@ func completeProfile(pl *schedapi.Plugins, name string, logger klog.Logger) {
 	}
 }
 
-// bindsFirst makes the plugin the first to bind if it reserves, and reports whether that is a change. Only the first
-// plugin that accepts a pod binds it, and this plugin skips pods without a decision to pass on.
+// bindsFirst makes the plugin the first to bind if it reserves, and reports whether the plugin did not bind before.
+// Only the first plugin that accepts a pod binds it, and this plugin skips pods without a decision to pass on.
 func bindsFirst(pl *schedapi.Plugins, name string) bool {
 	if !enabledAt(pl, &pl.Reserve, name) || has(pl.Bind.Disabled, name) || has(pl.Bind.Enabled, name) {
 		return false

@@ -99,7 +99,7 @@ func NewLines(suppress func()) *Lines {
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 }
 
-// first reports whether no warning about this pod was logged yet.
+// first reports whether this is the first warning about a pod, and records the pod as warned of.
 func (l *Lines) first(uid string) bool {
 	if l == nil {
 		return true
@@ -111,7 +111,8 @@ func (l *Lines) first(uid string) bool {
 	return !warned
 }
 
-// take reports whether one more line may be logged. When the minute is over, it logs how many lines were suppressed.
+// take counts a line, and reports whether it may be logged. A minute after the first line, the number of suppressed
+// lines is logged, and the count begins again.
 func (l *Lines) take(logger klog.Logger) bool {
 	if l == nil {
 		return true

@@ -73,8 +73,8 @@ configuration; enable the plugin in a profile, by this name or as NodeResourceTo
 
 const inspectionFlag = "inspection-address"
 
-// inspectAt serves inspection at an address. If the address is the default and its port is taken, it logs that instead
-// of returning an error.
+// inspectAt serves inspection at an address; "" serves none. If the user did not ask for an address, it logs an error,
+// such as a port that is taken, instead of returning it.
 func inspectAt(ctx context.Context, s *Scheduler, address string, asked bool) error {
 	if address == "" {
 		return nil

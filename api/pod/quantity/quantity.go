@@ -61,7 +61,7 @@ func Clamp(q resource.Quantity) resource.Quantity {
 	return *resource.NewQuantity(math.MaxInt64, resource.DecimalSI)
 }
 
-// ClampList returns the list with every quantity clamped: the list itself if no quantity changes.
+// ClampList returns the list with every quantity clamped. If all are small, it returns the list itself.
 func ClampList(list v1.ResourceList) v1.ResourceList {
 	if smallList(list) {
 		return list
@@ -73,8 +73,8 @@ func ClampList(list v1.ResourceList) v1.ResourceList {
 	return out
 }
 
-// ClampPod returns the pod with every quantity of its spec clamped: the pod itself if no quantity changes. Sums over
-// the containers of the result are cheap.
+// ClampPod returns the pod with every quantity of its spec clamped. If all are small, it returns the pod itself. Sums
+// over the containers of the result are cheap.
 func ClampPod(pod *v1.Pod) *v1.Pod {
 	ok := true
 	lists(pod, func(list *v1.ResourceList) { ok = ok && smallList(*list) })

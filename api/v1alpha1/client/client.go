@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// FieldManager is the name under which an agent owns the fields of its layout.
+// FieldManager is the name under which an agent owns the fields of the objects that it applies, such as its layout.
 const FieldManager = "tenon-agent"
 
 // Client has the methods of objects.Client, and Apply.
