@@ -65,7 +65,8 @@ func tame(path string, value any) error {
 func decode(text []byte) (out any, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	return out, d.Decode(&out)
+	err = d.Decode(&out)
+	return out, err
 }
 
 func subfield(path, name string) string { return strings.TrimPrefix(path+"."+clip(name), ".") }

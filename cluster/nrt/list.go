@@ -14,7 +14,8 @@ import (
 // List returns all objects of the API server, in the version that it serves, decoded as by [Typed]. It returns none if
 // NodeResourceTopology is not defined there.
 func List(ctx context.Context, cfg *rest.Config) (out []*v1alpha2.NodeResourceTopology, err error) {
-	return out, Each(ctx, cfg, func(o *v1alpha2.NodeResourceTopology) { out = append(out, o) })
+	err = Each(ctx, cfg, func(o *v1alpha2.NodeResourceTopology) { out = append(out, o) })
+	return out, err
 }
 
 // Each calls do with each object that List returns, in the same order.

@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/cluster/live/livetest"
+	"github.com/tenon-numa/tenon/core/whatif"
 )
 
 // The pods of another namespace, which a layout lists, hold their CPUs on a node whose pods were read in part: once in
@@ -39,6 +40,10 @@ func TestHoldersThatWereNotReadCount(t *testing.T) {
 		}
 		if (s.Partial() == "") != (c.seen == nil) {
 			t.Errorf("seen %v: %q", c.seen, s.Partial())
+		}
+		varied, _, err := s.Vary(whatif.Variation{})
+		if err != nil || varied.Partial() != s.Partial() {
+			t.Errorf("after a variation what was not read is %q, and was %q (%v)", varied.Partial(), s.Partial(), err)
 		}
 	}
 }

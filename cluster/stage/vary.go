@@ -21,8 +21,8 @@ import (
 // policies only after its node was drained, so the pods of these nodes have left; On returns them.
 func (s *Stage) Vary(v whatif.Variation) (out *Stage, altered []string, err error) {
 	out = &Stage{nodes: slices.Clone(s.nodes), objects: slices.Clone(s.objects), pods: s.pods, on: maps.Clone(s.on),
-		storage: s.storage, namespaces: s.namespaces, admission: s.admission, ask: s.ask, served: s.served,
-		bars: map[string]*whatif.Bars{}}
+		storage: s.storage, namespaces: s.namespaces, admission: s.admission, ask: s.ask, served: s.served, seen: s.seen,
+		partial: s.partial, bars: map[string]*whatif.Bars{}}
 	if v.Alter != nil {
 		if altered, err = out.alter(v); err != nil {
 			return nil, nil, err

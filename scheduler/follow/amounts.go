@@ -61,6 +61,9 @@ func (a *Amounts) On(node string) (out []*v1.Pod) {
 
 // Pods returns all pods that the informer has.
 func (a *Amounts) Pods() (out []*v1.Pod) {
+	if a == nil {
+		return nil
+	}
 	for _, o := range a.pods.List() {
 		if p, ok := o.(*v1.Pod); ok {
 			out = append(out, p)
@@ -101,6 +104,9 @@ func (a *Amounts) Node(name string) *v1.Node {
 // yet.
 func (a *Amounts) With(node string, more []state.PodID) []*v1.Pod {
 	out := a.On(node)
+	if a == nil {
+		return nil
+	}
 	for _, id := range more {
 		o, there, err := a.pods.GetByKey(id.Namespace + "/" + id.Name)
 		if p, ok := o.(*v1.Pod); err == nil && there && ok && string(p.UID) == id.UID && p.Spec.NodeName == "" {
