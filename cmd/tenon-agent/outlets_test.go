@@ -36,7 +36,8 @@ func opened(t *testing.T, args ...string) (agent.Config, error) {
 		o.health = "127.0.0.1:0"
 	}
 	cfg := agent.Config{NodeName: "n", REST: &rest.Config{Host: "http://127.0.0.1:1"}, Logger: logr.Discard()}
-	return cfg, o.open(ctx, &cfg)
+	err := o.open(ctx, &cfg)
+	return cfg, err
 }
 
 func TestOutlets(t *testing.T) {

@@ -107,12 +107,14 @@ const maxChecked = 32
 
 // Simulate runs the command on the cluster that from reads. An error that the manifest causes is a [ManifestError].
 func Simulate(ctx context.Context, from Stages, r Request) (out Simulation, err error) {
-	return out, from.run(ctx, r, maxSimulated, append([]string{"simulate"}, r.args()...), &out)
+	err = from.run(ctx, r, maxSimulated, append([]string{"simulate"}, r.args()...), &out)
+	return out, err
 }
 
 // Check runs the command on the cluster that from reads. An error that the manifest causes is a [ManifestError].
 func Check(ctx context.Context, from Stages, r Request) (out PodCheck, err error) {
-	return out, from.run(ctx, r, maxChecked, []string{"check", "-f", "-"}, &out)
+	err = from.run(ctx, r, maxChecked, []string{"check", "-f", "-"}, &out)
+	return out, err
 }
 
 // run reads the cluster once, and runs a command on a manifest with at most that many workloads.

@@ -73,7 +73,8 @@ func (d *demo) round(ctx context.Context, name, profiles string, seed uint64) (d
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	return r, d.count(ctx, pods, &r)
+	err = d.count(ctx, pods, &r)
+	return r, err
 }
 
 // play waits until nothing has changed for a while. It counts pods that a kubelet refused, and creates them again at

@@ -89,7 +89,8 @@ func configuration(in *kubeletv1beta1.KubeletConfiguration) (c Configuration, er
 	if c.Gates, err = managerGates(in.FeatureGates); err != nil {
 		return c, err
 	}
-	return c, memoryRules(in, &c.Rules.Memory)
+	err = memoryRules(in, &c.Rules.Memory)
+	return c, err
 }
 
 // On returns the rules on a machine, for a kubelet of a release. If the configuration reserves a number of CPUs, On

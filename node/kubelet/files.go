@@ -88,7 +88,8 @@ func (f Files) base() (map[string]any, error) {
 		return nil, fmt.Errorf("kubelet configuration %s: %w", f.File, err)
 	}
 	tree := map[string]any{}
-	return tree, json.Unmarshal(data, &tree)
+	err = json.Unmarshal(data, &tree)
+	return tree, err
 }
 
 func (f Files) dropIns() (out []map[string]any, err error) {

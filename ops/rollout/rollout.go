@@ -190,7 +190,8 @@ func (p *planner) change(before whatif.Node, i int) (out document.KubeletPlanNod
 	n.Allocatable = allocatable(before, n.State.Rules)
 	p.restart(before, n, &out)
 	out.StateFiles = stateFiles(before.State, n.State.Rules, p.staying(n.Name))
-	return out, p.drain(before.Name, &out)
+	err = p.drain(before.Name, &out)
+	return out, err
 }
 
 // allocatable returns what the node would have for pods with the reserved CPUs of r.
