@@ -132,11 +132,11 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 			return f.acked != 0 && !listed[f.id.UID]
 		}))
 		for _, f := range a.assumed {
-			if renewed {
-				f.earlier = choices{}
-			}
 			if ended && f.acked != 0 && f.decision == nil { // the node reports it late
 				a.unsure(f)
+			}
+			if renewed { // what was predicted for another machine is void
+				f.earlier = choices{}
 			}
 			f.uncertain = f.uncertain || f.turned != 0 && a.drawsAlone(f)
 		}
