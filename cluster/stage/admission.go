@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/manifest"
 )
 
-// Trial asks the API server about a new pod, without any effect. It returns the pod as it would be stored, why it is
+// Trial asks the API server to create a pod, without storing it. It returns the pod as it would be stored, why it is
 // refused, or why the API server was not asked.
 type Trial interface {
 	Create(ctx context.Context, p *v1.Pod) (stored *v1.Pod, refused, unasked error)

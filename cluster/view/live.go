@@ -19,7 +19,7 @@ import (
 // once: an earlier answer would lack nodes and pods.
 type Live struct {
 	view   *live.View
-	reader *kube.Reader // of what is not followed
+	reader *kube.Reader // reads what the view does not follow
 }
 
 // NewLive returns the cluster of a live view and a reader of what it does not follow, both with the same rights.
@@ -34,7 +34,7 @@ func (c *Live) await(ctx context.Context) error {
 	}
 }
 
-// Whole returns the cluster at one moment, with what is not followed.
+// Whole returns the cluster at one moment. It reads what the view does not follow.
 func (c *Live) Whole(ctx context.Context) (*kube.View, error) {
 	if err := c.await(ctx); err != nil {
 		return nil, err

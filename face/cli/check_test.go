@@ -73,8 +73,8 @@ spec: {containers: [{name: c, image: i, resources: RESOURCES}]}
 	}
 }
 
-// Under full-pcpus-only a core of which one thread is reserved is lost to pods. check warns, whether a list of CPUs or
-// an amount is reserved.
+// Under full-pcpus-only, pods lose the whole core if one of its threads is reserved. check warns of that, whether the
+// configuration reserves a list of CPUs or an amount.
 func TestLostHalvesOfCoresAreWarnedOf(t *testing.T) {
 	const static = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\n"
 	const whole = "cpuManagerPolicyOptions: {full-pcpus-only: 'true'}\n"

@@ -81,7 +81,8 @@ func refusedByOthers(p *Plugin, status *fwk.Status) *wake.Nodes {
 		!why.Diagnosis.UnschedulablePlugins.Has(p.name) && !why.Diagnosis.PendingPlugins.Has(p.name) {
 		return nil
 	}
-	return p.othersOf(why.Diagnosis.NodeToStatus)
+	others, _ := p.othersOf(why.Diagnosis.NodeToStatus)
+	return others
 }
 
 // withAllNodes returns a copy of the cycle's state in which the plugin leaves no node out. a records the repeated

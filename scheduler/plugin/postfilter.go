@@ -71,37 +71,31 @@ func (p *Plugin) PostFilter(
 func (p *Plugin) failed(pod *v1.Pod, m fwk.NodeToStatusReader) {
 	others := &wake.Nodes{}
 	if all, is := m.(*framework.NodeToStatus); is {
-		if others = p.othersOf(all); !p.refusedAny(others, all) {
+		var refused bool
+		if others, refused = p.othersOf(all); !refused {
 			others = nil
 		}
 	}
 	p.waiting.Failed(waiter{p}, pod, p.waiting.Attempt(string(pod.UID)), others)
 }
 
-// refusedAny reports whether this plugin refused the pod of an attempt on any node.
-func (p *Plugin) refusedAny(others *wake.Nodes, all *framework.NodeToStatus) bool {
-	if others.But {
-		return len(others.Names) > 0
-	}
-	any := false
-	all.ForEachExplicitNode(func(_ string, s *fwk.Status) { any = any || s.Plugin() == p.name })
-	return any
-}
-
-// othersOf returns the nodes that other plugins refused the pod of an attempt.
-func (p *Plugin) othersOf(nodes *framework.NodeToStatus) *wake.Nodes {
-	out := &wake.Nodes{Names: map[string]bool{}}
+// othersOf returns the nodes that other plugins refused the pod of an attempt, and whether this plugin refused the pod
+// on any node.
+func (p *Plugin) othersOf(nodes *framework.NodeToStatus) (out *wake.Nodes, refused bool) {
+	out = &wake.Nodes{Names: map[string]bool{}}
 	if nodes == nil {
-		return out
+		return out, false
 	}
 	// Where other plugins ruled nodes out in advance, the framework reports a reason for the absent nodes as well.
 	out.But = len(nodes.AbsentNodesStatus().Reasons()) > 0
 	nodes.ForEachExplicitNode(func(node string, s *fwk.Status) {
-		if (s.Plugin() == p.name) == out.But {
+		own := s.Plugin() == p.name
+		refused = refused || own
+		if own == out.But {
 			out.Names[node] = true
 		}
 	})
-	return out
+	return out, refused
 }
 
 // victims implements preempt.Plugin.
