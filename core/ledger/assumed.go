@@ -196,9 +196,9 @@ func renamed(from, to *place.Pod) func([]place.Holding) []place.Holding {
 }
 
 // settle removes the pods that the node now reports from the assumed ones, and compares the predictions with the
-// report. ended: pods that the node had admitted may have ended. What other pods got then depends on whether they were
-// admitted before that, so settle does not count their differences as wrong.
-func (a *account) settle(ended bool) []state.Outcome {
+// report. changed: pods that the node had admitted may have ended, or its machine or rules are other ones. What other
+// pods got then depends on whether they were admitted before that, so settle does not count their differences as wrong.
+func (a *account) settle(changed bool) []state.Outcome {
 	var out []state.Outcome
 	seen := map[string]state.Entry{}
 	for _, e := range a.layout.Entries {
@@ -206,7 +206,7 @@ func (a *account) settle(ended bool) []state.Outcome {
 	}
 	listed := func(uid string) bool { _, ok := seen[uid]; return ok }
 	a.reported(listed)
-	ended = a.markMissing(listed) || ended
+	changed = a.markMissing(listed) || changed
 	rest := a.assumed[:0:0]
 	left := maxEffort
 	for _, f := range a.assumed {
@@ -222,7 +222,7 @@ func (a *account) settle(ended bool) []state.Outcome {
 		o := state.Outcome{Node: a.name, Pod: f.id, Result: state.Confirmed, Predicted: f.holdings(), Seen: e.Holdings,
 			Foreign: f.foreign}
 		if !a.wasPredicted(f, e.Holdings, &left) {
-			if ended || a.incomplete(f) || left < 0 {
+			if changed || a.incomplete(f) || left < 0 {
 				continue // it could not be predicted, or the comparison costs too much
 			}
 			o.Result = state.Wrong

@@ -107,7 +107,8 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 	empty := b.grounds.of(l.Machine, l.Rules)
 	a := b.ensure(node)
 	defer b.close(a)
-	before, counted, renewed := a.layout, a.counted(), a.empty != empty
+	before, counted := a.layout, a.counted()
+	renewed := a.empty == nil || a.empty.Machine != l.Machine || !a.empty.Rules.Equal(l.Rules)
 	a.news++
 	if l.Amounts == nil || !l.Amounts.Again {
 		a.refused = nil
@@ -128,7 +129,7 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 		a.keepUnlisted(listed, renewed)
 		a.unlisted.ways = possible(a.unlisted.ways, l.Entries)
 		ended := a.takeListed(listed)
-		out = a.settle(ended || slices.ContainsFunc(a.assumed, func(f *assumedPod) bool {
+		out = a.settle(ended || renewed || slices.ContainsFunc(a.assumed, func(f *assumedPod) bool {
 			return f.acked != 0 && !listed[f.id.UID]
 		}))
 		for _, f := range a.assumed {
@@ -176,16 +177,20 @@ func (a *account) dropIdle() {
 }
 
 // Forget drops a node's report. The pods that are assumed there stay assumed, and its unlisted pods are assumed again.
+// Until a report lists them, what they hold is uncertain: what ends on the node while it has no report is not noticed.
 func (b *Book) Forget(node string) {
 	a := b.open(node)
 	if a == nil {
 		return
 	}
 	defer b.close(a)
-	before, counted := a.layout, a.counted()
+	before, counted, exact := a.layout, a.counted(), a.reportsPods()
 	a.layout, a.base, a.empty, a.refused, a.silent, a.flooded = nil, nil, nil, nil, false, 0
 	a.forgetAmounts()
 	a.keepUnlisted(nil, true)
+	for _, f := range a.assumed {
+		f.uncertain = f.uncertain || exact && f.turned != 0 && f.decision == nil
+	}
 	b.account(a, before, counted)
 	clear(a.ended)
 	clear(a.doubts)

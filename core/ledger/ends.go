@@ -224,7 +224,9 @@ func (b *Book) cancel(a *account, uid string) {
 func (a *account) released() {
 	for _, f := range a.assumed {
 		switch {
-		case f.turned == 0 || a.base == nil || f.decision != nil:
+		case f.turned == 0 || f.decision != nil:
+		case a.base == nil: // nothing was predicted yet
+			f.uncertain = true
 		case a.estimated():
 			a.widen(f)
 		default:

@@ -25,7 +25,7 @@ func TestEveryInterleaving(t *testing.T) {
 	created := func(second int64, p modelPod) modelPod { p.created = second; return p }
 	ends := func(p modelPod) modelPod { p.ends = true; return p }
 	nics := func(p modelPod, n int64) modelPod {
-		p.pod.Containers[0].Devices = []place.Count{{Resource: "nic", N: n}}
+		p.pod = withNICs(p.pod, n)
 		return p
 	}
 	for name, c := range map[string]struct {
@@ -83,6 +83,30 @@ func TestEveryInterleavingBesideALie(t *testing.T) {
 	m := begin(t, []modelPod{{pod: pod(6, 1), ends: true}, {pod: pod(6, 1)}}, 1)
 	m.lies = 1
 	explore(t, m)
+}
+
+// The report of the node is deleted at any moment, and the node writes another one. No prediction is wrong because of
+// it, and what the book then has is what the node has.
+func TestEveryInterleavingWithALostReport(t *testing.T) {
+	for name, pods := range map[string][]modelPod{
+		"one ends":         {{pod: pod(4, 1), ends: true}, {pod: pod(6, 1)}},
+		"two of a shape":   {{pod: pod(4, 1), ends: true}, {pod: pod(4, 1)}, {pod: pod(3, 1)}},
+		"a foreign one":    {{pod: pod(4, 1), ends: true, foreign: true}, {pod: pod(5, 1)}},
+		"one with devices": {{pod: withNICs(pod(4, 1), 1), ends: true}, {pod: withNICs(pod(6, 1), 2)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := begin(t, pods, 4-len(pods))
+			m.losses, m.restarts = 1, 0
+			explore(t, m)
+		})
+	}
+}
+
+// withNICs returns the pod with devices.
+func withNICs(p *place.Pod, n int64) *place.Pod {
+	p.Containers[0].Devices = []place.Count{{Resource: "nic", N: n}}
+	return p
 }
 
 // begin returns the first state of a model.
@@ -143,7 +167,7 @@ func (m *model) protocol(b []byte) []byte {
 	for _, pod := range m.bindings() {
 		b = append(b, byte(pod))
 	}
-	b = append(b, ';', byte(m.reports), byte(m.restarts), byte(m.lies))
+	b = append(b, ';', byte(m.reports), byte(m.restarts), byte(m.lies), byte(m.losses))
 	b = encode(b, m.node.entries)
 	for _, l := range m.taken {
 		b = encode(b, l.Entries)
@@ -157,6 +181,10 @@ func (m *model) protocol(b []byte) []byte {
 // beliefs appends the information in the book. States that are equal in this and in protocol have the same successors.
 func (m *model) beliefs(b []byte) []byte {
 	a := m.book.nodes["n"]
+	if a == nil {
+		return append(b, '-') // nothing is known of the node
+	}
+	b = append(b, bit(a.layout != nil))
 	var moments []int
 	for _, f := range a.assumed {
 		moments = append(moments, f.turned, f.acked, f.after)

@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -20,8 +21,11 @@ device acme.com/gpu a,b numa 0
 device acme.com/gpu c,d numa 1
 `
 
+// theMachine is shared by all reports, as the pool of cluster/kube shares equal machines.
+var theMachine = sync.OnceValues(func() (*topo.Machine, error) { return topo.ParseMachine(twoNUMAs) })
+
 func layout(t interface{ Fatal(...any) }, entries ...state.Entry) state.Layout {
-	m, err := topo.ParseMachine(twoNUMAs)
+	m, err := theMachine()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,9 +47,12 @@ type model struct {
 	// reports and restarts are how many are left.
 	reports, restarts int
 	// lies is the number of remaining reports of another node that lists all pods as its own; lied: it has made one.
-	lies  int
-	lied  bool
-	trace *move
+	lies int
+	lied bool
+	// losses is how many times the node's report may still be deleted; lost: it was.
+	losses int
+	lost   bool
+	trace  *move
 }
 
 // move is the last event; pod is -1 if it is about no pod.
@@ -173,6 +176,9 @@ func (m *model) moves(t *testing.T) (out []*model) {
 	if m.lies > 0 {
 		try("lie", -1, func(n *model) bool { n.lies, n.lied = n.lies-1, true; n.lie(); return true })
 	}
+	if m.losses > 0 {
+		try("lose report", -1, func(n *model) bool { n.lose(); return true })
+	}
 	if m.restarts > 0 && m.firstRestart() {
 		try("restart", -1, func(n *model) bool { n.restart(); return true })
 	}
@@ -206,6 +212,9 @@ func (m *model) reserve(_ *testing.T, i int) bool {
 func (m *model) bind(t *testing.T, i int) bool {
 	p := &m.pods[i]
 	if !p.foreign {
+		if m.book.Snapshot().Node("n") == nil {
+			return false // its report is lost
+		}
 		v, wait, err := m.book.Turn(id(i).UID, p.created)
 		if err != nil {
 			m.fail(t, "turn of pod %d: %v", i, err)
@@ -359,10 +368,22 @@ func (m *model) end(t *testing.T, i int) bool {
 func (m *model) deliver(t *testing.T) {
 	l := m.taken[0]
 	m.taken, m.lastReport = m.taken[1:], &l
+	if m.lost { // cluster/kube repeats the ends that the book may not have noticed
+		defer m.repeatEnds()
+	}
 	for _, o := range m.book.Report("n", l) {
 		i := number(o.Pod.UID)
 		if o.Result == state.Wrong && m.pods[i].clear {
 			m.fail(t, "pod %d: predicted %v, seen %v", i, o.Predicted, o.Seen)
+		}
+	}
+}
+
+// repeatEnds delivers all ends that the scheduler has seen once more.
+func (m *model) repeatEnds() {
+	for _, e := range m.log[:m.seen] {
+		if e.what == ended {
+			m.book.Release(id(e.pod).UID)
 		}
 	}
 }
@@ -402,12 +423,22 @@ func (m *model) restart() {
 	}
 }
 
+// lose deletes the node's report. The reports that were not delivered yet never will be.
+func (m *model) lose() {
+	m.losses, m.lost = m.losses-1, true
+	m.taken = nil
+	m.book.Forget("n")
+}
+
 // check applies to every state. Nothing is held twice. If no foreign pod interferes, one of the possible states in the
 // book agrees with the node for all pods that the book has.
 func (m *model) check(t *testing.T) {
-	m.checkAnswers(t)
 	m.checkProgress(t)
 	n := m.book.Snapshot().Node("n")
+	if n == nil {
+		return // its report is lost
+	}
+	m.checkAnswers(t)
 	if n.Unsettled {
 		return
 	}
