@@ -34,7 +34,8 @@ type Feed struct {
 	begun bool
 	// reads are the namespaces whose pods arrive here; nil is all.
 	reads *Seen
-	// ended has the UIDs of pods that will never hold anything again.
+	// ended has the UIDs of pods that left their nodes for good. The value is mayRun for a pod that may still hold
+	// something there, and else empty.
 	ended memory
 	layouts
 	topologies
@@ -109,6 +110,9 @@ const lateGrace = 10 * time.Second
 
 // vanishGrace is how long a pod that was deleted by force stays assumed without a report of its node.
 const vanishGrace = 30 * time.Second
+
+// mayRun is how a pod left its node that may still run there.
+const mayRun = "may run"
 
 // NewFeed returns a feed into a ledger. The callbacks may be nil; they must not call the feed.
 func NewFeed(book *ledger.Book, onOutcome func(state.Outcome), onRefused func(node string, err error)) *Feed {
@@ -256,7 +260,11 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 			f.later(settlePeriod, func() { f.over(p) })
 		}
 	}
-	f.ended.put(uid, "")
+	if !endedFor(pod) {
+		f.ended.put(uid, mayRun)
+	} else {
+		f.ended.put(uid, "")
+	}
 	why, refused := Rejection(pod)
 	if refused {
 		if o, ok := f.book.Refuse(uid, why); ok {
@@ -270,19 +278,28 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 }
 
 // Leave receives a pod that leaves its node, for now or for good: the framework reports a deleted pod and a pod that
-// could not be bound in the same way. A pod that was being deleted has ended, because its kubelet confirms the
-// deletion. Any other pod may have ended, or may have been deleted by force and still run.
+// could not be bound in the same way. A pod that was last seen in another phase than Succeeded and Failed may have
+// ended, or may have been deleted by force and still run. That holds for a pod that was being deleted, too: somebody
+// may have lost patience. A kubelet confirms a deletion only when it has written one of these phases
+// (pkg/kubelet/status/status_manager.go, canBeDeleted).
 func (f *Feed) Leave(pod *v1.Pod) {
-	if Ended(pod) || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil {
+	if endedFor(pod) {
 		f.book.Release(string(pod.UID))
 	} else {
-		uid := string(pod.UID)
-		f.book.Vanish(uid)
-		if f.book.Doubted(uid) {
-			f.later(reportDue, func() { f.book.Overdue(uid) })
-		}
+		f.vanish(string(pod.UID))
 	}
 }
+
+// vanish records that a pod has no object any more, and may still run.
+func (f *Feed) vanish(uid string) {
+	f.book.Vanish(uid)
+	if f.book.Doubted(uid) {
+		f.later(reportDue, func() { f.book.Overdue(uid) })
+	}
+}
+
+// endedFor reports whether a pod that left its node holds nothing there any more, and not only may hold nothing.
+func endedFor(pod *v1.Pod) bool { return Ended(pod) || pod.Spec.NodeName == "" }
 
 // Layout receives a layout that was added or changed. If it cannot be read, it is rejected, and no other node is
 // affected: the node is estimated from its NodeResourceTopology from then on, or unknown.
@@ -314,12 +331,27 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 	f.written[l.Name] = l.WrittenAt()
 	out := f.book.Report(l.Name, state.Layout{Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Groups: c.Groups,
 		Inexact: append(c.Inexact, f.contradiction(l.Name, c.Entries)...)})
+	f.repeatEnds(c.Entries)
 	for _, o := range out {
 		f.onOutcome(o)
 	}
 	f.relist(l.Name)
 	f.statuses(l.Name, c.Entries)
 	f.onReport(l)
+}
+
+// repeatEnds applies the ends of pods that a layout lists: it may have been written before they ended. The ledger has
+// not noticed those from a time when the node had no layout.
+func (f *Feed) repeatEnds(entries []state.Entry) {
+	for _, e := range entries {
+		switch how, ended := f.ended.get(e.Pod.UID); {
+		case !ended:
+		case how != mayRun:
+			f.book.Release(e.Pod.UID)
+		case !f.book.Doubted(e.Pod.UID):
+			f.vanish(e.Pod.UID)
+		}
+	}
 }
 
 // unconditioned reports whether an accepted layout lacks its conditions: it is new, or was corrected after the

@@ -237,9 +237,18 @@ func TestPodsThatEndReleaseWhatTheyHold(t *testing.T) {
 	}
 }
 
-// A pod that was deleted by force may still run on its node, and its object no longer shows it.
+// A pod that was deleted by force may still run on its node, and its object no longer shows it. It makes no difference
+// that its deletion had begun before: only a kubelet writes that a pod has ended.
 func TestAPodDeletedByForceHoldsUntilItsNodeSaysOtherwise(t *testing.T) {
+	for name, at := range map[string]*metav1.Time{"at once": nil, "while it ended": new(metav1.NewTime(noon))} {
+		t.Run(name, func(t *testing.T) { deletedByForce(t, at) })
+	}
+}
+
+// deletedByForce deletes pods by force whose deletion began at a time, if it is not nil.
+func deletedByForce(t *testing.T, began *metav1.Time) {
 	p, q := bind(four("p"), "n", noon), bind(four("q"), "n", noon)
+	p.DeletionTimestamp, q.DeletionTimestamp = began, began
 	book := ledger.New()
 	f := begun(book)
 	var due []func()
@@ -265,6 +274,31 @@ func TestAPodDeletedByForceHoldsUntilItsNodeSaysOtherwise(t *testing.T) {
 	}
 	due[0]() // q was never reported
 	wantHeld(t, book, "n", "")
+}
+
+// A layout is deleted, with the object of the node for example, and pods end before another one is written. A layout
+// that still lists them does not make them hold anything.
+func TestAPodThatEndsWithoutALayoutHoldsNothingAfterwards(t *testing.T) {
+	p, q := bind(four("p"), "n", noon), bind(four("q"), "n", noon)
+	ended := p.DeepCopy()
+	ended.Status.Phase = v1.PodSucceeded
+	book := ledger.New()
+	f := begun(book)
+	f.later = func(time.Duration, func()) {}
+	f.Layout(layoutOf(t, "n", 1))
+	f.Pod(p)
+	f.Pod(q)
+	listed := book.Snapshot().Node("n").Entries
+	before := layoutOf(t, "n", 2, listed...)
+	f.Layout(before)
+	f.LayoutGone(before)
+	f.PodGone(ended)
+	f.PodGone(q) // by force
+	f.Layout(layoutOf(t, "n", 3, listed...))
+	wantHeld(t, book, "n", "q=9-12")
+	if !book.Doubted(string(q.UID)) {
+		t.Error("a pod that was deleted by force is taken for one that runs")
+	}
 }
 
 func TestAPodThatItsNodeRefusesIsToldAndItsShapeKeptAway(t *testing.T) {

@@ -101,7 +101,7 @@ func TestADeletedPodWakesThoseThatFitItsNode(t *testing.T) {
 	wakes(t, hint, err, false)
 	hint, err = p.podChanged(logger, pod, x, nil) // it may still run: the node's report shows it
 	wakes(t, hint, err, false)
-	x.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	x.DeletionTimestamp, x.Status.Phase = &metav1.Time{Time: time.Unix(1, 0)}, v1.PodSucceeded
 	hint, err = p.podChanged(logger, pod, x, nil)
 	wakes(t, hint, err, true)
 	fits(t, filter(t, p, cycle(t, p, pod), "n"))

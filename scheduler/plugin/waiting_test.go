@@ -99,7 +99,7 @@ func (l *loop) attempt(pod *v1.Pod) {
 // end deletes a pod that has run; the framework receives the event.
 func (l *loop) end(pod *v1.Pod) {
 	gone := pod.DeepCopy()
-	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	gone.DeletionTimestamp, gone.Status.Phase = &metav1.Time{Time: time.Unix(1, 0)}, v1.PodSucceeded
 	delete(l.bound, string(pod.UID))
 	l.p.Feed.PodGone(gone)
 	l.p.waiting.Observed(pod.Spec.NodeName)
@@ -255,7 +255,7 @@ func TestAChangeWaitsForTheFramework(t *testing.T) {
 	l.queue = append(l.queue, pod)
 	l.run()
 	gone := held[0].DeepCopy()
-	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	gone.DeletionTimestamp, gone.Status.Phase = &metav1.Time{Time: time.Unix(1, 0)}, v1.PodSucceeded
 	p.Feed.PodGone(gone)
 	if n := l.run(); n != 0 {
 		t.Errorf("%d attempts before the framework knows", n)
@@ -270,7 +270,7 @@ func TestAChangeWaitsForTheFramework(t *testing.T) {
 	l.queue = append(l.queue, second)
 	l.run()
 	gone = held[1].DeepCopy()
-	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	gone.DeletionTimestamp, gone.Status.Phase = &metav1.Time{Time: time.Unix(1, 0)}, v1.PodSucceeded
 	p.Feed.PodGone(gone)
 	for _, do := range l.due { // no event that the framework would call hints for
 		do()

@@ -295,10 +295,10 @@ func (c *cluster) again(name string) {
 	c.cache.AddPod(p.DeepCopy())
 }
 
-// terminate deletes a pod, which then leaves its node.
+// terminate deletes a pod, which then leaves its node: the kubelet writes its last phase before.
 func (c *cluster) terminate(name string) {
 	p := c.pods[name].DeepCopy()
-	p.DeletionTimestamp = &metav1.Time{}
+	p.DeletionTimestamp, p.Status.Phase = &metav1.Time{}, v1.PodSucceeded
 	delete(c.pods, name)
 	c.cache.DeletePod(p)
 	c.sched.Sources().Feed.PodGone(p)
