@@ -12,7 +12,7 @@ import (
 
 // WithClass changes a pod as the API server does by the pod's runtime class (plugin/pkg/admission/runtimeclass): it
 // adds the class's overhead, node selector and tolerations. It returns an error if the API server refuses the pod
-// beside the class. If c is nil, the pod has no runtime class.
+// with this class. If c is nil, the pod has no runtime class.
 func WithClass(p *v1.Pod, c *nodev1.RuntimeClass) error {
 	s := &p.Spec
 	if c == nil || c.Overhead == nil {

@@ -16,7 +16,7 @@ import (
 // quotaPrefix begins the names that ResourceQuotas use, so no resource of a container does.
 const quotaPrefix = "requests."
 
-// resources judges the amounts of a container. valid judges the names.
+// resources judges the amounts of a container, or of a pod as a whole. valid judges the names.
 func resources(r *v1.ResourceRequirements, at *field.Path, valid func(v1.ResourceName) string) (out field.ErrorList) {
 	huge, plain := false, false
 	for _, x := range []struct {

@@ -28,9 +28,9 @@ type Pod struct {
 	// by name. Only the kubelet judges a pod on a node that is missing here.
 	Needs  whatif.Amounts
 	Around map[string]Around
-	// Unjudged is what else the pod requests of nodes and no command looks at, in words.
+	// Unjudged describes requirements of the pod on nodes that no command judges.
 	Unjudged []string
-	// Misspelt has the names of the pod that nothing reads.
+	// Misspelt describes annotations and labels that begin like Tenon's and that no program reads.
 	Misspelt []string
 	// Scheduling is how far a pod without a node has come; nil where that is not known.
 	Scheduling *document.Scheduling

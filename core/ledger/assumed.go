@@ -130,23 +130,23 @@ func (a *account) queue() (q state.Queue) {
 	return q
 }
 
-// noticeable reports whether later pods may get something else if f exchanges its slot with a pod of its shape.
+// noticeable reports whether later pods may get something else if f exchanges its ticket with a pod of its shape.
 func (a *account) noticeable(f *assumedPod) bool {
 	return f.unsureDevices() || a.estimated() && f.choosesDevices()
 }
 
 // No report has the order in which a node admitted pods of equal shape that were bound together. So each of them has a
-// slot: the moment of its turn, and its prediction. The pod that is known to be admitted takes the first remaining
-// slot. That matters if a pod of another shape comes between them.
+// ticket: the moment of its turn, and its prediction. The pod that is known to be admitted takes the first remaining
+// ticket. That matters if a pod of another shape comes between them.
 
-// admitted moves a pod that is known to be admitted to the first slot of its shape whose pod is not known to be
+// admitted moves a pod that is known to be admitted to the first ticket of its shape whose pod is not known to be
 // admitted.
 func (a *account) admitted(f *assumedPod) {
 	a.swapEarlier(f, func(g *assumedPod) bool { return g.acked == 0 })
 }
 
-// reported moves the pods that a report lists to the first slots of their shapes, since the pods that it does not list
-// were admitted later.
+// reported moves the pods that a report lists to the first tickets of their shapes, since the pods that it does not
+// list were admitted later.
 func (a *account) reported(listed func(uid string) bool) {
 	for _, f := range a.assumed {
 		if f.turned != 0 && listed(f.id.UID) {
@@ -155,8 +155,8 @@ func (a *account) reported(listed func(uid string) bool) {
 	}
 }
 
-// swapEarlier exchanges f's slot with that of the earliest pod of the same shape that accept returns true for. It does
-// nothing if there is no such pod before f.
+// swapEarlier exchanges f's ticket with that of the earliest pod of the same shape that accept returns true for. It
+// does nothing if there is no such pod before f.
 func (a *account) swapEarlier(f *assumedPod, accept func(*assumedPod) bool) {
 	if f.decision != nil {
 		return
@@ -234,7 +234,7 @@ func (a *account) settle(changed bool) []state.Outcome {
 }
 
 // wasPredicted reports whether the holdings were predicted for the pod, or for a pod of the same shape that may have
-// exchanged slots with it. Every comparison subtracts f.cost from left; below 0 the answer is false.
+// exchanged tickets with it. Every comparison subtracts f.cost from left; below 0 the answer is false.
 func (a *account) wasPredicted(f *assumedPod, seen []place.Holding, left *int) bool {
 	has := func(g *assumedPod) bool {
 		may := func(o []place.Holding) bool {
@@ -248,7 +248,7 @@ func (a *account) wasPredicted(f *assumedPod, seen []place.Holding, left *int) b
 	})
 }
 
-// incomplete reports whether the pod, or one that may have exchanged slots with it, may hold something beyond its
+// incomplete reports whether the pod, or one that may have exchanged tickets with it, may hold something beyond its
 // options.
 func (a *account) incomplete(f *assumedPod) bool {
 	return slices.ContainsFunc(a.assumed, func(g *assumedPod) bool {
@@ -256,7 +256,7 @@ func (a *account) incomplete(f *assumedPod) bool {
 	})
 }
 
-// interchangeable reports whether f is g or may have exchanged slots with it.
+// interchangeable reports whether f is g or may have exchanged tickets with it.
 func (f *assumedPod) interchangeable(g *assumedPod) bool {
 	return f == g || f.shape == g.shape && f.turned != 0 && f.decision == nil && g.decision == nil
 }

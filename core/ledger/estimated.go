@@ -133,7 +133,7 @@ func (a *account) exchanged(me *assumedPod) {
 	}
 }
 
-// swapPasts exchanges the remembered possibilities of two pods of one shape that exchange their slots.
+// swapPasts exchanges the remembered possibilities of two pods of one shape that exchange their tickets.
 func (a *account) swapPasts(f, g *assumedPod) {
 	f.past, g.past = f.past.Map(renamed(f.pod, g.pod)), g.past.Map(renamed(g.pod, f.pod))
 	estimate.Swap(&f.past, &g.past)
@@ -196,7 +196,8 @@ func (b *Book) Settle(uid string) {
 	b.close(a)
 }
 
-// unplaced are the unplaced pods of an estimated node, as its states have them.
+// unplaced implements [state.Unplaced] with what package estimate computes. An estimated node's amounts include its
+// unplaced pods, but do not show on which NUMA nodes they are.
 type unplaced struct{ *estimate.Unplaced }
 
 // Without returns the node without some of its unplaced pods, in every state in which it may then be. It is unsettled

@@ -18,8 +18,8 @@ const (
 	// maxEffort bounds the placements that are tried for one state of a node, counted in containers, since the cost of
 	// a placement grows with them. The bound is some 25 ms.
 	maxEffort = 8 << 10
-	// maxFollowed bounds the assumed pods of one node that are followed, maxContainers their containers. A kubelet runs
-	// at most 110 pods by default.
+	// maxFollowed bounds the assumed pods of one node whose holdings are predicted, maxContainers their containers. A
+	// kubelet runs at most 110 pods by default.
 	maxFollowed   = 256
 	maxContainers = 16 << 10
 )

@@ -15,9 +15,9 @@ func (f *assumedPod) precedes(me *assumedPod) bool {
 	return f.bound && f.created != 0 && f.created < me.created
 }
 
-// after returns, for the slot of each pod, a moment: slots from before that moment are admitted earlier. Pods of one
-// shape may exchange slots, and pods that are known to come later take the last slots. So the moment of a slot is the
-// earliest one among all pods of its shape in this and in later slots.
+// after returns, for the ticket of each pod, a moment: tickets from before that moment are admitted earlier. Pods of
+// one shape may exchange tickets, and pods that are known to come later take the last tickets. So the moment of a
+// ticket is the earliest one among all pods of its shape in this and in later tickets.
 func after(assumed []*assumedPod) []int {
 	out := make([]int, len(assumed))
 	for i, f := range assumed {

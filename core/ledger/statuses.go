@@ -18,7 +18,7 @@ func (b *Book) Status(node, uid string, s place.Statuses) {
 	defer b.mu.Unlock()
 	old, had := b.statuses[node][uid]
 	if had != s.Empty() && old.Equal(&s) {
-		return
+		return // nothing changes
 	}
 	now := maps.Clone(b.statuses[node])
 	if now == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file finds out with which configurations a kubelet does not start, beside the machines of obstacles.go. All
-// facts are from Kubernetes 1.30 to 1.37.
+// This file finds the configurations with which a kubelet does not start. Machines that a kubelet cannot serve are in
+// obstacles.go. All facts are from Kubernetes 1.30 to 1.37.
 
 // Startup is what decides, beside rules and machine, whether a kubelet starts.
 type Startup struct {
@@ -48,9 +48,10 @@ func (s *starting) say(is bool, setting, format string, args ...any) {
 	}
 }
 
-// StartFaults returns why a kubelet of the release of the rules does not start with them on a machine, in a fixed
-// order. It is empty where the kubelet starts, as far as managers and reservations decide; see [Rules.Obstacles] for
-// machines that no configuration mends. The rules meet [Rules.Validate].
+// StartFaults returns why a kubelet with these rules does not start on a machine, or starts and counts wrongly
+// (StartFault.Starts). The order is fixed. If there is no fault, the kubelet starts, as far as managers and
+// reservations decide; see [Rules.Obstacles] for machines that no configuration mends. The rules meet
+// [Rules.Validate].
 func (r Rules) StartFaults(m *topo.Machine, s Startup) []StartFault {
 	if r.Arbiter == ByAgent { // the kubelet's managers are off, so these are not its rules
 		return nil
@@ -151,7 +152,8 @@ func (s *starting) available(o Option, field, gates string) {
 	s.faults[len(s.faults)-1].Gate = true
 }
 
-// socketAlignment follows cpumanager/policy_options.go, ValidateStaticPolicyOptions. NUMA nodes count that have CPUs.
+// socketAlignment follows cpumanager/policy_options.go, ValidateStaticPolicyOptions. It counts only the
+// NUMA nodes that have CPUs.
 func (s *starting) socketAlignment() {
 	if !s.CPU.Static || !s.CPU.AlignBySocket {
 		return

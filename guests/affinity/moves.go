@@ -120,8 +120,8 @@ func (s *state) place(g []int, k int) {
 	s.count()
 }
 
-// wish returns, for each pod that is elsewhere in wanted than in s, the NUMA node in wanted, and in how many periods in
-// a row that was wanted, at most Rules.Periods.
+// wish returns a wish for each pod that is elsewhere in wanted than in s. A wish has the NUMA node in wanted, and for
+// how many periods in a row that node was wanted, at most Rules.Periods.
 func (s *state) wish(wanted *state, before Wishes) Wishes {
 	out := Wishes{}
 	for i, to := range wanted.at {

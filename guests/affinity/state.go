@@ -103,7 +103,7 @@ func share(total, part, whole int64) int64 {
 	return int64(out)
 }
 
-// lacks returns what a NUMA node lacks for pods to come to it; nil: nothing.
+// lacks returns what a NUMA node lacks for pods to come to it. It returns nil if the NUMA node lacks nothing.
 func (s *state) lacks(k int, coming amount) *Lack {
 	n := s.numas[k]
 	milli := s.free[k].milli - share(n.MilliCPU, s.rules.Spare, 100)

@@ -146,7 +146,8 @@ type demo struct {
 	pods    *workload.Watch
 }
 
-// open starts the cluster, with the demonstration's nodes in a configuration.
+// open starts a cluster and connects to it. It takes cfg, with the demonstration's nodes, machines, folder and
+// progress.
 func open(ctx context.Context, o Options, cfg lab.Config) (d *demo, err error) {
 	d = &demo{Options: o}
 	cfg.Nodes, cfg.Machines, cfg.Dir, cfg.Progress = fleet(), machineFiles(), o.Dir, o.Progress

@@ -43,8 +43,9 @@ type Options struct {
 	Machine *topo.Machine
 	Config  *configv1beta1.KubeletConfiguration // as an administrator wrote it, without defaults
 	Client  *rest.Config                        // the kubelet's access to the API server
-	Root    string                              // the kubelet's directory; Start makes it; short, on a memory file system
-	Labels  map[string]string                   // labels of the node
+	// Root is the kubelet's directory, which Start makes: a short path on a memory file system.
+	Root   string
+	Labels map[string]string // labels of the node
 	// Durable containers outlive the kubelet's process: the next kubelet with the same Root finds them. Such a kubelet
 	// also records the decisions of its managers, in JournalFile.
 	Durable bool

@@ -21,7 +21,7 @@ import (
 )
 
 // Apply writes the objects of manifests (one or more YAML documents each) in their order, like kubectl apply
-// --server-side by an administrator. The server must serve their kinds, and rejects unknown fields.
+// --server-side --force-conflicts by an administrator. The server must serve their kinds, and rejects unknown fields.
 func Apply(ctx context.Context, administrator *rest.Config, manifests ...[]byte) error {
 	var objects []*unstructured.Unstructured
 	for _, m := range manifests {

@@ -31,8 +31,9 @@ const (
 // Programs is the path of a folder with Volcano's programs and its manifest.
 type Programs string
 
-// Find returns the programs in a folder. If some are missing and the working directory is in a checkout of the
-// repository, it builds them there; without a folder, it always builds them, in a folder of the user's cache.
+// Find returns the programs in the folder dir. If some are missing, it builds all of them into dir. If dir is empty, it
+// always builds them, into a folder of the user's cache. To build, the working directory must be in a checkout of the
+// repository.
 func Find(ctx context.Context, dir string, progress func(line string)) (Programs, error) {
 	if dir != "" && missing(dir) == nil {
 		return Programs(dir), nil

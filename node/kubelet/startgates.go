@@ -20,7 +20,7 @@ import (
 //go:embed gates.txt
 var allGates string
 
-// anyGate is a line of allGates.
+// anyGate is a line of allGates, or a gate of a release that allGates does not have.
 type anyGate struct {
 	Stage
 	needs []string

@@ -66,7 +66,8 @@ type Sandbox struct {
 type Arriving struct {
 	Namespace, Name string
 	Spec            *place.Pod
-	// Decision is the scheduler's decision; nil: none. Refusal is the reason why an existing decision is not used.
+	// Decision is the scheduler's decision, or nil if there is none. Refusal is the reason why an existing decision is not
+	// used.
 	Decision []place.Holding
 	Refusal  error
 	// Devices are the devices that the kubelet has given to the pod's containers.

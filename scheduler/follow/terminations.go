@@ -46,8 +46,8 @@ const (
 	maxReads = 5
 	// reportWait is how long Terminations waits for the node's own report about a pod before it reads the pod.
 	reportWait = 5 * time.Second
-	// graceOver is longer than vanishGrace, the grace period of cluster/kube for an assumed pod that was deleted by
-	// force.
+	// graceOver is when a pod that is still assumed after its release is processed again. It is longer than vanishGrace
+	// (cluster/kube), for which a pod that was deleted by force stays assumed.
 	graceOver = 35 * time.Second
 )
 
@@ -63,8 +63,9 @@ func NewTerminations(feed *kube.Feed, book *ledger.Book, client kubernetes.Inter
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*v1.Pod]())}
 }
 
-// OnDelete releases a pod that was not assumed, and queues an assumed pod to be read. It queues a pod that its node
-// still reports to be read after reportWait, unless the node reports its end before.
+// OnDelete releases a pod that was not assumed, or whose last state shows that it terminated, and queues any other
+// assumed pod to be read. If the node's last report still contains the released pod, OnDelete also queues it, after
+// reportWait. It is not read if the node has reported its end by then.
 func (t *Terminations) OnDelete(o any) {
 	last := o
 	if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -98,8 +99,9 @@ func (t *Terminations) Run(ctx context.Context) {
 func (t *Terminations) resolve(ctx context.Context, last *v1.Pod) {
 	uid := string(last.UID)
 	if !t.assumed(last.Spec.NodeName, uid) && !t.doubted(uid) {
-		// The node has reported, or the grace period is over. The report may be older than the pod's end.
+		// The node has reported, or the grace period is over.
 		t.release(last)
+		// The pod may be doubted now: the report may be older than the pod's end, and still list the pod.
 		if t.doubted(uid) {
 			t.queue.AddAfter(last, reportWait)
 		}

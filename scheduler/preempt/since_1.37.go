@@ -17,8 +17,8 @@ import (
 
 // How kube-scheduler 1.37 calls for victims.
 
-// SelectVictimsOnNode implements preemption.Interface; see choose. Groups of pods that end together may have members on
-// other nodes: upstream chooses on nodes that have one.
+// SelectVictimsOnNode implements preemption.Interface; see choose. A group of pods that end together may have
+// members on other nodes. If such a group is among the possible victims, DefaultPreemption chooses.
 func (c chooser) SelectVictimsOnNode(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 	possible []*preemption.DomainVictim, pdbs []*policy.PodDisruptionBudget) ([]*v1.Pod, int, *fwk.Status) {
 	upstream := func() ([]*v1.Pod, int, *fwk.Status) {

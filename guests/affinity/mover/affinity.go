@@ -6,7 +6,8 @@
 // is. What was decided before the agent ended is read from the object, so that a restart moves no pod. The object is
 // written when something was decided, and otherwise every few minutes.
 //
-// The package refuses to decide where the kubelet is the arbiter.
+// The package must run only where the agent is the arbiter. It does not check that; cmd/tenon-agent and node/nri refuse
+// to start it elsewhere.
 package mover
 
 import (
@@ -82,19 +83,21 @@ type Config struct {
 	// HostNamespace is the path of the node's own network namespace; "": pods in it are not measured.
 	HostNamespace string
 	Read          traffic.Reader
-	Clock         func() time.Duration // the CPU time that was used so far; nil: every period is a round
+	// Clock returns the CPU time that was used so far. With a Clock, a round, which reads the sockets of all pods, may
+	// take several periods. If Clock is nil, every period is a round.
+	Clock func() time.Duration
 	// Usage may be nil: then pods count as what they request.
 	Usage Usage
-	// Record receives the outcome of every period; it may be nil.
+	// Record receives the outcome of every round; it may be nil.
 	Record func(Report)
 	Logger logr.Logger
 }
 
-// Report is the outcome of a period.
+// Report is the outcome of a round.
 type Report struct {
 	core.Result
-	// Local and Remote are bytes per second within and between NUMA nodes, after the moves; Seconds how long the period
-	// was.
+	// Local and Remote are bytes per second within and between NUMA nodes, after the moves. Seconds is the length of
+	// the round.
 	Local, Remote int64
 	Seconds       float64
 	Sockets       int
@@ -109,9 +112,9 @@ type Runner struct {
 	// near has the NUMA nodes of pods, by UID.
 	near   map[string]idset.NUMA
 	pinner Pinner
-	began  time.Time // of the period
+	began  time.Time // of the round
 	loads  map[string]*load
-	// written is the object as it was written last, at the time at; nil: nothing was.
+	// written is the object that was written last, or nil if none was written. at is the time of that write.
 	written *v1alpha1.NodeAffinity
 	at      time.Time
 	move    *v1alpha1.AffinityMove
@@ -145,7 +148,7 @@ func (r *Runner) Run(ctx context.Context, list func() []*v1.Pod, plugin func() *
 	}
 }
 
-// step is one period, or a part of one where there are too many sockets.
+// step is one period. It ends a round, or reads only some of the sockets if there are too many.
 func (r *Runner) step(ctx context.Context, pods []*v1.Pod, p Pinner, now time.Time) {
 	if r.near == nil && !r.restore(ctx) {
 		return
@@ -208,8 +211,8 @@ func (r *Runner) follow(result core.Result, p Pinner) {
 	}
 }
 
-// restore reads what an earlier agent has decided; without an object that is nothing. It returns false if the object
-// could not be read, so that it must be tried again.
+// restore reads what an earlier agent has decided. If there is no object, nothing was decided. restore returns false if
+// the object could not be read, so that it must be tried again.
 func (r *Runner) restore(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()

@@ -1,11 +1,12 @@
-// Command judge plays the resource managers of one release of the kubelet: it admits pods and says what they got.
+// Command judge plays the resource managers of one release of the kubelet: it admits pods and prints what they got.
 //
 // It is built once for each release, with the modules that 1.NN.mod names and the tags of that release:
 //
-//	GOWORK=off go build -modfile=1.36.mod -tags since1.34,since1.35 -o judge-1.36 .
+//	GOWORK=off go build -modfile=1.36.mod -tags $(./tags 1.36) -o judge-1.36 .
 //
 // The judge reads one request per line from its input and writes one answer per line to its output, both in JSON. It
-// serves one machine at a time. A plugin's preference is asked for by a line of its own, and read from the input.
+// serves one machine at a time. While it processes a request, the judge may ask which devices a device plugin prefers: it
+// writes one line with the question, and reads the next line of the input as the reply.
 //
 // Invariant: nothing is decided here. Policies, hints, allocations, state files and errors are those of the managers of
 // k8s.io/kubernetes. The program refuses what the managers refuse, in the answer's error.
@@ -61,7 +62,7 @@ func main() {
 	}
 }
 
-// ask asks who reads the answers which devices a plugin prefers.
+// ask writes the question which devices a device plugin prefers, and reads the reply.
 func ask(lines *bufio.Scanner, out *json.Encoder, q question) (p preference, err error) {
 	if err = out.Encode(answer{Ask: &q}); err != nil {
 		return p, fmt.Errorf("ask for a preference: %w", err)

@@ -104,7 +104,7 @@ func (m *managers) startAll(pods func() []*v1.Pod, sources *readiness, before []
 	return nil
 }
 
-// state says what the managers have recorded.
+// state returns what the managers have recorded.
 func (j *judge) state() *state {
 	out := &state{SharedCPUs: j.cpu.State().GetDefaultCPUSet().String(), FreeMemory: map[int]map[string]uint64{},
 		Healthy: map[string][]string{}}

@@ -23,8 +23,8 @@ type kind struct {
 	allocatable v1.ResourceList
 }
 
-// Configurations for machines whose own leaves the choice of reserved CPUs to the kubelet, or has a policy that some
-// contender does not support.
+// These configurations are for machines whose own configuration lets the kubelet choose the reserved CPUs, or has a
+// policy that a compared scheduler does not support.
 const (
 	wholePods = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -98,7 +98,7 @@ func mix() (out []*kind, err error) {
 
 // Total sizes of a machine with a given number of NUMA nodes.
 const (
-	wholeCPUs, wholeMemory, wholePages = 576, 2304, 288 // memory in GiB, and as many pages of a GiB
+	wholeCPUs, wholeMemory, wholePages = 576, 2304, 288 // memory in GiB; pages of 1 GiB
 	wholeDevices                       = 144            // of each sort
 )
 

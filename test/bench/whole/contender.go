@@ -34,7 +34,7 @@ leaderElection: {leaderElect: false}
 profiles: [%s]
 `
 
-// QPS is the limit of requests per second of every contender, and its burst.
+// QPS is the default limit of requests per second of every contender, and its burst; see Options.QPS.
 const QPS = 5000
 
 // start starts the scheduler, with its files in a directory. It serves profiles and metrics at the returned address.
