@@ -55,7 +55,7 @@ type childNode struct {
 	kubelet *kubelet.Kubelet
 	reports *reportDelay
 	machine *hardware // as the agent reads it; the kubelet keeps the one of its start
-	text    string    // that describes the kubelet's machine
+	text    string    // the description of the kubelet's machine
 	// stop ends the agent and waits for its end; nil if none runs.
 	stop func()
 }

@@ -25,7 +25,7 @@ func AffinityGroup(p *v1.Pod) string {
 	return p.Namespace + "/" + g
 }
 
-// Shares returns what a pod requests of shared CPUs, in thousandths, and of memory, in bytes: for the whole pod, or
+// Shares returns what a pod requests of CPUs, in thousandths, and of memory, in bytes: for the whole pod, or
 // else the sum over its containers and sidecars. Each is at least 0 and at most topo.MaxBytes.
 func Shares(p *v1.Pod) (milliCPU, bytes int64) {
 	sum := func(name v1.ResourceName, amount func(resource.Quantity) int64) (out int64) {

@@ -19,6 +19,8 @@ import (
 type boundPod struct {
 	id   state.PodID
 	node string
+	// version is the resource version of the object that this record was last read from.
+	version string
 	// spec is nil if no node's managers align the pod, if the pod is larger than any machine, so that no kubelet admits
 	// it, and for a mirror pod that has not started: a kubelet admits a static pod before it makes the mirror, and never
 	// starts a mirror that a user made.
@@ -58,9 +60,12 @@ func newBoundPods() boundPods {
 	return boundPods{map[string]*boundPod{}, map[string]map[string]*boundPod{}}
 }
 
-// put records the present state of a pod.
+// put records the present state of a pod. An object that is older than the recorded one has no effect.
 func (b boundPods) put(pod *v1.Pod) *boundPod {
 	p, known := b.pods[string(pod.UID)]
+	if known && compare(pod.ResourceVersion, p.version) < 0 {
+		return p
+	}
 	if !known {
 		p = &boundPod{id: ID(pod), node: pod.Spec.NodeName, at: bound(pod), created: pod.CreationTimestamp.Time}
 		on := b.nodes[p.node]
@@ -70,6 +75,7 @@ func (b boundPods) put(pod *v1.Pod) *boundPod {
 		}
 		on[p.id.UID], b.pods[p.id.UID] = p, p
 	}
+	p.version = pod.ResourceVersion
 	mirror := apipod.Mirror(pod)
 	if starts := !p.started && Started(pod); mirror && starts || !mirror && !known {
 		if spec, err := apipod.ToPlace(pod); err == nil && !spec.Plain() {

@@ -240,7 +240,8 @@ func omitted(r *nrt.Reading) (out []state.Inexact) {
 	return out
 }
 
-// recount books all pods of a node again before its first reading, which then shows which of them its amounts contain.
+// recount books all pods of a node again before the node's first reading. That reading then shows which of the pods are
+// contained in the amounts.
 func (f *Feed) recount(node string, c *coarse) {
 	c.ended, c.past, c.misses = nil, nil, 0
 	pods := f.bound.on(node)
@@ -250,12 +251,12 @@ func (f *Feed) recount(node string, c *coarse) {
 	}
 	for _, p := range pods {
 		f.admitted(p)
-		f.begin(p)
+		f.initsEnded(p)
 	}
 }
 
-// begin records that a pod's init containers have ended. If that frees memory, it reports the node as freed.
-func (f *Feed) begin(p *boundPod) {
+// initsEnded records that a pod's init containers have ended. If that frees memory, it reports the node as freed.
+func (f *Feed) initsEnded(p *boundPod) {
 	if p.spec == nil || !p.begun {
 		return
 	}

@@ -80,7 +80,7 @@ type layouts struct {
 
 // topologies is what a feed keeps of NodeResourceTopologies.
 type topologies struct {
-	// coarse has the nodes with a NodeResourceTopology.
+	// coarse has the nodes with a NodeResourceTopology or a Numatopology.
 	coarse map[string]*coarse
 	// goneTopologies has the resource versions of deleted objects. Events of hints that are older are ignored.
 	goneTopologies memory
@@ -88,7 +88,7 @@ type topologies struct {
 
 // pacing limits how much work the events of one node cause, see pace.go.
 type pacing struct {
-	// paces are the event rates of nodes; when there are sweep of them, unused ones are dropped.
+	// paces are the event rates of nodes. When their number reaches sweep, unused ones are dropped.
 	paces map[string]*pace
 	sweep int
 	paced atomic.Int64
@@ -111,7 +111,7 @@ const lateGrace = 10 * time.Second
 // vanishGrace is how long a pod that was deleted by force stays assumed without a report of its node.
 const vanishGrace = 30 * time.Second
 
-// mayRun is how a pod left its node that may still run there.
+// mayRun is the value in Feed.ended for a pod that left its node, but may still run there.
 const mayRun = "may run"
 
 // NewFeed returns a feed into a ledger. The callbacks may be nil; they must not call the feed.
@@ -178,7 +178,7 @@ func (f *Feed) Begin() {
 	}
 	for _, p := range pods {
 		f.admitted(p)
-		f.begin(p)
+		f.initsEnded(p)
 		f.contradict(p)
 		f.status(p)
 	}
@@ -209,7 +209,7 @@ func (f *Feed) Pod(pod *v1.Pod) {
 		put(p, f.book.Assume)
 		f.bookDecision(p)
 		f.admitted(p)
-		f.begin(p)
+		f.initsEnded(p)
 		f.status(p)
 	}
 }
@@ -280,7 +280,7 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 // Leave receives a pod that leaves its node, for now or for good: the framework reports a deleted pod and a pod that
 // could not be bound in the same way. A pod that was last seen in another phase than Succeeded and Failed may have
 // ended, or may have been deleted by force and still run. That holds for a pod that was being deleted, too: somebody
-// may have lost patience. A kubelet confirms a deletion only when it has written one of these phases
+// may have deleted it again, by force. A kubelet confirms a deletion only when it has written one of these phases
 // (pkg/kubelet/status/status_manager.go, canBeDeleted).
 func (f *Feed) Leave(pod *v1.Pod) {
 	if endedFor(pod) {
@@ -340,8 +340,8 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 	f.onReport(l)
 }
 
-// repeatEnds applies the ends of pods that a layout lists: it may have been written before they ended. The ledger has
-// not noticed those from a time when the node had no layout.
+// repeatEnds applies the ends of pods that a layout lists: it may have been written before they ended. Ends that came
+// while the node had no layout are not in the ledger.
 func (f *Feed) repeatEnds(entries []state.Entry) {
 	for _, e := range entries {
 		switch how, ended := f.ended.get(e.Pod.UID); {

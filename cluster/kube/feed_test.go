@@ -301,6 +301,22 @@ func TestAPodThatEndsWithoutALayoutHoldsNothingAfterwards(t *testing.T) {
 	}
 }
 
+// Queueing hints pass events of pods in their own time: an older object does not undo what a newer one has shown.
+func TestAnOlderObjectOfAPodHasNoEffect(t *testing.T) {
+	book := ledger.New()
+	f := begun(book)
+	f.Layout(layoutOf(t, "n", 1))
+	old := bind(four("p"), "n", noon)
+	old.ResourceVersion = "9"
+	leaving := old.DeepCopy()
+	leaving.ResourceVersion, leaving.DeletionTimestamp = "10", new(metav1.NewTime(noon))
+	f.Pod(leaving)
+	f.Pod(old)
+	if !f.bound.pods[string(old.UID)].leaving {
+		t.Error("a pod that is being deleted is taken for one that stays")
+	}
+}
+
 func TestAPodThatItsNodeRefusesIsToldAndItsShapeKeptAway(t *testing.T) {
 	book := ledger.New()
 	var told []string

@@ -30,7 +30,7 @@ type changes struct {
 // Follower receives changes. Its caller closes it. A slow follower receives several changes at once; if there are very
 // many, it receives only Change.All.
 type Follower interface {
-	// Next waits until something has changed since the last call. The error is that of ctx.
+	// Next waits until something has changed since the last call. A Change may be empty. The error is that of ctx.
 	Next(ctx context.Context) (Change, error)
 	Close()
 }

@@ -93,7 +93,8 @@ type explained struct {
 	// from are the amounts of the pods that the report certainly contains. With some of the pods that it may contain,
 	// they add up to held. from is nil if no choice of pods does.
 	from quantities
-	// left is what pods have left that ended since, and in whose place no other pod is known to be.
+	// left are the amounts of pods that ended after this report, as far as no other pod is known to have taken their
+	// place.
 	left quantities
 }
 

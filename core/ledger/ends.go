@@ -10,7 +10,8 @@ import (
 
 // This file handles pods that are not bound after all, that have ended, that may have ended, and that were refused.
 
-// Unreserve ends the booking of a pod that was not bound after all. The pod may be booked again.
+// Unreserve ends the booking of a pod that is not known to be bound. If it had its turn, it may have reached its node:
+// what other pods get there is uncertain then. The pod may be booked again.
 func (b *Book) Unreserve(uid string) {
 	if a := b.accountOf(uid); a != nil {
 		b.cancel(a, uid)
@@ -18,8 +19,8 @@ func (b *Book) Unreserve(uid string) {
 	}
 }
 
-// Decline ends the booking of a pod that had its turn and certainly was not bound: no node will receive it. After
-// Unreserve that is uncertain, and what pods after it get is uncertain too.
+// Decline ends the booking of a pod that certainly was not bound, although it had its turn. No node will receive it, so
+// the predictions for other pods stay right.
 func (b *Book) Decline(uid string) {
 	a := b.accountOf(uid)
 	if a == nil {

@@ -41,7 +41,7 @@ type Entry struct {
 	Holdings []place.Holding
 }
 
-// Holdings returns what pods hold together, in their order.
+// Holdings returns the holdings of all pods, in the order of the entries.
 func Holdings(entries []Entry) (out []place.Holding) {
 	for _, e := range entries {
 		out = append(out, e.Holdings...)

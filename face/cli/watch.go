@@ -25,7 +25,7 @@ type changer interface {
 // watchPause is the least time between two outputs.
 const watchPause = time.Second
 
-// clearScreen moves a terminal's cursor to the upper left and clears what is there.
+// clearScreen moves a terminal's cursor to the upper left and clears the screen.
 const clearScreen = "\x1b[H\x1b[2J"
 
 func bindWatch(c *cobra.Command, watch *bool) {

@@ -12,7 +12,7 @@ import (
 //go:embed page
 var page embed.FS
 
-// pages serves each file of the page by its name, and no other path.
+// pages serves each file of the page by its name (index.html at "/"), and no other path.
 func (h *Handler) pages() error {
 	return fs.WalkDir(page, "page", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -1,4 +1,5 @@
-// Package kubelet runs real kubelets on described machines, in this process and without privileges beyond a directory.
+// Package kubelet runs real kubelets on described machines, in this process. It needs only a directory that it may
+// write.
 // All of the kubelet is Kubernetes' own code except what touches hardware (cadvisor, cgroups, the container runtime),
 // which the description of the machine replaces.
 //

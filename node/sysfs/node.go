@@ -73,7 +73,8 @@ func (t *tree) checkWrap(n node) {
 }
 
 // claims finds the online CPUs of every NUMA node as cadvisor does, by the links nodeN/cpuM (utils/sysfs,
-// GetCPUsPaths). The kernel adds and removes the links of CPUs separately, so the lists may differ.
+// GetCPUsPaths). The links may differ from the file nodeN/cpulist, since the kernel updates them separately. If no NUMA
+// node has links, the files count.
 func (t *tree) claims(nodes []node, online cpuSet) {
 	linked := false
 	for i := range nodes {

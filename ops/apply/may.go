@@ -60,8 +60,8 @@ func (c *Cluster) tryEviction(ctx context.Context, p *v1.Pod) error {
 	return err
 }
 
-// Try asks the API server, without changing anything, whether it would accept the pod that changes a node, its orders
-// and its deletion.
+// Try asks the API server, without changing anything, whether it would accept the pod that changes a node, the
+// annotations with the pod's orders, and the deletion of the pod.
 func (p *Pods) Try(ctx context.Context, node string, c Configuration) error {
 	if err := accept(node, c); err != nil {
 		return err

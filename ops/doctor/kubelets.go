@@ -15,8 +15,8 @@ import (
 
 // This file examines surprising effects of kubelets on pods, and of their configurations.
 
-// starts examines whether the kubelet would start again. A kubelet that reported its own configuration has started with
-// it; in this case the machine or a file has changed. reservation examines the reserved amounts.
+// starts examines whether the kubelet would start again with its configuration. A fault that it finds came after the
+// kubelet's start: the machine or a file has changed. Reserved amounts are examined by the method reservation.
 func (x *examination) starts(n *state.Node, l *v1alpha1.NodeLayout) {
 	gates := map[string]bool{}
 	if l != nil {
@@ -35,7 +35,8 @@ func (x *examination) starts(n *state.Node, l *v1alpha1.NodeLayout) {
 // strictSince is the first release that offers strict-cpu-reservation without the gate for alpha options.
 const strictSince place.Release = 33
 
-// reservedCPUs finds out which pods may run on the CPUs that are reserved for the system.
+// reservedCPUs examines which pods may run on the CPUs that are reserved for the system, and which CPUs no container
+// can get because of them.
 func (x *examination) reservedCPUs(n *state.Node) {
 	r := n.Rules
 	if want, given, ok := r.GivesReserved(n.Machine); ok {

@@ -1,8 +1,8 @@
-// Package fwk has the names of kube-scheduler's plugin framework that this project uses, from where the release of
-// Kubernetes that it is built for has them: k8s.io/kube-scheduler/framework from 1.35 on, and in part
-// k8s.io/kubernetes/pkg/scheduler/framework before.
+// Package fwk gives this project one import for kube-scheduler's plugin framework, whatever release of Kubernetes it is
+// built for. From 1.35 on, the names come from k8s.io/kube-scheduler/framework. Before, some come from
+// k8s.io/kubernetes/pkg/scheduler/framework.
 //
-// Invariant: every name is an alias, so a plugin that is written with this package is a plugin of the framework. What a
-// release lacks is declared here; its kube-scheduler does not call it. The few functions read what a release has under
-// another name.
+// Invariant: a name that the release has is an alias, so a plugin that is written with this package is a plugin of the
+// framework. A type that the release lacks is declared here, and kube-scheduler of that release never uses it. The
+// functions hide differences between releases.
 package fwk

@@ -20,8 +20,8 @@ import (
 // waiter implements waiting.Profile.
 type waiter struct{ *Plugin }
 
-// Barred implements waiting.Profile. It bars a pod while its victims are being evicted, and after its wait on the node
-// timed out until the ledger receives news of the node.
+// Barred implements waiting.Profile. A pod is barred from every node while its victims are being evicted. If its wait
+// on a node timed out, it is barred from that node until the ledger receives news of the node.
 func (w waiter) Barred(pod *v1.Pod, here *waiting.Here) bool {
 	return w.evicting().Evicts(pod) ||
 		here.Node != nil && w.turns.Has(string(pod.UID), here.Name, here.Node.News)
@@ -90,8 +90,8 @@ func (s *Shared) newQueue() {
 	s.Book.OnChange(s.waiting.Change)
 }
 
-// podEvents returns a handler of the pod events that concern waiting pods. Extend sets waiting after the handler is
-// registered.
+// podEvents returns a handler of the pod events that concern waiting pods. The handler may be registered before waiting
+// is set.
 func (s *Shared) podEvents() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) { s.waiting.Events().OnUpdate(before, after) },
@@ -117,8 +117,9 @@ func (p *Plugin) mayEvict(pod, gone *v1.Pod) bool {
 	return status == nil && len(lower) > 0 && p.accepts(s, n.Without(lower...))
 }
 
-// lags reports whether a node refuses a pod only because the ledger has not yet released pods that have left. If the
-// pod is nominated to the node, these pods are its victims, and DefaultPreemption would evict more pods.
+// lags reports whether a node refuses a pod that is nominated to it only because the ledger has not yet released the
+// pod's victims, which have left. Filter then returns an error: after a refusal, DefaultPreemption would evict more
+// pods. If the scheduler is not tenon-scheduler, lags returns false.
 func (p *Plugin) lags(s *podState, n *state.Node, info fwk.NodeInfo) bool {
 	if !p.alone || n == nil {
 		return false

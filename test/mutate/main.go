@@ -1,7 +1,7 @@
-// Command mutate tests the tests: it puts faults into core/place, one at a time, and runs the short differential test
-// against each, which must fail: random machines first, then the scenario files. Faults in rules of some releases are
-// judged by the managers of that release (each builds for some minutes the first time). Against a few subtle faults it
-// runs the tests of core/place.
+// Command mutate tests the tests: it puts faults into core/place, one at a time, and checks that a test detects each of
+// them. Most faults are judged by the short differential test, on random machines and then on the scenario files.
+// Faults in rules of some releases are judged by the managers of that release (each builds for some minutes the first
+// time). A few subtle faults are judged by the tests of core/place instead.
 //
 //	go run ./test/mutate [NAME...]    all faults, or those whose names contain one of NAME
 //

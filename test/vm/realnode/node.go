@@ -42,7 +42,8 @@ type Config struct {
 	// numbered thread by thread. The kernel reserves some of the memory for itself.
 	Machine machines.Machine
 	Disk    *Disk
-	// Kubelet is the access of the node's kubelet to the API server, with the host's addresses.
+	// Kubelet is the access of the node's kubelet to the API server, with the address at which the host reaches it. The
+	// guest gets another address.
 	Kubelet *rest.Config
 	// Agent makes the access of the node's agent. It is called when the Node is registered, so that a token can be
 	// bound to it. If it is nil, no agent runs beside the kubelet; it may run as a pod.
