@@ -10,12 +10,18 @@ import (
 
 // This file decides when a reserved pod may be bound.
 
+// Wait is why a reserved pod may not be bound yet.
+type Wait struct {
+	Why state.WaitReason
+	// Changed is closed when the answer may have changed.
+	Changed <-chan struct{}
+}
+
 // Turn decides whether a reserved pod may be bound now; created is its creation time in seconds of the API server's
-// clock. If it has to wait, Turn returns a channel that is closed when the answer may have changed. Otherwise Turn
-// predicts once more, and v is the result. If v fits, the pod had its turn and may be bound. If the pod no longer fits,
-// or would get what its demand does not allow, it loses its booking and v is the refusal. Turn returns an error for a
-// pod that is not booked, or whose node has no layout.
-func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait <-chan struct{}, err error) {
+// clock. If it has to wait, Turn returns why. Otherwise Turn predicts once more, and v is the result. If v fits, the
+// pod had its turn and may be bound. If the pod no longer fits, or would get what its demand does not allow, it loses
+// its booking and v is the refusal. Turn returns an error for a pod that is not booked, or whose node has no layout.
+func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err error) {
 	a := b.accountOf(uid)
 	defer b.close(a)
 	if a == nil || a.base == nil || a.find(uid) == nil {
@@ -24,14 +30,14 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait <-chan str
 	f := a.find(uid)
 	if f.turned == 0 {
 		f.created = created
-		if f.decision == nil && (a.overrun() || a.blocked(f)) {
-			return v, a.changed, nil
+		if why := a.blocked(f); why != "" {
+			return v, &Wait{why, a.changed}, nil
 		}
 		n := a.withoutWaiting()
 		if f.decision != nil {
 			v = f.placeDecided(n)
 		} else if v = n.Place(f.pod, place.Demand{}); !v.Fits() && mayFitLater(n, f.pod) {
-			return place.Verdict{}, a.changed, nil
+			return place.Verdict{}, &Wait{state.WaitReport, a.changed}, nil
 		}
 		if !v.Fits() {
 			b.cancel(a, uid)
@@ -64,30 +70,36 @@ func (b *Book) Ahead(uid string) (out []state.PodID) {
 	return out
 }
 
-// blocked reports whether the pod me must wait for a pod before it. In any case it sets me.after, which is valid only
-// if me need not wait: the node admits the pods whose turn was before that moment before me.
-func (a *account) blocked(me *assumedPod) bool {
+// blocked returns what the pod me must wait for, or "". In any case it sets me.after, which is valid only if me need
+// not wait: the node admits the pods whose turn was before that moment before me.
+func (a *account) blocked(me *assumedPod) state.WaitReason {
+	switch {
+	case me.decision != nil:
+		return ""
+	case a.overrun():
+		return state.WaitCrowd
+	}
 	differ := false
 	me.after = a.now + 1
 	for _, f := range a.assumed {
 		switch {
 		case f == me:
-			return differ && !a.inAnyOrder(me)
-		case f.turned == 0:
-			return true
-		case f.acked != 0:
-			if f.unsureDevices() {
-				return true
+			if differ && !a.inAnyOrder(me) {
+				return state.WaitOrder
 			}
-		case a.noticeable(f):
-			return true
+			return ""
+		case f.turned == 0:
+			return state.WaitTurn
+		case f.acked != 0 && f.unsureDevices(), f.acked == 0 && a.noticeable(f):
+			return state.WaitDevices
+		case f.acked != 0:
 		case f.shape != me.shape && (a.estimated() || !f.precedes(me)):
 			if differ = true; me.after > f.turned {
 				me.after = f.turned
 			}
 		}
 	}
-	return false
+	return ""
 }
 
 // maxTogether bounds the states that a node may get because pods of this scheduler are bound together: every later pod

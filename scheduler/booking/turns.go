@@ -60,10 +60,10 @@ func (l *Line) Await(
 			waited = true
 			l.waits.Add(1)
 			defer l.waits.Add(-1)
-			defer counters.Waited(time.Now())
+			defer counters.Waited(wait.Why, time.Now())
 		}
 		select {
-		case <-wait:
+		case <-wait.Changed:
 		case <-ctx.Done():
 			if n := book.Snapshot().Node(node); n != nil {
 				l.Add(uid, node, n.News)

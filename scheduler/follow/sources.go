@@ -117,6 +117,8 @@ func New(logger klog.Logger, o Options) *Sources {
 
 // onOutcome reports the outcome of a prediction.
 func (s *Sources) onOutcome(o state.Outcome) {
+	s.logger.V(report.LevelData).Info("Prediction settled", "pod", klog.KRef(o.Pod.Namespace, o.Pod.Name), "node", o.Node,
+		"result", o.Result)
 	s.rejections.onOutcome(o)
 	if o.Result == state.Wrong {
 		s.events.Wrong(s.machine(o.Node), o)

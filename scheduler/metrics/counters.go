@@ -29,7 +29,7 @@ type Counters struct {
 	topologies  *metrics.Counter
 	exceeded    *metrics.CounterVec
 	suppressed  *metrics.Counter
-	turns       *metrics.Histogram
+	turns       *metrics.HistogramVec
 	own         metrics.KubeRegistry
 }
 
@@ -67,9 +67,10 @@ func NewCounters() *Counters {
 		suppressed: metrics.NewCounter(counter("pod_log_lines_suppressed_total",
 			"Lines that annotations of pods ask for and that were not logged, because too many pods ask.")),
 	}
-	m.turns = metrics.NewHistogram(&metrics.HistogramOpts{Subsystem: "tenon", Name: "turn_wait_seconds",
-		Help:    "Time that pods waited for their turn on their node. Pods that did not wait do not count.",
-		Buckets: metrics.ExponentialBuckets(0.01, 2, 14), StabilityLevel: metrics.ALPHA})
+	m.turns = metrics.NewHistogramVec(&metrics.HistogramOpts{Subsystem: "tenon", Name: "turn_wait_seconds",
+		Help: "Time that pods waited for their turn on their node, by what they waited for at first (turn, order, " +
+			"devices, report, crowd). Pods that did not wait do not count.",
+		Buckets: metrics.ExponentialBuckets(0.01, 2, 14), StabilityLevel: metrics.ALPHA}, []string{"reason"})
 	m.own = metrics.NewKubeRegistry()
 	for _, c := range []metrics.Registerable{m.predicted, m.woken, m.predictions, m.wrong, m.rejected, m.foreign,
 		m.layouts, m.topologies, m.exceeded, m.suppressed, m.turns} {
@@ -100,15 +101,18 @@ func (c *Counters) zero() {
 	for _, what := range []string{BudgetPod, BudgetVictims} {
 		c.exceeded.WithLabelValues(what)
 	}
+	for _, why := range state.WaitReasons() {
+		c.turns.WithLabelValues(string(why))
+	}
 }
 
 // Gatherer returns this scheduler's counters, whether they are served or not.
 func (c *Counters) Gatherer() metrics.Gatherer { return c.own }
 
-// Waited counts a wait for a turn, however it ended.
-func (c *Counters) Waited(since time.Time) {
+// Waited counts a wait for a turn, however it ended. why is what the pod waited for at first.
+func (c *Counters) Waited(why state.WaitReason, since time.Time) {
 	if c != nil {
-		c.turns.Observe(time.Since(since).Seconds())
+		c.turns.WithLabelValues(string(why)).Observe(time.Since(since).Seconds())
 	}
 }
 

@@ -38,7 +38,7 @@ profiles: [%s]
 const QPS = 5000
 
 // start starts the scheduler, with its files in a directory. It serves profiles and metrics at the returned address.
-func (c Contender) start(dir string, p *plane, qps int) (*process, string, error) {
+func (c Contender) start(dir string, p *plane, qps int, flags ...string) (*process, string, error) {
 	own := map[string]any{}
 	maps.Copy(own, c.Profile)
 	own["schedulerName"] = "default-scheduler"
@@ -54,13 +54,16 @@ func (c Contender) start(dir string, p *plane, qps int) (*process, string, error
 	if err != nil {
 		return nil, "", fmt.Errorf("find a port for %s: %w", c.Name, err)
 	}
-	cmd := exec.Command(c.Program, append(slices.Clone(c.Args), "--config", file, "--bind-address=127.0.0.1",
+	cmd := exec.Command(c.Program, append(slices.Concat(c.Args, flags), "--config", file, "--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", port), "--authentication-kubeconfig", p.kubeconfig, "--authorization-kubeconfig",
 		p.kubeconfig)...)
 	cmd.Env = append(os.Environ(), c.Env...)
-	s, err := startProcess(c.Name, cmd, nil, filepath.Join(dir, "scheduler.log"))
+	s, err := startProcess(c.Name, cmd, nil, filepath.Join(dir, schedulerLog))
 	return s, fmt.Sprintf("https://127.0.0.1:%d", port), err
 }
+
+// schedulerLog is the name of a scheduler's log, in the folder of a round.
+const schedulerLog = "scheduler.log"
 
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

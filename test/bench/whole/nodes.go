@@ -41,7 +41,8 @@ import (
 type nodesJob struct {
 	Host, Token string
 	CA          []byte
-	Topologies  bool // they publish NodeResourceTopology too
+	Topologies  bool   // they publish NodeResourceTopology too
+	Trace       string // a file for the moments of pods; empty for none
 }
 
 // Written counts what the process wrote.
@@ -74,6 +75,7 @@ type nodes struct {
 	words   chan statusWrite                         // statuses that have to be written
 	settled atomic.Int64                             // pods that were admitted or refused and whose statuses are written
 	written written
+	journal *journal   // nil: nothing is recorded
 	failed  chan error // the first error
 }
 
@@ -123,6 +125,9 @@ func runNodes(ctx context.Context, in io.Reader, answers *json.Encoder) error {
 	}
 	if err := s.read(ctx); err != nil {
 		return err
+	}
+	if job.Trace != "" {
+		s.journal = &journal{file: job.Trace}
 	}
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, settleSignal)
@@ -284,6 +289,7 @@ func (s *nodes) admit(pod *v1.Pod) error {
 		return nil
 	}
 	n.admitted[pod.UID] = true
+	s.journal.add(Arrived, kube.ID(pod).String())
 	v := place.Place(n.usage, spec)
 	holds := v.Fits() && len(v.Holdings) > 0
 	if holds {

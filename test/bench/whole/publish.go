@@ -52,6 +52,7 @@ func (s *nodes) writing(ctx context.Context) {
 				return
 			}
 			s.written.statuses.Add(1)
+			s.journal.add(Started, w.namespace+"/"+w.name)
 		}
 	}
 }
@@ -116,7 +117,15 @@ func (s *nodes) publish(ctx context.Context, n *node) error {
 	n.mu.Lock()
 	n.publishedSequence, n.publishedAt = l.Sequence, time.Now()
 	n.mu.Unlock()
+	s.journal.add(Told, names(now.Entries)...)
 	return nil
+}
+
+func names(entries []state.Entry) (out []string) {
+	for _, e := range entries {
+		out = append(out, e.Pod.String())
+	}
+	return out
 }
 
 func (s *nodes) publishTopology(ctx context.Context, n *node, now *state.Node) error {
@@ -140,6 +149,9 @@ func (s *nodes) settle(ctx context.Context, answers *json.Encoder) error {
 	defer tick.Stop()
 	for {
 		if quiet, last := s.quiet(); quiet && s.written.statuses.Load() >= s.settled.Load() {
+			if err := s.journal.write(); err != nil {
+				return err
+			}
 			return answers.Encode(nodesAnswer{s.written.now(), last})
 		}
 		select {

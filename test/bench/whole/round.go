@@ -32,6 +32,8 @@ type Round struct {
 	Judged            Judged
 	Written           Written // by the imitated kubelets and agents
 	JudgedIn, TookAll time.Duration
+	Traced            []Traced // the ways of the bound pods, if they were traced
+	began             time.Time
 }
 
 // Refused returns the number of pods that the kubelet's managers refuse.
@@ -100,6 +102,11 @@ func (a *arena) round(ctx context.Context, c Contender) (r Round, err error) {
 	pods, bindings := seen.end()
 	r.measure(bindings, end)
 	r.Waiting = waiting(pods)
+	if a.Trace {
+		if r.Traced, err = traced(s.dir, r.began, pods, bindings); err != nil {
+			return r, err
+		}
+	}
 	at := time.Now()
 	r.Judged, err = judge(ctx, a.cluster, byNode(pods, bindings), judges)
 	r.JudgedIn, r.TookAll = time.Since(at), time.Since(began)
@@ -165,7 +172,8 @@ const sampling = 50 * time.Millisecond
 // no more although pods are left.
 func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower, r *Round) (end ends, err error) {
 	began := time.Now()
-	p, address, err := c.start(s.dir, s.plane, a.QPS)
+	r.began = began
+	p, address, err := c.start(s.dir, s.plane, a.QPS, a.verbosity()...)
 	if err != nil {
 		return end, err
 	}
@@ -173,7 +181,8 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 	if a.Profiles != "" {
 		profiling, cancel := context.WithCancel(ctx)
 		done := a.profile(profiling, c.Name, s, address)
-		defer func() { cancel(); err = errors.Join(err, <-done) }()
+		plane := a.profile(profiling, c.Name+" API server", s, s.plane.admin.Host)
+		defer func() { cancel(); err = errors.Join(err, <-done, <-plane) }()
 	}
 	if end.cut, err = a.bind(ctx, began, p, s, seen, r); err != nil {
 		return end, err

@@ -28,6 +28,8 @@ type Options struct {
 	Quiet, Most time.Duration
 	// Profiles is a folder for a CPU profile, the metrics and the bindings of every scheduler; empty for none.
 	Profiles string
+	// Trace: the schedulers log at -v=4, and every round has the times of its pods. That costs some of their speed.
+	Trace bool
 	// Progress receives a line for each step.
 	Progress func(line string)
 }
@@ -109,7 +111,7 @@ func (a *arena) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	a.say("created (%s); the nodes admit their pods and publish", p.spent())
-	n, err := a.nodes(p, filepath.Join(a.dir, "nodes.log"), false)
+	n, err := a.nodes(p, filepath.Join(a.dir, "nodes.log"), false, "")
 	if err != nil {
 		return err
 	}
@@ -124,12 +126,13 @@ type running struct {
 }
 
 // nodes starts the process that imitates the nodes, and returns when all have published.
-func (a *arena) nodes(p *plane, log string, topologies bool) (running, error) {
+func (a *arena) nodes(p *plane, log string, topologies bool, trace string) (running, error) {
 	cmd, err := self(roleNodes)
 	if err != nil {
 		return running{}, err
 	}
-	n, err := startProcess("the nodes", cmd, nodesJob{p.admin.Host, p.admin.BearerToken, p.admin.CAData, topologies}, log)
+	n, err := startProcess("the nodes", cmd, nodesJob{p.admin.Host, p.admin.BearerToken, p.admin.CAData, topologies,
+		trace}, log)
 	if err != nil {
 		return running{}, err
 	}
@@ -165,7 +168,11 @@ func (a *arena) open(c Contender) (s *stage, err error) {
 	if s.client, err = typed(s.plane.admin); err != nil {
 		return s, err
 	}
-	s.nodes, err = a.nodes(s.plane, filepath.Join(a.dir, "nodes.log"), c.Topologies)
+	trace := ""
+	if a.Trace {
+		trace = filepath.Join(s.dir, traceFile)
+	}
+	s.nodes, err = a.nodes(s.plane, filepath.Join(a.dir, "nodes.log"), c.Topologies, trace)
 	return s, err
 }
 

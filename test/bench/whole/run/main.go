@@ -45,6 +45,7 @@ type flags struct {
 	pods, full, qps                     int
 	seed                                uint64
 	quiet, most                         time.Duration
+	trace                               bool
 }
 
 func run(ctx context.Context, args []string) error {
@@ -60,6 +61,7 @@ func run(ctx context.Context, args []string) error {
 	fs.StringVar(&f.page, "page", "docs/performance.md", "page whose section is written; none when empty")
 	fs.StringVar(&f.profiles, "profiles", "",
 		"folder for a CPU profile, metrics and bindings of every scheduler; none when empty")
+	fs.BoolVar(&f.trace, "trace", false, "print where the time of a pod goes, for each scheduler; writes no page")
 	fs.StringVar(&f.attacks, "attacks", "", "measure attacks instead: all, or numbers of attacks from 1 on")
 	fs.StringVar(&f.before, "before", "", "program of an older tenon-scheduler that is measured, too")
 	fs.DurationVar(&f.quiet, "quiet", 20*time.Second, "a round ends when so long no pod was bound")
@@ -94,15 +96,20 @@ func run(ctx context.Context, args []string) error {
 		say(fmt.Sprintf("%d nodes, %d %% full, %d pods come, %d rounds each", n, f.full, f.pods, turns[i]))
 		got, err := whole.Run(ctx, whole.Options{Size: synthetic.Size{Nodes: n, Full: f.full}, Seed: f.seed, Pods: f.pods,
 			Contenders: schedulers, Rounds: turns[i], QPS: f.qps, Quiet: f.quiet, Most: f.most, Profiles: f.profiles,
-			Progress: say})
+			Trace: f.trace, Progress: say})
 		if err != nil {
 			return err
+		}
+		for _, r := range got {
+			if f.trace {
+				fmt.Println(whole.TraceReport(r.Contender, r.Traced))
+			}
 		}
 		all = append(all, got...)
 	}
 	text := where() + "\n\n" + whole.Report(all)
 	fmt.Println(text)
-	if f.page == "" {
+	if f.page == "" || f.trace {
 		return nil
 	}
 	return whole.WriteInto(f.page, text)
