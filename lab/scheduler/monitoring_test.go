@@ -35,7 +35,7 @@ func TestTheSchedulerServesWhatIsMonitored(t *testing.T) {
 	for _, series := range []string{`tenon_predictions_total{exact="true",result="wrong"} `,
 		`tenon_predictions_total{exact="false",result="confirmed"} `,
 		`tenon_pods_refused_total{reason="TopologyAffinityError"} `, `tenon_budgets_exceeded_total{what="pod"} `,
-		`tenon_predictions_wrong_total{differs="cpus",policy="single-numa-node"} `, `tenon_turn_wait_seconds_count `,
+		`tenon_predictions_wrong_total{differs="cpus",policy="single-numa-node"} `, `tenon_turn_wait_seconds_count{reason="order"} `,
 		`tenon_nodes_state{state="silent"} `} {
 		if !strings.Contains(first, "\n"+series) {
 			t.Errorf("the scheduler starts without %s", series)
