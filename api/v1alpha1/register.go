@@ -27,7 +27,8 @@ func NodeLayoutResource() schema.GroupVersionResource {
 
 // AddToScheme registers the types of the package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion(), &NodeLayout{}, &NodeLayoutList{}, &NodeAffinity{}, &NodeAffinityList{})
+	s.AddKnownTypes(GroupVersion(), &NodeLayout{}, &NodeLayoutList{}, &NodeAffinity{}, &NodeAffinityList{},
+		&LayoutChange{}, &LayoutChangeList{})
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -74,6 +73,11 @@ type layouts struct {
 	written map[string]time.Time
 	// exact has the nodes whose layout is valid.
 	exact map[string]bool
+	// unread has the last layouts that were not read yet. bases has those that were, and changes the last change of each
+	// node, whichever layout it belongs to.
+	unread  map[string]*v1alpha1.NodeLayout
+	bases   map[string]*base
+	changes map[string]*v1alpha1.LayoutChange
 	// dropped has the resource versions of deleted layouts. Events of hints that are older are ignored.
 	dropped memory
 }
@@ -128,7 +132,8 @@ func NewFeed(book *ledger.Book, onOutcome func(state.Outcome), onRefused func(no
 		clocks: clocks{now: time.Now, later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }},
 		bound:  newBoundPods(),
 		layouts: layouts{versions: map[string]version{}, problems: map[string]string{}, written: map[string]time.Time{},
-			exact: map[string]bool{}},
+			exact: map[string]bool{}, unread: map[string]*v1alpha1.NodeLayout{}, bases: map[string]*base{},
+			changes: map[string]*v1alpha1.LayoutChange{}},
 		topologies: topologies{coarse: map[string]*coarse{}},
 		pacing:     pacing{paces: map[string]*pace{}}}
 }
@@ -300,128 +305,3 @@ func (f *Feed) vanish(uid string) {
 
 // endedFor reports whether a pod that left its node holds nothing there any more, and not only may hold nothing.
 func endedFor(pod *v1.Pod) bool { return Ended(pod) || pod.Spec.NodeName == "" }
-
-// Layout receives a layout that was added or changed. If it cannot be read, it is rejected, and no other node is
-// affected: the node is estimated from its NodeResourceTopology from then on, or unknown.
-func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.newer(l) {
-		f.atPace(l.Name, weight(l), func() { f.take(l) })
-	}
-}
-
-// take applies a layout to the ledger. f.mu is held.
-func (f *Feed) take(l *v1alpha1.NodeLayout) {
-	c, err := l.CoreOn(f.machines.New)
-	if err != nil {
-		f.layoutLost(l.Name)
-		if f.problems[l.Name] != err.Error() {
-			f.problems[l.Name] = err.Error()
-			f.onRefused(l.Name, err)
-		}
-		return
-	}
-	_, was := f.problems[l.Name]
-	delete(f.problems, l.Name)
-	if was || unconditioned(l) {
-		f.onRefused(l.Name, nil)
-	}
-	f.layoutAccepted(l.Name)
-	f.written[l.Name] = l.WrittenAt()
-	out := f.book.Report(l.Name, state.Layout{Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Groups: c.Groups,
-		Inexact: append(c.Inexact, f.contradiction(l.Name, c.Entries)...)})
-	f.repeatEnds(c.Entries)
-	for _, o := range out {
-		f.onOutcome(o)
-	}
-	f.relist(l.Name)
-	f.statuses(l.Name, c.Entries)
-	f.onReport(l)
-}
-
-// repeatEnds applies the ends of pods that a layout lists: it may have been written before they ended. Ends that came
-// while the node had no layout are not in the ledger.
-func (f *Feed) repeatEnds(entries []state.Entry) {
-	for _, e := range entries {
-		switch how, ended := f.ended.get(e.Pod.UID); {
-		case !ended:
-		case how != mayRun:
-			f.book.Release(e.Pod.UID)
-		case !f.book.Doubted(e.Pod.UID):
-			f.vanish(e.Pod.UID)
-		}
-	}
-}
-
-// unconditioned reports whether an accepted layout lacks its conditions: it is new, or was corrected after the
-// scheduler that rejected it had ended.
-func unconditioned(l *v1alpha1.NodeLayout) bool {
-	return !meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionAccepted) ||
-		meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact) == nil
-}
-
-// OnReport registers a callback for every layout that the ledger accepts. Register it before the first event; the
-// callback must not call the feed.
-func (f *Feed) OnReport(do func(*v1alpha1.NodeLayout)) { f.onReport = do }
-
-// newer records the version of a layout, and reports whether the layout has to be applied: it is newer than the
-// recorded version, and its sequence is not older. A newer object with an older sequence is kept as late; see
-// lateGrace.
-func (f *Feed) newer(l *v1alpha1.NodeLayout) bool {
-	now := version{resource: l.ResourceVersion, uid: l.UID, sequence: l.Sequence}
-	old, known := f.versions[l.Name]
-	if !known {
-		old.resource, known = f.dropped.get(l.Name)
-	}
-	if known && compare(now.resource, old.resource) <= 0 {
-		return false
-	}
-	late := now.uid == old.uid && now.sequence < old.sequence
-	if late {
-		now.sequence, now.late = old.sequence, l
-		if old.late == nil {
-			f.later(lateGrace, func() { f.overdue(l.Name) })
-		}
-	}
-	f.versions[l.Name] = now
-	return !late
-}
-
-// overdue applies the layout that was rejected as late, if nothing newer has arrived since.
-func (f *Feed) overdue(node string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	v, known := f.versions[node]
-	if !known || v.late == nil {
-		return
-	}
-	l := v.late
-	v.sequence, v.late = l.Sequence, nil
-	f.versions[node] = v
-	f.atPace(node, weight(l), func() { f.take(l) })
-}
-
-// LayoutGone receives a layout that was deleted. If a newer layout of that name has arrived, LayoutGone does nothing.
-func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if known, ok := f.versions[l.Name]; ok && compare(l.ResourceVersion, known.resource) < 0 {
-		return
-	}
-	f.dropped.put(l.Name, l.ResourceVersion)
-	delete(f.versions, l.Name)
-	f.atPace(l.Name, 1, func() {
-		delete(f.problems, l.Name)
-		delete(f.written, l.Name)
-		f.layoutLost(l.Name)
-		f.later(0, func() { f.onFreed(l.Name) })
-	})
-}
-
-// Problem returns why the layout of a node was rejected, or "".
-func (f *Feed) Problem(node string) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.problems[node]
-}
