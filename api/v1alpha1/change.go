@@ -4,13 +4,9 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tenon-numa/tenon/core/state"
 )
@@ -18,26 +14,16 @@ import (
 // This file has what an agent writes between two layouts. A layout of 110 pods takes 40 KB; what changes when one pod
 // comes takes some hundred bytes, and every watcher receives each write whole.
 
-// ChangeKind is the kind of a LayoutChange.
-const ChangeKind = "LayoutChange"
-
 // MaxChanged bounds the pods in a change, and those that it ends. An agent that has more to report writes its layout.
 const MaxChanged = 64
 
-// LayoutChange has everything that has changed in the holdings of one node since its layout was written. It is cluster
-// scoped, has the name of its Node, and is written by the agent of that node. Every change contains all changes before
-// it, so a reader needs only the last one, and the layout with the sequence in base. A change beside any other layout
-// has no effect.
+// LayoutChange has everything that has changed in the holdings of one node since its layout was written. It has the name
+// of its Node. Every change contains all changes before it, so a reader needs only the last one, and the layout with
+// the sequence in base. A change beside any other layout has no effect.
 //
-// +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster,path=layoutchanges,shortName=lc,categories=tenon
-// +kubebuilder:printcolumn:name="Free",type=integer,JSONPath=`.summary.freeCPUs`
-// +kubebuilder:printcolumn:name="Largest NUMA Free",type=integer,JSONPath=`.summary.largestFreeNUMA`
-// +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.summary.pods`
-// +kubebuilder:printcolumn:name="Base",type=integer,JSONPath=`.base`,priority=1
-// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// Agents do not write it yet, and there is no definition of the kind: this is the contract that agents and readers will
+// have.
 type LayoutChange struct {
-	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// base is the sequence of the layout that has changed.
@@ -71,22 +57,8 @@ type LayoutChange struct {
 	// +optional
 	MemoryGroups []MemoryGroup `json:"memoryGroups,omitempty"`
 
-	// Malformed is why the object could not be decoded (see TypedChange).
+	// Malformed is why the object could not be decoded.
 	Malformed string `json:"-"`
-}
-
-// LayoutChangeList is a list of changes.
-//
-// +kubebuilder:object:root=true
-type LayoutChangeList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []LayoutChange `json:"items"`
-}
-
-// LayoutChangeResource returns the resource of changes at the API server.
-func LayoutChangeResource() schema.GroupVersionResource {
-	return GroupVersion().WithResource("layoutchanges")
 }
 
 // Since returns what has changed from an earlier layout of the node to this one. ok is false if a change cannot express
@@ -220,23 +192,4 @@ func later(a, b string) string {
 		return b
 	}
 	return a
-}
-
-// TypedChange converts an object of a dynamic informer to a *LayoutChange, as [Typed] does for layouts.
-func TypedChange(obj any) (any, error) {
-	switch o := obj.(type) {
-	case *LayoutChange:
-		o.ManagedFields = lastWrite(o.ManagedFields)
-		return o, nil
-	case *unstructured.Unstructured:
-		out := &LayoutChange{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
-			text := strings.ToValidUTF8(err.Error(), "")
-			out = &LayoutChange{Malformed: text[:min(len(text), maxMalformed)]}
-			out.Name, out.UID, out.ResourceVersion = o.GetName(), o.GetUID(), o.GetResourceVersion()
-		}
-		out.ManagedFields = lastWrite(o.GetManagedFields())
-		return out, nil
-	}
-	return nil, fmt.Errorf("decode layout change: unexpected type %T", obj)
 }

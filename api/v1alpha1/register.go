@@ -27,8 +27,7 @@ func NodeLayoutResource() schema.GroupVersionResource {
 
 // AddToScheme registers the types of the package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion(), &NodeLayout{}, &NodeLayoutList{}, &NodeAffinity{}, &NodeAffinityList{},
-		&LayoutChange{}, &LayoutChangeList{})
+	s.AddKnownTypes(GroupVersion(), &NodeLayout{}, &NodeLayoutList{}, &NodeAffinity{}, &NodeAffinityList{})
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil
 }

@@ -27,6 +27,8 @@ type assumedPod struct {
 	// created is the second of its creation, if its turn gave one. bound: the API server has its binding.
 	created int64
 	bound   bool
+	// passes is how many pods had their turn before it although they were reserved after it.
+	passes int
 	// after is a moment: pods that had their turn before it are admitted before this pod. See order.go.
 	after int
 	// decision is what it holds on a node whose arbiter is the agent. nil: the arbiter decides when the pod arrives.

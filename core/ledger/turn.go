@@ -33,7 +33,7 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err
 		if why := a.blocked(f); why != "" {
 			return v, &Wait{why, a.changed}, nil
 		}
-		n := a.withoutWaiting()
+		n, ahead := a.withoutWaiting(), a.ahead(f)
 		if f.decision != nil {
 			v = f.placeDecided(n)
 		} else if v = n.Place(f.pod, place.Demand{}); !v.Fits() && mayFitLater(n, f.pod) {
@@ -42,6 +42,9 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err
 		if !v.Fits() {
 			b.cancel(a, uid)
 			return v, nil, nil
+		}
+		for _, g := range ahead {
+			g.passes++
 		}
 		f.turned, f.uncertain = a.moment(), f.uncertain || a.drawsAlone(f)
 		a.sort()
@@ -79,17 +82,19 @@ func (a *account) blocked(me *assumedPod) state.WaitReason {
 	case a.overrun():
 		return state.WaitCrowd
 	}
-	differ := false
+	differ, ahead := false, a.ahead(me)
 	me.after = a.now + 1
 	for _, f := range a.assumed {
 		switch {
 		case f == me:
-			if differ && !a.inAnyOrder(me) {
+			switch {
+			case len(ahead) > 0 && !a.mayPass(me, ahead):
+				return state.WaitTurn
+			case differ && !a.inAnyOrder(me):
 				return state.WaitOrder
 			}
 			return ""
-		case f.turned == 0:
-			return state.WaitTurn
+		case f.turned == 0: // see ahead
 		case f.acked != 0 && f.unsureDevices(), f.acked == 0 && a.noticeable(f):
 			return state.WaitDevices
 		case f.acked != 0:
@@ -100,6 +105,12 @@ func (a *account) blocked(me *assumedPod) state.WaitReason {
 		}
 	}
 	return ""
+}
+
+// ahead returns the pods that were reserved before me and wait for their turns.
+func (a *account) ahead(me *assumedPod) []*assumedPod {
+	waiting := a.assumed[a.turned():]
+	return waiting[:max(0, slices.Index(waiting, me))]
 }
 
 // maxTogether bounds the states that a node may get because pods of this scheduler are bound together: every later pod
@@ -121,6 +132,53 @@ func (a *account) inAnyOrder(me *assumedPod) bool {
 	return !slices.ContainsFunc(s.found, func(w *nodeState) bool {
 		return slices.ContainsFunc(w.got, unsureDevices)
 	})
+}
+
+// maxPasses is how many pods may pass one that waits for its turn, so that it does not wait for ever. maxSequences bounds
+// the placements that are tried to decide that.
+const (
+	maxPasses    = 4
+	maxSequences = 256
+)
+
+// mayPass reports whether a pod may have its turn before pods that were reserved before it and wait for theirs. It may
+// if they lose nothing: in every state that the pods before them may lead to, each of them and the pod itself is
+// admitted, on as many NUMA nodes, or is refused, whether the pod comes before them or after them.
+func (a *account) mayPass(me *assumedPod, ahead []*assumedPod) bool {
+	passed := func(f *assumedPod) bool { return f.passes >= maxPasses }
+	if a.estimated() || slices.ContainsFunc(ahead, passed) {
+		return false
+	}
+	var s search
+	if !a.search(&s) || 2*len(s.found)*(len(ahead)+1) > maxSequences {
+		return false
+	}
+	m := a.base.Machine
+	alike := func(x, y []place.Holding) bool {
+		width := func(hs []place.Holding) int { return place.ExtentOf(m, hs...).NUMAs.Len() }
+		return (len(x) == 0) == (len(y) == 0) && width(x) == width(y)
+	}
+	for _, w := range s.found {
+		last := inSequence(w.usage, append(slices.Clone(ahead), me)...)
+		first := inSequence(w.usage, append([]*assumedPod{me}, ahead...)...)
+		if len(first[0]) == 0 || slices.ContainsFunc(slices.Concat(first, last), unsureDevices) ||
+			!alike(first[0], last[len(ahead)]) || !slices.EqualFunc(first[1:], last[:len(ahead)], alike) {
+			return false
+		}
+	}
+	return true
+}
+
+// inSequence returns what a node gives to pods that it receives one after the other: nil to a pod that it refuses.
+func inSequence(u *place.Usage, pods ...*assumedPod) (out [][]place.Holding) {
+	for _, f := range pods {
+		v := f.place(u)
+		if v.Fits() {
+			u = u.Hold(v.Holdings...)
+		}
+		out = append(out, v.Holdings)
+	}
+	return out
 }
 
 // mayFitLater reports whether a pod that the node refuses may still fit: it fits in one of the states, and the node's

@@ -150,14 +150,14 @@ func TestTheWaitForATurnEnds(t *testing.T) {
 			p.Feed.Pod(a)
 		},
 		"the node reports the pod before": func(p *Plugin, _ fwk.CycleState, a *v1.Pod) {
-			p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, p.Book.Snapshot().Node("n").Entries[0]))
+			p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, p.Book.Snapshot().Node("n").Entries[:2]...))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPlugin(t, refuse)
-				p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
-				a, b := cpus("a", 4), cpus("b", 6)
+				p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("held", 8), "16-23")))
+				a, b := cpus("a", 16), cpus("b", 4) // if b came first, a would be refused
 				csA, csB := reserve(t, p, a, "n"), reserve(t, p, b, "n")
 				done := make(chan *fwk.Status, 1)
 				go func() { done <- p.PreBind(t.Context(), csB, b, "n") }()
@@ -176,19 +176,20 @@ func TestTheWaitForATurnEnds(t *testing.T) {
 func TestATurnThatTimesOutIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlugin(t, "turnTimeoutSeconds: 7")
-		p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
-		reserve(t, p, cpus("a", 4), "n")
-		b := cpus("b", 6)
+		held := holding(cpus("held", 8), "16-23")
+		p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, held))
+		reserve(t, p, cpus("a", 16), "n")
+		b := cpus("b", 4) // if b came first, a would be refused
 		cs := reserve(t, p, b, "n")
 		says(t, p.PreBind(t.Context(), cs, b, "n"), fwk.Error,
 			"no turn on node n after 7s: a pod before it was not reported as admitted")
 		const timedOut = "node has not reported pods that it must admit before this one"
 		p.Unreserve(t.Context(), cs, b, "n")
 		says(t, filter(t, p, cycle(t, p, b), "n"), fwk.Unschedulable, timedOut)
-		fits(t, filter(t, p, cycle(t, p, cpus("c", 6)), "n"))
+		fits(t, filter(t, p, cycle(t, p, cpus("c", 4)), "n"))
 		reserve(t, p, cpus("d", 4), "n") // which is no news of a
 		says(t, filter(t, p, cycle(t, p, b), "n"), fwk.Unschedulable, timedOut)
-		p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 2))
+		p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, held))
 		cs = reserve(t, p, b, "n")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errors.New("scheduler ends"))
