@@ -17,9 +17,9 @@ import (
 // MaxChanged bounds the pods in a change, and those that it ends. An agent that has more to report writes its layout.
 const MaxChanged = 64
 
-// LayoutChange has everything that has changed in the holdings of one node since its layout was written. It has the name
-// of its Node. Every change contains all changes before it, so a reader needs only the last one, and the layout with
-// the sequence in base. A change beside any other layout has no effect.
+// LayoutChange has everything that has changed in the holdings of one node since its layout was written. It has the
+// name of its Node. Every change contains all changes before it, so a reader needs only the last one, and the layout
+// with the sequence in base. A change beside any other layout has no effect.
 //
 // Agents do not write it yet, and there is no definition of the kind: this is the contract that agents and readers will
 // have.

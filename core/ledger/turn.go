@@ -134,8 +134,8 @@ func (a *account) inAnyOrder(me *assumedPod) bool {
 	})
 }
 
-// maxPasses is how many pods may pass one that waits for its turn, so that it does not wait for ever. maxSequences bounds
-// the placements that are tried to decide that.
+// maxPasses is how many pods may pass one that waits for its turn, so that it does not wait for ever. maxSequences
+// bounds the placements that are tried to decide whether a pod may pass.
 const (
 	maxPasses    = 4
 	maxSequences = 256
