@@ -21,9 +21,9 @@ type boundPod struct {
 	node string
 	// version is the resource version of the object that this record was last read from.
 	version string
-	// spec is nil if no node's managers align the pod, if the pod is larger than any machine, so that no kubelet admits
-	// it, and for a mirror pod that has not started: a kubelet admits a static pod before it makes the mirror, and never
-	// starts a mirror that a user made.
+	// spec is nil for a pod that no node's managers would align. It is nil for a pod larger than any machine, since no
+	// kubelet admits it. It is also nil for a mirror pod that has not started. A kubelet makes a mirror pod after it has
+	// admitted the static pod, and never starts a mirror pod that a user made.
 	spec *place.Pod
 	// decision is the pod's v1alpha1.DecisionAnnotation, empty if it was bound without one.
 	decision    string
@@ -34,13 +34,15 @@ type boundPod struct {
 	due         bool           // it was admitted longer than reportDue ago
 	begun       bool           // a container after the ordinary init containers has started
 	statuses    place.Statuses // without Resized, which depends on the report
-	// sizes are the CPUs that the kubelet has allocated to containers, in thousandths, where spec has others.
+	// sizes has, by container, the CPUs that the kubelet has allocated, in thousandths. It has only the containers for
+	// which spec has another number.
 	sizes map[string]int64
-	// counted: the last fingerprint of its node that matched contains this pod.
+	// counted is set if the pod is in the last fingerprint of its node that matched a set of pods.
 	counted bool
 	// passed counts the fingerprints without the pod since it ended.
 	passed int
-	// settled: it was admitted longer than settlePeriod ago; over: it ended longer than that ago.
+	// settled is set if the pod was admitted longer than settlePeriod ago, over if it ended longer than settlePeriod
+	// ago.
 	settled, over bool
 }
 
@@ -110,8 +112,8 @@ func (b boundPods) on(node string) []*boundPod {
 	return slices.SortedFunc(maps.Values(b.nodes[node]), (*boundPod).compare)
 }
 
-// beyondInits reports whether a container of a pod with init containers has started that comes after the ordinary init
-// containers. It looks only at app containers: when one has started, all init containers are over.
+// beyondInits reports whether a pod has init containers and all ordinary ones are over. It looks only at app
+// containers: when one has started, all ordinary init containers are over.
 func beyondInits(pod *v1.Pod) bool {
 	started := func(s v1.ContainerStatus) bool {
 		return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil

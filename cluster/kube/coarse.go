@@ -21,7 +21,7 @@ import (
 type coarse struct {
 	// topology and numatopology are the newest objects of both kinds; one of them may be nil.
 	topology, numatopology *v1alpha2.NodeResourceTopology
-	// counts: the ledger has the amounts of this object, or of an earlier version of it.
+	// counts is set if the ledger has the amounts of the object that is used, or of an earlier version of it.
 	counts  bool
 	problem string // why the object was rejected, or ""
 	// conditions name the parts of the object that were not understood, or were corrected.
@@ -152,8 +152,9 @@ func (f *Feed) TopologyConditions(node string) []string {
 	return nil
 }
 
-// OnTopologyConditions registers a callback for the conditions of a node's NodeResourceTopology, called when they
-// change and are not empty. Call it before the first event; the callback must not call the feed.
+// OnTopologyConditions registers a callback for the conditions of a node's NodeResourceTopology. The callback is
+// called when the conditions change, unless none is left. Register it before the first event; the callback must not
+// call the feed.
 func (f *Feed) OnTopologyConditions(changed func(node string, conditions []string)) {
 	f.onConditions = changed
 }

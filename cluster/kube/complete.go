@@ -18,8 +18,8 @@ import (
 const pageOf = 250
 
 // Complete adds to a view of a followed cluster what only a Reader reads: published objects, volumes, namespaces, and
-// the resources that DRA serves. Complete leaves out layouts' data that the states of the view have. Layouts of equal
-// machines share the machine's data, because a large cluster has many such layouts.
+// the resources that DRA serves. Complete leaves out the parts of layouts that the states of the view already have.
+// Layouts of equal machines share the machine's data, because a large cluster has many such layouts.
 func (r *Reader) Complete(ctx context.Context, v *View) (err error) {
 	states, machines := map[string]*state.Node{}, map[*topo.Machine]v1alpha1.Machine{}
 	for _, n := range v.States {

@@ -18,11 +18,11 @@ const (
 	maxMisses = 3
 )
 
-// accounted returns which pods the amounts of a node contain, by UID: according to the object's own list of pods, or to
-// its fingerprint. counts is nil if neither shows it. It assumes that the fingerprint still contains the pods of the
-// last fingerprint that matched, unless they ended. The fingerprint may also contain pods that were bound since then,
-// and may still contain pods that ended since then. either are groups of pods with one name: the fingerprint contains
-// exactly one pod of each group.
+// accounted returns which pods the amounts of a node contain, by UID. It takes this from the object's own list of
+// pods or, without one, from its fingerprint. counts is nil if neither shows it. It assumes that the fingerprint
+// still contains the pods of the last fingerprint that matched, unless they ended. The fingerprint may also contain
+// pods that were bound since then, and may still contain pods that ended since then. Each group in either has pods of
+// one name; the fingerprint contains exactly one of them.
 func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[string]bool, either [][]string) {
 	if r.Pods != nil || r.Fingerprint == "" {
 		return r.Pods, nil

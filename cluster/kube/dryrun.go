@@ -13,12 +13,12 @@ import (
 	"github.com/tenon-numa/tenon/api/objects"
 )
 
-// Trial asks the API server how it would store new pods, or why it would refuse them. Nothing is stored: every request
-// is a dry run, which the API server refuses where an admission webhook may have side effects.
+// Trial asks the API server how it would store new pods, or why it would refuse them. Nothing is stored: every
+// request is a dry run. The API server refuses a dry run if an admission webhook may have side effects.
 type Trial struct {
 	core   *objects.Core
 	access *objects.Group
-	may    map[string]error // by namespace: why nothing is asked there; nil: pods may be created
+	may    map[string]error // by namespace: why nothing is asked there, or nil if pods may be created
 }
 
 // NewTrial returns a trial with the identity of cfg.
@@ -34,8 +34,8 @@ func NewTrial(cfg *rest.Config) (*Trial, error) {
 	return &Trial{core: core, access: access, may: map[string]error{}}, nil
 }
 
-// Create returns the pod as the API server would store it, or why the API server refuses it. unasked is the reason why
-// it was not asked: the identity may not create pods, or the API server does not answer.
+// Create returns the pod as the API server would store it, or why the API server refuses it. unasked is why there is
+// no such answer: the identity may not create pods, or the request failed for another reason.
 func (t *Trial) Create(ctx context.Context, p *v1.Pod) (stored *v1.Pod, refused, unasked error) {
 	if err := t.allowed(ctx, p.Namespace); err != nil {
 		return nil, nil, err
@@ -56,7 +56,8 @@ func (t *Trial) Create(ctx context.Context, p *v1.Pod) (stored *v1.Pod, refused,
 	return nil, nil, err
 }
 
-// allowed returns why the identity may not create pods in a namespace, or why that is not known; nil if it may.
+// allowed returns nil if the identity may create pods in a namespace. Otherwise it returns why not, or why that is
+// unknown.
 func (t *Trial) allowed(ctx context.Context, namespace string) error {
 	if err, known := t.may[namespace]; known {
 		return err

@@ -73,12 +73,12 @@ type layouts struct {
 	written map[string]time.Time
 	// exact has the nodes whose layout is valid.
 	exact map[string]bool
-	// unread has the last layouts that were not read yet. bases has those that were, and changes the last change of each
-	// node, whichever layout it belongs to.
+	// unread has the newest layouts that were not read yet, and bases the layouts that were read last. changes has the
+	// last change of each node, even if it belongs to another layout.
 	unread  map[string]*v1alpha1.NodeLayout
 	bases   map[string]*base
 	changes map[string]*v1alpha1.LayoutChange
-	// dropped has the resource versions of deleted layouts. Events of hints that are older are ignored.
+	// dropped has the resource versions of deleted layouts. Older events, which hints may pass, are ignored.
 	dropped memory
 }
 
@@ -86,7 +86,7 @@ type layouts struct {
 type topologies struct {
 	// coarse has the nodes with a NodeResourceTopology or a Numatopology.
 	coarse map[string]*coarse
-	// goneTopologies has the resource versions of deleted objects. Events of hints that are older are ignored.
+	// goneTopologies has the resource versions of deleted objects. Older events, which hints may pass, are ignored.
 	goneTopologies memory
 }
 
@@ -108,8 +108,8 @@ type version struct {
 }
 
 // lateGrace is how long a layout with an older sequence is rejected. Its agent sees that the write arrived late, and
-// writes again within a second. A layout that is not written again in that time is accepted. So a forged sequence that
-// no agent can exceed blocks a node for lateGrace at most.
+// writes again within a second. A layout that is not written again within lateGrace is accepted. So a forged sequence
+// that no agent can exceed blocks a node for lateGrace at most.
 const lateGrace = 10 * time.Second
 
 // vanishGrace is how long a pod that was deleted by force stays assumed without a report of its node.
@@ -284,8 +284,8 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 
 // Leave receives a pod that leaves its node, for now or for good: the framework reports a deleted pod and a pod that
 // could not be bound in the same way. A pod that was last seen in another phase than Succeeded and Failed may have
-// ended, or may have been deleted by force and still run. That holds for a pod that was being deleted, too: somebody
-// may have deleted it again, by force. A kubelet confirms a deletion only when it has written one of these phases
+// ended, or may have been deleted by force and still run. This holds even for a pod that was being deleted: a second
+// deletion may have been by force. A kubelet confirms a deletion only when it has written one of these phases
 // (pkg/kubelet/status/status_manager.go, canBeDeleted).
 func (f *Feed) Leave(pod *v1.Pod) {
 	if endedFor(pod) {
@@ -303,5 +303,5 @@ func (f *Feed) vanish(uid string) {
 	}
 }
 
-// endedFor reports whether a pod that left its node holds nothing there any more, and not only may hold nothing.
+// endedFor reports whether it is certain that a pod that left its node holds nothing there any more.
 func endedFor(pod *v1.Pod) bool { return Ended(pod) || pod.Spec.NodeName == "" }

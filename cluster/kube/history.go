@@ -19,7 +19,7 @@ import (
 
 // Bounds of a pod's history.
 const (
-	maxEvents  = 500     // to read
+	maxEvents  = 500     // events to read
 	maxHistory = 100     // decisions
 	maxSaid    = 2 << 10 // bytes of a message
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Lacks returns the plain amounts that a node has too little of for a pod beside the other pods that are bound to it.
-// It counts like the kubelet, which like kube-scheduler's NodeResourcesFit subtracts the requests of all pods that have
+// Lacks returns the plain amounts that a node has too little of for a pod, given the other pods that are bound to it.
+// It counts like the kubelet and kube-scheduler's NodeResourcesFit: it subtracts the requests of all pods that have
 // not ended from the node's allocatable, and counts the pods. The pod itself may be among the others; it counts once.
 //
 // Extended resources that the node does not have are left out, as in the kubelet (removeMissingExtendedResources in

@@ -28,8 +28,8 @@ func (f *Feed) Changes() cache.ResourceEventHandler {
 	}
 }
 
-// Layout receives a layout that was added or changed. If it cannot be read, it is rejected, and no other node is
-// affected: the node is estimated from its NodeResourceTopology from then on, or unknown.
+// Layout receives a layout that was added or changed. A layout that cannot be read is rejected, and affects no other
+// node. Its node is then estimated from its NodeResourceTopology or, without one, unknown.
 func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -39,8 +39,8 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	}
 }
 
-// Change receives what has changed since a layout was written. It has no effect beside another layout: the change of a
-// layout that is yet to come is applied with that layout.
+// Change receives what has changed since a layout was written. A change that belongs to another layout than the
+// recorded one has no effect yet. If its layout arrives later, the change is applied with it.
 func (f *Feed) Change(c *v1alpha1.LayoutChange) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,7 +1,7 @@
 package kube
 
-// memory keeps the keys that were put in last, with their values: the last maxRemembered/2 of them for sure, and never
-// more than maxRemembered. The zero memory is empty.
+// memory keeps the keys that were put last, with their values: at least the last maxRemembered/2 keys, and at most
+// maxRemembered. The zero memory is empty.
 type memory struct {
 	young, old map[string]string
 }

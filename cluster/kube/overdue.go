@@ -19,7 +19,7 @@ const reportDue = time.Minute
 const reportGrace = 10 * time.Second
 
 // unlisted is called reportDue after a pod was admitted. If no report lists the pod by now, other pods no longer wait
-// for that. The node is silent if its agent has not written a layout since.
+// for such a report. The node is silent if its agent has not written a layout since.
 func (f *Feed) unlisted(p *boundPod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -39,7 +39,8 @@ func (f *Feed) late(p *boundPod) {
 	}
 }
 
-// relist marks the due pods of a node after a report, which may have changed the machine below their predictions.
+// relist marks the due pods of a node again after a report, because the report may have changed the machine for which
+// they were predicted.
 func (f *Feed) relist(node string) {
 	for _, p := range f.bound.nodes[node] {
 		if p.due && !p.leaving {
@@ -63,9 +64,9 @@ func (f *Feed) overdueAt(at time.Time) {
 	}
 }
 
-// openDoubts ends the wait of other pods for pods that a layout lists and that have no object, unless the layout was
-// written in the last reportDue: its node's agent may be about to write another one. A reader does not see when pods
-// go, so it calls openDoubts after Begin.
+// openDoubts handles pods that a layout lists and that have no object: other pods no longer wait for them. It skips a
+// layout that was written in the last reportDue, because the node's agent may be about to write another one. A reader
+// does not see when pods go, so it calls openDoubts after Begin.
 func (f *Feed) openDoubts(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -296,8 +296,8 @@ func ViewOfObjects(o Objects, at time.Time) *View {
 	return out
 }
 
-// RefusedFor is how long at most pods of a shape that a node has refused are kept away from it. A report of the node
-// ends this sooner, but a node on which nothing changes reports nothing.
+// RefusedFor is the longest time for which a node that has refused a pod gets no pods of the same shape. A report of
+// the node ends this sooner, but a node on which nothing changes reports nothing.
 const RefusedFor = 5 * time.Minute
 
 // refusals records in a ledger which shapes a node has refused since it reported. A scheduler that ran all the time

@@ -67,8 +67,8 @@ func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []Stored) (do
 // kubeScheduler is the name of kube-scheduler's lease, whatever the names of its profiles are.
 const kubeScheduler = "kube-scheduler"
 
-// leads reports whether the lease with a scheduler's name is held. known is false if no lease that could be read is
-// held, and some lease could not be read.
+// leads reports whether a lease with a scheduler's name is held. known is false if that is uncertain: no lease that
+// was read is held, and at least one could not be read.
 func (r *Reader) leads(ctx context.Context, scheduler string) (leads, known bool) {
 	known = true
 	of := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}

@@ -16,8 +16,8 @@ import (
 // Seen are the namespaces whose pods were read. Nil means all namespaces.
 //
 // An identity that may read the pods of some namespaces only still reads the layouts, which list the holdings of all
-// pods. A pod that a layout lists and that is in another namespace exists: it holds what the layout lists, and its node
-// is not in doubt.
+// pods. If a layout lists a pod of another namespace, the pod counts as existing: it holds what the layout lists, and
+// its node is not in doubt.
 type Seen struct {
 	Namespaces []string // ascending
 }

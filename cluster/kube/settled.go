@@ -87,9 +87,9 @@ func (f *Feed) reread(node string, c *coarse) {
 	f.later(0, func() { f.onFreed(node) })
 }
 
-// byNow returns which pods the amounts of a node contain, by UID. It assumes that the exporter has read the node after
-// the pods that were admitted or ended longer than settlePeriod ago. It returns nil if the fingerprint contradicts
-// that.
+// byNow returns which pods the amounts of a node contain, by UID. It assumes that the exporter has read the node
+// since the settled pods were admitted, and since the pods with over set ended. It returns nil if the object lists
+// its pods itself, or if no fingerprint confirms the assumption.
 func (f *Feed) byNow(node string, c *coarse, r *nrt.Reading) map[string]bool {
 	if r.Pods != nil {
 		return nil

@@ -83,8 +83,8 @@ func cpusOf(p *place.Pod, container string) int64 {
 	return 0
 }
 
-// resized returns the containers whose holdings have another number of CPUs than their kubelet has allocated, in the
-// order of the holdings. The holdings of ordinary init containers may have passed to others.
+// resized returns the containers that hold another number of CPUs than their kubelet has allocated to them, in the
+// order of the holdings. It skips ordinary init containers, whose CPUs may have passed to other containers.
 func (b *boundPod) resized(hs []place.Holding) (out []string) {
 	for i := range hs {
 		h := &hs[i]

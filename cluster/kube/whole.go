@@ -10,8 +10,8 @@ import (
 )
 
 // This file reads the resources that kubelets of 1.35 and later report for a pod as a whole. Volcano's module builds
-// the package, without build tags, with the libraries of 1.34, which have no such fields: so the file finds them by
-// name.
+// the package with the libraries of 1.34, which lack these fields, and without build tags. So the file finds the
+// fields by name.
 
 // ofBound returns how the requests of a bound pod are counted, with the gates' defaults of 1.36 and later.
 func ofBound() resourcehelper.PodResourcesOptions {

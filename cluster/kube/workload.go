@@ -25,7 +25,8 @@ var workloads = map[string]schema.GroupVersionResource{
 	"job":         {Group: "batch", Version: "v1", Resource: "jobs"},
 }
 
-// labelled has, for kinds of operators, the label whose value is the object's name on the object's pods.
+// labelled has, by kind of an operator, a label of the pods that belong to an object of this kind. The label's value
+// is the object's name.
 var labelled = map[string]string{
 	"vcjob": "volcano.sh/job-name", "jobset": "jobset.sigs.k8s.io/jobset-name",
 	"trainjob": "jobset.sigs.k8s.io/jobset-name",

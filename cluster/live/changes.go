@@ -13,7 +13,7 @@ type Change struct {
 	// Nodes are names of nodes, and Pods names of pods as "namespace/name", each in ascending order. The objects may be
 	// gone.
 	Nodes, Pods []string
-	// All: more has changed than is named, and the receiver must read everything again.
+	// All is set if more has changed than is named; the receiver must then read everything again.
 	All bool
 }
 
@@ -30,7 +30,8 @@ type changes struct {
 // Follower receives changes. Its caller closes it. A slow follower receives several changes at once; if there are very
 // many, it receives only Change.All.
 type Follower interface {
-	// Next waits until something has changed since the last call. A Change may be empty. The error is that of ctx.
+	// Next waits until something has changed since the last call. A Change may be empty. Next returns the error of ctx
+	// when ctx ends.
 	Next(ctx context.Context) (Change, error)
 	Close()
 }

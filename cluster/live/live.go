@@ -2,7 +2,7 @@
 // nodes' reports, in a ledger like the scheduler's.
 //
 // Invariant: the view has only objects that the API server gave to the identity. A resource that the identity may not
-// read, or that is not served, is a [document.Limit], and does not keep other resources away. Memory is bounded by the
+// read, or that is not served, is a [document.Limit], and does not affect other resources. Memory is bounded by the
 // number of nodes and pods and by the bytes of the pods; a Limit names what is left out beyond a bound. The package
 // only reads: it sends lists and watches of at most five resources to the API server. It does not judge pods;
 // cluster/stage and core do.
@@ -178,7 +178,7 @@ func (v *View) Version() uint64 { return v.changes.now() }
 func (v *View) Follow() Follower { return v.changes.follow() }
 
 // Nodes returns the nodes in ascending order of name. The caller must not change them. Their metadata and status have
-// only what pods are judged by.
+// only the fields by which pods are judged.
 func (v *View) Nodes() []*v1.Node {
 	v.mu.Lock()
 	out := slices.Collect(maps.Values(v.nodes))
@@ -187,7 +187,7 @@ func (v *View) Nodes() []*v1.Node {
 	return out
 }
 
-// Pod returns a pod, or nil. The pod has only what it is judged by.
+// Pod returns a pod, or nil. The pod has only the fields by which pods are judged.
 func (v *View) Pod(namespace, name string) *v1.Pod {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -222,8 +222,8 @@ func (v *View) count() (all, waiting int) {
 	return len(v.pods.kept), waiting
 }
 
-// View returns the whole in the form of a [kube.Reader]. The result shares its pods with v, which replaces pods instead
-// of changing them.
+// View returns all nodes, states and pods in the form that a [kube.Reader] returns. The result shares its pods with
+// v, which replaces pods instead of changing them.
 func (v *View) View() *kube.View {
 	out := &kube.View{}
 	for _, n := range v.Nodes() {

@@ -212,7 +212,8 @@ func (r *record) equal(o *record) bool {
 		})
 }
 
-// sameStates reports whether the same containers have started, or do not run.
+// sameStates reports whether two trimmed lists agree in the names of containers, in which of them wait, and in which
+// have allocated resources. It does not compare amounts.
 func sameStates(a, b []v1.ContainerStatus) bool {
 	return slices.EqualFunc(a, b, func(a, b v1.ContainerStatus) bool {
 		return a.Name == b.Name && (a.State.Waiting == nil) == (b.State.Waiting == nil) &&

@@ -31,7 +31,7 @@ type source struct {
 	// resource and where name it for people, such as "pods" and "in namespace ml".
 	resource, where string
 	namespace       string // of the pods that it follows; "" is all
-	// optional: if the resource is not served, that is no limit.
+	// optional is set if it is no limit of the view that the API server does not serve the resource.
 	optional bool
 	page     int64 // objects per page; 0 for the default
 	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
@@ -217,7 +217,8 @@ func (s *source) Delete(obj any) error {
 	return nil
 }
 
-// Replace receives the names in the whole list, whose objects are kept already. Objects that are not in it are gone.
+// Replace receives the names of the whole list. Its objects were kept as they arrived. Objects whose names are not in
+// the list are gone.
 func (s *source) Replace(list []any, _ string) error {
 	there := map[types.NamespacedName]bool{}
 	for _, o := range list {

@@ -13,8 +13,8 @@ const (
 	maxAddedBytes = 1 << 20
 )
 
-// checkAliases refuses a document whose aliases repeat too much. Each alias stands for a copy of what its anchor names,
-// which is decoded as often: a document of a kilobyte may become gigabytes.
+// checkAliases refuses a document whose aliases repeat too much. Each alias stands for a copy of its anchor's value,
+// and decoding makes all copies: a document of one kilobyte may become gigabytes.
 func checkAliases(doc []byte) error {
 	if !bytes.ContainsRune(doc, '&') || !bytes.ContainsRune(doc, '*') {
 		return nil
@@ -47,7 +47,7 @@ type sizes struct {
 
 func (s *sizes) measure(n *yaml.Node) size {
 	if n.Kind == yaml.AliasNode {
-		known := s.of[n.Alias] // of an alias within its own anchor: nothing; decoders refuse it
+		known := s.of[n.Alias] // zero for an alias within its own anchor, which decoders refuse
 		s.added.add(known)
 		return known
 	}

@@ -22,8 +22,8 @@ const maxContainers = 1000
 // match may be part of another text.
 var hugeExponent = regexp.MustCompile(`[0-9.][eE][-+]?[0-9]{4,}`)
 
-// Tame refuses an object in which a number has an exponent of more than three digits, in any field: it may be decoded
-// as an amount. The error names the field.
+// Tame refuses an object in which a number has an exponent of more than three digits, in any field, since any field
+// may be decoded as an amount. The error names the field.
 func Tame(text []byte) error {
 	if !hugeExponent.Match(text) {
 		return nil
@@ -127,7 +127,7 @@ func parse(text string) (resource.Quantity, error) {
 }
 
 // fill sets a pod's requests as the API server does if only limits are given (pkg/apis/core/v1/defaults.go,
-// SetDefaults_Pod), and what it sets for the pod as a whole.
+// SetDefaults_Pod). It also sets amounts of the pod as a whole; see fillWhole.
 func fill(p *v1.Pod) {
 	_ = each(p, func(_ string, c *v1.Container) error {
 		c.Resources.Requests = requests(c.Resources.Requests, c.Resources.Limits)

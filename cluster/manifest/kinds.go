@@ -147,7 +147,7 @@ func complete(t *Template) error {
 		return errors.New("metadata.name is missing")
 	}
 	name := t.Name
-	if t.prefix { // which may end in characters that no name ends in
+	if t.prefix { // a generateName may end in characters that no name ends in
 		name += "x"
 	}
 	if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 {

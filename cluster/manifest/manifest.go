@@ -1,5 +1,5 @@
-// Package manifest reads workload files: it returns their pods, completed like the API server would, and the number of
-// each.
+// Package manifest reads workload files. It returns their pods, with the requests that the API server would add, and
+// the number of each.
 //
 // Invariant: every returned pod has the requests that the API server sets if only limits are given, and breaks no rule
 // of the API server that [Validate] has. The first object whose pods break such a rule is an error that names document,
@@ -49,7 +49,7 @@ type Template struct {
 	Kind, Namespace, Name string
 	// Count is how many of the pods run at a time, 0..MaxPods.
 	Count int
-	// PerNode: every node gets one pod, and Count is not used.
+	// PerNode is set if every node gets one pod; Count is then not used.
 	PerNode bool
 
 	Pod *v1.Pod
@@ -59,9 +59,9 @@ type Template struct {
 	Refused string
 	// Written is the pod without defaults, as its object has it; nil for a pod of a cluster.
 	Written *v1.Pod
-	// prefix: Name is the object's generateName.
+	// prefix is set if Name is the object's generateName.
 	prefix bool
-	// existing: the pod is of a cluster.
+	// existing is set if the pod comes from a cluster.
 	existing bool
 }
 
@@ -152,8 +152,8 @@ func Documents(data []byte, do func(where string, text []byte) error) error {
 	}
 }
 
-// toJSON converts a YAML document. A repeated key is an error, unless the document merges mappings (<<): then one of a
-// merged mapping may be overridden, and the result is the one that kubectl gets from the same library.
+// toJSON converts a YAML document. A repeated key is an error, unless the document merges mappings (<<): then a key
+// may override the same key of a merged mapping. The result is what kubectl gets from the same library.
 func toJSON(doc []byte) ([]byte, error) {
 	text, err := yaml.YAMLToJSONStrict(doc)
 	if err != nil && merges.Match(doc) {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// This file finds pods in objects of operators, whose types are not linked. It knows where such kinds have their
-// templates; in kinds that it does not know it looks for templates by their form.
+// This file finds pods in objects of operators, whose types are not linked. The table sources has the places of the
+// templates in some kinds; in other kinds, search finds templates by their form.
 
 // object is a decoded JSON object.
 type object = map[string]any
@@ -26,11 +26,12 @@ type source struct {
 	// count returns how many pods of a template run at a time. above are the objects on the path, from the whole object
 	// to the one that has the template.
 	count func(above []object) (int, error)
-	// finish adds to the pod what the operator adds and Tenon reads; nil: nothing.
+	// finish, if not nil, adds to the pod what the operator would add and Tenon reads.
 	finish func(p *v1.Pod, above []object)
 }
 
-// sources has the kinds of operators whose pods are judged, by group and kind. Versions of a kind do not differ there.
+// sources has the kinds of operators whose pods are judged, by group and kind. All versions of a kind have their
+// templates at the same places.
 var sources = map[schema.GroupKind][]source{
 	{Group: "", Kind: "PodTemplate"}: {{path: "template", count: product()}},
 	// github.com/kubeflow/training-operator, pkg/apis/kubeflow.org/v1; github.com/kubeflow/mpi-operator.
@@ -108,7 +109,7 @@ func product(fields ...string) func([]object) (int, error) {
 	}
 }
 
-// number reads a count from a field.
+// number reads a count from a field. It returns otherwise if the field is missing.
 func number(o object, field string, otherwise int) (int, error) {
 	x, ok := o[field]
 	if !ok || x == nil {
@@ -128,8 +129,8 @@ func number(o object, field string, otherwise int) (int, error) {
 // leaders counts one pod for each group of a LeaderWorkerSet.
 func leaders(above []object) (int, error) { return number(above[1], "replicas", 1) }
 
-// followers counts the other pods of the groups; a LeaderWorkerSet without a leader's template makes leaders of the
-// workers' template.
+// followers counts the pods that a LeaderWorkerSet makes of its workers' template. Without a leader's template, these
+// include the leaders.
 func followers(above []object) (int, error) {
 	groups, err := number(above[1], "replicas", 1)
 	if err != nil {
@@ -176,7 +177,7 @@ func volcano(p *v1.Pod, above []object) {
 	p.Annotations["volcano.sh/numa-topology-policy"] = policy
 }
 
-// knative names a container that has no name, as its defaults do.
+// knative names a container that has no name, as Knative's defaults do.
 func knative(p *v1.Pod, _ []object) {
 	for i := range p.Spec.Containers {
 		if p.Spec.Containers[i].Name == "" {
@@ -313,7 +314,8 @@ func (r *reader) operators(gvk schema.GroupVersionKind, text []byte) (all []Temp
 	return all, "", len(all) > 0, nil
 }
 
-// builtin reports whether a group is Kubernetes' own: kinds of it that are not in kinds have no pods.
+// builtin reports whether a group is Kubernetes' own. Kinds of such a group that are not in the table kinds have no
+// pods.
 func builtin(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }

@@ -18,7 +18,7 @@ import (
 // sources of volumes and security contexts. Where releases or gates differ, a pod passes if any of them accepts it. A
 // test in lab/admission compares them with the API server's own code.
 
-// maxRefusal bounds the text of an error, in runes.
+// maxRefusal bounds the text of an error, in bytes.
 const maxRefusal = 400
 
 // Validate returns the first rule of the API server that a pod breaks, with its field; nil if it breaks none that is

@@ -202,7 +202,7 @@ func claimed(list []v1.ResourceClaim, at *field.Path, known map[string]bool) (ou
 	return out
 }
 
-// overhead judges the amounts of a pod beside its containers, as limits of a container.
+// overhead judges a pod's overhead by the rules for the limits of a container.
 func overhead(list v1.ResourceList, at *field.Path) field.ErrorList {
 	return resources(&v1.ResourceRequirements{Limits: list}, at, ofContainer)
 }

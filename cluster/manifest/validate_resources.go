@@ -13,7 +13,8 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// quotaPrefix begins the names that ResourceQuotas use, so no resource of a container does.
+// quotaPrefix begins the names of resources in ResourceQuotas, so no name of a container's resource may begin with
+// it.
 const quotaPrefix = "requests."
 
 // resources judges the amounts of a container, or of a pod as a whole. valid judges the names.

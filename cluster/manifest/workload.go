@@ -13,8 +13,8 @@ import (
 // This file has the rules that the API server has for objects with pods, beyond those for pods: it refuses the whole
 // object (pkg/apis/apps/validation, pkg/apis/batch/validation).
 
-// selects returns why the API server refuses an object's selector or the template of its pods, which run for ever; ""
-// if it does not.
+// selects returns why the API server refuses the selector or the pod template of an object whose pods run for ever;
+// "" if it accepts both.
 func selects(s *metav1.LabelSelector, t *v1.PodTemplateSpec) string {
 	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
 		return "spec.selector is missing or empty"
@@ -29,8 +29,8 @@ func selects(s *metav1.LabelSelector, t *v1.PodTemplateSpec) string {
 	return endsAs(t, "spec", v1.RestartPolicyAlways)
 }
 
-// endsAs returns why the API server refuses the restart policy of a template, if it has to be one of these; "" if it
-// does not. The default is Always.
+// endsAs returns a refusal if the restart policy of a template is not one of want, and otherwise "". The default
+// policy is Always.
 func endsAs(t *v1.PodTemplateSpec, path string, want ...v1.RestartPolicy) string {
 	have := cmp.Or(t.Spec.RestartPolicy, v1.RestartPolicyAlways)
 	if slices.Contains(want, have) {

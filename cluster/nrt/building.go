@@ -81,9 +81,9 @@ func (b *building) cpus() error {
 	return nil
 }
 
-// memory gives the NUMA node at position i its memory and hugepages. In some producers' objects the capacity of memory
-// includes hugepages (MemTotal of the NUMA node), in others it does not (Koordinator). The allocatable amount never
-// does, so the capacity is at least the sum.
+// memory gives the NUMA node at position i its memory and hugepages. In some producers' objects the capacity of
+// memory includes hugepages (MemTotal of the NUMA node), in others it does not (Koordinator). The allocatable amount
+// of memory never does. So the capacity is at least the sum of allocatable memory and hugepages.
 func (b *building) memory(i int, n *notes) {
 	z, numa := b.zones[i], &b.spec.NUMAs[i]
 	a, pages := z.amounts[topo.Memory], int64(0)

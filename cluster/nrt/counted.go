@@ -10,9 +10,9 @@ import (
 // Pod is a pod that may be part of a fingerprint.
 type Pod struct {
 	Namespace, Name string
-	// Exclusive is set if the pod holds CPUs, memory or devices that zones count, not only in ordinary init containers
-	// (scheduler-plugins, resourcerequests.AreExclusiveForPod). With the method "with-exclusive-resources",
-	// fingerprints contain only such pods.
+	// Exclusive is set if a container of the pod, other than an ordinary init container, holds CPUs, memory or devices
+	// that zones count (scheduler-plugins, resourcerequests.AreExclusiveForPod). With the method
+	// "with-exclusive-resources", fingerprints contain only such pods.
 	Exclusive bool
 	// Ended is set if the pod ended recently, so that it is probably no longer counted. A pod that has not ended is
 	// assumed, and is probably counted already.
@@ -98,7 +98,7 @@ func (r *Reading) Match(sure, uncertain []Pod) (counted []bool, either [][]int, 
 type search struct {
 	want            string
 	sure, uncertain []Pod
-	assumed         int // the first of the uncertain pods are assumed, the others ended
+	assumed         int // how many of the uncertain pods are assumed; the ended ones follow them
 }
 
 func (s *search) run() (set []bool, ok bool) {
@@ -124,8 +124,8 @@ func (s *search) run() (set []bool, ok bool) {
 	return nil, false
 }
 
-// sets yields sets of uncertain pods, likeliest first. Each slice is valid until the next one. No set is yielded twice
-// unless there are more than maxTries.
+// sets yields sets of uncertain pods, likeliest first. Each slice is valid until the next one. No set is yielded
+// twice unless there are more than maxTries sets.
 func (s *search) sets() iter.Seq[[]bool] {
 	return func(yield func([]bool) bool) {
 		tries := 0

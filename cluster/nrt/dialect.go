@@ -27,8 +27,8 @@ import (
 //   - Koordinator's koordlet: every zone lists CPUs and memory, whatever the kubelet's managers do. An annotation has
 //     the CPU manager's policy; the memory manager's is missing. The available amounts are all that is allocatable,
 //     even if pods hold it; annotations also list which pods hold which CPUs (koordlet.go).
-//   - The NRI plugins: a tree of zones, without a NUMA node that is the only one of its die or socket. The amounts are
-//     of a policy that works while the kubelet's managers are off.
+//   - The NRI plugins: a tree of zones. A NUMA node that is the only one of its die or socket has no zone of its own.
+//     The amounts are those that the plugin assigns while the kubelet's managers are off.
 
 // zone is a zone that represents a NUMA node.
 type zone struct {
@@ -112,8 +112,9 @@ func numaID(z *v1alpha2.Zone) (idset.NUMA, error) {
 	return idset.NUMA(id), nil
 }
 
-// substitute finds zones that represent NUMA nodes without zones of their own: zones whose memory set has only this
-// NUMA node. A NUMA node that only shares a zone with others is an error, since it would be missing.
+// substitute adds to found a zone for each NUMA node without a zone of its own: a zone of others whose memory set has
+// only this NUMA node. A NUMA node that is only in memory sets with several NUMA nodes is an error, since it would be
+// missing.
 func substitute(found map[idset.NUMA]*v1alpha2.Zone, others []*v1alpha2.Zone) error {
 	covered := map[idset.NUMA]bool{}
 	for id, z := range found {

@@ -18,7 +18,7 @@ import (
 const (
 	annotationCPUTopology = "node.koordinator.sh/cpu-topology"
 	annotationPodCPUs     = "node.koordinator.sh/pod-cpu-allocs"
-	// annotationHeld is what Typed keeps of the two, which are large.
+	// annotationHeld is a summary of these two annotations, which are large. Typed keeps only the summary.
 	annotationHeld = "tenon.sh/held"
 	// maxKoordlet bounds an annotation, in bytes: a CPU takes some 50 in the larger one.
 	maxKoordlet = 64 * topo.MaxCPUs
@@ -26,7 +26,7 @@ const (
 
 // koordlet is how many CPUs of a node are held, and by which pods.
 type koordlet struct {
-	// CPUs has all CPUs by NUMA node, Reserved and Held parts of them.
+	// CPUs counts all CPUs by NUMA node. Reserved and Held count the reserved and the held ones among them.
 	CPUs     map[idset.NUMA]int64 `json:"cpus,omitempty"`
 	Reserved map[idset.NUMA]int64 `json:"reserved,omitempty"`
 	Held     map[idset.NUMA]int64 `json:"held,omitempty"`

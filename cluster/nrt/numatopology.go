@@ -37,7 +37,8 @@ func Numatopologies() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "nodeinfo.volcano.sh", Version: "v1alpha1", Resource: "numatopologies"}
 }
 
-// annotationOmitted is where TypedNumatopology stores a resource that it cannot convert, a space, and why, for Read.
+// annotationOmitted is where TypedNumatopology stores, for Read, a resource that it cannot convert and the reason,
+// separated by a space.
 const annotationOmitted = "tenon.sh/omitted"
 
 // KindOf returns the kind of the object that o was read from: NodeResourceTopology or Numatopology.
@@ -170,8 +171,8 @@ func (s *numatopology) machine() (*topo.Machine, error) {
 	return m, nil
 }
 
-// cpus returns the reserved CPUs and the free ones. The exporter writes how much is reserved, and counts the reserved
-// CPUs as free; which ones they are follows from the amount, as in a kubelet that has no list of them.
+// cpus returns the reserved CPUs and the free ones. The exporter writes only the amount of reserved CPUs, and counts
+// them as free. The amount determines their ids, as in a kubelet without a list of reserved CPUs.
 func (s *numatopology) cpus(m *topo.Machine) (reserved, free idset.Set[idset.CPU], err error) {
 	if s.Policies["CPUManagerPolicy"] != "static" {
 		return reserved, free, nil
@@ -199,10 +200,10 @@ func (s *numatopology) cpus(m *topo.Machine) (reserved, free idset.Set[idset.CPU
 	return reserved, free.And(m.CPUs()).Minus(reserved), nil
 }
 
-// devices returns the devices of gpuDetail by position of the NUMA node, if exactly one resource in numares has a name
-// of the form that device plugins use (with a slash). A device whose NUMA node is missing, or not in the machine,
-// counts nowhere: it is not on NUMA node 0. If the devices cannot be counted, devices returns the resource and why, in
-// ASCII.
+// devices returns the devices of gpuDetail by position of the NUMA node, if exactly one resource in numares has a
+// name of the form that device plugins use (with a slash). A device whose NUMA node is missing, or not in the
+// machine, counts on no NUMA node: a missing number does not mean NUMA node 0. If the devices cannot be counted,
+// devices returns the resource and why, in ASCII.
 func (s *numatopology) devices(m *topo.Machine) (out []v1alpha2.ResourceInfoList, omitted, why string) {
 	out = make([]v1alpha2.ResourceInfoList, len(m.NUMAs()))
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(s.Numares)), func(name string) bool {

@@ -2,11 +2,11 @@
 // report the resources of each NUMA node, and Numatopology (nodeinfo.volcano.sh/v1alpha1), the format of Volcano's
 // exporter.
 //
-// [Typed] decodes the objects of an informer, [Read] converts an object to core values, and [Reading.Counted] finds the
-// pods that its amounts contain. Invariant: the cost of an object is bounded, whatever it contains, and of
-// contradictory amounts the smaller one counts. An object that node/nrt wrote has the same zones after it was read here
-// and written again. The format does not have which CPUs are free, which pods hold what, or which holdings belong
-// together. The package does not guess these, and refuses objects whose zones are not NUMA nodes.
+// [Typed] decodes the objects of an informer, [Read] converts an object to core values, and [Reading.Counted] finds
+// the pods that its amounts contain. Invariant: the cost of an object is bounded, whatever it contains, and of
+// contradictory amounts the smaller one counts. An object that node/nrt wrote has the same zones after it was read
+// here and written again. The format does not show which CPUs are free, which pods hold what, or which holdings
+// belong together. The package does not guess these, and refuses objects whose zones are not NUMA nodes.
 package nrt
 
 import (
@@ -70,9 +70,9 @@ type Reading struct {
 // Read converts an object. It reads objects of resource-topology-exporter, of NFD's topology updater and of Tenon's
 // agent, and the parts in the same format that Koordinator's koordlet and the NRI plugins write.
 //
-// The error names the node and the first zone, resource or attribute that is wrong: a zone that cannot represent a NUMA
-// node, a NUMA node that is named twice, an amount below 0 or beyond the bounds of package topo, an unknown policy. A
-// resource of a device plugin that is wrong costs only itself: see Reading.Omitted. Of
+// The error names the node and the first zone, resource or attribute that is wrong: a zone that cannot represent a
+// NUMA node, a NUMA node that is named twice, an amount below 0 or beyond the bounds of package topo, an unknown
+// policy. If a resource of a device plugin is wrong, only this resource is left out; see Reading.Omitted. Of
 // contradictory amounts the smaller one counts, with a condition: available is at most allocatable and at least 0.
 // There are two exceptions. Allocatable may be above capacity, because it comes from the kubelet and not from the
 // producer. Allocatable 0 with something available counts as missing, because Go clients write a quantity that they

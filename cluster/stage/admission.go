@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/cluster/manifest"
 )
 
-// Trial asks the API server to create a pod, without storing it. It returns the pod as it would be stored, why it is
-// refused, or why the API server was not asked.
+// Trial asks the API server to create a pod, without storing it. It returns the pod in the form that the API server
+// would store, why it is refused, or why the API server was not asked.
 type Trial interface {
 	Create(ctx context.Context, p *v1.Pod) (stored *v1.Pod, refused, unasked error)
 }
@@ -47,8 +47,8 @@ func (s *Stage) admitted(t *manifest.Template, own map[string]*nodev1.RuntimeCla
 	return true, nil, nil
 }
 
-// written returns a template's pod as a request to create it. Every pod of a StatefulSet has the claims of the first
-// one.
+// written returns a template's pod as a request to create it. For a StatefulSet, the pod gets the claims of the first
+// replica.
 func written(t *manifest.Template) *v1.Pod {
 	p := t.Written.DeepCopy()
 	p.Namespace, p.Name, p.ResourceVersion = t.Namespace, t.Name, ""
@@ -70,8 +70,8 @@ func firstClaim(name string) string {
 	return name
 }
 
-// admit changes the pod of a file as the API server's admission does by runtime classes of the file and of the cluster.
-// It returns the parts of the admission that are not judged, and an error if the API server refuses the pod.
+// admit changes the pod of a file as the API server's admission does, by the runtime classes of the file and of the
+// cluster. It returns the parts of the admission that are not judged, and an error if the API server refuses the pod.
 func (s *Stage) admit(t *manifest.Template, own map[string]*nodev1.RuntimeClass) (unjudged []string, err error) {
 	known := s.admission != nil && s.admission.Classes != nil
 	name, class := "", (*nodev1.RuntimeClass)(nil)
@@ -103,9 +103,10 @@ func (s *Stage) admit(t *manifest.Template, own map[string]*nodev1.RuntimeClass)
 	return unjudged, nil
 }
 
-// priorities returns what the API server's admission judges of a pod by PriorityClasses, which nothing here reads
-// (plugin/pkg/admission/priority). It refuses a pod whose class the cluster lacks. It also refuses one whose priority
-// or preemptionPolicy differs from its class, or from the cluster's default class if the pod names none.
+// priorities names the checks of the API server's admission that need PriorityClasses, which this package does not
+// read (plugin/pkg/admission/priority). The admission refuses a pod whose class the cluster lacks. It also refuses
+// one whose priority or preemptionPolicy differs from its class, or from the cluster's default class if the pod names
+// none.
 func priorities(s *v1.PodSpec) (out []string) {
 	const refuses = " (if not, the API server refuses the pod)"
 	class := s.PriorityClassName

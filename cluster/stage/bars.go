@@ -29,8 +29,8 @@ type wishes struct {
 	Ports       []hostPort
 }
 
-// barred returns why a pod may not go to each node; nil if the nodes have no labels here. Pods without volumes and with
-// the same wishes share the result.
+// barred returns, for each node, why a pod may not go there. It returns nil if the stage has no labels of nodes. Pods
+// without volumes and with the same wishes share the result.
 func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 	if s.objects == nil {
 		return nil, nil
@@ -157,9 +157,10 @@ func annotated(p *v1.Pod, prefix string) bool {
 	return false
 }
 
-// devices names, in words, the parts of a pod's requests that amounts cannot judge: resources that the reports of some
-// nodes leave out (whatif.Node.Uncounted), devices that DRA allocates, and extended resources that no node has while it
-// is unknown whether DRA serves them. A resource that no node has counts as lacking.
+// devices describes the parts of a pod's requests that amounts cannot judge. These are resources that the reports of
+// some nodes leave out (whatif.Node.Uncounted), and devices that DRA allocates. They are also extended resources that
+// no node has, while it is unknown whether DRA serves them. If DRA does not serve such a resource, it counts as
+// lacking.
 func (s *Stage) devices(pod *v1.Pod) (out []string) {
 	for name := range kube.Requests(pod) {
 		resource, offered := string(name), 0

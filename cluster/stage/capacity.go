@@ -9,10 +9,10 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// This file judges storage capacity, as kube-scheduler's plugin VolumeBinding does: a driver that reports capacities
-// makes a volume for a node only where a report for its storage class allows one as large.
+// This file judges storage capacity, as kube-scheduler's plugin VolumeBinding does: if a driver reports capacities, a
+// volume can be made for a node only if a report for its storage class allows that size there.
 
-// capacity is one report of a driver: on the nodes that match, a volume may have that many bytes.
+// capacity is one report of a driver: on the nodes that match, a volume may have up to largest bytes.
 type capacity struct {
 	nodes   labels.Selector
 	largest int64

@@ -33,11 +33,11 @@ const MaxExport = 1 << 30
 const maxPods = 110
 
 // Export makes a stage of the output of "kubectl get nodelayouts,nodes,pods -A -o json", or YAML of the same.
-// NodeResourceTopologies count for nodes without a layout. Volumes are judged if the file has claims, volumes, storage
-// classes or CSI objects, and selectors of namespaces if it has namespaces. Extended resources of DeviceClasses in the
-// file do not count as amounts. If the file has no pods, those that layouts list exist. If it has no Nodes, Export uses
-// the layouts: pods may have a machine minus its reservations, only the holders in the layouts use any of it, and nodes
-// have no labels. Export ignores other kinds of objects.
+// NodeResourceTopologies count for nodes without a layout. Volumes are judged if the file has claims, volumes,
+// storage classes or CSI objects, and selectors of namespaces if it has namespaces. Extended resources of
+// DeviceClasses in the file do not count as amounts. If the file has no pods, the pods in the layouts count as
+// existing. If it has no Nodes, Export uses the layouts: pods may use each machine minus its reservations, only
+// holders in the layouts use any of it, and nodes have no labels. Export ignores other kinds of objects.
 func Export(data []byte) (*Stage, []document.Problem, error) {
 	if len(data) > MaxExport {
 		return nil, nil, fmt.Errorf("larger than %d bytes", int64(MaxExport))

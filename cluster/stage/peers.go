@@ -101,7 +101,8 @@ func (s *Stage) peers(p *v1.Pod) (out *peer, left []string, err error) {
 	return out, left, nil
 }
 
-// vague names the pods whose anti-affinity may exclude a pod by labels of namespaces that are unknown.
+// vague names the pods that may exclude a pod by an anti-affinity with a namespace selector, while the labels of
+// namespaces are unknown.
 func (s *Stage) vague(p *v1.Pod) (out []string) {
 	if s.namespaces != nil {
 		return nil
@@ -161,7 +162,8 @@ func (s *Stage) selected(n *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(n)
 }
 
-// selecting reads a label selector, and adds the pod's labels that the API server or kube-scheduler adds to it.
+// selecting reads a label selector, and adds the requirements that the API server or kube-scheduler derives from the
+// pod's labels.
 func selecting(p *v1.Pod, in *metav1.LabelSelector, match, mismatch []string,
 	note func(string)) (labels.Selector, error) {
 	if in == nil {
@@ -204,8 +206,8 @@ type neighbours struct {
 	nodes []whatif.Node
 	// wanted counts the pods that match all terms of the affinity.
 	wanted map[domain]int
-	// closedBy has the domains that the pod's own anti-affinity closes, each with a pod that it excludes there. kept
-	// has the domains that the anti-affinity of other pods closes, each with one of these pods.
+	// closedBy has the domains that the pod's own anti-affinity closes, each with one pod there that the anti-affinity
+	// excludes. kept has the domains that other pods' anti-affinity closes, each with one of these pods.
 	closedBy, kept map[domain]string
 	levels         []spread
 	// taken are the ports of placed pods, by node.

@@ -2,8 +2,8 @@
 // place, as the scheduler sees both.
 //
 // It computes where a pod may not go because of labels, taints and names of nodes, volumes and other pods, and leaves
-// amounts and NUMA nodes to core. Invariant: it only reads, and a [Stage] does not change once it is made. The package
-// does not judge requirements that it cannot read; it names them, pod by pod.
+// amounts and NUMA nodes to core. Invariant: it only reads, and a [Stage] does not change once it is made, except for
+// its cache. The package does not judge requirements that it cannot read; it names them, pod by pod.
 package stage
 
 import (
@@ -34,14 +34,15 @@ import (
 // MaxNodes bounds the nodes of a simulation.
 const MaxNodes = 20_000
 
-// Stage is the nodes and the pods on them. Its methods may be called by any goroutine once it is made.
+// Stage is the nodes and the pods on them. Its methods may be called by any goroutine, but not by two at once: they
+// cache reasons in bars.
 type Stage struct {
 	nodes []whatif.Node
 	// objects are by position; nil if labels and taints of the nodes are unknown.
 	objects []*v1.Node
 	pods    []kube.Stored
 	on      map[string][]kube.Stored // pods that have not ended, by node
-	// excluding are the pods of on that have a required anti-affinity.
+	// excluding has the pods in on that have a required anti-affinity, by node.
 	excluding map[string][]kube.Stored
 	bars      map[string]*whatif.Bars // by the fields of a pod that they depend on
 	storage   *storage                // nil if it is unknown
@@ -275,8 +276,8 @@ func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 	return nil, fmt.Errorf("pod %s/%s is not there", namespace, name)
 }
 
-// Existing returns the requirements of an existing pod, as if it had no node: of the pod itself, not of one more like
-// it.
+// Existing returns the workload of an existing pod itself, as if it had no node. Unlike the result of Like, it is not
+// one more pod.
 func (s *Stage) Existing(p *v1.Pod) (*whatif.Workload, error) {
 	free := p.DeepCopy()
 	free.Spec.NodeName = ""
@@ -293,7 +294,7 @@ func (s *Stage) Schedulers() []string {
 func (s *Stage) Pods() []kube.Stored { return s.pods }
 
 // On returns the pods that would be created anew if a node went away, the most important first, in the order in which
-// the scheduler takes them. stay counts the pods that go away with the node: of DaemonSets, and static pods.
+// the scheduler takes them. stay counts the pods that go away with the node: pods of DaemonSets, and static pods.
 func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
 	i, ok := slices.BinarySearchFunc(s.nodes, node, func(n whatif.Node, name string) int {
 		return strings.Compare(n.Name, name)

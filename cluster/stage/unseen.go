@@ -11,7 +11,8 @@ import (
 // Partial describes what was not read and how answers suffer from it; "" if everything was read.
 func (s *Stage) Partial() string { return s.partial }
 
-// unseen adds to each node what pods hold there that could not be read: what they request of the node is at least that.
+// unseen adds to each node the holdings of pods that could not be read. These pods request at least as much as they
+// hold.
 func (s *Stage) unseen() {
 	if s.seen == nil {
 		return

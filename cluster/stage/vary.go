@@ -138,7 +138,7 @@ func numbered(name string, i, of int) string {
 	return fmt.Sprintf("%s-%0*d", name, len(fmt.Sprint(of)), i+1)
 }
 
-// free returns a name for nodes that join, which no node has and with which no numbered node's name begins.
+// free returns a name for nodes that join. No node has this name, or a name that begins with it and a hyphen.
 func (s *Stage) free(name string) string {
 	for name = "new-" + name; slices.ContainsFunc(s.nodes, func(n whatif.Node) bool {
 		return n.Name == name || strings.HasPrefix(n.Name, name+"-")

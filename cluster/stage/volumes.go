@@ -97,7 +97,8 @@ func (s *storage) attach(a *storagev1.VolumeAttachmentSpec) {
 type mounts struct {
 	// why has the reasons that bar the pod from every node.
 	why []place.Reason
-	// bound are claims with their volumes, and loose those that are bound where the first pod runs.
+	// bound are claims with their volumes. loose are claims that get a volume only when their first pod is placed
+	// (WaitForFirstConsumer).
 	bound []mount
 	loose []*v1.PersistentVolumeClaim
 	// left names the parts that are not judged.
@@ -248,7 +249,7 @@ func provisions(c *storagev1.StorageClass, n *v1.Node) bool {
 	return len(c.AllowedTopologies) == 0 || slices.ContainsFunc(c.AllowedTopologies, allows)
 }
 
-// zones are the labels of a volume that tie it to nodes, with the alternative labels on nodes.
+// zones maps each label that ties a volume to nodes to the label that a node may have in its place.
 var zones = map[string]string{
 	v1.LabelFailureDomainBetaZone: v1.LabelTopologyZone, v1.LabelFailureDomainBetaRegion: v1.LabelTopologyRegion,
 	v1.LabelTopologyZone: v1.LabelTopologyZone, v1.LabelTopologyRegion: v1.LabelTopologyRegion,

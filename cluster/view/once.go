@@ -3,8 +3,8 @@
 // console.
 //
 // Invariant: the answers to one command are of one moment, and each kind of object is read once for them, unless the
-// command follows changes. The package only reads, with the rights of its configuration; what these do not cover is
-// named by Partial. It refuses pods that Tenon's scheduler would refuse, and leaves them out of lists.
+// command follows changes. The package only reads, with the rights of its configuration. Partial names what these
+// rights do not cover. It refuses pods that Tenon's scheduler would refuse, and leaves them out of lists.
 package view
 
 import (
@@ -82,7 +82,7 @@ func (o *Once) PodNames(ctx context.Context, namespace string) ([]string, error)
 	return o.reader.PodNames(ctx, namespace)
 }
 
-// Changes returns a channel that receives after a change. The cluster is read for every question from then on.
+// Changes returns a channel that receives after a change. From then on, the cluster is read again for every question.
 func (o *Once) Changes(ctx context.Context) (<-chan struct{}, error) {
 	o.follows = true
 	return o.reader.Changes(ctx)

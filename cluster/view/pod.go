@@ -24,8 +24,8 @@ type Pod struct {
 	// Demand is what the pod requests of the outcome by its annotations.
 	Demand place.Demand
 	Node   string // where it is bound; empty while it waits for a node
-	// Needs are the plain amounts that the pod requests, and Around is what kube-scheduler's own filters look at on nodes,
-	// by name. Only the kubelet judges a pod on a node that is missing here.
+	// Needs are the plain amounts that the pod requests. Around is what kube-scheduler's own filters look at, by node.
+	// Only the kubelet judges a pod on a node that is missing here.
 	Needs  whatif.Amounts
 	Around map[string]Around
 	// Unjudged describes requirements of the pod on nodes that no command judges.

@@ -59,7 +59,7 @@ const (
 	// maxContainers bounds all containers of a pod that has at least one container that needs alignment.
 	// [place.MaxContainers] bounds the containers that need alignment; the others cost little each.
 	maxContainers = 1000
-	// maxKeyText bounds the text of a kind of pods, which tables of answers keep.
+	// maxKeyText bounds the key of a request in bytes, because tables of answers keep keys.
 	maxKeyText = 256
 )
 
@@ -77,9 +77,9 @@ func oversized(p *place.Pod) string {
 	return ""
 }
 
-// tooLarge is oversized for pods whose class the API server has set. It reads no container, because queueing hints call
-// it for every waiting pod at every event. All containers of a Guaranteed pod name memory (qos.ComputePodQOS), so all
-// need alignment. It returns "" if the containers have to be read.
+// tooLarge is oversized for pods whose QoS class the API server has set. It reads no container, because queueing
+// hints call it for every waiting pod at every event. All containers of a Guaranteed pod name memory
+// (qos.ComputePodQOS), so all need alignment. It returns "" if the containers have to be read.
 func tooLarge(pod *v1.Pod) string {
 	n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
 	if n <= place.MaxContainers || pod.Status.QOSClass != v1.PodQOSGuaranteed || pod.Spec.Resources != nil {

@@ -5,8 +5,8 @@
 // Invariant: a request costs a bounded amount of work and memory on every node, for any pod: the API server accepts
 // pods of several thousand containers from anybody who may create pods, and tables of answers keep the keys of
 // requests. A pod whose turn has come is predicted once more, on the node's state at that time. The package books
-// nothing and gives nothing back: who binds the pod does. It refuses pods that cost more, with a [TooLarge], and pods
-// whose demand it cannot parse.
+// nothing: its callers do. It ends a booking only after the binding has failed; see [Line.Failed]. It refuses pods
+// that cost more, with a [TooLarge], and pods whose demand it cannot parse.
 package booking
 
 import (
@@ -35,7 +35,7 @@ type Line struct {
 // Waits returns how many pods wait.
 func (l *Line) Waits() int64 { return l.waits.Load() }
 
-// Await returns when a booked pod may be bound, or can no longer be: v is the prediction at that time. waited is true
+// Await returns when a booked pod may be bound, or no longer fits; v is the prediction at that time. waited is true
 // if the pod had to wait; counters, which may be nil, count that. It is an error if the pod is not booked, or if its
 // turn has not come when the context ends or after limit. A pod whose turn has not come is then kept away from the
 // node; see [Backoff].
@@ -73,8 +73,8 @@ func (l *Line) Await(
 	}
 }
 
-// Short returns what plain amounts of a node are too small for a booked pod, or "". They may have changed while the pod
-// waited. It counts the pods that are bound to the node, and the [Others].
+// Short returns which plain amounts of a node are too small for a booked pod, or "". They may have changed while the
+// pod waited. Short counts the pods that are bound to the node, and the [Others].
 func Short(a *follow.Amounts, book *ledger.Book, pod *v1.Pod, node string) string {
 	return a.Short(pod, node, Others(book, pod, node))
 }

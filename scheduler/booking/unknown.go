@@ -15,10 +15,10 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// unknown are pods whose binding failed after they had their turn. The API server may have stored the binding and its
-// answer was lost, so the node may get the pod. Such a pod stays booked until the API server answers that it is not
-// bound; if it is bound, the booking was right. The zero unknown does not ask, and takes failed bindings for not
-// stored.
+// unknown are pods whose binding failed after they had their turn. The API server may have stored the binding
+// although its answer was lost, so the node may get the pod. Such a pod stays booked until the API server answers
+// that it is not bound; if it is bound, the booking was right. The zero unknown does not ask, and takes failed
+// bindings for not stored.
 type unknown struct {
 	mu   sync.RWMutex
 	pods map[string]bool // by UID
@@ -31,8 +31,8 @@ type unknown struct {
 var again = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: math.MaxInt32,
 	Cap: 5 * time.Second}
 
-// Ask has a client ask about failed bindings until the context ends. It is called before the first binding. freed is
-// called with a node on which a booking has ended after that, since no event announces it.
+// Ask makes the line ask the API server about failed bindings, until the context ends. Call it before the first
+// binding. If an answer ends a booking, freed is called with the node, since no event announces that.
 func (l *Line) Ask(ctx context.Context, client kubernetes.Interface, freed func(node string)) {
 	l.freed = freed
 	get := func(pod *v1.Pod, answer func(*v1.Pod)) {
@@ -52,7 +52,7 @@ func (l *Line) Ask(ctx context.Context, client kubernetes.Interface, freed func(
 }
 
 // Failed ends the booking of a pod that could not be bound to a node. If the API server may have stored the binding,
-// the booking ends once the API server has said that it has not; see [Line.Unknown].
+// the booking ends only when it answers that the pod is not bound to the node; see [Line.Unknown].
 func (l *Line) Failed(book *ledger.Book, pod *v1.Pod, node string) {
 	uid := string(pod.UID)
 	if l.ask == nil || !book.HadTurn(uid) {
@@ -71,8 +71,8 @@ func (l *Line) Failed(book *ledger.Book, pod *v1.Pod, node string) {
 	})
 }
 
-// Unknown reports whether the API server has yet to say if it stored the last binding of a pod. The pod must not be
-// booked on another node before.
+// Unknown reports whether it is still open if the API server stored the last binding of a pod. Until that is known,
+// the pod must not be booked on another node.
 func (l *Line) Unknown(uid string) bool {
 	l.unknown.mu.RLock()
 	defer l.unknown.mu.RUnlock()

@@ -27,7 +27,7 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// Selector decides for the pods of one profile. A nil *Selector names no nodes.
+// Selector chooses the nodes that are filtered for the pods of one profile. A nil *Selector names no nodes.
 type Selector struct {
 	handle fwk.Handle
 	begin  prefilters
@@ -44,8 +44,8 @@ type prefilters interface {
 }
 
 // New returns the Selector of a profile whose PostFilter calls Complete and whose failure handler calls Amend. It
-// returns nil if the handle cannot begin an attempt twice. percent is percentageOfNodesToScore for profiles that do not
-// set it.
+// returns nil if the handle cannot run PreFilter, since then no attempt can begin again with all nodes. percent is
+// percentageOfNodesToScore for profiles that do not set it.
 func New(h fwk.Handle, percent int32) *Selector {
 	begin, ok := h.(prefilters)
 	if !ok {

@@ -20,9 +20,9 @@ type fullDiagnosis struct {
 }
 
 // Complete filters the nodes that a failed attempt left out, and adds their results to all. again is a copy of the
-// cycle's state in which no node is left out. Complete runs PreFilter of all plugins again on the same snapshot: the
-// framework stops running PreFilter as soon as the nodes that two plugins name have none in common. fits reports
-// whether a node takes the pod after all, because something has changed since nodes were named.
+// cycle's state in which no node is left out. Complete runs PreFilter of all plugins again on the same snapshot: in
+// the failed attempt, the framework may have stopped PreFilter early, because the plugins so far named no common
+// node. fits reports whether a node takes the pod after all, because something has changed since nodes were named.
 func (s *Selector) Complete(ctx context.Context, again fwk.CycleState, pod *v1.Pod,
 	all *framework.NodeToStatus) (fits bool, err error) {
 	d := &framework.Diagnosis{NodeToStatus: all}

@@ -34,8 +34,8 @@ func (s *Selector) manyKeepOthersAway() bool {
 	return err != nil || len(keep) > sample.Size
 }
 
-// proven reports whether enough of the nodes pass all filters. It first runs PreFilter of all plugins on a copy of the
-// state, since no plugin can filter without. It returns false if another plugin names nodes, too.
+// proven reports whether enough of the nodes pass all filters. It first runs PreFilter of all plugins on a copy of
+// the state, since no plugin can filter before that. It returns false if another plugin names nodes, too.
 func (s *Selector) proven(ctx context.Context, a *Attempt, names sets.Set[string]) bool {
 	cs := a.Again()
 	result, status, _ := s.begin.RunPreFilterPlugins(ctx, cs, a.Pod)

@@ -18,7 +18,7 @@ import (
 
 // Amounts has the present plain amounts of nodes, as kube-scheduler's own informers have them. A node that is not in
 // the informers counts as having enough, because its kubelet rejects a pod that does not fit. A nil *Amounts has no
-// nodes. kube-scheduler checks them when it chooses a node. While a pod waits for its turn after that, another
+// nodes. kube-scheduler checks the amounts when it chooses a node. While a pod waits for its turn after that, another
 // scheduler may bind pods to the node.
 type Amounts struct {
 	nodes corelisters.NodeLister

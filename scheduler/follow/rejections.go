@@ -9,12 +9,12 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/report"
 )
 
-// pardonAfter is how long at most a shape that a node has refused is kept away from it. A report of the node ends this
-// sooner, but a node on which nothing changes reports nothing.
+// pardonAfter is the longest time for which a node that has refused a pod gets no pods of the same shape. A report of
+// the node ends this sooner, but a node on which nothing changes reports nothing.
 const pardonAfter = kube.RefusedFor
 
-// rejections handles pods that were predicted to fit and that their node has refused. It records events on them, and
-// lets pods of their shape try the node again after some time.
+// rejections handles pods that their node has refused although they were predicted to fit. It records events on them,
+// and lets pods of their shape try the node again after some time.
 type rejections struct {
 	events  *report.Events
 	pardon  func(node string)

@@ -51,7 +51,7 @@ type Options struct {
 	Nodes labels.Selector
 	// Busy, if not nil, reports whether pods are being scheduled. Conditions of layouts are written slowly then.
 	Busy func() bool
-	// Leads, if not nil, returns whether this scheduler, of several, records events.
+	// Leads, if not nil, returns whether this scheduler is the one of several that records events.
 	Leads func() bool
 }
 

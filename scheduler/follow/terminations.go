@@ -64,8 +64,8 @@ func NewTerminations(feed *kube.Feed, book *ledger.Book, client kubernetes.Inter
 }
 
 // OnDelete releases a pod that was not assumed, or whose last state shows that it terminated, and queues any other
-// assumed pod to be read. If the node's last report still contains the released pod, OnDelete also queues it, after
-// reportWait. It is not read if the node has reported its end by then.
+// assumed pod to be read. If the node's last report still contains a released pod, OnDelete also queues that pod,
+// after reportWait. The pod is not read if the node no longer reports it by then.
 func (t *Terminations) OnDelete(o any) {
 	last := o
 	if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -133,8 +133,8 @@ func (t *Terminations) resolve(ctx context.Context, last *v1.Pod) {
 	}
 }
 
-// podAt returns a function that reads the version of a pod at which its last informer event was made, or nil if the
-// pod was deleted in that version.
+// podAt returns a function that reads a pod in the version in which it left its informer. It returns nil if the pod
+// was deleted in that version.
 //
 // When a pod leaves an informer's selection, the event carries the pod's former state and the resource version of
 // the change (k8s.io/apiserver, storage/cacher). The API server keeps old versions for a few minutes. A field

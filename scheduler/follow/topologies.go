@@ -21,8 +21,8 @@ import (
 const lookup = 10 * time.Second
 
 // findTopologies sets s.topology to the resource of NodeResourceTopologies. It sets nil if the API server does not
-// serve them, or does not let this scheduler read them. The framework accepts no informer later, and an informer that
-// cannot read would keep the scheduler from starting.
+// serve them, or does not let this scheduler read them. This is decided at the start, because the framework accepts
+// no informers later. An informer that cannot read would keep the scheduler from starting.
 func (s *Sources) findTopologies(ctx context.Context) (err error) {
 	var why string
 	if s.topology, why, err = findTopologies(ctx, s.config); why != "" {

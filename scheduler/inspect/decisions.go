@@ -38,8 +38,8 @@ type Decision struct {
 	now func() time.Time
 	at  time.Time
 
-	// Many goroutines write answers of nodes at once. Each takes a place by its counter, and readers look only at
-	// places that are marked as written. A counter beyond MaxNodes shows that there were more answers.
+	// Many goroutines write answers of nodes at once. Each takes a place by the counter judged or costed, and readers
+	// look only at places that are marked as written. A counter beyond MaxNodes shows that there were more answers.
 	judged   atomic.Int32
 	verdicts [MaxNodes]struct {
 		written atomic.Bool
@@ -125,8 +125,8 @@ func (d *Decisions) Reserved() map[string]time.Time {
 	return out
 }
 
-// Fits records a node that fits. Fits, Refused and Cost are called for every node of every pod: they allocate nothing,
-// and cost one read once MaxNodes are recorded.
+// Fits records a node that fits. Fits, Refused and Cost are called for every node of every pod: they allocate
+// nothing, and cost one read once the record is full.
 func (d *Decision) Fits(node string) {
 	if d == nil {
 		return

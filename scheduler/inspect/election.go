@@ -55,7 +55,7 @@ func (e election) text(w io.Writer) {
 	}
 }
 
-// roleHeader is the header of every answer that has the scheduler's role, for readers of JSON.
+// roleHeader is a header of every answer. It has the scheduler's role, for readers of JSON.
 const roleHeader = "Tenon-Scheduler"
 
 // mark writes the role and the leader into a header of an answer. If text is set and this scheduler is a standby, it

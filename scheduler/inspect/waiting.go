@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Waiting records since when pods are assumed. For pods without a kept reservation, such as pods that other schedulers
-// bound, it takes the time of the first call.
+// Waiting records since when pods are assumed. For pods without a kept reservation, such as pods that other
+// schedulers bound, it takes the time of the first call of Oldest that finds them.
 type Waiting struct {
 	mu    sync.Mutex
 	first map[string]time.Time // by UID, of the assumed pods

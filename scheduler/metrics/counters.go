@@ -1,9 +1,10 @@
 // Package metrics counts and measures what a scheduler with the plugin does. kube-scheduler serves the metrics with its
 // own.
 //
-// Invariant: foreseeable series exist before their first event. A label has only values that this release has defined,
-// so nodes and pods cannot add others. For a second scheduler in one process the package counts, but does not serve,
-// since the names are registered already.
+// Invariant: foreseeable series exist before their first event. A label has only values that this release has
+// defined, so nodes and pods cannot add others. Three gauges are exceptions: their labels name nodes, pod shapes, and
+// the leader. For a second scheduler in one process the package counts, but does not serve, since the names are
+// registered already.
 package metrics
 
 import (

@@ -22,7 +22,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, QueueingHintFn: p.nodeAdded},
 	}
 	if p.alone {
-		return out, nil // the plugin's own informers have the nodes' reports and retry pods without hints
+		return out, nil // the plugin's own informers receive the nodes' reports, and have no hints
 	}
 	out = append(out, fwk.ClusterEventWithHint{QueueingHintFn: p.layoutChanged,
 		Event: fwk.ClusterEvent{
@@ -56,7 +56,7 @@ func (p *Plugin) layoutChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (fwk
 
 // podChanged applies the event of a pod to the ledger. It wakes the waiting pod if the event changes its own request,
 // starts a pod on a node whose report it awaits, or deletes a pod that was bound or nominated to a node where it fits
-// now.
+// now. If the scheduler is not tenon-scheduler, it also wakes a pod that may evict others now.
 func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.QueueingHint, error) {
 	if now, ok := after.(*v1.Pod); ok {
 		if now.UID == pod.UID {

@@ -42,7 +42,7 @@ func (s *Shared) Extend(ctx context.Context, sched *scheduler.Scheduler) {
 	go s.waiting.Run(ctx, s.try)
 }
 
-// rest keeps pods that the plugins refuse waiting until a change helps them.
+// rest makes pods that the plugins refuse wait until a change helps them.
 func (s *Shared) rest(sched *scheduler.Scheduler) {
 	s.newQueue()
 	next := sched.FailureHandler
@@ -73,8 +73,8 @@ func (s *Shared) pluginOf(profile string) *Plugin {
 	return nil
 }
 
-// refusedByOthers returns the nodes that other plugins refused a pod, or nil if this plugin did not refuse the pod on
-// any node.
+// refusedByOthers returns the nodes on which other plugins refused a pod, or nil if this plugin refused the pod on no
+// node.
 func refusedByOthers(p *Plugin, status *fwk.Status) *wake.Nodes {
 	var why *framework.FitError
 	if p == nil || !errors.As(status.AsError(), &why) ||
@@ -129,7 +129,8 @@ func (p *Plugin) amend(ctx context.Context, pod *v1.Pod, why *framework.FitError
 }
 
 const (
-	// maxShort bounds the nodes lacking plain amounts whose permanent refusals are added to the message.
+	// maxShort bounds how many of the nodes that are short of plain amounts are judged for permanent refusals as well.
+	// The message lists these.
 	maxShort    = 64
 	amountsName = "NodeResourcesFit"
 )

@@ -19,7 +19,7 @@ import (
 // with ctx. The scheduler's account needs the access rules of deploy/scheduler. New returns an error if the API server
 // does not serve NodeLayouts, or if the arguments ask for what only tenon-scheduler does.
 //
-// A profile enables the plugin by multiPoint. Queueing hints wake refused pods, and DefaultPreemption preempts.
+// A profile enables the plugin by multiPoint. Package waiting retries refused pods, and DefaultPreemption preempts.
 func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	return schedulers.of(ctx, h.SharedInformerFactory()).Factory(Name)(ctx, obj, h)
 }

@@ -29,7 +29,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	}
 	status := p.judged(s, name, slot)
 	if o := s.overlay[name]; status.IsSuccess() || o != nil && o.Removes() {
-		return status // no retry follows a trial of DefaultPreemption
+		return status // an error in a trial of DefaultPreemption would not make the pod be tried again
 	}
 	if n, _ := s.snap.At(slot); p.lags(s, n, info) {
 		return fwk.AsStatus(

@@ -17,8 +17,8 @@ import (
 // groupKey is the key of a groupState in the state of a cycle.
 const groupKey fwk.StateKey = "tenon.sh/affinity-group"
 
-// groupState has, for a pod that shares CPUs, a number for each candidate, by node: how many pods of its affinity group
-// are there, plus with how many of them it would share a NUMA node.
+// groupState has, for a pod that shares CPUs, a number for each candidate node. It counts the pods of the same
+// affinity group there, and once more those that would share a NUMA node with the pod.
 type groupState map[string]int64
 
 // Clone implements fwk.StateData. The state does not change after PreScore.
@@ -101,7 +101,7 @@ func sharing(n *state.Node, pod *v1.Pod) affinity.Pod {
 	return out
 }
 
-// held yields what the pods of a node have of their own.
+// held yields the holdings of all pods of a node.
 func held(n *state.Node) iter.Seq[place.Holding] {
 	return func(yield func(place.Holding) bool) {
 		for _, e := range n.Entries {

@@ -79,8 +79,8 @@ func (p *Plugin) failed(pod *v1.Pod, m fwk.NodeToStatusReader) {
 	p.waiting.Failed(waiter{p}, pod, p.waiting.Attempt(string(pod.UID)), others)
 }
 
-// othersOf returns the nodes that other plugins refused the pod of an attempt, and whether this plugin refused the pod
-// on any node.
+// othersOf returns the nodes on which other plugins refused the pod of an attempt, and whether this plugin refused
+// the pod on any node.
 func (p *Plugin) othersOf(nodes *framework.NodeToStatus) (out *wake.Nodes, refused bool) {
 	out = &wake.Nodes{Names: map[string]bool{}}
 	if nodes == nil {

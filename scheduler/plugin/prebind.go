@@ -10,9 +10,9 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// preFlight skips pods that hold nothing of the node, and pods whose turn has come; it takes the turn for these. It
-// returns nil for pods that have to wait: for these kube-scheduler first writes status.nominatedNodeName, which costs
-// one request and one watch event per pod.
+// preFlight skips pods that hold nothing of the node, and pods whose turn has come; for the latter it takes the turn.
+// It returns nil for pods that have to wait. For these, kube-scheduler first writes status.nominatedNodeName, which
+// costs one request and one watch event per pod.
 func (p *Plugin) preFlight(cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s, ok := read(cs)
 	if !ok || !p.Book.Booked(node, string(pod.UID)) {

@@ -16,10 +16,10 @@ import (
 // short returns which plain amounts of a node are now too small for a pod that has waited, or "". Another scheduler may
 // have bound pods to the node meanwhile.
 //
-// The profile's own NodeResourcesFit decides, on the pods that the node has now. So short counts what kube-scheduler
-// counted when it chose the node, and nothing else: not the resources that the profile ignores, that an extender
-// manages, or that DRA serves, and resized pods by their status. short returns "" where the profile does not have that
-// plugin, and where the plugin fails: the kubelet then decides.
+// The profile's own NodeResourcesFit decides, on the pods that the node has now. So short counts as kube-scheduler
+// did when it chose the node. It leaves out resources that the profile ignores, an extender manages, or DRA serves,
+// and counts resized pods by their status. short returns "" where the profile does not have that plugin, and where
+// the plugin fails: the kubelet then decides.
 func (p *Plugin) short(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) string {
 	skip, ok := p.allBut(amountsName)
 	n := p.amounts.Node(node)

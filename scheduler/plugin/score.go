@@ -13,8 +13,8 @@ import (
 const fewChanged = 32
 
 // PreScore skips pods that PreFilter skipped, unless they prefer the nodes of their affinity group. If few nodes have
-// changed, it computes their costs; the other costs are cached. Score runs on new goroutines, and the runtime would
-// copy their small stacks for that computation.
+// changed, it computes their costs; the other costs are cached. In Score, this would cost more: Score runs on new
+// goroutines, and the runtime would have to copy and grow their small stacks.
 func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	s, ok := p.state(cs)
 	if !ok {

@@ -11,10 +11,10 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// PreBindPreFlight implements [fwk.PreBindPlugin]; see preFlight. PreBind does not run beside other plugins, since
-// kube-scheduler cancels them in the middle of their work where one fails: DynamicResources then leaves a claim that
-// keeps the pod waiting. Nothing is slower for it: turns come in the same order, and plugins that run before this one
-// work while pods ahead have the turn.
+// PreBindPreFlight implements [fwk.PreBindPlugin]; see preFlight. PreBind does not run in parallel with other
+// plugins: if one of them fails, kube-scheduler cancels the others in the middle of their work. DynamicResources then
+// leaves a claim that keeps the pod waiting. Running alone makes nothing slower. Turns come in the same order, and
+// plugins before this one work while earlier pods have their turns.
 func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) (
 	*upstream.PreBindPreFlightResult, *fwk.Status) {
 	if status := p.preFlight(cs, pod, node); status != nil {

@@ -117,9 +117,9 @@ func (p *Plugin) mayEvict(pod, gone *v1.Pod) bool {
 	return status == nil && len(lower) > 0 && p.accepts(s, n.Without(lower...))
 }
 
-// lags reports whether a node refuses a pod that is nominated to it only because the ledger has not yet released the
-// pod's victims, which have left. Filter then returns an error: after a refusal, DefaultPreemption would evict more
-// pods. If the scheduler is not tenon-scheduler, lags returns false.
+// lags reports whether a node refuses its nominated pod for one reason only: the ledger still has pods that have left
+// the node. Filter then returns an error: after a refusal, DefaultPreemption would evict more pods. In
+// tenon-scheduler, lags returns false.
 func (p *Plugin) lags(s *podState, n *state.Node, info fwk.NodeInfo) bool {
 	if !p.alone || n == nil {
 		return false

@@ -11,9 +11,9 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file finds pods that may preempt on a node that has changed: pods that did not fit before, even without all pods
-// of lower priority, and would fit so now, because another pod has left. Only these are tried again. Pods of lower
-// priority that come and go do not matter.
+// This file finds pods that may preempt on a node that has changed. Such a pod did not fit there before, even without
+// all pods of lower priority. Now it would, because another pod has left. Only these pods are tried again. Pods of
+// lower priority that come and go do not matter.
 
 // Residents are the pods of one node with their priorities.
 type Residents struct {
@@ -54,8 +54,8 @@ func (r *Residents) split(n *state.Node, rank int32, seed maphash.Seed) (leaving
 	return leaving, lower, others
 }
 
-// Openings records where pods of one kind were woken because they may evict others: once for each set of pods that
-// stay. The zero Openings is empty.
+// Openings records where pods of one kind were woken because they may evict others there. They are woken once for
+// each set of pods that stay. The zero Openings is empty.
 type Openings struct {
 	// woken has the sum of the hashes of the UIDs of the pods that stay.
 	woken map[opening]uint64

@@ -28,9 +28,10 @@ type chooser struct {
 	pre *Preemption
 }
 
-// choose returns the cheapest set of pods of lower priority without which the pod fits on a node, and how many
-// PodDisruptionBudgets that breaks. The verdict and all filters confirm each set. The node and the state are copies. It
-// returns what upstream chooses on nodes that the ledger does not have, and for pods that no node would align.
+// choose returns the cheapest set of pods of lower priority without which the pod fits on a node, and how many of
+// these evictions violate a PodDisruptionBudget. The verdict and all filters confirm each set. The node and the state
+// are copies. It returns what upstream chooses on nodes that the ledger does not have, and for pods that no node
+// would align.
 func (c chooser) choose(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 	pdbs []*policy.PodDisruptionBudget, upstream func() ([]*v1.Pod, int, *fwk.Status)) ([]*v1.Pod, int, *fwk.Status) {
 	t := c.pre.trial(ctx, cs, pod, info)
@@ -102,7 +103,7 @@ func (pre *Preemption) trial(ctx context.Context, cs fwk.CycleState, pod *v1.Pod
 	return t
 }
 
-// soon is how far the end of a pod's grace period may be from now, before or after, for the pod to count as leaving. A
+// soon is the longest time between now and the end of a leaving pod's grace period, in the future or in the past. A
 // pod whose grace period ended longer ago is stuck, and no end is in sight.
 const soon = time.Minute
 

@@ -19,12 +19,12 @@ import (
 const (
 	// patience is how long a pod waits for a report that may show that it fits, before it preempts.
 	patience = 30 * time.Second
-	// catchUp is longer than the end of a pod takes to get from the API server into the ledger.
+	// catchUp is longer than the event of a pod's end takes from the API server to the ledger.
 	catchUp = time.Second
 )
 
-// patient returns why the pod should wait instead of evicting others, or "", and the node to nominate it to meanwhile,
-// or nil.
+// patient returns why the pod should wait instead of evicting others, or "" if it should not wait. The result, if not
+// nil, names the node to which the waiting pod is nominated.
 func (pre *Preemption) patient(ctx context.Context, cs fwk.CycleState, a Attempt, pod *v1.Pod,
 	m fwk.NodeToStatusReader) (*fwk.PostFilterResult, string, error) {
 	may, _ := pre.upstream.PodEligibleToPreemptOthers(ctx, pod, m.Get(pod.Status.NominatedNodeName))
@@ -108,7 +108,8 @@ func (a Attempt) refused(n *state.Node) bool {
 }
 
 // Departed returns the UIDs of pods that the ledger has on a node and kube-scheduler does not: they were deleted, and
-// the event has not reached the ledger yet. Both name pods by their UIDs at the API server; annotations name none.
+// the event has not reached the ledger yet. Both identify a pod by the UID of its object at the API server, never by
+// a UID in an annotation.
 func Departed(n *state.Node, info fwk.NodeInfo) (out []string) {
 	here := map[string]bool{"": true}
 	for _, p := range info.GetPods() {
@@ -125,8 +126,9 @@ func Departed(n *state.Node, info fwk.NodeInfo) (out []string) {
 // Retry activates a pod soon, if it still waits. Callers use it after a change that no event announces.
 func (pre *Preemption) Retry(pod *v1.Pod) { pre.retry(pod, pre.now()) }
 
-// retry activates a pod after a delay that grows with the time that it has waited. This plugin's events wake only pods
-// that the plugin refused, and pods that other plugins refused may want to preempt, too.
+// retry activates a pod after a delay that grows with the time that it has waited. It does not rely on events: this
+// plugin's events wake only pods that the plugin refused, and pods that other plugins refused may want to preempt,
+// too.
 func (pre *Preemption) retry(pod *v1.Pod, since time.Time) {
 	if uid := string(pod.UID); pre.waits.arm(uid) {
 		pre.later(min(max(pre.now().Sub(since), catchUp), patience), func() {
@@ -136,9 +138,10 @@ func (pre *Preemption) retry(pod *v1.Pod, since time.Time) {
 	}
 }
 
-// missed activates preemptors of a pod whose end their queue may not have noticed: kube-scheduler tries a preemptor
-// again when its last victim is deleted, and ignores deletions while it still evicts others. A victim of two preemptors
-// may be deleted that early (pkg/scheduler/framework/preemption/executor.go, 1.37: "Victim Pod is already deleted").
+// missed activates the preemptors of a deleted pod, because kube-scheduler may have ignored the deletion: it tries a
+// preemptor again when its last victim is deleted, and ignores deletions while it still evicts others. A victim of
+// two preemptors may be deleted that early (pkg/scheduler/framework/preemption/executor.go, 1.37: "Victim Pod is
+// already deleted").
 func (pre *Preemption) missed(victim *v1.Pod, preemptors ...*v1.Pod) {
 	if pre.present(victim) != nil {
 		return // its deletion is still to come

@@ -64,8 +64,8 @@ func (r Refused) Advice(nodes []string) string {
 	return together
 }
 
-// endings returns the pods of a node whose end, each alone, makes room. Amounts that no known pod holds, which an
-// estimated node may have, are no pod that ends.
+// endings returns the pods of a node whose end, each alone, makes room. It skips amounts that no known pod holds,
+// which an estimated node may have.
 func (r Refused) endings(n *state.Node) (out []state.PodID) {
 	for _, e := range n.Entries {
 		if e.Pod.UID != "" && r.fitsWithout(n, e.Pod) {

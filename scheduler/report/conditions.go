@@ -20,7 +20,8 @@ import (
 )
 
 // Conditions writes the conditions of layouts: Accepted; Exact for accepted layouts; and Aligned for nodes whose
-// kubelet has no policy, until it has one. It writes when a layout is new and when its conditions change.
+// kubelet leaves resources unaligned, or has done so before. It writes when a layout is new and when its conditions
+// change.
 type Conditions struct {
 	queue  workqueue.TypedRateLimitingInterface[string]
 	logger klog.Logger
@@ -53,8 +54,8 @@ func (c *Conditions) Judged(next func(node string, err error)) func(node string,
 	}
 }
 
-// In a new cluster all layouts are written to once. While pods are scheduled, writes are fewer: bindings need the API
-// server more.
+// Writes of conditions per second, and their burst. In a new cluster, the conditions of all layouts are written once.
+// While pods are scheduled, writes are slower, because bindings need the API server more.
 const (
 	writes     = 50
 	writesBusy = 1

@@ -28,7 +28,7 @@ const (
 
 // PodLog logs lines about one pod; every line has the pod's key. The zero PodLog logs nothing.
 type PodLog struct {
-	logger klog.Logger // without the pod's key, which few attempts log
+	logger klog.Logger // without the pod's key; named adds it, since few attempts log a line
 	pod    klog.ObjectRef
 	level  int // from the pod's annotation
 	most   int // the highest verbosity that is logged
@@ -80,7 +80,8 @@ func (l *PodLog) Info(v int, msg string, pairs ...any) {
 // set the annotation, and one attempt logs a line for every node.
 const maxPodLines = 600
 
-// maxWarned bounds the pods whose annotation was reported as invalid. After many others, a pod's is reported again.
+// maxWarned bounds the record of pods whose annotation was reported as invalid. Once a pod has dropped out of the
+// record, its annotation is reported again.
 const maxWarned = 1024
 
 // Lines counts the lines that are logged because of annotations, for all pods together. A nil *Lines bounds nothing.

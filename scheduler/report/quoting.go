@@ -18,8 +18,8 @@ import (
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
-// This file makes strings of nodes and users printable wherever they leave the scheduler. klog writes a value with a
-// line break unchanged, including escape sequences, and terminals show events.
+// This file makes strings of nodes and users printable wherever they leave the scheduler. klog writes a value that
+// has a line break unchanged, with its escape sequences, and terminals show events.
 
 // Quoting returns a logger that writes to l and passes every value through [printable.Text].
 func Quoting(l klog.Logger) klog.Logger {

@@ -8,9 +8,9 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Words is the plugin's name in a profile, which determines the texts of refusals. Under the name of scheduler-plugins'
-// NodeResourceTopologyMatch they are the texts of its v0.34.7 (pkg/noderesourcetopology/filter.go), because people
-// search events for these.
+// Words is the plugin's name in a profile, which determines the texts of refusals. Under the name
+// NodeResourceTopologyMatch, they are the texts of scheduler-plugins v0.34.7 (pkg/noderesourcetopology/filter.go),
+// because people search events for these.
 type Words string
 
 // NotHelpful returns kube-scheduler's text for nodes where evicting pods does not help. It is added to the status of a

@@ -34,8 +34,8 @@ const (
 	// overdueAfter is how long a woken pod keeps other pods from being tried in its place if its attempt does not
 	// begin. Other plugins may keep it from the queue.
 	overdueAfter = 30 * time.Second
-	// lapse is when an attempt ends whose end may not be reported. Choosing a node takes milliseconds; a pod that is
-	// activated while it is still being tried is tried once more.
+	// lapse is how long after its beginning an attempt counts as ended if its end may not be reported. Choosing a node
+	// takes milliseconds; a pod that is activated while it is still being tried is tried once more.
 	lapse = time.Second
 )
 
@@ -101,8 +101,8 @@ func (q *Queue) Attempt(uid string) (n int) {
 }
 
 // Failed records that an attempt has ended without a node. If the plugin is among those that refused the pod, the pod
-// waits, and others are the nodes that other plugins refused it. If others is nil, another plugin refused the pod and
-// wakes it.
+// waits, and others are the nodes on which other plugins refused it. If others is nil, only other plugins refused the
+// pod, and they wake it.
 func (q *Queue) Failed(p Profile, pod *v1.Pod, attempt int, others *wake.Nodes) {
 	q.locked(func() { q.queue.Fail(string(pod.UID), Woken{p, pod}, attempt, others) })
 }
@@ -135,8 +135,8 @@ func (q *Queue) Change(node string) {
 // Observed records that the framework has processed the event that changed a node.
 func (q *Queue) Observed(node string) { q.locked(func() { q.queue.Observed(node) }) }
 
-// Touch records an event that may make room on a node although the ledger does not have it: the node is new, or is no
-// longer nominated. The framework reports one event many times.
+// Touch records an event that may make room on a node and that does not change the ledger: the node is new, or a pod
+// is no longer nominated to it. event identifies the event, because the framework reports one event many times.
 func (q *Queue) Touch(node, event string) { q.locked(func() { q.queue.Touch(node, event) }) }
 
 // Next returns the pods to wake for one node, highest priority first. more is false if no node is left.

@@ -20,8 +20,8 @@ import (
 
 // Profile answers for the pods that one profile of the scheduler refuses. Its values are comparable.
 type Profile interface {
-	// Room returns how many pods with this request a node has room for, at most most. The node is nil if the ledger
-	// does not have it.
+	// Room returns how many pods with this request a node has room for, but no more than most. The node is nil if the
+	// ledger does not have it.
 	Room(a Ask, n *state.Node, most int) int
 	// Barred reports whether a pod must not be tried on a node now, whatever room it has.
 	Barred(pod *v1.Pod, here *Here) bool

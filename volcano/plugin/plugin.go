@@ -1,7 +1,7 @@
 // Package plugin is Tenon's plugin for Volcano's scheduler. It has one file per group of session functions, and each
 // function translates its arguments, calls core, and translates the result.
 //
-// Invariant: a pod is bound only to a node whose kubelet gives it what was predicted, as far as the ledger knows. The
+// Invariant: a pod is bound only to a node whose kubelet gives it what was predicted, according to the ledger. The
 // plugin books tasks while their job is allocated. A booking that the session does not commit is released when the
 // session drops the task, or at its end at the latest, so that an incomplete gang holds nothing.
 //

@@ -91,8 +91,8 @@ func (s *session) prepare() (err error) {
 	}
 }
 
-// recall ends bookings of tasks that Volcano did not bind after all. If another plugin fails before a task is bound,
-// Volcano calls neither PreBind nor PreBindRollBack of this plugin, and the task waits again.
+// recall ends the bookings of tasks that Volcano was about to bind and did not bind. If another plugin fails before a
+// task is bound, Volcano calls neither PreBind nor PreBindRollBack of this plugin, and the task waits again.
 func (s *session) recall() {
 	s.Scheduler.mu.Lock()
 	defer s.Scheduler.mu.Unlock()

@@ -21,10 +21,10 @@ func (s *session) reclaimable(task *api.TaskInfo, all []*api.TaskInfo) ([]*api.T
 	return s.choose(task, all, s.ssn.Reclaimable)
 }
 
-// choose returns the cheapest set of tasks on a node without which a task would be aligned there. It chooses among the
-// tasks that other plugins allow to evict. Where the task is aligned without evictions, plain amounts are short, and
-// choose leaves the choice to other plugins. Volcano evicts at most the tasks that all plugins return, until the plain
-// amounts suffice.
+// choose returns the cheapest set of tasks on a node without which a task would be aligned there. It chooses among
+// the tasks that other plugins allow to evict. If the task is aligned without evictions, only plain amounts are
+// short, and choose leaves the choice to other plugins. Volcano evicts at most the tasks that all plugins return,
+// until the plain amounts suffice.
 func (s *session) choose(task *api.TaskInfo, all []*api.TaskInfo,
 	others func(*api.TaskInfo, []*api.TaskInfo) []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	a := s.of(task)

@@ -56,7 +56,7 @@ func ruled(t testing.TB, node, machine string, version int, r place.Rules,
 	return l
 }
 
-// Holding returns the entry of a pod that the node reports to hold some CPUs.
+// Holding returns a layout's entry for a pod that holds these CPUs.
 func Holding(p *v1.Pod, cpus string) state.Entry {
 	set, err := idset.Parse[idset.CPU](cpus)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package livetest is an API server for tests of programs that read a cluster. It answers lists with the objects that a
 // test sets, and watches with the events that the test sends.
 //
-// Invariant: it has no other behaviour. It refuses paths that a test has not set, and does not serve
-// NodeResourceTopologies unless a test forbids them.
+// Invariant: it has no other behaviour. It forbids paths that a test has not set (403). NodeResourceTopologies and
+// Numatopologies are not found (404) until a test sets or forbids them.
 package livetest
 
 import (
@@ -53,7 +53,7 @@ type Server struct {
 	refused map[string]bool // paths that Forbid named
 }
 
-// New starts a server that forbids everything.
+// New starts a server with no path set.
 func New(t testing.TB) *Server {
 	s := &Server{t: t, lists: map[string]any{}, events: map[string]chan any{}, asked: map[string]int{},
 		refused: map[string]bool{}}
@@ -207,7 +207,8 @@ func plain(t testing.TB, o any) map[string]any {
 	return out
 }
 
-// Machine returns a machine of 4 NUMA nodes on 2 sockets, each with 32 CPUs, 64 GiB and 2 devices acme.com/gpu.
+// Machine returns a machine with 2 sockets and 4 NUMA nodes. Each NUMA node has 32 CPUs, 64 GiB and 2 devices
+// acme.com/gpu.
 func Machine(t testing.TB) *topo.Machine {
 	t.Helper()
 	var b strings.Builder
