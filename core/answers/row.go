@@ -79,7 +79,7 @@ type Refusal struct {
 	Permanent bool
 }
 
-// maxNever bounds how many kinds of nodes a row stores on which the pod never fits.
+// maxNever bounds the kinds of nodes for which a row stores a permanent refusal.
 const maxNever = 64
 
 // emptyNode identifies nodes with the same machine, rules and quality. It keeps nothing alive.

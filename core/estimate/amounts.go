@@ -54,7 +54,7 @@ func (q quantities) plus(other quantities, times int64) quantities {
 	return out
 }
 
-// within reports whether no quantity exceeds that in most.
+// within reports whether q has at most as much of every resource as most has.
 func (q quantities) within(most quantities) bool {
 	for k, v := range q {
 		if v > most[k] {
@@ -64,7 +64,7 @@ func (q quantities) within(most quantities) bool {
 	return true
 }
 
-// frame determines what a pod takes of a node, and which part of that the amounts show. It never changes.
+// frame computes what a pod takes of a node, and what the amounts show of it. It never changes.
 type frame struct {
 	// empty is the machine without pods, loose the same without a topology policy.
 	empty, loose *place.Usage

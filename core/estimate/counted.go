@@ -7,11 +7,11 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file decides which pods the amounts of a report contain. The node may report it, the change of the amounts may
-// have no other explanation, or enough time may have passed. An exporter reads its node again after every report, so
-// pods that were known to be admitted before the last report are in this one. An exporter that finds nothing new writes
-// the same object, and the API server sends no event for that. For this case the caller supplies the pods that were
-// admitted long ago (Amounts.Seen).
+// This file decides which pods the amounts of a report contain. A pod is contained if the node reports so, if the
+// change of the amounts has no other explanation, or if enough time has passed. An exporter reads its node again
+// after every report, so pods that were known to be admitted before the last report are in this one. An exporter that
+// finds nothing new writes the same object, and the API server sends no event for that. For this case the caller
+// supplies the pods that were admitted long ago (Amounts.Seen).
 
 // reading is the state of processing one report.
 type reading struct {
@@ -94,9 +94,9 @@ func (x *reading) count() {
 	x.last = now
 }
 
-// replace counts pods that have come in the place of others that ended since the last report: the exporter has read the
-// node since, and reports the same amounts. It returns the amounts of the ended pods in whose place no pod is known to
-// have come. Where the amounts contain pods that are not known, nothing else would show that a pod has come until they
+// replace counts pods that took the place of pods that ended since the last report. The exporter has read the node
+// again and reports the same amounts, so these pods balance each other. It returns the amounts of the ended pods that
+// no known pod has replaced. If the amounts contain unknown pods, nothing else shows a new pod before the amounts
 // change.
 func (x *reading) replace() quantities {
 	left := x.last.left.plus(nil, 1)
@@ -161,8 +161,8 @@ func (x *reading) lateCandidates() (out []candidate) {
 	return out
 }
 
-// late removes the pods from n.early that the amounts contain: the report was made before they ended. What they held is
-// already free.
+// late removes from n.early, and returns, the pods that the amounts contain: the report was made before they ended.
+// What they held is already free.
 func (x *reading) late() (out []Pod) {
 	x.early = slices.DeleteFunc(slices.Clone(x.early), func(p Pod) bool {
 		if !x.in[p.ID.UID] {
@@ -242,9 +242,9 @@ func (x *reading) enter() (any bool) {
 	return any
 }
 
-// mayCountTwice reports whether the amounts may contain a pod that is also counted separately, or an ended pod that was
-// not given back: they have room for it beside all pods that they certainly contain. It drops from withheld the ended
-// pods that the amounts cannot contain any more.
+// mayCountTwice reports whether the amounts may contain a pod that is also counted separately, or an ended pod whose
+// holdings were not given back. They may if they have room for it beside all pods that they certainly contain. It
+// drops from withheld the ended pods that the amounts cannot contain any more.
 func (x *reading) mayCountTwice() bool {
 	total := x.total(x.old, x.pods, func(candidate) bool { return false })
 	may := func(takes quantities) bool { return len(takes) > 0 && total.plus(takes, 1).within(x.held) }
@@ -255,7 +255,8 @@ func (x *reading) mayCountTwice() bool {
 		slices.ContainsFunc(x.early, func(p Pod) bool { return !past[p.ID.UID] && may(x.needs(&p)) })
 }
 
-// total returns the amounts of all pods that are counted and have not ended, except pods for which but returns true.
+// total returns the amounts of all pods that are counted and have not ended. It leaves out pods that but returns true
+// for.
 func (x *reading) total(entries []state.Entry, pods []candidate, but func(candidate) bool) quantities {
 	total, seen := quantities{}, map[string]bool{}
 	for _, c := range pods {

@@ -86,8 +86,9 @@ func (n *Node) attribute(pods []state.Entry) (out []state.Entry, agrees bool) {
 	return out, true
 }
 
-// beyond returns the devices of a resource for the part of held that pods do not show. mine has what the pods show, all
-// has also what they keep. The devices come from those that are free in all. ok is false if there are too few.
+// beyond returns devices of a resource for the part of held that does not come from known pods. In mine, these pods
+// hold what a report shows of them; in all, they also hold what they keep. The returned devices are free in all. ok
+// is false if too few are free, or if the pods hold more than held has.
 func beyond(resource string, mine, held, all *place.Usage) (out place.DeviceBlock, ok bool) {
 	more := map[topo.Mask]int{}
 	for _, d := range mine.FreeDevices(resource) {

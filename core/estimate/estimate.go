@@ -239,8 +239,9 @@ func (n *Node) EndEarly(p Pod) {
 	n.early = append(n.early[max(0, len(n.early)+1-maxEarly):len(n.early):len(n.early)], p)
 }
 
-// Start records that a container of a pod has started that comes after its init containers: the memory manager has
-// taken back what those left. It returns false if that was known. It forgets the pods that keep returns false for.
+// Start records that a pod has started a container that comes after its init containers. The memory manager has then
+// taken back what the init containers left. It returns false if that was known. It forgets the pods that keep returns
+// false for.
 func (n *Node) Start(uid string, keep func(uid string) bool) (news bool) {
 	if n.started[uid] {
 		return false

@@ -18,10 +18,10 @@ type alike struct {
 // maxSets bounds the sets of pods that are tried.
 const maxSets = 4096
 
-// explain searches for sets of pods that may have come into the amounts or left them, such that before changes to now.
-// It prefers sets with all pods that are sure. Where all sets agree, the result is written to in. Where they differ, or
-// if there is no set, in gets the defaults: a pod has come if it is sure; a pod that ended is still in the amounts if
-// its part of them was known, and has left them otherwise.
+// explain searches for sets of pods that may have come into the amounts or left them, such that before changes to
+// now. It prefers sets with all pods that are sure. Where all sets agree, the result is written to in. Where they
+// differ, or if there is no set, in gets the defaults. By default a pod has come if it is sure. A pod that ended is
+// still in the amounts if its part of them was known, and otherwise has left them.
 //
 // from is before with the certain changes; nil if no set explains now. open has the UIDs of the pods that are not
 // decided.

@@ -87,7 +87,7 @@ type part struct {
 	id        state.PodID
 	container string
 	takes     quantities
-	// beside is what the reports show of the pod, if that is certainly on the same NUMA node; otherwise nil.
+	// beside is what the reports show of the pod. It is nil unless that is certainly on the same NUMA node as the part.
 	beside quantities
 	// vague: it may be less than this, or it may be on several NUMA nodes.
 	vague bool
@@ -190,8 +190,8 @@ func each(placements []placement, do func(State) State) []placement {
 	return out
 }
 
-// onAny returns the states in which the part is on one NUMA node, for each NUMA node that has room. Equal states are
-// merged.
+// onAny returns one state for each NUMA node that has room for the part: the state with the part there. Equal states
+// are merged.
 func (k *part) onAny(placements []placement) (out []placement) {
 	seen := map[string]bool{}
 	for _, l := range placements {

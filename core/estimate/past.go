@@ -8,8 +8,8 @@ import (
 )
 
 // Past holds the allocations that a bound pod may have received, besides its current prediction. A node that reports
-// amounts does so once a minute, and never reports what a single pod got, so an allocation that was possible once stays
-// possible. The zero Past holds none.
+// amounts does so once a minute, and never reports what a single pod got. So an allocation that was possible once
+// stays possible. The zero Past holds none.
 type Past struct {
 	options [][]place.Holding
 	more    bool
@@ -159,8 +159,8 @@ func (d *draw) claim(b place.DeviceBlock) bool {
 	return true
 }
 
-// take replaces the id by that of the first free device for which will returns true. It returns false if there is no
-// such device.
+// take replaces the id by the id of the first free device for which will returns true. It returns false if there is
+// no such device.
 func (d *draw) take(resource, id string, will func(topo.Device) bool) bool {
 	at := slices.IndexFunc(d.free[resource], will)
 	if at < 0 {

@@ -23,9 +23,10 @@ type States struct {
 	All []State
 	// Sure: there are no other states, except for those that Crowded describes.
 	Sure bool
-	// Crowded: what pods keep from their init containers may be in more places than All shows, and counts in all of
-	// them; or the amounts contain pods that are also counted separately, or that ended and were not given back. If more
-	// is free than is counted, a pod of several containers may get something else than is predicted.
+	// Crowded: more may be free than is counted, so a pod of several containers may get something else than is
+	// predicted. What pods keep from their init containers may be in more places than All shows, and counts in all of
+	// them. Or the amounts contain pods that are also counted separately, or that ended without giving back their
+	// holdings.
 	Crowded bool
 }
 
@@ -33,10 +34,10 @@ type States struct {
 // the next report.
 const maxMoved = 3
 
-// States returns the possible states of the node without the bound pods, at most most. There are several because pods
-// keep parts that no report shows, and because pods have left whose part of the amounts is unknown. bound: some bound
-// pod is not in the amounts, and what it gets may depend on states that are not followed. States also remembers for the
-// next report whether the result was complete.
+// States returns the possible states of the node without the bound pods, at most most. There are several for two
+// reasons. Some pods keep parts that no report shows, and for some ended pods it is unknown which part of the amounts
+// they gave back. bound: some bound pod is not in the amounts, and what it gets may depend on states that are not
+// followed. States also remembers for the next report whether the result was complete.
 func (n *Node) States(most int, bound bool) States {
 	out := n.withInits()
 	n.incomplete = !out.Sure
@@ -99,9 +100,9 @@ func (u *Unplaced) Has(uid string) bool {
 	return is
 }
 
-// Without returns the possible states without some unplaced pods: each container's holdings were on some one NUMA node
-// that holds as much. sure is false if there are more states than most, if a container may have been on several NUMA
-// nodes, or if its holdings are unknown.
+// Without returns the possible states without some unplaced pods. It assumes that what a container held was on one
+// NUMA node, and returns a state for each NUMA node on which unknown pods hold as much. sure is false if there are
+// more states than most, if a container may have been on several NUMA nodes, or if its holdings are unknown.
 func (u *Unplaced) Without(states []State, uids []string, most int) (out []State, sure bool) {
 	sure = true
 	for _, uid := range uids {
@@ -126,8 +127,8 @@ func (u *Unplaced) Without(states []State, uids []string, most int) (out []State
 	return states, sure
 }
 
-// without returns, for every state and every NUMA node on which unknown pods hold the quantities q, the state in which
-// q is given back there. Equal states are merged.
+// without returns the states that follow when unknown pods give back the quantities q: one for each state and each
+// NUMA node on which they hold as much. Equal states are merged.
 func without(states []State, q quantities) (out []State) {
 	seen := map[string]bool{}
 	for _, s := range states {

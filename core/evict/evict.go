@@ -1,10 +1,10 @@
 // Package evict chooses which pods to evict so that another one fits.
 //
-// The caller decides whether the pod fits ([Problem.Works]); the package computes the cost of sets of victims ([Cost]).
-// Invariant: a set that [Choose] returns was found to work, and no single victim can be left out of it. It costs no
-// more than the result of kube-scheduler's method, which reprieves victims one by one, the most important first. Of
-// [Exhaustive] victims or fewer it is the cheapest set of all. The package returns no victims if not even all of them
-// together are enough, or if there are too many to try.
+// The caller decides whether the pod fits ([Problem.Works]); the package computes the cost of sets of victims
+// ([Cost]). Invariant: a set that [Choose] returns was found to work, and no single victim can be left out of it. It
+// costs no more than the result of kube-scheduler's method, which reprieves victims one by one, the most important
+// first. If there are at most [Exhaustive] victims, it is the cheapest set of all. The package returns no victims if
+// not even all of them together are enough, or if there are too many to try.
 package evict
 
 import (
@@ -115,7 +115,7 @@ type Choice struct {
 }
 
 const (
-	// Exhaustive is the number of victims up to which every set is tried that might be the cheapest.
+	// Exhaustive is the most victims for which every set that might be the cheapest is tried.
 	Exhaustive = 10
 	// maxTests bounds the sets that are tried for one node, beside those for reprieving victims one by one.
 	maxTests = 1024
@@ -126,9 +126,10 @@ const (
 	maxSteps = 1 << 18
 )
 
-// Choose returns the cheapest set of victims that works. With more than Exhaustive victims it is the cheapest set that
-// the search finds: it reprieves victims one by one, in several orders, among all and within each group, and tries the
-// cheapest sets of each group. ok is false if not even all victims are enough, or if there are more than MaxVictims.
+// Choose returns the cheapest set of victims that works. With more than Exhaustive victims it is the cheapest set
+// that the search finds. The search reprieves victims one by one, in several orders, among all and within each group.
+// It also tries the cheapest sets of each group. ok is false if not even all victims are enough, or if there are more
+// than MaxVictims.
 func Choose(p Problem) (out Choice, ok bool) {
 	all := make([]int, len(p.Victims))
 	for i := range all {

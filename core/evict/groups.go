@@ -8,10 +8,10 @@ import (
 // maxGroups bounds the sets of NUMA nodes that are searched for room.
 const maxGroups = 64
 
-// Groups returns sets of victims that are likely to be enough, for Problem.Groups. For every set of at most width NUMA
-// nodes it has two: the victims that hold something there, and these together with the victims that hold nothing on any
-// NUMA node, since their plain amounts may be needed. At most maxGroups sets of NUMA nodes are used, small ones first;
-// on large machines only single NUMA nodes. on has the NUMA nodes of each victim's holdings.
+// Groups returns sets of victims that are likely to be enough, for Problem.Groups. For every set of at most width
+// NUMA nodes it has two. The first has the victims that hold something there. The second also has the victims that
+// hold nothing on any NUMA node, since their plain amounts may be needed. At most maxGroups sets of NUMA nodes are
+// used, small ones first; on large machines only single NUMA nodes. on has the NUMA nodes of each victim's holdings.
 func Groups(m *topo.Machine, on []topo.Mask, width int) (out [][]int) {
 	all := m.All()
 	for _, mask := range masks(all, max(1, width)) {

@@ -30,8 +30,8 @@ const (
 type Guard struct {
 	// Unknown is for nodes without any report.
 	Unknown Trust
-	// Estimated, Silent and Inexact keep pods from nodes that report amounts only, whose report is overdue, or for
-	// which predictions may be wrong.
+	// Each of these keeps pods from one kind of nodes. Estimated is for nodes that report amounts only, Silent for nodes
+	// whose report is overdue, and Inexact for nodes whose predictions may be wrong.
 	Estimated, Silent, Inexact bool
 	// KeepRestartable keeps a pod from a node whose kubelet could not start again once it has the pod.
 	KeepRestartable bool

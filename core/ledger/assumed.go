@@ -24,12 +24,13 @@ type assumedPod struct {
 	// turned is the moment since which it may be bound, acked the moment when its status showed that the node had
 	// admitted it. account.now counts moments; 0 is never.
 	turned, acked int
-	// created is the second of its creation, if its turn gave one. bound: the API server has its binding.
+	// created is its creation time in seconds, which [Book.Turn] received; 0 is unknown. bound: the API server has its
+	// binding.
 	created int64
 	bound   bool
 	// passes is how many pods had their turn before it although they were reserved after it.
 	passes int
-	// after is a moment: pods that had their turn before it are admitted before this pod. See order.go.
+	// after is a moment: pods that had their turn before that moment are admitted before this pod. See order.go.
 	after int
 	// decision is what it holds on a node whose arbiter is the agent. nil: the arbiter decides when the pod arrives.
 	decision []place.Holding
@@ -51,14 +52,14 @@ func newAssumed(id state.PodID, p *place.Pod) *assumedPod {
 	return &assumedPod{id: id, pod: p, shape: p.Shape(), cost: costOf(p)}
 }
 
-// choices are the alternatives of what a pod may hold.
+// choices are the alternative holdings that a pod may have.
 type choices struct {
 	of [][]place.Holding
 	// more: it may also hold something else, because not every possibility was followed or remembered.
 	more bool
 }
 
-// add adds holdings that are not there yet. If there are most already, it sets more instead.
+// add adds holdings that c does not have yet. If c already has most alternatives, add sets more instead.
 func (c *choices) add(o []place.Holding, most int) {
 	switch {
 	case has(c.of, o):
@@ -157,8 +158,8 @@ func (a *account) reported(listed func(uid string) bool) {
 	}
 }
 
-// swapEarlier exchanges f's ticket with that of the earliest pod of the same shape that accept returns true for. It
-// does nothing if there is no such pod before f.
+// swapEarlier exchanges f's ticket with the ticket of the earliest pod of the same shape that accept returns true
+// for. It does nothing if there is no such pod before f.
 func (a *account) swapEarlier(f *assumedPod, accept func(*assumedPod) bool) {
 	if f.decision != nil {
 		return

@@ -54,7 +54,7 @@ type account struct {
 	base   *state.Node   // the last report without pods that have ended since
 	empty  *place.Usage  // the node without any pod
 	silent bool          // see Node.Silent
-	// assumed has the pods that had their turn, in that order, then those that wait for it.
+	// assumed has the pods that had their turn, in the order of their turns, and then the pods that wait for their turn.
 	assumed []*assumedPod
 	// ended has the UIDs of ended pods that a report may still list; the value is true if the last report lists the
 	// pod. endedEarly has the UIDs whose value is false, oldest first.
@@ -74,9 +74,9 @@ type account struct {
 	now     int           // counts moments: turns, admissions
 	news    int           // see Node.News
 	changed chan struct{} // closed and renewed at every change
-	settled []string      // UIDs of pods that end being assumed with the current report, see Book.account
-	// excess has the pods that are not followed because there are too many. flooded is the number of assumed pods when
-	// that was found, 0 if it was not; see flood.go.
+	settled []string      // UIDs of pods that are not assumed any more; see Book.account.
+	// excess has the pods that are not followed because there are too many. flooded is the number of pods that had had
+	// their turn when predicting them took too much work; 0 if it does not. See flood.go.
 	excess  map[string]bool
 	flooded int
 	effort  int // total cost of placements, see maxEffort
@@ -176,8 +176,9 @@ func (a *account) dropIdle() {
 	})
 }
 
-// Forget drops a node's report. The pods that are assumed there stay assumed, and its unlisted pods are assumed again.
-// Until a report lists them, what they hold is uncertain: what ends on the node while it has no report is not noticed.
+// Forget drops a node's report. The pods that are assumed there stay assumed, and its unlisted pods are assumed
+// again. Until a report lists them, what they hold is uncertain, because the book does not notice pods that end on
+// the node meanwhile.
 func (b *Book) Forget(node string) {
 	a := b.open(node)
 	if a == nil {
@@ -394,8 +395,8 @@ func (b *Book) renew(a *account) {
 	b.publish(a.predict())
 }
 
-// observe sets the entries, memory groups and usage of base by the node's last report: without the pods that have ended
-// since, and with the entries in way, which are what unlisted pods may hold.
+// observe sets the entries, memory groups and usage of base by the node's last report. It leaves out pods that have
+// ended since, and adds way: the entries that unlisted pods may have.
 func (a *account) observe(base *state.Node, way []state.Entry) {
 	var left []state.Entry
 	base.Entries = nil

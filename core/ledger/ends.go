@@ -51,7 +51,7 @@ func (b *Book) Release(uid string) {
 	b.eachHolder(uid, func(a *account) { b.release(a, uid) })
 }
 
-// drop ends an assumed pod that has ended. A late report may still list it.
+// drop ends the booking of a pod that has ended, and remembers the end, since a late report may still list the pod.
 func (b *Book) drop(a *account, uid string) {
 	if a.layout != nil {
 		a.rememberEnd(uid)
@@ -136,8 +136,8 @@ func (a *account) doubt(there func(id state.PodID) bool) {
 // maxRefused bounds the shapes that are kept away from a node. Beyond it, only the last one is kept away.
 const maxRefused = 64
 
-// Refuse ends a pod that its node has refused. If a verdict had predicted that the pod fits, pods of its shape are kept
-// away from the node until the node reports again, and ok is set: o is then the outcome of that prediction.
+// Refuse ends a pod that its node has refused. If a verdict had predicted that the pod fits, ok is set and o is the
+// outcome of that prediction. Pods of its shape are then kept away from the node until the node reports again.
 func (b *Book) Refuse(uid string, why place.RefusalReason) (o state.Outcome, ok bool) {
 	a := b.accountOf(uid)
 	if a == nil {
@@ -277,8 +277,8 @@ func (a *account) takeListed(listed map[string]bool) (ended bool) {
 }
 
 // Overdue records that a report about the pod should have come long ago. If none has, the node is silent. If the pod
-// has no object and the last report lists it, the node with the pod and the node without it are possible states from
-// then on, and others do not wait for that report.
+// has no object and the last report lists it, the node with the pod and the node without it become possible states.
+// Other pods then do not wait for that report.
 func (b *Book) Overdue(uid string) {
 	late := func(a *account) {
 		if !a.reportsPods() {
@@ -301,9 +301,9 @@ func (b *Book) Overdue(uid string) {
 	b.eachHolder(uid, late)
 }
 
-// OpenDoubts records that no report will come soon about the pods that a node's last report lists and that have no
-// object: the node with them and the node without them are possible states, and others do not wait for a report.
-// Unlike [Book.Overdue] it does not say that the node is silent, because the pods may have gone just now.
+// OpenDoubts is about the pods of a node's last report that have no object. It records that no report will come soon.
+// The node with them and the node without them are then possible states, and other pods do not wait for a report.
+// Unlike [Book.Overdue] it does not mark the node as silent, because the pods may have gone just now.
 func (b *Book) OpenDoubts(node string) {
 	a := b.open(node)
 	defer b.close(a)

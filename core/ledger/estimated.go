@@ -146,9 +146,9 @@ func (a *account) swapPasts(f, g *assumedPod) {
 // not distinguish devices.
 func (f *assumedPod) choosesDevices() bool { return !place.Verdict{Holdings: f.holdings()}.Exact() }
 
-// Begun records that a container of a pod has started that comes after its init containers: the memory manager has
-// taken back what those left. If that is news and the last report of the node is one of amounts, which may not show it,
-// changed is set and node is its name. Otherwise node is empty.
+// Begun records that a pod has started a container that comes after its init containers. The memory manager has then
+// taken back what the init containers left. If that is new, and the node's last report has amounts, which may not
+// show it, changed is set and node is the node's name. Otherwise node is empty.
 func (b *Book) Begun(uid string) (node string, changed bool) {
 	a := b.accountOf(uid)
 	if a == nil {
@@ -200,8 +200,8 @@ func (b *Book) Settle(uid string) {
 // unplaced pods, but do not show on which NUMA nodes they are.
 type unplaced struct{ *estimate.Unplaced }
 
-// Without returns the node without some of its unplaced pods, in every state in which it may then be. It is unsettled
-// if more states are possible than are listed.
+// Without returns n without some of its unplaced pods; Others are the other states in which it may then be. It is
+// unsettled if more states are possible than are listed.
 func (u unplaced) Without(n *state.Node, uids []string) *state.Node {
 	var states []estimate.State
 	for _, one := range append([]*state.Node{n}, n.Others...) {

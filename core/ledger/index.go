@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Index remembers on which nodes the pods of one kind fit. Its answer is that of [state.Node.Place] for every node.
-// When asked again, it computes only for nodes that have changed since. All methods may be called by any goroutine.
+// Index remembers on which nodes the pods of one kind fit. For every node it answers as [state.Node.Place] does. When
+// asked again, it computes only for nodes that have changed since. All methods may be called by any goroutine.
 //
 // It stores one bit per node, and no pointers to nodes: a snapshot without other users can be freed.
 type Index struct {

@@ -2,10 +2,10 @@ package ledger
 
 // This file decides which of two pods a node certainly admits first.
 //
-// The first is admitted first if that was known when the second had its turn. It is also admitted first if its binding
-// was known by then, and it was created in an earlier second: a kubelet receives bindings in the order of the API
-// server, which has the first pod's binding before the second's. If the kubelet receives several at once, as after its
-// start, it sorts them by creation time (pkg/kubelet/kubelet.go, HandlePodAdditions).
+// The first is admitted first if that was known when the second had its turn. It is also admitted first if its
+// binding was known by then, and it was created in an earlier second. A kubelet receives bindings in the order of the
+// API server, which has the first pod's binding before the second's. If the kubelet receives several at once, as
+// after its start, it sorts them by creation time (pkg/kubelet/kubelet.go, HandlePodAdditions).
 
 // before reports whether f was known to be admitted when g had its turn.
 func (f *assumedPod) before(g *assumedPod) bool { return f.acked != 0 && f.acked <= g.turned }

@@ -47,8 +47,8 @@ func (w *nodeState) with(i int, hs []place.Holding) *nodeState {
 	return out
 }
 
-// blur returns holdings in which every device is marked as one possible choice (DeviceBlock.Free) if an admitted pod
-// has devices of the same resource that are so marked. How many devices are left is then certain, but not which ones.
+// blur marks devices in hs as one possible choice (DeviceBlock.Free) if an admitted pod has devices of the same
+// resource with that mark. It does not change hs. How many devices are left is then certain, but not which ones.
 func (w *nodeState) blur(hs []place.Holding) []place.Holding {
 	drawn := map[string]bool{}
 	for _, got := range w.got {
@@ -292,8 +292,8 @@ func (s *search) key(w *nodeState) string {
 	return key.String()
 }
 
-// text is equal for holdings that differ at most in container names, and in which of the devices with the same NUMA
-// nodes the kubelet chooses.
+// text is equal for holdings that differ at most in container names, and in the kubelet's choice among devices with
+// the same NUMA nodes.
 func text(m *topo.Machine, hs []place.Holding) string {
 	var b strings.Builder
 	for _, h := range hs {

@@ -73,8 +73,9 @@ func (b *Book) Ahead(uid string) (out []state.PodID) {
 	return out
 }
 
-// blocked returns what the pod me must wait for, or "". In any case it sets me.after, which is valid only if me need
-// not wait: the node admits the pods whose turn was before that moment before me.
+// blocked returns what the pod me must wait for, or "". Unless me has a decision or the node is overrun, it also sets
+// me.after, which is valid only if me need not wait. Pods that had their turn before that moment are admitted before
+// me.
 func (a *account) blocked(me *assumedPod) state.WaitReason {
 	switch {
 	case me.decision != nil:
@@ -141,9 +142,10 @@ const (
 	maxSequences = 256
 )
 
-// mayPass reports whether a pod may have its turn before pods that were reserved before it and wait for theirs. It may
-// if they lose nothing: in every state that the pods before them may lead to, each of them and the pod itself is
-// admitted, on as many NUMA nodes, or is refused, whether the pod comes before them or after them.
+// mayPass reports whether a pod may have its turn before the pods in ahead, which were reserved before it and wait
+// for their turns. It may if they lose nothing. In every possible state of the node, me must fit. Each pod must have
+// the same result whether me comes first or last: it is refused, or admitted on as many NUMA nodes. No result may
+// depend on devices whose NUMA nodes are uncertain.
 func (a *account) mayPass(me *assumedPod, ahead []*assumedPod) bool {
 	passed := func(f *assumedPod) bool { return f.passes >= maxPasses }
 	if a.estimated() || slices.ContainsFunc(ahead, passed) {
@@ -169,7 +171,8 @@ func (a *account) mayPass(me *assumedPod, ahead []*assumedPod) bool {
 	return true
 }
 
-// inSequence returns what a node gives to pods that it receives one after the other: nil to a pod that it refuses.
+// inSequence returns what a node gives to each of several pods that it receives one after the other. It gives nil to
+// a pod that it refuses.
 func inSequence(u *place.Usage, pods ...*assumedPod) (out [][]place.Holding) {
 	for _, f := range pods {
 		v := f.place(u)

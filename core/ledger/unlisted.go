@@ -41,8 +41,8 @@ func (b *Book) Unlisted(uid string) bool {
 	return true
 }
 
-// waysWith returns what the unlisted pods may hold together with an assumed pod: what they hold in each possible state
-// of the node, and what the pod may have got before something was released beside it.
+// waysWith returns the ways (see unlisted) of the unlisted pods and an assumed pod together. They follow from each
+// possible state of the node, and from what the pod may have got before something was released beside it.
 func (a *account) waysWith(f *assumedPod) (ways [][]state.Entry) {
 	var s search
 	a.search(&s)
@@ -136,7 +136,7 @@ func (a *account) keepUnlisted(listed map[string]bool, renewed bool) {
 	}
 }
 
-// possible returns the ways in which no pod has a CPU that a reported pod has. If no way is left, it returns all ways.
+// possible returns the ways that share no CPU with a reported pod. If no way is left, it returns all ways.
 func possible(ways [][]state.Entry, reported []state.Entry) (out [][]state.Entry) {
 	taken := func(way []state.Entry) bool {
 		return slices.ContainsFunc(way, func(e state.Entry) bool {
@@ -155,8 +155,8 @@ func hasAny(entries []state.Entry, cpus idset.Set[idset.CPU]) bool {
 	})
 }
 
-// openStates returns the states of a node, besides its base, that differ in what is open: what the unlisted pods hold,
-// and whether they and the pods without an object, which a report should have dropped long ago, are there.
+// openStates returns the states of a node, besides its base, that differ in two open points. One is what the unlisted
+// pods hold. The other is whether the unlisted pods, and the pods in Gone, are still on the node.
 func (a *account) openStates() (out []*state.Node) {
 	var gone []string
 	for _, id := range a.base.Gone {

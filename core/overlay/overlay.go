@@ -74,8 +74,8 @@ func (n *Node) Spares(p *place.Pod) bool {
 	return true
 }
 
-// admit admits the added pods one after the other, each after the pods have left whose end it waits for. It returns
-// which of them fit.
+// admit admits the added pods one after the other, each after the pods in its leaving have left. It returns which of
+// them fit.
 func (n *Node) admit(base *state.Node) []bool {
 	out := make([]bool, len(n.added))
 	for i, a := range n.added {

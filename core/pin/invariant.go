@@ -8,9 +8,9 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// violation returns how a node that follows from n breaks the invariant, or "": an exclusive CPU has one owner, is on
-// the machine, and is not reserved; and only the pod that the decision is about changes. Every decision is checked
-// before it is returned, whatever algorithm made it.
+// violation returns how next, which follows from n, breaks the invariant, or "". The invariant: an exclusive CPU has
+// one owner, is on the machine, and is not reserved. A decision changes only the pod with the UID about. Every
+// decision is checked before it is returned, whatever algorithm made it.
 func (n *Node) violation(next *Node, about string) string {
 	free := next.Machine().CPUs().Minus(next.Rules().CPU.Reserved)
 	var owned idset.Set[idset.CPU]

@@ -1,16 +1,15 @@
 // Package pin decides what the containers of one node are pinned to if the node's agent is the arbiter: the CPUs and
 // NUMA nodes of each container, and the CPUs that all others share.
 //
-// A pod with a decision of the scheduler gets what was decided, if it is free and is what the pod asks for. Every other
-// pod is placed by the same algorithm when it arrives. A pod that the node's policies refuse runs in spite of that,
-// since its kubelet has admitted it: it is placed without alignment, or shares CPUs, and [Pod.Fault] has the reason. No
-// pod that is placed without a decision gets what is decided for another pod that is bound to the node and has not
-// arrived yet.
+// A pod with a decision of the scheduler gets what was decided, if it is free and is what the pod asks for. Every
+// other pod is placed by the same algorithm when it arrives. A pod that the node's policies refuse runs in spite of
+// that, since its kubelet has admitted it. It is placed without alignment, or shares CPUs, and [Pod.Fault] has the
+// reason. What is decided for a pod that is bound to the node and has not arrived yet stays free for that pod.
 //
-// Invariant: no CPU is exclusive to two pods, or to two containers that run together, and none that is reserved is
+// Invariant: no CPU is exclusive to two pods, or to two containers that run together, and no reserved CPU is
 // exclusive. A pod moves only if a decision is about that pod. Each decision is checked against this invariant, and
-// refused if it breaks it. The shared CPUs are those that no pod has exclusively; there is at least one. A Node never
-// changes; every event makes another one. Equal histories give equal nodes.
+// refused if it breaks it. The shared CPUs are the CPUs that no pod has exclusively; there is at least one. A Node
+// never changes; every event makes another one. Equal histories give equal nodes.
 //
 // The package does not handle containers that do not exist yet or any more, cgroups, or time.
 package pin
@@ -28,7 +27,7 @@ import (
 type Node struct {
 	empty *place.Usage
 	pods  []Pod // in the order of their arrival
-	// bound are pods with a decision that will arrive.
+	// bound are pods with a decision that are bound to the node; they had not arrived when Awaiting was called.
 	bound []Arrival
 }
 
@@ -112,8 +111,8 @@ func (n *Node) holdings() (out []place.Holding) {
 	return out
 }
 
-// Shared returns the CPUs of containers without exclusive ones: all CPUs that no pod has exclusively. They contain the
-// reserved CPUs, unless the rules keep these for the system (strict-cpu-reservation). There is at least one.
+// Shared returns the CPUs of containers without exclusive ones: all CPUs that no pod has exclusively. Under
+// strict-cpu-reservation, the reserved CPUs are shared only if no others are left. There is at least one shared CPU.
 func (n *Node) Shared() idset.Set[idset.CPU] {
 	out := n.Machine().CPUs()
 	if n.Rules().CPU.StrictReservation {
@@ -188,7 +187,8 @@ func (n *Node) With(a Arrival) *Node {
 	return n.arrived(p)
 }
 
-// place computes what a pod without a decision gets for what it asks for.
+// place computes what a pod without a decision gets, by the node's policies or else by relaxed rules. asks is what
+// the pod asks for.
 func (p *Pod) place(u *place.Usage, asks *place.Pod) {
 	v := place.Place(u, asks)
 	if !v.Fits() {
@@ -267,8 +267,8 @@ func (n *Node) Without(uids ...string) *Node {
 	return &Node{empty: n.empty, pods: left, bound: n.bound}
 }
 
-// Mended returns the node after pods have got what was not free when they arrived, as far as it is now: what the
-// scheduler decided for them, or CPUs of their own. All others stay as they are.
+// Mended returns the node with placements improved where CPUs have become free. A pod gets what the scheduler decided
+// for it, or CPUs of its own, if that was not free when it arrived and is now. All other pods stay as they are.
 func (n *Node) Mended() *Node {
 	out := n
 	for _, p := range n.pods {
@@ -284,9 +284,10 @@ func (n *Node) Mended() *Node {
 	return out
 }
 
-// Restored returns the node with pods that were there before, with the same holdings and faults: before its agent
-// ended, or under another machine or other rules. A pod whose holdings are not permitted any more is placed anew, after
-// all others: it gets nothing that another one has. Pods without known holdings are given as arrivals, and come last.
+// Restored returns the node with the pods of an earlier Node, with their holdings and faults. The earlier Node was
+// saved before the agent ended, or had another machine or other rules. A pod whose holdings are not permitted any
+// more is placed anew after the others, so it gets nothing that another pod has. Pods without known holdings are
+// given in anew, and are placed last.
 func (n *Node) Restored(pods []Pod, anew ...Arrival) *Node {
 	out := n
 	var move []Arrival

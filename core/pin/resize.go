@@ -9,9 +9,10 @@ import (
 
 // Resized returns the node after the requests of a pod have changed in place. A container that wants fewer exclusive
 // CPUs keeps some of those that it has. A container that wants more keeps all that it has and gets free CPUs, on its
-// NUMA nodes as far as possible. CPUs that are decided for a bound pod that has not arrived are not free. If not enough
-// CPUs are free, the pod does not change and gets the fault Shares with the reason, until it requests what it has
-// again: then it has the fault that it had before. Memory stays where it is, and counts there with its new size.
+// NUMA nodes as far as possible. CPUs that are decided for a bound pod that has not arrived are not free. If not
+// enough CPUs are free, the pod does not change and gets the fault Shares with the reason. If it then requests what
+// it has, it gets back the fault from before the resize. Memory stays where it is, and counts there with its new
+// size.
 func (n *Node) Resized(uid string, spec *place.Pod) *Node {
 	i := n.index(uid)
 	if i < 0 {
@@ -19,7 +20,7 @@ func (n *Node) Resized(uid string, spec *place.Pod) *Node {
 	}
 	p := n.pods[i]
 	same := p.Spec.Shape() == spec.Shape()
-	// A fault without an arrival is of a resize, too: earlier versions of an agent's file say no more.
+	// A fault without an arrival is of a resize, too: earlier versions of the agent's file lack the field Resize.
 	pending := p.Fault != nil && (p.Fault.Resize || p.Arrival.Spec == nil)
 	if same && !pending {
 		return n

@@ -69,12 +69,12 @@ func Fits(u *Usage, p *Pod) bool {
 	return a == yes || a == unsure && fits(u, p)
 }
 
-// alone reports whether the pod is one app container.
+// alone reports whether the pod is one app container that gets its devices at admission.
 func (p *Pod) alone() bool {
 	return len(p.Containers) == 1 && p.Containers[0].Kind == App && !p.late
 }
 
-// fits is Fits by the full engine, without plans. The pod must be as the node's managers see it.
+// fits is Fits without plans: it walks the pod through the admission. The caller passes what [Rules.managed] returns.
 func fits(u *Usage, p *Pod) bool {
 	if len(u.bars(u.Rules.Serves(p))) > 0 || len(p.TooLarge()) > 0 {
 		return false
@@ -281,7 +281,7 @@ func (a *admission) known(in []Count) []Count {
 }
 
 // podRequest returns the most that the pod needs at any time. It leaves out kinds of memory that only init containers
-// ask for, and all memory if one container's is not a whole number of bytes (memorymanager/policy_static.go,
+// ask for, and all memory if some container asks for a fraction of a byte (memorymanager/policy_static.go,
 // getPodRequestedResources). It leaves out no CPUs and no devices.
 func (a *admission) podRequest() request {
 	if len(a.pod.Containers) == 1 && a.pod.Containers[0].Kind == App {
@@ -391,7 +391,7 @@ func (a *admission) align(r *request) (hint, bool) {
 	return h, ok
 }
 
-// tooMany returns why no answer is given for a request that concerns so many NUMA nodes.
+// tooMany returns the reason for refusing a request that concerns more NUMA nodes than the tables of masks allow.
 func (a *admission) tooMany(r *request, numas int) Reason {
 	for _, want := range r.devices {
 		if n := a.u.tried(want.Resource); n > maxMemorySets {

@@ -32,10 +32,11 @@ const (
 	PodAntiAffinity Code = "pod-anti-affinity"
 	// KeptAway: the required anti-affinity of the pod in With excludes the pod from its domain of the key in Resource.
 	KeptAway Code = "anti-affinity-of-pod"
-	// Uneven: a topology spread constraint uses the key in Resource. With the pod, the domain would have Want more such
-	// pods than the domain with the fewest; the constraint allows Have.
+	// Uneven: a topology spread constraint uses the key in Resource. The pod would give the node's domain Want more such
+	// pods than the domain with the fewest has; the constraint allows Have.
 	Uneven Code = "topology-spread"
-	// NoDomain: the node lacks the label in Resource. With (an affinity or a constraint) groups nodes by that label.
+	// NoDomain: the node lacks the label in Resource. With names what groups nodes by that label, an affinity or a
+	// constraint of the pod.
 	NoDomain Code = "no-topology-label"
 	// BadClaim: the pod's claim in Resource has no volume; With has the cause, such as "is not there".
 	BadClaim Code = "volume-claim"
@@ -44,8 +45,8 @@ const (
 	// NoVolume: no volume matches the claim in Resource on the node, and the storage class in With cannot create one
 	// there.
 	NoVolume Code = "no-volume"
-	// SmallVolumes: the storage class in With would make a volume of the Want bytes of the claim in Resource, but its
-	// driver reports at most Have for one volume on the node.
+	// SmallVolumes: the claim in Resource needs a new volume of Want bytes from the storage class in With. On the node,
+	// the driver of that class reports at most Have for one volume.
 	SmallVolumes Code = "storage-capacity"
 	// ClaimInUse: the pod in With uses the claim in Resource, and only one pod at a time may use that claim.
 	ClaimInUse Code = "claim-in-use"
@@ -362,7 +363,7 @@ func (r Reason) resize() string {
 	if r.Have <= 0 || r.Resource == "" || r.Resource == "pods" {
 		return wait + "use another node"
 	}
-	if r.Code == Lacking || r.Code == Short { // less of it need not fit on NUMA nodes
+	if r.Code == Lacking || r.Code == Short { // even the amount that is left need not fit on NUMA nodes
 		return wait + "ask for less (" + most + " left)"
 	}
 	return wait + "ask for at most " + most

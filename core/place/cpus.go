@@ -11,8 +11,8 @@ import (
 // This file is the CPU manager's static policy (cpumanager/policy_static.go). The rules are:
 //
 //   - Only whole CPUs of Guaranteed pods are exclusive.
-//   - The preferred width counts all CPUs of a NUMA node, reserved and held ones too; what fits counts free
-//     ones, and those that the pod's init containers leave, whose NUMA nodes every mask must contain.
+//   - The preferred width counts all CPUs of a NUMA node, reserved and held ones too. A mask fits by its free CPUs and
+//     the CPUs that the pod's init containers leave; it must contain the NUMA nodes of the latter.
 //   - CPUs inside the affinity are taken first, the rest from anywhere.
 //   - An init container's CPUs stay the pod's until the pod ends, and later containers may take them.
 
@@ -144,9 +144,9 @@ func (u *Usage) notPicked(end ending, r Reason) Reason {
 	return r
 }
 
-// sure reports whether comparing n with the number of usable CPUs decides if n CPUs can be picked. It does not if CPUs
-// are spread. If fewer than n are usable, it also does not on machines with parts of unequal size: there the kubelet
-// decides by a mean whether a part is whole, and may find enough all the same (testdata/unequal_*.txt).
+// sure reports whether comparing n with the number of usable CPUs decides if n CPUs can be picked. It does not if
+// CPUs are spread. It also does not if fewer than n are usable and parts of the machine have unequal sizes. The
+// kubelet then compares parts with a mean size, and may still find enough (testdata/unequal_*.txt).
 func (u *Usage) sure(n, usable int) bool {
 	return !u.Rules.CPU.DistributeAcrossNUMA && (n <= usable || u.even)
 }
@@ -207,9 +207,9 @@ func coresOf(m *topo.Machine, s cpuSet) cpuSet {
 
 func cpusPerCore(m *topo.Machine) int { return m.CPUs().Len() / len(m.Cores()) }
 
-// Reserve returns the n CPUs of m that a kubelet reserves when its configuration has a number and no list: those that
-// its static CPU manager takes first of the empty machine (cpumanager/policy_static.go, NewStaticPolicy). It ignores
-// r.CPU.Reserved. A machine with fewer than n CPUs is an error.
+// Reserve returns the n CPUs of m that a kubelet reserves when its configuration has a number and no list. These are
+// the CPUs that its static CPU manager takes first on the empty machine (cpumanager/policy_static.go,
+// NewStaticPolicy). It ignores r.CPU.Reserved. A machine with fewer than n CPUs is an error.
 func (r Rules) Reserve(m *topo.Machine, n int) (idset.Set[idset.CPU], error) {
 	r = Rules{Release: r.Release, CPU: r.CPU}
 	r.CPU.Reserved = idset.Set[idset.CPU]{}

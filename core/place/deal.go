@@ -49,8 +49,8 @@ func (s *spreading) deal(seats []seat, size int, idle bool) (d deal, ok bool) {
 	return d, true
 }
 
-// at returns the costs of choosing choose seats from the seats i and up. The index in the result is the state; see
-// choices.
+// at returns the costs of choosing this many seats among seat i and the seats after it. The index in the result is
+// the state; see choices.
 func (d *deal) at(level, i, choose int) []int64 {
 	return d.best[level*d.perLevel+i*d.perSeat+choose*d.perChoice:][:d.perChoice]
 }

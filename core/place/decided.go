@@ -10,8 +10,8 @@ import (
 // and the decision holds in any order of arrival.
 
 // Decided returns what a node gives to a pod that has a decision. The decision holds if it is still free and is what
-// the pod asks for; otherwise the result is that of [Place]. kept reports whether the decision holds. A decision has no
-// devices, since the kubelet's device manager chooses them.
+// the pod asks for; otherwise the result is the verdict of [Place]. kept reports whether the decision holds. A
+// decision has no devices, since the kubelet's device manager chooses them.
 func Decided(u *Usage, p *Pod, decision []Holding) (v Verdict, kept bool) {
 	if u.covers(p, decision) {
 		return Verdict{Holdings: slices.Clone(decision)}, true

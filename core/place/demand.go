@@ -121,7 +121,7 @@ func (r Rules) Enforces(p *Pod, d Demand) bool {
 }
 
 // Judge returns the verdict with the demand taken into account: if the node would admit the pod with holdings that do
-// not satisfy the demand, the result is a refusal with reasons. Judge returns a verdict that is a refusal unchanged.
+// not satisfy the demand, the result is a refusal with reasons. Judge returns a refusal unchanged.
 func Judge(u *Usage, p *Pod, v Verdict, d Demand) Verdict {
 	if !v.Fits() || !d.Binds() {
 		return v
@@ -169,7 +169,8 @@ func (d Demand) Reason(r Reason) Reason {
 
 func (j *judgement) refuse(r Reason) { j.reasons = append(j.reasons, j.d.Reason(r)) }
 
-// untied refuses if the node does not tie a demanded resource to NUMA nodes, or ties none at all.
+// untied refuses if the node ties a resource in Align to no NUMA node. If Align is empty, it refuses if the node ties
+// no resource of the demand.
 func (j *judgement) untied() {
 	at := j.places(j.all)
 	for _, name := range j.d.Align.List() {
@@ -241,7 +242,8 @@ func (j *judgement) group(g group) {
 		Want: int64(most), Have: int64(used.Len()), With: strings.Join(where, ", ")})
 }
 
-// places returns the NUMA nodes of each resource that the demand is about and that is tied to some.
+// places returns, for each resource of the demand, the NUMA nodes that it is tied to. It leaves out resources that
+// are tied to none.
 func (j *judgement) places(hs []Holding) map[string]topo.Mask {
 	out := map[string]topo.Mask{}
 	note := func(name string, on topo.Mask) {
@@ -264,9 +266,9 @@ func (j *judgement) places(hs []Holding) map[string]topo.Mask {
 	return out
 }
 
-// masks returns the masks that NUMA nodes must touch to be near all holdings. sure has every NUMA node of CPUs and
-// memory, and one mask for each device that is certain. maybe has one mask for each device that the kubelet may take by
-// chance, and draws is how many it takes.
+// masks returns masks such that a set of NUMA nodes is near all holdings if it touches every mask. sure has one mask
+// for each NUMA node of CPUs and memory, and one mask for each device that is certain. maybe has one mask for each
+// device that the kubelet may take by chance, and draws is how many it takes.
 func (j *judgement) masks(hs []Holding) (sure, maybe []topo.Mask, draws int) {
 	each := func(m topo.Mask) {
 		for ; m != 0; m &= m - 1 {
@@ -299,9 +301,9 @@ func (j *judgement) masks(hs []Holding) (sure, maybe []topo.Mask, draws int) {
 	return sure, maybe, draws
 }
 
-// candidates returns the NUMA nodes of each device that the node may take in place of the devices of a block: the
-// devices that the pod holds, and all healthy ones that no other pod holds. It is empty if the NUMA nodes of the block
-// are certain. The caller must not change the result.
+// candidates returns the NUMA nodes of each device that the node may take in place of the devices of a block. These
+// are the devices that the pod holds, and all healthy devices that no other pod holds. It is empty if the NUMA nodes
+// of the block are certain. The caller must not change the result.
 func (j *judgement) candidates(b DeviceBlock) (out []topo.Mask) {
 	at, res, ok := j.u.resource(b.Resource)
 	if !b.Loose || j.enforced || !ok {
@@ -332,8 +334,8 @@ func (j *judgement) candidates(b DeviceBlock) (out []topo.Mask) {
 	return out
 }
 
-// maxShared bounds the number of different masks of several NUMA nodes for which within tries all choices of a NUMA
-// node. If there are more, each counts for its lowest NUMA node.
+// maxShared is the most masks of several NUMA nodes for which within tries all choices. If there are more, within
+// chooses the lowest NUMA node of each.
 const maxShared = 6
 
 // within reports whether some set of at most most NUMA nodes touches every mask. An empty mask counts as touched. If
@@ -463,7 +465,8 @@ func sumsOfDevices(res topo.Resource, numas int) []int64 {
 	return out
 }
 
-// fewest returns how many NUMA nodes, largest first, add up to n; all of them if they do not.
+// fewest returns how many NUMA nodes, largest first, together have n. If all together have less, it returns their
+// number.
 func fewest(m *topo.Machine, n int64, value func(i int) int64) int {
 	var values [topo.MaxNUMAs]int64
 	numas := len(m.NUMAs())

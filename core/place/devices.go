@@ -12,14 +12,15 @@ import (
 //  - It serves pods of any QoS class. It gives no hints for a resource whose devices have no NUMA node.
 //  - Masks range over the NUMA nodes that have devices of the resource. The preferred width counts all
 //    devices, held and unhealthy ones too; a device of several NUMA nodes counts for every mask it touches.
-//  - A device whose plugin names no NUMA node of the machine, but -1 or another unknown id, counts as one that
-//    has a NUMA node, and lies in no mask: if a request needs it, no mask serves the request. If an init container
-//    holds such a device, or one with an empty list, no mask serves the next container.
+//  - A plugin may name only ids that the machine lacks, such as -1. Its device then counts as one with a NUMA node,
+//    but lies in no mask: if a request needs it, no mask serves the request. If an init container holds such a
+//    device, or one with an empty list, no mask serves the next container.
 //  - It takes first what init containers of the pod leave; then devices that touch the affinity, then
 //    other devices with a NUMA node, then devices without.
 //  - Among equal devices the kubelet takes any (it ranges over a map), or asks the plugin for a preference.
-//    The prediction then says so. A plugin that is asked for devices outside the affinity may prefer those
-//    without a NUMA node. Only the kubelet has the information which plugins have preferences.
+//    The prediction is then marked (DeviceBlock.Free, DeviceBlock.Loose). A plugin that is asked for devices
+//    outside the affinity may prefer devices without a NUMA node. Only the kubelet has information about which
+//    plugins have preferences.
 
 // deviceHintSet returns the hint set of a device resource. choosy is false if the resource has no preference, or if no
 // device plugin of the machine serves it, because the device manager ignores such a resource.
@@ -72,7 +73,7 @@ func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables
 	return f, true
 }
 
-// tried returns for how many NUMA nodes a device manager tries all sets for a resource.
+// tried returns a number of NUMA nodes: for the resource, the device manager tries every set of these NUMA nodes.
 func (u *Usage) tried(resource string) int {
 	at, _, known := u.resource(resource)
 	if !known || u.Rules.Topology.Policy == None {
@@ -81,8 +82,9 @@ func (u *Usage) tried(resource string) int {
 	return u.sets[at].numas.Len()
 }
 
-// Stranded reports whether a kubelet with these rules never gives out a device of a resource, however much is free: the
-// device has no NUMA node of the machine, the kubelet aligns the resource, and the policy admits only what is aligned.
+// Stranded reports whether a kubelet with these rules never gives out a device of a resource, however much is free.
+// That is so if the device has no NUMA node of the machine, the kubelet aligns the resource, and the policy admits
+// only what is aligned.
 func (r Rules) Stranded(m *topo.Machine, resource string, d topo.Device) bool {
 	if d.NUMAs != 0 || r.Topology.Policy < Restricted {
 		return false
@@ -160,8 +162,8 @@ func (a *admission) usableDevices(at int, res topo.Resource) (n int64) {
 	return n
 }
 
-// inherit marks a pick that depends on an earlier pick of the pod left to chance. The earlier pick may have taken a
-// device that this one would take, or may leave one for reuse.
+// inherit marks a pick as left to chance if an earlier pick of the pod for the same resource was. The earlier pick
+// may have taken a device that this one would take, or may leave one for reuse.
 func (a *admission) inherit(i int, b *DeviceBlock) {
 	earlier := a.drawn[b.Resource]
 	b.Free, b.Loose = b.Free || earlier.free, b.Loose || earlier.loose

@@ -10,8 +10,9 @@
 //	fmt.Println(verdict.Text(machine))          // what each container gets, or why the pod does not fit
 //	node = node.Hold(verdict.Holdings...)       // the node once the pod runs there
 //
-// To ask only whether a pod fits, use [Fits], or a [Question] for many nodes. To apply what a pod itself demands of its
-// placement ([Demand]), pass the verdict to [Judge]. Names of kinds and codes are those of Kubernetes where it has one.
+// To ask only whether a pod fits, use [Fits], or a [Question] for many nodes. To apply what a pod itself demands of
+// its placement ([Demand]), pass the verdict to [Judge]. Kinds and codes have Kubernetes' names where Kubernetes has
+// one.
 //
 // # Units and names
 //

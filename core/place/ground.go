@@ -32,7 +32,7 @@ type ground struct {
 	tidy bool
 	// localVaries: NUMA nodes differ in the distance to themselves, so the lowest of several may not be the closest.
 	localVaries bool
-	// missing has, for each kind, the NUMA nodes that the memory manager has no table of; see crashes.
+	// missing has, for each kind of memory, the NUMA nodes on which the memory manager has no table for it; see crashes.
 	missing []topo.Mask
 	// keeps: the memory manager never assigns memory if that would mix single use and group use of a NUMA node.
 	keeps bool
@@ -98,7 +98,8 @@ func newGround(m *topo.Machine, r Rules) *ground {
 	return g
 }
 
-// nested reports whether the smaller of sockets and NUMA nodes lie inside the larger.
+// nested reports whether every NUMA node with CPUs lies inside one socket. If there are at least as many sockets as
+// such NUMA nodes, it reports instead whether every socket lies inside one NUMA node.
 func nested(m *topo.Machine) bool {
 	inner, outer := topo.NUMAs, topo.Sockets
 	if len(m.Sockets()) >= m.WithCPUs().Len() {

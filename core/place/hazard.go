@@ -35,28 +35,29 @@ const (
 	// do not agree, or are not preferred, and the pod ends with TopologyAffinityError (cpumanager/policy_static.go,
 	// GetTopologyHints and isHintSocketAligned; memorymanager/policy_static.go, regenerateHints).
 	TopologyReadmission HazardCode = "topology-readmission"
-	// PodLevelReadmission: a pod holds CPUs or memory as a whole. With the gate PodLevelResourceManagers and scope pod, a
-	// restarted kubelet compares what each of the pod's containers has with what that one requests, and ends the pod if
-	// they differ. Otherwise it allocates once more for the pod, which may fail; what the pod had before stays taken, and
-	// the kubelet then refuses its own state file at the next start (topologymanager/scope_pod.go,
-	// admitUsingPodResources; cpumanager/policy_static.go, getPodTopologyHintsForAdd, allocatePodForAdd, validateState).
+	// PodLevelReadmission: a pod holds CPUs or memory as a whole. With the gate PodLevelResourceManagers and scope pod,
+	// a restarted kubelet compares each container's holdings with its request. If they differ, the kubelet ends the pod.
+	// Otherwise it allocates for the pod once more, which may fail. The earlier allocation stays taken, and the kubelet
+	// refuses its own state file at the next start (topologymanager/scope_pod.go, admitUsingPodResources;
+	// cpumanager/policy_static.go, getPodTopologyHintsForAdd, allocatePodForAdd, validateState).
 	PodLevelReadmission HazardCode = "pod-level-readmission"
 	// InitDevices: a pod holds devices of an init container. If that container has ended, the restarted kubelet asks
 	// for the devices again before their plugin has registered, and the pod ends with UnexpectedAdmissionError
 	// (devicemanager/manager.go, devicesToAllocate).
 	InitDevices HazardCode = "init-devices"
-	// StoppedDevices: a container that does not run holds devices: it waits for an image, for its configuration, for an
+	// StoppedDevices: a container that does not run holds devices. It waits for an image, for its configuration, for an
 	// init container or for its next start, or has ended. The restarted kubelet asks for the devices as in InitDevices,
 	// and the pod ends with UnexpectedAdmissionError (the same function).
 	StoppedDevices HazardCode = "stopped-devices"
-	// StatusReadmission: in 1.33 and 1.34 a restarted kubelet reads the CPUs of a container from its status, which has
-	// none before the container was created. Under restricted and single-numa-node with scope pod, they then differ from
-	// what the container holds, and the pod ends with TopologyAffinityError, unless all of its containers are without
+	// StatusReadmission: in 1.33 and 1.34 a restarted kubelet reads the CPUs of a container from its status. Before a
+	// container is created, its status has no CPUs, unlike its holdings. Under restricted and single-numa-node with
+	// scope pod, the pod then ends with TopologyAffinityError, unless no container of the pod has CPUs in its status
 	// (cpumanager/policy_static.go, guaranteedCPUs and GetPodTopologyHints).
 	StatusReadmission HazardCode = "status-readmission"
 	// ResizeReadmission: a pod was resized in place, and its containers have kept their CPUs, as with the gate
 	// InPlacePodVerticalScalingExclusiveCPUs in 1.37. Under restricted and single-numa-node a restarted kubelet finds
-	// that they differ, and the pod ends with TopologyAffinityError (cpumanager/policy_static.go, GetTopologyHints).
+	// that the CPUs differ from the requests, and the pod ends with TopologyAffinityError (cpumanager/policy_static.go,
+	// GetTopologyHints).
 	ResizeReadmission HazardCode = "resize-readmission"
 )
 
@@ -75,7 +76,8 @@ type Hazard struct {
 	Pods []string
 }
 
-// Advice is a thing that people should know, and what mends it; Remedy is empty where there is none to name.
+// Advice is one thing that people should learn about, and what mends it. Remedy is empty if there is no remedy to
+// name.
 type Advice struct{ What, Remedy string }
 
 // String returns the advice with its remedy, if there is one, in one line.
@@ -215,8 +217,9 @@ func (r *risk) hold(u *Usage, h *Holding) {
 	}
 }
 
-// scattered reports whether a hint of exactly these NUMA nodes, for cpus CPUs on them, is not preferred under
-// align-by-socket: fewer NUMA nodes have as many CPUs, and the mask spans more sockets than so few NUMA nodes need.
+// scattered reports whether align-by-socket does not prefer the hint with exactly these NUMA nodes for this number of
+// CPUs. That is so if fewer NUMA nodes have as many CPUs, and the mask spans more sockets than so few NUMA nodes
+// need.
 func scattered(m *topo.Machine, on topo.Mask, cpus int64) bool {
 	if on.Len() < 2 {
 		return false

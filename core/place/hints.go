@@ -6,8 +6,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file is the topology manager: which NUMA nodes a container (or pod) shall be aligned to, given the hint set of
-// each resource, which is the set of NUMA node masks that can serve it (topologymanager/policy.go). The rules are:
+// This file is the topology manager: it chooses the NUMA nodes that a container (or pod) is aligned to. Its input is
+// a hint set for each resource: the NUMA node masks that can serve the resource (topologymanager/policy.go). The
+// rules are:
 //
 //   - The kubelet picks one mask of every hint set in all combinations; the affinity of a combination is
 //     the intersection of its masks. A combination is preferred if all its masks are equal and each is

@@ -88,7 +88,7 @@ type hintSet struct {
 	// able masks have enough free; fitting masks also respect the restrictions of earlier holdings. Invariant:
 	// preferred implies fits, fits implies able; some mask fits unless the hint set is impossible.
 	able, fits, preferred []bool
-	// free is the free amount of each mask, total that of the whole node.
+	// free is the free amount of each mask, total the free amount of the whole node.
 	free  []int64
 	total int64
 	// apart is how much of total is on no NUMA node: devices only.
@@ -130,8 +130,8 @@ func (t *tables) open(l *maskSpace, universe int) {
 	}
 }
 
-// demand keeps as preferred the masks that have the amount if nothing is held, and as able the masks among them that
-// have it free.
+// demand adds the condition that a mask has this amount. Masks stay preferred if they have it when nothing is held.
+// Masks stay able if they stay preferred and have it free.
 func (t *tables) demand(l *maskSpace, amount int64) {
 	whole, free, able, preferred := t.whole, t.free[:len(t.whole)], t.able[:len(t.whole)], t.preferred[:len(t.whole)]
 	for d := 1; d < len(whole); d = l.next(d) {
@@ -140,8 +140,8 @@ func (t *tables) demand(l *maskSpace, amount int64) {
 	}
 }
 
-// close ends the demands and returns the hint set with its tables. The width becomes that of the narrowest preferred
-// mask, if that is less than f's, and every able mask fits.
+// close ends the demands and returns f with the tables. Its width becomes the width of the narrowest preferred mask
+// if that is less. Every able mask then fits.
 func (t *tables) close(l *maskSpace, f hintSet) hintSet {
 	for d := 1; d < len(t.preferred); d = l.next(d) {
 		if t.preferred[d] {

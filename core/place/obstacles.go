@@ -27,8 +27,8 @@ import (
 // maxNUMAID is the highest id of a NUMA node that a kubelet's masks can hold.
 const maxNUMAID = 63
 
-// maxMemorySets bounds the number of NUMA nodes for which a memory or device manager may try all sets: a million sets,
-// as for CPUs (maxSets). Beyond the bound, the kubelet counts as endless.
+// maxMemorySets is the most NUMA nodes for which a memory or device manager may try all sets. They have a million
+// sets, the bound for CPUs (maxSets). With more NUMA nodes, the kubelet's search counts as endless.
 const maxMemorySets = 20
 
 // Obstacles returns why a kubelet with these rules cannot serve pods that need alignment on a machine, even if nothing
@@ -52,9 +52,10 @@ func (r Rules) Obstacles(m *topo.Machine) []Reason {
 	return out
 }
 
-// MissingPages returns one reason for each size of hugepages that some NUMA nodes of a machine show and others do not,
-// if the static memory manager panics on pods that ask for it. Linux shows every size on every NUMA node with memory,
-// and older kernels none on those without. The kubelet serves all other pods.
+// MissingPages returns one reason for each size of hugepages that only some NUMA nodes of a machine show. The
+// kubelet's static memory manager panics on pods that ask for such a size; under other rules the result is empty.
+// Linux shows every size on every NUMA node with memory. Older kernels show no size on a NUMA node without memory.
+// The kubelet serves all other pods.
 func (r Rules) MissingPages(m *topo.Machine) (out []Reason) {
 	for _, kind := range m.Kinds() {
 		for _, n := range m.NUMAs() {
@@ -89,7 +90,7 @@ func barriers(m *topo.Machine, r Rules) (all, guaranteed []Reason) {
 
 func lastID(m *topo.Machine) idset.NUMA { return m.NUMAs()[len(m.NUMAs())-1].ID }
 
-// bars returns why no usage of this ground admits a pod; exclusive means that the pod is Guaranteed.
+// bars returns why no usage of this ground admits a pod; exclusive is [Rules.Serves] for the pod.
 func (g *ground) bars(exclusive bool) []Reason {
 	if len(g.barsAll) > 0 || !exclusive {
 		return g.barsAll

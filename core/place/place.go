@@ -76,8 +76,9 @@ func ParseArbiter(s string) (Arbiter, bool) {
 }
 
 // Rules has what determines allocation on a node: the arbiter, the kubelet's release, the policies of its CPU, memory
-// and topology managers, and reservations. The verdict of Place depends on the arbiter only where sockets or cores have
-// unequal sizes: there a kubelet may give one CPU to two containers, and an agent does not.
+// and topology managers, and reservations. The verdict of Place depends on the arbiter in few cases. Where sockets or
+// cores have unequal sizes, a kubelet may give one CPU to two containers, and an agent does not. Only a kubelet's
+// verdict depends on hugepage sizes that a NUMA node lacks, on [topo.NUMAList], and on PodLevelManagers.
 type Rules struct {
 	Arbiter  Arbiter
 	Release  Release // of the kubelet; see release.go for what depends on it

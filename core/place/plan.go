@@ -16,7 +16,8 @@ import (
 //    affinity that comes from a mask that serves it: the affinity is that mask, or the manager widens it to
 //    that mask.
 //
-// Where these reasons do not apply the answer is unsure, and Fits asks the full engine.
+// Where these reasons do not apply the answer is unsure, and Fits asks the engine: it walks the pod through the
+// admission (admit.go).
 
 // answer is the result of comparing a plan with a usage.
 type answer int8
@@ -59,7 +60,7 @@ type plan struct {
 	choosy, n int
 	pinned    bool      // memory is assigned to NUMA nodes
 	near      topo.Mask // NUMA nodes that may appear in every hint set
-	// width is the number of NUMA nodes that CPUs and devices prefer: 0 if there are none of them, -1 if they differ.
+	// width is the number of NUMA nodes that CPUs and devices prefer: 0 if the request has neither, -1 if they differ.
 	// memory is the number that memory prefers.
 	width, memory int
 	stocks        [maxRows]stock

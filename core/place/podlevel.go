@@ -12,8 +12,8 @@ import "slices"
 //   - Scope container, or policy none: containers whose requests equal their limits are served like those of any
 //     Guaranteed pod. The others get nothing of their own.
 //
-// Devices are given to containers, under scope pod only when a container starts, for pods of every class. Another pod
-// that is admitted before that may get them; Place treats them as given.
+// Devices are given to containers, in pods of every class; under scope pod, a container gets them only when it
+// starts. Another pod that is admitted before may get these devices; Place treats them as given.
 //
 // [Rules.managed] replaces the pod by one that has only what the managers read. The unexported fields of Pod and
 // Container have what its requests cannot express.

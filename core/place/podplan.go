@@ -2,10 +2,10 @@ package place
 
 import "github.com/tenon-numa/tenon/core/topo"
 
-// podPlan is a pod with any number of containers, prepared for all usages of one ground. The kubelet admits containers
-// one after the other, so ask subtracts what an earlier container takes from a copy of the amounts. That is exact if it
-// takes everything from one NUMA node. The engine handles pods with init containers, which leave their holdings to
-// later ones.
+// podPlan is a pod with any number of containers, prepared for all usages of one ground. The kubelet admits
+// containers one after the other, so ask subtracts what an earlier container takes from a copy of the amounts. That
+// is exact if the container takes everything from one NUMA node. The engine handles pods with init containers, which
+// leave their holdings to later ones.
 type podPlan struct {
 	// plans has one plan for each container, in order; a pod that is aligned as a whole has one plan.
 	plans []plan
@@ -110,8 +110,8 @@ func (p *plan) askWhole(u *Usage, steps *int) answer {
 	return a
 }
 
-// one returns the NUMA node that the topology manager aligns the wants of the plan to. It returns -1 if it aligns them
-// to several, or to none.
+// one returns the NUMA node that the topology manager aligns the wants of the plan to. It returns -1 if it aligns
+// them to several or to none, or if the machine has only one NUMA node.
 func (p *plan) one(u *Usage) int {
 	if u.numas == 1 || p.narrow || p.policy == None || !policyTable[p.policy].single && p.common() != 1 {
 		return -1
@@ -119,8 +119,8 @@ func (p *plan) one(u *Usage) int {
 	return p.lowest(u)
 }
 
-// book subtracts what a container gets from the amounts of a usage that admits it; the caller owns the amounts. It
-// returns false if it is not certain what the container gets.
+// book subtracts what the plan's container gets from the amounts of u, which admits the container. The caller owns
+// the amounts. It returns false if it is not certain what the container gets.
 func (p *plan) book(u *Usage) bool {
 	if p.n == 0 && p.stocked == 0 {
 		return !p.pinned

@@ -32,7 +32,8 @@ type Readmitted struct {
 	Statuses Statuses
 }
 
-// podHazards returns the hazards of pods by their statuses. None is sure: a status may change before the restart.
+// podHazards returns the hazards that follow from the statuses of pods. None is sure: a status may change before the
+// restart.
 func (r *Rules) podHazards(pods []Readmitted) (out []Hazard) {
 	if len(pods) == 0 {
 		return nil

@@ -30,8 +30,9 @@ const (
 	Short Code = "short"
 	// SMT: under full-pcpus-only, the CPUs are not whole cores.
 	SMT Code = "smt"
-	// Endless: the kubelet would search for NUMA nodes without end, for CPUs under distribute-cpus-across-numa, or for
-	// memory under the static memory manager. It would then admit no pod on the node any more.
+	// Endless: the kubelet would search for NUMA nodes without end. It searches for CPUs under
+	// distribute-cpus-across-numa, for memory under the static memory manager, or for devices on too many NUMA nodes. It
+	// would then admit no pod on the node any more.
 	Endless Code = "endless"
 	// Group: memory is free, but on NUMA nodes that are already used alone, or in another group of NUMA nodes
 	// (memorymanager/policy_static.go never mixes single- and multi-numa use).
@@ -99,17 +100,18 @@ type Reason struct {
 	//  - Widths: Resource needs Want NUMA nodes, and the resource With needs Have.
 	//  - Demanded: With has the NUMA nodes of each resource that the demand is about.
 	//  - Endless: With has the reserved CPUs whose siblings are not reserved, under full-pcpus-only. For devices,
-	//    Width is the number of NUMA nodes of which the kubelet would try all sets.
+	//    Width is a number of NUMA nodes: the kubelet would try all sets of them.
 	//  - TooComplex: Want is the number of containers, Have the bound, and Width the number of NUMA nodes of the
 	//    machine; Width is 0 if the pod alone is too large.
 	//  - NUMAID: Want is the id, Have the highest id that is allowed, and With names the part that cannot handle it.
 	Width int
 	With  string
-	// Never: the pod would not get it on the empty machine either. Have is then about the empty machine.
+	// Never: the pod would not get Want on the empty machine either. Have is then about the empty machine.
 	Never bool
-	// Remedies that a caller has tried, empty if it has tried none or found none. Under has other settings of the node's
-	// kubelet under which the empty machine would take the pod. For Widths, the empty machine would take it with Fit of
-	// the resource With, and not with the next larger amount that was tried.
+	// Under and Fit are remedies that a caller found by trying; they are empty if it tried none or found none. Under has
+	// other settings of the node's kubelet with which the empty machine would take the pod. Fit is for Widths: with this
+	// amount of the resource With, the empty machine would take the pod. It would not with the next larger amount that
+	// was tried.
 	Under string
 	Fit   int64
 }

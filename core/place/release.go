@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// This file is all that differs between releases of the kubelet, as data. A rule of another file that holds for some
-// releases only is a row here, and asks [Rules] for it by name. What differs behind a gate that is off by default is
-// in podlevel.go.
+// This file has, as data, what differs between releases of the kubelet. A rule that holds only for some releases is a
+// row here, and the code that applies the rule asks [Release.has]. What differs behind a gate that is off by default
+// is in podlevel.go.
 
 // Release is a minor release of Kubernetes 1: 36 is 1.36. The zero value stands for [DefaultRelease].
 type Release int
 
-// The releases that are modelled are those from OldestRelease to NewestRelease. Tests compare each of them with its own
-// kubelet's managers. DefaultRelease is the release of rules that name none.
+// The modelled releases are OldestRelease to NewestRelease. Tests compare each of them with the managers of its
+// kubelet. DefaultRelease is the release of rules that name none.
 const (
 	OldestRelease  Release = 30
 	DefaultRelease Release = 37
@@ -170,12 +170,12 @@ func Changes() []Change { return append([]Change(nil), changes[:]...) }
 // has reports whether the release has the new rule.
 func (r Release) has(c change) bool { return r.orDefault() >= changes[c].Since }
 
-// What statuses of pods mean when a kubelet restarts differs too. A scenario has no statuses, so these rules are no
-// rows of the table; lab/kubelet/readmit_test.go has the managers judge them.
+// Releases also differ in how a restarted kubelet reads statuses of pods. A scenario has no statuses, so these rules
+// are no rows of the table; lab/kubelet/readmit_test.go has the managers judge them.
 
-// readsStatuses reports whether a restarted kubelet takes the CPUs that a container requests from its status. The gate
-// InPlacePodVerticalScaling, which decides it, is off by default before and on in these releases; later ones read the
-// spec (cpumanager/policy_static.go, guaranteedCPUs).
+// readsStatuses reports whether a restarted kubelet takes the CPUs that a container requests from its status. The
+// gate InPlacePodVerticalScaling decides that. It is off by default before 1.33, and on in 1.33 and 1.34; later
+// releases read the spec (cpumanager/policy_static.go, guaranteedCPUs).
 func (r Release) readsStatuses() bool { return r.orDefault() == 33 || r.orDefault() == 34 }
 
 // resizesApart reports whether a pod with CPUs of its own can be resized in place while it keeps them, with the gate
@@ -185,7 +185,7 @@ func (r Release) resizesApart() bool { return r.orDefault() >= 37 }
 // Option is an option of the kubelet's managers.
 type Option struct {
 	Name  string
-	Since Release // the first release that knows it; an older kubelet does not start with it
+	Since Release // the first release that has it; an older kubelet does not start with it
 	// Beta is the first release that needs no gate for alpha options; 0: all need one.
 	Beta Release
 	// Stable is the first release that needs no gate at all; 0: there is none yet.

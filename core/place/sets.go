@@ -14,8 +14,9 @@ type tally struct {
 	row, all int
 }
 
-// count returns how many sets of k NUMA nodes the kubelet looks at. It looks at all, or stops at the set level, after
-// which all NUMA nodes have equally many free CPUs. The result is NaN if counting needs more work than is left.
+// count returns how many sets of k NUMA nodes the kubelet looks at. It looks at all, or stops at the set in level:
+// after that set, all NUMA nodes have equally many free CPUs. The result is NaN if counting needs more work than is
+// left.
 func (s *spreading) count(level []int) (n float64) {
 	t := tally{s: s, row: s.rest + 1, all: (s.rest + 1) * (s.k + 1)}
 	if !s.work.spend(2 * (len(s.free) + 1) * t.all) {
@@ -66,8 +67,9 @@ func (t *tally) fill() {
 	}
 }
 
-// beyond returns how many more sets the kubelet looks at because sets can give the CPUs. It counts sets of some members
-// from an index on that have groups to spare; prefix is the number of subsets of the members chosen before.
+// beyond returns how many more sets the kubelet looks at, because it also looks at the subsets of a set that can give
+// the CPUs. It counts sets of this many members among the NUMA nodes from index from on, if the members have at least
+// short groups to spare. prefix is the number of subsets of the members chosen before.
 func (t *tally) beyond(from, members, short int, prefix float64) float64 {
 	if t.s.rest == 0 {
 		return 0
@@ -102,7 +104,7 @@ func (s *spreading) loops(level []int) (is, ok bool) {
 	return s.loopsAmong(level, len(s.free))
 }
 
-// loopsAmong is loops for the sets that contain members, and otherwise NUMA nodes from an index on.
+// loopsAmong is loops for the sets that consist of members and of NUMA nodes from index from on.
 func (s *spreading) loopsAmong(members []int, from int) (is, ok bool) {
 	row := s.rest // by groups of the subset, fewer than are wanted
 	all := row * (s.rest + 1)

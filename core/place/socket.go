@@ -8,7 +8,7 @@ import (
 )
 
 // This file implements distribute-cpus-across-numa together with align-by-socket, where the release prefers NUMA
-// nodes of one socket (spreadInOneSocket). The rules differ from those of spread.go:
+// nodes of one socket (spreadInOneSocket). The rules differ from the rules in spread.go:
 //
 //   - NUMA nodes of one socket go before all others; among these, and among the others, the most even ones.
 //   - The share of each NUMA node is at most what the one with the fewest free CPUs has.
@@ -50,8 +50,8 @@ func (s *spreading) searchSockets(sockets []int, least, most int) (combo, extra 
 	return nil, nil, failed
 }
 
-// evenness returns how much the free CPUs deviate after a set of NUMA nodes has given the CPUs, and which of them give
-// what does not divide evenly. The end is failed where the set cannot give them.
+// evenness returns how much the free CPUs deviate after a set of NUMA nodes has given the wanted CPUs. extra are the
+// NUMA nodes that give the groups which do not divide evenly. The end is failed if the set cannot give the CPUs.
 func (s *spreading) evenness(set []int) (deviates int64, extra []int, end ending) {
 	groups, share := 0, s.wanted/s.k
 	for _, i := range set {

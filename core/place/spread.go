@@ -78,7 +78,7 @@ type spreading struct {
 	most   float64 // sets that the kubelet may look at
 	work   *work
 
-	// For the number of NUMA nodes under search:
+	// The fields below are set for each number k of NUMA nodes that the search tries.
 
 	k int
 	// share is the number of groups that each NUMA node gives, rest the number of groups that remain.
@@ -178,8 +178,8 @@ func (s *spreading) level() (combo []int) {
 	return combo
 }
 
-// turns reports whether the NUMA nodes of combo reach each free CPUs when the kubelet takes the remaining groups from
-// some of them in turns, at most most groups from one.
+// turns reports whether every NUMA node of combo is left with each free CPUs. The kubelet takes the remaining groups
+// from some of them in turns; most is the largest number of groups that one of them gives.
 func (s *spreading) turns(combo []int, each, most int) bool {
 	low := false // some NUMA node gave nothing in the last turn, although it had a group
 	for _, i := range combo {
@@ -226,7 +226,7 @@ func (s *spreading) overwritten(combo []int, level bool) []int {
 	return combo
 }
 
-// ownMemory returns how many of the first members of a set of k no later set overwrites. Go's append doubles the
+// ownMemory returns how many leading members of a set of k are not overwritten by later sets. Go's append doubles the
 // capacity of a full slice, so sets share memory from one doubling to the next.
 func ownMemory(k int) int {
 	own := min(k, 2)

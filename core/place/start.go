@@ -15,10 +15,10 @@ type Startup struct {
 	// Gates are the feature gates that are set; those that are not in it have their defaults.
 	Gates map[string]bool
 	// Named are the options of the topology and CPU managers that the configuration names, whatever their values are.
-	// Those that the rules turn on need not be in it.
+	// Options that the rules turn on may be left out.
 	Named []string
 	// Kept is what the kubelet keeps from pods (systemReserved, kubeReserved and evictionHard together): "cpu" in
-	// thousandths, "memory" in bytes. What is not known is not in it.
+	// thousandths, "memory" in bytes. Unknown amounts are left out.
 	Kept map[string]int64
 }
 
@@ -50,7 +50,7 @@ func (s *starting) say(is bool, setting, format string, args ...any) {
 
 // StartFaults returns why a kubelet with these rules does not start on a machine, or starts and counts wrongly
 // (StartFault.Starts). The order is fixed. If there is no fault, the kubelet starts, as far as managers and
-// reservations decide; see [Rules.Obstacles] for machines that no configuration mends. The rules meet
+// reservations decide; see [Rules.Obstacles] for machines that no configuration mends. The rules must pass
 // [Rules.Validate].
 func (r Rules) StartFaults(m *topo.Machine, s Startup) []StartFault {
 	if r.Arbiter == ByAgent { // the kubelet's managers are off, so these are not its rules
@@ -96,8 +96,8 @@ func (r Rules) set() map[string]bool {
 	}
 }
 
-// cpuOptions: policy none accepts no option at all, not even one that is "false" (cpumanager/policy_none.go,
-// NewNonePolicy).
+// cpuOptions checks the options of the CPU manager. Policy none accepts no option at all, not even one that is
+// "false" (cpumanager/policy_none.go, NewNonePolicy).
 func (s *starting) cpuOptions() {
 	on := s.set()
 	for _, o := range options {
@@ -115,8 +115,8 @@ func (s *starting) cpuOptions() {
 	}
 }
 
-// topologyOptions: under policy none the topology manager reads no options (topologymanager/topology_manager.go,
-// NewManager).
+// topologyOptions checks the options of the topology manager, which reads none under policy none
+// (topologymanager/topology_manager.go, NewManager).
 func (s *starting) topologyOptions() {
 	on := s.set()
 	for _, o := range options {

@@ -58,7 +58,8 @@ type picker struct {
 	picked idset.Bits[idset.CPU]
 	rest   idset.Bits[idset.CPU] // CPUs that partsOf has not assigned to a part yet
 	need   int
-	// numaFirst: sockets lie inside NUMA nodes, or are equally many.
+	// numaFirst: NUMA nodes are taken before sockets, because there are at least as many sockets as NUMA nodes with
+	// CPUs.
 	numaFirst bool
 	spread    bool // distribute-cpus-across-cores
 	roundUp   bool // an odd number of CPUs is given part of an L3 group, too
@@ -199,8 +200,9 @@ func (p *picker) takeNUMAs() {
 	}
 }
 
-// takeSockets counts a socket as wholly free if it has the machine's mean number of CPUs per socket, as the kubelet
-// does: a smaller or larger socket then counts as whole by mistake. [ByAgent] compares with the socket's own size.
+// takeSockets counts a socket as wholly free if its free CPUs are as many as the machine's mean per socket. The
+// kubelet does so, too; it may therefore count a part of a larger socket as whole. [ByAgent] compares with the
+// socket's own size.
 func (p *picker) takeSockets() {
 	mean := p.m.CPUs().Len() / len(p.m.Sockets())
 	if p.own {
@@ -211,9 +213,9 @@ func (p *picker) takeSockets() {
 	}
 }
 
-// takeCores counts a core as wholly free if it has the machine's mean number of CPUs per core, as the kubelet does. It
-// lists the cores part by part of the level above, and stops when no core is needed any more. [ByAgent] compares with
-// the core's own size.
+// takeCores counts a core as wholly free if its free CPUs are as many as the machine's mean per core, as the kubelet
+// does. It lists the cores part by part of the level above, and stops when no core is needed any more. [ByAgent]
+// compares with the core's own size.
 func (p *picker) takeCores() {
 	mean := cpusPerCore(p.m)
 	with := mean

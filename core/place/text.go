@@ -58,7 +58,8 @@ func (c Container) String() string {
 }
 
 // Text renders the holding in one line: the container, with its kind unless it is an app container, then CPUs, memory
-// and devices with their NUMA nodes by id. If m is nil, it names NUMA nodes by position, as "at NUMA".
+// and devices with their NUMA nodes by id. If m is nil, it names NUMA nodes by position, such as "at NUMA position
+// 0".
 func (h Holding) Text(m *topo.Machine) string {
 	var parts []string
 	if !h.CPUs.Empty() {

@@ -11,10 +11,10 @@ import (
 // maxTried bounds the amounts that GivesReserved tries.
 const maxTried = 512
 
-// GivesReserved returns the least number n of CPUs with which a container on the empty machine gets reserved CPUs, and
-// these reserved CPUs. ok is false if there is no such n up to maxTried. On machines with cores or sockets of unequal
-// sizes a kubelet takes a part for whole by a mean, and then takes CPUs that are not free
-// (cpumanager/cpu_assignment.go, takeFullCores). On other machines the answer is immediate.
+// GivesReserved returns the least number n of CPUs with which a container on the empty machine gets reserved CPUs,
+// and these reserved CPUs. ok is false if there is no such n up to maxTried. On machines with cores or sockets of
+// unequal sizes a kubelet compares a part with the mean size to find out whether it is whole. It may then take CPUs
+// that are not free (cpumanager/cpu_assignment.go, takeFullCores). On other machines the answer is immediate.
 func (r Rules) GivesReserved(m *topo.Machine) (n int, given idset.Set[idset.CPU], ok bool) {
 	if !r.CPU.Static || r.Arbiter == ByAgent || r.CPU.Reserved.Empty() || even(m) {
 		return 0, given, false

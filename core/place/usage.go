@@ -58,7 +58,8 @@ func (d devices) len() (n int) {
 }
 
 // NewUsage returns the usage of a machine on which nothing is held. The rules must be valid for the machine (see
-// [Rules.Validate]). If a reservation of memory exceeds what a NUMA node has, all of it is reserved.
+// [Rules.Validate]). If a reservation of memory exceeds what a NUMA node has, nothing is left for pods. Under a
+// static memory manager a very large amount is left instead, as in the kubelet, whose unsigned number wraps.
 func NewUsage(m *topo.Machine, r Rules) *Usage {
 	u := &Usage{Machine: m, Rules: r, ground: newGround(m, r)}
 	return u.Empty()

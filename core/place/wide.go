@@ -113,8 +113,8 @@ func (a *admission) serves(mask topo.Mask, want []Amount) bool {
 	return true
 }
 
-// lowestUnused is lowestOf among NUMA nodes without blocks. From the highest one down, it drops each NUMA node that the
-// others can do without.
+// lowestUnused is lowestOf among NUMA nodes without blocks. From the highest one down, it drops each NUMA node if the
+// others have the memory without it.
 func (a *admission) lowestUnused(c *Container, width int, contains topo.Mask) topo.Mask {
 	in := a.u.all &^ a.u.used
 	rows, ok := a.memoryRows(c.Memory)

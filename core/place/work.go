@@ -107,7 +107,7 @@ func reachSteps(numas, masks int) int { return (2*numas + 4) * masks }
 // deviceSteps returns the steps of counting devices for the masks of some NUMA nodes, and of picking some.
 func deviceSteps(devices, numas int) int { return devices * (numas + 80) }
 
-// expense tells for which usages merging a request's hint sets surely needs too many steps.
+// expense names the usages for which merging a request's hint sets surely needs too many steps.
 type expense int8
 
 const (
@@ -117,8 +117,8 @@ const (
 	tableCost           = 10    // steps of one entry of a hint set's tables, and 6 more for each kind of memory
 )
 
-// mergeSteps returns the most steps of merging the hint sets of a request that range over numas NUMA nodes, without
-// tables of init containers. d is whether even the least number of steps is too much.
+// mergeSteps returns the most steps of merging the hint sets of a request that range over numas NUMA nodes, if init
+// containers leave nothing. d names the usages for which even the least number of steps is too much.
 func (u *Usage) mergeSteps(r *request, numas int) (most int, d expense) {
 	policy := u.Rules.Topology.Policy
 	if policy == None || numas > maxMaskSpace {

@@ -5,8 +5,9 @@ import "strings"
 // maxNear bounds the bytes of a name that are compared.
 const maxNear = 60
 
-// Nearest returns the known name that a misspelt one may mean: the one that differs least, the first in the alphabet of
-// several; "" where each differs by more than a fifth of the letters. Capitals, "-" and "_" do not count.
+// Nearest returns the known name that a misspelt name may mean: the one that differs in the fewest letters, and among
+// several the alphabetically first. It returns "" if all differ in more than a fifth of name's letters (rounded down)
+// plus one. Capitals, "-" and "_" do not count.
 func Nearest(name string, known []string) string {
 	best, least := "", 1+min(len(name), maxNear)/5
 	for _, other := range known {

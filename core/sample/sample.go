@@ -13,8 +13,8 @@ import (
 const (
 	// Size is the number of nodes in a sample. Of 200 nodes, kube-scheduler scores 100, as many as in a small cluster.
 	Size = 200
-	// Proven is how many nodes of a sample have to pass all filters before it is named. If one does not, others may
-	// refuse many too, and all nodes are asked.
+	// Proven is how many nodes of a sample have to pass all filters before it is named. If one does not, the filters may
+	// refuse many others, too, and all nodes are asked.
 	Proven = 8
 	// proving is the cost of these checks.
 	proving = 400
@@ -53,9 +53,9 @@ func found(fit, all, percent int) int {
 	return asking*min(all, n*all/max(1, fit)) + scoring*n
 }
 
-// Of returns the slots of a sample. At most half of them have the least known cost; the others follow in turn from the
-// slot next. from yields the slots of nodes that fit from one slot on, in ascending order. after is the value of next
-// for the next sample.
+// Of returns the slots of a sample. At most half of them are the slots with the least known costs; the others follow
+// in turn from the slot next on. from yields the slots of nodes that fit from one slot on, in ascending order. after
+// is the value of next for the next sample.
 func Of(costs iter.Seq2[int, int64], from func(slot int) iter.Seq[int], next int) (slots []int, after int) {
 	slots = slices.Grow(cheapest(costs, Size/2), Size)
 	in := make(map[int]bool, Size)

@@ -6,8 +6,9 @@ import (
 )
 
 // firsts finds the CPUs and devices of a verdict's holdings that no earlier holding has. An init container leaves its
-// CPUs and devices to later containers, which then hold them too. Small verdicts are compared pair by pair, which takes
-// no memory. For large ones it remembers what it has seen, so that the work grows with the size of the verdict.
+// CPUs and devices to later containers, which then hold them too. Small verdicts are compared pair by pair, which
+// takes no memory. For large ones it remembers what it has seen, so the work grows with the size of the verdict and
+// not with its square.
 type firsts struct {
 	hs      []place.Holding
 	many    bool

@@ -30,7 +30,7 @@ const (
 // Share is a shape of pods, and how many of them were requested.
 type Share struct {
 	Pod    *place.Pod // container names do not count
-	Weight int64      // 1..MaxWeight; shares below do not count, those above count as MaxWeight
+	Weight int64      // 1..MaxWeight; a share with less does not count, a higher weight counts as MaxWeight
 }
 
 // Mix is a workload profile: the pods that a cluster usually runs. A placement is judged by what it takes away from
@@ -101,8 +101,8 @@ func (m *Mix) Shares() []Share {
 	return m.shares
 }
 
-// merged returns one share for every shape, highest weight times worth first: a rare and large shape may take as much
-// of a cluster as a common one. Equal ones are in the order of their texts.
+// merged returns one share for every shape, highest weight times worth first. A rare large shape may take as much of
+// a cluster as a common small one. Shapes with equal products are in the order of their texts.
 func merged(shares []Share) []Share {
 	weights, worths, pods := map[string]int64{}, map[string]int64{}, map[string]*place.Pod{}
 	for _, s := range shares {
@@ -195,8 +195,8 @@ func whole(p *place.Pod) map[string]int64 {
 	return out
 }
 
-// wanted returns the part of a container's requests that a node's managers may assign: devices of any pod, and for a
-// pod that can have CPUs of its own ([place.Pod.Exclusive]) also memory, and CPUs if they are a whole number.
+// wanted returns the part of a container's requests that a node's managers may assign. Devices count in any pod.
+// Memory, and CPUs in a whole number, count only in a pod that can have them for itself ([place.Pod.Exclusive]).
 func wanted(p *place.Pod, c *place.Container) map[string]int64 {
 	out := map[string]int64{}
 	if p.Exclusive() {
@@ -217,7 +217,7 @@ func wanted(p *place.Pod, c *place.Container) map[string]int64 {
 	return out
 }
 
-// worth adds up the worth of amounts. An amount that no machine has counts as that of the largest machine.
+// worth adds up the worth of amounts. An amount beyond the largest machine counts as the amount of that machine.
 func worth(wants map[string]int64) (sum int64) {
 	for name, n := range wants {
 		switch {

@@ -10,13 +10,13 @@ import (
 const (
 	step      = Max / 8
 	mostSteps = 8
-	// farAway is the distance that scheduler-plugins uses if it is unknown; no firmware reports more.
+	// farAway is what scheduler-plugins uses for an unknown distance; no firmware reports more.
 	farAway = 255
 )
 
-// fewest scores by how many NUMA nodes the widest of the pod's containers will use, or the whole pod under scope pod,
-// and by whether they are as close as that many can be. The formula is that of scheduler-plugins (least_numa.go), with
-// these differences:
+// fewest scores a pod by the number of NUMA nodes that it will use, and by whether they are as close together as
+// possible. Under scope container, the container with the lowest score counts. The formula comes from
+// scheduler-plugins (least_numa.go), with these differences:
 //
 //   - The NUMA nodes are those of the verdict. scheduler-plugins uses the lowest of the fewest that would do, which
 //     the kubelet need not choose, and which other resources may forbid.

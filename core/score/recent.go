@@ -77,5 +77,6 @@ func (r *Recent) shares() []Share {
 	return out
 }
 
-// Mix returns the workload profile as of the last Add that returned true; before, that of no pods. It is never changed.
+// Mix returns the workload profile as of the last Add that returned true, or the profile without pods if none has. A
+// returned Mix never changes.
 func (r *Recent) Mix() *Mix { return r.mix }

@@ -110,9 +110,9 @@ func upstream(score int64, estimated bool) int64 {
 
 // Wait returns what to add to the cost of a node on which the pod may have to wait before it is bound. The argument
 // pods is the number of pods that it may have to wait for. waiting is the number of those pods that wait themselves;
-// the pod certainly waits behind these. The pod also makes later pods wait. So while many pods come, each kind of them
-// should go to different nodes, or, if there are too few, equally many to each. NUMA nodes, distance and devices count
-// more than that.
+// the pod certainly waits behind these. The pod also makes later pods wait. So while many pods come, pods of
+// different kinds should go to different nodes. If there are too few nodes, equally many pods should go to each. NUMA
+// nodes, distance and devices count more than that.
 func (s Strategy) Wait(pods, waiting int) int64 {
 	switch {
 	case s.Type == Tenon:

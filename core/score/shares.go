@@ -13,9 +13,9 @@ const cpu = "cpu"
 // fine is the unit in which shares are squared: a ten-thousandth.
 const fine = 10_000
 
-// share scores by the parts that the pod takes of what its NUMA nodes have free, resource by resource. The formulas and
-// their rounding are those of scheduler-plugins (least_allocated.go, most_allocated.go, balanced_allocation.go), with
-// these differences:
+// share scores by the parts that the pod takes of what its NUMA nodes have free, resource by resource. The formulas
+// and their rounding come from scheduler-plugins (least_allocated.go, most_allocated.go, balanced_allocation.go),
+// with these differences:
 //
 //   - The NUMA nodes are those of the verdict, together, for every policy. scheduler-plugins uses the worst of all
 //     zones that would do, under policy single-numa-node only, so a zone that the kubelet will not choose decides.
@@ -74,7 +74,7 @@ func (t *tally) add(resource string, held, free int64) {
 	t.squaredParts += f * f
 }
 
-// balance is 100 times (1 - the variance of the parts). The variance is that of a sample, as in scheduler-plugins.
+// balance is 100 times (1 - the variance of the parts). It uses the sample variance, as scheduler-plugins does.
 func (t *tally) balance() int64 {
 	if t.count < 2 {
 		return Max

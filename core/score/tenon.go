@@ -28,10 +28,13 @@ const (
 	costUnknown   = (topo.MaxNUMAs+2)*costNUMA + costLoose // above an estimated node that pins nothing
 )
 
-// own computes the cost of the NUMA nodes that the pod will use: their number; their distance; whether CPUs are left
-// there for the free devices that the pod does not use; how many last-level caches its containers, and PCI roots its
-// devices, are spread over without need; the fragmentation cost; and how many of the CPUs stay free, so that whole NUMA
-// nodes are kept for the pods that need them.
+// own computes the cost of the NUMA nodes that the pod will use, as a sum of terms:
+//
+//   - the number of these NUMA nodes, and their distance;
+//   - whether too few CPUs are left there for the free devices that the pod does not use;
+//   - how many last-level caches and PCI roots its containers and devices use beyond need;
+//   - the fragmentation cost;
+//   - how many CPUs stay free there, so that whole NUMA nodes are kept for the pods that need them.
 //
 // Devices left short count more than locality and fragmentation: a pod that needs a device can run on no other node,
 // and a pod that waits has no cache at all.
@@ -56,10 +59,10 @@ func own(u *place.Usage, p *place.Pod, v place.Verdict, mix *Mix) int64 {
 		min(free, maxFree)
 }
 
-// short returns by which factor the CPUs left free on the NUMA nodes are too few for the devices left free there: the
-// free part of the devices divided by the free part of the CPUs, rounded down, for the resource with the highest
-// factor. It ignores devices that the pod asks for. A pod that asks for devices has to run next to some, so for other
-// devices it counts only whether they are left short, and not by how much.
+// short returns the factor by which the CPUs left free on the NUMA nodes are too few for the devices left free there.
+// The factor is the free part of the devices divided by the free part of the CPUs, rounded down. The resource with
+// the highest factor counts. It ignores devices that the pod asks for. A pod that asks for devices has to run next to
+// some, so for other devices it counts only whether they are left short, and not by how much.
 func short(u *place.Usage, p *place.Pod, used topo.Mask, left int64) (most int64) {
 	all, asks := int64(-1), false
 	for at := range u.Machine.Resources() {

@@ -53,7 +53,7 @@ type state struct {
 type answer struct {
 	known, room, fits bool
 	verdict           place.Verdict
-	// cost is the strategy's cost of the verdict, under the mix with that number.
+	// cost is the strategy's cost of the verdict, under the mix that priced identifies.
 	cost   int64
 	priced int // number of the mix plus one; 0: not computed
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// This file solves small cases exactly. A case is a few machines, a few shapes, and a random sequence of pods. With
-// full knowledge and in any order, all pods of the sequence can be placed; it ends before the first pod with which that
-// would no longer be possible, or at casePods pods. To find the sets of pods that fit on a machine together, packings
-// places pods one after the other, in every order. Contenders have the usual pods, and not the sequence.
+// This file solves small cases exactly. A case is a few machines, a few shapes, and a random sequence of pods. If all
+// pods of the sequence are known in advance and may be placed in any order, all can be placed. The sequence ends
+// before the first pod that would make this impossible, or at casePods pods. To find the sets of pods that fit on a
+// machine together, packings places pods one after the other, in every order. Contenders receive the usual pods in
+// advance, but not the sequence.
 
 // Bounds that keep a case small.
 const (

@@ -362,8 +362,8 @@ func (s *Script) generate(t *Trace, seed uint64) ([]Arrival, error) {
 // pace returns the mean time between arrivals, in millionths of a second, and the number of arrivals. Every product is
 // rounded separately, so that all computers get the same numbers.
 func (s *Script) pace(f *fullness, total int64) (gap int64, count int) {
-	// Per pod, in parts of the capacity: amount times duration in seconds, and amount; each of the resource where it is
-	// largest.
+	// Both are means over pods, as parts of a resource's capacity, for the resource where they are largest. per is
+	// amount times duration in seconds; ask is the amount.
 	per, ask := 0.0, 0.0
 	for r, all := range f.capacity {
 		seconds, amount := 0.0, 0.0

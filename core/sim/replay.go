@@ -15,7 +15,8 @@ const (
 	stride  = 512 // arrivals between two reports of progress
 )
 
-// event is an event of the replay. Of events at one time, the lower kind comes first, then the earlier made.
+// event is an event of the replay. Among events at one time, lower kinds come first; events of one kind come in the
+// order of seq.
 type event struct {
 	at   int64
 	kind happening
@@ -173,7 +174,8 @@ func (r *replay) arrive(pod int) error {
 	return nil
 }
 
-// enqueue tries a pod that has arrived or returned. While others of its shape wait, it has no node either.
+// enqueue tries a pod that has arrived or returned. While others of its shape wait, no node has room for this pod
+// either.
 func (r *replay) enqueue(pod int) {
 	shape := r.trace.Pods[pod].Shape
 	if len(r.queues[shape]) > 0 || r.try(pod, nil) == nowhere {

@@ -70,8 +70,8 @@ func (n *Node) Might(p *place.Pod, d place.Demand) bool {
 	return false
 }
 
-// Accepts applies the rule to a pod, for callers that know by other means whether it fits in one state: in is called
-// for n first, then for n's other states, until it returns false.
+// Accepts applies the rule to a pod, for callers with their own way to find out whether it fits in one state. It
+// calls in for n first, then for n's other states, until in returns false.
 func (n *Node) Accepts(p *place.Pod, in func(one *Node) bool) bool {
 	return n.fit(p, in, nil) == accepted
 }

@@ -38,7 +38,7 @@ type Amounts struct {
 	// Seen has the UIDs of pods that were admitted so long ago that Held contains them, unless the exporter has
 	// stopped. Past has the UIDs of pods that ended so long ago that Held does not contain them.
 	Seen, Past map[string]bool
-	// Again: the node has reported nothing new. Held is that of the last report; Seen, Past, Counts and Either have
-	// what is now known about that report.
+	// Again: the node has reported nothing new. Held is as in the last report; Seen, Past, Counts and Either have what
+	// is now known about that report.
 	Again bool
 }

@@ -13,21 +13,22 @@ type Node struct {
 	From    string
 	Machine *topo.Machine
 	Rules   place.Rules
-	// Entries are the pods that hold something, in the order in which the node admitted them, as far as that is known:
-	// observed ones first, then predicted ones in binding order.
+	// Entries are the pods that hold something: observed pods first, in the order in which the node admitted them, as
+	// far as that is known. Predicted pods follow in binding order.
 	Entries []Entry
 	// Usage is the machine with all entries held.
 	Usage *place.Usage
 	// Others are the other possible states of the node, fewer than 16. They have no Others. They differ in what assumed
-	// pods hold, in whether the Unlisted and Gone pods are there, and on an estimated node in where pods are that only
-	// amounts show.
+	// pods hold, and in whether the Unlisted and Gone pods are there. On an estimated node they also differ in the NUMA
+	// nodes of pods that only amounts show.
 	Others []*Node
 	// Unsettled: the node may be in a state that is neither this one nor among Others. Until it reports, only pods that
 	// hold nothing fit.
 	Unsettled bool
-	// Crowded: what pods keep from their init containers may be in more places than Others show, and counts in all of
-	// them; or a report may already contain pods that are counted in addition. Pods of several containers do not fit:
-	// what one container gets affects the next, and if more is free than is counted, it may get something else.
+	// Crowded: more may be free than is counted, for one of two reasons. What pods keep from their init containers may
+	// be in more places than Others show, and counts in all of them. Or the report may already contain pods that are
+	// counted in addition. Pods of several containers do not fit: if more is free, one container may get something else,
+	// which affects the next one.
 	Crowded bool
 	// Silent: a report of the node is overdue.
 	Silent bool
@@ -71,7 +72,7 @@ type Basis struct {
 type Unplaced interface {
 	// Has reports whether a pod is among them.
 	Has(uid string) bool
-	// Without returns a node without some of them, in every state in which it may then be.
+	// Without returns n without the pods with these UIDs. Its Others are the other states in which it may then be.
 	Without(n *Node, uids []string) *Node
 }
 
@@ -116,8 +117,8 @@ func (n *Node) withoutEntries(uids []string) *Node {
 	return &out
 }
 
-// GroupsWithout returns the memory groups that stay valid after some pods have left: the groups of NUMA nodes on which
-// those pods had no memory.
+// GroupsWithout returns the memory groups that stay valid after the pods in left have gone: groups in which these
+// pods had no memory.
 func GroupsWithout(groups map[int]place.MemoryGroup, left []Entry) map[int]place.MemoryGroup {
 	var touched topo.Mask
 	for _, h := range Holdings(left) {

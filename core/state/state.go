@@ -7,8 +7,8 @@
 // published. So every package may use them, and only the few that follow a cluster through time need package ledger,
 // which computes them.
 //
-// The package stores nothing, follows no events, and refuses no report: whether a value can be true is decided where it
-// is read (api/v1alpha1, cluster/kube). What a report of amounts means is decided in package estimate.
+// The package stores nothing, follows no events, and refuses no report: whether a report can be true is decided where
+// it is read (api/v1alpha1, cluster/kube). What a report of amounts means is decided in package estimate.
 package state
 
 import "github.com/tenon-numa/tenon/core/place"
@@ -29,8 +29,8 @@ const (
 	Predicted Source = iota
 	// Observed holdings were reported by the node.
 	Observed
-	// Counted holdings are in the amounts that an estimated node reports. Their pod was computed, and the amounts agree
-	// with it. The entry without a UID has the holdings of unknown pods.
+	// Counted holdings are in the amounts that an estimated node reports. Which pod has them was computed, and the
+	// amounts agree with that. The entry without a UID has the holdings of unknown pods.
 	Counted
 )
 

@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// NUMAList describes an unusual list of NUMA nodes that a device plugin announces for a device. The kubelet handles
-// such a device otherwise than one whose plugin announces no list at all (pkg/kubelet/cm/devicemanager,
-// topology_hints.go and filterByAffinity of manager.go).
+// NUMAList describes an unusual list of NUMA nodes that a device plugin announces for a device. The kubelet treats
+// such a device differently from a device without a list (pkg/kubelet/cm/devicemanager, topology_hints.go and
+// filterByAffinity of manager.go).
 type NUMAList uint8
 
-// The lists, by the names "", "empty", "negative", "unknown". A list with an unknown and a negative id is UnknownID.
+// The kinds of lists. Their names, for String and ParseNUMAList, are "", "empty", "negative" and "unknown". A list
+// with an unknown and a negative id is UnknownID.
 const (
 	UsualList  NUMAList = iota // only NUMA nodes of the machine, or no list
 	EmptyList                  // a list without any NUMA node

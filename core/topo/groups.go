@@ -50,7 +50,7 @@ func (m *Machine) part(level Level, id func(CPU) int) error {
 	return m.grow(len(members) * groupSize)
 }
 
-// known returns the set of a group of an earlier level with exactly these CPUs.
+// known looks for a group of an earlier level that has exactly these CPUs, and returns its set, which part reuses.
 func (m *Machine) known(level Level, cpus []idset.CPU) (set idset.Set[idset.CPU], found bool) {
 	for above := range level {
 		set = m.GroupOf(above, cpus[0]).CPUs

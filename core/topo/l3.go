@@ -11,8 +11,8 @@ import (
 // MaxL3 is the largest number of an L3 group. Firmware of arm64 derives such ids from addresses.
 const MaxL3 = 1<<31 - 1
 
-// nameL3s returns the name of every L3 group by its number in the description. Names are the lowest CPUs if they give
-// the same order as the numbers, and otherwise the numbers.
+// nameL3s returns a name for every L3 group; the key is the group's number in the description. A group is named by
+// its lowest CPU if these names sort all groups as the numbers do. Otherwise every group is named by its number.
 func nameL3s(in []CoreSpec) map[int]idset.L3 {
 	lowest := map[int]idset.L3{}
 	for _, c := range in {

@@ -6,8 +6,9 @@ import (
 	"weak"
 )
 
-// Pool makes machines as [New] does, but one machine for equal descriptions. The nodes of a cluster are of a few kinds,
-// and each report describes its node again. Machines that differ only in their devices share the rest.
+// Pool makes machines as [New] does, but returns the same machine for equal descriptions. The nodes of a cluster are
+// of a few kinds, and each report describes its node again. Machines that differ only in their devices share the
+// rest.
 //
 // A pool keeps no machine alive. It finds only machines that are still in use, so an earlier report of a node takes no
 // memory after the next one. The zero Pool is ready to use. It belongs to one goroutine.
@@ -101,8 +102,8 @@ const minSweep = 64
 // shared finds the machines that are in use, by a digest of their description.
 type shared struct {
 	machines map[[sha256.Size]byte]weak.Pointer[Machine]
-	// sweep is the number of machines at which entries of freed machines are dropped: twice the number that was in use
-	// at the last sweep, so that the cost per machine does not depend on their number.
+	// sweep is the number of entries at which put drops the entries of freed machines. It is twice the number of
+	// machines in use at the last sweep, so the cost per machine does not grow with their number.
 	sweep int
 }
 

@@ -22,11 +22,11 @@ import (
 //	                               unknown" (see NUMAList), and then "unhealthy" may follow
 //
 // The lists of "cpus" are the threads of the cores: the k-th CPU of every list is a thread of the k-th core, so "cpus
-// 0-15,32-47" is 32 cores and "cpus 0-15/32-47" is 16 cores of two threads. "l3 N" cuts the cores of the NUMA node, in
-// order, into N groups of equal size (1 when absent). KIND is gpu, dax or movable, for memory that is not ordinary.
-// SIZE is a number with an optional unit Ki, Mi, Gi, Ti. The order of lines does not matter, except for distances.
-// A NUMA node with memory has every size of hugepages of the machine, with COUNT 0 where it names none, as Linux shows
-// it. One without memory has only those that it names.
+// 0-15,32-47" is 32 cores and "cpus 0-15/32-47" is 16 cores of two threads. "l3 N" cuts the cores of the NUMA node,
+// in order, into N groups of equal size (1 when absent). KIND is gpu, dax or movable, for memory that is not
+// ordinary. SIZE is a number with an optional unit Ki, Mi, Gi, Ti. The order of lines does not matter, except for
+// distances. As in Linux, a NUMA node with memory has every hugepage size that some line names. COUNT is 0 for a size
+// that its own line does not name. A NUMA node without memory has only the sizes that its line names.
 
 // Text is a parsed machine text.
 type Text struct {

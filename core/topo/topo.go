@@ -30,7 +30,8 @@ const (
 	MaxRoot    = 32      // length of the name of a PCI root
 	MaxDist    = 1 << 16 // a distance of the SLIT; firmware uses 10..255
 	// MaxSize bounds the memory of one Machine, in bytes. A machine of 4,096 CPUs with the ids 0 to 4095 takes some 1.5
-	// MiB, one of 1,024 takes 0.2 MiB. If ids are high or cores spread over them, fewer CPUs reach the bound.
+	// MiB, one of 1,024 takes 0.2 MiB. If ids are high, or the ids within a core are far apart, fewer CPUs reach the
+	// bound.
 	MaxSize = 2 << 20
 )
 
@@ -467,8 +468,8 @@ func (m *Machine) Kinds() []string {
 	return out
 }
 
-// Capacity returns the bytes of a memory kind that the NUMA node has. Ordinary memory is what remains without hugepages
-// of every size (kubelet memorymanager/policy_static.go, getDefaultMachineState).
+// Capacity returns the bytes of a memory kind that the NUMA node has. Ordinary memory is what hugepages of all sizes
+// leave of the NUMA node's memory (kubelet memorymanager/policy_static.go, getDefaultMachineState).
 func (n NUMA) Capacity(kind string) int64 { return max(0, n.Balance(kind)) }
 
 // Shows reports whether Linux shows a kind of memory on the NUMA node, even with no bytes of it. Ordinary memory is
@@ -495,8 +496,8 @@ func (n NUMA) Balance(kind string) int64 {
 	return 0
 }
 
-// EverySize gives each NUMA node for which add returns true all sizes of hugepages that some NUMA node has. A size that
-// is added has no pages. EverySize is for descriptions that leave out sizes without pages.
+// EverySize adds hugepage sizes to the NUMA nodes that add returns true for. Each of them then lists every size that
+// some NUMA node has. An added size has no pages. EverySize is for descriptions that leave out sizes without pages.
 func (s *Spec) EverySize(add func(*NUMA) bool) {
 	var sizes []int64
 	for i := range s.NUMAs {

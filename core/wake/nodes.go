@@ -12,8 +12,8 @@ type Nodes struct {
 // Has reports whether a node is in the set.
 func (n *Nodes) Has(node string) bool { return n != nil && n.Names[node] != n.But }
 
-// share returns the set that the class has already and that equals s, or else stores and returns s. So pods that are
-// refused by the same nodes, often thousands, share one set.
+// share returns the stored set of the class that equals s, or else stores and returns s. So pods that are refused by
+// the same nodes, often thousands, share one set.
 func (c *class[K, C, P]) share(s *Nodes) *Nodes {
 	sum := uint64(0)
 	if s.But {

@@ -5,9 +5,9 @@
 // waiting. When the attempt of a woken pod ends, the queue asks again for its class and that node. If the room was not
 // taken, because something else excludes the pod there or because it went elsewhere, the queue wakes the next pod.
 //
-// Invariant: consider a pod that only the rules excluded from a node, which has changed since the pod was tried and now
-// has room for it. Such a pod waits only while as many pods of its class are being tried for that node as the node has
-// room for. A change that makes no room wakes no pod, and no pod is woken twice for one change of a node.
+// Invariant: assume that only the [Rules] excluded a pod from a node, which then changed and now has room. The pod
+// then waits only while as many pods of its class are being tried for the node as it has room for. A change that
+// makes no room wakes no pod, and no pod is woken twice for one change of a node.
 //
 // The package has no clock and no lock: a caller reports when delays are over, and calls one method at a time. Events
 // of pods that the queue does not have are ignored.
@@ -158,8 +158,8 @@ func (q *Queue[K, C, P]) Remove(uid string) {
 	}
 }
 
-// Reconsider makes the queue try a pod again on all of some nodes once its attempt has failed, even if they have not
-// changed.
+// Reconsider makes the queue try a pod again on each of the given nodes once its attempt has failed, even if they
+// have not changed.
 func (q *Queue[K, C, P]) Reconsider(uid string, nodes []string) {
 	x := q.pods[uid]
 	if x == nil {

@@ -120,7 +120,7 @@ func Alike(why place.RefusalReason, reasons []place.Reason) string {
 	return b.String()
 }
 
-// Merge changes the reasons of some nodes so that they also describe other nodes, whose reasons are more. Both must be
+// Merge changes the reasons in into so that they also describe the nodes whose reasons are in more. Both must be
 // [Alike]. Have becomes the higher of the two amounts, and names of pods or values of labels that differ are removed.
 func Merge(into, more []place.Reason) {
 	for i := range into {

@@ -22,8 +22,8 @@ type Judgement struct {
 	// are unknown (Blind) or if the pod is plain.
 	Verdict place.Verdict
 	Blind   bool
-	// Reasons are all reasons that keep the pod from the node: first those that are permanent, then those that do not
-	// pass by themselves, then those about what is short now. The pod fits if there are none.
+	// Reasons are all reasons that keep the pod from the node. Permanent ones come first, then the ones that do not pass
+	// by themselves, then the ones about what is short now. The pod fits if there are none.
 	Reasons []place.Reason
 }
 

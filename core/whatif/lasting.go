@@ -11,7 +11,7 @@ import (
 // This file judges whether a pod can ever run, whatever runs now, and finds small faults that keep a pod from being
 // aligned.
 
-// Lasting is the result for a pod that no end of another pod changes.
+// Lasting has the nodes that can take a pod now or later, and why other nodes never take it, whichever pods end.
 type Lasting struct {
 	// Ever are the names of the nodes that take the pod now or would take it once other pods have ended. Now are the
 	// names of the nodes that take it now.

@@ -11,10 +11,10 @@ import (
 
 // This file tries remedies for what the empty node does not give to a pod.
 
-// Tried returns a copy of the reasons with remedies. To the first reason that settings of the topology manager may
-// remove, it adds the settings (Under), and for the code Widths the smaller amount (Fit), with which the pod fits on
-// the empty node. If there is no such reason, it returns the reasons themselves. It places the pod some twenty times,
-// so callers ask once for a group of equal reasons.
+// Tried returns a copy of the reasons with remedies. It looks for the first permanent reason that other settings of
+// the topology manager may remove. To this reason it adds settings under which the pod fits on the empty node
+// (Under). For the code Widths it also adds an amount that fits (Fit). If there is no such reason, it returns the
+// reasons themselves. It places the pod some twenty times, so callers ask once for a group of equal reasons.
 func (n *Node) Tried(w *Want, reasons []place.Reason) []place.Reason {
 	at := slices.IndexFunc(reasons, func(r place.Reason) bool { return r.Never && tunable(r.Code) })
 	if at < 0 || n.State == nil {
@@ -80,9 +80,10 @@ func takes(u *place.Usage, p *place.Pod, d place.Demand) bool {
 	return place.Judge(u, p, place.Place(u, p), d).Fits()
 }
 
-// most returns the largest tried amount of the resource r.With, below what the pod requests, with which the pod fits on
-// the empty node. It returns 0 if no tried amount fits, if several containers request the resource, or if the pod has
-// requests as a whole. It tries whole CPUs and devices, and GiB of memory.
+// most returns an amount of the resource r.With, below what the pod requests, with which the pod fits on the empty
+// node. It is the largest such amount that a binary search finds. It returns 0 if no tried amount fits, if several
+// containers request the resource, or if the pod has requests as a whole. It tries whole CPUs and devices, and GiB of
+// memory.
 func most(empty *place.Usage, w *Want, r place.Reason) int64 {
 	at, now := asker(w.Pod, r)
 	if at < 0 {

@@ -7,8 +7,8 @@ type Variation struct {
 	// Add are machines that join, Twins copies of existing nodes.
 	Add   []Machine
 	Twins []Twin
-	// Selector is a label selector in the form of kubectl. Alter returns the new rules of the nodes that it selects;
-	// nil changes none.
+	// Selector is a label selector in the form of kubectl. Alter returns the new rules of the nodes that Selector
+	// selects; a nil Alter changes no rules.
 	Selector string
 	Alter    func(place.Rules) (place.Rules, error)
 }

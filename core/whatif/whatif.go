@@ -57,8 +57,8 @@ type Node struct {
 	// Allocatable is what all pods together may request of the node, without regard to NUMA nodes; Used is what they
 	// have requested. Both count pods as "pods". They are never changed.
 	Allocatable, Used Amounts
-	// Served are the extended resources for which kube-scheduler allocates devices (DRA) instead of counting amounts,
-	// on nodes that have none of them allocatable. It is never changed.
+	// Served are extended resources that DRA can serve: kube-scheduler then allocates devices instead of counting
+	// amounts. It does so only on nodes that have none of the resource allocatable. It is never changed.
 	Served map[string]bool
 	// Uncounted are resources whose amount on the node is not known, so a pod never lacks them. It is never changed.
 	Uncounted map[string]bool

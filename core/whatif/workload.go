@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Machine is a number of nodes with only a known machine and kubelet configuration.
+// Machine is a number of equal nodes, described by their machine and kubelet configuration alone.
 type Machine struct {
 	Name    string
 	Machine *topo.Machine
@@ -31,7 +31,7 @@ type Workload struct {
 	// PerNode: the workload has one pod on every node that does not bar it, and Count is not used.
 	PerNode bool
 	Want    *Want
-	// Unjudged names in words the further requirements on a node that simulations do not check.
+	// Unjudged describes for people the further requirements on a node that simulations do not check.
 	Unjudged []string
 	// Asked: the API server has accepted the pod in a dry run, and the pod has the fields that the API server adds.
 	Asked bool
@@ -55,8 +55,8 @@ func (w *Workload) ID(turn, i int) state.PodID {
 	return out
 }
 
-// Left names the objects of a file that are not among its workloads: objects without pods as far as is known, and
-// objects whose pods are not judged, with the cause.
+// Left names the objects of a file that are not among its workloads. NoPods are objects that are not known to have
+// pods; NotJudged are objects whose pods are not judged, with the cause.
 type Left struct{ NoPods, NotJudged []string }
 
 // Usual returns the workload profile of a cluster after requests for some pods, as the scheduler would learn it. past

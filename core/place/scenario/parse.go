@@ -375,7 +375,7 @@ type option struct {
 	at   func(*place.CPURules) *bool
 }
 
-// options are the kubelet's (cpumanager/policy_options.go).
+// options returns the kubelet's options of that policy (cpumanager/policy_options.go).
 func options() []option {
 	return []option{
 		{"full-pcpus-only", func(r *place.CPURules) *bool { return &r.FullPCPUsOnly }},

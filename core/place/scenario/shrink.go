@@ -179,7 +179,8 @@ func lessOf(c place.Container) iter.Seq[place.Container] {
 	}
 }
 
-// onMachine yields the scenario with changed descriptions of its machine, if they describe valid machines.
+// onMachine yields the scenario on each machine that specs describe. It skips invalid machines, and machines that the
+// rules do not fit.
 func onMachine(s *Scenario, specs iter.Seq[topo.Spec]) iter.Seq[*Scenario] {
 	return func(yield func(*Scenario) bool) {
 		for spec := range specs {
