@@ -73,11 +73,6 @@ type layouts struct {
 	written map[string]time.Time
 	// exact has the nodes whose layout is valid.
 	exact map[string]bool
-	// unread has the newest layouts that were not read yet, and bases the layouts that were read last. changes has the
-	// last change of each node, even if it belongs to another layout.
-	unread  map[string]*v1alpha1.NodeLayout
-	bases   map[string]*base
-	changes map[string]*v1alpha1.LayoutChange
 	// dropped has the resource versions of deleted layouts. Older events, which hints may pass, are ignored.
 	dropped memory
 }
@@ -132,8 +127,7 @@ func NewFeed(book *ledger.Book, onOutcome func(state.Outcome), onRefused func(no
 		clocks: clocks{now: time.Now, later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }},
 		bound:  newBoundPods(),
 		layouts: layouts{versions: map[string]version{}, problems: map[string]string{}, written: map[string]time.Time{},
-			exact: map[string]bool{}, unread: map[string]*v1alpha1.NodeLayout{}, bases: map[string]*base{},
-			changes: map[string]*v1alpha1.LayoutChange{}},
+			exact: map[string]bool{}},
 		topologies: topologies{coarse: map[string]*coarse{}},
 		pacing:     pacing{paces: map[string]*pace{}}}
 }

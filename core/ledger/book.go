@@ -139,6 +139,9 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 			if renewed { // what was predicted for another machine is void
 				f.earlier = choices{}
 			}
+			if before == nil { // what ended on the node while it had no report was not noticed
+				f.uncertain = f.uncertain || f.turned != 0 && f.decision == nil
+			}
 			f.uncertain = f.uncertain || f.turned != 0 && a.drawsAlone(f)
 		}
 	}
@@ -176,22 +179,17 @@ func (a *account) dropIdle() {
 	})
 }
 
-// Forget drops a node's report. The pods that are assumed there stay assumed, and its unlisted pods are assumed
-// again. Until a report lists them, what they hold is uncertain, because the book does not notice pods that end on
-// the node meanwhile.
+// Forget drops a node's report. The pods that are assumed there stay assumed, and its unlisted pods are assumed again.
 func (b *Book) Forget(node string) {
 	a := b.open(node)
 	if a == nil {
 		return
 	}
 	defer b.close(a)
-	before, counted, exact := a.layout, a.counted(), a.reportsPods()
+	before, counted := a.layout, a.counted()
 	a.layout, a.base, a.empty, a.refused, a.silent, a.flooded = nil, nil, nil, nil, false, 0
 	a.forgetAmounts()
 	a.keepUnlisted(nil, true)
-	for _, f := range a.assumed {
-		f.uncertain = f.uncertain || exact && f.turned != 0 && f.decision == nil
-	}
 	b.account(a, before, counted)
 	clear(a.ended)
 	clear(a.doubts)

@@ -61,7 +61,8 @@ func (b *Book) drop(a *account, uid string) {
 
 // release ends a pod on a node that accounts for it.
 func (b *Book) release(a *account, uid string) {
-	if a.ended[uid] {
+	if _, known := a.ended[uid]; known {
+		a.ended[uid] = true
 		return // several events report the end of a pod
 	}
 	a.ended[uid] = true
@@ -75,11 +76,11 @@ func (b *Book) release(a *account, uid string) {
 }
 
 // Vanish records that the object of a pod is gone, but no event said that the pod ended. It was deleted by force, and
-// its node may still run it. The node's report about it stays valid until the next one. If the node is estimated or has
-// no layout, no report will show the end, and the pod counts as ended.
+// its node may still run it. The node's report about it stays valid until the next one. If the node is estimated, no
+// report will show the end, and the pod counts as ended.
 func (b *Book) Vanish(uid string) {
 	if a := b.accountOf(uid); a != nil {
-		if f := a.find(uid); f != nil && a.reportsPods() {
+		if f := a.find(uid); f != nil && !a.estimated() {
 			f.uncertain = true
 			a.news++
 			b.renew(a)
@@ -225,9 +226,7 @@ func (b *Book) cancel(a *account, uid string) {
 func (a *account) released() {
 	for _, f := range a.assumed {
 		switch {
-		case f.turned == 0 || f.decision != nil:
-		case a.base == nil: // nothing was predicted yet
-			f.uncertain = true
+		case f.turned == 0 || a.base == nil || f.decision != nil:
 		case a.estimated():
 			a.widen(f)
 		default:

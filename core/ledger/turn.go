@@ -28,12 +28,13 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err
 		return v, nil, fmt.Errorf("pod %s is not reserved on any node", uid)
 	}
 	f := a.find(uid)
+	var passed []*assumedPod
 	if f.turned == 0 {
 		f.created = created
 		if why := a.blocked(f); why != "" {
 			return v, &Wait{why, a.changed}, nil
 		}
-		n, ahead := a.withoutWaiting(), a.ahead(f)
+		n := a.withoutWaiting()
 		if f.decision != nil {
 			v = f.placeDecided(n)
 		} else if v = n.Place(f.pod, place.Demand{}); !v.Fits() && mayFitLater(n, f.pod) {
@@ -43,8 +44,8 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err
 			b.cancel(a, uid)
 			return v, nil, nil
 		}
-		for _, g := range ahead {
-			g.passes++
+		if f.decision == nil {
+			passed = a.ahead(f)
 		}
 		f.turned, f.uncertain = a.moment(), f.uncertain || a.drawsAlone(f)
 		a.sort()
@@ -53,6 +54,10 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err
 	v = granted(b.snap.Load().Node(a.name), f)
 	if !v.Fits() {
 		b.decline(a, uid)
+		return v, nil, nil
+	}
+	for _, g := range passed {
+		g.passes++
 	}
 	return v, nil, nil
 }
@@ -83,13 +88,13 @@ func (a *account) blocked(me *assumedPod) state.WaitReason {
 	case a.overrun():
 		return state.WaitCrowd
 	}
-	differ, ahead := false, a.ahead(me)
+	differ := false
 	me.after = a.now + 1
 	for _, f := range a.assumed {
 		switch {
 		case f == me:
 			switch {
-			case len(ahead) > 0 && !a.mayPass(me, ahead):
+			case len(a.ahead(me)) > 0 && !a.mayPass(me):
 				return state.WaitTurn
 			case differ && !a.inAnyOrder(me):
 				return state.WaitOrder
@@ -99,7 +104,10 @@ func (a *account) blocked(me *assumedPod) state.WaitReason {
 		case f.acked != 0 && f.unsureDevices(), f.acked == 0 && a.noticeable(f):
 			return state.WaitDevices
 		case f.acked != 0:
-		case f.shape != me.shape && (a.estimated() || !f.precedes(me)):
+		case !a.estimated() && f.precedes(me):
+		case f.shape == me.shape && f.demand != me.demand:
+			return state.WaitOrder // they may exchange what they get, and the demand of one does not allow that
+		case f.shape != me.shape:
 			if differ = true; me.after > f.turned {
 				me.after = f.turned
 			}
@@ -124,64 +132,26 @@ func (a *account) inAnyOrder(me *assumedPod) bool {
 	if a.estimated() {
 		return false // amounts do not show the order
 	}
-	me.turned = a.now + 1
-	defer func() { me.turned = 0 }()
-	var s search
-	if !a.search(&s) || s.refuses || len(s.found) > maxTogether {
-		return false
-	}
-	return !slices.ContainsFunc(s.found, func(w *nodeState) bool {
-		return slices.ContainsFunc(w.got, unsureDevices)
+	return a.asIfTurned(me, func() bool {
+		var s search
+		if !a.search(&s) || s.refuses || len(s.found) > maxTogether {
+			return false
+		}
+		return !slices.ContainsFunc(s.found, func(w *nodeState) bool {
+			return slices.ContainsFunc(w.got, unsureDevices) || !s.demanded(w)
+		})
 	})
 }
 
-// maxPasses is how many pods may pass one that waits for its turn, so that it does not wait for ever. maxSequences
-// bounds the placements that are tried to decide whether a pod may pass.
-const (
-	maxPasses    = 4
-	maxSequences = 256
-)
-
-// mayPass reports whether a pod may have its turn before the pods in ahead, which were reserved before it and wait
-// for their turns. It may if they lose nothing. In every possible state of the node, me must fit. Each pod must have
-// the same result whether me comes first or last: it is refused, or admitted on as many NUMA nodes. No result may
-// depend on devices whose NUMA nodes are uncertain.
-func (a *account) mayPass(me *assumedPod, ahead []*assumedPod) bool {
-	passed := func(f *assumedPod) bool { return f.passes >= maxPasses }
-	if a.estimated() || slices.ContainsFunc(ahead, passed) {
-		return false
-	}
-	var s search
-	if !a.search(&s) || 2*len(s.found)*(len(ahead)+1) > maxSequences {
-		return false
-	}
-	m := a.base.Machine
-	alike := func(x, y []place.Holding) bool {
-		width := func(hs []place.Holding) int { return place.ExtentOf(m, hs...).NUMAs.Len() }
-		return (len(x) == 0) == (len(y) == 0) && width(x) == width(y)
-	}
-	for _, w := range s.found {
-		last := inSequence(w.usage, append(slices.Clone(ahead), me)...)
-		first := inSequence(w.usage, append([]*assumedPod{me}, ahead...)...)
-		if len(first[0]) == 0 || slices.ContainsFunc(slices.Concat(first, last), unsureDevices) ||
-			!alike(first[0], last[len(ahead)]) || !slices.EqualFunc(first[1:], last[:len(ahead)], alike) {
+// demanded reports whether what the pods get in a state satisfies their demands.
+func (s *search) demanded(w *nodeState) bool {
+	for i, f := range s.assumed {
+		v := place.Verdict{Holdings: w.got[i]}
+		if f.demand != (place.Demand{}) && len(v.Holdings) > 0 && !place.Judge(w.usage, f.pod, v, f.demand).Fits() {
 			return false
 		}
 	}
 	return true
-}
-
-// inSequence returns what a node gives to each of several pods that it receives one after the other. It gives nil to
-// a pod that it refuses.
-func inSequence(u *place.Usage, pods ...*assumedPod) (out [][]place.Holding) {
-	for _, f := range pods {
-		v := f.place(u)
-		if v.Fits() {
-			u = u.Hold(v.Holdings...)
-		}
-		out = append(out, v.Holdings)
-	}
-	return out
 }
 
 // mayFitLater reports whether a pod that the node refuses may still fit: it fits in one of the states, and the node's

@@ -1,0 +1,146 @@
+package ledger
+
+import (
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file decides which pods may have their turn before pods that were reserved earlier and wait for theirs.
+
+// maxPasses is how many pods may pass one that waits for its turn, so that it does not wait for ever. maxPassing bounds
+// the placements that are tried to decide whether a pod may pass.
+const (
+	maxPasses  = 4
+	maxPassing = 512
+)
+
+// mayPass reports whether a pod may have its turn before pods that were reserved earlier and wait for theirs. It may if
+// no other pod loses by that. In every order in which the node may admit the pods that had their turn, each of them and
+// each waiting pod gets as much, or is refused, with the pod among the former and with the pod in its own place.
+func (a *account) mayPass(me *assumedPod) bool {
+	waiting := a.assumed[a.turned():]
+	decided := func(f *assumedPod) bool { return f.decision != nil }
+	passed := func(f *assumedPod) bool { return f.passes >= maxPasses }
+	if a.estimated() || slices.ContainsFunc(waiting, decided) || slices.ContainsFunc(a.ahead(me), passed) {
+		return false
+	}
+	return a.asIfTurned(me, func() bool {
+		n := a.turned()
+		starts, known := a.starts()
+		if !known || slices.ContainsFunc(a.assumed[:n], func(f *assumedPod) bool { return f.uncertain }) {
+			return false
+		}
+		p := passing{search: search{limits: a.limits, assumed: a.assumed[:n], after: after(a.assumed[:n]),
+			done: make([]bool, n)}, me: me, waiting: waiting, machine: a.base.Machine, left: maxPassing}
+		for _, w := range starts {
+			if !p.compare(w.usage, w.usage, n) {
+				return false
+			}
+		}
+		return p.compared
+	})
+}
+
+// asIfTurned calls do as if the pod had its turn now.
+func (a *account) asIfTurned(me *assumedPod, do func() bool) bool {
+	before := a.assumed
+	me.turned = a.now + 1
+	a.sort()
+	defer func() { me.turned, a.assumed = 0, before }()
+	return do()
+}
+
+// passing follows every order of admission twice: with the pod me among the pods that had their turn, and without it.
+type passing struct {
+	search
+	me       *assumedPod
+	waiting  []*assumedPod // in the order of their reservations; me is one of them
+	machine  *topo.Machine
+	left     int  // placements that may still be tried
+	compared bool // at least one order was compared
+}
+
+// compare admits the remaining pods in every possible order, and then the waiting ones in theirs. It returns false if a
+// pod gets less in the one case than in the other, or if that costs too much to find out. with and without are the
+// node's usage in the two cases.
+func (p *passing) compare(with, without *place.Usage, remaining int) bool {
+	if remaining == 0 {
+		p.compared = true
+		return p.compareWaiting(with, without)
+	}
+	lo := slices.Index(p.done, false)
+	for i := lo; i < len(p.assumed); i++ {
+		f := p.assumed[i]
+		if p.done[i] || !p.next(i, lo) {
+			continue
+		}
+		if f != p.me && f.acked != 0 && !f.place(without).Fits() {
+			continue // the pod was admitted, so this order did not happen
+		}
+		mine, theirs, ok := p.admit(f, with, without)
+		if !ok {
+			return false
+		}
+		p.done[i] = true
+		ok = p.compare(mine, theirs, remaining-1)
+		p.done[i] = false
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// compareWaiting admits the waiting pods in the order of their reservations.
+func (p *passing) compareWaiting(with, without *place.Usage) bool {
+	ok := true
+	for _, f := range p.waiting {
+		if f == p.me {
+			if v := f.place(without); v.Fits() {
+				without = without.Hold(v.Holdings...)
+			}
+			continue
+		}
+		if with, without, ok = p.admit(f, with, without); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// admit lets the node admit a pod in both cases. ok is false if the pod gets less in one of them, or if the node may
+// choose among devices that differ.
+func (p *passing) admit(f *assumedPod, with, without *place.Usage) (_, _ *place.Usage, ok bool) {
+	if p.left -= 2 * f.cost; p.left < 0 {
+		return nil, nil, false
+	}
+	x := f.place(with)
+	if f == p.me {
+		return with.Hold(x.Holdings...), without, x.Fits() && !unsureDevices(x.Holdings)
+	}
+	y := f.place(without)
+	switch {
+	case x.Fits() != y.Fits():
+		return nil, nil, false
+	case !x.Fits():
+		return with, without, true
+	}
+	return with.Hold(x.Holdings...), without.Hold(y.Holdings...), p.alike(f, x.Holdings, y.Holdings)
+}
+
+// alike reports whether each container of a pod gets as much in two cases: as many NUMA nodes, as near to each other. A
+// pod with a demand of its own has to get the same.
+func (p *passing) alike(f *assumedPod, x, y []place.Holding) bool {
+	if unsureDevices(x) || unsureDevices(y) {
+		return false
+	}
+	if f.demand != (place.Demand{}) {
+		return same(x, y)
+	}
+	return slices.EqualFunc(x, y, func(g, h place.Holding) bool {
+		e, o := place.ExtentOf(p.machine, g), place.ExtentOf(p.machine, h)
+		return e.NUMAs.Len() == o.NUMAs.Len() && e.Distance == o.Distance
+	})
+}
