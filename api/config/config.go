@@ -1,9 +1,9 @@
-// Package config holds the arguments that an administrator writes for Tenon's scheduler plugin, under the plugin's own
-// name or under the name of the plugin that it can replace.
+// Package config holds the arguments that an administrator writes for Tenon's scheduler plugin. They are under the
+// plugin's own name, or under the name of the plugin that it can replace.
 //
 // Invariant: decoding is strict. An unknown or repeated field, or an unknown value, is an error that names it. The
-// package offers no arguments that only tune mechanisms: every field changes what users see. It checks such fields of
-// the other plugin, and notes that they have no effect.
+// package offers no arguments that only tune mechanisms: every field changes what users see. It accepts such
+// arguments of the other plugin, notes that they have no effect, and does not check their values.
 package config
 
 import (
@@ -38,7 +38,7 @@ const (
 	// AllowWithoutDemand accepts pods without a demand, and keeps the others away, since a demand cannot be guaranteed
 	// there. It is a value of UnknownNodes.
 	AllowWithoutDemand = "AllowWithoutDemand"
-	// Deny is the opposite of Allow for requests of pods: PodLogs.
+	// Deny refuses what pods request by an annotation. It is a value of PodLogs.
 	Deny = "Deny"
 )
 

@@ -19,7 +19,7 @@ type NodeAffinity struct {
 	Measured      time.Time `json:"measured"`
 	PeriodSeconds int64     `json:"periodSeconds"`
 	Sockets       int64     `json:"sockets"`
-	// Incomplete: the node has more sockets than an agent reads.
+	// Incomplete is set if the node has more sockets than an agent reads.
 	Incomplete bool                       `json:"incomplete,omitempty"`
 	Summary    v1alpha1.AffinitySummary   `json:"summary"`
 	LastMove   *v1alpha1.AffinityMove     `json:"lastMove,omitempty"`

@@ -15,7 +15,7 @@ type ClusterOverview struct {
 	Kind string `json:"kind"` // "ClusterOverview"
 	// Version changes with every change of the view.
 	Version uint64 `json:"version"`
-	// Ready: all resources were listed once, or refused.
+	// Ready is set once all resources were listed or refused.
 	Ready bool           `json:"ready"`
 	Nodes []NodeOverview `json:"nodes"`
 	// Pods counts the pods that you may read, and Waiting the readable pods without a node.
@@ -131,14 +131,14 @@ type PodSummary struct {
 // ClusterChange has what has changed in a cluster since the previous change.
 type ClusterChange struct {
 	Version uint64 `json:"version"`
-	// All: more has changed than is named, and the client must read everything again.
+	// All is set if more has changed than is named. The client must then read everything again.
 	All bool `json:"all,omitempty"`
-	// Nodes are as in ClusterOverview, without labels; Gone are names of nodes.
+	// Nodes are as in ClusterOverview, without labels; Gone are the names of nodes that the view no longer has.
 	Nodes []NodeOverview `json:"nodes,omitempty"`
 	Gone  []string       `json:"gone,omitempty"`
 	// Pods are names of pods that were added, changed or deleted, as "namespace/name".
 	Pods []string `json:"pods,omitempty"`
-	// PodCount counts all pods, and Waiting the pods without a node.
+	// PodCount counts the pods that you may read, and Waiting the readable pods without a node.
 	PodCount int `json:"podCount"`
 	Waiting  int `json:"waiting"`
 }

@@ -75,7 +75,7 @@ type DemoWaiting struct {
 	// Why is the output of "kubectl tenon explain pod" while the pod waits, After the output once it runs.
 	Why   string `json:"why"`
 	After string `json:"after"`
-	// Ends is the pod whose end makes room, on Node, and Seconds how long the waiting pod took to run then.
+	// Ends is the pod on Node whose end makes room. Seconds is how long the waiting pod took to run after that end.
 	Ends    string  `json:"ends"`
 	Node    string  `json:"node"`
 	Seconds float64 `json:"seconds"`
@@ -102,8 +102,8 @@ type DemoContender struct {
 	IdleGPUs int64 `json:"idleGPUs"`
 }
 
-// DemoVolcano is the act about Volcano: the same gangs in the same order, for several seeds of that order, under
-// Volcano's scheduler with its plugin numa-aware and with the plugin tenon.
+// DemoVolcano is the act about Volcano. It has the same gangs in the same order, for several seeds, under Volcano's
+// scheduler with its plugin numa-aware and with the plugin tenon.
 type DemoVolcano struct {
 	Nodes  int         `json:"nodes"`
 	Rounds []DemoGangs `json:"rounds"`
@@ -125,7 +125,8 @@ type DemoGangs struct {
 	GaveUp       int `json:"gaveUp"`
 	// Refused counts the tasks that kubelets refused by the reason.
 	Refused map[string]int `json:"refused"`
-	// StrandedGPUs are held by no gang that runs as a whole, although other gangs request as many.
+	// StrandedGPUs counts the GPUs that are not held by a gang that runs as a whole, although other gangs request as
+	// many.
 	StrandedGPUs int64 `json:"strandedGPUs"`
 	// Confirmed and Wrong count predictions of Tenon.
 	Confirmed int `json:"confirmed"`

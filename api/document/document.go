@@ -1,6 +1,6 @@
-// Package document has the types that Tenon prints about nodes and pods for programs and people: the answers of the
-// scheduler's inspection endpoint, and the output of kubectl tenon with -o json and -o yaml. It also renders holdings
-// as text, so that the CLI, the drawings, events and logs use the same words.
+// Package document has the types that Tenon prints about nodes and pods for programs and people. They are the answers
+// of the scheduler's inspection endpoint, and the output of kubectl tenon with -o json and -o yaml. It also renders
+// holdings as text, so that the CLI, the drawings, events and logs use the same words.
 //
 // Invariant: parts that a NodeLayout also has use NodeLayout's types and keys. Keys are stable: fields may be added,
 // and none is renamed or changes its meaning. CPUs and NUMA nodes are ids in the Linux list format, and memory is in
@@ -36,10 +36,10 @@ type Holder struct {
 	Source     string          `json:"source"`
 	NUMAs      v1alpha1.IDList `json:"numas,omitempty"`
 	Containers []Container     `json:"containers"`
-	// Misaligned: the pod holds parts of more NUMA nodes, or of more distant ones, than on the empty machine. Only
-	// kubectl tenon sets it.
+	// Misaligned is set if the pod holds parts of more NUMA nodes, or of more distant ones, than it would on the empty
+	// machine. Only kubectl tenon sets it.
 	Misaligned bool `json:"misaligned,omitempty"`
-	// Gone: the pod has no object any more, and the node still reports it.
+	// Gone is set if the pod has no object any more, and the node still reports it.
 	Gone bool `json:"gone,omitempty"`
 	// InFlightSeconds is how long ago the prediction was reserved; nil if it is not a prediction, or if the scheduler
 	// has no record of its reservation.

@@ -12,7 +12,7 @@ const (
 	Alone   Role = "alone"   // it has no lease, and schedules
 )
 
-// Election is a scheduler's state of the lease by which one of several is chosen.
+// Election is one scheduler's state of the lease that chooses which of several schedulers leads.
 type Election struct {
 	Role Role `json:"role"`
 	// Identity is the scheduler's own name in the lease: its host name (in a cluster, the name of its pod), an

@@ -7,7 +7,7 @@ type Severity string
 const (
 	// Broken: something does not work, or pods fail.
 	Broken Severity = "error"
-	// Warned: it works, and not as people expect of it.
+	// Warned: something works, but not as people expect.
 	Warned Severity = "warning"
 	// Noted is what is good to know.
 	Noted Severity = "info"

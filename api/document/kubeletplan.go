@@ -14,7 +14,7 @@ type KubeletPlan struct {
 	Nodes []KubeletPlanNode `json:"nodes"`
 	// Unchanged are nodes that have the configuration already.
 	Unchanged []string `json:"unchanged"`
-	// Moves are the pods that their nodes would refuse when they start again.
+	// Moves are the pods that their nodes would refuse when the pods start again.
 	Moves []PlannedMove `json:"moves"`
 	// Shapes are the pods that the cluster usually runs.
 	Shapes []ShapeSlots `json:"shapes"`
@@ -28,8 +28,8 @@ type KubeletPlanNode struct {
 	Version string         `json:"version,omitempty"` // of the kubelet
 	Before  v1alpha1.Rules `json:"before"`
 	After   v1alpha1.Rules `json:"after"`
-	// Diff are lines of the KubeletConfiguration that go ("- ") and come ("+ "), and DropIn is a file for the
-	// kubelet's --config-dir that makes the change.
+	// Diff are the lines that the KubeletConfiguration loses ("- ") and gets ("+ "). DropIn is a file for the kubelet's
+	// --config-dir that makes the change.
 	Diff   []string `json:"diff"`
 	DropIn string   `json:"dropIn"`
 	// Errors are why the kubelet would not start, or not serve pods, with this configuration.
@@ -38,9 +38,10 @@ type KubeletPlanNode struct {
 	Warnings []string `json:"warnings"`
 	// StateFiles have to be removed, below the kubelet's directory, while it is stopped.
 	StateFiles []string `json:"stateFiles"`
-	// Pods are those that run now, in the order in which the node admitted them, and what it would do with them.
+	// Pods are the pods that run now, in the order of their admission, each with what the changed node would do with it.
 	Pods []PlannedPod `json:"pods"`
-	// Evicted are pods that a drain evicts; of these Waiting find no other place until the node is back.
+	// Evicted counts the pods that a drain evicts. Waiting counts those among them that find no other place until the
+	// node is back.
 	Evicted int `json:"evicted"`
 	Waiting int `json:"waiting"`
 	// Blocked are PodDisruptionBudgets that allow no eviction now, as NAMESPACE/NAME.
@@ -50,7 +51,7 @@ type KubeletPlanNode struct {
 // PlannedPod is a pod that runs on a node that changes.
 type PlannedPod struct {
 	Pod
-	// Starts: the node would admit it again. Error is the kubelet's error otherwise.
+	// Starts is set if the node would admit the pod again. Otherwise Error is the kubelet's error.
 	Starts  bool     `json:"starts"`
 	Error   string   `json:"error,omitempty"`
 	Reasons []Reason `json:"reasons"`
@@ -68,17 +69,18 @@ type PlannedMove struct {
 	Why string `json:"why"`
 }
 
-// ShapeSlots is how many pods of a shape the nodes that change would have room for if they were empty.
+// ShapeSlots counts the pods of a shape that would fit on the nodes that change if these were empty, before and after
+// the change.
 type ShapeSlots struct {
 	Shape  string `json:"shape"`
 	Before int    `json:"before"`
 	After  int    `json:"after"`
 }
 
-// KubeletChange is the body of a request that plans a change of the kubelets' configuration. What is empty stays as it
-// is.
+// KubeletChange is the body of a request that plans a change of the kubelets' configuration. An empty field changes
+// nothing.
 type KubeletChange struct {
-	// Selector is a label selector of the nodes; empty: all that have a layout.
+	// Selector is a label selector of the nodes. If it is empty, all nodes with a layout change.
 	Selector string `json:"selector,omitempty"`
 	// TopologyManagerPolicy, CPUManagerPolicy and MemoryManagerPolicy are as in a KubeletConfiguration.
 	TopologyManagerPolicy string `json:"topologyManagerPolicy,omitempty"`
@@ -93,17 +95,17 @@ type KubeletChange struct {
 
 // KubeletRolloutRequest is the body of a request that carries out a plan.
 type KubeletRolloutRequest struct {
-	// Plan is one that was answered before. Its pods, moves and shapes are not read.
+	// Plan is a plan from an earlier answer. Its pods, moves and shapes are not read.
 	Plan KubeletPlan `json:"plan"`
-	// Namespace is the namespace of the pods that change nodes; empty: the namespace of the server.
+	// Namespace is the namespace of the pods that change nodes. If it is empty, it is the namespace of the server.
 	Namespace string `json:"namespace,omitempty"`
 	// MaxUnavailable nodes change at the same time; 0 stands for 1.
 	MaxUnavailable int `json:"maxUnavailable,omitempty"`
 	// Force evicts pods without a controller, too, and DeleteEmptyDirData pods with emptyDir volumes.
 	Force              bool `json:"force,omitempty"`
 	DeleteEmptyDirData bool `json:"deleteEmptyDirData,omitempty"`
-	// Image is the image of the pods that change nodes; StopCommand and StartCommand are shell commands on the node.
-	// Empty: as "kubectl tenon kubelet apply" has them.
+	// Image is the image of the pods that change nodes; StopCommand and StartCommand are shell commands on the node. An
+	// empty field stands for the default of "kubectl tenon kubelet apply".
 	Image        string `json:"image,omitempty"`
 	StopCommand  string `json:"stopCommand,omitempty"`
 	StartCommand string `json:"startCommand,omitempty"`
@@ -112,16 +114,16 @@ type KubeletRolloutRequest struct {
 // KubeletRollout is a plan that is being carried out, or was.
 type KubeletRollout struct {
 	Kind string `json:"kind"` // "KubeletRollout"
-	// Running: it goes on. DryRun: it was only checked that it can begin.
+	// Running is set while the plan is carried out. DryRun is set if it was only checked that the rollout can begin.
 	Running bool `json:"running"`
 	DryRun  bool `json:"dryRun"`
-	// By is who began it; MayStop: that is you.
+	// By is who began it. MayStop is set if that is you and the rollout runs.
 	By      string `json:"by,omitempty"`
 	MayStop bool   `json:"mayStop"`
 	// Began and Ended are absent where it did not begin, or has not ended.
 	Began *time.Time `json:"began,omitempty"`
 	Ended *time.Time `json:"ended,omitempty"`
-	// Nodes are those that change, in order; you may read them.
+	// Nodes are the nodes that change, in order, as far as you may read them.
 	Nodes []KubeletRolloutNode `json:"nodes"`
 	// Namespace, Image, StopCommand and StartCommand are the request's values, or the defaults for missing ones.
 	Namespace      string `json:"namespace,omitempty"`

@@ -28,11 +28,11 @@ type Node struct {
 
 	// States counts the possible states of the node. Holdings and free amounts are of one of these states.
 	States int `json:"states"`
-	// Unsettled: there may be more states, and no pod that holds anything fits before the node reports.
+	// Unsettled is set if more states are possible. Then no pod that holds anything fits before the node reports.
 	Unsettled bool `json:"unsettled,omitempty"`
 	// Crowded: see state.Node.
 	Crowded bool `json:"crowded,omitempty"`
-	// Silent: a report of the node is overdue.
+	// Silent is set if a report of the node is overdue.
 	Silent bool `json:"silent,omitempty"`
 	// Refused has why the node refused pods that should have fitted. Similar pods wait for a report.
 	Refused []string `json:"refused,omitempty"`
@@ -88,7 +88,7 @@ type Memory struct {
 // Hazard is what goes wrong when the kubelet of a node restarts.
 type Hazard struct {
 	Code string `json:"code"`
-	// Stops: the kubelet does not start again; otherwise it starts and ends pods.
+	// Stops is set if the kubelet does not start again. Otherwise it starts and ends pods.
 	Stops bool   `json:"stops"`
 	Sure  bool   `json:"sure"`
 	Text  string `json:"text"`
@@ -99,7 +99,7 @@ type Unaligned struct {
 	Code   string `json:"code"`
 	What   string `json:"what"`
 	Remedy string `json:"remedy"`
-	// Choice: the setting is one of several sensible ones.
+	// Choice is set if the setting is one of several sensible ones.
 	Choice bool `json:"choice,omitempty"`
 }
 

@@ -62,11 +62,12 @@ type SchedulerProfile struct {
 type PluginChange struct {
 	Scheduler string // its ID; empty if there is only one
 	On        bool
-	// Version: the change is rejected if the ConfigMap has another version. Empty: any.
+	// Version, if not empty, makes the change fail if the ConfigMap has another version.
 	Version string
-	// Profile chooses one of several profiles of a KubeSchedulerConfiguration; empty: all that have arguments for it.
+	// Profile chooses one of several profiles of a KubeSchedulerConfiguration. If it is empty, On applies to all
+	// profiles with the plugin or arguments for it. Arguments then apply to the only profile that has arguments.
 	Profile string
-	// DryRun: the API server checks the change, and writes nothing.
+	// DryRun makes the API server check the change, and write nothing.
 	DryRun bool
 	// Arguments of the plugin that change, in place of On; a nil value removes one.
 	Arguments map[string]any

@@ -15,7 +15,8 @@ type Scheduling struct {
 	Seen []string `json:"seen"`
 	// Gates are the scheduling gates of a gated pod.
 	Gates []string `json:"gates,omitempty"`
-	// Lease is the lease of a kube-scheduler that leads, and may have a profile with the unseen scheduler's name.
+	// Lease is the lease of a kube-scheduler that leads. That kube-scheduler may have a profile with the unseen
+	// scheduler's name.
 	Lease string `json:"lease,omitempty"`
 	// Node is the chosen node.
 	Node string `json:"node,omitempty"`

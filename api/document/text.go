@@ -70,8 +70,8 @@ func Items(m *topo.Machine, hs ...place.Holding) []string {
 	return Containers(m, []place.Holding{merge(hs)})[0].Items()
 }
 
-// Counts returns the sum of holdings on a node with invented ids: how many CPUs and devices on which NUMA node, for
-// example "12 cpus on NUMA node 0".
+// Counts returns the sum of holdings on a node with invented ids. It counts the CPUs and devices on each NUMA node,
+// for example "12 cpus on NUMA node 0".
 func Counts(m *topo.Machine, hs ...place.Holding) []string {
 	sum := merge(hs)
 	out := CPUCounts(m, sum.CPUs)
@@ -176,9 +176,9 @@ func idList(ids []string) string {
 }
 
 // RuleItems renders the rules of a node as short texts, for example "restricted per pod", "CPUs static" and
-// "full-pcpus-only": first who decides, where that is not the kubelet, then the policies, then the options that are
-// on, by the kubelet's names. The rules of a coarse node are those of its topology manager; the others are assumed, and
-// one item says so.
+// "full-pcpus-only". It lists the arbiter if that is not the kubelet, then the policies, and then the options that
+// are on, by the kubelet's names. Of a coarse node only the rules of the topology manager are known; one item marks
+// the others as assumed.
 func RuleItems(r place.Rules, q state.Quality) []string {
 	align := fmt.Sprintf("%s per %s", r.Topology.Policy, r.Topology.Scope)
 	if r.Topology.Policy == place.None {

@@ -1,6 +1,6 @@
 // Package objects reads and writes the objects of an API server, with one client per resource. It links only the
 // Kubernetes types that the caller names. A generated clientset registers the types of every API group, and a program
-// links all types that it registers, which costs memory in an agent on every node.
+// links all types that it registers. That costs memory in an agent on every node.
 //
 // Invariant: a request is the same as a generated client's, in the form that the configuration sets (JSON by default).
 // The configuration is never changed. The package has no retries, no caches, and no defaults of objects.

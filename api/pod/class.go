@@ -43,7 +43,7 @@ func computeClass(p *v1.Pod) place.QoS {
 	return out
 }
 
-// classOf returns the class of a pod whose containers all have such resources.
+// classOf returns the class of a pod whose containers all have resources like r.
 func classOf(r *v1.ResourceRequirements) place.QoS {
 	given, equal := 0, true
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {

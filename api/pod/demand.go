@@ -126,8 +126,8 @@ func names(p *v1.Pod, annotation string, own place.Names) (place.Names, error) {
 	return place.NamesOf(list...), nil
 }
 
-// shared reports whether the resource is CPUs or memory and the pod requests it. If the pod does not get it of its own,
-// it shares it with other pods.
+// shared reports whether the resource is CPUs or memory and the pod requests it. A pod that gets no exclusive CPUs or
+// memory shares them with other pods.
 func shared(p *v1.Pod, name string) bool {
 	if name != string(v1.ResourceCPU) && name != string(v1.ResourceMemory) {
 		return false

@@ -27,8 +27,8 @@ const (
 	maxName     = 60
 )
 
-// Misspelt returns texts about the names of a pod that no program reads: annotations and labels with Tenon's prefix,
-// and a schedulerName that is none of the given ones and differs little from one of them. It returns at most 8 texts.
+// Misspelt returns texts about the names of a pod that no program reads. They are annotations and labels with Tenon's
+// prefix, and a schedulerName that differs little from one of the given ones. It returns at most 8 texts.
 func Misspelt(p *v1.Pod, schedulers []string) (out []string) {
 	may := func(text, name string, known []string) string {
 		if near := printable.Nearest(name, known); near != "" {

@@ -1,6 +1,6 @@
 // Package pod converts a v1.Pod to core values: a place.Pod and a place.Demand.
 //
-// It is a separate module that needs k8s.io/api and k8s.io/apimachinery and no other module of Kubernetes, so a program
+// It is a separate module that needs no module of Kubernetes but k8s.io/api and k8s.io/apimachinery. So a program
 // with libraries of another release can import it. Invariant: a value that is not understood, or that is beyond every
 // machine, is an error that names the pod, the container and the value, never a silent default. The package neither
 // changes nor keeps pods, and the cost of a conversion is bounded for any quantities. It does not repeat the API
@@ -22,9 +22,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// ToPlace returns the parts of a pod that the kubelet's managers read. The API server must have set the pod's defaults,
-// where a container without requests gets its limits as requests. The quality of service class is taken from the status
-// if it has one, and computed otherwise.
+// ToPlace returns the parts of a pod that the kubelet's managers read. The API server must have set the pod's
+// defaults: with these, a container without requests has its limits as requests. The quality of service class is
+// taken from the status if it has one, and computed otherwise.
 func ToPlace(p *v1.Pod) (*place.Pod, error) {
 	out := &place.Pod{QoS: class(p), PodLevel: podLevel(p)}
 	if out.PodLevel {

@@ -12,11 +12,11 @@ import (
 // AffinityGroupAnnotation names the pods of a namespace that want to share a NUMA node.
 const AffinityGroupAnnotation = "tenon.sh/affinity-group"
 
-// maxGroup bounds the name of a group, as the value of a label.
+// maxGroup bounds the name of a group in bytes. It is the bound of the value of a label.
 const maxGroup = 63
 
-// AffinityGroup returns the group of pods with which a pod wants to share a NUMA node, as NAMESPACE/NAME; "" for none,
-// and where the annotation is too long or cannot be printed.
+// AffinityGroup returns the group of pods with which a pod wants to share a NUMA node, as NAMESPACE/NAME. It returns
+// "" for no group, and if the annotation is too long or cannot be printed.
 func AffinityGroup(p *v1.Pod) string {
 	g := p.Annotations[AffinityGroupAnnotation]
 	if g == "" || len(g) > maxGroup || printable.Text(g) != g {
@@ -25,8 +25,8 @@ func AffinityGroup(p *v1.Pod) string {
 	return p.Namespace + "/" + g
 }
 
-// Shares returns what a pod requests of CPUs, in thousandths, and of memory, in bytes: for the whole pod, or
-// else the sum over its containers and sidecars. Each is at least 0 and at most topo.MaxBytes.
+// Shares returns the CPUs, in thousandths, and the memory, in bytes, that a pod requests: as a whole, or else summed
+// over its containers and sidecars. Each is at least 0 and at most topo.MaxBytes.
 func Shares(p *v1.Pod) (milliCPU, bytes int64) {
 	sum := func(name v1.ResourceName, amount func(resource.Quantity) int64) (out int64) {
 		bounded := func(q resource.Quantity) int64 {

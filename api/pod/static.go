@@ -8,9 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Mirror reports whether a pod stands for a static pod. The annotation that says so is written when the pod is
+// Mirror reports whether a pod stands for a static pod. The annotation that marks it is written when the pod is
 // created and never changes (pkg/apis/core/validation, ValidatePodSpecificAnnotationUpdates). A kubelet runs no pod
-// that has it, whoever wrote it, and deletes one that stands for nothing (pkg/kubelet, HandlePodCleanups).
+// that has the annotation, whoever wrote it, and deletes a pod whose annotation stands for no static pod
+// (pkg/kubelet, HandlePodCleanups).
 func Mirror(p *v1.Pod) bool {
 	_, is := p.Annotations[v1.MirrorPodAnnotationKey]
 	return is
@@ -27,10 +28,10 @@ func StaticUID(p *v1.Pod) string {
 	return p.Annotations[v1.MirrorPodAnnotationKey]
 }
 
-// KubeletUIDs returns the UIDs that the kubelet of a node has of the node's pods, by the pods' UIDs at the API server.
-// A pod that is no mirror has its own, always. A mirror has that of its static pod, unless a pod has that UID as its
-// own. Where several mirrors claim one UID, the only one with containers in its status has it: kubelets write statuses,
-// and report none of a pod that they do not run. So no two pods have the same UID; mirrors may have none.
+// KubeletUIDs returns the UIDs under which a kubelet keeps the pods of its node, by the pods' UIDs at the API server.
+// A pod that is no mirror always has its own UID. A mirror has the UID of its static pod, unless another pod has that
+// UID as its own. If several mirrors claim one UID, the only one with containers in its status gets it. Kubelets
+// report no containers of pods that they do not run. So no two pods have the same UID, and a mirror may have none.
 func KubeletUIDs(pods []*v1.Pod) map[types.UID]string {
 	out := make(map[types.UID]string, len(pods))
 	claims := map[string][]*v1.Pod{}

@@ -5,16 +5,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The annotation of pods that share CPUs; that of their group is in api/pod.
+// The annotation of pods that share CPUs. The annotation of their group is in api/pod.
 const (
-	// AffinityAnnotation says whether the pod's traffic is measured and may move it: AffinityMeasure or AffinityNone. It
-	// takes precedence over what the agent is told of the pod's namespace.
+	// AffinityAnnotation selects whether the pod's traffic is measured and may move it: AffinityMeasure or AffinityNone.
+	// It takes precedence over the agent's setting for the pod's namespace.
 	AffinityAnnotation = "tenon.sh/numa-affinity"
 	AffinityMeasure    = "measure"
 	AffinityNone       = "none"
 )
 
-// Bounds on one NodeAffinity: the heaviest are kept.
+// Bounds on one NodeAffinity. It keeps the pairs of pods with the heaviest traffic.
 const (
 	MaxAffinityPods    = 1024
 	MaxAffinityTraffic = 512

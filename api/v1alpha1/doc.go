@@ -1,5 +1,5 @@
-// Package v1alpha1 is the wire form of a layout: the NodeLayout object, in which a node's agent
-// publishes the machine, the rules and the observed holdings of its node.
+// Package v1alpha1 is the wire form of a layout. In a NodeLayout object, a node's agent publishes the machine, the
+// rules and the observed holdings of its node.
 //
 // Invariant: [NodeLayout.Core] accepts any object. It returns either core values that are fully checked or one error
 // that names the node, the field and the value. It never panics, and its memory is bounded by the bounds of package

@@ -32,10 +32,10 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// Typed converts an object of a dynamic informer to a *NodeLayout, whose managedFields have the time of its last write
-// only (see WrittenAt). It is a transform of informers, where an error would stop the informer for all nodes. So an
-// object that does not decode becomes a NodeLayout with only name, UID, versions and Malformed, whose Core returns that
-// error. Only other types are an error.
+// Typed converts an object of a dynamic informer to a *NodeLayout, whose managedFields have the time of its last
+// write only (see WrittenAt). It is a transform of informers, where an error would stop the informer for all nodes.
+// So an object that does not decode becomes a NodeLayout with only name, UID, versions and Malformed. Its Core then
+// returns the error. Only objects of other types are an error.
 func Typed(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *NodeLayout:

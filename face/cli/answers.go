@@ -117,7 +117,7 @@ func Check(ctx context.Context, from Stages, r Request) (out PodCheck, err error
 	return out, err
 }
 
-// run reads the cluster once, and runs a command on a manifest with at most that many workloads.
+// run reads the cluster once, and runs a command on a manifest. It refuses a manifest with more workloads than most.
 func (s Stages) run(ctx context.Context, r Request, most int, args []string, into any) error {
 	stage, problems, _, err := s.Cluster(ctx, Kubeconfig{})
 	if err != nil {

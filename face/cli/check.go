@@ -34,7 +34,7 @@ const checkExample = `  kubectl tenon check -f pod.yaml
   # Without a cluster, for a machine of the catalogue or a file
   kubectl tenon check -f pod.yaml --machine gpu-8`
 
-// checkCode is the exit code of a check, whether it has an answer or failed.
+// checkCode is an error with the exit code of check or doctor, also for an answer that is not an error.
 type checkCode struct {
 	code int
 	err  error
@@ -261,7 +261,8 @@ type checkedDocument struct {
 	Refusals []refusalDocument `json:"refusals"` // of the other nodes; lacks that other pods cause are left out
 	Warnings []string          `json:"warnings"`
 	Unjudged []string          `json:"unjudged"`
-	// Asked: the API server has accepted the pod in a dry run, and check judges the pod as the server would store it.
+	// Asked is set if the API server has accepted the pod in a dry run. check then judges the pod as the server would
+	// store it.
 	Asked bool `json:"asked"`
 }
 

@@ -1,4 +1,4 @@
-// Package cli is the kubectl plugin "kubectl tenon": it explains where a pod fits and why, simulates where new pods
+// Package cli is the kubectl plugin "kubectl tenon". It explains where a pod fits and why, simulates where new pods
 // would fit, compares schedulers on simulated machines, and draws machines.
 //
 // Commands are functions of a context, arguments and two writers. They read a cluster through [Cluster], which the
@@ -47,7 +47,7 @@ type Setup struct {
 	// only the text form of topo.
 	Machine func(data []byte) (m *topo.Machine, warnings []string, err error)
 	// Catalogue returns a machine by its name, as the content of a machine file, and the KubeletConfiguration of its
-	// nodes; nil: there is no catalogue.
+	// nodes. If it is nil, there is no catalogue.
 	Catalogue func(name string) (machine, config []byte, ok bool)
 	// Stages are where simulate gets its nodes from.
 	Stages Stages

@@ -152,7 +152,7 @@ func (a *app) examined(f doctorFlags) (DoctorOptions, error) {
 	return o, nil
 }
 
-// At most this many objects and lines of evidence are shown for a finding, unless --all is given.
+// At most this many objects and lines of evidence are shown for a finding, unless -o wide is given.
 const (
 	fewObjects  = 3
 	fewEvidence = 2

@@ -22,9 +22,10 @@ type explanationDocument struct {
 	Holds      *document.Holder   `json:"holds,omitempty"` // what it holds on Node
 	// Scheduling is how far the scheduler has come with a pod that has no node; nil where this is not known.
 	Scheduling *document.Scheduling `json:"scheduling,omitempty"`
-	// Warnings name the annotations and labels of the pod that look like Tenon's and that no program reads.
+	// Warnings describe annotations, labels and a schedulerName of the pod that no program reads and that are probably
+	// misspelt.
 	Warnings []string `json:"warnings,omitempty"`
-	// Unjudged are the pod's demands on nodes that Tenon does not judge, in words.
+	// Unjudged describes the pod's demands on nodes that Tenon does not judge.
 	Unjudged  []string           `json:"unjudged"`
 	Verdicts  []document.Verdict `json:"verdicts"` // of the nodes where the pod holds nothing
 	NotJudged []document.Problem `json:"notJudged"`
@@ -84,7 +85,7 @@ func (v verdictOn) missing() []document.Missing {
 	})
 }
 
-// document returns the JSON form of a scene. file: the scene is of a machine file, not of a cluster.
+// document returns the JSON form of a scene. file is set if the scene is of a machine file, not of a cluster.
 func (s scene) document(file bool) mapDocument {
 	d := mapDocument{Kind: "MachineMap", NotDrawn: append([]document.Problem{}, s.problems...),
 		Nodes: document.Each(s.nodes, func(n *state.Node) document.Node { return document.NodeOf(n.Name, n) })}

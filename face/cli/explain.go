@@ -86,7 +86,7 @@ type explanation struct {
 	holds *state.Entry
 	// verdicts are on all nodes but the one where the pod holds something, in order of names.
 	verdicts []verdictOn
-	// problems are the nodes without known data that no other reason excludes for the pod.
+	// problems are the nodes without known data where no other reason excludes the pod.
 	problems []document.Problem
 }
 
@@ -201,8 +201,8 @@ func (e *explanation) tryRemedies() {
 	}
 }
 
-// judge adds the verdict on a node, and reports whether the pod fits there. It does not judge a node without known data
-// that no other reason excludes.
+// judge adds the verdict on a node, and reports whether the pod fits there. For a node without known data, it adds a
+// verdict only if another reason excludes the node.
 func (e *explanation) judge(name string, n *state.Node) (fits bool) {
 	at, rules := e.on(name, n), whatif.Rules{}
 	v := verdictOn{name: name, node: n, judged: rules.Judge(&at, e.want(), e.pod.Around[name].Barred)}

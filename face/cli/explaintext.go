@@ -263,8 +263,8 @@ func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 	}
 }
 
-// writeKept counts the nodes where the pod fits, but from which a scheduler with stricter arguments than the defaults
-// keeps it. This program does not know the profile of the scheduler.
+// writeKept counts the nodes where the pod fits by the default arguments, and where a scheduler with stricter
+// arguments would not place it. This program does not know the profile of the scheduler.
 func (e *explanation) writeKept(b *bufio.Writer, fits []verdictOn) {
 	kept := map[string]int{}
 	for _, v := range fits {

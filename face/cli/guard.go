@@ -69,8 +69,8 @@ func (f *guardFlags) guard() (guard.Guard, error) {
 	return g, nil
 }
 
-// strictArguments are the arguments that keep a pod from further nodes when they differ from the defaults, each with
-// the bar that it sets up.
+// strictArguments are the arguments that keep a pod from further nodes when they differ from the defaults. Each has
+// the guard that it configures.
 var strictArguments = []struct {
 	argument string
 	guard    guard.Guard
@@ -81,8 +81,8 @@ var strictArguments = []struct {
 	{"keepRestartable: true", guard.Guard{KeepRestartable: true}},
 }
 
-// keptBy returns the arguments by which a scheduler would keep a pod from a node where it fits by the defaults. n is
-// not nil.
+// keptBy returns the stricter arguments with which a scheduler would keep a pod from a node where the pod fits by the
+// defaults. n is not nil.
 func keptBy(n *state.Node, p *place.Pod, d place.Demand) (arguments []string) {
 	for _, x := range strictArguments {
 		if x.guard.Distrusts(n) != 0 || x.guard.Refuses(n, p, d) != 0 {

@@ -16,16 +16,16 @@ type Kubeconfig struct {
 	path   string
 	chosen clientcmd.ConfigOverrides
 	bundle string
-	// file is the namespace from the kubeconfig file, "" before Load. It is a default: NAMESPACE/NAME may name another
-	// namespace.
+	// file is the namespace that the kubeconfig selects, or "" until simulate has read the cluster. It is a default:
+	// NAMESPACE/NAME may name another namespace.
 	file string
 }
 
 // Namespace is the value of --namespace; empty where it is not given.
 func (k Kubeconfig) Namespace() string { return k.chosen.Context.Namespace }
 
-// bind declares the flags. The ConfigFlags of k8s.io/cli-runtime declare the same flags, but link the clients of every
-// API and kustomize, which doubles the size and the memory of the program.
+// bind declares the flags. The ConfigFlags of k8s.io/cli-runtime declare the same flags, but link the clients of
+// every API and kustomize. That would double the size and the memory of the program.
 func (k *Kubeconfig) bind(f *pflag.FlagSet) {
 	names := clientcmd.RecommendedConfigOverrideFlags("")
 	names.ClusterOverrideFlags.APIServer.ShortName = "s"

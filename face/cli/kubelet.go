@@ -303,7 +303,7 @@ func writeDiffs(b *bufio.Writer, p document.KubeletPlan) {
 	}
 }
 
-// fewMoves is the number of moves that are shown without --all.
+// fewMoves is the number of moves that are shown without "-o wide".
 const fewMoves = 20
 
 func writeMoves(w io.Writer, moves []document.PlannedMove, all bool) error {

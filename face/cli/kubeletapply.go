@@ -45,7 +45,7 @@ type KubeletApplyOptions struct {
 	ConfigDir, Config, Root string
 }
 
-// KubeletDefaults returns the options without flags.
+// KubeletDefaults returns the options that apply if no flags are given.
 func KubeletDefaults() KubeletApplyOptions {
 	return KubeletApplyOptions{MaxUnavailable: 1, EvictWithin: 10 * time.Minute, VerifyWithin: 2 * time.Minute,
 		Image: "busybox:1.37", Stop: "systemctl stop kubelet",
@@ -56,7 +56,7 @@ func KubeletDefaults() KubeletApplyOptions {
 type KubeletApplier interface {
 	// Pending returns the nodes that the plan has still to change, in order, or why it cannot be applied.
 	Pending(ctx context.Context, p document.KubeletPlan) ([]document.KubeletPlanNode, error)
-	// Run changes the nodes. It passes each step to say before it takes the step.
+	// Run changes the nodes. It passes each step to say before it takes the step, and at the end the result.
 	Run(ctx context.Context, nodes []document.KubeletPlanNode, say func(document.KubeletStep)) error
 }
 

@@ -120,8 +120,8 @@ func nodeRefs(nodes []*state.Node) (out []string) {
 	return out
 }
 
-// scene is what a map shows: the nodes to draw, the problems of nodes that cannot be drawn, warnings about the drawn
-// nodes, and the UIDs of their misaligned pods.
+// scene is what a map shows. It has the nodes to draw, the problems of nodes that cannot be drawn, warnings about the
+// drawn nodes, and the UIDs of their misaligned pods.
 type scene struct {
 	nodes           []*state.Node
 	problems, notes []document.Problem

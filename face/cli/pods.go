@@ -93,7 +93,7 @@ func (a aligned) misaligned() bool { return place.Misaligned(a.units) }
 // alignments are pods in order of namespace and name, and the nodes whose pods cannot be judged.
 type alignments struct {
 	pods []aligned
-	// namespace is empty for all namespaces. vacant: no pod in the namespace was read.
+	// namespace is empty for all namespaces. vacant is set if no pod in the namespace was read.
 	namespace string
 	vacant    bool
 	problems  []document.Problem

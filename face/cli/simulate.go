@@ -47,16 +47,17 @@ type Stages struct {
 	Export func(data []byte) (Stage, []document.Problem, error)
 	// Machines makes nodes from machines.
 	Machines func([]whatif.Machine) (Stage, error)
-	// Ask returns a Cluster stage that sends the pods of files to the API server as dry runs; nil: no dry runs.
+	// Ask returns a Cluster stage that sends the pods of files to the API server as dry runs. If it is nil, there are
+	// none.
 	Ask func(ctx context.Context, k Kubeconfig, s Stage) (Stage, error)
 	// Vary returns a copy of a Cluster or Export stage with changes, and the names of the nodes whose configuration has
 	// changed.
 	Vary func(s Stage, v whatif.Variation) (out Stage, altered []string, err error)
 	// Kubelet reads a KubeletConfiguration for a machine: the node's rules, and the amounts for pods.
 	Kubelet func(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, error)
-	// Ignored returns the fields of a KubeletConfiguration that kubelets ignore; nil: no list is known.
+	// Ignored returns the fields of a KubeletConfiguration that kubelets ignore. If it is nil, no list is known.
 	Ignored func(config []byte) []string
-	// Slots holds earlier counts of free slots for a program that simulates repeatedly; nil: none.
+	// Slots holds earlier counts of free slots for a program that simulates repeatedly; it may be nil.
 	Slots *Slots
 }
 
@@ -382,7 +383,7 @@ func (a *app) onCluster(c *cobra.Command, f simulateFlags, out *scenery) error {
 	return err
 }
 
-// stage makes the stage that the flags select; source describes it in words.
+// stage makes the stage that the flags select. source describes it for people.
 func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []document.Problem,
 	source string, err error) {
 	from := a.setup.Stages
@@ -402,8 +403,8 @@ func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []docu
 	return s, problems, "the cluster", nil
 }
 
-// tasks returns what to place, in order: pods that lose their node, pods from files, and copies of an existing pod.
-// Warnings go to stderr, as kubectl's do.
+// tasks returns what to place, in order. Pods that lose their node come first, then the pods that wait (with
+// --pending), pods from files, and copies of an existing pod. Warnings go to stderr, as kubectl's do.
 func (a *app) tasks(f simulateFlags, s *simulation, all *scenery, count int, stderr io.Writer) (out []*task,
 	err error) {
 	for i := range s.altered {

@@ -28,7 +28,7 @@ type simulationDocument struct {
 	// pods have no place.
 	Needs   *need `json:"needs,omitempty"`
 	Waiting int   `json:"waiting"` // pods without a node; the simulation keeps no room for them
-	// Rounds has one round, or one round per workload where each is placed as often as it fits.
+	// Rounds has one round. With --count max it has one round per workload.
 	Rounds   []roundDocument    `json:"rounds"`
 	NotKnown []document.Problem `json:"notKnown"` // nodes whose NUMA nodes are not known
 	// NotJudged are objects of files whose pods are not judged, and why.

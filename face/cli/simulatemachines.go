@@ -135,8 +135,8 @@ func (f simulateFlags) kubeletFlags() map[string]any {
 	return out
 }
 
-// configuration makes a KubeletConfiguration from flags. It adds reservations of NUMA nodes to the reservation in
-// total, as the kubelet demands.
+// configuration makes a KubeletConfiguration from flags. It sets systemReserved to the sum of the reservations of
+// memory on NUMA nodes, because the kubelet requires that both are equal.
 func (f simulateFlags) configuration(fields map[string]any) ([]byte, error) {
 	out := map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 	for field, value := range fields {

@@ -25,14 +25,14 @@ type simulation struct {
 	// altered are the nodes with changed rules, and added counts the nodes that joined.
 	altered []leaving
 	added   int
-	needed  *need // nil where the user did not ask for it
+	needed  *need // nil where it was not computed
 	rounds  []round
 	// notJudged are objects whose pods are not judged, and why.
 	notJudged []string
 }
 
-// leaving is a node that goes away, with the pods that need another place and the number of pods that end with the
-// node.
+// leaving is a node that goes away, or that is drained for another configuration. moved counts the pods to be placed
+// anew, and stay counts the pods that end with the node.
 type leaving struct {
 	node        string
 	moved, stay int

@@ -42,9 +42,10 @@ type workloadFile struct {
 // need is the number of nodes of a machine that the pods take.
 type need struct {
 	Machine string `json:"machine"`
-	// Nodes is the smallest number of nodes on which all pods have a place, or the largest number that was tried.
+	// Nodes is the smallest number of nodes on which all pods have a place. If Enough is false, it is a number beyond
+	// which more nodes do not help, or at least maxNeeded.
 	Nodes int `json:"nodes"`
-	// Enough: all pods have a place on them.
+	// Enough is set if all pods have a place on these nodes.
 	Enough bool `json:"enough"`
 }
 
@@ -58,8 +59,8 @@ func (n need) text() string {
 	return fmt.Sprintf("It takes %s of machine %s.", nodes(n.Nodes), n.Machine)
 }
 
-// counts returns the name of the one machine or copied node whose number the simulation may vary, and a pointer to the
-// number; nil where there is not exactly one.
+// counts returns the name of the machine or copied node whose number the simulation may vary, and a pointer to the
+// number. The pointer is nil if there is not exactly one.
 func (s *scenery) counts() (name string, count *int) {
 	if len(s.machines)+len(s.twins) != 1 {
 		return "", nil

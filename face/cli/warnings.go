@@ -25,8 +25,8 @@ func warnings(nodes []*state.Node) (out []document.Problem) {
 	return append(out, forgotten(nodes)...)
 }
 
-// forgotten returns the rows about what kubelets do not align, one row per setting: on a cluster that is not configured
-// the setting is the same on every node.
+// forgotten returns the rows about what kubelets do not align, one row per setting. On a cluster that is not
+// configured, the setting is the same on every node.
 func forgotten(nodes []*state.Node) (out []document.Problem) {
 	on := map[string][]string{}
 	for _, n := range nodes {

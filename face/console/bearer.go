@@ -82,8 +82,8 @@ func (s *sharing) leave(key [sha256.Size]byte, one *sharedView) {
 	}
 }
 
-// Tokens are [Identities] by Kubernetes tokens. A person signs in with a token and gets a session, or a proxy in front
-// of the console sends a token with each request, as "Authorization: Bearer".
+// Tokens are [Identities] by Kubernetes tokens. Either a person signs in with a token and gets a session, or a proxy
+// before the console sends a token with each request ("Authorization: Bearer").
 type Tokens struct{ *Sessions }
 
 // Identify returns the identity of a request. A token from a proxy takes precedence over a cookie.

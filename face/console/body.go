@@ -62,8 +62,8 @@ func (x *route) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	return body.Bytes(), nil
 }
 
-// values returns an upper bound of the values in a text of YAML or JSON, at most about three times their number: it
-// counts lines, items and braces, even inside strings.
+// values returns an upper bound of the number of values in a text of YAML or JSON. It counts lines, items and braces,
+// even inside strings, so it returns at most about three times the number.
 func values(text []byte) (n int) {
 	at := func(i int) byte {
 		if i < 0 || i >= len(text) {

@@ -16,7 +16,7 @@ import (
 const (
 	eventPause = 250 * time.Millisecond // between two events
 	heartbeat  = 15 * time.Second       // after which a comment is sent
-	eventWrite = 10 * time.Second       // a client that takes longer for one event is left
+	eventWrite = 10 * time.Second       // a client that takes longer for one event is disconnected
 )
 
 // changes streams changes. The first event makes the client read everything, because earlier changes are not known.

@@ -95,7 +95,7 @@ type Config struct {
 	// Computing is the most answers that are computed at a time; 0 means 2. Each one takes memory in proportion to the
 	// cluster.
 	Computing int
-	// Secure: browsers reach the server by HTTPS.
+	// Secure is set if browsers reach the server by HTTPS.
 	Secure bool
 }
 

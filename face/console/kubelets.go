@@ -14,8 +14,8 @@ import (
 type Kubelets interface {
 	// Plan computes the effects of a change.
 	Plan(ctx context.Context, change whatif.Variation) (document.KubeletPlan, error)
-	// Apply returns the applier of plans, whose pods run in a namespace, and that namespace. Without a namespace it is
-	// the identity's.
+	// Apply returns an applier of plans whose pods run in the namespace, and the name of the namespace. If namespace is
+	// empty, it is the identity's.
 	Apply(namespace string, o cli.KubeletApplyOptions) (cli.KubeletApplier, string, error)
 }
 

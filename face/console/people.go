@@ -22,8 +22,8 @@ func person(name string) string {
 	return name
 }
 
-// gives returns the person who gives up a place in held for a newcomer: the person with most places, who must have at
-// least two more than the newcomer.
+// gives returns the person who gives up a place in held for a newcomer. That is the person with most places, who must
+// have at least two more than the newcomer.
 func gives(held map[string]int, newcomer string) (string, bool) {
 	most, at := held[newcomer]+1, ""
 	for _, who := range slices.Sorted(maps.Keys(held)) {

@@ -23,8 +23,9 @@ const (
 	stopTimeout = 3 * time.Second
 )
 
-// Serve serves a handler until ctx ends. When there are too many connections, it closes one without a whole request,
-// body included: the oldest one of the address that has most of them. So slow clients do not block others.
+// Serve serves a handler until ctx ends. When there are too many connections, it closes one that has not sent a whole
+// request with its body. It takes the oldest such connection of the address that has most of them. So slow clients do
+// not block others.
 func Serve(ctx context.Context, on net.Listener, h http.Handler) error {
 	c := &connections{most: maxConns, all: map[net.Conn]*connection{}}
 	s := &http.Server{Handler: c.mark(h), ReadHeaderTimeout: readHeader, ReadTimeout: readAll, WriteTimeout: writeAll,

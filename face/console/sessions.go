@@ -48,8 +48,9 @@ type session struct {
 	used int
 }
 
-// NewSessions returns a store of at most that many sessions. A session ends when it was idle for some time, or when
-// another person signs in while its person has the most sessions. secure: browsers come by HTTPS.
+// NewSessions returns a store of at most most sessions. A session ends when it was idle for the given time. If the
+// store is full, a new session may end a session of the person with the most sessions. secure is set if browsers come
+// by HTTPS.
 func NewSessions(open Open, secure bool, most int, idle time.Duration) *Sessions {
 	// Cookies ignore ports: consoles of several clusters on one computer need different names.
 	name := "tenon-console-" + rand.Text()[:8]

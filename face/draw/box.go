@@ -201,7 +201,7 @@ func memorySign(n topo.NUMA) rune {
 	return freeSign
 }
 
-// captioned puts the first text that fits beside the caption there. Where none fits, it puts the last text below the
+// captioned puts beside the caption the first text that fits there. Where none fits, it puts the last text below the
 // caption.
 func captioned(caption string, s style, texts []string, inner int) []line {
 	for _, t := range texts {
@@ -256,8 +256,8 @@ func (p *picture) barPart(o, cells int) line {
 	return line{{string(who.sign), who.style}}.add(tint, strings.Repeat(fill, cells-1))
 }
 
-// apportion cuts a bar of that many cells by parts: every part above zero gets a cell while cells last, and the other
-// cells go by size.
+// apportion divides the cells of a bar among parts. Every part above zero gets one cell while cells last, and the
+// other cells go by size.
 func apportion(cells int, parts []int64) []int {
 	out := make([]int, len(parts))
 	var total int64

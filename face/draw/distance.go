@@ -91,8 +91,8 @@ func (p *picture) distanceLine(set topo.Mask, items []string, width int) []line 
 
 func (p *picture) distancesOf(numa int) []int { return p.machine.NUMAs()[numa].Distances }
 
-// twins groups NUMA nodes: all of a set have one distance to each other in both directions, and equal distances
-// to and from every other NUMA node.
+// twins groups NUMA nodes. The NUMA nodes of a set have one distance to each other in both directions, and equal
+// distances to and from every other NUMA node.
 func (p *picture) twins() (sets []topo.Mask) {
 	alike := func(a, b int) bool {
 		if p.distancesOf(a)[b] != p.distancesOf(b)[a] {

@@ -1,9 +1,10 @@
 // Package draw renders machines as text: which CPUs, memory and devices of every NUMA node are reserved, free, or held
 // by which pod.
 //
-// Invariant: the same node gives the same text, no line is wider than Options.Width runes, and the text without colour
-// has all information: upper-case letters are holdings that the node reported, lower-case letters are predictions. The
-// package never looks at terminals or the environment by itself; callers who want that use [ColorWanted].
+// Invariant: the same node gives the same text, no line is wider than Options.Width runes, and the text without
+// colour has all information. Upper-case letters are holdings that the node reported, and lower-case letters are
+// predictions. The package never looks at terminals or the environment by itself; callers who want that use
+// [ColorWanted].
 package draw
 
 import (

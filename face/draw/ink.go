@@ -150,8 +150,8 @@ func Printable(s string) string {
 // joint stands between the items of a line.
 const joint = " · "
 
-// wrap sets items one after the other, separated by joint, in lines of a width. It breaks an item that is too long for
-// a line after a comma where it has one.
+// wrap sets items one after the other, separated by joint, in lines of a width. It breaks an item that is too long
+// for a line, if possible after a comma or a blank.
 func wrap(s style, items []string, width int) []line {
 	var out []line
 	at := ""

@@ -64,7 +64,7 @@ type picture struct {
 	node    *state.Node
 	machine *topo.Machine
 	owners  []owner
-	// misaligned are UIDs.
+	// misaligned has the UIDs of misaligned pods.
 	misaligned map[string]bool
 	cpus       map[idset.CPU]int         // index of the owner
 	devices    map[string]map[string]int // by resource and id, index of the owner

@@ -1,9 +1,10 @@
-// Package affinity decides on which NUMA node those pods of a machine run that share CPUs: near the pods with which
-// they exchange much data, or with which somebody demands them to be.
+// Package affinity places pods that share CPUs on the NUMA nodes of a machine. It puts them near the pods with which
+// they exchange much data, or with which they demand to share a NUMA node.
 //
-// Pods get a NUMA node in groups. Decide joins pods by the weight of what they exchange, heaviest first, as long as one
-// NUMA node has room for the group, and moves a group where the most of its traffic becomes local. A move has to pay:
-// it must make a stated share of the group's traffic local, and several sampling periods in a row must want it.
+// Pods get a NUMA node in groups. Decide joins pods by the weight of what they exchange, heaviest first, as long as
+// one NUMA node has room for the group. It moves a group to the NUMA node that makes the most of its traffic local. A
+// move has to pay: it must make a stated share of the group's traffic local, and several sampling periods in a row
+// must want it.
 //
 // Invariant: the pods that Decide puts on a NUMA node never request more than it has. Pods with exclusive CPUs, pods
 // that did not opt in and pods that exchange nothing are not moved. Equal input gives equal output, and Decide on its
@@ -35,12 +36,12 @@ const (
 // Pod is one pod of the machine.
 type Pod struct {
 	ID string // unique
-	// Group names the group of pods with which it demands to share a NUMA node; "": none. Measured: its traffic may
-	// move it.
+	// Group names the group of pods with which the pod demands to share a NUMA node, or is "". Measured is set if its
+	// traffic may move the pod.
 	Group    string
 	Measured bool
-	// Exclusive: it has exclusive CPUs or memory of its own. NUMA is the NUMA node on which it runs now; Nowhere if it
-	// runs on several.
+	// Exclusive is set if the pod has exclusive CPUs or memory of its own. NUMA is the NUMA node on which it runs now,
+	// or Nowhere if it runs on several.
 	Exclusive bool
 	// MilliCPU and Bytes are what it requests, or uses where that is more.
 	MilliCPU, Bytes int64
@@ -65,7 +66,7 @@ type NUMA struct {
 // Input is what is known of a machine after a sampling period.
 type Input struct {
 	Pods    []Pod
-	Weights []Weight // of pods that are not in Pods: ignored; several of one pair: added
+	Weights []Weight // weights of pods that are not in Pods are ignored; weights of one pair are added
 	NUMAs   []NUMA
 }
 
@@ -77,13 +78,13 @@ type Rules struct {
 	DemandBytes int64
 	// Gain is the least share of a group's traffic, in percent, that a move must make local.
 	Gain int64
-	// Periods is in how many periods in a row a move must be wanted before it is made.
+	// Periods is how many periods in a row must want a move before it is made.
 	Periods int
 	// Spare is the share of a NUMA node, in percent, that has to stay free when a pod comes to it.
 	Spare int64
 }
 
-// Defaults are the rules that suit most machines: pairs of pods count from 1 MB/s on, and a move pays if in two periods
+// Defaults are the rules that suit most machines. Pairs of pods count from 1 MB/s on. A move pays if in two periods
 // in a row it would make a fifth of the group's traffic local.
 func Defaults() Rules {
 	return Rules{MinBytes: 1e6, DemandBytes: 1e9, Gain: 20, Periods: 2, Spare: 10}
@@ -118,14 +119,15 @@ const (
 type Verdict struct {
 	Pod     string
 	Outcome Outcome
-	// From is where the pod was, NUMA where it is to be, Nowhere for all NUMA nodes.
+	// From is where the pod was, and NUMA is where it is to be. Nowhere means all NUMA nodes.
 	From, NUMA idset.NUMA
 	// With are the other pods of its group, ascending; nil where it has none.
 	With []string
-	// Bytes is what the pod exchanges per second with pods of the machine that count; Remote is how much of that is
+	// Bytes is what the pod exchanges per second with other pods, by the links that count. Remote is how much of that is
 	// between NUMA nodes after the verdict. A demand counts in neither.
 	Bytes, Remote int64
-	// Wanted is where the pod is to go, and Periods since how many periods, where Outcome is Waits, NoRoom or TooLittle.
+	// Wanted is the NUMA node where the pod is to go if Outcome is Waits, NoRoom or TooLittle, and otherwise Nowhere.
+	// Periods is for how many periods in a row the move was wanted.
 	Wanted  idset.NUMA
 	Periods int
 	// Lacks names what the NUMA node lacks where Outcome is NoRoom.
@@ -147,7 +149,7 @@ type Result struct {
 	Before, After int64
 }
 
-// Decide returns where every pod is to be. It fails only where the input or the rules cannot be right.
+// Decide returns where every pod is to be. It returns an error only if the input or the rules are out of bounds.
 func Decide(in Input, rules Rules, wishes Wishes) (Result, error) {
 	if err := in.validate(); err != nil {
 		return Result{}, fmt.Errorf("affinity: %w", err)
@@ -212,7 +214,8 @@ func (r Rules) validate() error {
 	return nil
 }
 
-// link is what two pods have with each other, by their indexes, a < b.
+// link is what two pods exchange in bytes per second, and the weight of their demand. The pods are given by their
+// indexes, a < b.
 type link struct {
 	a, b          int
 	bytes, demand int64
@@ -252,8 +255,8 @@ func links(in Input, rules Rules) (out []link) {
 	return out
 }
 
-// demands returns the links between pods of one demanded group. Two pods with exclusive CPUs have no link, because
-// neither of them can be moved.
+// demands returns the links between pods of one demanded group. Pods with exclusive CPUs on several NUMA nodes have
+// none. Two pods with exclusive CPUs have no link, because neither of them can be moved.
 func demands(in Input, rules Rules) (out []link) {
 	members := map[string][]int{}
 	for b, p := range in.Pods {

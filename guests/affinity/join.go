@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Join returns how many pods of its group a further pod will have beside it on one NUMA node, once Decide has placed it
-// on the machine: 0 if no NUMA node has room for it beside them. It fails as Decide does.
+// Join returns how many pods of its group will share a NUMA node with a further pod, once Decide has placed that pod.
+// It returns 0 if no NUMA node has room for the pod beside them. Its errors are the errors of Decide.
 func Join(in Input, rules Rules, further Pod) (int, error) {
 	further.NUMA = Nowhere
 	in.Pods = append(in.Pods[:len(in.Pods):len(in.Pods)], further)
@@ -31,8 +31,8 @@ func Join(in Input, rules Rules, further Pod) (int, error) {
 	return with, nil
 }
 
-// Held reports whether holdings include exclusive CPUs or memory, and returns the NUMA node that these are on; Nowhere
-// if they are on several, or there are none.
+// Held reports whether holdings include exclusive CPUs or memory. It returns their NUMA node, or Nowhere if they are
+// on several NUMA nodes or there are none.
 func Held(m *topo.Machine, holdings []place.Holding) (at idset.NUMA, exclusive bool) {
 	var mask topo.Mask
 	for _, h := range holdings {
@@ -47,8 +47,8 @@ func Held(m *topo.Machine, holdings []place.Holding) (at idset.NUMA, exclusive b
 	return Nowhere, mask != 0
 }
 
-// Room returns what every NUMA node of a machine has for pods that share CPUs: of the shared CPUs those that are not
-// reserved for the system, and its memory without hugepages and without what pods have of their own.
+// Room returns what every NUMA node of a machine has for pods that share CPUs. That is the shared CPUs that are not
+// reserved for the system, and the memory without hugepages and without what pods hold.
 func Room(m *topo.Machine, rules place.Rules, shared idset.Set[idset.CPU], held iter.Seq[place.Holding]) []NUMA {
 	cpus := shared.Minus(rules.CPU.Reserved)
 	own := make([]int64, len(m.NUMAs()))

@@ -9,7 +9,8 @@ import (
 type move struct {
 	to   int
 	gain int64 // the weight that becomes local
-	// moved is the sum of the pods that have to move; left is the milli-CPU that the NUMA node has left then.
+	// moved is the sum of what the pods that have to move request. left is the milli-CPU that the NUMA node has left
+	// after the move.
 	moved amount
 	left  int64
 }
@@ -17,8 +18,8 @@ type move struct {
 // step is one move of a group, by its index.
 type step struct{ group, to int }
 
-// settle moves groups until no move pays any more, and returns the moves. Every move makes weight local, so that it
-// ends; the bound is a precaution.
+// settle moves groups until no move pays any more, and returns the moves. Every move makes more weight local, so
+// settle ends; the bound on its rounds is a precaution.
 func (s *state) settle(groups [][]int) (steps []step) {
 	for range 4*len(groups) + 8 {
 		again := false
@@ -137,8 +138,8 @@ func (s *state) wish(wanted *state, before Wishes) Wishes {
 	return out
 }
 
-// follow makes the steps of groups whose moves are due, as far as there is room without the steps of the others. The
-// moves that are made leave the wishes.
+// follow makes the steps of groups whose moves are due, as far as there is room without the steps of other groups. It
+// removes from the wishes the moves that it makes.
 func (s *state) follow(groups [][]int, wanted *state, steps []step, wishes Wishes) {
 	due := make([]bool, len(groups))
 	for n, g := range groups {
@@ -172,8 +173,8 @@ func (s *state) follow(groups [][]int, wanted *state, steps []step, wishes Wishe
 	}
 }
 
-// due reports whether a group is to move, and each of its pods that moves was to for long enough. In settle a group
-// moves as a whole, so that its pods go to one NUMA node.
+// due reports whether a group is to move, and the move of each of its pods was wanted for enough periods. In settle a
+// group moves as a whole, so that its pods go to one NUMA node.
 func (s *state) due(g []int, wanted *state, wishes Wishes) bool {
 	moves := false
 	for _, i := range g {

@@ -27,10 +27,10 @@ type state struct {
 	released map[int]bool
 }
 
-// refusal is why a group does not move to a NUMA node where it would pay.
+// refusal is why a group does not move to a NUMA node where some of its traffic would become local.
 type refusal struct {
 	numa int
-	lack *Lack // nil: it would pay too little
+	lack *Lack // nil if too little traffic would become local
 }
 
 type amount struct{ milli, bytes int64 }
@@ -117,9 +117,9 @@ func (s *state) lacks(k int, coming amount) *Lack {
 	return nil
 }
 
-// release makes pods leave NUMA nodes: first the pods that opted out. Then, where pods request more than the NUMA node
-// has, pods leave until the rest fits: the pod that exchanges the least with pods there first, and of equal ones the
-// greatest first.
+// release makes pods leave NUMA nodes: first the pods that opted out. Then, where pods request more than the NUMA
+// node has, pods leave until the rest fits. The pod that exchanges the least with pods there leaves first, and of
+// equal pods the one that requests the most.
 func (s *state) release() {
 	for i := range s.pods {
 		if s.at[i] >= 0 && !s.pods[i].Exclusive && !s.pods[i].opted() {
@@ -150,7 +150,7 @@ func (s *state) release() {
 
 func (s *state) leave(i int) { s.at[i], s.released[i] = -1, true }
 
-// order compares pods on a NUMA node: the first leaves it first.
+// order compares two pods on a NUMA node. The one that sorts first leaves the NUMA node first.
 func (s *state) order(i, j, k int) int {
 	near := func(i int) (sum int64) {
 		for _, l := range s.of[i] {

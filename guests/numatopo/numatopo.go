@@ -46,8 +46,8 @@ type GPU struct {
 //
 //   - The number of a core is its lowest CPU. Numbers of sysfs are unique within a socket only, and numa-aware
 //     compares numbers of cores with numbers of CPUs.
-//   - The free CPUs are without the reserved ones, and cpu is not in resReserved: numa-aware would guess from an amount
-//     which CPUs are reserved, and take them away a second time.
+//   - The free CPUs are without the reserved ones, and cpu is not in resReserved: from an amount, numa-aware would
+//     guess which CPUs are reserved, and take CPUs away a second time.
 //   - A device has as its number its position among all devices of the resource, in the order of their ids. Devices
 //     near no NUMA node, or near several, are left out, and unhealthy ones are not free.
 func FromCore(n *state.Node, gpus string) Spec {

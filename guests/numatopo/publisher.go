@@ -99,7 +99,7 @@ type content struct {
 	Owners []metav1.OwnerReference
 }
 
-// stored returns the same part as the API server has it, in a form that can be compared.
+// stored returns the publisher's part of an object as the API server has it, in a form that can be compared.
 func stored(o *unstructured.Unstructured) []byte {
 	data, _ := json.Marshal([]any{o.Object["spec"], o.GetOwnerReferences()}) // decoded JSON can be encoded
 	return data

@@ -1,14 +1,15 @@
-// Package agent publishes the NodeLayout of one node, as a reconciler: it observes the machine, the kubelet and the API
-// server, computes the desired layout (package desired), compares it with the published one, and writes what differs.
+// Package agent publishes the NodeLayout of one node, as a reconciler. It observes the machine, the kubelet and the
+// API server, and computes the desired layout (package desired). It compares that with the published layout, and
+// writes what differs.
 //
 // Invariant: one agent writes one layout, by server-side apply, at most once per interval and only when its content
-// changed. It writes the first change after a quiet time as soon as the kubelet's files are at rest. A reconcile reads
-// each source at most once. If a source cannot be read, the agent tries it again after growing pauses, and the
+// changed. It writes the first change after a quiet time as soon as the kubelet's files are at rest. A reconcile
+// reads each source at most once. If a source cannot be read, the agent tries it again after growing pauses, and the
 // published layout stays as it is. If only the machine or the configuration cannot be read, it publishes the current
-// holdings with the last known machine and configuration; before both are known it publishes nothing. It rewrites a
-// layout at once if another writer changed or deleted it. Of two agents on one node the later one writes and the other
-// stands by. A [Publisher] may write a second object at the same pace; if that fails, the agent still writes the
-// layout. An agent keeps no state outside its Run, so a process may run many.
+// holdings with the last known machine and configuration. Before both are known it publishes nothing. It rewrites a
+// layout at once if another writer changed or deleted it. Of two agents on one node the later one writes and the
+// other stands by. A [Publisher] may write a second object at the same pace; if that fails, the agent still writes
+// the layout. An agent keeps no state outside its Run, so a process may run many.
 //
 // The package refuses to judge: it publishes what the kubelet reports, or what its [Arbiter] has decided, and places
 // nothing.

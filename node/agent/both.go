@@ -9,8 +9,9 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Both publishes the objects of two publishers, first the object of the embedded Publisher. The agent watches only that
-// one. If another writer changes the second object, the agent corrects it when it next reads the published objects.
+// Both publishes the objects of two publishers: first the object of the embedded Publisher, then the object of
+// Second. The agent watches only the first object. If another writer changes the second object, the agent corrects it
+// when it next reads the published objects.
 type Both struct {
 	Publisher
 	Second Publisher

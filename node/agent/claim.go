@@ -11,13 +11,13 @@ import (
 )
 
 // claim decides which of several agents writes a layout, without writes that only renew a claim. An agent that was
-// replaced never writes again, so its successor need not claim anything. If an agent sees another one write, the agent
-// with the earlier claim stands by: it goes on observing, and writes again only after the layout has been wrong for a
-// while. In that case the other agent is gone, or runs on another machine, and an administrator must look.
+// replaced never writes again, so its successor need not claim anything. If an agent sees another one write, the
+// agent with the earlier claim stands by. It goes on observing, and writes again only after the layout has been wrong
+// for a while. In that case the other agent is gone, or runs on another machine, and an administrator must look.
 type claim struct {
 	me       v1alpha1.Agent
 	readOnce bool
-	rival    *v1alpha1.Agent // the agent that this one stands by for; nil: none
+	rival    *v1alpha1.Agent // the agent that this one stands by for, or nil
 	wrong    time.Time       // when the rival's layout became wrong; zero while it is right
 	patience time.Duration   // how long the agent leaves a rival's wrong layout unchanged
 	// nextAnswer is the earliest time at which this agent writes again to answer a claim dated in the future.
@@ -25,7 +25,7 @@ type claim struct {
 }
 
 // The patience doubles with every takeover, so that agents of two machines do not write one layout all the time. The
-// longest patience also bounds how long a false layout stays whose author, with a stolen token, claims the layout again
+// longest patience also bounds how long a forged layout stays if its author, who has stolen a token, claims it again
 // and again.
 const (
 	firstPatience = time.Minute

@@ -79,7 +79,7 @@ type Config struct {
 	// KubeletConfig is the path of the KubeletConfiguration, for example /var/lib/kubelet/config.yaml, and
 	// KubeletConfigDir the directory of its drop-in files. Each is empty if the kubelet has none.
 	KubeletConfig, KubeletConfigDir string
-	// Rules reads the kubelet's configuration; nil reads the files above.
+	// Rules reads the kubelet's configuration. If it is nil, the agent reads the files above.
 	Rules kubelet.Source
 	// PodResourcesSocket is the absolute path of the kubelet's podresources socket.
 	PodResourcesSocket string
@@ -92,9 +92,10 @@ type Config struct {
 	Translate func(*v1.Pod) (*place.Pod, error)
 	// Publisher publishes an object beside the layout; it may be nil.
 	Publisher Publisher
-	// Arbiter pins containers. It is nil where the kubelet is the arbiter whatever the rules say.
+	// Arbiter pins containers. If it is nil, the agent pins none, and the kubelet is the arbiter.
 	Arbiter Arbiter
-	// PinConfig is the file of the rules of an agent that is the arbiter, whose changes trigger a reconcile; "": none.
+	// PinConfig is the file with the rules of an agent that is the arbiter, or "". A change of the file triggers a
+	// reconcile.
 	PinConfig string
 	// Recorder may be nil.
 	Recorder Recorder

@@ -28,12 +28,12 @@ type layoutWriter struct {
 	// content and metadata are what the API server has; content is nil if there is no layout.
 	content  []byte
 	metadata string
-	sequence int64                // the last that was sent or read
-	earlier  *v1alpha1.NodeLayout // a layout that was found, until takeEarlier
+	sequence int64                // the last sequence that was sent or read
+	earlier  *v1alpha1.NodeLayout // the layout that was found first, until takeEarlier returns it
 	started  bool                 // the layout was read once, and sequence is this agent's own
 	mustRead bool                 // a read or a write failed, or another writer wrote
-	// inFlight: the API server may still execute a write that failed. Another write with a higher sequence has to
-	// follow it, even if the content is right.
+	// inFlight is set while the API server may still execute a write that failed. Another write with a higher sequence
+	// has to follow it, even if the content is right.
 	inFlight bool
 }
 
@@ -132,12 +132,12 @@ func contentOf(l *v1alpha1.NodeLayout) ([]byte, error) {
 // makes while one of its writes is delayed.
 const stride = 1 << 20
 
-// firstSequence returns the sequence from which an agent counts if the layout that it found has the sequence found: the
-// next multiple of stride. A delayed write may have restored an old layout. If the agent continued from the old
-// sequence, a scheduler that received a newer one would take the agent's first layouts for older.
+// firstSequence returns the sequence from which an agent counts if the layout that it found has the sequence found:
+// the next multiple of stride. A delayed write may have restored an old layout. If the agent continued from the old
+// layout's sequence, a scheduler that has received a higher sequence would take its first layouts for old ones.
 //
-// Only a forged layout has a negative sequence or one above lastSequence. Then the agent counts from stride again:
-// schedulers reject a layout whose sequence went back only for some seconds (cluster/kube, lateGrace).
+// Only a forged layout has a negative sequence or one above lastSequence. Then the agent counts from stride again.
+// Schedulers reject a layout with a lower sequence, but only for some seconds (cluster/kube, lateGrace).
 func firstSequence(found int64) int64 {
 	if found < 0 || found > lastSequence {
 		return stride

@@ -8,9 +8,9 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// The pace of the loop. One admission writes two or three state files within a few milliseconds, so a
-// reconcile waits until the files were at rest for settle, though never longer than maxSettle. The kubelet
-// answers at most 100 podresources requests per second (pkg/kubelet/apis/grpc); one reconcile makes two.
+// The pace of the loop. One admission writes two or three state files within a few milliseconds. So a reconcile waits
+// until the files were at rest for settle, though never longer than maxSettle. The kubelet answers at most 100
+// podresources requests per second (pkg/kubelet/apis/grpc); one reconcile makes two.
 const (
 	settle          = 8 * time.Millisecond
 	maxSettle       = 25 * time.Millisecond
@@ -46,7 +46,7 @@ type pace struct {
 	observe, write    time.Duration // the least time between reconciles, and between writes
 
 	pending                  bool
-	first                    time.Time // of the changes since the last reconcile
+	first                    time.Time // of the first change since the last reconcile
 	lastReconcile, lastWrite time.Time
 	failures                 int
 }

@@ -27,7 +27,7 @@ type nodeWatch struct {
 	known desired.Node
 }
 
-// newNodeWatch returns a watch that calls onChange when a part of the Node changed that the agent needs.
+// newNodeWatch returns a watch that calls onChange when a part of the Node that the agent needs has changed.
 func newNodeWatch(nodes *objects.Client[*v1.Node, *v1.NodeList], name string, labels []string,
 	onChange func()) *nodeWatch {
 	w := &nodeWatch{nodes: nodes, name: name, labels: labels}

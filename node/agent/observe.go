@@ -26,9 +26,9 @@ type observer struct {
 	checkCapacity bool
 }
 
-// observe reads the node and its published objects. full reads everything. Otherwise observe reads the machine and the
-// configuration only if one of them could not be read before, and the configuration alone if the state files contradict
-// the rules. The order of the readings matters:
+// observe reads the node and its published objects. full reads everything. Otherwise observe reads the machine and
+// the configuration only if one of them could not be read before. It reads the configuration alone if the state files
+// contradict the rules. The order of the readings matters:
 //
 //   - before the machine and the rules are known, it asks neither the API server nor the kubelet;
 //   - if the API server does not answer, it does not ask the kubelet, because nothing could be published.

@@ -23,9 +23,9 @@ type podWatch struct {
 	informer cache.Controller
 }
 
-// newPodWatch watches the pods that are bound to a node. It calls onChange when a pod was added, deleted, replaced, or
-// started, has ended, or when its decision or the CPUs of its running containers have changed. It has no pods until it
-// runs.
+// newPodWatch watches the pods that are bound to a node. It calls onChange when a pod was added, deleted or replaced,
+// and when a pod has started or ended. It also calls onChange when the decision of a pod or the CPUs of its running
+// containers have changed. It has no pods until it runs.
 func newPodWatch(pods *objects.Client[*v1.Pod, *v1.PodList], node string, onChange func()) *podWatch {
 	bound := fields.OneTermEqualSelector("spec.nodeName", node).String()
 	lw := &cache.ListWatch{

@@ -85,7 +85,7 @@ func (r *reconciler) logFaults(faults []error) {
 	r.logged.faults = text
 }
 
-// logReasons logs why predictions may be inexact when the reasons change.
+// logReasons logs the reasons why predictions may be inexact, when these reasons change.
 func (r *reconciler) logReasons(reasons []v1alpha1.Inexact) {
 	text := ""
 	for _, x := range reasons {
@@ -97,9 +97,9 @@ func (r *reconciler) logReasons(reasons []v1alpha1.Inexact) {
 	}
 }
 
-// logRules logs what the kubelet, or the agent, aligns by its configuration, at the start and when that changes: one
-// line with the policies, one line for each resource that is not aligned, with the setting that would align it, and one
-// for each reason why the kubelet panics on some pods.
+// logRules logs what the arbiter (the kubelet or the agent) aligns, at the start and when that changes. One line has
+// the policies. Each resource that is not aligned gets a line with the setting that would align it. Each reason why
+// the kubelet panics on some pods gets a line, too.
 func (r *reconciler) logRules(n *state.Node) {
 	unaligned, panics := n.Rules.Unaligned(n.Machine), n.Rules.MissingPages(n.Machine)
 	policies := []any{"topologyManagerPolicy", n.Rules.Topology.Policy, "topologyManagerScope", n.Rules.Topology.Scope,

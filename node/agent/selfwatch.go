@@ -17,7 +17,7 @@ type selfWatch struct {
 	*objectWatch
 	labels   []string // the keys of the labels that the agent writes
 	onChange func()
-	exists   chan struct{} // closed when the agent first has the object; before that the API server may lack the kind
+	exists   chan struct{} // closed once the agent has read or written the object; before, its kind may not be served
 
 	// mu is held while the agent writes, so that the event of its own write is handled after the answer.
 	mu      sync.Mutex
@@ -70,8 +70,8 @@ func (w *selfWatch) takeForeignWrite() bool {
 	return foreign
 }
 
-// write calls do, which may write the object, and keeps the version that it returns. If do returns no object, the known
-// version stays. After an error, the next version that the watch receives counts as foreign.
+// write calls do, which may write the object, and keeps the version of the object that do returns. If do returns no
+// object, the known version stays. After an error, the next version that the watch receives counts as foreign.
 func (w *selfWatch) write(do func() (metav1.Object, error)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,9 +1,9 @@
-// Package arbiter makes an agent the arbiter of its node: where the kubelet's managers are off, it places the pods of
-// the node by its own rules and pins their containers through the container runtime.
+// Package arbiter makes an agent the arbiter of its node. While the kubelet's managers are off, the agent places the
+// pods of the node by its own rules, and pins their containers through the container runtime.
 //
-// Invariant: the agent publishes the decisions of the plugin (node/nri) of such a node in the form in which a kubelet
-// with static managers reports its decisions. While the kubelet's managers are on, the package pins nothing. Pods come
-// from the agent's watch; where a container starts before the watch has its pod, the package asks the API server.
+// Invariant: the agent publishes the decisions of the plugin (node/nri) in the form that a kubelet with static
+// managers uses for its own. While the kubelet's managers are on, the package pins nothing. Pods come from the
+// agent's watch; where a container starts before the watch has its pod, the package asks the API server.
 //
 // The package refuses to decide what a container gets: core/pin does.
 package arbiter
@@ -45,7 +45,7 @@ type Config struct {
 	PodResourcesSocket, StateDir string
 	// Translate returns the request of a pod.
 	Translate func(*v1.Pod) (*place.Pod, error)
-	// Kernel returns the pins of containers; nil: pins are not compared with the decisions.
+	// Kernel returns the pins of containers. If it is nil, pins are not compared with the decisions.
 	Kernel Kernel
 	// Affinity runs beside the plugin; it may be nil.
 	Affinity Affinity
@@ -76,7 +76,7 @@ type Arbiter struct {
 	current atomic.Pointer[nri.Plugin]
 	// machines keeps the machine with its devices while the plugin uses it.
 	machines topo.Pool
-	// late has the pods whose decision came too late and was reported, by UID. Only Observe uses it.
+	// late has, by UID, the pods whose decision came too late, once that was reported. Only Observe uses it.
 	late map[string]bool
 	// begin receives the plugin that Run has to connect to the runtime, or nil to connect none.
 	begin chan *nri.Plugin
@@ -168,8 +168,8 @@ func (a *Arbiter) connected(err error) {
 const unconnected = "the agent is not connected to the container runtime, so containers start without being pinned; " +
 	"the agent's log says why"
 
-// Observe receives the facts that a reconcile has read. Where the agent is the arbiter, Observe updates the plugin, and
-// replaces the kubelet's state files in the facts by the plugin's decisions. unpinned is the reason why containers are
+// Observe receives the facts that a reconcile has read. Where the agent is the arbiter, Observe updates the plugin,
+// and replaces the kubelet's state files in seen by the plugin's decisions. unpinned is the reason why containers are
 // not pinned; it is "" where they are pinned, or where the kubelet is the arbiter.
 func (a *Arbiter) Observe(ctx context.Context, f desired.Facts,
 	seen *kubelet.Observation) (unpinned string, err error) {

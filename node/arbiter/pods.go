@@ -43,7 +43,8 @@ type pods struct {
 	asked  time.Time
 }
 
-// listAge is the greatest age of a list from the API server. A runtime that starts has many pods at once.
+// listAge is the greatest age of a list from the API server. So one list serves all pods of a runtime that has just
+// started.
 const listAge = 200 * time.Millisecond
 
 func newPods(cfg Config) (*pods, error) {

@@ -26,8 +26,8 @@ const (
 )
 
 // When the API server forbids an event, the sender tries it this many times at once, because the agent may get the
-// right soon. Then it sets the events of the namespace aside, tries them once per longest pause, and drops them in the
-// end: a quota of the namespace, or a policy, may forbid them for good.
+// right soon. Then it sets the events of the namespace aside, and tries again once per longest pause. After
+// triesAside tries without success it drops them: a quota or a policy may forbid them for good.
 const (
 	triesAtOnce = 3
 	triesAside  = 20
@@ -113,8 +113,8 @@ func (s *sender) retry(ctx context.Context) {
 }
 
 // deliver sends one event, and retries while the API server is away. It returns false after the API server has
-// forbidden the event the given number of times; otherwise it returns true when the event is accepted, is refused for
-// good, or ctx has ended.
+// forbidden the event the given number of times. Otherwise it returns true when the event is accepted or refused for
+// good, or when ctx has ended.
 func (s *sender) deliver(ctx context.Context, e *v1.Event, times int) bool {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		_, err := s.events.In(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
@@ -141,8 +141,8 @@ func (s *sender) deliver(ctx context.Context, e *v1.Event, times int) bool {
 	}
 }
 
-// retryable reports whether the API server may accept an event later. It will not where the event is wrong or its
-// namespace is being deleted. It may where a right is missing.
+// retryable reports whether the API server may accept an event later. It never accepts a wrong event, or an event in
+// a namespace that is being deleted. It may accept an event once the agent has a missing right.
 func retryable(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {

@@ -38,8 +38,8 @@ func (s Source) Configuration(ctx context.Context) (kubelet.Configuration, error
 	return pins, nil
 }
 
-// managed returns why a kubelet with these rules leaves no room for an agent: its CPU manager writes the CPUs of all
-// containers every few seconds, and its memory manager writes their NUMA nodes when they start.
+// managed returns why a kubelet with these rules leaves no room for an agent. A static CPU manager writes the CPUs of
+// all containers every few seconds. A static memory manager writes their NUMA nodes when they start.
 func managed(r place.Rules) error {
 	switch {
 	case r.CPU.Static:

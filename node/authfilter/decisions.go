@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// hash identifies a token with a verb and a path. Tokens themselves are not kept.
+// hash identifies a request by its token, verb and path. Tokens themselves are not kept.
 type hash [sha256.Size]byte
 
 // decisions keeps decisions for a while. When it is full, it drops the one that would expire next.

@@ -1,10 +1,10 @@
-// Package cgroup returns on which NUMA nodes the memory of a node's containers is, and how much CPU time they used, as
-// cgroup v2 counts it.
+// Package cgroup reads from cgroup v2 how much memory each container of a node has on each NUMA node, and its CPU
+// time.
 //
-// Invariant: a container is found by its identity at the API server (the UID and the QoS class of its pod, the
-// runtime's ID of the container), whether the kubelet's cgroup driver is systemd or cgroupfs. The package reads nothing
-// outside the given tree, and of every file no more than a bound. It refuses cgroup v1, whose files have other contents
-// under similar names, and names that cannot be names of cgroups.
+// Invariant: a container is found by its identity at the API server: the UID and the QoS class of its pod, and the
+// runtime's ID of the container. The kubelet's cgroup driver may be systemd or cgroupfs. The package reads nothing
+// outside the given tree, and of every file no more than a bound. It refuses cgroup v1, whose files have other
+// contents under similar names, and names that cannot be names of cgroups.
 package cgroup
 
 import (

@@ -62,9 +62,9 @@ func since(p *v1.Pod) time.Time {
 	return p.CreationTimestamp.Time
 }
 
-// paths returns the possible folders of the container, for both cgroup drivers. The kubelet's part is in its
-// pod_container_manager_linux.go and cgroup_manager_linux.go; the last part depends on the runtime: with cgroupfs,
-// containerd and docker use the ID alone; CRI-O uses its scope's name with both drivers.
+// paths returns the possible folders of the container, for both cgroup drivers. The kubelet makes the first part
+// (pod_container_manager_linux.go and cgroup_manager_linux.go), and the runtime the last part. With cgroupfs,
+// containerd and docker use the ID alone there; CRI-O uses its scope's name with both drivers.
 func (t *Tree) paths(c Container) ([]string, error) {
 	if err := checkName(c.UID); err != nil {
 		return nil, fmt.Errorf("UID of the pod: %w", err)
@@ -96,8 +96,8 @@ func (t *Tree) paths(c Container) ([]string, error) {
 	return []string{path.Join(sliced(parts), scope+id+".scope"), path.Join(path.Join(parts...), leaf)}, nil
 }
 
-// sliced returns the path that the systemd driver gives a cgroup: every part is a slice whose name contains the names
-// above it, joined by "-", which a name itself must not contain (systemd.slice(5)).
+// sliced returns the path that the systemd driver gives a cgroup. Every part is a slice whose name contains the names
+// above it, joined by "-". A name itself must not contain "-" (systemd.slice(5)).
 func sliced(parts []string) string {
 	var names, out []string
 	for _, p := range parts {

@@ -29,8 +29,8 @@ func (a *Amount) counted(name string) *int64 {
 	return nil
 }
 
-// parseStat reads lines such as "anon N0=4096 N8=0", in bytes, and ignores unknown names. A text without anon or file
-// is not of cgroup v2.
+// parseStat reads lines such as "anon N0=4096 N8=0", in bytes, and ignores unknown names. It returns an error for a
+// text without anon or file, which is not from cgroup v2.
 func parseStat(text string) (map[idset.NUMA]Amount, error) {
 	out := map[idset.NUMA]Amount{}
 	seen := map[string]bool{}

@@ -43,10 +43,10 @@ func startOf(l *v1alpha1.NodeLayout) (s start) {
 }
 
 // atStart returns the facts of an observation and how the present machine differs from the one with which the kubelet
-// started. If it does not differ, or the kubelet is not the arbiter, the text is "". If it differs, the returned facts
-// have the machine of the kubelet's start, provided that an earlier reconcile or agent read it during the same run of
-// the kubelet, and that it agrees with what the kubelet reports; otherwise the facts are returned as they are. A
-// present machine that does not differ is recorded as the machine of the start.
+// started. If it does not differ, or the kubelet is not the arbiter, the text is "". If it differs, the returned
+// facts have the machine of the kubelet's start, if that machine is known. It is known if an earlier reconcile or
+// agent read it during the same run of the kubelet. It must also agree with what the kubelet reports. Otherwise the
+// facts are returned as they are. A present machine that does not differ is recorded as the machine of the start.
 func (s *State) atStart(o Observation) (Facts, string) {
 	f := o.Facts
 	if f.Rules.Arbiter != place.ByKubelet {
@@ -118,7 +118,8 @@ func changed(m *topo.Machine, o Observation) string {
 }
 
 // replaced returns how a machine differs from the one with which its kubelet started, although the total amounts are
-// equal: other CPUs, a missing NUMA node, or hugepages on other NUMA nodes. It returns "" if it does not differ.
+// equal. It may have other CPUs, lack a NUMA node, or have hugepages on other NUMA nodes. It returns "" if it does
+// not differ.
 func replaced(m, before *topo.Machine) string {
 	var out []string
 	if gone := before.CPUs().Minus(m.CPUs()); !gone.Empty() {

@@ -1,5 +1,5 @@
-// Package desired computes what an agent has to publish about its node: the NodeLayout, and the node as readers of that
-// layout see it, from which a NodeResourceTopology is made.
+// Package desired computes what an agent has to publish about its node. That is the NodeLayout, and the node as
+// readers of that layout see it, from which the agent makes a NodeResourceTopology.
 //
 // Invariant: [Compute] is a pure function of the previous state and one observation. It reads nothing, has no clock,
 // and changes neither argument, so equal arguments give equal results. The package does not publish state that is about
@@ -45,8 +45,8 @@ type Observation struct {
 	Pods Pods
 	// Kubelet has the podresources answers and the state files. Its Capacity, Usable and Known are not used.
 	Kubelet kubelet.Observation
-	// Unpinned is the reason why an agent that is the arbiter does not pin containers now; "": it does, or is not the
-	// arbiter.
+	// Unpinned is the reason why an agent that is the arbiter does not pin containers now. It is "" if the agent pins
+	// them, or is not the arbiter.
 	Unpinned string
 	// Earlier is a layout that an earlier agent published. It is given once, in the first observation after the layout
 	// was read.

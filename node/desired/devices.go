@@ -13,8 +13,8 @@ import (
 type devices map[string]map[string]kubelet.Device
 
 // learn returns the devices after the kubelet has listed some. If the Node's capacity counts no more devices of a
-// resource than are listed, the listed ones are all, and learn drops the earlier ones. It also drops them where both
-// together exceed its bound.
+// resource than are listed, the listed ones are all, and learn drops the earlier ones. It also drops them if both
+// together would be more than 2*topo.MaxDevices.
 func (d devices) learn(listed []kubelet.Device, capacity map[string]int64) devices {
 	now := devices{}
 	for _, x := range listed {

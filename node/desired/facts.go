@@ -33,8 +33,8 @@ type Facts struct {
 // Known reports whether the machine and the rules were read at least once.
 func (f Facts) Known() bool { return f.Machine != nil && f.rulesKnown }
 
-// WithMachine returns the facts after a reading of the hardware, see agent.MachineReader. The reading of the
-// configuration has to follow.
+// WithMachine returns the facts after a reading of the hardware, see agent.MachineReader. The caller then has to read
+// the configuration, too.
 func (f Facts) WithMachine(m *topo.Machine, d v1alpha1.Detail, err error) Facts {
 	f.Stale, f.DetailErr = nil, err
 	switch {
@@ -68,9 +68,10 @@ func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 	return f
 }
 
-// rulesOn returns the rules of a configuration on a machine. A kubelet starts only if the machine has the CPUs that it
-// reserves, so those that are missing went offline later; see changed. Rules have no CPUs that the machine lacks. An
-// agent that is the arbiter has just read its own configuration: to reserve a missing CPU there is an error.
+// rulesOn returns the rules of a configuration on a machine. A kubelet starts only if the machine has the CPUs that
+// it reserves. So reserved CPUs that the machine lacks went offline later (see changed), and rulesOn leaves them out.
+// An agent that is the arbiter has just read its own configuration, so there a reserved CPU that the machine lacks is
+// an error.
 func rulesOn(m *topo.Machine, c kubelet.Configuration, release place.Release) (place.Rules, error) {
 	if c.Rules.Arbiter == place.ByKubelet {
 		c.Rules.CPU.Reserved = c.Rules.CPU.Reserved.And(m.CPUs())
@@ -125,10 +126,10 @@ type Node struct {
 	Labels map[string]string
 	// KubeletVersion is the version that the kubelet reports.
 	KubeletVersion string
-	// Capacity is the number of devices of each extended resource, including unhealthy ones, and Usable that of healthy
-	// ones.
+	// Capacity is the number of devices of each extended resource, including unhealthy ones. Usable counts only the
+	// healthy ones.
 	Capacity, Usable map[string]int64
-	// CPUs and Memory, in bytes, are the kubelet's view of the machine; 0: it has not reported them.
+	// CPUs and Memory, in bytes, are the kubelet's view of the machine. They are 0 if it has not reported them.
 	CPUs, Memory int64
 	// Hugepages has the hugepages that the kubelet has reported, in bytes by kind.
 	Hugepages map[string]int64

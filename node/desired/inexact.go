@@ -18,9 +18,9 @@ type reasons struct {
 	entries []state.Entry // all that were observed
 	// podErr is the error of joining the entries, and policyErr is how the state files contradict the rules.
 	podErr, policyErr error
-	// contradiction is the accepted contradiction of the state files; empty: none.
+	// contradiction is the accepted contradiction of the state files, or empty.
 	contradiction string
-	// machineChanged is how the machine differs from that of the kubelet's start; empty: not at all.
+	// machineChanged is how the machine differs from the one with which the kubelet started, or empty.
 	machineChanged string
 }
 

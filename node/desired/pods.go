@@ -15,7 +15,7 @@ import (
 // Pods are the pods of a node by name. They are a kubelet.Pods.
 type Pods map[types.NamespacedName]bound
 
-// bound is a pod of the node, with the UID that the kubelet has of it; "": not known.
+// bound is a pod of the node. stateUID is the UID under which the kubelet keeps it, or "" if unknown.
 type bound struct {
 	*v1.Pod
 	stateUID string

@@ -10,7 +10,7 @@ const maxUnsettled = 20
 // files counts how long state files have contradicted themselves.
 type files struct {
 	unsettled int    // observations in a row with a contradiction that is not accepted
-	accepted  string // the contradiction that is published unchanged; empty: none
+	accepted  string // the contradiction that is published unchanged, or empty
 }
 
 // observe receives the contradiction of an observation, "" for none. wait is true if the contradiction may end soon, so
@@ -22,22 +22,23 @@ func (f files) observe(contradiction string) (next files, wait bool) {
 	return files{0, contradiction}, false
 }
 
-// maxStarting is how many observations in a row may find pods missing. With an observation every 50 ms it is 15
-// seconds: a kubelet that starts asks the API server for its Node and then for its pods (pkg/kubelet/config,
-// apiserver.go).
+// maxStarting is how many observations in a row may find pods missing. With an observation every 50 ms that is 15
+// seconds. In this time a kubelet that starts asks the API server for its Node and then for its pods
+// (pkg/kubelet/config, apiserver.go).
 const maxStarting = 300
 
-// startup detects a kubelet that has just started. Such a kubelet lists no pod before it has received its pods from the
-// API server. Then it admits them one by one, while its managers hold the resources of all of them. A layout without
-// the missing pods would show room that the node does not have. A pod that has ended looks the same until its status is
-// written.
+// startup detects a kubelet that has just started. Such a kubelet lists no pod before it has received its pods from
+// the API server. Then it admits them one by one, while its managers hold the resources of all of them. A layout
+// without the missing pods would show room that the node does not have. A pod that has ended also looks like a
+// missing one until its status is written.
 type startup struct {
 	missed   int  // observations in a row in which pods were missing
 	complete bool // the kubelet has listed all pods since it started
 }
 
 // observe receives how many pods the kubelet lists, and how many are missing from its list. wait reports that the
-// kubelet may still list them; again, that another observation has to follow soon, because no file changes then.
+// kubelet may still list them. again reports that another observation has to follow soon, because the kubelet changes
+// no file when it lists them.
 func (s startup) observe(listed, missing int) (next startup, wait, again bool) {
 	if missing == 0 {
 		return startup{complete: true}, false, false
@@ -47,14 +48,14 @@ func (s startup) observe(listed, missing int) (next startup, wait, again bool) {
 	case next.missed > maxStarting:
 		return next, false, false
 	case next.complete:
-		// A single pod has ended, or is being admitted.
+		// The missing pods have ended, or are being admitted.
 		return next, false, true
 	}
 	return next, true, true
 }
 
-// listedPods counts the pods that run according to the API server: those that the kubelet lists, and those that it does
-// not list although its managers hold resources for them.
+// listedPods counts pods that run according to the API server. listed counts the pods that the kubelet lists, and
+// missing the pods that it does not list although its managers hold resources for them.
 func listedPods(pods Pods, seen kubelet.Observation) (listed, missing int) {
 	names := map[string]bool{}
 	for _, p := range seen.Listed {

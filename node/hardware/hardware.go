@@ -117,8 +117,8 @@ func (s *Source) logAnomalies(all []sysfs.Warning) {
 	}
 }
 
-// oddities returns the anomalies that say something about the machine, and not about files that a kernel or a virtual
-// machine lacks.
+// oddities returns the anomalies that a layout lists. It leaves out files that are missing, unreadable or malformed,
+// missing data about caches, special memory, and L3 groups that the kubelet divides differently.
 func oddities(all []sysfs.Warning) (out []v1alpha1.Oddity) {
 	for _, w := range all {
 		switch w.Name {

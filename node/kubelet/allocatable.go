@@ -19,8 +19,9 @@ const (
 )
 
 // Allocatable returns what a kubelet with a KubeletConfiguration leaves to all pods of a machine together, like the
-// Node's status.allocatable: "cpu" in thousandths, "pods" as a number, memory and hugepages in bytes, and the healthy
-// devices of every resource. It omits disks, because a machine does not describe them.
+// Node's status.allocatable. "cpu" is in thousandths, "pods" is a number, memory and hugepages are in bytes, and
+// every resource has the number of its healthy devices. Allocatable omits disks, because a machine does not describe
+// them.
 func Allocatable(data []byte, m *topo.Machine) (map[string]int64, error) {
 	var in kubeletv1beta1.KubeletConfiguration
 	if err := decode(data, &in); err != nil {
@@ -65,7 +66,8 @@ func pods(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) int64 {
 	return max(0, n)
 }
 
-// cpuLeft follows the kubelet's start: a list of CPUs takes precedence over amounts (cmd/kubelet/app/server.go, run).
+// cpuLeft returns the CPUs for pods, in thousandths. As in the kubelet, a list of reserved CPUs takes precedence over
+// amounts (cmd/kubelet/app/server.go, run).
 func cpuLeft(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) (int64, error) {
 	all := int64(m.CPUs().Len()) * 1000
 	set, err := reservedList(in)

@@ -25,7 +25,7 @@ type Configuration struct {
 	// Rules are complete except for CPU.Reserved if ReserveCPUs is set.
 	Rules place.Rules
 	// ReserveCPUs is the number of CPUs that the static CPU manager chooses to reserve: the sum of systemReserved and
-	// kubeReserved, rounded up. It is 0 if reservedSystemCPUs names them.
+	// kubeReserved, rounded up. It is 0 if reservedSystemCPUs names them, or the policy is none.
 	ReserveCPUs int
 	// Effective is true if the kubelet itself reported the values, flags included, and false if its files were read.
 	Effective bool
@@ -33,7 +33,8 @@ type Configuration struct {
 	Gates map[string]bool
 	// Refusal is why the agent does not pin containers although its flags ask for it; otherwise nil.
 	Refusal error
-	// Doubt is why the files were read instead of the kubelet's endpoint; nil if the endpoint was not to be used.
+	// Doubt is why the files were read instead of the kubelet's endpoint. It is nil if the endpoint answered, or was not
+	// to be used.
 	Doubt error
 }
 

@@ -26,7 +26,7 @@ type stock struct {
 
 func (s *stock) len() int { return len(s.healthy) + len(s.unlisted) + len(s.held) + len(s.known) }
 
-// size returns how much of a machine's room for devices they take at most; see topo.DeviceSize.
+// size returns how much of a machine's room for devices the devices of the stock take at most; see topo.DeviceSize.
 func (s *stock) size() (sum int) {
 	for _, list := range [][]Device{s.healthy, s.unlisted, s.held, s.known} {
 		for i := range list {
@@ -77,10 +77,11 @@ func (o Observation) stocks() map[string]*stock {
 	return out
 }
 
-// unlisted returns healthy devices which the service does not list: it has one entry for each NUMA node that a plugin
-// announces, and so none if the plugin's list is empty (pkg/kubelet/cm/container_manager.go,
-// containerDevicesFromResourceDeviceInstances). They are registered in the state file, never were listed, and the Node
-// counts them as allocatable: the file alone may have devices of a plugin that is gone.
+// unlisted returns healthy devices that the service does not list. The service has one entry for each NUMA node of a
+// device, and so none if the plugin announces an empty list (pkg/kubelet/cm/container_manager.go,
+// containerDevicesFromResourceDeviceInstances). Such devices are registered in the state file, and were never listed.
+// The file may also have devices of a plugin that is gone. So unlisted returns only as many as the Node counts as
+// allocatable beyond the listed ones.
 func (o Observation) unlisted(listed map[[2]string]bool) (out []Device) {
 	if o.Devices == nil || len(o.Usable) == 0 {
 		return nil
@@ -104,10 +105,10 @@ func (o Observation) unlisted(listed map[[2]string]bool) (out []Device) {
 	return out
 }
 
-// unhealthy returns the least number of unhealthy devices, and the names that at most that many of them probably have:
-// devices that containers hold come before devices that were listed earlier. If the capacity is unknown, held devices
-// that are not listed count as unhealthy. If the capacity counts no unhealthy device, the plugin no longer has them at
-// all, and the kubelet does not count them.
+// unhealthy returns the least number of unhealthy devices, and at most as many devices that are probably among them.
+// Devices that containers hold come before devices that were listed earlier. If the capacity is unknown, held devices
+// that are not listed count as unhealthy. If the capacity counts no unhealthy device, the plugin no longer has them
+// at all, and the kubelet does not count them.
 func (s *stock) unhealthy() (count int64, named []Device) {
 	if s.count < 0 {
 		return int64(len(s.held)), s.held
@@ -117,9 +118,9 @@ func (s *stock) unhealthy() (count int64, named []Device) {
 	return count, named[:min(count, int64(len(named)))]
 }
 
-// Omitted returns the resources whose devices the machine m cannot have, and why: some plugins announce each MiB of a
-// GPU as a device, or ids that are no names. All other resources stay in the machine. Omitted ignores devices that m
-// already has.
+// Omitted returns the resources whose devices the machine m cannot have, and why. For example, some plugins announce
+// each MiB of a GPU as a device, or ids that are no names. All other resources stay in the machine. Omitted ignores
+// devices that m already has.
 func (o Observation) Omitted(m *topo.Machine) map[string]string { return omittedOf(o.stocks(), m) }
 
 // omittedOf is Omitted for devices that are counted already.
@@ -164,7 +165,8 @@ func (s *stock) badName(resource string) (name string, found bool) {
 // kubelet does not report PCI roots: a device that m describes, too, keeps its root from m.
 func (o Observation) Machine(m *topo.Machine) (*topo.Machine, error) { return o.MachineBy(m, topo.New) }
 
-// MachineBy is Machine, but the caller builds the machine and may return an equal one that exists already.
+// MachineBy is Machine with a function that builds the machine. The function may return an equal machine that exists
+// already.
 func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Machine, error)) (*topo.Machine, error) {
 	s := m.Spec()
 	s.Devices = nil
@@ -202,9 +204,9 @@ func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Mac
 	return out, nil
 }
 
-// Unhealthy returns a reason for each resource for which the kubelet counts devices that it does not list. Which
-// devices these are is a guess, because a plugin may have replaced some. Hints need them only if a topology policy is
-// set and the machine has several NUMA nodes.
+// Unhealthy returns a reason for each resource with devices that the kubelet counts but does not list. Which devices
+// these are is a guess, because a plugin may have replaced some. Hints need them only if a topology policy is set and
+// the machine has several NUMA nodes.
 func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []state.Inexact) {
 	if r.Topology.Policy == place.None || len(m.NUMAs()) < 2 {
 		return nil
@@ -225,8 +227,8 @@ func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []state.Inex
 	return out
 }
 
-// Unusable returns why the kubelet serves no pods that need alignment on a machine with these rules, whatever the pods
-// are: its managers fail, or do not start.
+// Unusable returns why a kubelet with these rules serves no pods at all that need alignment on a machine: its
+// managers fail, or do not start.
 func Unusable(m *topo.Machine, r place.Rules) (why state.Inexact, is bool) {
 	reasons := r.Obstacles(m)
 	if len(reasons) == 0 {

@@ -7,8 +7,8 @@
 // there are files.
 //
 // Invariant: the package writes nothing and guesses nothing. It refuses files and answers beyond its bounds with an
-// error that names the file and the value. Contradictory data of one pod affects only that pod. Formats are those of
-// Kubernetes 1.30 to 1.37.
+// error that names the file and the value. Contradictory data of one pod affects only that pod. The package reads the
+// formats of Kubernetes 1.30 to 1.37.
 package kubelet
 
 import (

@@ -29,7 +29,7 @@ type Endpoint struct {
 // configzPath is the same at every kubelet (k8s.io/component-base/configz).
 const configzPath = "/configz"
 
-// answerTime bounds the wait for an answer: it comes from the same machine, and the files are read after it.
+// answerTime bounds the wait for an answer. The kubelet is near, and files are read if it does not answer.
 const answerTime = 3 * time.Second
 
 // maxRefusal bounds the text of a refusal that is shown; it begins with the identity that was refused.

@@ -37,9 +37,9 @@ const (
 	maxDropInsSeen = 4096    // files and directories of any name
 )
 
-// Configuration reads the files and merges them: those of Dir, including its subdirectories, in lexical order of their
-// paths, each as a JSON merge patch (RFC 7396) of the result so far. So a list replaces a list, a map is merged by key,
-// and null removes a field.
+// Configuration reads File, and merges into it the files of Dir and its subdirectories, in lexical order of their
+// paths. Each of these is a JSON merge patch (RFC 7396) of the result so far. So a list replaces a list, a map is
+// merged by key, and null removes a field.
 func (f Files) Configuration(context.Context) (Configuration, error) {
 	merged, err := f.base()
 	if err != nil {

@@ -55,7 +55,8 @@ func Gates() []Gate {
 		// KEP-5526: the managers serve pods that request resources as a whole (core/place/podlevel.go).
 		{Name: "PodLevelResourceManagers", Either: true,
 			Stages: []Stage{{Since: 36, Name: Alpha}, {Since: 37, Name: Beta}}},
-		// Without it the kubelet ignores resources of pods, and their quality-of-service class with them.
+		// Without it the kubelet ignores the resources of pods as a whole, also when it determines their quality-of-service
+		// class.
 		{Name: "PodLevelResources", Stages: []Stage{{Since: 32, Name: Alpha}, {Since: 34, Name: Beta, Default: true}},
 			Effect: "the kubelet treats the resources that a pod names as a whole otherwise"},
 		// A restarted kubelet then takes what its containers want from the status of their pods
@@ -156,8 +157,8 @@ func (c Configuration) Unmodelled(r place.Release) (out []state.Inexact) {
 	return out
 }
 
-// Release returns the modelled release that the predictions for a kubelet are made for, given its version as its Node
-// has it. ok is false where that is not the kubelet's own release; why has the reason then.
+// Release returns the modelled release by which a kubelet is predicted, given the version in its Node. ok is false if
+// that is not the kubelet's own release; then why has the reason.
 func Release(text string) (r place.Release, why state.Inexact, ok bool) {
 	why.Code = state.UnknownKubeletVersion
 	r, ok = place.ReleaseOf(text)

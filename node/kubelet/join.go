@@ -19,9 +19,9 @@ import (
 // Pod is a pod of the node, from the API server.
 type Pod struct {
 	ID state.PodID
-	// StateUID is the UID under which the kubelet keeps the pod: the pod's own UID, except for a static pod, whose
-	// mirror in the API server has another UID. It is empty where it is not known; then the pod's holdings come from
-	// the service alone.
+	// StateUID is the UID under which the kubelet keeps the pod. It is the pod's own UID, except for a static pod, whose
+	// mirror in the API server has another UID. It is empty where it is not known; then the pod's holdings come from the
+	// service alone.
 	StateUID string
 	// Containers are the init containers in spec order, then the app containers in spec order.
 	Containers []Container
@@ -50,8 +50,8 @@ type Observation struct {
 	CPU         *CPUState
 	Memory      *MemoryState
 	Devices     *DeviceState
-	// Capacity is how many devices of each resource the Node has, including unhealthy ones, and Usable how many of them
-	// are healthy; both are nil if the Node is unknown.
+	// Capacity is how many devices of each resource the Node has, including unhealthy ones. Usable is how many of them
+	// are healthy. Both are nil if the Node is unknown.
 	Capacity, Usable map[string]int64
 	// Held has, where the agent pins, the holdings of pods that the API server no longer has and whose containers still
 	// run. A pod that was deleted by force is an example.
@@ -90,8 +90,8 @@ func ReadDeviceState(root fs.FS) (*DeviceState, error) {
 
 // Unsettled returns how the state files contradict themselves; "" if they do not. It does not compare memory if pods
 // have memory as a whole. The kubelet rewrites a file for every step of an admission. In between, CPUs are neither
-// shared nor held, or both, and memory is assigned that no container has. Some contradictions are permanent: memory
-// that was not returned, or a CPU that was given to two pods on a machine with unequal cores.
+// shared nor held, or both, and some assigned memory belongs to no container. Some contradictions are permanent:
+// memory that was not returned, or a CPU that was given to two pods on a machine with unequal cores.
 func (o Observation) Unsettled(m *topo.Machine, r place.CPURules) string {
 	if why := o.CPU.contradiction(m, r); why != "" {
 		return why
@@ -138,9 +138,9 @@ func readState[T any](root fs.FS, file string, parse func([]byte) (*T, error)) (
 	return parse(data)
 }
 
-// Entries returns the holdings of every active pod, in the order of the service's list. A pod that holds nothing has no
-// entry. The error names the data that contradicts the machine. Of the pods that it names, CPUs that are offline are
-// left out; a pod whose memory is on NUMA nodes that the machine lacks is left out as a whole.
+// Entries returns the holdings of every active pod, in the order of the service's list. A pod that holds nothing has
+// no entry. The error names the pods whose data contradicts the machine. Entries leaves out CPUs of a pod that are
+// offline. It leaves out a pod as a whole if its memory is on NUMA nodes that the machine lacks.
 func (o Observation) Entries(m *topo.Machine, pods Pods) ([]state.Entry, error) {
 	var out []state.Entry
 	var faults []error
@@ -250,8 +250,8 @@ func (o Observation) holding(m *topo.Machine, l ListedContainer, uid string) (h 
 	return h, nil
 }
 
-// online returns the CPUs that the machine has, and an error that names one that it lacks: it has gone offline since
-// the kubelet started.
+// online returns the CPUs that the machine has. Other CPUs have gone offline since the kubelet started; the error
+// names one of them.
 func online(m *topo.Machine, cpus idset.Set[idset.CPU]) (idset.Set[idset.CPU], error) {
 	if extra := cpus.Minus(m.CPUs()); !extra.Empty() {
 		return cpus.And(m.CPUs()), fmt.Errorf("machine has no cpu %d", extra.Min())

@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Groups returns the memory manager's data of the NUMA nodes, by position, whose group or free amounts differ from what
-// the entries of the same observation imply.
+// Groups returns, by position, the memory manager's data of NUMA nodes with an unexpected group or unexpected free
+// amounts. These do not follow from the entries of the same observation.
 //
 // The manager's state may still have memory of ended pods, and already the memory of a pod that has no entry yet.
 // Groups computes the data as if all of this memory were returned.
@@ -73,8 +73,9 @@ type table struct {
 	free, reserved map[string]uint64
 }
 
-// leave returns the tables that the manager would have after it returned the memory of all pods whose UIDs are not in
-// keep, in the order of UIDs and containers. The manager's own order is the random order of a Go map; see ReleaseOrder.
+// leave returns the tables that the manager would have after it returned the memory of all pods that are not in keep.
+// The memory is returned in the order of UIDs and containers. The manager's own order is the random order of a Go
+// map; see ReleaseOrder.
 func (s *MemoryState) leave(keep map[string]bool) map[idset.NUMA]*table {
 	out := map[idset.NUMA]*table{}
 	for id, cells := range s.Cells {

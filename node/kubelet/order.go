@@ -13,12 +13,12 @@ import (
 // maxOrdered bounds the blocks whose orders are all tried.
 const maxOrdered = 6
 
-// ReleaseOrder returns a reason if the memory manager still has to release memory of ended pods, and the free memory of
-// each NUMA node then depends on the order. The manager releases in the random order of a Go map
-// (pkg/kubelet/cm/memorymanager/memory_manager.go, removeStaleState). To release a block on several NUMA nodes, it
-// starts at the lowest of them, and releases there as much as is assigned to any container. Once the manager has
-// released the memory, its file has the free amounts, and the reason disappears. Entries are those of the same
-// observation.
+// ReleaseOrder returns a reason if the memory manager still has to release memory of ended pods, and the order of
+// that matters. It matters if it changes how much memory each NUMA node has free. The manager releases in the random
+// order of a Go map (pkg/kubelet/cm/memorymanager/memory_manager.go, removeStaleState). To release a block on several
+// NUMA nodes, it starts at the lowest of them, and releases there as much as is assigned to any container. Once the
+// manager has released the memory, its file has the free amounts, and the reason disappears. entries come from the
+// same observation.
 func (o Observation) ReleaseOrder(r place.Rules, entries []state.Entry, pods Pods) (why state.Inexact, is bool) {
 	if o.Memory == nil || !r.Memory.Static {
 		return why, false

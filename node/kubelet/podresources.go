@@ -55,8 +55,8 @@ func DialPodResources(socket string, opts ...grpc.DialOption) (*PodResources, er
 	return &PodResources{socket, conn, podresources.NewPodResourcesListerClient(conn)}, nil
 }
 
-// Started returns when the kubelet started, after it had read its machine: when its socket was made. The kubelet makes
-// the socket anew at each start (cri-client/pkg/util, CreateListener). The time is zero if there is no socket.
+// Started returns when the kubelet made its socket. It makes the socket anew at each start, after it has read its
+// machine (cri-client/pkg/util, CreateListener). The time is zero if there is no socket.
 func (p *PodResources) Started() time.Time {
 	f, err := os.Lstat(p.socket)
 	if err != nil {
@@ -160,8 +160,8 @@ func topologyNUMAs(t *podresources.TopologyInfo) (idset.Set[idset.NUMA], error) 
 	return ids[idset.NUMA](out)
 }
 
-// announced reads the NUMA nodes of devices, which a plugin has announced: any number. Plugins that pass on what /sys
-// has for a device without a NUMA node announce -1.
+// announced reads the NUMA nodes that a plugin has announced for devices. A plugin may announce any number. Some
+// announce -1, which /sys has for a device without a NUMA node.
 func announced(t *podresources.TopologyInfo) (numas idset.Set[idset.NUMA], list topo.NUMAList) {
 	var known []idset.NUMA
 	for _, n := range t.GetNodes() {

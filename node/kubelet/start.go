@@ -23,9 +23,9 @@ type Setup struct {
 }
 
 // SetUp returns what a kubelet of a release makes of a KubeletConfiguration on a machine. The error names the values
-// with which such a kubelet does not start, or would serve pods wrongly, and the reasons; a value that cannot be read
-// is the only one named. It covers the managers and reservations, feature gates, and numbers that may not be negative.
-// SetUp does not check what else the kubelet checks, such as ports and certificates.
+// with which the kubelet would not start, or would serve pods wrongly, and why. If a value cannot be read, the error
+// names only this value. SetUp covers the managers and reservations, feature gates, and numbers that may not be
+// negative. It does not check what else the kubelet checks, such as ports and certificates.
 func SetUp(data []byte, m *topo.Machine, release place.Release) (out Setup, err error) {
 	var in kubeletv1beta1.KubeletConfiguration
 	if err := decode(data, &in); err != nil {

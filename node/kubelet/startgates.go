@@ -14,8 +14,8 @@ import (
 // This file finds settings of feature gates with which a kubelet does not start (k8s.io/component-base/featuregate,
 // unsafeSetFromMap).
 
-// allGates has every gate of a kubelet of [place.DefaultRelease], one a line: name, stage, default, "locked" if no
-// other value is accepted, and which gates it needs. The test of lab/dropin writes it with -update.
+// allGates has every gate of a kubelet of [place.DefaultRelease], one a line. A line has name, stage, default,
+// "locked" if no other value is accepted, and the gates that it needs. The test of lab/dropin writes it with -update.
 //
 //go:embed gates.txt
 var allGates string

@@ -29,8 +29,8 @@ type CPUState struct {
 	ByContainerID map[string]idset.Set[idset.CPU]
 }
 
-// ParseCPUState reads cpu_manager_state of versions 1 to 4. It ignores the checksum, which is a hash of Go source
-// names; the file is replaced as a whole.
+// ParseCPUState reads cpu_manager_state of versions 1 to 4. It ignores the checksum, which depends on names in the
+// kubelet's Go source. The kubelet replaces the file as a whole, so the file is never half written.
 func ParseCPUState(data []byte) (*CPUState, error) {
 	var in struct {
 		PolicyName    string                     `json:"policyName"`
@@ -180,8 +180,8 @@ func ParseMemoryState(data []byte) (*MemoryState, error) {
 			return nil, fmt.Errorf("%s: more than %d entries", MemoryStateFile, maxContainers)
 		}
 		if _, whole := in.PodEntries[uid]; whole {
-			// These are parts of what the pod has. The one for containers that share wraps below 0 where containers have a
-			// kind of memory of their own that the pod does not request (memorymanager/policy_static.go, AllocatePod).
+			// These entries are parts of what the pod has. The part that containers share wraps below 0 if a container has a
+			// kind of memory that the pod does not request (memorymanager/policy_static.go, AllocatePod).
 			continue
 		}
 		out.Containers[uid] = map[string][]MemoryBlock{}

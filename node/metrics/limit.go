@@ -6,8 +6,9 @@ import (
 )
 
 // limited is a listener with a bounded number of open connections, so that clients cannot exhaust the memory of the
-// process. When all are taken, a new connection replaces the oldest one of the source with the most connections. So a
-// source that opens many connections loses its own, and one that opens few is served. A source is an IP address.
+// process. When the bound is reached, a new connection replaces the oldest one of the source with the most
+// connections. So a source that opens many connections loses its own, and one that opens few is served. A source is
+// an IP address.
 type limited struct {
 	net.Listener
 	most int

@@ -5,8 +5,9 @@
 // counted, and the rest is served. Series are bounded by the machine, Options.Pods and Options.Containers. The package
 // serves profiles only to the machine itself.
 //
-// The family numa_node_* has a label numa_node, the id of a NUMA node, and type: "capacity" is what exists,
-// "allocatable" what reservations leave, "allocated" the part of it that containers hold, "free" the rest.
+// The family numa_node_* has a label numa_node, the id of a NUMA node, and a label type. Of the types, "capacity" is
+// what exists and "allocatable" is what reservations leave. "allocated" is the part of the allocatable amount that
+// containers hold, and "free" is the rest.
 package metrics
 
 import (

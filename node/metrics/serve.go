@@ -45,7 +45,7 @@ Probes are at the address of --health-address (:9202 unless set).
 `
 
 // Handler serves /metrics, with the process's own metrics, and /healthz. If guard is not nil, it wraps the handler of
-// /metrics. /healthz, which shows only that the agent runs, and / with a list of both are open to any client.
+// /metrics. Any client may read /healthz, which shows only that the agent runs, and /, which lists both paths.
 func (m *Metrics) Handler(guard func(http.Handler) http.Handler) (http.Handler, error) {
 	r := prometheus.NewRegistry()
 	if err := errors.Join(m.Register(r), r.Register(collectors.NewBuildInfoCollector()),
@@ -153,8 +153,8 @@ func ListenProfiles(address string) (*Server, error) {
 	return s, nil
 }
 
-// ListenLocal is Listen in plain HTTP at a loopback address. In a pod that is the pod's own loopback address: a client
-// outside of the pod reaches it by kubectl port-forward, if the API server allows that.
+// ListenLocal is Listen in plain HTTP at a loopback address. In a pod, this is the pod's own loopback address. A
+// client outside of the pod reaches it by kubectl port-forward, if the API server allows that.
 func ListenLocal(address string, h http.Handler) (*Server, error) {
 	if err := checkLoopback(address); err != nil {
 		return nil, fmt.Errorf("local address of metrics: %w", err)

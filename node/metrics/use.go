@@ -11,10 +11,10 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// This file has the use of each NUMA node by all processes.
+// This file measures how much of each NUMA node all processes use.
 
-// Bounds on files of the kernel, in bytes. In /proc/stat, the line of all interrupts follows the lines of the CPUs, and
-// is longer than all others.
+// Bounds on files of the kernel, in bytes. maxProc leaves room for the line of all interrupts in /proc/stat, which is
+// longer than all others.
 const (
 	maxMeminfo = 16 << 10
 	maxProc    = 8 << 20

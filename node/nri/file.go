@@ -35,8 +35,8 @@ type savedPod struct {
 	// Offered and Decided have the meaning of the fields of pin.Pod.
 	Offered bool `json:"offered,omitempty"`
 	Decided bool `json:"decided,omitempty"`
-	// Fault is the fault of the placement. Arrived is the arrival with which the placement is tried again; nil: it is
-	// not tried again.
+	// Fault is the fault of the placement. Arrived is the arrival with which the placement is tried again. It is nil if
+	// that is not to happen.
 	Fault   *pin.Fault `json:"fault,omitempty"`
 	Arrived *arrived   `json:"arrived,omitempty"`
 }

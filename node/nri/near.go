@@ -6,9 +6,10 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Near pins the containers of pods that share CPUs to one NUMA node each; numas has these pods by UID. The containers
-// of all other pods return to all shared CPUs. With migrate, Near binds their memory to the NUMA node, too, and the
-// kernel moves pages that are elsewhere. Pods with exclusive CPUs or with memory of their own stay where they are.
+// Near pins the containers of pods that share CPUs to one NUMA node per pod. numas has these NUMA nodes, by the UIDs
+// of the pods. The containers of all other pods return to all shared CPUs. With migrate, Near binds their memory to
+// the NUMA node, too, and the kernel moves pages that are elsewhere. Pods with exclusive CPUs or with memory of their
+// own stay where they are.
 func (p *Plugin) Near(numas map[string]idset.NUMA, migrate bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,9 +6,9 @@
 // there. When the plugin connects, it pins every running container as core/pin decides, whatever the container was
 // pinned to before. It takes exclusive CPUs from other containers before it starts the container that gets them.
 //
-// The package refuses to place a pod that the API server does not have yet, or whose devices cannot be read. The
-// container of such a pod starts on the shared CPUs, or does not start, as [FailurePolicy] says, and is pinned when its
-// pod is known.
+// The package refuses to place a pod that the API server does not have yet, or whose devices cannot be read.
+// Depending on [FailurePolicy], the container of such a pod starts on the shared CPUs, or does not start. It is
+// pinned when its pod is known.
 package nri
 
 import (
@@ -54,8 +54,7 @@ type Pods interface {
 	Bound(but func(uid string) bool) []pin.Arrival
 }
 
-// Sandbox identifies a pod as the runtime knows it. The kubelet writes all its fields; the author of the pod writes
-// none.
+// Sandbox identifies a pod of the runtime. The kubelet writes all its fields; the author of the pod writes none.
 type Sandbox struct {
 	UID, Namespace, Name string
 	// Static is set for a pod from the kubelet's files. Its mirror at the API server has another UID.
@@ -83,8 +82,8 @@ type Config struct {
 	State   string
 	Failure FailurePolicy // "" means Ignore
 	// The plugin calls these functions, which may be nil and must return at once. Placed receives every pod that was
-	// placed, with its fault if it has one. Faulty receives a pod with a fault that Placed has not received, such as a
-	// pod that an earlier agent placed. Changed is called when any pod has changed.
+	// placed, with its fault if it has one. Faulty receives a pod with a fault if Placed has not received that fault,
+	// for example because an earlier agent placed the pod. Changed is called when any pod has changed.
 	Placed  func(Arriving, pin.Pod)
 	Faulty  func(namespace, name string, p pin.Pod)
 	Changed func()
@@ -99,7 +98,7 @@ type Plugin struct {
 
 	mu   sync.Mutex
 	node *pin.Node
-	// synchronized: the runtime has listed its running containers.
+	// synchronized is set once the runtime has listed its running containers.
 	synchronized bool
 	// written is the node that the file contains.
 	written *pin.Node
@@ -109,13 +108,13 @@ type Plugin struct {
 	known map[string]Sandbox
 	// reported are the faults of pods that were reported already, by UID.
 	reported map[string]pin.FaultCode
-	// near has the NUMA node of each pod that shares CPUs, by UID. migrate: their memory is bound there, too.
+	// near has the NUMA node of each pod that shares CPUs, by UID. migrate is set if their memory is bound there, too.
 	near    map[string]idset.NUMA
 	migrate bool
 	// pinned receives when all containers of the runtime are pinned after the plugin has connected.
 	pinned chan struct{}
-	// send sends updates to the runtime outside of an answer; nil while no runtime is connected. sending: a goroutine
-	// is calling it.
+	// send sends updates to the runtime outside of an answer; nil while no runtime is connected. sending is set while a
+	// goroutine is calling it.
 	send    func([]*api.ContainerUpdate) ([]*api.ContainerUpdate, error)
 	sending bool
 }
@@ -124,14 +123,14 @@ type Plugin struct {
 type container struct {
 	pod, name string
 	sandbox   *api.PodSandbox
-	is        pin.Pin // last pin that the runtime received; the zero Pin: none
+	is        pin.Pin // last pin that the runtime received, or the zero Pin
 	made      pin.Pin // pin at its creation
 	runs      bool    // it runs, so updates reach it
 	differs   int     // how often in a row the kernel had another pin
 }
 
 // New returns a plugin with the decisions of its file. It fails where the rules do not allow an agent as the arbiter.
-// It also fails where the file cannot be read: an agent that has lost the exclusive CPUs of a node would give them away
+// It also fails where the file cannot be read: an agent without the stored decisions would give exclusive CPUs away
 // twice.
 func New(cfg Config) (*Plugin, error) {
 	if err := pin.Check(cfg.Machine, cfg.Rules); err != nil {
@@ -295,7 +294,7 @@ type Lingering struct {
 	pin.Pod
 }
 
-// Lingering returns the pods with containers that there does not accept, in the order of their arrival.
+// Lingering returns the pods that there does not accept and that have containers, in the order of their arrival.
 func (p *Plugin) Lingering(there func(Sandbox) bool) (out []Lingering) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -401,8 +400,8 @@ func (p *Plugin) become(n *pin.Node) error {
 	return p.commit(before)
 }
 
-// commit saves the node, and pins the containers that differ. Where the node cannot be saved, commit restores the node
-// before.
+// commit saves the node, and pins the containers that differ. If the node cannot be saved, commit makes before the
+// present node again.
 func (p *Plugin) commit(before *pin.Node) error {
 	if err := p.save(); err != nil {
 		p.node = before
@@ -444,9 +443,9 @@ func (p *Plugin) has(uid string) bool {
 	return false
 }
 
-// arrive places the pod of a sandbox where it is new, and reports whether the pod is known. Where the placement has a
-// fault, for example because what was decided is not free, arrive removes pods that have ended, and places the pod
-// again: the scheduler may know of their end before the runtime does.
+// arrive places the pod of a sandbox if it is new, and reports whether the pod is known. If the placement has a
+// fault, for example because decided CPUs are not free, arrive removes pods that have ended, and places the pod
+// again. The scheduler may receive their end before the runtime does.
 func (p *Plugin) arrive(ctx context.Context, s *api.PodSandbox) (known bool) {
 	if _, known := p.node.Pod(s.Uid); known {
 		return true
@@ -469,7 +468,7 @@ func (p *Plugin) arrive(ctx context.Context, s *api.PodSandbox) (known bool) {
 	return true
 }
 
-// await keeps the CPUs free that are decided for bound pods that have not arrived.
+// await keeps free the CPUs that the scheduler has decided for bound pods that have not arrived.
 func (p *Plugin) await() {
 	p.node = p.node.Awaiting(p.cfg.Pods.Bound(func(uid string) bool {
 		_, arrived := p.node.Pod(uid)
@@ -510,8 +509,8 @@ func (p *Plugin) ended(ctx context.Context) []string {
 	return ended
 }
 
-// tell reports the faults of pods with containers that were not reported when the pod was placed: the agent may have
-// ended before, or the machine or the rules have changed.
+// tell reports, for pods with containers, the faults that were not reported when the pod was placed. The agent may
+// have ended before that, or the machine or the rules may have changed since.
 func (p *Plugin) tell() {
 	sandboxes := p.sandboxes()
 	there := map[string]bool{}

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/core/pin"
 )
 
-// updates returns the updates that the runtime has to make, in ascending order of container IDs, and records their pins
-// as received. It leaves out the container but.
+// updates returns the updates that the runtime has to make, in ascending order of container IDs, and records their
+// pins as received. It leaves out the container with the ID but.
 func (p *Plugin) updates(but string) (out []*api.ContainerUpdate) {
 	for _, id := range slices.Sorted(maps.Keys(p.containers)) {
 		c := p.containers[id]
@@ -43,7 +43,7 @@ func (p *Plugin) PostStartContainer(_ context.Context, _ *api.PodSandbox, c *api
 	return nil
 }
 
-// caughtUp records whether a container runs, and sends it again the updates since its creation.
+// caughtUp records whether a container runs, and sends again the container's updates since its creation.
 func (p *Plugin) caughtUp(id string, runs bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,9 +73,9 @@ func (p *Plugin) push() {
 	}()
 }
 
-// sendOnce sends the differing pins, and reports whether it sent any. The runtime may ask for a container before it
-// takes the updates, and apply the updates after that answer, although they are older. sendOnce then sends the newer
-// pins of these containers again.
+// sendOnce sends the differing pins, and reports whether it sent any. Before the runtime takes the updates, it may
+// ask for the pin of a container. It then applies the older updates after the newer answer. sendOnce sends the newer
+// pins of such containers again.
 func (p *Plugin) sendOnce() bool {
 	p.mu.Lock()
 	var updates []*api.ContainerUpdate
@@ -114,8 +114,8 @@ type Cpuset struct {
 	NUMAs idset.Set[idset.NUMA]
 }
 
-// Compare receives the containers' cpusets in the kernel, by container ID. It pins the containers again that differ
-// from the decision: the runtime may have failed, or another program has changed them.
+// Compare receives the containers' cpusets in the kernel, by container ID. It pins again the containers whose cpuset
+// differs from the decision: the runtime may have failed, or another program may have changed the cpuset.
 func (p *Plugin) Compare(found map[string]Cpuset) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

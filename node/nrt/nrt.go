@@ -2,9 +2,9 @@
 // that do not read NodeLayouts.
 //
 // [FromCore] is pure translation; [Publisher] writes its result to an API server. Invariant: in every zone and for
-// every resource available <= allocatable <= capacity, and equal nodes give equal objects. The format has no fields
-// for which CPUs are free, who holds what, or what belongs together. The package refuses to invent any, because
-// NodeLayout has them.
+// every resource available <= allocatable <= capacity, and equal nodes give equal objects. The format cannot express
+// which CPUs are free, who holds what, or what belongs together. The package refuses to invent fields for that,
+// because NodeLayout has them.
 package nrt
 
 import (
@@ -23,9 +23,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// FromCore returns the object of a node: a zone for every NUMA node, in ascending order of id, with the same resources
-// in every zone. A zone has three amounts of each resource: its capacity; what of it is allocatable; what of that is
-// available. They are
+// FromCore returns the object of a node: a zone for every NUMA node, in ascending order of id, with the same
+// resources in every zone. A zone has three amounts of each resource: capacity, allocatable and available. They are
 //
 //   - cpu: the CPUs of the NUMA node; without reserved CPUs; without CPUs that containers hold either;
 //   - memory and hugepages-SIZE, in bytes: what the NUMA node has; what its hugepages and reservations leave
@@ -34,11 +33,11 @@ import (
 //     several NUMA nodes counts on each of them. Devices without a NUMA node are in no zone, which readers
 //     take to mean that the resource needs no alignment.
 //
-// Where a manager is not static, no container holds what it would assign, and all that is allocatable
-// is available. Memory of a NUMA node in a group of several counts as the memory manager counts
-// it on that NUMA node, though it serves only pods that use the whole group.
+// Where a manager is not static, no container holds what it would assign, and all that is allocatable is available.
+// If the memory manager has grouped a NUMA node with others, its free memory counts as available, though only pods
+// that use the whole group get it.
 //
-// The fingerprint is of the pods that hold something in a zone, method "with-exclusive-resources".
+// The fingerprint covers the pods that hold something in a zone. Its method is "with-exclusive-resources".
 func FromCore(n *state.Node) *v1alpha2.NodeResourceTopology {
 	t := n.Rules.Topology
 	out := &v1alpha2.NodeResourceTopology{

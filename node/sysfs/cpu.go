@@ -83,8 +83,8 @@ func (t *tree) hardwareCores(nodes []node, cpus map[idset.CPU]cpu) []topo.CoreSp
 	return out
 }
 
-// threads returns the CPUs of the core of a CPU: the CPUs that the kernel lists for it, are in its NUMA node, and do
-// not belong to another core yet.
+// threads returns the CPUs of the core of a CPU. The kernel lists them for the CPU, they are in its NUMA node, and
+// they do not belong to another core yet.
 func (t *tree) threads(id idset.CPU, n node, left cpuSet, cpus map[idset.CPU]cpu) cpuSet {
 	file := topologyFile(id, "core_cpus_list")
 	var known []idset.CPU

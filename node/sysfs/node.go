@@ -336,12 +336,13 @@ func known(byPackage map[int]cpuSet, id int) bool {
 // MemoryKind is the kind of memory of a NUMA node.
 type MemoryKind string
 
-// The kinds of memory. Memory that is not ordinary is not for pods that do not request it: it is slow, or a device's
-// own, and the kernel keeps its own data out of it. The kubelet nevertheless counts the NUMA node and its memory.
+// The kinds of memory. Memory that is not ordinary should go only to pods that request it. It is slow, or belongs to
+// a device, and the kernel keeps its own data out of it. The kubelet nevertheless counts the NUMA node and its
+// memory.
 const (
 	OrdinaryMemory MemoryKind = "ordinary"
 	NoMemory       MemoryKind = "none"
-	// GPUMemory is of a GPU that shows its memory as a NUMA node (NVIDIA Grace Hopper and later).
+	// GPUMemory is the memory of a GPU that shows its memory as a NUMA node (NVIDIA Grace Hopper and later).
 	GPUMemory = MemoryKind(topo.GPUMemory)
 	// DAXMemory was added as a DAX device: persistent memory, CXL or high-bandwidth memory.
 	DAXMemory = MemoryKind(topo.DAXMemory)
@@ -349,8 +350,8 @@ const (
 	MovableMemory = MemoryKind(topo.MovableMemory)
 )
 
-// kinds distinguishes memory by has_memory and has_normal_memory: a NUMA node only in the first has only movable
-// memory, such as hot-added PMEM, CXL and GPU memory (Documentation/ABI/stable/sysfs-devices-node).
+// kinds distinguishes memory by has_memory and has_normal_memory. A NUMA node that is only in the first list has only
+// movable memory, such as hot-added PMEM, CXL and GPU memory (Documentation/ABI/stable/sysfs-devices-node).
 func (t *tree) kinds(nodes []node) map[idset.NUMA]MemoryKind {
 	memory, known := ids[idset.NUMA](t, nodeDir+"/has_memory")
 	normal, ok := ids[idset.NUMA](t, nodeDir+"/has_normal_memory")

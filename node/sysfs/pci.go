@@ -23,7 +23,7 @@ type Function struct {
 	Class          uint32
 	Vendor, Device uint16
 	Driver         string     // empty where none is bound
-	NUMA           idset.NUMA // of the function, or else of the nearest bridge above it with one
+	NUMA           idset.NUMA // of the function, or of the nearest bridge above it that has one
 	// Root is the host bridge above the function, such as "pci0000:17"; empty if unknown.
 	Root string
 	// Physical is the address of the physical function of a virtual one (SR-IOV), or empty.
@@ -102,8 +102,8 @@ func (t *tree) function(address string, m *topo.Machine) Function {
 	return f
 }
 
-// rootOf finds the host bridge in the path to a function: the outermost one, because the domains that a storage
-// controller creates (VMD) are below a host bridge, too.
+// rootOf finds the outermost host bridge in the path to a function. A storage controller (VMD) may create further
+// domains below a host bridge.
 func rootOf(dir string) string {
 	for name := range strings.SplitSeq(dir, "/") {
 		domain, bus, ok := strings.Cut(strings.TrimPrefix(name, "pci"), ":")

@@ -28,9 +28,9 @@ const (
 	maxLinks    = 8
 )
 
-// Snapshot writes the part of a tree that discovery reads, including PCI functions. It drops blanks around the text of
-// a file, and of meminfo keeps only MemTotal. If no machine can be made of the tree, Snapshot writes what was read so
-// far: the comment of the archive has the reason, and lists the warnings.
+// Snapshot writes the part of a tree that discovery reads, including PCI functions. It drops blanks around the text
+// of a file, and of meminfo keeps only MemTotal. If no machine can be made of the tree, Snapshot writes what was read
+// so far. The comment of the archive has the reason, and lists the warnings.
 func Snapshot(fsys fs.FS, w io.Writer) error {
 	t := newTree(fsys)
 	t.seen = newRecord()
@@ -69,8 +69,8 @@ func Snapshot(fsys fs.FS, w io.Writer) error {
 	return nil
 }
 
-// readsBack checks a snapshot by reading it again. So the reader's bounds hold for the writer, too: names that it
-// refuses, texts that it would take for other files, and more bytes than it reads.
+// readsBack checks a snapshot by reading it again. So Snapshot fails on what the reader would refuse or misread:
+// certain names, texts that look like other files, and too many bytes.
 func (r *record) readsBack(data []byte) error {
 	a, err := parseSnapshot(data)
 	if err != nil {

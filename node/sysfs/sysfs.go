@@ -1,10 +1,10 @@
 // Package sysfs discovers the real machine: it reads a Linux /sys and /proc, given as an [fs.FS] rooted at "/", and
 // makes a [topo.Machine] of it.
 //
-// The machine is the kubelet's view from cadvisor, with all its errors: its NUMA nodes, including those without CPUs
-// and those whose memory is not for ordinary pods, its cores, sockets and L3 groups. Predictions depend only on that
-// view. If the hardware differs, its own view is returned as well, and a [Warning] names the difference. If a kernel or
-// its firmware contradicts itself, the machine is still usable, and a warning names the value in use.
+// The machine is the kubelet's view from cadvisor, with all its errors. It has NUMA nodes, cores, sockets and L3
+// groups, also NUMA nodes without CPUs and NUMA nodes whose memory is not for ordinary pods. Predictions depend only
+// on that view. If the hardware differs, its own view is returned as well, and a [Warning] names the difference. If a
+// kernel or its firmware contradicts itself, the machine is still usable, and a warning names the value in use.
 //
 // Invariant: every deviation leaves a warning. A tree that describes no machine at all (no CPU, more NUMA nodes or CPUs
 // than [topo] holds) is refused with one error. Files, directories, ids and counts beyond fixed bounds are refused too,

@@ -38,7 +38,7 @@ type tree struct {
 	warnings warnings
 	seen     *record // nil: files are not recorded
 	blind    bool    // cadvisor reports no topology
-	counted  int     // CPUs that cadvisor counts without NUMA nodes, including offline ones
+	counted  int     // CPUs that cadvisor counts if there are no NUMA nodes, including offline ones
 }
 
 // fileText is the result of reading a file.

@@ -31,8 +31,8 @@ const (
 	CPULinks Anomaly = "cpu-links"
 	// KubeletBlind is a file that keeps cadvisor from reporting a topology. The machine is then the hardware's.
 	KubeletBlind Anomaly = "kubelet-blind"
-	// KubeletCount is a number of CPUs that differs from the number of the kubelet's CPUs: the CPUs of several NUMA
-	// nodes count several times, and without NUMA nodes offline ones count, too.
+	// KubeletCount is a kubelet's count of CPUs that differs from the number of its CPUs. A CPU in several NUMA nodes
+	// counts several times. On a kernel without NUMA nodes, offline CPUs count, too.
 	KubeletCount Anomaly = "kubelet-count"
 	// KubeletMemory is memory that the kubelet's static memory manager counts wrongly.
 	KubeletMemory Anomaly = "kubelet-memory"
@@ -47,8 +47,8 @@ const (
 	Caches Anomaly = "caches"
 	// NoCache is missing data about caches: L3 groups are then sockets, as for the kubelet.
 	NoCache Anomaly = "no-cache"
-	// KubeletL3 are L3 groups that the kubelet divides differently: if a cache has no id, or covers exactly one NUMA
-	// node, it uses the socket as the group. This matters only with prefer-align-cpus-by-uncorecache.
+	// KubeletL3 are L3 groups that the kubelet divides differently. If a cache has no id, or covers exactly one NUMA
+	// node, the kubelet uses the socket as the group. This matters only with prefer-align-cpus-by-uncorecache.
 	KubeletL3 Anomaly = "kubelet-l3"
 	// Distances are rows of distances that do not match the NUMA nodes; the machine has none then.
 	Distances Anomaly = "distances"
@@ -86,7 +86,7 @@ type warnings struct {
 
 type kind struct {
 	first []Warning
-	more  int // beyond those
+	more  int // how many more there are
 }
 
 func (t *tree) warn(name Anomaly, file, format string, args ...any) {

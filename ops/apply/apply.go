@@ -63,14 +63,14 @@ type Options struct {
 	Force, LoseEmptyDir bool
 	// EvictWithin and VerifyWithin bound the steps.
 	EvictWithin, VerifyWithin time.Duration
-	// Say, if not nil, receives each step before it is taken. Several goroutines may call it.
+	// Say, if not nil, receives each step before it is taken, and at the end the result. Several goroutines may call it.
 	Say func(node string, r Record)
 }
 
 // Cluster applies plans to one cluster, with the rights of one user.
 type Cluster struct {
 	core    *objects.Core
-	all     dynamic.Interface // for evictions, as typed clients of package policy are large
+	all     dynamic.Interface // for evictions and DaemonSets, because typed clients of their groups are large
 	layouts *layouts.Client
 	node    Node
 	configz func(ctx context.Context, node string) ([]byte, error)

@@ -52,7 +52,8 @@ func (c *Cluster) leaving(ctx context.Context, node string, o Options) ([]v1.Pod
 	return out, nil
 }
 
-// own is a [Node] that changes nodes by pods. A drain leaves these pods in place.
+// own is a [Node] that changes nodes by pods of its own. Own reports whether a pod is one of them; a drain leaves it
+// in place.
 type own interface {
 	Own(node string, p *v1.Pod) bool
 }
@@ -70,7 +71,7 @@ type daemonSet int
 const (
 	none     daemonSet = iota // the pod has another controller or none
 	existing                  // a drain leaves the pod: the DaemonSet would create it again
-	missing
+	missing                   // the DaemonSet does not exist, so the pod counts as one without a controller
 )
 
 // daemons looks up the DaemonSet of a pod. Users may write any owner to their pods, so the owner reference alone proves

@@ -60,8 +60,8 @@ func (c *Cluster) tryEviction(ctx context.Context, p *v1.Pod) error {
 	return err
 }
 
-// Try asks the API server, without changing anything, whether it would accept the pod that changes a node, the
-// annotations with the pod's orders, and the deletion of the pod.
+// Try asks the API server, without changing anything, whether it would accept the pod that changes a node. It also
+// asks for the rights to read the pod and its log, to patch it with orders, and to delete it.
 func (p *Pods) Try(ctx context.Context, node string, c Configuration) error {
 	if err := accept(node, c); err != nil {
 		return err

@@ -45,7 +45,7 @@ type Record struct {
 	// Plan identifies the node's part of the plan.
 	Plan string `json:"plan"`
 	Step Step   `json:"step"`
-	// Stays: the node was cordoned before the change, and remains cordoned.
+	// Stays is set if the node was cordoned before the change. It then remains cordoned.
 	Stays bool `json:"stays,omitempty"`
 	// Why is the reason for undoing the change: the step that failed, and the number of remaining pods. Everybody who
 	// may read nodes can read it, so it names no pod and quotes no log.

@@ -1,10 +1,10 @@
 // Package bundle stores what Tenon's tools read from a cluster in one archive, for analysis elsewhere.
 //
 // A bundle answers the requests of these tools as the API server did, through [Bundle.Config], so the tools read it
-// like a cluster. Invariant: the bundle has only those fields of an object that a list in this package names: no
-// environment, no arguments of containers, no Secrets, and no data of ConfigMaps except configurations of schedulers.
-// Texts lose what looks like a credential. The package refuses archives beyond bounds, and changes and watches of a
-// bundle.
+// like a cluster. Invariant: the bundle has only those fields of an object that a list in this package names. It has
+// no environment or arguments of containers, no Secrets, and no data of ConfigMaps except configurations of
+// schedulers. Texts lose what looks like a credential. The package refuses archives beyond bounds, and changes and
+// watches of a bundle.
 package bundle
 
 import (
@@ -44,7 +44,7 @@ type About struct {
 
 // Missing is a resource that could not be read.
 type Missing struct {
-	Resource string `json:"resource"` // as in [Resource.String], or in words
+	Resource string `json:"resource"` // as in [Resource.String], or a description
 	Code     int    `json:"code"`
 	Reason   string `json:"reason"`
 }

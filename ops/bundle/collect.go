@@ -25,7 +25,7 @@ type Options struct {
 	Version, Namespace string
 	// Hash replaces the names of nodes, namespaces, pods, workloads and volumes.
 	Hash bool
-	// LogLines is how many last lines of each log of Tenon's containers are read; 0: no logs.
+	// LogLines is how many last lines of each log of Tenon's containers are read; 0 reads no logs.
 	LogLines int
 	// Programs are the namespaces of Tenon's programs. Logs are read only there: in other namespaces, other users may
 	// give Tenon's labels to their pods.
@@ -124,7 +124,7 @@ func statusCode(err error) int {
 	return 0
 }
 
-// wants reports whether a bundle has the object.
+// wants reports whether a bundle keeps the object.
 func (r Resource) wants(object map[string]any, o Options) bool {
 	meta, _ := object["metadata"].(map[string]any)
 	name, _ := meta["name"].(string)

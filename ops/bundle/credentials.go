@@ -23,7 +23,7 @@ const (
 // rule removes the text of group 2 of the pattern, or the whole match where there is no group 2.
 type rule struct {
 	pattern *regexp.Regexp
-	// is reports whether a match is a credential; nil: always.
+	// is reports whether a match is a credential. If it is nil, every match is one.
 	is func(groups []string) bool
 }
 

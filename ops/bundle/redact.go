@@ -11,8 +11,8 @@ import (
 
 // This file replaces names by hashes.
 
-// texts replaces every string in a value by do of it, and a string whose name is that of a credential by redacted. It
-// leaves the names of fields, and changes lists and maps in place.
+// texts replaces every string in a value by the result of do. It first removes a string whose field is named like a
+// credential. It leaves the names of fields, and changes lists and maps in place.
 func texts(value any, do func(string) string) any {
 	switch v := value.(type) {
 	case string:
@@ -90,7 +90,7 @@ func (n *names) replace(text string) string {
 	return token.ReplaceAllStringFunc(text, n.word)
 }
 
-// word replaces a word that is a name, or that begins with a name before a domain or an ending.
+// word replaces a word that is a name, or the name at the beginning of a word, where a dot follows the name.
 func (n *names) word(word string) string {
 	for at := len(word); at > 0; at = strings.LastIndexByte(word[:at], '.') {
 		if n.known[word[:at]] {

@@ -72,7 +72,7 @@ func (b *Bundle) answer(r *http.Request, body []byte) (int, any) {
 				return failure(m.Code, metav1.StatusReasonNotFound, "the API server did not have "+at.resource.Resource)
 			}
 			if m.Resource == key(at.resource) {
-				// Whatever the API server answered before: programs name resources that they may not read, and
+				// This is the answer whatever the API server answered then: programs name resources that they may not read, and
 				// continue.
 				return failure(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
 					"who made the bundle could not read %s: %d %s", at.resource.Resource, m.Code, m.Reason))

@@ -48,9 +48,9 @@ func (x *examination) cluster() {
 	x.topologies()
 }
 
-// definitions compares the definitions of Tenon's objects with this program's own. A missing NodeAffinity definition is
-// a finding even where agents do not measure traffic: an upgrade that left it out would otherwise show only when they
-// start to.
+// definitions compares the definitions of Tenon's objects with this program's own. A missing NodeAffinity definition
+// is a finding even where agents do not measure traffic. Otherwise an upgrade without it would show only once agents
+// start to measure.
 func (x *examination) definitions() {
 	if x.Undefined {
 		x.add("definition-missing", onCluster(), "the definition of NodeLayout is not installed", "")

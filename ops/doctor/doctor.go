@@ -43,7 +43,8 @@ type Snapshot struct {
 	Leases     []Lease
 	Schedulers []document.Scheduler
 	Limits     []document.Limit
-	// Gone are the pods by node that had no object at the first look, and that nodes still listed at the second look.
+	// Gone are, by node, the pods that had no object at the first look and that the node still listed at the second
+	// look.
 	Gone map[string][]state.PodID
 }
 
@@ -82,8 +83,8 @@ type Options struct {
 	Pod  string // "namespace/name"
 }
 
-// Examine returns the findings of a snapshot. It returns an error for an object that cannot be judged, or that the
-// options select and that does not exist: an answer without findings would be wrong for a node that was not examined.
+// Examine returns the findings of a snapshot. It returns an error if the cluster cannot be judged, or if the options
+// select an object that does not exist. An answer without findings would be wrong for a node that was not examined.
 func Examine(s *Snapshot, o Options) (document.Diagnosis, error) {
 	if err := o.matches(s.View); err != nil {
 		return document.Diagnosis{}, err

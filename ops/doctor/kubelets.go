@@ -13,10 +13,10 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file examines surprising effects of kubelets on pods, and of their configurations.
+// This file examines kubelets and their configurations for effects on pods that users do not expect.
 
-// starts examines whether the kubelet would start again with its configuration. A fault that it finds came after the
-// kubelet's start: the machine or a file has changed. Reserved amounts are examined by the method reservation.
+// starts examines whether the kubelet would start again with its configuration. A fault can only have come after the
+// kubelet's start, by a change of the machine or of a file. Reserved amounts are examined by the method reservation.
 func (x *examination) starts(n *state.Node, l *v1alpha1.NodeLayout) {
 	gates := map[string]bool{}
 	if l != nil {

@@ -61,8 +61,8 @@ func (x *examination) pods() error {
 	return nil
 }
 
-// nearly finds pods that a small change would align: a container requests whole CPUs with limits equal to its requests,
-// but the pod is not Guaranteed, or a number of CPUs is not whole.
+// nearly finds pods that a small change would align. A container requests whole CPUs with equal limits, but the pod
+// is not Guaranteed; or the pod is Guaranteed, but a number of CPUs is not whole.
 func (x *examination) nearly(p *v1.Pod) {
 	spec, err := podapi.ToPlace(p)
 	if err != nil {
@@ -80,7 +80,7 @@ func (x *examination) nearly(p *v1.Pod) {
 	}
 }
 
-// meant reports whether a container requests what CPUs of its own would need in a Guaranteed pod.
+// meant reports whether a container requests CPUs as a container of a Guaranteed pod does to get CPUs of its own.
 func meant(c v1.Container) bool {
 	limit, limited := c.Resources.Limits[v1.ResourceCPU]
 	request, requested := c.Resources.Requests[v1.ResourceCPU]

@@ -1,6 +1,6 @@
-// Package rollout computes the effects of a change of kubelets' configuration before it is made: which pods their nodes
-// would admit again, where the other pods go, what fits more or less often afterwards, which state files have to be
-// removed, and in which order nodes are changed.
+// Package rollout computes the effects of a change of kubelets' configuration before it is made. A plan has the pods
+// that their nodes would admit again, the places of the other pods, and what fits more or less often afterwards. It
+// also has the state files that have to be removed, and the order in which nodes are changed.
 //
 // It only computes, with the algorithm that predicts placements. Invariant: a plan depends only on the data that was
 // read, and nothing is changed. The package refuses nodes whose configuration is not known, and changes without an

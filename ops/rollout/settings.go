@@ -112,8 +112,8 @@ func (s settings) diff(to settings) []string {
 	return out
 }
 
-// DropIn returns a file for the --config-dir of a node's kubelet. It changes the kubelet's rules from those of the node
-// from to those of the node to, on the same machine.
+// DropIn returns a file for the --config-dir of a node's kubelet. It changes the rules of the node from into the
+// rules of the node to. Both nodes have the same machine.
 func DropIn(from, to *state.Node) (string, error) { return rulesOf(from).dropIn(rulesOf(to)) }
 
 // dropIn returns a file for the kubelet's --config-dir. The kubelet merges it as a JSON merge patch: it adds options to

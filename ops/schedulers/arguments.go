@@ -17,9 +17,10 @@ import (
 // maxArguments bounds the arguments of one change.
 const maxArguments = 64
 
-// SetArguments returns the text of the configuration with some arguments of the plugin changed. It validates the result
-// as the plugin does when it starts. A nil value removes an argument; arguments that are not named stay. profile
-// chooses one of several profiles; if it is empty, the only profile with arguments for the plugin.
+// SetArguments returns the text of the configuration with some arguments of the plugin changed. It validates the
+// result as the plugin does when it starts. A nil value removes an argument; arguments that are not named stay.
+// profile chooses one of several profiles; if it is empty, SetArguments changes the only profile with arguments for
+// the plugin.
 func (c *Configuration) SetArguments(profile string, arguments map[string]any) (string, error) {
 	if c.Type == document.Volcano {
 		return "", errors.New("only a KubeSchedulerConfiguration's arguments can change: edit those of Volcano by hand")
@@ -110,8 +111,8 @@ func (e *editor) argument(args *yaml.Node, name string, v any) error {
 	return nil
 }
 
-// inOrder returns the names of arguments in the order in which they change: those that are removed, those that are
-// replaced, and new ones, whose lines come behind all others.
+// inOrder returns the names of arguments in the order in which they change. Removed arguments come first, then
+// replaced ones, and then new ones, whose lines come behind all others.
 func inOrder(args *yaml.Node, arguments map[string]any) []string {
 	rank := func(name string) int {
 		switch {

@@ -15,8 +15,9 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// Set returns the text of the configuration with the plugin turned on or off, and validates it. If nothing changes, it
-// returns the same text. profile chooses one of several profiles; if it is empty, all with arguments for the plugin.
+// Set returns the text of the configuration with the plugin turned on or off, and validates it. If nothing changes,
+// it returns the same text. profile chooses one of several profiles. If it is empty, Set changes all profiles with
+// the plugin or arguments for it, or the only profile.
 func (c *Configuration) Set(on bool, profile string) (string, error) {
 	e := editor{lines: strings.SplitAfter(c.text, "\n")}
 	var err error
@@ -211,7 +212,7 @@ func write(all []pair, indent string) (out []string) {
 	return out
 }
 
-// add appends an item to a list. key is the list's key, whose line an empty list may be on.
+// add appends an item to a list. key is the list's key; an empty list may stand on its line.
 func (e *editor) add(key, list *yaml.Node, item []pair) {
 	e.changed = true
 	indent, after := 0, 0 // the item's dash, and the line before it

@@ -1,11 +1,11 @@
-// Package schedulers reads the configuration of the schedulers of a cluster, and turns their NUMA plugin on and off:
-// for kube-schedulers with Tenon, in their KubeSchedulerConfiguration, and for Volcano.
+// Package schedulers reads the configuration of the schedulers of a cluster, and turns their NUMA plugin on and off.
+// The schedulers are kube-schedulers with Tenon, by their KubeSchedulerConfiguration, and Volcano.
 //
-// Invariant: every request is made with the rights of one identity. A configuration is changed as YAML: comments, order
-// and all other lines stay unchanged or, if the lines cannot be told apart, comments and order do. The new text is
-// parsed and validated before it is written, and replaces only the version that was read. The Deployment's controller
-// restarts the schedulers, one after the other. The package refuses configurations that it cannot parse and texts
-// beyond a bound, and chooses no scheduler if there are several.
+// Invariant: every request is made with the rights of one identity. A configuration is changed as YAML: comments,
+// order and all other lines stay unchanged. If its lines cannot be changed one by one, only comments and order stay.
+// The new text is parsed and validated before it is written, and replaces only the version that was read. The
+// Deployment's controller restarts the schedulers, one after the other. The package refuses configurations that it
+// cannot parse and texts beyond a bound, and chooses no scheduler if there are several.
 package schedulers
 
 import (

@@ -211,7 +211,7 @@ func (f *forwarded) end() error {
 	return f.conn.Close()
 }
 
-// A stream has no addresses of its own, and ends with the context.
+// The other methods of net.Conn do nothing: a stream has no addresses, and its context ends it.
 
 func (f *forwarded) LocalAddr() net.Addr              { return &net.TCPAddr{} }
 func (f *forwarded) RemoteAddr() net.Addr             { return &net.TCPAddr{} }

@@ -173,8 +173,8 @@ func (r *reading) problem() string {
 	return ""
 }
 
-// since returns the reading with rates per second since an earlier reading in place of the counters. A rate that is
-// unknown is left out; if last is nil, all are.
+// since returns the reading with rates in place of the counters: their growth per second since the reading last. It
+// leaves out unknown rates; if last is nil, all rates are unknown.
 func (r *reading) since(last *reading) *reading {
 	out := *r
 	out.busy, out.containers = map[int32]float64{}, map[name]*container{}

@@ -1,9 +1,10 @@
 // Package mover keeps pods that share CPUs near the pods with which they exchange data, on a node whose agent pins
-// containers: it measures (guests/affinity/traffic), decides (guests/affinity), has the runtime pin (node/nri), and
-// publishes what it measured and decided in the node's NodeAffinity.
+// containers. It measures (guests/affinity/traffic), decides (guests/affinity), and has the runtime pin (node/nri).
+// It publishes what it measured and decided in the node's NodeAffinity.
 //
-// Invariant: only pods that opted in are measured or moved, and a pod with exclusive CPUs or memory of its own never
-// is. What was decided before the agent ended is read from the object, so that a restart moves no pod. The object is
+// Invariant: only pods that opted in are moved, and a pod with exclusive CPUs or memory of its own never is. The
+// package reads the sockets of pods that opted in, and of pods with exclusive CPUs in the node's network namespace.
+// What was decided before the agent ended is read from the object, so that a restart moves no pod. The object is
 // written when something was decided, and otherwise every few minutes.
 //
 // The package must run only where the agent is the arbiter. It does not check that; cmd/tenon-agent and node/nri refuse
@@ -73,14 +74,15 @@ type Usage interface {
 type Config struct {
 	NodeName string
 	Store    Store
-	// Owners returns the owners of the object: the Node, so that it is deleted with it.
+	// Owners returns the owners of the object: the Node, so that the object is deleted with the Node.
 	Owners func(ctx context.Context) ([]metav1.OwnerReference, error)
-	// Namespaces are those whose pods are measured unless they say otherwise; "*" is all.
+	// Namespaces are the namespaces whose pods are measured unless their annotations opt out; "*" means all.
 	Namespaces []string
 	Period     time.Duration
 	// Migrate binds the memory of pods to their NUMA node too.
 	Migrate bool
-	// HostNamespace is the path of the node's own network namespace; "": pods in it are not measured.
+	// HostNamespace is the path of the node's own network namespace. If it is "", pods in that namespace are not
+	// measured.
 	HostNamespace string
 	Read          traffic.Reader
 	// Clock returns the CPU time that was used so far. With a Clock, a round, which reads the sockets of all pods, may
@@ -119,7 +121,7 @@ type Runner struct {
 	at      time.Time
 	move    *v1alpha1.AffinityMove
 	owners  []metav1.OwnerReference
-	said    string // the last error of sampling that was logged
+	said    string // the last error that was logged
 }
 
 // New returns a Runner that has measured nothing. It fails where the period is out of bounds.

@@ -87,8 +87,9 @@ func (k *known) hold(n *pin.Node) {
 	}
 }
 
-// measured returns the pods for the meter. The sockets of those that opted in are read, and the others' addresses are
-// known as theirs.
+// measured returns the pods for the meter. The meter reads the sockets of pods that opted in, and of pods with
+// exclusive CPUs in the node's network namespace. The other pods have addresses only, which identify the other end of
+// a connection.
 func (r *Runner) measured(all []known, namespaces map[string]string) (out []traffic.Pod) {
 	for _, k := range all {
 		p := traffic.Pod{ID: k.is.ID}

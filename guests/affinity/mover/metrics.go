@@ -35,7 +35,7 @@ var (
 	cpuDesc = prometheus.NewDesc("tenon_agent_affinity_cpu_seconds_total", "CPU time of reading sockets.", nil, nil)
 )
 
-// Record takes the outcome of a period.
+// Record takes the outcome of a round.
 func (m *Metrics) Record(r Report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,7 +61,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It collects nothing before the first period has ended.
+// Collect implements prometheus.Collector. It collects nothing before the first round has ended.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

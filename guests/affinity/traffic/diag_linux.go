@@ -79,7 +79,7 @@ func open(path string) (fd int, err error) {
 	return fd, err
 }
 
-// enter makes the socket; home reports whether the thread is where it was before.
+// enter makes the socket; home reports whether the thread is in its own namespace again.
 func enter(path string) (fd int, home bool, err error) {
 	own, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -162,7 +162,7 @@ func receive(fd int, buffer []byte, left int, each func(Socket)) (whole bool, er
 
 func align(n int) int { return (n + 3) &^ 3 }
 
-// parse reads a struct inet_diag_msg with its attributes. ok is false for what has no counters.
+// parse reads a struct inet_diag_msg with its attributes. ok is false for a socket without counters.
 func parse(b []byte) (s Socket, ok bool) {
 	if len(b) < messageSize {
 		return Socket{}, false

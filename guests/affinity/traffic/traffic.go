@@ -6,11 +6,11 @@
 // is the pod with that IP, or the owner of the other end in the same namespace.
 //
 // Invariant: one call of Step takes little more than [Config.Budget] of CPU time, and what is kept is bounded by
-// [Config.MaxSockets]. The kernel goes through the sockets of all namespaces for each that is read, so that a round
-// may take several calls on a node with many pods. A rate is what was sent since the namespace was read before.
+// [Config.MaxSockets]. To read one namespace, the kernel goes through the sockets of all namespaces. So on a node
+// with many pods, a round may take several calls. A rate is what was sent since the namespace was read before.
 //
-// What the package cannot see: connections that open and close between two rounds, UDP, unix sockets and shared
-// memory; and, of two pods that reach each other only by Services of each other, the direction with less traffic.
+// The package cannot see connections that open and close between two rounds, UDP, unix sockets and shared memory. If
+// two pods reach each other only by Services, it sees only the direction with more traffic.
 package traffic
 
 import (
@@ -25,7 +25,7 @@ import (
 // Socket is an established TCP connection as one end has it.
 type Socket struct {
 	Cookie        uint64 // identifies the socket in its namespace for as long as it exists
-	Cgroup        uint64 // ID of the cgroup in the unified hierarchy that opened it; 0: not known
+	Cgroup        uint64 // ID of the cgroup in the unified hierarchy that opened it; 0 if unknown
 	Local, Remote netip.AddrPort
 	// Bytes were acknowledged by the other end or received from it, since the connection was made.
 	Bytes uint64
@@ -59,21 +59,21 @@ type Sample struct {
 	Sockets int    // how many were read
 	// Used is the CPU time that reading took.
 	Used time.Duration
-	// Incomplete: there are more sockets than may be read.
+	// Incomplete is set if there are more sockets than may be read.
 	Incomplete bool
-	// Failed is why namespaces could not be read, which is nothing unusual where a pod ends meanwhile.
+	// Failed is why namespaces could not be read. That is normal if a pod ends meanwhile.
 	Failed error
 }
 
 // Config is what a Meter needs.
 type Config struct {
 	Read Reader
-	// Node is the path of the node's own network namespace; "": pods in it are not measured.
+	// Node is the path of the node's own network namespace. If it is "", pods in that namespace are not measured.
 	Node string
 	// MaxSockets is how many sockets are kept; one namespace may have a quarter of them.
 	MaxSockets int
-	// Budget is the CPU time after which a Step stops, so that the next Step continues the round; 0: no bound. Clock
-	// returns the CPU time that was used so far. If Clock is nil, every Step is a round.
+	// Budget is the CPU time after which a Step stops, so that the next Step continues the round; 0 means no bound.
+	// Clock returns the CPU time that was used so far. If Clock is nil, every Step is a round.
 	Budget time.Duration
 	Clock  func() time.Duration
 }
@@ -265,8 +265,9 @@ func (r *reading) count(path string, s Socket, rate float64, inside halves) {
 
 func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
-// pairs returns what pods exchange. Both ends of a connection count the same bytes, and one of them may not know the
-// other: behind the address of a Service, the client does not see the server. So the end counts that has seen more.
+// pairs returns what pods exchange. Both ends of a connection count the same bytes, and one end may not see the
+// other. For example, a client that uses the address of a Service does not see the server. So pairs takes the end
+// that has seen more.
 func (r *round) pairs() (out []Pair) {
 	for ends, rate := range r.seen {
 		back, both := r.seen[[2]string{ends[1], ends[0]}]

@@ -182,8 +182,8 @@ func names(of reflect.Type, out map[string]reflect.Type) {
 	}
 }
 
-// options has, for keys of fields that are maps, the name of the field. Such a key that has lost its indentation stands
-// beside the field instead of in it.
+// options has the keys of fields that are maps, each with the name of its field. A key that has lost its indentation
+// stands beside its field instead of in it.
 var options = map[string]string{
 	"full-pcpus-only": "cpuManagerPolicyOptions", "distribute-cpus-across-numa": "cpuManagerPolicyOptions",
 	"align-by-socket": "cpuManagerPolicyOptions", "distribute-cpus-across-cores": "cpuManagerPolicyOptions",
