@@ -1,14 +1,14 @@
 // Package deploy holds the manifests that give Tenon's programs their rights in a cluster, so that a
 // program can install exactly what a user would.
 //
-// Invariant: what it embeds is what kubectl apply -k installs; for agents that pin and for Volcano, what
-// the chart does. It refuses to hold anything that runs: the DaemonSet and the Deployment are for clusters with nodes
-// that run containers.
+// Invariant: it embeds what kubectl apply -k installs; for agents that pin and for Volcano, it embeds what the chart
+// installs. It omits everything that runs: the DaemonSet and the Deployment are for clusters with nodes that run
+// containers.
 package deploy
 
 import _ "embed"
 
-// Who runs Tenon's programs: a service account of a namespace each.
+// The service accounts of Tenon's programs, and their namespaces.
 const (
 	AgentNamespace = "tenon-agents"
 	Agent          = "tenon-agent"
@@ -41,8 +41,8 @@ var (
 	volcano string
 )
 
-// Access returns the namespaces, the service accounts with their roles, the policy that keeps an agent to its
-// own node, and who may connect to whom, as YAML documents in an order in which they can be created.
+// Access returns YAML documents in an order in which they can be created. These are namespaces, service accounts with
+// their roles, NetworkPolicies, and the policy that keeps an agent to its own node.
 func Access() [][]byte {
 	return [][]byte{[]byte(namespace), []byte(policy), []byte(agent), []byte(agentNetwork), []byte(agentPods),
 		[]byte(scheduler), []byte(schedulerNetwork)}

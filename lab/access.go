@@ -18,9 +18,9 @@ import (
 	"github.com/tenon-numa/tenon/lab/rights"
 )
 
-// AgentConfig returns a client configuration with the rights of a node's agent: the service account of deploy/agent,
-// with a token that is bound to the Node, as the token of a pod there is. The Node must be registered. The token is
-// valid for a day, and becomes invalid when the Node is deleted.
+// AgentConfig returns a client configuration with the rights of a node's agent. Its token is of the service account
+// of deploy/agent and, like the token of a pod, bound to the Node. The Node must be registered. The token is valid
+// for a day, and becomes invalid when the Node is deleted.
 func (c *Cluster) AgentConfig(ctx context.Context, node string) (*rest.Config, error) {
 	return agentConfig(ctx, c.plane.Admin, node)
 }
@@ -67,8 +67,8 @@ func (c *Cluster) giveAccess(ctx context.Context) error {
 	return rights.WriteKubeconfig(c.SchedulerKubeconfig, deploy.Scheduler, access)
 }
 
-// awaitPolicy waits until the API server refuses what deploy/policy refuses: an API server looks for new policies every
-// second. It sends, as a dry run, a request that an agent whose token names no node may never make.
+// awaitPolicy waits until the API server enforces deploy/policy; an API server looks for new policies every second.
+// As a dry run, it repeats a request that the policy always refuses: from an agent whose token names no node.
 func (c *Cluster) awaitPolicy(ctx context.Context) error {
 	forger := rest.CopyConfig(c.plane.Admin)
 	forger.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + deploy.AgentNamespace +

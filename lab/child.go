@@ -38,7 +38,7 @@ type NodeInfo struct {
 	Machine            agent.MachineReader
 	KubeletConfigPath  string // the effective KubeletConfiguration
 	PodResourcesSocket string
-	StateDir           string // of the CPU and memory managers' checkpoints
+	StateDir           string // directory of the CPU and memory managers' checkpoints
 	// PinConfig and NRI are the agent's rules and the runtime's socket where the agent pins containers; empty elsewhere.
 	PinConfig, NRI string
 	// Numatopology: the agent publishes Volcano's Numatopology too.

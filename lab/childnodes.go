@@ -33,7 +33,7 @@ const (
 type order struct {
 	Do, Node string
 	Pod      string // UID
-	// What a changed machine differs in: see [Cluster.ChangeMachine].
+	// Offline and Pages are the arguments of [Cluster.ChangeMachine].
 	Offline idset.Set[idset.CPU]
 	Pages   int64
 }
@@ -54,7 +54,7 @@ type childNode struct {
 	info    NodeInfo
 	kubelet *kubelet.Kubelet
 	reports *reportDelay
-	machine *hardware // as the agent reads it; the kubelet keeps the one of its start
+	machine *hardware // the machine that the agent reads; the kubelet keeps the machine of its start
 	text    string    // the description of the kubelet's machine
 	// stop ends the agent and waits for its end; nil if none runs.
 	stop func()
@@ -123,7 +123,7 @@ func pinned(n jobNode) (nri, pins string, err error) {
 	return filepath.Join(n.Root, "nri.sock"), pins, os.WriteFile(pins, []byte(n.YAML), 0o600)
 }
 
-// withoutManagers returns a configuration with the same reservations, whose kubelet aligns nothing.
+// withoutManagers returns c with the same reservations, but with policies under which a kubelet aligns nothing.
 func withoutManagers(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletConfiguration {
 	out := c.DeepCopy()
 	out.CPUManagerPolicy, out.CPUManagerPolicyOptions = "none", nil

@@ -35,7 +35,8 @@ func (c *Cluster) DeliverReport(ctx context.Context, node string) error {
 	return c.send(ctx, order{Do: doDeliver, Node: node})
 }
 
-// HangAgent has requests of a node's agent hang until AnswerAgent is called or they time out. Open watches continue.
+// HangAgent makes requests of a node's agent hang until AnswerAgent is called or they time out. Open watches
+// continue.
 func (c *Cluster) HangAgent(ctx context.Context, node string) error {
 	return c.send(ctx, order{Do: doHang, Node: node})
 }
@@ -46,9 +47,9 @@ func (c *Cluster) AnswerAgent(ctx context.Context, node string) error {
 }
 
 // ChangeMachine changes the machine of a node while its kubelet runs. The kubelet keeps the machine of its start; the
-// agent reads the changed one. The CPUs in offline are gone, and every NUMA node has pages more hugepages of every size
-// that it has, or fewer if pages is negative. No CPUs and 0 pages restore the kubelet's machine, as a restart of the
-// kubelet does.
+// agent reads the changed one. The CPUs in offline are gone. On every NUMA node, each existing size of hugepages has
+// pages more, or fewer if pages is negative. With no CPUs and 0 pages, or after a restart of the kubelet, the agent
+// reads the kubelet's machine again.
 func (c *Cluster) ChangeMachine(ctx context.Context, node string, offline idset.Set[idset.CPU], pages int64) error {
 	return c.send(ctx, order{Do: doChange, Node: node, Offline: offline, Pages: pages})
 }
@@ -58,15 +59,15 @@ func (c *Cluster) FinishPod(ctx context.Context, node, uid string) error {
 	return c.send(ctx, order{Do: doFinish, Node: node, Pod: uid})
 }
 
-// RestartKubelet kills the process of a node with its agent, and starts it again; containers continue to run. The YAML
-// is the new KubeletConfiguration as an administrator writes it; empty keeps the old one. It needs [Config.Apart], and
-// returns when the kubelet obeys orders, which is before its node is ready.
+// RestartKubelet kills the process of a node's kubelet and agent, and starts it again; containers continue to run.
+// The new KubeletConfiguration is yaml, as an administrator writes it; empty keeps the old one. It needs
+// [Config.Apart]. It returns when the new process runs; orders to the node fail until its kubelet has started.
 func (c *Cluster) RestartKubelet(ctx context.Context, node, yaml string) error {
 	return c.replaceKubelet(node, yaml, nil)
 }
 
-// ChangeRelease does what RestartKubelet does; the new kubelet is of another release of Kubernetes, whose program
-// [Config.Programs] has.
+// ChangeRelease does what RestartKubelet does, with a kubelet of another release of Kubernetes. [Config.Programs]
+// must have the program for that release.
 func (c *Cluster) ChangeRelease(ctx context.Context, node, release string) error {
 	return c.replaceKubelet(node, "", &release)
 }
@@ -133,14 +134,14 @@ func (c *Cluster) send(ctx context.Context, o order) error {
 	return nil
 }
 
-// send sends an order and waits for the answer. It sends one order at a time. After an order whose answer was not
-// awaited, it must not be called again.
+// send sends an order and waits for the answer. It sends one order at a time. It must not be called again after ctx
+// ended while it waited for an answer.
 func (c *child) send(ctx context.Context, o order) error {
 	c.ordering.Lock()
 	defer c.ordering.Unlock()
 	if err := json.NewEncoder(c.stdin).Encode(o); err != nil {
 		select {
-		case <-c.done: // the pipe closes a moment before
+		case <-c.done: // the pipe closes a moment earlier than done
 		case <-ctx.Done():
 		}
 		return errors.Join(fmt.Errorf("give order: %w", err), c.failure())

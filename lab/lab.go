@@ -1,12 +1,12 @@
-// Package lab is a Kubernetes cluster on one computer: a control plane in this process, and in a child process one real
-// kubelet, with Tenon's agent beside it, for every described machine.
+// Package lab runs a Kubernetes cluster on one computer. The control plane is in this process. Child processes run a
+// real kubelet, with Tenon's agent beside it, for every described machine.
 //
-// Everything a cluster writes is below one directory of its own, and everything it listens on is the loopback interface
-// or a socket in that directory. Agents and schedulers have exactly the rights of deploy. Invariant: when [Start]
-// returns a cluster, every node is ready, its devices are counted, its layout is published, and the policy for agents
-// is in force. After [Cluster.Stop] no process, port or file of it is left. When the program dies, the child dies with
-// it. The package does not run containers: a container is an entry in a map, but its CPUs, memory and devices are
-// assigned by the real managers.
+// A cluster writes only below a directory of its own, and listens only on the loopback interface and on sockets in
+// that directory. Agents and schedulers have exactly the rights that the manifests of package deploy grant.
+// Invariant: when [Start] returns a cluster, every node is ready with its devices, layouts are published, and the
+// policy for agents is in force. After [Cluster.Stop] no process, port or file of it is left. When the program dies,
+// the children die with it. The package does not run containers. A container is an entry in a map, but the real
+// managers assign its CPUs, memory and devices.
 //
 // A program that starts clusters calls [MaybeChild] first of all, in main or TestMain: the child is the same binary.
 package lab
@@ -40,8 +40,8 @@ type Config struct {
 	// Dir is where the cluster's directory is made; empty means a memory file system if there is one. A long path
 	// leaves little room for the names of nodes: a socket's path has at most 107 bytes.
 	Dir string
-	// Programs are the files of this program for other releases of Kubernetes, by release, for nodes that name one
-	// (package lab/releases builds them).
+	// Programs maps releases of Kubernetes to files: this program, built for that release. Nodes with a Release other
+	// than this program's need them. Package lab/releases builds them.
 	Programs map[string]string
 	// Apart gives every node a process of its own, so that its kubelet can be restarted; containers outlive it.
 	Apart bool

@@ -20,8 +20,8 @@ const (
 type Node struct {
 	Name    string // at most 40 bytes, a DNS label
 	Machine string // name in the catalogue
-	// Release is the release of Kubernetes of the node's kubelet, such as "1.35"; empty means this program's. Another one
-	// needs its program in [Config.Programs].
+	// Release is the release of Kubernetes of the node's kubelet, such as "1.35"; empty means the release of this
+	// program. Another release needs its program in [Config.Programs].
 	Release string
 	// Pinned: the node's agent decides by the machine's configuration, and pins containers through the container
 	// runtime. The kubelet's managers are off.

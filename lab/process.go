@@ -72,7 +72,7 @@ func newJob(c *Cluster, nodes []Node, described map[string]machines.Machine, cfg
 type child struct {
 	cmd      *exec.Cmd
 	stdin    io.WriteCloser
-	answers  *json.Decoder // of orders, in their order
+	answers  *json.Decoder // one for each order, in the order of the orders
 	close    func() error  // closes the pipe of answers
 	ordering sync.Mutex    // one order at a time
 	logPath  string

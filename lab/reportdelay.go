@@ -19,7 +19,7 @@ type reportDelay struct {
 	next http.RoundTripper
 
 	mu   sync.Mutex
-	hold bool          // the next report
+	hold bool          // hold back the next report
 	held *http.Request // with an unread body
 	open chan struct{} // closed when requests no longer hang; nil if none hangs
 }

@@ -22,12 +22,12 @@ const pinnedNode = "^TestPinnedNode$"
 // pinned are the packages whose changes make TestPinnedNode run: the test, and the program that its node runs.
 var pinned = []string{"./test/vm/realnode/trial", "./cmd/tenon-agent"}
 
-// pinnedBegins is until when in a run TestPinnedNode begins. Later it would not end within the 90 minutes that
-// continuous integration has.
+// pinnedBegins is the latest time in a run at which TestPinnedNode begins. If it began later, it would not end within
+// the 90 minutes of continuous integration.
 const pinnedBegins = 60 * time.Minute
 
-// pinnedNodes runs TestPinnedNode if something that it depends on has changed lately. Its 13 minutes do not fit into
-// every run, nor into a slow one. In that case the run reports it, in its last lines too.
+// pinnedNodes runs TestPinnedNode if something that it depends on has changed lately. It takes 13 minutes, which is
+// too long for every run. If the test has to run but the run was too slow, the last lines of the run report that too.
 func (r *runner) pinnedNodes(ctx context.Context, args []string) error {
 	why, err := mustRun(ctx, pinned)
 	if err != nil {
@@ -46,8 +46,9 @@ func (r *runner) pinnedNodes(ctx context.Context, args []string) error {
 	return r.trial(ctx, realNodes, append(slices.Clone(args), "-run", pinnedNode))
 }
 
-// mustRun returns the change of the last commits, or of files that are not committed, that concerns a package in
-// packages or one of their dependencies; "" means none. Where the history is too short to decide, that is the reason.
+// mustRun returns why the tests of the packages have to run, or "". The reason is a change in the last commits or in
+// uncommitted files that concerns a package or one of its dependencies. A history that is too short to decide is a
+// reason, too.
 func mustRun(ctx context.Context, packages []string) (why string, err error) {
 	since := fmt.Sprintf("HEAD~%d", recent)
 	if exec.CommandContext(ctx, "git", "rev-parse", "--verify", "--quiet", since+"^{commit}").Run() != nil {
@@ -96,8 +97,9 @@ func folders(root string, dirs []string) map[string]bool {
 }
 
 // concerns returns the name of the first file, in alphabetical order, whose change matters, with the words "has
-// changed"; "" if there is none. A Go file matters if its folder is one of folders, another file also if a folder above
-// it is, and go.mod and go.work at the root always. Documents and pictures do not matter.
+// changed"; "" if there is none. A Go file matters if its folder is one of folders. Another file also matters if a
+// folder above it is one of them. Files such as go.mod and go.work at the root always matter. Documents and pictures
+// do not matter.
 func concerns(files []string, folders map[string]bool) string {
 	slices.Sort(files)
 	for _, f := range files {

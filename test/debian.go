@@ -40,7 +40,7 @@ var toUnpack = []needed{
 	{host, "prometheus", "alerting rules"},
 }
 
-// systemd are packages that are unpacked with all that they need, for guests that run it.
+// systemd and besidesSystemd are packages that are unpacked with their dependencies, for guests that run systemd.
 var (
 	systemd        = needed{"amd64", "systemd", "guests with systemd"}
 	besidesSystemd = []string{"mount", "util-linux", "coreutils", "dash"}
@@ -113,7 +113,8 @@ func (r *runner) install(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// quiet runs a program and shows its output, mostly the last lines, only if it fails.
+// quiet runs a program. If it fails, the error has the last three lines of its output; otherwise the output is not
+// shown.
 func (r *runner) quiet(ctx context.Context, line []string) error {
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")

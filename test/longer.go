@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// longer are go commands that all checks leave out, because they take long, by the command that runs them. The last one
-// gets the arguments.
+// longer maps commands of this program to go commands that take long, which a run of all checks therefore leaves out.
+// The last go command of each gets the arguments.
 var longer = map[string][][]string{
 	"model": {{"test", "-v", "-timeout", "0", "./core/ledger", "-run", "TestEveryInterleaving", "-model.depth", "2"}},
 	"mixed": {{"test", "-v", "-count=1", "-timeout", "0", "./lab/scheduler", "-run",

@@ -1,11 +1,11 @@
 // Command test runs every check of the modules in go.work, in three parts, the quickest first. Part unit: whether
-// generated files are current, go vet, the packages that link neither a kubelet nor an API server (under the race
-// detector), the work that the core does beside a recorded baseline, and the linters. Part lab: the other packages,
-// images and chart, the chart on an API server, the pages of the console in a browser, and the plugin for Volcano's
-// scheduler. Part machines: the tests on real nodes. Before that it
-// installs the Debian packages that some tests need. The node whose agent pins containers is tested if something that
-// this test depends on has changed in the last 60 commits, which is printed, and if the run has not taken an hour by
-// then, else it is NOT RUN. A trial that prints nothing for long is ended, and run once more.
+// generated files are current, go vet, and the packages that link neither a kubelet nor an API server, under the race
+// detector. It also has interleavings of the ledger, the work of the core beside a recorded baseline, the linters,
+// and the plugin for Headlamp. Part lab: the other packages, images and chart, the chart on an API server, the
+// console in a browser, and the plugin for Volcano's scheduler. Part machines: the tests on real nodes. Before that
+// it installs the Debian packages that some tests need. The test of the node whose agent pins containers runs only if
+// something that it depends on has changed in the last 60 commits. If the run has taken an hour by then, this test is
+// NOT RUN. A trial that prints nothing for ten minutes is ended, and run again.
 //
 //	go run ./test [ARGS...]        all of the above; ARGS go to go test
 //	go run ./test unit [ARGS...]   only that part; so for lab and machines
@@ -26,9 +26,9 @@
 //	go run ./test model            only every interleaving of three pods, two reports and a restart, deeper
 //	go run ./test packages         only installs the Debian packages
 //
-// Invariant: it prints what it runs before it runs it, and the last lines and the exit code give the result. It
-// refuses to pass in silence for less: what cannot be tested on this machine is printed at once and again at the
-// end (NOT RUN), and is a failure when CI is set in the environment; for lack of time it is not.
+// Invariant: it prints what it runs before it runs it, and the last lines and the exit code give the result. What
+// cannot be tested on this machine is printed at once and again at the end (NOT RUN). When CI is set in the
+// environment, that is a failure, except for lack of time and for the plugin for Headlamp.
 package main
 
 import (
@@ -201,7 +201,7 @@ func (r *runner) release(ctx context.Context) error {
 }
 
 // volcano builds Volcano's scheduler with the plugin, and tests the packages of that module, which is not part of the
-// workspace. Its trial is never taken from the cache: it builds programs itself.
+// workspace. The result is never taken from the cache, because a test there builds programs itself.
 func (r *runner) volcano(ctx context.Context, args []string) error {
 	line := []string{"env", "GOWORK=off", "CGO_ENABLED=0", "go", "-C", "volcano"}
 	return errors.Join(
@@ -383,8 +383,8 @@ func packages(ctx context.Context) (light, heavy []string, err error) {
 	return slices.DeleteFunc(light, trial), slices.DeleteFunc(heavy, trial), nil
 }
 
-// split reads lines of a package and its dependencies. Only test programs count, which go list names
-// PACKAGE.test.
+// split reads lines that have a package and its dependencies each. It uses only the lines of test programs, which go
+// list names PACKAGE.test.
 func split(list string) (light, heavy []string) {
 	sc := bufio.NewScanner(strings.NewReader(list))
 	sc.Buffer(nil, len(list)+1)

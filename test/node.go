@@ -24,9 +24,9 @@ const (
 	console      = "console in a browser"
 )
 
-// hungTries is how often a trial is run whose guest hangs. On a computer of two cores that happened every other time
-// while each CPU of a guest was a thread of its own, always within the first minute of a guest, and never twice in a
-// row.
+// hungTries bounds how many times a trial is run while its guest hangs. When each CPU of a guest was a thread of its
+// own, every other guest hung on a computer of two cores. It hung always within its first minute, and never twice in
+// a row.
 const hungTries = 6
 
 // trial runs a trial. Its result is never taken from the cache: the go command cannot detect that a trial builds
@@ -55,8 +55,8 @@ func (r *runner) trial(ctx context.Context, name string, args []string) error {
 // build of a kubelet takes some five.
 const silentFor = 10 * time.Minute
 
-// watched runs a trial until it ends, or until it has printed nothing for silentFor: then a guest stood still without
-// a word of its kernel. What the trial's goroutines waited for is printed.
+// watched runs a trial until it ends, or until it has printed nothing for silentFor. Then a guest hangs without a
+// message of its kernel, and the trial prints what its goroutines wait for.
 func (r *runner) watched(ctx context.Context, seen *skips, name string, line []string) error {
 	watched, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -60,7 +60,7 @@ func (r *runner) subjects(ctx context.Context, since string) error {
 // history returns hash, author and subject of the last commits after since, one line each, with tabs between them. If
 // they cannot be read, it returns why.
 func history(ctx context.Context, since string) (lines []string, why string) {
-	// Where the folder belongs to another user, as in a container, git reads only what is called safe.
+	// If the folder belongs to another user, as in a container, git reads it only if it is configured as safe.
 	git := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(ctx, "git", append([]string{"-c", "safe.directory=*"}, args...)...).Output()
 		return strings.TrimSpace(string(out)), err

@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/ops/rollout"
 )
 
-// restoresAfter is how long after the time for the verification a node restores its old configuration, unless the
-// change is kept.
+// restoresAfter is added to the time for the verification. A node whose change is not kept by then restores its old
+// configuration.
 const restoresAfter = time.Minute
 
 // applyKubelets changes kubelets in the cluster of a kubeconfig, by pods in the kubeconfig's namespace.
@@ -74,7 +74,7 @@ func (k kubelets) Apply(namespace string, o cli.KubeletApplyOptions) (cli.Kubele
 	return a, namespace, err
 }
 
-// Applier applies plans by c, with the options of the command.
+// Applier returns an applier of plans that uses c and the options of the command.
 func Applier(c *apply.Cluster, o cli.KubeletApplyOptions) cli.KubeletApplier { return applier{c, o} }
 
 type applier struct {

@@ -99,7 +99,7 @@ func writeBundle(version string) cli.Bundler {
 		out.Metrics = len(options.Texts)
 		out.Logs = len(b.Texts) - out.Metrics
 		for _, m := range b.Missing {
-			if m.Code != http.StatusNotFound { // a resource that the cluster does not have, or a pod that is gone
+			if m.Code != http.StatusNotFound { // not found: the cluster lacks the resource, or the pod is gone
 				out.Missing = append(out.Missing, document.Limit{Resource: m.Resource, Reason: m.Reason})
 			}
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/node/cgroup"
 )
 
-// affinities are the flags of an agent that places pods that share CPUs on NUMA nodes.
+// affinities are the flags for placing pods that share CPUs on NUMA nodes.
 type affinities struct {
 	on, migrate      bool
 	namespaces, host string
@@ -39,7 +39,7 @@ func (a *affinities) flags(fs *flag.FlagSet) {
 		"file of the node's own network namespace, to measure pods with hostNetwork, such as /proc/1/ns/net; none when empty")
 }
 
-// open returns the component that moves pods, for an agent that is the arbiter; nil where it is off.
+// open returns the component that moves pods, for an agent that pins containers; nil if --affinity is off.
 func (a *affinities) open(cfg *agent.Config, pin *pins, out *outlets) (arbiter.Affinity, error) {
 	if !a.on {
 		return nil, nil

@@ -25,8 +25,9 @@ func (p *pins) flags(fs *flag.FlagSet) {
 		"what becomes of containers whose pod is not known yet: Ignore starts them on shared CPUs, Fail does not start them")
 }
 
-// open makes the agent the arbiter in cfg if --pin-config is given. cfg must have its source of the kubelet's
-// configuration. cgroups returns the host's cgroups, or nil where they cannot be read.
+// open does nothing without --pin-config. Otherwise it adds to cfg the arbiter, which pins containers. It needs
+// cfg.Rules to be the source of the kubelet's configuration. cgroups returns the host's cgroups, or nil where they
+// cannot be read.
 func (p *pins) open(cfg *agent.Config, cgroups func() (*cgroup.Tree, error), moves arbiter.Affinity) error {
 	if p.config == "" {
 		return nil

@@ -1,5 +1,5 @@
-// Command tenon-agent publishes the NodeLayout of the node that it runs on. "tenon-agent snapshot" writes
-// the files that discovery reads of the node's hardware as one text file, for a map or a bug report.
+// Command tenon-agent publishes the NodeLayout of the node that it runs on. "tenon-agent snapshot" writes one text
+// file with the files that describe the node's hardware, for a map or a bug report.
 //
 // It only reads its flags and wires the parts; it refuses unknown arguments and flags. It
 // writes nothing on the node, unless --pin-config makes it pin containers: then it connects to the container runtime

@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/node/metrics"
 )
 
-// outlets are the flags of what the agent publishes and serves in addition to its layout.
+// outlets are the flags for what the agent publishes and serves in addition to its layout.
 type outlets struct {
 	zones, numatopology       bool
 	gpus                      string

@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/node/agent"
 )
 
-// pace is the flags of how often the agent writes and reads, and of the labels that it copies.
+// pace has the flags for how often the agent writes and reads, and for the labels that it copies.
 type pace struct {
 	write, resync, reread time.Duration
 	labels                string

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// configSource is the flags of where the agent reads the kubelet's configuration.
+// configSource has the flags for where the agent reads the kubelet's configuration.
 type configSource struct{ source, address, ca string }
 
 func (c *configSource) flags(fs *flag.FlagSet, nodeIP string) {

@@ -19,8 +19,8 @@ func subcommands() []subcommand {
 	return []subcommand{{Use: "snapshot", run: snapshot}}
 }
 
-// snapshot writes the files that discovery reads of this host to stdout. It builds the whole archive first, so that
-// a failure writes nothing.
+// snapshot writes to stdout one text with the files of this host that discovery reads. It builds the whole text
+// first, so that a failure writes nothing.
 func snapshot(args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("tenon-agent snapshot", flag.ContinueOnError)
 	flags.SetOutput(stderr)

@@ -1,7 +1,7 @@
 // Package golden compares a test's output with a file in testdata, the golden file.
 //
-// Invariant: without -update no file is written. With -update every compared file gets the test's output, and the test
-// passes: read the difference before you commit it. The package refuses nothing else; it is for tests only.
+// Invariant: without -update no file is written. With -update every compared file gets the test's output, and the
+// test passes: read the difference before you commit it. The package is for tests only.
 package golden
 
 import (

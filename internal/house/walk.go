@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Walk calls visit for the files of a tree, in ascending order of their names. It does not enter folders that are
-// hidden, that hold test data or packages of node, or for which skip returns true.
+// Walk calls visit for the files of a tree, in ascending order of their names. It does not enter hidden folders,
+// testdata, node_modules, or folders for which skip returns true.
 func Walk(tree fs.FS, skip func(folder string) bool, visit func(name string) error) error {
 	return fs.WalkDir(tree, ".", func(name string, e fs.DirEntry, err error) error {
 		switch {

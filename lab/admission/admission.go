@@ -1,8 +1,8 @@
-// Package admission has the API server's own code that accepts or refuses pods, without a server: defaults, strategy
-// and validation. It judges package cluster/manifest, which has the same rules by contract.
+// Package admission runs the API server's own code that accepts or refuses pods, without a server: defaults, strategy
+// and validation. Tests compare package cluster/manifest with it, which promises the same rules.
 //
-// Invariant: a pod is decoded, completed and validated by k8s.io/kubernetes alone, with the gates that the release has
-// on by default. It is for tests: it has no admission plugins but those that [Create] is given.
+// Invariant: a pod is decoded, completed and validated by k8s.io/kubernetes alone, with the feature gates that the
+// release turns on by default. It is for tests: only the admission plugins that [Create] receives run.
 package admission
 
 import (

@@ -22,7 +22,7 @@ type Page struct{ Command, Text string }
 const (
 	perKey  = 0.04 // a letter of a command
 	perLine = 0.03 // a line of output
-	perRead = 0.25 // what a line of output adds to the time for which its page stays
+	perRead = 0.25 // added to a page's time for each line of output
 	least   = 4.0  // shortest time that a page stays
 )
 

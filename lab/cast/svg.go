@@ -11,7 +11,7 @@ import (
 
 // Sizes of the picture, in pixels.
 const (
-	letter = 8.4 // of 14 pixel monospaced text
+	letter = 8.4 // width of a letter of 14 pixel monospaced text
 	pitch  = 17  // from line to line
 	edge   = 16
 )

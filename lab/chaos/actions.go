@@ -143,7 +143,7 @@ func (r *run) add(ctx context.Context, p *v1.Pod) error {
 	return r.try(ctx, func() error {
 		err := workload.Create(ctx, r.client, p.DeepCopy())
 		if apierrors.IsAlreadyExists(err) {
-			return nil // by a try whose answer was lost
+			return nil // an earlier try, whose answer was lost, created it
 		}
 		return err
 	})
@@ -258,8 +258,8 @@ func (r *run) restartServer(ctx context.Context) error {
 	return err
 }
 
-// policies are the topology policies and scopes that kubelets are restarted with, in turn. Other managers' policies
-// would need empty nodes.
+// policies are the topology policies and scopes that kubelets are restarted with, in turn. A change of other
+// managers' policies would need an empty node.
 var policies = [][2]string{{"restricted", "container"}, {"best-effort", "container"}, {"single-numa-node", "pod"},
 	{"restricted", "pod"},
 	{"single-numa-node", "container"}}
@@ -298,9 +298,9 @@ func (r *run) removeTorn(node, file string) error {
 	return os.Remove(filepath.Join(r.cluster.NodeDir(node), file))
 }
 
-// torn maps state files to the error of a kubelet that was killed between two writes of the file. It does not start
-// before the file is removed (Start of memorymanager/policy_static.go, validateState of cpumanager/policy_static.go).
-// It fails some time after its start, so it may have obeyed orders before (see restartDead).
+// torn maps state files to errors. After a kill between two writes of a file, a kubelet fails with the file's error
+// until the file is removed (Start of memorymanager/policy_static.go, validateState of cpumanager/policy_static.go).
+// It fails some time after its start, so its process may obey orders before that (see restartDead).
 var torn = map[string]string{
 	"memory_manager_state": "expected machine state is different from the real one",
 	"cpu_manager_state":    "doesn't match with CPUs in state",

@@ -19,9 +19,9 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// This file has the faults that last for several rounds: agents that do not report, rights that are withdrawn, and
-// machines that change under a running kubelet. While one lasts, the run judges refusals and checks all other nodes as
-// usual. After the round in which it ends, it checks all nodes again.
+// This file has the faults that last for several rounds: agents that do not report, withdrawn rights, and machines
+// that change under a running kubelet. While one lasts, the run judges refusals and checks all other nodes as usual.
+// At the end of the round in which it ends, the run checks all nodes again.
 
 // ailment is a fault that lasts for several rounds.
 type ailment struct {
@@ -32,8 +32,8 @@ type ailment struct {
 	kind  ailmentKind
 	began time.Time
 	left  int // rounds
-	// start is when the kubelet started whose machine the layout had before the machine changed; zero if the layout did
-	// not have the kubelet's machine.
+	// start is when the node's kubelet started, if the layout had that kubelet's machine before the machine changed;
+	// otherwise zero.
 	start metav1.MicroTime
 	end   func(context.Context) error
 }
@@ -51,7 +51,7 @@ const (
 // silent.
 const mostRounds, mostSilent = 6, 24
 
-// ail begins an ailment, unless one that shares its nodes or the roles lasts; see shares.
+// ail begins an ailment, unless it conflicts with one that still lasts; see shares.
 func (r *run) ail(ctx context.Context, a ailment, begin, end func(context.Context) error) error {
 	most := mostRounds
 	if a.kind == silent {
@@ -99,9 +99,8 @@ func (r *run) blind() bool {
 	return slices.ContainsFunc(r.ailing, func(a *ailment) bool { return a.blind })
 }
 
-// forgot reports whether a node's machine changed before an agent had published it since the kubelet's last start. An
-// agent that starts after the change cannot read the machine that the kubelet has, so the node's layout may show
-// another one.
+// forgot reports whether a node's machine changed before any agent published the machine with which the kubelet last
+// started. An agent that starts after the change cannot read that machine, so the node's layout may show another one.
 func (r *run) forgot(node string) bool {
 	layout, _ := r.record.reported(node)
 	return slices.ContainsFunc(r.ailing, func(a *ailment) bool {
@@ -148,7 +147,7 @@ func (r *run) sicken(ctx context.Context) error {
 // the kubelet's machine, even when its agent starts again, so the run checks the node as usual.
 func (r *run) changeMachine(ctx context.Context) error {
 	node := r.node()
-	// On every machine these are cores of NUMA node 0, and all but the first are free for pods.
+	// No machine reserves these CPUs. On the first two they are on NUMA node 0, on the third also on others.
 	offline := idset.Of(pick(r.rand, [][]idset.CPU{nil, {7}, {6, 7}, {4, 5, 6, 7, 8, 9}}...)...)
 	pages := pick[int64](r.rand, 0, -8, 8)
 	a := ailment{what: fmt.Sprintf("machine of node %s lacks CPUs %q and has %+d hugepages", node, offline, pages),
@@ -173,8 +172,8 @@ type right struct {
 	reports, blind bool
 }
 
-// rights are the rights of agents and schedulers that are withdrawn. Verbs that watch have an effect only on watches
-// that begin later.
+// rights are the rights of agents and schedulers that are withdrawn. Without the verb watch, only watches that begin
+// later fail.
 var rights = []right{
 	{deploy.Agent, "tenon.sh", "nodelayouts", []string{"create", "patch"}, true, false},
 	{deploy.Agent, "tenon.sh", "nodelayouts", []string{"get", "list", "watch"}, true, false},
@@ -273,8 +272,7 @@ func (r *run) unsaid(lives []life) (out []string) {
 	return out
 }
 
-// reportDue is longer than the minute after which a node counts as silent because a running pod is in none of its
-// reports.
+// reportDue is longer than a minute: a node counts as silent when a pod has run for a minute and no report has it.
 const reportDue = 75 * time.Second
 
 // overdue reports whether a layout of the node is missing: a guaranteed pod was bound to the node after since, its

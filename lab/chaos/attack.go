@@ -23,13 +23,13 @@ import (
 )
 
 // This file has the attackers: a node whose agent's token was stolen, and users who bind pods by hand. Neither may
-// change anything on other nodes. So nothing here has a check of its own: the checks of a round look at the other nodes
+// change anything on other nodes. This file needs no checks of its own: the checks of a round examine the other nodes
 // while the false layouts and the pods exist.
 
 // The nodes of attackers have no kubelet, and no scheduler uses them.
 const (
-	// An attacker writes layouts of liar and absurd with these nodes' own tokens. The sequences of absurd are extreme,
-	// up to the greatest of all, after which all later writes count as late.
+	// An attacker writes layouts of liar and absurd with these nodes' own tokens. The sequence numbers of absurd's
+	// layouts are extreme. After the greatest possible number, all later writes count as late.
 	liar, absurd = "liar", "absurd"
 	// mute is a node that has published a layout once and no longer answers.
 	mute = "mute"
@@ -95,9 +95,10 @@ func (r *run) lie(ctx context.Context) error {
 	return r.touch(ctx, r.some(8))
 }
 
-// lieAgain lists the present pods when a round ends and the ledger agrees with the managers, and has users change them.
-// Pods may still end or start, so the ledger may differ for a moment. It must agree again, and keep agreeing: the false
-// layout is never corrected, so its effects on other nodes would persist.
+// lieAgain writes a false layout that lists the present pods, and has users change these pods. It runs at the end of
+// a round in which the ledger agrees with the managers. Pods may still end or start, so the ledger may differ for a
+// moment. It must agree again, and keep agreeing: the false layout is never corrected, so its effects on other nodes
+// would persist.
 func (r *run) lieAgain(ctx context.Context) error {
 	if r.attackers.lies == 0 {
 		return nil
@@ -228,8 +229,7 @@ func (r *run) bindByHand(ctx context.Context) (err error) {
 	return r.dropByHand(ctx, max(small/2, len(r.attackers.byHand)-mostByHand))
 }
 
-// forge creates pods with annotations by which their author claims that they are static pods with the UIDs of other
-// pods, or with an unused UID.
+// forge creates pods whose annotations claim that they are static pods, with the UID of another pod or an unused one.
 func (r *run) forge(ctx context.Context) error {
 	victims := r.some(1 + r.rand.IntN(6))
 	for i, p := range r.draw(2+r.rand.IntN(5), 20) {
@@ -248,8 +248,9 @@ func (r *run) forge(ctx context.Context) error {
 	return nil
 }
 
-// forgeMirrors creates pods that claim to stand for static pods: by the UID of another pod or of none, some as if the
-// node owned them, some with a finalizer and labels. API servers require that they name a node.
+// forgeMirrors creates pods that claim to be mirrors of static pods, with the UID of another pod or an unused one.
+// Some have the node as their owner, some a finalizer and labels. They name a node, as API servers require of
+// mirrors.
 func (r *run) forgeMirrors(ctx context.Context) error {
 	victims := r.some(1 + r.rand.IntN(4))
 	for i := range 1 + r.rand.IntN(4) {

@@ -2,15 +2,16 @@
 // checks that Tenon's ledger equals the state of the kubelets' managers, that no pod waits that fits, and that no
 // kubelet refused a pod for a reason that the scheduler could have predicted.
 //
-// Two schedulers bind pods to the same nodes; one of them is Tenon's. Pods end, are deleted, also by force. Agents
-// stop, and reports arrive late and out of order. Kubelets are killed and return with other policies. The scheduler and
-// the API server are restarted. A node publishes false layouts, and users bind pods by hand. For several rounds, agents
-// are silent, rights are withdrawn, and machines change.
+// Two schedulers bind pods to the same nodes; one of them is Tenon's. Pods end or are deleted, some by force. Agents
+// stop, and reports arrive late and out of order. Kubelets are killed and return with other policies. The scheduler
+// and the API server are restarted. A node publishes false layouts, and users bind pods by hand. For several rounds,
+// agents are silent, rights are withdrawn, and machines change.
 //
-// Invariant: the same seed gives the same actions in the same order. Their effects depend on timing, as for users. The
-// package excuses nothing without proof. A refusal counts as unpredictable only if the pod fits without something that
-// the scheduler had not received when it bound the pod, or if the pod's node counted as silent, or if its layout
-// reported another machine than the kubelet's.
+// Invariant: the same seed gives the same actions in the same order. Their effects depend on timing, as for users.
+// The package excuses nothing without proof. A refusal counts as unpredictable in four cases only. The pod fits
+// without something that the scheduler had not received when it bound the pod. The pod's node counted as silent. The
+// node's layout reported another machine than the kubelet's. A kubelet had admitted the pod, and refused it after a
+// restart.
 package chaos
 
 import (
@@ -39,7 +40,7 @@ import (
 // Options of a run.
 type Options struct {
 	Seed uint64
-	// For is how long new rounds begin; at least one runs.
+	// For is the time within which new rounds begin; at least one round runs.
 	For time.Duration
 	// Say receives one line per event.
 	Say func(line string)
@@ -107,15 +108,15 @@ type run struct {
 	created   int
 	alive     []string // names of pods that no action has deleted, oldest first
 	stopped   map[string]bool
-	policy    map[string]int // index of the policies that a node has
+	policy    map[string]int // index into policies, by node
 	servers   int            // restarts of the API server
-	earlier   int            // restarts before this round
-	received  []*deliveries  // to Tenon's schedulers, oldest first
+	earlier   int            // restarts of the API server before this round
+	received  []*deliveries  // what each of Tenon's schedulers received, oldest scheduler first
 	attackers attackers
 	ailing    []*ailment
 	hardware  map[string]*topo.Machine // of the kubelets, by node
 
-	// mu guards result, which the scheduler's callback writes too, evidence, and tenon when the record reads it.
+	// mu guards result and evidence, which callbacks write too, and tenon, which a callback of the record reads.
 	mu     sync.Mutex
 	result Result
 	judged map[string]bool // UIDs of refused pods

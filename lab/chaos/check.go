@@ -20,8 +20,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// patience is how long everything has to settle when no more actions run. It is more than the 30 seconds after which an
-// agent reads everything again, and a pod loses its turn.
+// patience bounds how long the cluster may take to settle after the last action. It is longer than the 30 seconds
+// after which an agent reads everything again, and the 30 seconds after which a pod loses its turn.
 const patience = 75 * time.Second
 
 // settle lets everything run, and waits until every bound pod runs or has ended.
@@ -131,9 +131,10 @@ func (r *run) disagreements(lives []life) (wrong []string) {
 	return wrong
 }
 
-// unreported returns the pods that a kubelet has refused, and whose status does not say so. A kubelet that has just
-// started reports that up to ten seconds later: until its pod workers know all pods, the status manager keeps the phase
-// (pkg/kubelet/status/status_manager.go, mergePodStatus). The record of its decision is needed until then.
+// unreported returns the pods that a kubelet has refused, and whose status does not show that. A kubelet that has
+// just started reports a refusal up to ten seconds late. Until its pod workers have all pods, the status manager
+// keeps the phase (pkg/kubelet/status/status_manager.go, mergePodStatus). The run must keep the record of the
+// decision until then.
 func (r *run) unreported(lives []life) (out []string) {
 	for _, n := range nodes {
 		layout, _ := r.record.reported(n.Name)

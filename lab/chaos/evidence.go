@@ -26,8 +26,8 @@ func (r *record) watch(refused func(life)) {
 	r.refused = refused
 }
 
-// gather keeps the scheduler's decision on a refused pod of its own, and the state of the node at the scheduler and at
-// the managers at that moment. Later that state is lost.
+// gather records evidence about a refused pod of Tenon's scheduler: the decision, and the state of the node in the
+// ledger and in the managers. Later that state is lost.
 func (r *run) gather(l life) {
 	if !l.tenon() {
 		return
@@ -49,7 +49,7 @@ func (r *run) gather(l life) {
 		n != nil && machineChanged(n) && !sameHardware(n.Machine, r.hardware[node])}
 }
 
-// evidence is the kept state of a decision, which is lost elsewhere.
+// evidence is what gather records about a refused pod.
 type evidence struct {
 	text    string
 	decided time.Time // when the pod got its turn; zero if it needed none, or another scheduler has the record
@@ -138,7 +138,7 @@ func (r *run) inspect(path string) string {
 	return w.Body.String()
 }
 
-// others describes the pods of all that were bound to l's node before l ended, l itself included, in the order of all.
+// others describes, in the order of all, the pods that were bound to l's node before l ended, including l.
 func others(l life, all []life) string {
 	var b strings.Builder
 	for _, x := range all {

@@ -37,7 +37,7 @@ var shapes = []func(r *rand.Rand, name string) *v1.Pod{
 		return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": pick(r, "24", "28", "32"),
 			"memory": pick(r, "20Gi", "100Gi")}))
 	},
-	func(r *rand.Rand, name string) *v1.Pod { // GPUs, their ports
+	func(r *rand.Rand, name string) *v1.Pod { // GPUs, and as many network ports
 		n := pick(r, 1, 1, 2, 3)
 		return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(8 * n), "memory": "32Gi",
 			"nvidia.com/gpu": fmt.Sprint(n), "rdma/hca": fmt.Sprint(n)}))
@@ -52,7 +52,7 @@ var shapes = []func(r *rand.Rand, name string) *v1.Pod{
 		return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(4 * n), "memory": "1Gi",
 			"hugepages-1Gi": fmt.Sprint(4*n) + "Gi", "intel.com/sriov_vf": fmt.Sprint(n)}))
 	},
-	func(r *rand.Rand, name string) *v1.Pod { // several containers, some before others
+	func(r *rand.Rand, name string) *v1.Pod { // several containers, some of them init containers
 		p := workload.Pod(name, workload.Guaranteed("a", workload.Amounts{"cpu": pick(r, "2", "4"), "memory": "2Gi"}),
 			workload.Guaranteed("b", workload.Amounts{"cpu": pick(r, "2", "6"), "memory": "1Gi"}))
 		if r.IntN(2) == 0 {

@@ -22,7 +22,7 @@ import (
 )
 
 // moment is when something was written. Versions come from one counter of the store, so they order pods and layouts
-// exactly. The clock, read as soon as the store has the write, makes moments comparable with events outside the store.
+// exactly. The time is when the record received the write; it makes moments comparable with events outside the store.
 type moment struct {
 	version uint64
 	at      time.Time
@@ -51,8 +51,8 @@ func (l *life) tenon() bool { return l.pod.Spec.SchedulerName == tenonScheduler 
 // over reports whether the pod holds nothing any more, according to the API server.
 func (l *life) over() bool { return l.gone.known() || kube.Ended(l.pod) }
 
-// record has the writes to the API server's store, in their order. It reads the store itself: a watch of the API server
-// stalls while that restarts, and then shows only the last state of each object.
+// record has the writes to the API server's store, in their order. It reads the store itself. A watch of the API
+// server stalls while the server restarts, and then shows only the last state of each object.
 type record struct {
 	mu      sync.Mutex
 	lives   map[string]*life           // by UID

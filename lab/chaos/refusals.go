@@ -16,8 +16,8 @@ import (
 // blame is whether the scheduler could have predicted a kubelet's refusal of a pod.
 type blame string
 
-// The causes of refusals. Each but the first names information that the scheduler had not received when it bound the
-// pod. The pod fits without it: judge places the node's state again to find this out.
+// The causes of refusals. Those from overtaken to together name information that the scheduler had not received when
+// it bound the pod. Without this information the pod fits: judge computes that with package place.
 const (
 	// knowable: the scheduler had received everything that led to the refusal. This is a fault.
 	knowable blame = "could have been known"
@@ -26,7 +26,7 @@ const (
 	// roomier: a pod ended. More room may be worse for a pod with init containers, since these may then be placed where
 	// the other containers do not fit (core/place/testdata/more_room_may_refuse_a_pod_with_init_containers.txt).
 	roomier blame = "a pod ended at the same time"
-	// ruled: the kubelet was restarted with other rules.
+	// ruled: the kubelet was restarted with other rules, which the scheduler had not received.
 	ruled blame = "the kubelet was restarted with other rules"
 	// stale: the kubelet was restarted, and still counts pods that are gone: until it has handled its first pods, its
 	// managers release nothing (pkg/kubelet/kubelet.go, syncLoopIteration).
@@ -38,15 +38,15 @@ const (
 	// unheard: the node counted as silent, and the profile permits pods there (silentNodes: Allow). The scheduler then
 	// relies on the last report and its predictions since, and keeps only the likeliest possible state of the node.
 	unheard blame = "the node counted as silent"
-	// remade: the machine changed below the kubelet before an agent had published it, so no agent has the kubelet's
-	// machine; its layout says that predictions are inexact, and the profile permits that (inexactNodes: Allow).
+	// remade: the machine changed before an agent had published the kubelet's machine, so no agent can read it any more.
+	// The layout reports that predictions are inexact, and the profile permits that (inexactNodes: Allow).
 	remade blame = "no agent had read the kubelet's machine"
 	// again: the pod ran, and the restarted kubelet did not admit it again.
 	again blame = "the pod ran, and a restarted kubelet refused it"
 )
 
 // A scheduler's information is the objects that it had received when the pod got its turn. A scheduler that has ended
-// has no record of that time; the judge then assumes that it was lag before the binding was stored.
+// has no record of that time. The judge then assumes that the turn was earlier than the stored binding by lag.
 const (
 	// lag bounds the time from the turn until the binding is in the store.
 	lag = 500 * time.Millisecond
@@ -66,7 +66,8 @@ func (r refusal) String() string {
 		r.pod.Spec.NodeName, r.pod.Status.Reason, r.why, r.bound, r.ended, r.pod.Status.Message, r.detail)
 }
 
-// refused reports whether a kubelet refused the pod: it failed, and no container has a status of its own.
+// refused reports whether a kubelet refused the pod: it failed, with a reason or a message that kubelets give when
+// they refuse a pod.
 func refused(l life) bool {
 	return l.pod.Status.Phase == v1.PodFailed && l.bound.known() &&
 		(strings.HasPrefix(l.pod.Status.Reason, "OutOf") || strings.HasSuffix(l.pod.Status.Reason, "Error") ||
@@ -144,7 +145,7 @@ func (s *scene) admittedBefore(l life, at int) bool {
 		})
 }
 
-// readmission describes the differences between the state and the pod's first admission.
+// readmission describes what differs between the first admission of a pod and the one at which it was refused.
 func (s *scene) readmission(l life, at int) string {
 	uid, e := string(l.pod.UID), s.admissions[at]
 	var parts []string

@@ -66,10 +66,10 @@ func (t *trial) find() {
 	}
 }
 
-// cause returns the single event without which the pod fits, or the events that together cause the refusal. The time of
-// the scheduler's decision is known only to a fraction of a second, so it may have received some of the ends in t
-// before it. If no event explains the refusal, cause therefore tries again without the earliest ends, one after the
-// other.
+// cause returns the single event without which the pod fits, or the events that together cause the refusal. The time
+// of the decision is known only to a fraction of a second. The scheduler may therefore have received some of the ends
+// in t before it decided. If no event explains the refusal, cause therefore tries again without the earliest end,
+// then without the two earliest, and so on.
 func (t *trial) cause() (blame, string) {
 	why, text := t.only()
 	ends := t.ends()
@@ -155,7 +155,7 @@ func (t *trial) names(uids map[string]bool) string {
 	return strings.Join(out, ", ")
 }
 
-// fits reports whether place admits the pod in the state of the refusal, without the removed things.
+// fits reports whether place admits the pod in the state in which the kubelet refused it, without the events in w.
 func (t *trial) fits(w without) bool {
 	var other map[string][]place.Holding
 	if w.foreign || w.ended {
@@ -257,9 +257,9 @@ func (t *trial) all(resource string) place.Holding {
 	return place.Holding{Devices: []place.DeviceBlock{b}}
 }
 
-// replay places again the pods that were admitted since the first foreign pod, without the foreign pods. It does the
-// same for pods that were admitted since another pod had ended, beside the ended pod. It returns the holdings that
-// differ from the real ones.
+// replay places again the pods that were admitted before the refused one. With w.foreign it begins at the first
+// foreign pod, and omits foreign pods. With w.ended it begins where the managers first released a pod in t.ended, and
+// keeps the holdings of these pods. It returns the holdings that differ from the real ones.
 func (t *trial) replay(w without) map[string][]place.Holding {
 	other := map[string][]place.Holding{}
 	first := t.at
@@ -291,8 +291,9 @@ func (t *trial) replay(w without) map[string][]place.Holding {
 	return other
 }
 
-// released returns the first admission, up to the refusal, at which the managers had released a pod's former holdings.
-// They release them before the pod's end is written. If there is none, it returns the number of all admissions.
+// released returns the first admission, up to the refusal, at which the managers had released a pod's former
+// holdings. Managers release holdings before the kubelet writes the pod's end. If there is no such admission, it
+// returns the number of all admissions.
 func (t *trial) released(uid string) int {
 	held := false
 	for i, a := range t.admissions[:t.at+1] {

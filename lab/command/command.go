@@ -42,7 +42,8 @@ type Running interface {
 // Address is a URL with a description.
 type Address struct{ What, URL string }
 
-// Show renders results for people. Fields may be nil; output that needs them is then omitted.
+// Show renders results for people. If Draw is nil, drawings are omitted. If Record is nil, a requested recording is
+// an error. The demonstration's act about a pod that waits needs Explain.
 type Show struct {
 	// Draw draws one node within a width, in colour on a terminal or if color is set.
 	Draw func(w io.Writer, n *state.Node, width int, color bool) error

@@ -17,7 +17,7 @@ import (
 // volcanoFlags are the flags about Volcano.
 type volcanoFlags struct{ plugin, programs string }
 
-// noScheduler is the value of --volcano for a cluster in which somebody else starts the scheduler.
+// noScheduler is the value of --volcano for a cluster whose scheduler the user starts.
 const noScheduler = "none"
 
 // add adds the flag with the folder of the programs.

@@ -1,8 +1,8 @@
 // Package control runs a Kubernetes control plane inside this process: etcd and kube-apiserver, on the loopback
 // interface, with TLS and with the authorizers of a real cluster (Node and RBAC).
 //
-// Everything it writes is below one directory, and everything it listens on is 127.0.0.1. Invariant: a [Plane] that
-// [Start] returned is ready to serve, and after [Plane.Stop] no part of it runs. The package does not run controllers;
+// The package writes only below one directory, and listens only on 127.0.0.1. Invariant: a [Plane] that [Start]
+// returned is ready to serve, and after [Plane.Stop] no part of it runs. The package does not run controllers;
 // lab/controllers does.
 package control
 
@@ -171,8 +171,8 @@ func (p *Plane) end() error {
 	}
 }
 
-// cutInterval is how long clients have to end their requests, and how often new connections are closed while the server
-// still listens.
+// cutInterval is how long clients have to end their requests. After that, all connections are closed once per
+// interval, new ones too, until the server has ended.
 const cutInterval = 100 * time.Millisecond
 
 // Stop ends the control plane and returns when no part of it runs. Files stay in the directory.
@@ -190,7 +190,7 @@ func (p *Plane) Stop() error {
 // admin is the name of the administrator's user.
 const admin = "admin"
 
-// Node returns the access of a node in Options, which its kubelet uses.
+// Node returns the access of a node in [Options.Nodes], for its kubelet.
 func (p *Plane) Node(name string) (*rest.Config, error) {
 	token, ok := p.tokens["system:node:"+name]
 	if !ok {
@@ -201,7 +201,8 @@ func (p *Plane) Node(name string) (*rest.Config, error) {
 	return c, nil
 }
 
-// writeTokens makes the users, with the groups of Kubernetes' own roles and of the Node authorizer.
+// writeTokens writes a file with a token for every user: the administrator in group system:masters, and the nodes in
+// system:nodes, for the Node authorizer.
 func (p *Plane) writeTokens(path string, nodes []string) error {
 	groups := map[string]string{admin: "system:masters"}
 	for _, n := range nodes {

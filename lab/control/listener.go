@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// listener keeps the connections that it has accepted, to close them. An API server that shuts down waits for its
-// clients to end their watches, which they do not; one that is killed does not wait.
+// listener keeps the connections that it has accepted, so that cut can close them. An API server that shuts down
+// waits until its clients end their watches, and clients do not end them.
 type listener struct {
 	net.Listener
 	mu    sync.Mutex

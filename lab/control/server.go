@@ -101,7 +101,7 @@ func serverOptions(dir, etcd, address string) (*options.ServerRunOptions, error)
 	s.Listener, s.BindAddress, s.ExternalAddress = newListener(l), loopback, loopback
 	s.BindPort = l.Addr().(*net.TCPAddr).Port
 	s.ServerCert.CertDirectory = filepath.Join(dir, "pki")
-	o.AllowPrivileged = true // as installers of clusters have it
+	o.AllowPrivileged = true // as installers of clusters set it
 	o.ServiceClusterIPRanges = "10.96.0.0/16"
 	o.Etcd.StorageConfig.Transport.ServerList = []string{etcd}
 

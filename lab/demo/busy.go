@@ -42,7 +42,7 @@ func (d *demo) busy(ctx context.Context) (*document.DemoBusy, error) {
 	return out, nil
 }
 
-// tries is how often a pod is created at most if kubelets refuse it, as for a Job with backoffLimit 2.
+// tries is how many times a pod is created at most while kubelets refuse it, as for a Job with backoffLimit 2.
 const tries = 3
 
 // round lets one scheduler place the pods of one seed.

@@ -77,8 +77,8 @@ const MaxSeeds = 100
 
 const (
 	actTimeout = 2 * time.Minute
-	// quiet is how long nothing must change before a round counts as settled: a scheduler without events tries a
-	// refused shape again within this time.
+	// quiet is how long nothing must change before a round counts as settled. It is long enough for a scheduler to retry
+	// a refused shape, even without an event.
 	quiet = 2500 * time.Millisecond
 )
 
@@ -146,8 +146,8 @@ type demo struct {
 	pods    *workload.Watch
 }
 
-// open starts a cluster and connects to it. It takes cfg, with the demonstration's nodes, machines, folder and
-// progress.
+// open starts a cluster and connects to it. It uses cfg, but sets the nodes, machines, folder and progress of the
+// demonstration.
 func open(ctx context.Context, o Options, cfg lab.Config) (d *demo, err error) {
 	d = &demo{Options: o}
 	cfg.Nodes, cfg.Machines, cfg.Dir, cfg.Progress = fleet(), machineFiles(), o.Dir, o.Progress

@@ -25,7 +25,7 @@ import (
 //go:linkname resources k8s.io/kubernetes/cmd/kubelet/app.parseResourceList
 func resources(m map[string]string) (v1.ResourceList, error)
 
-// gates are those that permit options of the managers, and their defaults.
+// gates are the feature gates that permit options of the managers, with their defaults.
 var gates = map[string]bool{"CPUManagerPolicyAlphaOptions": false, "CPUManagerPolicyBetaOptions": true,
 	"TopologyManagerPolicyAlphaOptions": false, "TopologyManagerPolicyBetaOptions": true}
 
@@ -73,7 +73,8 @@ func Start(ctx context.Context, dir, file string, m *topo.Machine) (err error) {
 	return managers.Stop()
 }
 
-// validate is the kubelet's own validation, except for the host's cgroups: these are of the lab's computer.
+// validate is the kubelet's own validation, without its check of the host's cgroups: these belong to the lab's
+// computer.
 func validate(c *configv1beta1.KubeletConfiguration) error {
 	s, _, err := scheme.NewSchemeAndCodecs()
 	if err != nil {

@@ -210,10 +210,11 @@ func SetFeatureGates(configs ...*configv1beta1.KubeletConfiguration) error {
 	return nil
 }
 
-// sandboxReady makes the kubelet report a pod's sandbox before the containers start, from a separate goroutine that
-// reads the pod's status and writes it back changed (pkg/kubelet/kubelet.go, OnPodSandboxReady). Containers start
-// within microseconds here and already run by then, so the write sets the pod back to Pending until the next sync.
-// Nothing in Tenon reads the condition, so it is off unless a configuration enables it, up to 1.36; 1.37 has it always.
+// sandboxReady makes the kubelet report a pod's sandbox before the containers start. A separate goroutine reads the
+// pod's status and writes it back changed (pkg/kubelet/kubelet.go, OnPodSandboxReady). Containers start within
+// microseconds here and already run by then, so the write sets the pod back to Pending until the next sync. Nothing
+// in Tenon reads the condition. Up to 1.36 the gate is therefore off unless a configuration enables it; from 1.37 on
+// it is always on.
 const sandboxReady = features.PodReadyToStartContainersCondition
 
 // configFile writes a configuration as the YAML that a kubelet reads with --config.

@@ -56,7 +56,7 @@ func (c *containerManager) Start(ctx context.Context, _ *v1.Node, pods cm.Active
 	if err := c.start(ctx, around); err != nil {
 		return err
 	}
-	// Only now: the start of the device manager declares every plugin of its checkpoint gone.
+	// Plugins come last: when the device manager starts, it marks every plugin of its checkpoint as gone.
 	return plugins.Serve(ctx, c.socket, c.machine)
 }
 

@@ -1,7 +1,6 @@
 // Package kubelet runs real kubelets on described machines, in this process. It needs only a directory that it may
-// write.
-// All of the kubelet is Kubernetes' own code except what touches hardware (cadvisor, cgroups, the container runtime),
-// which the description of the machine replaces.
+// write. All of the kubelet is Kubernetes' own code, except the parts that touch hardware: cadvisor, cgroups and the
+// container runtime. The description of the machine replaces these.
 //
 // [Start] runs a whole kubelet against an API server. [NewManagers] makes only the topology, device, CPU and memory
 // managers, composed as in the kubelet, to find out what they would do.

@@ -28,7 +28,8 @@ type remembered struct {
 	Containers map[string]*cri.FakeContainer
 }
 
-// openContainerRuntime makes a runtime. A runtime of durable containers has those that ran before.
+// openContainerRuntime makes a runtime. A runtime with durable containers begins with the containers of the previous
+// process.
 func openContainerRuntime(o Options) (containerRuntime, error) {
 	if !o.Durable {
 		return newContainerRuntime(""), nil
@@ -70,8 +71,8 @@ func (r containerRuntime) keep() error {
 	return os.Rename(r.file+".new", r.file)
 }
 
-// after returns the error of a call of the runtime. If it is nil, after first writes the durable containers to the
-// file, and returns the error of that.
+// after returns err, the error of a call of the runtime. If err is nil, it writes the durable containers to the file,
+// and returns the error of the write.
 func (r containerRuntime) after(err error) error {
 	if err != nil || r.file == "" {
 		return err

@@ -71,7 +71,7 @@ func (j *journal) starts(s surroundings) {
 	j.around = s
 }
 
-// admit has the managers decide, and records it.
+// admit asks the managers to decide on a pod, and records the decision.
 func (j *journal) admit(ctx context.Context, attrs *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	kubelettypes "k8s.io/kubelet/pkg/types"
 )
 
-// CPUSetsFile is the file, in the kubelet's directory, in which a runtime with NRI records what its containers are
-// pinned to: a JSON object from "POD-UID/CONTAINER" to [CPUSet], without containers that have exited.
+// CPUSetsFile is a file in the kubelet's directory. A runtime with NRI records the pins of its containers there: a
+// JSON object from "POD-UID/CONTAINER" to [CPUSet], without containers that have exited.
 const CPUSetsFile = "cpusets.json"
 
 // CPUSet is cpuset.cpus and cpuset.mems of a container.
@@ -26,8 +26,8 @@ type CPUSet struct {
 	Mems string `json:"mems"`
 }
 
-// plugged is a runtime's half of NRI: plugins connect to its socket, and their answers are all that happens to a
-// container that does not run.
+// plugged is a runtime's side of NRI. Plugins connect to its socket. It only records their answers, because
+// containers do not run.
 type plugged struct {
 	runtime containerRuntime
 	nri     *adaptation.Adaptation

@@ -19,7 +19,8 @@ type plugin struct {
 	prefer func(available, include []string, size int) ([]string, error)
 }
 
-// sockets numbers the plugins: from 1.37 on a second plugin of a resource has another socket.
+// sockets numbers the plugins: from 1.37 on the device manager refuses a second plugin of a resource with the same
+// socket.
 var sockets atomic.Int64
 
 func (p plugin) API() api.DevicePluginClient { return p }

@@ -27,7 +27,7 @@ import (
 	cadvisorapiv2 "github.com/google/cadvisor/info/v2"
 )
 
-// This file is all that a lab kubelet of 1.35 and 1.36 calls otherwise.
+// This file has the calls in which a lab kubelet of 1.35 and 1.36 differs from other releases.
 
 type (
 	machineInfo = cadvisorapi.MachineInfo
@@ -116,7 +116,7 @@ func (m *Managers) hintsOf(pod *v1.Pod, c *v1.Container, id string) {
 
 func (m *Managers) dropHints(id string) error { return m.Topology.RemoveContainer(id) }
 
-// askForHints makes the CPU and memory managers free what pods hold that are not active.
+// askForHints makes the CPU and memory managers free the holdings of pods that are not active.
 func (m *Managers) askForHints(pod *v1.Pod, c *v1.Container) {
 	m.CPU.GetTopologyHints(pod, c)
 	m.Memory.GetTopologyHints(pod, c)

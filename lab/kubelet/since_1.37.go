@@ -27,7 +27,7 @@ import (
 	cadvisorapi "github.com/google/cadvisor/lib/model"
 )
 
-// This file is all that a lab kubelet of 1.37 calls otherwise.
+// This file has the calls in which a lab kubelet of 1.37 differs from other releases.
 
 type (
 	machineInfo = cadvisorapi.MachineInfo
@@ -121,7 +121,7 @@ func (m *Managers) dropHints(id string) error {
 	return m.Topology.RemoveContainer(klog.Background(), id)
 }
 
-// askForHints makes the CPU and memory managers free what pods hold that are not active.
+// askForHints makes the CPU and memory managers free the holdings of pods that are not active.
 func (m *Managers) askForHints(pod *v1.Pod, c *v1.Container) {
 	m.CPU.GetTopologyHints(klog.Background(), pod, c, lifecycle.AddOperation)
 	m.Memory.GetTopologyHints(klog.Background(), pod, c, lifecycle.AddOperation)

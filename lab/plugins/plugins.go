@@ -40,8 +40,8 @@ func List(m *topo.Machine, r topo.Resource) *api.ListAndWatchResponse {
 	return out
 }
 
-// Announced returns the ids of the NUMA nodes that a plugin announces for a device: the device's NUMA nodes on the
-// machine, and -1 or an id above all of them where the device asks for that.
+// Announced returns the ids of the NUMA nodes that a plugin announces for a device. These are the device's NUMA nodes
+// on the machine. If the device's List requests it, -1 or an id above the machine's ids follows.
 func Announced(m *topo.Machine, d topo.Device) (out []int64) {
 	for _, id := range m.IDs(d.NUMAs) {
 		out = append(out, int64(id))

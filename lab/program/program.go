@@ -1,7 +1,7 @@
 // Package program runs other programs for a lab cluster, each as a child process that writes to a log file.
 //
 // Invariant: a program ends with [Running.Stop], and with the process that started it. The package restarts nothing:
-// who started a program watches Done. [LogTail] has the end of its log, bounded whatever the log's size.
+// a caller that needs its program watches Done. [LogTail] returns the end of a log, of bounded size.
 package program
 
 import (

@@ -2,8 +2,8 @@
 // modules of a file in tools/kubernetes. The lab's program has the control plane, the scheduler and the kubelets of its
 // release.
 //
-// Invariant: a program that it returns reports the release that was asked for. The package refuses releases without a
-// file of modules, and needs Go and a checkout of the repository.
+// Invariant: a program that it builds reports the requested release. The package refuses releases without a file of
+// modules, and needs Go and a checkout of the repository.
 package releases
 
 import (

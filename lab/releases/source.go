@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Checkout returns the folder of the checkout of this repository that the working directory is in, and an error in
-// other repositories.
+// Checkout returns the root folder of the checkout of this repository that contains the working directory. In another
+// repository it returns an error.
 func Checkout() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package rights gives programs their rights on a running API server: the objects of manifests, the access of service
 // accounts, and files for kubeconfig flags.
 //
-// Invariant: what it returns can do what the server grants the account, and no more. The package starts nothing, and
-// links no server.
+// Invariant: an access that it returns has the rights that the server grants the account, and no others. The package
+// starts nothing, and links no server.
 package rights
 
 import (
@@ -21,8 +21,8 @@ import (
 // Account names a service account, and the node of its token.
 type Account struct {
 	Namespace, Name string
-	// Node is the node that the token is bound to, as a pod's token is. The API server then has the account's node, and
-	// the token ends with that Node. Empty means a token without a node.
+	// Node is the node that the token is bound to, like the token of a pod. The API server reads the node from the
+	// token, and rejects the token when that Node is deleted. Empty means a token without a node.
 	Node string
 }
 

@@ -63,7 +63,7 @@ profiles:
 type Running struct {
 	// Shared has the scheduler's ledger; nil if no profile has Tenon.
 	Shared *plugin.Shared
-	// Metrics and Inspection are URLs, of [StartServed] only.
+	// Metrics and Inspection are URLs; only [StartServed] sets them.
 	Metrics, Inspection string
 
 	cancel context.CancelFunc

@@ -11,7 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/rights"
 )
 
-// account returns the kubeconfig of the scheduler: that of the chart's service account, with its rights and no others.
+// account writes a kubeconfig for the scheduler, with exactly the rights of the chart's service account, and returns
+// its path.
 func (o Options) account(ctx context.Context) (string, error) {
 	administrator, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {

@@ -24,13 +24,13 @@ var configurations = map[string]schema.GroupVersionResource{
 		Resource: "validatingwebhookconfigurations"},
 }
 
-// admit starts the admission webhooks of Volcano's manifest, and returns when the API server asks them.
+// admit starts the admission webhooks of Volcano's manifest, and returns when the API server calls them.
 func (v *Volcano) admit(ctx context.Context) error {
 	port, err := freePort()
 	if err != nil {
 		return err
 	}
-	// The first certificate is the server's, the second one that of the CA that signed it.
+	// The first certificate belongs to the server, the second one to the CA that signed it.
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err != nil {
 		return fmt.Errorf("make a certificate for webhooks: %w", err)
@@ -91,10 +91,11 @@ func (v *Volcano) configure(ctx context.Context, url string, ca []byte) (paths [
 	return paths, nil
 }
 
-// errNotAsked is what an invalid job gets as long as the webhook that rejects it is not asked.
+// errNotAsked means that the API server accepted an invalid job, because it does not call Volcano's webhook yet.
 var errNotAsked = errors.New("the API server accepts a job that needs more tasks than it has")
 
-// asked returns nil if the API server has Volcano reject a job that needs more tasks than it has. Nothing is written.
+// asked sends, as a dry run, a job that needs more tasks than it has. It returns nil if Volcano's webhook rejects the
+// job.
 func (v *Volcano) asked(ctx context.Context) error {
 	task := map[string]any{"name": "t", "replicas": int64(1), "template": map[string]any{"spec": map[string]any{
 		"containers": []any{map[string]any{"name": "c", "image": "lab.invalid/c:1"}}}}}

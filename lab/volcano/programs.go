@@ -60,7 +60,7 @@ func Find(ctx context.Context, dir string, progress func(line string)) (Programs
 	return Programs(dir), nil
 }
 
-// missing returns an error that names a file which a folder does not have.
+// missing returns an error that names the first file that a folder lacks, or nil.
 func missing(dir string) error {
 	for _, name := range []string{scheduler, controllers, webhooks, manifest} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/program"
 )
 
-// configuration is the scheduler's. The plugin is in the first tier, where it is asked which tasks may be evicted.
+// configuration is the configuration of Volcano's scheduler. The plugin is in the first tier, where the scheduler
+// asks plugins which tasks may be evicted.
 const configuration = `actions: "enqueue, allocate, preempt, backfill"
 configurations:
 - name: preempt
@@ -41,9 +42,9 @@ type Scheduler struct {
 	Metrics string // URL
 }
 
-// Schedule starts the scheduler with a plugin, as the account and with the rights that the chart gives it, and returns
-// when the controllers have opened the queue default. The context bounds the start only. The caller stops the
-// scheduler; one of them runs at a time.
+// Schedule starts the scheduler with a plugin, under the chart's service account. It returns when the controllers
+// have opened the queue default. The context bounds the start only. The caller stops the scheduler; one of them runs
+// at a time.
 func Schedule(ctx context.Context, o Options, plugin string) (*Scheduler, error) {
 	conf := filepath.Join(o.Dir, "volcano-scheduler.conf")
 	if err := os.WriteFile(conf, fmt.Appendf(nil, configuration, plugin), 0o600); err != nil {

@@ -20,13 +20,14 @@ import (
 // JobLabel is the label by which Volcano names the job of a pod.
 const JobLabel = "volcano.sh/job-name"
 
-// State is what became of all jobs of the namespace default so far, by their names.
+// State has the names of all jobs of the namespace default, by what has become of them.
 type State struct {
 	Whole   []string // all tasks run
 	Waiting []string // no task has a node
 	Partial []string // some tasks have a node, and not all run
 	Failed  []string // Volcano has given the job up
-	// Moving: something is on its way. A pod starts or ends, a job starts again, or the scheduler has not answered.
+	// Moving means that the state will change: a pod starts or ends, a job starts again, or the scheduler has not
+	// answered.
 	Moving bool
 }
 
@@ -39,7 +40,7 @@ func (s State) String() string {
 // Refusal is a pod that a kubelet refused.
 type Refusal struct{ Pod, Node, Reason, Message string }
 
-// Observer sees what becomes of jobs.
+// Observer reads the state of jobs, and records refused pods.
 type Observer struct {
 	client  *clients
 	mu      sync.Mutex
@@ -115,11 +116,12 @@ func (w *Observer) State(ctx context.Context) (s State, err error) {
 		s.add(&jobs.Items[i], pods[name], answered[name])
 		delete(pods, name)
 	}
-	s.Moving = s.Moving || len(pods) > 0 // of jobs that were deleted
+	s.Moving = s.Moving || len(pods) > 0 // pods of deleted jobs
 	return s, nil
 }
 
-// answered returns for which jobs the scheduler has said that they do not fit, or that they have to wait for the queue.
+// answered returns the jobs for which the scheduler has reported that they do not fit, or that they have to wait for
+// the queue.
 func (w *Observer) answered(ctx context.Context) (map[string]bool, error) {
 	groups, err := w.client.dynamic.Resource(podGroups).Namespace(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -189,7 +191,7 @@ func replicas(job *unstructured.Unstructured) (n int) {
 	return n
 }
 
-// unschedulable reports whether the scheduler has said of a pod that it fits nowhere.
+// unschedulable reports whether the scheduler has found no node for a pod.
 func unschedulable(p *v1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(x v1.PodCondition) bool {
 		return x.Type == v1.PodScheduled && x.Status == v1.ConditionFalse
@@ -199,7 +201,7 @@ func unschedulable(p *v1.Pod) bool {
 const (
 	// quiet is how long nothing must change before jobs count as settled: ten sessions of the scheduler.
 	quiet = 2 * time.Second
-	// looks is how often the jobs are looked at until then.
+	// looks is the interval at which Settle reads the jobs.
 	looks = 200 * time.Millisecond
 )
 

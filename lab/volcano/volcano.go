@@ -1,10 +1,10 @@
-// Package volcano runs Volcano's own programs on a lab cluster: its scheduler with all its plugins and tenon, its
-// controllers, which make pods of jobs, and its admission webhooks.
+// Package volcano runs Volcano's own programs on a lab cluster: scheduler, controllers and admission webhooks. The
+// scheduler has all plugins of Volcano, and tenon. The controllers create the pods of jobs.
 //
 // The programs are of another module, because Volcano needs the libraries of an older Kubernetes. The package builds
-// them with the go command and imports nothing of Volcano. Invariant: when [Start] returns, the API server asks the
-// webhooks about jobs; when [Schedule] returns, the queue default is open. [Volcano.Stop] ends every program.
-// The package does not start clusters: the cluster needs the definitions of [Programs.Definitions], and a controller
+// them with the go command and imports nothing of Volcano. Invariant: when [Start] returns, the API server calls the
+// webhooks for jobs; when [Schedule] returns, the queue default is open. [Volcano.Stop] ends every program. The
+// package does not start clusters: the cluster needs the definitions of [Programs.Definitions], and a controller
 // manager that deletes pods of deleted jobs.
 package volcano
 
@@ -45,10 +45,10 @@ var (
 	podGroups = schema.GroupVersionResource{Group: "scheduling.volcano.sh", Version: "v1beta1", Resource: "podgroups"}
 )
 
-// namespace is where Volcano's programs are at home.
+// namespace is the namespace of Volcano's programs.
 const namespace = "volcano-system"
 
-// Options are where Volcano runs.
+// Options are the programs, the cluster and the folder of a run.
 type Options struct {
 	Programs   Programs
 	Kubeconfig string // of an administrator of the cluster
@@ -94,7 +94,7 @@ type clients struct {
 	dynamic dynamic.Interface
 }
 
-// clients makes clients without a limit of their own.
+// clients makes clients that do not limit their rate of requests.
 func (o Options) clients() (*clients, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
@@ -120,7 +120,7 @@ func (v *Volcano) run(name, file string, args ...string) error {
 	return err
 }
 
-// add has a program end with Stop, and watches it.
+// add makes Stop end a program, and closes v.ended if the program ends by itself.
 func (v *Volcano) add(r *program.Running) {
 	v.running = append(v.running, r)
 	go func() {
@@ -135,11 +135,11 @@ func (v *Volcano) add(r *program.Running) {
 func (o Options) launch(name, file string, args ...string) (*program.Running, error) {
 	args = append([]string{"--kubeconfig=" + o.Kubeconfig}, args...)
 	cmd := exec.Command(filepath.Join(string(o.Programs), file), args...)
-	cmd.Dir = o.Dir // the scheduler writes files where it is
+	cmd.Dir = o.Dir // the scheduler writes files into its working directory
 	return program.Start("Volcano's "+name, filepath.Join(o.Dir, "volcano-"+name+".log"), cmd)
 }
 
-// Schedule starts the scheduler with a plugin, which ends with Stop.
+// Schedule starts the scheduler with a plugin; Stop ends it.
 func (v *Volcano) Schedule(ctx context.Context, plugin string) error {
 	s, err := Schedule(ctx, v.Options, plugin)
 	if err != nil {
@@ -187,8 +187,8 @@ func until(ctx context.Context, ended, check func() error) error {
 	return nil
 }
 
-// freePort returns a port of the loopback interface on which nothing listens. Another program may take it before it is
-// used; the program that it is for then ends.
+// freePort returns a port of the loopback interface on which nothing listens. If another program takes the port
+// first, the program that was to use it ends.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -156,7 +156,7 @@ func (w *Watch) Clear(ctx context.Context, client kubernetes.Interface) error {
 	return err
 }
 
-// Count returns how many pods have which fate, as text.
+// Count returns the number of pods with each fate, as text.
 func Count(pods []*v1.Pod) string {
 	n := map[Fate]int{}
 	for _, p := range pods {

@@ -11,12 +11,12 @@ import (
 	"github.com/tenon-numa/tenon/deploy/crd"
 )
 
-// weight is the load of one machine with a number of pods on the API server.
+// weight has the sizes of what one machine with a number of pods writes to the API server, and the time to encode it.
 type weight struct {
 	kind
 	pods             int
 	layout, topology wire
-	holdings, single int     // stored bytes of hypothetical objects: all holdings, one pod's
+	holdings, single int     // stored bytes if all holdings, or one pod's, were a separate object
 	encode, decode   float64 // ns of a layout: the agent's JSON; JSON to core values
 }
 
@@ -126,7 +126,7 @@ func coding(rounds int, l *v1alpha1.NodeLayout, u *unstructured.Unstructured) (e
 const (
 	leastInterval = 0.2 // between two writes of one agent
 	reread        = 600 // between two readings of a layout without a watch event
-	history       = 600 // the most that etcd keeps: a compaction every 300 s of what was old at the one before
+	history       = 600 // longest history in etcd: every 300 s it drops what was old at the compaction before
 )
 
 // demand is the load of a cluster on its API server.

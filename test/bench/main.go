@@ -50,7 +50,7 @@ type options struct {
 	docs          bool
 	dir           string
 	rounds, nodes int
-	wanted        map[string]bool // names of layers; none: all
+	wanted        map[string]bool // names of layers; empty means all
 }
 
 // layer is a part that is measured separately.

@@ -10,9 +10,9 @@ import (
 type subject struct {
 	name string
 	run  func(times int) int
-	// batch is the number of answers of one run.
+	// batch is the number of answers of one repetition.
 	batch int
-	// before, if not nil, is called before each run, and is not measured; each run then is a single one.
+	// before, if not nil, is called before each run, and is not measured; a run then has one repetition.
 	before func()
 }
 

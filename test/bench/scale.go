@@ -94,7 +94,7 @@ func timeTable(all []weight) string {
 	return b.String()
 }
 
-// table writes columns of nodes that all have one weight.
+// table writes a table of loads with one column for each weight, in which all nodes of the cluster have that weight.
 func (d demand) table(b *strings.Builder, all []weight) {
 	fmt.Fprintf(b, "%d nodes, %.0f pods/s start and as many end:\n\n| every node has", d.nodes, d.churn)
 	var loads []load

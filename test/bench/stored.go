@@ -18,7 +18,7 @@ import (
 type wire struct {
 	apply   int // what the agent sends
 	stored  int // what etcd stores: JSON with managedFields
-	managed int // the part of managedFields
+	managed int // bytes of managedFields in stored
 	event   int // what every watcher receives
 	meta    int // what a watcher of metadata receives
 }
@@ -26,7 +26,7 @@ type wire struct {
 // definition applies objects of one custom resource as an API server does, without a server.
 type definition struct{ manager *managedfields.FieldManager }
 
-// define reads a CustomResourceDefinition. The version is the stored one.
+// define reads a CustomResourceDefinition, and uses its stored version.
 func define(crd []byte) (*definition, error) {
 	var d struct {
 		Spec struct {
@@ -59,8 +59,8 @@ func define(crd []byte) (*definition, error) {
 	return nil, fmt.Errorf("definition of %s has no stored version", d.Spec.Names.Kind)
 }
 
-// typesOf passes the schema of one kind to make, in make's type of schemas. Metadata is typed as far as agents write
-// it: an API server has types for it that a definition lacks.
+// typesOf converts the schema of one kind to make's type of schemas, and calls make with it. It adds the types of the
+// metadata that agents write, because only the API server has these.
 func typesOf[S any](make func(map[string]*S, bool) (managedfields.TypeConverter, error), kind schema.GroupVersionKind,
 	text map[string]any) (managedfields.TypeConverter, error) {
 	text["x-kubernetes-group-version-kind"] = []any{map[string]any{"group": kind.Group, "version": kind.Version,

@@ -235,7 +235,7 @@ func onePass(b *ledger.Book, have []free, rounds int) pass {
 	return pass{nodes: nodes, plain: ns[0], nodewise: ns[1], first: ns[2], none: ns[3], one: ns[4], some: ns[5]}
 }
 
-// footprint is bytes.
+// footprint has sizes in bytes.
 type footprint struct {
 	nodes                       int
 	empty, perPod, all, machine int64

@@ -27,8 +27,8 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("Debian package %s:%s is not in the cache: run go run ./test packages", e.Package, e.Arch)
 }
 
-// Dir returns the directory with the files of a package of an architecture ("amd64", "arm64"), in their paths below
-// "/". It does not download: if the package is missing the error is a [*MissingError].
+// Dir returns the directory that has the files of a package, at their paths below "/". arch is "amd64" or "arm64". It
+// does not download: if the package is missing the error is a [*MissingError].
 func Dir(arch, name string) (string, error) {
 	root, err := archDir(arch)
 	if err != nil {
@@ -46,8 +46,8 @@ func Dir(arch, name string) (string, error) {
 	return dir, nil
 }
 
-// Unpack fetches a package that is not in the cache yet. If a package only names its newest version, such as
-// linux-image-cloud-amd64, Unpack takes that version, under the requested name. It reports each step to progress.
+// Unpack fetches a package that is not in the cache yet. If a package only depends on its newest version, such as
+// linux-image-cloud-amd64, Unpack keeps that version under the requested name. It reports each step to progress.
 func Unpack(ctx context.Context, arch, name string, progress func(line string)) error {
 	return inCache(ctx, arch, name, func(a *apt, root string) error {
 		progress(fmt.Sprintf("Debian package %s:%s: fetching", name, arch))
@@ -97,7 +97,7 @@ func archDir(arch string) (string, error) {
 	return filepath.Join(cache, "tenon", "debian-1", arch), nil
 }
 
-// validName checks names by section 5.6.1 of Debian's policy, which makes them one element of a path.
+// validName checks names by section 5.6.1 of Debian's policy. A valid name is a single element of a path.
 func validName(s string) bool {
 	return len(s) <= 100 && regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`).MatchString(s)
 }

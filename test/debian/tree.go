@@ -12,14 +12,14 @@ import (
 	"slices"
 )
 
-// suffix of the name of a tree in the cache.
+// suffix ends the name of a tree in the cache.
 const suffix = ".tree"
 
 // maxArchives bounds the packages of a tree.
 const maxArchives = 1000
 
-// Tree returns the directory with the files of a package and of all that it needs, as they lie below "/" of a Debian
-// on which nothing was configured. It does not download: if the tree is missing the error is a [*MissingError].
+// Tree returns the directory with the files of a package and of all its dependencies, as in a Debian system on which
+// nothing was configured. It does not download: if the tree is missing the error is a [*MissingError].
 func Tree(arch, name string) (string, error) {
 	dir, err := Dir(arch, name+suffix)
 	if missing := (*MissingError)(nil); errors.As(err, &missing) {
@@ -28,8 +28,8 @@ func Tree(arch, name string) (string, error) {
 	return dir, err
 }
 
-// UnpackTree fetches a package, further ones, and all that they need, unless their tree is in the cache. It reports
-// each step to progress.
+// UnpackTree fetches a package, further packages, and all their dependencies, unless their tree is in the cache. It
+// reports each step to progress.
 func UnpackTree(ctx context.Context, arch, name string, further []string, progress func(line string)) error {
 	if i := slices.IndexFunc(further, func(n string) bool { return !validName(n) }); i >= 0 {
 		return fmt.Errorf("%q is not the name of a Debian package", further[i])
@@ -79,8 +79,8 @@ func (a *apt) tree(ctx context.Context, root, name string, further []string) err
 	return nil
 }
 
-// unpackInto adds the files of an archive to a directory, below its links to directories, which dpkg-deb -x would
-// replace.
+// unpackInto adds the files of an archive to a directory. It keeps the directory's links to directories, which
+// dpkg-deb -x would replace.
 func unpackInto(ctx context.Context, dir, archive string) error {
 	read := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", archive)
 	write := exec.CommandContext(ctx, "tar", "-x", "--keep-directory-symlink", "--no-same-owner", "-C", dir)

@@ -5,7 +5,7 @@
 //	go run ./test/effort -renew   records a new baseline
 //
 // Invariant: it fails if an answer allocates more often, or executes more than twice as many statements; it ignores
-// wall time. It refuses a baseline of other answers.
+// wall time. It refuses a baseline that lacks an answer, or has another one.
 package main
 
 import (
@@ -91,7 +91,7 @@ func show(ctx context.Context, now string) error {
 	return err
 }
 
-// samples is how often everything is measured: the number that benchstat requires.
+// samples is how often allocations are measured: the number that benchstat requires.
 const samples = 6
 
 // measure writes the costs of a package's cases, in the form of Go's benchmarks.

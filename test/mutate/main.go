@@ -141,7 +141,7 @@ func (p planted) judge(ctx context.Context, dir string) (how string, err error) 
 	return "", errors.New("the tests pass")
 }
 
-// check is a test of a package that must fail, and its output then.
+// check is a test of a package that must fail with a fault, and what its output must then contain.
 type check struct {
 	of   string
 	test string

@@ -9,7 +9,7 @@ func released() (out []planted) {
 	for _, r := range []struct {
 		rule, last, first, next string // last has the old rule, first the new one
 		old, new                []fault
-		gate                    string // behind which the rule is
+		gate                    string // feature gate of the rule
 	}{
 		{"memory-groups", "31", "32", "33", nil, []fault{
 			{"only groups are kept", at + "memory.go",

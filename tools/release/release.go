@@ -250,9 +250,9 @@ func finish(ctx context.Context, o *options, pushed []page.Subject, stdout io.Wr
 	return toSign(o, pushed, stdout)
 }
 
-// toSign prints what to sign, as commands, and writes them to a file beside the folder of the release: first the files
-// of the release's page, then the artifacts in the registry. The list of an image is signed with all images that it
-// lists.
+// toSign prints the commands that sign a release, and writes them to a file beside the folder of the release. They
+// sign first the files of the release's page, then the artifacts in the registry. The list of a program's images is
+// signed together with all images that it lists.
 func toSign(o *options, pushed []page.Subject, stdout io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "#!/bin/sh\n# Run this in the folder v%s, after make push; cosign asks for an identity, or takes "+

@@ -26,8 +26,8 @@ func parseVersion(text string) (string, error) {
 	return m[1], nil
 }
 
-// development returns the version of a commit without one. The g before the hash, as in git describe, keeps a hash of
-// only digits from being a number, which must not begin with a zero.
+// development returns the version of a commit without a tag. The g before the hash, as in git describe, is for hashes
+// of only digits: a number must not begin with a zero.
 func development(commit string) string { return "0.0.0-dev.g" + commit[:12] }
 
 // forDevelopment reports whether a version is not a release's.

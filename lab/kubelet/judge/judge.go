@@ -15,9 +15,9 @@ import (
 type judge struct {
 	managers
 	ask   func(question) (preference, error)
-	ready bool // the sources of pods are
+	ready bool // the sources of pods are ready
 
-	mu      sync.Mutex // the CPU manager's loop asks for pods
+	mu      sync.Mutex // guards pods, which goroutines of the managers read
 	pods    []*v1.Pod
 	looping chan struct{} // closed when that loop has ended; nil where there is none
 	looped  bool
@@ -92,14 +92,14 @@ func (j *judge) open(r request) error {
 	return j.connect(r.Devices)
 }
 
-// readiness says whether the sources of pods are ready: after a restart they are when all pods are admitted.
+// readiness reports whether the sources of pods are ready: after a restart, from the request "settle" on.
 type readiness judge
 
 func (*readiness) AddSource(string) {}
 func (r *readiness) AllReady() bool { return r.ready }
 
-// active lists the pods. The first who asks is the loop of the CPU manager that brings containers to their CPUs.
-// Nothing else ends it, and while it lives the managers do, so it is ended here.
+// active lists the pods. Its first caller is the loop in which a CPU manager with the static policy reconciles
+// containers. That loop cannot be stopped otherwise and keeps its managers in memory, so active ends its goroutine.
 func (j *judge) active() []*v1.Pod {
 	if j.looping != nil && !j.looped {
 		j.looped = true
@@ -148,7 +148,7 @@ func (j *judge) start(name string) {
 	}
 }
 
-// end takes a pod from the list of active ones; the managers notice when they look next.
+// end removes a pod from the list of active ones; the managers notice that when they list the pods next.
 func (j *judge) end(name string) {
 	at := j.at(name)
 	if at < 0 {
@@ -167,7 +167,7 @@ func (j *judge) announce(devices map[string][]device) {
 	}
 }
 
-// connect lets a device plugin of every resource register, and say its devices.
+// connect registers a device plugin for every resource, and announces its devices.
 func (j *judge) connect(devices map[string][]device) error {
 	for name := range devices {
 		if err := j.connected(name, plugin{name: name}); err != nil {

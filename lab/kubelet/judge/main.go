@@ -1,4 +1,4 @@
-// Command judge plays the resource managers of one release of the kubelet: it admits pods and prints what they got.
+// Command judge runs the resource managers of one release of the kubelet: it admits pods and prints what they got.
 //
 // It is built once for each release, with the modules that 1.NN.mod names and the tags of that release:
 //
@@ -26,7 +26,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/features" // registers the gates
 )
 
-// maxLine is the length of a request.
+// maxLine bounds the length of a request, in bytes.
 const maxLine = 64 << 20
 
 func main() {

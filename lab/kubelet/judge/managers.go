@@ -68,14 +68,14 @@ func (m *managers) compose(dir string, s *settings) error {
 type surroundings struct {
 	pods    func() []*v1.Pod
 	sources *readiness
-	// before are the containers of a kubelet that ran before, and running the ids of those that run.
+	// before are the containers of an earlier kubelet, and running the ids of the running ones.
 	before  []found
 	running sets.Set[string]
 }
 
 func (k found) id() string { return k.Pod + "/" + k.Name }
 
-// containers returns a map of the containers: each manager changes its own.
+// containers returns a new map of the containers, because each manager changes its own.
 func (s surroundings) containers() containermap.ContainerMap {
 	out := containermap.NewContainerMap()
 	for _, k := range s.before {

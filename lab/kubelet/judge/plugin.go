@@ -10,13 +10,14 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// plugin is the client's end of a device plugin that lives in this process: every allocation succeeds.
+// plugin is the client of a device plugin in this process: every allocation succeeds.
 type plugin struct {
 	name string
 	ask  func(question) (preference, error) // nil where the plugin has no preferences
 }
 
-// sockets numbers the plugins: from 1.37 on a second plugin of a resource has another socket.
+// sockets numbers the plugins: from 1.37 on the device manager refuses a second plugin of a resource with the same
+// socket.
 var sockets atomic.Int64
 
 func (p plugin) API() api.DevicePluginClient { return p }
@@ -63,7 +64,7 @@ func (p plugin) PreStartContainer(context.Context, *api.PreStartContainerRequest
 	return &api.PreStartContainerResponse{}, nil
 }
 
-// announcement is what a plugin says of its devices. A device without NUMA nodes has no topology at all.
+// announcement returns a plugin's announcement of its devices. A device without NUMA nodes has no topology at all.
 func announcement(list []device) *api.ListAndWatchResponse {
 	out := &api.ListAndWatchResponse{}
 	for _, d := range list {

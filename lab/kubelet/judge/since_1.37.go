@@ -21,7 +21,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// What the managers are called with in these releases.
+// This file calls the managers with the arguments that these releases need.
 
 type machineInfo = cadvisorapi.MachineInfo
 
@@ -77,14 +77,14 @@ func (m *managers) startContainer(pod *v1.Pod, c *v1.Container, id string) {
 	m.topology.AddContainer(klog.Background(), pod, c, id)
 }
 
-// forget drops the topology manager's hints of a container; nothing else ends them where it never ran.
+// forget drops the topology manager's hints of a container; nothing else drops them if the container never ran.
 func (m *managers) forget(pod *v1.Pod, c *v1.Container, id string) {
 	m.topology.AddContainer(klog.Background(), pod, c, id)
 	_ = m.topology.RemoveContainer(klog.Background(), id) // fails only where AddContainer did nothing
 }
 
-// collect frees what pods hold that are not active any more. Up to 1.31 the managers also keep what the pod that they
-// were asked about last holds: here that is a pod without containers.
+// collect frees the holdings of pods that are no longer active. Up to 1.31 the managers also keep the holdings of the
+// last pod for which hints were requested: here, a pod without containers.
 func (m *managers) collect() {
 	pod, container := &v1.Pod{}, &v1.Container{}
 	m.cpu.GetTopologyHints(klog.Background(), pod, container, lifecycle.AddOperation)

@@ -4,7 +4,7 @@ package main
 
 import v1 "k8s.io/api/core/v1"
 
-// What pods hold as a whole came with 1.36.
+// Pods hold resources as a whole only from 1.36 on.
 
 func (m *managers) heldByPod(string) (held, bool) { return held{}, false }
 

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// heldByPod says what a pod holds as a whole; ok is false if it holds nothing so.
+// heldByPod returns what a pod holds as a whole, for its containers together; ok is false if that is nothing.
 func (m *managers) heldByPod(pod string) (h held, ok bool) {
 	h.Pod = pod
 	if cpus, has := m.cpu.State().GetPodCPUSet(pod); has {
@@ -20,8 +20,8 @@ func (m *managers) heldByPod(pod string) (h held, ok bool) {
 	return h, h.CPUs != "" || len(h.Memory) > 0
 }
 
-// giveDevices does what the kubelet does before containers start: those of a pod that requests resources as a whole may
-// get their devices only then.
+// giveDevices allocates devices as the kubelet does before containers start. Containers of a pod that requests
+// resources as a whole may get their devices only then.
 func (m *managers) giveDevices(pod *v1.Pod) (err error) {
 	if pod.Spec.Resources == nil {
 		return nil

@@ -12,7 +12,8 @@ type request struct {
 	Do       string
 	Dir      string // of state files and sockets; it exists
 	Settings *settings
-	// Reopen: other managers have stopped in this directory, whose pods stay. Found are the containers of then.
+	// Reopen means that earlier managers have stopped in this directory, and that their pods stay. Found are the
+	// containers of that time.
 	Reopen  bool
 	Found   []found
 	Pod     *v1.Pod
@@ -55,12 +56,12 @@ type device struct {
 type answer struct {
 	Error string `json:",omitempty"`
 	Panic string `json:",omitempty"`
-	// Admit, Reason and Message are what the managers say of a pod.
+	// Admit, Reason and Message are the managers' decision on a pod.
 	Admit   bool   `json:",omitempty"`
 	Reason  string `json:",omitempty"`
 	Message string `json:",omitempty"`
 	State   *state `json:",omitempty"`
-	// Ask is set where this is no answer yet: the judge wants to know a plugin's preference.
+	// Ask is set if this line is not the answer yet, but a question about a plugin's preference.
 	Ask *question `json:",omitempty"`
 }
 

@@ -176,8 +176,8 @@ func (b *browser) changes(ctx context.Context, found *Found, api *staticapi.Serv
 	return err
 }
 
-// change sends layouts of one node after the other, without the node's first pod on the first pass over the cluster,
-// without the first two on the second, and so on in turn. It counts in sent, and ends with ctx.
+// change sends layouts of one node after the other. They lack the node's first pod on odd passes over the cluster,
+// and its first two pods on even passes. It counts layouts in sent, and ends with ctx.
 func change(ctx context.Context, api *staticapi.Server, c *synthetic.Cluster, sent *int) error {
 	tick := time.NewTicker(time.Second / perSecond)
 	defer tick.Stop()
@@ -199,8 +199,8 @@ func change(ctx context.Context, api *staticapi.Server, c *synthetic.Cluster, se
 	}
 }
 
-// answer asks for a path of the API, and returns how long the answer took. It asks again where the server gave up, as
-// a person does.
+// answer requests a path of the API, and returns how long the answer took. It repeats the request while the server
+// answers 503, as a person does.
 func (b *browser) answer(path string) (time.Duration, error) {
 	var took float64
 	text, err := json.Marshal("/api/v1" + path)

@@ -26,12 +26,12 @@ type Found struct {
 	Usable time.Duration
 	// Transferred are the bytes of all answers until then, as they were sent.
 	Transferred int64
-	// Changes are how many were sent a second, Longest is the longest task of the page meanwhile, and Appears the time
-	// from the event of a new pod until the page shows it.
+	// Changes is the number of changes that were sent per second. Meanwhile, Longest was the longest task of the page,
+	// and Appears the time from the event of a new pod until the page showed it.
 	Changes          int
 	Longest, Appears time.Duration
-	// Fitting, Explaining and Examining are times of these answers. Loaded and Most are the server's resident memory once
-	// it has read the cluster, and at most.
+	// Fitting, Explaining and Examining are the times of the answers for /fitting, one pod, and /doctor. Loaded is the
+	// server's resident memory when it has read the cluster, and Most the maximum.
 	Fitting, Explaining, Examining time.Duration
 	Loaded, Most                   int64
 }

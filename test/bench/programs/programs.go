@@ -67,7 +67,7 @@ func Checkout(ctx context.Context) (string, error) {
 	return filepath.Dir(file), nil
 }
 
-// build builds a package. The environment is that of this process and env.
+// build builds a package. The environment is this process's environment and env.
 func build(ctx context.Context, dir string, env []string, pkg, to string, flags ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", to}, flags...), pkg)...)
 	cmd.Dir = dir

@@ -1,10 +1,10 @@
 // Package rounds lets schedulers take turns in placing the same pods on the same cluster, and measures the cost of
 // each.
 //
-// Every contender is a separate process with its own copy of the cluster; only one of them works at a time. Invariant:
-// all place pods of the same shapes, but some in more blocks than others, and the cheapest round of each counts, so
-// that other work on the computer has no influence. The package measures and does not judge. It stops if a contender
-// ends or answers with something else than an outcome.
+// Every contender is a separate process with its own copy of the cluster; only one of them works at a time.
+// Invariant: all place pods of the same shapes, though slow contenders place fewer of them in a round. The cheapest
+// round of each counts, so that other work on the computer has no influence. The package measures and does not judge.
+// It stops if a contender ends or answers with something else than an outcome.
 package rounds
 
 import (
@@ -37,8 +37,8 @@ type Options struct {
 	// Slow is the time per pod from which on a contender has no turn after the warm-up, and is reported as too slow; 0
 	// means never.
 	Slow time.Duration
-	// Blocks is the number of blocks of pods in a round. A contender that takes a second of CPU time for a block has
-	// one.
+	// Blocks is the number of blocks of pods in a round. A contender that needs more than a second of CPU time for a
+	// block gets one.
 	Blocks int
 }
 

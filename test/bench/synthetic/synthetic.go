@@ -2,8 +2,8 @@
 // pods, and arriving pods.
 //
 // Invariant: the same size and seed give the same cluster. Its nodes, pods, layouts and NodeResourceTopologies agree
-// with each other, and every pod's holdings are those that a kubelet would have given it, had the pods of its node
-// arrived in their order. The package refuses sizes that it cannot fill, and does not depend on schedulers.
+// with each other. Every pod holds what a kubelet would have given it if the node's pods had arrived in their order.
+// The package refuses sizes that it cannot fill, and does not depend on schedulers.
 package synthetic
 
 import (
@@ -184,7 +184,7 @@ type filling struct {
 	sum    v1.ResourceList // requests
 }
 
-// fill adds pods until the target is met as closely as possible. It does not try a shape that does not fit again.
+// fill adds pods until the target is met as closely as possible. It does not retry a shape that did not fit.
 func (f *filling) fill(r *rand.Rand, shapes []*shape) (out []placed) {
 	var left []*shape
 	for _, s := range shapes {

@@ -162,7 +162,7 @@ func manyMachines(ctx context.Context, t *target) error {
 	return nil
 }
 
-// costlyMachine writes a machine with the most NUMA nodes of a layout, each with one free CPU, under a policy that
+// costlyMachine writes a machine with as many NUMA nodes as a layout may have, each with one free CPU. Its policy
 // spreads the CPUs of a container evenly.
 func costlyMachine(ctx context.Context, t *target) error {
 	const numas, each = 64, 64

@@ -14,8 +14,8 @@ import (
 // Contender is a scheduler.
 type Contender struct {
 	Name string
-	// Program is kube-scheduler or a program with its flags and configuration, after Args. Env is added to its
-	// environment.
+	// Program is kube-scheduler, or a program that accepts kube-scheduler's flags and configuration after Args. Env is
+	// added to its environment.
 	Program   string
 	Args, Env []string
 	// Profile is the only profile of its configuration, empty for kube-scheduler's own. Its name is the default one.
@@ -24,9 +24,9 @@ type Contender struct {
 	Topologies bool
 }
 
-// configuration is the configuration of every contender except for its profile. The limit of requests is that of
-// kube-scheduler's own performance tests (test/integration/scheduler_perf): the default of 50 per second would dominate
-// the results.
+// configuration is the configuration of every contender except for its profile. The limit of requests is the same as
+// in kube-scheduler's own performance tests (test/integration/scheduler_perf): the default of 50 per second would
+// dominate the results.
 const configuration = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection: {kubeconfig: %q, qps: %d, burst: %d}

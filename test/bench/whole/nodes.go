@@ -48,8 +48,8 @@ type nodesJob struct {
 // Written counts what the process wrote.
 type Written struct{ Statuses, Layouts, Topologies, Bytes int64 }
 
-// nodesAnswer is the process's message when all nodes have published, and again after a request to settle: then all
-// have published, and every pod has its status.
+// nodesAnswer is the process's message when it is ready, and again after each request to settle. All nodes have then
+// published, and every bound pod has its status.
 type nodesAnswer struct {
 	Written   Written
 	Published time.Time // when the last node had published

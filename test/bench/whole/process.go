@@ -58,8 +58,8 @@ func startProcess(name string, cmd *exec.Cmd, job any, log string) (*process, er
 	return p, nil
 }
 
-// run starts the process and waits for it on one thread: the kernel sends the death signal when the thread
-// ends that started the child.
+// run starts the process and waits for it on one thread: the kernel sends the death signal when the thread that
+// started the child ends.
 func (p *process) run(started chan<- error, answers io.Closer) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

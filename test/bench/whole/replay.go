@@ -23,12 +23,12 @@ type Judged struct {
 	Refused  map[string]int // created pods, by the kubelet's reason
 	// Before counts pods of the initial cluster that are refused: then the cluster itself is wrong.
 	Before int
-	// Differ counts pods with another result in the process that imitated the kubelets.
+	// Differ counts created pods that the process which imitated the kubelets judged otherwise.
 	Differ int
 }
 
-// judge has a new set of the kubelet's managers for every node with created pods admit all of its pods in the order of
-// their bindings. judges is how many nodes are checked concurrently.
+// judge makes new managers of a kubelet for every node with created pods. They admit all pods of the node in the
+// order of their bindings. judges is how many nodes are checked concurrently.
 func judge(ctx context.Context, c *synthetic.Cluster, arrived map[string][]*v1.Pod, judges int) (Judged, error) {
 	dir, err := os.MkdirTemp(memoryDir(), "judge-")
 	if err != nil {

@@ -133,7 +133,8 @@ type ends struct {
 }
 
 // measure computes the figures from the bindings. A round that was cut lasts until the cut, even if nothing was bound
-// for some time: otherwise two bindings in one second would be a rate, whatever became of the next hundred.
+// for some time. Otherwise two bindings within a second would count as a rate, even if nothing was bound in the next
+// hundred seconds.
 func (r *Round) measure(bindings []binding, end ends) {
 	n := len(bindings)
 	r.Bound = n

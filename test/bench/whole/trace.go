@@ -189,8 +189,8 @@ var stages = []struct {
 	{"watch", Bound, Arrived}, {"status", Arrived, Started}, {"report", Arrived, Told}, {"ledger", Told, Learnt},
 }
 
-// took returns how long a stage of a pod took; ok is false if it did not come. Without a turn, what follows begins when
-// the node is chosen.
+// took returns how long a stage of a pod took; ok is false if one of its moments did not come. Without a turn, the
+// stage after the turn begins when the node is chosen.
 func (t *Traced) took(from, to Moment) (d time.Duration, ok bool) {
 	begin := t.At[from]
 	if from == Turn && begin < 0 {
@@ -199,8 +199,8 @@ func (t *Traced) took(from, to Moment) (d time.Duration, ok bool) {
 	return t.At[to] - begin, begin >= 0 && t.At[to] >= 0
 }
 
-// TraceReport returns a table of the stages of each contender's pods, and the time lines of the pods that took 50, 90
-// and 100 percent of the longest time from the queue to the node.
+// TraceReport returns a table of the stages of a contender's pods, and the time lines of four pods. These are at the
+// 50th, 90th, 99th and 100th percentile of the time from the queue to the node.
 func TraceReport(contender string, pods []Traced) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d pods\n\n%-16s %8s %8s %8s %8s %8s %7s\n", contender, len(pods), "ms", "mean", "p50", "p90",
@@ -232,7 +232,7 @@ func TraceReport(contender string, pods []Traced) string {
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.2f", float64(d.Microseconds())/1000) }
 
-// ways draws the ways of the pods of some ranks.
+// ways draws the time lines of the pods at some percentiles of the time from the queue to the node.
 func ways(pods []Traced) string {
 	type ranked struct {
 		*Traced

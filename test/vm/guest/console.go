@@ -33,7 +33,7 @@ type console struct {
 // host was busy and had fewer CPUs; another boot succeeds.
 var ErrHung = errors.New("the guest's CPUs are stuck")
 
-// lockup matches the message of Linux' watchdog, written every half minute from the first on.
+// lockup matches the message of Linux' watchdog, which repeats it every half minute while a CPU is stuck.
 var lockup = regexp.MustCompile(`soft lockup - CPU#[0-9]+ stuck for ([0-9]+)s`)
 
 // lockupLimit is how many seconds a CPU may be stuck; on a busy host that may be some twenty.

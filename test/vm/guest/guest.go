@@ -29,12 +29,12 @@ import (
 type Config struct {
 	// Arch is Debian's name of the architecture, "amd64" or "arm64"; empty means amd64.
 	Arch string
-	// Args are QEMU's: machine, CPUs, memory, NUMA nodes, devices. The package adds accelerator, kernel, serial ports,
-	// disk and network.
+	// Args are arguments of QEMU: machine, CPUs, memory, NUMA nodes, devices. The package adds accelerator, kernel,
+	// serial ports, disk and network.
 	Args []string
 	// Append is added to the kernel's command line, after what the guest itself needs.
 	Append string
-	// Files are files of the guest by absolute path. With a disk they are copied over its own.
+	// Files are files of the guest by absolute path. With a disk they replace files of the disk.
 	Files map[string]File
 	// Modules are kernel modules by name, loaded in this order after their dependencies. The modules for disk and
 	// network are added.
@@ -45,9 +45,9 @@ type Config struct {
 	// Network gives the guest eth0 with 10.0.2.15/24; it reaches services on the host's loopback
 	// interface at 10.0.2.2.
 	Network bool
-	// Port is a port of the guest that the host reaches at HostPort of its loopback interface; 0: none.
+	// Port is a port of the guest that the host reaches at HostPort of its loopback interface; 0 means none.
 	Port, HostPort int
-	// Reboots: the guest may boot again (Reboot). Otherwise it has ended when its kernel ends.
+	// Reboots means that the guest may boot again (see Reboot). Otherwise the guest ends with its kernel.
 	Reboots bool
 	// Dir is where console.log is written; if it is empty, the log is not kept.
 	Dir string
@@ -215,7 +215,7 @@ func (g *Guest) Booted(ctx context.Context) error {
 	return nil
 }
 
-// again runs a script that boots the guest.
+// again boots the guest again by a script, and returns when its shell answers.
 func (g *Guest) again(ctx context.Context, script string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -55,7 +55,7 @@ func load(dir string, names []string) ([]module, error) {
 		if err != nil {
 			return fmt.Errorf("kernel module %s: %w", file, err)
 		}
-		delete(files, name) // a module that depended on itself would be missing
+		delete(files, name) // so that a module that depends on itself counts as missing
 		for _, other := range depends {
 			if err := need(other); err != nil {
 				return fmt.Errorf("kernel module %s: %w", name, err)

@@ -37,9 +37,9 @@ func (e *MissingError) Unwrap() error { return e.Err }
 type architecture struct {
 	qemu, qemuPackage, kernelPackage string
 	console                          string // the kernel's name of the first serial port
-	shell                            string // of the port of the shell
+	shell                            string // the kernel's name of the shell's port
 	shellDevice                      []string
-	append                           string // the kernel's command line
+	append                           string // for the kernel's command line
 }
 
 func find(arch string) (architecture, error) {
@@ -99,7 +99,8 @@ func unpacked(arch, name string) (string, error) {
 	return dir, err
 }
 
-// only returns the file of a directory that matches a pattern: the first of the patterns that exactly one file matches.
+// only returns the single file of a directory that matches a pattern. It uses the first pattern that exactly one file
+// matches.
 func only(dir string, patterns ...string) (string, error) {
 	for _, p := range patterns {
 		if found, err := filepath.Glob(filepath.Join(dir, p)); err != nil {
@@ -160,6 +161,6 @@ func args(c Config, p *Parts, accel, initrd string) []string {
 		}
 		out = append(out, "-netdev", network, "-device", "virtio-net-pci,netdev=network")
 	}
-	// The caller's come last: a bridge among them would attract the devices that name no bus.
+	// The caller's arguments come last: QEMU would connect devices that name no bus to a bridge among them.
 	return append(out, c.Args...)
 }

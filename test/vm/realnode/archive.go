@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Image is the name of the only container image on a node. Its entry point waits, and touches as many MiB of memory as
-// its first argument requests.
+// Image is the name of the container image that every node has. Its entry point touches as many MiB of memory as its
+// first argument requests, and waits.
 const Image = "localhost/work:1"
 
 const entryPoint = "/work"

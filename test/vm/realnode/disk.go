@@ -20,7 +20,7 @@ import (
 //go:embed root
 var guestFiles embed.FS
 
-// systemdFiles are those of a node whose programs systemd starts.
+// systemdFiles are the files of a node whose programs systemd starts.
 //
 //go:embed all:systemd
 var systemdFiles embed.FS
@@ -45,20 +45,21 @@ type Disk struct {
 	older   bool // the kubelet is OlderKubelet
 }
 
-// BuildDisk builds the programs of a node if they are not up to date, and the disk with them, as a file of a directory.
+// BuildDisk builds the programs of a node if they are not up to date, and the disk that has them, as a file in dir.
 // It reports each step to progress, which may be nil. The first build takes some minutes of CPU time; later ones take
 // seconds. Missing packages are a [*guest.MissingError].
 func BuildDisk(ctx context.Context, dir string, progress func(line string)) (*Disk, error) {
 	return buildDisk(ctx, &Disk{path: filepath.Join(dir, "node.img")}, dir, progress)
 }
 
-// BuildOlderDisk is as BuildDisk. Its nodes have the kubelet [OlderKubelet].
+// BuildOlderDisk does what BuildDisk does. Its nodes have the kubelet [OlderKubelet].
 func BuildOlderDisk(ctx context.Context, dir string, progress func(line string)) (*Disk, error) {
 	return buildDisk(ctx, &Disk{path: filepath.Join(dir, "older.img"), older: true}, dir, progress)
 }
 
-// BuildSystemdDisk is as BuildDisk. Its nodes are Debian's systemd, under which containerd, the kubelet and the agent
-// are units, the kubelet's as packages install it, with a directory of drop-in files. They have [ToolImage], too.
+// BuildSystemdDisk does what BuildDisk does. Its nodes run Debian's systemd, with units for containerd, the kubelet
+// and the agent. The kubelet's unit is as packages install it, with a directory of drop-in files. The nodes have
+// [ToolImage], too.
 func BuildSystemdDisk(ctx context.Context, dir string, progress func(line string)) (*Disk, error) {
 	return buildDisk(ctx, &Disk{path: filepath.Join(dir, "systemd.img"), systemd: true}, dir, progress)
 }
@@ -215,8 +216,8 @@ func findMkfs() (string, error) {
 	return path, nil
 }
 
-// makeFileSystem makes an ext4 image of a directory, which needs neither root nor a mount. It has a journal only where
-// a power cut may interrupt its writer.
+// makeFileSystem makes an ext4 image of a directory, which needs neither root nor a mount. It has a journal only for
+// nodes with systemd, because tests cut their power.
 func (d *Disk) makeFileSystem(ctx context.Context, mkfs, tree string) error {
 	journal := "^has_journal"
 	if d.systemd {

@@ -22,9 +22,9 @@ egressSelections:
     transport: {uds: {udsName: %s}}
 `
 
-// Egress lets an API server of this host reach the kubelet of a node, whose address is the guest's. It takes HTTP
-// CONNECT on a socket in a directory, and connects to a port of the loopback interface ([Config.Port]). It returns the
-// path of the EgressSelectorConfiguration for it.
+// Egress lets an API server on this host reach a node's kubelet, although the kubelet's address exists only in the
+// guest. It accepts HTTP CONNECT on a socket in a directory, and connects to a port of the loopback interface
+// ([Config.Port]). It returns the path of the EgressSelectorConfiguration for it.
 func Egress(dir string, port int) (config string, stop func() error, err error) {
 	socket := filepath.Join(dir, "egress.sock")
 	config = filepath.Join(dir, "egress.yaml")

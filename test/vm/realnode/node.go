@@ -54,10 +54,11 @@ type Config struct {
 	Dir string
 	// Files are further files of the guest by absolute path.
 	Files map[string]guest.File
-	// SignedByCluster: the kubelet requests the certificate of its own port from the cluster (serverTLSBootstrap), and
-	// does not serve before the request was approved.
+	// SignedByCluster means that the kubelet requests the certificate of its own port from the cluster
+	// (serverTLSBootstrap), and does not serve before the request was approved.
 	SignedByCluster bool
-	// Port is that of the host's loopback interface at which the host reaches the kubelet (see [Egress]); 0: it does not.
+	// Port is the port of the host's loopback interface at which the host reaches the kubelet (see [Egress]); 0 means
+	// none.
 	Port int
 	// Progress, if not nil, receives a line for each step.
 	Progress func(line string)
@@ -119,8 +120,8 @@ func (n *Node) boot(ctx context.Context, c Config) error {
 		return err
 	}
 	if c.Disk.systemd {
-		// Linux puts itself where it likes at each boot. NUMA nodes then have other amounts of memory than before, with
-		// which a static memory manager does not start.
+		// Linux is loaded at a random address at each boot. NUMA nodes may then have other amounts of memory than before,
+		// and a static memory manager refuses to start.
 		cmdline += " nokaslr"
 	}
 	system := guest.Config{Arch: arch, Args: args, Append: cmdline, Files: files,
@@ -230,7 +231,8 @@ func (n *Node) RestartKubelet(ctx context.Context) error {
 	return nil
 }
 
-// StopProgram ends a program of the node: "agent", "containerd" or "kubelet". What it started runs on.
+// StopProgram ends a program of the node: "agent", "containerd" or "kubelet". Processes that it started continue to
+// run.
 func (n *Node) StopProgram(ctx context.Context, program string) error {
 	if err := n.step(ctx, "stop "+program); err != nil {
 		return fmt.Errorf("stop %s of node %s: %w", program, n.Name, err)

@@ -29,9 +29,9 @@ const (
 	maxPages     = 1 << 40
 )
 
-// listProcesses writes four lines for every process below the kubelet's cgroup: P with its id and cgroup, C and M with
-// what it may use, N with the sums of its anonymous pages. Lines of numa_maps with a file are shared with other
-// processes.
+// listProcesses writes four lines for every process below the kubelet's cgroup. P has its id and cgroup, C and M the
+// CPUs and NUMA nodes that it may use, N its anonymous pages by NUMA node. It omits lines of numa_maps with a file,
+// because other processes share their pages.
 const listProcesses = `for p in /proc/[0-9]*; do
 	read -r group <$p/cgroup || continue
 	case $group in 0::/kubepods/*) ;; *) continue ;; esac

@@ -18,7 +18,7 @@ import (
 
 const module = "github.com/tenon-numa/tenon"
 
-// part is programs that are built from one module with the same settings.
+// part is a group of programs that are built from one module with the same settings.
 type part struct {
 	name string // for progress and errors
 	// dir is the module whose go.mod pins the versions, from the root of the workspace; "" is the workspace itself.
@@ -47,7 +47,7 @@ func parts(release string) []part {
 		{name: "containerd", dir: "test/vm/realnode/parts/containerd", env: noC, ldflags: "-s -w",
 			tags: "no_btrfs no_devmapper no_zfs no_aufs", packages: under("github.com/containerd/containerd/v2/cmd/",
 				"containerd", "containerd-shim-runc-v2", "ctr")},
-		// The kubelet gives every sandbox the runtime's seccomp profile, so runc must know seccomp.
+		// The kubelet gives every sandbox the runtime's seccomp profile, so runc must support seccomp.
 		{name: "runc", dir: "test/vm/realnode/parts/runc", ldflags: staticC,
 			tags:     "seccomp netgo osusergo urfave_cli_no_docs",
 			packages: []string{"github.com/opencontainers/runc"}},
@@ -59,14 +59,15 @@ func parts(release string) []part {
 // OlderKubelet is the release of the kubelet that a node of [BuildOlderDisk] has; the go.mod of its part pins it.
 const OlderKubelet = "v1.33.13"
 
-// older lists the program that such a node has in place of the newest one.
+// older returns the part with [OlderKubelet], which replaces the newest kubelet.
 func older(string) []part {
 	return []part{{name: "kubelet " + OlderKubelet, dir: "test/vm/realnode/parts/kubelet",
 		packages: []string{"k8s.io/kubernetes/cmd/kubelet"},
 		ldflags:  staticC + " -X k8s.io/component-base/version.gitVersion=" + OlderKubelet}}
 }
 
-// tools lists the programs of an administrator's computer, and those that the lab's control plane lacks.
+// tools lists the programs of an administrator's computer, and kube-controller-manager, which the lab's control plane
+// lacks.
 func tools(release string) []part {
 	const version = " -X k8s.io/component-base/version.gitVersion="
 	kubernetes := "-s -w" + version + release

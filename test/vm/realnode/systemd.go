@@ -18,7 +18,7 @@ import (
 // DropIns is where the kubelet of a node with systemd reads its drop-in files.
 const DropIns = "/etc/kubernetes/kubelet.conf.d"
 
-// masked are units that a node without seats, users and time servers does without.
+// masked are units that never start: a node has no seats, users or time servers.
 var masked = []string{"systemd-logind.service", "getty@tty1.service", "serial-getty@ttyS0.service",
 	"serial-getty@ttyS1.service", "systemd-firstboot.service", "systemd-update-utmp.service", "getty.target",
 	"systemd-pstore.service", "systemd-ask-password-wall.path", "systemd-ask-password-console.path"}
@@ -111,8 +111,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// unitFiles are the files of a node with systemd that differ between nodes. The kubelet's configuration becomes its
-// file at the first boot.
+// unitFiles are the files of a node with systemd that differ between nodes. At the first boot, join.yaml becomes the
+// kubelet's configuration file.
 func unitFiles(name string, kubelet []byte) map[string]guest.File {
 	args := "KUBELET_EXTRA_ARGS=--hostname-override=" + name + " --node-ip=10.0.2.15 --config-dir=" + DropIns + "\n"
 	return map[string]guest.File{

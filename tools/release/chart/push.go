@@ -79,7 +79,7 @@ func describe(kind types.MediaType, data []byte) v1.Descriptor {
 	return v1.Descriptor{MediaType: kind, Digest: digest, Size: size}
 }
 
-// artifact is what go-containerregistry needs to know of an image.
+// artifact is an image for go-containerregistry, with a single layer.
 type artifact struct{ config, content, manifest []byte }
 
 func (a artifact) RawConfigFile() ([]byte, error)      { return a.config, nil }

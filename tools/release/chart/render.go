@@ -47,8 +47,8 @@ func Render(c *chart.Chart, values map[string]any, namespace string) (map[string
 	return out, nil
 }
 
-// manifests are the values of the manifests that are applied without Helm. Their images have the name of a development
-// build, which a kustomization changes.
+// manifests are the chart's values for the manifests that are applied without Helm. Their images have the name of a
+// development build, which a kustomization changes.
 const manifests = `
 kustomize: true
 image: {registry: localhost, tag: dev}
@@ -64,7 +64,7 @@ func Manifests(c *chart.Chart) (map[string]string, error) {
 	return Render(c, values, "tenon-system")
 }
 
-// copied maps files of the chart to their sources in deploy: Helm reads nothing outside the chart's folder.
+// copied maps files in deploy to their copies in the chart: Helm reads nothing outside the chart's folder.
 func copied() map[string]string {
 	return map[string]string{
 		"crd/tenon.sh_nodeaffinities.yaml":                     "files/nodeaffinities.tenon.sh.yaml",

@@ -23,7 +23,7 @@ import (
 // Program is one of Tenon's programs that runs in a container.
 type Program struct {
 	Name        string // of the folder below cmd, and of the image
-	Module      string // folder of the module it belongs to, where that is not the main one: it has other dependencies
+	Module      string // folder of its module, which has other dependencies; empty for the main module
 	Description string
 	Ports       []string // in the form of an image's configuration: "9201/tcp"
 }
@@ -42,7 +42,7 @@ func Programs() []Program {
 // Source identifies the sources of images.
 type Source struct {
 	Root    string    // of the repository
-	Version string    // of the release, without a v, as it is the tag of the images: 0.2.0
+	Version string    // of the release, without a v, as in the images' tag: 0.2.0
 	Commit  string    // 40 hexadecimal digits
 	Date    time.Time // of the commit: the only date in an image
 }

@@ -50,14 +50,15 @@ type Binary struct {
 	Path     string
 }
 
-// BillName is the name of the file beside a layout with the bill of materials of its image for a platform.
+// BillName returns the name of the file that has the bill of materials of a program's image for a platform. The file
+// is beside the layout.
 func BillName(program, platform string) string {
 	return program + "_" + strings.ReplaceAll(platform, "/", "_") + ".spdx.json"
 }
 
 // Store writes the images of a program into out/NAME, an OCI image layout, and as one file, out/NAME.tar, for `ctr
-// images import` and `podman load`. The name of the image is registry/NAME:VERSION. It also writes the bills of
-// materials, which the layout contains, beside it.
+// images import` and `podman load`. The name of the image is registry/NAME:VERSION. The bills of materials are in the
+// layout, and also files beside it.
 func (s Source) Store(p Program, files []Binary, registry, out string) ([]Built, error) {
 	dir := filepath.Join(out, p.Name)
 	if err := os.RemoveAll(dir); err != nil {

@@ -1,5 +1,5 @@
-// Command work is the only program in the only container image of a real node: the pause process of
-// every pod, and a workload that touches memory.
+// Command work is the only program in the container image of real nodes: the pause process of every pod, and a
+// workload that touches memory.
 //
 //	work           wait for a signal, and reap orphans
 //	work MIB       touch that much memory first

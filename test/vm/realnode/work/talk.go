@@ -46,7 +46,7 @@ func talk() error {
 	return <-errs
 }
 
-// serve has connections of a port handled. One that fails harms no other.
+// serve handles the connections of a port. A connection that fails does not affect others.
 func serve(port string, handle func(net.Conn) error) error {
 	l, err := net.Listen("tcp", port)
 	if err != nil {
@@ -58,7 +58,7 @@ func serve(port string, handle func(net.Conn) error) error {
 			return err
 		}
 		go func() {
-			_ = handle(c) // whoever asked for it sees it
+			_ = handle(c) // the other end sees the failure
 			_ = c.Close()
 		}()
 	}
