@@ -138,16 +138,17 @@ func (a *account) inAnyOrder(me *assumedPod) bool {
 			return false
 		}
 		return !slices.ContainsFunc(s.found, func(w *nodeState) bool {
-			return slices.ContainsFunc(w.got, unsureDevices) || !s.demanded(w)
+			return slices.ContainsFunc(w.got, unsureDevices) || !s.demanded(w, me)
 		})
 	})
 }
 
-// demanded reports whether what the pods get in a state satisfies their demands.
-func (s *search) demanded(w *nodeState) bool {
+// demanded reports whether what the pods before me get in a state satisfies their demands. For the demand of me, see
+// granted.
+func (s *search) demanded(w *nodeState, me *assumedPod) bool {
 	for i, f := range s.assumed {
 		v := place.Verdict{Holdings: w.got[i]}
-		if f.demand != (place.Demand{}) && len(v.Holdings) > 0 && !place.Judge(w.usage, f.pod, v, f.demand).Fits() {
+		if f != me && f.demand != (place.Demand{}) && len(v.Holdings) > 0 && !place.Judge(w.usage, f.pod, v, f.demand).Fits() {
 			return false
 		}
 	}
