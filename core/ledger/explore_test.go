@@ -111,9 +111,14 @@ func withNICs(p *place.Pod, n int64) *place.Pod {
 
 // begin returns the first state of a model.
 func begin(t *testing.T, pods []modelPod, reports int) *model {
-	l := smallLayout(t)
+	return beginOn(smallLayout(t), pods, reports)
+}
+
+// beginOn is begin on a node.
+func beginOn(l state.Layout, pods []modelPod, reports int) *model {
 	m := &model{book: New(), answered: map[string]bool{}, restarted: map[digest]bool{}, pods: pods, empty: l,
 		lastReport: &l, reports: reports, restarts: 1, node: &node{usage: place.NewUsage(l.Machine, l.Rules)}}
+	m.cpus, m.nics = m.node.usage.FreeCPUs().Len(), len(m.node.usage.FreeDevices("nic"))
 	m.book.Report("n", l)
 	return m
 }

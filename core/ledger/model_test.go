@@ -41,6 +41,8 @@ type model struct {
 	seen  int
 	node  *node
 	empty state.Layout // of the node, without pods
+	// cpus and nics are what the empty node has for pods.
+	cpus, nics int
 	// taken are reports that the agent has made and the book has not received; lastReport is the last that it received.
 	taken      []state.Layout
 	lastReport *state.Layout
@@ -452,8 +454,8 @@ func (m *model) check(t *testing.T) {
 				}
 			}
 		}
-		if cpus != 12 || nics != 6 {
-			m.fail(t, "held and free CPUs are %d, devices %d", cpus, nics)
+		if cpus != m.cpus || nics != m.nics {
+			m.fail(t, "held and free CPUs are %d, devices %d, want %d and %d", cpus, nics, m.cpus, m.nics)
 		}
 	}
 	for i, p := range m.pods {

@@ -147,8 +147,10 @@ func (a *account) inAnyOrder(me *assumedPod) bool {
 // granted.
 func (s *search) demanded(w *nodeState, me *assumedPod) bool {
 	for i, f := range s.assumed {
-		v := place.Verdict{Holdings: w.got[i]}
-		if f != me && f.demand != (place.Demand{}) && len(v.Holdings) > 0 && !place.Judge(w.usage, f.pod, v, f.demand).Fits() {
+		if f == me || f.demand == (place.Demand{}) || len(w.got[i]) == 0 {
+			continue
+		}
+		if !place.Judge(w.usage, f.pod, place.Verdict{Holdings: w.got[i]}, f.demand).Fits() {
 			return false
 		}
 	}
