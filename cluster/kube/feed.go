@@ -277,10 +277,8 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 }
 
 // Leave receives a pod that leaves its node, for now or for good: the framework reports a deleted pod and a pod that
-// could not be bound in the same way. A pod that was last seen in another phase than Succeeded and Failed may have
-// ended, or may have been deleted by force and still run. This holds even for a pod that was being deleted: a second
-// deletion may have been by force. A kubelet confirms a deletion only when it has written one of these phases
-// (pkg/kubelet/status/status_manager.go, canBeDeleted).
+// could not be bound in the same way. A pod that was being deleted counts as ended, because its kubelet confirms the
+// deletion. Any other pod may have ended, or may have been deleted by force and still run.
 func (f *Feed) Leave(pod *v1.Pod) {
 	if endedFor(pod) {
 		f.book.Release(string(pod.UID))
@@ -297,5 +295,7 @@ func (f *Feed) vanish(uid string) {
 	}
 }
 
-// endedFor reports whether it is certain that a pod that left its node holds nothing there any more.
-func endedFor(pod *v1.Pod) bool { return Ended(pod) || pod.Spec.NodeName == "" }
+// endedFor reports whether a pod that left its node counts as ended there.
+func endedFor(pod *v1.Pod) bool {
+	return Ended(pod) || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil
+}

@@ -237,18 +237,9 @@ func TestPodsThatEndReleaseWhatTheyHold(t *testing.T) {
 	}
 }
 
-// A pod that was deleted by force may still run on its node, and its object no longer shows it. It makes no difference
-// that its deletion had begun before: only a kubelet writes that a pod has ended.
+// A pod that was deleted by force may still run on its node, and its object no longer shows it.
 func TestAPodDeletedByForceHoldsUntilItsNodeSaysOtherwise(t *testing.T) {
-	for name, at := range map[string]*metav1.Time{"at once": nil, "while it ended": new(metav1.NewTime(noon))} {
-		t.Run(name, func(t *testing.T) { deletedByForce(t, at) })
-	}
-}
-
-// deletedByForce deletes pods by force whose deletion began at a time, if it is not nil.
-func deletedByForce(t *testing.T, began *metav1.Time) {
 	p, q := bind(four("p"), "n", noon), bind(four("q"), "n", noon)
-	p.DeletionTimestamp, q.DeletionTimestamp = began, began
 	book := ledger.New()
 	f := begun(book)
 	var due []func()

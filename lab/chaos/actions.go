@@ -42,13 +42,6 @@ var actions = []action{
 	{"pods deleted by force", 8, func(r *run, ctx context.Context) error {
 		return r.remove(ctx, r.doomed(1+r.rand.IntN(4)), ptr.To[int64](0))
 	}},
-	{"users lose patience", 5, func(r *run, ctx context.Context) error {
-		doomed := r.doomed(1 + r.rand.IntN(4))
-		if err := r.remove(ctx, doomed, nil); err != nil {
-			return err
-		}
-		return r.remove(ctx, doomed, ptr.To[int64](0))
-	}},
 	{"pods have a fate", 12, func(r *run, ctx context.Context) error { return r.bound(ctx) }},
 	{"agent stops", 4, func(r *run, ctx context.Context) error { return r.stopAgent(ctx, r.node()) }},
 	{"agents start", 4, func(r *run, ctx context.Context) error { return r.startAgents(ctx) }},

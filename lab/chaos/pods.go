@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/tenon-numa/tenon/lab/kubelet"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
@@ -18,7 +17,7 @@ const (
 )
 
 // stopSeconds is a pod's grace period when it is deleted; a deletion by force has none.
-const stopSeconds = 5
+const stopSeconds = 10
 
 func pick[T any](r *rand.Rand, xs ...T) T { return xs[r.IntN(len(xs))] }
 
@@ -65,10 +64,6 @@ var shapes = []func(r *rand.Rand, name string) *v1.Pod{
 			p.Spec.InitContainers = append(p.Spec.InitContainers, side)
 		}
 		return p
-	},
-	func(r *rand.Rand, name string) *v1.Pod { // one that does not end when it is asked to
-		n := pick(r, 4, 8, 16)
-		return workload.Pod(name, workload.Guaranteed(kubelet.Deaf, workload.Amounts{"cpu": fmt.Sprint(n), "memory": "8Gi"}))
 	},
 	func(r *rand.Rand, name string) *v1.Pod { // nothing that a manager aligns
 		return workload.Pod(name, workload.Burstable("c", workload.Amounts{"cpu": pick(r, "250m", "1"), "memory": "512Mi"},

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -117,30 +116,12 @@ func (r containerRuntime) CreateContainer(ctx context.Context, sandbox string, c
 	return id, r.after(err)
 }
 
-// Deaf is the name of containers that do not end when they are asked to: they run until their grace period is over.
-const Deaf = "deaf"
-
 func (r containerRuntime) StopContainer(ctx context.Context, id string, timeout int64) error {
-	if r.deaf(id) {
-		select {
-		case <-time.After(time.Duration(timeout) * time.Second):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 	err := r.after(r.FakeRuntimeService.StopContainer(ctx, id, timeout))
 	if err == nil && r.plugged != nil {
 		err = r.plugged.ended(ctx, id)
 	}
 	return err
-}
-
-// deaf reports whether a container runs until its grace period is over.
-func (r containerRuntime) deaf(id string) bool {
-	r.Lock()
-	defer r.Unlock()
-	c := r.Containers[id]
-	return c != nil && c.State == runtimeapi.ContainerState_CONTAINER_RUNNING && c.Metadata.GetName() == Deaf
 }
 
 func (r containerRuntime) RemoveContainer(ctx context.Context, id string) error {
