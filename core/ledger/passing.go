@@ -95,7 +95,7 @@ func (p *passing) compare(with, without *place.Usage, remaining int) bool {
 
 // compareWaiting admits the waiting pods in the order of their reservations.
 func (p *passing) compareWaiting(with, without *place.Usage) bool {
-	ok := true
+	var ok bool
 	for _, f := range p.waiting {
 		if f == p.me {
 			if v := f.place(without); v.Fits() {
