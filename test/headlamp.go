@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// without reports, at once and at the end, that something is not tested. Unlike notRun, it never makes a run fail,
-// because no program of the project needs what is not tested.
+// without reports, at once and at the end, that something is not tested. Unlike notRun, it never makes a run fail:
+// the project's programs work without the part that is not tested.
 func (r *runner) without(format string, args ...any) {
 	text := fmt.Sprintf("NOT RUN: "+format, args...)
 	r.say("%s", text)

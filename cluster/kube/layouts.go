@@ -1,8 +1,6 @@
 package kube
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -40,7 +38,7 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 	f.layoutAccepted(l.Name)
 	f.written[l.Name] = l.WrittenAt()
 	out := f.book.Report(l.Name, state.Layout{Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Groups: c.Groups,
-		Inexact: slices.Concat(c.Inexact, f.contradiction(l.Name, c.Entries))})
+		Inexact: append(c.Inexact, f.contradiction(l.Name, c.Entries)...)})
 	f.repeatEnds(c.Entries)
 	for _, o := range out {
 		f.onOutcome(o)

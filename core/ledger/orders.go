@@ -105,17 +105,22 @@ func (a *account) withoutWaiting() *state.Node {
 	return nodes[0]
 }
 
+// newSearch returns a search of the pods that had their turn, before its first step.
+func (a *account) newSearch() search {
+	turned := a.assumed[:a.turned()]
+	return search{limits: a.limits, assumed: turned, after: after(turned), done: make([]bool, len(turned)),
+		seen: map[string]bool{}}
+}
+
 // search stores in s.found the possible states of the node after it has admitted all pods that had their turn. There is
 // at least one; the likeliest is first. sure is false if there may be more. If the search took too much effort, s.spent
 // is set, and s.found has only the node without assumed pods.
 func (a *account) search(s *search) (sure bool) {
-	n := a.turned()
-	*s = search{limits: a.limits, assumed: a.assumed[:n], after: after(a.assumed[:n]), done: make([]bool, n),
-		seen: map[string]bool{}}
+	*s = a.newSearch()
 	s.cut = slices.ContainsFunc(s.assumed, func(f *assumedPod) bool { return f.past.More() })
 	starts, known := a.starts()
 	for _, w := range starts {
-		s.follow(w, n)
+		s.follow(w, len(s.assumed))
 	}
 	if len(s.found) == 0 {
 		// No order explains what the node did, or there are too many orders: use the order of binding.

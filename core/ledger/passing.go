@@ -27,15 +27,13 @@ func (a *account) mayPass(me *assumedPod) bool {
 		return false
 	}
 	return a.asIfTurned(me, func() bool {
-		n := a.turned()
+		p := passing{search: a.newSearch(), me: me, waiting: waiting, machine: a.base.Machine, left: maxPassing}
 		starts, known := a.starts()
-		if !known || slices.ContainsFunc(a.assumed[:n], func(f *assumedPod) bool { return f.uncertain }) {
+		if !known || slices.ContainsFunc(p.assumed, func(f *assumedPod) bool { return f.uncertain }) {
 			return false
 		}
-		p := passing{search: search{limits: a.limits, assumed: a.assumed[:n], after: after(a.assumed[:n]),
-			done: make([]bool, n)}, me: me, waiting: waiting, machine: a.base.Machine, left: maxPassing}
 		for _, w := range starts {
-			if !p.compare(w.usage, w.usage, n) {
+			if !p.compare(w.usage, w.usage, len(p.assumed)) {
 				return false
 			}
 		}

@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +15,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
 )
 
 // This file follows every pod of a round from its scheduler's queue to the node's report. The scheduler's own log has
@@ -299,7 +299,7 @@ func traced(dir string, began time.Time, pods map[types.UID]*v1.Pod, bindings []
 	slices.SortStableFunc(records, func(a, b record) int { return a.At.Compare(b.At) })
 	keys := map[types.UID]string{}
 	for uid, p := range pods {
-		keys[uid] = p.Namespace + "/" + p.Name
+		keys[uid] = kube.ID(p).String()
 	}
 	return trace(began, keys, bindings, records), nil
 }
@@ -309,15 +309,11 @@ const traceFile = "nodes.trace"
 
 // readRecords reads the records that the process of the nodes has written.
 func readRecords(dir string) (out []record, err error) {
-	f, err := os.Open(filepath.Join(dir, traceFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	text, err := os.ReadFile(filepath.Join(dir, traceFile))
+	if err == nil {
+		err = json.Unmarshal(text, &out)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the records of the nodes: %w", err)
-	}
-	defer f.Close()
-	if err := json.NewDecoder(f).Decode(&out); err != nil {
 		return nil, fmt.Errorf("read the records of the nodes: %w", err)
 	}
 	return out, nil

@@ -100,8 +100,8 @@ func run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		for _, r := range got {
-			if f.trace {
+		if f.trace {
+			for _, r := range got {
 				fmt.Println(whole.TraceReport(r.Contender, r.Traced))
 			}
 		}
