@@ -9,8 +9,8 @@ import (
 )
 
 // Mirror reports whether a pod stands for a static pod. The annotation that marks it is written when the pod is
-// created and never changes (pkg/apis/core/validation, ValidatePodSpecificAnnotationUpdates). Whoever may create pods may set it.
-// A kubelet runs no pod that has the annotation. It deletes such a pod if it has no static pod of that name
+// created and never changes (pkg/apis/core/validation, ValidatePodSpecificAnnotationUpdates). Whoever may create pods
+// may set it. A kubelet runs no pod that has the annotation. It deletes such a pod if it has no static pod of that name
 // (pkg/kubelet, HandlePodCleanups).
 func Mirror(p *v1.Pod) bool {
 	_, is := p.Annotations[v1.MirrorPodAnnotationKey]
