@@ -125,12 +125,15 @@ func agentRoles(ctx context.Context, t *testing.T, agent *rest.Config) {
 		{verb: "list", resource: "pods", want: true},
 		{verb: "watch", resource: "pods", want: true},
 		{verb: "patch", group: v1alpha1.GroupVersion().Group, resource: "nodelayouts", want: true},
+		{verb: "patch", group: v1alpha1.GroupVersion().Group, resource: "layoutbases", want: true},
 		{verb: "watch", group: v1alpha1.GroupVersion().Group, resource: "nodelayouts", want: true},
+		{verb: "watch", group: v1alpha1.GroupVersion().Group, resource: "layoutbases", want: true},
 		{verb: "patch", group: topologies, resource: "noderesourcetopologies", want: true},
 		{verb: "watch", group: topologies, resource: "noderesourcetopologies", want: true},
 
 		{verb: "update", group: v1alpha1.GroupVersion().Group, resource: "nodelayouts", sub: "status"},
 		{verb: "delete", group: v1alpha1.GroupVersion().Group, resource: "nodelayouts"},
+		{verb: "delete", group: v1alpha1.GroupVersion().Group, resource: "layoutbases"},
 		{verb: "delete", group: topologies, resource: "noderesourcetopologies"},
 		{verb: "patch", resource: "nodes"},
 		{verb: "patch", resource: "nodes", sub: "status"},
@@ -160,11 +163,13 @@ func schedulerRoles(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	for _, r := range []right{
 		{verb: "create", resource: "pods", sub: "binding", namespace: "default", want: true},
 		{verb: "watch", group: v1alpha1.GroupVersion().Group, resource: "nodelayouts", want: true},
+		{verb: "watch", group: v1alpha1.GroupVersion().Group, resource: "layoutbases", want: true},
 		{verb: "update", group: v1alpha1.GroupVersion().Group, resource: "nodelayouts", sub: "status", want: true},
 
 		{verb: "update", group: v1alpha1.GroupVersion().Group, resource: "nodelayouts"},
 		{verb: "patch", group: v1alpha1.GroupVersion().Group, resource: "nodelayouts"},
 		{verb: "delete", group: v1alpha1.GroupVersion().Group, resource: "nodelayouts"},
+		{verb: "delete", group: v1alpha1.GroupVersion().Group, resource: "layoutbases"},
 		{verb: "get", resource: "secrets"},
 		{verb: "update", resource: "nodes"},
 	} {
@@ -190,6 +195,12 @@ var writes = map[string]func(ctx context.Context, w *writer, node string) error{
 	},
 	"delete layout": func(ctx context.Context, w *writer, node string) error {
 		return w.layouts.Delete(ctx, node, metav1.DeleteOptions{DryRun: all})
+	},
+	"patch base": func(ctx context.Context, w *writer, node string) error {
+		return w.patch(ctx, node, "layoutbases", v1alpha1.GroupVersion().String(), types.MergePatchType, `"sequence":9`)
+	},
+	"delete base": func(ctx context.Context, w *writer, node string) error {
+		return w.layouts.Bases.Delete(ctx, node, metav1.DeleteOptions{DryRun: all})
 	},
 	"patch zones": func(ctx context.Context, w *writer, node string) error {
 		return w.patch(ctx, node, "noderesourcetopologies", v1alpha2.SchemeGroupVersion.String(), types.MergePatchType,

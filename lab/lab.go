@@ -20,6 +20,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -116,7 +117,7 @@ func (c *Cluster) start(ctx context.Context, cfg Config) error {
 	}
 	c.plane, err = control.Start(ctx, control.Options{
 		Dir: home, Nodes: names(c.Nodes),
-		CRDs:      append([][]byte{crd.YAML(), crd.NodeAffinity(), crd.NodeResourceTopology()}, cfg.CRDs...),
+		CRDs:      slices.Concat(crd.Layouts(), [][]byte{crd.NodeAffinity(), crd.NodeResourceTopology()}, cfg.CRDs),
 		Manifests: cfg.manifests(),
 	})
 	if err != nil {

@@ -41,14 +41,14 @@ func (l *NodeLayout) CoreOn(machine func(topo.Spec) (*topo.Machine, error)) (Lay
 }
 
 func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out Layout, err error) {
-	if l.Malformed != "" {
-		return out, fmt.Errorf("object does not decode: %s", visible(l.Malformed))
-	}
-	if l.Sequence < 0 || l.Sequence > MaxSequence {
-		return out, fmt.Errorf("sequence: %d is outside 0..%d", l.Sequence, int64(MaxSequence))
-	}
-	if err := checkText("agent: id", l.Agent.ID, 0, maxAgent, word); err != nil {
+	if err := l.head(); err != nil {
 		return out, err
+	}
+	switch {
+	case l.Base > 0:
+		return out, ErrNoBase
+	case len(l.Ended) > 0:
+		return out, errors.New("ended has pods, but there is no base that they could be in")
 	}
 	spec, err := l.Machine.core()
 	if err == nil {
@@ -81,6 +81,20 @@ func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out L
 			Message: "the layout does not say which version its kubelet has; its agent may be of an earlier release"})
 	}
 	return out, nil
+}
+
+// head checks what a layout says about itself.
+func (l *NodeLayout) head() error {
+	if l.Malformed != "" {
+		return errors.New(visible(l.Malformed))
+	}
+	if l.Sequence < 0 || l.Sequence > MaxSequence {
+		return fmt.Errorf("sequence: %d is outside 0..%d", l.Sequence, int64(MaxSequence))
+	}
+	if l.Base < 0 || l.Base > MaxSequence {
+		return fmt.Errorf("base: %d is outside 0..%d", l.Base, int64(MaxSequence))
+	}
+	return checkText("agent: id", l.Agent.ID, 0, maxAgent, word)
 }
 
 func (in *Machine) core() (s topo.Spec, err error) {

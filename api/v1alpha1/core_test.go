@@ -206,7 +206,8 @@ func TestFullNodeStaysSmall(t *testing.T) {
 		t.Errorf("256 CPUs, 8 NUMA nodes and 110 pods take %d bytes, want less than 64 KiB", len(data))
 	}
 	t.Logf("%d bytes", len(data))
-	if l.Summary != (Summary{NUMAs: 8, CPUs: 256, Pods: 110, FreeCPUs: 36, LargestFreeNUMA: 32}) {
+	if l.Summary != (Summary{Policy: "none", Scope: "container", NUMAs: 8, CPUs: 256, Pods: 110, FreeCPUs: 36,
+		LargestFreeNUMA: 32}) {
 		t.Errorf("summary is %+v", l.Summary)
 	}
 }

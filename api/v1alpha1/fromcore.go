@@ -26,6 +26,7 @@ func FromCore(name string, m *topo.Machine, r place.Rules, entries []state.Entry
 		Rules:      fromRules(r),
 		Summary:    SummaryOf(m, freeCPUs(m, r, entries), len(entries)),
 	}
+	l.Summary.Policy, l.Summary.Scope = l.Rules.TopologyManagerPolicy, l.Rules.TopologyManagerScope
 	for _, e := range entries {
 		p := PodHoldings{Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: e.Pod.UID}
 		for _, h := range e.Holdings {

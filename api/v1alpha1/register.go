@@ -15,6 +15,8 @@ const (
 	Group   = "tenon.sh"
 	Version = "v1alpha1"
 	Kind    = "NodeLayout"
+
+	BaseKind = "LayoutBase"
 )
 
 // GroupVersion returns the group and version of the package.
@@ -25,9 +27,15 @@ func NodeLayoutResource() schema.GroupVersionResource {
 	return GroupVersion().WithResource("nodelayouts")
 }
 
+// LayoutBaseResource returns the resource of the bases.
+func LayoutBaseResource() schema.GroupVersionResource {
+	return GroupVersion().WithResource("layoutbases")
+}
+
 // AddToScheme registers the types of the package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion(), &NodeLayout{}, &NodeLayoutList{}, &NodeAffinity{}, &NodeAffinityList{})
+	s.AddKnownTypes(GroupVersion(), &NodeLayout{}, &NodeLayoutList{}, &LayoutBase{}, &LayoutBaseList{},
+		&NodeAffinity{}, &NodeAffinityList{})
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil
 }
@@ -44,8 +52,7 @@ func Typed(obj any) (any, error) {
 	case *unstructured.Unstructured:
 		out := &NodeLayout{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
-			text := err.Error()
-			out = &NodeLayout{Malformed: text[:min(len(text), maxMalformed)]}
+			out = &NodeLayout{Malformed: undecoded(err)}
 			out.Name, out.UID = o.GetName(), o.GetUID()
 			out.ResourceVersion, out.Generation = o.GetResourceVersion(), o.GetGeneration()
 		}
@@ -53,6 +60,12 @@ func Typed(obj any) (any, error) {
 		return out, nil
 	}
 	return nil, fmt.Errorf("decode layout: unexpected type %T", obj)
+}
+
+// undecoded returns what is kept of a decoding error.
+func undecoded(err error) string {
+	text := "object does not decode: " + err.Error()
+	return text[:min(len(text), maxMalformed)]
 }
 
 // WrittenAt returns when the layout was last written, apart from its status: that is a time of the API server's clock.
@@ -73,4 +86,23 @@ func lastWrite(fields []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 		return nil
 	}
 	return []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: at}}}
+}
+
+// TypedBase is Typed for a LayoutBase.
+func TypedBase(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *LayoutBase:
+		return o, nil
+	case *unstructured.Unstructured:
+		out := &LayoutBase{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
+			out = &LayoutBase{Malformed: undecoded(err)}
+			out.Name, out.UID = o.GetName(), o.GetUID()
+			out.ResourceVersion = o.GetResourceVersion()
+			out.Sequence, _, _ = unstructured.NestedInt64(o.Object, "sequence")
+			out.Agent.ID, _, _ = unstructured.NestedString(o.Object, "agent", "id")
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("decode base of a layout: unexpected type %T", obj)
 }

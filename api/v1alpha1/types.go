@@ -25,13 +25,14 @@ const (
 
 // NodeLayout has the data of one node's agent about its node: the machine, the rules that decide on it, and the
 // observed holdings of every container. It is cluster scoped and has the name of its Node. It publishes facts only;
-// readers derive what is free.
+// readers derive what is free. It has all of the data, or what has changed since the node's LayoutBase was written.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,path=nodelayouts,shortName=nl,categories=tenon
 // +kubebuilder:subresource:status
-// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.rules.topologyManagerPolicy`
-// +kubebuilder:printcolumn:name="Scope",type=string,JSONPath=`.rules.topologyManagerScope`,priority=1
+// +kubebuilder:validation:XValidation:rule="has(self.base) || has(self.machine)",message="neither base nor machine"
+// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.summary.policy`
+// +kubebuilder:printcolumn:name="Scope",type=string,JSONPath=`.summary.scope`,priority=1
 // +kubebuilder:printcolumn:name="NUMAs",type=integer,JSONPath=`.summary.numas`
 // +kubebuilder:printcolumn:name="CPUs",type=integer,JSONPath=`.summary.cpus`
 // +kubebuilder:printcolumn:name="Free",type=integer,JSONPath=`.summary.freeCPUs`
@@ -51,16 +52,30 @@ type NodeLayout struct {
 	Sequence int64 `json:"sequence,omitempty"`
 	// agent is the process that writes the layout.
 	// +optional
+	// +structType=atomic
 	Agent Agent `json:"agent,omitzero"`
+	// base is the sequence of the LayoutBase, by the same agent, that this layout continues: machine, rules, kubelet
+	// and inexact are there, and holdings has only the pods whose holdings have changed since. It is absent where the
+	// layout has all of the data itself.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=9007199254740991
+	// +optional
+	Base int64 `json:"base,omitempty"`
 	// summary has totals of the other sections, for people; nothing is computed from it.
 	// +optional
+	// +structType=atomic
 	Summary Summary `json:"summary,omitzero"`
 	// machine is the hardware as the kubelet sees it.
-	Machine Machine `json:"machine"`
+	// +optional
+	// +structType=atomic
+	Machine Machine `json:"machine,omitzero"`
 	// rules are the kubelet's policies, options and reservations, by the names of its configuration.
-	Rules Rules `json:"rules"`
+	// +optional
+	// +structType=atomic
+	Rules Rules `json:"rules,omitzero"`
 	// kubelet is the program that admits the node's pods: its release, and its feature gates that concern alignment.
 	// +optional
+	// +structType=atomic
 	Kubelet Kubelet `json:"kubelet,omitzero"`
 	// inexact lists why a prediction for this node may differ from what its kubelet does; empty if the agent found no
 	// reason.
@@ -73,10 +88,17 @@ type NodeLayout struct {
 	// +kubebuilder:validation:MaxItems=2048
 	// +optional
 	Holdings []PodHoldings `json:"holdings,omitempty"`
+	// ended are the UIDs of pods that hold something in the base, and hold nothing any more.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=2048
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[-+.:_0-9A-Za-z]*$`
+	// +optional
+	Ended []string `json:"ended,omitempty"`
 	// memoryGroups are the NUMA nodes whose state in the memory manager does not follow from machine, rules and
 	// holdings: the group in which the manager last used the NUMA node, or its free memory.
-	// +listType=map
-	// +listMapKey=numa
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	MemoryGroups []MemoryGroup `json:"memoryGroups,omitempty"`
@@ -85,7 +107,7 @@ type NodeLayout struct {
 	// +optional
 	Status NodeLayoutStatus `json:"status,omitzero"`
 
-	// Malformed is why the object could not be decoded (see Typed); Core then returns it as its error.
+	// Malformed is why the object could not be decoded (see Typed), or lacks its base; Core returns it as its error.
 	Malformed string `json:"-"`
 }
 
@@ -143,6 +165,14 @@ type Agent struct {
 
 // Summary has the values for the columns of kubectl.
 type Summary struct {
+	// policy is the policy of the topology manager.
+	// +kubebuilder:validation:Enum=none;best-effort;restricted;single-numa-node
+	// +optional
+	Policy string `json:"policy,omitempty"`
+	// scope is the scope of the topology manager.
+	// +kubebuilder:validation:Enum=container;pod
+	// +optional
+	Scope string `json:"scope,omitempty"`
 	// numas is the number of NUMA nodes.
 	NUMAs int32 `json:"numas"`
 	// cpus is the number of logical CPUs.

@@ -37,6 +37,7 @@ type Feed struct {
 	// something there, and else empty.
 	ended memory
 	layouts
+	bases
 	topologies
 	// machines lets equal nodes share one machine.
 	machines topo.Pool
@@ -128,6 +129,7 @@ func NewFeed(book *ledger.Book, onOutcome func(state.Outcome), onRefused func(no
 		bound:  newBoundPods(),
 		layouts: layouts{versions: map[string]version{}, problems: map[string]string{}, written: map[string]time.Time{},
 			exact: map[string]bool{}},
+		bases:      bases{base: map[string]*v1alpha1.Base{}, awaiting: map[string]*incomplete{}},
 		topologies: topologies{coarse: map[string]*coarse{}},
 		pacing:     pacing{paces: map[string]*pace{}}}
 }

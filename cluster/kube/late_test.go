@@ -57,6 +57,20 @@ func TestForgedSequencesDelayTheAgentOnly(t *testing.T) {
 	wantHeld(t, book, "n", "unknown")
 }
 
+// A layout is deleted, written again and deleted again. A hint that repeats the first deletion, and then the layout
+// between the two, brings nothing back.
+func TestAnOldDeletionOfALayoutHasNoEffect(t *testing.T) {
+	book := ledger.New()
+	f := begun(book)
+	f.Layout(layoutOf(t, "n", 1))
+	f.LayoutGone(layoutOf(t, "n", 2))
+	f.Layout(layoutOf(t, "n", 3))
+	f.LayoutGone(layoutOf(t, "n", 4))
+	f.LayoutGone(layoutOf(t, "n", 2))
+	f.Layout(layoutOf(t, "n", 3))
+	wantHeld(t, book, "n", "unknown")
+}
+
 // A report contains a pod that is never seen. Then a pod ends, another one of its shape comes, and the exporter, which
 // finds the same amounts, writes nothing.
 func TestAPodThatComesInThePlaceOfAnotherIsCounted(t *testing.T) {

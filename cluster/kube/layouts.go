@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"errors"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -21,15 +23,16 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 
 // take applies a layout to the ledger. f.mu is held.
 func (f *Feed) take(l *v1alpha1.NodeLayout) {
-	c, err := l.CoreOn(f.machines.New)
-	if err != nil {
-		f.layoutLost(l.Name)
-		if f.problems[l.Name] != err.Error() {
-			f.problems[l.Name] = err.Error()
-			f.onRefused(l.Name, err)
-		}
+	c, err := l.CoreFrom(f.base[l.Name], f.machines.New)
+	if errors.Is(err, v1alpha1.ErrNoBase) {
+		f.await(l, err)
 		return
 	}
+	if err != nil {
+		f.reject(l.Name, err)
+		return
+	}
+	delete(f.awaiting, l.Name)
 	_, was := f.problems[l.Name]
 	delete(f.problems, l.Name)
 	if was || unconditioned(l) {
@@ -46,6 +49,16 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 	f.relist(l.Name)
 	f.statuses(l.Name, c.Entries)
 	f.onReport(l)
+}
+
+// reject records why a layout is not used. f.mu is held.
+func (f *Feed) reject(node string, why error) {
+	delete(f.awaiting, node)
+	f.layoutLost(node)
+	if f.problems[node] != why.Error() {
+		f.problems[node] = why.Error()
+		f.onRefused(node, why)
+	}
 }
 
 // repeatEnds applies the ends of pods that a layout lists: it may have been written before they ended. Ends that came
@@ -117,7 +130,11 @@ func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 	if known, ok := f.versions[l.Name]; ok && compare(l.ResourceVersion, known.resource) < 0 {
 		return
 	}
+	if last, ok := f.dropped.get(l.Name); ok && compare(l.ResourceVersion, last) <= 0 {
+		return // hints repeat an end: a later one must stay known
+	}
 	f.dropped.put(l.Name, l.ResourceVersion)
+	delete(f.awaiting, l.Name)
 	delete(f.versions, l.Name)
 	f.atPace(l.Name, 1, func() {
 		delete(f.problems, l.Name)
@@ -131,5 +148,8 @@ func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 func (f *Feed) Problem(node string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.awaiting[node] != nil {
+		return v1alpha1.ErrNoBase.Error()
+	}
 	return f.problems[node]
 }

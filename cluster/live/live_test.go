@@ -11,8 +11,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/cluster/live/livetest"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // start follows a stand-in API server and waits until it was read once.
@@ -68,8 +70,10 @@ func TestWhatMayNotBeReadIsALimit(t *testing.T) {
 	s.List(livetest.PodsOf("ml"), livetest.Pod("ml", "p", "a"))
 	s.Forbid(livetest.Pods)
 	s.Forbid(livetest.Layouts)
+	s.Forbid(livetest.Bases)
 	v := start(t, s, Options{Namespaces: []string{"ml", "other"}})
-	want := []document.Limit{{Resource: "nodelayouts", Reason: "you may not list nodelayouts"},
+	want := []document.Limit{{Resource: "layoutbases", Reason: "you may not list layoutbases"},
+		{Resource: "nodelayouts", Reason: "you may not list nodelayouts"},
 		{Resource: "pods in all namespaces", Reason: "you may not list pods in all namespaces"},
 		{Resource: "pods in namespace other", Reason: "you may not list pods in namespace other"}}
 	if got := v.Limits(); !slices.Equal(got, want) {
@@ -115,6 +119,37 @@ func TestAFollowerReceivesWhatChanges(t *testing.T) {
 	if p := v.Pod("web", "q"); p == nil || p.Spec.NodeName != "a" || v.Pod("web", "r") != nil {
 		t.Errorf("pod web/q is %v", p)
 	}
+}
+
+// A layout that continues a base is complete once both have arrived, whichever comes first.
+func TestALayoutAndItsBaseArriveApart(t *testing.T) {
+	s := cluster(t)
+	whole := livetest.Layout(t, "a", holding("old"))
+	whole.Sequence, whole.Agent.ID = 20, "agent"
+	base := v1alpha1.BaseOf(whole)
+	base.ResourceVersion = "11"
+	next := livetest.Layout(t, "a", holding("old"), holding("new"))
+	next.Sequence, next.Agent.ID, next.ResourceVersion = 21, "agent", "12"
+	d, ok := next.Since(base)
+	if !ok {
+		t.Fatal("no difference")
+	}
+	v := start(t, s, Options{})
+	f := v.Follow()
+	defer f.Close()
+	s.Send(livetest.Layouts, "MODIFIED", d)
+	s.Send(livetest.Bases, "ADDED", base)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for len(v.Snapshot().Node("a").Entries) != 3 { // and the pod that is bound there
+		if _, err := f.Next(ctx); err != nil {
+			t.Fatalf("node a has %v: %v", v.Snapshot().Node("a").Entries, err)
+		}
+	}
+}
+
+func holding(name string) state.Entry {
+	return state.Entry{Pod: state.PodID{Namespace: "ml", Name: name, UID: name}, Source: state.Observed}
 }
 
 func TestManyChangesAreOne(t *testing.T) {

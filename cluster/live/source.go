@@ -364,6 +364,21 @@ func (v *View) layoutGone(obj any) {
 	}
 }
 
+func (v *View) putBase(obj any) any {
+	b, ok := obj.(*v1alpha1.Base)
+	if !ok {
+		return nil
+	}
+	v.feed.Base(b)
+	return &v1alpha1.Base{ObjectMeta: named(b)}
+}
+
+func (v *View) baseGone(obj any) {
+	if b, ok := obj.(*v1alpha1.Base); ok {
+		v.feed.BaseGone(b)
+	}
+}
+
 // layoutOf returns the kept part of a layout, or nil for other objects.
 func layoutOf(obj any) *v1alpha1.NodeLayout {
 	l, _ := obj.(*v1alpha1.NodeLayout)

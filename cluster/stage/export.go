@@ -32,8 +32,8 @@ const MaxExport = 1 << 30
 // maxPods is the kubelet's default limit of pods.
 const maxPods = 110
 
-// Export makes a stage of the output of "kubectl get nodelayouts,nodes,pods -A -o json", or YAML of the same.
-// NodeResourceTopologies count for nodes without a layout. Volumes are judged if the file has claims, volumes,
+// Export makes a stage of the output of "kubectl get nodelayouts,layoutbases,nodes,pods -A -o json", or YAML of the
+// same. NodeResourceTopologies count for nodes without a layout. Volumes are judged if the file has claims, volumes,
 // storage classes or CSI objects, and selectors of namespaces if it has namespaces. Extended resources of
 // DeviceClasses in the file do not count as amounts. If the file has no pods, the pods in the layouts count as
 // existing. If it has no Nodes, Export uses the layouts: pods may use each machine minus its reservations, only
@@ -52,7 +52,7 @@ func Export(data []byte) (*Stage, []document.Problem, error) {
 	book := ledger.New()
 	feed := kube.NewFeed(book, nil, nil)
 	for _, l := range e.layouts {
-		feed.Layout(l)
+		feed.Layout(e.whole(l))
 	}
 	for p := range kube.EachPod(e.pods) {
 		feed.Pod(p)
@@ -84,6 +84,16 @@ func Export(data []byte) (*Stage, []document.Problem, error) {
 		s.count()
 	}
 	return s, problems, err
+}
+
+// whole returns the complete form of a layout. Without its base it has the reason in Malformed.
+func (e *export) whole(l *v1alpha1.NodeLayout) *v1alpha1.NodeLayout {
+	out, err := l.On(e.bases[l.Name])
+	if err != nil {
+		out = l.DeepCopy()
+		out.Malformed = "the file lacks the LayoutBase that it continues (kubectl get layoutbases)"
+	}
+	return out
 }
 
 // problems returns why the states of some nodes are missing.
@@ -128,6 +138,7 @@ func (s *Stage) count() {
 // export has the objects of the file.
 type export struct {
 	layouts    []*v1alpha1.NodeLayout
+	bases      map[string]*v1alpha1.LayoutBase // by node
 	topologies []*v1alpha2.NodeResourceTopology
 	nodes      []v1.Node
 	pods       []kube.Stored
@@ -150,8 +161,8 @@ func (e *export) object(where string, text []byte, implied schema.GroupVersionKi
 		gvk = implied
 	}
 	switch gvk.Kind {
-	case "List", "NodeLayoutList", "NodeResourceTopologyList", "NumatopologyList", "NodeList", "PodList", "NamespaceList",
-		"DeviceClassList":
+	case "List", "NodeLayoutList", "LayoutBaseList", "NodeResourceTopologyList", "NumatopologyList", "NodeList", "PodList",
+		"NamespaceList", "DeviceClassList":
 		if depth == maxDepth {
 			return fmt.Errorf("%s: lists in lists", where)
 		}
@@ -183,6 +194,15 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 		l := &v1alpha1.NodeLayout{}
 		e.layouts = append(e.layouts, l)
 		return json.Unmarshal(text, l)
+	case v1alpha1.BaseKind:
+		b := &v1alpha1.LayoutBase{}
+		if err := json.Unmarshal(text, b); err != nil {
+			return err
+		}
+		if e.bases == nil {
+			e.bases = map[string]*v1alpha1.LayoutBase{}
+		}
+		e.bases[b.Name] = b
 	case "Node":
 		e.nodes = append(e.nodes, v1.Node{})
 		return json.Unmarshal(text, &e.nodes[len(e.nodes)-1])

@@ -28,7 +28,7 @@ import (
 func TestTheDoctorLooksTwiceAtPodsThatAreGone(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), CRDs: [][]byte{crd.YAML(), crd.NodeAffinity()}})
+	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), CRDs: append(crd.Layouts(), crd.NodeAffinity())})
 	if err != nil {
 		t.Fatal(err)
 	}

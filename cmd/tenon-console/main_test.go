@@ -202,7 +202,7 @@ type site struct {
 func open(t *testing.T) *site {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	crds, manifests := [][]byte{crd.YAML(), crd.NodeAffinity()}, [][]byte{[]byte(world), []byte(deputies), []byte(steps)}
+	crds, manifests := append(crd.Layouts(), crd.NodeAffinity()), [][]byte{[]byte(world), []byte(deputies), []byte(steps)}
 	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), CRDs: crds, Manifests: manifests})
 	if err != nil {
 		t.Fatal(err)

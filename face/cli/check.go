@@ -80,7 +80,7 @@ func (a *app) checkCommand() *cobra.Command {
 	s.StringArrayVar(&f.configs, "kubelet-config", nil,
 		"File with the KubeletConfiguration of the machines: one for all, or one for each.")
 	s.StringVar(&f.nodes, "nodes", "",
-		`File with the output of "kubectl get nodelayouts,nodes,pods -A -o json", in place of a cluster.`)
+		`File with the output of "kubectl get nodelayouts,layoutbases,nodes,pods -A -o json", in place of a cluster.`)
 	s.BoolVar(&f.askServer, "ask-server", true,
 		"Ask the API server by a dry run whether it accepts the pods, and judge them as it would store them.")
 	f.output.bind(c, "json", "yaml")

@@ -176,7 +176,7 @@ func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 	s.StringArrayVar(&f.configs, "kubelet-config", nil,
 		"File with the KubeletConfiguration of --machines or --add: one for all, or one for each.")
 	s.StringVar(&f.nodes, "nodes", "",
-		`File with the output of "kubectl get nodelayouts,nodes,pods -A -o json", in place of a cluster.`)
+		`File with the output of "kubectl get nodelayouts,layoutbases,nodes,pods -A -o json", in place of a cluster.`)
 	s.StringVar(&f.policy, "topology-manager-policy", "",
 		"Policy of the kubelets of --machines, in place of that in --kubelet-config.")
 	s.StringVar(&f.scope, "topology-manager-scope", "", "Scope of the kubelets of --machines. One of: (container, pod).")

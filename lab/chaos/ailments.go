@@ -177,10 +177,13 @@ type right struct {
 var rights = []right{
 	{deploy.Agent, "tenon.sh", "nodelayouts", []string{"create", "patch"}, true, false},
 	{deploy.Agent, "tenon.sh", "nodelayouts", []string{"get", "list", "watch"}, true, false},
+	{deploy.Agent, "tenon.sh", "layoutbases", []string{"create", "patch"}, false, false},
+	{deploy.Agent, "tenon.sh", "layoutbases", []string{"get", "list", "watch"}, false, false},
 	{deploy.Agent, "", "nodes", []string{"get", "list", "watch"}, true, false},
 	{deploy.Agent, "topology.node.k8s.io", "noderesourcetopologies", []string{"create", "patch"}, false, false},
 	{deploy.Agent + "-pods", "", "pods", []string{"list", "watch"}, true, false},
 	{deploy.Scheduler, "tenon.sh", "nodelayouts", []string{"get", "list", "watch"}, true, true},
+	{deploy.Scheduler, "tenon.sh", "layoutbases", []string{"get", "list", "watch"}, true, true},
 	{deploy.Scheduler, "tenon.sh", "nodelayouts/status", []string{"update"}, false, false},
 	{deploy.Scheduler, "topology.node.k8s.io", "noderesourcetopologies", []string{"get", "list", "watch"}, true, true},
 	{kubeScheduler, "", "events", []string{"create", "patch", "update"}, false, false},

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 )
 
@@ -20,6 +22,8 @@ type deliveries struct {
 	bound   map[string]time.Time // when the scheduler received that a pod is bound, by UID
 	over    map[string]time.Time // when it received that a pod has ended or is gone
 	layouts map[string][]report  // of every node, oldest first
+	bases   map[string]*v1alpha1.Base
+	waiting map[string]*v1alpha1.NodeLayout // layouts whose base was not received
 }
 
 // report is one layout that a scheduler has received.
@@ -36,7 +40,7 @@ func (r rules) String() string { return r.policy + ", scope " + r.scope }
 
 func newDeliveries(began moment) *deliveries {
 	return &deliveries{began: began, bound: map[string]time.Time{}, over: map[string]time.Time{},
-		layouts: map[string][]report{}}
+		layouts: map[string][]report{}, bases: map[string]*v1alpha1.Base{}, waiting: map[string]*v1alpha1.NodeLayout{}}
 }
 
 // receive records one object with the present time. Listed objects get the zero time, because the scheduler has all of
@@ -57,10 +61,29 @@ func (d *deliveries) receive(object any, how scheduler.Delivery) {
 		if _, known := d.over[uid]; !known && (how == scheduler.Deleted || kube.Ended(x)) {
 			d.over[uid] = now
 		}
+	case *v1alpha1.Base:
+		d.bases[x.Name] = x
+		if l := d.waiting[x.Name]; l != nil {
+			d.layout(l, now)
+		}
 	case *v1alpha1.NodeLayout:
-		r := report{now, rules{x.Rules.TopologyManagerPolicy, x.Rules.TopologyManagerScope}, x.Agent.ID}
-		d.layouts[x.Name] = append(d.layouts[x.Name], r)
+		d.layout(x, now)
 	}
+}
+
+// layout records a layout, once its base was received. The lock is held.
+func (d *deliveries) layout(l *v1alpha1.NodeLayout, now time.Time) {
+	c, err := l.CoreFrom(d.bases[l.Name], topo.New)
+	if errors.Is(err, v1alpha1.ErrNoBase) {
+		d.waiting[l.Name] = l
+		return
+	}
+	delete(d.waiting, l.Name)
+	r := report{now, rules{l.Rules.TopologyManagerPolicy, l.Rules.TopologyManagerScope}, l.Agent.ID}
+	if err == nil {
+		r.rules = rules{c.Rules.Topology.Policy.String(), c.Rules.Topology.Scope.String()}
+	}
+	d.layouts[l.Name] = append(d.layouts[l.Name], r)
 }
 
 // knewBound reports whether the scheduler had received by then that a pod is bound.

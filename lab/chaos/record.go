@@ -59,6 +59,7 @@ type record struct {
 	pods    map[string]*v1.Pod         // existing pods, by their key in the store
 	nodes   map[string]v1.ResourceList // by node name: the most of each resource that was ever allocatable
 	layouts map[string]*v1alpha1.NodeLayout
+	bases   map[string]*v1alpha1.LayoutBase
 	agents  map[string]time.Time // when each agent's process wrote its first layout, by its id
 	last    uint64               // version
 	changed chan struct{}
@@ -73,12 +74,14 @@ const (
 	podKeys    = "/registry/pods/default/"
 	nodeKeys   = "/registry/minions/"
 	layoutKeys = "/registry/" + v1alpha1.Group + "/nodelayouts/"
+	baseKeys   = "/registry/" + v1alpha1.Group + "/layoutbases/"
 )
 
 // follow starts to record the writes to a cluster's store.
 func follow(c *lab.Cluster) (r *record, err error) {
 	r = &record{lives: map[string]*life{}, pods: map[string]*v1.Pod{}, nodes: map[string]v1.ResourceList{},
-		layouts: map[string]*v1alpha1.NodeLayout{}, agents: map[string]time.Time{}, changed: make(chan struct{})}
+		layouts: map[string]*v1alpha1.NodeLayout{}, bases: map[string]*v1alpha1.LayoutBase{},
+		agents: map[string]time.Time{}, changed: make(chan struct{})}
 	r.stop, err = c.FollowStore("/registry/", r.see)
 	return r, err
 }
@@ -100,6 +103,11 @@ func (r *record) see(c control.Change) {
 			if _, known := r.agents[l.Agent.ID]; !known {
 				r.agents[l.Agent.ID] = now.at
 			}
+		}
+	case strings.HasPrefix(c.Key, baseKeys) && !c.Deleted:
+		b := &v1alpha1.LayoutBase{}
+		if err = json.Unmarshal(c.Value, b); err == nil {
+			r.bases[b.Name] = b
 		}
 	case strings.HasPrefix(c.Key, nodeKeys) && !c.Deleted:
 		n := &v1.Node{}
@@ -217,12 +225,17 @@ func (r *record) mark() moment {
 	return moment{r.last, time.Now()}
 }
 
-// reported returns a node's last layout, nil if there is none, and the most of each resource that the node ever had
-// allocatable.
-func (r *record) reported(node string) (*v1alpha1.NodeLayout, v1.ResourceList) {
+// reported returns a node's last layout, and the most of each resource that the node ever had allocatable. The layout
+// is nil if there is none or its base is missing.
+func (r *record) reported(node string) (last *v1alpha1.NodeLayout, most v1.ResourceList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.layouts[node], maps.Clone(r.nodes[node])
+	if l := r.layouts[node]; l != nil {
+		if whole, err := l.On(r.bases[node]); err == nil {
+			last = whole
+		}
+	}
+	return last, maps.Clone(r.nodes[node])
 }
 
 // since returns when an agent's process wrote its first layout, or the zero time.

@@ -113,7 +113,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 		return err
 	}
 	c.plane, err = control.Start(ctx, control.Options{Dir: home, Manifests: deploy.Access(),
-		CRDs: [][]byte{crd.YAML(), crd.NodeAffinity()}})
+		CRDs: append(crd.Layouts(), crd.NodeAffinity())})
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func TestTheDefinitionIsUpgradedFirst(t *testing.T) {
 		t.Fatalf("an agent of the definition's release: %v", err)
 	}
 
-	replace(ctx, t, p, definition.YAML())
+	replace(ctx, t, p, definition.NodeLayout())
 	err = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		l, err := nodes.Apply(ctx, newer)
 		return err == nil && l.Kubelet.Version == "v1.36.3", nil
@@ -71,7 +71,7 @@ func TestTheDefinitionIsUpgradedFirst(t *testing.T) {
 func withoutSection(t *testing.T, name string) []byte {
 	t.Helper()
 	var d apiextensions.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(definition.YAML(), &d); err != nil {
+	if err := yaml.UnmarshalStrict(definition.NodeLayout(), &d); err != nil {
 		t.Fatal(err)
 	}
 	sections := d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties

@@ -240,6 +240,7 @@ func (o Observer) follow(s *server.Scheduler) error {
 	}
 	cc, _ := s.Parts()
 	for _, i := range []cache.SharedInformer{cc.InformerFactory.Core().V1().Pods().Informer(),
+		cc.DynInformerFactory.ForResource(v1alpha1.LayoutBaseResource()).Informer(),
 		cc.DynInformerFactory.ForResource(v1alpha1.NodeLayoutResource()).Informer()} {
 		if _, err := i.AddEventHandler(handler); err != nil {
 			return fmt.Errorf("observe scheduler: %w", err)

@@ -81,7 +81,8 @@ func (a *agent) run(ctx context.Context, watchFiles func(context.Context)) {
 		a.cfg.Pods(o.pods.list)
 	}
 	arbiter := func(ctx context.Context) { a.cfg.Arbiter.Run(ctx, o.pods.list, a.triggers.holdings) }
-	parts := []func(context.Context){arbiter, o.pods.run, o.node.run, o.published.layout.watch.run, watchFiles}
+	parts := []func(context.Context){arbiter, o.pods.run, o.node.run, o.published.layout.watch.run,
+		o.published.layout.base.watch.run, watchFiles}
 	if t := o.published.topology; t != nil {
 		parts = append(parts, t.watch.run)
 	}
@@ -114,8 +115,11 @@ func newReconciler(cfg Config, t *triggers) (*reconciler, error) {
 		return nil, err
 	}
 	log := cfg.Logger.WithValues("node", cfg.NodeName)
+	base := &baseWriter{client: layouts, name: cfg.NodeName, labels: cfg.Labels, log: log,
+		watch: newSelfWatch(meta.Resource(v1alpha1.LayoutBaseResource()), cfg.NodeName, cfg.Labels, t.everything)}
 	published := &published{
 		layout: &layoutWriter{client: layouts, name: cfg.NodeName, labels: cfg.Labels, log: log, claim: newClaim(),
+			base:  base,
 			watch: newSelfWatch(meta.Resource(v1alpha1.NodeLayoutResource()), cfg.NodeName, cfg.Labels, t.everything)},
 		interval: cfg.Reread,
 		// A random start keeps agents that start together from always reading at the same time.

@@ -163,7 +163,7 @@ func TestAgentPublishesWhatTheKubeletDoes(t *testing.T) {
 	n := newNode(t, "node-a")
 	start(t, n.config(rc, testr.New(t)))
 	l := await(t, a, "at the start", func(*v1alpha1.NodeLayout) bool { return true })
-	if l.Name != "node-a" || l.Sequence != 1 || l.Rules.TopologyManagerPolicy != "single-numa-node" ||
+	if l.Name != "node-a" || l.Sequence != 2 || l.Rules.TopologyManagerPolicy != "single-numa-node" ||
 		l.Rules.ReservedCPUs != "0" {
 		t.Errorf("first layout is %+v", l)
 	}
@@ -262,7 +262,7 @@ func TestUnchangedLayoutIsNotWritten(t *testing.T) {
 	for range 3 {
 		l = <-a.written
 	}
-	if l.Sequence != firstSequence(2)+1 || held(l) != "ns/x=5 ns/y=7" {
+	if l.Sequence != firstSequence(3)+2 || held(l) != "ns/x=5 ns/y=7" {
 		t.Errorf("last layout has sequence %d and %s", l.Sequence, held(l))
 	}
 }

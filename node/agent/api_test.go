@@ -40,8 +40,12 @@ type api struct {
 	lose     int            // PATCH requests to execute without an answer
 	hold     bool           // the next layout is delayed; held has it then
 	held     *v1alpha1.NodeLayout
-	writes   int
+	writes   int // of layouts
+	sent     int // bytes of layouts and bases
 	written  chan *v1alpha1.NodeLayout
+
+	based bool // whether the kind LayoutBase is installed
+	bases map[string]*v1alpha1.LayoutBase
 
 	zoned      bool // whether the kind NodeResourceTopology is installed
 	topologies map[string]*v1alpha2.NodeResourceTopology
@@ -57,7 +61,8 @@ func newAPI(t *testing.T) (*api, *rest.Config) {
 }
 
 func emptyAPI() *api {
-	return &api{layouts: map[string]*v1alpha1.NodeLayout{}, written: make(chan *v1alpha1.NodeLayout, 1000),
+	return &api{layouts: map[string]*v1alpha1.NodeLayout{}, based: true, bases: map[string]*v1alpha1.LayoutBase{},
+		written:    make(chan *v1alpha1.NodeLayout, 1000),
 		topologies: map[string]*v1alpha2.NodeResourceTopology{}, zonesSent: make(chan *v1alpha2.NodeResourceTopology, 1000),
 		watching: map[string][]chan metav1.WatchEvent{}, read: map[string]int{},
 		node: v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
@@ -72,6 +77,9 @@ func (a *api) handler() http.Handler {
 	mux.HandleFunc("GET /api/v1/pods", a.servePods)
 	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/nodelayouts/{name}", a.getLayout)
 	mux.HandleFunc("PATCH /apis/tenon.sh/v1alpha1/nodelayouts/{name}", a.applyLayout)
+	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/layoutbases/{name}", a.getBase)
+	mux.HandleFunc("PATCH /apis/tenon.sh/v1alpha1/layoutbases/{name}", a.applyBase)
+	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/layoutbases", a.serveMeta("layoutbases"))
 	mux.HandleFunc("GET "+topologyPath, a.getTopology)
 	mux.HandleFunc("PATCH "+topologyPath, a.applyTopology)
 	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/nodelayouts", a.serveMeta("nodelayouts"))
@@ -183,6 +191,9 @@ func (a *api) meta(kind, name string) *metav1.ObjectMeta {
 	if l := a.layouts[name]; kind == "nodelayouts" && l != nil {
 		return &l.ObjectMeta
 	}
+	if b := a.bases[name]; kind == "layoutbases" && b != nil {
+		return &b.ObjectMeta
+	}
 	if o := a.topologies[name]; kind == "noderesourcetopologies" && o != nil {
 		return &o.ObjectMeta
 	}
@@ -275,6 +286,7 @@ func (a *api) applyLayout(w http.ResponseWriter, r *http.Request) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.sent += len(body)
 	if a.refuse > 0 {
 		a.refuse--
 		refuse(w, 500, metav1.StatusReasonInternalError)
@@ -292,13 +304,25 @@ func (a *api) applyLayout(w http.ResponseWriter, r *http.Request) {
 	}
 	a.store(&l)
 	a.writes++
-	a.written <- &l
+	a.written <- a.whole(l.Name)
 	if a.lose > 0 {
 		a.lose--
 		refuse(w, 504, metav1.StatusReasonTimeout)
 		return
 	}
 	answer(w, 200, l)
+}
+
+// whole is what a reader has of a layout with its base, nil where there is no layout; the lock is held.
+func (a *api) whole(name string) *v1alpha1.NodeLayout {
+	l := a.layouts[name]
+	if l == nil {
+		return nil
+	}
+	if out, err := l.On(a.bases[name]); err == nil {
+		return out
+	}
+	return &v1alpha1.NodeLayout{ObjectMeta: l.ObjectMeta, Sequence: l.Sequence, Agent: l.Agent, Malformed: "no base"}
 }
 
 // store keeps a layout as an API server does; the lock is held.
@@ -312,6 +336,60 @@ func (a *api) store(l *v1alpha1.NodeLayout) {
 	l.UID, l.Generation, l.ResourceVersion = before.UID, before.Generation+1, strconv.FormatInt(a.revision, 10)
 	a.layouts[l.Name] = l
 	a.notify("nodelayouts", kind, l.ObjectMeta)
+}
+
+func (a *api) getBase(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.count("layoutbases", r)
+	b := a.bases[r.PathValue("name")]
+	switch {
+	case !a.based:
+		http.NotFound(w, r)
+	case b == nil:
+		refuse(w, 404, metav1.StatusReasonNotFound)
+	default:
+		answer(w, 200, b)
+	}
+}
+
+func (a *api) applyBase(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var b v1alpha1.LayoutBase
+	if err == nil {
+		err = json.Unmarshal(body, &b)
+	}
+	if err != nil || r.URL.Query().Get("fieldManager") != "tenon-agent" {
+		refuse(w, 400, metav1.StatusReasonBadRequest)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case !a.based:
+		http.NotFound(w, r)
+		return
+	case a.refuse > 0:
+		a.refuse--
+		refuse(w, 500, metav1.StatusReasonInternalError)
+		return
+	}
+	a.sent += len(body)
+	a.storeBase(&b)
+	answer(w, 200, b)
+}
+
+// storeBase keeps a base as an API server does; the lock is held.
+func (a *api) storeBase(b *v1alpha1.LayoutBase) {
+	a.revision++
+	before, kind := a.bases[b.Name], "MODIFIED"
+	if before == nil {
+		uid := types.UID(fmt.Sprint("base-", a.revision))
+		before, kind = &v1alpha1.LayoutBase{ObjectMeta: metav1.ObjectMeta{UID: uid}}, "ADDED"
+	}
+	b.UID, b.Generation, b.ResourceVersion = before.UID, before.Generation+1, strconv.FormatInt(a.revision, 10)
+	a.bases[b.Name] = b
+	a.notify("layoutbases", kind, b.ObjectMeta)
 }
 
 const topologyPath = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{name}"

@@ -35,11 +35,13 @@ type layoutWriter struct {
 	// inFlight is set while the API server may still execute a write that failed. Another write with a higher sequence
 	// has to follow it, even if the content is right.
 	inFlight bool
+	base     *baseWriter
 }
 
-// refresh reads the layout if ask is set, it was never read, another writer wrote it, or a request failed.
+// refresh reads the layout if ask is set, it was never read, another writer wrote it or its base, or a request failed.
 func (w *layoutWriter) refresh(ctx context.Context, now time.Time, ask bool) error {
-	if w.watch.takeForeignWrite() || !w.started || ask {
+	foreign := w.watch.takeForeignWrite()
+	if w.base.watch.takeForeignWrite() || foreign || !w.started || ask {
 		w.mustRead = true
 	}
 	if !w.mustRead {
@@ -52,33 +54,59 @@ func (w *layoutWriter) refresh(ctx context.Context, now time.Time, ask bool) err
 	return nil
 }
 
-// read reads the layout, so that the agent rewrites one that was changed or deleted.
+// read reads the layout and its base, so that the agent rewrites one that was changed or deleted.
 func (w *layoutWriter) read(ctx context.Context, now time.Time) error {
-	l, err := w.client.Get(ctx, w.name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		w.started, w.content, w.metadata = true, nil, ""
+	l, err := w.client.Layouts.Get(ctx, w.name, metav1.GetOptions{})
+	none := apierrors.IsNotFound(err)
+	if err != nil && !none {
+		return fmt.Errorf("get layout %s: %w", w.name, err)
+	}
+	base, err := w.base.read(ctx)
+	if err != nil {
+		return err
+	}
+	w.start(l, base, none)
+	if none {
+		w.content, w.metadata = nil, ""
 		w.watch.read(nil)
 		return nil
 	}
+	whole, err := l.On(base)
 	if err != nil {
-		return fmt.Errorf("get layout %s: %w", w.name, err)
+		whole = nil // the layout is worth nothing: write it again
 	}
 	if w.content == nil {
-		w.earlier = l
-	}
-	w.sequence = max(w.sequence, l.Sequence)
-	if !w.started || w.sequence > lastSequence {
-		w.started, w.sequence = true, firstSequence(w.sequence)
+		w.earlier = whole
 	}
 	w.metadata = metadataMark(l, w.labels)
-	if w.content, err = contentOf(l); err != nil {
-		return err
+	if w.content = nil; whole != nil {
+		if w.content, err = contentOf(whole); err != nil {
+			return err
+		}
+		if l.Base != 0 && w.metadata != metadataMark(base, w.labels) {
+			w.base.last, w.metadata = nil, ""
+		}
 	}
 	if w.claim.read(l.Agent, w.watch.read(l), now) {
 		w.log.Info("another agent writes the layout; claiming it, because this one started later", "other", l.Agent.ID)
 		w.metadata = "" // so that the layout is written
 	}
 	return nil
+}
+
+// start continues from the highest sequence that was found. When the agent first reads, and after a forged sequence, it
+// begins anew; see firstSequence.
+func (w *layoutWriter) start(l *v1alpha1.NodeLayout, base *v1alpha1.LayoutBase, none bool) {
+	if !none {
+		w.sequence = max(w.sequence, l.Sequence)
+	}
+	if base != nil {
+		w.sequence = max(w.sequence, base.Sequence)
+	}
+	first := !w.started && (!none || base != nil)
+	if w.started = true; first || w.sequence > lastSequence {
+		w.sequence = firstSequence(w.sequence)
+	}
 }
 
 // takeEarlier returns a layout that an earlier agent published. A second call returns nil, as does a call when no
@@ -101,15 +129,35 @@ func (w *layoutWriter) write(ctx context.Context, l *v1alpha1.NodeLayout, now ti
 	if err := w.claim.mayWrite(now, right); err != nil || right {
 		return false, err
 	}
-	w.sequence++ // also if the write fails: it may be executed later, and must differ from the next one
-	l.Sequence, l.Agent = w.sequence, w.claim.me
-	if err := w.watch.write(func() (metav1.Object, error) { return w.client.Apply(ctx, l) }); err != nil {
+	if err := w.send(ctx, l); err != nil {
 		w.mustRead, w.inFlight = true, w.inFlight || mayBeCarriedOut(err)
 		return false, err
 	}
 	w.content, w.metadata, w.inFlight = content, metadata, false
 	w.log.V(1).Info("published", "sequence", l.Sequence, "pods", len(l.Holdings), "bytes", len(content))
 	return true, nil
+}
+
+// send writes a complete layout as the difference from its base, and before that a new base if it is time for one.
+func (w *layoutWriter) send(ctx context.Context, l *v1alpha1.NodeLayout) error {
+	l.Agent = w.claim.me
+	l.Sequence = w.next()
+	out, err := w.base.difference(l)
+	if err != nil {
+		return err
+	}
+	if out == nil {
+		if out, err = w.base.renew(ctx, l, w.next); err != nil {
+			return err
+		}
+	}
+	return w.watch.write(func() (metav1.Object, error) { return w.client.Apply(ctx, out) })
+}
+
+// next returns the next sequence. A sequence is used once, also if the write fails: it may be executed later.
+func (w *layoutWriter) next() int64 {
+	w.sequence++
+	return w.sequence
 }
 
 // mayBeCarriedOut reports whether the API server, or a proxy before it, may execute a request in spite of the error.

@@ -43,7 +43,7 @@ func (w *world) tamper() {
 // restored reports whether both objects are in the state that the agent published.
 func (w *world) restored() (ok bool) {
 	w.api.set(func() {
-		ok = held(w.api.layouts[w.name]) == "ns/p=5" && freeCPUs(w.api.topologies[w.name]) == "node-0=3 node-1=3 "
+		ok = held(w.api.whole(w.name)) == "ns/p=5" && freeCPUs(w.api.topologies[w.name]) == "node-0=3 node-1=3 "
 	})
 	return ok
 }
@@ -60,9 +60,9 @@ func (w *world) reads() (out map[string]int) {
 	return out
 }
 
-// In a quiet hour the agent reconciles every 30 seconds and writes nothing. It reads the layout from etcd every 10
-// minutes and nothing else. Its other requests renew four watches, at most every 5 minutes, and read three objects from
-// the API server's cache every 10 minutes.
+// In a quiet hour the agent reconciles every 30 seconds and writes nothing. It reads the layout and its base from
+// etcd every 10 minutes and nothing else. Its other requests renew five watches, at most every 5 minutes, and read
+// three objects from the API server's cache every 10 minutes.
 func TestQuietHour(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		rec := &recorder{wrote: map[string]int{}, failed: map[string]int{}}
@@ -73,12 +73,14 @@ func TestQuietHour(t *testing.T) {
 		if w.writes() != writes || rec.reconciles.Load()-reconciles > 120 {
 			t.Errorf("%d writes and %d reconciles", w.writes()-writes, rec.reconciles.Load()-reconciles)
 		}
-		if n := w.requests() - requests; n > 4*12+3*6 {
+		if n := w.requests() - requests; n > 5*12+4*6 {
 			t.Errorf("%d requests in an hour", n)
 		}
 		after := w.reads()
-		if n := after["nodelayouts"] - before["nodelayouts"]; n < 5 || n > 6 {
-			t.Errorf("etcd is asked for the layout %d times, want 6", n)
+		for _, kind := range []string{"nodelayouts", "layoutbases"} {
+			if n := after[kind] - before[kind]; n < 5 || n > 6 {
+				t.Errorf("etcd is asked for %s %d times, want 6", kind, n)
+			}
 		}
 		for _, kind := range []string{"nodes", "noderesourcetopologies"} {
 			if after[kind] != before[kind] {

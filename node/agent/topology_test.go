@@ -165,7 +165,7 @@ func TestLayoutIsWrittenWhateverThePublisherDoes(t *testing.T) {
 	if !wrote || err == nil || len(a.written) != 1 {
 		t.Errorf("wrote %v, error %v, %d layouts", wrote, err, len(a.written))
 	}
-	if rec.sequence != 1 || rec.wrote["NodeLayout"] != 1 || rec.failed["Broken"] != 1 {
+	if rec.sequence != 2 || rec.wrote["NodeLayout"] != 1 || rec.failed["Broken"] != 1 {
 		t.Errorf("recorder received %+v", rec)
 	}
 }
@@ -190,7 +190,7 @@ func TestDelayedWrite(t *testing.T) {
 		a.holdNext()
 		reconcile("6", true)
 		reconcile(next, false)
-		if got := a.layouts["node-a"]; held(got) != "ns/x="+next || got.Sequence <= a.held.Sequence {
+		if got := a.whole("node-a"); held(got) != "ns/x="+next || got.Sequence <= a.held.Sequence {
 			t.Errorf("%s with sequence %d is published, while %s with %d is delayed",
 				held(got), got.Sequence, held(a.held), a.held.Sequence)
 		}
@@ -229,7 +229,7 @@ func TestLostAnswer(t *testing.T) {
 	for range 3 {
 		last = <-a.written
 	}
-	if held(last) != "ns/x=5" || last.Sequence != 3 {
+	if held(last) != "ns/x=5" || last.Sequence != 4 {
 		t.Errorf("last layout has sequence %d and %s", last.Sequence, held(last))
 	}
 }

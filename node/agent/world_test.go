@@ -162,11 +162,11 @@ func (w *world) requests() int {
 	return w.api.requests
 }
 
-// layout returns the layout at the API server; nil if there is none.
+// layout returns the complete layout at the API server; nil if there is none.
 func (w *world) layout() *v1alpha1.NodeLayout {
 	w.api.mu.Lock()
 	defer w.api.mu.Unlock()
-	return w.api.layouts[w.name]
+	return w.api.whole(w.name)
 }
 
 // run gives CPUs to a pod.

@@ -135,7 +135,7 @@ func (r Resource) wants(object map[string]any, o Options) bool {
 	case "events":
 		involved, _ := object["involvedObject"].(map[string]any)
 		kind, _ := involved["kind"].(string)
-		return kind == "Pod" || kind == "Node" || kind == "NodeLayout"
+		return kind == "Pod" || kind == "Node" || kind == "NodeLayout" || kind == "LayoutBase"
 	}
 	return len(r.only) == 0 || slices.Contains(r.only, name)
 }

@@ -48,23 +48,29 @@ func (x *examination) cluster() {
 	x.topologies()
 }
 
-// definitions compares the definitions of Tenon's objects with this program's own. A missing NodeAffinity definition
-// is a finding even where agents do not measure traffic. Otherwise an upgrade without it would show only once agents
-// start to measure.
+// definitions compares the definitions of Tenon's objects with this program's own. A missing LayoutBase or NodeAffinity
+// definition is a finding even where no agent needs it, since an upgrade without it would show only later.
 func (x *examination) definitions() {
-	if x.Undefined {
+	if x.undefined("NodeLayout") {
 		x.add("definition-missing", onCluster(), "the definition of NodeLayout is not installed", "")
+		return
 	}
-	if x.Definition != nil {
-		x.definition("NodeLayout", x.Definition, crd.YAML())
-	}
-	switch {
-	case x.Affinity == nil || x.Undefined:
-	case len(x.Affinity) == 0:
-		x.add("definition-outdated", onCluster("NodeAffinity"), "the definition of NodeAffinity is not installed: agents "+
-			"that measure traffic between pods cannot say what they found", "")
-	default:
-		x.definition("NodeAffinity", x.Affinity, crd.NodeAffinity())
+	for _, d := range []struct {
+		kind string
+		text []byte
+		lost string // what a cluster without it lacks
+	}{
+		{"NodeLayout", crd.NodeLayout(), ""},
+		{"LayoutBase", crd.LayoutBase(), "agents write each layout whole, and schedulers of this release do not start"},
+		{"NodeAffinity", crd.NodeAffinity(), "agents that measure traffic between pods cannot say what they found"},
+	} {
+		switch found, read := x.Definitions[d.kind]; {
+		case !read:
+		case len(found) == 0:
+			x.add("definition-outdated", onCluster(d.kind), "the definition of "+d.kind+" is not installed: "+d.lost, "")
+		default:
+			x.definition(d.kind, found, d.text)
+		}
 	}
 }
 

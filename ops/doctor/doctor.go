@@ -27,13 +27,9 @@ import (
 type Snapshot struct {
 	At   time.Time
 	View *kube.View
-	// Definition is the CustomResourceDefinition of NodeLayout. It is nil where the cluster has none (Undefined) or
-	// where the identity may not read it.
-	Definition map[string]any
-	Undefined  bool
-	// Affinity is the CustomResourceDefinition of NodeAffinity: empty where the cluster has none, nil where the
-	// identity may not read it.
-	Affinity map[string]any
+	// Definitions are the CustomResourceDefinitions of Tenon's objects, by kind: empty where the cluster has none,
+	// missing where the identity may not read it.
+	Definitions map[string]map[string]any
 	// NoPolicy are the missing objects of the admission policy for agents.
 	NoPolicy []string
 	// Rights are the rights that Tenon's service accounts need.
@@ -46,6 +42,12 @@ type Snapshot struct {
 	// Gone are, by node, the pods that had no object at the first look and that the node still listed at the second
 	// look.
 	Gone map[string][]state.PodID
+}
+
+// undefined reports whether the cluster has no definition of a kind of Tenon's.
+func (s *Snapshot) undefined(kind string) bool {
+	found, read := s.Definitions[kind]
+	return read && len(found) == 0
 }
 
 // Right is a right that a user needs, and whether the API server grants it.

@@ -71,9 +71,10 @@ func healthy() *world {
 		node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Status: v1.NodeStatus{
 			Capacity: amounts("128Gi"), Allocatable: amounts("126Gi"),
 			NodeInfo: v1.NodeSystemInfo{KubeletVersion: "v1.36.3"}}},
-		snapshot: doctor.Snapshot{At: noon, Definition: definition(crd.YAML()),
-			Affinity: definition(crd.NodeAffinity()), Leases: []doctor.Lease{{Namespace: "tenon-system",
-				Name: "tenon-scheduler", Holder: "a", Renewed: noon.Add(-2 * time.Second), Lasts: 15 * time.Second}},
+		snapshot: doctor.Snapshot{At: noon, Definitions: map[string]map[string]any{
+			"NodeLayout": definition(crd.NodeLayout()), "LayoutBase": definition(crd.LayoutBase()),
+			"NodeAffinity": definition(crd.NodeAffinity())}, Leases: []doctor.Lease{{Namespace: "tenon-system",
+			Name: "tenon-scheduler", Holder: "a", Renewed: noon.Add(-2 * time.Second), Lasts: 15 * time.Second}},
 			Rights: []doctor.Right{{User: "agent", Verb: "create", Resource: "nodelayouts", Allowed: true}},
 			Schedulers: []document.Scheduler{{Type: document.KubeScheduler, Profiles: []document.SchedulerProfile{
 				{SchedulerName: "tenon-scheduler", Enabled: true}}}}}}
@@ -144,14 +145,16 @@ func TestNothingIsFoundWhereNothingIsWrong(t *testing.T) {
 	}
 }
 
-// An upgrade that keeps the old definition of NodeAffinity, or has none, is a finding. An identity that may not read
-// definitions gets no such finding.
-func TestTheDefinitionOfNodeAffinity(t *testing.T) {
+// An upgrade that keeps an old definition, or has none, is a finding. An identity that may not read definitions gets no
+// such finding.
+func TestDefinitionsOfAnotherRelease(t *testing.T) {
 	old := strings.ReplaceAll(string(crd.NodeAffinity()), "sockets:", "plugs:")
-	for want, found := range map[string]map[string]any{"": nil, "NodeAffinity": {},
-		"v1alpha1.sockets": definition([]byte(old))} {
+	older := strings.ReplaceAll(string(crd.LayoutBase()), "memoryGroups:", "memoryCells:")
+	for want, found := range map[string]map[string]map[string]any{"": {}, "NodeAffinity": {"NodeAffinity": {}},
+		"LayoutBase": {"LayoutBase": {}}, "v1alpha1.sockets": {"NodeAffinity": definition([]byte(old))},
+		"v1alpha1.memoryGroups": {"LayoutBase": definition([]byte(older))}} {
 		w := healthy()
-		w.snapshot.Affinity = found
+		w.snapshot.Definitions = found
 		d := w.examine(t, doctor.Options{})
 		if want == "" && len(d.Findings) == 0 {
 			continue
@@ -203,13 +206,10 @@ func wrongInstallations() map[string]func(*world) {
 			Spec: v1.PodSpec{NodeName: "node", Containers: []v1.Container{{Name: "c", Image: image}}}}
 	}
 	return map[string]func(*world){
-		"definition-missing": func(w *world) { w.snapshot.Undefined, w.noLayout = true, true },
+		"definition-missing": func(w *world) { w.snapshot.Definitions["NodeLayout"], w.noLayout = nil, true },
 		"definition-outdated": func(w *world) {
-			old := strings.ReplaceAll(string(crd.YAML()), "memoryGroups:", "memoryCells:")
-			w.snapshot.Definition = map[string]any{}
-			if err := yaml.Unmarshal([]byte(old), &w.snapshot.Definition); err != nil {
-				panic(err)
-			}
+			old := strings.ReplaceAll(string(crd.NodeLayout()), "memoryGroups:", "memoryCells:")
+			w.snapshot.Definitions["NodeLayout"] = definition([]byte(old))
 		},
 		"rights-missing": func(w *world) { w.snapshot.Rights[0].Allowed = false },
 		"policy-missing": func(w *world) { w.snapshot.NoPolicy = []string{"validatingadmissionpolicies/x"} },

@@ -60,7 +60,7 @@ func (x *examination) unread(layouts map[string]*v1alpha1.NodeLayout) {
 			x.add("topology-refused", onNode(p.Node, p.Reason), "the node's topology object is refused", "")
 		case layouts[p.Node] != nil || strings.Contains(p.Reason, "refused"):
 			x.add("layout-refused", onNode(p.Node, p.Reason), "what the node reports is refused", "")
-		case !x.Undefined:
+		case !x.undefined("NodeLayout"):
 			x.unreported(p.Node)
 		}
 	}

@@ -39,12 +39,14 @@ var (
 	leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 )
 
-// The names of an installation's objects.
-const (
-	definitionName = "nodelayouts.tenon.sh"
-	affinityName   = "nodeaffinities.tenon.sh"
-	policyName     = "tenon-agent-writes-its-own-node"
-)
+// policyName is the name of the admission policy for agents.
+const policyName = "tenon-agent-writes-its-own-node"
+
+// kinds are Tenon's own kinds of objects, with the names of their definitions.
+func kinds() map[string]string {
+	return map[string]string{"NodeLayout": "nodelayouts.tenon.sh", "LayoutBase": "layoutbases.tenon.sh",
+		"NodeAffinity": "nodeaffinities.tenon.sh"}
+}
 
 // Read reads a cluster with the rights of cfg; at is the present time. A resource that these rights do not cover
 // becomes a limit. Without nodes, pods and layouts no answer is possible, so Read returns an error for those.
@@ -69,9 +71,12 @@ func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config, at time.Tim
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	got := fetch(ctx, all, []key{{definitions, "", definitionName}, {definitions, "", affinityName},
-		{policies, "", policyName}, {bindings, "", policyName}, {leases, deploy.Namespace, deploy.Scheduler},
-		{leases, metav1.NamespaceSystem, deploy.Scheduler}})
+	keys := []key{{policies, "", policyName}, {bindings, "", policyName}, {leases, deploy.Namespace, deploy.Scheduler},
+		{leases, metav1.NamespaceSystem, deploy.Scheduler}}
+	for _, name := range kinds() {
+		keys = append(keys, key{definitions, "", name})
+	}
+	got := fetch(ctx, all, keys)
 	return s, errors.Join(s.readInstallation(got), s.readLeases(got), s.readRights(ctx, cfg), s.readSchedulers(ctx, cfg))
 }
 
@@ -144,24 +149,17 @@ func (s *Snapshot) may(resource string, err error) error {
 }
 
 func (s *Snapshot) readInstallation(got map[key]answer) error {
-	switch d := got[key{definitions, "", definitionName}]; {
-	case apierrors.IsNotFound(d.err):
-		s.Undefined = true
-	case d.err == nil:
-		s.Definition = d.object.Object
-	default:
-		if err := s.may(definitions.Resource, d.err); err != nil {
-			return fmt.Errorf("read the definition of NodeLayout: %w", err)
-		}
-	}
-	switch a := got[key{definitions, "", affinityName}]; {
-	case apierrors.IsNotFound(a.err):
-		s.Affinity = map[string]any{}
-	case a.err == nil:
-		s.Affinity = a.object.Object
-	default:
-		if err := s.may(definitions.Resource, a.err); err != nil {
-			return fmt.Errorf("read the definition of NodeAffinity: %w", err)
+	s.Definitions = map[string]map[string]any{}
+	for kind, name := range kinds() {
+		switch d := got[key{definitions, "", name}]; {
+		case apierrors.IsNotFound(d.err):
+			s.Definitions[kind] = map[string]any{}
+		case d.err == nil:
+			s.Definitions[kind] = d.object.Object
+		default:
+			if err := s.may(definitions.Resource, d.err); err != nil {
+				return fmt.Errorf("read the definition of %s: %w", kind, err)
+			}
 		}
 	}
 	for _, of := range []schema.GroupVersionResource{policies, bindings} {
@@ -230,7 +228,7 @@ func (s *Snapshot) readSchedulers(ctx context.Context, cfg *rest.Config) error {
 // readRights asks the API server whether the service accounts have the rights in the roles of this release. It skips
 // accounts that do not exist: a cluster without Tenon lacks no rights.
 func (s *Snapshot) readRights(ctx context.Context, cfg *rest.Config) error {
-	if s.Undefined {
+	if s.undefined("NodeLayout") {
 		return nil
 	}
 	wanted, err := Needed()

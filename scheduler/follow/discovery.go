@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +16,8 @@ import (
 	"github.com/tenon-numa/tenon/cluster/nrt"
 )
 
-// servesLayouts returns an error if the API server does not serve layouts: their informer would wait forever.
+// servesLayouts returns an error if the API server does not serve layouts and their bases: their informers would wait
+// forever.
 func servesLayouts(config *rest.Config) error {
 	known, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -26,16 +28,12 @@ func servesLayouts(config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("find resources of %s (is the NodeLayout definition installed?): %w", gv, err)
 	}
-	for i := range list.APIResources {
-		if list.APIResources[i].Name == v1alpha1.NodeLayoutResource().Resource {
-			return nil
+	for _, r := range []schema.GroupVersionResource{v1alpha1.NodeLayoutResource(), v1alpha1.LayoutBaseResource()} {
+		if !slices.ContainsFunc(list.APIResources, func(a metav1.APIResource) bool { return a.Name == r.Resource }) {
+			return fmt.Errorf("API server has no %s.%s: install its definition (deploy/crd)", r.Resource, gv)
 		}
 	}
-	return fmt.Errorf(
-		"API server has no %s.%s: install the NodeLayout definition",
-		v1alpha1.NodeLayoutResource().Resource,
-		gv,
-	)
+	return nil
 }
 
 // findTopologies returns the resource of NodeResourceTopologies, or nil and why they cannot be read.

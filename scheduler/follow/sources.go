@@ -230,8 +230,18 @@ func (s *Sources) followLayouts() error {
 		return err
 	}
 	s.synced["layouts"] = into.HasSynced
-	_, err = layouts.AddEventHandler(s.layoutTimes)
-	return err
+	if _, err := layouts.AddEventHandler(s.layoutTimes); err != nil {
+		return err
+	}
+	bases := s.dynamic.ForResource(v1alpha1.LayoutBaseResource()).Informer()
+	if err := bases.SetTransform(s.Feed.Based); err != nil {
+		return fmt.Errorf("set decoder of bases: %w", err)
+	}
+	if into, err = bases.AddEventHandler(s.Feed.Bases()); err != nil {
+		return err
+	}
+	s.synced["bases of layouts"] = into.HasSynced
+	return nil
 }
 
 func (s *Sources) followPods(ctx context.Context, api API) error {

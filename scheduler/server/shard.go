@@ -41,7 +41,7 @@ type selected struct {
 var _ dynamicinformer.DynamicSharedInformerFactory = (*selected)(nil)
 
 func (s *selected) ForResource(r schema.GroupVersionResource) informers.GenericInformer {
-	if r == v1alpha1.NodeLayoutResource() || slices.Contains(nrt.Resources(), r) {
+	if r == v1alpha1.NodeLayoutResource() || r == v1alpha1.LayoutBaseResource() || slices.Contains(nrt.Resources(), r) {
 		return s.reports.ForResource(r)
 	}
 	return s.others.ForResource(r)

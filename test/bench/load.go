@@ -23,7 +23,7 @@ type weight struct {
 // weigh measures the objects of all machines and pod counts and, if rounds is not 0, the time to encode and decode
 // them.
 func weigh(rounds int) (out []weight, err error) {
-	layouts, err := define(crd.YAML())
+	layouts, err := define(crd.NodeLayout())
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func TestScalePageIsOfToday(t *testing.T) {
 
 // Objects of the lab's agents are measured like a kube-apiserver stores them: their managedFields have the same fields.
 func TestStoredAsAnAPIServerStores(t *testing.T) {
-	for file, definition := range map[string][]byte{"nodelayouts.json": crd.YAML(),
+	for file, definition := range map[string][]byte{"nodelayouts.json": crd.NodeLayout(),
 		"noderesourcetopologies.json": crd.NodeResourceTopology()} {
 		data, err := os.ReadFile(filepath.Join("testdata", file))
 		if err != nil {

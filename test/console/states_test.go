@@ -23,7 +23,7 @@ const stranger = `{apiVersion: v1, kind: ServiceAccount, metadata: {name: strang
 
 // Where a page has nothing to show, it names what is missing: nodes, a right, or the server.
 func TestPagesWithNothingToShow(t *testing.T) {
-	p, err := control.Start(t.Context(), control.Options{Dir: t.TempDir(), CRDs: [][]byte{crd.YAML(), crd.NodeAffinity()},
+	p, err := control.Start(t.Context(), control.Options{Dir: t.TempDir(), CRDs: append(crd.Layouts(), crd.NodeAffinity()),
 		Manifests: [][]byte{[]byte(stranger)}})
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,9 @@
-// Package client reads and writes NodeLayout and NodeAffinity objects at an API server.
+// Package client reads and writes the objects of Tenon at an API server: NodeLayouts with their LayoutBases, and
+// NodeAffinities.
 //
 // Invariant: it uses JSON, the only form of custom resources, whatever form the configuration sets, and never changes
-// the configuration. It has no retries, no caches and no defaults.
+// the configuration. It has no retries, no caches and no defaults. Get and List of a [Client] return complete layouts:
+// a layout that continues a base is returned with the data of the base.
 package client
 
 import (
@@ -9,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,9 +24,16 @@ import (
 // FieldManager is the name under which an agent owns the fields of the objects that it applies, such as its layout.
 const FieldManager = "tenon-agent"
 
-// Client has the methods of objects.Client, and Apply.
+// Layouts reads and writes NodeLayouts as they are stored; Bases does that for LayoutBases.
+type (
+	Layouts = objects.Client[*v1alpha1.NodeLayout, *v1alpha1.NodeLayoutList]
+	Bases   = objects.Client[*v1alpha1.LayoutBase, *v1alpha1.LayoutBaseList]
+)
+
+// Client has the methods of objects.Client for NodeLayouts; Get and List return complete ones.
 type Client struct {
-	*objects.Client[*v1alpha1.NodeLayout, *v1alpha1.NodeLayoutList]
+	*Layouts
+	Bases *Bases
 }
 
 // New returns a client of the server in cfg.
@@ -35,10 +45,84 @@ func New(cfg *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{objects.NewClient(g, v1alpha1.NodeLayoutResource().Resource,
-		func() *v1alpha1.NodeLayout { return &v1alpha1.NodeLayout{} },
-		func() *v1alpha1.NodeLayoutList { return &v1alpha1.NodeLayoutList{} },
-	)}, nil
+	return &Client{
+		Layouts: objects.NewClient(g, v1alpha1.NodeLayoutResource().Resource,
+			func() *v1alpha1.NodeLayout { return &v1alpha1.NodeLayout{} },
+			func() *v1alpha1.NodeLayoutList { return &v1alpha1.NodeLayoutList{} }),
+		Bases: objects.NewClient(g, v1alpha1.LayoutBaseResource().Resource,
+			func() *v1alpha1.LayoutBase { return &v1alpha1.LayoutBase{} },
+			func() *v1alpha1.LayoutBaseList { return &v1alpha1.LayoutBaseList{} }),
+	}, nil
+}
+
+// Get returns the complete layout of a node. It reads the base after the layout, so that the two belong together. A
+// layout whose base cannot be read is returned with the reason in Malformed.
+func (c *Client) Get(ctx context.Context, name string, o metav1.GetOptions) (*v1alpha1.NodeLayout, error) {
+	l, err := c.Layouts.Get(ctx, name, o)
+	if err != nil || l.Base == 0 {
+		return l, err
+	}
+	b, err := c.Bases.Get(ctx, name, metav1.GetOptions{})
+	if err != nil && !unreadable(err) {
+		return nil, fmt.Errorf("get base of layout %s: %w", name, err)
+	}
+	if err != nil {
+		b = nil
+	}
+	complete(l, b, err)
+	return l, nil
+}
+
+// List returns complete layouts; see Get.
+func (c *Client) List(ctx context.Context, o metav1.ListOptions) (*v1alpha1.NodeLayoutList, error) {
+	layouts, err := c.Layouts.List(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	var bases *v1alpha1.LayoutBaseList
+	for i := range layouts.Items {
+		if layouts.Items[i].Base != 0 {
+			bases, err = c.Bases.List(ctx, metav1.ListOptions{LabelSelector: o.LabelSelector, FieldSelector: o.FieldSelector})
+			break
+		}
+	}
+	if err != nil && !unreadable(err) {
+		return nil, fmt.Errorf("list bases of layouts: %w", err)
+	}
+	if err != nil {
+		bases = nil
+	}
+	Complete(layouts.Items, bases, err)
+	return layouts, nil
+}
+
+// unreadable reports whether an error concerns the right to read bases, or their existence.
+func unreadable(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
+
+// Complete replaces layouts by their complete forms. bases may be nil, with the reason why they could not be read. A
+// layout without its base has the reason in Malformed afterwards.
+func Complete(layouts []v1alpha1.NodeLayout, bases *v1alpha1.LayoutBaseList, why error) {
+	of := map[string]*v1alpha1.LayoutBase{}
+	if bases != nil {
+		for i := range bases.Items {
+			of[bases.Items[i].Name] = &bases.Items[i]
+		}
+	}
+	for i := range layouts {
+		complete(&layouts[i], of[layouts[i].Name], why)
+	}
+}
+
+func complete(l *v1alpha1.NodeLayout, b *v1alpha1.LayoutBase, why error) {
+	whole, err := l.On(b)
+	switch {
+	case err == nil:
+		*l = *whole
+	case why != nil:
+		l.Malformed = fmt.Sprintf("the LayoutBase that it continues cannot be read: %.200s", why)
+	default:
+		l.Malformed = fmt.Sprintf("the LayoutBase with sequence %d that it continues is missing", l.Base)
+	}
 }
 
 // Apply writes all of the layout except its status by server-side apply, as FieldManager, and returns the object that
@@ -47,19 +131,37 @@ func New(cfg *rest.Config) (*Client, error) {
 func (c *Client) Apply(ctx context.Context, l *v1alpha1.NodeLayout) (*v1alpha1.NodeLayout, error) {
 	body := *l
 	body.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.Kind}
-	body.ManagedFields = nil
-	body.ResourceVersion = ""
-	body.UID = ""
 	body.Status = v1alpha1.NodeLayoutStatus{}
-	data, err := json.Marshal(&body)
-	if err != nil {
-		return nil, fmt.Errorf("encode layout %s: %w", l.Name, err)
-	}
-	force := true
-	out, err := c.Patch(ctx, l.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: FieldManager,
-		Force: &force})
+	clear(&body.ObjectMeta)
+	out, err := apply(ctx, c.Layouts, &body)
 	if err != nil {
 		return nil, fmt.Errorf("apply layout %s: %w", l.Name, err)
 	}
 	return out, nil
+}
+
+// ApplyBase writes a base as Apply writes a layout.
+func (c *Client) ApplyBase(ctx context.Context, b *v1alpha1.LayoutBase) (*v1alpha1.LayoutBase, error) {
+	body := *b
+	body.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.BaseKind}
+	clear(&body.ObjectMeta)
+	out, err := apply(ctx, c.Bases, &body)
+	if err != nil {
+		return nil, fmt.Errorf("apply base of layout %s: %w", b.Name, err)
+	}
+	return out, nil
+}
+
+// clear removes what the API server sets.
+func clear(m *metav1.ObjectMeta) { m.ManagedFields, m.ResourceVersion, m.UID = nil, "", "" }
+
+func apply[T objects.Object, L runtime.Object](ctx context.Context, c *objects.Client[T, L], body T) (out T,
+	err error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return out, fmt.Errorf("encode: %w", err)
+	}
+	force := true
+	return c.Patch(ctx, body.GetName(), types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: FieldManager,
+		Force: &force})
 }

@@ -31,6 +31,7 @@ const (
 	Nodes   = "/api/v1/nodes"
 	Pods    = "/api/v1/pods"
 	Layouts = "/apis/tenon.sh/v1alpha1/nodelayouts"
+	Bases   = "/apis/tenon.sh/v1alpha1/layoutbases"
 	Events  = "/api/v1/events"
 )
 
@@ -53,13 +54,14 @@ type Server struct {
 	refused map[string]bool // paths that Forbid named
 }
 
-// New starts a server with no path set.
+// New starts a server with no path set, except that it has no bases of layouts.
 func New(t testing.TB) *Server {
 	s := &Server{t: t, lists: map[string]any{}, events: map[string]chan any{}, asked: map[string]int{},
 		refused: map[string]bool{}}
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)
 	s.URL = h.URL
+	s.List(Bases)
 	return s
 }
 
@@ -75,8 +77,11 @@ func (s *Server) List(path string, items ...any) {
 		kind, version = fmt.Sprint(x["kind"], "List"), fmt.Sprint(x["apiVersion"])
 		all = append(all, x)
 	}
-	if path == Layouts {
+	switch path {
+	case Layouts:
 		kind, version = "NodeLayoutList", v1alpha1.GroupVersion().String()
+	case Bases:
+		kind, version = "LayoutBaseList", v1alpha1.GroupVersion().String()
 	}
 	s.lists[path] = map[string]any{"apiVersion": version, "kind": kind, "items": all,
 		"metadata": map[string]any{"resourceVersion": "10"}}
@@ -203,6 +208,8 @@ func plain(t testing.TB, o any) map[string]any {
 		out["apiVersion"], out["kind"] = v1alpha1.GroupVersion().String(), v1alpha1.AffinityKind
 	case *v1alpha1.NodeLayout:
 		out["kind"], out["apiVersion"] = v1alpha1.Kind, v1alpha1.GroupVersion().String()
+	case *v1alpha1.LayoutBase:
+		out["kind"], out["apiVersion"] = v1alpha1.BaseKind, v1alpha1.GroupVersion().String()
 	}
 	return out
 }

@@ -72,7 +72,7 @@ func runPlane(ctx context.Context, in io.Reader, answers *json.Encoder) (err err
 	if err := json.NewDecoder(in).Decode(&job); err != nil {
 		return fmt.Errorf("read job: %w", err)
 	}
-	crds := [][]byte{crd.YAML()}
+	crds := crd.Layouts()
 	if job.Topologies {
 		crds = append(crds, crd.NodeResourceTopology())
 	}

@@ -68,6 +68,7 @@ func Manifests(c *chart.Chart) (map[string]string, error) {
 func copied() map[string]string {
 	return map[string]string{
 		"crd/tenon.sh_nodeaffinities.yaml":                     "files/nodeaffinities.tenon.sh.yaml",
+		"crd/tenon.sh_layoutbases.yaml":                        "files/layoutbases.tenon.sh.yaml",
 		"crd/tenon.sh_nodelayouts.yaml":                        "files/nodelayouts.tenon.sh.yaml",
 		"crd/topology.node.k8s.io_noderesourcetopologies.yaml": "files/noderesourcetopologies.topology.node.k8s.io.yaml",
 		"monitoring/alerts.yaml":                               "files/alerts.yaml",

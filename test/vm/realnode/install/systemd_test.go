@@ -92,7 +92,7 @@ func startSystemd(ctx context.Context, t *testing.T) *world {
 	}
 	cleanup(t, stop)
 	w.control(ctx, t, control.Options{Kubelets: control.Kubelets{Egress: egress}, Manifests: deploy.Access(),
-		CRDs: [][]byte{crd.YAML(), crd.NodeResourceTopology()}})
+		CRDs: append(crd.Layouts(), crd.NodeResourceTopology())})
 	s, err := scheduler.Start(w.dir, w.plane.Kubeconfig, scheduler.Plain, nil)
 	if err != nil {
 		t.Fatal(err)

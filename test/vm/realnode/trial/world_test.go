@@ -69,7 +69,7 @@ func start(ctx context.Context, t *testing.T, names ...string) *world {
 		}
 	}
 	w.plane, err = control.Start(ctx, control.Options{Dir: dir, Nodes: names,
-		CRDs:      [][]byte{crd.YAML(), crd.NodeAffinity(), crd.NodeResourceTopology()},
+		CRDs:      append(crd.Layouts(), crd.NodeAffinity(), crd.NodeResourceTopology()),
 		Manifests: slices.Concat(deploy.Access(), deploy.PinAccess(), deploy.AffinityAccess())})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,283 @@
+package v1alpha1
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// LayoutBase has all data of a NodeLayout at one sequence. The agent writes it rarely, and after it a NodeLayout that
+// has only what has changed since: on a node with many pods, that is some hundred bytes instead of tens of kilobytes.
+// It is cluster scoped and has the name of its Node. Only the agent writes it. Programs read the two together; see
+// NodeLayout.On.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,path=layoutbases,shortName=lb,categories=tenon
+// +kubebuilder:printcolumn:name="Sequence",type=integer,JSONPath=`.sequence`
+// +kubebuilder:printcolumn:name="Kubelet",type=string,JSONPath=`.kubelet.version`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type LayoutBase struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// sequence is from the same count as that of the layout: a layout with a higher sequence was written later.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=9007199254740991
+	Sequence int64 `json:"sequence"`
+	// agent is the process that writes the base.
+	// +structType=atomic
+	Agent Agent `json:"agent"`
+	// machine is the hardware as the kubelet sees it.
+	// +structType=atomic
+	Machine Machine `json:"machine"`
+	// rules are the kubelet's policies, options and reservations, by the names of its configuration.
+	// +structType=atomic
+	Rules Rules `json:"rules"`
+	// kubelet is the program that admits the node's pods: its release, and its feature gates that concern alignment.
+	// +optional
+	// +structType=atomic
+	Kubelet Kubelet `json:"kubelet,omitzero"`
+	// inexact lists why a prediction for this node may differ from what its kubelet does; empty if the agent found no
+	// reason.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Inexact []Inexact `json:"inexact,omitempty"`
+	// holdings are the pods that hold a part of the machine, in the order in which the node probably admitted them.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=2048
+	// +optional
+	Holdings []PodHoldings `json:"holdings,omitempty"`
+	// memoryGroups are those of the layout, at this sequence.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	MemoryGroups []MemoryGroup `json:"memoryGroups,omitempty"`
+
+	// Malformed is why the object could not be decoded.
+	Malformed string `json:"-"`
+}
+
+// LayoutBaseList is a list of bases.
+//
+// +kubebuilder:object:root=true
+type LayoutBaseList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []LayoutBase `json:"items"`
+}
+
+// BaseOf returns the base with the data of a complete layout. Both share their memory.
+func BaseOf(l *NodeLayout) *LayoutBase {
+	return &LayoutBase{TypeMeta: metav1.TypeMeta{APIVersion: GroupVersion().String(), Kind: BaseKind},
+		ObjectMeta: metav1.ObjectMeta{Name: l.Name, Labels: l.Labels, OwnerReferences: l.OwnerReferences},
+		Sequence:   l.Sequence, Agent: l.Agent, Machine: l.Machine, Rules: l.Rules, Kubelet: l.Kubelet, Inexact: l.Inexact,
+		Holdings: l.Holdings, MemoryGroups: l.MemoryGroups}
+}
+
+// onto puts the data of the base into a layout.
+func (b *LayoutBase) onto(l *NodeLayout) {
+	l.Machine, l.Rules, l.Kubelet, l.Inexact = b.Machine, b.Rules, b.Kubelet, b.Inexact
+	l.Holdings, l.MemoryGroups, l.Base, l.Ended = b.Holdings, b.MemoryGroups, 0, nil
+}
+
+// Since returns a complete layout as a difference from a base. ok is false if there is none: something other than
+// holdings and memoryGroups differs, or the order of the holdings, or the base is another agent's.
+func (l *NodeLayout) Since(b *LayoutBase) (d *NodeLayout, ok bool) {
+	if l.Agent.ID != b.Agent.ID || !equality.Semantic.DeepEqual(l.Machine, b.Machine) ||
+		!equality.Semantic.DeepEqual(l.Rules, b.Rules) || !equality.Semantic.DeepEqual(l.Kubelet, b.Kubelet) ||
+		!equality.Semantic.DeepEqual(l.Inexact, b.Inexact) {
+		return nil, false
+	}
+	d = &NodeLayout{TypeMeta: l.TypeMeta, ObjectMeta: l.ObjectMeta, Sequence: l.Sequence, Agent: l.Agent,
+		Base: b.Sequence, Summary: l.Summary, MemoryGroups: l.MemoryGroups, Status: l.Status}
+	before := make(map[string]*PodHoldings, len(b.Holdings))
+	for i := range b.Holdings {
+		before[b.Holdings[i].UID] = &b.Holdings[i]
+	}
+	for _, p := range l.Holdings {
+		if was := before[p.UID]; was == nil || !equality.Semantic.DeepEqual(*was, p) {
+			d.Holdings = append(d.Holdings, p)
+		}
+		delete(before, p.UID)
+	}
+	for i := range b.Holdings {
+		if uid := b.Holdings[i].UID; before[uid] != nil {
+			d.Ended = append(d.Ended, uid)
+		}
+	}
+	return d, equality.Semantic.DeepEqual(continued(b.Holdings, d.Ended, d.Holdings, uidOf), l.Holdings)
+}
+
+func uidOf(p PodHoldings) string { return p.UID }
+
+// continued returns the holdings of a base without those that ended and with those that changed, which take the place
+// of the same pod; new ones follow. The result may be a part of base.
+func continued[E any](base []E, ended []string, changed []E, uid func(E) string) []E {
+	if len(ended) == 0 && len(changed) == 0 {
+		return base
+	}
+	gone := make(map[string]bool, len(ended))
+	for _, id := range ended {
+		gone[id] = true
+	}
+	at := make(map[string]int, len(changed))
+	for i, e := range changed {
+		at[uid(e)] = i
+	}
+	out := make([]E, 0, len(base)+len(changed))
+	for _, e := range base {
+		i, known := at[uid(e)]
+		switch {
+		case known:
+			out = append(out, changed[i])
+			delete(at, uid(e))
+		case !gone[uid(e)]:
+			out = append(out, e)
+		}
+	}
+	for i, e := range changed {
+		if k, left := at[uid(e)]; left && k == i {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// ErrNoBase is the error of a layout whose base is not at hand: it has not arrived yet, or it was deleted.
+var ErrNoBase = errors.New("its LayoutBase is missing")
+
+// follows reports how a layout follows a base with the sequence and agent: as a difference from it, or by being older
+// than it. Both are false where the layout continues another base.
+func (l *NodeLayout) follows(agent string, sequence int64) (continues, older bool) {
+	if agent == l.Agent.ID && sequence == l.Base {
+		return true, false
+	}
+	// An agent writes a new base before the first layout that continues it. Until that layout arrives, the base is the
+	// latest that the agent has written.
+	return false, sequence > l.Sequence
+}
+
+// On returns the complete form of a layout, with the memory of the base, or ErrNoBase. A layout without a base is
+// complete itself; b may be nil then. If the base was written after the layout, the result has the base's data.
+func (l *NodeLayout) On(b *LayoutBase) (*NodeLayout, error) {
+	if l.Base == 0 {
+		return l, nil
+	}
+	if b == nil {
+		return nil, l.lacksBase()
+	}
+	continues, older := l.follows(b.Agent.ID, b.Sequence)
+	if !continues && !older {
+		return nil, l.lacksBase()
+	}
+	out := *l
+	b.onto(&out)
+	if continues {
+		out.Holdings = continued(b.Holdings, l.Ended, l.Holdings, uidOf)
+		out.MemoryGroups = l.MemoryGroups
+	} else {
+		out.Sequence, out.Agent = b.Sequence, b.Agent
+	}
+	return &out, nil
+}
+
+func (l *NodeLayout) lacksBase() error {
+	return fmt.Errorf("layout of node %q continues base %d: %w", clip(l.Name), l.Base, ErrNoBase)
+}
+
+// Base is a LayoutBase as core values.
+//
+// +kubebuilder:object:generate=false
+type Base struct {
+	metav1.ObjectMeta
+	Sequence int64
+	Agent    string
+	Layout   Layout
+	Err      error // why Layout is empty: the first fault of the object
+}
+
+// CoreOn checks the base as [NodeLayout.CoreOn] checks a layout.
+func (b *LayoutBase) CoreOn(machine func(topo.Spec) (*topo.Machine, error)) *Base {
+	out := &Base{Sequence: b.Sequence, Agent: b.Agent.ID,
+		ObjectMeta: metav1.ObjectMeta{Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion}}
+	l := &NodeLayout{ObjectMeta: b.ObjectMeta, Sequence: b.Sequence, Agent: b.Agent, Malformed: b.Malformed}
+	b.onto(l)
+	out.Layout, out.Err = l.CoreOn(machine)
+	return out
+}
+
+// CoreFrom is [NodeLayout.CoreOn] for a layout that may continue a base; base may be nil. It costs what has changed
+// since the base, and shares the memory of the rest.
+func (l *NodeLayout) CoreFrom(base *Base, machine func(topo.Spec) (*topo.Machine, error)) (out Layout, err error) {
+	if l.Base == 0 || l.Malformed != "" {
+		return l.CoreOn(machine)
+	}
+	if base == nil {
+		return out, l.lacksBase()
+	}
+	continues, older := l.follows(base.Agent, base.Sequence)
+	if base.Err != nil && (continues || older) {
+		return out, fmt.Errorf("base: %w", base.Err)
+	}
+	switch {
+	case older:
+		return base.Layout, nil
+	case !continues:
+		return out, l.lacksBase()
+	}
+	out = base.Layout
+	if err := l.difference(&out); err != nil {
+		return Layout{}, fmt.Errorf("layout of node %q: %w", clip(l.Name), err)
+	}
+	return out, nil
+}
+
+// difference applies the difference that the layout has to the core values of its base.
+func (l *NodeLayout) difference(out *Layout) error {
+	if err := l.head(); err != nil {
+		return err
+	}
+	if err := within("ended", len(l.Ended), 0, MaxPods); err != nil {
+		return err
+	}
+	changed, err := entries(out.Machine, l.Holdings)
+	if err != nil {
+		return fmt.Errorf("holdings: %w", err)
+	}
+	out.Entries = continued(out.Entries, l.Ended, changed, func(e state.Entry) string { return e.Pod.UID })
+	if err := bounded(out.Entries); err != nil {
+		return fmt.Errorf("holdings with those of base %d: %w", l.Base, err)
+	}
+	if out.Groups, err = groups(out.Machine, l.MemoryGroups); err != nil {
+		return fmt.Errorf("memoryGroups: %w", err)
+	}
+	out.Inexact = slices.Clip(out.Inexact) // the caller may append
+	return nil
+}
+
+// bounded checks the bounds on all holdings of a node.
+func bounded(in []state.Entry) error {
+	if err := within("pods", len(in), 0, MaxPods); err != nil {
+		return err
+	}
+	containers, bytes := 0, 0
+	for _, e := range in {
+		if containers += len(e.Holdings); containers > MaxContainers {
+			return fmt.Errorf("more than %d containers", MaxContainers)
+		}
+		for _, h := range e.Holdings {
+			if bytes += (int(h.CPUs.Max()) + 63) / 64 * 8; bytes > MaxCPUSets {
+				return fmt.Errorf("CPUs of containers: the sets take more than %d bytes: too many containers with high ids",
+					MaxCPUSets)
+			}
+		}
+	}
+	return nil
+}

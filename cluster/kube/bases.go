@@ -1,0 +1,94 @@
+package kube
+
+import (
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+)
+
+// This file joins layouts with the bases that they continue. The two arrive by different watches, in any order.
+
+// bases is what a feed keeps of LayoutBases, by node.
+type bases struct {
+	// base has the last base received, as core values. The ledger shares the memory of its machine and holdings.
+	base map[string]*v1alpha1.Base
+	// awaiting has the layouts that continue a base which has not arrived.
+	awaiting map[string]*incomplete
+}
+
+// incomplete is the last layout of a node since one arrived without its base.
+type incomplete struct{ layout *v1alpha1.NodeLayout }
+
+// baseGrace is how long a layout may wait for the base that it continues. The agent writes the base first, so only
+// their watches can be apart. After that the layout is rejected: somebody has deleted the base, and no agent writes
+// it again.
+const baseGrace = 10 * time.Second
+
+// Based converts an object of an informer of LayoutBases to core values. It is a transform of informers, so that their
+// stores do not have the objects, which are large. Only objects of other types are an error.
+func (f *Feed) Based(obj any) (any, error) {
+	if b, ok := obj.(*v1alpha1.Base); ok {
+		return b, nil
+	}
+	typed, err := v1alpha1.TypedBase(obj)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return typed.(*v1alpha1.LayoutBase).CoreOn(f.machines.New), nil
+}
+
+// Bases returns the handlers for an informer of bases whose transform is [Feed.Based].
+func (f *Feed) Bases() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { each(o, f.Base) },
+		UpdateFunc: func(_, o any) { each(o, f.Base) },
+		DeleteFunc: func(o any) { each(o, f.BaseGone) },
+	}
+}
+
+// Base receives a base that was added or changed. A layout that waits for it is applied.
+func (f *Feed) Base(b *v1alpha1.Base) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if old := f.base[b.Name]; old != nil && compare(b.ResourceVersion, old.ResourceVersion) <= 0 {
+		return
+	}
+	f.base[b.Name] = b
+	if w := f.awaiting[b.Name]; w != nil {
+		f.atPace(b.Name, weight(w.layout), func() {
+			f.take(w.layout)
+			// The event of the layout is over: hints have seen it without the base.
+			f.later(0, func() { f.onFreed(b.Name) })
+		})
+	}
+}
+
+// BaseGone receives a base that was deleted. What its layout has reported stays: the agent writes both again.
+func (f *Feed) BaseGone(b *v1alpha1.Base) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if old := f.base[b.Name]; old != nil && compare(b.ResourceVersion, old.ResourceVersion) >= 0 {
+		delete(f.base, b.Name)
+	}
+}
+
+// await keeps a layout until its base arrives. f.mu is held.
+func (f *Feed) await(l *v1alpha1.NodeLayout, why error) {
+	if w := f.awaiting[l.Name]; w != nil {
+		w.layout = l
+		return
+	}
+	w := &incomplete{l}
+	f.awaiting[l.Name] = w
+	f.later(baseGrace, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.awaiting[l.Name] == w {
+			f.reject(l.Name, why)
+		}
+	})
+}

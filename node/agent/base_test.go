@@ -1,0 +1,148 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+)
+
+// What another writer makes of the base is undone at once, so that readers have the whole layout again.
+func TestABaseThatSomebodyChangedIsWrittenAgain(t *testing.T) {
+	for what, change := range map[string]func(b *v1alpha1.LayoutBase){
+		"deleted":             nil,
+		"emptied":             func(b *v1alpha1.LayoutBase) { b.Holdings = nil },
+		"of a later sequence": func(b *v1alpha1.LayoutBase) { b.Sequence += 100; b.Holdings = nil },
+		"of the past":         func(b *v1alpha1.LayoutBase) { b.Sequence = 1; b.Holdings = nil },
+		"of the greatest sequence": func(b *v1alpha1.LayoutBase) {
+			b.Sequence, b.Agent.ID = v1alpha1.MaxSequence, "forger"
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.start(w.config(logr.Discard()))
+				w.run("p", "5")
+				pass(time.Second)
+				w.api.set(func() {
+					b := *w.api.bases[w.name]
+					if change == nil {
+						delete(w.api.bases, w.name)
+						w.api.revision++
+						b.ResourceVersion = fmt.Sprint(w.api.revision)
+						w.api.notify("layoutbases", "DELETED", b.ObjectMeta)
+						return
+					}
+					change(&b)
+					w.api.storeBase(&b)
+				})
+				pass(time.Second)
+				w.want("after that", "ns/p=5")
+				if l := w.layout(); l.Sequence >= v1alpha1.MaxSequence || l.Agent.ID == "forger" {
+					t.Errorf("readers have sequence %d of agent %s", l.Sequence, l.Agent.ID)
+				}
+				w.run("q", "6")
+				pass(time.Second)
+				w.want("later", "ns/q=6")
+			})
+		})
+	}
+}
+
+// An API server of an earlier release has no bases. Its readers get whole layouts, and the agent notices an upgrade.
+func TestAServerWithoutBases(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.api.set(func() { w.api.based = false })
+		log := &journal{}
+		w.start(w.config(log.logger()))
+		w.run("p", "5")
+		pass(time.Second)
+		w.want("without bases", "ns/p=5")
+		var base int64
+		if w.api.set(func() { base = w.api.layouts[w.name].Base }); base != 0 || log.count("takes no LayoutBase") != 1 {
+			t.Errorf("the layout continues base %d, said %d times", base, log.count("takes no LayoutBase"))
+		}
+		w.api.set(func() { w.api.based = true })
+		pass(DefaultReread + DefaultResync)
+		w.run("q", "6")
+		pass(time.Second)
+		w.want("with bases", "ns/q=6")
+		if w.api.set(func() { base = w.api.layouts[w.name].Base }); base == 0 {
+			t.Error("the layout is whole, though bases are served")
+		}
+	})
+}
+
+// Whatever requests fail, readers have an earlier layout of the node or the last one, and the last one in the end.
+func TestWritesOfABaseThatFail(t *testing.T) {
+	for fail := range 6 {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.start(w.config(logr.Discard()))
+			w.run("p", "5")
+			pass(time.Second)
+			w.write("config.yaml", configKind+"topologyManagerPolicy: restricted\n") // needs a new base
+			w.api.refuseNext(fail)
+			w.run("q", "6")
+			w.agents[0].triggers.everything()
+			for range 100 {
+				pass(10 * time.Millisecond)
+				if l := w.layout(); l.Malformed != "" {
+					t.Fatalf("%d failures: readers have no layout", fail)
+				}
+			}
+			pass(time.Minute)
+			w.want(fmt.Sprint(fail, " failures"), "ns/q=6")
+		})
+	}
+}
+
+// On a node with many pods, what a pod costs is what it holds, and not what all pods hold.
+func TestAPodOnAFullNodeIsReportedInFewBytes(t *testing.T) {
+	const pods, rounds = 60, 60
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start(w.config(logr.Discard()))
+		var list []*podresources.PodResources
+		assigned := map[string]string{}
+		run := func(name string) {
+			w.api.addPod(w.t, w.pod(name, 1))
+			list = append(list, listed(name))
+			assigned[name] = "5"
+		}
+		publish := func() {
+			var cpus []string
+			for _, p := range list {
+				cpus = append(cpus, fmt.Sprintf(`"uid-%s":{"main":"%s"}`, p.Name, assigned[p.Name]))
+			}
+			w.service.SetPods(list...)
+			w.cpus("{" + strings.Join(cpus, ",") + "}")
+			w.touched()
+			pass(time.Second)
+		}
+		for i := range pods {
+			run(fmt.Sprintf("p%d", i))
+		}
+		publish()
+		before := w.api.sent
+		for i := range rounds {
+			list = list[1:]
+			run(fmt.Sprintf("r%d", i))
+			publish()
+			if l := w.layout(); len(l.Holdings) != pods || l.Holdings[pods-1].Name != fmt.Sprintf("r%d", i) {
+				t.Fatalf("round %d: readers have %d pods", i, len(l.Holdings))
+			}
+		}
+		whole, err := json.Marshal(w.layout())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if each := (w.api.sent - before) / rounds; each > len(whole)/3 {
+			t.Errorf("a change of a pod takes %d bytes, and a whole layout %d", each, len(whole))
+		}
+	})
+}
