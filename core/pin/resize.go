@@ -130,8 +130,9 @@ func resizedCPUs(u *place.Usage, has idset.Set[idset.CPU], want int64) (idset.Se
 	}
 }
 
-// pick takes n of some CPUs, whole cores and neighbours first, as the algorithm takes them on a free machine.
-func pick(u *place.Usage, from idset.Set[idset.CPU], n int64) (idset.Set[idset.CPU], bool) {
+// pick returns n CPUs of the set from. It takes the CPUs that package place gives a container on a machine where only
+// these CPUs are free: whole cores and neighbours first. ok is false if it gives none.
+func pick(u *place.Usage, from idset.Set[idset.CPU], n int64) (cpus idset.Set[idset.CPU], ok bool) {
 	if n == 0 {
 		return idset.Set[idset.CPU]{}, true
 	}

@@ -61,7 +61,7 @@ var Banned = regexp.MustCompile(`(?i)\b(of which|those of|says|told|nobody)\b`)
 // documented matches a Makefile target with a help text.
 var documented = regexp.MustCompile(`(?m)^[a-z][a-z-]*:.*## `)
 
-// Measure measures a tree.
+// Measure returns the report on the files of a tree. It fails if a Go file does not parse.
 func Measure(tree fs.FS) (Report, error) {
 	m := &measuring{tree: tree, fset: token.NewFileSet(), areas: map[string]*Area{}, rooms: map[string]bool{},
 		types: map[string][]string{}}

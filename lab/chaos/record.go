@@ -51,18 +51,19 @@ func (l *life) tenon() bool { return l.pod.Spec.SchedulerName == tenonScheduler 
 // over reports whether the pod holds nothing any more, according to the API server.
 func (l *life) over() bool { return l.gone.known() || kube.Ended(l.pod) }
 
-// record has the writes to the API server's store, in their order. It reads the store itself. A watch of the API
-// server stalls while the server restarts, and then shows only the last state of each object.
+// record processes every write to the API server's store, in order, and keeps the history of each pod and the latest
+// objects. It reads the store itself, because a watch of the API server stalls while the server restarts, and then
+// shows only the last state of each object.
 type record struct {
 	mu      sync.Mutex
-	lives   map[string]*life           // by UID
-	pods    map[string]*v1.Pod         // existing pods, by their key in the store
-	nodes   map[string]v1.ResourceList // by node name: the most of each resource that was ever allocatable
-	layouts map[string]*v1alpha1.NodeLayout
-	bases   map[string]*v1alpha1.LayoutBase
-	agents  map[string]time.Time // when each agent's process wrote its first layout, by its id
-	last    uint64               // version
-	changed chan struct{}
+	lives   map[string]*life                // by UID
+	pods    map[string]*v1.Pod              // existing pods, by their key in the store
+	nodes   map[string]v1.ResourceList      // by node name: the most of each resource that was ever allocatable
+	layouts map[string]*v1alpha1.NodeLayout // the last one of each node, by its name
+	bases   map[string]*v1alpha1.LayoutBase // the same of their bases
+	agents  map[string]time.Time            // when each agent's process wrote its first layout, by its id
+	last    uint64                          // version of the last write
+	changed chan struct{}                   // closed and renewed at every change
 	// refused is called with every pod that a kubelet refused, when that is seen; nil before the run is set up.
 	refused func(life)
 	failed  error // an object that could not be read

@@ -39,10 +39,11 @@ type Timelines struct {
 	all map[string]*line
 }
 
-// line is the time line of one node. Only the holder of turn reads and changes it.
+// line is the time line of one node.
 type line struct {
-	asked time.Time // by any client; under the lock of Timelines
+	asked time.Time // when a client last asked for the node; under the lock of Timelines
 
+	// turn admits one client at a time, and only that client reads and changes the fields that follow.
 	turn    chan struct{}
 	tried   time.Time
 	last    *reading

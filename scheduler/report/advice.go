@@ -104,7 +104,7 @@ func (r Refused) fitsWithout(n *state.Node, pods ...state.PodID) bool {
 	return n.Without(uids...).Place(r.Pod, r.Demand).Fits()
 }
 
-// named names the pods of the refused pod's namespace, and counts the others.
+// named names up to maxNamed pods of the refused pod's namespace, and counts the other pods.
 func (r Refused) named(pods []state.PodID) string {
 	var names []string
 	for _, id := range pods {

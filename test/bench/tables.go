@@ -170,10 +170,10 @@ func own(l state.Layout, node int) state.Layout {
 	return out
 }
 
-// passes measures finding the nodes where a pod fits in clusters of up to most nodes.
-func passes(most, rounds int) (out []pass, err error) {
+// passes measures the search for the nodes where a pod fits, in clusters of 100 to at most maxNodes nodes.
+func passes(maxNodes, rounds int) (out []pass, err error) {
 	for _, nodes := range []int{100, 1000, 5000, 20000} {
-		if nodes > most {
+		if nodes > maxNodes {
 			break
 		}
 		b, have, err := cluster(nodes)
