@@ -5,13 +5,14 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// union scores by how many NUMA nodes the CPUs and devices of all containers are on together, in the steps of
-// LeastNUMANodes: 88 for one, 76 for two; 0 where the pod has neither. The numa-aware plugin that was proposed for
-// Volcano with gpuDetail scores by the same number, with these differences:
+// union counts the NUMA nodes on which the CPUs and devices of all containers are, together. It scores in the steps of
+// LeastNUMANodes: 88 for one NUMA node, 76 for two, and 0 for a pod that has neither CPUs nor devices. The numa-aware
+// plugin that was proposed for Volcano together with gpuDetail scores by the same number, with two differences:
 //
-//   - Its score is relative to the candidates: 100 - 100*n/most, where n is the node's number and most the largest
-//     among the candidates. So a single candidate scores 0. Here the scale is fixed.
-//   - Devices of every resource count, and a device without a NUMA node counts nowhere. There it counts on NUMA node 0.
+//   - That plugin's score is relative to the candidates: 100 - 100*n/most. Here n is the count for the candidate, and
+//     most is the largest count of all candidates, so a single candidate scores 0. The scale of union is fixed.
+//   - In union, devices of every resource count, and a device without a NUMA node does not. In that plugin, such a
+//     device counts on NUMA node 0.
 func union(u *place.Usage, v place.Verdict) int64 {
 	var on topo.Mask
 	for i := range v.Holdings {
