@@ -22,9 +22,9 @@ func person(name string) string {
 	return name
 }
 
-// gives returns the person who gives up a place in held for a newcomer. That is the person with most places, who must
-// have at least two more than the newcomer.
-func gives(held map[string]int, newcomer string) (string, bool) {
+// givesWay returns the person who gives up a place for a newcomer. held has the number of places of each person. The
+// person with most places gives one up. ok is false if no person has at least two places more than the newcomer.
+func givesWay(held map[string]int, newcomer string) (who string, ok bool) {
 	most, at := held[newcomer]+1, ""
 	for _, who := range slices.Sorted(maps.Keys(held)) {
 		if n := held[who]; n > most {
@@ -97,7 +97,7 @@ func (s *streams) begin(ctx context.Context, who string) (_ context.Context, end
 		for _, x := range s.all {
 			held[x.who]++
 		}
-		from, ok := gives(held, who)
+		from, ok := givesWay(held, who)
 		if !ok {
 			return nil, nil, false
 		}

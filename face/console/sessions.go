@@ -33,9 +33,9 @@ type Sessions struct {
 	open    Open
 	name    string // of the cookie
 	secure  bool
-	most    int
+	limit   int // of sessions
 	idle    time.Duration
-	unknown checks // for credentials that requests bring
+	unknown checks // examines the credentials of requests that have no session yet; see known
 
 	mu   sync.Mutex
 	all  map[string]*session
@@ -48,16 +48,16 @@ type session struct {
 	used int
 }
 
-// NewSessions returns a store of at most most sessions. A session ends when it was idle for the given time. If the
+// NewSessions returns a store of at most limit sessions. A session ends when it was idle for the given time. If the
 // store is full, a new session may end a session of the person with the most sessions. secure is set if browsers come
 // by HTTPS.
-func NewSessions(open Open, secure bool, most int, idle time.Duration) *Sessions {
+func NewSessions(open Open, secure bool, limit int, idle time.Duration) *Sessions {
 	// Cookies ignore ports: consoles of several clusters on one computer need different names.
 	name := "tenon-console-" + rand.Text()[:8]
 	if secure {
 		name = "__Host-" + name
 	}
-	return &Sessions{open: open, name: name, secure: secure, most: most, idle: idle, all: map[string]*session{},
+	return &Sessions{open: open, name: name, secure: secure, limit: limit, idle: idle, all: map[string]*session{},
 		unknown: newChecks()}
 }
 
@@ -91,14 +91,14 @@ func (s *Sessions) session(id string) (*Identity, error) {
 	return one.who, nil
 }
 
-// SignIn begins a session.
+// SignIn begins a session, and returns its identity and its cookie. On an error there is no session for the cookie.
 func (s *Sessions) SignIn(ctx context.Context, c Credential) (*Identity, *http.Cookie, error) {
 	id := rand.Text()
 	who, err := s.begin(ctx, id, c)
 	return who, s.cookie(id, 0), err
 }
 
-// begin opens an identity for a session with the id.
+// begin opens an identity for a session with the id, and closes the identities whose sessions end to make room.
 func (s *Sessions) begin(ctx context.Context, id string, c Credential) (*Identity, error) {
 	who, err := s.open(ctx, c)
 	if err != nil {
@@ -119,31 +119,31 @@ func (s *Sessions) begin(ctx context.Context, id string, c Credential) (*Identit
 	return who, nil
 }
 
-// put adds a session, and returns the identities whose sessions end for it. ok is false where there is no room.
+// put adds a session, and returns the identities of the sessions that it ends. ok is false if there is no room.
 func (s *Sessions) put(id string, who *Identity) (ended []*Identity, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all[id] != nil { // another request of the same proxy came first
+	if s.all[id] != nil { // another request with the same credential of a proxy came first; see known
 		ended = append(ended, s.remove(id))
 	}
-	if len(s.all) >= s.most {
+	if len(s.all) >= s.limit {
 		held := map[string]int{}
 		for _, one := range s.all {
 			held[one.who.person()]++
 		}
-		from, ok := gives(held, who.person())
+		from, ok := givesWay(held, who.person())
 		if !ok {
 			return ended, false
 		}
-		ended = append(ended, s.remove(s.unused(from)))
+		ended = append(ended, s.remove(s.leastRecent(from)))
 	}
 	s.uses++
 	s.all[id] = &session{who, time.AfterFunc(s.idle, func() { s.drop(id) }), s.uses}
 	return ended, true
 }
 
-// unused returns the person's least recently used session. The caller holds the lock.
-func (s *Sessions) unused(who string) (id string) {
+// leastRecent returns the id of the person's least recently used session. The caller holds the lock.
+func (s *Sessions) leastRecent(who string) (id string) {
 	for at, one := range s.all {
 		if one.who.person() == who && (id == "" || one.used < s.all[id].used) {
 			id = at
@@ -186,11 +186,11 @@ func (s *Sessions) cookie(value string, age int) *http.Cookie {
 }
 
 // OneTime returns a new secret, and a function that opens an identity for the first client with the secret. The secret
-// is worthless after its use, and after the time lasts.
-func OneTime(who *Identity, lasts time.Duration, now func() time.Time) (secret string, open Open) {
+// works once, and only within the lifetime.
+func OneTime(who *Identity, lifetime time.Duration, now func() time.Time) (secret string, open Open) {
 	secret = rand.Text() + rand.Text()
 	var mu sync.Mutex
-	used, end := false, now().Add(lasts)
+	used, end := false, now().Add(lifetime)
 	return secret, func(_ context.Context, c Credential) (*Identity, error) {
 		mu.Lock()
 		defer mu.Unlock()
