@@ -3,9 +3,9 @@
 //
 // Invariant: every returned pod has the requests that the API server sets if only limits are given, and breaks no rule
 // of the API server that [Validate] has. The first object whose pods break such a rule is an error that names document,
-// object and field. An object of an unknown kind without pod templates is listed as left out; a template that is found
-// in such an object comes with its place there. A field that a known kind does not have is an error, since a misspelt
-// field would otherwise be ignored.
+// object and field. An object of an unknown kind is searched for pod templates: each comes with the field where it was
+// found, and an object without any is listed as left out. A field that a known kind does not have is an error, since a
+// misspelt field would otherwise be ignored.
 package manifest
 
 import (
@@ -91,8 +91,7 @@ func Read(data []byte) (*File, error) {
 	}
 	r := reader{decoder: newDecoder()}
 	err := Documents(data, func(where string, text []byte) error {
-		return r.object(where, text, schema.GroupVersionKind{},
-			0)
+		return r.object(where, text, schema.GroupVersionKind{}, 0)
 	})
 	if err != nil {
 		return nil, err
@@ -204,7 +203,7 @@ func newDecoder() runtime.Decoder {
 		runtimejson.SerializerOptions{Strict: true})
 }
 
-// object reads an object. An item of a typed list may omit its kind.
+// object reads an object, or the objects of a list. An item of a typed list may omit its kind: it has the implied kind.
 func (r *reader) object(where string, text []byte, implied schema.GroupVersionKind, depth int) error {
 	h, gvk, err := ReadHeader(text)
 	if err != nil {
@@ -253,7 +252,7 @@ func (r *reader) object(where string, text []byte, implied schema.GroupVersionKi
 	return nil
 }
 
-// class reads a runtime class, by which pods of the same file are changed.
+// class reads a runtime class. The pods of the same file that name it are changed by it; see [WithClass].
 func (r *reader) class(what string, text []byte) error {
 	c := &nodev1.RuntimeClass{}
 	err := Tame(text)
@@ -273,17 +272,18 @@ func (r *reader) class(what string, text []byte) error {
 	return nil
 }
 
-// other reads an object whose type is not linked.
+// other reads an object whose Go type this program does not have: of a kind that an operator defines, or of an unknown
+// kind.
 func (r *reader) other(what string, gvk schema.GroupVersionKind, text []byte) error {
-	all, note, known, err := r.operators(gvk, text)
+	all, whyNot, known, err := r.operators(gvk, text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	r.file.Templates = append(r.file.Templates, all...)
 	what += fmt.Sprintf(" (%s)", clip(gvk.GroupVersion().String()))
 	switch {
-	case note != "":
-		r.file.Unjudged = append(r.file.Unjudged, what+": "+note)
+	case whyNot != "":
+		r.file.Unjudged = append(r.file.Unjudged, what+": "+whyNot)
 	case !known && hasPods(gvk.Kind): // in a group or version that no API server has, or a new one
 		r.file.Unjudged = append(r.file.Unjudged, what+": its kind has pods, and is not known in this group and version")
 	case !known:

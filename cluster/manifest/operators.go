@@ -263,9 +263,9 @@ func search(at any, above []object, where string, depth int) (out []found) {
 // maxSearch bounds how deep search looks for templates.
 const maxSearch = 12
 
-// operators reads an object of a kind that is not linked. note is the reason why its pods are not judged. known is
-// false if the kind is unknown and has no template.
-func (r *reader) operators(gvk schema.GroupVersionKind, text []byte) (all []Template, note string, known bool,
+// operators reads an object of a kind that an operator defines, or of an unknown kind. whyNot is the reason why its
+// pods are not judged, or "". known is false if the kind is unknown and the object has no template.
+func (r *reader) operators(gvk schema.GroupVersionKind, text []byte) (all []Template, whyNot string, known bool,
 	err error) {
 	if why, ok := beyond[gvk.GroupKind()]; ok {
 		return nil, why, true, nil
@@ -299,9 +299,9 @@ func (r *reader) operators(gvk schema.GroupVersionKind, text []byte) (all []Temp
 	}
 	if ok {
 		if len(all) == 0 {
-			note = "it has no pod template where such objects have theirs"
+			whyNot = "it has no pod template where such objects have theirs"
 		}
-		return all, note, true, nil
+		return all, whyNot, true, nil
 	}
 	for _, f := range search(root, nil, "", 0) {
 		t, err := r.embedded(gvk, root, f, source{count: product("replicas")}, false)
