@@ -2,7 +2,6 @@ package place
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -11,10 +10,13 @@ import (
 // maxTried bounds the amounts that GivesReserved tries.
 const maxTried = 512
 
-// GivesReserved returns the least number n of CPUs with which a container on the empty machine gets reserved CPUs,
-// and these reserved CPUs. ok is false if there is no such n up to maxTried. On machines with cores or sockets of
-// unequal sizes a kubelet compares a part with the mean size to find out whether it is whole. It may then take CPUs
-// that are not free (cpumanager/cpu_assignment.go, takeFullCores). On other machines the answer is immediate.
+// GivesReserved finds a defect of kubelets: on some machines a container gets CPUs that are reserved for the system. It
+// returns the least n for which a container that requests n CPUs of the empty machine gets such CPUs, and these
+// reserved CPUs. ok is false if there is no such n up to maxTried.
+//
+// The defect needs cores or sockets of unequal sizes. To find out whether all CPUs of a core or socket are free, a
+// kubelet compares the number of its free CPUs with the mean size. It may then take CPUs that are not free
+// (cpumanager/cpu_assignment.go, takeFullCores). On other machines the answer is immediate.
 func (r Rules) GivesReserved(m *topo.Machine) (n int, given idset.Set[idset.CPU], ok bool) {
 	if !r.CPU.Static || r.Arbiter == ByAgent || r.CPU.Reserved.Empty() || even(m) {
 		return 0, given, false
@@ -23,7 +25,7 @@ func (r Rules) GivesReserved(m *topo.Machine) (n int, given idset.Set[idset.CPU]
 	for n = 1; n <= min(m.CPUs().Len(), maxTried); n++ {
 		v := Place(u, &Pod{QoS: Guaranteed, Containers: []Container{{Name: "c", MilliCPU: int64(n) * 1000}}})
 		for _, h := range v.Holdings {
-			if given = h.CPUs.Minus(h.CPUs.Minus(r.CPU.Reserved)); !given.Empty() {
+			if given = h.CPUs.And(r.CPU.Reserved); !given.Empty() {
 				return n, given, true
 			}
 		}
@@ -45,11 +47,13 @@ func (r Rules) HalfCores(m *topo.Machine) (lost idset.Set[idset.CPU], a Advice) 
 	if lost = whole.Minus(r.CPU.Reserved); lost.Empty() {
 		return lost, a
 	}
-	are, them := "1 CPU (%s) is on a core", "it"
-	if lost.Len() > 1 {
-		are, them = strconv.Itoa(lost.Len())+" CPUs (%s) are on cores", "them"
+	where, them := fmt.Sprintf("1 CPU (%s) is on a core", lost), "it"
+	if n := lost.Len(); n > 1 {
+		where, them = fmt.Sprintf("%d CPUs (%s) are on cores", n, lost), "them"
 	}
-	return lost, Advice{"reservedSystemCPUs: " + fmt.Sprintf(are, lost) + " with reserved ones, so full-pcpus-only does " +
-		"not count " + them + " for containers with CPUs of their own", "reserve whole cores: reservedSystemCPUs: " +
-		whole.String()}
+	return lost, Advice{
+		What: fmt.Sprintf("reservedSystemCPUs: %s with reserved ones, so full-pcpus-only does not count %s for containers "+
+			"with CPUs of their own", where, them),
+		Remedy: fmt.Sprintf("reserve whole cores: reservedSystemCPUs: %s", whole),
+	}
 }
