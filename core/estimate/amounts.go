@@ -54,10 +54,10 @@ func (q quantities) plus(other quantities, times int64) quantities {
 	return out
 }
 
-// within reports whether q has at most as much of every resource as most has.
-func (q quantities) within(most quantities) bool {
+// within reports whether q has no more of any resource than limit has.
+func (q quantities) within(limit quantities) bool {
 	for k, v := range q {
-		if v > most[k] {
+		if v > limit[k] {
 			return false
 		}
 	}
@@ -66,14 +66,14 @@ func (q quantities) within(most quantities) bool {
 
 // frame computes what a pod takes of a node, and what the amounts show of it. It never changes.
 type frame struct {
-	// empty is the machine without pods, loose the same without a topology policy.
+	// empty is the machine without pods. loose is the empty machine without a topology policy.
 	empty, loose *place.Usage
-	// whole is Amounts.Whole.
+	// whole: the amounts also contain what pods keep from their init containers; see state.Amounts.
 	whole bool
 }
 
-// of returns the frame of the next report; f is the frame of the last one.
-func (f frame) of(empty *place.Usage, whole bool) frame {
+// next returns the frame of the next report. It reuses the values of f, the frame of the last report, that still hold.
+func (f frame) next(empty *place.Usage, whole bool) frame {
 	if f.empty != empty {
 		r := empty.Rules
 		r.Topology = place.TopologyRules{}
@@ -93,7 +93,7 @@ func (f *frame) takes(p *place.Pod) (hs []place.Holding, ok bool) {
 	return v.Holdings, v.Fits()
 }
 
-// shown returns the part of the holdings that the amounts show.
+// shown returns the part of the holdings that the amounts show. Only whole amounts show what init containers hold.
 func (f *frame) shown(hs []place.Holding) []place.Holding {
 	if f.whole {
 		return hs
@@ -101,21 +101,23 @@ func (f *frame) shown(hs []place.Holding) []place.Holding {
 	return slices.DeleteFunc(slices.Clone(hs), func(h place.Holding) bool { return h.Kind == place.Init })
 }
 
-// together reports whether everything that a pod holds is on one NUMA node. Either the kubelet aligns the pod as a
-// whole, or CPUs tie each container to the NUMA node of the containers before it.
+// together reports whether everything that a pod holds is certainly on one NUMA node. The policy must be
+// single-numa-node, and one of two conditions must hold. Either the kubelet aligns the pod as a whole. Or every
+// container has CPUs, and all containers but one are init containers: each container then reuses CPUs of the init
+// containers before it, and so gets their NUMA node.
 func (f *frame) together(p *place.Pod, hs []place.Holding) bool {
 	t := f.empty.Rules.Topology
 	if t.Policy != place.SingleNUMA {
 		return false
 	}
-	others := 0
+	notInit := 0
 	for _, c := range p.Containers {
 		if c.Kind != place.Init {
-			others++
+			notInit++
 		}
 	}
-	bare := slices.ContainsFunc(hs, func(h place.Holding) bool { return h.CPUs.Empty() })
-	return t.Scope == place.PerPod || others == 1 && !bare && len(hs) == len(p.Containers)
+	noCPUs := slices.ContainsFunc(hs, func(h place.Holding) bool { return h.CPUs.Empty() })
+	return t.Scope == place.PerPod || notInit == 1 && !noCPUs && len(hs) == len(p.Containers)
 }
 
 // parts returns what the amounts show of a pod's holdings, divided into parts that are each on one NUMA node.

@@ -136,7 +136,7 @@ func (n *Node) Report(r Report) []Landed {
 		n.counted, n.ended = map[string]counted{}, map[string]bool{}
 	}
 	foreseen := !n.incomplete && r.Settled
-	n.frame, n.amounts = n.frame.of(r.Empty, r.Amounts.Whole), r.Amounts
+	n.frame, n.amounts = n.frame.next(r.Empty, r.Amounts.Whole), r.Amounts
 	x := &reading{Node: n, bound: r.Bound, now: r.Now, held: quantitiesOf(r.Amounts.Held)}
 	x.old = slices.DeleteFunc(slices.Clone(n.entries), func(e state.Entry) bool { return e.Pod.UID == "" })
 	x.count()
