@@ -114,7 +114,7 @@ func (b *Book) unmarkAssumed(uid string) {
 }
 
 // account records, after a report, the pods that the node now accounts for. They replace the pods that it accounted
-// for before: the pods in counted and in the layout before. It also records that the pods in a.settled are not
+// for before: the pods in counted and in the layout before. It also records that the pods in a.unassumed are not
 // assumed any more. Both happen in one step, so every reader finds each pod.
 func (b *Book) account(a *account, before *state.Layout, counted []string) {
 	b.mu.Lock()
@@ -135,10 +135,10 @@ func (b *Book) account(a *account, before *state.Layout, counted []string) {
 			b.held.put(e.Pod.UID, a.name)
 		}
 	}
-	for _, uid := range a.settled {
+	for _, uid := range a.unassumed {
 		delete(b.where, uid)
 	}
-	a.settled = nil
+	a.unassumed = nil
 }
 
 // holds reports whether a node accounts for a pod.

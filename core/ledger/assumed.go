@@ -218,7 +218,7 @@ func (a *account) settle(changed bool) []state.Outcome {
 			rest = append(rest, f)
 			continue
 		}
-		a.settled = append(a.settled, f.id.UID)
+		a.unassumed = append(a.unassumed, f.id.UID)
 		if len(f.options.of) == 0 {
 			continue
 		}

@@ -71,10 +71,10 @@ type account struct {
 	// estimate is the inference about a node that reports amounts only; see estimated.go. It is nil on exact nodes.
 	estimate *estimate.Node
 
-	now     int           // counts moments: turns, admissions
-	news    int           // see Node.News
-	changed chan struct{} // closed and renewed at every change
-	settled []string      // UIDs of pods that are not assumed any more; see Book.account.
+	now       int           // counts moments: turns, admissions
+	news      int           // see Node.News
+	changed   chan struct{} // closed and renewed at every change
+	unassumed []string      // UIDs of pods that are not assumed any more; see Book.account.
 	// excess has the pods that are not followed because there are too many. flooded is the number of pods that had had
 	// their turn when predicting them took too much work; 0 if it does not. See flood.go.
 	excess  map[string]bool
@@ -173,7 +173,7 @@ func (a *account) dropIdle() {
 		}
 		idle := a.idle(f.pod)
 		if f.onto = a.empty; idle {
-			a.settled = append(a.settled, f.id.UID)
+			a.unassumed = append(a.unassumed, f.id.UID)
 		}
 		return idle
 	})

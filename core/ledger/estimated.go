@@ -22,12 +22,13 @@ func (a *account) counted() []string {
 	return a.estimate.Pods()
 }
 
-// reportAmounts processes the amounts of an estimated node: assumed pods that they contain are not assumed any more.
+// reportAmounts processes the amounts of an estimated node; before is the layout that they replace. The pods that the
+// amounts contain are not assumed any more. It returns an outcome for each of these pods that had only one prediction.
 func (b *Book) reportAmounts(a *account, before *state.Layout) (out []state.Outcome) {
 	if a.estimate == nil {
 		a.estimate = &estimate.Node{}
 	}
-	if before != nil && before.Amounts == nil {
+	if before != nil && before.Amounts == nil { // the node was exact until now
 		var pods []state.PodID
 		for _, e := range before.Entries {
 			pods = append(pods, e.Pod)
@@ -41,13 +42,13 @@ func (b *Book) reportAmounts(a *account, before *state.Layout) (out []state.Outc
 		r.Bound = append(r.Bound, f.forEstimate())
 	}
 	contained := map[string]bool{}
-	for _, l := range a.estimate.Report(r) {
-		contained[l.UID] = true
-		a.settled = append(a.settled, l.UID)
-		if f := a.find(l.UID); l.Foreseen {
+	for _, landed := range a.estimate.Report(r) {
+		contained[landed.UID] = true
+		a.unassumed = append(a.unassumed, landed.UID)
+		if f := a.find(landed.UID); landed.Foreseen {
 			o := state.Outcome{Node: a.name, Pod: f.id, Result: state.Wrong, Predicted: f.holdings(),
 				Foreign: f.foreign}
-			if l.Agrees {
+			if landed.Agrees {
 				o.Result, o.Seen = state.Confirmed, f.holdings()
 			}
 			out = append(out, o)
@@ -113,17 +114,18 @@ func (a *account) estimatedStates() (out []*state.Node, known bool) {
 	return out, states.Sure
 }
 
-// keep records the options that a pod has now, so that they remain possible.
+// keep adds the present options of a pod to the allocations that it may have received, so that they remain possible.
 func (a *account) keep(f *assumedPod) { f.past.Keep(f.options.of, f.options.more, a.limits.options) }
 
-// widen keeps the options of a pod that was assumed when something was released, and records that its next prediction
-// may be possible, too (estimate.Past.Widen).
+// widen records that something was released while a pod was assumed. The pod's present options remain possible. If the
+// pod was known to be admitted, its next prediction is possible, too (estimate.Past.Widen).
 func (a *account) widen(f *assumedPod) {
 	a.keep(f)
 	f.past.Widen(f.acked != 0)
 }
 
-// exchanged records the end of a pod that may have had what was predicted for others of its shape.
+// exchanged records the end of the pod me. If it is open whether a pod of its shape was admitted before or after me,
+// that pod may have got what was predicted for me.
 func (a *account) exchanged(me *assumedPod) {
 	a.keep(me)
 	for _, f := range a.assumed {
@@ -147,8 +149,9 @@ func (a *account) swapPasts(f, g *assumedPod) {
 func (f *assumedPod) choosesDevices() bool { return !place.Verdict{Holdings: f.holdings()}.Exact() }
 
 // Begun records that a pod has started a container that comes after its init containers. The memory manager has then
-// taken back what the init containers left. If that is new, and the node's last report has amounts, which may not
-// show it, changed is set and node is the node's name. Otherwise node is empty.
+// taken back what the init containers left, which the last report of an estimated node may not show. In that case
+// Begun changes the node's state, and returns the node's name and true. It returns "" and false if the start was known,
+// if the node has no report, or if the node reports which pod holds what.
 func (b *Book) Begun(uid string) (node string, changed bool) {
 	a := b.accountOf(uid)
 	if a == nil {
@@ -172,8 +175,8 @@ func (b *Book) Begun(uid string) (node string, changed bool) {
 	return a.name, true
 }
 
-// countedOn returns the account of the estimated node whose amounts contain a pod, locked, or nil. Claims of exact
-// nodes do not count here.
+// countedOn returns the account of the estimated node whose amounts contain a pod, locked, or nil. It passes over exact
+// nodes that list the pod.
 func (b *Book) countedOn(uid string) *account {
 	for _, node := range b.holders(uid) {
 		a := b.open(node)
@@ -185,7 +188,8 @@ func (b *Book) countedOn(uid string) *account {
 	return nil
 }
 
-// Settle records that a pod has been known to be admitted for long: every end from now on comes after its admission.
+// Settle records that the admission of a pod has been known for so long that it came before every end that is received
+// from now on. It does nothing if the admission is not known.
 func (b *Book) Settle(uid string) {
 	a := b.accountOf(uid)
 	if a != nil {
@@ -200,8 +204,8 @@ func (b *Book) Settle(uid string) {
 // unplaced pods, but do not show on which NUMA nodes they are.
 type unplaced struct{ *estimate.Unplaced }
 
-// Without returns n without some of its unplaced pods; Others are the other states in which it may then be. It is
-// unsettled if more states are possible than are listed.
+// Without returns n without some of its unplaced pods. The result's Others are the other states in which the node may
+// then be. The result is unsettled if more states are possible than Others lists.
 func (u unplaced) Without(n *state.Node, uids []string) *state.Node {
 	var states []estimate.State
 	for _, one := range append([]*state.Node{n}, n.Others...) {

@@ -47,7 +47,7 @@ func (a *account) room(f *assumedPod) bool {
 func (a *account) dropExcess(uid string) {
 	if a.excess[uid] {
 		delete(a.excess, uid)
-		a.settled = append(a.settled, uid)
+		a.unassumed = append(a.unassumed, uid)
 	}
 }
 

@@ -124,7 +124,7 @@ func (a *account) keepUnlisted(listed map[string]bool, renewed bool) {
 	for _, f := range a.unlisted.pods {
 		switch uid := f.id.UID; {
 		case listed[uid]:
-			a.settled = append(a.settled, uid)
+			a.unassumed = append(a.unassumed, uid)
 		case renewed:
 			f.earlier = choices{}
 			a.assumed = append(slices.Clone(a.assumed), f)
