@@ -15,7 +15,9 @@ import (
 // This file connects the plugin with package candidates, which leaves nodes out of an attempt. A scheduler that was not
 // set up by Extend leaves no nodes out.
 
-// narrow returns the nodes for kube-scheduler to filter, or nil for all nodes.
+// narrow returns the nodes for kube-scheduler to filter, or nil for all nodes. Usually it chooses among the nodes where
+// the pod is known to fit (s.fits). For a large pod these are not computed, so a few nodes are judged one after the
+// other. Any other pod whose fits were not computed gets all nodes.
 func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *podState, pod *v1.Pod,
 	nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	if p.candidates == nil || s.fits == nil && !s.large() {
@@ -42,20 +44,23 @@ func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *podState, pod
 	return &fwk.PreFilterResult{NodeNames: names}
 }
 
-// lets reports whether Filter accepts the pod on a node where it fits.
+// lets reports whether Filter accepts the pod on a node where it fits. The guard must let the pod go there. If the
+// pod's wait for its turn timed out on the node, the node must have news since then.
 func (p *Plugin) lets(s *podState, n *state.Node) bool {
-	at, waited := s.backoff[n.Name]
-	return p.guard.Distrusts(n) == 0 && !(waited && at == n.News) && p.guard.Refuses(n, s.pod, s.demand) == 0
+	news, timedOut := s.backoff[n.Name]
+	backsOff := timedOut && news == n.News
+	return p.guard.Distrusts(n) == 0 && !backsOff && p.guard.Refuses(n, s.pod, s.demand) == 0
 }
 
-// leftOut records why the pod does not fit on the nodes that were left out, until the record and the log are full.
+// leftOut filters the nodes that were left out, since Filter records why the pod does not fit on a node. It ends when
+// neither the record nor the log takes more answers.
 func (p *Plugin) leftOut(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s *podState) {
 	if s.named == nil || !s.Open() || s.large() {
 		return
 	}
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
-		return // nothing depends on it
+		return // only the record is less complete
 	}
 	for _, info := range nodes {
 		if !s.Open() {

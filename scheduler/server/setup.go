@@ -21,7 +21,9 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/profiles"
 )
 
-// setUp makes a kube-scheduler with the plugin, and the state that its profiles share.
+// setUp makes a kube-scheduler with the plugin, and the state that its profiles share. If the plugin's arguments select
+// nodes by their labels, the scheduler is for a shard of the cluster: it uses only these nodes and follows only their
+// reports.
 func setUp(
 	ctx context.Context,
 	opts *options.Options,
@@ -59,8 +61,8 @@ func setUp(
 	return shared, cc, s, err
 }
 
-// configure reads a kube-scheduler's flags and configuration as its own command does. app.Setup would also make the
-// scheduler, with informers of the reports of all shards.
+// configure reads a kube-scheduler's flags and configuration as its own command does. It does not call app.Setup, which
+// also makes the scheduler: that would follow the reports of all nodes, before setUp can restrict it to a shard.
 func configure(ctx context.Context, opts *options.Options) (*schedconfig.CompletedConfig, error) {
 	defaults, err := latest.Default()
 	if err != nil {
@@ -78,8 +80,9 @@ func configure(ctx context.Context, opts *options.Options) (*schedconfig.Complet
 	return &cc, nil
 }
 
-// create makes the scheduler of a configuration, with the plugin under both of its names. The list must contain every
-// option that app.Setup passes to scheduler.New, so that no part of the configuration is ignored.
+// create makes the scheduler of a configuration, with the plugin under both of its names and with the plugin of the
+// shard. The options of scheduler.New must include every option that app.Setup passes, so that no part of the
+// configuration is ignored.
 func create(
 	ctx context.Context,
 	cc *schedconfig.CompletedConfig,
