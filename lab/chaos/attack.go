@@ -22,9 +22,9 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// This file has the attackers: a node whose agent's token was stolen, and users who bind pods by hand. Neither may
-// change anything on other nodes. This file needs no checks of its own: the checks of a round examine the other nodes
-// while the false layouts and the pods exist.
+// This file has the attackers: nodes whose agents' tokens were stolen, users who bind pods by hand, and users who forge
+// static pods and their mirrors. None of them may change anything on other nodes. The checks of a round verify that,
+// since they examine the other nodes while the false layouts and the pods exist. Only lieAgain checks by itself.
 
 // The nodes of attackers have no kubelet, and no scheduler uses them.
 const (
@@ -126,14 +126,14 @@ func (r *run) lieAgain(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		r.fault("a node lies, and of others the book says: %s", strings.Join(last, "; "))
+		r.fault("a false layout changes other nodes in the ledger: %s", strings.Join(last, "; "))
 	}
 	return nil
 }
 
-// falseLayout returns a layout of the node name with the machine of the node like, the topology policy and scope in of,
-// and holdings for the pods of all nodes but the attackers'.
-func (r *run) falseLayout(name, like string, of [2]string) *v1alpha1.NodeLayout {
+// falseLayout returns a layout for the node called name. The layout has the machine of the node like, a policy and a
+// scope of the topology manager, and holdings for the pods of all nodes except the attackers' nodes.
+func (r *run) falseLayout(name, like string, policyAndScope [2]string) *v1alpha1.NodeLayout {
 	r.attackers.lies++
 	lives, _ := r.record.all()
 	l := &v1alpha1.NodeLayout{}
@@ -142,7 +142,7 @@ func (r *run) falseLayout(name, like string, of [2]string) *v1alpha1.NodeLayout 
 	}
 	l.ObjectMeta = metav1.ObjectMeta{Name: name}
 	l.Sequence, l.Agent.ID = r.attackers.lies, fmt.Sprint("liar-", r.attackers.lies)
-	l.Rules.TopologyManagerPolicy, l.Rules.TopologyManagerScope = of[0], of[1]
+	l.Rules.TopologyManagerPolicy, l.Rules.TopologyManagerScope = policyAndScope[0], policyAndScope[1]
 	l.MemoryGroups = nil
 	l.Holdings = foreignHoldings(lives)
 	return l
@@ -282,7 +282,8 @@ func (r *run) forgeMirrors(ctx context.Context) error {
 	return nil
 }
 
-// dropMirrors deletes the forged mirror pods, by force, because kubelets do not end them.
+// dropMirrors removes the finalizers of the forged mirror pods, and deletes these pods by force, because no kubelet
+// runs them and reports their end.
 func (r *run) dropMirrors(ctx context.Context) error {
 	for _, name := range r.attackers.mirrors {
 		err := r.try(ctx, func() error {
@@ -302,6 +303,7 @@ func (r *run) dropMirrors(ctx context.Context) error {
 	return err
 }
 
+// handMade returns a pod with one container that names the mute node, for a user to create.
 func (r *run) handMade(c v1.Container) *v1.Pod {
 	r.attackers.created++
 	p := workload.Pod(fmt.Sprintf("hand%05d", r.attackers.created), c)

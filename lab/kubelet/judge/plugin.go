@@ -10,14 +10,15 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// plugin is the client of a device plugin in this process: every allocation succeeds.
+// plugin takes the place of a device plugin and of the kubelet's client for it: the device manager calls it in this
+// process. Every allocation succeeds.
 type plugin struct {
-	name string
+	name string                             // of the resource
 	ask  func(question) (preference, error) // nil where the plugin has no preferences
 }
 
-// sockets numbers the plugins: from 1.37 on the device manager refuses a second plugin of a resource with the same
-// socket.
+// sockets counts the calls of SocketPath, which therefore returns a new path each time. The device manager calls it once
+// for a plugin that connects. From 1.37 on it refuses a second plugin of a resource with the same path.
 var sockets atomic.Int64
 
 func (p plugin) API() api.DevicePluginClient { return p }
