@@ -29,13 +29,14 @@ func StaticUID(p *v1.Pod) string {
 }
 
 // KubeletUIDs returns the UIDs under which a kubelet keeps the pods of its node, by the pods' UIDs at the API server.
-// A pod that is no mirror always has its own UID. A mirror has the UID of its static pod, unless another pod has that
-// UID as its own. If several mirrors claim one UID, the only one with containers in its status gets it. Kubelets
+// A pod that is no mirror always has its own UID. A mirror has the UID of its static pod, unless some pod has that UID
+// at the API server. If several mirrors claim one UID, the only one with containers in its status gets it. Kubelets
 // report no containers of pods that they do not run. So no two pods have the same UID, and a mirror may have none.
 func KubeletUIDs(pods []*v1.Pod) map[types.UID]string {
 	out := make(map[types.UID]string, len(pods))
-	claims := map[string][]*v1.Pod{}
+	claims, taken := map[string][]*v1.Pod{}, map[string]bool{}
 	for _, p := range pods {
+		taken[string(p.UID)] = true
 		if !Mirror(p) {
 			out[p.UID] = string(p.UID)
 		} else if uid := StaticUID(p); uid != "" {
@@ -48,7 +49,7 @@ func KubeletUIDs(pods []*v1.Pod) map[types.UID]string {
 				return len(p.Status.ContainerStatuses)+len(p.Status.InitContainerStatuses) == 0
 			})
 		}
-		if _, taken := out[types.UID(uid)]; len(all) == 1 && !taken {
+		if len(all) == 1 && !taken[uid] {
 			out[all[0].UID] = uid
 		}
 	}

@@ -42,6 +42,7 @@ func TestKubeletUIDs(t *testing.T) {
 		"mirror of a Node of a CRD":   owned("x/v1", "Node", "n", true),
 		"mirror not controlled":       owned("v1", "Node", "n", false),
 		"whole mirror of a pod":       mirror("liar", "honest"),
+		"whole mirror of a mirror":    mirror("liar", "real"),
 		"whole mirror of nobody":      mirror("liar", "made-up"),
 		"whole mirror without a hash": mirror("liar", ""),
 	}
