@@ -81,6 +81,20 @@ func BaseOf(l *NodeLayout) *LayoutBase {
 		Holdings: l.Holdings, MemoryGroups: l.MemoryGroups}
 }
 
+// constant reports whether all is equal in two bases but sequence, holdings and memoryGroups.
+func (b *LayoutBase) constant(o *LayoutBase) bool {
+	same := equality.Semantic.DeepEqual
+	return b.Agent.ID == o.Agent.ID && same(b.Labels, o.Labels) && same(b.OwnerReferences, o.OwnerReferences) &&
+		same(b.Machine, o.Machine) && same(b.Rules, o.Rules) && same(b.Kubelet, o.Kubelet) && same(b.Inexact, o.Inexact)
+}
+
+// Same reports whether two bases have the same data, labels and owners.
+func (b *LayoutBase) Same(o *LayoutBase) bool {
+	same := equality.Semantic.DeepEqual
+	return b.Sequence == o.Sequence && b.constant(o) && same(b.Holdings, o.Holdings) &&
+		same(b.MemoryGroups, o.MemoryGroups)
+}
+
 // onto puts the data of the base into a layout.
 func (b *LayoutBase) onto(l *NodeLayout) {
 	l.Machine, l.Rules, l.Kubelet, l.Inexact = b.Machine, b.Rules, b.Kubelet, b.Inexact
@@ -88,11 +102,10 @@ func (b *LayoutBase) onto(l *NodeLayout) {
 }
 
 // Since returns a complete layout as a difference from a base. ok is false if there is none: something other than
-// holdings and memoryGroups differs, or the order of the holdings, or the base is another agent's.
+// holdings and memoryGroups differs, or the order of the holdings, or the base is another agent's. Labels and owners
+// count, because the base has them too.
 func (l *NodeLayout) Since(b *LayoutBase) (d *NodeLayout, ok bool) {
-	if l.Agent.ID != b.Agent.ID || !equality.Semantic.DeepEqual(l.Machine, b.Machine) ||
-		!equality.Semantic.DeepEqual(l.Rules, b.Rules) || !equality.Semantic.DeepEqual(l.Kubelet, b.Kubelet) ||
-		!equality.Semantic.DeepEqual(l.Inexact, b.Inexact) {
+	if !b.constant(BaseOf(l)) {
 		return nil, false
 	}
 	d = &NodeLayout{TypeMeta: l.TypeMeta, ObjectMeta: l.ObjectMeta, Sequence: l.Sequence, Agent: l.Agent,
@@ -162,6 +175,12 @@ func (l *NodeLayout) follows(agent string, sequence int64) (continues, older boo
 	// An agent writes a new base before the first layout that continues it. Until that layout arrives, the base is the
 	// latest that the agent has written.
 	return false, sequence > l.Sequence
+}
+
+// Continues reports whether the layout is a difference from this base.
+func (l *NodeLayout) Continues(b *LayoutBase) bool {
+	continues, _ := l.follows(b.Agent.ID, b.Sequence)
+	return continues
 }
 
 // On returns the complete form of a layout, with the memory of the base, or ErrNoBase. A layout without a base is

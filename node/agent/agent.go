@@ -115,7 +115,7 @@ func newReconciler(cfg Config, t *triggers) (*reconciler, error) {
 		return nil, err
 	}
 	log := cfg.Logger.WithValues("node", cfg.NodeName)
-	base := &baseWriter{client: layouts, name: cfg.NodeName, labels: cfg.Labels, log: log,
+	base := &baseWriter{client: layouts, name: cfg.NodeName, log: log,
 		watch: newSelfWatch(meta.Resource(v1alpha1.LayoutBaseResource()), cfg.NodeName, cfg.Labels, t.everything)}
 	published := &published{
 		layout: &layoutWriter{client: layouts, name: cfg.NodeName, labels: cfg.Labels, log: log, claim: newClaim(),

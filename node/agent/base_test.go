@@ -30,6 +30,9 @@ func TestABaseThatSomebodyChangedIsWrittenAgain(t *testing.T) {
 				w.start(w.config(logr.Discard()))
 				w.run("p", "5")
 				pass(time.Second)
+				w.write("config.yaml", configKind+"topologyManagerPolicy: restricted\n")
+				w.agents[0].triggers.everything() // a base with the pod
+				pass(time.Second)
 				w.api.set(func() {
 					b := *w.api.bases[w.name]
 					if change == nil {

@@ -83,8 +83,9 @@ func (w *layoutWriter) read(ctx context.Context, now time.Time) error {
 		if w.content, err = contentOf(whole); err != nil {
 			return err
 		}
-		if l.Base != 0 && w.metadata != metadataMark(base, w.labels) {
-			w.base.last, w.metadata = nil, ""
+		if l.Base != 0 && (w.metadata != metadataMark(base, w.labels) || !l.Continues(base)) {
+			w.base.written.End()
+			w.metadata = ""
 		}
 	}
 	if w.claim.read(l.Agent, w.watch.read(l), now) {
@@ -142,7 +143,7 @@ func (w *layoutWriter) write(ctx context.Context, l *v1alpha1.NodeLayout, now ti
 func (w *layoutWriter) send(ctx context.Context, l *v1alpha1.NodeLayout) error {
 	l.Agent = w.claim.me
 	l.Sequence = w.next()
-	out, err := w.base.difference(l)
+	out, err := w.base.written.Next(l)
 	if err != nil {
 		return err
 	}
