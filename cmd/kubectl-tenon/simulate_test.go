@@ -227,7 +227,8 @@ func guard(t *testing.T, c *lab.Cluster) (kubeconfig string, seen func() []strin
 func exportOf(ctx context.Context, t *testing.T, c *lab.Cluster) string {
 	user := kubernetes.NewForConfigOrDie(c.RESTConfig())
 	var out bytes.Buffer
-	for _, path := range []string{"/api/v1/nodes", "/api/v1/pods", "/apis/tenon.sh/v1alpha1/nodelayouts"} {
+	for _, path := range []string{"/api/v1/nodes", "/api/v1/pods", "/apis/tenon.sh/v1alpha1/nodelayouts",
+		"/apis/tenon.sh/v1alpha1/layoutbases"} {
 		text, err := user.RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").Do(ctx).Raw()
 		if err != nil {
 			t.Fatal(err)

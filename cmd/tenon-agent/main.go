@@ -17,7 +17,7 @@
 //
 //	nodes                                         get, list, watch, its own
 //	pods                                          list, watch, on its own node
-//	nodelayouts.tenon.sh                          get, list, watch, create, patch, its own
+//	nodelayouts.tenon.sh, layoutbases.tenon.sh    get, list, watch, create, patch, its own
 //	noderesourcetopologies.topology.node.k8s.io   the same, with --node-resource-topology
 //	nodes/configz                                 get, checked by the kubelet; --kubelet-config-source=auto or kubelet
 //	nodes/proxy                                   get, only with --kubelet-config-source=api-server

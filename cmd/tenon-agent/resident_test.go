@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,6 +82,7 @@ func BenchmarkResident(b *testing.B) {
 type busyNode struct {
 	dir     string
 	layouts chan *v1alpha1.NodeLayout
+	base    atomic.Pointer[v1alpha1.LayoutBase]
 	bytes   int
 }
 
@@ -222,9 +224,30 @@ func (n *busyNode) server() http.Handler {
 			return
 		}
 		l.UID, l.Generation = "uid-of-layout", l.Sequence
+		whole, err := l.On(n.base.Load())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusConflict)
+			return
+		}
 		n.bytes = len(body)
-		n.layouts <- &l
+		n.layouts <- whole
 		reply(w, l)
+	})
+	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/layoutbases", list(metav1.PartialObjectMetadataList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: "1"}}))
+	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/layoutbases/busy", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+	})
+	mux.HandleFunc("PATCH /apis/tenon.sh/v1alpha1/layoutbases/busy", func(w http.ResponseWriter, r *http.Request) {
+		base := &v1alpha1.LayoutBase{}
+		if err := json.NewDecoder(r.Body).Decode(base); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		base.UID, base.Generation = "uid-of-base", base.Sequence
+		n.base.Store(base)
+		reply(w, base)
 	})
 	return mux
 }

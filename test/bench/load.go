@@ -4,32 +4,34 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/deploy/crd"
 )
 
 // weight has the sizes of what one machine with a number of pods writes to the API server, and the time to encode it.
 type weight struct {
 	kind
-	pods             int
-	layout, topology wire
-	holdings, single int     // stored bytes if all holdings, or one pod's, were a separate object
-	encode, decode   float64 // ns of a layout: the agent's JSON; JSON to core values
+	pods int
+	// base is a LayoutBase, and change a NodeLayout that continues it, in the mean of the changes of pods until the
+	// next base.
+	base, change, topology wire
+	changes                int
+	encode, decode         float64 // ns of a change: the agent's JSON; JSON to core values
 }
 
 // weigh measures the objects of all machines and pod counts and, if rounds is not 0, the time to encode and decode
 // them.
 func weigh(rounds int) (out []weight, err error) {
-	layouts, err := define(crd.NodeLayout())
-	if err != nil {
-		return nil, err
-	}
-	topologies, err := define(crd.NodeResourceTopology())
-	if err != nil {
-		return nil, err
+	var kindsOf [3]*definition
+	for i, text := range [][]byte{crd.LayoutBase(), crd.NodeLayout(), crd.NodeResourceTopology()} {
+		if kindsOf[i], err = define(text); err != nil {
+			return nil, err
+		}
 	}
 	for _, k := range kinds {
 		for _, pods := range crowds {
@@ -42,20 +44,15 @@ func weigh(rounds int) (out []weight, err error) {
 				return nil, err
 			}
 			w := weight{kind: k, pods: pods}
-			var u *unstructured.Unstructured
-			if w.layout, u, err = layouts.measure(l); err != nil {
+			base := v1alpha1.BaseOf(l)
+			if w.base, _, err = kindsOf[0].measure(base); err != nil {
 				return nil, err
 			}
-			if w.holdings, w.single, err = parts(layouts, l); err != nil {
+			if w.topology, _, err = kindsOf[2].measure(topology(n)); err != nil {
 				return nil, err
 			}
-			if w.topology, _, err = topologies.measure(topology(n)); err != nil {
+			if err := w.follow(kindsOf[1], base, l, rounds); err != nil {
 				return nil, err
-			}
-			if rounds > 0 {
-				if w.encode, w.decode, err = coding(rounds, l, u); err != nil {
-					return nil, err
-				}
 			}
 			out = append(out, w)
 		}
@@ -63,27 +60,70 @@ func weigh(rounds int) (out []weight, err error) {
 	return out, nil
 }
 
-// parts measures what would be stored if a layout's holdings were a separate object, and if the holdings of its first
-// pod were.
-func parts(d *definition, l *v1alpha1.NodeLayout) (all, single int, err error) {
-	alone := *l
-	alone.Machine, alone.Rules, alone.Summary, alone.MemoryGroups = v1alpha1.Machine{}, v1alpha1.Rules{},
-		v1alpha1.Summary{}, nil
-	w, _, err := d.measure(&alone)
-	if err != nil || len(l.Holdings) == 0 {
-		return w.stored, 0, err
+// follow measures the layouts that an agent writes after a base, while pods end and others start in turn, and the
+// middle one's time.
+func (w *weight) follow(d *definition, base *v1alpha1.LayoutBase, l *v1alpha1.NodeLayout, rounds int) error {
+	all, err := successors(base, l)
+	if err != nil {
+		return err
 	}
-	alone.Holdings = l.Holdings[:1]
-	one, _, err := d.measure(&alone)
-	return w.stored, one.stored, err
+	var sum wire
+	for i, next := range all {
+		size, u, err := d.measure(next)
+		if err != nil {
+			return err
+		}
+		sum = sum.plus(size)
+		if rounds > 0 && i == len(all)/2 {
+			if w.encode, w.decode, err = coding(rounds, base, next, u); err != nil {
+				return err
+			}
+		}
+	}
+	w.changes, w.change = len(all), sum.over(len(all))
+	return nil
 }
 
-// coding measures how long an agent takes to write a layout as JSON, and a scheduler to read it.
-func coding(rounds int, l *v1alpha1.NodeLayout, u *unstructured.Unstructured) (encode, decode float64, err error) {
+// mostChanges bounds the layouts that follow a base, for nodes without pods.
+const mostChanges = 100
+
+// successors returns the layouts that an agent writes after a base until it writes the next one: the oldest pod ends,
+// and another one of its size starts, in turn.
+func successors(base *v1alpha1.LayoutBase, l *v1alpha1.NodeLayout) (out []*v1alpha1.NodeLayout, err error) {
+	var d v1alpha1.Differences
+	if err := d.Begin(base); err != nil {
+		return nil, err
+	}
+	now := *l
+	var left v1alpha1.PodHoldings
+	for i := range mostChanges {
+		now.Sequence++
+		switch {
+		case len(base.Holdings) == 0:
+		case i%2 == 0:
+			left, now.Holdings = now.Holdings[0], now.Holdings[1:]
+		default:
+			left.UID = fmt.Sprintf("7a1f9b63-4c2e-4d80-ae3f-%012d", i)
+			left.Name = fmt.Sprintf("inference-7c9f8d5b4a-%05d", i)
+			now.Holdings = append(slices.Clone(now.Holdings), left)
+		}
+		next, err := d.Next(&now)
+		if err != nil || next == nil {
+			return out, err
+		}
+		out = append(out, next)
+	}
+	return out, nil
+}
+
+// coding measures how long an agent takes to write a layout as JSON, and a scheduler that has the base to read it.
+func coding(rounds int, base *v1alpha1.LayoutBase, l *v1alpha1.NodeLayout, u *unstructured.Unstructured) (encode,
+	decode float64, err error) {
 	text, err := json.Marshal(u)
 	if err != nil {
 		return 0, 0, err
 	}
+	known := base.CoreOn(topo.New)
 	read := func() (int, error) {
 		in := &unstructured.Unstructured{}
 		if err := in.UnmarshalJSON(text); err != nil {
@@ -97,7 +137,7 @@ func coding(rounds int, l *v1alpha1.NodeLayout, u *unstructured.Unstructured) (e
 		if !ok {
 			return 0, fmt.Errorf("a layout became a %T", o)
 		}
-		core, err := typed.Core()
+		core, err := typed.CoreFrom(known, topo.New)
 		return len(core.Entries), err
 	}
 	if _, err := read(); err != nil {
@@ -147,35 +187,37 @@ func writesPerNode(changes float64) float64 {
 // load is the result of a demand on nodes of one weight: bytes and counts per second, except for the objects.
 type load struct {
 	writes        float64 // of layouts, and as many of topologies
-	sent, stored  float64 // bytes that agents send, and that etcd stores
+	bases         float64 // writes of bases
+	sent          float64 // bytes that agents send
+	layouts       float64 // bytes of layouts and bases that etcd stores
+	topologies    float64 // bytes of topologies that etcd stores
 	watcher       float64 // bytes to one scheduler
 	own           float64 // bytes to all agents, each about its own objects
-	reads, read   float64 // requests and bytes of agents that read their layout again without a watch event
+	reads, read   float64 // requests and bytes of agents that read both again without a watch event
 	objects, most float64 // bytes in etcd: the present objects, and these with the longest history
 	decoding      float64 // CPUs that one scheduler takes to read layouts
-	layouts       float64 // stored if topologies were not published
-	holdings      float64 // the same if the holdings were separate objects
-	single        float64 // the same if each pod's holdings were one; deletions are not counted
 }
 
 func (d demand) load(w weight) load {
 	n := float64(d.nodes)
 	writes := n * writesPerNode(2*d.churn/n)
-	stored := float64(w.layout.stored + w.topology.stored)
-	out := load{
-		writes:   writes,
-		sent:     writes * float64(w.layout.apply+w.topology.apply),
-		stored:   writes * stored,
-		watcher:  writes * float64(w.layout.event+w.topology.event),
-		own:      writes * float64(w.layout.meta+w.topology.meta),
-		reads:    n / reread,
-		read:     n / reread * float64(w.layout.stored),
-		objects:  n * stored,
-		decoding: writes * w.decode / 1e9,
-		layouts:  writes * float64(w.layout.stored),
-		holdings: writes * float64(w.holdings),
-		single:   d.churn * float64(w.single),
+	bases := writes / float64(w.changes)
+	sum := func(of func(wire) int) float64 {
+		return writes*float64(of(w.change)) + bases*float64(of(w.base))
 	}
-	out.most = out.objects + history*out.stored
+	out := load{
+		writes:     writes,
+		bases:      bases,
+		sent:       sum(func(w wire) int { return w.apply }) + writes*float64(w.topology.apply),
+		layouts:    sum(func(w wire) int { return w.stored }),
+		topologies: writes * float64(w.topology.stored),
+		watcher:    sum(func(w wire) int { return w.event }) + writes*float64(w.topology.event),
+		own:        sum(func(w wire) int { return w.meta }) + writes*float64(w.topology.meta),
+		reads:      2 * n / reread,
+		read:       n / reread * float64(w.base.stored+w.change.stored),
+		objects:    n * float64(w.base.stored+w.change.stored+w.topology.stored),
+		decoding:   writes * w.decode / 1e9,
+	}
+	out.most = out.objects + history*(out.layouts+out.topologies)
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/nrt"
+	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
 // kind is a machine whose objects are measured. Every NUMA node has 32 CPUs, 256 GiB, and equally many GPUs and virtual
@@ -157,6 +158,8 @@ func (k kind) layout(n *state.Node) (*v1alpha1.NodeLayout, error) {
 	l := v1alpha1.FromCore(n.Name, n.Machine, n.Rules, n.Entries, nil)
 	l.Describe(k.detail())
 	l.Rules.From = v1alpha1.FromKubelet
+	l.Kubelet = v1alpha1.Kubelet{Version: synthetic.KubeletVersion(),
+		Started: metav1.NewMicroTime(time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC))}
 	l.Sequence = 1<<20 + 4711
 	l.OwnerReferences = owner(n.Name)
 	l.Agent = v1alpha1.Agent{ID: "3f9d0c7e-52ab-4e16-b1a8-90c4d7e6f512",

@@ -61,7 +61,7 @@ func sizeTables(all []weight) (out []table) {
 		}
 		d.table(&b, all)
 	}
-	return append(out, table{"load", b.String()}, table{"plan", plan(all)})
+	return append(out, table{"load", b.String()})
 }
 
 func sizes(all []weight) string {
@@ -73,7 +73,7 @@ func sizes(all []weight) string {
 		for _, o := range []struct {
 			name string
 			wire
-		}{{"NodeLayout", w.layout}, {"NodeResourceTopology", w.topology}} {
+		}{{"LayoutBase", w.base}, {"NodeLayout", w.change}, {"NodeResourceTopology", w.topology}} {
 			fmt.Fprintf(&b, "| %d, %d | %d | %s | %d | %d | %d | %d | %d |\n", w.cpus(), w.numas, w.pods, o.name, o.apply,
 				o.stored, o.managed, o.event, o.meta)
 		}
@@ -110,11 +110,13 @@ func (d demand) table(b *strings.Builder, all []weight) {
 		cell func(load) string
 	}{
 		{"writes of layouts, and as many of topologies", func(l load) string { return fmt.Sprintf("%.0f /s", l.writes) }},
+		{"writes of bases", func(l load) string { return fmt.Sprintf("%.0f /s", l.bases) }},
 		{"agents send", func(l load) string { return rate(l.sent) }},
-		{"etcd writes", func(l load) string { return rate(l.stored) }},
+		{"etcd writes: layouts and bases", func(l load) string { return rate(l.layouts) }},
+		{"etcd writes: topologies", func(l load) string { return rate(l.topologies) }},
 		{"one scheduler gets", func(l load) string { return rate(l.watcher) }},
 		{"all agents get of what they published", func(l load) string { return rate(l.own) }},
-		{"agents read layouts from etcd", func(l load) string { return fmt.Sprintf("%.0f /s", l.reads) }},
+		{"agents read layouts and bases from etcd", func(l load) string { return fmt.Sprintf("%.0f /s", l.reads) }},
 		{"bytes of these", func(l load) string { return rate(l.read) }},
 		{"in etcd, current", func(l load) string { return mega(l.objects) }},
 		{"in etcd, with at most 10 minutes of history", func(l load) string { return mega(l.most) }},
@@ -125,30 +127,6 @@ func (d demand) table(b *strings.Builder, all []weight) {
 		}
 		b.WriteString(" |\n")
 	}
-}
-
-// plan compares what etcd would write if layouts were split.
-func plan(all []weight) string {
-	var b strings.Builder
-	d := reckoned[1]
-	fmt.Fprintf(&b, "%d nodes, %.0f pods/s start and as many end; MB/s that etcd writes, and what it has with 10 "+
-		"minutes of history:\n\n", d.nodes, d.churn)
-	b.WriteString("| every node has | as today | without topologies | holdings alone | one for each pod |\n" +
-		"|---|---:|---:|---:|---:|\n")
-	for _, w := range all {
-		if w.pods == 0 {
-			continue
-		}
-		l, n := d.load(w), float64(d.nodes)
-		cell := func(rated, objects float64) string {
-			return fmt.Sprintf("%.1f, ", rated/1e6) + mega(objects+history*rated)
-		}
-		machine := n * float64(w.layout.stored-w.holdings)
-		fmt.Fprintf(&b, "| %d CPUs, %d pods | %s | %s | %s | %s |\n", w.cpus(), w.pods,
-			cell(l.stored, l.objects), cell(l.layouts, n*float64(w.layout.stored)),
-			cell(l.holdings, machine+n*float64(w.holdings)), cell(l.single, machine+n*float64(w.pods*w.single)))
-	}
-	return b.String()
 }
 
 func rate(bytes float64) string { return fmt.Sprintf("%.1f MB/s", bytes/1e6) }

@@ -41,7 +41,7 @@ func TestScalePageIsOfToday(t *testing.T) {
 // Objects of the lab's agents are measured like a kube-apiserver stores them: their managedFields have the same fields.
 func TestStoredAsAnAPIServerStores(t *testing.T) {
 	for file, definition := range map[string][]byte{"nodelayouts.json": crd.NodeLayout(),
-		"noderesourcetopologies.json": crd.NodeResourceTopology()} {
+		"layoutbases.json": crd.LayoutBase(), "noderesourcetopologies.json": crd.NodeResourceTopology()} {
 		data, err := os.ReadFile(filepath.Join("testdata", file))
 		if err != nil {
 			t.Fatal(err)
@@ -109,7 +109,7 @@ func TestScalePageKeepsItsWords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "scale.md")
 	var b strings.Builder
 	b.WriteString("# Words\n\n")
-	for _, name := range []string{"sizes", "load", "plan", "times"} {
+	for _, name := range []string{"sizes", "load", "times"} {
 		b.WriteString("<!-- measured: " + name + " -->\nold\n<!-- end of " + name + " -->\nwords after " + name + "\n")
 	}
 	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {

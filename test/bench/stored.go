@@ -23,6 +23,14 @@ type wire struct {
 	meta    int // what a watcher of metadata receives
 }
 
+func (w wire) plus(o wire) wire {
+	return wire{w.apply + o.apply, w.stored + o.stored, w.managed + o.managed, w.event + o.event, w.meta + o.meta}
+}
+
+func (w wire) over(n int) wire {
+	return wire{w.apply / n, w.stored / n, w.managed / n, w.event / n, w.meta / n}
+}
+
 // definition applies objects of one custom resource as an API server does, without a server.
 type definition struct{ manager *managedfields.FieldManager }
 

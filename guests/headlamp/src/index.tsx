@@ -1,14 +1,22 @@
-// Draws a node, and the node of a pod, by NUMA node on their pages in Headlamp. It reads NodeLayouts with the rights of
-// the person, and writes nothing. All texts are text of React, so none of them can become a script.
+// Draws a node, and the node of a pod, by NUMA node on their pages in Headlamp. It reads NodeLayouts and LayoutBases with
+// the rights of the person, and writes nothing. All texts are text of React, so none of them can become a script.
 import { DetailsViewSectionProps, K8s, registerDetailsViewSection } from '@kinvolk/headlamp-plugin/lib';
 import { SectionBox } from '@kinvolk/headlamp-plugin/lib/CommonComponents';
-import { Box, boxes, Cell, NodeLayout, State, summary } from './layout';
+import { Box, boxes, Cell, NodeLayout, State, summary, whole } from './layout';
 
 const NodeLayouts = K8s.crd.makeCustomResourceClass({
   apiInfo: [{ group: 'tenon.sh', version: 'v1alpha1' }],
   kind: 'NodeLayout',
   pluralName: 'nodelayouts',
   singularName: 'nodelayout',
+  isNamespaced: false,
+});
+
+const LayoutBases = K8s.crd.makeCustomResourceClass({
+  apiInfo: [{ group: 'tenon.sh', version: 'v1alpha1' }],
+  kind: 'LayoutBase',
+  pluralName: 'layoutbases',
+  singularName: 'layoutbase',
   isNamespaced: false,
 });
 
@@ -51,12 +59,17 @@ function NUMANode({ box }: { box: Box }) {
 
 function Drawing({ node, pod }: { node: string; pod: string }) {
   const [layout, error] = NodeLayouts.useGet(node);
+  const [base, missing] = LayoutBases.useGet(node);
   if (error) {
     const why = (error as { status?: number }).status === 404 ? 'The node has no NodeLayout: no agent reports on it.' : String(error);
     return <SectionBox title="NUMA nodes">{why}</SectionBox>;
   }
   if (!layout) return null;
-  const all = boxes(layout.jsonData as unknown as NodeLayout, pod);
+  const complete = whole(layout.jsonData as unknown as NodeLayout, (base?.jsonData as unknown as NodeLayout) ?? null);
+  if (!complete) {
+    return <SectionBox title="NUMA nodes">{missing ? String(missing) : 'The LayoutBase of the node has not arrived.'}</SectionBox>;
+  }
+  const all = boxes(complete, pod);
   return (
     <SectionBox title="NUMA nodes">
       <div style={{ display: 'flex', flexWrap: 'wrap', gap: 12 }}>

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { boxes, ids, NodeLayout, summary } from './layout';
+import { boxes, ids, NodeLayout, PodHoldings, summary, whole } from './layout';
 
 const layout: NodeLayout = {
   machine: {
@@ -52,4 +52,23 @@ describe('boxes', () => {
   });
   it('sums up what is free', () => expect(summary(got[1])).toBe('1 of 2 CPUs free, 0 of 1 x.io/gpu free'));
   it('takes an empty layout', () => expect(boxes({})).toEqual([]));
+});
+
+describe('whole', () => {
+  const pod = (uid: string, cpus: string): PodHoldings => ({ namespace: 'n', name: uid, uid, containers: [{ cpus }] });
+  const base: NodeLayout = { sequence: 20, agent: { id: 'a' }, rules: { reservedCPUs: '0' }, holdings: [pod('x', '1'), pod('y', '2')] };
+  const next = (o: Partial<NodeLayout>): NodeLayout => ({ sequence: 21, agent: { id: 'a' }, base: 20, ...o });
+  const held = (l: NodeLayout | null) => l && (l.holdings || []).map(p => p.uid + '=' + p.containers?.[0].cpus).join(' ');
+  it('takes a layout without a base as it is', () => expect(whole(layout, null)).toBe(layout));
+  it('has what is in the base', () => expect(whole(next({}), base)?.rules?.reservedCPUs).toBe('0'));
+  it('drops pods that ended', () => expect(held(whole(next({ ended: ['x'] }), base))).toBe('y=2'));
+  it('replaces in place and appends', () => expect(held(whole(next({ holdings: [pod('z', '4'), pod('x', '3')] }), base))).toBe('x=3 y=2 z=4'));
+  it('lets a pod change that is said to have ended', () =>
+    expect(held(whole(next({ ended: ['x'], holdings: [pod('x', '3')] }), base))).toBe('x=3 y=2'));
+  it('takes a later base', () => expect(held(whole(next({ sequence: 19, base: 10 }), base))).toBe('x=1 y=2'));
+  it('knows that the base is another', () => {
+    expect(whole(next({ sequence: 31, base: 30 }), base)).toBeNull();
+    expect(whole(next({ agent: { id: 'b' } }), base)).toBeNull();
+    expect(whole(next({}), null)).toBeNull();
+  });
 });

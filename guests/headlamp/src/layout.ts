@@ -20,7 +20,12 @@ export interface PodHoldings {
   containers?: Container[];
 }
 
+// NodeLayout is a NodeLayout or a LayoutBase. A NodeLayout with a base has only what has changed since.
 export interface NodeLayout {
+  sequence?: number;
+  agent?: { id?: string };
+  base?: number;
+  ended?: string[];
   machine?: {
     numas?: { id: number; memory: number }[];
     cpus?: CPUGroup[];
@@ -28,6 +33,24 @@ export interface NodeLayout {
   };
   rules?: { reservedCPUs?: string };
   holdings?: PodHoldings[];
+}
+
+// whole returns a layout with the data of the base that it continues, or null if that base is not this one. If the base
+// was written after the layout, it is the newer of the two.
+export function whole(layout: NodeLayout, base: NodeLayout | null): NodeLayout | null {
+  if (!layout.base) return layout;
+  if (!base) return null;
+  if (base.sequence !== layout.base || base.agent?.id !== layout.agent?.id) {
+    return (base.sequence ?? 0) > (layout.sequence ?? 0) ? base : null;
+  }
+  const changed = new Map((layout.holdings || []).map(p => [p.uid, p]));
+  const ended = new Set(layout.ended || []);
+  const kept = (base.holdings || []).filter(p => !ended.has(p.uid) || changed.has(p.uid));
+  const before = new Set(kept.map(p => p.uid));
+  return {
+    ...base,
+    holdings: [...kept.map(p => changed.get(p.uid) ?? p), ...[...changed.values()].filter(p => !before.has(p.uid))],
+  };
 }
 
 export type State = 'free' | 'held' | 'marked' | 'reserved';

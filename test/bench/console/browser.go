@@ -187,9 +187,10 @@ func change(ctx context.Context, api *staticapi.Server, c *synthetic.Cluster, se
 			return nil
 		case <-tick.C:
 		}
-		n := c.States[i*7%len(c.States)]
+		node := i * 7 % len(c.States)
+		n := c.States[node]
 		entries := n.Entries[min(len(n.Entries), i/len(c.States)%2+1):]
-		l := v1alpha1.FromCore(n.Name, n.Machine, n.Rules, entries, nil)
+		l := c.Difference(node, entries, int64(i+1))
 		l.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.Kind}
 		l.ResourceVersion, l.Generation = fmt.Sprint(1000+i), 2
 		if err := api.Send(v1alpha1.NodeLayoutResource().Resource, "MODIFIED", l); err != nil {

@@ -198,9 +198,15 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, resource schema.Gr
 		encoded(w, paged(r, len(s.cluster.Pods), s.pods, s.encodePods))
 	case resource == v1alpha1.NodeLayoutResource():
 		s.stream(w, r, v1alpha1.GroupVersion().String(), v1alpha1.Kind, func(i int) any {
-			l := s.cluster.Layout(i)
+			l := s.cluster.Difference(i, s.cluster.States[i].Entries, 0)
 			l.ResourceVersion, l.UID, l.Generation = version, s.cluster.Nodes[i].UID, 1
 			return l
+		})
+	case resource == v1alpha1.LayoutBaseResource():
+		s.stream(w, r, v1alpha1.GroupVersion().String(), v1alpha1.BaseKind, func(i int) any {
+			b := s.cluster.Base(i)
+			b.ResourceVersion, b.UID, b.Generation = version, s.cluster.Nodes[i].UID, 1
+			return b
 		})
 	case resource.Group == v1alpha2.SchemeGroupVersion.Group && resource.Resource == topologies:
 		s.stream(w, r, v1alpha2.SchemeGroupVersion.String(), "NodeResourceTopology", s.topologyAt)
@@ -319,7 +325,8 @@ func (s *Server) resources(w http.ResponseWriter, gv schema.GroupVersion) {
 	switch gv {
 	case v1alpha1.GroupVersion():
 		list.APIResources = []metav1.APIResource{{Name: v1alpha1.NodeLayoutResource().Resource, SingularName: "nodelayout",
-			Kind: v1alpha1.Kind, Verbs: verbs}}
+			Kind: v1alpha1.Kind, Verbs: verbs}, {Name: v1alpha1.LayoutBaseResource().Resource, SingularName: "layoutbase",
+			Kind: v1alpha1.BaseKind, Verbs: verbs}}
 	case v1alpha2.SchemeGroupVersion:
 		list.APIResources = []metav1.APIResource{{Name: topologies, SingularName: "noderesourcetopology",
 			Kind: "NodeResourceTopology", Verbs: verbs}}

@@ -125,6 +125,32 @@ func (c *Cluster) Layout(i int) *v1alpha1.NodeLayout {
 	return v1alpha1.FromCore(n.Name, n.Machine, n.Rules, n.Entries, nil)
 }
 
+// Base returns the LayoutBase that an agent of a node has written.
+func (c *Cluster) Base(i int) *v1alpha1.LayoutBase {
+	return v1alpha1.BaseOf(c.written(i, c.States[i].Entries, 1))
+}
+
+// written returns the complete layout of a node that has these holdings, as its agent writes it.
+func (c *Cluster) written(i int, entries []state.Entry, sequence int64) *v1alpha1.NodeLayout {
+	n := c.States[i]
+	l := v1alpha1.FromCore(n.Name, n.Machine, n.Rules, entries, nil)
+	l.Sequence, l.Agent.ID, l.Kubelet.Version = sequence, "agent", KubeletVersion()
+	return l
+}
+
+// KubeletVersion returns the release of all kubelets, in the form of a Node's status.
+func KubeletVersion() string { return "v" + place.DefaultRelease.String() + ".0" }
+
+// Difference returns the layout of a node that has these holdings, as its agent writes it after its base and some other
+// layouts.
+func (c *Cluster) Difference(i int, entries []state.Entry, others int64) *v1alpha1.NodeLayout {
+	l := c.written(i, entries, 2+others)
+	if d, ok := l.Since(c.Base(i)); ok {
+		return d
+	}
+	return l
+}
+
 // Topology returns what an exporter on the node at position i publishes, with the fingerprint of its pods.
 func (c *Cluster) Topology(i int) *v1alpha2.NodeResourceTopology { return nrt.FromCore(c.States[i]) }
 

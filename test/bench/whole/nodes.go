@@ -31,6 +31,7 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/nrt"
+	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
 // This file and publish.go are one process that imitates the kubelets and the agents of all nodes. It admits pods in
@@ -46,7 +47,7 @@ type nodesJob struct {
 }
 
 // Written counts what the process wrote.
-type Written struct{ Statuses, Layouts, Topologies, Bytes int64 }
+type Written struct{ Statuses, Layouts, Bases, Topologies, Bytes int64 }
 
 // nodesAnswer is the process's message when it is ready, and again after each request to settle. All nodes have then
 // published, and every bound pod has its status.
@@ -59,10 +60,10 @@ type nodesAnswer struct {
 const settleSignal = syscall.SIGUSR1
 
 // written has counters for several goroutines.
-type written struct{ statuses, layouts, topologies, bytes atomic.Int64 }
+type written struct{ statuses, layouts, bases, topologies, bytes atomic.Int64 }
 
 func (w *written) now() Written {
-	return Written{w.statuses.Load(), w.layouts.Load(), w.topologies.Load(), w.bytes.Load()}
+	return Written{w.statuses.Load(), w.layouts.Load(), w.bases.Load(), w.topologies.Load(), w.bytes.Load()}
 }
 
 // nodes are the imitated nodes of a cluster.
@@ -94,6 +95,7 @@ type node struct {
 	publishedSequence int64 // the published sequence, with its topology
 	publishedAt       time.Time
 	due               bool // it is in the queue of reports
+	base              v1alpha1.Differences
 	wrote             time.Time
 }
 
@@ -232,7 +234,7 @@ func (s *nodes) read(ctx context.Context) error {
 }
 
 // begin admits the pods that are already bound, in the order of their creation, and has every node publish its
-// topology, if nodes publish topologies. It returns the version to continue from.
+// report. It returns the version to continue from.
 func (s *nodes) begin(ctx context.Context) (version string, err error) {
 	list, err := s.pods.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: boundOnly})
 	if err != nil {
@@ -258,10 +260,8 @@ func (s *nodes) begin(ctx context.Context) (version string, err error) {
 			return "", err
 		}
 	}
-	if s.zones != nil { // there are no topologies yet
-		for _, n := range s.of {
-			s.report(n)
-		}
+	for _, n := range s.of { // there are no bases and topologies yet
+		s.report(n)
 	}
 	return list.ResourceVersion, nil
 }
@@ -323,7 +323,7 @@ func (n *node) layout() (*v1alpha1.NodeLayout, *state.Node) {
 	n.due, n.wrote = false, time.Now()
 	n.sequence++
 	l := v1alpha1.FromCore(n.name, n.machine, n.rules, n.entries, nil)
-	l.Sequence = n.sequence
+	l.Sequence, l.Agent.ID, l.Kubelet.Version = n.sequence, "agent-of-"+n.name, synthetic.KubeletVersion()
 	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.name, UID: n.owner}}
 	return l, &state.Node{Name: n.name, Machine: n.machine, Rules: n.rules, Entries: slices.Clone(n.entries),
 		Usage: n.usage}

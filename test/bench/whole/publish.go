@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
@@ -100,11 +101,18 @@ func (s *nodes) publishing(ctx context.Context) {
 // topologies.
 func (s *nodes) publish(ctx context.Context, n *node) error {
 	l, now := n.layout()
-	data, err := json.Marshal(l)
+	d, err := n.base.Next(l)
+	if err == nil && d == nil {
+		d, err = s.renew(ctx, n, l)
+	}
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Errorf("encode layout %s: %w", n.name, err)
 	}
-	if _, err := s.layouts.Apply(ctx, l); err != nil {
+	if _, err := s.layouts.Apply(ctx, d); err != nil {
 		return err
 	}
 	s.written.layouts.Add(1)
@@ -119,6 +127,28 @@ func (s *nodes) publish(ctx context.Context, n *node) error {
 	n.mu.Unlock()
 	s.journal.add(Told, names(now.Entries)...)
 	return nil
+}
+
+// renew writes a new base of a node, and returns the layout that continues it.
+func (s *nodes) renew(ctx context.Context, n *node, l *v1alpha1.NodeLayout) (*v1alpha1.NodeLayout, error) {
+	b := v1alpha1.BaseOf(l)
+	data, err := json.Marshal(b)
+	if err != nil {
+		return nil, fmt.Errorf("encode base of layout %s: %w", n.name, err)
+	}
+	if _, err := s.layouts.ApplyBase(ctx, b); err != nil {
+		return nil, err
+	}
+	s.written.bases.Add(1)
+	s.written.bytes.Add(int64(len(data)))
+	if err := n.base.Begin(b); err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	n.sequence++
+	l.Sequence = n.sequence
+	n.mu.Unlock()
+	return n.base.Next(l)
 }
 
 func names(entries []state.Entry) (out []string) {

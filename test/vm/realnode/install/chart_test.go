@@ -59,7 +59,7 @@ func TestChart(t *testing.T) {
 	}
 	w.play(ctx, t, installPage, "### Remove with Helm")
 	// No agent has written a layout, and no scheduler has held a lease.
-	w.remain(ctx, t, before, without(kept, "NodeLayout ", "Lease ")...)
+	w.remain(ctx, t, before, without(kept, "NodeLayout ", "LayoutBase ", "Lease ")...)
 	w.play(ctx, t, installPage, "### Remove the rest")
 	w.remain(ctx, t, before)
 }

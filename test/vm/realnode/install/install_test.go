@@ -105,8 +105,9 @@ func sinceStart(p *v1.Pod) (runs, ready time.Duration) {
 
 // kept are the objects that helm uninstall leaves, according to the page.
 var kept = []string{
-	"CustomResourceDefinition /nodelayouts.tenon.sh", "CustomResourceDefinition /nodeaffinities.tenon.sh",
-	"APIService /v1alpha1.tenon.sh", "NodeLayout /" + nodeName,
+	"CustomResourceDefinition /nodelayouts.tenon.sh", "CustomResourceDefinition /layoutbases.tenon.sh",
+	"CustomResourceDefinition /nodeaffinities.tenon.sh",
+	"APIService /v1alpha1.tenon.sh", "NodeLayout /" + nodeName, "LayoutBase /" + nodeName,
 	"Namespace /tenon-system", "ServiceAccount tenon-system/default", "ConfigMap tenon-system/kube-root-ca.crt",
 	"Lease tenon-system/tenon-scheduler",
 }

@@ -42,7 +42,7 @@ func TestPin(t *testing.T) {
 	}
 	w.measures(ctx, t)
 	w.play(ctx, t, pinPage, "## Go back")
-	w.must(ctx, t, "kubectl wait nodelayout/"+nodeName+" --for=jsonpath='{.rules.cpuManagerPolicy}'=none --timeout=2m")
+	w.must(ctx, t, "kubectl wait layoutbase/"+nodeName+" --for=jsonpath='{.rules.cpuManagerPolicy}'=none --timeout=2m")
 	data, err := os.ReadFile(filepath.Join(w.root, pinPage))
 	if err != nil {
 		t.Fatal(err)
