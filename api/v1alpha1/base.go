@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,14 +82,14 @@ func BaseOf(l *NodeLayout) *LayoutBase {
 		Holdings: l.Holdings, MemoryGroups: l.MemoryGroups}
 }
 
-// constant reports whether all is equal in two bases but sequence, holdings and memoryGroups.
+// constant reports whether all data of two bases is equal but sequence, holdings and memoryGroups.
 func (b *LayoutBase) constant(o *LayoutBase) bool {
 	same := equality.Semantic.DeepEqual
-	return b.Agent.ID == o.Agent.ID && same(b.Labels, o.Labels) && same(b.OwnerReferences, o.OwnerReferences) &&
-		same(b.Machine, o.Machine) && same(b.Rules, o.Rules) && same(b.Kubelet, o.Kubelet) && same(b.Inexact, o.Inexact)
+	return b.Agent.ID == o.Agent.ID && same(b.Machine, o.Machine) && same(b.Rules, o.Rules) &&
+		same(b.Kubelet, o.Kubelet) && same(b.Inexact, o.Inexact)
 }
 
-// Same reports whether two bases have the same data, labels and owners.
+// Same reports whether two bases have the same data.
 func (b *LayoutBase) Same(o *LayoutBase) bool {
 	same := equality.Semantic.DeepEqual
 	return b.Sequence == o.Sequence && b.constant(o) && same(b.Holdings, o.Holdings) &&
@@ -105,7 +106,8 @@ func (b *LayoutBase) onto(l *NodeLayout) {
 // holdings and memoryGroups differs, or the order of the holdings, or the base is another agent's. Labels and owners
 // count, because the base has them too.
 func (l *NodeLayout) Since(b *LayoutBase) (d *NodeLayout, ok bool) {
-	if !b.constant(BaseOf(l)) {
+	same := equality.Semantic.DeepEqual
+	if !b.constant(BaseOf(l)) || !same(l.Labels, b.Labels) || !same(l.OwnerReferences, b.OwnerReferences) {
 		return nil, false
 	}
 	d = &NodeLayout{TypeMeta: l.TypeMeta, ObjectMeta: l.ObjectMeta, Sequence: l.Sequence, Agent: l.Agent,
@@ -177,9 +179,9 @@ func (l *NodeLayout) follows(agent string, sequence int64) (continues, older boo
 	return false, sequence > l.Sequence
 }
 
-// Continues reports whether the layout is a difference from this base.
-func (l *NodeLayout) Continues(b *LayoutBase) bool {
-	continues, _ := l.follows(b.Agent.ID, b.Sequence)
+// Continues reports whether the layout is a difference from the base of this agent with this sequence.
+func (l *NodeLayout) Continues(agent string, sequence int64) bool {
+	continues, _ := l.follows(agent, sequence)
 	return continues
 }
 
@@ -211,25 +213,57 @@ func (l *NodeLayout) lacksBase() error {
 	return fmt.Errorf("layout of node %q continues base %d: %w", clip(l.Name), l.Base, ErrNoBase)
 }
 
-// Base is a LayoutBase as core values.
+// Base is a LayoutBase as core values. It converts the object when that is first needed, and keeps no more of it then:
+// the object is large.
 //
 // +kubebuilder:object:generate=false
 type Base struct {
 	metav1.ObjectMeta
 	Sequence int64
 	Agent    string
-	Layout   Layout
-	Err      error // why Layout is empty: the first fault of the object
+	Parts    int // containers, devices and groups of CPUs: what the conversion takes is in proportion
+
+	mu     sync.Mutex
+	object *NodeLayout // the complete layout, until it is converted
+	layout Layout
+	err    error // why layout is empty: the first fault of the object
 }
 
-// CoreOn checks the base as [NodeLayout.CoreOn] checks a layout.
-func (b *LayoutBase) CoreOn(machine func(topo.Spec) (*topo.Machine, error)) *Base {
+// NewBase returns the base in the form that readers keep. It keeps the object for a while.
+func NewBase(b *LayoutBase) *Base {
 	out := &Base{Sequence: b.Sequence, Agent: b.Agent.ID,
 		ObjectMeta: metav1.ObjectMeta{Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion}}
-	l := &NodeLayout{ObjectMeta: b.ObjectMeta, Sequence: b.Sequence, Agent: b.Agent, Malformed: b.Malformed}
-	b.onto(l)
-	out.Layout, out.Err = l.CoreOn(machine)
+	out.object = &NodeLayout{ObjectMeta: b.ObjectMeta, Sequence: b.Sequence, Agent: b.Agent, Malformed: b.Malformed}
+	b.onto(out.object)
+	out.Parts = out.object.Parts()
 	return out
+}
+
+// Parts returns how many containers, devices and groups of CPUs the layout has itself.
+func (l *NodeLayout) Parts() (n int) {
+	for i := range l.Holdings {
+		n += len(l.Holdings[i].Containers)
+	}
+	for i := range l.Machine.Devices {
+		n += len(l.Machine.Devices[i].Groups)
+		for k := range l.Machine.Devices[i].Groups {
+			n += len(l.Machine.Devices[i].Groups[k].IDs)
+		}
+	}
+	return n + len(l.Machine.CPUs)
+}
+
+// core checks and converts the base, once.
+func (b *Base) core(machine func(topo.Spec) (*topo.Machine, error)) (Layout, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.object != nil {
+		b.layout, b.err = b.object.CoreOn(machine)
+		b.object = nil
+	}
+	out := b.layout
+	out.Inexact = slices.Clip(out.Inexact) // callers append to it
+	return out, b.err
 }
 
 // CoreFrom is [NodeLayout.CoreOn] for a layout that may continue a base; base may be nil. It costs what has changed
@@ -242,16 +276,15 @@ func (l *NodeLayout) CoreFrom(base *Base, machine func(topo.Spec) (*topo.Machine
 		return out, l.lacksBase()
 	}
 	continues, older := l.follows(base.Agent, base.Sequence)
-	if base.Err != nil && (continues || older) {
-		return out, fmt.Errorf("base: %w", base.Err)
-	}
-	switch {
-	case older:
-		return base.Layout, nil
-	case !continues:
+	if !continues && !older {
 		return out, l.lacksBase()
 	}
-	out = base.Layout
+	if out, err = base.core(machine); err != nil {
+		return Layout{}, fmt.Errorf("base: %w", err)
+	}
+	if older {
+		return out, nil
+	}
 	if err := l.difference(&out); err != nil {
 		return Layout{}, fmt.Errorf("layout of node %q: %w", clip(l.Name), err)
 	}
@@ -277,7 +310,6 @@ func (l *NodeLayout) difference(out *Layout) error {
 	if out.Groups, err = groups(out.Machine, l.MemoryGroups); err != nil {
 		return fmt.Errorf("memoryGroups: %w", err)
 	}
-	out.Inexact = slices.Clip(out.Inexact) // the caller may append
 	return nil
 }
 

@@ -84,7 +84,7 @@ func TestALayoutWithItsBaseIsWhatTheAgentSaw(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			core, err := d.CoreFrom(base.CoreOn(topo.New), topo.New)
+			core, err := d.CoreFrom(NewBase(base), topo.New)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +152,7 @@ func TestLayoutsAndBasesThatDoNotBelongTogether(t *testing.T) {
 		{"a layout of another agent that counts alike", l("b", 21, 20), -1},
 	} {
 		got, err := c.layout.On(base)
-		core, coreErr := c.layout.CoreFrom(base.CoreOn(topo.New), topo.New)
+		core, coreErr := c.layout.CoreFrom(NewBase(base), topo.New)
 		if c.pods < 0 {
 			if !errors.Is(err, ErrNoBase) || !errors.Is(coreErr, ErrNoBase) {
 				t.Errorf("%s: %v, and as core values %v, want a missing base", c.what, err, coreErr)
@@ -196,7 +196,7 @@ func TestBadDifferencesAreRefused(t *testing.T) {
 		if l.Sequence == 0 {
 			l.Sequence = 21
 		}
-		_, err := l.CoreFrom(base.CoreOn(topo.New), topo.New)
+		_, err := l.CoreFrom(NewBase(base), topo.New)
 		if l.Sequence < 0 {
 			err = l.difference(&Layout{})
 		}
@@ -206,7 +206,7 @@ func TestBadDifferencesAreRefused(t *testing.T) {
 	}
 	broken := BaseOf(whole)
 	broken.Machine.NUMAs = nil
-	_, err := (&NodeLayout{Agent: Agent{ID: "a"}, Sequence: 21, Base: 20}).CoreFrom(broken.CoreOn(topo.New), topo.New)
+	_, err := (&NodeLayout{Agent: Agent{ID: "a"}, Sequence: 21, Base: 20}).CoreFrom(NewBase(broken), topo.New)
 	if err == nil || !strings.Contains(err.Error(), "base: layout of node") {
 		t.Errorf("a broken base: %v", err)
 	}

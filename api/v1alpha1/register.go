@@ -88,11 +88,13 @@ func lastWrite(fields []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	return []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: at}}}
 }
 
-// TypedBase is Typed for a LayoutBase.
+// TypedBase converts an object of a dynamic informer to a *Base, as Typed does for layouts.
 func TypedBase(obj any) (any, error) {
 	switch o := obj.(type) {
-	case *LayoutBase:
+	case *Base:
 		return o, nil
+	case *LayoutBase:
+		return NewBase(o), nil
 	case *unstructured.Unstructured:
 		out := &LayoutBase{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
@@ -102,7 +104,7 @@ func TypedBase(obj any) (any, error) {
 			out.Sequence, _, _ = unstructured.NestedInt64(o.Object, "sequence")
 			out.Agent.ID, _, _ = unstructured.NestedString(o.Object, "agent", "id")
 		}
-		return out, nil
+		return NewBase(out), nil
 	}
 	return nil, fmt.Errorf("decode base of a layout: unexpected type %T", obj)
 }

@@ -55,9 +55,9 @@ type NodeLayout struct {
 	// +structType=atomic
 	Agent Agent `json:"agent,omitzero"`
 	// base is the sequence of the LayoutBase, by the same agent, that this layout continues: machine, rules, kubelet
-	// and inexact are there, and holdings has only the pods whose holdings have changed since. It is absent where the
-	// layout has all of the data itself.
-	// +kubebuilder:validation:Minimum=1
+	// and inexact are there, and holdings has only the pods whose holdings have changed since. It is absent or 0 where
+	// the layout has all of the data itself.
+	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
 	// +optional
 	Base int64 `json:"base,omitempty"`

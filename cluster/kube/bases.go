@@ -26,22 +26,7 @@ type incomplete struct{ layout *v1alpha1.NodeLayout }
 // it again.
 const baseGrace = 10 * time.Second
 
-// Based converts an object of an informer of LayoutBases to core values. It is a transform of informers, so that their
-// stores do not have the objects, which are large. Only objects of other types are an error.
-func (f *Feed) Based(obj any) (any, error) {
-	if b, ok := obj.(*v1alpha1.Base); ok {
-		return b, nil
-	}
-	typed, err := v1alpha1.TypedBase(obj)
-	if err != nil {
-		return nil, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return typed.(*v1alpha1.LayoutBase).CoreOn(f.machines.New), nil
-}
-
-// Bases returns the handlers for an informer of bases whose transform is [Feed.Based].
+// Bases returns the handlers for an informer of bases whose transform is v1alpha1.TypedBase.
 func (f *Feed) Bases() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { each(o, f.Base) },
@@ -58,8 +43,11 @@ func (f *Feed) Base(b *v1alpha1.Base) {
 		return
 	}
 	f.base[b.Name] = b
+	if p := f.paces[b.Name]; p != nil && p.latest != nil {
+		return // what waits for its pace is later than what waits for this base, and finds the base
+	}
 	if w := f.awaiting[b.Name]; w != nil {
-		f.atPace(b.Name, weight(w.layout), func() {
+		f.atPace(b.Name, f.weight(w.layout), func() {
 			f.take(w.layout)
 			// The event of the layout is over: hints have seen it without the base.
 			f.later(0, func() { f.onFreed(b.Name) })
@@ -84,11 +72,21 @@ func (f *Feed) await(l *v1alpha1.NodeLayout, why error) {
 	}
 	w := &incomplete{l}
 	f.awaiting[l.Name] = w
-	f.later(baseGrace, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.awaiting[l.Name] == w {
-			f.reject(l.Name, why)
-		}
-	})
+	f.later(baseGrace, func() { f.unbased(w, why) })
+}
+
+// unbased rejects a layout whose base did not come in time. The layout goes on waiting for its base. Before Begin, the
+// list of bases may take any time.
+func (f *Feed) unbased(w *incomplete, why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	node := w.layout.Name
+	switch {
+	case f.awaiting[node] != w:
+	case !f.begun:
+		f.later(baseGrace, func() { f.unbased(w, why) })
+	default:
+		f.reject(node, why)
+		f.awaiting[node] = w
+	}
 }

@@ -5,7 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
@@ -14,7 +16,6 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
-	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // event is what a watch shows of a layout or a base: its object, or that it is gone.
@@ -103,13 +104,15 @@ func (w *writers) deleted() {
 	w.seen(0, event{layout: l, gone: true})
 }
 
-// Whatever the agent and others write, and in whatever order the two watches show it, a reader never goes back to an
-// earlier state of the node, and has the last one in the end. Hints repeat events of layouts at any time.
+// Whatever the agent and others write, in whatever order the two watches show it and at whatever pace, a reader never
+// goes back to an earlier state of the node, and has the last one in the end. An agent may be killed after it has
+// written a base. Hints repeat events of layouts at any time.
 func TestLayoutsAndBasesArriveInAnyOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &writers{t: t, agent: "a0", sequence: 1 << 20}
 		for range rapid.IntRange(1, 12).Draw(rt, "writes") {
-			switch rapid.IntRange(0, 9).Draw(rt, "write") {
+			before := w.layout
+			switch rapid.IntRange(0, 11).Draw(rt, "write") {
 			case 0:
 				w.conditions()
 			case 1:
@@ -117,6 +120,11 @@ func TestLayoutsAndBasesArriveInAnyOrder(t *testing.T) {
 			case 2:
 				w.deleted()
 			case 3:
+				w.agent, w.sequence = w.agent+"x", w.sequence+1<<20
+			case 10, 11: // killed after the base
+				w.report(true)
+				w.streams[0] = w.streams[0][:len(w.streams[0])-1]
+				w.layout = before
 				w.agent, w.sequence = w.agent+"x", w.sequence+1<<20
 			case 4, 5:
 				w.report(true)
@@ -127,13 +135,18 @@ func TestLayoutsAndBasesArriveInAnyOrder(t *testing.T) {
 		w.report(false)
 		book := ledger.New()
 		f, c := timed(book)
+		f.now = func() time.Time { return noon.Add(c.now) }
+		f.begun = rapid.Bool().Draw(rt, "begun")
+		if rapid.Bool().Draw(rt, "busy") {
+			f.atPace("n", paceBurst-rapid.IntRange(0, 3).Draw(rt, "left"), func() {})
+		}
 		at, last, shown := [2]int{}, 0, ""
 		deliver := func(e event) {
 			switch {
 			case e.base != nil && e.gone:
-				f.BaseGone(e.base.CoreOn(topo.New))
+				f.BaseGone(v1alpha1.NewBase(e.base))
 			case e.base != nil:
-				f.Base(e.base.CoreOn(topo.New))
+				f.Base(v1alpha1.NewBase(e.base))
 			case e.gone:
 				f.LayoutGone(e.layout)
 			default:
@@ -150,8 +163,11 @@ func TestLayoutsAndBasesArriveInAnyOrder(t *testing.T) {
 			last = k
 		}
 		for at[0] < len(w.streams[0]) || at[1] < len(w.streams[1]) {
-			s := rapid.IntRange(0, 2).Draw(rt, "stream")
+			s := rapid.IntRange(0, 3).Draw(rt, "stream")
 			switch {
+			case s == 3:
+				c.pass(time.Duration(rapid.IntRange(0, 12000).Draw(rt, "ms")) * time.Millisecond)
+				deliver(event{gone: true, layout: &v1alpha1.NodeLayout{ObjectMeta: metav1.ObjectMeta{Name: "m"}}})
 			case s < 2 && at[s] < len(w.streams[s]):
 				deliver(w.streams[s][at[s]])
 				at[s]++
@@ -160,7 +176,10 @@ func TestLayoutsAndBasesArriveInAnyOrder(t *testing.T) {
 				deliver(w.streams[0][hint])
 			}
 		}
-		c.pass(2 * baseGrace)
+		if !f.begun {
+			f.Begin()
+		}
+		c.pass(4 * baseGrace)
 		if want := fmt.Sprintf("%d=1", w.state); held(book, "n") != want {
 			rt.Fatalf("in the end %q is held, want %q (%s)", held(book, "n"), want, f.Problem("n"))
 		}
@@ -188,7 +207,7 @@ func TestALayoutWhoseBaseIsMissing(t *testing.T) {
 	}
 	w.report(true)
 	f.Layout(w.layout)
-	f.Base(w.base.CoreOn(topo.New))
+	f.Base(v1alpha1.NewBase(w.base))
 	wantHeld(t, book, "n", "3=1")
 	if p := f.Problem("n"); p != "" {
 		t.Errorf("in the end the problem is %q", p)
@@ -208,7 +227,7 @@ func TestADeletedLayoutDoesNotComeBackWithItsBase(t *testing.T) {
 	f.Layout(w.layout)
 	w.deleted()
 	f.LayoutGone(w.streams[0][1].layout)
-	f.Base(w.base.CoreOn(topo.New))
+	f.Base(v1alpha1.NewBase(w.base))
 	wantHeld(t, book, "n", "unknown")
 }
 
@@ -220,14 +239,137 @@ func TestABaseThatCannotBeRead(t *testing.T) {
 	bad.Machine.NUMAs = nil
 	book := ledger.New()
 	f, _ := timed(book)
-	f.Base(bad.CoreOn(topo.New))
+	f.Base(v1alpha1.NewBase(bad))
 	f.Layout(w.layout)
 	wantHeld(t, book, "n", "unknown")
 	if p := f.Problem("n"); !strings.Contains(p, "base: layout of node \"n\": machine: numas") {
 		t.Errorf("the problem is %q", p)
 	}
 	w.report(true)
-	f.Base(w.base.CoreOn(topo.New))
+	f.Base(v1alpha1.NewBase(w.base))
 	f.Layout(w.layout)
 	wantHeld(t, book, "n", "2=1")
+}
+
+// A base that arrives later than baseGrace after its layout makes the node known, though no further layout comes.
+func TestABaseThatArrivesLate(t *testing.T) {
+	w := &writers{t: t, agent: "a"}
+	w.report(true)
+	book := ledger.New()
+	f, c := timed(book)
+	f.Layout(w.layout)
+	c.pass(baseGrace + time.Second)
+	f.Base(v1alpha1.NewBase(w.base))
+	c.pass(time.Hour)
+	wantHeld(t, book, "n", "1=1")
+	if p := f.Problem("n"); p != "" {
+		t.Errorf("the problem is %q, though the base is there", p)
+	}
+}
+
+// At the start of a scheduler the list of bases, which is large, may take longer than baseGrace. No layout is rejected
+// before the lists are in.
+func TestAListOfBasesThatTakesLong(t *testing.T) {
+	w := &writers{t: t, agent: "a"}
+	w.report(true)
+	book := ledger.New()
+	c := &clock{}
+	refused := 0
+	f := NewFeed(book, nil, func(_ string, err error) {
+		if err != nil {
+			refused++
+		}
+	})
+	f.later = c.later
+	f.Layout(w.layout)
+	c.pass(baseGrace + time.Second)
+	f.Base(v1alpha1.NewBase(w.base))
+	f.Begin()
+	c.pass(time.Hour)
+	wantHeld(t, book, "n", "1=1")
+	if refused > 0 {
+		t.Errorf("%d layouts were refused while the scheduler was listing", refused)
+	}
+}
+
+// A layout waits for its base, and a later one for its pace. The base comes: the later layout is not lost.
+func TestABaseDoesNotReplaceALaterLayout(t *testing.T) {
+	w := &writers{t: t, agent: "a"}
+	w.report(true)
+	book := ledger.New()
+	f, c := timed(book)
+	now := noon
+	f.now = func() time.Time { return now }
+	f.atPace("n", paceBurst-1, func() {}) // the node has been busy
+	f.Layout(w.layout)                    // waits for the base
+	w.report(false)
+	f.Layout(w.layout) // waits for its pace
+	f.Base(v1alpha1.NewBase(w.base))
+	for range 20 {
+		now = now.Add(paceInterval)
+		c.pass(paceInterval)
+	}
+	wantHeld(t, book, "n", "2=1")
+}
+
+// Two layouts that are older than the base share its memory, and do not write into it.
+func TestLayoutsOfOneBaseDoNotShareReasons(t *testing.T) {
+	w := &writers{t: t, agent: "a"}
+	w.report(true)
+	old := w.layout
+	w.report(true)
+	b := w.base.DeepCopy()
+	b.Inexact = nil
+	for i := range 2 {
+		b.Inexact = append(b.Inexact, v1alpha1.Inexact{Code: fmt.Sprint("some-reason-", i), Message: "because"})
+	}
+	b.Holdings = append(b.Holdings, v1alpha1.PodHoldings{Namespace: "default", Name: "x", UID: "x"},
+		v1alpha1.PodHoldings{Namespace: "default", Name: "y", UID: "y"})
+	book := ledger.New()
+	f, _ := timed(book)
+	x, y := bind(four("x"), "other", noon), bind(four("y"), "third", noon)
+	x.UID, y.UID = "x", "y"
+	f.Pod(x)
+	f.Base(v1alpha1.NewBase(b))
+	f.Layout(old)
+	first := book.Snapshot().Node("n").Inexact
+	text := fmt.Sprint(first)
+	f.PodGone(x)
+	f.Pod(y)
+	again := old.DeepCopy()
+	again.ResourceVersion = w.stored()
+	f.Layout(again)
+	if now := fmt.Sprint(first); now != text {
+		t.Errorf("an earlier snapshot changed from\n%s to\n%s", text, now)
+	}
+}
+
+// What a small layout costs is what its base has.
+func TestASmallLayoutOnALargeBaseIsPaced(t *testing.T) {
+	f := begun(ledger.New())
+	now := noon
+	f.now = func() time.Time { return now }
+	f.later = func(time.Duration, func()) {}
+	l := layoutOf(t, "n", 1)
+	l.Agent.ID = "a"
+	for i := range 2000 {
+		p := v1alpha1.PodHoldings{Namespace: "default", Name: fmt.Sprint("p", i), UID: fmt.Sprint("uid-", i)}
+		for k := range 4 {
+			p.Containers = append(p.Containers, v1alpha1.ContainerHolding{Name: fmt.Sprint("c", k), CPUs: "1"})
+		}
+		l.Holdings = append(l.Holdings, p)
+	}
+	l.Sequence = 1
+	b := v1alpha1.BaseOf(l)
+	b.ResourceVersion = "1"
+	f.Base(v1alpha1.NewBase(b))
+	for i := range 50 {
+		d := &v1alpha1.NodeLayout{Sequence: int64(2 + i), Base: 1}
+		d.Name, d.ResourceVersion, d.Agent.ID = "n", fmt.Sprint(2+i), "a"
+		d.Ended = []string{fmt.Sprint("uid-", i)}
+		f.Layout(d)
+	}
+	if got := f.Paced(); got == 0 {
+		t.Errorf("%d of 50 layouts of 8,000 containers each are put off, want about 47", got)
+	}
 }

@@ -17,7 +17,7 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.newer(l) {
-		f.atPace(l.Name, weight(l), func() { f.take(l) })
+		f.atPace(l.Name, f.weight(l), func() { f.take(l) })
 	}
 }
 
@@ -33,6 +33,9 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 		return
 	}
 	delete(f.awaiting, l.Name)
+	if b := f.base[l.Name]; l.Base != 0 && !l.Continues(b.Agent, b.Sequence) {
+		f.awaiting[l.Name] = &incomplete{l} // the base is later, or the agent counts anew: its own base decides
+	}
 	_, was := f.problems[l.Name]
 	delete(f.problems, l.Name)
 	if was || unconditioned(l) {
@@ -120,7 +123,7 @@ func (f *Feed) overdue(node string) {
 	l := v.late
 	v.sequence, v.late = l.Sequence, nil
 	f.versions[node] = v
-	f.atPace(node, weight(l), func() { f.take(l) })
+	f.atPace(node, f.weight(l), func() { f.take(l) })
 }
 
 // LayoutGone receives a layout that was deleted. If a newer layout of that name has arrived, LayoutGone does nothing.
@@ -148,8 +151,8 @@ func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 func (f *Feed) Problem(node string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.awaiting[node] != nil {
-		return v1alpha1.ErrNoBase.Error()
+	if why := f.problems[node]; why != "" || f.awaiting[node] == nil || f.exact[node] {
+		return why
 	}
-	return f.problems[node]
+	return v1alpha1.ErrNoBase.Error()
 }

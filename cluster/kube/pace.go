@@ -25,20 +25,18 @@ type pace struct {
 	weight int // of latest
 }
 
-// weight returns how many ordinary events a layout counts for. Reading a layout takes time in proportion to its parts.
-func weight(l *v1alpha1.NodeLayout) int {
-	containers, devices := 0, 0
-	for i := range l.Holdings {
-		containers += len(l.Holdings[i].Containers)
+// weight returns how many ordinary events a layout counts for. Reading a layout takes time in proportion to its parts
+// and to the parts of the base that it continues. f.mu is held.
+func (f *Feed) weight(l *v1alpha1.NodeLayout) int {
+	parts := l.Parts()
+	if b := f.base[l.Name]; l.Base != 0 && b != nil {
+		parts += b.Parts
 	}
-	for i := range l.Machine.Devices {
-		devices += len(l.Machine.Devices[i].Groups)
-		for k := range l.Machine.Devices[i].Groups {
-			devices += len(l.Machine.Devices[i].Groups[k].IDs)
-		}
-	}
-	return 1 + containers/512 + len(l.Machine.CPUs)/512 + devices/1024
+	return 1 + parts/partsOf
 }
+
+// partsOf is how many parts of a layout count as one event.
+const partsOf = 512
 
 // take reports whether an event of this weight may be applied now and, if so, takes the weight from the bucket. A
 // weight above paceBurst counts as paceBurst.

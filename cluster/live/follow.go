@@ -33,7 +33,7 @@ func (v *View) follow(ctx context.Context, cfg *rest.Config, namespaces []string
 		lists(core.Nodes, &source{resource: "nodes", trim: trimmed(trimNode), put: v.putNode, gone: v.nodeGone}),
 		v.custom(custom, v1alpha1.NodeLayoutResource(), &source{trim: v1alpha1.Typed, put: v.putLayout,
 			gone: v.layoutGone}),
-		v.custom(custom, v1alpha1.LayoutBaseResource(), &source{optional: true, trim: v.feed.Based, put: v.putBase,
+		v.custom(custom, v1alpha1.LayoutBaseResource(), &source{optional: true, trim: v1alpha1.TypedBase, put: v.putBase,
 			gone: v.baseGone}),
 	}
 	all = append(all, v.podSources(ctx, core, namespaces)...)

@@ -44,8 +44,10 @@ type api struct {
 	sent     int // bytes of layouts and bases
 	written  chan *v1alpha1.NodeLayout
 
-	based bool // whether the kind LayoutBase is installed
-	bases map[string]*v1alpha1.LayoutBase
+	forbidLayouts bool   // whether writes of layouts are forbidden
+	blindedKind   string // the kind whose metadata may not be watched
+	based         bool   // whether the kind LayoutBase is installed
+	bases         map[string]*v1alpha1.LayoutBase
 
 	zoned      bool // whether the kind NodeResourceTopology is installed
 	topologies map[string]*v1alpha2.NodeResourceTopology
@@ -151,7 +153,7 @@ func (a *api) serveMeta(kind string) http.HandlerFunc {
 			return
 		}
 		a.mu.Lock()
-		if a.blinded {
+		if a.blinded || a.blindedKind == kind {
 			a.mu.Unlock()
 			refuse(w, 403, metav1.StatusReasonForbidden)
 			return
@@ -287,6 +289,10 @@ func (a *api) applyLayout(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sent += len(body)
+	if a.forbidLayouts {
+		refuse(w, 403, metav1.StatusReasonForbidden)
+		return
+	}
 	if a.refuse > 0 {
 		a.refuse--
 		refuse(w, 500, metav1.StatusReasonInternalError)

@@ -68,5 +68,12 @@ func (w *baseWriter) renew(ctx context.Context, l *v1alpha1.NodeLayout, next fun
 		return nil, err
 	}
 	l.Sequence = next()
-	return w.written.Next(l)
+	d, err := w.written.Next(l)
+	if err == nil && d == nil {
+		err = fmt.Errorf("layout %s differs from the base that was made of it", l.Name)
+	}
+	return d, err
 }
+
+// blind reports whether nothing shows that another writer has changed the base.
+func (w *baseWriter) blind() bool { return w.written.Base() != nil && !w.watch.open() }

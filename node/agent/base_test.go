@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	v1 "k8s.io/api/core/v1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -146,6 +147,99 @@ func TestAPodOnAFullNodeIsReportedInFewBytes(t *testing.T) {
 		}
 		if each := (w.api.sent - before) / rounds; each > len(whole)/3 {
 			t.Errorf("a change of a pod takes %d bytes, and a whole layout %d", each, len(whole))
+		}
+	})
+}
+
+// An agent is killed, or its write is refused for good, after it has written a base and before the layout. Readers that
+// follow by watches must get a layout that continues the base: they apply a base only with a layout.
+func TestABaseWithoutItsLayout(t *testing.T) {
+	for _, how := range []string{"killed", "refused"} {
+		t.Run(how, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				stop := w.start(w.config(logr.Discard()))
+				w.run("p", "5")
+				pass(time.Second)
+				// What the agent writes when q comes and the base has to be renewed, without the layout.
+				w.api.set(func() { w.api.forbidLayouts = true })
+				w.api.changeNode(w.name, func(n *v1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.37.4" })
+				w.run("q", "6") // in place of p: the summary is the same
+				w.agents[0].triggers.everything()
+				pass(20 * time.Millisecond)
+				for range 100 {
+					var ready bool
+					w.api.set(func() { ready = w.api.bases[w.name].Sequence > w.api.layouts[w.name].Sequence })
+					if ready {
+						break
+					}
+					pass(10 * time.Millisecond)
+				}
+				if how == "killed" {
+					stop()
+					w.agents = nil
+				}
+				w.api.set(func() { w.api.forbidLayouts = false })
+				if how == "killed" {
+					w.start(w.config(logr.Discard()))
+				}
+				pass(10 * time.Minute)
+				w.want("complete", "ns/q=6")
+				w.api.set(func() {
+					l, b := w.api.layouts[w.name], w.api.bases[w.name]
+					if l.Base != b.Sequence {
+						t.Errorf("the layout has sequence %d and continues base %d; the base has sequence %d", l.Sequence,
+							l.Base, b.Sequence)
+					}
+				})
+			})
+		})
+	}
+}
+
+// A watch of bases that is not open is made up for by the resync, as that of layouts is.
+func TestTheWatchOfBasesIsNotOpen(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.api.set(func() { w.api.blindedKind = "layoutbases" })
+		w.start(w.config(logr.Discard()))
+		w.run("p", "5")
+		pass(time.Second)
+		w.api.set(func() {
+			b := *w.api.bases[w.name]
+			delete(w.api.bases, w.name)
+			w.api.revision++
+			b.ResourceVersion = fmt.Sprint(w.api.revision)
+			w.api.notify("layoutbases", "DELETED", b.ObjectMeta)
+		})
+		pass(DefaultResync + time.Second)
+		w.want("after a resync", "ns/p=5")
+	})
+}
+
+// No two bases of one agent have the same sequence and different holdings, or a layout is joined with the wrong one.
+func TestASequenceIsUsedOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start(w.config(logr.Discard()))
+		seen := map[string]string{}
+		look := func() {
+			w.api.set(func() {
+				b := w.api.bases[w.name]
+				key, has := fmt.Sprint(b.Agent.ID, " ", b.Sequence), fmt.Sprint(b.Holdings)
+				if was, ok := seen[key]; ok && was != has {
+					t.Errorf("base %s has %s, and had %s", key, has, was)
+				}
+				seen[key] = has
+			})
+		}
+		for i := range 3 {
+			w.run(fmt.Sprint("p", i), "5")
+			pass(time.Second)
+			w.api.set(func() {
+				b := w.api.bases[w.name].DeepCopy()
+				b.Sequence = v1alpha1.MaxSequence
+				w.api.storeBase(b)
+			})
+			pass(time.Second)
+			look()
 		}
 	})
 }

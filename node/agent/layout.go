@@ -83,7 +83,7 @@ func (w *layoutWriter) read(ctx context.Context, now time.Time) error {
 		if w.content, err = contentOf(whole); err != nil {
 			return err
 		}
-		if l.Base != 0 && (w.metadata != metadataMark(base, w.labels) || !l.Continues(base)) {
+		if l.Base != 0 && (w.metadata != metadataMark(base, w.labels) || !l.Continues(base.Agent.ID, base.Sequence)) {
 			w.base.written.End()
 			w.metadata = ""
 		}
@@ -98,14 +98,22 @@ func (w *layoutWriter) read(ctx context.Context, now time.Time) error {
 // start continues from the highest sequence that was found. When the agent first reads, and after a forged sequence, it
 // begins anew; see firstSequence.
 func (w *layoutWriter) start(l *v1alpha1.NodeLayout, base *v1alpha1.LayoutBase, none bool) {
+	var found []int64
 	if !none {
-		w.sequence = max(w.sequence, l.Sequence)
+		found = append(found, l.Sequence)
 	}
 	if base != nil {
-		w.sequence = max(w.sequence, base.Sequence)
+		found = append(found, base.Sequence)
 	}
-	first := !w.started && (!none || base != nil)
-	if w.started = true; first || w.sequence > lastSequence {
+	anew := !w.started && len(found) > 0
+	for _, s := range found {
+		if s < 0 || s > lastSequence { // forged: it does not count, and no sequence is used twice
+			anew = true
+		} else {
+			w.sequence = max(w.sequence, s)
+		}
+	}
+	if w.started = true; anew || w.sequence > lastSequence {
 		w.sequence = firstSequence(w.sequence)
 	}
 }

@@ -28,7 +28,7 @@ func (p *published) refresh(ctx context.Context, now time.Time, full, due bool) 
 		t.planRead(!p.layout.started, due || full && !t.watch.open())
 	}
 	l := p.layout
-	if err := l.refresh(ctx, now, due || full && (!l.watch.open() || l.claim.rival != nil)); err != nil {
+	if err := l.refresh(ctx, now, due || full && (!l.watch.open() || l.base.blind() || l.claim.rival != nil)); err != nil {
 		return err
 	}
 	for due && p.due(now) {

@@ -234,7 +234,7 @@ func (s *Sources) followLayouts() error {
 		return err
 	}
 	bases := s.dynamic.ForResource(v1alpha1.LayoutBaseResource()).Informer()
-	if err := bases.SetTransform(s.Feed.Based); err != nil {
+	if err := bases.SetTransform(v1alpha1.TypedBase); err != nil {
 		return fmt.Errorf("set decoder of bases: %w", err)
 	}
 	if into, err = bases.AddEventHandler(s.Feed.Bases()); err != nil {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/deploy/crd"
 )
@@ -45,7 +46,11 @@ func weigh(rounds int) (out []weight, err error) {
 			}
 			w := weight{kind: k, pods: pods}
 			base := v1alpha1.BaseOf(l)
-			if w.base, _, err = kindsOf[0].measure(base); err != nil {
+			body, err := client.BaseBody(base)
+			if err != nil {
+				return nil, err
+			}
+			if w.base, _, err = kindsOf[0].measure(body); err != nil {
 				return nil, err
 			}
 			if w.topology, _, err = kindsOf[2].measure(topology(n)); err != nil {
@@ -69,7 +74,11 @@ func (w *weight) follow(d *definition, base *v1alpha1.LayoutBase, l *v1alpha1.No
 	}
 	var sum wire
 	for i, next := range all {
-		size, u, err := d.measure(next)
+		body, err := client.Body(next)
+		if err != nil {
+			return err
+		}
+		size, u, err := d.measure(body)
 		if err != nil {
 			return err
 		}
@@ -123,7 +132,7 @@ func coding(rounds int, base *v1alpha1.LayoutBase, l *v1alpha1.NodeLayout, u *un
 	if err != nil {
 		return 0, 0, err
 	}
-	known := base.CoreOn(topo.New)
+	known := v1alpha1.NewBase(base)
 	read := func() (int, error) {
 		in := &unstructured.Unstructured{}
 		if err := in.UnmarshalJSON(text); err != nil {

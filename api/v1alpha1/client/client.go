@@ -73,7 +73,7 @@ func (c *Client) Get(ctx context.Context, name string, o metav1.GetOptions) (*v1
 	return l, nil
 }
 
-// List returns complete layouts; see Get.
+// List returns complete layouts; see Get. It reads the bases of all nodes even where the options ask for a page.
 func (c *Client) List(ctx context.Context, o metav1.ListOptions) (*v1alpha1.NodeLayoutList, error) {
 	layouts, err := c.Layouts.List(ctx, o)
 	if err != nil {
@@ -125,15 +125,27 @@ func complete(l *v1alpha1.NodeLayout, b *v1alpha1.LayoutBase, why error) {
 	}
 }
 
+// UpdateStatus replaces the status of a layout that Get or List has returned. It sends the layout as it is stored: the
+// API server takes fields that a request lacks from their owner, the agent, even where it ignores their values.
+func (c *Client) UpdateStatus(ctx context.Context, l *v1alpha1.NodeLayout, o metav1.UpdateOptions) (
+	*v1alpha1.NodeLayout, error) {
+	stored, err := c.Layouts.Get(ctx, l.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("get layout %s as it is stored: %w", l.Name, err)
+	}
+	stored.Status, stored.ResourceVersion = l.Status, l.ResourceVersion
+	return c.Layouts.UpdateStatus(ctx, stored, o)
+}
+
 // Apply writes all of the layout except its status by server-side apply, as FieldManager, and returns the object that
 // the server stored. It takes the fields from other managers, because an agent is the only writer of its layout. It
 // creates a missing layout.
 func (c *Client) Apply(ctx context.Context, l *v1alpha1.NodeLayout) (*v1alpha1.NodeLayout, error) {
-	body := *l
-	body.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.Kind}
-	body.Status = v1alpha1.NodeLayoutStatus{}
-	clear(&body.ObjectMeta)
-	out, err := apply(ctx, c.Layouts, &body)
+	body, err := Body(l)
+	if err != nil {
+		return nil, err
+	}
+	out, err := apply(ctx, c.Layouts, l.Name, body)
 	if err != nil {
 		return nil, fmt.Errorf("apply layout %s: %w", l.Name, err)
 	}
@@ -142,26 +154,61 @@ func (c *Client) Apply(ctx context.Context, l *v1alpha1.NodeLayout) (*v1alpha1.N
 
 // ApplyBase writes a base as Apply writes a layout.
 func (c *Client) ApplyBase(ctx context.Context, b *v1alpha1.LayoutBase) (*v1alpha1.LayoutBase, error) {
-	body := *b
-	body.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.BaseKind}
-	clear(&body.ObjectMeta)
-	out, err := apply(ctx, c.Bases, &body)
+	body, err := BaseBody(b)
+	if err != nil {
+		return nil, err
+	}
+	out, err := apply(ctx, c.Bases, b.Name, body)
 	if err != nil {
 		return nil, fmt.Errorf("apply base of layout %s: %w", b.Name, err)
 	}
 	return out, nil
 }
 
-// clear removes what the API server sets.
-func clear(m *metav1.ObjectMeta) { m.ManagedFields, m.ResourceVersion, m.UID = nil, "", "" }
-
-func apply[T objects.Object, L runtime.Object](ctx context.Context, c *objects.Client[T, L], body T) (out T,
-	err error) {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return out, fmt.Errorf("encode: %w", err)
+// Body returns what Apply sends. It names empty fields, too: otherwise what somebody else has put there would stay.
+func Body(l *v1alpha1.NodeLayout) (json.RawMessage, error) {
+	body := *l
+	body.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.Kind}
+	body.Status = v1alpha1.NodeLayoutStatus{}
+	unset(&body.ObjectMeta)
+	empty := map[string]string{"holdings": "[]", "memoryGroups": "[]", "ended": "[]"}
+	if l.Base == 0 {
+		empty["base"], empty["inexact"], empty["kubelet"] = "0", "[]", "{}"
 	}
+	return explicit(&body, empty)
+}
+
+// BaseBody returns what ApplyBase sends.
+func BaseBody(b *v1alpha1.LayoutBase) (json.RawMessage, error) {
+	body := *b
+	body.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.BaseKind}
+	unset(&body.ObjectMeta)
+	return explicit(&body, map[string]string{"holdings": "[]", "memoryGroups": "[]", "inexact": "[]", "kubelet": "{}"})
+}
+
+// unset removes what the API server sets.
+func unset(m *metav1.ObjectMeta) { m.ManagedFields, m.ResourceVersion, m.UID = nil, "", "" }
+
+// explicit returns an object as JSON, with these values of fields that it lacks.
+func explicit(object any, empty map[string]string) (json.RawMessage, error) {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	for name, value := range empty {
+		if _, has := fields[name]; !has {
+			fields[name] = json.RawMessage(value)
+		}
+	}
+	return json.Marshal(fields)
+}
+
+func apply[T objects.Object, L runtime.Object](ctx context.Context, c *objects.Client[T, L], name string,
+	body []byte) (T, error) {
 	force := true
-	return c.Patch(ctx, body.GetName(), types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: FieldManager,
-		Force: &force})
+	return c.Patch(ctx, name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: FieldManager, Force: &force})
 }
