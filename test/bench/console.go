@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenon-numa/tenon/test/bench/console"
+	"github.com/tenon-numa/tenon/test/bench/section"
 )
 
 // supported is how many nodes Kubernetes supports.
@@ -22,7 +23,7 @@ func consoleLayer(ctx context.Context, o options) (found, error) {
 	if p.Longest > 0 {
 		longest = ms(p.Longest)
 	}
-	text := where() + fmt.Sprintf(`
+	text := section.Where() + fmt.Sprintf(`
 
 | %d nodes, %d pods | |
 |---|---:|

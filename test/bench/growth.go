@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tenon-numa/tenon/test/bench/rounds"
+	"github.com/tenon-numa/tenon/test/bench/section"
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
@@ -41,7 +42,8 @@ func growthLayer(ctx context.Context, o options) (found, error) {
 	nodes := plot{title: "nodes", unit: "nodes", cells: cells[:byNodes], x: func(s synthetic.Size) int { return s.Nodes }}
 	numas := plot{title: "NUMA nodes of 1,000 nodes", unit: "NUMA nodes", cells: cells[byNodes:],
 		x: func(s synthetic.Size) int { return s.NUMAs }}
-	text := where() + "\n\n![CPU time of a pod by the number of nodes and of NUMA nodes](performance-growth.svg)\n\n" +
+	text := section.Where() + "\n\n" +
+		"![CPU time of a pod by the number of nodes and of NUMA nodes](performance-growth.svg)\n\n" +
 		nodes.table() + "\n" + numas.table()
 	return found{page: performancePage, tables: []table{{"growth", text}},
 		charts: map[string]string{"performance-growth.svg": drawPlots(nodes, numas)}}, nil

@@ -17,9 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -125,24 +123,4 @@ func (f found) put(o options) error {
 // say prints progress.
 func say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "[%s] %s\n", time.Now().UTC().Format("15:04:05"), fmt.Sprintf(format, args...))
-}
-
-// where returns the environment of the measurement.
-func where() string {
-	return fmt.Sprintf("Measured on %s with %s on %s.", host(), runtime.Version(), time.Now().UTC().Format("2006-01-02"))
-}
-
-// host returns the name of the processor, the number of CPUs, and the operating system.
-func host() string {
-	out := fmt.Sprintf("%d CPUs, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
-	info, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return out
-	}
-	for line := range strings.Lines(string(info)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value) + ", " + out
-		}
-	}
-	return out
 }

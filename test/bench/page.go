@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/tenon-numa/tenon/test/bench/section"
 )
 
 const performancePage = "performance.md"
@@ -44,7 +46,7 @@ func coreLayer(ctx context.Context, o options) (found, error) {
 // text writes the section of the page.
 func (p *page) text() string {
 	var b strings.Builder
-	b.WriteString(where() + "\n\n")
+	b.WriteString(section.Where() + "\n\n")
 	p.writeOne(&b)
 	p.writeGrowth(&b)
 	p.writePasses(&b)

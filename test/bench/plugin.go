@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenon-numa/tenon/test/bench/rounds"
+	"github.com/tenon-numa/tenon/test/bench/section"
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
@@ -83,7 +84,7 @@ func pluginLayer(ctx context.Context, o options) (found, error) {
 // pluginTables returns the ratios first, then the measurements.
 func pluginTables(cells []cell) string {
 	var b strings.Builder
-	b.WriteString(where() + "\n\n")
+	b.WriteString(section.Where() + "\n\n")
 	b.WriteString("| nodes | full | Tenon / plain | Match / plain | Tenon adds | Match adds | Match / Tenon |\n" +
 		"|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, c := range cells {

@@ -3,8 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
+
+	"github.com/tenon-numa/tenon/test/bench/section"
 )
 
 // reckoned are the cluster sizes of the page's examples; readers insert their own.
@@ -21,35 +22,16 @@ func scaleLayer(_ context.Context, o options) (found, error) {
 
 // write puts new tables between the marks of a page.
 func write(path string, tables []table) error {
-	page, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read page: %w", err)
-	}
-	text := string(page)
 	for _, t := range tables {
-		if text, err = t.into(text); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+		if err := section.Write(path, t.name, t.text); err != nil {
+			return err
 		}
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		return fmt.Errorf("write page: %w", err)
 	}
 	return nil
 }
 
 // table is a generated part of a page.
 type table struct{ name, text string }
-
-// into replaces the text between the table's marks.
-func (t table) into(page string) (string, error) {
-	begin, end := "<!-- measured: "+t.name+" -->\n", "<!-- end of "+t.name+" -->\n"
-	before, rest, ok := strings.Cut(page, begin)
-	_, after, also := strings.Cut(rest, end)
-	if !ok || !also {
-		return "", fmt.Errorf("no lines %q and %q", strings.TrimSpace(begin), strings.TrimSpace(end))
-	}
-	return before + begin + t.text + end + after, nil
-}
 
 // sizeTables returns the tables that depend only on the code: every run gives the same.
 func sizeTables(all []weight) (out []table) {
@@ -83,7 +65,7 @@ func sizes(all []weight) string {
 
 func timeTable(all []weight) string {
 	var b strings.Builder
-	b.WriteString(where() + "\n\n")
+	b.WriteString(section.Where() + "\n\n")
 	b.WriteString("| CPUs, NUMA nodes | pods | agent: to JSON | scheduler: from JSON | " +
 		"CPUs at 200 writes/s |\n|---|---:|---:|---:|---:|\n")
 	for _, w := range all {

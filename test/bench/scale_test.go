@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-numa/tenon/deploy/crd"
+	"github.com/tenon-numa/tenon/test/bench/section"
 )
 
 const scalePage = "../../docs/scale.md"
@@ -28,7 +29,7 @@ func TestScalePageIsOfToday(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range sizeTables(all) {
-		now, err := want.into(string(data))
+		now, err := section.Into(string(data), want.name, want.text)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
@@ -38,11 +37,7 @@ func seed(ctx context.Context, cfg *rest.Config, c *synthetic.Cluster) error {
 		if _, err := k.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create node %s: %w", n.Name, err)
 		}
-		l := v1alpha1.FromCore(n.Name, c.States[i].Machine, c.States[i].Rules, nil, nil)
-		if _, err := layouts.Create(ctx, l, metav1.CreateOptions{FieldManager: client.FieldManager}); err != nil {
-			return fmt.Errorf("create layout %s: %w", n.Name, err)
-		}
-		return nil
+		return createLayout(ctx, layouts, c, i)
 	})
 	if err != nil {
 		return err

@@ -42,6 +42,7 @@ import (
 type nodesJob struct {
 	Host, Token string
 	CA          []byte
+	ServerName  string // in the API server's certificate, if that is not the host
 	Topologies  bool   // they publish NodeResourceTopology too
 	Trace       string // a file for the moments of pods; empty for none
 }
@@ -120,7 +121,7 @@ func runNodes(ctx context.Context, in io.Reader, answers *json.Encoder) error {
 		return fmt.Errorf("read job: %w", err)
 	}
 	cfg := &rest.Config{Host: job.Host, BearerToken: job.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
-		CAData: job.CA}}
+		CAData: job.CA, ServerName: job.ServerName}}
 	s, err := newNodes(cfg, job.Topologies)
 	if err != nil {
 		return err

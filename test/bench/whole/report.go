@@ -4,17 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-)
-
-// Marks are the lines between which [WriteInto] writes.
-const (
-	beginMark = "<!-- measured: whole -->"
-	endMark   = "<!-- end of whole -->"
 )
 
 // Report returns rounds as Markdown: the raw figures, and ratios to the first contender of the same size.
@@ -144,20 +137,3 @@ func causes(rounds []Round) string {
 }
 
 func word(line string) string { name, _, _ := strings.Cut(line, ":"); return name }
-
-// WriteInto replaces the text between the marks of a page.
-func WriteInto(path, text string) error {
-	old, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read the page: %w", err)
-	}
-	before, rest, ok := strings.Cut(string(old), beginMark+"\n")
-	_, after, closed := strings.Cut(rest, endMark)
-	if !ok || !closed {
-		return fmt.Errorf("page %s has no lines %s and %s", path, beginMark, endMark)
-	}
-	if err := os.WriteFile(path, []byte(before+beginMark+"\n"+text+endMark+after), 0o644); err != nil {
-		return fmt.Errorf("write the page: %w", err)
-	}
-	return nil
-}

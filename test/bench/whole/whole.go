@@ -127,20 +127,9 @@ type running struct {
 
 // nodes starts the process that imitates the nodes, and returns when all have published.
 func (a *arena) nodes(p *plane, log string, topologies bool, trace string) (running, error) {
-	cmd, err := self(roleNodes)
-	if err != nil {
-		return running{}, err
-	}
-	n, err := startProcess("the nodes", cmd, nodesJob{p.admin.Host, p.admin.BearerToken, p.admin.CAData, topologies,
-		trace}, log)
-	if err != nil {
-		return running{}, err
-	}
-	var ready nodesAnswer
-	if err := n.receive(&ready); err != nil {
-		return running{}, errors.Join(err, n.stop())
-	}
-	return running{n, ready.Written}, nil
+	n, ready, err := startNodes(nodesJob{Host: p.admin.Host, Token: p.admin.BearerToken, CA: p.admin.CAData,
+		Topologies: topologies, Trace: trace}, log)
+	return running{n, ready.Written}, err
 }
 
 // stage is the cluster of one round.

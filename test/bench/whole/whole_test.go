@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -83,25 +82,5 @@ func TestWholeContestOfASmallCluster(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)
 		}
-	}
-}
-
-func TestSectionIsWrittenBetweenItsMarks(t *testing.T) {
-	page := filepath.Join(t.TempDir(), "page.md")
-	const head, foot = "# Page\n\n<!-- measured: whole -->\n", "<!-- end of whole -->\n\nmore\n"
-	if err := os.WriteFile(page, []byte(head+"old\n"+foot), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := whole.WriteInto(page, "new\n"); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := os.ReadFile(page); err != nil || string(got) != head+"new\n"+foot {
-		t.Errorf("page is %q (%v)", got, err)
-	}
-	if err := os.WriteFile(page, []byte("no marks\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := whole.WriteInto(page, "new\n"); err == nil {
-		t.Error("a page without marks is written to")
 	}
 }

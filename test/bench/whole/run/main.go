@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/tenon-numa/tenon/test/bench/programs"
 	"github.com/tenon-numa/tenon/test/bench/rounds"
+	"github.com/tenon-numa/tenon/test/bench/section"
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 	"github.com/tenon-numa/tenon/test/bench/whole"
 )
@@ -107,12 +107,12 @@ func run(ctx context.Context, args []string) error {
 		}
 		all = append(all, got...)
 	}
-	text := where() + "\n\n" + whole.Report(all)
+	text := section.Where() + "\n\n" + whole.Report(all)
 	fmt.Println(text)
 	if f.page == "" || f.trace {
 		return nil
 	}
-	return whole.WriteInto(f.page, text)
+	return section.Write(f.page, "whole", text)
 }
 
 // underAttack measures how long the pods of others wait under attacks, and prints it.
@@ -140,21 +140,8 @@ func (f flags) underAttack(ctx context.Context, schedulers []whole.Contender, no
 	got, err := whole.Endure(ctx, whole.Options{Size: synthetic.Size{Nodes: nodes, Full: f.full}, Seed: f.seed,
 		Contenders: schedulers,
 		Rounds:     1, QPS: f.qps, Profiles: f.profiles, Progress: say}, attacks)
-	fmt.Println(where() + "\n\n" + whole.ReportEndured(got))
+	fmt.Println(section.Where() + "\n\n" + whole.ReportEndured(got))
 	return err
-}
-
-// where returns the environment of the measurement.
-func where() string {
-	host := fmt.Sprintf("%d CPUs, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
-	info, _ := os.ReadFile("/proc/cpuinfo") // without it, the processor has no name
-	for line := range strings.Lines(string(info)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			host = strings.TrimSpace(value) + ", " + host
-			break
-		}
-	}
-	return fmt.Sprintf("Measured on %s with %s on %s.", host, runtime.Version(), time.Now().UTC().Format("2006-01-02"))
 }
 
 func say(line string) { fmt.Fprintln(os.Stderr, line) }
