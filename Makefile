@@ -7,6 +7,7 @@ T = 10s
 CHAOS = 1h
 LAYER =
 ONLY =
+WORKLOADS =
 RECORD =
 RELEASE =
 REGISTRY = ghcr.io/tenon-numa
@@ -22,6 +23,7 @@ judged = $(if $(filter all,$(RELEASE)),$(judges),$(or $(RELEASE),$(if $(RECORD),
 # The layers that test/bench does not measure.
 bench-attack = go run ./test/bench/whole/run -nodes 100 -rounds 1 -only plain,tenon -attacks all -page ""
 bench-trace = go run ./test/bench/whole/run -trace -nodes $(or $(NODES),100) -pods 600 -rounds 1 -only plain,tenon
+bench-upstream = go run ./test/bench/upstream/run $(if $(WORKLOADS),-only $(WORKLOADS))
 bench-volcano = cd volcano && GOWORK=off CGO_ENABLED=0 \
 	go test ./plugin -run '^$$' -bench Session -benchtime 1x -timeout 0
 bench-gangs = cd volcano && GOWORK=off CGO_ENABLED=0 \
@@ -72,6 +74,7 @@ bench: ## Measure LAYER (make bench LAYER=core), or all from core to agent (50 m
 ## docs     all from core to scale, into docs/performance.md, its charts and docs/scale.md (45 minutes)
 ## attack   how long others' pods wait while a hostile node or user attacks (15 minutes)
 ## trace    where the time of each of 600 pods goes, from the queue to the report, on NODES nodes (2 minutes)
+## upstream  kube-scheduler's own benchmark, with Tenon and without (10 minutes; WORKLOADS=all takes 1 hour)
 ## volcano  a session of Volcano's scheduler, 5,000 tasks on 1,000 nodes, numa-aware and tenon (25 minutes)
 ## gangs    200 jobs of Volcano that come and go with tenon and with numa-aware (6 minutes)
 ## packing  schedulers on simulated machines, into docs/packing.md and its picture

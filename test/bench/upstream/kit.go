@@ -1,0 +1,78 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/tenon-numa/tenon/test/bench/programs"
+)
+
+// Kit has the programs and folders of a measurement.
+type Kit struct {
+	root     string // of the checkout
+	upstream string // folder of upstream's test cases
+	dir      string // of the programs
+	harness  string // the test binary
+}
+
+// Build builds the harness and etcd in dir. It reads upstream's test cases where the go command has unpacked the module
+// of Kubernetes.
+func Build(ctx context.Context, dir string) (*Kit, error) {
+	root, err := programs.Checkout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	k := &Kit{root: root, dir: dir, harness: filepath.Join(dir, "harness")}
+	module, err := k.run(ctx, "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
+	if err != nil {
+		return nil, err
+	}
+	k.upstream = filepath.Join(strings.TrimSpace(module), "test", "integration", "scheduler_perf")
+	if _, err := k.run(ctx, "test", "-c", "-o", k.harness, "./test/bench/upstream/harness"); err != nil {
+		return nil, err
+	}
+	// Upstream's code starts the program that is called etcd. This is the one that the lab runs in its own process.
+	_, err = k.run(ctx, "build", "-o", filepath.Join(dir, "etcd"), "go.etcd.io/etcd/server/v3")
+	return k, err
+}
+
+// run runs the go command in the checkout, and returns its output.
+func (k *Kit) run(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = k.root
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, errs.String())
+	}
+	return string(out), nil
+}
+
+// topic returns the folder of a topic.
+func (k *Kit) topic(name string) string {
+	if name == NUMA {
+		return filepath.Join(k.root, "test", "bench", "upstream", NUMA)
+	}
+	return filepath.Join(k.upstream, name)
+}
+
+func (k *Kit) deployed() string {
+	return filepath.Join(k.root, "deploy", "scheduler", "scheduler.yaml")
+}
+
+// environment returns the environment of a run: the built etcd is found first, and keeps its data in memory if the
+// system has a file system for that.
+func (k *Kit) environment(dir string) []string {
+	out := append(os.Environ(), "PATH="+k.dir+string(os.PathListSeparator)+os.Getenv("PATH"),
+		jobEnv+"="+filepath.Join(dir, "job.json"))
+	const memory = "/dev/shm"
+	if info, err := os.Stat(memory); err == nil && info.IsDir() {
+		out = append(out, "TMPDIR="+memory)
+	}
+	return out
+}

@@ -1,0 +1,165 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Options are the settings of a measurement.
+type Options struct {
+	Workloads []Workload
+	Subjects  []Subject // the first is what the others are compared with
+	Rounds    int
+	// Keep is a folder for the files of all runs, with logs; a temporary one if empty.
+	Keep string
+	// Profiles has each run write a CPU profile of its measured part, next to its other files.
+	Profiles bool
+	Progress func(string)
+}
+
+// Run is what one run measured.
+type Run struct {
+	Rate float64 // pods per second
+	// Decision is the mean time of a scheduling cycle until the pod has a node; 0 if no pod was scheduled by itself.
+	Decision time.Duration
+	CPU      time.Duration // of API server, scheduler, etcd, and upstream's code, in the whole run
+	Counts
+}
+
+// Result has the runs of a workload by subject. Runs at the same position ran one after the other.
+type Result struct {
+	Workload  Workload
+	Threshold Threshold
+	Runs      map[Subject][]Run
+	Err       error // why the workload could not be run
+}
+
+// most bounds a run. Upstream's own bound is 30 minutes.
+const most = 20 * time.Minute
+
+// Measure runs all workloads. Subjects take turns, in the opposite order in every second round. A workload that cannot
+// be run does not keep others from running: its result has the error.
+func (k *Kit) Measure(ctx context.Context, o Options) (out []Result, err error) {
+	dir := o.Keep
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "tenon-upstream-"); err != nil {
+			return nil, fmt.Errorf("make a folder for runs: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	}
+	for i, w := range o.Workloads {
+		r := Result{Workload: w, Runs: map[Subject][]Run{}}
+		for round := range o.Rounds {
+			if r.Err = k.round(ctx, o, filepath.Join(dir, fmt.Sprintf("%02d-%s", i, w.Case)), round, &r); r.Err != nil {
+				o.Progress(fmt.Sprintf("%s: %v", w, r.Err))
+				break
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// round runs a workload once with every subject.
+func (k *Kit) round(ctx context.Context, o Options, dir string, round int, r *Result) error {
+	subjects := slices.Clone(o.Subjects)
+	if round%2 == 1 {
+		slices.Reverse(subjects)
+	}
+	for _, s := range subjects {
+		began := time.Now()
+		run, err := k.one(ctx, r, s, filepath.Join(dir, fmt.Sprintf("%d-%s", round, s)), o.Profiles)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+		r.Runs[s] = append(r.Runs[s], run)
+		o.Progress(fmt.Sprintf("%s: %s: %.1f pods/s, %v a decision, %.1f CPU s, in %.0f s", r.Workload, s, run.Rate,
+			run.Decision.Round(time.Microsecond), run.CPU.Seconds(), time.Since(began).Seconds()))
+	}
+	return nil
+}
+
+// one runs a workload with a subject.
+func (k *Kit) one(ctx context.Context, r *Result, s Subject, dir string, profile bool) (Run, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return Run{}, fmt.Errorf("make a folder for a run: %w", err)
+	}
+	j, limit, err := k.prepare(r.Workload, s, dir)
+	if err != nil {
+		return Run{}, err
+	}
+	r.Threshold = limit
+	used, err := k.start(ctx, k.topic(r.Workload.Topic), dir, profile)
+	if err != nil {
+		return Run{}, err
+	}
+	found, err := averages(dir)
+	out := Run{CPU: used, Rate: found[rateMetric],
+		Decision: time.Duration(found[decisionMetric] * float64(time.Millisecond))}
+	if err != nil || !j.NUMA {
+		return out, err
+	}
+	data, err := os.ReadFile(j.Counts)
+	if err != nil {
+		return out, fmt.Errorf("read counts: %w", err)
+	}
+	return out, json.Unmarshal(data, &out.Counts)
+}
+
+// start runs the harness in the folder of a topic, because the test cases name their templates from there, and returns
+// the CPU time of all its processes.
+func (k *Kit) start(ctx context.Context, topic, dir string, profile bool) (time.Duration, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("the run took more than %s", most))
+	defer cancel()
+	args := []string{"-test.run=^$", "-test.bench=^BenchmarkPerfScheduling$", "-test.benchtime=1ns", "-test.timeout=0",
+		"-perf-scheduling-label-filter=", "-data-items-dir=" + dir}
+	if profile {
+		args = append(args, "-perf-cpuprofile")
+	}
+	cmd := exec.CommandContext(ctx, k.harness, args...)
+	cmd.Dir, cmd.Env = topic, k.environment(dir)
+	// It ends its children, etcd among them, before it ends itself.
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, 30*time.Second
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return 0, fmt.Errorf("make the log of a run: %w", err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Run(); err != nil {
+		return 0, fmt.Errorf("%w%s", errors.Join(context.Cause(ctx), err), faults(log.Name()))
+	}
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
+}
+
+// faults returns the lines of a log in which upstream's code reports why a run failed, as far as they are found.
+func faults(log string) string {
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return ""
+	}
+	var out strings.Builder
+	n := 0
+	for line := range bytes.Lines(text) {
+		if n < 10 && (bytes.Contains(line, []byte("Error running workload")) || bytes.Contains(line, []byte("FATAL")) ||
+			bytes.Contains(line, []byte("_test.go:")) || bytes.HasPrefix(line, []byte("panic:"))) {
+			out.WriteString("\n")
+			out.Write(bytes.TrimRight(line[:min(len(line), 1000)], "\n"))
+			n++
+		}
+	}
+	return out.String()
+}
