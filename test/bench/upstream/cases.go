@@ -132,6 +132,18 @@ func (k *Kit) prepare(w Workload, s Subject, dir string) (Job, Threshold, error)
 	return j, limit, errors.Join(put(j.Cases, []testCase{c}), put(filepath.Join(dir, "job.json"), j))
 }
 
+// get reads a value that put has written.
+func get(file string, into any) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read a run's files: %w", err)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("read %s: %w", file, err)
+	}
+	return nil
+}
+
 // put writes a value as JSON, which is YAML too.
 func put(file string, value any) error {
 	data, err := json.Marshal(value)

@@ -65,14 +65,17 @@ func (k *Kit) deployed() string {
 	return filepath.Join(k.root, "deploy", "scheduler", "scheduler.yaml")
 }
 
-// environment returns the environment of a run: the built etcd is found first, and keeps its data in memory if the
-// system has a file system for that.
-func (k *Kit) environment(dir string) []string {
-	out := append(os.Environ(), "PATH="+k.dir+string(os.PathListSeparator)+os.Getenv("PATH"),
-		jobEnv+"="+filepath.Join(dir, "job.json"))
-	const memory = "/dev/shm"
-	if info, err := os.Stat(memory); err == nil && info.IsDir() {
-		out = append(out, "TMPDIR="+memory)
+// environment returns the environment of a run: the built etcd is found first, and temporary files are in temp.
+func (k *Kit) environment(dir, temp string) []string {
+	return append(os.Environ(), "PATH="+k.dir+string(os.PathListSeparator)+os.Getenv("PATH"),
+		jobEnv+"="+filepath.Join(dir, "job.json"), "TMPDIR="+temp)
+}
+
+// memory returns a folder in a file system in memory if there is one, so that no disk slows etcd down.
+func memory() string {
+	const dir = "/dev/shm"
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return dir
 	}
-	return out
+	return os.TempDir()
 }

@@ -77,6 +77,11 @@ func (w Workload) size() string {
 	return strings.Join(out, " ")
 }
 
+// folder returns a name for a folder of the workload.
+func (w Workload) folder() string {
+	return strings.NewReplacer("/", "-", " ", "-", "=", "-").Replace(w.Topic + " " + w.String())
+}
+
 func (w Workload) String() string { return w.Case + " " + w.size() }
 
 // Choose returns the workloads that words name: "short", "all", a topic, a test case of the list, or

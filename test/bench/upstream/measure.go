@@ -3,7 +3,6 @@ package upstream
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -20,10 +19,9 @@ type Options struct {
 	Workloads []Workload
 	Subjects  []Subject // the first is what the others are compared with
 	Rounds    int
-	// Keep is a folder for the files of all runs, with logs; a temporary one if empty.
-	Keep string
-	// Profiles has each run write a CPU profile of its measured part, next to its other files.
-	Profiles bool
+	// Keep is a folder for the files of all runs, with logs and CPU profiles of the measured parts; a temporary one if
+	// empty. A run whose result is in the folder is not repeated.
+	Keep     string
 	Progress func(string)
 }
 
@@ -33,6 +31,7 @@ type Run struct {
 	// Decision is the mean time of a scheduling cycle until the pod has a node; 0 if no pod was scheduled by itself.
 	Decision time.Duration
 	CPU      time.Duration // of API server, scheduler, etcd, and upstream's code, in the whole run
+	Own      float64       // the share of the CPU profile with Tenon's code on the stack
 	Counts
 }
 
@@ -57,10 +56,10 @@ func (k *Kit) Measure(ctx context.Context, o Options) (out []Result, err error) 
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
-	for i, w := range o.Workloads {
+	for _, w := range o.Workloads {
 		r := Result{Workload: w, Runs: map[Subject][]Run{}}
 		for round := range o.Rounds {
-			if r.Err = k.round(ctx, o, filepath.Join(dir, fmt.Sprintf("%02d-%s", i, w.Case)), round, &r); r.Err != nil {
+			if r.Err = k.round(ctx, o, filepath.Join(dir, w.folder()), round, &r); r.Err != nil {
 				o.Progress(fmt.Sprintf("%s: %v", w, r.Err))
 				break
 			}
@@ -81,7 +80,7 @@ func (k *Kit) round(ctx context.Context, o Options, dir string, round int, r *Re
 	}
 	for _, s := range subjects {
 		began := time.Now()
-		run, err := k.one(ctx, r, s, filepath.Join(dir, fmt.Sprintf("%d-%s", round, s)), o.Profiles)
+		run, err := k.one(ctx, r, s, filepath.Join(dir, fmt.Sprintf("%d-%s", round, s)))
 		if err != nil {
 			return fmt.Errorf("%s: %w", s, err)
 		}
@@ -92,8 +91,8 @@ func (k *Kit) round(ctx context.Context, o Options, dir string, round int, r *Re
 	return nil
 }
 
-// one runs a workload with a subject.
-func (k *Kit) one(ctx context.Context, r *Result, s Subject, dir string, profile bool) (Run, error) {
+// one runs a workload with a subject, unless the folder has the result of that.
+func (k *Kit) one(ctx context.Context, r *Result, s Subject, dir string) (run Run, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return Run{}, fmt.Errorf("make a folder for a run: %w", err)
 	}
@@ -102,37 +101,49 @@ func (k *Kit) one(ctx context.Context, r *Result, s Subject, dir string, profile
 		return Run{}, err
 	}
 	r.Threshold = limit
-	used, err := k.start(ctx, k.topic(r.Workload.Topic), dir, profile)
-	if err != nil {
-		return Run{}, err
+	result := filepath.Join(dir, "result.json")
+	if get(result, &run) == nil {
+		return run, nil
+	}
+	if run.CPU, err = k.start(ctx, k.topic(r.Workload.Topic), dir); err != nil {
+		return run, err
 	}
 	found, err := averages(dir)
-	out := Run{CPU: used, Rate: found[rateMetric],
-		Decision: time.Duration(found[decisionMetric] * float64(time.Millisecond))}
-	if err != nil || !j.NUMA {
-		return out, err
-	}
-	data, err := os.ReadFile(j.Counts)
 	if err != nil {
-		return out, fmt.Errorf("read counts: %w", err)
+		return run, err
 	}
-	return out, json.Unmarshal(data, &out.Counts)
+	run.Rate, run.Decision = found[rateMetric], time.Duration(found[decisionMetric]*float64(time.Millisecond))
+	if j.NUMA {
+		if err := get(j.Counts, &run.Counts); err != nil {
+			return run, err
+		}
+	}
+	if s != Plain {
+		if run.Own, err = k.share(ctx, dir); err != nil {
+			return run, err
+		}
+	}
+	return run, put(result, run)
 }
 
 // start runs the harness in the folder of a topic, because the test cases name their templates from there, and returns
 // the CPU time of all its processes.
-func (k *Kit) start(ctx context.Context, topic, dir string, profile bool) (time.Duration, error) {
+func (k *Kit) start(ctx context.Context, topic, dir string) (used time.Duration, err error) {
+	temp, err := os.MkdirTemp(memory(), "tenon-upstream-")
+	if err != nil {
+		return 0, fmt.Errorf("make a folder for temporary files: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("the run took more than %s", most))
 	defer cancel()
 	args := []string{"-test.run=^$", "-test.bench=^BenchmarkPerfScheduling$", "-test.benchtime=1ns", "-test.timeout=0",
-		"-perf-scheduling-label-filter=", "-data-items-dir=" + dir}
-	if profile {
-		args = append(args, "-perf-cpuprofile")
-	}
+		"-perf-scheduling-label-filter=", "-perf-cpuprofile", "-data-items-dir=" + dir}
 	cmd := exec.CommandContext(ctx, k.harness, args...)
-	cmd.Dir, cmd.Env = topic, k.environment(dir)
-	// It ends its children, etcd among them, before it ends itself.
-	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, 30*time.Second
+	cmd.Dir, cmd.Env = topic, k.environment(dir, temp)
+	// A signal to the group ends etcd and the imitated nodes too.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 30 * time.Second
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		return 0, fmt.Errorf("make the log of a run: %w", err)

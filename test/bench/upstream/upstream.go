@@ -9,7 +9,6 @@
 package upstream
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 )
@@ -53,12 +52,8 @@ type Counts struct {
 // ReadJob returns the job of this process.
 func ReadJob() (Job, error) {
 	var j Job
-	data, err := os.ReadFile(os.Getenv(jobEnv))
-	if err != nil {
-		return j, fmt.Errorf("read the job that %s names: %w", jobEnv, err)
-	}
-	if err := json.Unmarshal(data, &j); err != nil {
-		return j, fmt.Errorf("read the job: %w", err)
+	if err := get(os.Getenv(jobEnv), &j); err != nil {
+		return j, fmt.Errorf("the job that %s names: %w", jobEnv, err)
 	}
 	return j, nil
 }

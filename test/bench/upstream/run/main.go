@@ -42,8 +42,8 @@ func run(ctx context.Context, args []string) (err error) {
 	fs.StringVar(&subjects, "subjects", "plain,tenon", "schedulers: plain, tenon, and alone (the plugin without what "+
 		"tenon-scheduler adds); the others are compared with the first")
 	fs.IntVar(&o.Rounds, "rounds", 2, "rounds of every workload")
-	fs.StringVar(&o.Keep, "keep", "", "folder for logs and results of every run; none when empty")
-	fs.BoolVar(&o.Profiles, "profiles", false, "write CPU profiles of the measured parts, with -keep")
+	fs.StringVar(&o.Keep, "keep", "", "folder for logs, CPU profiles and results of every run; none when empty; "+
+		"runs whose results it has are not repeated")
 	fs.StringVar(&page, "page", "", "page whose section is written; none when empty")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -57,8 +57,8 @@ func run(ctx context.Context, args []string) (err error) {
 			return fmt.Errorf("-subjects: no scheduler %q", s)
 		}
 	}
-	if fs.NArg() > 0 || o.Rounds < 1 || o.Profiles && o.Keep == "" {
-		return errors.New("want no arguments, at least one round, and -keep with -profiles")
+	if fs.NArg() > 0 || o.Rounds < 1 {
+		return errors.New("want no arguments, and at least one round")
 	}
 	if o.Keep != "" {
 		if o.Keep, err = filepath.Abs(o.Keep); err != nil {
