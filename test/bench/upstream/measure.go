@@ -31,7 +31,8 @@ type Run struct {
 	// Decision is the mean time of a scheduling cycle until the pod has a node; 0 if no pod was scheduled by itself.
 	Decision time.Duration
 	CPU      time.Duration // of API server, scheduler, etcd, and upstream's code, in the whole run
-	Own      float64       // the share of the CPU profile with Tenon's code on the stack
+	// Own is the share of the CPU profile with Tenon's code on the stack, and Gauges the part of it that computes gauges.
+	Own, Gauges float64
 	Counts
 }
 
@@ -119,7 +120,10 @@ func (k *Kit) one(ctx context.Context, r *Result, s Subject, dir string) (run Ru
 		}
 	}
 	if s != Plain {
-		if run.Own, err = k.share(ctx, dir); err != nil {
+		if run.Own, err = k.share(ctx, dir, own); err != nil {
+			return run, err
+		}
+		if run.Gauges, err = k.share(ctx, dir, gauges); err != nil {
 			return run, err
 		}
 	}

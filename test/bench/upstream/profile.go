@@ -6,24 +6,29 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // own matches functions of the plugin. The harness is on the stack of upstream's main goroutine, and is not meant.
-const own = "tenon-numa/tenon/(api|cluster|core|scheduler)/"
+// gauges matches the computation of metrics when they are read.
+const (
+	own    = "tenon-numa/tenon/(api|cluster|core|scheduler)/"
+	gauges = `tenon-numa/tenon/scheduler/metrics\.\(\*gauges\)`
+)
 
 // total matches the line in which go tool pprof sums up the samples that it shows.
 var total = regexp.MustCompile(`accounting for [^,]+, +([0-9.]+)% of `)
 
-// share returns the share of a run's CPU profile with Tenon's code on the stack, from 0 to 1; the mean if the run wrote
-// several.
-func (k *Kit) share(ctx context.Context, dir string) (float64, error) {
+// share returns the share of a run's CPU profile with matching functions on the stack, from 0 to 1; the mean if the run
+// wrote several.
+func (k *Kit) share(ctx context.Context, dir, functions string) (float64, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*-cpu.prof"))
 	if err != nil {
 		return 0, err
 	}
 	var all []float64
 	for _, file := range files {
-		text, err := k.run(ctx, "tool", "pprof", "-top", "-nodecount=0", "-focus="+own, file)
+		text, err := k.run(ctx, "tool", "pprof", "-top", "-nodecount=0", "-focus="+functions, file)
 		if err != nil {
 			return 0, err
 		}
@@ -36,9 +41,12 @@ func (k *Kit) share(ctx context.Context, dir string) (float64, error) {
 	return mean(all), nil
 }
 
-// shareOf returns the share that a text of go tool pprof shows.
+// shareOf returns the share that a text of go tool pprof shows. If no sample matches, the text has no sum.
 func shareOf(text string) (float64, error) {
 	found := total.FindStringSubmatch(text)
+	if found == nil && strings.Contains(text, "Active filters:") {
+		return 0, nil
+	}
 	if found == nil {
 		return 0, fmt.Errorf("no sum in what go tool pprof prints: %q", text)
 	}

@@ -12,18 +12,19 @@ func Report(results []Result, subjects []Subject) string {
 	first := subjects[0]
 	fmt.Fprintf(&b, "| test case | workload | %s pods/s |", first)
 	for _, s := range subjects[1:] {
-		fmt.Fprintf(&b, " %s pods/s | ratio | CPU | decision | own |", s)
+		fmt.Fprintf(&b, " %s pods/s | ratio | CPU | decision | own | gauges |", s)
 	}
-	b.WriteString(" upstream's CI wants |\n|---|---|---:|" + strings.Repeat("---:|---:|---:|---:|---:|", len(subjects)-1) +
-		"---:|\n")
+	b.WriteString(" upstream's CI wants |\n|---|---|---:|" +
+		strings.Repeat("---:|---:|---:|---:|---:|---:|", len(subjects)-1) + "---:|\n")
 	for _, r := range results {
 		if r.Err != nil {
 			continue
 		}
 		fmt.Fprintf(&b, "| %s | %s | %.0f |", r.Workload.Case, r.Workload.size(), mean(each(r.Runs[first], pace)))
 		for _, s := range subjects[1:] {
-			fmt.Fprintf(&b, " %.0f | %s | %s | %s | %.1f %% |", mean(each(r.Runs[s], pace)), r.spread(s, first, pace),
-				r.middle(s, first, cost), r.middle(s, first, decision), 100*mean(each(r.Runs[s], share)))
+			fmt.Fprintf(&b, " %.0f | %s | %s | %s | %.1f %% | %.1f %% |", mean(each(r.Runs[s], pace)), r.spread(s, first, pace),
+				r.middle(s, first, cost), r.middle(s, first, decision), 100*mean(each(r.Runs[s], share)),
+				100*mean(each(r.Runs[s], reading)))
 		}
 		fmt.Fprintf(&b, " %s |\n", r.Threshold.text(r.Workload))
 	}
@@ -73,7 +74,8 @@ func refusals(results []Result, subjects []Subject) string {
 func pace(r Run) float64     { return r.Rate }
 func cost(r Run) float64     { return r.CPU.Seconds() }
 func decision(r Run) float64 { return r.Decision.Seconds() }
-func share(r Run) float64    { return r.Own }
+func share(r Run) float64    { return r.Own - r.Gauges }
+func reading(r Run) float64  { return r.Gauges }
 
 func each(runs []Run, of func(Run) float64) (out []float64) {
 	for _, r := range runs {

@@ -144,13 +144,13 @@ func TestReport(t *testing.T) {
 				Tenon: {run(90, 2, 11), run(220, 3, 10), run(396, 1, 30)}}},
 		{Workload: Workload{Topic: NUMA, Case: "NUMA", Name: "500Nodes"},
 			Runs: map[Subject][]Run{Plain: {{Rate: 100, CPU: 1e9, Counts: Counts{Refused: 7, Pods: 50}}},
-				Tenon: {{Rate: 50, CPU: 2e9, Own: 0.075, Counts: Counts{Pods: 50}}}}},
+				Tenon: {{Rate: 50, CPU: 2e9, Own: 0.075, Gauges: 0.02, Counts: Counts{Pods: 50}}}}},
 		{Workload: Workload{Case: "Broken"}, Err: os.ErrNotExist},
 	}
-	want := `| test case | workload | plain pods/s | tenon pods/s | ratio | CPU | decision | own | upstream's CI wants |
-|---|---|---:|---:|---:|---:|---:|---:|---:|
-| Basic | 500Nodes | 233 | 235 | 0.99 (0.90 to 1.10) | 1.10 | 1.50 | 0.0 % | 680 at 5000Nodes |
-| NUMA | 500Nodes | 100 | 50 | 0.50 | 2.00 | - | 7.5 % | - |
+	want := `| test case | workload | plain pods/s | tenon pods/s | ratio | CPU | decision | own | gauges | upstream's CI wants |
+|---|---|---:|---:|---:|---:|---:|---:|---:|---:|
+| Basic | 500Nodes | 233 | 235 | 0.99 (0.90 to 1.10) | 1.10 | 1.50 | 0.0 % | 0.0 % | 680 at 5000Nodes |
+| NUMA | 500Nodes | 100 | 50 | 0.50 | 2.00 | - | 5.5 % | 2.0 % | - |
 
 | test case | workload | plain | tenon |
 |---|---|---:|---:|
@@ -166,6 +166,10 @@ func TestShareOfAProfile(t *testing.T) {
 		"Showing nodes accounting for 1.99s, 9.65% of 20.62s total\n      flat  flat%   sum%\n"
 	if got, err := shareOf(text); err != nil || got != 0.0965 {
 		t.Errorf("the share is %v (%v)", got, err)
+	}
+	const none = "File: harness\nDuration: 17.14s, Total samples = 18.08s (105.50%)\nActive filters:\n   focus=x\n"
+	if got, err := shareOf(none); err != nil || got != 0 {
+		t.Errorf("the share of no sample is %v (%v)", got, err)
 	}
 	if got, err := shareOf("File: harness\n"); err == nil {
 		t.Errorf("a text without a sum has the share %v", got)
