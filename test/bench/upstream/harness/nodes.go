@@ -24,7 +24,7 @@ func (s *subject) prepare(t ktesting.TContext) error {
 	if !s.job.NUMA {
 		return nil
 	}
-	return (&control.Plane{Admin: t.RESTConfig()}).Define(t, crd.YAML())
+	return (&control.Plane{Admin: t.RESTConfig()}).Define(t, crd.Layouts()...)
 }
 
 // imitate gives the created nodes the machines and pods of a synthetic cluster whose CPUs are half taken. A process

@@ -57,7 +57,7 @@ func (s *subject) registry() frameworkruntime.Registry {
 
 // define has the API server serve NodeLayouts, as an installed Tenon does.
 func define(ctx context.Context, h fwk.Handle) error {
-	return (&control.Plane{Admin: h.KubeConfig()}).Define(ctx, crd.YAML())
+	return (&control.Plane{Admin: h.KubeConfig()}).Define(ctx, crd.Layouts()...)
 }
 
 // tenon makes the plugin with the options of tenon-scheduler. Upstream's code passes no dynamic informers to
