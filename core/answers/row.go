@@ -135,6 +135,9 @@ func (r *Row) Answer(s *ledger.Snapshot, slot int,
 	return cost, refusal
 }
 
+// Keep stores the cost of the pod on the node in a slot of a snapshot, as Answer does.
+func (r *Row) Keep(s *ledger.Snapshot, slot int, cost int64) { r.cell(slot).write(s.Since(slot), cost) }
+
 // Has reports whether the answer for a slot of a snapshot is stored.
 func (r *Row) Has(s *ledger.Snapshot, slot int) bool {
 	_, ok := r.read(s, slot)

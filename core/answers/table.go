@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 const (
@@ -117,3 +118,7 @@ func (r *Row) Fitting(s *ledger.Snapshot) *ledger.Set {
 	f.once.Do(func() { f.index = ledger.NewIndex(f.pod, f.demand) })
 	return f.index.Fitting(s)
 }
+
+// Outline returns what the pod gets on one of the nodes that Fitting has returned before, in amounts; see
+// [ledger.Index.Outline].
+func (r *Row) Outline(n *state.Node) (o place.Outline, ok bool) { return r.fits.index.Outline(n) }

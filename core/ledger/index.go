@@ -56,6 +56,17 @@ func (x *Index) Fits(n *state.Node) (fits bool) {
 	return fits
 }
 
+// Outline returns what the pod gets on a node of the result of Fitting, in amounts. If ok is false, only
+// [state.Node.Place] has the answer. So it is for pods with a demand, and while another goroutine asks about the pod.
+func (x *Index) Outline(n *state.Node) (o place.Outline, ok bool) {
+	if x.demand != (place.Demand{}) || !x.asking.TryLock() {
+		return o, false
+	}
+	o, ok = x.question.Outline(n.Usage)
+	x.asking.Unlock()
+	return o, ok
+}
+
 func (x *Index) known() (fits []uint64, version uint64, origin *origin) {
 	x.mu.Lock()
 	fits, version, origin = x.fits, x.version, x.origin

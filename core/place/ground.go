@@ -30,6 +30,8 @@ type ground struct {
 	// tidy: the machine is even, and sockets lie inside NUMA nodes or NUMA nodes inside sockets. The kubelet then picks
 	// exactly as many CPUs as are wanted.
 	tidy bool
+	// oneCache are the NUMA nodes whose CPUs are in one last-level cache group.
+	oneCache topo.Mask
 	// localVaries: NUMA nodes differ in the distance to themselves, so the lowest of several may not be the closest.
 	localVaries bool
 	// missing has, for each kind of memory, the NUMA nodes on which the memory manager has no table for it; see crashes.
@@ -66,6 +68,9 @@ func newGround(m *topo.Machine, r Rules) *ground {
 	g.missing = make([]topo.Mask, len(g.kinds))
 	for i, n := range m.NUMAs() {
 		g.whole[i] = int64(n.CPUs.Len())
+		if g.withCPUs.Has(i) && n.CPUs.SubsetOf(m.GroupOf(topo.L3s, n.CPUs.Min()).CPUs) {
+			g.oneCache |= 1 << uint(i)
+		}
 		for k, kind := range g.kinds {
 			if r.Arbiter == ByKubelet && !n.Shows(kind) {
 				g.missing[k] |= 1 << uint(i)

@@ -9,6 +9,7 @@ import "github.com/tenon-numa/tenon/core/topo"
 type podPlan struct {
 	// plans has one plan for each container, in order; a pod that is aligned as a whole has one plan.
 	plans []plan
+	alone bool // the pod is one app container
 	whole bool
 	hard  bool // only the engine finds the answer
 	never bool // the pod is too large for every node
@@ -19,7 +20,7 @@ const maxScratch = 256
 
 func (u *Usage) podPlan(p *Pod) (c podPlan) {
 	if p.alone() {
-		c.plans = make([]plan, 1)
+		c.alone, c.plans = true, make([]plan, 1)
 		c.plans[0].ready(u, p)
 		return c
 	}

@@ -45,9 +45,15 @@ type plan struct {
 	over  int64 // number of NUMA nodes that share the needs; 0: the node never aligns the shape
 }
 
-// damage returns the fragmentation cost of a verdict: for each shape, the number of pods that are no longer possible,
-// times the worth of one, times the weight of the shape, times 2. It includes the loss for the unseen pod.
-func (m *Mix) damage(u *place.Usage, v place.Verdict, used topo.Mask) (sum int64) {
+// taking is what a pod takes of a node: by its verdict, or in amounts.
+type taking struct {
+	verdict *place.Verdict
+	outline *place.Outline
+}
+
+// damage returns the fragmentation cost of what a pod takes: for each shape, the number of pods that are no longer
+// possible, times the worth of one, times the weight of the shape, times 2. It includes the loss for the unseen pod.
+func (m *Mix) damage(u *place.Usage, t taking, used topo.Mask) (sum int64) {
 	sum = m.unseenDamage(u, used)
 	if m == nil || len(m.shapes) == 0 {
 		return sum
@@ -57,18 +63,17 @@ func (m *Mix) damage(u *place.Usage, v place.Verdict, used topo.Mask) (sum int64
 	s.fill(u)
 	policy, all := u.Rules.Topology.Policy, u.Machine.All()
 	var plans [MaxShapes]plan
-	var node, parts [MaxShapes]int64
+	var parts [MaxShapes]int64 // on NUMA nodes that the pod does not use
 	for i := range m.shapes {
-		plans[i] = s.plan(&m.shapes[i], &u.Rules.Topology, int64(s.node))
-		node[i] = s.pods(m.shapes[i].whole, 1, s.node)
-		parts[i] = s.parts(i, plans[i], all)
-		sum += m.shapes[i].value(policy, node[i], plans[i].whole(parts[i]))
-		parts[i] -= s.parts(i, plans[i], used)
+		shape, p := &m.shapes[i], &plans[i]
+		*p = s.plan(shape, &u.Rules.Topology, int64(s.node))
+		parts[i] = s.parts(i, p, all&^used)
+		sum += shape.value(policy, s.pods(shape.whole, 1, s.node), p.whole(parts[i]+s.parts(i, p, used)))
 	}
-	s.take(u, v)
+	s.take(u, t)
 	for i := range m.shapes {
-		node := s.pods(m.shapes[i].whole, 1, s.node)
-		sum -= m.shapes[i].value(policy, node, plans[i].whole(parts[i]+s.parts(i, plans[i], used)))
+		shape, p := &m.shapes[i], &plans[i]
+		sum -= shape.value(policy, s.pods(shape.whole, 1, s.node), p.whole(parts[i]+s.parts(i, p, used)))
 	}
 	return max(0, sum)
 }
@@ -107,10 +112,15 @@ func (s *space) plan(of *shape, r *place.TopologyRules, numas int64) plan {
 }
 
 // whole returns how many pods the given number of parts makes.
-func (p plan) whole(parts int64) int64 { return parts / max(1, p.over) }
+func (p *plan) whole(parts int64) int64 {
+	if p.over > 1 { // a division takes long
+		return parts / p.over
+	}
+	return parts
+}
 
 // parts counts the parts of the shape at i, by its plan, that fit on some NUMA nodes.
-func (s *space) parts(i int, p plan, on topo.Mask) (sum int64) {
+func (s *space) parts(i int, p *plan, on topo.Mask) (sum int64) {
 	if p.over == 0 {
 		return 0
 	}
@@ -131,17 +141,17 @@ func (s *space) parts(i int, p plan, on topo.Mask) (sum int64) {
 
 // pods returns how often the needs, each divided by over, are free in one place.
 func (s *space) pods(needs []need, over int64, at int) int64 {
-	count := int64(maxPods)
-	for _, n := range needs {
-		amount, free := n.amount, *s.cell(n.column, at)
-		if over > 1 {
-			amount = (amount + over - 1) / over
-		}
+	count, row, cells := int64(maxPods), s.node+1, s.free[at:]
+	for i := range needs {
+		n := &needs[i]
+		free := cells[n.column*row]
 		switch {
-		case free < amount:
+		case over > 1:
+			count = min(count, free/((n.amount+over-1)/over))
+		case free < n.amount:
 			return 0
-		case free < amount*count:
-			count = free / amount
+		default:
+			count = min(count, n.times(free))
 		}
 	}
 	return count
@@ -182,16 +192,25 @@ func (s *space) unaligned(u *place.Usage, c int) bool {
 	return s.most[c] == 0
 }
 
-// take books the holdings of the verdict.
-func (s *space) take(u *place.Usage, v place.Verdict) {
-	f := newFirsts(v.Holdings)
-	for i := range v.Holdings {
+// take books what a pod takes.
+func (s *space) take(u *place.Usage, t taking) {
+	if o := t.outline; o != nil {
+		s.reduce(0, o.NUMA, o.CPUs)
+		s.reduce(0, s.node, o.CPUs)
+		for i := range o.Memory {
+			s.takeMemory(place.Block{Kind: o.Memory[i].Kind, NUMAs: 1 << uint(o.NUMA), Bytes: o.Memory[i].Bytes})
+		}
+		return
+	}
+	hs := t.verdict.Holdings
+	f := newFirsts(hs)
+	for i := range hs {
 		s.takeCPUs(u.Machine, &f, i)
-		for _, b := range v.Holdings[i].Memory {
+		for _, b := range hs[i].Memory {
 			s.takeMemory(b)
 		}
-		for j := range v.Holdings[i].Devices {
-			s.takeDevices(u.Machine, &f, i, &v.Holdings[i].Devices[j])
+		for j := range hs[i].Devices {
+			s.takeDevices(u.Machine, &f, i, &hs[i].Devices[j])
 		}
 	}
 }

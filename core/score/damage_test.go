@@ -2,6 +2,7 @@ package score
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -82,7 +83,8 @@ func TestDamageAgreesWithPlace(t *testing.T) {
 			return
 		}
 		lost := fitting(u, usual) - fitting(u.Hold(v.Holdings...), usual)
-		if got, want := m.damage(u, v, v.NUMAs(u.Machine)), 2*lost*m.shapes[0].worth*fullWeight; got != want {
+		want := 2 * lost * m.shapes[0].worth * fullWeight
+		if got := m.damage(u, taking{verdict: &v}, v.NUMAs(u.Machine)); got != want {
 			t.Errorf("damage %d, want %d: %d pods of %s less", got, want, lost, usual.Shape())
 		}
 	})
@@ -103,7 +105,7 @@ func TestDamageIsBounded(t *testing.T) {
 		for i := range m.shapes {
 			most += m.shapes[i].value(place.None, s.pods(m.shapes[i].whole, 1, s.node), 0)
 		}
-		if got := m.damage(u, v, v.NUMAs(u.Machine)); got < 0 || got > most {
+		if got := m.damage(u, taking{verdict: &v}, v.NUMAs(u.Machine)); got < 0 || got > most {
 			t.Errorf("damage %d is outside 0..%d", got, most)
 		}
 	})
@@ -123,8 +125,25 @@ func TestDamageAsDocumented(t *testing.T) {
 		}
 		u := place.NewUsage(machine, place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA},
 			CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}})
-		if got := m.damage(u, place.Place(u, one(1, 1, 1)), 1); got != want {
+		v := place.Place(u, one(1, 1, 1))
+		if got := m.damage(u, taking{verdict: &v}, 1); got != want {
 			t.Errorf("damage %d, want %d:\n%s", got, want, text)
 		}
 	}
+}
+
+// A need divides by multiplying, and gets the same quotients.
+func TestNeedsDivideExactly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		most := rapid.SampledFrom([]int64{4, 1 << 20, 1 << 60}).Draw(t, "most")
+		amount := rapid.Int64Range(1, most).Draw(t, "amount")
+		free := rapid.OneOf(rapid.Int64Range(0, math.MaxInt64), rapid.Map(rapid.Int64Range(1, math.MaxInt64/amount),
+			func(n int64) int64 { return n*amount - 1 })).Draw(t, "free")
+		for _, x := range []int64{free, free / amount * amount} {
+			n := needOf(0, amount)
+			if got := n.times(x); got != x/amount {
+				t.Fatalf("%d is in %d %d times, want %d", amount, x, got, x/amount)
+			}
+		}
+	})
 }

@@ -10,11 +10,11 @@ func (m *Mix) Differs(from *Mix) bool {
 		return true
 	}
 	apart := map[string]int64{}
-	for _, s := range m.Shares() {
-		apart[s.Pod.Shape()] += s.Weight
+	for i, s := range m.Shares() {
+		apart[m.texts[i]] += s.Weight
 	}
-	for _, s := range from.Shares() {
-		apart[s.Pod.Shape()] -= s.Weight
+	for i, s := range from.Shares() {
+		apart[from.texts[i]] -= s.Weight
 	}
 	sum := int64(0)
 	for _, w := range apart {

@@ -3,6 +3,8 @@ package score
 import (
 	"cmp"
 	"maps"
+	"math"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -37,6 +39,7 @@ type Share struct {
 // such pods. [NewMix] makes it, and it never changes. A nil Mix has no pods.
 type Mix struct {
 	shares  []Share
+	texts   []string // of the shapes
 	shapes  []shape
 	columns []string // cpu, then kinds of memory, then resources with devices
 	devices int      // the first column with devices
@@ -57,25 +60,64 @@ type shape struct {
 type need struct {
 	column int
 	amount int64
+	// inverse is the greatest 64-bit number divided by amount; see times.
+	inverse uint64
+}
+
+func needOf(column int, amount int64) need {
+	return need{column, amount, math.MaxUint64 / uint64(amount)}
+}
+
+// times returns how often the amount is contained in free, which is at least 0. A multiplication takes a fraction of
+// the time of a division; its result is the quotient or one less.
+func (n *need) times(free int64) int64 {
+	high, _ := bits.Mul64(uint64(free), n.inverse)
+	if q := int64(high); free-q*n.amount < n.amount {
+		return q
+	}
+	return int64(high) + 1
 }
 
 // NewMix returns the mix of some shares, in any order. It merges shares of equal shape, and leaves out pods that no
 // node aligns. Of the others it uses the [MaxShapes] with the highest weight times worth, as far as maxColumns allows.
 func NewMix(shares []Share) *Mix {
+	known := make([]known, 0, len(shares))
+	for _, s := range shares {
+		if s.Pod != nil && s.Weight > 0 {
+			known = append(known, knownOf(s))
+		}
+	}
+	return newMix(known)
+}
+
+// known is a share with what NewMix needs of its pod.
+type known struct {
+	Share
+	text  string // of the shape
+	wants map[string]int64
+	worth int64 // at least 1
+}
+
+func knownOf(s Share) known {
+	wants := whole(s.Pod)
+	return known{s, s.Pod.Shape(), wants, max(1, worth(wants))}
+}
+
+// newMix is NewMix of shares with a pod and a weight.
+func newMix(shares []known) *Mix {
 	out, total, seen := &Mix{}, int64(0), int64(0)
 	names := map[string]bool{cpu: true}
 	for _, s := range merged(shares) {
-		wants := whole(s.Pod)
-		if len(wants) > 0 {
+		if len(s.wants) > 0 {
 			seen += s.Weight
 		}
-		if len(out.shares) == MaxShapes || len(wants) == 0 || !room(names, wants) {
+		if len(out.shares) == MaxShapes || len(s.wants) == 0 || !room(names, s.wants) {
 			continue
 		}
-		for name := range wants {
+		for name := range s.wants {
 			names[name] = true
 		}
-		out.shares = append(out.shares, s)
+		out.shares, out.texts = append(out.shares, s.Share), append(out.texts, s.text)
 		total += s.Weight
 	}
 	out.unseen = fullWeight / (seen + 1)
@@ -103,22 +145,22 @@ func (m *Mix) Shares() []Share {
 
 // merged returns one share for every shape, highest weight times worth first. A rare large shape may take as much of
 // a cluster as a common small one. Shapes with equal products are in the order of their texts.
-func merged(shares []Share) []Share {
-	weights, worths, pods := map[string]int64{}, map[string]int64{}, map[string]*place.Pod{}
+func merged(shares []known) []known {
+	at := make(map[string]int, len(shares))
+	var out []known
 	for _, s := range shares {
-		if s.Pod == nil || s.Weight <= 0 {
+		s.Weight = min(s.Weight, MaxWeight)
+		if i, seen := at[s.text]; seen {
+			s.Weight = min(out[i].Weight+s.Weight, MaxWeight)
+			out[i] = s
 			continue
 		}
-		text := s.Pod.Shape()
-		weights[text] = min(weights[text]+min(s.Weight, MaxWeight), MaxWeight)
-		worths[text], pods[text] = max(1, worth(whole(s.Pod))), s.Pod
+		at[s.text] = len(out)
+		out = append(out, s)
 	}
-	var out []Share
-	for _, text := range slices.SortedFunc(maps.Keys(weights), func(a, b string) int {
-		return cmp.Or(cmp.Compare(weights[b]*worths[b], weights[a]*worths[a]), strings.Compare(a, b))
-	}) {
-		out = append(out, Share{pods[text], weights[text]})
-	}
+	slices.SortFunc(out, func(a, b known) int {
+		return cmp.Or(cmp.Compare(b.Weight*b.worth, a.Weight*a.worth), strings.Compare(a.text, b.text))
+	})
 	return out
 }
 
@@ -166,7 +208,7 @@ func (m *Mix) shape(s Share) shape {
 func (m *Mix) needs(wants map[string]int64) (out []need) {
 	for i := len(m.columns) - 1; i >= 0; i-- {
 		if n := wants[m.columns[i]]; n > 0 {
-			out = append(out, need{i, min(n, topo.MaxBytes)})
+			out = append(out, needOf(i, min(n, topo.MaxBytes)))
 		}
 	}
 	return out

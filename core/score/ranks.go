@@ -32,19 +32,21 @@ func (s Strategy) Scores(costs []int64) {
 	if len(costs) == 0 {
 		return
 	}
-	ranks := slices.Clone(costs)
+	room := make([]int64, 2*len(costs))
+	ranks := room[:len(costs)]
+	copy(ranks, costs)
 	slices.Sort(ranks)
 	ranks = slices.Compact(ranks)
-	scores := ranked(ranks)
+	scores := ranked(ranks, room[len(costs):][:len(ranks)])
 	for i, c := range costs {
 		at, _ := slices.BinarySearch(ranks, c)
 		costs[i] = scores[at]
 	}
 }
 
-// ranked returns the score of every cost. costs has at least one entry, in strictly ascending order.
-func ranked(costs []int64) []int64 {
-	out := make([]int64, len(costs))
+// ranked stores the score of every cost in out, which has zeros, and returns it. costs has at least one entry, in
+// strictly ascending order.
+func ranked(costs, out []int64) []int64 {
 	known := costs
 	if n := len(costs); n > 1 && costs[n-1] >= costUnknown {
 		known = costs[:n-1]

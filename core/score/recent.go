@@ -18,7 +18,7 @@ type Recent struct {
 	ring   []arrival
 	next   int // where the next pod goes
 	ids    map[string]bool
-	counts map[string]*Share // by shape
+	counts map[string]*known // by shape
 	since  int               // pods added since the mix was made
 	mix    *Mix
 }
@@ -28,17 +28,24 @@ type arrival struct{ id, shape string }
 
 // NewRecent returns a Recent without pods.
 func NewRecent() *Recent {
-	return &Recent{ids: map[string]bool{}, counts: map[string]*Share{}, mix: NewMix(nil)}
+	return &Recent{ids: map[string]bool{}, counts: map[string]*known{}, mix: NewMix(nil)}
 }
 
 // Add stores a pod, which must not change afterwards, and reports whether it made a new mix. That happens when the
 // number of pods has doubled, and later after every renewal pods. A pod that waits and is requested again counts once,
 // by its id. A pod that no node aligns does not count.
 func (r *Recent) Add(id string, p *place.Pod) bool {
-	if r.ids[id] || len(whole(p)) == 0 {
+	if r.ids[id] {
 		return false
 	}
 	shape := p.Shape()
+	of := r.counts[shape]
+	if of == nil {
+		first := knownOf(Share{Pod: p})
+		if of = &first; len(of.wants) == 0 {
+			return false
+		}
+	}
 	if len(r.ring) < Remembered {
 		r.ring = append(r.ring, arrival{id, shape})
 	} else {
@@ -47,30 +54,26 @@ func (r *Recent) Add(id string, p *place.Pod) bool {
 		r.next = (r.next + 1) % Remembered
 	}
 	r.ids[id] = true
-	if s, ok := r.counts[shape]; ok {
-		s.Weight++
-	} else {
-		r.counts[shape] = &Share{Pod: p, Weight: 1}
-	}
+	of.Weight++
+	r.counts[shape] = of // forget may have dropped it
 	if r.since++; r.since < min(renewal, (len(r.ring)+1)/2) {
 		return false
 	}
-	r.since, r.mix = 0, NewMix(r.shares())
+	r.since, r.mix = 0, newMix(r.shares())
 	return true
 }
 
 func (r *Recent) forget(a arrival) {
 	delete(r.ids, a.id)
-	if s := r.counts[a.shape]; s.Weight > 1 {
-		s.Weight--
-	} else {
+	of := r.counts[a.shape]
+	if of.Weight--; of.Weight == 0 {
 		delete(r.counts, a.shape)
 	}
 }
 
 // shares returns the shares in no order, since a mix needs none.
-func (r *Recent) shares() []Share {
-	out := make([]Share, 0, len(r.counts))
+func (r *Recent) shares() []known {
+	out := make([]known, 0, len(r.counts))
 	for _, s := range r.counts {
 		out = append(out, *s)
 	}

@@ -95,6 +95,18 @@ func (s Strategy) Cost(u *place.Usage, p *place.Pod, v place.Verdict, estimated 
 	return cost
 }
 
+// Outlines reports whether CostOf computes the costs of the strategy.
+func (s Strategy) Outlines() bool { return s.Type == Tenon }
+
+// CostOf is Cost for a pod whose verdict is known in amounts. The strategy must be one that Outlines.
+func (s Strategy) CostOf(u *place.Usage, p *place.Pod, o place.Outline, estimated bool) int64 {
+	cost := outlined(u, p, o, s.Mix)
+	if estimated {
+		cost += costEstimated
+	}
+	return cost
+}
+
 // leastScore is the least score in the strategies of scheduler-plugins for a node that aligns something for the pod. An
 // estimated node scores one less, which is still above nodes that align nothing.
 const leastScore = 2

@@ -41,8 +41,7 @@ const (
 func own(u *place.Usage, p *place.Pod, v place.Verdict, mix *Mix) int64 {
 	used := v.NUMAs(u.Machine)
 	if used == 0 {
-		// The node pins nothing: the pod may run anywhere on it, which is worse than any NUMA node of its own.
-		return int64(len(u.Machine.NUMAs()))*costNUMA + costLoose
+		return loose(u)
 	}
 	free := freeCPUs(u, used)
 	parts := apart(u, v.Holdings)
@@ -51,11 +50,32 @@ func own(u *place.Usage, p *place.Pod, v place.Verdict, mix *Mix) int64 {
 		parts += spread(u.Machine, &v.Holdings[i])
 	}
 	free = max(0, free) // CPUs that an init container leaves to others are counted twice
+	return terms(u, p, used, free, parts, mix.damage(u, taking{verdict: &v}, used))
+}
+
+// outlined is own for a pod whose verdict is known in amounts. Its CPUs are in one cache, and it has no devices, so no
+// part of it is apart from the others.
+func outlined(u *place.Usage, p *place.Pod, o place.Outline, mix *Mix) int64 {
+	if o.NUMA < 0 {
+		return loose(u)
+	}
+	used := topo.Mask(1) << uint(o.NUMA)
+	cpus, _, _ := u.Amounts(cpu)
+	return terms(u, p, used, cpus[o.NUMA]-o.CPUs, 0, mix.damage(u, taking{outline: &o}, used))
+}
+
+// loose is the cost of a node that pins nothing: the pod may run anywhere on it, which is worse than any NUMA node of
+// its own.
+func loose(u *place.Usage) int64 { return int64(len(u.Machine.NUMAs()))*costNUMA + costLoose }
+
+// terms adds up the cost of a pod on some NUMA nodes. free is the number of CPUs left free there, parts are the caches
+// and PCI roots beyond need.
+func terms(u *place.Usage, p *place.Pod, used topo.Mask, free, parts, damage int64) int64 {
 	return int64(used.Len())*costNUMA +
 		min(meanDistance(u.Machine, used), maxDistance)*costDistance +
 		min(short(u, p, used, free), maxShort)*costShort +
 		min(parts, maxLocal)*costLocal +
-		min(mix.damage(u, v, used), maxDamage)*costDamage +
+		min(damage, maxDamage)*costDamage +
 		min(free, maxFree)
 }
 

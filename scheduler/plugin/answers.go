@@ -33,7 +33,25 @@ func (p *Plugin) readAnswers(s *podState) {
 // answer returns the cost of the pod on the node in a slot, or why the pod does not fit there. It reads the cache
 // first.
 func (p *Plugin) answer(s *podState, slot int) (cost int64, refusal *answers.Refusal) {
-	return s.answers.Answer(s.snap, slot, func(n *state.Node) (int64, *answers.Refusal) { return p.compute(s, n) })
+	return s.answers.Answer(s.snap, slot, func(n *state.Node) (int64, *answers.Refusal) {
+		if cost, ok := s.outlined(n, slot); ok {
+			return cost, nil
+		}
+		return p.compute(s, n)
+	})
+}
+
+// outlined returns the cost of the pod on the node in a slot if the amounts of the verdict are enough to compute it,
+// which is much cheaper than compute.
+func (s *podState) outlined(n *state.Node, slot int) (cost int64, ok bool) {
+	if s.fits == nil || !s.strategy.Outlines() || !s.fits.In(slot) {
+		return 0, false
+	}
+	o, ok := s.answers.Outline(n)
+	if !ok {
+		return 0, false
+	}
+	return s.strategy.CostOf(n.Usage, s.pod, o, n.Quality == state.Estimated) + s.waits(n), true
 }
 
 // compute is answer for a node in any state, without the cache.
@@ -70,5 +88,8 @@ func refused(r *answers.Refusal) *fwk.Status {
 
 // cost returns the cost of the pod at the place that the verdict gives it.
 func (s *podState) cost(n *state.Node, v place.Verdict) int64 {
-	return s.strategy.Cost(n.Usage, s.pod, v, n.Quality == state.Estimated) + s.strategy.Wait(n.Waits(s.shape))
+	return s.strategy.Cost(n.Usage, s.pod, v, n.Quality == state.Estimated) + s.waits(n)
 }
+
+// waits is the part of the cost for the pods that the pod may have to wait for.
+func (s *podState) waits(n *state.Node) int64 { return s.strategy.Wait(n.Waits(s.shape)) }

@@ -54,7 +54,25 @@ func (p *Plugin) PreFilter(
 	p.takeSnapshot(s, nodes)
 	cs.Write(stateKey, s)
 	p.last.Store(&current{cs, s})
-	return p.narrow(ctx, cs, s, pod, nodes), nil
+	named := p.narrow(ctx, cs, s, pod, nodes)
+	if named == nil && s.snap.Len() <= fewNodes && s.fits != nil {
+		p.refuse(s)
+	}
+	return named, nil
+}
+
+// fewNodes bounds the nodes for which PreFilter computes refusals. kube-scheduler filters all nodes of so small a
+// cluster.
+const fewNodes = 100
+
+// refuse computes why nodes refuse the pod, for those that have changed. In Filter, this would cost more: Filter runs
+// on new goroutines, and the runtime would have to copy and grow their small stacks.
+func (p *Plugin) refuse(s *podState) {
+	for slot := range s.snap.Slots() {
+		if n, _ := s.snap.At(slot); n != nil && !s.fits.In(slot) && !s.answers.Has(s.snap, slot) {
+			p.answer(s, slot)
+		}
+	}
 }
 
 // takeSnapshot takes a snapshot, and finds the cached answers for pods of this kind.

@@ -9,21 +9,25 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// fewChanged bounds the costs that PreScore computes. Score computes more of them in parallel, on all CPUs.
+// fewChanged bounds the costs that take long and that PreScore computes. Score computes more of them in parallel, on
+// all CPUs.
 const fewChanged = 32
 
 // PreScore skips pods that PreFilter skipped, unless they prefer the nodes of their affinity group. If few nodes have
-// changed, it computes their costs; the other costs are cached. In Score, this would cost more: Score runs on new
-// goroutines, and the runtime would have to copy and grow their small stacks.
+// changed, or if amounts are enough, it computes their costs; the other costs are cached. In Score, this would cost
+// more: Score runs on new goroutines, and the runtime would have to copy and grow their small stacks.
 func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	s, ok := p.state(cs)
 	if !ok {
 		return p.preScoreGroup(cs, pod, nodes)
 	}
+	if s.fits != nil && s.fits.Len() <= 2*len(nodes) && s.outlineAll() {
+		return nil
+	}
 	changed := make([]int, 0, fewChanged)
 	for _, info := range nodes {
 		slot := s.slot(info, info.Node().Name)
-		if slot < 0 || s.answers.Has(s.snap, slot) {
+		if slot < 0 || s.answers.Has(s.snap, slot) || s.outline(slot) {
 			continue
 		}
 		if len(changed) == fewChanged {
@@ -35,6 +39,26 @@ func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *v1.Pod, nod
 		p.answer(s, slot)
 	}
 	return nil
+}
+
+// outlineAll computes the costs of all nodes where the pod fits, as far as amounts are enough. It looks up no node, and
+// returns false if other costs remain to be computed.
+func (s *podState) outlineAll() (all bool) {
+	all = true
+	for slot := range s.fits.Slots() {
+		all = (s.answers.Has(s.snap, slot) || s.outline(slot)) && all
+	}
+	return all
+}
+
+// outline computes and caches the cost of the pod on the node in a slot, if amounts are enough.
+func (s *podState) outline(slot int) bool {
+	n, _ := s.snap.At(slot)
+	cost, ok := s.outlined(n, slot)
+	if ok {
+		s.answers.Keep(s.snap, slot, cost)
+	}
+	return ok
 }
 
 // Score returns the cost of the node by the pod's strategy, where lower is better, and for a pod that PreFilter skipped
