@@ -19,7 +19,7 @@ import (
 func newAccount(node string, l limits) *account {
 	return &account{mu: &sync.Mutex{}, limits: l, name: node, ended: map[string]bool{}, doubts: map[string]bool{},
 		overdue: map[string]bool{},
-		excess:  map[string]bool{}, changed: make(chan struct{})}
+		excess:  map[string]bool{}}
 }
 
 // open returns the account of a node, locked, or nil if there is none.

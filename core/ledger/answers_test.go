@@ -38,6 +38,9 @@ func disagreement(b *Book, pods []*place.Pod, book func() *Book) string {
 				return fmt.Sprintf("a pod of %s fits: %t by Place, %t by Fits, %t and %t by the index",
 					key, v.Fits(), n.Fits(p), on, in)
 			}
+			if o, ok := index.Outline(n); in && ok && o.CPUs != cpusOf(v.Holdings) {
+				return fmt.Sprintf("a pod of %s gets %v by Place, and by its outline %v", key, v.Holdings, o)
+			}
 			if !v.Fits() && len(v.Reasons) == 0 {
 				return fmt.Sprintf("a pod of %s is refused without a reason", key)
 			}
@@ -51,6 +54,41 @@ func disagreement(b *Book, pods []*place.Pod, book func() *Book) string {
 		}
 	}
 	return ""
+}
+
+func cpusOf(hs []place.Holding) (count int64) {
+	for _, h := range hs {
+		count += int64(h.CPUs.Len())
+	}
+	return count
+}
+
+// checkExtended checks that Reserve has published what the report and all assumed pods lead to.
+func (m *model) checkExtended(t *testing.T) {
+	is, c := m.book.Snapshot().Node("n"), m.clone()
+	if is == nil {
+		return // its report is lost
+	}
+	c.book.renew(c.book.nodes["n"])
+	want := c.book.Snapshot().Node("n")
+	if got, want := m.picture(is), m.picture(want); got != want {
+		m.fail(t, "after a reservation the node is\n%s\nwant\n%s", got, want)
+	}
+}
+
+// picture is a text of everything that distinguishes states of the node.
+func (m *model) picture(n *state.Node) string {
+	out := fmt.Sprint(n.Unsettled, n.Crowded, n.Silent, n.Unlisted, n.Gone, n.News, n.Refused, n.Inexact,
+		n.Basis.Uncertain, n.Basis.Queue)
+	for _, one := range append([]*state.Node{n}, n.Others...) {
+		used, grouped := one.Usage.MemoryGroups()
+		out += fmt.Sprint("\n", m.describe(one.Entries), " free: ", one.Usage.FreeCPUs(), one.Usage.FreeDevices("nic"), used,
+			grouped)
+		for i := range one.Machine.NUMAs() {
+			out += fmt.Sprint(" ", one.Usage.MemoryGroup(i))
+		}
+	}
+	return out
 }
 
 // candidates are the pods that checkAnswers asks about in every state.

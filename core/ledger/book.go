@@ -73,13 +73,15 @@ type account struct {
 
 	now       int           // counts moments: turns, admissions
 	news      int           // see Node.News
-	changed   chan struct{} // closed and renewed at every change
+	changed   chan struct{} // closed at the next change; nil if no pod waits for it
 	unassumed []string      // UIDs of pods that are not assumed any more; see Book.account.
 	// excess has the pods that are not followed because there are too many. flooded is the number of pods that had had
 	// their turn when predicting them took too much work; 0 if it does not. See flood.go.
 	excess  map[string]bool
 	flooded int
 	effort  int // total cost of placements, see maxEffort
+	// predicted is the cost of the placements of the last prediction.
+	predicted int
 }
 
 // moment returns a moment later than all previous ones.
@@ -89,8 +91,18 @@ func (a *account) moment() int {
 }
 
 func (a *account) wake() {
-	close(a.changed)
-	a.changed = make(chan struct{})
+	if a.changed != nil {
+		close(a.changed)
+		a.changed = nil
+	}
+}
+
+// change returns a channel that is closed at the next change.
+func (a *account) change() <-chan struct{} {
+	if a.changed == nil {
+		a.changed = make(chan struct{})
+	}
+	return a.changed
 }
 
 func (a *account) find(uid string) *assumedPod {
@@ -323,6 +335,7 @@ func (b *Book) addAssumed(a *account, f *assumedPod) (ok bool) {
 	if !b.markAssumed(f.id.UID, a.name) {
 		return false
 	}
+	_, ended := a.ended[f.id.UID]
 	delete(a.ended, f.id.UID) // the framework may have sent its end, when binding failed
 	if !a.room(f) {
 		a.excess[f.id.UID] = true
@@ -333,7 +346,39 @@ func (b *Book) addAssumed(a *account, f *assumedPod) (ok bool) {
 		a.assumed = append(a.assumed[:len(a.assumed):len(a.assumed)], f)
 		a.sort()
 	}
-	b.renew(a)
+	if ended || !b.extend(a, f) {
+		b.renew(a)
+	}
+	return true
+}
+
+// extend publishes the state of a node with one more pod that waits for its turn, and returns true. The result is that
+// of renew, for the cost of placing one pod: all other pods get what they got before. It does nothing and returns false
+// if only renew has the answer.
+func (b *Book) extend(a *account, f *assumedPod) bool {
+	before := b.snap.Load().Node(a.name)
+	if f.turned != 0 || before == nil || a.estimated() || a.overrun() ||
+		a.predicted+(1+len(before.Others))*f.cost > maxEffort {
+		return false
+	}
+	a.predicted += (1 + len(before.Others)) * f.cost
+	with := func(n *state.Node, hs []place.Holding) *state.Node {
+		out := *n
+		if len(hs) > 0 {
+			out.Entries = append(n.Entries[:len(n.Entries):len(n.Entries)],
+				state.Entry{Pod: f.id, Source: state.Predicted, Holdings: hs})
+			out.Usage = n.Usage.Hold(hs...)
+		}
+		return &out
+	}
+	next := with(before, f.holdings())
+	next.Others = nil
+	for _, n := range before.Others {
+		next.Others = append(next.Others, with(n, f.place(n.Usage).Holdings))
+	}
+	next.Basis.Queue = a.queue()
+	b.publish(next)
+	a.wake()
 	return true
 }
 

@@ -124,7 +124,7 @@ func (b *Book) clone() *Book {
 	for name, a := range b.nodes {
 		c := *a
 		c.ended, c.doubts = maps.Clone(a.ended), maps.Clone(a.doubts)
-		c.mu, c.changed, c.excess = &sync.Mutex{}, make(chan struct{}), maps.Clone(a.excess)
+		c.mu, c.changed, c.excess = &sync.Mutex{}, nil, maps.Clone(a.excess)
 		c.assumed = nil
 		for _, f := range a.assumed {
 			g := *f
@@ -203,9 +203,10 @@ func (m *model) layout() state.Layout {
 	return out
 }
 
-func (m *model) reserve(_ *testing.T, i int) bool {
+func (m *model) reserve(t *testing.T, i int) bool {
 	p := &m.pods[i]
 	v, ok := m.book.Reserve("n", id(i), p.pod, place.Demand{})
+	m.checkExtended(t)
 	p.at = reserved
 	return ok && v.Fits()
 }

@@ -340,7 +340,7 @@ func (a *account) predict() *state.Node {
 	for _, f := range a.assumed[len(s.assumed):] {
 		s.effort += len(s.found) * f.cost
 	}
-	if s.spent || s.effort > maxEffort {
+	if a.predicted = s.effort; s.spent || s.effort > maxEffort {
 		a.flood()
 		return a.unfollowed()
 	}

@@ -32,13 +32,13 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err
 	if f.turned == 0 {
 		f.created = created
 		if why := a.blocked(f); why != "" {
-			return v, &Wait{why, a.changed}, nil
+			return v, &Wait{why, a.change()}, nil
 		}
 		n := a.withoutWaiting()
 		if f.decision != nil {
 			v = f.placeDecided(n)
 		} else if v = n.Place(f.pod, place.Demand{}); !v.Fits() && mayFitLater(n, f.pod) {
-			return place.Verdict{}, &Wait{state.WaitReport, a.changed}, nil
+			return place.Verdict{}, &Wait{state.WaitReport, a.change()}, nil
 		}
 		if !v.Fits() {
 			b.cancel(a, uid)
