@@ -44,9 +44,7 @@ type Decision struct {
 	verdicts [MaxNodes]struct {
 		written atomic.Bool
 		node    string
-		fits    bool
-		reasons []place.Reason
-		why     string
+		refused *refused // nil where the pod fits
 	}
 	costed atomic.Int32
 	costs  [MaxNodes]struct {
@@ -63,6 +61,12 @@ type Decision struct {
 	turned    time.Time
 	predicted []place.Holding
 	seen      []place.Holding
+}
+
+// refused is why a node refused a pod: by its reasons or, if there are none, by the text.
+type refused struct {
+	reasons []place.Reason
+	why     string
 }
 
 // Begin records a new attempt to schedule a pod, in place of the oldest one.
@@ -125,15 +129,15 @@ func (d *Decisions) Reserved() map[string]time.Time {
 	return out
 }
 
-// Fits records a node that fits. Fits, Refused and Cost are called for every node of every pod: they allocate
-// nothing, and cost one read once the record is full.
+// Fits records a node that fits. Fits, Refused and Cost are called for every node of every pod. They cost one read once
+// the record is full, and only the record of a refusal allocates.
 func (d *Decision) Fits(node string) {
 	if d == nil {
 		return
 	}
 	if i, ok := claim(&d.judged); ok {
 		v := &d.verdicts[i]
-		v.node, v.fits = node, true
+		v.node = node
 		v.written.Store(true)
 	}
 }
@@ -145,9 +149,9 @@ func (d *Decision) Refused(node string, reasons []place.Reason, why interface{ M
 	}
 	if i, ok := claim(&d.judged); ok {
 		v := &d.verdicts[i]
-		v.node, v.reasons = node, reasons
+		v.node, v.refused = node, &refused{reasons: reasons}
 		if len(reasons) == 0 {
-			v.why = why.Message()
+			v.refused.why = why.Message()
 		}
 		v.written.Store(true)
 	}

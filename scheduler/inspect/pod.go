@@ -61,7 +61,12 @@ func (d *Decision) view(snap *ledger.Snapshot) document.Decision {
 		if !v.written.Load() {
 			continue
 		}
-		a := document.Verdict{Node: v.node, Fits: v.fits, Why: v.why, Reasons: document.Each(v.reasons, document.ReasonOf)}
+		no := refused{}
+		if v.refused != nil {
+			no = *v.refused
+		}
+		a := document.Verdict{Node: v.node, Fits: v.refused == nil, Why: no.why,
+			Reasons: document.Each(no.reasons, document.ReasonOf)}
 		if cost, ok := costs[v.node]; ok && a.Fits {
 			a.Cost = &cost
 		}
