@@ -153,13 +153,14 @@ var floors = []floor{
 		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"scheduler/preempt", nil, words(`core/... api/document scheduler/fwk cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
+	{"scheduler/failures", nil, nil, nil},
 	{"scheduler/waiting", nil, words(`core/ledger core/place core/state core/wake scheduler/preempt`),
 		append(words(`k8s.io/component-helpers`), inCluster...)},
 	{
 		"scheduler/plugin",
 		nil,
-		words(`core/... api/... cluster/kube guests/affinity scheduler/booking scheduler/candidates scheduler/follow scheduler/fwk
-			scheduler/inspect scheduler/metrics scheduler/preempt scheduler/report scheduler/waiting`),
+		words(`core/... api/... cluster/kube guests/affinity scheduler/booking scheduler/candidates scheduler/failures scheduler/follow
+			scheduler/fwk scheduler/inspect scheduler/metrics scheduler/preempt scheduler/report scheduler/waiting`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
 	},

@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/booking"
 	"github.com/tenon-numa/tenon/scheduler/candidates"
+	"github.com/tenon-numa/tenon/scheduler/failures"
 	"github.com/tenon-numa/tenon/scheduler/follow"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/inspect"
@@ -48,6 +49,8 @@ type Shared struct {
 	lines   *report.Lines   // nil before the first factory
 	turns   booking.Line
 	waiting *waiting.Queue // nil in tests that retry no pod
+	// failures has failed attempts to handle beside the scheduling loop; nil if the loop handles all.
+	failures *failures.Line
 	// alone: the scheduler is not tenon-scheduler, so Options.Informers is nil and Extend was not called; see failed.
 	alone    bool
 	workload booking.Workload

@@ -126,6 +126,16 @@ func Departed(n *state.Node, info fwk.NodeInfo) (out []string) {
 // Retry activates a pod soon, if it still waits. Callers use it after a change that no event announces.
 func (pre *Preemption) Retry(pod *v1.Pod) { pre.retry(pod, pre.now()) }
 
+// Retries reports whether the pod is to be activated soon. It has no effect unless the pod is in the queue by then.
+func (pre *Preemption) Retries(pod *v1.Pod) bool {
+	if pre == nil {
+		return false
+	}
+	pre.waits.mu.Lock()
+	defer pre.waits.mu.Unlock()
+	return pre.waits.armed[string(pod.UID)]
+}
+
 // retry activates a pod after a delay that grows with the time that it has waited. It does not rely on events: this
 // plugin's events wake only pods that the plugin refused, and pods that other plugins refused may want to preempt,
 // too.

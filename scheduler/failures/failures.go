@@ -1,0 +1,93 @@
+// Package failures handles attempts that found no node beside the scheduling loop. kube-scheduler handles each of them
+// in the loop, and writes the status of the pod there. That takes milliseconds, and half a second for a pod of
+// thousands of containers, while all other pods wait.
+//
+// Invariant: every failed attempt is handled once, by at most [Workers] goroutines. Namespaces take turns, so a
+// namespace with many failed pods does not delay the handling of others. A failed attempt waits for at most as many
+// others as its own namespace has waiting, times the number of namespaces that have any.
+//
+// The number of waiting attempts is bounded. Beyond the bound the caller handles an attempt itself, as kube-scheduler
+// does. The package knows nothing of pods or handlers. All methods may be called by any goroutine.
+package failures
+
+import (
+	"context"
+	"sync"
+)
+
+const (
+	// Workers is the number of attempts that are handled at a time. Each makes one request to the API server. The other
+	// requests of the scheduler, such as bindings, wait behind few of them where the rate of requests is limited.
+	Workers = 4
+	// maxWaiting bounds the attempts of one namespace that wait, maxAll the attempts of all namespaces.
+	maxWaiting = 4096
+	maxAll     = 4 * maxWaiting
+)
+
+// Line has the failed attempts that wait to be handled.
+type Line struct {
+	mu sync.Mutex
+	// waiting has the handlers of each namespace, oldest first. turns are the namespaces with handlers; the first one is
+	// served next.
+	waiting map[string][]func()
+	turns   []string
+	count   int
+	ready   chan struct{} // has an entry for every handler
+}
+
+// New returns an empty line.
+func New() *Line {
+	return &Line{waiting: map[string][]func(){}, ready: make(chan struct{}, maxAll)}
+}
+
+// Add adds the handler of a failed attempt. It returns false if too many wait; the caller then calls the handler.
+func (l *Line) Add(namespace string, handle func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	mine := l.waiting[namespace]
+	if len(mine) >= maxWaiting || l.count == maxAll {
+		return false
+	}
+	if len(mine) == 0 {
+		l.turns = append(l.turns, namespace)
+	}
+	l.waiting[namespace] = append(mine, handle)
+	l.count++
+	l.ready <- struct{}{} // there is room, since count is below maxAll
+	return true
+}
+
+// next removes the next handler and returns it. There must be one.
+func (l *Line) next() func() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	namespace := l.turns[0]
+	l.turns = l.turns[1:]
+	mine := l.waiting[namespace]
+	handle := mine[0]
+	mine[0] = nil
+	if mine = mine[1:]; len(mine) > 0 {
+		l.waiting[namespace] = mine
+		l.turns = append(l.turns, namespace)
+	} else {
+		delete(l.waiting, namespace)
+	}
+	l.count--
+	return handle
+}
+
+// Run handles attempts until the context ends. It returns at once.
+func (l *Line) Run(ctx context.Context) {
+	for range Workers {
+		go func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-l.ready:
+					l.next()()
+				}
+			}
+		}()
+	}
+}
