@@ -139,7 +139,7 @@ func layout(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	}
 	follow(ctx, t, &v1alpha1.NodeLayout{}, &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return layouts.List(ctx, o)
+			return layouts.Layouts.List(ctx, o)
 		},
 		WatchFuncWithContext: layouts.Watch,
 	}, func(e watch.Event) (bool, error) {
@@ -147,7 +147,11 @@ func layout(ctx context.Context, t *testing.T, c *lab.Cluster) {
 		if !ok || l.Name != "net" {
 			return false, nil
 		}
-		core, err := l.Core()
+		whole, err := layouts.Get(ctx, l.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		core, err := whole.Core()
 		if err != nil || len(core.Entries) == 0 || len(core.Entries[0].Holdings) == 0 {
 			return false, err
 		}

@@ -165,7 +165,7 @@ func (c *Client) ApplyBase(ctx context.Context, b *v1alpha1.LayoutBase) (*v1alph
 	return out, nil
 }
 
-// Body returns what Apply sends. It names empty fields, too: otherwise what somebody else has put there would stay.
+// Body returns what Apply sends. It names empty lists, too: otherwise what somebody else has put there would stay.
 func Body(l *v1alpha1.NodeLayout) (json.RawMessage, error) {
 	body := *l
 	body.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.Kind}
@@ -173,7 +173,7 @@ func Body(l *v1alpha1.NodeLayout) (json.RawMessage, error) {
 	unset(&body.ObjectMeta)
 	empty := map[string]string{"holdings": "[]", "memoryGroups": "[]", "ended": "[]"}
 	if l.Base == 0 {
-		empty["base"], empty["inexact"], empty["kubelet"] = "0", "[]", "{}"
+		empty["base"], empty["inexact"] = "0", "[]"
 	}
 	return explicit(&body, empty)
 }
@@ -183,7 +183,7 @@ func BaseBody(b *v1alpha1.LayoutBase) (json.RawMessage, error) {
 	body := *b
 	body.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.BaseKind}
 	unset(&body.ObjectMeta)
-	return explicit(&body, map[string]string{"holdings": "[]", "memoryGroups": "[]", "inexact": "[]", "kubelet": "{}"})
+	return explicit(&body, map[string]string{"holdings": "[]", "memoryGroups": "[]", "inexact": "[]"})
 }
 
 // unset removes what the API server sets.
