@@ -3,6 +3,7 @@ package metrics
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/component-base/metrics"
 
@@ -21,6 +22,10 @@ const (
 	maxCounts  = 2000 // nodes that are counted anew in one scrape, all shapes together
 )
 
+// recount is the least time between two countings. Prometheus scrapes every 15 seconds or less often; whoever asks each
+// second gets the same numbers for a while.
+const recount = 5 * time.Second
+
 // fitting counts how many more pods of some shapes fit. The count of a node stays valid until the node changes. A
 // scrape counts a bounded number of nodes anew, so that it is cheap after a start in a large cluster, too. A shape has
 // no number before all nodes were counted for it once.
@@ -30,8 +35,18 @@ type fitting struct {
 	named   []*place.Pod
 	learned func() *score.Mix // nil: no shapes of the workload profile
 
-	mu     sync.Mutex
-	counts map[string]map[string]count // by shape, and by name of the node
+	now func() time.Time
+
+	mu      sync.Mutex
+	counts  map[string]map[string]count // by shape, and by name of the node
+	sums    []sum                       // of the last scrape that counted
+	counted time.Time                   // when that was; zero if it has not counted all nodes for all shapes
+}
+
+// sum is how many pods of a shape fit on all nodes.
+type sum struct {
+	shape string
+	pods  int
 }
 
 // Plain has the plain amounts of nodes.
@@ -53,7 +68,7 @@ type count struct {
 
 func newFitting(named []*place.Pod, learned func() *score.Mix, plain Plain) *fitting {
 	return &fitting{plain: plain, named: named[:min(len(named), maxNamed)], learned: learned,
-		counts: map[string]map[string]count{},
+		counts: map[string]map[string]count{}, now: time.Now,
 		desc: metrics.NewDesc("tenon_fitting_pods", "How many more pods of a shape fit on all nodes together, by their "+
 			"NUMA nodes and by what each node has in all.", []string{"shape"}, nil, metrics.ALPHA, "")}
 }
@@ -75,10 +90,25 @@ func (f *fitting) shapes() (out []*place.Pod) {
 	return out
 }
 
-// collect sends the counts for the nodes of a snapshot.
+// collect sends the counts for the nodes of a snapshot, or the counts of an earlier scrape if that was just before.
 func (f *fitting) collect(snap *ledger.Snapshot, ch chan<- metrics.Metric) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if now := f.now(); f.counted.IsZero() || now.Sub(f.counted) >= recount {
+		var all bool
+		if f.sums, all = f.count(snap); all {
+			f.counted = now
+		} else {
+			f.counted = time.Time{}
+		}
+	}
+	for _, s := range f.sums {
+		ch <- metrics.NewLazyConstMetric(f.desc, metrics.GaugeValue, float64(s.pods), s.shape)
+	}
+}
+
+// count counts the pods that fit, by shape. all is false if some nodes are yet to be counted.
+func (f *fitting) count(snap *ledger.Snapshot) (out []sum, all bool) {
 	left, seen := maxCounts, map[string]bool{}
 	shapes, versions := f.shapes(), map[string]uint64{}
 	for n := range snap.All() {
@@ -89,9 +119,8 @@ func (f *fitting) collect(snap *ledger.Snapshot, ch chan<- metrics.Metric) {
 	for _, p := range shapes {
 		name := document.Shape(p)
 		seen[name] = true
-		sum, whole := f.sum(snap, versions, name, p, &left)
-		if whole {
-			ch <- metrics.NewLazyConstMetric(f.desc, metrics.GaugeValue, float64(sum), name)
+		if pods, whole := f.sum(snap, versions, name, p, &left); whole {
+			out = append(out, sum{name, pods})
 		}
 	}
 	for name := range f.counts {
@@ -99,6 +128,7 @@ func (f *fitting) collect(snap *ledger.Snapshot, ch chan<- metrics.Metric) {
 			delete(f.counts, name)
 		}
 	}
+	return out, left > 0 && len(out) == len(shapes)
 }
 
 // sum adds up how many pods fit on each node. When left is used up, it takes a node's last count; whole is false if a

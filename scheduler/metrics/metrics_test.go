@@ -79,6 +79,8 @@ func TestFittingPodsAreCounted(t *testing.T) {
 	g.fitting = newFitting([]*place.Pod{shape}, func() *score.Mix {
 		return score.NewMix([]score.Share{{Pod: usual, Weight: 1}, {Pod: shape, Weight: 1}})
 	}, plain)
+	now := time.Unix(1e9, 0)
+	g.fitting.now = func() time.Time { return now }
 	before := gathered(t, g)
 	for _, want := range []string{`tenon_fitting_pods{shape="cpu=8"} 8`, `tenon_fitting_pods{shape="cpu=4"} 16`} {
 		if !strings.Contains(before, want) {
@@ -88,12 +90,19 @@ func TestFittingPodsAreCounted(t *testing.T) {
 	if _, ok := book.Reserve("a", state.PodID{UID: "u", Name: "p"}, shape, place.Demand{}); !ok {
 		t.Fatal("the pod does not fit")
 	}
-	later := newGauges(inspect.Source{Book: book, Now: time.Now})
-	later.fitting = g.fitting
-	if after := gathered(t, later); !strings.Contains(after, `tenon_fitting_pods{shape="cpu=8"} 7`) {
-		t.Errorf("beside a pod: %s", after)
+	for _, s := range []struct {
+		after time.Duration
+		want  string
+	}{{time.Second, "8"}, {recount, "7"}} { // a second scrape just after the first counts nothing anew
+		now = now.Add(s.after)
+		later := newGauges(inspect.Source{Book: book, Now: time.Now})
+		later.fitting = g.fitting
+		if after := gathered(t, later); !strings.Contains(after, `tenon_fitting_pods{shape="cpu=8"} `+s.want) {
+			t.Errorf("beside a pod, %v later: %s", s.after, after)
+		}
 	}
 	plain.Used, plain.version = whatif.Amounts{"cpu": 48_000, "pods": 109}, 2
+	now = now.Add(recount)
 	last := newGauges(inspect.Source{Book: book, Now: time.Now})
 	last.fitting = g.fitting
 	if after := gathered(t, last); !strings.Contains(after, `tenon_fitting_pods{shape="cpu=4"} 2`) {
