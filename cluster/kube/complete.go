@@ -21,33 +21,12 @@ const pageOf = 250
 // the resources that DRA serves. Complete leaves out the parts of layouts that the states of the view already have.
 // Layouts of equal machines share the machine's data, because a large cluster has many such layouts.
 func (r *Reader) Complete(ctx context.Context, v *View) (err error) {
-	states, machines := map[string]*state.Node{}, map[*topo.Machine]v1alpha1.Machine{}
+	states := map[string]*state.Node{}
 	for _, n := range v.States {
 		states[n.Name] = n
 	}
-	next := ""
-	for more := true; more; more = next != "" {
-		page, err := r.layouts.List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
-		if apierrors.IsNotFound(err) { // the kind is not defined
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("list node layouts: %w", err)
-		}
-		for i := range page.Items {
-			l := page.Items[i]
-			l.Holdings, l.MemoryGroups = nil, nil
-			if n := states[l.Name]; n != nil && n.Machine != nil {
-				m, known := machines[n.Machine]
-				if !known {
-					m = l.Machine
-					machines[n.Machine] = m
-				}
-				l.Machine = m
-			}
-			v.Layouts = append(v.Layouts, l)
-		}
-		next = page.Continue
+	if v.Layouts, err = r.slimLayouts(ctx, states); err != nil {
+		return err
 	}
 	err = nrt.Each(ctx, r.cfg, func(o *v1alpha2.NodeResourceTopology) {
 		if states[o.Name] != nil {
@@ -62,4 +41,78 @@ func (r *Reader) Complete(ctx context.Context, v *View) (err error) {
 		return err
 	}
 	return r.Around(ctx, v)
+}
+
+// slimLayouts reads all layouts with their bases, by pages, and keeps of each what the states lack.
+func (r *Reader) slimLayouts(ctx context.Context, states map[string]*state.Node) ([]v1alpha1.NodeLayout, error) {
+	machines := map[*topo.Machine]v1alpha1.Machine{}
+	slim := func(l *v1alpha1.NodeLayout) {
+		l.Holdings, l.MemoryGroups, l.Ended = nil, nil, nil
+		if n := states[l.Name]; n != nil && n.Machine != nil {
+			m, known := machines[n.Machine]
+			if !known {
+				m = l.Machine
+				machines[n.Machine] = m
+			}
+			l.Machine = m
+		}
+	}
+	var out []v1alpha1.NodeLayout
+	bare := map[string]int{} // layouts that need their base, by node
+	err := pages(ctx, r.layouts.Layouts.List, func(list *v1alpha1.NodeLayoutList) string {
+		for i := range list.Items {
+			if l := &list.Items[i]; l.Base == 0 {
+				slim(l)
+			} else {
+				bare[l.Name] = len(out)
+			}
+			out = append(out, list.Items[i])
+		}
+		return list.Continue
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list node layouts: %w", err)
+	}
+	if len(bare) == 0 {
+		return out, nil
+	}
+	err = pages(ctx, r.layouts.Bases.List, func(list *v1alpha1.LayoutBaseList) string {
+		for i := range list.Items {
+			at, wanted := bare[list.Items[i].Name]
+			if !wanted {
+				continue
+			}
+			if whole, err := out[at].On(&list.Items[i]); err == nil {
+				slim(whole)
+				out[at] = *whole
+				delete(bare, whole.Name)
+			}
+		}
+		return list.Continue
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list bases of node layouts: %w", err)
+	}
+	for _, at := range bare {
+		out[at].Malformed = v1alpha1.ErrNoBase.Error()
+	}
+	return out, nil
+}
+
+// pages lists all objects of a kind, some at a time. take receives a page, and returns where the next one begins. A
+// kind that is not defined has no objects.
+func pages[L any](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error),
+	take func(L) string) error {
+	next := ""
+	for more := true; more; more = next != "" {
+		page, err := list(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		next = take(page)
+	}
+	return nil
 }

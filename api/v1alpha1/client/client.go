@@ -92,16 +92,16 @@ func (c *Client) List(ctx context.Context, o metav1.ListOptions) (*v1alpha1.Node
 	if err != nil {
 		bases = nil
 	}
-	Complete(layouts.Items, bases, err)
+	completeAll(layouts.Items, bases, err)
 	return layouts, nil
 }
 
 // unreadable reports whether an error concerns the right to read bases, or their existence.
 func unreadable(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
 
-// Complete replaces layouts by their complete forms. bases may be nil, with the reason why they could not be read. A
+// completeAll replaces layouts by their complete forms. bases may be nil, with the reason why they could not be read. A
 // layout without its base has the reason in Malformed afterwards.
-func Complete(layouts []v1alpha1.NodeLayout, bases *v1alpha1.LayoutBaseList, why error) {
+func completeAll(layouts []v1alpha1.NodeLayout, bases *v1alpha1.LayoutBaseList, why error) {
 	of := map[string]*v1alpha1.LayoutBase{}
 	if bases != nil {
 		for i := range bases.Items {
