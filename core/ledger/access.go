@@ -113,9 +113,10 @@ func (b *Book) unmarkAssumed(uid string) {
 	delete(b.where, uid)
 }
 
-// account records, after a report, the pods that the node now accounts for. They replace the pods that it accounted
-// for before: the pods in counted and in the layout before. It also records that the pods in a.unassumed are not
-// assumed any more. Both happen in one step, so every reader finds each pod.
+// account records, after a report, the pods that the node now accounts for. Until then, it accounted for the UIDs in
+// counted and for the pods in the previous layout, which is in the argument before (nil if there was none). It also
+// records that the pods in a.unassumed are not assumed any more. Both happen in one step, so every reader finds each
+// pod.
 func (b *Book) account(a *account, before *state.Layout, counted []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

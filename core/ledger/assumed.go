@@ -59,7 +59,8 @@ type choices struct {
 	more bool
 }
 
-// add adds holdings that c does not have yet. If c already has most alternatives, add sets more instead.
+// add adds holdings that c does not have yet. If c already has as many alternatives as the argument most, add sets
+// c.more instead.
 func (c *choices) add(o []place.Holding, most int) {
 	switch {
 	case has(c.of, o):
@@ -70,6 +71,7 @@ func (c *choices) add(o []place.Holding, most int) {
 	}
 }
 
+// has reports whether o is among the options.
 func has(options [][]place.Holding, o []place.Holding) bool {
 	return slices.ContainsFunc(options, func(x []place.Holding) bool { return same(x, o) })
 }
@@ -83,6 +85,7 @@ func (c choices) each(do func([]place.Holding) []place.Holding) choices {
 	return out
 }
 
+// same reports whether two lists have equal holdings in the same order.
 func same(a, b []place.Holding) bool {
 	return slices.EqualFunc(a, b, func(x, y place.Holding) bool { return x.Matches(y) && y.Matches(x) })
 }
@@ -100,6 +103,7 @@ func (f *assumedPod) holdings() []place.Holding {
 // each kind (see blur).
 func (f *assumedPod) unsureDevices() bool { return slices.ContainsFunc(f.options.of, unsureDevices) }
 
+// unsureDevices is assumedPod.unsureDevices for some holdings.
 func unsureDevices(hs []place.Holding) bool {
 	for _, h := range hs {
 		for _, d := range h.Devices {
@@ -264,10 +268,11 @@ func (f *assumedPod) interchangeable(g *assumedPod) bool {
 	return f == g || f.shape == g.shape && f.turned != 0 && f.decision == nil && g.decision == nil
 }
 
-// matches compares the prediction for a pod with the holdings seen of a pod of the same shape, container by container.
-// Container names may differ. Memory of an init container may be missing, since the memory manager takes it back when
-// the next container starts. It may also be complete: a restarted kubelet admits its pods again, and allocates once
-// more what is no longer in the memory manager's file.
+// matches reports whether the node gave what was predicted. It compares the prediction for the pod in of with the
+// holdings that a report has for the pod in as, which has the same shape, container by container. Container names may
+// differ. Memory of an init container may be missing, since the memory manager takes it back when the next container
+// starts. It may also be complete: a restarted kubelet admits its pods again, and allocates once more what is no
+// longer in the memory manager's file.
 func matches(of *place.Pod, predicted []place.Holding, as *place.Pod, seen []place.Holding) bool {
 	want, got := inOrder(of, predicted), inOrder(as, seen)
 	for len(want) > 0 || len(got) > 0 {

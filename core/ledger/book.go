@@ -21,7 +21,8 @@ type Book struct {
 	grounds grounds
 	// where has the node of every assumed pod. It comes from the scheduler or the API server, never from a report.
 	where map[string]string
-	// held has the nodes that account for each pod. It matters to those nodes only.
+	// held has the nodes that account for each pod: their reports list the pod, or their amounts contain it. An entry
+	// affects the state of its own node only.
 	held   claims
 	limits limits
 	// statuses has Basis.Statuses of every node, by the name of the node. The inner maps do not change.
@@ -79,7 +80,7 @@ type account struct {
 	// their turn when predicting them took too much work; 0 if it does not. See flood.go.
 	excess  map[string]bool
 	flooded int
-	effort  int // total cost of placements, see maxEffort
+	effort  int // cost of all searches so far, for tests; see maxEffort
 	// predicted is the cost of the placements of the last prediction.
 	predicted int
 }
@@ -90,6 +91,7 @@ func (a *account) moment() int {
 	return a.now
 }
 
+// wake closes the channel that change has returned, so that waiting pods ask again.
 func (a *account) wake() {
 	if a.changed != nil {
 		close(a.changed)
@@ -105,6 +107,7 @@ func (a *account) change() <-chan struct{} {
 	return a.changed
 }
 
+// find returns the assumed pod with this UID, or nil.
 func (a *account) find(uid string) *assumedPod {
 	for _, f := range a.assumed {
 		if f.id.UID == uid {
@@ -145,7 +148,7 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 			return f.acked != 0 && !listed[f.id.UID]
 		}))
 		for _, f := range a.assumed {
-			if ended && f.acked != 0 && f.decision == nil { // the node reports it late
+			if ended && f.acked != 0 && f.decision == nil { // admitted, but not in this report
 				a.unsure(f)
 			}
 			if renewed { // what was predicted for another machine is void
@@ -259,14 +262,16 @@ func (b *Book) reserve(a *account, id state.PodID, p *place.Pod, d place.Demand)
 	return v, true, !b.addAssumed(a, f)
 }
 
-// Assume books a pod that was bound to the node by another scheduler, by this one before a restart, or just now. The
-// pod is then assumed. If the node has no layout yet, the prediction is made when it has one.
+// Assume records that a pod is bound to the node. If the pod is not booked yet, because another scheduler bound it or
+// this one did before a restart, Assume books it. If the node has no layout yet, the prediction is made when it has
+// one. Assume does nothing for a pod that the node accounts for, or that has ended there.
 func (b *Book) Assume(node string, id state.PodID, p *place.Pod) { b.assume(node, id, p, false) }
 
 // Recover is Assume for a pod that was bound before this book was begun. Until its node reports it, what it got is
 // uncertain: it may have been admitted beside pods that have ended since.
 func (b *Book) Recover(node string, id state.PodID, p *place.Pod) { b.assume(node, id, p, true) }
 
+// assume is Recover if lost is set, and otherwise Assume.
 func (b *Book) assume(node string, id state.PodID, p *place.Pod, lost bool) {
 	for {
 		a := b.ensure(node)
@@ -330,7 +335,7 @@ func (b *Book) cancelElsewhere(node, uid string) {
 	}
 }
 
-// addAssumed adds an assumed pod. It returns false if the pod is assumed on another node.
+// addAssumed adds an assumed pod. If the pod is assumed on another node, it adds nothing and returns false.
 func (b *Book) addAssumed(a *account, f *assumedPod) (ok bool) {
 	if !b.markAssumed(f.id.UID, a.name) {
 		return false
@@ -352,9 +357,10 @@ func (b *Book) addAssumed(a *account, f *assumedPod) (ok bool) {
 	return true
 }
 
-// extend publishes the state of a node with one more pod that waits for its turn, and returns true. The result is that
-// of renew, for the cost of placing one pod: all other pods get what they got before. It does nothing and returns false
-// if only renew has the answer.
+// extend publishes the state of a node with one more pod that waits for its turn, and returns true. The state equals
+// the one that renew would publish, since all other pods get what they got before, but costs only one placement.
+// extend does nothing and returns false where it needs renew: for pods that had their turn, on estimated nodes, and
+// at the bounds of flood.go.
 func (b *Book) extend(a *account, f *assumedPod) bool {
 	before := b.snap.Load().Node(a.name)
 	if f.turned != 0 || before == nil || a.estimated() || a.overrun() ||
@@ -420,7 +426,8 @@ func (b *Book) Admitted(uid string) (news bool) {
 	return true
 }
 
-// renew computes the state of a node again and publishes it.
+// renew computes the state of a node again and publishes it. If the node has no report, it only makes waiting pods
+// ask again.
 func (b *Book) renew(a *account) {
 	defer a.wake()
 	l := a.layout

@@ -22,7 +22,7 @@ func decisionOf(hs []place.Holding) []place.Holding {
 	return hs
 }
 
-// Decision returns the decision for an assumed pod, or nil if there is none.
+// Decision returns the decision for an assumed pod. It is nil if the pod has none, or is not assumed.
 func (b *Book) Decision(uid string) []place.Holding {
 	a := b.accountOf(uid)
 	defer b.close(a)
@@ -35,16 +35,17 @@ func (b *Book) Decision(uid string) []place.Holding {
 	return nil
 }
 
-// drawsAlone reports whether what the pod gets depends on devices that the kubelet chooses without regard to NUMA
-// nodes, since its managers are off. Such a choice cannot be predicted.
+// drawsAlone reports whether the pod gets devices that cannot be predicted. So it is if the agent is the arbiter, the
+// pod has no decision, and one of its containers requests devices: the kubelet's managers are then off, and it
+// chooses devices without regard to NUMA nodes.
 func (a *account) drawsAlone(f *assumedPod) bool {
 	return a.layout != nil && a.layout.Rules.Arbiter == place.ByAgent && f.decision == nil &&
 		slices.ContainsFunc(f.pod.Containers, func(c place.Container) bool { return len(c.Devices) > 0 })
 }
 
-// Decided records the decision for a pod that is bound to a node, as its binding has it. After a restart, the binding
-// is the only source. Decided changes nothing if the book made the decision itself, or if the node has reported the
-// pod.
+// Decided records the decision for a bound pod, which the caller has read from the pod's binding: after a restart,
+// the binding is the only source. What the pod gets is then no longer uncertain. Decided changes nothing if the book
+// made the decision itself, or if the pod is not assumed, for example because its node has reported it.
 func (b *Book) Decided(uid string, decision []place.Holding) {
 	a := b.accountOf(uid)
 	defer b.close(a)
@@ -57,7 +58,8 @@ func (b *Book) Decided(uid string, decision []place.Holding) {
 	}
 }
 
-// place returns the verdict for the pod on a usage, with its decision if it has one.
+// place returns the verdict for the pod on a usage. If the pod has a decision that can be kept on this usage, the
+// verdict is that decision (place.Decided).
 func (f *assumedPod) place(u *place.Usage) place.Verdict {
 	if f.decision == nil {
 		return place.Place(u, f.pod)

@@ -104,9 +104,10 @@ func (b *Book) Vanish(uid string) {
 // reportsPods reports whether the node's reports say which pods hold what.
 func (a *account) reportsPods() bool { return a.layout != nil && !a.estimated() }
 
-// Doubt compares the reports with the existing pods when the book is begun. there returns whether a pod exists; for the
-// pods in the amounts of an estimated node, its argument has only the UID. A pod that a node reports and that does not
-// exist has ended, or was deleted by force; the node is then in either of two states until it reports again.
+// Doubt compares the reports of all nodes with the pods that exist. The caller does so once, when the book has the
+// reports and pods of the start. there reports whether a pod exists; for the pods in the amounts of an estimated
+// node, its argument has only the UID. A pod that a node reports and that does not exist has ended, or was deleted by
+// force; the node is then in either of two states until it reports again.
 func (b *Book) Doubt(there func(id state.PodID) bool) {
 	for _, node := range b.known() {
 		a := b.open(node)
@@ -221,8 +222,8 @@ func (b *Book) cancel(a *account, uid string) {
 	b.renew(a)
 }
 
-// released records that something was given back. An assumed pod may have been admitted before or after that, and may
-// have got one thing or another; the node's report will show which.
+// released records that something was given back. An assumed pod that had its turn may have been admitted before that
+// or after it, and what it got may depend on this; the node's report will show it.
 func (a *account) released() {
 	for _, f := range a.assumed {
 		switch {
@@ -235,8 +236,8 @@ func (a *account) released() {
 	}
 }
 
-// unsure records that an assumed pod may have been admitted before or after a release. It may hold what was predicted
-// before that.
+// unsure records that an assumed pod may have been admitted before or after a release. So it may still hold what was
+// predicted before the release.
 func (a *account) unsure(f *assumedPod) {
 	f.uncertain = true
 	for _, o := range f.options.of {
@@ -275,9 +276,10 @@ func (a *account) takeListed(listed map[string]bool) (ended bool) {
 	})
 }
 
-// Overdue records that a report about the pod should have come long ago. If none has, the node is silent. If the pod
-// has no object and the last report lists it, the node with the pod and the node without it become possible states.
-// Other pods then do not wait for that report.
+// Overdue records that a report about the pod should have come long ago. A node that still owes this report is silent
+// from then on (Node.Silent): it has not listed an assumed pod that holds something, or its last report lists a pod
+// that has no object. In the second case, the node with the pod and the node without it become possible states, so
+// that other pods do not wait for the report.
 func (b *Book) Overdue(uid string) {
 	late := func(a *account) {
 		if !a.reportsPods() {

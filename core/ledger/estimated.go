@@ -188,8 +188,8 @@ func (b *Book) countedOn(uid string) *account {
 	return nil
 }
 
-// Settle records that the admission of a pod has been known for so long that it came before every end that is received
-// from now on. It does nothing if the admission is not known.
+// Settle records that the pod's admission has been known for so long that every end of a pod that is received from
+// now on came after it. It does nothing if the admission is not known.
 func (b *Book) Settle(uid string) {
 	a := b.accountOf(uid)
 	if a != nil {

@@ -15,11 +15,11 @@ import (
 // node is unsettled, so that it gets no pods until it has reported or enough of the pods are gone.
 
 const (
-	// maxEffort bounds the placements that are tried for one state of a node, counted in containers, since the cost of
-	// a placement grows with them. The bound is some 25 ms.
+	// maxEffort bounds the placements that are tried for one prediction of a node, in all its possible states together.
+	// It counts their containers, since the cost of a placement grows with them. Placing so many takes some 25 ms.
 	maxEffort = 8 << 10
-	// maxFollowed bounds the assumed pods of one node whose holdings are predicted, maxContainers their containers. A
-	// kubelet runs at most 110 pods by default.
+	// maxFollowed bounds the pods of one node that are followed: the assumed pods whose holdings are predicted.
+	// maxContainers bounds their containers. A kubelet runs at most 110 pods by default.
 	maxFollowed   = 256
 	maxContainers = 16 << 10
 )
@@ -27,8 +27,8 @@ const (
 // costOf returns the cost of placing the pod in the unit of maxEffort: the number of its containers, at least 1.
 func costOf(p *place.Pod) int { return max(1, len(p.Containers)) }
 
-// room reports whether one more assumed pod can be followed. That is always true of pods that this scheduler has
-// reserved, since it reserves only on nodes whose free resources are known.
+// room reports whether one more assumed pod can be followed. Pods that this scheduler has reserved and not bound
+// always can: each of them holds free resources of the node, so there are never too many.
 func (a *account) room(f *assumedPod) bool {
 	if f.turned == 0 {
 		return true

@@ -26,7 +26,7 @@ const (
 	maxShared = 16
 )
 
-// of returns the empty usage of a machine with rules.
+// of returns the empty usage of a machine with rules. It makes one if none is stored.
 func (g *grounds) of(m *topo.Machine, r place.Rules) *place.Usage {
 	key := weak.Make(m)
 	if u, _ := g.find(key, r); u != nil {
@@ -49,6 +49,7 @@ func (g *grounds) of(m *topo.Machine, r place.Rules) *place.Usage {
 	return u
 }
 
+// find is among, under the lock.
 func (g *grounds) find(key weak.Pointer[topo.Machine], r place.Rules) (*place.Usage, []weak.Pointer[place.Usage]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -57,7 +57,8 @@ func (x *Index) Fits(n *state.Node) (fits bool) {
 }
 
 // Outline returns what the pod gets on a node of the result of Fitting, in amounts. If ok is false, only
-// [state.Node.Place] has the answer. So it is for pods with a demand, and while another goroutine asks about the pod.
+// [state.Node.Place] has the answer. So it is for pods with a demand, while another goroutine uses the question, and
+// where [place.Question.Outline] has no answer.
 func (x *Index) Outline(n *state.Node) (o place.Outline, ok bool) {
 	if x.demand != (place.Demand{}) || !x.asking.TryLock() {
 		return o, false
@@ -67,6 +68,7 @@ func (x *Index) Outline(n *state.Node) (o place.Outline, ok bool) {
 	return o, ok
 }
 
+// known returns the stored result, and the version and origin of the snapshot that it is for.
 func (x *Index) known() (fits []uint64, version uint64, origin *origin) {
 	x.mu.Lock()
 	fits, version, origin = x.fits, x.version, x.origin
@@ -93,6 +95,7 @@ func (x *Index) borrow() *place.Question {
 	return place.NewQuestion(x.pod)
 }
 
+// giveBack ends the use of a question that borrow returned.
 func (x *Index) giveBack(q *place.Question) {
 	if q == x.question {
 		x.asking.Unlock()
@@ -152,7 +155,7 @@ func (x *Index) on(n *state.Node, q *place.Question, inFirst bool) bool {
 // Set is some nodes of a snapshot. It never changes.
 type Set struct {
 	snap  *Snapshot
-	words []uint64 // by chunk
+	words []uint64 // by chunk: a bit for each node
 }
 
 // Len returns the number of nodes.

@@ -9,7 +9,7 @@ import (
 // dropping a name copies only the few trie nodes on the way to it, for any number of names. The nil trie has no names.
 type names struct {
 	has      uint32   // which of the 32 branches exist
-	children []*names // those, in order
+	children []*names // the existing branches, in order
 	// A leaf has no children. Names with equal hashes share one.
 	hash   uint64
 	leaves []named
@@ -35,6 +35,7 @@ func (t *names) branch(hash uint64, depth uint) (bit uint32, before int) {
 	return bit, bits.OnesCount32(t.has & (bit - 1))
 }
 
+// at returns the place of a name, or false if the trie does not have the name.
 func (t *names) at(name string) (int, bool) { return t.find(hashOf(name), name) }
 
 func (t *names) find(hash uint64, name string) (int, bool) {
@@ -56,7 +57,7 @@ func (t *names) find(hash uint64, name string) (int, bool) {
 	return 0, false
 }
 
-// with returns the names plus one that is not among them.
+// with returns a trie that has one more name. The name must not be in t.
 func (t *names) with(name string, at int) *names {
 	return t.add(hashOf(name), 0, named{name, at})
 }
@@ -85,7 +86,7 @@ func (t *names) add(hash uint64, depth uint, n named) *names {
 	return out
 }
 
-// without returns the names minus one that is among them.
+// without returns a trie that lacks a name. The name must be in t.
 func (t *names) without(name string) *names { return t.drop(hashOf(name), 0, name) }
 
 func (t *names) drop(hash uint64, depth uint, name string) *names {

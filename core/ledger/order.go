@@ -2,10 +2,10 @@ package ledger
 
 // This file decides which of two pods a node certainly admits first.
 //
-// The first is admitted first if that was known when the second had its turn. It is also admitted first if its
-// binding was known by then, and it was created in an earlier second. A kubelet receives bindings in the order of the
-// API server, which has the first pod's binding before the second's. If the kubelet receives several at once, as
-// after its start, it sorts them by creation time (pkg/kubelet/kubelet.go, HandlePodAdditions).
+// Pod f is admitted before pod g if f was known to be admitted when g had its turn. So it is, too, if by then the API
+// server had the binding of f, and f was created in an earlier second than g. A kubelet receives bindings in the
+// order in which the API server got them, so it receives f first. If the kubelet receives several at once, as after
+// its start, it sorts them by creation time (pkg/kubelet/kubelet.go, HandlePodAdditions).
 
 // before reports whether f was known to be admitted when g had its turn.
 func (f *assumedPod) before(g *assumedPod) bool { return f.acked != 0 && f.acked <= g.turned }
@@ -15,9 +15,9 @@ func (f *assumedPod) precedes(me *assumedPod) bool {
 	return f.bound && f.created != 0 && f.created < me.created
 }
 
-// after returns, for the ticket of each pod, a moment: tickets from before that moment are admitted earlier. Pods of
-// one shape may exchange tickets, and pods that are known to come later take the last tickets. So the moment of a
-// ticket is the earliest one among all pods of its shape in this and in later tickets.
+// after returns a moment for the ticket of each pod (see assumed.go): the pods with tickets from before that moment
+// are admitted earlier. Pods of one shape may exchange tickets, and pods that are known to come later take the last
+// tickets. So the moment of a ticket is the earliest one among all pods of its shape in this and in later tickets.
 func after(assumed []*assumedPod) []int {
 	out := make([]int, len(assumed))
 	for i, f := range assumed {

@@ -18,16 +18,16 @@ import (
 // always there is one state: pods of this scheduler take turns, and a report settles the order of the pods that it
 // lists.
 
-// maxStates bounds the states of a node, maxSteps the work of finding them. maxOptions bounds what is remembered about
-// a pod that its node has not reported yet while other pods come and go.
+// maxStates bounds the states of a node, maxSteps the admissions that are tried to find them. maxOptions bounds the
+// alternative holdings that are remembered for a pod until its node reports it.
 const (
 	maxStates  = 16
 	maxSteps   = 256
 	maxOptions = 8
 )
 
-// limits are these bounds in one book. At a bound the ledger has less information, but none of it is wrong. The model's
-// test lowers the bounds.
+// limits are these bounds in one book; tests lower them. At a bound the ledger has less information, but none of it
+// is wrong.
 type limits struct{ states, steps, options int }
 
 // nodeState is one possible state of the node.
@@ -38,6 +38,7 @@ type nodeState struct {
 	got [][]place.Holding
 }
 
+// with returns the state in which the i-th assumed pod holds hs. It does not change w.
 func (w *nodeState) with(i int, hs []place.Holding) *nodeState {
 	out := &nodeState{base: w.base, usage: w.usage, got: slices.Clone(w.got)}
 	out.got[i] = hs
@@ -47,8 +48,9 @@ func (w *nodeState) with(i int, hs []place.Holding) *nodeState {
 	return out
 }
 
-// blur marks devices in hs as one possible choice (DeviceBlock.Free) if an admitted pod has devices of the same
-// resource with that mark. It does not change hs. How many devices are left is then certain, but not which ones.
+// blur returns hs with devices marked as one possible choice (DeviceBlock.Free) if a pod that is admitted in w has
+// devices of the same resource with that mark. For the later pod it is then certain how many devices are left, but
+// not which ones. blur does not change hs itself.
 func (w *nodeState) blur(hs []place.Holding) []place.Holding {
 	drawn := map[string]bool{}
 	for _, got := range w.got {
@@ -75,12 +77,12 @@ func (w *nodeState) blur(hs []place.Holding) []place.Holding {
 type search struct {
 	limits  limits
 	assumed []*assumedPod // the pods that had their turn
-	after   []int         // see after
-	done    []bool
+	after   []int         // the result of func after
+	done    []bool        // by index in assumed: the pod is admitted in the state that follow has reached
 	found   []*nodeState
-	seen    map[string]bool
-	steps   int
-	effort  int // see maxEffort
+	seen    map[string]bool // keys of found
+	steps   int             // admissions tried
+	effort  int             // see maxEffort
 	// full: a bound is reached; the search stops.
 	full bool
 	// spent: the search took too much effort; its result must not be used.
@@ -196,7 +198,7 @@ func (s *search) spend(f *assumedPod) (ok bool) {
 	return true
 }
 
-// uncertainHolds reports whether an uncertain pod holds something.
+// uncertainHolds reports whether an uncertain pod holds something in one of the found states.
 func (s *search) uncertainHolds() bool {
 	for i, f := range s.assumed {
 		if f.uncertain && slices.ContainsFunc(s.found, func(w *nodeState) bool { return len(w.got[i]) > 0 }) {
@@ -206,7 +208,9 @@ func (s *search) uncertainHolds() bool {
 	return false
 }
 
-// next reports whether the i-th pod may be admitted before all other remaining pods. lo is the first remaining pod.
+// next reports whether the search tries to admit the i-th pod before all other remaining pods; lo is the index of the
+// first remaining one. Of pods with equal shapes, and of pods with decisions, it tries only the first, since their
+// order makes no difference.
 func (s *search) next(i, lo int) bool {
 	f := s.assumed[i]
 	for j := lo; j < len(s.assumed); j++ {
@@ -222,10 +226,11 @@ func (s *search) next(i, lo int) bool {
 	return true
 }
 
-// alternatives returns what the pod may get from the usage; nil holdings mean that it is refused. ok is false if the
-// pod is known to be admitted and does not fit, which excludes this order.
+// alternatives returns what the pod may get from the usage, likeliest first; nil holdings mean that it is refused.
+// refused reports whether it does not fit there. ok is false if the pod is known to be admitted and does not fit,
+// which excludes this order.
 func alternatives(u *place.Usage, f *assumedPod) (out [][]place.Holding, refused, ok bool) {
-	out, only := f.past.Options(u) // there are none on exact nodes
+	out, only := f.past.Options(u) // exact nodes have no past
 	if f.acked != 0 && only {
 		return out, false, true
 	}
@@ -253,7 +258,8 @@ func distinct(in [][]place.Holding) (out [][]place.Holding) {
 	return out
 }
 
-// inTurnOrder admits pods in the order of their turns, and skips those that do not fit.
+// inTurnOrder returns the state in which pods were admitted in the order of their turns. A pod that does not fit
+// holds nothing. inTurnOrder stops early if that takes too much effort.
 func (s *search) inTurnOrder(w *nodeState) *nodeState {
 	for i, f := range s.assumed {
 		if !s.spend(f) {
@@ -297,8 +303,8 @@ func (s *search) key(w *nodeState) string {
 	return key.String()
 }
 
-// text is equal for holdings that differ at most in container names, and in the kubelet's choice among devices with
-// the same NUMA nodes.
+// text returns a text that is equal for holdings that differ at most in container names, and in the kubelet's choice
+// among devices with the same NUMA nodes.
 func text(m *topo.Machine, hs []place.Holding) string {
 	var b strings.Builder
 	for _, h := range hs {
@@ -329,8 +335,10 @@ func ids(m *topo.Machine, b place.DeviceBlock) []string {
 	return out
 }
 
-// predict returns the node in its likeliest state, with all other possible states in Others. It also sets the options
-// of every assumed pod to what the pod gets in these states.
+// predict returns the node in its likeliest state, with all other possible states in Others. In each state, the pods
+// that wait for their turn come after the pods that had it, in the order of their reservations. predict also sets the
+// options of every assumed pod: what a pod that had its turn gets in these states, and what a waiting pod gets in the
+// likeliest one.
 func (a *account) predict() *state.Node {
 	if a.overrun() {
 		return a.unfollowed()
@@ -344,6 +352,7 @@ func (a *account) predict() *state.Node {
 		a.flood()
 		return a.unfollowed()
 	}
+	// partial: pods that had their turn may hold something that is in none of these states.
 	states, partial := s.found, s.cut || s.uncertainHolds()
 	for i, f := range a.assumed {
 		if f.turned != 0 {

@@ -9,16 +9,17 @@ import (
 
 // This file decides which pods may have their turn before pods that were reserved earlier and wait for theirs.
 
-// maxPasses is how many pods may pass one that waits for its turn, so that it does not wait for ever. maxPassing bounds
-// the placements that are tried to decide whether a pod may pass.
+// maxPasses is how many pods may pass one that waits for its turn, so that it does not wait for ever. maxPassing
+// bounds the placements that are tried to decide whether a pod may pass, counted in containers.
 const (
 	maxPasses  = 4
 	maxPassing = 512
 )
 
-// mayPass reports whether a pod may have its turn before pods that were reserved earlier and wait for theirs. It may if
-// no other pod loses by that. In every order in which the node may admit the pods that had their turn, each of them and
-// each waiting pod gets as much, or is refused, with the pod among the former and with the pod in its own place.
+// mayPass reports whether a pod may have its turn before pods that were reserved earlier and wait for theirs. It may
+// if no other pod loses by that. mayPass compares two cases: the pod is admitted among the pods that had their turn,
+// or later, in its own place among the waiting pods. In every order in which the node may admit the pods that had
+// their turn, each other pod must get as much in both cases, or be refused in both.
 func (a *account) mayPass(me *assumedPod) bool {
 	waiting := a.assumed[a.turned():]
 	decided := func(f *assumedPod) bool { return f.decision != nil }
@@ -41,7 +42,7 @@ func (a *account) mayPass(me *assumedPod) bool {
 	})
 }
 
-// asIfTurned calls do as if the pod had its turn now.
+// asIfTurned calls do as if the pod had its turn now, and returns its result. Afterwards the pod has no turn.
 func (a *account) asIfTurned(me *assumedPod, do func() bool) bool {
 	before := a.assumed
 	me.turned = a.now + 1
@@ -60,9 +61,9 @@ type passing struct {
 	compared bool // at least one order was compared
 }
 
-// compare admits the remaining pods in every possible order, and then the waiting ones in theirs. It returns false if a
-// pod gets less in the one case than in the other, or if that costs too much to find out. with and without are the
-// node's usage in the two cases.
+// compare admits the remaining pods in every possible order, and then the waiting ones in the order of their
+// reservations. It returns false if a pod gets less in one of the two cases than in the other, or if it costs too
+// much to find out. The arguments with and without are the node's usage in the two cases.
 func (p *passing) compare(with, without *place.Usage, remaining int) bool {
 	if remaining == 0 {
 		p.compared = true
@@ -91,7 +92,7 @@ func (p *passing) compare(with, without *place.Usage, remaining int) bool {
 	return true
 }
 
-// compareWaiting admits the waiting pods in the order of their reservations.
+// compareWaiting admits the waiting pods in the order of their reservations. It returns false as compare does.
 func (p *passing) compareWaiting(with, without *place.Usage) bool {
 	var ok bool
 	for _, f := range p.waiting {
@@ -108,8 +109,8 @@ func (p *passing) compareWaiting(with, without *place.Usage) bool {
 	return true
 }
 
-// admit lets the node admit a pod in both cases. ok is false if the pod gets less in one of them, or if the node may
-// choose among devices that differ.
+// admit lets the node admit a pod in both cases, and returns the usages after it. ok is false if the pod gets less in
+// one of them, or if the node may choose among devices that differ.
 func (p *passing) admit(f *assumedPod, with, without *place.Usage) (_, _ *place.Usage, ok bool) {
 	if p.left -= 2 * f.cost; p.left < 0 {
 		return nil, nil, false

@@ -7,7 +7,8 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file lets callers store their own data about nodes in arrays, without the nodes themselves.
+// This file lets callers store their own data about nodes in arrays, without the nodes themselves. The index of a
+// node in such an array is its slot: its place in the snapshots of the book.
 
 // Roster identifies the set of nodes of a snapshot, independently of their states: snapshots of equal rosters have the
 // same nodes in the same slots.

@@ -13,7 +13,8 @@ type Snapshot struct {
 	names  *names
 	count  int
 	chunks []*chunk
-	// places is the number of places that were ever taken, holes are those among them that are free again.
+	// Every node has a place: a number that it keeps as long as the book has the node (see Slot). places is the number
+	// of places that were ever taken; holes are the places that are free again.
 	places int
 	holes  *hole
 	// version counts the changes of one book; origin identifies the book.
@@ -33,6 +34,7 @@ type chunk struct {
 	latest uint64
 }
 
+// hole is a free place, in a linked list.
 type hole struct {
 	at   int
 	next *hole
@@ -100,6 +102,8 @@ func (s *Snapshot) place() int {
 	return s.places - 1
 }
 
+// change stores n at a place; nil makes the place empty. s is new and no reader has it yet, but it may share chunks
+// with older snapshots, so change copies the chunk.
 func (s *Snapshot) change(i int, n *state.Node) {
 	s.version++
 	s.chunks = slices.Clone(s.chunks)

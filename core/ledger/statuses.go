@@ -37,7 +37,7 @@ func (b *Book) Status(node, uid string, s place.Statuses) {
 	}
 }
 
-// withStatuses returns the node with statuses of its pods.
+// withStatuses returns the node with the statuses of its pods, by UID. It returns n itself if there are none.
 func withStatuses(n *state.Node, of map[string]place.Statuses) *state.Node {
 	if len(of) == 0 {
 		return n

@@ -62,7 +62,8 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err
 	return v, nil, nil
 }
 
-// Ahead returns the assumed pods of the pod's node that come before it, in order.
+// Ahead returns the assumed pods that come before a pod on its node, in order. It returns nil if the pod is not
+// booked.
 func (b *Book) Ahead(uid string) (out []state.PodID) {
 	a := b.accountOf(uid)
 	if a == nil {

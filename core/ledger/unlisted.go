@@ -20,10 +20,11 @@ type unlisted struct {
 	ways [][]state.Entry
 }
 
-// Unlisted records that no report lists a pod although its node admitted it long ago. The pod keeps what may have been
-// given to it, and no other pod waits for it any more: the node with each of these holdings and the node without any
-// are possible states. At most maxOptions ways are kept for all such pods of the node, the likeliest ones. It returns
-// false if the pod is not assumed, is not known to be admitted, or holds nothing.
+// Unlisted records that no report lists a pod although its node admitted it long ago. The pod keeps what may have
+// been given to it, and no other pod waits for it any more: the node with each of these holdings and the node without
+// any are possible states. At most maxOptions ways are kept for all such pods of the node, the likeliest ones.
+// Unlisted changes nothing and returns false if the pod is not assumed, is not known to be admitted, or holds
+// nothing, or if its node is estimated or has no report.
 func (b *Book) Unlisted(uid string) bool {
 	a := b.accountOf(uid)
 	defer b.close(a)
@@ -85,7 +86,7 @@ func addWay(ways [][]state.Entry, way []state.Entry) [][]state.Entry {
 	return append(ways, way)
 }
 
-// way returns the likeliest way, or nil.
+// way returns the likeliest way, or nil if there is none.
 func (u unlisted) way() []state.Entry {
 	if len(u.ways) == 0 {
 		return nil
@@ -136,7 +137,8 @@ func (a *account) keepUnlisted(listed map[string]bool, renewed bool) {
 	}
 }
 
-// possible returns the ways that share no CPU with a reported pod. If no way is left, it returns all ways.
+// possible returns the ways that share no CPU with a reported pod, since a CPU has one holder. If no way is left, the
+// predictions do not help, and it returns all ways.
 func possible(ways [][]state.Entry, reported []state.Entry) (out [][]state.Entry) {
 	taken := func(way []state.Entry) bool {
 		return slices.ContainsFunc(way, func(e state.Entry) bool {
@@ -149,6 +151,7 @@ func possible(ways [][]state.Entry, reported []state.Entry) (out [][]state.Entry
 	return out
 }
 
+// hasAny reports whether one of the entries holds one of the CPUs.
 func hasAny(entries []state.Entry, cpus idset.Set[idset.CPU]) bool {
 	return slices.ContainsFunc(entries, func(e state.Entry) bool {
 		return slices.ContainsFunc(e.Holdings, func(h place.Holding) bool { return h.CPUs.AndLen(cpus) > 0 })

@@ -71,7 +71,7 @@ func (n *Node) Might(p *place.Pod, d place.Demand) bool {
 }
 
 // Accepts applies the rule to a pod, for callers with their own way to find out whether it fits in one state. It
-// calls in for n first, then for n's other states, until in returns false.
+// calls the function in for n first, then for n's other states, until the function returns false.
 func (n *Node) Accepts(p *place.Pod, in func(one *Node) bool) bool {
 	return n.fit(p, in, nil) == accepted
 }
@@ -87,9 +87,9 @@ const (
 	shapeRefused
 )
 
-// fit applies the rule. in reports whether the pod fits in one state; it is called for n first, then for n's other
-// states, until it returns false. holds reports whether the pod holds something in the first state; if holds is nil,
-// fit computes it.
+// fit applies the rule. The function in reports whether the pod fits in one state; fit calls it for n first, then for
+// n's other states, until it returns false. The function holds reports whether the pod holds something in the first
+// state; if holds is nil, fit computes it.
 func (n *Node) fit(p *place.Pod, in func(one *Node) bool, holds func() bool) answer {
 	if !in(n) {
 		return noRoom
@@ -117,7 +117,8 @@ func (n *Node) placeHere(p *place.Pod, d place.Demand) place.Verdict {
 	return n.Judge(p, place.Place(n.Usage, p), d)
 }
 
-// Judge is [place.Judge] in this state, apart from all others.
+// Judge is [place.Judge] in this state, apart from all others. It also refuses a pod whose demand an estimated node
+// would not enforce.
 func (n *Node) Judge(p *place.Pod, v place.Verdict, d place.Demand) place.Verdict {
 	v = place.Judge(n.Usage, p, v, d)
 	if v.Fits() && n.unenforced(p, d) {

@@ -159,7 +159,7 @@ func (n *Node) With(id PodID, p *place.Pod) (out *Node, ok bool) {
 	return &next, true
 }
 
-// Entry returns the entry of a pod.
+// Entry returns the entry of a pod. The result is false if the pod has none, since it holds nothing or is not there.
 func (n *Node) Entry(uid string) (Entry, bool) {
 	for _, e := range n.Entries {
 		if e.Pod.UID == uid {
@@ -201,8 +201,9 @@ func (n *Node) Unplaced(uid string) bool {
 // Crowds reports whether the node is too crowded for a pod: what one container of the pod gets affects the next.
 func (n *Node) Crowds(p *place.Pod) bool { return n.Crowded && len(p.Containers) > 1 }
 
-// unenforced reports whether a violated demand would have no effect: the node reports amounts only, and its kubelet
-// would admit the pod. On such a node no prediction satisfies the demand.
+// unenforced reports whether the pod would run on the node although its demand is violated: the node reports amounts
+// only, so the prediction may be wrong, and the kubelet's own policy would not refuse the pod. On such a node no
+// prediction satisfies the demand.
 func (n *Node) unenforced(p *place.Pod, d place.Demand) bool {
 	return n.Quality == Estimated && d.Binds() && !n.Rules.Enforces(p, d)
 }

@@ -34,7 +34,7 @@ const (
 	Counted
 )
 
-// Entry is one pod on a node.
+// Entry is one pod on a node, with what it holds.
 type Entry struct {
 	Pod      PodID
 	Source   Source
