@@ -31,9 +31,9 @@ type Row struct {
 	cells atomic.Pointer[[]atomic.Pointer[block]]
 
 	mu       sync.Mutex
-	never    map[emptyNode]*Refusal
-	numbers  map[refusalKey]int
-	bytes    int // of the stored refusals
+	never    map[emptyNode]*Refusal // permanent refusals; see Never
+	numbers  map[refusalKey]int     // indices in refusals
+	bytes    int                    // of the stored refusals
 	refusals atomic.Pointer[[]*Refusal]
 }
 
@@ -54,6 +54,8 @@ type cell struct {
 // taken marks a cell that is being written. Neither taken nor 0 is a version.
 const taken = math.MaxUint64
 
+// read returns the answer if it is of this version. It loads the version again after the value, since another
+// goroutine may have begun to write the cell meanwhile; ok is then false.
 func (c *cell) read(since uint64) (value int64, ok bool) {
 	if c.since.Load() != since {
 		return 0, false
@@ -112,8 +114,9 @@ func (r *Row) KeepNever(n *state.Node, refusal *Refusal) {
 	}
 }
 
-// Answer returns the cost of the pod on the node in a slot of a snapshot, or why it does not fit there. ask computes an
-// answer that is not stored. Table.Row must have been called with a number of slots above slot.
+// Answer returns the cost of the pod on the node in a slot of a snapshot, or why it does not fit there. If the answer
+// is not stored, Answer computes it with ask, and stores it. Table.Row must have been called with a number of slots
+// above slot.
 func (r *Row) Answer(s *ledger.Snapshot, slot int,
 	ask func(*state.Node) (int64, *Refusal)) (cost int64, refusal *Refusal) {
 	n, since := s.At(slot)
@@ -155,6 +158,7 @@ func (r *Row) Costs(s *ledger.Snapshot, of *ledger.Set) iter.Seq2[int, int64] {
 	}
 }
 
+// read returns the value of the cell for a slot, if it is of the present version.
 func (r *Row) read(s *ledger.Snapshot, slot int) (value int64, ok bool) {
 	b := (*r.cells.Load())[slot/blockSize].Load()
 	if b == nil {
@@ -224,8 +228,8 @@ func (r *Refusal) size() int {
 	return out
 }
 
-// number returns the number, below 0, of a stored refusal, and stores it if necessary. It returns 0 if there are too
-// many.
+// number returns the number of a refusal, which is below 0, and stores the refusal if necessary. It returns 0 if the
+// row has no room for it.
 func (r *Row) number(x *Refusal) int64 {
 	key := x.key()
 	r.mu.Lock()

@@ -36,7 +36,8 @@ type Kind struct {
 	// Pod is equal for pods that all nodes answer alike, and bounded in length.
 	Pod    string
 	Demand place.Demand
-	By     score.Type
+	// By is how nodes are scored.
+	By score.Type
 }
 
 // Table has a row for each kind. The zero Table is empty.
@@ -47,7 +48,7 @@ type Table struct {
 	now        uint64 // counts calls of Row
 }
 
-// most returns how many rows are kept for a cluster of so many slots.
+// most returns how many rows the table keeps at most, if each has a cell for each slot.
 func most(slots int) int { return max(minKinds, min(maxKinds, maxCellBytes/cellBytes/max(1, slots))) }
 
 // Row returns the row of a kind, with costs for mix and room for so many slots. If the table has no such row, Row adds
@@ -120,5 +121,5 @@ func (r *Row) Fitting(s *ledger.Snapshot) *ledger.Set {
 }
 
 // Outline returns what the pod gets on one of the nodes that Fitting has returned before, in amounts; see
-// [ledger.Index.Outline].
+// [ledger.Index.Outline]. Fitting must have been called before.
 func (r *Row) Outline(n *state.Node) (o place.Outline, ok bool) { return r.fits.index.Outline(n) }

@@ -37,7 +37,7 @@ func quantitiesOf(hs []place.Holding) quantities {
 	return out
 }
 
-// add adds other, multiplied by times.
+// add adds the quantities in other to q, multiplied by times.
 func (q quantities) add(other quantities, times int64) {
 	for k, v := range other {
 		if q[k] += times * v; q[k] == 0 {
@@ -46,7 +46,7 @@ func (q quantities) add(other quantities, times int64) {
 	}
 }
 
-// plus returns q plus other, multiplied by times.
+// plus returns a new sum of q and of other multiplied by times.
 func (q quantities) plus(other quantities, times int64) quantities {
 	out := quantities{}
 	maps.Copy(out, q)
@@ -120,7 +120,9 @@ func (f *frame) together(p *place.Pod, hs []place.Holding) bool {
 	return t.Scope == place.PerPod || notInit == 1 && !noCPUs && len(hs) == len(p.Containers)
 }
 
-// parts returns what the amounts show of a pod's holdings, divided into parts that are each on one NUMA node.
+// parts returns what the amounts show of a pod's holdings, divided into parts that are each on one NUMA node. It does
+// not divide them if the amounts are whole: they include init containers, which have CPUs and devices in common with
+// later containers.
 func (f *frame) parts(p *place.Pod, hs []place.Holding) (out []quantities) {
 	hs = f.shown(hs)
 	if f.together(p, hs) || f.whole {

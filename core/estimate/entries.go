@@ -17,7 +17,9 @@ import (
 
 // assign sets the node's entries to the pods in fresh and the rest of the amounts. fresh contains all of old. If the
 // pods in fresh would hold more than the report shows, agrees is false, and assign uses old instead; if these would
-// hold too much as well, it uses no pods.
+// hold too much as well, it uses no pods. It uses none either if the node does not report which pods it counts, and
+// all counted pods together would hold more than it reports: then any of them may have left the amounts
+// (counted.absent).
 func (x *reading) assign(old, fresh []state.Entry) (agrees bool) {
 	var fits bool
 	if x.entries, agrees = x.attribute(fresh); !agrees {

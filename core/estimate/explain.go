@@ -18,13 +18,14 @@ type alike struct {
 // maxSets bounds the sets of pods that are tried.
 const maxSets = 4096
 
-// explain searches for sets of pods that may have come into the amounts or left them, such that before changes to
-// now. It prefers sets with all pods that are sure. Where all sets agree, the result is written to in. Where they
-// differ, or if there is no set, in gets the defaults. By default a pod has come if it is sure. A pod that ended is
-// still in the amounts if its part of them was known, and otherwise has left them.
+// explain searches for sets of pods that may have come into the amounts or left them, such that the amounts in before
+// become the amounts in now. It prefers sets with all pods that are sure. The map in receives the result: true for
+// the UIDs of pods that the amounts contain. Where all sets agree, that is the result; where they differ, or if there
+// is no set, explain uses defaults. By default a pod has come if it is sure. A pod that ended is still in the amounts
+// if its part of them was known, and otherwise has left them.
 //
-// from is before with the certain changes; nil if no set explains now. open has the UIDs of the pods that are not
-// decided.
+// from is the sum of before and all changes that are certain; it is nil if no set leads to now. open has the UIDs of
+// the pods that are not decided.
 func explain(now, before quantities, pods, gone []candidate, in map[string]bool) (
 	from quantities, open map[string]bool) {
 	open = map[string]bool{}
@@ -89,8 +90,8 @@ func (c candidate) rank() int {
 	return 2
 }
 
-// explanations returns how many pods of each group have moved, for every way to get from before to now. It returns nil
-// if there are too many ways to try.
+// explanations returns how many pods of each group have moved, for every way in which the amounts in before become
+// the amounts in now. It returns nil if there are too many ways to try.
 func explanations(now, before quantities, groups []alike) (out [][]int) {
 	n := 1
 	for _, x := range groups {

@@ -24,7 +24,8 @@ import (
 // NUMA node where they may be, and the node is crowded.
 const maxKept = 8
 
-// lasting returns holdings without the memory that the node has taken back.
+// lasting returns a pod's holdings without the memory that the memory manager has taken back after its init
+// containers.
 func (n *Node) lasting(uid string, hs []place.Holding) []place.Holding {
 	if !n.started[uid] {
 		return hs
@@ -87,7 +88,8 @@ type part struct {
 	id        state.PodID
 	container string
 	takes     quantities
-	// beside is what the reports show of the pod. It is nil unless that is certainly on the same NUMA node as the part.
+	// beside is the amount that reports show of the pod, if all of it is certainly on the same NUMA node as the part;
+	// otherwise nil.
 	beside quantities
 	// vague: it may be less than this, or it may be on several NUMA nodes.
 	vague bool
@@ -154,8 +156,9 @@ func unshared(p *place.Pod, hs []place.Holding) (out []place.Holding, changed bo
 	return out, changed
 }
 
-// placement is a state of the node with parts assigned to NUMA nodes. rest is the state with less held by unknown pods:
-// the amounts that reports show of a pod with an assigned part cannot also belong to other pods.
+// placement is a state of the node with parts assigned to NUMA nodes. rest is the state in which unknown pods hold
+// less: for each assigned part, it is without the amounts that reports show of the part's pod (beside), since they
+// cannot also be beside the part of another pod.
 type placement struct{ state, rest State }
 
 // withInits returns the possible states of the node, given what pods keep. Sure is false if there may be more.
@@ -243,7 +246,7 @@ func (k *part) spread(s State) State {
 	return s
 }
 
-// take takes as much of the quantities as one NUMA node has free, and returns what is missing.
+// take returns a holding with as much of the quantities as the NUMA node at position i has free, and what is missing.
 func (k *part) take(u *place.Usage, i int, q quantities) (h place.Holding, missing quantities) {
 	h, missing = place.Holding{Container: k.container, Kind: place.Init}, maps.Clone(q)
 	for _, name := range slices.Sorted(maps.Keys(q)) {

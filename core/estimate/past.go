@@ -13,15 +13,15 @@ import (
 type Past struct {
 	options [][]place.Holding
 	more    bool
-	// open: the current prediction is possible too, since the pod was admitted and another ended, in unknown order.
-	// Close adds the prediction.
+	// open: the next prediction is possible too, since the pod was admitted and another ended, in unknown order. Close
+	// adds that prediction.
 	open bool
 	// firm: the pod was admitted so long ago that pods that end from now on ended after its admission.
 	firm bool
 }
 
-// Keep adds possible allocations, up to most in all. more is set if there are other possible allocations that are not
-// among options.
+// Keep adds possible allocations, as long as there are fewer than the argument most. more: further allocations were
+// possible that are not among options.
 func (p *Past) Keep(options [][]place.Holding, more bool, most int) {
 	out := slices.Clone(p.options)
 	p.more = p.more || more
@@ -37,19 +37,21 @@ func (p *Past) Keep(options [][]place.Holding, more bool, most int) {
 	p.options = out
 }
 
+// same reports whether two lists have equal holdings in the same order.
 func same(a, b []place.Holding) bool {
 	return slices.EqualFunc(a, b, func(x, y place.Holding) bool { return x.Matches(y) && y.Matches(x) })
 }
 
-// KeepAll adds the allocations of another Past, up to most in all.
+// KeepAll adds the allocations of another Past, as Keep does.
 func (p *Past) KeepAll(other Past, most int) { p.Keep(other.options, other.more, most) }
 
 // Widen records that something was released while the pod was assumed. admitted: the pod was known to be admitted by
 // then. The caller must call Close when it has the new prediction.
 func (p *Past) Widen(admitted bool) { p.open = admitted && !p.firm }
 
-// Close adds the current prediction if, since the last Widen, it is open whether the pod was admitted before or after
-// the release. Otherwise it does nothing.
+// Close completes a Widen after which it is open whether the pod was admitted before or after the release. It
+// replaces the allocations by options: what the pod may have got by the new prediction, which includes the old
+// allocations that are still possible. Without such a Widen it does nothing.
 func (p *Past) Close(options [][]place.Holding, more bool) {
 	if p.open {
 		p.options, p.more, p.open = options, more, false
@@ -159,8 +161,8 @@ func (d *draw) claim(b place.DeviceBlock) bool {
 	return true
 }
 
-// take replaces the id by the id of the first free device for which will returns true. It returns false if there is
-// no such device.
+// take replaces the id by the id of the first free device for which the function will returns true. It returns false
+// if there is no such device.
 func (d *draw) take(resource, id string, will func(topo.Device) bool) bool {
 	at := slices.IndexFunc(d.free[resource], will)
 	if at < 0 {

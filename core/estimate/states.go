@@ -34,10 +34,10 @@ type States struct {
 // the next report.
 const maxMoved = 3
 
-// States returns the possible states of the node without the bound pods, at most most. There are several for two
-// reasons. Some pods keep parts that no report shows, and for some ended pods it is unknown which part of the amounts
-// they gave back. bound: some bound pod is not in the amounts, and what it gets may depend on states that are not
-// followed. States also remembers for the next report whether the result was complete.
+// States returns the possible states of the node without the bound pods; the argument most bounds their number. There
+// are several for two reasons. Some pods keep parts that no report shows, and for some ended pods it is unknown which
+// part of the amounts they gave back. bound: some bound pod is not in the amounts, and what it gets may depend on
+// states that are not followed. States also remembers for the next report whether the result was complete.
 func (n *Node) States(most int, bound bool) States {
 	out := n.withInits()
 	n.incomplete = !out.Sure
@@ -50,7 +50,7 @@ func (n *Node) States(most int, bound bool) States {
 	for _, c := range n.moved {
 		hs, ok := n.takes(c.spec)
 		if !ok {
-			continue // its holdings are not in any record
+			continue // its requests are unknown, so it is unknown what it gave back
 		}
 		kept := out.All
 		for _, part := range n.parts(c.spec, hs) {
@@ -91,7 +91,7 @@ func (n *Node) Unplaced() *Unplaced {
 	return out
 }
 
-// Has reports whether a pod is among them. Nil has none.
+// Has reports whether a pod is one of the unplaced pods. A nil Unplaced has none.
 func (u *Unplaced) Has(uid string) bool {
 	if u == nil {
 		return false
@@ -101,8 +101,9 @@ func (u *Unplaced) Has(uid string) bool {
 }
 
 // Without returns the possible states without some unplaced pods. It assumes that what a container held was on one
-// NUMA node, and returns a state for each NUMA node on which unknown pods hold as much. sure is false if there are
-// more states than most, if a container may have been on several NUMA nodes, or if its holdings are unknown.
+// NUMA node, and returns a state for each NUMA node on which unknown pods hold as much. sure is false if there would
+// be more states than the argument most, if a container may have been on several NUMA nodes, or if its holdings are
+// unknown.
 func (u *Unplaced) Without(states []State, uids []string, most int) (out []State, sure bool) {
 	sure = true
 	for _, uid := range uids {
@@ -209,7 +210,7 @@ func isOn(m *topo.Machine, resource, id string, numa int) bool {
 	return r.Device(id).NUMAs.Has(numa)
 }
 
-// key is equal for states of one machine that have equal free amounts on every NUMA node.
+// key returns a text that is equal for states of one machine that have equal free amounts on every NUMA node.
 func (s State) key() string {
 	var b strings.Builder
 	for i, n := range s.Usage.Machine.NUMAs() {

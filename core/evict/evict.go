@@ -151,7 +151,7 @@ func Choose(p Problem) (out Choice, ok bool) {
 	return s.best, true
 }
 
-// beyond looks for a better set if there are too many to try all.
+// beyond looks for a better set if there are more than Exhaustive victims, so too many sets to try all.
 func (s *search) beyond(all []int) {
 	s.reprieve(all, s.smallFirst(all))
 	// Budgets that all victims together violate may be respected once most victims are reprieved.

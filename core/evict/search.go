@@ -10,11 +10,11 @@ import (
 // search is the state of one choice.
 type search struct {
 	p     *Problem
-	tests int
+	tests int             // calls of Works
 	steps int             // total size of the sets that were queued
 	tried map[string]bool // results of Works
 	best  Choice
-	some  bool
+	some  bool // best has a set
 }
 
 // works reports whether a set works. It calls Works once per set.
@@ -84,13 +84,14 @@ func before(a, b bool) int {
 	return 1
 }
 
+// without returns the set without the victim v.
 func without(set []int, v int) []int {
 	return slices.DeleteFunc(slices.Clone(set), func(i int) bool { return i == v })
 }
 
-// cheapest tries sets of a pool in the order of their costs, at most as many as the argument most, until one works or
-// costs as much as the best. A set never costs less than a part of it, so the first one that works is the cheapest of
-// the pool.
+// cheapest tries the sets of a pool that cost less than the best set, in the order of their costs, until one works.
+// It tries at most as many as the argument most. A set never costs less than a part of it, so the first one that
+// works is the cheapest of the pool.
 func (s *search) cheapest(pool []int, most int) {
 	order := s.p.byImportance(pool)
 	roots := len(order)
@@ -123,9 +124,10 @@ func (s *search) cheapest(pool []int, most int) {
 	}
 }
 
-// narrow leaves out victims of a higher priority than the best set has. If all victims of lower priorities together do
-// not work, every set needs a victim of the best set's highest priority. The first roots victims of out have this
-// priority, and only they may begin a set; otherwise roots is the length of out.
+// narrow leaves out victims of a higher priority than the best set has. If all victims of lower priorities together
+// do not work, every set needs a victim of the best set's highest priority. roots is then the number of victims with
+// this priority. They are first in out, and only they may be the first victim of a set. Otherwise any victim may be,
+// and roots is the length of out.
 func (s *search) narrow(order []int) (out []int, roots int) {
 	if s.best.Cost.Violations > 0 {
 		return order, len(order) // a higher priority may cost less

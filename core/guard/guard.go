@@ -97,6 +97,7 @@ func strands(n *state.Node, p *place.Pod) bool {
 	return ok && stranded(with)
 }
 
+// stranded reports whether the kubelet could not start again with what the node holds, since no CPU is left to share.
 func stranded(n *state.Node) bool {
 	for _, h := range n.Usage.RestartHazards() {
 		if h.Code == place.NoSharedCPU {

@@ -22,7 +22,8 @@ func newAccount(node string, l limits) *account {
 		excess:  map[string]bool{}}
 }
 
-// open returns the account of a node, locked, or nil if there is none.
+// open returns the account of a node, locked, or nil if there is none. It looks again if the account was removed
+// before it could be locked.
 func (b *Book) open(node string) *account {
 	for {
 		b.mu.Lock()
@@ -55,7 +56,8 @@ func (b *Book) ensure(node string) *account {
 	}
 }
 
-// accountOf returns the account of the node that a pod is assumed on, locked, or nil.
+// accountOf returns the account of the node that a pod is assumed on, locked, or nil if it is assumed on none. It
+// looks again if that changes before the account is locked.
 func (b *Book) accountOf(uid string) *account {
 	for {
 		node, on := b.at(uid)
@@ -87,7 +89,7 @@ func (b *Book) close(a *account) {
 	a.mu.Unlock()
 }
 
-// at returns the node that a pod is assumed on.
+// at returns the node that a pod is assumed on; on is false if there is none.
 func (b *Book) at(uid string) (node string, on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

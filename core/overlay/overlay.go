@@ -18,7 +18,8 @@ import (
 type Node struct {
 	removed []string // UIDs
 	added   []addition
-	// Base is the node without the removed pods; Full also has the added pods.
+	// Base is the node without the removed pods. Full also has the added pods that fit, beside the pods that will have
+	// ended when they come.
 	Base, Full *state.Node
 }
 
@@ -30,8 +31,8 @@ type addition struct {
 	leaving []string
 }
 
-// Add undoes the removal of a pod. A pod that the node does not have is added after all others; the pods with the UIDs
-// leaving will have ended when it comes.
+// Add undoes the removal of a pod. A pod that the node does not have is added after all others. The argument leaving
+// has the UIDs of pods that will have ended when the added pod comes.
 func (n *Node) Add(id state.PodID, p *place.Pod, leaving []string) {
 	if i := slices.Index(n.removed, id.UID); i >= 0 {
 		n.removed = slices.Delete(n.removed, i, i+1)
@@ -90,7 +91,8 @@ func (n *Node) admit(base *state.Node) []bool {
 // Nodes are the hypothetical nodes of one attempt to schedule a pod, by name. They do not change.
 type Nodes map[string]*Node
 
-// Change returns nodes with one of them changed by a function. node is the real node; if it is nil, Change returns all.
+// Change returns a copy of n in which the function by has changed the node with the name of the real node. If the
+// real node is nil, Change returns n itself.
 func (n Nodes) Change(node *state.Node, by func(*Node)) Nodes {
 	if node == nil {
 		return n

@@ -6,8 +6,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Awaiting returns the node that keeps what is decided for the bound pods free until they arrive. These pods replace
-// the pods of earlier calls. A decision that is not free, or not what its pod asks for, keeps nothing free.
+// Awaiting returns the node that keeps what is decided for the pods in bound free until they arrive. They replace the
+// bound pods of earlier calls. A decision that is not free, or not what its pod asks for, keeps nothing free.
 func (n *Node) Awaiting(bound []Arrival) *Node {
 	var left []Arrival
 	for _, b := range bound {
@@ -24,11 +24,11 @@ func (n *Node) Awaiting(bound []Arrival) *Node {
 }
 
 // awaiting returns the node's usage, in which bound pods that have not arrived hold what is decided for them. It
-// leaves out the bound pod with the UID but.
+// leaves out the bound pod whose UID is but.
 func (n *Node) awaiting(but string) *place.Usage { return n.Usage().Hold(n.decided(but)...) }
 
-// decided returns what the bound pods that have not arrived will hold by their decisions. It leaves out the pod with
-// the UID but.
+// decided returns what the bound pods that have not arrived will hold by their decisions. It leaves out the pod whose
+// UID is but.
 func (n *Node) decided(but string) (out []place.Holding) {
 	u := n.Usage()
 	for _, b := range n.bound {

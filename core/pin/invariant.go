@@ -8,9 +8,10 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// violation returns how next, which follows from n, breaks the invariant, or "". The invariant: an exclusive CPU has
-// one owner, is on the machine, and is not reserved. A decision changes only the pod with the UID about. Every
-// decision is checked before it is returned, whatever algorithm made it.
+// violation returns how a decision breaks the invariant, or "". The decision makes the node next of the node n. The
+// invariant: an exclusive CPU has one owner, is on the machine, and is not reserved. A decision changes only the pod
+// that it is about, whose UID is in about. Every decision is checked before it is returned, whatever algorithm made
+// it.
 func (n *Node) violation(next *Node, about string) string {
 	free := next.Machine().CPUs().Minus(next.Rules().CPU.Reserved)
 	var owned idset.Set[idset.CPU]

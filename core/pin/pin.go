@@ -74,7 +74,7 @@ type Fault struct {
 type Pin struct {
 	CPUs      idset.Set[idset.CPU]
 	NUMAs     topo.Mask
-	Exclusive bool // no other container uses the CPUs
+	Exclusive bool // no container that runs at the same time uses the CPUs
 }
 
 // New returns a node without pods. The rules must be valid for the machine.

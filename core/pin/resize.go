@@ -104,8 +104,9 @@ func wanted(r place.Rules, p *place.Pod, k int) int64 {
 	return 0
 }
 
-// resizedCPUs returns want CPUs for a container that has some: a part of its CPUs, or all of them and free ones. The
-// second result is false if too few are free.
+// resizedCPUs returns want CPUs for a container that has some: a part of its CPUs, or all of them and free ones. It
+// prefers free CPUs on the NUMA nodes of the CPUs that the container has. The second result is false if too few are
+// free.
 func resizedCPUs(u *place.Usage, has idset.Set[idset.CPU], want int64) (idset.Set[idset.CPU], bool) {
 	m := u.Machine
 	var near idset.Set[idset.CPU]
@@ -130,8 +131,8 @@ func resizedCPUs(u *place.Usage, has idset.Set[idset.CPU], want int64) (idset.Se
 	}
 }
 
-// pick returns n CPUs of the set from. It takes the CPUs that package place gives a container on a machine where only
-// these CPUs are free: whole cores and neighbours first. ok is false if it gives none.
+// pick returns n CPUs out of the set from. It takes those that package place gives to a container on a machine where
+// only the CPUs of from are free: whole cores and neighbours first. ok is false if from has fewer than n CPUs.
 func pick(u *place.Usage, from idset.Set[idset.CPU], n int64) (cpus idset.Set[idset.CPU], ok bool) {
 	if n == 0 {
 		return idset.Set[idset.CPU]{}, true

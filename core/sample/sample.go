@@ -36,7 +36,8 @@ func Enough(nodes, percent int) int {
 	return min(nodes, max(100, nodes*percent/100))
 }
 
-// NamesAll reports whether naming all nodes that fit costs less than filtering all until enough are found.
+// NamesAll reports whether naming all nodes that fit costs less than filtering all nodes until enough are found. The
+// argument fit is the number of nodes that fit, all the number of all nodes.
 func NamesAll(fit, all, percent int) bool { return named(fit, percent) < found(fit, all, percent) }
 
 // NamesSome reports whether a sample costs less than all nodes that fit, whether those are named or not.
@@ -47,15 +48,17 @@ func NamesSome(fit, all, percent int) bool {
 // named is the cost of naming the nodes that fit, and of filtering and scoring as many of them as kube-scheduler would.
 func named(fit, percent int) int { return naming*fit + (asking+scoring)*Enough(fit, percent) }
 
-// found is the cost of finding enough nodes among all, if fit of them fit.
+// found is the cost of filtering nodes until enough are found, and of scoring them. The pod fits on the number fit of
+// all nodes.
 func found(fit, all, percent int) int {
 	n := min(fit, Enough(all, percent))
 	return asking*min(all, n*all/max(1, fit)) + scoring*n
 }
 
 // Of returns the slots of a sample. At most half of them are the slots with the least known costs; the others follow
-// in turn from the slot next on. from yields the slots of nodes that fit from one slot on, in ascending order. after
-// is the value of next for the next sample.
+// in ascending order, from the slot in next on, and then from slot 0 on. from(slot) yields the slots of nodes that
+// fit, in ascending order, beginning with the argument. after is what to pass as next for the next sample, so that
+// all nodes are sampled in time.
 func Of(costs iter.Seq2[int, int64], from func(slot int) iter.Seq[int], next int) (slots []int, after int) {
 	slots = slices.Grow(cheapest(costs, Size/2), Size)
 	in := make(map[int]bool, Size)
@@ -76,7 +79,7 @@ func Of(costs iter.Seq2[int, int64], from func(slot int) iter.Seq[int], next int
 	return slots, next
 }
 
-// cheapest returns the most slots of least cost, unordered.
+// cheapest returns the slots with the least costs, unordered; the argument most bounds their number.
 func cheapest(costs iter.Seq2[int, int64], most int) []int {
 	type known struct {
 		cost int64

@@ -33,19 +33,20 @@ type space struct {
 	mix  *Mix
 	node int               // index of the whole node's amount in a row, after the amounts of the NUMA nodes
 	free []int64           // by column, then by position of the NUMA node
-	most [maxColumns]int64 // total of the largest NUMA node, free or not
+	most [maxColumns]int64 // total of the largest NUMA node, free or not; 0 if the node does not align the column
 	// single are the NUMA nodes that may give memory to a pod on one NUMA node: they are in no group. joint are the
 	// NUMA nodes that may give memory to a pod on several: they have no blocks (place, memory.go).
 	single, joint topo.Mask
 }
 
-// plan selects what is counted of a shape on each NUMA node.
+// plan is how pods of a shape are counted. A pod needs over parts, on as many NUMA nodes; a part is each of the
+// needs, divided by over.
 type plan struct {
 	needs []need
-	over  int64 // number of NUMA nodes that share the needs; 0: the node never aligns the shape
+	over  int64 // number of NUMA nodes that a pod needs; 0: the node never aligns the shape
 }
 
-// taking is what a pod takes of a node: by its verdict, or in amounts.
+// taking is what a pod takes of a node: by its verdict, or in amounts. One of the fields is nil.
 type taking struct {
 	verdict *place.Verdict
 	outline *place.Outline
@@ -63,7 +64,7 @@ func (m *Mix) damage(u *place.Usage, t taking, used topo.Mask) (sum int64) {
 	s.fill(u)
 	policy, all := u.Rules.Topology.Policy, u.Machine.All()
 	var plans [MaxShapes]plan
-	var parts [MaxShapes]int64 // on NUMA nodes that the pod does not use
+	var parts [MaxShapes]int64 // by shape: parts that fit on NUMA nodes that the pod does not use
 	for i := range m.shapes {
 		shape, p := &m.shapes[i], &plans[i]
 		*p = s.plan(shape, &u.Rules.Topology, int64(s.node))
@@ -111,7 +112,7 @@ func (s *space) plan(of *shape, r *place.TopologyRules, numas int64) plan {
 	return out
 }
 
-// whole returns how many pods the given number of parts makes.
+// whole returns how many whole pods the parts are enough for.
 func (p *plan) whole(parts int64) int64 {
 	if p.over > 1 { // a division takes long
 		return parts / p.over
@@ -139,7 +140,8 @@ func (s *space) parts(i int, p *plan, on topo.Mask) (sum int64) {
 	return sum
 }
 
-// pods returns how often the needs, each divided by over, are free in one place.
+// pods returns how often the needs, each divided by over and rounded up, are free at one position: on a NUMA node, or
+// on the whole node (s.node).
 func (s *space) pods(needs []need, over int64, at int) int64 {
 	count, row, cells := int64(maxPods), s.node+1, s.free[at:]
 	for i := range needs {

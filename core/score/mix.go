@@ -190,6 +190,7 @@ func byKind(a, b string) int {
 	return strings.Compare(a, b)
 }
 
+// shape returns the shape of a share. The columns of m must be complete.
 func (m *Mix) shape(s Share) shape {
 	out := shape{weight: s.Weight}
 	all := whole(s.Pod)
@@ -205,6 +206,7 @@ func (m *Mix) shape(s Share) shape {
 	return out
 }
 
+// needs returns the wanted amounts as needs, in descending order of columns.
 func (m *Mix) needs(wants map[string]int64) (out []need) {
 	for i := len(m.columns) - 1; i >= 0; i-- {
 		if n := wants[m.columns[i]]; n > 0 {

@@ -15,6 +15,7 @@ type roots struct {
 	count int
 }
 
+// add adds a PCI root, unless its name is unknown. Roots beyond maxRoots do not count.
 func (r *roots) add(name string) {
 	if name == "" || r.count == maxRoots {
 		return
@@ -52,6 +53,7 @@ func apart(u *place.Usage, hs []place.Holding) int64 {
 	return int64(max(0, r.count-1))
 }
 
+// resource returns a resource of the machine and its index; both are zero if the machine does not have it.
 func resource(m *topo.Machine, name string) (int, topo.Resource) {
 	all := m.Resources()
 	for i := range all {

@@ -111,9 +111,10 @@ func closest(m *topo.Machine, used topo.Mask) int64 {
 	return best
 }
 
-// grow returns the sum of distances in a set of count NUMA nodes that grows from first.
+// grow returns the sum of distances in a set of count NUMA nodes, which grows from the one at position first: it adds
+// the closest NUMA node of among, again and again.
 func grow(m *topo.Machine, among topo.Mask, first, count int) int64 {
-	var to [topo.MaxNUMAs]int64 // by position: the amount that it would add to the sum
+	var to [topo.MaxNUMAs]int64 // by position: what this NUMA node would add to the sum
 	for rest := among; rest != 0; {
 		var j int
 		j, rest = next(rest)

@@ -63,6 +63,7 @@ func (r *Recent) Add(id string, p *place.Pod) bool {
 	return true
 }
 
+// forget takes a pod out of the counts.
 func (r *Recent) forget(a arrival) {
 	delete(r.ids, a.id)
 	of := r.counts[a.shape]

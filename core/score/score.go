@@ -32,7 +32,7 @@ var names = [...]string{"Tenon", "LeastAllocated", "MostAllocated", "BalancedAll
 // String returns the name of the type, as in arguments and annotations.
 func (t Type) String() string { return names[t] }
 
-// ParseType reads the name of a type.
+// ParseType reads the name of a type. The result is false for an unknown name.
 func ParseType(s string) (Type, bool) {
 	i := slices.Index(names[:], s)
 	return Type(max(i, 0)), i >= 0
@@ -77,8 +77,8 @@ func (s Strategy) weight(resource string) int64 {
 	return 1
 }
 
-// Cost returns the cost of placing the pod as the verdict decides; lower is better. estimated means that the usage was
-// inferred from amounts.
+// Cost returns the cost of placing the pod as the verdict decides; lower is better. estimated means that the usage
+// was inferred from amounts. Such a node costs more, so that an otherwise equal exact node is preferred.
 func (s Strategy) Cost(u *place.Usage, p *place.Pod, v place.Verdict, estimated bool) int64 {
 	switch s.Type {
 	case LeastNUMANodes:

@@ -10,7 +10,7 @@ import (
 // affects the next. An estimated node costs one NUMA node more than the pod will use there: an exact node with as many
 // NUMA nodes is preferred, but not one with more. A node without any report costs more than all others.
 const (
-	maxFree       = 1<<10 - 1
+	maxFree       = 1<<10 - 1   // CPUs left free cost 1 each, up to maxFree
 	costDamage    = maxFree + 1 // per unit of fragmentation cost, up to maxDamage
 	maxDamage     = 1<<23 - 1
 	costLocal     = costDamage * (maxDamage + 1) // per cache and per PCI root too many, up to maxLocal
@@ -22,7 +22,7 @@ const (
 	maxShort      = 1<<6 - 1
 	costDistance  = costShort * (maxShort + 1) // per unit of mean distance, up to maxDistance
 	maxDistance   = 1<<8 - 1
-	costNUMA      = costDistance * (maxDistance + 1)
+	costNUMA      = costDistance * (maxDistance + 1) // per NUMA node
 	costEstimated = costNUMA
 	costLoose     = costEstimated + costNUMA               // above all NUMA nodes of an estimated node
 	costUnknown   = (topo.MaxNUMAs+2)*costNUMA + costLoose // above an estimated node that pins nothing
@@ -79,10 +79,11 @@ func terms(u *place.Usage, p *place.Pod, used topo.Mask, free, parts, damage int
 		min(free, maxFree)
 }
 
-// short returns the factor by which the CPUs left free on the NUMA nodes are too few for the devices left free there.
-// The factor is the free part of the devices divided by the free part of the CPUs, rounded down. The resource with
-// the highest factor counts. It ignores devices that the pod asks for. A pod that asks for devices has to run next to
-// some, so for other devices it counts only whether they are left short, and not by how much.
+// short returns the factor by which the CPUs that stay free on the NUMA nodes (their number is left) are too few for
+// the devices that are free there. The factor is the free part of the devices divided by the free part of the CPUs,
+// rounded down. The resource with the highest factor counts. It ignores devices that the pod asks for. A pod that
+// asks for devices has to run next to some, so for other devices it counts only whether they are left short, and not
+// by how much.
 func short(u *place.Usage, p *place.Pod, used topo.Mask, left int64) (most int64) {
 	all, asks := int64(-1), false
 	for at := range u.Machine.Resources() {

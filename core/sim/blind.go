@@ -1,6 +1,7 @@
 package sim
 
-// blindly is kube-scheduler without a plugin for NUMA nodes: it uses amounts of whole nodes, and spreads.
+// blindly is kube-scheduler without a plugin for NUMA nodes: it uses amounts of whole nodes, and chooses the emptiest
+// node.
 type blindly struct {
 	cluster *cluster
 	chance  *chance

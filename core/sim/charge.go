@@ -31,9 +31,9 @@ type charging struct {
 // charged is one node in the view of this scheduler.
 type charged struct {
 	zones   []amounts // as reported
-	assumed amounts   // to be subtracted from each
-	dirty   bool
-	views   []view // by shape
+	assumed amounts   // of the pods sent since; to be subtracted from each zone
+	dirty   bool      // the filter has refused a pod here since the last report
+	views   []view    // by shape
 }
 
 // view is the result of the filter and the score.
@@ -68,7 +68,7 @@ func newCharging(c *cluster, r *chance) *charging {
 	return k
 }
 
-// synchronise takes over a node's report, and drops what was assumed.
+// synchronise takes over a node's report, and drops what was assumed and the cached views.
 func (k *charging) synchronise(n int) {
 	c := k.cluster
 	k.nodes[n] = charged{zones: c.zones(c.nodes[n].state.usage), assumed: make(amounts, len(c.names)),
@@ -155,7 +155,8 @@ func (c *charged) left() []amounts {
 	return out
 }
 
-// aligns is the filter. It subtracts what app containers get from zones.
+// aligns is the filter: it reports whether each container finds a zone. It changes zones: what an app container gets
+// is subtracted.
 func (k *charging) aligns(m *topo.Machine, zones, containers []amounts, init []bool, guaranteed bool) bool {
 	for i, want := range containers {
 		mask := uint64(m.All())
@@ -177,7 +178,8 @@ func (k *charging) aligns(m *topo.Machine, zones, containers []amounts, init []b
 	return true
 }
 
-// suitable returns the zones that have n of a resource. A resource that no zone lists belongs to the whole node.
+// suitable returns the zones that have n of a resource. All zones are suitable for a device that no zone lists, and,
+// if the pod is not Guaranteed, for CPUs and memory.
 func (k *charging) suitable(m *topo.Machine, zones []amounts, r int, n int64, guaranteed bool) (mask uint64) {
 	name := k.cluster.names[r]
 	res, device := m.Resource(name)

@@ -51,7 +51,7 @@ type state struct {
 
 // answer is the answer of a state to a shape.
 type answer struct {
-	known, room, fits bool
+	known, room, fits bool // room: the plain amounts are enough; fits: the kubelet would admit the pod, too
 	verdict           place.Verdict
 	// cost is the strategy's cost of the verdict, under the mix that priced identifies.
 	cost   int64

@@ -97,6 +97,7 @@ func (out *Comparison) run(t *Trace, c Settings, run int) error {
 	return nil
 }
 
+// add adds the results of another run.
 func (t *Tally) add(o Tally) {
 	t.Pods += o.Pods
 	t.First += o.First

@@ -10,7 +10,7 @@ import (
 type Contender struct {
 	Name string // as in the head of a table; it may be broken at a line break
 	kind kind
-	// strategy is for a contender that predicts what kubelets will do.
+	// strategy is for contenders of kind foresees.
 	strategy score.Strategy
 }
 
@@ -41,7 +41,8 @@ func Contenders() []Contender {
 
 // picker chooses nodes. The replay calls it for each event.
 type picker interface {
-	// pick returns the node for a pod of a shape, among some nodes, or among all if among is nil.
+	// pick returns the node for a pod of a shape, among some nodes, or among all if among is nil. ok is false if no
+	// node seems to have room.
 	pick(shape int, among []int) (node int, ok bool)
 	// arrived records the arrival of a pod of a shape.
 	arrived(shape int)

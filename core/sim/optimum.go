@@ -193,6 +193,7 @@ func (s *solver) choose(rnd *chance) (out []ingredient) {
 	return out
 }
 
+// packings is func packings, computed once for each fleet and list of shapes.
 func (s *solver) packings(fleet int, f Fleet, shapes []Shape) ([]counts, bool) {
 	key := string(rune(fleet))
 	for _, x := range shapes {
@@ -206,7 +207,7 @@ func (s *solver) packings(fleet int, f Fleet, shapes []Shape) ([]counts, bool) {
 	return found, found != nil
 }
 
-// pick chooses an ingredient at random by weight.
+// pick chooses an ingredient at random by weight, and returns its index.
 func pick(rnd *chance, mix []ingredient) int {
 	total := int64(0)
 	for _, in := range mix {

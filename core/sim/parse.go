@@ -58,8 +58,8 @@ type reader struct {
 	at     int      // number of the line, from 1
 	head   []string // lines before the first pod or mix
 	blocks []block
-	first  int // line of the first shape; 0: none yet
-	names  map[string]int
+	first  int            // line of the first shape; 0: none yet
+	names  map[string]int // indices of shapes; nil until the first pod or mix
 }
 
 // block has the lines of one kind of machine.
@@ -98,6 +98,7 @@ func Parse(file string, text io.Reader) (*Script, error) {
 	return r.script, nil
 }
 
+// line reads one line of the file. The argument line is its text without a comment, w has its words.
 func (r *reader) line(line string, w []string) error {
 	if r.names == nil {
 		if r.at > maxHead {
@@ -169,6 +170,7 @@ func (r *reader) shape(line string, w []string) error {
 		r.first = r.at
 		r.blocks[len(r.blocks)-1].to = r.at
 	}
+	// A scenario has no shapes, but pods to admit, in the same form.
 	r.head[r.at-1] = "admit" + strings.TrimPrefix(strings.TrimSpace(line), "shape")
 	return nil
 }
@@ -269,6 +271,7 @@ func (r *reader) ingredient(w []string) error {
 	return nil
 }
 
+// number reads a number in least..most.
 func number(s string, least, most int64) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < least || n > most {

@@ -89,8 +89,8 @@ type replay struct {
 	pods    []podState
 	queues  [][]waiting // by shape, ascending seq
 	tally   Tally
-	missed  bool // some pod was not placed at once
-	hook    func(*replay)
+	missed  bool          // some pod was not placed at once
+	hook    func(*replay) // if not nil, called after every event, by tests
 }
 
 func newReplay(t *Trace, c Contender, o Options) *replay {
@@ -175,7 +175,7 @@ func (r *replay) arrive(pod int) error {
 }
 
 // enqueue tries a pod that has arrived or returned. While others of its shape wait, no node has room for this pod
-// either.
+// either. A pod that finds no node waits in the queue of its shape.
 func (r *replay) enqueue(pod int) {
 	shape := r.trace.Pods[pod].Shape
 	if len(r.queues[shape]) > 0 || r.try(pod, nil) == nowhere {
@@ -193,7 +193,8 @@ const (
 	nowhere
 )
 
-// try looks for a node, among all nodes if among is nil, and sends the pod there.
+// try lets the contender choose a node, among all nodes if among is nil, and sends the pod there. The kubelet admits
+// or refuses the pod. A refused pod returns later; see above.
 func (r *replay) try(pod int, among []int) outcome {
 	shape := r.trace.Pods[pod].Shape
 	n, ok := r.picker.pick(shape, among)
@@ -280,6 +281,7 @@ func (r *replay) finish() Tally {
 		}
 	}
 	t.Wanted = min(t.Wanted, free)
+	// Resource 0 is CPUs, counted in thousandths.
 	if scarce == 0 {
 		t.Capacity, t.Given, t.Stranded, t.Wanted = t.Capacity/1000, t.Given/1000, t.Stranded/1000, t.Wanted/1000
 	}

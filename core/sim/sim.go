@@ -101,7 +101,8 @@ type Options struct {
 	// Usual has the pods that arrived before the trace began, by shape, for contenders with a memory: relative numbers,
 	// 0..MaxPods. These pods take no room.
 	Usual []int64
-	// Progress, if not nil, receives from time to time how many of the pods have arrived. Its error ends the run.
+	// Progress, if not nil, is called from time to time with the number of pods that have arrived and the number of
+	// all. Its error ends the run.
 	Progress func(arrived, of int) error
 }
 

@@ -159,6 +159,7 @@ func newFullness(t *Trace) *fullness {
 	return f
 }
 
+// add adds the requests of one pod.
 func (f *fullness) add(shape int) {
 	for r, n := range f.requests[shape] {
 		f.asked[r] = saturated(f.asked[r], n)

@@ -33,7 +33,8 @@ type Rules[C, P any] interface {
 type Node[C, P any] interface {
 	// Bars reports whether the pod must not be woken for this node now, even if there is room.
 	Bars(pod P) bool
-	// Room returns for how many pods of a class the node has room, at most most.
+	// Room returns for how many pods of a class the node has room. It need not count beyond the argument most, and
+	// returns no more.
 	Room(class C, most int) int
 	// Forces reports whether a pod has to be woken although the node has no more room than for the pods of its class
 	// that are being tried. room is the result of Room.
@@ -46,7 +47,7 @@ type Queue[K comparable, C, P any] struct {
 	order   func(a, b P) int
 	pods    map[string]*pod[K, C, P] // by UID
 	classes map[K]*class[K, C, P]
-	// clock counts changes of nodes and attempts; changed is when each node last changed.
+	// clock counts changes of nodes and attempts; changed is the clock at the last change of each node.
 	clock   int
 	changed map[string]int
 	// held has nodes with a change that has no effect until Observed is called. due has the nodes and classes to ask
@@ -55,7 +56,7 @@ type Queue[K comparable, C, P any] struct {
 	due  map[string]map[*class[K, C, P]]bool
 	// touched is the last event of each node that Touch recorded.
 	touched map[string]string
-	asked   int
+	asked   int // calls of Room
 }
 
 // class is a set of pods that all nodes answer alike.
@@ -73,7 +74,8 @@ type pod[K comparable, C, P any] struct {
 	uid   string
 	is    P
 	class *class[K, C, P]
-	// attempt identifies the last attempt; tried is when it began.
+	// attempt identifies the last attempt. tried is, as a rule, the clock when it began; the pod is woken only for
+	// later changes.
 	attempt, tried int
 	waits          bool
 	trying         bool   // its attempt has begun, and its end is not reported yet
@@ -176,8 +178,9 @@ func (q *Queue[K, C, P]) Reconsider(uid string, nodes []string) {
 // Has reports whether the queue has a pod, and so wakes it when that may help.
 func (q *Queue[K, C, P]) Has(uid string) bool { return q.pods[uid] != nil }
 
-// Change records that a node has changed. If hold is true, the caller must soon call Observed for the node. The reason:
-// the scheduler may not have received the event yet, and an earlier attempt would be refused because of the old state.
+// Change records that a node has changed. If hold is true, no pod is woken for the change until the caller calls
+// Observed, which it must do soon. Without this delay, an attempt might be refused because of the old state, since
+// the scheduler may not have received the event yet.
 func (q *Queue[K, C, P]) Change(node string) (hold bool) {
 	if len(q.pods) == 0 {
 		return false
@@ -257,6 +260,7 @@ func (q *Queue[K, C, P]) serve(c *class[K, C, P], node string, on Node[C, P]) (o
 	at, room := q.changed[node], -1
 	for i := 0; i < len(c.waiting); i++ {
 		x := c.waiting[i]
+		// The pod was tried after the change, or something else than the rules excludes it here, or it must not be woken.
 		if x.tried >= at || x.others.Has(node) || on.Bars(x.is) {
 			continue
 		}
@@ -297,6 +301,7 @@ func (q *Queue[K, C, P]) Each(f func(uid string, is C, waits bool)) {
 // Asked returns how often Room was called, for tests of its cost.
 func (q *Queue[K, C, P]) Asked() int { return q.asked }
 
+// wait adds a pod to the waiting ones of its class, in the order of the queue.
 func (q *Queue[K, C, P]) wait(x *pod[K, C, P]) {
 	i, _ := slices.BinarySearchFunc(x.class.waiting, x, q.compare)
 	x.class.waiting = slices.Insert(x.class.waiting, i, x)
@@ -314,7 +319,8 @@ func (q *Queue[K, C, P]) unqueue(x *pod[K, C, P]) {
 
 func (q *Queue[K, C, P]) compare(x, y *pod[K, C, P]) int { return q.order(x.is, y.is) }
 
-// settle ends the wake-up of a pod: the queue asks again for its class and that node.
+// settle ends the wake-up of a pod for a node, if it was woken for one: the queue asks again for the class and the
+// node.
 func (q *Queue[K, C, P]) settle(x *pod[K, C, P]) {
 	if x.node == "" {
 		return
@@ -327,6 +333,7 @@ func (q *Queue[K, C, P]) settle(x *pod[K, C, P]) {
 	x.node = ""
 }
 
+// drop removes a pod from the queue.
 func (q *Queue[K, C, P]) drop(x *pod[K, C, P]) {
 	q.unqueue(x)
 	q.settle(x)

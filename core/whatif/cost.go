@@ -68,8 +68,8 @@ type Refusal struct {
 	Reasons []place.Reason
 }
 
-// refusals returns why nodes have no room for a shape: the largest groups first, then by first name. nodes are in order
-// of names. Nodes that are gone are ignored.
+// refusals returns why nodes have no room for a shape, in groups: those with the most nodes first, and equally large
+// ones by the name of the first node. nodes are in order of names. Nodes that are gone are ignored.
 func (p *Plan) refusals(w *Want, around Neighbours, nodes []int) []Refusal {
 	groups := map[string]*Refusal{}
 	for _, i := range nodes {

@@ -39,7 +39,7 @@ func (j Judgement) When() place.When {
 	return j.Reasons[0].When()
 }
 
-// Judge returns the complete result for a pod on a node. barred are additional reasons of the caller.
+// Judge returns the complete result for a pod on a node. The argument barred has additional reasons of the caller.
 func (r Rules) Judge(n *Node, w *Want, barred []place.Reason) Judgement {
 	out := Judgement{Reasons: slices.Concat(barred, n.Lacks(w.Needs))}
 	if w.Pod.Plain() {

@@ -16,7 +16,7 @@ type Lasting struct {
 	// Ever are the names of the nodes that take the pod now or would take it once other pods have ended. Now are the
 	// names of the nodes that take it now.
 	Ever, Now []string
-	// Refusals are the refusals of the nodes that are not in Ever, without reasons that pass. Refusals of more nodes
+	// Refusals are the refusals of the nodes that are not in Ever, without reasons that pass. Refusals by more nodes
 	// come first.
 	Refusals []Refusal
 }

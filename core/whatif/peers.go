@@ -32,7 +32,7 @@ func (w *Want) Barred(nodes []Node) [][]place.Reason {
 	return out
 }
 
-// among returns the neighbours, or nil if no other pod matters.
+// among returns the neighbours on the nodes, or nil if no other pod matters.
 func (w *Want) among(nodes []Node) Neighbours {
 	if w.Peers == nil {
 		return nil
@@ -40,6 +40,7 @@ func (w *Want) among(nodes []Node) Neighbours {
 	return w.Peers.Among(nodes)
 }
 
+// barred returns why the pod may not go to the node at a position. around is nil if no other pod matters.
 func (w *Want) barred(around Neighbours, at int) []place.Reason {
 	out := w.Bars.at(at)
 	if around != nil && !around.Lets(at) {
@@ -54,7 +55,8 @@ type settled struct {
 	node  int
 }
 
-// around returns the neighbours of a pod on a plan.
+// around returns the neighbours of a pod on a plan, including the pods that the plan has placed. It returns nil if no
+// other pod matters.
 func (p *Plan) around(w *Want) Neighbours {
 	out := w.among(p.nodes)
 	if out == nil {

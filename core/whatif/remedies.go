@@ -76,6 +76,7 @@ func lines(old, next place.TopologyRules) string {
 	return strings.Join(out, " and ")
 }
 
+// takes reports whether a pod fits on a usage, including its demand.
 func takes(u *place.Usage, p *place.Pod, d place.Demand) bool {
 	return place.Judge(u, p, place.Place(u, p), d).Fits()
 }

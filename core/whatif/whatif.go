@@ -4,8 +4,8 @@
 // cluster's nodes and what has been placed on them so far. It answers as the scheduler would: a node's own verdict
 // ([state.Node.Place]) in all its possible states, the plain amounts that are left, and, of the nodes that fit, the
 // one with the lowest cost. Invariant: a plan never changes its input, and the same pods in the same order give the
-// same places. The package computes no other reasons against a node than amounts and NUMA nodes: the caller supplies
-// them ([Bars], [Peers]).
+// same places. The package computes reasons that follow from amounts, NUMA nodes and the guard of [Rules]. All other
+// reasons against a node come from the caller ([Bars], [Peers]).
 package whatif
 
 import (
@@ -120,7 +120,7 @@ type Plan struct {
 	// changes counts, by position, how often a node has changed.
 	changes []uint32
 	costs   map[key]*costs
-	settled []settled
+	settled []settled // placed pods that matter to other pods; see peers.go
 }
 
 // key identifies a shape: wants with equal keys cost the same on every node.
@@ -203,9 +203,10 @@ func (p *Plan) Fill(w *Want, count int, name func(i int) state.PodID, step func(
 	return out, nil
 }
 
-// Each places one pod on every node that w.Bars does not exclude, as a DaemonSet does. wanted is the number of these
-// nodes. name returns the id of the pod for the i-th node of the plan. Each calls step before each such node; if step
-// returns an error, Each stops and returns that error. The refusals are of those wanted nodes that have no room.
+// Each places one pod on every node that w.Bars does not exclude, as a DaemonSet does. The result wanted is the
+// number of these nodes. name returns the id of the pod for the i-th node of the plan. Each calls step before each
+// such node; if step returns an error, Each stops and returns that error. The refusals are by the wanted nodes that
+// have no room.
 func (p *Plan) Each(w *Want, name func(i int) state.PodID, step func() error) (out Outcome, wanted int, err error) {
 	var full []int
 	around := p.around(w)
@@ -227,6 +228,7 @@ func (p *Plan) Each(w *Want, name func(i int) state.PodID, step func() error) (o
 	return out, wanted, nil
 }
 
+// all returns the positions of all nodes.
 func (p *Plan) all() (out []int) {
 	for i := range p.nodes {
 		out = append(out, i)
@@ -249,6 +251,7 @@ func (p *Plan) put(i int, w *Want, id state.PodID) Placement {
 	return out
 }
 
+// shape returns the stored costs of a shape, and makes them if there are none.
 func (p *Plan) shape(w *Want) *costs {
 	k := key{w.Pod.Shape(), w.Needs.text(), w.Demand, p.strategy(w).Type, w.Bars}
 	c := p.costs[k]

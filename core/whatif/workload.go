@@ -60,7 +60,7 @@ func (w *Workload) ID(turn, i int) state.PodID {
 type Left struct{ NoPods, NotJudged []string }
 
 // Usual returns the workload profile of a cluster after requests for some pods, as the scheduler would learn it. past
-// are the pods requested before, newest last. A workload with an unknown number of pods counts once.
+// are the pods requested before, newest last. A workload with an unknown number of pods (Count is 0) counts once.
 func Usual(past []*place.Pod, all []*Workload) *score.Mix {
 	r := score.NewRecent()
 	for i, p := range past {
