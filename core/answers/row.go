@@ -42,6 +42,7 @@ const (
 	cellBytes = 16
 )
 
+// block has the cells of blockSize slots.
 type block [blockSize]cell
 
 // cell is the answer of one node at the version since: its cost, or, below 0, the number of a refusal. While a
@@ -158,7 +159,7 @@ func (r *Row) Costs(s *ledger.Snapshot, of *ledger.Set) iter.Seq2[int, int64] {
 	}
 }
 
-// read returns the value of the cell for a slot, if it is of the present version.
+// read returns the value of the cell for a slot, if it is of the version that the slot has in s.
 func (r *Row) read(s *ledger.Snapshot, slot int) (value int64, ok bool) {
 	b := (*r.cells.Load())[slot/blockSize].Load()
 	if b == nil {

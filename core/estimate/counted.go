@@ -39,10 +39,10 @@ type candidate struct {
 	moved bool
 }
 
-// count computes x.in, by what the report is. A node that reports which pods it counts answers itself; only pods with
-// equal names have to be distinguished. A first report is compared with all pods that exist. Any other report is
-// explained by its difference to the amounts of the last one. Pods that this does not decide are counted when the
-// exporter must have seen them (enter).
+// count computes x.in, by what the report is. If the node reports which pods it counts, count uses that, and decides
+// only between pods with equal names (choose). It compares a first report with all pods that exist (first). For any
+// other report it looks for the pods that explain the change since the last one (explain). If that leaves pods open,
+// it counts those that the exporter must have seen (enter).
 func (x *reading) count() {
 	x.pods, x.gone = x.candidates()
 	x.in, x.open = map[string]bool{}, map[string]bool{}
@@ -258,8 +258,8 @@ func (x *reading) mayCountTwice() bool {
 		slices.ContainsFunc(x.early, func(p Pod) bool { return !past[p.ID.UID] && may(x.needs(&p)) })
 }
 
-// total returns the amounts of all pods that are counted and have not ended. It leaves out the candidates for which
-// the function but returns true.
+// total returns the amounts of all pods that are counted and have not ended. It leaves out the candidates that
+// satisfy but.
 func (x *reading) total(entries []state.Entry, pods []candidate, but func(candidate) bool) quantities {
 	total, seen := quantities{}, map[string]bool{}
 	for _, c := range pods {

@@ -88,9 +88,10 @@ func (n *Node) attribute(pods []state.Entry) (out []state.Entry, agrees bool) {
 	return out, true
 }
 
-// beyond returns devices of a resource for the part of held that does not come from known pods. In mine, these pods
-// hold what a report shows of them; in all, they also hold what they keep. The returned devices are free in all. ok
-// is false if too few are free, or if the pods hold more than held has.
+// beyond returns devices of a resource for the part of held that does not come from known pods. In the usage mine,
+// the known pods hold what a report shows of them; in the usage all, they also hold what they keep from their init
+// containers. The returned devices are free in the usage all. ok is false if too few are free, or if the known pods
+// hold more than held has.
 func beyond(resource string, mine, held, all *place.Usage) (out place.DeviceBlock, ok bool) {
 	more := map[topo.Mask]int{}
 	for _, d := range mine.FreeDevices(resource) {

@@ -131,10 +131,9 @@ func (n *Node) Inherit(pods []state.PodID, ended func(uid string) bool) {
 }
 
 // Report processes the amounts of the node, and returns which of the bound pods they contain. First, count decides
-// which pods are in the amounts. Then Report makes two lists of entries. In old are the pods of the last report that
-// may still be in the amounts; in fresh are also new pods whose part of each NUMA node is certain, because there was
-// one prediction that covered all states. Last, assign makes as many of these entries as the amounts have room for
-// into the node's entries, and one entry for the rest.
+// which pods are in the amounts. Then Report makes two lists of entries: old has the present entries of pods that may
+// still be in the amounts, and fresh also has the new pods whose prediction is certain. Last, assign chooses the
+// longer of these lists for which the amounts have room, and adds an entry for the rest of the amounts.
 func (n *Node) Report(r Report) []Landed {
 	if n.counted == nil {
 		n.counted, n.ended = map[string]counted{}, map[string]bool{}

@@ -161,8 +161,8 @@ func (d *draw) claim(b place.DeviceBlock) bool {
 	return true
 }
 
-// take replaces the id by the id of the first free device for which the function will returns true. It returns false
-// if there is no such device.
+// take replaces the id by the id of the first free device that satisfies will. It returns false if there is no such
+// device.
 func (d *draw) take(resource, id string, will func(topo.Device) bool) bool {
 	at := slices.IndexFunc(d.free[resource], will)
 	if at < 0 {

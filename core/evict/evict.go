@@ -115,7 +115,7 @@ type Choice struct {
 }
 
 const (
-	// Exhaustive is the most victims for which every set that might be the cheapest is tried.
+	// Exhaustive is the highest number of victims for which every set that might be the cheapest is tried.
 	Exhaustive = 10
 	// maxTests bounds the sets that are tried for one node, beside those for reprieving victims one by one.
 	maxTests = 1024
@@ -151,7 +151,7 @@ func Choose(p Problem) (out Choice, ok bool) {
 	return s.best, true
 }
 
-// beyond looks for a better set if there are more than Exhaustive victims, so too many sets to try all.
+// beyond looks for a better set where there are too many victims (more than Exhaustive) to try all sets.
 func (s *search) beyond(all []int) {
 	s.reprieve(all, s.smallFirst(all))
 	// Budgets that all victims together violate may be respected once most victims are reprieved.

@@ -118,6 +118,7 @@ func (s *search) cheapest(pool []int, most int) {
 			s.offer(c.set)
 			return
 		}
+		// Each larger set is made once, by adding a victim that is later in the order than all victims of the set.
 		for k := c.last + 1; k < len(order) && s.steps <= maxSteps; k++ {
 			push(c.set, k)
 		}

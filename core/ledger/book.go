@@ -143,6 +143,7 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 		}
 		a.keepUnlisted(listed, renewed)
 		a.unlisted.ways = possible(a.unlisted.ways, l.Entries)
+		// ended: pods have gone without an event. renewed: the machine or the rules are other ones than before.
 		ended := a.takeListed(listed)
 		out = a.settle(ended || renewed || slices.ContainsFunc(a.assumed, func(f *assumedPod) bool {
 			return f.acked != 0 && !listed[f.id.UID]

@@ -38,6 +38,7 @@ func (t *names) branch(hash uint64, depth uint) (bit uint32, before int) {
 // at returns the place of a name, or false if the trie does not have the name.
 func (t *names) at(name string) (int, bool) { return t.find(hashOf(name), name) }
 
+// find is at for a name with this hash. At each depth, five bits of the hash select the branch.
 func (t *names) find(hash uint64, name string) (int, bool) {
 	for depth := uint(0); t != nil; depth++ {
 		if t.leaves != nil {
@@ -62,6 +63,7 @@ func (t *names) with(name string, at int) *names {
 	return t.add(hashOf(name), 0, named{name, at})
 }
 
+// add is with, below the branches of the first depth levels. A leaf with another hash moves one level down.
 func (t *names) add(hash uint64, depth uint, n named) *names {
 	if t == nil {
 		return &names{hash: hash, leaves: []named{n}}
@@ -89,6 +91,7 @@ func (t *names) add(hash uint64, depth uint, n named) *names {
 // without returns a trie that lacks a name. The name must be in t.
 func (t *names) without(name string) *names { return t.drop(hashOf(name), 0, name) }
 
+// drop is without, below the branches of the first depth levels. It returns nil if no name is left.
 func (t *names) drop(hash uint64, depth uint, name string) *names {
 	if t.leaves != nil {
 		left := slices.DeleteFunc(slices.Clone(t.leaves), func(n named) bool { return n.name == name })

@@ -104,8 +104,8 @@ func (a *account) blocked(me *assumedPod) state.WaitReason {
 		case f.turned == 0: // see ahead
 		case f.acked != 0 && f.unsureDevices(), f.acked == 0 && a.noticeable(f):
 			return state.WaitDevices
-		case f.acked != 0:
-		case !a.estimated() && f.precedes(me):
+		case f.acked != 0: // known to be admitted before me, with certain holdings
+		case !a.estimated() && f.precedes(me): // certainly admitted before me
 		case f.shape == me.shape && f.demand != me.demand:
 			return state.WaitOrder // they may exchange what they get, and the demand of one does not allow that
 		case f.shape != me.shape:

@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// violation returns how a decision breaks the invariant, or "". The decision makes the node next of the node n. The
+// violation returns how a decision breaks the invariant, or "". The decision turns the node n into the node next. The
 // invariant: an exclusive CPU has one owner, is on the machine, and is not reserved. A decision changes only the pod
 // that it is about, whose UID is in about. Every decision is checked before it is returned, whatever algorithm made
 // it.

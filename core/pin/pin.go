@@ -104,6 +104,7 @@ func (n *Node) index(uid string) int {
 // Usage returns the machine with all holdings.
 func (n *Node) Usage() *place.Usage { return n.empty.Hold(n.holdings()...) }
 
+// holdings returns the holdings of all pods that have arrived.
 func (n *Node) holdings() (out []place.Holding) {
 	for _, p := range n.pods {
 		out = append(out, p.Holdings...)

@@ -1,5 +1,6 @@
-// Package sample decides which nodes PreFilter names to kube-scheduler, among those where a pod fits. Naming nodes
-// saves filtering others, and naming a sample of many saves filtering and scoring them.
+// Package sample decides which nodes PreFilter names to kube-scheduler, among those where a pod fits. kube-scheduler
+// filters only the nodes that are named, which saves work if the pod fits on few. If it fits on many, naming only a
+// sample of them saves filtering and scoring the rest.
 //
 // Invariant: a decision depends only on numbers of nodes and on known costs, and never costs more than it saves. The
 // package has no rules about single nodes; the caller leaves out nodes that must not be named.
@@ -16,7 +17,7 @@ const (
 	// Proven is how many nodes of a sample have to pass all filters before it is named. If one does not, the filters may
 	// refuse many others, too, and all nodes are asked.
 	Proven = 8
-	// proving is the cost of these checks.
+	// proving is the cost of these checks, in the unit of the costs below.
 	proving = 400
 )
 
@@ -48,8 +49,8 @@ func NamesSome(fit, all, percent int) bool {
 // named is the cost of naming the nodes that fit, and of filtering and scoring as many of them as kube-scheduler would.
 func named(fit, percent int) int { return naming*fit + (asking+scoring)*Enough(fit, percent) }
 
-// found is the cost of filtering nodes until enough are found, and of scoring them. The pod fits on the number fit of
-// all nodes.
+// found is the cost of filtering nodes until enough are found, and of scoring them. The arguments are as for
+// NamesAll.
 func found(fit, all, percent int) int {
 	n := min(fit, Enough(all, percent))
 	return asking*min(all, n*all/max(1, fit)) + scoring*n
@@ -58,7 +59,7 @@ func found(fit, all, percent int) int {
 // Of returns the slots of a sample. At most half of them are the slots with the least known costs; the others follow
 // in ascending order, from the slot in next on, and then from slot 0 on. from(slot) yields the slots of nodes that
 // fit, in ascending order, beginning with the argument. after is what to pass as next for the next sample, so that
-// all nodes are sampled in time.
+// sooner or later each node is in a sample.
 func Of(costs iter.Seq2[int, int64], from func(slot int) iter.Seq[int], next int) (slots []int, after int) {
 	slots = slices.Grow(cheapest(costs, Size/2), Size)
 	in := make(map[int]bool, Size)
@@ -102,6 +103,7 @@ func cheapest(costs iter.Seq2[int, int64], most int) []int {
 	for slot, cost := range costs {
 		switch {
 		case len(least) < most:
+			// The list becomes a heap when it is full.
 			if least = append(least, known{cost, slot}); len(least) == most {
 				for i := most / 2; i >= 0; i-- {
 					sift(i)

@@ -98,6 +98,7 @@ type known struct {
 	worth int64 // at least 1
 }
 
+// knownOf computes what NewMix needs of a share.
 func knownOf(s Share) known {
 	wants := whole(s.Pod)
 	return known{s, s.Pod.Shape(), wants, max(1, worth(wants))}
@@ -175,6 +176,7 @@ func room(names map[string]bool, wants map[string]int64) bool {
 	return len(names)+more <= maxColumns
 }
 
+// isDevice reports whether a resource is neither CPUs nor a kind of memory.
 func isDevice(name string) bool {
 	return name != cpu && name != topo.Memory && !strings.HasPrefix(name, "hugepages-")
 }

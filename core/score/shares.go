@@ -139,6 +139,7 @@ func (t *tally) devices(u *place.Usage, f *firsts, used topo.Mask) {
 	}
 }
 
+// holdsDevice reports whether one of the holdings has a device.
 func holdsDevice(hs []place.Holding, resource, id string) bool {
 	for i := range hs {
 		for _, d := range hs[i].Devices {

@@ -129,6 +129,7 @@ func devicesOn(u *place.Usage, resource string, on topo.Mask) (count int64) {
 	return count
 }
 
+// wants reports whether a container of the pod requests devices of a resource.
 func wants(p *place.Pod, resource string) bool {
 	for i := range p.Containers {
 		for _, d := range p.Containers[i].Devices {

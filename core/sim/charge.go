@@ -92,6 +92,7 @@ func (c *cluster) zones(u *place.Usage) []amounts {
 	return out
 }
 
+// pick also marks the nodes on which the alignment filter refuses the pod.
 func (k *charging) pick(shape int, among []int) (int, bool) {
 	best := choice{chance: k.chance}
 	offer := func(n int) {
@@ -219,6 +220,7 @@ func zoneScore(zones, containers []amounts) (score int64) {
 
 func (k *charging) arrived(int) {}
 
+// sent subtracts the pod from every zone of the node, even if the kubelet refused it.
 func (k *charging) sent(n, shape int) {
 	for r, x := range k.wants[shape].whole {
 		k.nodes[n].assumed[r] = saturated(k.nodes[n].assumed[r], x)
@@ -226,8 +228,10 @@ func (k *charging) sent(n, shape int) {
 	clear(k.nodes[n].views)
 }
 
+// left gives nothing back before the next report; only the plain amounts of the node have changed.
 func (k *charging) left(n int) { clear(k.nodes[n].views) }
 
+// reported synchronises the nodes where the filter has refused a pod since the last report.
 func (k *charging) reported() (changed []int) {
 	for n := range k.nodes {
 		if k.nodes[n].dirty {

@@ -137,6 +137,7 @@ func (r *reader) line(line string, w []string) error {
 		w[0])
 }
 
+// machines reads the rest of a line "machines NAME COUNT".
 func (r *reader) machines(w []string) error {
 	if r.first != 0 {
 		return fmt.Errorf("machines come before shapes")
@@ -155,6 +156,7 @@ func (r *reader) machines(w []string) error {
 	return nil
 }
 
+// shape checks the order and form of a shape line, and keeps it for describe.
 func (r *reader) shape(line string, w []string) error {
 	if len(r.blocks) == 0 {
 		return fmt.Errorf("shape comes before any machines")
@@ -210,6 +212,7 @@ func (r *reader) describe() error {
 	return nil
 }
 
+// pod reads the rest of a line "pod AT SECONDS SHAPE [COUNT]".
 func (r *reader) pod(w []string) error {
 	if len(w) != 3 && len(w) != 4 || len(r.script.mix) > 0 {
 		return fmt.Errorf("want pod AT SECONDS SHAPE [COUNT], and no mix beside it")
@@ -244,6 +247,7 @@ func (r *reader) pod(w []string) error {
 	return nil
 }
 
+// ingredient reads the rest of a line "mix SHAPE WEIGHT SECONDS,...".
 func (r *reader) ingredient(w []string) error {
 	if len(w) != 3 || len(r.script.pods) > 0 || len(r.script.mix) >= MaxShapes {
 		return fmt.Errorf("want mix SHAPE WEIGHT SECONDS,SECONDS..., and no pods beside it")

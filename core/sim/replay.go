@@ -24,6 +24,7 @@ type event struct {
 	pod  int
 }
 
+// happening is a kind of event, in the order in which events at one time are handled.
 type happening int
 
 const (
@@ -93,6 +94,7 @@ type replay struct {
 	hook    func(*replay) // if not nil, called after every event, by tests
 }
 
+// newReplay returns a replay before its first event. Every arrival schedules the next one.
 func newReplay(t *Trace, c Contender, o Options) *replay {
 	r := &replay{trace: t, options: o, cluster: newCluster(t), chance: chance{o.Seed}, limit: len(t.Pods)}
 	if o.Stay {
@@ -111,6 +113,7 @@ func newReplay(t *Trace, c Contender, o Options) *replay {
 	return r
 }
 
+// schedule puts an event on the agenda, after earlier ones of its time and kind.
 func (r *replay) schedule(e event) {
 	r.seq++
 	e.seq = r.seq
@@ -120,6 +123,8 @@ func (r *replay) schedule(e event) {
 	heap.Push(&r.agenda, e)
 }
 
+// run handles events until none is left, or until grace seconds after the last arrival or departure. It stops if
+// Progress returns an error, and returns that error.
 func (r *replay) run() error {
 	for len(r.agenda) > 0 {
 		e := heap.Pop(&r.agenda).(event)
@@ -150,6 +155,7 @@ func (r *replay) run() error {
 	return nil
 }
 
+// arrive handles the arrival of a pod. It returns the error of Progress.
 func (r *replay) arrive(pod int) error {
 	r.quiet = r.now
 	r.coming--
@@ -228,6 +234,7 @@ func (r *replay) try(pod int, among []int) outcome {
 	return placed
 }
 
+// depart removes a pod from its node, and tries waiting pods there.
 func (r *replay) depart(pod int) {
 	r.quiet = r.now
 	r.coming--
@@ -238,8 +245,8 @@ func (r *replay) depart(pod int) {
 	r.wake([]int{n})
 }
 
-// wake tries the waiting pods on the nodes that have changed, since no pod fits on another node that did not fit
-// before. A shape that fits on none of them is not tried again in this call.
+// wake tries the waiting pods, only on the nodes that have changed: all other nodes would answer as before. A shape
+// that fits on none of them is not tried again in this call.
 func (r *replay) wake(changed []int) {
 	hopeless := make([]bool, len(r.queues))
 	for {

@@ -148,6 +148,7 @@ func Run(t *Trace, c Contender, o Options) (Tally, error) {
 // chance is a sequence of pseudo-random numbers (SplitMix64, Steele et al., OOPSLA 2014).
 type chance struct{ state uint64 }
 
+// next returns the next number of the sequence.
 func (c *chance) next() uint64 {
 	c.state += 0x9e3779b97f4a7c15
 	z := c.state

@@ -85,6 +85,7 @@ func (rs resources) request(p *place.Pod) amounts {
 	return apps
 }
 
+// container returns the requests of one container.
 func (rs resources) container(c *place.Container) amounts {
 	out := make(amounts, len(rs))
 	out[0] = c.MilliCPU
@@ -143,6 +144,7 @@ type fullness struct {
 	asked    amounts
 }
 
+// newFullness returns the capacity of all machines of a trace, without requests so far.
 func newFullness(t *Trace) *fullness {
 	rs := resourcesOf(t)
 	f := &fullness{capacity: make(amounts, len(rs)), asked: make(amounts, len(rs))}

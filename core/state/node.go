@@ -138,6 +138,7 @@ func GroupsWithout(groups map[int]place.MemoryGroup, left []Entry) map[int]place
 	return out
 }
 
+// each returns the results of do, in the order of the nodes.
 func each(in []*Node, do func(*Node) *Node) (out []*Node) {
 	for _, n := range in {
 		out = append(out, do(n))

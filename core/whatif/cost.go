@@ -16,6 +16,7 @@ import (
 // This file computes the cost of a pod on a node, with the cheap checks first, and groups the nodes that have no room.
 // judge.go has the reasons.
 
+// strategy returns the scoring of the plan's rules, or of the type that the pod chooses.
 func (p *Plan) strategy(w *Want) score.Strategy {
 	s := p.rules.Strategy
 	if w.Type != nil {

@@ -76,6 +76,7 @@ func covers(y, x place.Reason) bool {
 	return y == x
 }
 
+// sorted puts the reasons in the order of Judgement.Reasons.
 func (j Judgement) sorted() Judgement {
 	slices.SortStableFunc(j.Reasons, func(a, b place.Reason) int { return a.When().Compare(b.When()) })
 	return j
@@ -206,6 +207,7 @@ func (n *Node) leavers() (out []Resident) {
 	return out
 }
 
+// entry returns what a pod holds on the node; the result is false if that is not known, or nothing.
 func (n *Node) entry(uid string) (state.Entry, bool) {
 	if n.State == nil {
 		return state.Entry{}, false

@@ -91,6 +91,7 @@ type Rules struct {
 // kubelet's managers nor from amounts. Shapes with the same Bars have the same reasons.
 type Bars struct{ Why [][]place.Reason }
 
+// at returns the reasons against the node at position i; nil if there are none.
 func (b *Bars) at(i int) []place.Reason {
 	if b == nil || i >= len(b.Why) {
 		return nil
