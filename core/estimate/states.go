@@ -36,8 +36,9 @@ const maxMoved = 3
 
 // States returns the possible states of the node without the bound pods; the argument most bounds their number. There
 // are several for two reasons. Some pods keep parts that no report shows, and for some ended pods it is unknown which
-// part of the amounts they gave back. bound: some bound pod is not in the amounts, and what it gets may depend on
-// states that are not followed. States also remembers for the next report whether the result was complete.
+// part of the amounts they gave back. bound: some bound pod is not in the amounts, so what it gets may depend on
+// states that are not followed. If bound is false, places of kept parts that are not followed are shown by Crowded
+// alone, and Sure stays true. States also remembers for the next report whether the result was complete.
 func (n *Node) States(most int, bound bool) States {
 	out := n.withInits()
 	n.incomplete = !out.Sure

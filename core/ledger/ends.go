@@ -302,9 +302,9 @@ func (b *Book) Overdue(uid string) {
 	b.eachHolder(uid, late)
 }
 
-// OpenDoubts is about the pods of a node's last report that have no object. It records that no report will come soon.
-// The node with them and the node without them are then possible states, and other pods do not wait for a report.
-// Unlike [Book.Overdue] it does not mark the node as silent, because the pods may have gone just now.
+// OpenDoubts records that no report will come soon about the pods in a node's last report that have no object. The
+// node with them and the node without them are then possible states, and other pods do not wait for a report. Unlike
+// [Book.Overdue] it does not mark the node as silent, because the pods may have gone just now.
 func (b *Book) OpenDoubts(node string) {
 	a := b.open(node)
 	defer b.close(a)

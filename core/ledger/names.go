@@ -63,7 +63,7 @@ func (t *names) with(name string, at int) *names {
 	return t.add(hashOf(name), 0, named{name, at})
 }
 
-// add is with, below the branches of the first depth levels. A leaf with another hash moves one level down.
+// add is with for the part of a trie at this depth. A leaf with another hash moves one level down.
 func (t *names) add(hash uint64, depth uint, n named) *names {
 	if t == nil {
 		return &names{hash: hash, leaves: []named{n}}
@@ -91,7 +91,7 @@ func (t *names) add(hash uint64, depth uint, n named) *names {
 // without returns a trie that lacks a name. The name must be in t.
 func (t *names) without(name string) *names { return t.drop(hashOf(name), 0, name) }
 
-// drop is without, below the branches of the first depth levels. It returns nil if no name is left.
+// drop is without for the part of a trie at this depth. It returns nil if no name is left.
 func (t *names) drop(hash uint64, depth uint, name string) *names {
 	if t.leaves != nil {
 		left := slices.DeleteFunc(slices.Clone(t.leaves), func(n named) bool { return n.name == name })

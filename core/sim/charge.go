@@ -92,7 +92,7 @@ func (c *cluster) zones(u *place.Usage) []amounts {
 	return out
 }
 
-// pick also marks the nodes on which the alignment filter refuses the pod.
+// pick chooses the node with the best view. It marks the nodes whose alignment filter refuses the pod.
 func (k *charging) pick(shape int, among []int) (int, bool) {
 	best := choice{chance: k.chance}
 	offer := func(n int) {
