@@ -30,7 +30,8 @@ func agentConfig(ctx context.Context, administrator *rest.Config, node string) (
 		Name: deploy.Agent, Node: node})
 }
 
-// numatopologies is what the chart grants to agents that publish Numatopologies.
+// numatopologies is a manifest with the rights to publish Numatopologies. The chart grants the same rights to agents
+// that publish them.
 const numatopologies = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -45,7 +46,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: lab:agen
 subjects: [{kind: ServiceAccount, namespace: ` + deploy.AgentNamespace + `, name: ` + deploy.Agent + `}]
 `
 
-// manifests returns what users apply before the programs run.
+// manifests returns the manifests that a user applies before Tenon's programs run: the access of deploy, and the
+// rights that only some clusters need, because their agents pin containers or publish Numatopologies.
 func (cfg Config) manifests() [][]byte {
 	out := deploy.Access()
 	if slices.ContainsFunc(cfg.Nodes, func(n Node) bool { return n.Pinned }) {
@@ -57,7 +59,8 @@ func (cfg Config) manifests() [][]byte {
 	return out
 }
 
-// giveAccess writes the kubeconfig of the scheduler.
+// giveAccess writes a kubeconfig with the rights of the scheduler's service account, and sets SchedulerKubeconfig to
+// its path.
 func (c *Cluster) giveAccess(ctx context.Context) error {
 	access, err := rights.As(ctx, c.plane.Admin, rights.Account{Namespace: deploy.Namespace, Name: deploy.Scheduler})
 	if err != nil {
@@ -67,8 +70,9 @@ func (c *Cluster) giveAccess(ctx context.Context) error {
 	return rights.WriteKubeconfig(c.SchedulerKubeconfig, deploy.Scheduler, access)
 }
 
-// awaitPolicy waits until the API server enforces deploy/policy; an API server looks for new policies every second.
-// As a dry run, it repeats a request that the policy always refuses: from an agent whose token names no node.
+// awaitPolicy waits until the API server enforces the policy for agents. An API server reads new policies every
+// second. awaitPolicy repeats a dry run of a request that the policy always refuses: a write under the name of the
+// agents' service account, without a token that names a node.
 func (c *Cluster) awaitPolicy(ctx context.Context) error {
 	forger := rest.CopyConfig(c.plane.Admin)
 	forger.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + deploy.AgentNamespace +
@@ -78,7 +82,8 @@ func (c *Cluster) awaitPolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Not a create: the API server answers creates two seconds late while the definition of the kind is new.
+	// This is a patch, because the API server answers a create two seconds late while the definition of the kind is
+	// new.
 	forged := []byte(
 		`{"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "metadata": {"name": "nowhere"}, "zones": []}`)
 	err = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {

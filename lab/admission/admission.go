@@ -26,8 +26,10 @@ import (
 // Plugin is an admission plugin that changes or validates pods.
 type Plugin interface{ admission.Interface }
 
-// Create does with the JSON of a pod what the API server does in the namespace "default": it decodes it strictly,
-// completes it, lets the plugins change and validate it, and validates it. It returns the pod as it would be stored.
+// Create treats the JSON text of a pod as the API server does in the namespace "default". It decodes the text
+// strictly and sets the defaults. Then the plugins change and validate the pod, and the API server's own validation
+// runs. Create returns the pod in the form in which the API server would store it, or the error of the first step
+// that fails.
 func Create(ctx context.Context, text []byte, plugins ...Plugin) (*v1.Pod, error) {
 	strict := serializer.NewCodecFactory(legacyscheme.Scheme, serializer.EnableStrict)
 	obj, _, err := strict.UniversalDecoder(core.SchemeGroupVersion).Decode(text, nil, nil)
@@ -57,7 +59,7 @@ func Create(ctx context.Context, text []byte, plugins ...Plugin) (*v1.Pod, error
 	return out, nil
 }
 
-// admit lets the plugins change the pod, and then validate it.
+// admit lets the plugins change the pod, and after that lets them validate it. It returns the first plugin's error.
 func admit(ctx context.Context, p *core.Pod, plugins []Plugin) error {
 	kind := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}

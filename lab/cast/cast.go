@@ -18,17 +18,18 @@ import (
 // Page is one screen: a command and its output.
 type Page struct{ Command, Text string }
 
-// Times in seconds.
+// Times in the recording, in seconds.
 const (
-	perKey  = 0.04 // a letter of a command
-	perLine = 0.03 // a line of output
+	perKey  = 0.04 // to type one letter of a command
+	perLine = 0.03 // to print one line of output
 	perRead = 0.25 // added to a page's time for each line of output
 	least   = 4.0  // shortest time that a page stays
 )
 
 const prompt = "$ "
 
-// screen is a page that is laid out.
+// screen is a page whose text is split into lines: lines has the spans of each line, and raw the same lines as text
+// with colour codes.
 type screen struct {
 	command string
 	lines   [][]span
@@ -38,7 +39,8 @@ type screen struct {
 // stays returns the seconds that the screen stays visible, long enough to read it.
 func (s screen) stays() float64 { return max(least, float64(len(s.lines))*perRead) }
 
-// layout parses pages into screens, and returns the columns and lines that the largest screen needs.
+// layout parses pages into screens, and returns the columns and lines that the largest screen needs, its prompt
+// included. It fails if there are no pages, or if a page has a control character that the package refuses.
 func layout(pages []Page) (out []screen, columns, lines int, err error) {
 	if len(pages) == 0 {
 		return nil, 0, 0, fmt.Errorf("record: no pages")

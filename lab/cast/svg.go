@@ -12,8 +12,8 @@ import (
 // Sizes of the picture, in pixels.
 const (
 	letter = 8.4 // width of a letter of 14 pixel monospaced text
-	pitch  = 17  // from line to line
-	edge   = 16
+	pitch  = 17  // height of a line
+	edge   = 16  // free space on every side
 )
 
 const sheet = `text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#c9d1d9;white-space:pre}
@@ -50,7 +50,7 @@ func Draw(w io.Writer, title string, pages []Page) error {
 	return nil
 }
 
-// turns returns the style sheet that shows the screens one after the other.
+// turns returns the rules of the style sheet that show the screens one after the other, or "" for a single screen.
 func turns(screens []screen) string {
 	if len(screens) == 1 {
 		return ""
@@ -83,7 +83,9 @@ func turns(screens []screen) string {
 	return b.String()
 }
 
-// row draws a line of text: backgrounds first, then spans. Each span has the width of its letters whatever the font is.
+// row draws a line of text as line number at of a screen, from 0 on: first the backgrounds, then the spans. Each span
+// is stretched to the width of its letters, so the columns are the same in every font. class is an attribute of the
+// text element, or "".
 func row(b *bufio.Writer, at int, line []span, class string) {
 	y, x := edge+at*pitch, float64(edge)
 	var text strings.Builder

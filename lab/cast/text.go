@@ -19,7 +19,8 @@ type span struct {
 	style style
 }
 
-// parse splits a line into spans, one for each change of colour.
+// parse splits a line into spans, one for each change of colour. It fails at every control sequence that is not an
+// SGR sequence which [style.with] understands.
 func parse(line string) (out []span, err error) {
 	var now style
 	for line != "" {
@@ -45,7 +46,7 @@ func parse(line string) (out []span, err error) {
 	return out, nil
 }
 
-// with returns the style after an SGR sequence with these parameters.
+// with returns the style after an SGR sequence with the given parameters, which are separated by semicolons.
 func (s style) with(codes string) (style, error) {
 	list := strings.Split(codes, ";")
 	for i := 0; i < len(list); i++ {
@@ -75,7 +76,8 @@ func (s style) with(codes string) (style, error) {
 	return s, nil
 }
 
-// hex returns a colour of xterm's palette from number 16 on. The first 16 colours belong to the terminal's theme.
+// hex returns colour n of xterm's palette in the form #rrggbb. The first 16 colours belong to the terminal's theme;
+// for them it returns the colour of plain text.
 func hex(n int) string {
 	level := func(i int) int {
 		if i == 0 {

@@ -25,11 +25,11 @@ import (
 // action is one kind of event in a run.
 type action struct {
 	name  string
-	share int
+	share int // how often it is drawn, relative to the other actions
 	do    func(*run, context.Context) error
 }
 
-// actions has all kinds of events, with their frequencies.
+// actions has all kinds of events, with their shares. The order determines what a seed draws.
 var actions = []action{
 	{"pods", 18, func(r *run, ctx context.Context) error { return r.create(ctx, 3+r.rand.IntN(9), 0) }},
 	{"foreign pods", 8, func(r *run, ctx context.Context) error { return r.create(ctx, 1+r.rand.IntN(4), 100) }},
@@ -54,15 +54,17 @@ var actions = []action{
 	{"users bind by hand", 3, func(r *run, ctx context.Context) error { return r.bindByHand(ctx) }},
 	{"users forge identities", 5, func(r *run, ctx context.Context) error { return r.forge(ctx) }},
 	{"API server restarts", 1, func(r *run, ctx context.Context) error { return r.restartServer(ctx) }},
-	// What follows lasts for several rounds.
+	// Forged mirror pods last until the end of the round, and the effects of the other actions below for several
+	// rounds.
 	{"users forge mirror pods", 4, func(r *run, ctx context.Context) error { return r.forgeMirrors(ctx) }},
 	{"agent is silent", 2, func(r *run, ctx context.Context) error { return r.sicken(ctx) }},
 	{"right withdrawn", 2, func(r *run, ctx context.Context) error { return r.withdraw(ctx) }},
 	{"machine changes", 2, func(r *run, ctx context.Context) error { return r.changeMachine(ctx) }},
 }
 
-// act draws the next action and runs it. An action that cannot be carried out is a breakdown of the lab; the run
-// continues.
+// act draws the next action and runs it. If the action fails, act counts a breakdown of the lab and restarts nodes
+// whose processes have ended, so that the run can continue. It returns an error only if the round has timed out or
+// such a restart fails.
 func (r *run) act(round context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(round, actionTimeout, fmt.Errorf("not done after %s", actionTimeout))
 	defer cancel()
@@ -89,16 +91,18 @@ func (r *run) act(round context.Context) error {
 	return r.restartDead(round)
 }
 
+// node draws a node, and returns its name.
 func (r *run) node() string { return nodes[r.rand.IntN(len(nodes))].Name }
 
-// some draws some of the pods that are alive according to the actions so far; timing has no influence.
+// some draws n of the pods that no action has deleted yet, or all if there are fewer, and returns their names. The
+// result depends only on the seed and not on timing.
 func (r *run) some(n int) []string {
 	out := slices.Clone(r.alive)
 	r.rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out[:min(n, len(out))]
 }
 
-// doomed draws some of the pods that are alive, and counts them as dead from then on.
+// doomed draws n pods as some does. From then on they are no longer drawn, because the caller deletes them.
 func (r *run) doomed(n int) []string {
 	out := r.some(n)
 	r.alive = slices.DeleteFunc(r.alive, func(name string) bool { return slices.Contains(out, name) })
@@ -115,6 +119,8 @@ func (r *run) create(ctx context.Context, n, foreign int) error {
 	return nil
 }
 
+// draw returns n random pods with new names, which the caller creates; foreign percent of them are for the default
+// scheduler. It counts them as alive.
 func (r *run) draw(n, foreign int) []*v1.Pod {
 	var out []*v1.Pod
 	for range n {
@@ -142,7 +148,8 @@ func (r *run) add(ctx context.Context, p *v1.Pod) error {
 	})
 }
 
-// try repeats an operation while the API server fails, as any client would.
+// try repeats an operation until it succeeds, because the API server may be restarting. It returns an error only if
+// ctx ends first.
 func (r *run) try(ctx context.Context, do func() error) (err error) {
 	pollErr := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
 		err = do()
@@ -173,7 +180,7 @@ func (r *run) remove(ctx context.Context, names []string, grace *int64) error {
 	return nil
 }
 
-// finish ends running pods with success.
+// finish ends the named pods, with success. It skips the others.
 func (r *run) finish(ctx context.Context, names []string) error {
 	for _, name := range names {
 		l, ok := r.record.named(name)
@@ -187,7 +194,8 @@ func (r *run) finish(ctx context.Context, names []string) error {
 	return nil
 }
 
-// bound waits until every pod is bound, or has a condition that it fits nowhere.
+// bound waits until every pod is bound, or has a condition that it fits nowhere. It returns an error if the action's
+// time ends first. It does not wait while schedulers lack what they need; see blind.
 func (r *run) bound(ctx context.Context) error {
 	if r.blind() {
 		return nil
@@ -214,6 +222,8 @@ func (r *run) bound(ctx context.Context) error {
 	return err
 }
 
+// stopAgent ends a node's agent until startAgents or a restart of the kubelet, unless the agent already has a fault
+// that lasts for several rounds.
 func (r *run) stopAgent(ctx context.Context, node string) error {
 	if r.ails(node, silent) {
 		return nil
@@ -222,6 +232,7 @@ func (r *run) stopAgent(ctx context.Context, node string) error {
 	return r.cluster.StopAgent(ctx, node)
 }
 
+// startAgents starts the agents that stopAgent ended.
 func (r *run) startAgents(ctx context.Context) error {
 	for _, n := range nodes {
 		if r.stopped[n.Name] {
@@ -291,9 +302,10 @@ func (r *run) removeTorn(node, file string) error {
 	return os.Remove(filepath.Join(r.cluster.NodeDir(node), file))
 }
 
-// torn maps state files to errors. After a kill between two writes of a file, a kubelet fails with the file's error
-// until the file is removed (Start of memorymanager/policy_static.go, validateState of cpumanager/policy_static.go).
-// It fails some time after its start, so its process may obey orders before that (see restartDead).
+// torn has, by name, the state files that a kill between two writes can leave contradictory, and a part of the error
+// with which the next kubelet then fails until the file is removed (Start of memorymanager/policy_static.go,
+// validateState of cpumanager/policy_static.go). The kubelet fails some time after its start, so its process may
+// carry out orders before that (see restartDead).
 var torn = map[string]string{
 	"memory_manager_state": "expected machine state is different from the real one",
 	"cpu_manager_state":    "doesn't match with CPUs in state",
@@ -309,7 +321,9 @@ func tornFile(err error) string {
 	return ""
 }
 
-// startKubelet kills a kubelet and starts it, and returns when it obeys orders.
+// startKubelet kills a node's kubelet and agent and starts both again. It returns nil as soon as the new process has
+// started the agent. It returns an error if the process has ended, if a state file keeps the kubelet from starting,
+// or if ctx ends.
 func (r *run) startKubelet(ctx context.Context, node, yaml string) (err error) {
 	if err := r.cluster.RestartKubelet(ctx, node, yaml); err != nil {
 		return err
@@ -331,7 +345,8 @@ func value(line *regexp.Regexp, yaml string) string {
 	return v
 }
 
-// killScheduler stops Tenon's scheduler in the middle of a burst, and starts it again.
+// killScheduler creates a burst of pods. Before one of them it stops Tenon's scheduler, and it starts the scheduler
+// again after the last one.
 func (r *run) killScheduler(ctx context.Context) error {
 	pods := r.draw(4+r.rand.IntN(8), 20)
 	at := r.rand.IntN(len(pods))

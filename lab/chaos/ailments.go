@@ -25,33 +25,35 @@ import (
 
 // ailment is a fault that lasts for several rounds.
 type ailment struct {
-	what  string
+	what  string   // description, for the log
 	nodes []string // their layouts may be old, or show another machine than the kubelet's
-	// blind: schedulers may lack data or rights without which they cannot schedule at all.
+	// blind is true if, during the fault, schedulers may lack data or rights without which they cannot schedule at all.
 	blind bool
 	kind  ailmentKind
 	began time.Time
-	left  int // rounds
-	// start is when the node's kubelet started, if the layout had that kubelet's machine before the machine changed;
-	// otherwise zero.
+	left  int // rounds until it ends
+	// start is the start time of the node's kubelet. It is set only if the node's layout had that kubelet's machine
+	// when the machine changed, and is zero otherwise.
 	start metav1.MicroTime
-	end   func(context.Context) error
+	// end undoes the fault.
+	end func(context.Context) error
 }
 
-// ailmentKind is what the scheduler has to report about an ailment's nodes.
+// ailmentKind is a kind of fault. It determines what the scheduler has to report about the nodes of the fault.
 type ailmentKind int
 
 const (
-	withdrawn ailmentKind = iota // nothing
-	silent                       // that they are silent, once a report is overdue
-	changed                      // that their machine is not the kubelet's
+	withdrawn ailmentKind = iota // rights were withdrawn; nothing is to be reported
+	silent                       // agents do not report; the nodes count as silent once a report is overdue
+	changed                      // machines changed; the layouts show that the machine is not the kubelet's
 )
 
-// The most rounds that an ailment lasts, some seconds each. An agent is silent for longer, so that its node counts as
-// silent.
+// mostRounds bounds how many rounds a fault lasts; a round takes some seconds. mostSilent is the bound for agents
+// that do not report. It is larger, because a node counts as silent only after more than a minute.
 const mostRounds, mostSilent = 6, 24
 
-// ail begins an ailment, unless it conflicts with one that still lasts; see shares.
+// ail begins a fault for a random number of rounds: it calls begin, and recover later calls end. It does nothing if
+// the fault conflicts with one that still lasts; see shares.
 func (r *run) ail(ctx context.Context, a ailment, begin, end func(context.Context) error) error {
 	most := mostRounds
 	if a.kind == silent {
@@ -66,13 +68,13 @@ func (r *run) ail(ctx context.Context, a ailment, begin, end func(context.Contex
 	return begin(ctx)
 }
 
-// shares reports whether two ailments are of the same kind and on the same nodes. Any two withdrawals of rights share
-// the roles.
+// shares reports whether two faults conflict: they are of the same kind and on the same nodes. Any two withdrawals of
+// rights conflict, because both change the same roles and each restores the rules that it found.
 func shares(a ailment, b *ailment) bool {
 	return a.kind == b.kind && (a.kind == withdrawn || slices.Equal(a.nodes, b.nodes))
 }
 
-// recover ends the ailments whose rounds are over.
+// recover counts down one round, and ends the faults whose rounds are over.
 func (r *run) recover(ctx context.Context) error {
 	for _, a := range slices.Clone(r.ailing) {
 		if a.left--; a.left > 0 {
@@ -94,7 +96,7 @@ func (r *run) ails(node string, kinds ...ailmentKind) bool {
 	})
 }
 
-// blind reports whether schedulers may lack data or rights without which they cannot schedule.
+// blind reports whether a present fault may keep schedulers from scheduling at all.
 func (r *run) blind() bool {
 	return slices.ContainsFunc(r.ailing, func(a *ailment) bool { return a.blind })
 }
@@ -164,16 +166,16 @@ func (r *run) changeMachine(ctx context.Context) error {
 		func(ctx context.Context) error { return r.cluster.ChangeMachine(ctx, node, idset.Set[idset.CPU]{}, 0) })
 }
 
-// right is a right that is withdrawn.
+// right is a right that can be withdrawn: some verbs on one resource, which a ClusterRole grants.
 type right struct {
 	role, group, resource string
 	verbs                 []string
-	// reports: layouts may be old without it. blind: see ailment.
+	// reports is true if layouts may be old without the right. For blind see ailment.
 	reports, blind bool
 }
 
-// rights are the rights of agents and schedulers that are withdrawn. Without the verb watch, only watches that begin
-// later fail.
+// rights are the rights of agents and schedulers that the run withdraws. Watches that are open when the verb watch is
+// withdrawn continue; only later ones fail.
 var rights = []right{
 	{deploy.Agent, "tenon.sh", "nodelayouts", []string{"create", "patch"}, true, false},
 	{deploy.Agent, "tenon.sh", "nodelayouts", []string{"get", "list", "watch"}, true, false},
@@ -221,7 +223,7 @@ func (r *run) withdrawRight(ctx context.Context, x right) error {
 	})
 }
 
-// changeRole replaces the rules of a role.
+// changeRole replaces the rules of a ClusterRole by what the function with returns for its present rules.
 func (r *run) changeRole(ctx context.Context, name string, with func([]rbacv1.PolicyRule) []rbacv1.PolicyRule) error {
 	return r.try(ctx, func() error {
 		roles := r.client.RbacV1().ClusterRoles()
@@ -235,7 +237,8 @@ func (r *run) changeRole(ctx context.Context, name string, with func([]rbacv1.Po
 	})
 }
 
-// from returns the rules without one right. Rules for several resources are split.
+// from returns the rules without the right x. It splits a rule that names x among others into one rule for each group
+// and resource.
 func (x right) from(rules []rbacv1.PolicyRule) (out []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		if !slices.Contains(rule.APIGroups, x.group) || !slices.Contains(rule.Resources, x.resource) {
@@ -258,7 +261,7 @@ func (x right) from(rules []rbacv1.PolicyRule) (out []rbacv1.PolicyRule) {
 	return out
 }
 
-// unsaid returns what the scheduler should report about ailing nodes and does not.
+// unsaid returns, as text, what the scheduler should report about nodes with a present fault and does not.
 func (r *run) unsaid(lives []life) (out []string) {
 	for _, a := range r.ailing {
 		for _, node := range a.nodes {
@@ -278,8 +281,9 @@ func (r *run) unsaid(lives []life) (out []string) {
 // reportDue is longer than a minute: a node counts as silent when a pod has run for a minute and no report has it.
 const reportDue = 75 * time.Second
 
-// overdue reports whether a layout of the node is missing: a guaranteed pod was bound to the node after since, its
-// containers have run for longer than reportDue, and the node's last layout is older than the binding.
+// overdue reports whether a layout of the node is missing. This is so if a Guaranteed pod was bound to the node after
+// the time since, its containers have run for longer than reportDue, and the node's last layout is older than the
+// binding.
 func (r *run) overdue(node string, since time.Time, lives []life) bool {
 	layout, _ := r.record.reported(node)
 	if layout == nil {
@@ -293,6 +297,7 @@ func (r *run) overdue(node string, since time.Time, lives []life) bool {
 	})
 }
 
+// machineChanged reports whether the ledger has the mark that the node's machine is not its kubelet's.
 func machineChanged(n *state.Node) bool {
 	return slices.ContainsFunc(n.Inexact, func(i state.Inexact) bool { return i.Code == state.MachineChanged })
 }

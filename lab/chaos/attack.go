@@ -35,7 +35,7 @@ const (
 	mute = "mute"
 )
 
-// mostByHand bounds the pods that are bound by hand at a time.
+// mostByHand bounds how many pods that were bound by hand exist at the same time.
 const mostByHand = 300
 
 // attackers has the state of the attackers.
@@ -44,14 +44,14 @@ type attackers struct {
 	byHand  []string                  // pods that were bound by hand, oldest first
 	muted   bool                      // the layout of mute is published
 	mirrors []string                  // pods that users made as mirror pods
-	created int
-	lies    int64 // layouts that were written
+	created int                       // pods that users made, for their names
+	lies    int64                     // layouts that were written
 }
 
 // ofAttackers reports whether a node is one of attackers.
 func ofAttackers(node string) bool { return node == liar || node == absurd || node == mute }
 
-// admitAttackers makes the attackers' nodes, and their agents' tokens.
+// admitAttackers creates the attackers' nodes, and clients that write layouts with the tokens of these nodes' agents.
 func (r *run) admitAttackers(ctx context.Context) error {
 	r.attackers.layouts = map[string]*client.Client{}
 	for _, name := range []string{liar, absurd, mute} {
@@ -185,7 +185,8 @@ func foreignHoldings(lives []life) (out []v1alpha1.PodHoldings) {
 	return out
 }
 
-// writeLayout writes a layout with the token of its node's agent, and reports whether the API server accepts it.
+// writeLayout writes a layout with the token of its node's agent, and reports whether the API server accepts it. A
+// rejection is not an error. After other failures it tries again until ctx ends.
 func (r *run) writeLayout(ctx context.Context, l *v1alpha1.NodeLayout) (taken bool, err error) {
 	err = r.try(ctx, func() error {
 		_, err := r.attackers.layouts[l.Name].Apply(ctx, l)
@@ -197,8 +198,9 @@ func (r *run) writeLayout(ctx context.Context, l *v1alpha1.NodeLayout) (taken bo
 	return taken, err
 }
 
-// bindByHand creates pods that name the mute node, some with very many init containers, and deletes many of them by
-// force while they are being created.
+// bindByHand creates pods that name the mute node, a few of them with very many init containers. Then it deletes the
+// oldest such pods by force. Its first call also publishes a layout of the mute node, a copy of another node's
+// without holdings.
 func (r *run) bindByHand(ctx context.Context) (err error) {
 	if l, _ := r.record.reported(r.node()); !r.attackers.muted && l != nil {
 		l = l.DeepCopy()
@@ -312,7 +314,8 @@ func (r *run) handMade(c v1.Container) *v1.Pod {
 	return p
 }
 
-// dropByHand deletes the oldest pods that were bound by hand, by force, because no kubelet ends them.
+// dropByHand deletes the n oldest pods that were bound by hand. It deletes them by force, because no kubelet ends
+// them.
 func (r *run) dropByHand(ctx context.Context, n int) error {
 	n = min(n, len(r.attackers.byHand))
 	if err := r.remove(ctx, r.attackers.byHand[:n], ptr.To[int64](0)); err != nil {

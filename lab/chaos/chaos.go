@@ -1,6 +1,6 @@
-// Package chaos runs random events on a lab cluster, everything that may happen to a real one. After each round it
-// checks that Tenon's ledger equals the state of the kubelets' managers, that no pod waits that fits, and that no
-// kubelet refused a pod for a reason that the scheduler could have predicted.
+// Package chaos runs random events on a lab cluster: everything that may happen to a real one. After each round it
+// checks that Tenon's ledger equals the state of the kubelets' managers, that no pod waits although it fits on a
+// node, and that no kubelet refused a pod for a reason that the scheduler could have predicted.
 //
 // Two schedulers bind pods to the same nodes; one of them is Tenon's. Pods end or are deleted, some by force. Agents
 // stop, and reports arrive late and out of order. Kubelets are killed and return with other policies. The scheduler
@@ -8,10 +8,10 @@
 // agents are silent, rights are withdrawn, and machines change.
 //
 // Invariant: the same seed gives the same actions in the same order. Their effects depend on timing, as for users.
-// The package excuses nothing without proof. A refusal counts as unpredictable in four cases only. The pod fits
-// without something that the scheduler had not received when it bound the pod. The pod's node counted as silent. The
-// node's layout reported another machine than the kubelet's. A kubelet had admitted the pod, and refused it after a
-// restart.
+// The package excuses nothing without proof. A refusal counts as unpredictable in four cases only. First, the pod
+// would fit without an event that the scheduler had not received when it bound the pod. Second, the pod's node
+// counted as silent. Third, the node's layout reported another machine than the kubelet's. Fourth, the kubelet had
+// admitted the pod before, and refused it after a restart.
 package chaos
 
 import (
@@ -40,7 +40,7 @@ import (
 // Options of a run.
 type Options struct {
 	Seed uint64
-	// For is the time within which new rounds begin; at least one round runs.
+	// For is how long new rounds may begin; at least one round runs.
 	For time.Duration
 	// Say receives one line per event.
 	Say func(line string)
@@ -54,7 +54,7 @@ type Result struct {
 	// Breakdowns are failures of the lab itself, not of Tenon, by the operation that failed. The run continues after
 	// them.
 	Breakdowns map[string]int
-	Faults     []string
+	Faults     []string // violations of what the package checks, as text
 }
 
 // Table returns the counts as text, in a stable order.
@@ -81,8 +81,8 @@ func (r Result) Table() string {
 	return b.String()
 }
 
-// nodes are the nodes of every run: aligned per container on one NUMA node, per pod on one NUMA node, and on as few
-// NUMA nodes as possible.
+// nodes are the nodes of every run. The kubelet of the first aligns each container on one NUMA node, the kubelet of
+// the second each pod on one NUMA node, and the kubelet of the third each container on as few NUMA nodes as possible.
 var nodes = []lab.Node{{Name: "single", Machine: "xeon-2s"}, {Name: "whole", Machine: "gpu-8"},
 	{Name: "few", Machine: "xeon-snc2"}}
 
@@ -102,30 +102,31 @@ type run struct {
 	reader  *kube.Reader
 	layouts *client.Client
 	record  *record
-	tenon   *scheduler.Running
-	plain   *scheduler.Running
+	tenon   *scheduler.Running // Tenon's scheduler
+	plain   *scheduler.Running // the default scheduler
 
-	created   int
-	alive     []string // names of pods that no action has deleted, oldest first
-	stopped   map[string]bool
-	policy    map[string]int // index into policies, by node
-	servers   int            // restarts of the API server
-	earlier   int            // restarts of the API server before this round
-	received  []*deliveries  // what each of Tenon's schedulers received, oldest scheduler first
+	created   int             // pods, for their names
+	alive     []string        // names of pods that no action has deleted, oldest first
+	stopped   map[string]bool // nodes whose agents stopAgent ended
+	policy    map[string]int  // index into policies, by node
+	servers   int             // restarts of the API server
+	earlier   int             // restarts of the API server before this round
+	received  []*deliveries   // what each of Tenon's schedulers received, oldest scheduler first
 	attackers attackers
-	ailing    []*ailment
+	ailing    []*ailment               // faults that last
 	hardware  map[string]*topo.Machine // of the kubelets, by node
 
 	// mu guards result and evidence, which callbacks write too, and tenon, which a callback of the record reads.
 	mu     sync.Mutex
 	result Result
-	judged map[string]bool // UIDs of refused pods
-	// evidence has, by UID, the state at the time when each refusal of a pod of Tenon's scheduler was seen.
+	judged map[string]bool // UIDs of refused pods that refusals has judged
+	// evidence has, by UID, what gather recorded when it saw that a kubelet refused a pod of Tenon's scheduler.
 	evidence map[string]evidence
 	begun    []moment // starts of Tenon's schedulers
 }
 
-// Run runs rounds until the time is over, and returns the counts. An error means that the run could not continue.
+// Run runs rounds until the time is over, and returns the counts. An error means that the run could not continue; the
+// counts are then incomplete. Violations are no errors: they are in Result.Faults.
 func Run(ctx context.Context, o Options) (_ Result, err error) {
 	r := &run{Options: o, rand: rand.New(rand.NewPCG(o.Seed, 3)), stopped: map[string]bool{}, policy: map[string]int{},
 		judged: map[string]bool{}, evidence: map[string]evidence{},
@@ -197,6 +198,7 @@ func (r *run) startSchedulers() error {
 	return r.startTenon()
 }
 
+// startTenon starts Tenon's scheduler, counts the outcomes of its predictions, and records what it receives.
 func (r *run) startTenon() error {
 	now := r.record.mark()
 	d := newDeliveries(now)
@@ -221,7 +223,8 @@ func (r *run) startTenon() error {
 	return nil
 }
 
-// round runs some actions, and then checks the cluster.
+// round runs some actions, waits until the cluster has settled, checks it, and deletes most pods. It returns an error
+// if the run cannot continue; violations are recorded by fault.
 func (r *run) round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, roundTimeout, fmt.Errorf("not done after %s", roundTimeout))
 	defer cancel()
@@ -258,7 +261,7 @@ func (r *run) round(ctx context.Context) error {
 	return r.restartDead(ctx)
 }
 
-// broke counts a failure of the lab.
+// broke counts a failure of the lab itself, by the operation what that failed.
 func (r *run) broke(what string, err error) {
 	r.say("BREAKDOWN: round %d: %s: %v", r.result.Rounds, what, err)
 	r.mu.Lock()
@@ -266,7 +269,8 @@ func (r *run) broke(what string, err error) {
 	r.result.Breakdowns[what]++
 }
 
-// restartDead restarts nodes whose process ended by itself, and counts that.
+// restartDead restarts nodes whose process ended by itself, and counts each as a breakdown. If a state file that was
+// half written keeps the kubelet from starting, it removes the file first.
 func (r *run) restartDead(ctx context.Context) error {
 	for _, n := range r.cluster.Nodes {
 		err := r.cluster.NodeErr(n.Name)

@@ -24,7 +24,9 @@ import (
 // after which an agent reads everything again, and the 30 seconds after which a pod loses its turn.
 const patience = 75 * time.Second
 
-// settle lets everything run, and waits until every bound pod runs or has ended.
+// settle ends what ends with the round: it restarts nodes and agents, ends the faults whose rounds are over, and
+// delivers held reports. Then it waits until no pod is restless, and records the pods that stay restless for longer
+// than patience as a fault. It does not wait if schedulers are blind.
 func (r *run) settle(ctx context.Context) error {
 	if err := r.restartDead(ctx); err != nil {
 		return err
@@ -59,10 +61,10 @@ func (r *run) settle(ctx context.Context) error {
 	return nil
 }
 
-// withoutUnplaced omits pods for which their scheduler found no node. kube-scheduler writes that into a pod's status
-// only once. If the API server is restarted at that moment, the pod seems to wait for its first attempt until the next
-// one. Tenon's scheduler is asked for its last attempt. The default scheduler cannot be asked, so its unbound pods are
-// omitted in rounds in which the API server restarted.
+// withoutUnplaced omits the pods for which their scheduler found no node. kube-scheduler writes that into a pod's
+// status only once. If the API server is restarted at that moment, the write is lost, and the pod seems to wait for
+// its first attempt until the next one. For its own pods, Tenon's scheduler has a record of the last attempt. The
+// default scheduler has none, so its unbound pods are omitted in rounds in which the API server was restarted.
 func (r *run) withoutUnplaced(lives []life) (out []life) {
 	for _, l := range lives {
 		unplaced := false
@@ -80,7 +82,8 @@ func (r *run) withoutUnplaced(lives []life) (out []life) {
 	return out
 }
 
-// restless returns the pods in a state that must not last.
+// restless returns the pods in a state that must not last: pods that are being deleted, and pods that have neither
+// started nor been refused, and for which no scheduler has reported that they fit nowhere.
 func restless(lives []life) (out []life) {
 	for _, l := range lives {
 		fate, _ := workload.FateOf(l.pod)
@@ -97,7 +100,7 @@ func restless(lives []life) (out []life) {
 	return out
 }
 
-// statesOf returns what restless pods wait for.
+// statesOf describes, for each restless pod, what it waits for.
 func statesOf(lives []life) (out []string) {
 	for _, l := range lives {
 		why := fmt.Sprintf("%s waits (node %q)", l.pod.Name, l.pod.Spec.NodeName)
@@ -109,8 +112,9 @@ func statesOf(lives []life) (out []string) {
 	return out
 }
 
-// check compares the ledger with the managers until they agree, and then returns true. If they still differ after
-// patience, it records the differences as faults and returns false.
+// check repeats the checks of a round until none fails, and then returns true: the ledger agrees with the managers,
+// refusals are in the pods' status, no pod waits although it fits, and the scheduler reports what it has to about
+// present faults. If a check still fails after patience, check records faults and returns false.
 func (r *run) check(ctx context.Context) bool {
 	return r.await(ctx, func() []string {
 		lives, _ := r.record.all()
@@ -131,10 +135,10 @@ func (r *run) disagreements(lives []life) (wrong []string) {
 	return wrong
 }
 
-// unreported returns the pods that a kubelet has refused, and whose status does not show that. A kubelet that has
-// just started reports a refusal up to ten seconds late. Until its pod workers have all pods, the status manager
-// keeps the phase (pkg/kubelet/status/status_manager.go, mergePodStatus). The run must keep the record of the
-// decision until then.
+// unreported returns the pods that a kubelet has refused, but whose status does not show the refusal yet. A kubelet
+// that has just started reports a refusal up to ten seconds late, because its status manager keeps the phase until
+// the pod workers have all pods (pkg/kubelet/status/status_manager.go, mergePodStatus). The run must keep the record
+// of the decision until then.
 func (r *run) unreported(lives []life) (out []string) {
 	for _, n := range nodes {
 		layout, _ := r.record.reported(n.Name)
@@ -159,8 +163,8 @@ func (r *run) unreported(lives []life) (out []string) {
 	return out
 }
 
-// await calls wrong until it returns nothing, and then returns true. After patience it records the remaining texts as
-// faults and returns false.
+// await calls the function wrong, which returns violations as text, until it returns none, and then returns true.
+// After patience it records the last violations as faults and returns false.
 func (r *run) await(ctx context.Context, wrong func() []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -185,7 +189,8 @@ func (r *run) await(ctx context.Context, wrong func() []string) bool {
 	return false
 }
 
-// differences returns the differences between the ledger and the managers of a node, and its unsettled entries.
+// differences returns the differences between the ledger and the managers of a node, and the entries that the ledger
+// is still unsure of.
 func (r *run) differences(node string, lives []life) (out []string) {
 	n := r.tenon.Shared.Book.Snapshot().Node(node)
 	if n == nil {
@@ -267,8 +272,8 @@ func (r *run) waitThoughFitting(ctx context.Context, lives []life) (out []string
 	return out
 }
 
-// probe schedules a small pod to every node with room, and deletes it: a node that has refused a shape, or is
-// unsettled, must accept pods again after its next report.
+// probe schedules a small pod to every node with room, waits until the pods run, and deletes them. It shows that a
+// node that has refused a shape, or was unsettled, accepts pods again after its next report.
 func (r *run) probe(ctx context.Context) error {
 	var names []string
 	probes := map[string]*v1.Pod{} // by node
@@ -316,7 +321,8 @@ func (r *run) probe(ctx context.Context) error {
 	return nil
 }
 
-// room reports whether a node has room for a pod.
+// room reports whether a node has room for a pod, by the ledger and by the amounts at the API server. It is false if
+// the ledger does not have the node.
 func (r *run) room(ctx context.Context, pod *v1.Pod, node string) (bool, error) {
 	p, err := podapi.ToPlace(pod)
 	if err != nil {
@@ -338,7 +344,7 @@ func (l life) podOrNone() *v1.Pod {
 	return l.pod
 }
 
-// refusals judges the refused pods of this round.
+// refusals judges the refused pods of Tenon's scheduler that it has not judged before.
 func (r *run) refusals() {
 	lives, _ := r.record.all()
 	for _, l := range lives {
@@ -366,7 +372,7 @@ func (r *run) refusals() {
 	}
 }
 
-// judge judges one refused pod by the records of its node.
+// judge returns the cause of the refusal of one pod, by the records of the pod's node.
 func (r *run) judge(l life, lives []life) (refusal, error) {
 	node := l.pod.Spec.NodeName
 	layout, most := r.record.reported(node)
@@ -393,14 +399,14 @@ func (r *run) judge(l life, lives []life) (refusal, error) {
 	return s.judge(l), nil
 }
 
-// maxLog bounds the logs of the nodes' processes, which are in a memory file system.
+// maxLog bounds the logs of the nodes' processes, in bytes, because they are in a memory file system.
 const maxLog = 16 << 20
 
-// clear deletes pods that have ended and half of the others, sometimes all, so that the next round has room and the run
-// does not grow.
+// clear deletes the pods that have ended and half of the others, in every third round all, so that the next round has
+// room and the run does not grow. It then checks the cluster once more, and drops the records of pods that are gone.
 func (r *run) clear(ctx context.Context) error {
 	lives, _ := r.record.all()
-	const all = 3 // rounds between two complete clearings
+	const all = 3 // every third round, all pods are deleted
 	n := len(r.alive) / 2
 	if r.result.Rounds%all == 0 {
 		n = len(r.alive)
@@ -450,7 +456,7 @@ func (r *run) clear(ctx context.Context) error {
 	return r.truncate()
 }
 
-// forget drops records of pods that are gone, and of schedulers that have ended.
+// forget drops the records of pods that are gone, the records of schedulers that have ended, and the nodes' journals.
 func (r *run) forget() error {
 	lives, _ := r.record.all()
 	there := map[string]bool{}

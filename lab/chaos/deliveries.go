@@ -23,7 +23,7 @@ type deliveries struct {
 	over    map[string]time.Time // when it received that a pod has ended or is gone
 	layouts map[string][]report  // of every node, oldest first
 	bases   map[string]*v1alpha1.Base
-	waiting map[string]*v1alpha1.NodeLayout // layouts whose base was not received
+	waiting map[string]*v1alpha1.NodeLayout // layouts whose base has not been received, by node
 }
 
 // report is one layout that a scheduler has received.
@@ -71,7 +71,7 @@ func (d *deliveries) receive(object any, how scheduler.Delivery) {
 	}
 }
 
-// layout records a layout, once its base was received. The lock is held.
+// layout records a layout. A layout whose base has not been received waits for the base. d.mu must be held.
 func (d *deliveries) layout(l *v1alpha1.NodeLayout, now time.Time) {
 	c, err := l.CoreFrom(d.bases[l.Name], topo.New)
 	if errors.Is(err, v1alpha1.ErrNoBase) {
@@ -86,10 +86,10 @@ func (d *deliveries) layout(l *v1alpha1.NodeLayout, now time.Time) {
 	d.layouts[l.Name] = append(d.layouts[l.Name], r)
 }
 
-// knewBound reports whether the scheduler had received by then that a pod is bound.
+// knewBound reports whether the scheduler had received, at the time by, that a pod is bound.
 func (d *deliveries) knewBound(uid string, by time.Time) bool { return d.knew(d.bound, uid, by) }
 
-// knewOver reports whether the scheduler had received by then that a pod has ended or is gone.
+// knewOver reports whether the scheduler had received, at the time by, that a pod has ended or is gone.
 func (d *deliveries) knewOver(uid string, by time.Time) bool { return d.knew(d.over, uid, by) }
 
 func (d *deliveries) knew(what map[string]time.Time, uid string, by time.Time) bool {
@@ -99,7 +99,8 @@ func (d *deliveries) knew(what map[string]time.Time, uid string, by time.Time) b
 	return known && !at.After(by)
 }
 
-// report returns the last layout of a node that the scheduler had received by then.
+// report returns the last layout of a node that the scheduler had received at the time by. ok is false if there was
+// none.
 func (d *deliveries) report(node string, by time.Time) (last report, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,7 +112,7 @@ func (d *deliveries) report(node string, by time.Time) (last report, ok bool) {
 	return last, ok
 }
 
-// forget drops unneeded records: pods that are gone, and all layouts but the last of each node.
+// forget drops the records of pods for which there returns false, and all layouts but the last of each node.
 func (d *deliveries) forget(there func(uid string) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -26,8 +26,8 @@ func (r *record) watch(refused func(life)) {
 	r.refused = refused
 }
 
-// gather records evidence about a refused pod of Tenon's scheduler: the decision, and the state of the node in the
-// ledger and in the managers. Later that state is lost.
+// gather records evidence about a refused pod of Tenon's scheduler: the scheduler's decision, and the present state
+// of the node in the ledger and in the managers, which changes soon after.
 func (r *run) gather(l life) {
 	if !l.tenon() {
 		return
@@ -52,13 +52,14 @@ func (r *run) gather(l life) {
 // evidence is what gather records about a refused pod.
 type evidence struct {
 	text    string
-	decided time.Time // when the pod got its turn; zero if it needed none, or another scheduler has the record
+	decided time.Time // see run.decided
 	silent  bool      // its node counted as silent
 	remade  bool      // see scene.remade
 }
 
-// decided returns when the pod got its turn in the decision by which it was bound, or the zero time if there is no
-// record of that decision or the pod needed no turn. r.mu must be held.
+// decided returns when the pod got its turn in the decision by which it was bound. It returns the zero time if the
+// pod needed no turn, or if the present scheduler has no record of the decision because an earlier one made it. r.mu
+// must be held.
 func (r *run) decided(l life) time.Time {
 	for _, d := range r.decisions(l) {
 		if d.Node == l.pod.Spec.NodeName && d.Time.Before(l.bound.at) {
@@ -95,13 +96,13 @@ func (r *run) decisions(l life) (out []document.Decision) {
 	return out
 }
 
-// source returns the source of the scheduler's inspection. r.mu must be held.
+// source returns the data of Tenon's scheduler that its inspection endpoint serves. r.mu must be held.
 func (r *run) source() inspect.Source {
 	s := r.tenon.Shared
 	return inspect.Source{Book: s.Book, Decisions: s.Decisions, Now: time.Now}
 }
 
-// knowledge returns the state of a node at the scheduler, the API server and the managers.
+// knowledge returns, as text, what the scheduler, the API server and the managers have about a node.
 func (r *run) knowledge(ctx context.Context, node string) string {
 	out := r.inspect("nodes/" + node)
 	if why := r.tenon.Shared.Feed.Problem(node); why != "" {
@@ -128,7 +129,7 @@ func (r *run) knowledge(ctx context.Context, node string) string {
 	return out
 }
 
-// inspect queries the scheduler's inspection as an administrator would.
+// inspect returns the text that the scheduler's inspection endpoint serves to an administrator under a path.
 func (r *run) inspect(path string) string {
 	r.mu.Lock()
 	s := r.source()
@@ -138,7 +139,8 @@ func (r *run) inspect(path string) string {
 	return w.Body.String()
 }
 
-// others describes, in the order of all, the pods that were bound to l's node before l ended, including l.
+// others describes the pods that were bound to the node of l before l ended, with l itself: one line for each, in the
+// order of the list all.
 func others(l life, all []life) string {
 	var b strings.Builder
 	for _, x := range all {
@@ -150,6 +152,7 @@ func others(l life, all []life) string {
 	return b.String()
 }
 
+// requests returns the requests of a pod's containers as text.
 func requests(p *v1.Pod) string {
 	var out []string
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {

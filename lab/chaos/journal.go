@@ -24,10 +24,12 @@ type admission struct {
 
 func (a admission) rules() rules { return rules{a.Policy, a.Scope} }
 
-// releases reports whether the managers release the pod's resources before they decide.
+// releases reports whether the managers release the resources of a pod before they decide: the kubelet has handled
+// its first pods, and no longer lists the pod as active.
 func (a admission) releases(uid string) bool { return a.Ready && !slices.Contains(a.Active, uid) }
 
-// readJournal reads the decisions of a node's managers, oldest first. It omits an incomplete line.
+// readJournal reads the decisions of a node's managers, oldest first, and decodes the state before each. It skips
+// empty lines and lines that a killed kubelet has left incomplete. Without a file it returns nothing.
 func readJournal(dir string, m *topo.Machine) (out []admission, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, kubelet.JournalFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/kubelet"
 )
 
-// held has the holdings of a pod's containers in the managers' files or the ledger, as comparable text: "cpus 1-2
-// memory ..." by container.
+// held has what each container of a pod holds, by container name, as text such as "cpus 1-2; memory 1073741824 on
+// [0]". The same holdings give the same text, whether they are read from the managers' files or from the ledger.
 type held map[string]string
 
 // checkpoints are the state files of a kubelet's managers, in the managers' format.
@@ -51,8 +51,8 @@ type memoryBlock struct {
 	Size  uint64       `json:"size"`
 }
 
-// read decodes the managers' state files. file returns the content of one, or nothing if it does not exist. The agent's
-// parser is not used, so that its mistakes are not repeated here.
+// read decodes the managers' state files. The function file returns the content of the file with a name, or nothing
+// if it does not exist. read does not use the agent's parser, so that a mistake of that parser is not repeated here.
 func read(file func(name string) ([]byte, error)) (*checkpoints, error) {
 	out := &checkpoints{}
 	into := []any{&out.cpu, &out.memory, &out.devices}
@@ -68,7 +68,8 @@ func read(file func(name string) ([]byte, error)) (*checkpoints, error) {
 	return out, nil
 }
 
-// managers reads the holdings in the files of a kubelet's managers, by UID.
+// managers reads what each pod holds in the state files of a kubelet's managers, by UID. dir is the kubelet's
+// directory.
 func managers(dir string) (map[string]held, error) {
 	c, err := read(func(name string) ([]byte, error) {
 		text, err := os.ReadFile(filepath.Join(dir, name))
@@ -83,6 +84,7 @@ func managers(dir string) (map[string]held, error) {
 	return c.held(), nil
 }
 
+// held returns what each pod holds, by UID.
 func (c *checkpoints) held() map[string]held {
 	parts := map[[2]string][]string{}
 	for uid, containers := range c.cpu.Entries {
@@ -178,7 +180,8 @@ func deviceBlock(m *topo.Machine, resource string, byNUMA map[string][]string) p
 	return out
 }
 
-// groups returns the memory manager's data of each NUMA node, by position.
+// groups returns, by the position of each NUMA node on the machine, the group of NUMA nodes that the memory manager
+// serves memory from there, and what is free. It omits NUMA nodes that the machine does not have.
 func (c *checkpoints) groups(m *topo.Machine) map[int]place.MemoryGroup {
 	out := map[int]place.MemoryGroup{}
 	for id, s := range c.memory.State {
@@ -216,6 +219,8 @@ func booked(m *topo.Machine, holdings []place.Holding) held {
 	return join(parts)[""]
 }
 
+// join joins the parts of each container, sorted, into one text. The keys of parts are pairs of UID and container;
+// the keys of the result are UIDs.
 func join(parts map[[2]string][]string) map[string]held {
 	out := map[string]held{}
 	for at, list := range parts {

@@ -19,6 +19,7 @@ const (
 // stopSeconds is a pod's grace period when it is deleted; a deletion by force has none.
 const stopSeconds = 10
 
+// pick returns one of xs; a value that is listed twice is twice as likely.
 func pick[T any](r *rand.Rand, xs ...T) T { return xs[r.IntN(len(xs))] }
 
 // shapes make pods with varied requests: few of one resource and much of another, on one NUMA node and on several.
@@ -79,7 +80,7 @@ func draw(r *rand.Rand, name, scheduler string) *v1.Pod {
 	return p
 }
 
-// probe makes a small pod for one node.
+// probe makes a small pod that only the named node can take.
 func probe(name, node string) *v1.Pod {
 	p := workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "256Mi"}))
 	p.Spec.SchedulerName = tenonScheduler

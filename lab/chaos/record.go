@@ -21,8 +21,9 @@ import (
 	"github.com/tenon-numa/tenon/lab/control"
 )
 
-// moment is when something was written. Versions come from one counter of the store, so they order pods and layouts
-// exactly. The time is when the record received the write; it makes moments comparable with events outside the store.
+// moment is the point at which an object was written. Its version comes from the one counter of the store, so
+// versions order all writes to pods and layouts exactly. Its time is when the record received the write, and makes
+// the moment comparable with events outside the store. The zero moment means that there was no such write.
 type moment struct {
 	version uint64
 	at      time.Time
@@ -41,9 +42,9 @@ func (m moment) String() string {
 // life is the history of a pod.
 type life struct {
 	pod                         *v1.Pod // as last seen
-	bound, started, ended, gone moment
-	ran                         bool // it was seen running
-	reported                    bool // its refusal was reported
+	bound, started, ended, gone moment  // the first write that shows it
+	ran                         bool    // it was seen running
+	reported                    bool    // its refusal was reported
 }
 
 func (l *life) tenon() bool { return l.pod.Spec.SchedulerName == tenonScheduler }
@@ -64,9 +65,9 @@ type record struct {
 	agents  map[string]time.Time            // when each agent's process wrote its first layout, by its id
 	last    uint64                          // version of the last write
 	changed chan struct{}                   // closed and renewed at every change
-	// refused is called with every pod that a kubelet refused, when that is seen; nil before the run is set up.
+	// refused, if not nil, is called once for every pod that a kubelet refused, when the record sees that.
 	refused func(life)
-	failed  error // an object that could not be read
+	failed  error // the first object that could not be read
 	stop    func()
 }
 
@@ -87,6 +88,7 @@ func follow(c *lab.Cluster) (r *record, err error) {
 	return r, err
 }
 
+// see processes one write. FollowStore calls it from one goroutine, in the order of the versions.
 func (r *record) see(c control.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,6 +133,7 @@ func decode(value []byte, into runtime.Object) error {
 	return err
 }
 
+// seePod processes a write of a pod. A deletion has no value, so the pod's last state stands for it.
 func (r *record) seePod(c control.Change, now moment) error {
 	p := r.pods[c.Key]
 	if c.Deleted {
@@ -150,7 +153,8 @@ func (r *record) seePod(c control.Change, now moment) error {
 	return nil
 }
 
-// seeNode keeps the most that a node had: a restarted kubelet reports less until its device plugins have registered.
+// seeNode keeps the most of each resource that a node ever had, because a restarted kubelet reports less until its
+// device plugins have registered.
 func (r *record) seeNode(n *v1.Node) {
 	most := r.nodes[n.Name]
 	if most == nil {
@@ -164,6 +168,7 @@ func (r *record) seeNode(n *v1.Node) {
 	}
 }
 
+// pod updates the life of a pod, and calls r.refused if the pod has just been refused. r.mu must be held.
 func (r *record) pod(p *v1.Pod, now moment, gone bool) {
 	l := r.lives[string(p.UID)]
 	if l == nil {
@@ -207,7 +212,7 @@ func (r *record) all() ([]life, <-chan struct{}) {
 	return out, r.changed
 }
 
-// named returns the life of the existing pod with a name.
+// named returns the life of the existing pod with a name. The bool is false if there is no such pod.
 func (r *record) named(name string) (life, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -264,7 +269,8 @@ func (r *record) forget() {
 	}
 }
 
-// until waits until done returns true for the lives; it calls done again at each change.
+// until waits until the function done returns true for the lives of all pods. It calls done again at each change. If
+// ctx ends first, it returns an error with the text what.
 func (r *record) until(ctx context.Context, what string, done func([]life) bool) error {
 	for {
 		lives, changed := r.all()

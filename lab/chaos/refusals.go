@@ -13,7 +13,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// blame is whether the scheduler could have predicted a kubelet's refusal of a pod.
+// blame is the cause of a kubelet's refusal of a pod. It answers whether the scheduler could have predicted the
+// refusal.
 type blame string
 
 // The causes of refusals. Those from overtaken to together name information that the scheduler had not received when
@@ -21,10 +22,11 @@ type blame string
 const (
 	// knowable: the scheduler had received everything that led to the refusal. This is a fault.
 	knowable blame = "could have been known"
-	// overtaken: another scheduler bound a pod to the node.
+	// overtaken: another scheduler had bound a pod to the node, which this scheduler had not received.
 	overtaken blame = "a foreign pod was bound at the same time"
-	// roomier: a pod ended. More room may be worse for a pod with init containers, since these may then be placed where
-	// the other containers do not fit (core/place/testdata/more_room_may_refuse_a_pod_with_init_containers.txt).
+	// roomier: a pod had ended. More room may be worse for a pod with init containers, since the managers may then
+	// place these where the other containers do not fit
+	// (core/place/testdata/more_room_may_refuse_a_pod_with_init_containers.txt).
 	roomier blame = "a pod ended at the same time"
 	// ruled: the kubelet was restarted with other rules, which the scheduler had not received.
 	ruled blame = "the kubelet was restarted with other rules"
@@ -33,7 +35,7 @@ const (
 	stale blame = "a restarted kubelet counted pods that are gone"
 	// unplugged: the kubelet was restarted, and its device plugins had not registered.
 	unplugged blame = "a restarted kubelet had no devices yet"
-	// together: several of these together caused the refusal.
+	// together: several of the causes from overtaken to unplugged made the kubelet refuse the pod.
 	together blame = "several of these together"
 	// unheard: the node counted as silent, and the profile permits pods there (silentNodes: Allow). The scheduler then
 	// relies on the last report and its predictions since, and keeps only the likeliest possible state of the node.
@@ -45,8 +47,9 @@ const (
 	again blame = "the pod ran, and a restarted kubelet refused it"
 )
 
-// A scheduler's information is the objects that it had received when the pod got its turn. A scheduler that has ended
-// has no record of that time. The judge then assumes that the turn was earlier than the stored binding by lag.
+// A refusal is judged by the objects that the scheduler had received when the pod got its turn. A scheduler that has
+// ended has no record of that time. The judge then assumes that the pod got its turn at least lag before its binding
+// was stored.
 const (
 	// lag bounds the time from the turn until the binding is in the store.
 	lag = 500 * time.Millisecond
@@ -126,6 +129,7 @@ func (s *scene) judge(l life) refusal {
 	return out
 }
 
+// lastOf returns the index of the last admission for which the function is returns true, or -1.
 func lastOf(all []admission, is func(admission) bool) int {
 	for i := len(all) - 1; i >= 0; i-- {
 		if is(all[i]) {
@@ -135,8 +139,9 @@ func lastOf(all []admission, is func(admission) bool) int {
 	return -1
 }
 
-// admittedBefore reports whether an earlier process of the kubelet had admitted the pod. The pod's status may not show
-// it: a killed kubelet may not have written it yet.
+// admittedBefore reports whether an earlier process of the kubelet had admitted the pod that was refused at
+// s.admissions[at]. It reads the journal too, because a kubelet that was killed may not have written the pod's
+// status.
 func (s *scene) admittedBefore(l life, at int) bool {
 	e := s.admissions[at]
 	return l.started.known() && l.started.at.Before(e.Began) ||
@@ -145,7 +150,8 @@ func (s *scene) admittedBefore(l life, at int) bool {
 		})
 }
 
-// readmission describes what differs between the first admission of a pod and the one at which it was refused.
+// readmission describes, as text, what differs between the first admission of a pod and the refusal at
+// s.admissions[at].
 func (s *scene) readmission(l life, at int) string {
 	uid, e := string(l.pod.UID), s.admissions[at]
 	var parts []string

@@ -15,13 +15,15 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// trial computes what a kubelet would have decided on a pod without an event that the scheduler had not received when
-// it bound the pod.
+// trial computes whether a kubelet would have admitted a pod that it refused, if events had not happened that the
+// scheduler had not received when it bound the pod. It rebuilds the managers' state at the refusal from the kubelet's
+// journal, changes it as if an event had not happened, and asks place. Some events also changed what later pods got;
+// replay computes what these pods would have got instead.
 type trial struct {
 	*scene
 	pod       *place.Pod
 	life      life
-	at        int // of the refusal in the node's admissions
+	at        int // index of the refusal in the node's admissions
 	admission admission
 
 	// What the scheduler had not received.
@@ -31,10 +33,10 @@ type trial struct {
 	late    bool            // the kubelet was restarted, and no layout since then was received
 }
 
-// without selects what a trial removes.
+// without selects the kinds of events that are assumed not to have happened.
 type without struct{ foreign, ended, rules, stale, unplugged bool }
 
-// find finds out what the scheduler had not received.
+// find sets foreign, ended, before and late: what the scheduler had not received when the pod got its turn.
 func (t *trial) find() {
 	by := t.life.bound.at.Add(-lag)
 	if !t.decided.IsZero() {
@@ -66,10 +68,10 @@ func (t *trial) find() {
 	}
 }
 
-// cause returns the single event without which the pod fits, or the events that together cause the refusal. The time
-// of the decision is known only to a fraction of a second. The scheduler may therefore have received some of the ends
-// in t before it decided. If no event explains the refusal, cause therefore tries again without the earliest end,
-// then without the two earliest, and so on.
+// cause returns the single event without which the pod fits, or that several events together caused the refusal, with
+// an explanation. The time of the scheduler's decision is known only to a fraction of a second, so the scheduler may
+// have received some of the ends in t before it decided. If no event explains the refusal, cause therefore tries
+// again without the earliest end, then without the two earliest, and so on.
 func (t *trial) cause() (blame, string) {
 	why, text := t.only()
 	ends := t.ends()
@@ -104,7 +106,7 @@ func (t *trial) ends() (uids []string) {
 	return uids
 }
 
-// only is cause for exactly the ends in t: it does not omit the earliest.
+// only does what cause does, but assumes that the scheduler had received none of the ends in t.
 func (t *trial) only() (blame, string) {
 	if t.fits(without{}) && t.remade {
 		return remade, "the pod fits on the machine of the layout, which is not the kubelet's"
@@ -142,6 +144,7 @@ func (t *trial) only() (blame, string) {
 		"without all this it does not fit either", t.names(t.foreign), t.names(t.ended), t.before != t.admission.rules())
 }
 
+// names returns the names of pods as text.
 func (t *trial) names(uids map[string]bool) string {
 	var out []string
 	for _, l := range t.lives {
@@ -155,7 +158,8 @@ func (t *trial) names(uids map[string]bool) string {
 	return strings.Join(out, ", ")
 }
 
-// fits reports whether place admits the pod in the state in which the kubelet refused it, without the events in w.
+// fits reports whether place admits the pod in the state in which the kubelet refused it, if the events that w
+// selects had not happened.
 func (t *trial) fits(w without) bool {
 	var other map[string][]place.Holding
 	if w.foreign || w.ended {
@@ -164,8 +168,8 @@ func (t *trial) fits(w without) bool {
 	return place.Place(t.usage(t.at, w, other), t.pod).Fits()
 }
 
-// usage returns the managers' state at an admission. other has the holdings of some pods, and replaces their holdings
-// in the managers' files.
+// usage returns the managers' state at t.admissions[at], as if the events that w selects had not happened. For the
+// pods in other, it takes the holdings from there instead of from the managers' files.
 func (t *trial) usage(at int, w without, other map[string][]place.Holding) *place.Usage {
 	a := t.admissions[at]
 	r := t.rules
@@ -176,6 +180,7 @@ func (t *trial) usage(at int, w without, other map[string][]place.Holding) *plac
 	r.Topology.Policy, _ = place.ParsePolicy(rules.policy)
 	r.Topology.Scope, _ = place.ParseScope(rules.scope)
 	u := place.NewUsage(t.machine, r)
+	// whole is true while the state equals the managers' own. Only then do their records of memory groups apply.
 	whole := len(other) == 0
 	for _, uid := range t.order(a) {
 		switch {
@@ -203,7 +208,7 @@ func (t *trial) usage(at int, w without, other map[string][]place.Holding) *plac
 	return u
 }
 
-// order returns the pods that hold something at an admission, in binding order.
+// order returns the UIDs of the pods that hold something at an admission, in binding order.
 func (t *trial) order(a admission) []string {
 	out := slices.Sorted(maps.Keys(a.held))
 	bound := map[string]uint64{}
@@ -232,8 +237,8 @@ func (t *trial) past(uid string, a admission) bool {
 	return true // it was gone before the round began
 }
 
-// left returns the last known holdings of the pods in t.ended that the managers no longer count at the admission number
-// at. The scheduler still counted them, because it had not received these pods' ends.
+// left returns the last known holdings of the pods in t.ended that the managers no longer count at t.admissions[at].
+// The scheduler still counted them, because it had not received that these pods had ended.
 func (t *trial) left(at int) (out [][]place.Holding) {
 	for _, uid := range slices.Sorted(maps.Keys(t.ended)) {
 		if _, there := t.admissions[at].held[uid]; there && !t.admissions[at].releases(uid) {
@@ -247,7 +252,7 @@ func (t *trial) left(at int) (out [][]place.Holding) {
 	return out
 }
 
-// all returns all devices of a resource.
+// all returns a holding of all devices of a resource. It stands for devices that the kubelet did not have yet.
 func (t *trial) all(resource string) place.Holding {
 	r, _ := t.machine.Resource(resource)
 	b := place.DeviceBlock{Resource: resource}
@@ -257,9 +262,10 @@ func (t *trial) all(resource string) place.Holding {
 	return place.Holding{Devices: []place.DeviceBlock{b}}
 }
 
-// replay places again the pods that were admitted before the refused one. With w.foreign it begins at the first
-// foreign pod, and omits foreign pods. With w.ended it begins where the managers first released a pod in t.ended, and
-// keeps the holdings of these pods. It returns the holdings that differ from the real ones.
+// replay computes what the pods that were admitted before the refused one would have got, if the events that w
+// selects had not happened. With w.foreign it begins at the first foreign pod, and omits foreign pods. With w.ended
+// it begins where the managers first released a pod in t.ended, and keeps the holdings of these pods. It returns, by
+// UID, only the holdings that differ from the real ones.
 func (t *trial) replay(w without) map[string][]place.Holding {
 	other := map[string][]place.Holding{}
 	first := t.at
@@ -291,9 +297,9 @@ func (t *trial) replay(w without) map[string][]place.Holding {
 	return other
 }
 
-// released returns the first admission, up to the refusal, at which the managers had released a pod's former
-// holdings. Managers release holdings before the kubelet writes the pod's end. If there is no such admission, it
-// returns the number of all admissions.
+// released returns the index of the first admission, up to the refusal, at which the managers had released what a pod
+// had held before. That may be earlier than the pod's end at the API server, because managers release holdings before
+// the kubelet writes the end. If there is no such admission, it returns the number of all admissions.
 func (t *trial) released(uid string) int {
 	held := false
 	for i, a := range t.admissions[:t.at+1] {
@@ -305,8 +311,8 @@ func (t *trial) released(uid string) int {
 	return len(t.admissions)
 }
 
-// amounts returns the cause of a refusal by amounts: the managers have admitted the pod, and then the kubelet found too
-// little of a resource (lifecycle/predicate.go).
+// amounts returns the cause of a refusal by plain amounts: the managers had admitted the pod, but then the kubelet
+// found too little of a resource (lifecycle/predicate.go).
 func (t *trial) amounts() (blame, string) {
 	node := &v1.Node{Status: v1.NodeStatus{Allocatable: t.allocatable}}
 	var all, own []*v1.Pod
