@@ -39,14 +39,15 @@ type NodeInfo struct {
 	KubeletConfigPath  string // the effective KubeletConfiguration
 	PodResourcesSocket string
 	StateDir           string // directory of the CPU and memory managers' checkpoints
-	// PinConfig and NRI are the agent's rules and the runtime's socket where the agent pins containers; empty elsewhere.
+	// PinConfig is the path of the agent's rules, and NRI the path of the runtime's socket. They are set on nodes where
+	// the agent pins containers, and empty on others.
 	PinConfig, NRI string
-	// Numatopology: the agent publishes Volcano's Numatopology too.
+	// Numatopology is true if the agent publishes Volcano's Numatopology too.
 	Numatopology bool
 }
 
-// MaybeChild returns at once in a program that a person started. In the child that [Start] made of the same binary it
-// runs the nodes and does not return.
+// MaybeChild returns at once in a program that a person started. In a child process that [Start] started it runs the
+// nodes and does not return.
 func MaybeChild() {
 	if os.Getenv(childEnv) == "" {
 		return
@@ -61,8 +62,8 @@ func MaybeChild() {
 // answersFD is the descriptor on which the child answers orders.
 const answersFD = 3
 
-// runNodes reads the job, starts the nodes, and returns when it is ordered to end. If the parent died, it removes the
-// cluster's directory, which no other process would.
+// runNodes reads the job, starts the nodes, and carries out orders until it is ordered to end. It returns an error if
+// a node does not start. If the parent has died, it removes the cluster's directory, because no other process would.
 func runNodes(in io.Reader, answers io.Writer) error {
 	var j job
 	dec := json.NewDecoder(in)
@@ -94,7 +95,8 @@ func runNodes(in io.Reader, answers io.Writer) error {
 	return removeDir(j.Dir)
 }
 
-// removeDir removes a directory in which kubelets still write. It retries while they add files.
+// removeDir removes a directory in which kubelets still write. It tries several times, because a kubelet may add a
+// file while the directory is being removed.
 func removeDir(dir string) (err error) {
 	for range 20 {
 		if err = os.RemoveAll(dir); err == nil {
@@ -104,7 +106,7 @@ func removeDir(dir string) (err error) {
 	return err
 }
 
-// hardware is a machine that needs no discovery. It may change at any time.
+// hardware is the machine that an agent reads. Nothing has to be discovered, and the machine may change at any time.
 type hardware struct{ machine atomic.Pointer[topo.Machine] }
 
 func (h *hardware) ReadMachine(context.Context) (*topo.Machine, v1alpha1.Detail, error) {
@@ -136,8 +138,9 @@ func (h *hardware) change(description string, offline idset.Set[idset.CPU], page
 	return nil
 }
 
-// running reports the file as the effective configuration, as /configz would. A kubelet of the lab has neither a server
-// nor flags, and its file does not change while its process lives.
+// running reads a kubelet's configuration file and reports it as the configuration in effect, as /configz would. It
+// may do so, because a kubelet of the lab has neither a server nor flags, and its file does not change while its
+// process lives.
 type running struct{ nodekubelet.Files }
 
 func (r running) Configuration(ctx context.Context) (nodekubelet.Configuration, error) {
@@ -149,11 +152,11 @@ func (r running) Configuration(ctx context.Context) (nodekubelet.Configuration, 
 // ShardLabel is the label that agents copy from their Node to the objects that they publish.
 const ShardLabel = "tenon.sh/shard"
 
-// agentPause is how long an ended agent stays down, as under a DaemonSet.
+// agentPause is how long an ended agent stays down before it is started again, as a DaemonSet would.
 const agentPause = 250 * time.Millisecond
 
-// runAgent runs the agent of a node until the context ends. Its reports pass through p. It restarts the agent when it
-// ends, for example because the API server ended while the agent started.
+// runAgent runs the agent of a node until the context ends, and sends its reports through p. It starts the agent
+// again when the agent ends, for example because the API server ended while the agent started.
 func runAgent(ctx context.Context, administrator *rest.Config, n NodeInfo, p *reportDelay) {
 	logger := klog.FromContext(ctx).WithName("agent").WithValues("node", n.Name)
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
@@ -164,6 +167,7 @@ func runAgent(ctx context.Context, administrator *rest.Config, n NodeInfo, p *re
 	}, agentPause)
 }
 
+// agentOnce runs the agent of a node until it ends or the context ends. It first waits until the node is registered.
 func agentOnce(ctx context.Context, logger klog.Logger, administrator *rest.Config, n NodeInfo, p *reportDelay) error {
 	if err := awaitNode(ctx, administrator, n.Name); err != nil {
 		return err
@@ -199,7 +203,8 @@ func agentOnce(ctx context.Context, logger klog.Logger, administrator *rest.Conf
 // gpus is the resource whose devices are in Numatopologies.
 const gpus = "nvidia.com/gpu"
 
-// publisher publishes what an agent publishes beside its layout.
+// publisher returns what publishes a node's objects besides its layout: a NodeResourceTopology, and a Numatopology
+// too if numatopology is true.
 func publisher(own *rest.Config, labels []string, numatopology bool, logger klog.Logger) (agent.Publisher, error) {
 	zones, err := nrt.NewPublisher(own, labels, logger)
 	if err != nil || !numatopology {
@@ -209,7 +214,7 @@ func publisher(own *rest.Config, labels []string, numatopology bool, logger klog
 	return &agent.Both{Publisher: zones, Second: second}, err
 }
 
-// awaitNode waits until the node is registered: a token cannot be bound to it earlier.
+// awaitNode waits until the node is registered, because a token cannot be bound to it earlier.
 func awaitNode(ctx context.Context, administrator *rest.Config, name string) error {
 	k, err := kubernetes.NewForConfig(administrator)
 	if err != nil {

@@ -29,7 +29,8 @@ const (
 	doChange     = "change the machine"
 )
 
-// order is one order to the child, as JSON after its job. Each is answered, except the one to stop.
+// order is an order to the child. Orders follow the job on the child's input, as JSON. The child answers each, except
+// the order to stop.
 type order struct {
 	Do, Node string
 	Pod      string // UID
@@ -41,11 +42,12 @@ type order struct {
 // answer is the child's answer to an order; Error is "" if it succeeded.
 type answer struct{ Error string }
 
-// childNodes are the nodes of this child process. They start, and then follow orders.
+// childNodes are the nodes of this child process.
 type childNodes struct {
-	ctx   context.Context
-	job   job
-	mu    sync.Mutex
+	ctx context.Context
+	job job
+	mu  sync.Mutex
+	// nodes has the nodes that have started, by name.
 	nodes map[string]*childNode
 }
 
@@ -55,7 +57,7 @@ type childNode struct {
 	kubelet *kubelet.Kubelet
 	reports *reportDelay
 	machine *hardware // the machine that the agent reads; the kubelet keeps the machine of its start
-	text    string    // the description of the kubelet's machine
+	text    string    // the description of the machine with which the kubelet started
 	// stop ends the agent and waits for its end; nil if none runs.
 	stop func()
 }
@@ -111,7 +113,8 @@ func (s *childNodes) start() error {
 	return nil
 }
 
-// pinned writes the rules of a node whose agent pins containers. It returns "" for others.
+// pinned returns, for a node whose agent pins containers, the path of the container runtime's socket and the path of
+// the agent's rules, which it writes. For other nodes both are "".
 func pinned(n jobNode) (nri, pins string, err error) {
 	if !n.Pinned {
 		return "", "", nil

@@ -83,9 +83,9 @@ func turns(screens []screen) string {
 	return b.String()
 }
 
-// row draws a line of text as line number at of a screen, from 0 on: first the backgrounds, then the spans. Each span
-// is stretched to the width of its letters, so the columns are the same in every font. class is an attribute of the
-// text element, or "".
+// row draws one line of a screen; at is its number, from 0 on. It draws first the backgrounds, then the spans. Each
+// span is stretched to the width of its letters, so the columns are the same in every font. class is an attribute of
+// the text element, or "".
 func row(b *bufio.Writer, at int, line []span, class string) {
 	y, x := edge+at*pitch, float64(edge)
 	var text strings.Builder

@@ -29,7 +29,7 @@ type action struct {
 	do    func(*run, context.Context) error
 }
 
-// actions has all kinds of events, with their shares. The order determines what a seed draws.
+// actions has all kinds of events, with their shares. If the order changes, a seed draws other actions.
 var actions = []action{
 	{"pods", 18, func(r *run, ctx context.Context) error { return r.create(ctx, 3+r.rand.IntN(9), 0) }},
 	{"foreign pods", 8, func(r *run, ctx context.Context) error { return r.create(ctx, 1+r.rand.IntN(4), 100) }},
@@ -102,7 +102,8 @@ func (r *run) some(n int) []string {
 	return out[:min(n, len(out))]
 }
 
-// doomed draws n pods as some does. From then on they are no longer drawn, because the caller deletes them.
+// doomed draws n pods, as the method some does. From then on they are not drawn again, because the caller deletes
+// them.
 func (r *run) doomed(n int) []string {
 	out := r.some(n)
 	r.alive = slices.DeleteFunc(r.alive, func(name string) bool { return slices.Contains(out, name) })
@@ -180,7 +181,7 @@ func (r *run) remove(ctx context.Context, names []string, grace *int64) error {
 	return nil
 }
 
-// finish ends the named pods, with success. It skips the others.
+// finish ends the containers of the named pods with success. It skips pods that do not run.
 func (r *run) finish(ctx context.Context, names []string) error {
 	for _, name := range names {
 		l, ok := r.record.named(name)
@@ -222,8 +223,8 @@ func (r *run) bound(ctx context.Context) error {
 	return err
 }
 
-// stopAgent ends a node's agent until startAgents or a restart of the kubelet, unless the agent already has a fault
-// that lasts for several rounds.
+// stopAgent ends a node's agent until startAgents or a restart of the kubelet. It does nothing if the agent already
+// has an ailment.
 func (r *run) stopAgent(ctx context.Context, node string) error {
 	if r.ails(node, silent) {
 		return nil

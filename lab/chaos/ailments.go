@@ -27,7 +27,8 @@ import (
 type ailment struct {
 	what  string   // description, for the log
 	nodes []string // their layouts may be old, or show another machine than the kubelet's
-	// blind is true if, during the fault, schedulers may lack data or rights without which they cannot schedule at all.
+	// blind is true if, during the ailment, schedulers may lack data or rights without which they cannot schedule at
+	// all.
 	blind bool
 	kind  ailmentKind
 	began time.Time
@@ -35,11 +36,11 @@ type ailment struct {
 	// start is the start time of the node's kubelet. It is set only if the node's layout had that kubelet's machine
 	// when the machine changed, and is zero otherwise.
 	start metav1.MicroTime
-	// end undoes the fault.
+	// end undoes what the ailment did.
 	end func(context.Context) error
 }
 
-// ailmentKind is a kind of fault. It determines what the scheduler has to report about the nodes of the fault.
+// ailmentKind is a kind of ailment. It determines what the scheduler has to report about the ailing nodes.
 type ailmentKind int
 
 const (
@@ -48,12 +49,12 @@ const (
 	changed                      // machines changed; the layouts show that the machine is not the kubelet's
 )
 
-// mostRounds bounds how many rounds a fault lasts; a round takes some seconds. mostSilent is the bound for agents
+// mostRounds bounds how many rounds an ailment lasts; a round takes some seconds. mostSilent is the bound for agents
 // that do not report. It is larger, because a node counts as silent only after more than a minute.
 const mostRounds, mostSilent = 6, 24
 
-// ail begins a fault for a random number of rounds: it calls begin, and recover later calls end. It does nothing if
-// the fault conflicts with one that still lasts; see shares.
+// ail begins an ailment for a random number of rounds: it calls begin, and recover later calls end. It does nothing
+// if the ailment conflicts with one that still lasts; see shares.
 func (r *run) ail(ctx context.Context, a ailment, begin, end func(context.Context) error) error {
 	most := mostRounds
 	if a.kind == silent {
@@ -68,13 +69,13 @@ func (r *run) ail(ctx context.Context, a ailment, begin, end func(context.Contex
 	return begin(ctx)
 }
 
-// shares reports whether two faults conflict: they are of the same kind and on the same nodes. Any two withdrawals of
-// rights conflict, because both change the same roles and each restores the rules that it found.
+// shares reports whether two ailments conflict: they are of the same kind and on the same nodes. Any two withdrawals
+// of rights conflict, because both may change the same role, and each later restores the rules that it found.
 func shares(a ailment, b *ailment) bool {
 	return a.kind == b.kind && (a.kind == withdrawn || slices.Equal(a.nodes, b.nodes))
 }
 
-// recover counts down one round, and ends the faults whose rounds are over.
+// recover counts down one round, and ends the ailments whose rounds are over.
 func (r *run) recover(ctx context.Context) error {
 	for _, a := range slices.Clone(r.ailing) {
 		if a.left--; a.left > 0 {
@@ -96,7 +97,7 @@ func (r *run) ails(node string, kinds ...ailmentKind) bool {
 	})
 }
 
-// blind reports whether a present fault may keep schedulers from scheduling at all.
+// blind reports whether a present ailment may keep schedulers from scheduling at all.
 func (r *run) blind() bool {
 	return slices.ContainsFunc(r.ailing, func(a *ailment) bool { return a.blind })
 }
@@ -223,7 +224,7 @@ func (r *run) withdrawRight(ctx context.Context, x right) error {
 	})
 }
 
-// changeRole replaces the rules of a ClusterRole by what the function with returns for its present rules.
+// changeRole replaces the rules of a ClusterRole by the result of a function of its present rules.
 func (r *run) changeRole(ctx context.Context, name string, with func([]rbacv1.PolicyRule) []rbacv1.PolicyRule) error {
 	return r.try(ctx, func() error {
 		roles := r.client.RbacV1().ClusterRoles()
@@ -261,7 +262,7 @@ func (x right) from(rules []rbacv1.PolicyRule) (out []rbacv1.PolicyRule) {
 	return out
 }
 
-// unsaid returns, as text, what the scheduler should report about nodes with a present fault and does not.
+// unsaid returns, as text, what the scheduler should report about ailing nodes and does not.
 func (r *run) unsaid(lives []life) (out []string) {
 	for _, a := range r.ailing {
 		for _, node := range a.nodes {
@@ -297,7 +298,7 @@ func (r *run) overdue(node string, since time.Time, lives []life) bool {
 	})
 }
 
-// machineChanged reports whether the ledger has the mark that the node's machine is not its kubelet's.
+// machineChanged reports whether the node's layout shows that its machine is not its kubelet's.
 func machineChanged(n *state.Node) bool {
 	return slices.ContainsFunc(n.Inexact, func(i state.Inexact) bool { return i.Code == state.MachineChanged })
 }

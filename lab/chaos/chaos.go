@@ -113,7 +113,7 @@ type run struct {
 	earlier   int             // restarts of the API server before this round
 	received  []*deliveries   // what each of Tenon's schedulers received, oldest scheduler first
 	attackers attackers
-	ailing    []*ailment               // faults that last
+	ailing    []*ailment               // faults that still last
 	hardware  map[string]*topo.Machine // of the kubelets, by node
 
 	// mu guards result and evidence, which callbacks write too, and tenon, which a callback of the record reads.
@@ -261,7 +261,7 @@ func (r *run) round(ctx context.Context) error {
 	return r.restartDead(ctx)
 }
 
-// broke counts a failure of the lab itself, by the operation what that failed.
+// broke counts a failure of the lab itself, by the operation that failed.
 func (r *run) broke(what string, err error) {
 	r.say("BREAKDOWN: round %d: %s: %v", r.result.Rounds, what, err)
 	r.mu.Lock()

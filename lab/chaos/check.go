@@ -24,9 +24,9 @@ import (
 // after which an agent reads everything again, and the 30 seconds after which a pod loses its turn.
 const patience = 75 * time.Second
 
-// settle ends what ends with the round: it restarts nodes and agents, ends the faults whose rounds are over, and
-// delivers held reports. Then it waits until no pod is restless, and records the pods that stay restless for longer
-// than patience as a fault. It does not wait if schedulers are blind.
+// settle starts nodes and agents that do not run, ends the ailments whose rounds are over, and delivers held reports.
+// Then it waits until no pod is restless. If pods stay restless for longer than patience, it records that as a
+// violation. It does not wait while schedulers are blind.
 func (r *run) settle(ctx context.Context) error {
 	if err := r.restartDead(ctx); err != nil {
 		return err
@@ -114,7 +114,7 @@ func statesOf(lives []life) (out []string) {
 
 // check repeats the checks of a round until none fails, and then returns true: the ledger agrees with the managers,
 // refusals are in the pods' status, no pod waits although it fits, and the scheduler reports what it has to about
-// present faults. If a check still fails after patience, check records faults and returns false.
+// ailing nodes. If a check still fails after patience, it records violations and returns false.
 func (r *run) check(ctx context.Context) bool {
 	return r.await(ctx, func() []string {
 		lives, _ := r.record.all()
@@ -163,8 +163,8 @@ func (r *run) unreported(lives []life) (out []string) {
 	return out
 }
 
-// await calls the function wrong, which returns violations as text, until it returns none, and then returns true.
-// After patience it records the last violations as faults and returns false.
+// await repeats a check until it returns no violations, and then returns true. After patience it records the
+// violations that remain and returns false.
 func (r *run) await(ctx context.Context, wrong func() []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -272,8 +272,9 @@ func (r *run) waitThoughFitting(ctx context.Context, lives []life) (out []string
 	return out
 }
 
-// probe schedules a small pod to every node with room, waits until the pods run, and deletes them. It shows that a
-// node that has refused a shape, or was unsettled, accepts pods again after its next report.
+// probe schedules a small pod to every node with room, waits until the pods run, and deletes them. A node that has
+// refused a shape, or was unsettled, must accept pods again after its next report. If a node does not, probe records
+// a violation.
 func (r *run) probe(ctx context.Context) error {
 	var names []string
 	probes := map[string]*v1.Pod{} // by node

@@ -86,10 +86,10 @@ func (d *deliveries) layout(l *v1alpha1.NodeLayout, now time.Time) {
 	d.layouts[l.Name] = append(d.layouts[l.Name], r)
 }
 
-// knewBound reports whether the scheduler had received, at the time by, that a pod is bound.
+// knewBound reports whether the scheduler had received, until the given time, that a pod is bound.
 func (d *deliveries) knewBound(uid string, by time.Time) bool { return d.knew(d.bound, uid, by) }
 
-// knewOver reports whether the scheduler had received, at the time by, that a pod has ended or is gone.
+// knewOver reports whether the scheduler had received, until the given time, that a pod has ended or is gone.
 func (d *deliveries) knewOver(uid string, by time.Time) bool { return d.knew(d.over, uid, by) }
 
 func (d *deliveries) knew(what map[string]time.Time, uid string, by time.Time) bool {
@@ -99,8 +99,8 @@ func (d *deliveries) knew(what map[string]time.Time, uid string, by time.Time) b
 	return known && !at.After(by)
 }
 
-// report returns the last layout of a node that the scheduler had received at the time by. ok is false if there was
-// none.
+// report returns the last layout of a node that the scheduler had received until the given time. ok is false if there
+// was none.
 func (d *deliveries) report(node string, by time.Time) (last report, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,7 +112,8 @@ func (d *deliveries) report(node string, by time.Time) (last report, ok bool) {
 	return last, ok
 }
 
-// forget drops the records of pods for which there returns false, and all layouts but the last of each node.
+// forget drops all layouts but the last of each node, and the records of pods that no longer exist. The function
+// there reports whether a pod exists.
 func (d *deliveries) forget(there func(uid string) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -139,8 +139,8 @@ func (r *run) inspect(path string) string {
 	return w.Body.String()
 }
 
-// others describes the pods that were bound to the node of l before l ended, with l itself: one line for each, in the
-// order of the list all.
+// others describes the pods that were bound to the node of l before l ended, l itself included. It returns one line
+// for each, in the given order.
 func others(l life, all []life) string {
 	var b strings.Builder
 	for _, x := range all {

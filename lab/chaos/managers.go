@@ -51,8 +51,8 @@ type memoryBlock struct {
 	Size  uint64       `json:"size"`
 }
 
-// read decodes the managers' state files. The function file returns the content of the file with a name, or nothing
-// if it does not exist. read does not use the agent's parser, so that a mistake of that parser is not repeated here.
+// read decodes the managers' state files. file returns the content of the file with the given name, or nothing if it
+// does not exist. read does not use the agent's parser, so that a mistake of that parser is not repeated here.
 func read(file func(name string) ([]byte, error)) (*checkpoints, error) {
 	out := &checkpoints{}
 	into := []any{&out.cpu, &out.memory, &out.devices}
@@ -180,8 +180,8 @@ func deviceBlock(m *topo.Machine, resource string, byNUMA map[string][]string) p
 	return out
 }
 
-// groups returns, by the position of each NUMA node on the machine, the group of NUMA nodes that the memory manager
-// serves memory from there, and what is free. It omits NUMA nodes that the machine does not have.
+// groups returns the memory manager's state of each NUMA node, by the NUMA node's position on the machine: the group
+// of NUMA nodes that it belongs to, and the free amounts. It omits NUMA nodes that the machine does not have.
 func (c *checkpoints) groups(m *topo.Machine) map[int]place.MemoryGroup {
 	out := map[int]place.MemoryGroup{}
 	for id, s := range c.memory.State {

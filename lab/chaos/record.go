@@ -269,8 +269,8 @@ func (r *record) forget() {
 	}
 }
 
-// until waits until the function done returns true for the lives of all pods. It calls done again at each change. If
-// ctx ends first, it returns an error with the text what.
+// until calls done with the lives of all pods, again at each change, until it returns true. If ctx ends first, it
+// returns an error that names what it waited for.
 func (r *record) until(ctx context.Context, what string, done func([]life) bool) error {
 	for {
 		lives, changed := r.all()

@@ -129,7 +129,7 @@ func (s *scene) judge(l life) refusal {
 	return out
 }
 
-// lastOf returns the index of the last admission for which the function is returns true, or -1.
+// lastOf returns the index of the last admission that satisfies a condition, or -1.
 func lastOf(all []admission, is func(admission) bool) int {
 	for i := len(all) - 1; i >= 0; i-- {
 		if is(all[i]) {

@@ -106,7 +106,7 @@ func (t *trial) ends() (uids []string) {
 	return uids
 }
 
-// only does what cause does, but assumes that the scheduler had received none of the ends in t.
+// only is one try of cause: it assumes that the scheduler had received none of the ends in t.
 func (t *trial) only() (blame, string) {
 	if t.fits(without{}) && t.remade {
 		return remade, "the pod fits on the machine of the layout, which is not the kubelet's"

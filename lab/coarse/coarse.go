@@ -1,10 +1,10 @@
-// Package coarse is a cluster of nodes with only a NodeResourceTopology: a control plane and Tenon's scheduler, and
-// Node objects without kubelets.
+// Package coarse runs a cluster in which every node has only a NodeResourceTopology: a control plane and Tenon's
+// scheduler, with Node objects but without kubelets.
 //
-// The package imitates the kubelets' writes to the API server: a bound pod runs at once, or is refused on a node whose
-// name requests that. Tests write the nodes' reports ([Cluster.Report]), with a fingerprint of the running pods if they
-// choose. Invariant: no report is written unless a test writes it, so the scheduler acts on its own between two
-// reports. The package does not decide about alignment: the lab's real kubelets do.
+// The package imitates what kubelets write to the API server: a bound pod runs at once, or is refused if the name of
+// its node begins with [Stubborn]. Tests write the nodes' reports ([Cluster.Report]), with a fingerprint of the
+// running pods if they choose. Invariant: no report is written unless a test writes it, so between two reports the
+// scheduler has only its own records. The package does not decide about alignment: the lab's real kubelets do.
 package coarse
 
 import (
@@ -55,11 +55,11 @@ type Cluster struct {
 	access  string // the scheduler's kubeconfig
 	plane   *control.Plane
 	cancel  context.CancelFunc
-	kubelet chan error
+	kubelet chan error // the result of play
 }
 
-// Start starts the control plane and the imitated kubelets, in a new directory below dir. The scheduler starts later,
-// so that nodes can be made before it lists them.
+// Start starts the control plane and the imitated kubelets, with files below dir. The scheduler starts later, so that
+// nodes can be made before it lists them.
 func Start(ctx context.Context, dir string) (*Cluster, error) {
 	c, err := StartBare(ctx, dir)
 	if err != nil {
@@ -144,13 +144,14 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// Schedule starts the scheduler, with the rights of deploy/scheduler.
+// Schedule starts the scheduler with the given profiles, and with the rights of its service account in package
+// deploy.
 func (c *Cluster) Schedule(profiles string) (err error) {
 	c.Scheduler, err = scheduler.Start(c.dir, c.access, profiles, nil)
 	return err
 }
 
-// ScheduleToo starts one more scheduler. The caller stops it before the cluster.
+// ScheduleToo starts one more scheduler. The caller stops it before it stops the cluster.
 func (c *Cluster) ScheduleToo(profiles string) (*scheduler.Running, error) {
 	dir, err := os.MkdirTemp(c.dir, "scheduler")
 	if err != nil {
@@ -178,7 +179,7 @@ func (c *Cluster) Stop() error {
 	return errors.Join(errs...)
 }
 
-// play marks bound pods as running, or refuses them, until the context ends.
+// play imitates the kubelets until the context ends: it admits or refuses every bound pod that has no start time.
 func (c *Cluster) play(ctx context.Context) error {
 	for {
 		pods, changed := c.Pods.Pods()
@@ -198,7 +199,8 @@ func (c *Cluster) play(ctx context.Context) error {
 	}
 }
 
-// admit writes the status that a kubelet writes after it has processed a pod.
+// admit writes the status that a kubelet writes after it has admitted or refused a pod. It ignores a pod that has
+// been deleted meanwhile.
 func (c *Cluster) admit(ctx context.Context, p *v1.Pod) error {
 	status := map[string]any{"phase": v1.PodRunning, "startTime": time.Now().UTC().Format(time.RFC3339)}
 	if strings.HasPrefix(p.Spec.NodeName, Stubborn) {
@@ -216,7 +218,7 @@ func (c *Cluster) admit(ctx context.Context, p *v1.Pod) error {
 	return nil
 }
 
-// Report writes the NodeResourceTopology of a node, in place of the existing one.
+// Report creates the NodeResourceTopology of a node, or replaces the existing one.
 func (c *Cluster) Report(ctx context.Context, o *v1alpha2.NodeResourceTopology) error {
 	old, err := c.Topologies.Get(ctx, o.Name, metav1.GetOptions{})
 	switch {

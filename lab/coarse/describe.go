@@ -12,11 +12,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Device resources of the cluster, by the short names of descriptions.
+// devices are the device resources of the cluster, by their short names in descriptions.
 var devices = map[string]v1.ResourceName{"nic": "vendor.example/nic", "gpu": "vendor.example/gpu"}
 
-// amount parses part i of a description, such as "2", "8Gi", "hp512Mi" or "nic4", into a resource and its quantity. A
-// part without a name is CPUs if it is the first, and memory otherwise.
+// amount parses part i of a description, from 0 on, into a resource and its quantity. The prefixes "hp"
+// (hugepages-2Mi), "eph" (ephemeral storage), "nic" and "gpu" name the resource, as in "hp512Mi" or "nic4". Without a
+// prefix, part 0 is CPUs, and any other part is memory.
 func amount(i int, text string) (v1.ResourceName, string) {
 	if rest, ok := strings.CutPrefix(text, "hp"); ok {
 		return v1.ResourceHugePagesPrefix + "2Mi", rest
@@ -32,10 +33,10 @@ func amount(i int, text string) (v1.ResourceName, string) {
 	return [...]v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}[min(i, 1)], text
 }
 
-// Topology describes a node's zones. "4/8Gi/nic2 0:4/8Gi/nic2" means two NUMA nodes: node-0 with 4 CPUs, 8Gi and 2
-// devices, node-1 with none of its 4 CPUs available. "3:4:6" means three available of four allocatable of six; a
-// missing number equals the one before it. A part "-" omits the resource. The policy has the form
-// "single-numa-node/container".
+// Topology returns the NodeResourceTopology of a node. In zones, "4/8Gi/nic2 0:4/8Gi/nic2" means two NUMA nodes:
+// node-0 with 4 CPUs, 8Gi of memory and 2 NICs, and node-1 with the same, but none of its 4 CPUs is available.
+// "3:4:6" means that 3 are available, 4 allocatable, and 6 the capacity; a missing number equals the one before it. A
+// part "-" omits the resource. policy has the form "single-numa-node/container".
 func Topology(node, policy, zones string) *v1alpha2.NodeResourceTopology {
 	name, scope, _ := strings.Cut(policy, "/")
 	o := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: node}, Zones: v1alpha2.ZoneList{},
@@ -61,7 +62,7 @@ func Topology(node, policy, zones string) *v1alpha2.NodeResourceTopology {
 	return o
 }
 
-// Signed adds the fingerprint of pods of the default namespace.
+// Signed adds to o the fingerprint of the named pods, which are in the default namespace, and returns o.
 func Signed(o *v1alpha2.NodeResourceTopology, pods ...string) *v1alpha2.NodeResourceTopology {
 	fp := podfingerprint.NewFingerprint(len(pods))
 	for _, name := range pods {
@@ -72,8 +73,9 @@ func Signed(o *v1alpha2.NodeResourceTopology, pods ...string) *v1alpha2.NodeReso
 	return o
 }
 
-// Containers describes a pod. "init:4/4Gi 2/4Gi/nic1" means an init container and a container, whose limits equal their
-// requests; "burstable:2/4Gi" has requests only. Devices always have limits. The containers are named init0 and c1.
+// Containers returns the specification of a pod. "init:4/4Gi 2/4Gi/nic1" means an init container and a container,
+// whose limits equal their requests; "burstable:2/4Gi" means a container with requests only. Devices and hugepages
+// always have limits. The containers are named by kind and position, here init0 and c1.
 func Containers(text string) v1.PodSpec {
 	s := v1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](0), AutomountServiceAccountToken: ptr.To(false),
 		RestartPolicy: v1.RestartPolicyNever}

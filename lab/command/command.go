@@ -33,7 +33,7 @@ type Parts struct {
 // Running is a running part.
 type Running interface {
 	Done() <-chan struct{} // closed when it ended
-	Err() error            // why it ended by itself
+	Err() error            // why it ended by itself; nil while it runs and after Stop
 	Stop() error
 	// Addresses returns the URLs that the part serves, with descriptions.
 	Addresses() []Address
@@ -42,10 +42,11 @@ type Running interface {
 // Address is a URL with a description.
 type Address struct{ What, URL string }
 
-// Show renders results for people. If Draw is nil, drawings are omitted. If Record is nil, a requested recording is
-// an error. The demonstration's act about a pod that waits needs Explain.
+// Show renders results for people. If Draw is nil, drawings are omitted. If Record is nil, a request for a recording
+// is an error. Explain is needed only for the act about a pod that waits.
 type Show struct {
-	// Draw draws one node within a width, in colour on a terminal or if color is set.
+	// Draw draws one node, at most width columns wide. It uses colour if color is set, and otherwise only on a
+	// terminal.
 	Draw func(w io.Writer, n *state.Node, width int, color bool) error
 	// Explain returns the output of "kubectl tenon explain pod" for a pod.
 	Explain func(ctx context.Context, kubeconfig, pod string) (string, error)
@@ -53,8 +54,8 @@ type Show struct {
 	Record func(pages []demo.Page, cast, svg io.Writer) error
 }
 
-// New returns the command of tenon-lab. Without a scheduler, "up" starts a cluster in which pods are
-// bound by hand.
+// New returns the command of tenon-lab. If parts has no scheduler, "up" starts a cluster in which the user binds pods
+// by hand.
 func New(parts Parts, show Show) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "tenon-lab",
@@ -74,7 +75,7 @@ func New(parts Parts, show Show) *cobra.Command {
 	return root
 }
 
-// list prints the catalogue.
+// list returns the command that prints the machines of the catalogue.
 func list() *cobra.Command {
 	return &cobra.Command{
 		Use:   "machines",

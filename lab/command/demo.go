@@ -113,7 +113,7 @@ func (f demoFlags) print(w io.Writer, found *demo.Found, show Show) error {
 	return nil
 }
 
-// record writes the requested recordings.
+// record writes the recordings that the flags request, if any.
 func (f demoFlags) record(found *demo.Found, show Show) error {
 	if f.cast == "" && f.svg == "" {
 		return nil
@@ -140,7 +140,8 @@ func (f demoFlags) record(found *demo.Found, show Show) error {
 	return nil
 }
 
-// on returns how nodes are drawn: in colour for a recording, otherwise to suit this terminal.
+// on returns the function that draws nodes: in colour for a recording, otherwise as the terminal allows. It returns
+// nil if there is none.
 func (s Show) on(recording bool) demo.Draw {
 	if s.Draw == nil {
 		return nil

@@ -25,6 +25,8 @@ type upFlags struct {
 	volcano              volcanoFlags
 }
 
+// config returns the configuration of the cluster that the flags describe. It builds the programs for other releases
+// of Kubernetes, if nodes name some.
 func (f upFlags) config(ctx context.Context, progress io.Writer) (lab.Config, error) {
 	began := time.Now()
 	cfg := lab.Config{Dir: f.dir, Progress: func(line string) {
@@ -81,6 +83,7 @@ func up(parts Parts) *cobra.Command {
 	return cmd
 }
 
+// run starts a cluster and its parts, and stops them when the user interrupts or a part ends by itself.
 func run(cmd *cobra.Command, parts Parts, f upFlags) (err error) {
 	ctx, out, progress := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	cfg, err := f.config(ctx, progress)
@@ -125,7 +128,7 @@ func run(cmd *cobra.Command, parts Parts, f upFlags) (err error) {
 	return watch(ctx, c, started)
 }
 
-// ofRelease runs the same command of the program for another release.
+// ofRelease builds this program for the release of --release, and runs "up" in it with all other flags.
 func (f upFlags) ofRelease(cmd *cobra.Command) error {
 	ctx, progress := cmd.Context(), cmd.ErrOrStderr()
 	programs, err := releases.Programs(ctx, func(line string) { fmt.Fprintln(progress, line) }, f.release)
@@ -147,7 +150,7 @@ func (f upFlags) ofRelease(cmd *cobra.Command) error {
 	return nil
 }
 
-// watch returns when the user interrupts, or when a part of the cluster ends by itself.
+// watch returns nil when the user interrupts, or the error of a part of the cluster that ended by itself.
 func watch(ctx context.Context, c *lab.Cluster, started []Running) error {
 	ended := make(chan error, len(started))
 	for _, r := range started {
@@ -166,7 +169,7 @@ func watch(ctx context.Context, c *lab.Cluster, started []Running) error {
 	}
 }
 
-// hello prints how to use the cluster. The sample fits every machine of the catalogue.
+// hello prints how to use the cluster, with a sample pod that fits every machine of the catalogue.
 func hello(out io.Writer, c *lab.Cluster, parts Parts, started []Running) {
 	bind := ""
 	if parts.Scheduler == nil {
@@ -197,7 +200,7 @@ kubectl get nodelayouts
 	fmt.Fprintf(out, "\nLogs are in %s. Ctrl-C stops the cluster and removes everything.\n", c.Dir)
 }
 
-// addresses lists what the parts serve, and how to read it.
+// addresses lists the URLs that the parts serve, and the commands that read the last of them.
 func addresses(out io.Writer, started []Running) {
 	last := ""
 	for _, r := range started {
@@ -214,7 +217,7 @@ func addresses(out io.Writer, started []Running) {
 	}
 }
 
-// ReadServed has the shell commands that read a URL of the lab.
+// ReadServed has the shell commands that read a URL of the lab; %s stands for the URL.
 const ReadServed = `TOKEN=$(kubectl config view --raw -o jsonpath='{.users[0].user.token}')
 curl -sk -H "Authorization: Bearer $TOKEN" '%s'
 `

@@ -27,7 +27,7 @@ func (f *volcanoFlags) add(flags *pflag.FlagSet) {
 }
 
 // prepare finds the programs, adds Volcano's definitions to the configuration of a cluster, and returns the function
-// that starts Volcano on it. It returns nil if the flags choose no Volcano.
+// that starts Volcano on that cluster. It returns nil if the flags do not request Volcano.
 func (f *volcanoFlags) prepare(ctx context.Context, cfg *lab.Config) (Start, error) {
 	if f.plugin == "" {
 		return nil, nil
@@ -65,13 +65,13 @@ func (f *volcanoFlags) find(ctx context.Context, progress func(string)) (volcano
 	return programs, nil
 }
 
-// besideKubernetes is Volcano as a part of a cluster.
+// besideKubernetes makes Volcano a part of the cluster, as [Running] requires.
 type besideKubernetes struct{ *volcano.Volcano }
 
 // Addresses implements Running.
 func (besideKubernetes) Addresses() []Address { return nil }
 
-// hello prints what runs.
+// hello prints which programs of Volcano run.
 func (f *volcanoFlags) hello(out io.Writer) {
 	switch f.plugin {
 	case "":

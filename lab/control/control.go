@@ -36,17 +36,17 @@ type Options struct {
 	Manifests [][]byte
 	// Authorization is the path of an AuthorizationConfiguration; empty means the authorizers Node and RBAC.
 	Authorization string
-	// Controllers: a kube-controller-manager will run elsewhere. Pods then get service accounts, and new nodes a taint
-	// until they are ready, as in other clusters.
+	// Controllers means that the caller will run a kube-controller-manager. Pods then get service accounts, and new
+	// nodes a taint until they are ready, as in other clusters.
 	Controllers bool
 	// ClientCA is the path of the certificates of CAs that sign users' certificates; empty if there are none. Programs
 	// of a cluster find them in the ConfigMap extension-apiserver-authentication, to verify clients.
 	ClientCA string
-	// Kubelets is how the API server reaches kubelets; by default it does not.
+	// Kubelets configures how the API server reaches kubelets. The zero value means that it does not.
 	Kubelets Kubelets
 }
 
-// Kubelets has paths of files.
+// Kubelets has the paths of the files with which the API server reaches kubelets.
 type Kubelets struct {
 	Egress           string // an EgressSelectorConfiguration
 	Certificate, Key string // of the API server as a client of kubelets
@@ -70,11 +70,11 @@ type Plane struct {
 	clientCA      string // path of a file, or empty
 	kubelets      Kubelets
 
-	tokens map[string]string
+	tokens map[string]string // by user
 	etcd   *embed.Etcd
 	cancel context.CancelFunc
-	accept *listener
-	served chan error
+	accept *listener  // of the present API server; nil before the first
+	served chan error // the result of the API server, when it has ended
 }
 
 // stopTimeout bounds how long a stop waits for requests in progress.
@@ -126,7 +126,7 @@ func (p *Plane) start(ctx context.Context, o Options) error {
 	return rights.Apply(ctx, p.Admin, o.Manifests...)
 }
 
-// serve starts the API server, which does not end with the caller's context.
+// serve starts the API server and returns its URL. The server runs until end, not until the caller's context ends.
 func (p *Plane) serve(ctx context.Context) (host string, err error) {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p.cancel = cancel
@@ -145,7 +145,8 @@ func (p *Plane) Restart(ctx context.Context) error {
 	return p.waitReady(ctx)
 }
 
-// end ends the API server, if one runs, and returns when it has ended.
+// end ends the API server, if one runs, and returns when it has ended. It returns an error if the server still runs
+// after stopTimeout.
 func (p *Plane) end() error {
 	if p.cancel == nil {
 		return nil

@@ -26,7 +26,8 @@ func (p *Plane) Define(ctx context.Context, manifests ...[]byte) error {
 	return p.applyCRDs(ctx, manifests)
 }
 
-// applyCRDs creates the definitions and waits until the API server serves them.
+// applyCRDs creates the definitions and waits until the API server serves them. It leaves a definition that exists
+// unchanged.
 func (p *Plane) applyCRDs(ctx context.Context, manifests [][]byte) error {
 	client, err := clientset.NewForConfig(p.Admin)
 	if err != nil {
@@ -87,6 +88,8 @@ func (p *Plane) applyCRD(ctx context.Context, client clientset.Interface, doc []
 	return nil
 }
 
+// established reports whether a definition is in force. It returns an error if the API server rejects the
+// definition's names.
 func established(e watch.Event) (bool, error) {
 	crd, ok := e.Object.(*apiextensions.CustomResourceDefinition)
 	if !ok {

@@ -15,7 +15,7 @@ import (
 // quiet silences libraries that would write to the program's standard streams.
 func quiet() { grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) }
 
-// startEtcd starts a cluster of one and returns its client URL.
+// startEtcd starts an etcd cluster of one member and returns its client URL.
 func (p *Plane) startEtcd(ctx context.Context, dir string) (string, error) {
 	c := embed.NewConfig()
 	c.Dir = dir
@@ -48,7 +48,8 @@ func (p *Plane) startEtcd(ctx context.Context, dir string) (string, error) {
 	}
 }
 
-// freeURL returns a loopback URL with a free port: etcd accepts URLs, not listeners.
+// freeURL returns a loopback URL with a port that is free at this moment. It cannot pass a listener on, because etcd
+// accepts only URLs.
 func freeURL() (url.URL, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

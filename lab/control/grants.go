@@ -15,6 +15,7 @@ import (
 // refused, and reports the pod's status ten seconds later.
 const readPods = "lab:nodes-read-pods"
 
+// grant creates the role readPods and binds it to the nodes.
 func (p *Plane) grant(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(p.Admin)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// listener keeps the connections that it has accepted, so that cut can close them. An API server that shuts down
-// waits until its clients end their watches, and clients do not end them.
+// listener keeps the connections that it has accepted, so that cut can close them. Otherwise an API server would not
+// shut down: it waits until its clients end their watches, and they do not.
 type listener struct {
 	net.Listener
 	mu    sync.Mutex
@@ -27,7 +27,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return out, nil
 }
 
-// cut closes all connections.
+// cut closes all connections that have been accepted so far.
 func (l *listener) cut() {
 	l.mu.Lock()
 	conns := l.conns

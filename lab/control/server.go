@@ -29,7 +29,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/releases"
 )
 
-// startServer starts the API server and returns its URL. It is not ready yet.
+// startServer starts the API server and returns its URL. The server becomes ready later; see waitReady.
 func (p *Plane) startServer(ctx context.Context, dir, etcd string) (string, error) {
 	releases.Set()
 	// A second server in one process applies the same logging options again, which is correct here.
@@ -74,7 +74,7 @@ func (p *Plane) startServer(ctx context.Context, dir, etcd string) (string, erro
 	return "https://" + p.address, nil
 }
 
-// reachKubelets configures the way to kubelets, if there is one.
+// reachKubelets configures how the API server connects to kubelets, if [Options.Kubelets] is set.
 func (p *Plane) reachKubelets(o *options.ServerRunOptions) {
 	if p.kubelets.Egress == "" {
 		return
@@ -85,6 +85,7 @@ func (p *Plane) reachKubelets(o *options.ServerRunOptions) {
 	k.PreferredAddressTypes = []string{string(v1.NodeInternalIP)} // names of nodes are in no DNS here
 }
 
+// serverOptions returns the options of an API server that listens on address and stores its data in etcd.
 func serverOptions(dir, etcd, address string) (*options.ServerRunOptions, error) {
 	o := options.NewServerRunOptions()
 	// The process-wide registry can be set once only, and a scheduler in this process sets it too.
@@ -126,6 +127,7 @@ func serverOptions(dir, etcd, address string) (*options.ServerRunOptions, error)
 	return o, nil
 }
 
+// register registers the feature gates of this process, as a copy.
 func register(r basecompatibility.ComponentGlobalsRegistry) error {
 	gates := utilfeature.DefaultMutableFeatureGate.DeepCopy()
 	err := r.Register(basecompatibility.DefaultKubeComponent, compatibility.DefaultKubeEffectiveVersionForTest(), gates)
@@ -135,7 +137,8 @@ func register(r basecompatibility.ComponentGlobalsRegistry) error {
 	return r.Set()
 }
 
-// writeKey makes a key, unless it exists: a restarted server still has to accept its tokens.
+// writeKey writes a new key, unless the file exists: a restarted server has to accept the tokens that were signed
+// before.
 func writeKey(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
@@ -154,8 +157,9 @@ func writeKey(path string) error {
 // waitReady waits until every readiness check passes.
 func (p *Plane) waitReady(ctx context.Context) error { return p.waitFor(ctx, "/readyz?verbose") }
 
-// waitFor waits until the API server answers a path with success. It uses a plain HTTP client, because client-go obeys
-// Retry-After and would sleep for a second after each refusal.
+// waitFor waits until the API server answers a path with success. It returns an error if ctx or the server ends
+// first. It uses a plain HTTP client, because client-go obeys Retry-After and would sleep for a second after each
+// refusal.
 func (p *Plane) waitFor(ctx context.Context, path string) error {
 	transport, err := rest.TransportFor(p.Admin)
 	if err != nil {
@@ -179,6 +183,8 @@ func (p *Plane) waitFor(ctx context.Context, path string) error {
 	return err
 }
 
+// get returns nil if the server answers with status 200, and otherwise an error that names the readiness checks that
+// fail.
 func get(ctx context.Context, client *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 )
 
-// watchKeys begins to watch keys from the first revision of the store on, with the API of etcd 3.6.
+// watchKeys makes stream watch the keys in [from, to), from the first revision of the store on. It has the signature
+// of etcd 3.6.
 func watchKeys(stream mvcc.WatchStream, from, to []byte) error {
 	const auto, first = 0, 1 // the stream chooses an id
 	_, err := stream.Watch(auto, from, to, first)

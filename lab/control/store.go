@@ -18,9 +18,9 @@ type Change struct {
 	Deleted bool
 }
 
-// FollowStore calls each with every write to the keys under a prefix, in the order of their versions, from the first
-// write on. It reads etcd, so it neither stalls nor skips writes while the API server restarts. each is called from one
-// goroutine. stop ends the calls and returns when the last one has returned.
+// FollowStore calls a function for every write to the keys under a prefix, in the order of their versions, from the
+// first write on. All calls come from one goroutine. FollowStore reads etcd, so it neither stalls nor skips writes
+// while the API server restarts. The function stop ends the calls and returns when the last one has returned.
 func (p *Plane) FollowStore(prefix string, each func(Change)) (stop func(), err error) {
 	if prefix == "" || p.etcd == nil {
 		return nil, errors.New("follow the store: no prefix, or the control plane does not run")

@@ -30,8 +30,8 @@ var names = []string{"cronjob-controller", "daemonset-controller", "deployment-c
 	"garbage-collector-controller", "job-controller", "namespace-controller", "pod-garbage-collector-controller",
 	"replicaset-controller", "serviceaccount-controller", "statefulset-controller", "ttl-after-finished-controller"}
 
-// MaybeChild returns at once in a program that a person started. In the child that [Start] made of the same binary it
-// runs the manager with the arguments of the process, and does not return.
+// MaybeChild returns at once in a program that a person started. In the child that [Start] started it runs the
+// manager with the arguments of the process, and does not return.
 func MaybeChild() {
 	if os.Getenv(childEnv) == "" {
 		return
