@@ -32,6 +32,9 @@ import (
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
+// This file runs in the child process: it reads the job, and runs agents beside the kubelets. childnodes.go starts
+// the kubelets and carries out orders.
+
 // NodeInfo has what a program on a node, such as an agent, needs.
 type NodeInfo struct {
 	Name               string

@@ -24,13 +24,14 @@ func (c *Cluster) StartAgent(ctx context.Context, node string) error {
 	return c.send(ctx, order{Do: doStartAgent, Node: node})
 }
 
-// HoldReport holds back the next report of a node's agent: the agent gets the error of a broken connection.
+// HoldReport makes the next report of a node's agent fail, once: the report is kept, and the agent gets the error of
+// a broken connection.
 func (c *Cluster) HoldReport(ctx context.Context, node string) error {
 	return c.send(ctx, order{Do: doHold, Node: node})
 }
 
-// DeliverReport sends the report that was held back, after all reports since. If there is none, it only ends the
-// holding.
+// DeliverReport sends the report that HoldReport kept, so it arrives after newer ones. If none has been kept yet, the
+// next report does not fail any more.
 func (c *Cluster) DeliverReport(ctx context.Context, node string) error {
 	return c.send(ctx, order{Do: doDeliver, Node: node})
 }
@@ -47,9 +48,9 @@ func (c *Cluster) AnswerAgent(ctx context.Context, node string) error {
 }
 
 // ChangeMachine changes the machine of a node while its kubelet runs. The kubelet keeps the machine of its start; the
-// agent reads the changed one. The CPUs in offline are gone. On every NUMA node, each existing size of hugepages has
-// pages more, or fewer if pages is negative. With no CPUs and 0 pages, or after a restart of the kubelet, the agent
-// reads the kubelet's machine again.
+// agent reads the changed one. The changed machine is the kubelet's without the CPUs in offline. On every NUMA node,
+// the number of hugepages of each existing size is larger by pages, which may be negative. With no CPUs and 0 pages,
+// or after a restart of the kubelet, the agent reads the kubelet's machine again.
 func (c *Cluster) ChangeMachine(ctx context.Context, node string, offline idset.Set[idset.CPU], pages int64) error {
 	return c.send(ctx, order{Do: doChange, Node: node, Offline: offline, Pages: pages})
 }
@@ -59,19 +60,22 @@ func (c *Cluster) FinishPod(ctx context.Context, node, uid string) error {
 	return c.send(ctx, order{Do: doFinish, Node: node, Pod: uid})
 }
 
-// RestartKubelet kills the process of a node's kubelet and agent, and starts it again; containers continue to run.
-// The new KubeletConfiguration is yaml, as an administrator writes it; empty keeps the old one. It needs
-// [Config.Apart]. It returns when the new process runs; orders to the node fail until its kubelet has started.
+// RestartKubelet kills the process of a node's kubelet and agent, and starts it again. Containers continue to run.
+// yaml is the new KubeletConfiguration, as an administrator writes it; empty keeps the old one. The cluster needs
+// [Config.Apart]. RestartKubelet returns when the new process runs; orders to the node fail until its kubelet has
+// started.
 func (c *Cluster) RestartKubelet(ctx context.Context, node, yaml string) error {
 	return c.replaceKubelet(node, yaml, nil)
 }
 
-// ChangeRelease does what RestartKubelet does, with a kubelet of another release of Kubernetes. [Config.Programs]
-// must have the program for that release.
+// ChangeRelease restarts a kubelet as RestartKubelet does, as a kubelet of another release of Kubernetes.
+// [Config.Programs] must have the program for that release.
 func (c *Cluster) ChangeRelease(ctx context.Context, node, release string) error {
 	return c.replaceKubelet(node, "", &release)
 }
 
+// replaceKubelet kills a node's process and starts another one. An empty yaml keeps the configuration, and a nil
+// release keeps the release.
 func (c *Cluster) replaceKubelet(node, yaml string, release *string) error {
 	if !c.cfg.Apart {
 		return fmt.Errorf("restart kubelet of node %s: its process has other nodes too", node)
@@ -100,8 +104,8 @@ func (c *Cluster) replaceKubelet(node, yaml string, release *string) error {
 	return nil
 }
 
-// NodeErr returns why the process of a node ended by itself, with the end of its log, or nil. RestartKubelet starts the
-// node again.
+// NodeErr returns why the process of a node ended by itself, with the end of its log. It returns nil while the
+// process runs. RestartKubelet starts the node again.
 func (c *Cluster) NodeErr(node string) error {
 	p, err := c.processes.child(node)
 	if err != nil {
@@ -114,7 +118,8 @@ func (c *Cluster) NodeErr(node string) error {
 // to run.
 func (c *Cluster) RestartAPIServer(ctx context.Context) error { return c.plane.Restart(ctx) }
 
-// FollowStore calls each with every write to the API server's store under a prefix; see [control.Plane.FollowStore].
+// FollowStore calls a function for every write to the API server's store under a prefix; see
+// [control.Plane.FollowStore].
 func (c *Cluster) FollowStore(prefix string, each func(control.Change)) (stop func(), err error) {
 	return c.plane.FollowStore(prefix, each)
 }
@@ -122,7 +127,7 @@ func (c *Cluster) FollowStore(prefix string, each func(control.Change)) (stop fu
 // KubeletYAML returns the KubeletConfiguration of a node as it was written.
 func (c *Cluster) KubeletYAML(node string) string { return c.described[node].YAML }
 
-// send sends an order to the process of a node, and returns its result.
+// send sends an order to the process of a node, and returns the error of the order.
 func (c *Cluster) send(ctx context.Context, o order) error {
 	p, err := c.processes.child(o.Node)
 	if err != nil {
@@ -134,8 +139,8 @@ func (c *Cluster) send(ctx context.Context, o order) error {
 	return nil
 }
 
-// send sends an order and waits for the answer. It sends one order at a time. It must not be called again after ctx
-// ended while it waited for an answer.
+// send sends an order and waits for the answer. It sends one order at a time. If ctx ends while it waits, it must not
+// be called again, because the late answer would be taken for the answer to the next order.
 func (c *child) send(ctx context.Context, o order) error {
 	c.ordering.Lock()
 	defer c.ordering.Unlock()

@@ -46,25 +46,26 @@ type Config struct {
 	Programs map[string]string
 	// Apart gives every node a process of its own, so that its kubelet can be restarted; containers outlive it.
 	Apart bool
-	// NoAgents leaves Tenon's agent out, so that no layouts are published.
+	// NoAgents leaves Tenon's agents out, so that no layouts are published.
 	NoAgents bool
 	// CRDs are installed besides NodeLayout and NodeResourceTopology.
 	CRDs [][]byte
-	// Numatopology has agents publish Volcano's Numatopology too. Its definition has to be one of the CRDs.
+	// Numatopology makes agents publish Volcano's Numatopology too. CRDs must have its definition.
 	Numatopology bool
 	// Progress, if not nil, receives a line for each step.
 	Progress func(line string)
 }
 
-// startTimeout bounds a start; on a busy computer of two cores it takes some ten seconds.
+// startTimeout bounds a start, which takes some ten seconds on a busy computer of two cores.
 const startTimeout = 3 * time.Minute
 
 // Cluster is a running cluster.
 type Cluster struct {
 	// Nodes are the nodes, as given or by default.
 	Nodes []Node
-	// Dir is the cluster's directory; control-plane.log is in it, and kubelets.log or, with [Config.Apart],
-	// kubelet-NODE.log.
+	// Dir is the cluster's directory. It has control-plane.log, and the logs of the processes of nodes: with
+	// [Config.Apart] one kubelet-NODE.log for each, otherwise kubelets.log, and kubelets-RELEASE.log for nodes that
+	// name a release.
 	Dir string
 	// KubeconfigPath is a kubeconfig file of a cluster administrator, for kubectl.
 	KubeconfigPath string
@@ -149,12 +150,12 @@ func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.plane.Adm
 // NodeDir returns the root directory of a node's kubelet: state files, configuration and sockets.
 func (c *Cluster) NodeDir(name string) string { return filepath.Join(c.Dir, "n", name) }
 
-// Done returns a channel that is closed when a process of nodes ended, by Stop or by a failure; Err then returns the
-// reason.
+// Done returns a channel that is closed by Stop, or when a process of nodes ends by itself. In the second case Err
+// returns the reason.
 func (c *Cluster) Done() <-chan struct{} { return c.processes.ended }
 
-// Err returns why a process of nodes ended; nil while they run or if Stop ended them. [Cluster.RestartKubelet] replaces
-// a process that ended, and Err returns nil again.
+// Err returns why processes of nodes ended by themselves, or nil if none did. [Cluster.RestartKubelet] replaces such
+// a process, and Err then omits it.
 func (c *Cluster) Err() error { return c.processes.failure() }
 
 // Stop ends the cluster and removes its directory. Further calls only return the result of the first.
@@ -197,10 +198,12 @@ func (c *Cluster) redirectLogs() error {
 	return nil
 }
 
-// memoryDir is a memory file system on most Linux systems. The kubelets' managers write their state
-// at each admission, which is slow on a disk.
+// memoryDir is a memory file system on most Linux systems. The kubelets' managers write their state at each
+// admission, and a disk would make that slow.
 const memoryDir = "/dev/shm"
 
+// makeDir makes the cluster's directory below base. If base is empty, it makes it in memory, or in the system's
+// directory for temporary files if there is no memory file system.
 func makeDir(base string) (string, error) {
 	if base != "" {
 		return os.MkdirTemp(base, "tenon-")
@@ -211,7 +214,8 @@ func makeDir(base string) (string, error) {
 	return os.MkdirTemp("", "tenon-")
 }
 
-// load finds the machine of every node.
+// load returns the machine of every node, by node name. It searches own first, which may be nil, and then the
+// built-in catalogue.
 func load(nodes []Node, own fs.FS) (map[string]machines.Machine, error) {
 	out := map[string]machines.Machine{}
 	for _, n := range nodes {

@@ -19,12 +19,12 @@ const (
 // Node is one node of a cluster.
 type Node struct {
 	Name    string // at most 40 bytes, a DNS label
-	Machine string // name in the catalogue
+	Machine string // name in [Config.Machines] or in the built-in catalogue
 	// Release is the release of Kubernetes of the node's kubelet, such as "1.35"; empty means the release of this
 	// program. Another release needs its program in [Config.Programs].
 	Release string
-	// Pinned: the node's agent decides by the machine's configuration, and pins containers through the container
-	// runtime. The kubelet's managers are off.
+	// Pinned means that the node's agent assigns CPUs by the machine's configuration, and pins containers through the
+	// container runtime. The kubelet's managers are off.
 	Pinned bool
 }
 
@@ -37,7 +37,7 @@ func (n Node) check() error {
 	return nil
 }
 
-// Releases returns the releases that nodes name, once each.
+// Releases returns the releases of Kubernetes that nodes name, once each, in the order of the nodes.
 func Releases(nodes []Node) (out []string) {
 	for _, n := range nodes {
 		if n.Release != "" && !slices.Contains(out, n.Release) {
@@ -64,11 +64,12 @@ func DefaultNodes() []Node {
 	return out
 }
 
+// counted matches a machine with a count, such as 2xgpu-8.
 var counted = regexp.MustCompile(`^([0-9]+)x(.+)$`)
 
-// ParseNodes parses a comma list of machines, each with an optional count and an optional release of its kubelet, such
-// as "2xxeon-2s,gpu-8@1.35". A machine that occurs once gives its name to the node; otherwise nodes are numbered from
-// 1. The start, not ParseNodes, checks that machines and releases exist.
+// ParseNodes parses a comma list of machines, each with an optional count and an optional release of its kubelet,
+// such as "2xxeon-2s,gpu-8@1.35". If a machine gets one node, the node has the machine's name; if it gets several,
+// they are numbered from 1. ParseNodes does not check that machines and releases exist; [Start] does.
 func ParseNodes(text string) ([]Node, error) {
 	var list []Node
 	total := map[string]int{}

@@ -19,20 +19,25 @@ import (
 	"github.com/tenon-numa/tenon/lab/program"
 )
 
+// This file has the parent's side of a child process that runs nodes. The files child.go and childnodes.go have the
+// child's side. The parent writes a job to the child's standard input and then orders, which faults.go sends. The
+// child answers each order on a pipe of its own.
+
 // childEnv marks the child; its value does not matter.
 const childEnv = "TENON_LAB_CHILD"
 
-// job is the input of the child, as JSON on its standard input. Orders follow it; the end of the pipe without an order
-// to stop means that the parent died.
+// job is the input of a child, as JSON on its standard input. Orders follow it. If the input ends without an order to
+// stop, the parent has died.
 type job struct {
 	Dir     string // the cluster's directory
 	Nodes   []jobNode
-	Admin   access // makes the agents' tokens
+	Admin   access // an administrator's, for the tokens of the agents
 	Agents  bool
 	Volcano bool // agents publish Numatopologies too
 	Durable bool // containers outlive the process
 }
 
+// jobNode is one node of a job. Root is the directory of its kubelet.
 type jobNode struct {
 	Name, Machine, Root string
 	Text, YAML          string // the machine's files
@@ -68,7 +73,7 @@ func newJob(c *Cluster, nodes []Node, described map[string]machines.Machine, cfg
 	return j, nil
 }
 
-// child is the parent's end of the process with the kubelets.
+// child is a child process that runs nodes, as its parent sees it.
 type child struct {
 	cmd      *exec.Cmd
 	stdin    io.WriteCloser
@@ -78,10 +83,10 @@ type child struct {
 	logPath  string
 	stopping atomic.Bool
 	done     chan struct{}
-	err      error // of the process; set before done is closed
+	err      error // how the process ended; set before done is closed
 }
 
-// startChild starts a program as the nodes' process.
+// startChild starts a program as a child that runs the nodes of a job. Its output is appended to a log file.
 func startChild(program string, j job, logPath string) (*child, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
@@ -95,7 +100,8 @@ func startChild(program string, j job, logPath string) (*child, error) {
 	c := &child{cmd: exec.Command(program), logPath: logPath, done: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), childEnv+"=1")
 	c.cmd.Stdout, c.cmd.Stderr = log, log
-	// Its own process group: an interrupt at the terminal is for the parent, which then stops the child.
+	// The child gets its own process group, so that an interrupt at the terminal reaches only the parent, which then
+	// stops the child.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	stdin, err := c.cmd.StdinPipe()
 	if err != nil {
@@ -120,8 +126,8 @@ func startChild(program string, j job, logPath string) (*child, error) {
 	return c, nil
 }
 
-// run starts the process and waits for it, on one thread: the kernel sends the death signal when the
-// thread that started the child ends, not when the process does.
+// run starts the process and waits for it on one thread, because the kernel sends the death signal when the thread
+// ends that started the child, not when the whole parent does.
 func (c *child) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -135,13 +141,13 @@ func (c *child) run(started chan<- error) {
 	close(c.done)
 }
 
-// childPatience is how long a child may take to end by itself.
+// childPatience is how long a child may take to end after the order to stop; then it is killed.
 const childPatience = 5 * time.Second
 
 // stop ends the process and returns when it is gone.
 func (c *child) stop() error {
 	c.stopping.Store(true)
-	_ = json.NewEncoder(c.stdin).Encode(order{Do: doStop}) // both fail only if the process is gone
+	_ = json.NewEncoder(c.stdin).Encode(order{Do: doStop}) // this and Close fail only if the process is gone
 	c.stdin.Close()
 	select {
 	case <-c.done:
@@ -161,7 +167,8 @@ func (c *child) kill() error {
 	return nil
 }
 
-// failure returns why the process ended, with the end of its log; nil while it runs or if it was ordered to end.
+// failure returns why the process ended by itself, with the end of its log. It returns nil while the process runs,
+// and after stop or kill.
 func (c *child) failure() error {
 	select {
 	case <-c.done:

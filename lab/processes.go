@@ -12,15 +12,16 @@ import (
 	"github.com/tenon-numa/tenon/lab/releases"
 )
 
-// processes are the child processes that run the nodes: one for all nodes, or one for each node.
+// processes are the child processes that run the nodes: with [Config.Apart] one for each node, otherwise one for all
+// nodes of a release.
 type processes struct {
 	mu  sync.Mutex
 	of  map[string]*child // by node
 	all []*child          // each process once
 	// failed are the processes that ended by themselves and were not replaced, in the order of their ends.
 	failed []*child
-	close  func()
-	ended  chan struct{}
+	close  func()        // closes ended, once
+	ended  chan struct{} // closed when a process ended by itself, and by stop
 }
 
 func newProcesses() *processes {
@@ -51,7 +52,8 @@ func (c *Cluster) startNodes() error {
 	return nil
 }
 
-// program returns the file of the program for a release.
+// program returns the file of the lab's program for a release; "" means this program's own. It fails if
+// [Config.Programs] lacks the release.
 func (c *Cluster) program(release string) (string, error) {
 	if release == "" || c.cfg.Programs[release] == "" && release == releases.Own() {
 		exe, err := os.Executable()
@@ -132,6 +134,7 @@ func (w *processes) child(node string) (*child, error) {
 	return p, nil
 }
 
+// failure returns why processes ended by themselves, or nil if there is none that was not replaced.
 func (w *processes) failure() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// waiting has the nodes that are not complete, each with what it lacks.
+// waiting has, by name, what each node lacks that is not ready yet.
 type waiting map[string]string
 
 func (w waiting) String() string {
@@ -33,7 +33,7 @@ func (w waiting) String() string {
 }
 
 // awaitNodes returns when every node is ready with all its devices and, if agents run, its layout is published. It
-// fails at once if the nodes' process ends.
+// fails at once if a process of nodes ends by itself.
 func (c *Cluster) awaitNodes(ctx context.Context, described map[string]machines.Machine, noAgents bool,
 	say func(string)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -62,6 +62,8 @@ func (c *Cluster) awaitNodes(ctx context.Context, described map[string]machines.
 	return fmt.Errorf("wait for nodes %s: %w", missing, errors.Join(err, context.Cause(ctx)))
 }
 
+// awaitReady waits until every node in missing is ready with all its devices. It deletes from missing the nodes that
+// are, and updates what the others lack.
 func (c *Cluster) awaitReady(ctx context.Context, described map[string]machines.Machine, missing waiting,
 	say func(string)) error {
 	k, err := kubernetes.NewForConfig(c.plane.Admin)
@@ -89,7 +91,7 @@ func (c *Cluster) awaitReady(ctx context.Context, described map[string]machines.
 	return err
 }
 
-// lacks returns what a node lacks, or "".
+// lacks returns what a node lacks to be ready with the devices of its machine, or "" if nothing.
 func lacks(n *v1.Node, m machines.Machine) string {
 	if !slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
 		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
@@ -105,6 +107,7 @@ func lacks(n *v1.Node, m machines.Machine) string {
 	return ""
 }
 
+// awaitLayouts waits until every node in missing has a layout, and deletes from missing the nodes that have one.
 func (c *Cluster) awaitLayouts(ctx context.Context, missing waiting) error {
 	layouts, err := client.New(c.plane.Admin)
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// reportDelay is a round tripper between an agent and the API server that can hold back one report: the agent receives
-// a connection error, and deliver sends the report later, after newer ones. It can also let all requests hang. It is
-// safe for concurrent use.
+// reportDelay is between an agent and the API server. It can hold one report back: the agent gets a connection error,
+// and deliver sends the report later, after newer ones. It can also let all requests hang. It is safe for concurrent
+// use.
 type reportDelay struct {
-	next http.RoundTripper
+	next http.RoundTripper // to the API server; mu guards it too
 
 	mu   sync.Mutex
 	hold bool          // hold back the next report
-	held *http.Request // with an unread body
+	held *http.Request // the report that is held back, with its body; nil if there is none
 	open chan struct{} // closed when requests no longer hang; nil if none hangs
 }
 
@@ -66,7 +66,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// hang lets all requests from now on hang.
+// hang makes all requests from now on wait until answer is called or they time out.
 func (p *reportDelay) hang() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +75,7 @@ func (p *reportDelay) hang() {
 	}
 }
 
-// answer sends the requests that hang, unless they timed out, and ends the hanging.
+// answer lets the waiting requests continue, and later ones pass at once.
 func (p *reportDelay) answer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,7 +22,8 @@ const (
 	byTenon   = "Tenon"
 )
 
-// busy plays the act about a busy cluster.
+// busy plays the act about a busy cluster: for each seed, one round under the default scheduler and then one under
+// Tenon, on empty machines.
 func (d *demo) busy(ctx context.Context) (*document.DemoBusy, error) {
 	out := &document.DemoBusy{Nodes: len(d.cluster.Nodes)}
 	for seed := d.Seed; seed < d.Seed+uint64(d.Seeds); seed++ {
@@ -42,10 +43,10 @@ func (d *demo) busy(ctx context.Context) (*document.DemoBusy, error) {
 	return out, nil
 }
 
-// tries is how many times a pod is created at most while kubelets refuse it, as for a Job with backoffLimit 2.
+// tries bounds how many times a pod is created while kubelets refuse it, as for a Job with backoffLimit 2.
 const tries = 3
 
-// round lets one scheduler place the pods of one seed.
+// round lets one scheduler place the pods of one seed, and returns what has become of them.
 func (d *demo) round(ctx context.Context, name, profiles string, seed uint64) (document.DemoRound, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("not settled after %s", actTimeout))
 	defer cancel()
@@ -77,8 +78,9 @@ func (d *demo) round(ctx context.Context, name, profiles string, seed uint64) (d
 	return r, err
 }
 
-// play waits until nothing has changed for a while. It counts pods that a kubelet refused, and creates them again at
-// once while they have tries left.
+// play waits until every pod runs, was refused for the last time, or is pending, and nothing has changed for the
+// duration quiet. Meanwhile it counts the pods that a kubelet refused, and creates them again at once while they have
+// tries left. It returns the pods.
 func (d *demo) play(ctx context.Context, r *document.DemoRound, began time.Time) ([]*v1.Pod, error) {
 	counted := map[string]bool{} // refused pods, by UID
 	bound := map[string]bool{}   // by UID
@@ -118,7 +120,8 @@ func (d *demo) play(ctx context.Context, r *document.DemoRound, began time.Time)
 	}
 }
 
-// again creates a refused pod again. more is false if it has no tries left.
+// again deletes a refused pod and creates it under the name of its next try. more is false if the pod has no tries
+// left; then it is not changed.
 func (d *demo) again(ctx context.Context, p *v1.Pod) (more bool, err error) {
 	name, more := retryName(p.Name)
 	if !more {
@@ -144,7 +147,8 @@ func retryName(name string) (next string, more bool) {
 	return retrySuffix.ReplaceAllString(name, fmt.Sprintf("-try%d", try)), try <= tries
 }
 
-// count counts, at the end of a round, the pods that run, and the devices that are idle although pods request them.
+// count counts, at the end of a round, the pods that run, and the devices that are idle although pods that do not run
+// request them.
 func (d *demo) count(ctx context.Context, pods []*v1.Pod, r *document.DemoRound) error {
 	wanted := map[v1.ResourceName]int64{}
 	for _, p := range pods {

@@ -38,10 +38,10 @@ const (
 	Packing Act = "d" // thousands of machines
 )
 
-// Acts are all acts.
+// Acts returns all acts.
 func Acts() []Act { return []Act{Story, Busy, Waiting, Packing} }
 
-// ParseActs reads a comma list of acts; an empty one is all of them.
+// ParseActs reads a comma list of acts; an empty list means all acts.
 func ParseActs(list string) (out []Act, err error) {
 	if list == "" {
 		return Acts(), nil
@@ -66,7 +66,8 @@ type Options struct {
 	Seeds int // 1..MaxSeeds
 	// Explain returns the output of "kubectl tenon explain pod" for a pod. [Waiting] needs it.
 	Explain func(ctx context.Context, kubeconfig, pod string) (string, error)
-	// Volcano, if not empty, are the programs for the act about Volcano, which is played after the Acts.
+	// Volcano has the programs for the act about Volcano, which is played after the Acts. If it is empty, that act is
+	// left out.
 	Volcano volcano.Programs
 	// Progress, if not nil, receives each step, one line at a time.
 	Progress func(line string)
@@ -90,7 +91,8 @@ type Found struct {
 	Died, Ran *state.Node
 }
 
-// Run plays the acts.
+// Run plays the acts, in their fixed order, and returns their results. It starts a cluster only for acts that need
+// kubelets.
 func Run(ctx context.Context, o Options) (found *Found, err error) {
 	if o.Seeds < 1 || o.Seeds > MaxSeeds {
 		return nil, fmt.Errorf("%d seeds are outside 1..%d", o.Seeds, MaxSeeds)
@@ -146,8 +148,8 @@ type demo struct {
 	pods    *workload.Watch
 }
 
-// open starts a cluster and connects to it. It uses cfg, but sets the nodes, machines, folder and progress of the
-// demonstration.
+// open starts a cluster with the nodes and machines of the demonstration, and connects to it. It uses the other
+// settings of cfg.
 func open(ctx context.Context, o Options, cfg lab.Config) (d *demo, err error) {
 	d = &demo{Options: o}
 	cfg.Nodes, cfg.Machines, cfg.Dir, cfg.Progress = fleet(), machineFiles(), o.Dir, o.Progress
@@ -179,7 +181,8 @@ func (d *demo) close() error {
 	return d.cluster.Stop()
 }
 
-// under runs play while one scheduler runs.
+// under starts one scheduler, runs play, and stops the scheduler. onOutcome, if not nil, receives the outcome of
+// every prediction.
 func (d *demo) under(profiles string, onOutcome func(state.Outcome), play func() error) error {
 	s, err := scheduler.Start(d.cluster.Dir, d.cluster.SchedulerKubeconfig, profiles, onOutcome)
 	if err != nil {
@@ -191,7 +194,8 @@ func (d *demo) under(profiles string, onOutcome func(state.Outcome), play func()
 // poll is the interval at which the layouts are read while the demonstration waits for a state of the nodes.
 const poll = 50 * time.Millisecond
 
-// await waits until done returns "". done returns what is missing in the nodes' states.
+// await reads the nodes until done returns "", and returns them. done returns, as text, what the nodes' states still
+// lack.
 func (d *demo) await(ctx context.Context, done func([]*state.Node) string) ([]*state.Node, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("not so after %s", actTimeout))
 	defer cancel()
@@ -214,7 +218,7 @@ func (d *demo) await(ctx context.Context, done func([]*state.Node) string) ([]*s
 	}
 }
 
-// reported waits until the nodes have reported all pods that hold something.
+// reported waits until the nodes have reported all pods that hold something, and returns the nodes.
 func (d *demo) reported(ctx context.Context) ([]*state.Node, error) {
 	return d.await(ctx, func(nodes []*state.Node) string {
 		for _, n := range nodes {

@@ -60,7 +60,7 @@ func (d *demo) few(ctx context.Context, found *Found) (err error) {
 	return errors.Join(err, d.clear(ctx))
 }
 
-// cordon cordons the nodes that are not part of the acts about few pods, or uncordons them.
+// cordon cordons the nodes that the acts about few pods do not use, or uncordons them if closed is false.
 func (d *demo) cordon(ctx context.Context, closed bool) error {
 	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, closed)
 	for _, name := range spare() {
@@ -72,7 +72,7 @@ func (d *demo) cordon(ctx context.Context, closed bool) error {
 	return nil
 }
 
-// together pairs the fates of the pods under both schedulers.
+// together pairs the fates of the story's pods under the default scheduler (blind) and under Tenon.
 func together(blind, tenon []document.DemoFate) *document.DemoStory {
 	out := &document.DemoStory{}
 	for i, p := range arrivals() {
@@ -142,7 +142,7 @@ func (d *demo) one(ctx context.Context, p *v1.Pod) (out document.DemoFate, err e
 	}
 }
 
-// settled waits until a pod runs, was refused or waits for a node.
+// settled waits until a pod runs, was refused, or cannot be placed according to its scheduler, and returns the pod.
 func (d *demo) settled(ctx context.Context, name string) (found *v1.Pod, err error) {
 	_, err = d.pods.Until(ctx, func(pods []*v1.Pod) bool {
 		at := slices.IndexFunc(pods, func(p *v1.Pod) bool { return p.Name == name })
@@ -173,7 +173,8 @@ func (d *demo) holds(ctx context.Context, p *v1.Pod) (text string, err error) {
 	return text, err
 }
 
-// wait creates a pod that no node accepts, explains it, ends the pod in its way, and returns the steps until it ran.
+// wait creates a pod that no node accepts, explains why, deletes another pod that is in its way, and waits until the
+// new pod runs. It returns these steps.
 func (d *demo) wait(ctx context.Context) (*document.DemoWaiting, error) {
 	p := latecomer()
 	fate, err := d.one(ctx, p)
@@ -208,8 +209,8 @@ func (d *demo) wait(ctx context.Context) (*document.DemoWaiting, error) {
 	return out, err
 }
 
-// remedy returns the resident whose end makes room for a pod, and its node. Of several it takes the one that holds the
-// fewest GPUs, and of these the first.
+// remedy returns a resident with GPUs whose end makes room for a pod, and the resident's node. If there are several,
+// it takes the one that holds the fewest GPUs, and among equal ones the first.
 func (d *demo) remedy(ctx context.Context, p *v1.Pod) (name, node string, err error) {
 	want, err := apipod.ToPlace(p)
 	if err != nil {

@@ -84,8 +84,8 @@ func arrivals() []*v1.Pod {
 // latecomer returns the pod that waits: the GPUs that it requests are free, but not at one socket.
 func latecomer() *v1.Pod { return pod("trainer-2", "4", "16Gi", workload.Amounts{gpu: "2"}) }
 
-// busyPods returns pods that request all GPUs and network functions of the cluster, and nine tenths of its CPUs, at
-// once. They fit, if every pod gets the right place. The seed determines the order of arrival.
+// busyPods returns pods that are created at once. They request all GPUs and network functions of the cluster and nine
+// tenths of its CPUs, and all fit if every pod gets the right place. The seed determines the order of arrival.
 func busyPods(seed uint64) (out []*v1.Pod) {
 	add := func(count int, name, cpu, memory string, more workload.Amounts) {
 		for i := range count {

@@ -16,7 +16,8 @@ const packingMachines = 2000
 // packed are the compared schedulers: their names in core/sim, and their names in the output.
 var packed = []struct{ name, shown string }{{"blind", byDefault}, {"Tenon", byTenon}}
 
-// packing plays the act about many machines: jobs of one to eight GPUs arrive until all GPUs are requested, and stay.
+// packing plays the act about many machines, as a simulation. Jobs of one to eight GPUs arrive until all GPUs are
+// requested, and none of them ends.
 func packing(ctx context.Context, seed uint64, progress func(string)) (*document.DemoPacking, error) {
 	text, _ := sim.Text("gpu")
 	script, err := sim.Parse("gpu", strings.NewReader(text))

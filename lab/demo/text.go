@@ -13,10 +13,10 @@ import (
 // Page is one screen of the demonstration, with the command that shows it.
 type Page struct{ Command, Text string }
 
-// Draw draws one node within a width.
+// Draw draws one node, at most width columns wide.
 type Draw func(w io.Writer, n *state.Node, width int) error
 
-// width is the most columns of a line.
+// width bounds the columns of a line.
 const width = 100
 
 // Pages returns the results as text: first the results of all acts together, then a page for each act.
@@ -47,12 +47,12 @@ func (f *Found) Pages(draw Draw) ([]Page, error) {
 	return pages, nil
 }
 
-// row is one line of a table with a label and the values of both schedulers.
+// row is one line of a table: a label, and the values for the two schedulers or plugins that the table compares.
 type row struct{ label, blind, tenon string }
 
 func table(rows []row) string { return tableOf("default scheduler", "Tenon", rows) }
 
-// tableOf is a table with these heads.
+// tableOf returns a table whose value columns have the given heads.
 func tableOf(blind, tenon string, rows []row) string {
 	var b strings.Builder
 	line := func(r row) { fmt.Fprintf(&b, "%-56s %18s %18s\n", r.label, r.blind, r.tenon) }
@@ -64,7 +64,7 @@ func tableOf(blind, tenon string, rows []row) string {
 	return b.String()
 }
 
-// result is the table of all acts.
+// result returns a table with one or a few rows for each act.
 func (f *Found) result() string {
 	var rows []row
 	if s := f.Story; s != nil {
@@ -92,6 +92,7 @@ func (f *Found) result() string {
 	return table(rows)
 }
 
+// runs counts the pods of the story that run under each scheduler.
 func runs(s *document.DemoStory) (blind, tenon int) {
 	for _, p := range s.Pods {
 		if p.Default.Running {
@@ -129,7 +130,7 @@ func story(s *document.DemoStory) string {
 	return b.String()
 }
 
-// short is a fate in one cell of a table.
+// short returns a fate as a few words for one cell of a table.
 func short(f document.DemoFate) string {
 	switch {
 	case f.Running:
@@ -179,7 +180,7 @@ func gave(f document.DemoFate) string {
 	return "was refused"
 }
 
-// beside puts two columns of lines next to each other.
+// beside puts two columns of lines next to each other; the left one gets width columns.
 func beside(left, right []string, width int) string {
 	var b strings.Builder
 	for i := range max(len(left), len(right)) {
@@ -196,7 +197,7 @@ func beside(left, right []string, width int) string {
 	return b.String()
 }
 
-// columns counts the columns of a line, without its colour codes.
+// columns counts the columns that a line takes on a terminal, where colour codes take none.
 func columns(line string) int {
 	n := 0
 	for rest := line; rest != ""; {
@@ -213,7 +214,8 @@ func columns(line string) int {
 	return n
 }
 
-// means are the means of a scheduler's rounds.
+// means has the results of a scheduler. The decimal fields are means over its rounds; asked is the number of pods of
+// each round, and predicted and wrong are sums over the rounds.
 type means struct {
 	rounds, asked                                             int
 	running, refusals, gaveUp, pending, last, gpus, functions float64
@@ -313,7 +315,8 @@ func packingText(p *document.DemoPacking) string {
 	return b.String()
 }
 
-// wrap breaks a text into indented lines.
+// wrap breaks a text into lines of at most width columns. The first is indented by indent spaces, the others by two
+// more.
 func wrap(s string, indent int) string {
 	var b strings.Builder
 	at := 0

@@ -25,8 +25,8 @@ type gang struct {
 	gpus        int64 // of each task
 }
 
-// gangs returns jobs that request all GPUs of the cluster and three quarters of its CPUs, at once. They fit, if every
-// task gets the right place. The seed determines the order of arrival.
+// gangs returns jobs that are created at once. They request all GPUs of the cluster and three quarters of its CPUs,
+// and all fit if every task gets the right place. The seed determines the order of arrival.
 func gangs(seed uint64) (out []gang) {
 	add := func(count int, name string, tasks, cpus int64, memory string, gpus int64) {
 		for i := range count {
@@ -46,7 +46,7 @@ func gangs(seed uint64) (out []gang) {
 	return out
 }
 
-// manifest is the job as a user writes it: if a task fails, all are started again, three times at most.
+// manifest returns the job as a user writes it. If a task fails, Volcano starts all tasks again, at most three times.
 func (g gang) manifest() *unstructured.Unstructured {
 	limits := map[string]any{"cpu": fmt.Sprint(g.cpus), "memory": g.memory}
 	if g.gpus > 0 {
@@ -102,7 +102,8 @@ func (o Options) onVolcano(ctx context.Context) (out *document.DemoVolcano, err 
 	return out, nil
 }
 
-// gangRound lets Volcano schedule the gangs of one seed with one plugin, and removes them.
+// gangRound lets Volcano schedule the gangs of one seed with one plugin, returns what has become of them, and removes
+// them.
 func (d *demo) gangRound(ctx context.Context, o volcano.Options, plugin string, seed uint64) (r document.DemoGangs,
 	err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("not settled after %s", actTimeout))
@@ -151,8 +152,8 @@ func (d *demo) gangRound(ctx context.Context, o volcano.Options, plugin string, 
 	return r, d.clear(ctx)
 }
 
-// countGangs counts, at the end of a round, the gangs and their tasks, and the GPUs that do no work although gangs
-// request them. A GPU works only if a gang that runs as a whole holds it.
+// countGangs counts, at the end of a round, the gangs and their tasks by state, and the GPUs that do no work although
+// gangs request them. A GPU works only if a gang that runs as a whole holds it.
 func (d *demo) countGangs(ctx context.Context, r *document.DemoGangs, all []gang, s volcano.State) error {
 	r.Gangs, r.Whole, r.Waiting, r.Partial, r.GaveUp = len(all), len(s.Whole), len(s.Waiting), len(s.Partial),
 		len(s.Failed)

@@ -8,7 +8,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/volcano"
 )
 
-// gangMeans are the means of a plugin's rounds.
+// gangMeans has the results of a plugin. The decimal fields are means over its rounds; gangs and tasks are the
+// numbers of each round, and confirmed and wrong are sums over the rounds.
 type gangMeans struct {
 	rounds, gangs, tasks                                             int
 	whole, inWhole, waiting, partial, gaveUp, refusals, strandedGPUs float64

@@ -18,7 +18,8 @@ import (
 	"k8s.io/kubernetes/pkg/util/filesystem"
 )
 
-// The kubelet's command does not export how it merges.
+// merge is the function with which the kubelet's command merges the files of --config-dir into a configuration. The
+// command does not export it.
 //
 //go:linkname merge k8s.io/kubernetes/cmd/kubelet/app.mergeKubeletConfigurations
 func merge(c *config.KubeletConfiguration, dir string) ([]string, error)

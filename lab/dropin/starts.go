@@ -20,18 +20,19 @@ import (
 	"github.com/tenon-numa/tenon/lab/kubelet"
 )
 
-// The kubelet's command does not export how it reads reservations.
+// resources is the function with which the kubelet's command reads reservations. The command does not export it.
 //
 //go:linkname resources k8s.io/kubernetes/cmd/kubelet/app.parseResourceList
 func resources(m map[string]string) (v1.ResourceList, error)
 
-// gates are the feature gates that permit options of the managers, with their defaults.
+// gates are the feature gates that permit options of the managers, with their defaults in Kubernetes.
 var gates = map[string]bool{"CPUManagerPolicyAlphaOptions": false, "CPUManagerPolicyBetaOptions": true,
 	"TopologyManagerPolicyAlphaOptions": false, "TopologyManagerPolicyBetaOptions": true}
 
 // Start reads a configuration file as a kubelet does, starts the kubelet's managers on a machine, and stops them. It
-// returns the kubelet's error, and turns a panic of the kubelet into an error. It sets the process's feature gates that
-// permit options of the managers. dir is for the managers' files.
+// returns nil if a kubelet would start with this file, and otherwise the kubelet's error. A panic of the kubelet
+// becomes an error. Start sets the process's feature gates that permit options of the managers. The managers' files
+// are in dir.
 func Start(ctx context.Context, dir, file string, m *topo.Machine) (err error) {
 	defer func() {
 		if why := recover(); why != nil {
@@ -63,7 +64,7 @@ func Start(ctx context.Context, dir, file string, m *topo.Machine) (err error) {
 	if err := kubelet.SetFeatureGates(&configv1beta1.KubeletConfiguration{FeatureGates: set}); err != nil {
 		return err
 	}
-	if err := validate(c); err != nil { // the lab's managers replace what would reach beyond their directory
+	if err := validate(c); err != nil { // NewManagers replaces some settings, and so does not validate these
 		return err
 	}
 	managers, err := kubelet.NewManagers(ctx, dir, m, c, func() []*v1.Pod { return nil })
@@ -73,7 +74,7 @@ func Start(ctx context.Context, dir, file string, m *topo.Machine) (err error) {
 	return managers.Stop()
 }
 
-// validate is the kubelet's own validation, without its check of the host's cgroups: these belong to the lab's
+// validate runs the kubelet's own validation, without its check of the host's cgroups, because that host is the lab's
 // computer.
 func validate(c *configv1beta1.KubeletConfiguration) error {
 	s, _, err := scheme.NewSchemeAndCodecs()

@@ -25,8 +25,8 @@ import (
 // diskBytes is the size of the disk that every described machine has.
 const diskBytes = 100 << 30
 
-// effective returns the configuration with the kubelet's own defaults applied and its own validation passed. The second
-// result is the same in the versioned form, for the file.
+// effective returns the configuration with the kubelet's own defaults. It fails if the kubelet's own validation does.
+// The second result is the same configuration in its versioned form, for the file.
 func effective(c *configv1beta1.KubeletConfiguration) (*config.KubeletConfiguration,
 	*configv1beta1.KubeletConfiguration, error) {
 	s, _, err := scheme.NewSchemeAndCodecs(serializer.EnableStrict)
@@ -65,12 +65,12 @@ func withoutHost(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletCo
 	}
 	serialize := false
 	out.SerializeImagePulls = &serialize
-	// Never dialled: the runtime is passed as a value.
+	// The kubelet never dials this address, because it receives the runtime as a value.
 	out.ContainerRuntimeEndpoint = "unix:///nonexistent"
 	return out
 }
 
-// allocatable is what a configuration reserves on a machine, and what it leaves.
+// allocatable has the capacity of a machine, and what a configuration reserves from it.
 type allocatable struct {
 	cpus           cpuset.CPUSet // reservedSystemCPUs; empty if CPUs are reserved by amount
 	systemReserved v1.ResourceList
@@ -79,8 +79,9 @@ type allocatable struct {
 	capacity       v1.ResourceList
 }
 
-// newAllocatable reads the reservations as the kubelet's start-up does: reservedSystemCPUs overrides
-// the CPU amounts of systemReserved and kubeReserved (cmd/kubelet/app/server.go, run).
+// newAllocatable reads the reservations as the kubelet's start-up does: reservedSystemCPUs overrides the CPU amounts
+// of systemReserved and kubeReserved (cmd/kubelet/app/server.go, run). It fails if more is reserved than the machine
+// has.
 func newAllocatable(c *config.KubeletConfiguration, info *machineInfo) (*allocatable, error) {
 	a := &allocatable{capacity: cadvisor.CapacityFromMachineInfo(info)}
 	a.capacity[v1.ResourceEphemeralStorage] = *resource.NewQuantity(diskBytes, resource.BinarySI)
@@ -113,6 +114,7 @@ func newAllocatable(c *config.KubeletConfiguration, info *machineInfo) (*allocat
 	return a, nil
 }
 
+// quantities parses amounts by resource name. It fails if one is negative.
 func quantities(in map[string]string) (v1.ResourceList, error) {
 	out := v1.ResourceList{}
 	for name, text := range in {
@@ -125,8 +127,8 @@ func quantities(in map[string]string) (v1.ResourceList, error) {
 	return out, nil
 }
 
-// reservation returns what is kept from pods: system, kubelet and hard eviction thresholds, without
-// zeros (cm/node_container_manager_linux.go, GetNodeAllocatableReservation).
+// reservation returns the sum that pods cannot use: what is reserved for the system and the kubelet, and the hard
+// eviction thresholds. It omits zeros (cm/node_container_manager_linux.go, GetNodeAllocatableReservation).
 func (a *allocatable) reservation() v1.ResourceList {
 	evict := v1.ResourceList{}
 	for _, t := range a.thresholds {
@@ -152,7 +154,8 @@ func (a *allocatable) reservation() v1.ResourceList {
 	return out
 }
 
-// absolute returns capacity minus the reservations of system and kubelet, without thresholds.
+// absolute returns the capacity minus what is reserved for the system and the kubelet, and at least zero. It ignores
+// eviction thresholds.
 func (a *allocatable) absolute() v1.ResourceList {
 	out := v1.ResourceList{}
 	for name, have := range a.capacity {

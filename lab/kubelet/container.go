@@ -29,8 +29,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/plugins"
 )
 
-// containerManager is the kubelet's container manager with the real resource managers and without cgroups. The embedded
-// stub of Kubernetes implements the remaining methods.
+// containerManager is a container manager for the kubelet, with the real resource managers and without cgroups. An
+// embedded stub of Kubernetes implements the methods that need a host.
 type containerManager struct {
 	cm.ContainerManager
 	*Managers
@@ -78,7 +78,8 @@ func (c *containerManager) GetPluginRegistrationHandlers() map[string]cache.Plug
 	return map[string]cache.PluginHandler{pluginwatcher.DevicePlugin: c.Device.GetWatcherHandler()}
 }
 
-// admitHandler returns what decides on pods.
+// admitHandler returns the handler that admits or refuses pods: the journal if decisions are recorded, otherwise the
+// topology manager.
 func (c *containerManager) admitHandler() lifecycle.PodAdmitHandler {
 	if c.journal != nil {
 		return c.journal

@@ -21,14 +21,14 @@ import (
 // runtimeFile is where durable containers are recorded, in the kubelet's directory.
 const runtimeFile = "runtime.json"
 
-// remembered is the content of that file.
+// remembered is the content of runtimeFile.
 type remembered struct {
 	Sandboxes  map[string]*cri.FakePodSandbox
 	Containers map[string]*cri.FakeContainer
 }
 
-// openContainerRuntime makes a runtime. A runtime with durable containers begins with the containers of the previous
-// process.
+// openContainerRuntime makes the container runtime of a kubelet. If containers are durable, it begins with the
+// containers of the previous process.
 func openContainerRuntime(o Options) (containerRuntime, error) {
 	if !o.Durable {
 		return newContainerRuntime(""), nil
@@ -54,7 +54,7 @@ func openContainerRuntime(o Options) (containerRuntime, error) {
 	return r, nil
 }
 
-// keep writes durable containers to the file. The runtime must be locked.
+// keep writes the containers to the file, if they are durable. The runtime must be locked.
 func (r containerRuntime) keep() error {
 	if r.file == "" {
 		return nil
@@ -70,8 +70,8 @@ func (r containerRuntime) keep() error {
 	return os.Rename(r.file+".new", r.file)
 }
 
-// after returns err, the error of a call of the runtime. If err is nil, it writes the durable containers to the file,
-// and returns the error of the write.
+// after completes a call of the runtime that returned err. If err is nil, it writes durable containers to the file,
+// and returns the error of the write; otherwise it returns err.
 func (r containerRuntime) after(err error) error {
 	if err != nil || r.file == "" {
 		return err
@@ -153,7 +153,7 @@ func (k *Kubelet) Finish(uid string) error {
 	return err
 }
 
-// containersOf lists the containers that a runtime has from before, and the ids of the running ones.
+// containersOf returns the containers that a runtime has when a kubelet starts, and the ids of the running ones.
 func containersOf(ctx context.Context, r internalapi.RuntimeService) (containermap.ContainerMap,
 	sets.Set[string], error) {
 	found, running := containermap.NewContainerMap(), sets.New[string]()

@@ -8,15 +8,16 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/events"
 )
 
-// machineEvents writes the events of a lab kubelet, except those about the computer that the lab runs on. If the
-// kubelet follows the kernel's log, every out-of-memory kill on that computer is an event of every node.
+// machineEvents writes the events of a lab kubelet, except events about the computer on which the lab runs. Without
+// it, every node would report each out-of-memory kill of that computer, because a kubelet follows the kernel's log.
 type machineEvents struct{ typedv1.EventsGetter }
 
 func (m machineEvents) Events(namespace string) typedv1.EventInterface {
 	return machineEventWriter{m.EventsGetter.Events(namespace)}
 }
 
-// machineEventWriter has the methods that the kubelet's recorder calls.
+// machineEventWriter overrides the methods that the kubelet's recorder calls. For an event that it drops, it returns
+// success.
 type machineEventWriter struct{ typedv1.EventInterface }
 
 func (w machineEventWriter) CreateWithEventNamespace(e *v1.Event) (*v1.Event, error) {

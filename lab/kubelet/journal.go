@@ -24,10 +24,11 @@ const JournalFile = "admissions.jsonl"
 // Admission is one pod that the managers of a kubelet admitted or refused, with all state on which the decision is
 // based.
 type Admission struct {
+	// At is when the managers were asked.
 	At time.Time `json:"at"`
 	// Began is when the kubelet's process started; it is equal for all admissions of one process.
 	Began time.Time `json:"began"`
-	// Policy and Scope are the topology manager's.
+	// Policy and Scope are the settings of the topology manager.
 	Policy string `json:"policy"`
 	Scope  string `json:"scope"`
 
@@ -54,24 +55,26 @@ func StateFiles() []string {
 		filepath.Join("device-plugins", "kubelet_internal_checkpoint")}
 }
 
-// journal is the managers' admit handler. It records their decisions.
+// journal is an admit handler that asks the managers and records their decisions.
 type journal struct {
 	*Managers
 	dir           string
 	policy, scope string
 	began         time.Time
 
-	mu     sync.Mutex
+	mu     sync.Mutex   // guards around; held during each admission, so the records have the order of the decisions
 	around surroundings // set when the managers start, which is before the first admission
 }
 
+// starts stores what the journal asks the kubelet for. It is called before the managers start.
 func (j *journal) starts(s surroundings) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.around = s
 }
 
-// admit asks the managers to decide on a pod, and records the decision.
+// admit asks the managers to decide on a pod, and records the decision. If the record fails, it logs the error, and
+// the decision holds.
 func (j *journal) admit(ctx context.Context, attrs *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -87,7 +90,7 @@ func (j *journal) admit(ctx context.Context, attrs *lifecycle.PodAdmitAttributes
 	return result
 }
 
-// before returns the state on which the managers' decision is based.
+// before returns the record of an admission without the decision: the state on which the managers will base it.
 func (j *journal) before(pod *v1.Pod) (Admission, error) {
 	a := Admission{At: time.Now(), Began: j.began, Policy: j.policy, Scope: j.scope, UID: string(pod.UID), Name: pod.Name,
 		Devices: map[string]int{}, States: map[string]json.RawMessage{}}
@@ -114,6 +117,7 @@ func (j *journal) before(pod *v1.Pod) (Admission, error) {
 	return a, nil
 }
 
+// write appends a record to the journal file.
 func (j *journal) write(a Admission) error {
 	line, err := json.Marshal(a)
 	if err != nil {

@@ -113,10 +113,11 @@ func Start(ctx context.Context, o Options) (*Kubelet, error) {
 	return out, nil
 }
 
-// dependencies passes the described machine to the kubelet in place of a host.
+// dependencies returns what the kubelet uses in place of a host: the described machine, real managers, and a
+// container runtime that runs nothing.
 func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration, containers containerRuntime) (
 	*kubelet.Dependencies, error) {
-	// By default a pod whose first sync failed, as happens to a few of thousands, waits a minute for the next.
+	// By default a pod whose first sync fails waits a minute for the next one. That happens to a few pods in thousands.
 	c.SyncFrequency.Duration = 10 * time.Second
 	info := MachineInfo(o.Node, o.Machine)
 	managers, err := compose(klog.FromContext(ctx), o.Root, o.Machine, info, c)
@@ -158,9 +159,8 @@ func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration
 	return deps, nil
 }
 
-// kernelLogReadable reports whether this process may read the kernel's log. A kubelet that records events follows that
-// log for out-of-memory kills, and cannot start without the privilege. A kubelet with the fake recorder does not read
-// it.
+// kernelLogReadable reports whether this process may read the kernel's log. A kubelet that records events reads that
+// log for out-of-memory kills, and does not start if it may not. A kubelet with the fake recorder does not read it.
 func kernelLogReadable() bool {
 	f, err := os.Open("/dev/kmsg")
 	if err != nil {
@@ -170,8 +170,8 @@ func kernelLogReadable() bool {
 	return true
 }
 
-// volumePlugins returns the plugins that need no host. CSI is omitted: its plugin is global to the process, and waits
-// for each node in turn.
+// volumePlugins returns the volume plugins that need no host. It omits CSI, because that plugin is global to the
+// process and waits for each node in turn.
 func volumePlugins() []volume.VolumePlugin {
 	var out []volume.VolumePlugin
 	for _, list := range [][]volume.VolumePlugin{
@@ -184,7 +184,7 @@ func volumePlugins() []volume.VolumePlugin {
 	return out
 }
 
-// hardware replaces cadvisor.
+// hardware takes the place of cadvisor, which reads the host.
 type hardware struct {
 	cadvisor.Fake
 	info *machineInfo
@@ -194,6 +194,7 @@ func (h *hardware) VersionInfo() (*versionInfo, error) {
 	return &versionInfo{KernelVersion: "described", ContainerOsVersion: "Tenon lab"}, nil
 }
 
+// disk returns the usage of the disk that every described machine has: one tenth is used.
 func disk() (fsInfo, error) {
 	inodes := uint64(1 << 24)
 	return fsInfo{Timestamp: time.Now(), Capacity: diskBytes, Available: diskBytes / 10 * 9,

@@ -88,6 +88,7 @@ func (m *Managers) connect(ctx context.Context, machine *topo.Machine) error {
 	return nil
 }
 
+// compose makes the managers, connected to each other and not started. Their files are below dir.
 func compose(logger klog.Logger, dir string, m *topo.Machine, info *machineInfo,
 	c *config.KubeletConfiguration) (*Managers, error) {
 	a, err := newAllocatable(c, info)
@@ -134,7 +135,7 @@ func (m *Managers) start(ctx context.Context, s surroundings) error {
 	return nil
 }
 
-// Admit asks the managers to admit the pod, as the kubelet does, and allocates if they agree.
+// Admit asks the managers to admit the pod, as the kubelet does. If they admit it, they have allocated its resources.
 func (m *Managers) Admit(pod *v1.Pod) lifecycle.PodAdmitResult {
 	return m.decide(context.Background(), &lifecycle.PodAdmitAttributes{Pod: pod})
 }
@@ -196,7 +197,7 @@ func (m *Managers) maskOf(id idset.NUMA) topo.Mask {
 // Stop closes the registration socket. State files stay in the directory.
 func (m *Managers) Stop() error { return m.stopDevices() }
 
-// surroundings are the functions of the rest of a kubelet that the managers call.
+// surroundings has the parts of a kubelet that the managers call.
 type surroundings struct {
 	pods    func() []*v1.Pod
 	sources interface {
@@ -209,7 +210,8 @@ type surroundings struct {
 	runtime interface {
 		UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error
 	}
-	// containers are the containers of an earlier kubelet, and running the ids of the running ones.
+	// containers are the containers that an earlier process of the kubelet started, and running the ids of the
+	// containers that still run.
 	containers containermap.ContainerMap
 	running    sets.Set[string]
 }

@@ -26,8 +26,8 @@ type CPUSet struct {
 	Mems string `json:"mems"`
 }
 
-// plugged is a runtime's side of NRI. Plugins connect to its socket. It only records their answers, because
-// containers do not run.
+// plugged is a runtime's side of NRI. Plugins connect to its socket. It only records the cpusets that they request,
+// because containers do not run.
 type plugged struct {
 	runtime containerRuntime
 	nri     *adaptation.Adaptation
@@ -75,6 +75,7 @@ func sandboxOf(id string, m *runtimeapi.PodSandboxMetadata, annotations map[stri
 	return &api.PodSandbox{Id: id, Uid: m.Uid, Name: m.Name, Namespace: m.Namespace, Annotations: annotations}
 }
 
+// synchronize passes the existing containers to a plugin that has connected, and applies its updates.
 func (p *plugged) synchronize(ctx context.Context, with adaptation.SyncCB) error {
 	pods, all := p.lists()
 	updates, err := with(ctx, pods, all)
@@ -84,6 +85,7 @@ func (p *plugged) synchronize(ctx context.Context, with adaptation.SyncCB) error
 	return p.apply(updates...)
 }
 
+// update applies the updates that a plugin sends on its own. No container fails to be updated.
 func (p *plugged) update(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	return nil, p.apply(updates...)
 }
@@ -144,7 +146,7 @@ func (p *plugged) created(ctx context.Context, id, sandbox string, c *runtimeapi
 	return p.nri.PostCreateContainer(ctx, &api.PostCreateContainerRequest{Pod: pod, Container: container})
 }
 
-// container returns a container and its sandbox; nil where there is none.
+// container returns a container and its sandbox. Both are nil if one of them does not exist.
 func (p *plugged) container(id string) (*api.PodSandbox, *api.Container) {
 	r := p.runtime
 	r.Lock()

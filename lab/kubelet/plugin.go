@@ -12,15 +12,16 @@ import (
 	"github.com/tenon-numa/tenon/lab/plugins"
 )
 
-// plugin is the client of a device plugin in this process: devices cost nothing and every allocation succeeds.
+// plugin takes the place of a device plugin and of the kubelet's client for it: the device manager calls it in this
+// process. Every allocation succeeds.
 type plugin struct {
-	name string
+	name string // of the resource
 	// prefer answers GetPreferredAllocation; nil if the plugin has no preferences.
 	prefer func(available, include []string, size int) ([]string, error)
 }
 
-// sockets numbers the plugins: from 1.37 on the device manager refuses a second plugin of a resource with the same
-// socket.
+// sockets counts the calls of SocketPath, which therefore returns a new path each time. From 1.37 on, the device
+// manager refuses a second plugin of a resource with the same path.
 var sockets atomic.Int64
 
 func (p plugin) API() api.DevicePluginClient { return p }

@@ -18,7 +18,7 @@ import (
 // not resolved by DNS. Call it once, before anything else.
 func PrepareProcess(configs ...*configv1beta1.KubeletConfiguration) error {
 	releases.Set()
-	// A kubelet looks up its node's name with each status, and no name server has these names.
+	// A kubelet looks up its node's name whenever it reports its status, and no name server has these names.
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("kubelets of described machines do not use DNS")
 	}}
@@ -32,7 +32,8 @@ type registry interface {
 	prometheus.Gatherer
 }
 
-// once is a registry that ignores a collector that it already has: every kubelet registers the same ones.
+// once is a registry that accepts a collector that it already has, and keeps the first. Every kubelet of the process
+// registers the same collectors.
 type once struct{ registry }
 
 func (o once) Register(c prometheus.Collector) error {

@@ -12,7 +12,8 @@ import (
 	probes "k8s.io/kubernetes/pkg/kubelet/prober/testing"
 )
 
-// finishesAnnotation marks a container that ends as soon as it starts, and a pod whose containers all do.
+// finishesAnnotation marks a container that ends with success as soon as it starts. On a pod, it marks all containers
+// of the pod.
 const finishesAnnotation = "lab.tenon.sh/finishes"
 
 // finishes reports whether a container ends as soon as it starts: an init container that the pod waits for, or any
@@ -33,7 +34,7 @@ type containerRuntime struct {
 	// file is where containers are recorded for the next kubelet of the node; empty for a runtime that ends with its
 	// process.
 	file string
-	// plugged has the plugins of the runtime; nil where it takes none.
+	// plugged serves NRI plugins; nil if the runtime serves none.
 	plugged *plugged
 }
 
@@ -64,6 +65,7 @@ func (r containerRuntime) StartContainer(ctx context.Context, id string) error {
 	return err
 }
 
+// complete ends a container with success.
 func complete(c *cri.FakeContainer) {
 	c.State = runtimeapi.ContainerState_CONTAINER_EXITED
 	c.FinishedAt = time.Now().UnixNano()
@@ -80,7 +82,8 @@ func (r containerRuntime) ListPodSandbox(ctx context.Context,
 	return r.FakeRuntimeService.ListPodSandbox(ctx, f)
 }
 
-// prober replaces probes: nothing listens in containers that do not run, so a started container counts as healthy.
+// prober takes the place of probes. Nothing listens in containers that do not run, so a started container counts as
+// healthy.
 type prober struct{ probes.FakeManager }
 
 // probed sets what probes would: containers that run, or have finished, are ready.

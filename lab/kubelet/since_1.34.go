@@ -45,8 +45,8 @@ func newLatencyTracker() util.NodeStartupLatencyTracker {
 	return util.NewNodeStartupLatencyTracker()
 }
 
-// The exported constructor of the device manager serves the one fixed path of a host,
-// /var/lib/kubelet/device-plugins; a kubelet in a directory of its own needs the socket as a parameter.
+// newDeviceManager is the device manager's constructor for any path of its socket. The exported constructor serves
+// only the one fixed path of a host, /var/lib/kubelet/device-plugins.
 //
 //go:linkname newDeviceManager k8s.io/kubernetes/pkg/kubelet/cm/devicemanager.newManagerImpl
 func newDeviceManager(socket string, topology []cadvisorapi.Node, store topologymanager.Store) (
@@ -110,14 +110,15 @@ func (m *Managers) startContainer(pod *v1.Pod, c *v1.Container, id string) {
 	m.hintsOf(pod, c, id)
 }
 
-// hintsOf has the topology manager keep a container's hints until dropHints.
+// hintsOf makes the topology manager keep a container's hints until dropHints is called with the same id.
 func (m *Managers) hintsOf(pod *v1.Pod, c *v1.Container, id string) {
 	m.Topology.AddContainer(pod, c, id)
 }
 
 func (m *Managers) dropHints(id string) error { return m.Topology.RemoveContainer(id) }
 
-// askForHints makes the CPU and memory managers free the holdings of pods that are not active.
+// askForHints makes the CPU and memory managers free the holdings of pods that are not active, which they do whenever
+// hints are requested.
 func (m *Managers) askForHints(pod *v1.Pod, c *v1.Container) {
 	m.CPU.GetTopologyHints(pod, c)
 	m.Memory.GetTopologyHints(pod, c)

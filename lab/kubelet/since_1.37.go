@@ -45,8 +45,8 @@ func newLatencyTracker() util.NodeStartupLatencyTracker {
 	return util.NewNodeStartupLatencyTracker(klog.Background())
 }
 
-// The exported constructor of the device manager serves the one fixed path of a host,
-// /var/lib/kubelet/device-plugins; a kubelet in a directory of its own needs the socket as a parameter.
+// newDeviceManager is the device manager's constructor for any path of its socket. The exported constructor serves
+// only the one fixed path of a host, /var/lib/kubelet/device-plugins.
 //
 //go:linkname newDeviceManager k8s.io/kubernetes/pkg/kubelet/cm/devicemanager.newManagerImpl
 func newDeviceManager(logger klog.Logger, socket string, topology []cadvisorapi.Node, store topologymanager.Store) (
@@ -112,7 +112,7 @@ func (m *Managers) startContainer(pod *v1.Pod, c *v1.Container, id string) {
 	m.hintsOf(pod, c, id)
 }
 
-// hintsOf has the topology manager keep a container's hints until dropHints.
+// hintsOf makes the topology manager keep a container's hints until dropHints is called with the same id.
 func (m *Managers) hintsOf(pod *v1.Pod, c *v1.Container, id string) {
 	m.Topology.AddContainer(klog.Background(), pod, c, id)
 }
@@ -121,7 +121,8 @@ func (m *Managers) dropHints(id string) error {
 	return m.Topology.RemoveContainer(klog.Background(), id)
 }
 
-// askForHints makes the CPU and memory managers free the holdings of pods that are not active.
+// askForHints makes the CPU and memory managers free the holdings of pods that are not active, which they do whenever
+// hints are requested.
 func (m *Managers) askForHints(pod *v1.Pod, c *v1.Container) {
 	m.CPU.GetTopologyHints(klog.Background(), pod, c, lifecycle.AddOperation)
 	m.Memory.GetTopologyHints(klog.Background(), pod, c, lifecycle.AddOperation)
@@ -181,8 +182,8 @@ func (c *containerManager) PodHasExclusiveCPUs(_ klog.Logger, p *v1.Pod) bool {
 	return c.podHasExclusiveCPUs(p)
 }
 
-// GetCPUs leaves out what a container shares with others of its pod, as the kubelet does
-// (cm/container_manager_linux.go).
+// GetCPUs returns a container's exclusive CPUs. It returns none if the container shares CPUs with others of its pod,
+// as the kubelet does (cm/container_manager_linux.go); GetPodCPUs has these.
 func (c *containerManager) GetCPUs(p *v1.Pod, k *v1.Container) []int64 {
 	if c.CPU.GetResourceIsolationLevel(p, k) != qos.ResourceIsolationContainer {
 		return nil

@@ -30,7 +30,7 @@ var catalogue embed.FS
 // maxFile bounds the size of a machine's files, in bytes.
 const maxFile = 1 << 20
 
-// Names become part of paths and of node names, hence DNS labels (RFC 1123).
+// validName matches DNS labels (RFC 1123), because the names of machines become part of paths and of node names.
 var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // Machine is one described machine.
@@ -67,7 +67,8 @@ func Load(name string) (Machine, error) {
 	return m, err
 }
 
-// Read returns the machine of NAME.txt and NAME.yaml in a file system.
+// Read returns the machine that NAME.txt and NAME.yaml in a file system describe. If one of them does not exist, the
+// error wraps fs.ErrNotExist.
 func Read(fsys fs.FS, name string) (Machine, error) {
 	if !validName.MatchString(name) {
 		return Machine{}, fmt.Errorf("machine name %q is not a DNS label", name)
@@ -120,8 +121,8 @@ func Parse(name, text, config string) (Machine, error) {
 	return m, nil
 }
 
-// check compares the reservations with the hardware, so that a mistake is named here and not by a
-// kubelet that does not start.
+// check compares the reservations with the hardware, so that a mistake in a description is reported as such.
+// Otherwise a kubelet would not start, and its error would be harder to understand.
 func (m Machine) check() error {
 	if got, want := m.Kubelet.APIVersion, kubeletconfig.SchemeGroupVersion.String(); got != want {
 		return fmt.Errorf("apiVersion is %q, want %q", got, want)

@@ -20,8 +20,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// List returns a device plugin's announcement of a resource. A device without NUMA nodes and without a
-// [topo.NUMAList] has no topology at all.
+// List returns the message with which a device plugin announces the devices of a resource. A device has no topology
+// at all if it has no NUMA nodes and its List is [topo.UsualList].
 func List(m *topo.Machine, r topo.Resource) *api.ListAndWatchResponse {
 	out := &api.ListAndWatchResponse{}
 	for _, d := range r.Devices {
@@ -56,7 +56,8 @@ func Announced(m *topo.Machine, d topo.Device) (out []int64) {
 	return out
 }
 
-// Grant answers every container's request; the device manager refuses an answer with fewer.
+// Grant returns an answer for every container in the request, because the device manager refuses a reply with fewer.
+// The answers give the containers nothing.
 func Grant(r *api.AllocateRequest) *api.AllocateResponse {
 	out := &api.AllocateResponse{}
 	for range r.ContainerRequests {
@@ -91,8 +92,8 @@ func (s *server) Allocate(_ context.Context, r *api.AllocateRequest) (*api.Alloc
 	return Grant(r), nil
 }
 
-// Serve serves a device plugin for every resource of the machine beside the kubelet's registration socket,
-// and registers each there. They run until ctx ends.
+// Serve starts a device plugin for every resource of the machine, on a socket beside the kubelet's registration
+// socket, and registers it there. It returns when all are registered; they run until ctx ends.
 func Serve(ctx context.Context, registration string, m *topo.Machine) error {
 	conn, err := grpc.NewClient("unix://"+registration, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

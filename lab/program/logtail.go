@@ -7,13 +7,15 @@ import (
 	"strings"
 )
 
+// Bounds of what LogTail reads and returns. After a panic it returns twice as many lines.
 const (
 	maxBytes = 256 << 10
 	maxLines = 15
 )
 
-// LogTail returns the last lines of a log. If a Go program has written a panic or a fatal error, it returns the lines
-// from there on instead: stacks of hundreds of goroutines may follow, and other processes may write to the same log.
+// LogTail returns the last lines of a log. If a Go program has written a panic or a fatal error there, it returns the
+// lines from the first one on instead, because stacks of hundreds of goroutines may follow, and other processes may
+// write to the same log. If the log cannot be read, it returns the error as text.
 func LogTail(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -22,10 +22,11 @@ type Running struct {
 	cmd       *exec.Cmd
 	stopping  atomic.Bool
 	done      chan struct{}
-	err       error // set before done is closed
+	err       error // how the process ended; set before done is closed
 }
 
-// Start starts a command. Its output is appended to a log file; the name is for errors.
+// Start starts a command. It appends the command's output to a log file, and replaces the command's process
+// attributes. The name is for errors.
 func Start(name, log string, cmd *exec.Cmd) (*Running, error) {
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -34,7 +35,8 @@ func Start(name, log string, cmd *exec.Cmd) (*Running, error) {
 	defer file.Close()
 	r := &Running{name: name, log: log, cmd: cmd, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = file, file
-	// A process group of its own: an interrupt at the terminal is for the parent, which then stops the child.
+	// The child gets its own process group, so that an interrupt at the terminal reaches only the parent, which then
+	// stops the child.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)
 	go r.run(started)
@@ -44,8 +46,8 @@ func Start(name, log string, cmd *exec.Cmd) (*Running, error) {
 	return r, nil
 }
 
-// run starts the process and waits for it, on one thread: the kernel sends the death signal when the thread that
-// started the child ends.
+// run starts the process and waits for it on one thread, because the kernel sends the death signal when the thread
+// ends that started the child.
 func (r *Running) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -58,13 +60,14 @@ func (r *Running) run(started chan<- error) {
 	close(r.done)
 }
 
-// Log is the path of the program's log.
+// Log returns the path of the program's log.
 func (r *Running) Log() string { return r.log }
 
 // Done returns a channel that is closed when the program has ended.
 func (r *Running) Done() <-chan struct{} { return r.done }
 
-// Err returns why the program ended by itself, with the end of its log.
+// Err returns why the program ended by itself, with the end of its log. It returns nil while the program runs, and
+// after Stop or Kill. A program that ends with status 0 by itself is an error too.
 func (r *Running) Err() error {
 	select {
 	case <-r.done:
@@ -78,10 +81,10 @@ func (r *Running) Err() error {
 		LogTail(r.log))
 }
 
-// patience is how long a program may take to end after a signal.
+// patience is how long Stop waits after SIGTERM before it kills the program.
 const patience = 2 * time.Second
 
-// Stop ends the program and returns when its process is gone.
+// Stop ends the program and returns when its process is gone. The error is always nil.
 func (r *Running) Stop() error {
 	r.stopping.Store(true)
 	_ = r.cmd.Process.Signal(syscall.SIGTERM) // fails where it has ended
@@ -90,7 +93,7 @@ func (r *Running) Stop() error {
 		return nil
 	case <-time.After(patience):
 	}
-	_ = r.cmd.Process.Kill() // likewise
+	_ = r.cmd.Process.Kill() // fails if it has ended since
 	<-r.done
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"k8s.io/component-base/version"
 )
 
-// gitVersion is the variable that Kubernetes' build scripts set with -ldflags -X. version.SetDynamicVersion accepts
-// only versions that agree with it.
+// gitVersion is the variable that Kubernetes' build scripts set with -ldflags -X. Set must set it first, because
+// version.SetDynamicVersion accepts only versions that agree with it.
 //
 //go:linkname gitVersion k8s.io/component-base/version.gitVersion
 var gitVersion string

@@ -1,9 +1,9 @@
 // Package releases builds programs of the repository for other releases of Kubernetes: the same source with the
-// modules of a file in tools/kubernetes. The lab's program has the control plane, the scheduler and the kubelets of its
-// release.
+// modules of a file in tools/kubernetes. For example, the program tenon-lab that is built for 1.35 runs the control
+// plane, the scheduler and the kubelets of 1.35.
 //
-// Invariant: a program that it builds reports the requested release. The package refuses releases without a file of
-// modules, and needs Go and a checkout of the repository.
+// Invariant: a program that the package builds reports the requested release. The package refuses releases without a
+// file of modules, and needs Go and a checkout of the repository.
 package releases
 
 import (
@@ -30,7 +30,8 @@ func Own() string {
 	return r.String()
 }
 
-// Programs builds cmd/tenon-lab for each release but the program's own, and returns the files by release; see Build.
+// Programs builds cmd/tenon-lab for each wanted release, and returns the files by release; see Build. It skips "" and
+// the release of this program, which needs no other file.
 func Programs(ctx context.Context, progress func(line string), wanted ...string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, r := range slices.Compact(slices.Sorted(slices.Values(wanted))) {
@@ -84,7 +85,7 @@ func build(ctx context.Context, r, name string, progress func(line string)) (str
 	return file, nil
 }
 
-// built lists the releases that have a file of modules, and the program's own.
+// built returns the releases that programs can be built for: releases with a file of modules, and this program's own.
 func built(folder string) []string {
 	files, err := filepath.Glob(filepath.Join(folder, "1.*.mod"))
 	if err != nil {

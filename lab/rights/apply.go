@@ -66,7 +66,7 @@ func Apply(ctx context.Context, administrator *rest.Config, manifests ...[]byte)
 	return nil
 }
 
-// documents returns the objects of a manifest, without documents of comments only.
+// documents returns the objects of a manifest. It skips documents that have only comments.
 func documents(manifest []byte) (out []*unstructured.Unstructured, err error) {
 	docs := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(manifest)))
 	for {

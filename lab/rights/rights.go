@@ -1,5 +1,5 @@
-// Package rights gives programs their rights on a running API server: the objects of manifests, the access of service
-// accounts, and files for kubeconfig flags.
+// Package rights gives programs their rights on a running API server: it applies manifests, makes the access of
+// service accounts, and writes it to kubeconfig files.
 //
 // Invariant: an access that it returns has the rights that the server grants the account, and no others. The package
 // starts nothing, and links no server.
@@ -18,19 +18,19 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Account names a service account, and the node of its token.
+// Account names a service account, and the node to which its token is bound.
 type Account struct {
 	Namespace, Name string
-	// Node is the node that the token is bound to, like the token of a pod. The API server reads the node from the
-	// token, and rejects the token when that Node is deleted. Empty means a token without a node.
+	// Node is the node to which the token is bound, like the token of a pod. The API server reads the node from the
+	// token, and rejects the token when that Node is deleted. Empty means a token that is bound to no node.
 	Node string
 }
 
 // tokenLife is the validity of a service account's token: longer than a lab lives, so that no token has to be renewed.
 const tokenLife = 24 * time.Hour
 
-// As returns the access of a service account to the administrator's server. The account, and the Node if one is named,
-// must exist.
+// As returns an access with a new token of a service account, to the same server as the administrator's access. The
+// account, and the Node if one is named, must exist.
 func As(ctx context.Context, administrator *rest.Config, a Account) (*rest.Config, error) {
 	client, err := kubernetes.NewForConfig(administrator)
 	if err != nil {

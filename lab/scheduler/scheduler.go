@@ -29,7 +29,7 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/server"
 )
 
-// Profiles of a scheduler: the only one of its cluster, or Tenon's beside the default one.
+// Profiles for Start, as YAML lists.
 const (
 	// Plain is kube-scheduler without Tenon.
 	Plain = `- schedulerName: default-scheduler
@@ -37,10 +37,10 @@ const (
 	// Tenon is kube-scheduler with Tenon as the only scheduler.
 	Tenon = `- schedulerName: default-scheduler
 ` + enabled
-	// Second is kube-scheduler with Tenon under its own name, beside a default scheduler elsewhere.
+	// Second is kube-scheduler with Tenon under its own name, for a cluster that also has a default scheduler.
 	Second = `- schedulerName: tenon-scheduler
 ` + enabled
-	// Both is the default profile without Tenon and a second one with it.
+	// Both is one kube-scheduler with two profiles: the default one without Tenon, and Second.
 	Both = `- schedulerName: default-scheduler
 ` + Second
 
@@ -71,12 +71,13 @@ type Running struct {
 	err    error
 }
 
-// Observer follows a scheduler with Tenon's plugin. Its functions may be nil; they must return quickly.
+// Observer has functions that are called while a scheduler with Tenon's plugin runs. They may be nil; they must
+// return quickly.
 type Observer struct {
 	// Outcome receives the outcome of every prediction.
 	Outcome func(state.Outcome)
-	// Delivered receives every pod and layout from the API server, at the moment at which the scheduler itself receives
-	// it.
+	// Delivered receives every pod, NodeLayout and LayoutBase from the API server, at the moment at which the scheduler
+	// itself receives it.
 	Delivered func(object any, how Delivery)
 }
 
@@ -122,7 +123,8 @@ func StartObserved(dir, kubeconfig, profiles string, o Observer) (*Running, erro
 // HasTenon reports whether one of the profiles has Tenon's plugin.
 func HasTenon(profiles string) bool { return strings.Contains(profiles, "name: Tenon") }
 
-// StartServed is Start with Tenon's plugin, and with ports on the loopback interface: the result has their addresses.
+// StartServed is Start for profiles with Tenon, and serves metrics and inspection on ports of the loopback interface.
+// The result has their URLs.
 func StartServed(dir, kubeconfig, profiles string) (*Running, error) {
 	file, err := configFile(dir, kubeconfig, profiles)
 	if err != nil {
@@ -157,7 +159,7 @@ func StartServed(dir, kubeconfig, profiles string) (*Running, error) {
 	return r, nil
 }
 
-// begin runs the scheduler until the context ends.
+// begin runs the scheduler in a new goroutine until the context ends.
 func (r *Running) begin(ctx context.Context, run func(context.Context) error) {
 	go func() {
 		defer close(r.done)
@@ -176,7 +178,8 @@ func configFile(dir, kubeconfig, profiles string) (string, error) {
 	return file, nil
 }
 
-// newOptions gives the scheduler its own feature gates: the process-wide ones belong to the API server beside it.
+// newOptions returns the scheduler's options. The scheduler gets its own feature gates, because the process-wide ones
+// belong to the API server beside it.
 func newOptions(file string) (*options.Options, error) {
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 	reg := basecompatibility.NewComponentGlobalsRegistry()
@@ -194,6 +197,7 @@ func newOptions(file string) (*options.Options, error) {
 	return opts, nil
 }
 
+// prepare sets a scheduler up and returns the function that runs it. The second result is nil if tenon is false.
 func prepare(ctx context.Context, opts *options.Options, tenon bool, o Observer) (
 	func(context.Context) error, *plugin.Shared, error) {
 	configz.Delete("componentconfig") // a process-wide name; an earlier scheduler leaves it registered
@@ -217,7 +221,8 @@ func prepare(ctx context.Context, opts *options.Options, tenon bool, o Observer)
 	}, nil, nil
 }
 
-// follow observes the informers from which the scheduler's own handlers receive pods and layouts.
+// follow calls o.Delivered for pods, layouts and their bases. It observes the same informers as the scheduler's own
+// handlers.
 func (o Observer) follow(s *server.Scheduler) error {
 	if o.Delivered == nil {
 		return nil
@@ -249,10 +254,10 @@ func (o Observer) follow(s *server.Scheduler) error {
 	return nil
 }
 
-// Done returns a channel that is closed when the scheduler has ended; Err then returns the reason, nil after Stop.
+// Done returns a channel that is closed when the scheduler has ended, by itself or by Stop.
 func (r *Running) Done() <-chan struct{} { return r.done }
 
-// Err returns why the scheduler ended. It is nil while the scheduler runs, and after Stop.
+// Err returns why the scheduler ended by itself. It is nil while the scheduler runs, and after Stop.
 func (r *Running) Err() error {
 	select {
 	case <-r.done:

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// configurations has the resources of webhook configurations by kind.
+// configurations has, by kind, the API resources of webhook configurations.
 var configurations = map[string]schema.GroupVersionResource{
 	"MutatingWebhookConfiguration": {Group: "admissionregistration.k8s.io", Version: "v1",
 		Resource: "mutatingwebhookconfigurations"},
@@ -24,7 +24,7 @@ var configurations = map[string]schema.GroupVersionResource{
 		Resource: "validatingwebhookconfigurations"},
 }
 
-// admit starts the admission webhooks of Volcano's manifest, and returns when the API server calls them.
+// admit starts Volcano's admission webhooks, and returns when the API server calls them.
 func (v *Volcano) admit(ctx context.Context) error {
 	port, err := freePort()
 	if err != nil {

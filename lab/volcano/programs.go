@@ -70,7 +70,8 @@ func missing(dir string) error {
 	return nil
 }
 
-// Build builds the programs from the folder of Volcano's module into another folder, which it makes.
+// Build builds the programs and copies the manifest into the folder dir, which it makes if necessary. module is the
+// folder of Volcano's module in the repository.
 func Build(ctx context.Context, module, dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -111,10 +112,10 @@ func goTool(ctx context.Context, dir string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Definitions returns Volcano's definitions of kinds.
+// Definitions returns Volcano's CustomResourceDefinitions, one YAML document each.
 func (p Programs) Definitions() ([][]byte, error) { return p.documents("CustomResourceDefinition") }
 
-// documents returns the documents of the manifest that are of some kinds.
+// documents returns the YAML documents of Volcano's manifest that have one of the kinds.
 func (p Programs) documents(kinds ...string) (out [][]byte, err error) {
 	text, err := os.ReadFile(filepath.Join(string(p), manifest))
 	if err != nil {
@@ -139,7 +140,7 @@ func (p Programs) documents(kinds ...string) (out [][]byte, err error) {
 	}
 }
 
-// objects returns the objects of the manifest that are of some kinds.
+// objects returns the objects of Volcano's manifest that have one of the kinds.
 func (p Programs) objects(kinds ...string) (out []*unstructured.Unstructured, err error) {
 	docs, err := p.documents(kinds...)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/program"
 )
 
-// configuration is the configuration of Volcano's scheduler. The plugin is in the first tier, where the scheduler
-// asks plugins which tasks may be evicted.
+// configuration is the configuration of Volcano's scheduler, with a place for the name of the plugin that aligns
+// tasks. That plugin is in the first tier, because the scheduler asks the first tier which tasks may be evicted.
 const configuration = `actions: "enqueue, allocate, preempt, backfill"
 configurations:
 - name: preempt
@@ -36,15 +36,15 @@ tiers:
   - name: nodeorder
 `
 
-// Scheduler is a running scheduler.
+// Scheduler is a running Volcano scheduler.
 type Scheduler struct {
 	*program.Running
 	Metrics string // URL
 }
 
 // Schedule starts the scheduler with a plugin, under the chart's service account. It returns when the controllers
-// have opened the queue default. The context bounds the start only. The caller stops the scheduler; one of them runs
-// at a time.
+// have opened the queue default. The context bounds the start only. The caller stops the scheduler before it starts
+// another one.
 func Schedule(ctx context.Context, o Options, plugin string) (*Scheduler, error) {
 	conf := filepath.Join(o.Dir, "volcano-scheduler.conf")
 	if err := os.WriteFile(conf, fmt.Appendf(nil, configuration, plugin), 0o600); err != nil {
@@ -84,10 +84,11 @@ func Schedule(ctx context.Context, o Options, plugin string) (*Scheduler, error)
 	return &Scheduler{r, "http://" + address + "/metrics"}, nil
 }
 
-// maxMetrics bounds what is read of a scheduler's metrics, in bytes.
+// maxMetrics bounds how much of a scheduler's metrics is read, in bytes.
 const maxMetrics = 64 << 20
 
-// Counter returns the sum of a counter's series whose label has the value, or of all its series if label is empty.
+// Counter returns the sum of a counter's series whose label has the value, or of all its series if label is empty. It
+// fails if the scheduler serves no such counter.
 func (s *Scheduler) Counter(ctx context.Context, name, label, value string) (sum float64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Metrics, http.NoBody)
 	if err != nil {

@@ -20,14 +20,14 @@ import (
 // JobLabel is the label by which Volcano names the job of a pod.
 const JobLabel = "volcano.sh/job-name"
 
-// State has the names of all jobs of the namespace default, by what has become of them.
+// State has the names of all jobs in the namespace default, each in one of the lists.
 type State struct {
 	Whole   []string // all tasks run
 	Waiting []string // no task has a node
 	Partial []string // some tasks have a node, and not all run
 	Failed  []string // Volcano has given the job up
-	// Moving means that the state will change: a pod starts or ends, a job starts again, or the scheduler has not
-	// answered.
+	// Moving means that the state will change by itself: a pod starts or ends, a job starts again, or the scheduler has
+	// not decided about a job yet.
 	Moving bool
 }
 
@@ -40,14 +40,15 @@ func (s State) String() string {
 // Refusal is a pod that a kubelet refused.
 type Refusal struct{ Pod, Node, Reason, Message string }
 
-// Observer reads the state of jobs, and records refused pods.
+// Observer reads the state of jobs, and records the pods that kubelets refuse.
 type Observer struct {
 	client  *clients
 	mu      sync.Mutex
 	refused map[types.UID]Refusal
 }
 
-// Observe starts to record which pods kubelets refuse, until the context ends. Jobs that start again delete such pods.
+// Observe starts to record which pods kubelets refuse, until the context ends. They must be recorded when they fail,
+// because a job that starts again deletes them.
 func Observe(ctx context.Context, o Options) (*Observer, error) {
 	w := &Observer{refused: map[types.UID]Refusal{}}
 	var err error
@@ -69,6 +70,7 @@ func Observe(ctx context.Context, o Options) (*Observer, error) {
 	return w, nil
 }
 
+// record records a failed pod. It was refused, because no container of the lab fails.
 func (w *Observer) record(o any) {
 	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = gone.Obj
@@ -120,8 +122,8 @@ func (w *Observer) State(ctx context.Context) (s State, err error) {
 	return s, nil
 }
 
-// answered returns the jobs for which the scheduler has reported that they do not fit, or that they have to wait for
-// the queue.
+// answered returns, by job name, whether the scheduler has reported that the job does not fit or has to wait for the
+// queue.
 func (w *Observer) answered(ctx context.Context) (map[string]bool, error) {
 	groups, err := w.client.dynamic.Resource(podGroups).Namespace(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -144,7 +146,8 @@ func (w *Observer) answered(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// add adds one job.
+// add adds a job to the list that describes the state of its pods. answered is the job's entry in the result of
+// Observer.answered.
 func (s *State) add(job *unstructured.Unstructured, pods []*v1.Pod, answered bool) {
 	bound, running, starts := 0, 0, false
 	for _, p := range pods {
@@ -199,13 +202,14 @@ func unschedulable(p *v1.Pod) bool {
 }
 
 const (
-	// quiet is how long nothing must change before jobs count as settled: ten sessions of the scheduler.
+	// quiet is how long nothing must change before jobs count as settled: ten sessions of the scheduler, which begins
+	// one every 200 ms.
 	quiet = 2 * time.Second
 	// looks is the interval at which Settle reads the jobs.
 	looks = 200 * time.Millisecond
 )
 
-// Settle waits until nothing moves, and returns the state.
+// Settle waits until no job is moving and nothing has changed for the duration quiet, and returns the state.
 func (w *Observer) Settle(ctx context.Context) (s State, err error) {
 	var before State
 	since := time.Now()

@@ -1,5 +1,5 @@
 // Package volcano runs Volcano's own programs on a lab cluster: scheduler, controllers and admission webhooks. The
-// scheduler has all plugins of Volcano, and tenon. The controllers create the pods of jobs.
+// scheduler has all plugins of Volcano, and Tenon's plugin in addition. The controllers create the pods of jobs.
 //
 // The programs are of another module, because Volcano needs the libraries of an older Kubernetes. The package builds
 // them with the go command and imports nothing of Volcano. Invariant: when [Start] returns, the API server calls the
@@ -31,7 +31,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/program"
 )
 
-// Plugins of Volcano's scheduler that align tasks to NUMA nodes.
+// Plugins that align tasks to NUMA nodes, by their names in Volcano's configuration: Tenon's, and Volcano's own.
 const (
 	Tenon     = "tenon"
 	NumaAware = "numa-aware"
@@ -111,7 +111,7 @@ func (o Options) clients() (*clients, error) {
 	return out, nil
 }
 
-// run starts one of the programs, which ends with Stop.
+// run starts one of the programs, and makes Stop end it.
 func (v *Volcano) run(name, file string, args ...string) error {
 	r, err := v.launch(name, file, args...)
 	if err == nil {
@@ -120,7 +120,7 @@ func (v *Volcano) run(name, file string, args ...string) error {
 	return err
 }
 
-// add makes Stop end a program, and closes v.ended if the program ends by itself.
+// add makes Stop end the program, and closes v.ended if the program ends by itself.
 func (v *Volcano) add(r *program.Running) {
 	v.running = append(v.running, r)
 	go func() {
@@ -131,7 +131,7 @@ func (v *Volcano) add(r *program.Running) {
 	}()
 }
 
-// launch starts one of the programs. Its log is volcano-NAME.log.
+// launch starts one of the programs with the access of the kubeconfig. Its log is volcano-NAME.log in Dir.
 func (o Options) launch(name, file string, args ...string) (*program.Running, error) {
 	args = append([]string{"--kubeconfig=" + o.Kubeconfig}, args...)
 	cmd := exec.Command(filepath.Join(string(o.Programs), file), args...)
@@ -139,7 +139,7 @@ func (o Options) launch(name, file string, args ...string) (*program.Running, er
 	return program.Start("Volcano's "+name, filepath.Join(o.Dir, "volcano-"+name+".log"), cmd)
 }
 
-// Schedule starts the scheduler with a plugin; Stop ends it.
+// Schedule starts the scheduler with a plugin, as the function Schedule does; Stop ends it too.
 func (v *Volcano) Schedule(ctx context.Context, plugin string) error {
 	s, err := Schedule(ctx, v.Options, plugin)
 	if err != nil {
@@ -149,7 +149,7 @@ func (v *Volcano) Schedule(ctx context.Context, plugin string) error {
 	return nil
 }
 
-// Err returns why a program ended by itself, with the end of its log, or nil.
+// Err returns why programs ended by themselves, with the ends of their logs, or nil if none did.
 func (v *Volcano) Err() error {
 	var errs []error
 	for _, r := range v.running {
@@ -158,10 +158,10 @@ func (v *Volcano) Err() error {
 	return errors.Join(errs...)
 }
 
-// Done returns a channel that is closed when a program ended by itself.
+// Done returns a channel that is closed when a program has ended by itself. It is not closed by Stop.
 func (v *Volcano) Done() <-chan struct{} { return v.ended }
 
-// Stop ends all programs, the webhooks last: the API server rejects jobs and queues without them.
+// Stop ends all programs, the webhooks last, because the API server rejects jobs and queues without them.
 func (v *Volcano) Stop() error {
 	var errs []error
 	for _, r := range slices.Backward(v.running) {
@@ -170,11 +170,11 @@ func (v *Volcano) Stop() error {
 	return errors.Join(errs...)
 }
 
-// poll is the interval between two checks of until.
+// poll is the interval at which until repeats its check.
 const poll = 50 * time.Millisecond
 
-// until calls check until it returns nil. If ctx ends or ended returns an error first, it returns that error and the
-// last error of check.
+// until calls check until it returns nil. It gives up when ctx ends or the function ended returns an error, and then
+// returns that error together with the last error of check.
 func until(ctx context.Context, ended, check func() error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, poll, true, func(context.Context) (bool, error) {
@@ -187,8 +187,8 @@ func until(ctx context.Context, ended, check func() error) error {
 	return nil
 }
 
-// freePort returns a port of the loopback interface on which nothing listens. If another program takes the port
-// first, the program that was to use it ends.
+// freePort returns a port of the loopback interface on which nothing listens. Another program may take the port
+// before the caller uses it; the caller's program then ends with an error.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // Fate is the outcome of a pod.
 type Fate string
 
-// The fates. A failed pod counts as refused by its node's kubelet: no container of the lab fails.
+// The fates. Every failed pod counts as refused by its node's kubelet, because no container of the lab fails.
 const (
 	Waiting Fate = "waiting" // not settled yet
 	Running Fate = "running"
@@ -43,11 +43,11 @@ func FateOf(p *v1.Pod) (Fate, string) {
 	return Waiting, ""
 }
 
-// Watch follows the pods of a cluster.
+// Watch has the present pods of a cluster.
 type Watch struct {
 	mu      sync.Mutex
 	pods    map[string]*v1.Pod // by UID
-	changed chan struct{}
+	changed chan struct{}      // closed and renewed at every change
 	stop    func()
 }
 
@@ -96,7 +96,7 @@ func (w *Watch) set(o any, gone bool) {
 	w.changed = make(chan struct{})
 }
 
-// Pods returns the present pods, by name, and a channel that is closed at the next change.
+// Pods returns the present pods, sorted by name, and a channel that is closed at the next change.
 func (w *Watch) Pods() ([]*v1.Pod, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,7 +108,8 @@ func (w *Watch) Pods() ([]*v1.Pod, <-chan struct{}) {
 	return out, w.changed
 }
 
-// Until waits until done returns true for the pods. If the context ends first, the error describes the pods.
+// Until calls done with the pods, again at each change, until it returns true, and returns these pods. If the context
+// ends first, the error has the number of pods with each fate.
 func (w *Watch) Until(ctx context.Context, done func([]*v1.Pod) bool) ([]*v1.Pod, error) {
 	for {
 		pods, changed := w.Pods()

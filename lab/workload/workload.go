@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Amounts are requests by resource name, as quantities.
+// Amounts are quantities by resource name, such as "2" or "4Gi".
 type Amounts map[v1.ResourceName]string
 
 func (a Amounts) list() v1.ResourceList {
@@ -26,13 +26,14 @@ func (a Amounts) list() v1.ResourceList {
 	return out
 }
 
-// Guaranteed returns a container whose limits are its requests.
+// Guaranteed returns a container whose limits equal its requests.
 func Guaranteed(name string, a Amounts) v1.Container {
 	return v1.Container{Name: name, Image: "lab.invalid/" + name + ":1",
 		Resources: v1.ResourceRequirements{Requests: a.list(), Limits: a.list()}}
 }
 
-// Burstable returns a container that may use more than it requests; devices have limits, as they must.
+// Burstable returns a container that requests the amounts a, without limits. It also requests devices, which have
+// limits, because Kubernetes requires that.
 func Burstable(name string, a, devices Amounts) v1.Container {
 	c := v1.Container{Name: name, Image: "lab.invalid/" + name + ":1",
 		Resources: v1.ResourceRequirements{Requests: a.list(), Limits: devices.list()}}
@@ -55,7 +56,7 @@ func Pod(name string, containers ...v1.Container) *v1.Pod {
 	}
 }
 
-// kind is a kind of work with its share of a mix.
+// kind is a kind of work. share is how many of 100 pods are of this kind, on average.
 type kind struct {
 	name  string
 	share int
@@ -103,7 +104,8 @@ func kinds() []kind {
 	}
 }
 
-// Mix returns n pods, each of a kind drawn by its share. Names are unique within a prefix.
+// Mix returns n pods, each of a kind that is drawn by its share. Pods of one call have different names, which begin
+// with prefix.
 func Mix(seed uint64, prefix string, n int) []*v1.Pod {
 	r := rand.New(rand.NewPCG(seed, 1))
 	all := kinds()

@@ -11,19 +11,20 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 )
 
-// judge is the managers of one machine, and its pods.
+// judge has the managers of one machine, and the pods that the managers see.
 type judge struct {
 	managers
-	ask   func(question) (preference, error)
-	ready bool // the sources of pods are ready
+	ask   func(question) (preference, error) // asks the reader of the answers what a device plugin prefers
+	ready bool                               // see readiness
 
 	mu      sync.Mutex // guards pods, which goroutines of the managers read
 	pods    []*v1.Pod
-	looping chan struct{} // closed when that loop has ended; nil where there is none
-	looped  bool
+	looping chan struct{} // closed when the CPU manager's loop has ended; nil if the CPU manager runs none. See active.
+	looped  bool          // looping is closed
 }
 
-// do carries a request out.
+// do carries a request out. The answer has the state of the managers afterwards, or the error or panic of the
+// request.
 func (j *judge) do(r request) (a answer) {
 	defer func() {
 		if why := recover(); why != nil {
@@ -68,6 +69,8 @@ func done(err error) answer {
 	return answer{}
 }
 
+// open composes the managers and starts them. It returns when the CPU manager's loop has ended; see active. After a
+// restart (Reopen) it keeps the pods, and devices are connected later, by the request "settle".
 func (j *judge) open(r request) error {
 	if !r.Reopen {
 		j.pods = nil
@@ -92,14 +95,16 @@ func (j *judge) open(r request) error {
 	return j.connect(r.Devices)
 }
 
-// readiness reports whether the sources of pods are ready: after a restart, from the request "settle" on.
+// readiness reports whether the sources of pods are ready. They are ready from the start, or after a restart from the
+// request "settle" on. Until then, the managers free nothing.
 type readiness judge
 
 func (*readiness) AddSource(string) {}
 func (r *readiness) AllReady() bool { return r.ready }
 
-// active lists the pods. Its first caller is the loop in which a CPU manager with the static policy reconciles
-// containers. That loop cannot be stopped otherwise and keeps its managers in memory, so active ends its goroutine.
+// active returns the active pods, and stops the CPU manager's loop. With the static policy, the CPU manager starts a
+// goroutine that reconciles containers forever. It would keep the managers in memory, and the CPU manager has no way
+// to end it. This goroutine is the first that calls active, so active ends the goroutine at its first call.
 func (j *judge) active() []*v1.Pod {
 	if j.looping != nil && !j.looped {
 		j.looped = true
@@ -111,6 +116,8 @@ func (j *judge) active() []*v1.Pod {
 	return slices.Clone(j.pods)
 }
 
+// admit lists a pod as active, and asks the managers to admit it. If a pod of this name is listed already, that pod
+// is admitted again.
 func (j *judge) admit(pod *v1.Pod) answer {
 	j.mu.Lock()
 	if at := j.at(pod.Name); at >= 0 {
@@ -128,6 +135,7 @@ func (j *judge) admit(pod *v1.Pod) answer {
 	return answer{Admit: got.Admit, Reason: got.Reason, Message: got.Message}
 }
 
+// at returns the index of the listed pod with a name, or -1.
 func (j *judge) at(name string) int {
 	return slices.IndexFunc(j.pods, func(p *v1.Pod) bool { return p.Name == name })
 }
@@ -140,7 +148,8 @@ func each(pod *v1.Pod, do func(c *v1.Container)) {
 	}
 }
 
-// start starts the containers of an admitted pod, one after the other (cm/internal_container_lifecycle_linux.go).
+// start reports to the managers that the containers of an admitted pod start, one after the other
+// (cm/internal_container_lifecycle_linux.go).
 func (j *judge) start(name string) {
 	if at := j.at(name); at >= 0 {
 		pod := j.pods[at]
@@ -148,7 +157,7 @@ func (j *judge) start(name string) {
 	}
 }
 
-// end removes a pod from the list of active ones; the managers notice that when they list the pods next.
+// end removes a pod from the active pods. The managers free what it holds when they list the active pods next.
 func (j *judge) end(name string) {
 	at := j.at(name)
 	if at < 0 {
@@ -167,7 +176,7 @@ func (j *judge) announce(devices map[string][]device) {
 	}
 }
 
-// connect registers a device plugin for every resource, and announces its devices.
+// connect registers a device plugin for every resource, with its devices.
 func (j *judge) connect(devices map[string][]device) error {
 	for name := range devices {
 		if err := j.connected(name, plugin{name: name}); err != nil {

@@ -5,8 +5,8 @@
 //	GOWORK=off go build -modfile=1.36.mod -tags $(./tags 1.36) -o judge-1.36 .
 //
 // The judge reads one request per line from its input and writes one answer per line to its output, both in JSON. It
-// serves one machine at a time. While it processes a request, the judge may ask which devices a device plugin prefers: it
-// writes one line with the question, and reads the next line of the input as the reply.
+// serves one machine at a time. While it processes a request, the judge may ask which devices a device plugin
+// prefers: it writes one line with the question, and reads the next line of the input as the reply.
 //
 // Invariant: nothing is decided here. Policies, hints, allocations, state files and errors are those of the managers of
 // k8s.io/kubernetes. The program refuses what the managers refuse, in the answer's error.
@@ -62,7 +62,8 @@ func main() {
 	}
 }
 
-// ask writes the question which devices a device plugin prefers, and reads the reply.
+// ask writes a question to the output, and reads the reply from the next line of the input: which devices the plugin
+// prefers.
 func ask(lines *bufio.Scanner, out *json.Encoder, q question) (p preference, err error) {
 	if err = out.Encode(answer{Ask: &q}); err != nil {
 		return p, fmt.Errorf("ask for a preference: %w", err)

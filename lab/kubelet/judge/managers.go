@@ -21,10 +21,11 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// never is the reconcile period: the CPU manager's loop cannot be stopped, so it runs once and sleeps.
+// never is the period of the CPU manager's loop. judge.active ends the loop in its first run.
 const never = 10000 * time.Hour
 
-// managers are the kubelet's four resource managers. The files named since_1.NN.go call what differs between releases.
+// managers are the kubelet's four resource managers. Their methods that differ between releases are in the files
+// since_1.NN.go.
 type managers struct {
 	topology topologymanager.Manager
 	device   *devicemanager.ManagerImpl
@@ -32,7 +33,7 @@ type managers struct {
 	memory   memorymanager.Manager
 }
 
-// compose makes managers as the kubelet does.
+// compose makes the managers, as the kubelet does, and does not start them. Their files are below dir.
 func (m *managers) compose(dir string, s *settings) error {
 	info := &machineInfo{}
 	if err := json.Unmarshal(s.Machine, info); err != nil {
@@ -64,11 +65,12 @@ func (m *managers) compose(dir string, s *settings) error {
 	return nil
 }
 
-// surroundings is what managers ask the rest of a kubelet for.
+// surroundings has the parts of a kubelet that the managers call.
 type surroundings struct {
 	pods    func() []*v1.Pod
 	sources *readiness
-	// before are the containers of an earlier kubelet, and running the ids of the running ones.
+	// before are the containers that an earlier process of the kubelet started, and running the ids of the containers
+	// that still run.
 	before  []found
 	running sets.Set[string]
 }
@@ -104,7 +106,7 @@ func (m *managers) startAll(pods func() []*v1.Pod, sources *readiness, before []
 	return nil
 }
 
-// state returns what the managers have recorded.
+// state returns what the managers have recorded, without containers that hold nothing.
 func (j *judge) state() *state {
 	out := &state{SharedCPUs: j.cpu.State().GetDefaultCPUSet().String(), FreeMemory: map[int]map[string]uint64{},
 		Healthy: map[string][]string{}}
@@ -127,7 +129,7 @@ func (j *judge) state() *state {
 		}
 		each(pod, func(c *v1.Container) {
 			h := j.held(string(pod.UID), c.Name)
-			if ok { // what its containers have is a part of that
+			if ok { // the CPUs and memory of its containers are a part of the pod's
 				h.CPUs, h.Memory = "", nil
 			}
 			if h.CPUs != "" || len(h.Memory)+len(h.Devices) > 0 {
@@ -138,6 +140,7 @@ func (j *judge) state() *state {
 	return out
 }
 
+// held returns what the managers have recorded for one container. A list of devices is sorted by id.
 func (m *managers) held(pod, container string) held {
 	h := held{Pod: pod, Container: container, CPUs: m.cpu.GetExclusiveCPUs(pod, container).String()}
 	for _, b := range m.blocks(pod, container) {
@@ -161,7 +164,7 @@ func (m *managers) held(pod, container string) held {
 	return h
 }
 
-// The surroundings of managers without a kubelet: no status is known, and no container runs.
+// What managers call if there is no kubelet: no status is known, and no container runs.
 type (
 	noStatus  struct{}
 	noRuntime struct{}

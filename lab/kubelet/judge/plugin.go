@@ -14,11 +14,11 @@ import (
 // process. Every allocation succeeds.
 type plugin struct {
 	name string                             // of the resource
-	ask  func(question) (preference, error) // nil where the plugin has no preferences
+	ask  func(question) (preference, error) // nil if the plugin has no preferences
 }
 
-// sockets counts the calls of SocketPath, which therefore returns a new path each time. The device manager calls it once
-// for a plugin that connects. From 1.37 on it refuses a second plugin of a resource with the same path.
+// sockets counts the calls of SocketPath, which therefore returns a new path each time. The device manager calls it
+// once for a plugin that connects. From 1.37 on, it refuses a second plugin of a resource with the same path.
 var sockets atomic.Int64
 
 func (p plugin) API() api.DevicePluginClient { return p }
@@ -65,7 +65,8 @@ func (p plugin) PreStartContainer(context.Context, *api.PreStartContainerRequest
 	return &api.PreStartContainerResponse{}, nil
 }
 
-// announcement returns a plugin's announcement of its devices. A device without NUMA nodes has no topology at all.
+// announcement returns the message with which a plugin announces its devices. A device without NUMA nodes has no
+// topology at all.
 func announcement(list []device) *api.ListAndWatchResponse {
 	out := &api.ListAndWatchResponse{}
 	for _, d := range list {

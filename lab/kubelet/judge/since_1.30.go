@@ -19,11 +19,12 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// This file calls the managers with the arguments that these releases need.
+// This file calls the managers of releases up to 1.33. Their functions take other arguments in other releases.
 
 type machineInfo = cadvisorapi.MachineInfo
 
-// The exported constructor of the device manager serves the one fixed path of a host.
+// newDeviceManager is the device manager's constructor for any path of its socket. The exported constructor serves
+// only the one fixed path of a host.
 //
 //go:linkname newDeviceManager k8s.io/kubernetes/pkg/kubelet/cm/devicemanager.newManagerImpl
 func newDeviceManager(socket string, topology []cadvisorapi.Node,
@@ -73,14 +74,16 @@ func (m *managers) startContainer(pod *v1.Pod, c *v1.Container, id string) {
 	m.topology.AddContainer(pod, c, id)
 }
 
-// forget drops the topology manager's hints of a container; nothing else drops them if the container never ran.
+// forget drops the topology manager's hints of a container. Otherwise they would remain if the container never ran.
+// RemoveContainer finds them by the id that AddContainer records.
 func (m *managers) forget(pod *v1.Pod, c *v1.Container, id string) {
 	m.topology.AddContainer(pod, c, id)
 	_ = m.topology.RemoveContainer(id) // fails only where AddContainer did nothing
 }
 
-// collect frees the holdings of pods that are no longer active. Up to 1.31 the managers also keep the holdings of the
-// last pod for which hints were requested: here, a pod without containers.
+// collect makes the managers free the holdings of pods that are no longer active, which they do whenever hints are
+// requested. It requests hints for a pod without containers, because up to 1.31 the managers do not free the holdings
+// of the pod for which hints were last requested.
 func (m *managers) collect() {
 	pod, container := &v1.Pod{}, &v1.Container{}
 	m.cpu.GetTopologyHints(pod, container)

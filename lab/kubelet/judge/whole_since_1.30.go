@@ -4,7 +4,7 @@ package main
 
 import v1 "k8s.io/api/core/v1"
 
-// Pods hold resources as a whole only from 1.36 on.
+// Before 1.36, the kubelet gives CPUs and memory only to containers, and never to a pod as a whole.
 
 func (m *managers) heldByPod(string) (held, bool) { return held{}, false }
 

@@ -8,7 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// heldByPod returns what a pod holds as a whole, for its containers together; ok is false if that is nothing.
+// heldByPod returns the CPUs and memory that a pod holds as a whole, for all its containers together. ok is false if
+// there are none.
 func (m *managers) heldByPod(pod string) (h held, ok bool) {
 	h.Pod = pod
 	if cpus, has := m.cpu.State().GetPodCPUSet(pod); has {
@@ -20,8 +21,8 @@ func (m *managers) heldByPod(pod string) (h held, ok bool) {
 	return h, h.CPUs != "" || len(h.Memory) > 0
 }
 
-// giveDevices allocates devices as the kubelet does before containers start. Containers of a pod that requests
-// resources as a whole may get their devices only then.
+// giveDevices allocates devices as the kubelet does before containers start. A pod that requests resources as a whole
+// may get its devices only then. For every other pod it does nothing, because admission has allocated the devices.
 func (m *managers) giveDevices(pod *v1.Pod) (err error) {
 	if pod.Spec.Resources == nil {
 		return nil
