@@ -149,8 +149,8 @@ func (s *childNodes) startAgent(n *childNode) {
 	}()
 }
 
-// obey carries out orders until one is to stop, and then returns true. It returns false if the input ends, which means
-// that the parent died.
+// obey carries out orders until it reads the order to stop, and then returns true. It returns false if the parent has
+// died: the input ends, or an answer cannot be written.
 func (s *childNodes) obey(orders *json.Decoder, answers *json.Encoder) (stop bool) {
 	for {
 		var o order

@@ -12,7 +12,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// This file has the faults of a running cluster. Each function returns when the fault has happened.
+// This file has the functions that cause faults in a running cluster, such as a lost report or a killed kubelet, and
+// end them. Most send an order to the process of a node, and return when it has been carried out.
 
 // StopAgent ends the agent of a node, as if its pod were deleted. If none runs, it does nothing.
 func (c *Cluster) StopAgent(ctx context.Context, node string) error {

@@ -23,8 +23,8 @@ type Node struct {
 	// Release is the release of Kubernetes of the node's kubelet, such as "1.35"; empty means the release of this
 	// program. Another release needs its program in [Config.Programs].
 	Release string
-	// Pinned means that the node's agent assigns CPUs by the machine's configuration, and pins containers through the
-	// container runtime. The kubelet's managers are off.
+	// Pinned means that the node's agent decides in place of the kubelet's managers, which are off. It follows the
+	// machine's configuration, and pins containers through the container runtime.
 	Pinned bool
 }
 

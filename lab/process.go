@@ -127,7 +127,7 @@ func startChild(program string, j job, logPath string) (*child, error) {
 }
 
 // run starts the process and waits for it on one thread, because the kernel sends the death signal when the thread
-// ends that started the child, not when the whole parent does.
+// that started the child ends, not when the whole parent does.
 func (c *child) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

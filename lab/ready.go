@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// waiting has, by name, what each node lacks that is not ready yet.
+// waiting has the nodes that are not ready yet, by name, each with what it lacks.
 type waiting map[string]string
 
 func (w waiting) String() string {

@@ -19,11 +19,12 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// This file has the faults that last for several rounds: agents that do not report, withdrawn rights, and machines
-// that change under a running kubelet. While one lasts, the run judges refusals and checks all other nodes as usual.
-// At the end of the round in which it ends, the run checks all nodes again.
+// This file has the ailments, which last for several rounds: agents that do not report, withdrawn rights, and
+// machines that change under a running kubelet. While an ailment lasts, the run judges refusals and checks all other
+// nodes as usual. At the end of the round in which the ailment ends, the run checks all nodes again.
 
-// ailment is a fault that lasts for several rounds.
+// ailment is something wrong with a cluster that lasts for several rounds, and that Tenon has to endure. A fault, in
+// contrast, is a violation by Tenon.
 type ailment struct {
 	what  string   // description, for the log
 	nodes []string // their layouts may be old, or show another machine than the kubelet's
@@ -150,7 +151,8 @@ func (r *run) sicken(ctx context.Context) error {
 // the kubelet's machine, even when its agent starts again, so the run checks the node as usual.
 func (r *run) changeMachine(ctx context.Context) error {
 	node := r.node()
-	// No machine reserves these CPUs. On the first two they are on NUMA node 0, on the third also on others.
+	// No machine of the run reserves these CPUs. On the first two machines they are on NUMA node 0, on the third also
+	// on others.
 	offline := idset.Of(pick(r.rand, [][]idset.CPU{nil, {7}, {6, 7}, {4, 5, 6, 7, 8, 9}}...)...)
 	pages := pick[int64](r.rand, 0, -8, 8)
 	a := ailment{what: fmt.Sprintf("machine of node %s lacks CPUs %q and has %+d hugepages", node, offline, pages),

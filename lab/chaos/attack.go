@@ -26,10 +26,11 @@ import (
 // static pods and their mirrors. None of them may change anything on other nodes. The checks of a round verify that,
 // since they examine the other nodes while the false layouts and the pods exist. Only lieAgain checks by itself.
 
-// The nodes of attackers have no kubelet, and no scheduler uses them.
+// The nodes of attackers. They have no kubelet, and no scheduler uses them.
 const (
-	// An attacker writes layouts of liar and absurd with these nodes' own tokens. The sequence numbers of absurd's
-	// layouts are extreme. After the greatest possible number, all later writes count as late.
+	// An attacker has stolen the tokens of the agents of liar and absurd, and writes the layouts of these nodes. The
+	// sequence numbers of absurd's layouts are extreme: after the greatest possible number, all later writes count as
+	// late.
 	liar, absurd = "liar", "absurd"
 	// mute is a node that has published a layout once and no longer answers.
 	mute = "mute"
@@ -131,8 +132,9 @@ func (r *run) lieAgain(ctx context.Context) error {
 	return nil
 }
 
-// falseLayout returns a layout for the node called name. The layout has the machine of the node like, a policy and a
-// scope of the topology manager, and holdings for the pods of all nodes except the attackers' nodes.
+// falseLayout returns a layout for the node called name. It is a copy of another node's layout, which the parameter
+// like names, with another policy and scope of the topology manager, and with holdings of the pods of all nodes
+// except the attackers' nodes.
 func (r *run) falseLayout(name, like string, policyAndScope [2]string) *v1alpha1.NodeLayout {
 	r.attackers.lies++
 	lives, _ := r.record.all()
@@ -284,8 +286,8 @@ func (r *run) forgeMirrors(ctx context.Context) error {
 	return nil
 }
 
-// dropMirrors removes the finalizers of the forged mirror pods, and deletes these pods by force, because no kubelet
-// runs them and reports their end.
+// dropMirrors removes the finalizers of the forged mirror pods, and deletes these pods by force. Without force they
+// would remain, because no kubelet runs them and so none reports their end.
 func (r *run) dropMirrors(ctx context.Context) error {
 	for _, name := range r.attackers.mirrors {
 		err := r.try(ctx, func() error {

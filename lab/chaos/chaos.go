@@ -176,7 +176,7 @@ func (r *run) counted() Result {
 
 func (r *run) say(format string, args ...any) { r.Say(fmt.Sprintf(format, args...)) }
 
-// fault records a violation.
+// fault records a violation of what the package checks.
 func (r *run) fault(format string, args ...any) {
 	line := fmt.Sprintf("round %d: ", r.result.Rounds) + fmt.Sprintf(format, args...)
 	r.say("FAULT: %s", line)

@@ -18,8 +18,8 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/inspect"
 )
 
-// watch makes the record call refused for every pod that a kubelet refuses from now on. The record is locked during the
-// call, so refused must not use the record.
+// watch sets the function that the record calls for every pod that a kubelet refuses from now on. The record is
+// locked during the call, so the function must not use the record.
 func (r *record) watch(refused func(life)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

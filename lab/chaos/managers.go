@@ -199,7 +199,7 @@ func (c *checkpoints) groups(m *topo.Machine) map[int]place.MemoryGroup {
 	return out
 }
 
-// booked returns a pod's holdings in the ledger as held, for comparison with the managers' files.
+// booked returns what a pod holds according to the ledger, as the same text that held has for the managers' files.
 func booked(m *topo.Machine, holdings []place.Holding) held {
 	parts := map[[2]string][]string{}
 	for _, h := range holdings {

@@ -22,7 +22,8 @@ const stopSeconds = 10
 // pick returns one of xs; a value that is listed twice is twice as likely.
 func pick[T any](r *rand.Rand, xs ...T) T { return xs[r.IntN(len(xs))] }
 
-// shapes make pods with varied requests: few of one resource and much of another, on one NUMA node and on several.
+// shapes make pods with varied requests: small and large amounts, of one or several resources, that need one NUMA
+// node or several.
 var shapes = []func(r *rand.Rand, name string) *v1.Pod{
 	func(r *rand.Rand, name string) *v1.Pod { // whole cores
 		n := pick(r, 2, 2, 4, 6, 8, 12)

@@ -1,5 +1,5 @@
 // Package control runs a Kubernetes control plane inside this process: etcd and kube-apiserver, on the loopback
-// interface, with TLS and with the authorizers of a real cluster (Node and RBAC).
+// interface. The API server serves TLS and has the authorizers of a real cluster (Node and RBAC).
 //
 // The package writes only below one directory, and listens only on 127.0.0.1. Invariant: a [Plane] that [Start]
 // returned is ready to serve, and after [Plane.Stop] no part of it runs. The package does not run controllers;

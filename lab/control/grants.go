@@ -10,9 +10,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// readPods lets every node read every pod. The Node authorizer lets a node read only its own pods, and receives the
-// bindings through an informer. On a busy computer a kubelet reads a new pod before the authorizer has the binding, is
-// refused, and reports the pod's status ten seconds later.
+// readPods is a role that lets every node read every pod. The Node authorizer lets a node read only the pods that are
+// bound to it, and receives bindings through an informer. Without the role, a kubelet of a busy computer would read a
+// new pod before the authorizer has the binding. The read would be refused, and the kubelet would report the pod's
+// status ten seconds later.
 const readPods = "lab:nodes-read-pods"
 
 // grant creates the role readPods and binds it to the nodes.

@@ -3,8 +3,8 @@
 //
 // It is a child process of the same binary, because the manager's logs, feature gates and metrics are global to a
 // process. Invariant: the child ends with Stop of its [program.Running], and with the program that started it. The
-// package does not run controllers that act on nodes or clouds: kubelets of a busy computer are late, and their pods
-// would be evicted.
+// package does not run controllers that act on nodes or clouds: kubelets of a busy computer report late, and these
+// controllers would then evict their pods.
 //
 // A program that starts one calls [MaybeChild] first of all, in main or TestMain.
 package controllers

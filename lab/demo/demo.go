@@ -1,11 +1,12 @@
 // Package demo shows the use of Tenon in four acts: pods that fail under the default scheduler and run under Tenon; a
-// busy cluster under both; why a pod waits, and what ends the wait; and the same on thousands of machines. One more act
-// compares Volcano's own plugin with Tenon's.
+// busy cluster under both; why a pod waits, and what ends the wait; and the same on thousands of machines. One more
+// act compares Volcano's own plugin with Tenon's.
 //
-// The first three of the four acts run on one lab cluster with real kubelets, and the last is simulated. The act about
-// Volcano runs on a lab cluster of its own. Invariant: every number and every message of a kubelet that the package
-// returns was observed in the run. Both schedulers begin with empty machines and get the same pods in the same order.
-// The package imitates controllers in one way only: it creates a pod that a kubelet refused again, a few times.
+// The first three of the four acts run on one lab cluster with real kubelets, and the last is simulated. The act
+// about Volcano runs on a lab cluster of its own. Invariant: every number and every message of a kubelet that the
+// package returns was observed in the run. Both schedulers begin with empty machines and get the same pods in the
+// same order. The package imitates controllers in one way only: if a kubelet refuses a pod, the package creates the
+// pod again, a few times.
 package demo
 
 import (

@@ -47,7 +47,7 @@ func Start(name, log string, cmd *exec.Cmd) (*Running, error) {
 }
 
 // run starts the process and waits for it on one thread, because the kernel sends the death signal when the thread
-// ends that started the child.
+// that started the child ends.
 func (r *Running) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

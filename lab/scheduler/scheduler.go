@@ -257,7 +257,7 @@ func (o Observer) follow(s *server.Scheduler) error {
 // Done returns a channel that is closed when the scheduler has ended, by itself or by Stop.
 func (r *Running) Done() <-chan struct{} { return r.done }
 
-// Err returns why the scheduler ended by itself. It is nil while the scheduler runs, and after Stop.
+// Err returns why the scheduler ended by itself. It is nil while the scheduler runs, and if Stop ended it.
 func (r *Running) Err() error {
 	select {
 	case <-r.done:
@@ -267,7 +267,8 @@ func (r *Running) Err() error {
 	}
 }
 
-// Stop ends the scheduler and waits until it has ended.
+// Stop ends the scheduler and waits until it has ended. It returns an error only if the scheduler had ended by itself
+// before.
 func (r *Running) Stop() error {
 	r.cancel()
 	<-r.done
