@@ -1,9 +1,9 @@
-// Package deploy holds the manifests that give Tenon's programs their rights in a cluster, so that a
-// program can install exactly what a user would.
+// Package deploy holds the manifests that give Tenon's programs their rights in a cluster, so that a program can
+// grant the same rights as an installation by hand.
 //
-// Invariant: it embeds what kubectl apply -k installs; for agents that pin and for Volcano, it embeds what the chart
-// installs. It omits everything that runs: the DaemonSet and the Deployment are for clusters with nodes that run
-// containers.
+// Invariant: the rights are the ones that kubectl apply -k installs; for agents that pin and for Volcano, they are
+// the ones that the chart installs. The package omits the DaemonSet and the Deployment, because the lab's nodes do
+// not run containers.
 package deploy
 
 import _ "embed"
@@ -41,8 +41,9 @@ var (
 	volcano string
 )
 
-// Access returns YAML documents in an order in which they can be created. These are namespaces, service accounts with
-// their roles, NetworkPolicies, and the policy that keeps an agent to its own node.
+// Access returns YAML documents in an order in which they can be created: namespaces, service accounts with their
+// roles, NetworkPolicies, and the ValidatingAdmissionPolicy that lets an agent write only the objects of its own
+// node.
 func Access() [][]byte {
 	return [][]byte{[]byte(namespace), []byte(policy), []byte(agent), []byte(agentNetwork), []byte(agentPods),
 		[]byte(scheduler), []byte(schedulerNetwork)}
@@ -51,7 +52,7 @@ func Access() [][]byte {
 // PinAccess returns what agents need beyond [Access] where they pin containers, as YAML documents.
 func PinAccess() [][]byte { return [][]byte{[]byte(pin)} }
 
-// AffinityAccess returns what agents need beyond [PinAccess] where they measure what pods send each other, as YAML
+// AffinityAccess returns what agents need beyond [PinAccess] where they measure the traffic between pods, as YAML
 // documents.
 func AffinityAccess() [][]byte { return [][]byte{[]byte(affinity)} }
 

@@ -2,8 +2,8 @@
 // definitions of Tenon's own objects are generated from the types of api/v1alpha1. The definition of
 // NodeResourceTopology is for clusters in which no other tool has installed it.
 //
-// Invariant: what it embeds is what kubectl would apply. The definitions of Tenon's own objects refuse edits by hand:
-// change the types and run go generate in api/v1alpha1.
+// Invariant: what it embeds is what kubectl would apply. Do not edit the definitions of Tenon's own objects, because
+// the next generation overwrites them: change the types and run go generate in api/v1alpha1.
 package crd
 
 import _ "embed"

@@ -71,7 +71,8 @@ func readPod(file string) (*place.Pod, place.Demand, error) {
 	return pod, demand, nil
 }
 
-// setDefaults sets the requests that a manifest leaves out, as the API server does. Pods from an API server have them.
+// setDefaults sets each request that a manifest leaves out to the limit of the same resource. The API server does
+// this too, so pods that are read from it need no defaults.
 func setDefaults(p *v1.Pod) {
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// node is a node on which nothing runs yet.
+// node is a node, with what the containers of its file hold.
 type node struct {
 	name  string
 	usage *place.Usage
@@ -29,7 +29,7 @@ type nodeFile struct {
 		ReservedSystemCPUs    string `json:"reservedSystemCPUs"`
 		MemoryManagerPolicy   string `json:"memoryManagerPolicy"`
 	} `json:"kubelet"`
-	// Running are what containers hold already, by the lists of their CPUs.
+	// Running maps the name of each running container to the CPUs that it holds alone, in the Linux list format.
 	Running map[string]string `json:"running"`
 }
 
@@ -53,6 +53,7 @@ func readNodes(file string) ([]node, error) {
 	return out, nil
 }
 
+// usage returns the machine and its rules, with the CPUs of the running containers taken.
 func (f *nodeFile) usage() (*place.Usage, error) {
 	machine, err := topo.ParseMachine(f.Machine)
 	if err != nil {
@@ -76,6 +77,8 @@ func (f *nodeFile) usage() (*place.Usage, error) {
 	return usage, nil
 }
 
+// rules converts the kubelet's settings. An unknown policy of the topology manager is an error. The CPU and memory
+// managers are taken as "none" unless their policy is the static one.
 func (f *nodeFile) rules() (r place.Rules, err error) {
 	k := f.Kubelet
 	var ok bool

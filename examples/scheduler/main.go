@@ -1,7 +1,7 @@
-// Command scheduler is somebody's own kube-scheduler that has Tenon beside its other plugins.
+// Command scheduler is an example of a kube-scheduler of your own that has Tenon beside its other plugins.
 //
-// It is all that a main program needs for it: kube-scheduler's command with one option. The configuration enables
-// the plugin in a profile:
+// The main program is complete: it is kube-scheduler's command with one option. The configuration enables the plugin
+// in a profile:
 //
 //	profiles:
 //	- schedulerName: default-scheduler

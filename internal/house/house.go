@@ -21,7 +21,8 @@ import (
 type Report struct {
 	// Areas are the folders of the root, largest first; the root's own files are the area ".".
 	Areas []Area `json:"areas"`
-	// Modules counts go.mod files and other module files, MakeTargets the documented targets of the Makefile.
+	// Modules counts the files whose names end in .mod. MakeTargets counts the Makefile's targets that have a help
+	// text.
 	Modules     int `json:"modules"`
 	MakeTargets int `json:"makeTargets"`
 	// Largest is the struct with the most fields.
@@ -30,7 +31,8 @@ type Report struct {
 	Doubled []Doubled `json:"doubled"`
 }
 
-// Area is one part of the tree. Code and Tests count lines that have more than comments.
+// Area is one part of the tree. Code and Tests count lines that have more than comments; Tests counts the lines of
+// _test.go files, and Code all others.
 type Area struct {
 	Name     string `json:"name"`
 	Code     int    `json:"code"`
@@ -55,7 +57,8 @@ type Doubled struct {
 	Packages []string `json:"packages"`
 }
 
-// Banned matches phrases that make readers go back, because they stand for a thing that an earlier sentence has named.
+// Banned matches phrases that make readers go back, because they refer to a thing that was named earlier instead of
+// naming it again.
 var Banned = regexp.MustCompile(`(?i)\b(of which|those of|says|told|nobody)\b`)
 
 // documented matches a Makefile target with a help text.

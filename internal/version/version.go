@@ -50,8 +50,8 @@ func text(info *debug.BuildInfo, tag, commit string) string {
 	return cmp.Or(tag, info.Main.Version, "(devel)") + " (" + strings.Join(append(parts, info.GoVersion), ", ") + ")"
 }
 
-// kubernetes returns the release of Kubernetes' libraries, or "" if it is not recorded: version 0.36.3 of a library
-// belongs to release 1.36.3.
+// kubernetes returns the Kubernetes release of the libraries in deps, or "" if it is not recorded. It is computed
+// from the version of k8s.io/apimachinery, because version 0.36.3 of that library belongs to release 1.36.3.
 func kubernetes(deps []*debug.Module) string {
 	i := slices.IndexFunc(deps, func(m *debug.Module) bool { return m.Path == "k8s.io/apimachinery" })
 	if i < 0 {

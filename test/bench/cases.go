@@ -13,8 +13,8 @@ const (
 	pages = "hugepages-1Gi"
 )
 
-// spec describes a machine of n NUMA nodes on two sockets. Each has this many CPUs, in cores of two threads, 64 GiB and
-// two GPUs.
+// spec describes a machine with two sockets and n NUMA nodes. Each NUMA node has the given number of CPUs (in cores
+// of two threads), 64 GiB of memory, 8 huge pages of 1 GiB among them, and two GPUs.
 func spec(n, cpus int) (topo.Spec, error) {
 	var b strings.Builder
 	cores := cpus / 2
@@ -27,7 +27,8 @@ func spec(n, cpus int) (topo.Spec, error) {
 	return text.Spec, err
 }
 
-// superchip has 36 NUMA nodes, two of them with CPUs and GPUs; the others are the memory of GPU instances.
+// superchip returns a machine of 36 NUMA nodes. Two have CPUs, memory and GPUs; the others stand for the memory of
+// GPU instances, and have nothing that a pod can request.
 func superchip() (*topo.Machine, error) {
 	var b strings.Builder
 	for i := range 36 {
@@ -46,7 +47,8 @@ func rules(p place.Policy) place.Rules {
 		Memory: place.MemoryRules{Static: true}}
 }
 
-// pod returns a pod of one container that requests CPUs, GiB of memory and of hugepages, and GPUs.
+// pod returns a Guaranteed pod of one container. Its requests are cpus CPUs, gigs GiB of memory, huge GiB of huge
+// pages, and gpus GPUs.
 func pod(cpus, gigs, huge, gpus int64) *place.Pod {
 	c := place.Container{Name: "app", MilliCPU: cpus * 1000}
 	if huge > 0 {
@@ -59,7 +61,7 @@ func pod(cpus, gigs, huge, gpus int64) *place.Pod {
 	return &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{c}}
 }
 
-// beside returns a pod of two containers; the second one requests a CPU and a GiB.
+// beside adds a second container to p, which requests one CPU and one GiB of memory, and returns p.
 func beside(p *place.Pod) *place.Pod {
 	c := pod(1, 1, 0, 0).Containers[0]
 	c.Name = "beside"
@@ -67,10 +69,10 @@ func beside(p *place.Pod) *place.Pod {
 	return p
 }
 
-// states is how many states of a machine are queried in turn, so that no answer is cached.
+// states is the number of usages of one machine that are queried in turn, so that no result can come from a cache.
 const states = 64
 
-// fill returns states of a machine from empty to full.
+// fill returns [states] usages of a machine, at equal steps from empty to the first pod that does not fit.
 func fill(m *topo.Machine, r place.Rules) []*place.Usage {
 	all := []*place.Usage{place.NewUsage(m, r)}
 	for i := 0; ; i++ {
@@ -88,7 +90,8 @@ func fill(m *topo.Machine, r place.Rules) []*place.Usage {
 	return out
 }
 
-// free is the input of a plain loop: CPUs, memory, hugepages and GPUs of every NUMA node.
+// free is the input of the plain loop, the baseline of all comparisons: for every NUMA node the number of free CPUs,
+// the free bytes of memory and of huge pages, and the number of free GPUs.
 type free [][4]int64
 
 func freeOf(u *place.Usage) free {
@@ -117,7 +120,7 @@ func wantOf(p *place.Pod) (want [4]int64) {
 	return want
 }
 
-// plain counts the NUMA nodes that have enough of everything.
+// plain is the plain loop: it counts the NUMA nodes that have enough of everything by themselves.
 func plain(have free, want *[4]int64) (n int) {
 	cpus, memory, huge, gpus := want[0], want[1], want[2], want[3]
 	for i := range have {
@@ -128,8 +131,9 @@ func plain(have free, want *[4]int64) (n int) {
 	return n
 }
 
-// on returns the subjects of one pod on many states of one machine: the plain loop; a query whose [place.Question] is
-// prepared once for all states; a query that prepares it for each state; and the verdict with all holdings.
+// on returns four subjects that judge one pod on many usages of one machine: the plain loop; [place.Question.Fits]
+// with a question that is prepared once ("asked again"); [place.Fits], which prepares one for each usage ("asked
+// once"); and [place.Place], which returns the verdict with all holdings.
 func on(us []*place.Usage, p *place.Pod) []subject {
 	var have []free
 	for _, u := range us {

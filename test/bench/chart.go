@@ -9,11 +9,11 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// line is one curve of a chart: a time for each size.
+// line is one curve of a chart: a time for each size. The chart decides the units of both.
 type line struct {
 	name  string
-	class string
-	at    []int
+	class string // CSS class, for the colour
+	at    []int  // sizes
 	times []float64
 }
 
@@ -33,7 +33,9 @@ path { fill: none; stroke-width: 2 }
 @media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .grid { stroke: #30363d } }
 `
 
-// lines returns the curves of the growth of repeated queries, as multiples of the plain loop's first time.
+// lines returns one curve for each policy and request, with the times of the prepared question ("again"), and the
+// curve of the plain loop. The unit of all times is the first result's plain loop. Machines of more than 16 NUMA
+// nodes are left out.
 func lines(all []result) (out []line) {
 	base := all[0].plain
 	classes := []string{"a", "b", "c", "d", "e"}
@@ -56,10 +58,11 @@ func lines(all []result) (out []line) {
 	return append(out, loop)
 }
 
-// frame is where curves are drawn. Both axes are logarithmic, from the least to the most: linear growth has the same
-// slope everywhere.
+// frame is where curves are drawn. Both axes are logarithmic, so that linear growth has the same slope everywhere.
+// least and most are the sizes at the left and the right edge. low and high are the base-2 logarithms of the times at
+// the lower and the upper edge.
 type frame struct {
-	from, width            int // pixels
+	from, width            int // pixels: the left edge, and the width
 	least, most, low, high float64
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
-// grower is a contender whose growth is drawn, with its colour.
+// grower is a contender whose growth is drawn, with the CSS class of its colour.
 type grower struct{ name, class string }
 
 var growers = [...]grower{{rounds.Plain, "plain"}, {rounds.Tenon, "a"}, {rounds.Peer, "d"}}
@@ -49,14 +49,16 @@ func growthLayer(ctx context.Context, o options) (found, error) {
 		charts: map[string]string{"performance-growth.svg": drawPlots(nodes, numas)}}, nil
 }
 
-// plot is a growth.
+// plot is one part of the chart and one table: how the contenders' CPU time per pod grows with one number of a
+// cluster.
 type plot struct {
 	title, unit string
-	cells       []cell
-	x           func(synthetic.Size) int
+	cells       []cell                   // in ascending order of x
+	x           func(synthetic.Size) int // the number that grows
 }
 
-// exponent returns the exponent of the growth between the first and the last measurement: 1 is linear.
+// exponent returns the exponent of a contender's growth between its first and its last measurement: 1 is linear. It
+// returns false if fewer than two clusters were measured beyond the warm-up.
 func (p plot) exponent(name string) (float64, bool) {
 	var xs, ys []float64
 	for _, c := range p.cells {
@@ -106,7 +108,7 @@ func (p plot) table() string {
 	return b.String() + " | | | |\n"
 }
 
-// memories returns a contender's memory, and the most that it had.
+// memories returns a contender's memory and its peak, as text in MiB.
 func memories(r *rounds.Result) string { return fmt.Sprintf("%d, %d MiB", r.Memory>>20, r.Peak>>20) }
 
 // curves returns the contenders' times in microseconds.
@@ -125,7 +127,7 @@ func (p plot) curves() (out []line) {
 	return out
 }
 
-// drawPlots draws growths beside each other.
+// drawPlots returns one SVG with the plots beside each other.
 func drawPlots(plots ...plot) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n<style>%s</style>\n",

@@ -14,12 +14,16 @@ import (
 	"github.com/tenon-numa/tenon/deploy/crd"
 )
 
-// weight has the sizes of what one machine with a number of pods writes to the API server, and the time to encode it.
+// This file computes the load of a cluster on its API server: from the measured sizes of the objects of one node
+// (weight), and from how often pods start and end (demand).
+
+// weight has the sizes of the objects that the agent of one machine with some pods writes, and the time to encode
+// them.
 type weight struct {
 	kind
 	pods int
-	// base is a LayoutBase, and change a NodeLayout that continues it, in the mean of the changes of pods until the
-	// next base.
+	// base is the size of a LayoutBase, and topology of a NodeResourceTopology. After a base, the agent writes
+	// NodeLayouts that refer to it until it writes the next base: changes is their number, and change their mean size.
 	base, change, topology wire
 	changes                int
 	encode, decode         float64 // ns of a change: the agent's JSON; JSON to core values
@@ -65,8 +69,8 @@ func weigh(rounds int) (out []weight, err error) {
 	return out, nil
 }
 
-// follow measures the layouts that an agent writes after a base, while pods end and others start in turn, and the
-// middle one's time.
+// follow sets the mean size of the layouts that an agent writes after a base, while pods end and others start in
+// turn. It measures the time to encode and decode one of them, from the middle, if rounds is not 0.
 func (w *weight) follow(d *definition, base *v1alpha1.LayoutBase, l *v1alpha1.NodeLayout, rounds int) error {
 	all, err := successors(base, l)
 	if err != nil {
@@ -93,7 +97,8 @@ func (w *weight) follow(d *definition, base *v1alpha1.LayoutBase, l *v1alpha1.No
 	return nil
 }
 
-// mostChanges bounds the layouts that follow a base, for nodes without pods.
+// mostChanges bounds the layouts that follow a base. A node without pods needs the bound, because its layouts never
+// grow so much that the agent writes the next base.
 const mostChanges = 100
 
 // successors returns the layouts that an agent writes after a base until it writes the next one: the oldest pod ends,
@@ -125,7 +130,8 @@ func successors(base *v1alpha1.LayoutBase, l *v1alpha1.NodeLayout) (out []*v1alp
 	return out, nil
 }
 
-// coding measures how long an agent takes to write a layout as JSON, and a scheduler that has the base to read it.
+// coding measures, in nanoseconds, how long an agent takes to encode a layout as JSON, and how long a scheduler that
+// already has the base takes to convert that JSON to core values.
 func coding(rounds int, base *v1alpha1.LayoutBase, l *v1alpha1.NodeLayout, u *unstructured.Unstructured) (encode,
 	decode float64, err error) {
 	text, err := json.Marshal(u)
@@ -174,8 +180,8 @@ func coding(rounds int, base *v1alpha1.LayoutBase, l *v1alpha1.NodeLayout, u *un
 // Defaults of the agent and of kube-apiserver that the calculation uses, in seconds.
 const (
 	leastInterval = 0.2 // between two writes of one agent
-	reread        = 600 // between two readings of a layout without a watch event
-	history       = 600 // longest history in etcd: every 300 s it drops what was old at the compaction before
+	reread        = 600 // after so long without a watch event, an agent reads its objects again
+	history       = 600 // longest history in etcd: a compaction, every 300 s, keeps what is newer than the one before
 )
 
 // demand is the load of a cluster on its API server.
@@ -193,7 +199,8 @@ func writesPerNode(changes float64) float64 {
 	return 1 / (leastInterval + math.Exp(-changes*leastInterval)/changes)
 }
 
-// load is the result of a demand on nodes of one weight: bytes and counts per second, except for the objects.
+// load is the load that a demand causes if all nodes have one weight. Bytes and counts are per second, except for
+// objects and most.
 type load struct {
 	writes        float64 // of layouts, and as many of topologies
 	bases         float64 // writes of bases
@@ -201,12 +208,13 @@ type load struct {
 	layouts       float64 // bytes of layouts and bases that etcd stores
 	topologies    float64 // bytes of topologies that etcd stores
 	watcher       float64 // bytes to one scheduler
-	own           float64 // bytes to all agents, each about its own objects
-	reads, read   float64 // requests and bytes of agents that read both again without a watch event
+	own           float64 // bytes of metadata that all agents receive by watching their own objects
+	reads, read   float64 // requests and bytes of agents that read layout and base again, without a watch event
 	objects, most float64 // bytes in etcd: the present objects, and these with the longest history
 	decoding      float64 // CPUs that one scheduler takes to read layouts
 }
 
+// load returns the load on nodes of weight w. A pod changes its node's layout twice: when it starts and when it ends.
 func (d demand) load(w weight) load {
 	n := float64(d.nodes)
 	writes := n * writesPerNode(2*d.churn/n)

@@ -19,8 +19,9 @@ type subject struct {
 // slice is the least duration of a subject's turn.
 const slice = 200 * time.Microsecond
 
-// compare lets the subjects take turns, and returns the nanoseconds of one answer of each: the least of all rounds. A
-// single round is for trying: it runs each subject once.
+// compare lets the subjects take turns, and returns the nanoseconds of one answer of each: the least of all rounds.
+// It first finds out how many repetitions of a subject take at least [slice]. A single round only shows that the
+// subjects work: it runs each one once.
 func compare(rounds int, subjects []subject) []float64 {
 	times, best := make([]int, len(subjects)), make([]float64, len(subjects))
 	sum := 0

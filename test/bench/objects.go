@@ -18,8 +18,8 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
-// kind is a machine whose objects are measured. Every NUMA node has 32 CPUs, 256 GiB, and equally many GPUs and virtual
-// functions of one network card.
+// kind is a machine whose objects are measured: the number of its NUMA nodes, the GPUs of each, and the virtual
+// functions of the one network card of each. Every NUMA node has 32 CPUs and 256 GiB of memory.
 type kind struct{ numas, gpus, functions int }
 
 func (k kind) cpus() int { return k.numas * 32 }
@@ -61,12 +61,13 @@ func (k kind) machine() (*topo.Machine, error) {
 	return topo.ParseMachine(b.String())
 }
 
-// address returns the address of a virtual function on the card of a NUMA node, counted from 1; 0 is the card itself.
+// address returns the PCI address of a virtual function on the network card of a NUMA node. Functions count from 1; 0
+// is the card itself.
 func address(numa, function int) string {
 	return fmt.Sprintf("0000:%02x:%02x.%d", 0x11+numa*0x10, function/8, function%8)
 }
 
-// detail returns the detail of a machine with a GPU, a network card and a disk on every NUMA node.
+// detail returns what an agent publishes about PCI functions: on every NUMA node the GPUs, a network card and a disk.
 func (k kind) detail() v1alpha1.Detail {
 	d := v1alpha1.Detail{Roots: map[string]string{}}
 	for n := range k.numas {
@@ -99,8 +100,9 @@ func (k kind) rules() place.Rules {
 	return r
 }
 
-// wishes returns the requests of the i-th pod, in order of preference; the first that fits is used. Many pods have a
-// function, some a GPU, half of them a second container; on a full machine they hold memory only.
+// wishes returns three variants of the i-th pod; the first one that fits is used. In the first variant, many pods
+// request a virtual function and some a GPU; the second one lacks the device; the third one shares CPUs, and holds
+// memory only. Every other pod has a second container.
 func wishes(i int) (out []*place.Pod) {
 	full := pod(2, 4, 0, 0)
 	switch {
@@ -121,7 +123,7 @@ func wishes(i int) (out []*place.Pod) {
 	return out
 }
 
-// node returns a machine with this many pods, placed as its kubelet would.
+// node returns a node with this many pods, each placed as its kubelet would place it. It fails if one does not fit.
 func (k kind) node(pods int) (*state.Node, error) {
 	m, err := k.machine()
 	if err != nil {

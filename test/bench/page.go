@@ -11,7 +11,7 @@ import (
 
 const performancePage = "performance.md"
 
-// page has all measurements of the core.
+// page has all measurements of the core; tables.go takes them.
 type page struct {
 	one, growth []result
 	passes      []pass
@@ -43,7 +43,7 @@ func coreLayer(ctx context.Context, o options) (found, error) {
 		charts: map[string]string{"performance.svg": drawGrowth(p.growth)}}, nil
 }
 
-// text writes the section of the page.
+// text returns the section "core" of the page as Markdown.
 func (p *page) text() string {
 	var b strings.Builder
 	b.WriteString(section.Where() + "\n\n")
@@ -84,6 +84,7 @@ NUMA nodes. The exponent is that of the growth from 2 to 16 NUMA nodes: 1 is lin
 | policy | the pod wants | 2 NUMA nodes | 4 | 8 | 16 | exponent |
 |---|---|---:|---:|---:|---:|---:|
 `)
+	// Four results in a row belong to one policy and request, on 2, 4, 8 and 16 NUMA nodes.
 	for i := 0; i < len(p.growth); i++ {
 		r := p.growth[i]
 		if r.numas > 16 {

@@ -29,12 +29,13 @@ func (c cell) of(name string) *rounds.Result {
 	return nil
 }
 
-// turns returns how contenders are measured.
+// turns returns the options with which contenders are measured on a cluster of this size.
 func turns(size synthetic.Size) rounds.Options {
 	return rounds.Options{Size: size, Seed: 1, Rounds: 15, Blocks: 2, Enough: 15 * time.Second, Slow: time.Second}
 }
 
-// contend measures contenders on clusters of some sizes. It builds them, and removes the programs afterwards.
+// contend measures the named contenders on clusters of the given sizes, one cell for each size. It builds the
+// contenders' programs, and removes them afterwards.
 func contend(ctx context.Context, names []string, sizes []synthetic.Size) (out []cell, err error) {
 	dir, err := os.MkdirTemp("", "tenon-contenders-")
 	if err != nil {
@@ -120,7 +121,8 @@ func brief(contender string) string {
 	return contender
 }
 
-// wholeLayer runs a separate program, which links an API server. It prints and writes by itself.
+// wholeLayer runs a separate program, because whole clusters need an API server, which this program does not link.
+// That program prints and writes its results by itself.
 func wholeLayer(ctx context.Context, o options) (found, error) {
 	page := ""
 	if o.docs {

@@ -67,8 +67,9 @@ func define(crd []byte) (*definition, error) {
 	return nil, fmt.Errorf("definition of %s has no stored version", d.Spec.Names.Kind)
 }
 
-// typesOf converts the schema of one kind to make's type of schemas, and calls make with it. It adds the types of the
-// metadata that agents write, because only the API server has these.
+// typesOf returns make's converter for one kind, whose OpenAPI schema is text. It adds a schema for the metadata that
+// agents write, which a CustomResourceDefinition lacks. S is the Go type of schemas that make accepts; the compiler
+// infers it, so this file does not import its package.
 func typesOf[S any](make func(map[string]*S, bool) (managedfields.TypeConverter, error), kind schema.GroupVersionKind,
 	text map[string]any) (managedfields.TypeConverter, error) {
 	text["x-kubernetes-group-version-kind"] = []any{map[string]any{"group": kind.Group, "version": kind.Version,
@@ -91,7 +92,7 @@ func typesOf[S any](make func(map[string]*S, bool) (managedfields.TypeConverter,
 	return make(all, false)
 }
 
-// apply returns the object at the API server after an agent applied it.
+// apply returns the object that an API server has after an agent created it by server-side apply, with managedFields.
 func (d *definition) apply(o any) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(o)
 	if err != nil {
@@ -118,7 +119,7 @@ func (d *definition) apply(o any) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// measure returns the sizes of the object.
+// measure returns the sizes of an object in all encodings, and the object as an API server has it.
 func (d *definition) measure(o any) (w wire, u *unstructured.Unstructured, err error) {
 	sent, err := json.Marshal(o)
 	if err != nil {

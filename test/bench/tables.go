@@ -69,7 +69,8 @@ func grown(rounds int, us []*place.Usage, policy, request string, p *place.Pod) 
 	return result{policy: policy, request: request, numas: len(us[0].Machine.NUMAs()), plain: ns[0], again: ns[1]}
 }
 
-// growth measures the same on machines with more and more equal NUMA nodes.
+// growth measures answers on machines with 2, 4, 8 and 16 equal NUMA nodes, for each policy and request. The four
+// results of a policy and request follow each other. After them, one result is for a machine of 36 NUMA nodes.
 func growth(rounds int) (out []result, err error) {
 	for _, policy := range policies[1:] {
 		var all [][]*place.Usage
@@ -107,10 +108,11 @@ func growth(rounds int) (out []result, err error) {
 type pass struct {
 	nodes                  int
 	plain, nodewise, first float64
-	none, one, some        float64 // asked again, after this much has changed
+	// The passes of one index again, after no node, one node, and one node in a hundred has changed.
+	none, one, some float64
 }
 
-// cluster returns a ledger of equal nodes in many states.
+// cluster returns a ledger of equal machines from empty to full, and the input of the plain loop for each node.
 func cluster(nodes int) (*ledger.Book, []free, error) {
 	s, err := spec(8, 32)
 	if err != nil {
@@ -185,6 +187,8 @@ func passes(maxNodes, rounds int) (out []pass, err error) {
 	return out, nil
 }
 
+// onePass measures the search for the nodes where one pod fits, in six ways: the plain loop, Node.Fits for every
+// node, a new ledger.Index, and an index that has answered before, after no, one or some nodes have changed.
 func onePass(b *ledger.Book, have []free, rounds int) pass {
 	p := pod(16, 16, 0, 1)
 	want, nodes, now := wantOf(p), len(have), b.Snapshot()
@@ -235,14 +239,15 @@ func onePass(b *ledger.Book, have []free, rounds int) pass {
 	return pass{nodes: nodes, plain: ns[0], nodewise: ns[1], first: ns[2], none: ns[3], one: ns[4], some: ns[5]}
 }
 
-// footprint has sizes in bytes.
+// footprint has sizes of a ledger with some nodes, in bytes: of a node without pods, of each pod on it, of the whole
+// ledger with ten pods on each node, and of a machine, which equal nodes share.
 type footprint struct {
 	nodes                       int
 	empty, perPod, all, machine int64
 }
 
-// memory measures the memory of a ledger: of nodes of 8 NUMA nodes and 256 CPUs, empty and half full, and of ten kinds
-// of machines.
+// memory measures the memory of a ledger. Its nodes have 8 NUMA nodes and 256 CPUs, are of ten kinds of machines, and
+// are empty or half full.
 func memory(nodes int) (f footprint, err error) {
 	f.nodes = nodes
 	s, err := spec(8, 32)

@@ -44,7 +44,7 @@ new MutationObserver((_, me) => {
 type browser struct {
 	ctx   context.Context
 	close func()
-	bytes atomic.Int64 // of all answers, as they were sent
+	bytes atomic.Int64 // size of all responses on the wire, which means compressed
 }
 
 // open starts a browser and signs in; it returns once the server has read the cluster.
@@ -62,10 +62,10 @@ func open(ctx context.Context, address string) (*browser, error) {
 	return b, nil
 }
 
-// starts bounds how often a browser is started: on a busy computer it sometimes ends before it listens.
+// starts bounds the attempts to start a browser: on a busy computer, Chromium sometimes exits before it listens.
 const starts = 3
 
-// launch starts a browser that counts bytes and notes long tasks.
+// launch starts a browser that counts the received bytes and records long tasks. It tries up to [starts] times.
 func launch(ctx context.Context) (*browser, error) {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
@@ -104,7 +104,7 @@ func startBrowser(ctx context.Context, path string) (*browser, error) {
 // longest returns the duration of the longest task since bench.longest was set to zero, or 0 where none took 50 ms.
 func (b *browser) longest() (time.Duration, error) {
 	var found float64
-	// A browser reports a task some time after its end: two frames later it is in the observer's records.
+	// A browser reports a task some time after the task has ended. Two frames later, the observer has its record.
 	err := b.do(chromedp.Evaluate(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => {
 		bench.note(bench.tasks.takeRecords()); done(bench.longest); }))))`, &found,
 		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
@@ -114,13 +114,14 @@ func (b *browser) longest() (time.Duration, error) {
 	return milliseconds(found), nil
 }
 
-// until waits for an expression or its promise to be true.
+// until returns an action that evaluates a JavaScript expression every 20 ms until it, or its promise, is true.
 func (b *browser) until(expression string) chromedp.Action {
 	return chromedp.Evaluate(fmt.Sprintf(`new Promise((done) => {
 		const look = async () => ((await %s) ? done(true) : setTimeout(look, 20)); look(); })`, expression), nil,
 		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) })
 }
 
+// do runs actions one after the other, for at most [patience] in all.
 func (b *browser) do(actions ...chromedp.Action) error {
 	ctx, cancel := context.WithTimeoutCause(b.ctx, patience, errors.New("the page did not get there"))
 	defer cancel()
@@ -176,8 +177,9 @@ func (b *browser) changes(ctx context.Context, found *Found, api *staticapi.Serv
 	return err
 }
 
-// change sends layouts of one node after the other. They lack the node's first pod on odd passes over the cluster,
-// and its first two pods on even passes. It counts layouts in sent, and ends with ctx.
+// change sends a layout of another node at each tick, until ctx ends. The layouts of the first pass over the cluster
+// lack the node's first pod, the layouts of the second pass its first two pods, and so on in turn, so that each
+// layout is a change. sent counts the layouts.
 func change(ctx context.Context, api *staticapi.Server, c *synthetic.Cluster, sent *int) error {
 	tick := time.NewTicker(time.Second / perSecond)
 	defer tick.Stop()

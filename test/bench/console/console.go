@@ -22,21 +22,21 @@ import (
 // Found is what was measured.
 type Found struct {
 	Nodes, Pods int
-	// Usable is the time from the click on the address until the map is painted and the numbers are there.
+	// Usable is the time from the start of the navigation until the page shows its numbers and has painted the map.
 	Usable time.Duration
-	// Transferred are the bytes of all answers until then, as they were sent.
+	// Transferred is the size of all responses until then, in bytes, compressed as they were sent.
 	Transferred int64
-	// Changes is the number of changes that were sent per second. Meanwhile, Longest was the longest task of the page,
-	// and Appears the time from the event of a new pod until the page showed it.
+	// Changes is the number of changes that were sent per second. While they were sent, Longest was the longest task of
+	// the page (0 if none took 50 ms), and Appears the time from the event of a new pod until the page showed the pod.
 	Changes          int
 	Longest, Appears time.Duration
-	// Fitting, Explaining and Examining are the times of the answers for /fitting, one pod, and /doctor. Loaded is the
-	// server's resident memory when it has read the cluster, and Most the maximum.
+	// Fitting, Explaining and Examining are the response times of /fitting, of one pod's page, and of /doctor. Loaded
+	// is the server's resident memory in bytes after the first page, and Most its maximum in the whole run.
 	Fitting, Explaining, Examining time.Duration
 	Loaded, Most                   int64
 }
 
-// Measure makes the cluster, starts the console and a browser, and measures.
+// Measure makes a cluster of this many nodes, starts the console and a browser, and measures.
 func Measure(ctx context.Context, nodes int) (found Found, err error) {
 	c, err := synthetic.Make(synthetic.Size{Nodes: nodes, Full: 65}, 1)
 	if err != nil {
@@ -86,7 +86,7 @@ func Measure(ctx context.Context, nodes int) (found Found, err error) {
 	return found, err
 }
 
-// build builds the kubectl plugin.
+// build builds the kubectl plugin in dir, and returns the path of the program.
 func build(ctx context.Context, dir string) (string, error) {
 	root, err := programs.Checkout(ctx)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"syscall"
 )
 
-// server is the console as a program of its own.
+// server is the console in a process of its own.
 type server struct {
 	cmd     *exec.Cmd
-	address string // with the secret
+	address string // the URL that signs a browser in; it contains the secret
 }
 
 const kubeconfig = `apiVersion: v1
@@ -60,7 +60,8 @@ func start(ctx context.Context, dir, api string) (*server, error) {
 	return s, nil
 }
 
-// end ends the console. That it ends by a signal is no error.
+// end interrupts the console and waits for its end. A non-zero exit status is no error, because the interrupt can
+// cause one.
 func (s *server) end() error {
 	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		return fmt.Errorf("end the console: %w", err)
@@ -72,7 +73,7 @@ func (s *server) end() error {
 	return nil
 }
 
-// memory reads a size of the process, in bytes, from its status: VmRSS is resident memory, and VmHWM the most of it.
+// memory reads a size from the process's status, in bytes: VmRSS is the present resident memory, and VmHWM its peak.
 func (s *server) memory(name string) (int64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {

@@ -2,8 +2,8 @@
 // PostFilter if no node fits. It binds no pod.
 //
 // It is built with two versions of Kubernetes; each version has its own minor.go with the differences. Invariant: the
-// measured work is what kube-scheduler does for these pods, without the work that delivers them. The package refuses
-// pods whose scheduler name is not a profile of the configuration.
+// measured work is what kube-scheduler does for the pods of a round, without the watch that delivers pods. The
+// package refuses pods whose scheduler name is not a profile of the configuration.
 package cycle
 
 import (
@@ -113,10 +113,11 @@ func (d *driver) serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 }
 
-// round places pods, and removes older ones.
+// round places the pods of a round, one after the other, and measures that. Afterwards it removes the oldest placed
+// pods until r.Keep are left; the removal is not measured.
 func (d *driver) round(ctx context.Context, r wire.Round) (o wire.Outcome, err error) {
 	for _, p := range r.Pods {
-		// The search for victims is not compared.
+		// A pod that fits nowhere must not start a search for victims, because that search is not compared.
 		p.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
 	}
 	var before, after runtime.MemStats
@@ -147,7 +148,8 @@ func (d *driver) round(ctx context.Context, r wire.Round) (o wire.Outcome, err e
 	return o, nil
 }
 
-// one runs a scheduling cycle.
+// one runs a pod's scheduling cycle. It returns where the pod was placed, or why not, and how many nodes were
+// filtered. A pod that fits nowhere is no error.
 func (d *driver) one(ctx context.Context, pod *v1.Pod) (wire.Place, int, error) {
 	where := wire.Place{Pod: pod.Name}
 	fw, ok := d.sched.Profiles[pod.Spec.SchedulerName]
@@ -190,7 +192,7 @@ func (d *driver) one(ctx context.Context, pod *v1.Pod) (wire.Place, int, error) 
 	return where, result.EvaluatedNodes, nil
 }
 
-// snapshot updates the nodes that a profile sees.
+// snapshot copies the scheduler's cache into the snapshot of nodes that a profile reads.
 func snapshot(s *scheduler.Scheduler, fw framework.Framework, log klog.Logger) error {
 	nodes, ok := fw.SnapshotSharedLister().(*internalcache.Snapshot)
 	if !ok {

@@ -11,7 +11,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// This file is for Kubernetes 1.37.
+// This file has the calls of kube-scheduler that differ between releases, for Kubernetes 1.37. enqueue adds a pod to
+// the scheduling queue, next takes the first pod from it, and choose filters and scores nodes for that pod.
 
 func enqueue(ctx context.Context, s *scheduler.Scheduler, pod *v1.Pod) {
 	s.SchedulingQueue.Add(ctx, pod)

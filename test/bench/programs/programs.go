@@ -21,7 +21,8 @@ const (
 	PeerMinor = "1.34" // the newest that the peer supports
 )
 
-// Contender builds, in dir, the program that benchmarks drive: kube-scheduler, with Tenon or without.
+// Contender builds, in dir, the program that benchmarks drive: kube-scheduler, with Tenon or without. It returns the
+// program's path.
 func Contender(ctx context.Context, dir string) (string, error) {
 	root, err := Checkout(ctx)
 	if err != nil {
@@ -31,7 +32,9 @@ func Contender(ctx context.Context, dir string) (string, error) {
 }
 
 // Peer builds, in dir, kube-scheduler with NodeResourceTopologyMatch. Its first argument is "kube-scheduler", to run
-// one, or "driven", to be driven step by step. The files that it shares with the contender are overlaid on its module.
+// one, or "driven", to be driven step by step. Its module cannot import the packages that it shares with the
+// contender, because these belong to another version of Kubernetes; so the build overlays their files. Peer returns
+// the program's path.
 func Peer(ctx context.Context, dir string) (string, error) {
 	root, err := Checkout(ctx)
 	if err != nil {
@@ -67,7 +70,8 @@ func Checkout(ctx context.Context) (string, error) {
 	return filepath.Dir(file), nil
 }
 
-// build builds a package. The environment is this process's environment and env.
+// build builds a package in the folder dir into the file to, and returns to. env is added to this process's
+// environment.
 func build(ctx context.Context, dir string, env []string, pkg, to string, flags ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", to}, flags...), pkg)...)
 	cmd.Dir = dir

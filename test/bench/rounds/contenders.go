@@ -16,7 +16,8 @@ type Contender struct {
 	Name string
 	// Command is the program and its first arguments; its configuration follows them.
 	Command []string
-	// Profile is the only profile of its configuration, as kube-scheduler reads it. Its name is the default one.
+	// Profile is the only profile of its configuration, as kube-scheduler reads it. Its schedulerName is not used: the
+	// configuration has "default-scheduler".
 	Profile map[string]any
 }
 

@@ -32,9 +32,10 @@ type Options struct {
 	Seed uint64
 	// Rounds is how often each contender has its turn, in addition to a warm-up.
 	Rounds int
-	// Enough is the time after which a contender has no more turns; it has at least two.
+	// Enough ends the turns of a contender whose rounds have taken longer than this together. It has at least two
+	// turns.
 	Enough time.Duration
-	// Slow is the time per pod from which on a contender has no turn after the warm-up, and is reported as too slow; 0
+	// Slow is a CPU time per pod. A contender that needs more in the warm-up has no turns, and is reported as slow; 0
 	// means never.
 	Slow time.Duration
 	// Blocks is the number of blocks of pods in a round. A contender that needs more than a second of CPU time for a
@@ -45,18 +46,18 @@ type Options struct {
 // Result is the cost of one pod for a contender.
 type Result struct {
 	Contender string
-	// CPU is the time of all CPUs, in nanoseconds; Bytes and Allocations are allocated.
+	// CPU is the CPU time in nanoseconds; Bytes and Allocations count what was allocated.
 	CPU, Bytes, Allocations float64
 	// Evaluated is the number of filtered nodes.
 	Evaluated float64
-	// Placed and Refused are how many of all pods found a node and how many did not.
+	// Placed and Refused are the numbers of pods that found a node and that did not, in all rounds.
 	Placed, Refused int
 	// Memory is the memory of the warm process after it has returned unneeded memory; Peak is the most that it ever
 	// had. Both are bytes.
 	Memory, Peak int64
-	// Slow: only the warm-up was measured.
+	// Slow means that only the warm-up was measured.
 	Slow bool
-	// Places are where pods went, in order, the first round first.
+	// Places has the result of every pod, in the order in which the pods were placed.
 	Places []wire.Place
 }
 
@@ -66,7 +67,8 @@ const kept = 2 * synthetic.Block
 // most bounds one measurement, so that a contender that hangs does not block the others.
 const most = 20 * time.Minute
 
-// Measure has the contenders place pods, and writes progress to a writer. Results are in the order of the contenders.
+// Measure has the contenders place pods, and writes its progress to a writer. The results are in the order of the
+// contenders. Measure fails if one contender fails.
 func Measure(ctx context.Context, all []Contender, o Options, progress io.Writer) (out []Result, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("contenders are not done after %s", most))
 	defer cancel()
@@ -112,8 +114,9 @@ func Measure(ctx context.Context, all []Contender, o Options, progress io.Writer
 	return out, nil
 }
 
-// begin starts the contenders and warms them up, as many at once as there are CPUs: their first lists take longest, and
-// the most memory. It returns those that have started, even if others fail.
+// begin starts the contenders and warms them up. Their first lists take most of the time and memory, so only as many
+// start at once as there are CPUs. It returns the contenders that have started even if it returns an error; the
+// caller ends them.
 func begin(ctx context.Context, all []Contender, dir, url string, pods []*v1.Pod, o Options,
 	progress io.Writer) (turns []*turn, err error) {
 	type begun struct {
@@ -148,7 +151,7 @@ func begin(ctx context.Context, all []Contender, dir, url string, pods []*v1.Pod
 	return turns, err
 }
 
-// turn is a running contender.
+// turn is a running contender, with its result so far.
 type turn struct {
 	Result
 	cmd    *exec.Cmd
@@ -161,7 +164,8 @@ type turn struct {
 	spent  time.Duration // in rounds
 }
 
-// start starts a program. Its other output is shown if it fails.
+// start starts a contender's program with the pods that it will place. The end of its standard error becomes part of
+// the error that end returns.
 func start(ctx context.Context, c Contender, home, url string, pods []*v1.Pod) (*turn, error) {
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
@@ -188,7 +192,7 @@ func start(ctx context.Context, c Contender, home, url string, pods []*v1.Pod) (
 	return t, nil
 }
 
-// end ends the program.
+// end closes the program's standard input, which ends it, and waits for that.
 func (t *turn) end() error {
 	if err := errors.Join(t.in.Close(), t.cmd.Wait()); err != nil {
 		return fmt.Errorf("end %s: %w\n%s", t.Contender, err, t.cmd.Stderr)
@@ -215,7 +219,7 @@ func (t *turn) warm(o Options) error {
 	return nil
 }
 
-// take plays the r-th turn of a contender.
+// take runs round r of a contender, counted from 0, unless the contender has no more turns.
 func (t *turn) take(o Options, r int) error {
 	if t.Slow || r >= 2 && t.spent > o.Enough {
 		return nil
@@ -229,7 +233,8 @@ func (t *turn) take(o Options, r int) error {
 	return nil
 }
 
-// round sends the next pods.
+// round sends the next n pods, and returns the contender's answer about them. settle makes the contender return
+// unneeded memory afterwards.
 func (t *turn) round(n int, settle bool) (out wire.Outcome, err error) {
 	if n > len(t.pods) {
 		return out, fmt.Errorf("%s: %d pods are left, %d are wanted", t.Contender, len(t.pods), n)

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Into returns the text of a page with the section of a name replaced.
+// Into returns the page with text as the section of the given name. It fails if the page lacks one of the section's
+// marks.
 func Into(page, name, text string) (string, error) {
 	begin, end := "<!-- measured: "+name+" -->\n", "<!-- end of "+name+" -->\n"
 	before, rest, ok := strings.Cut(page, begin)
@@ -22,7 +23,7 @@ func Into(page, name, text string) (string, error) {
 	return before + begin + text + end + after, nil
 }
 
-// Write replaces the section of a name in a page.
+// Write replaces the section of the given name in the page at path.
 func Write(path, name, text string) error {
 	page, err := os.ReadFile(path)
 	if err != nil {

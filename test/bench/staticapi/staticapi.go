@@ -1,9 +1,9 @@
 // Package staticapi serves a static cluster to programs that list and watch it, like an API server: without a store,
 // without writes, and as fast as its objects can be encoded.
 //
-// Invariant: lists return every node, pod, NodeLayout and NodeResourceTopology of the cluster, and no objects of other
-// kinds. Watches receive the events of [Server.Send], which do not change the lists. The package answers writes with an
-// error.
+// Invariant: lists return every node, pod, NodeLayout, LayoutBase and NodeResourceTopology of the cluster, and no
+// objects of other kinds. Watches receive the events of [Server.Send], which do not change the lists. The package
+// answers writes with an error.
 package staticapi
 
 import (
@@ -32,7 +32,7 @@ import (
 )
 
 const (
-	version    = "1" // of all objects: they never change
+	version    = "1" // resource version of all objects, because they never change
 	protobufs  = "application/vnd.kubernetes.protobuf"
 	texts      = "application/json"
 	topologies = "noderesourcetopologies"
@@ -41,15 +41,15 @@ const (
 // Server serves one cluster.
 type Server struct {
 	cluster *synthetic.Cluster
-	at      map[string]int // positions of nodes by name
-	kinds   map[schema.GroupVersionResource]string
+	at      map[string]int                         // positions of nodes by name
+	kinds   map[schema.GroupVersionResource]string // list kinds of all resources that client-go has types for
 	addr    string
 	http    http.Server
 
-	pods, nodes func() ([]byte, error)
+	pods, nodes func() ([]byte, error) // the complete lists as protobuf, encoded once
 
 	mu       sync.Mutex
-	watchers map[chan []byte]string // by the resource that they watch
+	watchers map[chan []byte]string // for the queue of each watch, the resource that it watches
 }
 
 // Serve serves a cluster on a port of this computer until Close. The caller must not change the cluster.
@@ -88,7 +88,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP answers discovery, lists and watches of any kind, and the get of one NodeResourceTopology.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		refuse(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "nothing changes here")
@@ -189,6 +189,8 @@ func page(r *http.Request, count int) (from, to int, next string) {
 	return from, to, next
 }
 
+// list answers a list. Nodes and pods are served as protobuf only, Tenon's objects and topologies as JSON. A list of
+// any other kind that client-go has a type for is empty.
 func (s *Server) list(w http.ResponseWriter, r *http.Request, resource schema.GroupVersionResource) {
 	binary := strings.Contains(r.Header.Get("Accept"), protobufs)
 	switch {
@@ -235,7 +237,8 @@ func (s *Server) topology(w http.ResponseWriter, name string) {
 	answer(w, http.StatusOK, s.topologyAt(i))
 }
 
-// stream writes a list of one object for each node, without having all of it in memory.
+// stream writes a list that has one object for each node. It encodes one object after the other, so that the list is
+// never in memory as a whole.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, apiVersion, kind string, at func(i int) any) {
 	w.Header().Set("Content-Type", texts)
 	from, to, next := page(r, len(s.cluster.Nodes))
@@ -302,7 +305,7 @@ func encoded(w http.ResponseWriter, list func() ([]byte, error)) {
 	_, _ = w.Write(data) // a client that has gone needs no answer
 }
 
-// groups answers requests for the list of API groups.
+// groups answers /api with the version v1, and every other short path with the list of API groups.
 func (s *Server) groups(w http.ResponseWriter, what string) {
 	if what == "api" {
 		answer(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"},

@@ -14,13 +14,13 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// kind is a kind of machine with its share of the nodes, in percent.
+// kind is a kind of machine.
 type kind struct {
 	machines.Machine
-	share       int
+	share       int // of the nodes, in percent
 	rules       place.Rules
-	empty       *place.Usage
-	allocatable v1.ResourceList
+	empty       *place.Usage    // the machine without pods
+	allocatable v1.ResourceList // as its kubelet computes it
 }
 
 // These configurations are for machines whose own configuration lets the kubelet choose the reserved CPUs, or has a
@@ -66,8 +66,8 @@ evictionHard: {memory.available: 1Gi}
 `
 )
 
-// mix returns the kinds of machines of a cluster: for packet processing, for services, and with GPUs. A quarter of them
-// is restricted, the others are single-numa-node.
+// mix returns the kinds of machines of a cluster: for packet processing, for services, and with GPUs. A quarter of
+// the nodes has the policy restricted, the others single-numa-node.
 func mix() (out []*kind, err error) {
 	for _, x := range []struct {
 		name, yaml string
@@ -102,9 +102,10 @@ const (
 	wholeDevices                       = 144            // of each sort
 )
 
-// counted returns one kind of machine; only the number of its NUMA nodes varies. If there are more than 16, two have
-// everything, as on machines whose GPUs' memory forms NUMA nodes. The kubelets of such machines do not pin memory,
-// because no kubelet can compute hints for that many NUMA nodes.
+// counted returns one kind of machine with the given number of NUMA nodes and always the same total size. If there
+// are more than 16 NUMA nodes, only two have CPUs, memory and devices, as on machines whose GPUs' memory forms NUMA
+// nodes. The kubelets of such machines do not pin memory, because no kubelet can compute memory hints for that many
+// NUMA nodes.
 func counted(numas int) ([]*kind, error) {
 	parts, config := numas, fmt.Sprintf(oneOfMany, fmt.Sprintf("0,%d", wholeCPUs/2))
 	if numas > 16 {
@@ -158,7 +159,8 @@ func kindOf(m machines.Machine, share int) (*kind, error) {
 	return k, nil
 }
 
-// quantity returns an amount in the kubelet's form.
+// quantity returns an amount of a resource in the format of a Node's status. n is in thousandths for CPUs, in bytes
+// for memory and huge pages, and a count for devices.
 func quantity(name string, n int64) *resource.Quantity {
 	switch {
 	case name == string(v1.ResourceCPU):
@@ -169,7 +171,7 @@ func quantity(name string, n int64) *resource.Quantity {
 	return resource.NewQuantity(n, resource.DecimalSI)
 }
 
-// node returns a ready node of the kind.
+// node returns a ready node of the kind, the i-th of the cluster.
 func (k *kind) node(name string, i int) *v1.Node {
 	conditions := []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady",
 		LastHeartbeatTime: began(), LastTransitionTime: began()}}

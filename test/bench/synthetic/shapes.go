@@ -20,9 +20,9 @@ const (
 // shape is a kind of pods.
 type shape struct {
 	name string
-	// stays is its share of the running pods, comes its number in a block of arriving pods.
+	// stays is its weight among the running pods. comes is its number in each block of arriving pods.
 	stays, comes int
-	// once: no two arriving pods request equal amounts of memory.
+	// once means that no two arriving pods request equal amounts of memory, so that each has a shape of its own.
 	once     bool
 	pod      *v1.Pod
 	place    *place.Pod
@@ -65,7 +65,8 @@ func running() ([]*shape, error) {
 	return all, nil
 }
 
-// servedBy reports whether nodes have the shape's resources at all.
+// servedBy reports whether a node with these allocatable amounts has at least some of each resource that the shape
+// requests.
 func (s *shape) servedBy(allocatable v1.ResourceList) bool {
 	for name := range s.requests {
 		if q := allocatable[name]; q.IsZero() {

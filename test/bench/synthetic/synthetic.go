@@ -29,17 +29,17 @@ import (
 // Bounds of a cluster.
 const (
 	MaxNodes = 100_000
-	MaxFull  = 97 // percent; the last CPUs are in pieces that no pod fits
+	MaxFull  = 97 // percent; the last free CPUs are in pieces that are too small for any shape
 )
 
 // Size is the size and the load of a cluster.
 type Size struct {
 	Nodes int // 1..MaxNodes
-	// Full is the used share of all CPUs, in percent, 0..MaxFull. The shares of single nodes are spread evenly: those
-	// of a cluster that is 95 % full are between 90 and 100 % full.
+	// Full is the used share of all CPUs, in percent, 0..MaxFull. The shares of single nodes are spread evenly around
+	// it: in a cluster that is 95 % full, each node is between 90 and 100 % full.
 	Full int
-	// NUMAs is 0 for the mix of machines, or the number of NUMA nodes of every machine: 1, 2, 4, 8 or 16, all equal, or
-	// 36, two of which have everything. All machines then have the same total size.
+	// NUMAs is the number of NUMA nodes of every machine: 1, 2, 4, 8 or 16 equal ones, or 36, where only two have CPUs,
+	// memory and devices. All machines then have the same total size. 0 means a mix of different machines.
 	NUMAs int
 }
 
@@ -54,8 +54,8 @@ func (s Size) check() error {
 	return nil
 }
 
-// Cluster is a static cluster: all running pods are reported. Objects share parts, so a caller makes a deep copy before
-// a change.
+// Cluster is a static cluster: the layouts have what all running pods hold. Objects share parts, so a caller makes a
+// deep copy before it changes one.
 type Cluster struct {
 	Nodes []*v1.Node
 	// Pods are bound and running, in the order of their bindings: node by node.
@@ -119,18 +119,19 @@ func spread(r *rand.Rand, full int) float64 {
 // Machine returns the hardware of the node at position i, and the configuration of its kubelet.
 func (c *Cluster) Machine(i int) machines.Machine { return c.kinds[i].Machine }
 
-// Layout returns what the agent of the node at position i publishes.
+// Layout returns the complete layout of the node at position i.
 func (c *Cluster) Layout(i int) *v1alpha1.NodeLayout {
 	n := c.States[i]
 	return v1alpha1.FromCore(n.Name, n.Machine, n.Rules, n.Entries, nil)
 }
 
-// Base returns the LayoutBase that an agent of a node has written.
+// Base returns the LayoutBase that the agent of the node at position i has written, with what all its pods hold.
 func (c *Cluster) Base(i int) *v1alpha1.LayoutBase {
 	return v1alpha1.BaseOf(c.written(i, c.States[i].Entries, 1))
 }
 
-// written returns the complete layout of a node that has these holdings, as its agent writes it.
+// written returns the complete layout that the agent of the node at position i writes when the node has these
+// holdings.
 func (c *Cluster) written(i int, entries []state.Entry, sequence int64) *v1alpha1.NodeLayout {
 	n := c.States[i]
 	l := v1alpha1.FromCore(n.Name, n.Machine, n.Rules, entries, nil)
@@ -141,8 +142,9 @@ func (c *Cluster) written(i int, entries []state.Entry, sequence int64) *v1alpha
 // KubeletVersion returns the release of all kubelets, in the form of a Node's status.
 func KubeletVersion() string { return "v" + place.DefaultRelease.String() + ".0" }
 
-// Difference returns the layout of a node that has these holdings, as its agent writes it after its base and some other
-// layouts.
+// Difference returns the layout that the agent of the node at position i writes when the node has these holdings. It
+// refers to the node's base where that is possible, and is complete otherwise. others is the number of layouts that
+// the agent has written since the base.
 func (c *Cluster) Difference(i int, entries []state.Entry, others int64) *v1alpha1.NodeLayout {
 	l := c.written(i, entries, 2+others)
 	if d, ok := l.Since(c.Base(i)); ok {
@@ -157,8 +159,8 @@ func (c *Cluster) Topology(i int) *v1alpha2.NodeResourceTopology { return nrt.Fr
 // Block is the number of pods after which each shape has arrived in its proportion.
 const Block = 20
 
-// Arrivals returns the first n arriving pods, unbound. A longer list begins with the same pods. Whole blocks have equal
-// contents in different orders, so that they can be compared.
+// Arrivals returns the first n arriving pods, unbound. A longer list begins with the same pods. All blocks of [Block]
+// pods have the same shapes in different orders, so that their costs can be compared.
 func (c *Cluster) Arrivals(n int) ([]*v1.Pod, error) {
 	shapes, err := running()
 	if err != nil {
@@ -210,7 +212,7 @@ type filling struct {
 	sum    v1.ResourceList // requests
 }
 
-// fill adds pods until the target is met as closely as possible. It does not retry a shape that did not fit.
+// fill adds pods until no shape brings the node closer to its target. It does not retry a shape that did not fit.
 func (f *filling) fill(r *rand.Rand, shapes []*shape) (out []placed) {
 	var left []*shape
 	for _, s := range shapes {
@@ -240,7 +242,8 @@ func without(all []*shape, gone *shape) (out []*shape) {
 	return out
 }
 
-// take admits a pod if the node has room for it and it brings the node closer to its target.
+// take adds a pod and returns its holdings, if the node has room for it and it brings the node closer to its target.
+// Otherwise it returns false.
 func (f *filling) take(s *shape) ([]place.Holding, bool) {
 	gap := f.target - float64(f.sum.Cpu().MilliValue())
 	if float64(s.requests.Cpu().MilliValue()) > 2*gap {

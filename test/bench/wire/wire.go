@@ -18,18 +18,18 @@ type Round struct {
 
 // Outcome is the result of a round, and its cost.
 type Outcome struct {
-	// CPU is the time of all CPUs for the program from the first pod's start to the last one's placement, in
+	// CPU is the program's CPU time from the start of the first pod's cycle to the placement of the last pod, in
 	// nanoseconds.
 	CPU int64 `json:"cpu"`
-	// Wall is the elapsed time, in nanoseconds.
+	// Wall is the elapsed time of the same interval, in nanoseconds.
 	Wall int64 `json:"wall"`
-	// Bytes and Allocations were allocated meanwhile.
+	// Bytes and Allocations count what was allocated in this interval.
 	Bytes       uint64 `json:"bytes"`
 	Allocations uint64 `json:"allocations"`
 	// Evaluated is the number of filtered nodes, for all pods together.
 	Evaluated int     `json:"evaluated"`
 	Places    []Place `json:"places"`
-	// Memory is the memory of the program at the end, in bytes, Peak the most that it had.
+	// Memory is the resident memory of the program at the end, and Peak the most that it ever had, both in bytes.
 	Memory int64 `json:"memory"`
 	Peak   int64 `json:"peak"`
 }

@@ -10,13 +10,14 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// This file is for Kubernetes 1.34.
+// This file has the calls of kube-scheduler that differ between releases, for Kubernetes 1.34. enqueue adds a pod to
+// the scheduling queue, next takes the first pod from it, and choose filters and scores nodes for that pod.
 
 func enqueue(ctx context.Context, s *scheduler.Scheduler, pod *v1.Pod) {
 	s.SchedulingQueue.Add(klog.FromContext(ctx), pod)
 }
 
-// choose does not update the nodes: SchedulePod does so itself.
+// choose takes no snapshot of the nodes, because SchedulePod of this release does so itself.
 func choose(ctx context.Context, s *scheduler.Scheduler, fw framework.Framework, state fwk.CycleState,
 	info *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
 	return s.SchedulePod(ctx, fw, state, info.Pod)
