@@ -24,8 +24,8 @@ const (
 	console      = "console in a browser"
 )
 
-// hungTries bounds how many times a trial is run while its guest hangs. When each CPU of a guest was a thread of its
-// own, every other guest hung on a computer of two cores. It hung always within its first minute, and never twice in
+// hungTries is how many times a trial is run, at most, if a guest hangs each time. If each CPU of a guest is a thread
+// of its own, every other guest hangs on a computer of two cores, always within its first minute, and never twice in
 // a row.
 const hungTries = 6
 

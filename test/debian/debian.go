@@ -105,11 +105,13 @@ func validName(s string) bool {
 // apt is apt-get with its own state.
 type apt struct {
 	options []string
-	// updated is why the lists could not be read completely. One source of several may lack the architecture, so the
-	// error counts only if a package is not available.
+	// updated is why the package lists could not be read completely, or nil. One source of several may lack the
+	// architecture, so the error is reported only if a package is not available.
 	updated error
 }
 
+// newApt returns apt-get for one architecture, with its state below dir, and reads the package lists of the host's
+// sources.
 func newApt(ctx context.Context, arch, dir string) (*apt, error) {
 	for _, program := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -140,6 +142,7 @@ func newApt(ctx context.Context, arch, dir string) (*apt, error) {
 	return a, nil
 }
 
+// unpack downloads a package and unpacks its files into root/name.
 func (a *apt) unpack(ctx context.Context, root, name string, progress func(string)) error {
 	description, err := run(ctx, root, "apt-cache", append(a.options, "show", "--no-all-versions", name)...)
 	if err != nil {

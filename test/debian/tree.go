@@ -40,7 +40,8 @@ func UnpackTree(ctx context.Context, arch, name string, further []string, progre
 	})
 }
 
-// tree makes a tree. Links of a merged /usr come first: packages may have their files below either path.
+// tree downloads packages with all dependencies, and unpacks them into one tree. It first makes the links of a merged
+// /usr, such as /bin to /usr/bin, because packages may have their files below either path.
 func (a *apt) tree(ctx context.Context, root, name string, further []string) error {
 	tmp, err := os.MkdirTemp(root, half)
 	if err != nil {
@@ -100,8 +101,8 @@ func unpackInto(ctx context.Context, dir, archive string) error {
 	return nil
 }
 
-// inCache makes the directory of a package in the cache with fill, unless it exists. Only one process at a time does
-// so.
+// inCache calls fill to make the directory of a package in the cache, unless the directory exists. A lock keeps other
+// processes out meanwhile.
 func inCache(ctx context.Context, arch, name string, fill func(a *apt, root string) error) error {
 	var missing *MissingError
 	if _, err := Dir(arch, name); !errors.As(err, &missing) {

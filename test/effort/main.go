@@ -4,8 +4,9 @@
 //	go run ./test/effort          compares with core/testdata/baseline.txt
 //	go run ./test/effort -renew   records a new baseline
 //
-// Invariant: it fails if an answer allocates more often, or executes more than twice as many statements; it ignores
-// wall time. It refuses a baseline that lacks an answer, or has another one.
+// Invariant: it fails if an answer allocates more often than in the baseline, or executes more than twice as many
+// statements; it ignores wall time. It refuses a baseline that lacks an answer, or has one that is no longer
+// measured.
 package main
 
 import (
@@ -25,7 +26,7 @@ import (
 	"syscall"
 )
 
-// packages have a benchmark Effort, whose cases are the answers.
+// packages have a benchmark Effort. Each of its cases is one answer of the core, such as a verdict on one pod.
 var packages = [...]string{"core/place", "core/ledger"}
 
 const baseline = "core/testdata/baseline.txt"
@@ -130,7 +131,8 @@ func measure(ctx context.Context, out *bytes.Buffer, pkg, dir string) error {
 	return nil
 }
 
-// statements returns how many statements of core one answer executes: the difference between a few and many answers.
+// statements returns how many statements of core one answer executes. It runs the case a few and many times, and
+// divides the difference, so that the preparation of the case does not count.
 func statements(ctx context.Context, binary, profile, name string) (int, error) {
 	const few, many = 10, 60
 	var sums [2]int
@@ -183,7 +185,8 @@ func parse(line string) (cost, bool) {
 	return c, true
 }
 
-// read returns the least amounts of every case by package and name.
+// read returns the costs of every case, by package and name. Of several lines for a case, it returns the least
+// amounts.
 func read(text string) map[string]cost {
 	out, pkg := map[string]cost{}, ""
 	for line := range strings.Lines(text) {

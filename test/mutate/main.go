@@ -74,7 +74,7 @@ func run(ctx context.Context, names []string) error {
 // fault is one mistake: a text of a file and its replacement.
 type fault struct{ name, file, is, becomes string }
 
-// planted is a fault, and the tests; at least one of them must detect it.
+// planted is a fault with the checks that judge it; at least one of them must detect it.
 type planted struct {
 	fault
 	by []check
@@ -104,7 +104,8 @@ func (f fault) apply() (string, error) {
 	return strings.Replace(string(text), f.is, f.becomes, 1), nil
 }
 
-// judge runs tests against the fault and returns which of them detected it.
+// judge runs the checks against the fault until one fails, and returns what that one found. It returns an error if
+// the fault does not build, or if no check detects it.
 func (p planted) judge(ctx context.Context, dir string) (how string, err error) {
 	text, err := p.apply()
 	if err != nil {
@@ -143,10 +144,10 @@ func (p planted) judge(ctx context.Context, dir string) (how string, err error) 
 
 // check is a test of a package that must fail with a fault, and what its output must then contain.
 type check struct {
-	of   string
-	test string
-	by   string
-	says *regexp.Regexp
+	of   string         // package
+	test string         // pattern of its tests, as for go test -run
+	by   string         // begins the printed result
+	says *regexp.Regexp // matches the output of a test that detects the fault; the first group is printed
 	// flags of the test.
 	flags []string
 }
@@ -156,7 +157,8 @@ func own() []check {
 	return []check{{"./core/place", ".", "", regexp.MustCompile(`(?m)^--- FAIL: (\w+)`), nil}}
 }
 
-// checks returns, in this order, random machines, and the scenario files played by the kubelet's managers.
+// checks returns the differential test on random machines, and then the one on scenario files, both with the managers
+// of the default release.
 func checks() []check {
 	by := []string{"-diff.release", place.DefaultRelease.String()}
 	return []check{

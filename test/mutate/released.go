@@ -7,9 +7,9 @@ import "regexp"
 func released() (out []planted) {
 	const at, table = "core/place/", "core/place/release.go"
 	for _, r := range []struct {
-		rule, last, first, next string // last has the old rule, first the new one
-		old, new                []fault
-		gate                    string // feature gate of the rule
+		rule, last, first, next string  // minor releases: last has the old rule, first the new one, next follows first
+		old, new                []fault // misreadings of the old rule, judged by last, and of the new one, judged by first
+		gate                    string  // feature gate of the rule
 	}{
 		{"memory-groups", "31", "32", "33", nil, []fault{
 			{"only groups are kept", at + "memory.go",

@@ -19,8 +19,8 @@ type testCase map[string]any
 
 // Threshold is the least rate that upstream's CI accepts, on its own machines.
 type Threshold struct {
-	Rate float64
-	Of   string // the workload that has it, maybe a larger one of the same test case
+	Rate float64 // pods per second; 0 if there is no threshold
+	Of   string  // the workload that has it, maybe a larger one of the same test case
 }
 
 // readCases reads a file of test cases.
@@ -36,8 +36,9 @@ func readCases(file string) ([]testCase, error) {
 	return out, nil
 }
 
-// only returns the test case with one workload, with the parameters that w replaces, and upstream's threshold. The
-// threshold is not in the test case: upstream's code would fail a run below it.
+// only returns the test case with one workload, with the parameters that w replaces, and upstream's threshold: the
+// workload's own if w replaces nothing, otherwise the first one in the test case. The returned test case has no
+// threshold, because upstream's code would fail a run below it.
 func only(all []testCase, w Workload) (testCase, Threshold, error) {
 	for _, c := range all {
 		if c["name"] != w.Case {
@@ -80,7 +81,8 @@ func alone(c testCase, workload map[string]any) testCase {
 	return out
 }
 
-// rateOf returns a threshold, which upstream writes as a number, or as numbers by topics; 0 if there is none.
+// rateOf returns a threshold in pods per second, or 0 if there is none. Upstream writes it as one number, or as one
+// number for each topic.
 func rateOf(threshold any, topic string) float64 {
 	switch t := threshold.(type) {
 	case float64:

@@ -15,7 +15,7 @@ type Workload struct {
 	Case, Name string
 	// Set replaces parameters of the workload.
 	Set map[string]int
-	// Short workloads are measured if none are named.
+	// Short workloads are measured if the command names none.
 	Short bool
 }
 
@@ -27,8 +27,8 @@ func sized(nodes, pods int) map[string]int {
 	return map[string]int{"initNodes": nodes, "measurePods": pods}
 }
 
-// Workloads are the workloads that are measured by default or by name. The sizes are such that a run takes at most some
-// minutes on two CPUs.
+// Workloads are the workloads that [Choose] selects from. The sizes are such that a run takes at most some minutes on
+// two CPUs.
 var Workloads = []Workload{
 	{Topic: "misc", Case: "SchedulingBasic", Name: "500Nodes", Set: sized(1000, 2000), Short: true},
 	{Topic: "misc", Case: "SchedulingBasic", Name: "5000Nodes_10000Pods"},

@@ -28,10 +28,11 @@ type Options struct {
 // Run is what one run measured.
 type Run struct {
 	Rate float64 // pods per second
-	// Decision is the mean time of a scheduling cycle until the pod has a node; 0 if no pod was scheduled by itself.
+	// Decision is the mean time of a scheduling cycle until the pod has a node; 0 if all pods were scheduled in groups.
 	Decision time.Duration
 	CPU      time.Duration // of API server, scheduler, etcd, and upstream's code, in the whole run
-	// Own is the share of the CPU profile with Tenon's code on the stack, and Gauges the part of it that computes gauges.
+	// Own is the share of the CPU profile with Tenon's code on the stack, from 0 to 1. Gauges is the share, within Own,
+	// of the code that computes metrics when they are read.
 	Own, Gauges float64
 	Counts
 }
@@ -92,7 +93,7 @@ func (k *Kit) round(ctx context.Context, o Options, dir string, round int, r *Re
 	return nil
 }
 
-// one runs a workload with a subject, unless the folder has the result of that.
+// one runs a workload with a subject. If the folder dir has the result of an earlier run, it returns that instead.
 func (k *Kit) one(ctx context.Context, r *Result, s Subject, dir string) (run Run, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return Run{}, fmt.Errorf("make a folder for a run: %w", err)
@@ -160,7 +161,7 @@ func (k *Kit) start(ctx context.Context, topic, dir string) (used time.Duration,
 	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
 }
 
-// faults returns the lines of a log in which upstream's code reports why a run failed, as far as they are found.
+// faults returns up to ten lines of a log in which upstream's code reports why a run failed, or "" if it finds none.
 func faults(log string) string {
 	text, err := os.ReadFile(log)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// own matches functions of the plugin. The harness is on the stack of upstream's main goroutine, and is not meant.
-// gauges matches the computation of metrics when they are read.
+// own matches functions of the plugin. It does not match the harness, because that is on the stack of upstream's main
+// goroutine, too. gauges matches the computation of metrics when they are read.
 const (
 	own    = "tenon-numa/tenon/(api|cluster|core|scheduler)/"
 	gauges = `tenon-numa/tenon/scheduler/metrics\.\(\*gauges\)`
@@ -19,8 +19,8 @@ const (
 // total matches the line in which go tool pprof sums up the samples that it shows.
 var total = regexp.MustCompile(`accounting for [^,]+, +([0-9.]+)% of `)
 
-// share returns the share of a run's CPU profile with matching functions on the stack, from 0 to 1; the mean if the run
-// wrote several.
+// share returns the share of a run's CPU profile with matching functions on the stack, from 0 to 1. If the run wrote
+// several profiles, it returns the mean of their shares.
 func (k *Kit) share(ctx context.Context, dir, functions string) (float64, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*-cpu.prof"))
 	if err != nil {
@@ -41,7 +41,8 @@ func (k *Kit) share(ctx context.Context, dir, functions string) (float64, error)
 	return mean(all), nil
 }
 
-// shareOf returns the share that a text of go tool pprof shows. If no sample matches, the text has no sum.
+// shareOf returns the share that a text of go tool pprof shows, from 0 to 1. If no sample matches, the text has
+// filters but no sum, and the share is 0.
 func shareOf(text string) (float64, error) {
 	found := total.FindStringSubmatch(text)
 	if found == nil && strings.Contains(text, "Active filters:") {

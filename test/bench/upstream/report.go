@@ -70,7 +70,8 @@ func refusals(results []Result, subjects []Subject) string {
 	return b.String()
 }
 
-// What is compared of runs.
+// These functions return the figures of a run that are compared: pods per second, CPU seconds, seconds of a decision,
+// and the shares of the CPU profile in Tenon's code without and with only the computation of metrics.
 func pace(r Run) float64     { return r.Rate }
 func cost(r Run) float64     { return r.CPU.Seconds() }
 func decision(r Run) float64 { return r.Decision.Seconds() }
@@ -84,8 +85,8 @@ func each(runs []Run, of func(Run) float64) (out []float64) {
 	return out
 }
 
-// ratios returns a figure of a subject's runs as multiples of another subject's, of the runs next to them, in order of
-// size. Runs without the figure have no ratio.
+// ratios divides a figure of each run of subject s by the figure of the run of subject to in the same round, and
+// returns the ratios in ascending order. Rounds in which one of the figures is 0 have no ratio.
 func (r Result) ratios(s, to Subject, of func(Run) float64) (out []float64) {
 	for i := range min(len(r.Runs[s]), len(r.Runs[to])) {
 		if a, b := of(r.Runs[s][i]), of(r.Runs[to][i]); a > 0 && b > 0 {
@@ -96,7 +97,7 @@ func (r Result) ratios(s, to Subject, of func(Run) float64) (out []float64) {
 	return out
 }
 
-// middle returns the median ratio.
+// middle returns the median ratio, or "-" if there is none.
 func (r Result) middle(s, to Subject, of func(Run) float64) string {
 	all := r.ratios(s, to, of)
 	if len(all) == 0 {

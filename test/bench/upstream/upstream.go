@@ -13,7 +13,7 @@ import (
 	"os"
 )
 
-// jobEnv has the path of a harness's job.
+// jobEnv is the environment variable with the path of the file that has the harness's [Job].
 const jobEnv = "TENON_UPSTREAM_JOB"
 
 // Job is one run of one workload with one scheduler.
@@ -26,7 +26,8 @@ type Job struct {
 	// Scheduler is the file of the scheduler's configuration, which the harness writes; empty for kube-scheduler's own.
 	// Base is the configuration that upstream has for the test case, or empty. Deployed has Tenon's deployed profile.
 	Scheduler, Base, Deployed string
-	// NUMA makes nodes publish layouts and admit pods as kubelets do. Its counts go to the file Counts.
+	// NUMA makes nodes publish layouts and admit pods as kubelets do. Afterwards the harness writes [Counts] into the
+	// file Counts.
 	NUMA   bool
 	Counts string
 }
@@ -46,7 +47,7 @@ const (
 // Counts are what the imitated kubelets of a job with NUMA nodes did.
 type Counts struct {
 	Refused int // pods that kubelets refused after they were bound
-	Pods    int // pods of the measured kinds
+	Pods    int // pods that the workload created
 }
 
 // ReadJob returns the job of this process.

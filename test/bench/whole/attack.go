@@ -25,7 +25,7 @@ type Attack struct {
 	// By is who can do it: "node" needs one node's agent token, "user" the right to create pods in one namespace,
 	// "binder" the right to bind pods too.
 	By string
-	// run attacks until the context ends. It returns early if it consists of a single action.
+	// run attacks until the context ends. It returns early if nothing is left to do, for example after one created pod.
 	run func(context.Context, *target) error
 }
 
@@ -34,7 +34,7 @@ type target struct {
 	client  kubernetes.Interface
 	layouts *client.Client
 	cluster *synthetic.Cluster
-	liar    int // the node with false layouts
+	liar    int // position of the node with false layouts in cluster
 }
 
 // silent is a node that exists only at the API server: it has a layout, and no kubelet admits the pods that are bound
@@ -75,7 +75,8 @@ func Attacks() []Attack {
 	}
 }
 
-// every calls do at a steady pace until the context ends.
+// every calls do at once and then at a steady pace, until the context ends, and then returns nil. It stops at an
+// error.
 func every(ctx context.Context, pause time.Duration, do func(i int) error) error {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
@@ -91,7 +92,9 @@ func every(ctx context.Context, pause time.Duration, do func(i int) error) error
 	}
 }
 
-// lie replaces the layout of the liar, as its agent's token permits. The node's real agent may write in between.
+// lie replaces the layout of the liar by l, as the token of its agent permits. The node's real agent may write in
+// between, so lie uses a sequence that is higher than the present one by more than sequence. It returns nil if the
+// context ends.
 func (t *target) lie(ctx context.Context, l *v1alpha1.NodeLayout, sequence int64) error {
 	name := t.cluster.Nodes[t.liar].Name
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -147,7 +150,8 @@ func nameOthersPods(ctx context.Context, t *target) error {
 	})
 }
 
-// manyMachines writes machines of the highest CPU ids, each with another byte of memory.
+// manyMachines writes layouts with the highest CPU ids that a layout may have. Each has one byte of memory more than
+// the one before, so that no two machines are equal.
 func manyMachines(ctx context.Context, t *target) error {
 	rules := v1alpha1.Rules{TopologyManagerPolicy: "none", TopologyManagerScope: "container", CPUManagerPolicy: "none",
 		MemoryManagerPolicy: "None"}
@@ -162,8 +166,9 @@ func manyMachines(ctx context.Context, t *target) error {
 	return nil
 }
 
-// costlyMachine writes a machine with as many NUMA nodes as a layout may have, each with one free CPU. Its policy
-// spreads the CPUs of a container evenly.
+// costlyMachine writes a machine with as many NUMA nodes as a layout may have, each with one free CPU. Its CPU
+// manager spreads the CPUs of a container evenly over NUMA nodes. The memory grows with each layout, so that no
+// result is cached.
 func costlyMachine(ctx context.Context, t *target) error {
 	const numas, each = 64, 64
 	l := &v1alpha1.NodeLayout{Rules: v1alpha1.Rules{TopologyManagerPolicy: "none", TopologyManagerScope: "container",
@@ -224,7 +229,9 @@ func hugeExponent(ctx context.Context, t *target) error {
 	return t.create(ctx, pod("exponent", 0, map[v1.ResourceName]string{"cpu": "1e9999999", "memory": "1Gi"}))
 }
 
-// manyInitContainers creates pods that fit nowhere at the moment, or never, and are retried again and again.
+// manyInitContainers returns an attack that creates pods with 2,000 init containers each, whose main container
+// requests the given CPUs. They fit nowhere at present, or on no node at all, so the scheduler retries them again and
+// again.
 func manyInitContainers(cpus string) func(context.Context, *target) error {
 	return func(ctx context.Context, t *target) error {
 		for i := range 20 {
@@ -240,8 +247,9 @@ func manyInitContainers(cpus string) func(context.Context, *target) error {
 	}
 }
 
-// manyShapes creates pods with different shapes; none fits. If they request less than a node has, a scheduler without
-// NUMA data binds them, and the kubelets reject them: that costs the scheduler less than refusing them itself.
+// manyShapes returns an attack that creates pods of different shapes with the given CPUs; no kubelet admits one. If
+// they request less than a node has, a scheduler without NUMA data binds them and the kubelets reject them, which
+// costs that scheduler less than finding out that they fit nowhere.
 func manyShapes(cpus string) func(context.Context, *target) error {
 	return func(ctx context.Context, t *target) error {
 		return parallel(3000, func(i int) error {
@@ -251,8 +259,8 @@ func manyShapes(cpus string) func(context.Context, *target) error {
 	}
 }
 
-// boundByHand binds pods to a node without a kubelet: eight with many init containers, then many small ones that are
-// deleted again, repeatedly.
+// boundByHand binds pods to a node without a kubelet: eight with many init containers, then small ones without end.
+// It deletes each small pod after 1,500 later ones.
 func boundByHand(ctx context.Context, t *target) error {
 	node := t.cluster.Nodes[t.liar].DeepCopy()
 	node.Name, node.UID, node.ResourceVersion, node.CreationTimestamp = silent, "", "", metav1.Time{}

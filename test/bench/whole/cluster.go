@@ -76,7 +76,8 @@ func typed(cfg *rest.Config) (kubernetes.Interface, error) {
 	return k, nil
 }
 
-// parallel calls do n times, several at a time, started in order. A worker stops at its first error.
+// parallel calls do for 0 to n-1, in this order, up to [creators] at a time. A worker stops at its first error while
+// the other workers go on; parallel returns all errors.
 func parallel(n int, do func(i int) error) error {
 	var next atomic.Int64
 	errs := make([]error, creators)

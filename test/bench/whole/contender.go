@@ -18,9 +18,10 @@ type Contender struct {
 	// added to its environment.
 	Program   string
 	Args, Env []string
-	// Profile is the only profile of its configuration, empty for kube-scheduler's own. Its name is the default one.
+	// Profile is the only profile of its configuration, empty for kube-scheduler's own. Its schedulerName is not used:
+	// the configuration has "default-scheduler".
 	Profile map[string]any
-	// Topologies: it reads NodeResourceTopology, so nodes publish these beside their layouts.
+	// Topologies means that it reads NodeResourceTopology, so nodes publish these beside their layouts.
 	Topologies bool
 }
 
@@ -37,7 +38,8 @@ profiles: [%s]
 // QPS is the default limit of requests per second of every contender, and its burst; see Options.QPS.
 const QPS = 5000
 
-// start starts the scheduler, with its files in a directory. It serves profiles and metrics at the returned address.
+// start starts the scheduler, with its files in the directory dir. The scheduler serves CPU profiles and metrics at
+// the returned address.
 func (c Contender) start(dir string, p *plane, qps int, flags ...string) (*process, string, error) {
 	own := map[string]any{}
 	maps.Copy(own, c.Profile)

@@ -20,7 +20,7 @@ import (
 type Endured struct {
 	Contender, Attack, By string
 	Calm, Attacked        Waits
-	Calmly, Peak          int64         // memory of the scheduler in bytes: before the attack, and the most until its end
+	Calmly, Peak          int64         // peak memory of the scheduler in bytes: until the attack begins, until it ends
 	CPU                   time.Duration // of the scheduler during the attack
 	Ended                 string        // why the scheduler ended; empty if it still runs
 }
@@ -31,8 +31,9 @@ type Waits struct {
 	P50, P99, Max time.Duration
 }
 
-// The pace of ordinary pods, and their number before an attack and during it. An attack starts earlier than the pods,
-// so that it has taken effect. A pod that is not bound some time after the last creation counts with that time.
+// The pace of ordinary pods, and their number before an attack and during it. An attack starts earlier than the pods
+// by the time lead, so that it has taken effect. The measurement ends at the latest when the time patience has passed
+// since the last creation. A pod that is not bound by then counts as unbound, with its waiting time until then.
 const (
 	ordinaryPause = 100 * time.Millisecond
 	calmPods      = 100
@@ -146,8 +147,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ordinary creates ordinary pods at a steady pace, and measures how long each waits for its binding. The first waits
-// for the scheduler to start, so it is not counted in a calm round.
+// ordinary creates ordinary pods at a steady pace, and measures how long each waits for its binding. If name is
+// "calm", the first pod is not counted, because it waits for the start of the scheduler.
 func (a *arena) ordinary(ctx context.Context, s *stage, seen *follower, p *process, name string,
 	pods []*v1.Pod) (Waits, error) {
 	born := map[types.UID]time.Time{}
@@ -176,12 +177,13 @@ func (a *arena) ordinary(ctx context.Context, s *stage, seen *follower, p *proce
 	if first != nil {
 		return Waits{}, first
 	}
-	// A pod that is not bound then counts as unbound.
+	// The error does not matter: waits counts the pods that are not bound by then as unbound.
 	_ = seen.await(ctx, born, patience, p)
 	return seen.waits(born, time.Now()), context.Cause(ctx)
 }
 
-// await waits until all pods are bound, a time is over, or the scheduler has ended.
+// await returns nil when all pods are bound. It returns an error if that takes longer than the given time, or if the
+// scheduler's process p ends.
 func (f *follower) await(ctx context.Context, born map[types.UID]time.Time, most time.Duration, p *process) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, errors.New("pods are not bound in time"))
 	defer cancel()
@@ -202,7 +204,7 @@ func (f *follower) await(ctx context.Context, born map[types.UID]time.Time, most
 	}
 }
 
-// waits returns how long pods waited for a node; those without a node wait until now.
+// waits returns how long pods waited for a node since their creation. A pod without a node has waited until now.
 func (f *follower) waits(born map[types.UID]time.Time, now time.Time) Waits {
 	f.mu.Lock()
 	bound := map[types.UID]time.Time{}

@@ -31,13 +31,13 @@ type follower struct {
 	mu       sync.Mutex
 	pods     map[types.UID]*v1.Pod // in their present state
 	bindings []binding             // in the order of the API server
-	settled  map[types.UID]bool    // their nodes run or have refused them
-	last     time.Time             // when the last of them was settled
+	settled  map[types.UID]bool    // pods that their nodes run or have refused
+	last     time.Time             // when the last pod was settled
 	err      error                 // why recording has stopped
 	stop     func()
 }
 
-// follow starts to follow.
+// follow starts to record. The caller calls stop or end.
 func follow(ctx context.Context, c kubernetes.Interface) (*follower, error) {
 	list, err := c.CoreV1().Pods("").List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -69,6 +69,7 @@ func follow(ctx context.Context, c kubernetes.Interface) (*follower, error) {
 	return f, nil
 }
 
+// saw records an event of a pod. It records a binding only if an earlier event had the pod without a node.
 func (f *follower) saw(e watch.Event) {
 	pod, ok := e.Object.(*v1.Pod)
 	if !ok || e.Type == watch.Bookmark {
@@ -86,8 +87,8 @@ func (f *follower) saw(e watch.Event) {
 	f.pods[pod.UID] = pod
 }
 
-// allSettled reports whether every bound pod was admitted or refused by its node, how many were, and when the last of
-// them was.
+// allSettled reports whether every bound pod was admitted or refused by its node. It also returns how many pods were
+// settled, when the last one was, and why recording has stopped, if it has.
 func (f *follower) allSettled() (all bool, settled int, last time.Time, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -53,8 +53,8 @@ func createLayout(ctx context.Context, layouts *client.Client, c *synthetic.Clus
 	return nil
 }
 
-// Imitate starts the process, with a file for its log. It returns when all bound pods are admitted and all nodes have
-// published. The program that calls it calls [MaybeChild] first of all.
+// Imitate starts the process, which writes its log into the file log. It returns when all bound pods are admitted or
+// refused and all nodes have published. A program that uses it calls [MaybeChild] first of all.
 func Imitate(cfg *rest.Config, log string) (*Imitation, error) {
 	p, _, err := startNodes(nodesJob{Host: cfg.Host, Token: cfg.BearerToken, CA: cfg.CAData,
 		ServerName: cfg.ServerName}, log)

@@ -93,11 +93,11 @@ type node struct {
 	usage             *place.Usage
 	admitted          map[types.UID]bool
 	sequence          int64
-	publishedSequence int64 // the published sequence, with its topology
+	publishedSequence int64 // the last sequence whose layout and topology are written
 	publishedAt       time.Time
 	due               bool // it is in the queue of reports
 	base              v1alpha1.Differences
-	wrote             time.Time
+	wrote             time.Time // when the last layout was made
 }
 
 // The pace of one node's agent, as in node/agent: it reads a little after the kubelet's files change, and writes at
@@ -317,7 +317,8 @@ func (s *nodes) report(n *node) {
 	s.reports.AddAfter(n.name, max(settle, interval-time.Since(n.wrote)))
 }
 
-// layout returns the node's present layout.
+// layout returns the node's present layout under the next sequence, and the same as a core value. It takes the node
+// out of the queue of reports, and starts the interval until the next write.
 func (n *node) layout() (*v1alpha1.NodeLayout, *state.Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

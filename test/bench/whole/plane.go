@@ -57,7 +57,7 @@ func startPlane(dir, log string, topologies bool) (*plane, error) {
 			CAData: a.CA}}}, nil
 }
 
-// spent returns the CPU time of the control plane so far.
+// spent returns the CPU time of the control plane so far as text for a progress line, or the error's text.
 func (p *plane) spent() string {
 	t, err := p.process.cpu()
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 // profileSeconds is the duration of a profile.
 const profileSeconds = 8
 
-// profile records a scheduler's CPU profile, and writes it to a file of the given name. The context ends the attempt.
+// profile records the CPU profile of a program that serves at address, and writes it to a file that is named after
+// of. It returns at once; the channel receives the result. If the context ends first, no file is written.
 func (a *arena) profile(ctx context.Context, of string, s *stage, address string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -31,7 +32,8 @@ func (a *arena) profile(ctx context.Context, of string, s *stage, address string
 	return done
 }
 
-// keep writes a scheduler's metrics and the bindings into the folder of profiles: they show which pods were bound last.
+// keep writes a scheduler's metrics and the bindings of a round into the folder of profiles. The bindings show which
+// pods were bound last.
 func (a *arena) keep(ctx context.Context, of string, s *stage, address string, bindings []binding) error {
 	if a.Profiles == "" {
 		return nil
@@ -53,7 +55,8 @@ func (a *arena) keep(ctx context.Context, of string, s *stage, address string, b
 	return nil
 }
 
-// profileName returns the name of a scheduler's file of a kind.
+// profileName returns the path of a file in the folder of profiles. The name consists of a scheduler, the number of
+// nodes, and the kind of data.
 func (a *arena) profileName(of, kind string) string {
 	name := fmt.Sprintf("%s-%d.%s", of, len(a.cluster.Nodes), kind)
 	return filepath.Join(a.Profiles, strings.ReplaceAll(name, " ", "-"))
@@ -78,7 +81,8 @@ func fetchProfile(ctx context.Context, s *stage, address string) ([]byte, error)
 	}
 }
 
-// fetch returns what a scheduler serves at an address, and nothing if it ends meanwhile.
+// fetch returns what a scheduler serves at an address, or nil without an error if the scheduler ends while it
+// answers.
 func fetch(ctx context.Context, s *stage, address string) ([]byte, error) {
 	cfg := rest.CopyConfig(s.plane.admin)
 	cfg.TLSClientConfig = rest.TLSClientConfig{Insecure: true} // its certificate is self-signed, for this host only

@@ -27,10 +27,10 @@ import (
 type statusWrite struct {
 	namespace, name string
 	uid             types.UID
-	refused         place.RefusalReason
+	refused         place.RefusalReason // "" if it runs
 }
 
-// patch returns the status as a merge patch, as the kubelet writes it.
+// patch returns the status as a strategic merge patch, as the kubelet writes it.
 func (w statusWrite) patch(now metav1.Time) ([]byte, error) {
 	status := v1.PodStatus{Phase: v1.PodRunning, StartTime: &now, Conditions: []v1.PodCondition{
 		{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: now}}}
@@ -129,7 +129,8 @@ func (s *nodes) publish(ctx context.Context, n *node) error {
 	return nil
 }
 
-// renew writes a new base of a node, and returns the layout that continues it.
+// renew writes layout l as a new base of its node, and returns a layout, under the next sequence, that refers to the
+// base.
 func (s *nodes) renew(ctx context.Context, n *node, l *v1alpha1.NodeLayout) (*v1alpha1.NodeLayout, error) {
 	b := v1alpha1.BaseOf(l)
 	data, err := json.Marshal(b)
@@ -173,7 +174,8 @@ func (s *nodes) publishTopology(ctx context.Context, n *node, now *state.Node) e
 	return nil
 }
 
-// settle waits until all writes that follow from the bound pods are made, and sends an answer.
+// settle waits until all statuses, layouts and topologies that follow from the bound pods are written. Then it writes
+// the journal and sends an answer.
 func (s *nodes) settle(ctx context.Context, answers *json.Encoder) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -23,7 +23,8 @@ type Judged struct {
 	Refused  map[string]int // created pods, by the kubelet's reason
 	// Before counts pods of the initial cluster that are refused: then the cluster itself is wrong.
 	Before int
-	// Differ counts created pods that the process which imitated the kubelets judged otherwise.
+	// Differ counts created pods that the process that imitated the kubelets admitted and these managers refuse, or the
+	// other way round.
 	Differ int
 }
 
@@ -75,7 +76,8 @@ func judge(ctx context.Context, c *synthetic.Cluster, arrived map[string][]*v1.P
 	return out, first
 }
 
-// judgeNode checks one node.
+// judgeNode checks the node at position i: first the pods of the initial cluster, then the created ones. note calls
+// its argument with the common result, under a lock.
 func judgeNode(ctx context.Context, dir string, c *synthetic.Cluster, i int, before, arrived []*v1.Pod,
 	note func(func(*Judged))) error {
 	own, err := os.MkdirTemp(dir, "n")
@@ -121,7 +123,7 @@ type court struct {
 	real    *kubelet.Managers
 	pods    []*v1.Pod
 	looping chan struct{} // closed when the CPU manager's loop has ended
-	ended   bool
+	ended   bool          // the loop has ended, or there is none because the policy is not static
 }
 
 // active lists the active pods. The first caller is the CPU manager's reconcile loop. This function ends that loop,

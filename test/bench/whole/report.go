@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Report returns rounds as Markdown: the raw figures, and ratios to the first contender of the same size.
+// Report returns rounds as Markdown, for each cluster size: the raw figures, and ratios to the first contender.
 func Report(rounds []Round) string {
 	var b strings.Builder
 	for _, n := range sizes(rounds) {
@@ -86,7 +86,7 @@ func ratios(rounds []Round) string {
 	return b.String() + "\n"
 }
 
-// least returns the lesser of two figures; either may be missing.
+// least returns the lesser of two figures. A figure of 0 is missing; if both are, least returns 0.
 func least[T time.Duration | int64](a, b T) T {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -94,7 +94,7 @@ func least[T time.Duration | int64](a, b T) T {
 	return min(a, b)
 }
 
-// times returns a ratio of two figures, if both were measured; a small one has two digits.
+// times returns the ratio of x to of, or "-" if one of the figures is missing. A ratio below 0.1 has two digits.
 func times(x, of float64) string {
 	switch {
 	case x <= 0 || of <= 0:

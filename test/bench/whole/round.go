@@ -22,17 +22,17 @@ type Round struct {
 	Took              time.Duration // from the first binding to the last, or to the end of a round that was cut
 	Rate              float64       // pods bound per second after the first, while it took
 	Slope             float64       // the same between 10 % and 90 % of the bound pods
-	Ran               float64       // pods per second that nodes have admitted or refused, from the first binding on
-	Told              float64       // the same until their layouts and topologies are published, too
+	Ran               float64       // pods per second, from the first binding until the last pod is admitted or refused
+	Told              float64       // the same, until all layouts and topologies are published, too
 	CPU               time.Duration // of the scheduler from the first binding to the last, per 1,000 pods
 	PlaneCPU          time.Duration // of etcd and the API server, likewise
 	Peak              int64         // the most memory of the scheduler, in bytes
 	Waiting           []Why         // pods without a node
 	Cut               time.Duration // when the round was ended although pods were still being bound; else 0
 	Judged            Judged
-	Written           Written // by the imitated kubelets and agents
-	JudgedIn, TookAll time.Duration
-	Traced            []Traced // the ways of the bound pods, if they were traced
+	Written           Written       // by the imitated kubelets and agents
+	JudgedIn, TookAll time.Duration // of the check by the managers, and of the whole round with it
+	Traced            []Traced      // the ways of the bound pods, if they were traced
 	began             time.Time
 }
 
@@ -169,8 +169,8 @@ const telling = 10 * time.Second
 // sampling is the interval at which a scheduler's progress is read.
 const sampling = 50 * time.Millisecond
 
-// play runs the scheduler until it has bound all pods and the nodes' reports of them are published, or until it binds
-// no more although pods are left.
+// play runs the scheduler until it has bound all pods and the nodes have published their reports of these pods. If it
+// binds no more although pods are left, play stops the scheduler before it waits for the reports.
 func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower, r *Round) (end ends, err error) {
 	began := time.Now()
 	r.began = began
@@ -194,7 +194,8 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 	if err := a.keep(ctx, c.Name, s, address, seen.all()); err != nil {
 		return end, err
 	}
-	// The scheduler reads reports while others publish: that is part of the cost of its pods.
+	// A scheduler that has bound all pods keeps running until the nodes have published, because reading the reports is
+	// part of its cost.
 	all := r.Bound == len(a.pods)
 	if !all {
 		if err := p.stop(); err != nil {
@@ -255,8 +256,8 @@ type meter struct {
 	schedulerFirst, planeFirst time.Duration
 }
 
-// look reports whether more pods are bound than before. What was used since the first reading above 0 belongs to the
-// pods that were bound since then.
+// look reports whether more pods are bound than at the last call, and updates the CPU times of r. The first bindings
+// that it sees are left out, because the CPU time until then includes the start of the scheduler.
 func (m *meter) look(seen *follower, began time.Time, r *Round) (moved bool, err error) {
 	bound, err := seen.bound()
 	if err != nil || bound == m.bound {

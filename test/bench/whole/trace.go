@@ -23,13 +23,13 @@ import (
 // the times of the scheduler; it is the log of an unmodified program with -v=4. The process that imitates the nodes
 // records its times itself. All processes run on one computer, so there is one clock.
 
-// Moment is an event in the life of a pod, in the order in which they usually come.
+// Moment is an event in the life of a pod. The constants are in the order in which the events usually come.
 type Moment int
 
 // The moments of a pod. Only Tenon has turns and predictions.
 const (
 	Tried   Moment = iota // the scheduler takes the pod from its queue, the last time
-	Chosen                // a node is reserved; for other schedulers, the next pod is taken
+	Chosen                // a node is reserved; without Tenon, whose log reports that, the scheduler takes the next pod
 	Turn                  // the pod may be bound
 	Sent                  // the scheduler sends the binding
 	Bound                 // the API server has answered
@@ -99,8 +99,8 @@ func (j *journal) add(m Moment, pods ...string) {
 // logLine is a line of klog about a pod.
 var logLine = regexp.MustCompile(`^[IWE](\d{4} \d\d:\d\d:\d\d\.\d{6}) .*?\] "([^"]*)".*? pod="([^"]*)"`)
 
-// said are the messages of schedulers at -v=4 that show a moment (pkg/scheduler/schedule_one.go and
-// plugins/defaultbinder of Kubernetes 1.37; scheduler/report).
+// said has the log messages of schedulers at -v=4 that show a moment. They are in pkg/scheduler/schedule_one.go and
+// plugins/defaultbinder of Kubernetes 1.37, and in scheduler/report.
 var said = map[string]Moment{
 	"Attempting to schedule pod":     Tried,
 	"Reserved":                       Chosen,
@@ -110,7 +110,8 @@ var said = map[string]Moment{
 	"Prediction settled":             Learnt,
 }
 
-// readLog adds what a scheduler's log shows. klog writes local times without a year.
+// readLog calls add for each moment that a scheduler's log shows. The year is an argument because klog writes local
+// times without a year.
 func readLog(name string, year int, add func(record)) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -144,7 +145,8 @@ func readLog(name string, year int, add func(record)) error {
 	return lines.Err()
 }
 
-// trace puts the records of a round together, by pod, in the order of their bindings.
+// trace returns the moments of each bound pod, in the order of the bindings. The records are in the order of time;
+// pods maps UIDs to the names in the records.
 func trace(began time.Time, pods map[types.UID]string, bindings []binding, records []record) []Traced {
 	at := map[string]*Traced{}
 	var out []*Traced

@@ -61,7 +61,7 @@ func Run(ctx context.Context, o Options) (out []Round, err error) {
 	return out, err
 }
 
-// with prepares a cluster, calls play on it, and removes it.
+// with prepares a cluster, calls play on it, and removes it. It refuses options out of bounds.
 func (o Options) with(ctx context.Context, play func(*arena) error) (err error) {
 	if o.Pods < 1 || o.Pods > 100_000 || o.Rounds < 1 || len(o.Contenders) == 0 {
 		return fmt.Errorf("run %d rounds of %d contenders with %d pods: at least one of each, and at most 100000 pods",
@@ -119,10 +119,10 @@ func (a *arena) prepare(ctx context.Context) (err error) {
 	return n.process.stop()
 }
 
-// running are the running nodes.
+// running is the process that imitates the nodes.
 type running struct {
 	process *process
-	begun   Written
+	begun   Written // what it had written when all nodes had published for the first time
 }
 
 // nodes starts the process that imitates the nodes, and returns when all have published.
@@ -140,7 +140,7 @@ type stage struct {
 	client kubernetes.Interface
 }
 
-// open starts the cluster on a new copy of the data, with the objects that the contender reads.
+// open starts the cluster on a new copy of the data. It has NodeResourceTopologies only if the contender reads them.
 func (a *arena) open(c Contender) (s *stage, err error) {
 	s = &stage{dir: filepath.Join(a.dir, "round")}
 	defer func() {

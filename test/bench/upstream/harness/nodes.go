@@ -19,7 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/whole"
 )
 
-// prepare has the API server serve NodeLayouts where the job's nodes publish them, for every scheduler alike.
+// prepare has the API server serve NodeLayouts if the job's nodes publish them. The scheduler makes no difference.
 func (s *subject) prepare(t ktesting.TContext) error {
 	if !s.job.NUMA {
 		return nil

@@ -34,8 +34,8 @@ type subject struct {
 	preemption preemption
 
 	shared *plugin.Shared // nil unless the plugin is set up as tenon-scheduler sets it up
-	extend sync.Once
-	made   sync.Once
+	extend sync.Once      // for shared.Extend
+	made   sync.Once      // for imitate
 }
 
 // registry returns the plugins that upstream's code adds to kube-scheduler.
@@ -80,8 +80,8 @@ func (s *subject) tenon(ctx context.Context, args runtime.Object, h fwk.Handle) 
 	return p, err
 }
 
-// nodesMade runs when upstream's code has created nodes: before it creates pods, in the workloads that package upstream
-// lists. Only then does it pass the scheduler on.
+// nodesMade is called by upstream's code whenever it has created nodes. In the workloads that package upstream lists,
+// nodes are created before pods. It is the first call that receives the scheduler, so the scheduler is extended here.
 func (s *subject) nodesMade(t ktesting.TContext, sched *scheduler.Scheduler, _ *perf.Workload, n *v1.NodeList) (
 	err error) {
 	if s.shared != nil {

@@ -1,8 +1,8 @@
 // Command run runs kube-scheduler's own benchmark with kube-scheduler as it is and with Tenon's plugin, in turns, and
 // prints a table of ratios.
 //
-// It builds what it runs, and prints progress. With -page it writes the table between its marks in
-// docs/performance.md. It asserts nothing about time, and fails if a workload cannot be run.
+// It builds what it runs, and prints progress. With -page it writes the table between its marks in that page, which
+// is docs/performance.md. It asserts nothing about time, and fails if a workload cannot be run.
 package main
 
 import (
