@@ -46,8 +46,8 @@ var (
 	besidesSystemd = []string{"mount", "util-linux", "coreutils", "dash"}
 )
 
-// debianPackages gets the missing packages. It reports those that are not available, and the tests that need them do
-// not run.
+// debianPackages installs and unpacks the missing packages. It reports each package that is not available; the tests
+// that need it do not run.
 func (r *runner) debianPackages(ctx context.Context) error {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		all := slices.Concat(toInstall, toUnpack, []needed{systemd})

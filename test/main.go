@@ -168,7 +168,8 @@ func (r *runner) part(ctx context.Context, name string, args []string) error {
 	return errors.Join(r.trial(ctx, realNodes, append(slices.Clone(args), "-skip", pinnedNode)), r.pinnedNodes(ctx, args))
 }
 
-// light tests the light packages, under the race detector if it can be had.
+// light tests the packages that link neither a kubelet nor an API server, under the race detector if this computer
+// has it.
 func (r *runner) light(ctx context.Context, args []string) error {
 	race, raceErr := r.raceDetector(ctx)
 	r.say("listing packages")
@@ -179,7 +180,7 @@ func (r *runner) light(ctx context.Context, args []string) error {
 	return errors.Join(raceErr, r.test(ctx, "light", race, args, light))
 }
 
-// heavy tests the heavy packages.
+// heavy tests the packages that link k8s.io/kubernetes. With race it uses the race detector, and fails without one.
 func (r *runner) heavy(ctx context.Context, args []string, race bool) error {
 	if race {
 		if can, err := r.raceDetector(ctx); !can {
@@ -279,7 +280,8 @@ func (r *runner) program(ctx context.Context, copies io.Writer, name string, lin
 	return nil
 }
 
-// loud passes output on, and prints a line if there is none for long.
+// loud passes a step's output on. Its method beat prints a line whenever there was no output for the time heartbeat,
+// until the context ends.
 type loud struct {
 	r     *runner
 	spoke chan struct{}
@@ -307,7 +309,7 @@ func (w *loud) beat(ctx context.Context, name string, began time.Time) {
 	}
 }
 
-// shorten prints a command line with at most a few packages.
+// shorten returns a command line as text: at most its first seven words, and how many more there are.
 func shorten(args []string) string {
 	const most = 7
 	if len(args) <= most {
@@ -368,8 +370,8 @@ func modules(ctx context.Context) ([]string, error) {
 	return dirs, nil
 }
 
-// packages lists the packages of the workspace that have tests: light ones, and heavy ones whose test program links
-// k8s.io/kubernetes. Trials are neither.
+// packages lists the packages of the workspace that have tests. The test programs of heavy ones link
+// k8s.io/kubernetes, and the test programs of light ones do not. The packages in trials are in neither list.
 func packages(ctx context.Context) (light, heavy []string, err error) {
 	const format = `{{.ImportPath}}{{range .Deps}} {{.}}{{end}}`
 	cmd := exec.CommandContext(ctx, "go", "list", "-test", "-f", format, "work")

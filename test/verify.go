@@ -26,8 +26,8 @@ func (r *runner) description(ctx context.Context) error {
 		filepath.Join("face", "console", "openapi.json"))
 }
 
-// lint runs the linters of .golangci.yaml on every module of the workspace. If the computer has no access to the
-// linters' source, that is reported, and is an error only in continuous integration.
+// lint runs the linters of .golangci.yaml on every module of the workspace. If the linters cannot be built here, for
+// example without access to their source, that is reported as NOT RUN, which is an error only if CI is set.
 func (r *runner) lint(ctx context.Context) error {
 	modules, err := modules(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *runner) lint(ctx context.Context) error {
 // sources are the folders that go generate writes to, from the root.
 var sources = []string{"api", filepath.Join("deploy", "crd")}
 
-// generated runs go generate, and fails if a file changes. The file is current afterwards.
+// generated runs go generate, and fails if that changes a file. The changed files stay, so a second run passes.
 func (r *runner) generated(ctx context.Context) error {
 	const name = "generated files"
 	before, err := contents(sources)
@@ -89,7 +89,7 @@ func contents(dirs []string) (map[string][]byte, error) {
 	return out, nil
 }
 
-// changed returns the names of files that only one of the two has, or that differ, in ascending order.
+// changed returns, in ascending order, the names of the files that differ between a and b or that one of them lacks.
 func changed(a, b map[string][]byte) (names []string) {
 	for name, data := range a {
 		if other, ok := b[name]; !ok || !bytes.Equal(data, other) {

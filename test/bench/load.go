@@ -184,14 +184,15 @@ const (
 	history       = 600 // longest history in etcd: a compaction, every 300 s, keeps what is newer than the one before
 )
 
-// demand is the load of a cluster on its API server.
+// demand is the size of a cluster, and how often its pods change.
 type demand struct {
 	nodes int
 	churn float64 // pods that start each second; as many end
 }
 
-// writesPerNode returns how often one agent writes an object, per second. Changes come at random. After a write the
-// next waits for the least interval, and changes in between are combined into one write.
+// writesPerNode returns how often one agent writes a layout, per second, if its node changes this often per second.
+// Changes come at random. After a write, the next write waits for the least interval, and combines all changes until
+// then.
 func writesPerNode(changes float64) float64 {
 	if changes == 0 {
 		return 0

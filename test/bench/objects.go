@@ -26,7 +26,7 @@ func (k kind) cpus() int { return k.numas * 32 }
 
 var kinds = [...]kind{{numas: 2, gpus: 2, functions: 8}, {numas: 8, gpus: 2, functions: 16}}
 
-// crowds are numbers of pods with holdings on a node.
+// crowds are the numbers of pods on the measured nodes.
 var crowds = [...]int{0, 30, 110}
 
 const (

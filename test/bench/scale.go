@@ -8,7 +8,8 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/section"
 )
 
-// reckoned are the cluster sizes of the page's examples; readers insert their own.
+// reckoned are the clusters for which the page shows the load. Readers compute the load of other clusters from the
+// sizes.
 var reckoned = [...]demand{{5000, 100}, {20000, 400}}
 
 // scaleLayer measures what nodes write. Only the tables of its page are generated.

@@ -163,7 +163,7 @@ func statements(ctx context.Context, binary, profile, name string) (int, error) 
 	return (sums[1] - sums[0]) / (many - few), nil
 }
 
-// cost is a line of benchmarks: amounts by their units.
+// cost is one line of a benchmark's output: the name of the case, and its amounts by unit, such as "allocs/op".
 type cost struct {
 	name  string
 	units map[string]float64

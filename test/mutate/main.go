@@ -1,7 +1,8 @@
-// Command mutate tests the tests: it puts faults into core/place, one at a time, and checks that a test detects each of
-// them. Most faults are judged by the short differential test, on random machines and then on the scenario files.
-// Faults in rules of some releases are judged by the managers of that release (each builds for some minutes the first
-// time). A few subtle faults are judged by the tests of core/place instead.
+// Command mutate tests the tests: it puts faults into core/place, one at a time, and checks that a test detects each
+// of them. Most faults must be detected by the short differential test, which compares core/place with the kubelet's
+// managers, on random machines and then on the scenario files. For a fault in a rule of some releases, that test uses
+// the managers of such a release, whose first build takes some minutes. A few subtle faults must be detected by the
+// tests of core/place.
 //
 //	go run ./test/mutate [NAME...]    all faults, or those whose names contain one of NAME
 //

@@ -14,7 +14,8 @@ import (
 	"github.com/tenon-numa/tenon/tools/release/chart"
 )
 
-// generate writes all generated files in deploy.
+// generate writes all generated files in deploy: first the files of the chart, and then the manifests for kubectl
+// apply -k, which are rendered from the chart as it then is.
 func generate(_ context.Context, o *options, stdout io.Writer) error {
 	deploy := filepath.Join(o.source.Root, "deploy")
 	files, err := chart.Generate(deploy)
@@ -89,7 +90,8 @@ func writeChart(o *options, folder string, stdout io.Writer) error {
 	return nil
 }
 
-// removeCharts removes packages of other versions, so that one file in the folder has the chart's name.
+// removeCharts removes the chart's packages of all versions from a folder, so that afterwards only the new package is
+// there.
 func removeCharts(folder, name string) error {
 	old, err := filepath.Glob(filepath.Join(folder, name+"-[0-9]*.tgz"))
 	if err != nil {

@@ -1,7 +1,11 @@
-// Release makes what a release of Tenon consists of, and pushes it. Run it from anywhere in the repository:
+// Command release makes the files of a release of Tenon, and sends images and chart to a registry. Run it from
+// anywhere in the repository:
 //
 //	tools/release/run images            # images as OCI layouts and tar files, with bills of materials
 //	tools/release/run push -registry R  # images and chart
+//
+// Without arguments it lists all commands. It refuses a tree with uncommitted changes, unless the version is for
+// development.
 package main
 
 import (
@@ -84,8 +88,8 @@ type options struct {
 	source    image.Source
 	tagged    bool // the commit has the tag of the version
 	registry  string
-	out       string
-	output    string
+	out       string // folder
+	output    string // "json", or empty for a table
 	platforms []v1.Platform
 	programs  []image.Program
 }
@@ -121,7 +125,8 @@ func (o *options) flags(name string) *flag.FlagSet {
 	return flags
 }
 
-// programsOf returns the programs of a list of names, or the main module's programs where it is empty.
+// programsOf returns the programs that a list of names with commas selects. "all" selects all programs, and the empty
+// list the programs of the main module.
 func programsOf(text string) (out []image.Program, err error) {
 	all := image.Programs()
 	if text == "all" {

@@ -127,7 +127,7 @@ func listPushed(o *options, built []image.Built) (subjects []page.Subject, err e
 	return subjects, o.write("images.txt", b.Bytes())
 }
 
-// archiveAll builds the kubectl plugin for all platforms.
+// archiveAll builds the kubectl plugin for all platforms, and writes an archive and a bill of materials for each.
 func archiveAll(ctx context.Context, o *options) (out []page.Archive, err error) {
 	license, err := os.ReadFile(filepath.Join(o.source.Root, "LICENSE"))
 	if err != nil {
@@ -153,7 +153,8 @@ func archiveAll(ctx context.Context, o *options) (out []page.Archive, err error)
 	return out, nil
 }
 
-// packPlugin packs a compiled kubectl plugin, and writes its bill of materials.
+// packPlugin writes the archive of a compiled kubectl plugin, and its bill of materials. If the plugin can run on
+// this computer, packPlugin first verifies the version that it prints.
 func packPlugin(o *options, on v1.Platform, path string, license []byte) (a page.Archive, err error) {
 	program, err := os.ReadFile(path)
 	if err != nil {
@@ -282,7 +283,8 @@ func toSign(o *options, pushed []page.Subject, stdout io.Writer) error {
 	return nil
 }
 
-// buildImages builds the images of the programs that were asked for.
+// buildImages builds the images of the selected programs into OUT/images, and writes a table of them beside the
+// images.
 func buildImages(ctx context.Context, o *options) (all []image.Built, err error) {
 	for _, p := range o.programs {
 		fmt.Fprintf(os.Stderr, "build %s %s\n", p.Name, o.source.Version)

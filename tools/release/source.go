@@ -26,15 +26,16 @@ func parseVersion(text string) (string, error) {
 	return m[1], nil
 }
 
-// development returns the version of a commit without a tag. The g before the hash, as in git describe, is for hashes
-// of only digits: a number must not begin with a zero.
+// development returns the version of a commit without a tag. The hash follows a g, as in git describe. Without the g,
+// a hash of only digits that begins with a zero would make the version invalid.
 func development(commit string) string { return "0.0.0-dev.g" + commit[:12] }
 
 // forDevelopment reports whether a version is not a release's.
 func forDevelopment(version string) bool { return strings.HasPrefix(version, "0.0.0-") }
 
-// readSource asks git for the sources of a release, and whether they are tagged with the version. A version that is not
-// for development needs a tree without changes, and no other commit may have its tag.
+// readSource returns the sources of a release according to git, and whether HEAD has the version's tag. If the
+// version is empty, it is the tag at HEAD, or a development version if there is none. A version that is not for
+// development needs a tree without changes, and its tag must not be at another commit.
 func readSource(ctx context.Context, version string) (s image.Source, tagged bool, err error) {
 	if s.Root, err = git(ctx, "rev-parse", "--show-toplevel"); err != nil {
 		return s, false, err
@@ -65,7 +66,8 @@ func readSource(ctx context.Context, version string) (s image.Source, tagged boo
 	return s, tagged, err
 }
 
-// checkRelease refuses to make a release of uncommitted changes, or of another commit than the tagged one.
+// checkRelease returns an error if there are uncommitted changes, or if the version's tag is at another commit than
+// HEAD. It returns false without an error if the tag does not exist.
 func checkRelease(ctx context.Context, s image.Source) (tagged bool, err error) {
 	changed, err := git(ctx, "status", "--porcelain")
 	if err != nil {

@@ -1,8 +1,7 @@
-// Command contender is a kube-scheduler with Tenon's plugin, if its configuration enables it, that a benchmark drives
-// step by step.
+// Command contender is a scheduler that a benchmark drives step by step. It is set up like tenon-scheduler, or, with
+// -plain, like kube-scheduler.
 //
-// Invariant: without the plugin in its configuration no part of Tenon runs. It refuses configurations that
-// kube-scheduler refuses.
+// Invariant: with -plain no part of Tenon runs. The command refuses configurations that kube-scheduler refuses.
 package main
 
 import (

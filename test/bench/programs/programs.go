@@ -70,8 +70,8 @@ func Checkout(ctx context.Context) (string, error) {
 	return filepath.Dir(file), nil
 }
 
-// build builds a package in the folder dir into the file to, and returns to. env is added to this process's
-// environment.
+// build builds a package of the module in dir, and returns the path of the program, which is the given one. The
+// build's environment is this process's environment and env.
 func build(ctx context.Context, dir string, env []string, pkg, to string, flags ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", to}, flags...), pkg)...)
 	cmd.Dir = dir

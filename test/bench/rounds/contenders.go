@@ -29,7 +29,8 @@ const (
 	Peer      = "NodeResourceTopologyMatch"
 )
 
-// peerProfile enables the peer's plugin with its reserving cache, with the period that its authors recommend.
+// peerProfile enables the peer's plugin with its cache of reserved resources. The cache's period, in seconds, is the
+// one that the plugin's authors recommend.
 const peerProfile = `
 plugins: {multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}
 pluginConfig:

@@ -85,8 +85,8 @@ func each(runs []Run, of func(Run) float64) (out []float64) {
 	return out
 }
 
-// ratios divides a figure of each run of subject s by the figure of the run of subject to in the same round, and
-// returns the ratios in ascending order. Rounds in which one of the figures is 0 have no ratio.
+// ratios divides a figure of each run of the first subject by the figure of the second subject's run in the same
+// round. It returns the ratios in ascending order. Rounds in which one of the figures is 0 have no ratio.
 func (r Result) ratios(s, to Subject, of func(Run) float64) (out []float64) {
 	for i := range min(len(r.Runs[s]), len(r.Runs[to])) {
 		if a, b := of(r.Runs[s][i]), of(r.Runs[to][i]); a > 0 && b > 0 {

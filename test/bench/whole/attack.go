@@ -75,8 +75,8 @@ func Attacks() []Attack {
 	}
 }
 
-// every calls do at once and then at a steady pace, until the context ends, and then returns nil. It stops at an
-// error.
+// every calls do at once and then at a steady pace, with 0, 1 and so on. It returns the first error, or nil when the
+// context ends.
 func every(ctx context.Context, pause time.Duration, do func(i int) error) error {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
@@ -93,8 +93,7 @@ func every(ctx context.Context, pause time.Duration, do func(i int) error) error
 }
 
 // lie replaces the layout of the liar by l, as the token of its agent permits. The node's real agent may write in
-// between, so lie uses a sequence that is higher than the present one by more than sequence. It returns nil if the
-// context ends.
+// between, so lie adds the given sequence, and 1, to the sequence that it reads. It returns nil if the context ends.
 func (t *target) lie(ctx context.Context, l *v1alpha1.NodeLayout, sequence int64) error {
 	name := t.cluster.Nodes[t.liar].Name
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

@@ -18,8 +18,8 @@ import (
 // profileSeconds is the duration of a profile.
 const profileSeconds = 8
 
-// profile records the CPU profile of a program that serves at address, and writes it to a file that is named after
-// of. It returns at once; the channel receives the result. If the context ends first, no file is written.
+// profile records the CPU profile of a program that serves at address, and writes it to a file whose name begins with
+// the given name. It returns at once; the channel receives the result. If the context ends first, no file is written.
 func (a *arena) profile(ctx context.Context, of string, s *stage, address string) <-chan error {
 	done := make(chan error, 1)
 	go func() {

@@ -94,7 +94,8 @@ func least[T time.Duration | int64](a, b T) T {
 	return min(a, b)
 }
 
-// times returns the ratio of x to of, or "-" if one of the figures is missing. A ratio below 0.1 has two digits.
+// times returns the ratio of the first figure to the second, or "-" if one is missing. A ratio below 0.1 has two
+// digits.
 func times(x, of float64) string {
 	switch {
 	case x <= 0 || of <= 0:

@@ -29,14 +29,15 @@ type console struct {
 	stuck bool
 }
 
-// ErrHung is a guest that hangs. QEMU's emulation of several CPUs by several threads caused that now and then when the
-// host was busy and had fewer CPUs; another boot succeeds.
+// ErrHung is a guest that hangs. This happens now and then if QEMU emulates several CPUs by several threads on a busy
+// host with fewer CPUs; another boot succeeds.
 var ErrHung = errors.New("the guest's CPUs are stuck")
 
 // lockup matches the message of Linux' watchdog, which repeats it every half minute while a CPU is stuck.
 var lockup = regexp.MustCompile(`soft lockup - CPU#[0-9]+ stuck for ([0-9]+)s`)
 
-// lockupLimit is how many seconds a CPU may be stuck; on a busy host that may be some twenty.
+// lockupLimit is how many seconds a CPU may be stuck before the guest counts as hung. On a busy host, a CPU of a
+// healthy guest may be stuck for some twenty seconds.
 const lockupLimit = 60
 
 func newConsole(dir string) (*console, error) {

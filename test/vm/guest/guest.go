@@ -45,7 +45,7 @@ type Config struct {
 	// Network gives the guest eth0 with 10.0.2.15/24; it reaches services on the host's loopback
 	// interface at 10.0.2.2.
 	Network bool
-	// Port is a port of the guest that the host reaches at HostPort of its loopback interface; 0 means none.
+	// Port is the guest's port that the host reaches at HostPort of the host's loopback interface; 0 means none.
 	Port, HostPort int
 	// Reboots means that the guest may boot again (see Reboot). Otherwise the guest ends with its kernel.
 	Reboots bool
@@ -100,7 +100,7 @@ func Boot(ctx context.Context, c Config) (*Guest, error) {
 // errSilent is a guest whose shell does not answer in time.
 var errSilent = errors.New("no shell")
 
-// boot boots once.
+// boot starts QEMU once, with an accelerator, and waits for the shell within a time limit.
 func boot(ctx context.Context, c Config, parts *Parts, accel string, limit time.Duration) (_ *Guest, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %s", errSilent, limit))
 	defer cancel()

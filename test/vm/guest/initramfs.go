@@ -59,7 +59,7 @@ func content(c Config, p *Parts) (map[string]File, error) {
 		"init":           {Data: slices.Concat([]byte("#!/bin/busybox sh\n"), initScript), Mode: 0o755},
 		"guest/begin.sh": {Data: beginScript},
 		"guest/serve.sh": {Data: serveScript},
-		// The kernel opens it, if it exists, before init mounts /dev.
+		// The kernel opens /dev/console, if it exists, before init mounts /dev.
 		"dev": {Mode: fs.ModeDir | 0o755},
 	}
 	under := ""

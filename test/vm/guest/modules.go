@@ -25,7 +25,8 @@ const (
 	maxModules = 100
 )
 
-// load returns modules after their dependencies. It omits those that are built into the kernel.
+// load returns the named modules and all modules that they depend on, each after its dependencies. It omits modules
+// that are built into the kernel. An unknown name is an error.
 func load(dir string, names []string) ([]module, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -72,7 +73,8 @@ func load(dir string, names []string) ([]module, error) {
 	return out, nil
 }
 
-// moduleFiles finds the file of every module; it is empty for a module that is built into the kernel.
+// moduleFiles returns the path of every module's file, by the module's name. The path is empty for a module that is
+// built into the kernel.
 func moduleFiles(dir string) (map[string]string, error) {
 	out := map[string]string{}
 	put := func(path, file string) {

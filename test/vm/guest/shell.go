@@ -31,9 +31,9 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("script in guest: exit status %d:\n%s", e.Status, lastLines(e.Output, 20))
 }
 
-// shell is the host's end of the serial port on which the guest receives scripts (serve.sh is the other). A request is
-// a line "TAG SCRIPT"; the answer is "TAG begin", the output, and "TAG end STATUS SIZE". Script and output are in
-// base64, the output compressed, so that no text in them looks like an answer.
+// shell is the host's end of the serial port on which the guest receives scripts; serve.sh is the guest's end. A
+// request is a line "TAG SCRIPT"; the answer is "TAG begin", the output, and "TAG end STATUS SIZE". Script and output
+// are in base64, and the output is compressed first, so that no text in them looks like an answer.
 type shell struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -82,6 +82,8 @@ func (s *shell) leave(ctx context.Context, script string) error {
 	return err
 }
 
+// run sends a script and returns its output. If the context ends first, the script's answer stays in the connection,
+// and the next call skips it.
 func (s *shell) run(ctx context.Context, script string) (string, error) {
 	if len(script) > MaxScript {
 		return "", fmt.Errorf("a script of %d bytes, the most is %d: put it in a file", len(script), MaxScript)
@@ -144,7 +146,8 @@ func (s *shell) skipTo(want string) error {
 	}
 }
 
-// line reads one line. A line longer than the guest sends is returned in pieces, which no answer contains.
+// line reads one line without its end. A line of more than maxLine bytes is returned in pieces; no answer has such a
+// line.
 func (s *shell) line() (string, error) {
 	line, err := s.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {

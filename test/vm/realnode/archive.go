@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Image is the name of the container image that every node has. Its entry point touches as many MiB of memory as its
-// first argument requests, and waits.
+// Image is the name of the container image that every node has. Its entry point is the program work, which touches as
+// many MiB of memory as its first argument requests, and waits.
 const Image = "localhost/work:1"
 
 const entryPoint = "/work"

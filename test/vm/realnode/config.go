@@ -19,7 +19,7 @@ const hostAddress = "10.0.2.2"
 
 const loopback = "127.0.0.1"
 
-// configFiles are the files that differ between nodes.
+// configFiles returns the files of the guest that differ between nodes, by absolute path.
 func configFiles(c Config) (map[string]guest.File, error) {
 	configured := inGuest(c.Machine.Kubelet)
 	configured.ServerTLSBootstrap = c.SignedByCluster

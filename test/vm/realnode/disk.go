@@ -31,7 +31,7 @@ const arch = "amd64"
 // diskMiB is the size of a node's disk; it uses only the space of its files.
 const diskMiB = 1536
 
-// programs are the paths of the guest's programs.
+// programs has the names of the guest's programs, by the folder on the disk that they are in.
 var programs = map[string][]string{
 	"usr/local/bin": {"kubelet", "tenon-agent", "plugin", "forward", "containerd", "containerd-shim-runc-v2", "ctr",
 		"runc"},

@@ -47,7 +47,8 @@ func Egress(dir string, port int) (config string, stop func() error, err error) 
 	}, nil
 }
 
-// connect serves connections to a port.
+// connect is a handler of HTTP CONNECT. It connects every client to one port of the loopback interface, whatever
+// address the client requests.
 type connect int
 
 // ServeHTTP implements [http.Handler].

@@ -207,7 +207,7 @@ func (n *Node) explain(program string) error {
 	return fmt.Errorf("log of %s:\n%s", program, out)
 }
 
-// Log returns the last lines of the log of "kubelet", "containerd", "plugin" or "agent".
+// Log returns the last lines of a program's log. The program is "kubelet", "containerd", "plugin" or "agent".
 func (n *Node) Log(ctx context.Context, program string, lines int) (string, error) {
 	const read = "tail -n %d /var/log/%s.log 2>/dev/null || journalctl --no-pager -n %[1]d -u %[2]s -u tenon-%[2]s"
 	return n.guest.Run(ctx, fmt.Sprintf(read, lines, program))
@@ -286,6 +286,7 @@ func (n *Node) Booted(ctx context.Context) error {
 // Stop ends the node at once; data that it has not sent to the API server is lost. A second call does nothing.
 func (n *Node) Stop() error { return n.guest.Close() }
 
+// awaitNode waits until the API server has the node's object and the given function accepts it.
 func (n *Node) awaitNode(ctx context.Context, admin *rest.Config, is func(*v1.Node) bool) error {
 	k, err := kubernetes.NewForConfig(admin)
 	if err != nil {
@@ -313,7 +314,8 @@ func ready(n *v1.Node) bool {
 	})
 }
 
-// counted reports whether a node has all devices of its machine.
+// counted reports whether a node's capacity has all devices of its machine, which means that the kubelet has them
+// from the device plugins.
 func counted(n *v1.Node, m *topo.Machine) bool {
 	for _, r := range m.Resources() {
 		if have := n.Status.Capacity[v1.ResourceName(r.Name)]; have.Value() != int64(len(r.Devices)) {
@@ -347,7 +349,7 @@ func (n *Node) only(o metav1.ListOptions) metav1.ListOptions {
 	return o
 }
 
-// await waits for an event, or until the guest has ended.
+// await waits for an event for which done returns true. It returns an error if the context or the guest ends first.
 func (n *Node) await(ctx context.Context, object apiruntime.Object, lw *cache.ListWatch,
 	done func(watch.Event) (bool, error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)

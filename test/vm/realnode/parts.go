@@ -56,10 +56,12 @@ func parts(release string) []part {
 	}
 }
 
-// OlderKubelet is the release of the kubelet that a node of [BuildOlderDisk] has; the go.mod of its part pins it.
+// OlderKubelet is the release of the kubelet that a node of [BuildOlderDisk] has. The go.mod in parts/kubelet pins
+// it.
 const OlderKubelet = "v1.33.13"
 
-// older returns the part with [OlderKubelet], which replaces the newest kubelet.
+// older returns the part with [OlderKubelet], which replaces the newest kubelet. The argument, a release of
+// Kubernetes, has no influence.
 func older(string) []part {
 	return []part{{name: "kubelet " + OlderKubelet, dir: "test/vm/realnode/parts/kubelet",
 		packages: []string{"k8s.io/kubernetes/cmd/kubelet"},
@@ -94,7 +96,7 @@ func buildParts(ctx context.Context, say func(string)) (string, error) {
 }
 
 // BuildTools builds kubectl with Tenon's plugin, helm, and kube-controller-manager for this computer if they are not up
-// to date, and returns the directory of the programs. It reports each step to progress.
+// to date, and returns the directory of the programs. It reports each step to progress, which must not be nil.
 func BuildTools(ctx context.Context, progress func(line string)) (string, error) {
 	if err := checkHost(); err != nil {
 		return "", err
@@ -102,7 +104,8 @@ func BuildTools(ctx context.Context, progress func(line string)) (string, error)
 	return buildAll(ctx, "tools", tools, progress)
 }
 
-// buildAll builds parts into a directory for this checkout in the user's cache.
+// buildAll builds parts for the release of Kubernetes in go.mod, and returns the directory of the programs. Each
+// checkout has its own directory in the user's cache; name is a folder in it.
 func buildAll(ctx context.Context, name string, of func(release string) []part, say func(string)) (string, error) {
 	root, err := Root(ctx)
 	if err != nil {

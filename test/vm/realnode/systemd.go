@@ -18,7 +18,8 @@ import (
 // DropIns is where the kubelet of a node with systemd reads its drop-in files.
 const DropIns = "/etc/kubernetes/kubelet.conf.d"
 
-// masked are units that never start: a node has no seats, users or time servers.
+// masked are units that never start, because no user logs in to a node or answers a prompt, and no record of a crash
+// or a login is kept.
 var masked = []string{"systemd-logind.service", "getty@tty1.service", "serial-getty@ttyS0.service",
 	"serial-getty@ttyS1.service", "systemd-firstboot.service", "systemd-update-utmp.service", "getty.target",
 	"systemd-pstore.service", "systemd-ask-password-wall.path", "systemd-ask-password-console.path"}
@@ -83,7 +84,8 @@ func appletsOf(ctx context.Context, busybox string) ([]string, error) {
 	}), nil
 }
 
-// addTools adds those programs of busybox that a node lacks, and the image with all of them.
+// addTools adds to the tree the programs of busybox that it lacks, and the image [ToolImage] with all of busybox's
+// programs.
 func addTools(tree string, applets []string, busybox string) error {
 	program, err := os.ReadFile(busybox)
 	if err != nil {
@@ -111,8 +113,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// unitFiles are the files of a node with systemd that differ between nodes. At the first boot, join.yaml becomes the
-// kubelet's configuration file.
+// unitFiles returns the files of a node with systemd that differ between nodes, by absolute path. At the first boot,
+// join.yaml becomes the kubelet's configuration file.
 func unitFiles(name string, kubelet []byte) map[string]guest.File {
 	args := "KUBELET_EXTRA_ARGS=--hostname-override=" + name + " --node-ip=10.0.2.15 --config-dir=" + DropIns + "\n"
 	return map[string]guest.File{

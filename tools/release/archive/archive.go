@@ -14,11 +14,11 @@ import (
 // File is a file of an archive.
 type File struct {
 	Name string
-	Mode int64
+	Mode int64 // permissions; a zip file has none
 	Data []byte
 }
 
-// Tar writes files as a tar file.
+// Tar writes files as a tar file, in the given order. All files have the date as the time of their last change.
 func Tar(out io.Writer, files []File, date time.Time) error {
 	w := tar.NewWriter(out)
 	for _, f := range files {
@@ -37,7 +37,7 @@ func Tar(out io.Writer, files []File, date time.Time) error {
 	return nil
 }
 
-// TarGz packs files as a tar file that gzip compresses with a level.
+// TarGz returns files as a tar file that gzip has compressed. The level is one of package compress/gzip.
 func TarGz(files []File, date time.Time, level int) ([]byte, error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, level)
@@ -48,7 +48,7 @@ func TarGz(files []File, date time.Time, level int) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Zip packs files as Windows expects them.
+// Zip returns files as a zip file, for Windows. It has no modes.
 func Zip(files []File, date time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/tools/release/archive"
 )
 
-// Package returns the archive of a chart for helm install. It depends only on the chart and the date. Helm's own Save
-// writes only into a folder, and leaves out the errors of a full disk.
+// Package returns the archive of a chart for helm install. The archive depends only on the chart and the date. Helm's
+// own Save is not used, because it writes only into a folder and does not report a full disk.
 func Package(c *chart.Chart, date time.Time) ([]byte, error) {
 	var files []archive.File
 	for _, f := range c.Raw { // in the order of names

@@ -50,7 +50,8 @@ func Digest(c *chart.Chart, date time.Time) (string, error) {
 	return digest, err
 }
 
-// asArtifact returns a chart as registries have it: as an image with the chart's metadata in place of a configuration.
+// asArtifact returns a chart as registries store it, and its digest. It is an image with the chart's metadata in
+// place of a configuration, and the chart's archive as the only layer.
 func asArtifact(c *chart.Chart, date time.Time) (a v1.Image, digest string, err error) {
 	content, err := Package(c, date)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Load reads the chart of a folder and gives it a version.
+// Load reads the chart of a folder. It replaces the versions of the chart and of the application by version, unless
+// that is empty.
 func Load(dir, version string) (*chart.Chart, error) {
 	c, err := loader.LoadDir(dir)
 	if err != nil {
@@ -27,7 +28,8 @@ func Load(dir, version string) (*chart.Chart, error) {
 	return c, nil
 }
 
-// Render returns the files that the chart's templates make of values, by their names without the chart's name.
+// Render returns the YAML files that the chart's templates make of values for a release named tenon, by their paths
+// below the folder of templates. It omits empty files.
 func Render(c *chart.Chart, values map[string]any, namespace string) (map[string]string, error) {
 	options := common.ReleaseOptions{Name: "tenon", Namespace: namespace, Revision: 1, IsInstall: true}
 	all, err := util.ToRenderValues(c, values, options, common.DefaultCapabilities)
@@ -55,7 +57,7 @@ image: {registry: localhost, tag: dev}
 crds: {install: false}
 `
 
-// Manifests returns the files below deploy that are made from the chart.
+// Manifests returns the files for kubectl apply -k that are rendered from the chart, by their paths below deploy.
 func Manifests(c *chart.Chart) (map[string]string, error) {
 	values := map[string]any{}
 	if err := yaml.Unmarshal([]byte(manifests), &values); err != nil {
@@ -64,7 +66,8 @@ func Manifests(c *chart.Chart) (map[string]string, error) {
 	return Render(c, values, "tenon-system")
 }
 
-// copied maps files in deploy to their copies in the chart: Helm reads nothing outside the chart's folder.
+// copied maps files in deploy to their copies in the chart, which exist because Helm reads nothing outside the
+// chart's folder.
 func copied() map[string]string {
 	return map[string]string{
 		"crd/tenon.sh_nodeaffinities.yaml":                     "files/nodeaffinities.tenon.sh.yaml",
@@ -75,8 +78,8 @@ func copied() map[string]string {
 	}
 }
 
-// Generate returns all generated files below deploy, by path: first those that the chart needs, then the manifests that
-// are made from it.
+// Generate returns the generated files of the chart itself, by their paths below deploy: copies of other files,
+// values.yaml and README.md. [Manifests] returns the files that are rendered from the chart.
 func Generate(deploy string) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	sources := copied()
@@ -107,7 +110,7 @@ func Generate(deploy string) (map[string][]byte, error) {
 	return out, nil
 }
 
-// readme returns the page of the chart.
+// readme returns the chart's README.md, with a table of all values.
 func readme(schema []byte) ([]byte, error) {
 	table, err := Table(schema)
 	if err != nil {

@@ -17,8 +17,8 @@ type property struct {
 	members           []property // of a group
 }
 
-// properties reads a schema in its own order. A value without a description or a default is an error, because users see
-// both.
+// properties returns the values of a schema in the schema's order. A property without a default is a group, and must
+// have properties. A property without a description is an error, because users see the descriptions.
 func properties(schema []byte) ([]property, error) {
 	var doc yaml.Node // JSON is YAML, and this decoder keeps the order
 	if err := yaml.Unmarshal(schema, &doc); err != nil {
@@ -133,7 +133,7 @@ func writeValues(b *bytes.Buffer, all []property, indent string) error {
 	return nil
 }
 
-// block returns a value's line of YAML; mappings with fields and lists of mappings take several.
+// block returns a value as YAML. It is one line, unless the value is a mapping with fields or a list of mappings.
 func block(p property) (string, error) {
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
@@ -145,7 +145,8 @@ func block(p property) (string, error) {
 	return b.String(), nil
 }
 
-// plain returns a value without the style of JSON: with quotes only if YAML needs them, and braces only around nothing.
+// plain returns a value without the style of JSON. Strings have quotes only if YAML needs them. Lists that are empty
+// or begin with a scalar are in one line; other lists and mappings are in several.
 func plain(n *yaml.Node) *yaml.Node {
 	out := *n
 	out.Style = 0
@@ -162,7 +163,7 @@ func plain(n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// fill breaks a sentence into lines of a width.
+// fill breaks a text into lines of at most width bytes. A longer word has a line of its own.
 func fill(text string, width int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {
@@ -197,7 +198,7 @@ func rows(b *bytes.Buffer, all []property, at string) {
 	}
 }
 
-// shown returns a default in one line.
+// shown returns a default in one line as code in Markdown, or "" if it is empty.
 func shown(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode {
 		if n.Value == "" {

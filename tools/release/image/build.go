@@ -50,7 +50,8 @@ type Source struct {
 // user is the user of images; it has no name and owns nothing. The agent's manifest sets another user, with the reason.
 const user = "65532:65532"
 
-// Compile builds a program of the folder cmd/NAME of its module for a platform into a file.
+// Compile builds a program for a platform into the file at path. The source is the folder cmd/NAME of the program's
+// module.
 func (s Source) Compile(ctx context.Context, p Program, on v1.Platform, path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -85,7 +86,7 @@ func lastOf(out []byte) []byte {
 	return out[max(0, len(out)-most):]
 }
 
-// Image makes the image of a program from its compiled file.
+// Image returns the image of a program for a platform. The file at path is the compiled program.
 func (s Source) Image(p Program, on v1.Platform, path string) (v1.Image, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

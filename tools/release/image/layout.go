@@ -26,7 +26,7 @@ type Built struct {
 	Size     int64  `json:"bytes"` // compressed; 0 for the list
 }
 
-// Write compiles a program for each platform and stores its images.
+// Write compiles a program for each platform and stores its images; see [Source.Store].
 func (s Source) Write(ctx context.Context, p Program, on []v1.Platform, registry, out string) ([]Built, error) {
 	work, err := os.MkdirTemp("", "tenon-image-")
 	if err != nil {
@@ -58,7 +58,8 @@ func BillName(program, platform string) string {
 
 // Store writes the images of a program into out/NAME, an OCI image layout, and as one file, out/NAME.tar, for `ctr
 // images import` and `podman load`. The name of the image is registry/NAME:VERSION. The bills of materials are in the
-// layout, and also files beside it.
+// layout, and also files beside it. Store returns the image of each platform, and after them the list of all
+// platforms.
 func (s Source) Store(p Program, files []Binary, registry, out string) ([]Built, error) {
 	dir := filepath.Join(out, p.Name)
 	if err := os.RemoveAll(dir); err != nil {

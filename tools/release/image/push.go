@@ -13,8 +13,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// Push sends the images of a layout that Write wrote, with what is attached to them, to registry/NAME:VERSION. Docker's
-// own configuration has the credentials.
+// Push sends the images of a layout that [Source.Write] wrote, with their bills of materials, to
+// registry/NAME:VERSION. It returns the name with the digest of the list of all platforms. The credentials come from
+// Docker's own configuration.
 func Push(ctx context.Context, dir, registry, version string) (sent string, err error) {
 	tag, err := name.NewTag(registry + "/" + filepath.Base(dir) + ":" + version)
 	if err != nil {

@@ -74,8 +74,9 @@ func platformOf(info *debug.BuildInfo) string {
 	return values["GOOS"] + "-" + values["GOARCH"]
 }
 
-// modulePackage describes a module. Go's own checksum is the hash of a list of files, in base 64. SPDX has no name for
-// it, so modulePackage writes the digest as SHA-256 in hexadecimal digits.
+// modulePackage describes a module. Go's checksum of a module is the SHA-256 of a list of its files and their hashes,
+// in base 64. SPDX has no name for this kind of checksum, so modulePackage writes it as SHA-256, in hexadecimal
+// digits.
 func modulePackage(m *debug.Module) *spdx.Package {
 	id := regexp.MustCompile(`[^a-zA-Z0-9.-]`).ReplaceAllString("module-"+m.Path+"-"+m.Version, "-")
 	p := &spdx.Package{PackageSPDXIdentifier: spdx.ElementID(id), PackageName: m.Path, PackageVersion: m.Version,

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Notes returns the part of a changelog (https://keepachangelog.com) about a version, without its heading. If the
-// version has no part yet and trial is true, it returns the part Unreleased.
+// Notes returns the section of a changelog (https://keepachangelog.com) about a version, without its heading. If the
+// version has no section and trial is true, it returns the section Unreleased. A missing or empty section is an
+// error.
 func Notes(changelog, version string, trial bool) (string, error) {
 	text := part(changelog, version)
 	if text == "" && trial {
@@ -19,7 +20,7 @@ func Notes(changelog, version string, trial bool) (string, error) {
 	return text + "\n", nil
 }
 
-// part returns the text below the heading of a version, up to the next heading.
+// part returns the text below the heading of a version, up to the next such heading, or "" if there is none.
 func part(changelog, version string) string {
 	var out []string
 	in := false

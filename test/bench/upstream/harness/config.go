@@ -51,7 +51,7 @@ func configure(j upstream.Job) (preemption, error) {
 	return p, write(j.Scheduler, c)
 }
 
-// enable adds the plugin to all profiles, with the entry and the arguments that it has in the profile like.
+// enable adds the plugin to all profiles, with the entry and the arguments that it has in another profile.
 func enable(all []schedapi.KubeSchedulerProfile, like schedapi.KubeSchedulerProfile) error {
 	entry := slices.IndexFunc(like.Plugins.MultiPoint.Enabled, func(p schedapi.Plugin) bool {
 		return p.Name == config.Tenon

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Ports of a program that exchanges data: what comes on the first is dropped, and the second takes addresses.
+// The ports of work MIB talk. Data that arrive at dropPort are dropped. A line that arrives at addressPort is the
+// address to which the program sends data from then on.
 const (
 	dropPort    = ":7"
 	addressPort = ":8"
@@ -23,7 +24,7 @@ const (
 // nobody is written to the second port to end the sending.
 const nobody = "-"
 
-// talk takes connections until the program ends.
+// talk serves both ports and sends data until one port cannot be served. It returns why.
 func talk() error {
 	to := make(chan string)
 	go send(to)
