@@ -51,12 +51,12 @@ func (r *runner) trial(ctx context.Context, name string, args []string) error {
 	return r.notRun("%s: %s", name, strings.Join(seen.why, "; "))
 }
 
-// silentFor is how long a trial may print nothing. The longest wait of one that passes is two minutes, and a first
-// build of a kubelet takes some five.
+// silentFor is how long a trial may print nothing. A trial that passes waits silently for two minutes at most, and
+// for some five while it builds a kubelet for the first time.
 const silentFor = 10 * time.Minute
 
-// watched runs a trial until it ends, or until it has printed nothing for silentFor. Then a guest hangs without a
-// message of its kernel, and the trial prints what its goroutines wait for.
+// watched runs a trial, and ends it when it has printed nothing for silentFor. In this case a guest hangs without a
+// message of its kernel; the trial prints what its goroutines wait for, seen.hung is set, and the error is errSilent.
 func (r *runner) watched(ctx context.Context, seen *skips, name string, line []string) error {
 	watched, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

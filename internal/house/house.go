@@ -1,5 +1,5 @@
 // Package house measures this repository: the size of each part, the number of its packages, and the language of its
-// comments. Whoever changes the layout runs it before and after.
+// comments. Run it before and after a change of the folders or packages, to compare.
 //
 // Invariant: equal trees give equal reports. It reads Go files, go.mod files and the Makefile of a tree, and refuses Go
 // files that do not parse. Generated files and testdata do not count.

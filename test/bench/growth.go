@@ -19,7 +19,8 @@ type grower struct{ name, class string }
 
 var growers = [...]grower{{rounds.Plain, "plain"}, {rounds.Tenon, "a"}, {rounds.Peer, "d"}}
 
-// growthLayer measures half full clusters with more and more nodes, and with more and more NUMA nodes per machine.
+// growthLayer measures clusters whose CPUs are half taken: first with more and more nodes, then with more and more
+// NUMA nodes per machine.
 func growthLayer(ctx context.Context, o options) (found, error) {
 	var sizes []synthetic.Size
 	for _, n := range []int{100, 1000, 5000, 20000} {

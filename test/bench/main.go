@@ -3,9 +3,9 @@
 // and API server; the console's first page in a browser; and what nodes write to an API server. It prints the results,
 // or writes them between the marks of docs/performance.md and docs/scale.md, with charts.
 //
-// Compared subjects take turns many times, and the least time of each counts, so that other work on the machine has no
-// influence. The command asserts nothing about time. It refuses only options out of bounds and files that it cannot
-// write.
+// Compared subjects take turns many times, and the least time of each counts, so that other work on the machine has
+// little influence. The command asserts nothing about time. It refuses only options out of bounds and files that it
+// cannot write.
 package main
 
 import (

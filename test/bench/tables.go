@@ -63,7 +63,7 @@ func measured(rounds int, us []*place.Usage, policy, request string, p *place.Po
 	return r
 }
 
-// grown measures only what the table of growth shows.
+// grown measures only the plain loop and the prepared question, because the table of growth shows nothing else.
 func grown(rounds int, us []*place.Usage, policy, request string, p *place.Pod) result {
 	ns := compare(rounds, on(us, p)[:2])
 	return result{policy: policy, request: request, numas: len(us[0].Machine.NUMAs()), plain: ns[0], again: ns[1]}
@@ -155,7 +155,8 @@ func layouts(m *topo.Machine) (out []state.Layout, err error) {
 	}
 }
 
-// own returns a layout that shares only the machine with others, as if each report were read separately.
+// own returns a copy of a layout for one node, whose pods have names of their own. Copies share only the machine, as
+// if the report of each node were read separately.
 func own(l state.Layout, node int) state.Layout {
 	out := l
 	out.Entries = nil

@@ -2,8 +2,9 @@ package main
 
 import "regexp"
 
-// released returns faults in each row of place.Changes, the rules that hold for some releases only: a rule begins a
-// release late, or a release early, or is misread. Each must be detected by the judge of the release that it concerns.
+// released returns faults in each row of place.Changes, the rules that hold for some releases of the kubelet only: a
+// rule begins a release late, or a release early, or is misread. Each fault must be detected by the differential test
+// with the managers of the release in which the fault shows.
 func released() (out []planted) {
 	const at, table = "core/place/", "core/place/release.go"
 	for _, r := range []struct {
@@ -88,7 +89,7 @@ func released() (out []planted) {
 	return out
 }
 
-// judgedBy returns the tests in which the judge of a release must detect a fault: its scenarios, and random machines.
+// judgedBy returns the checks with the managers of a release: the scenario files, and then random machines.
 func judgedBy(release string) []check {
 	flags := []string{"-diff.release", release, "-diff.n", "60000"}
 	return []check{

@@ -39,7 +39,8 @@ func plugins() (out []v1.Platform) {
 // folder is where the files of a release's page are; it has no other files.
 func (o *options) folder() string { return filepath.Join(o.out, "v"+o.source.Version) }
 
-// release makes all files of a release's page, and prints what to sign.
+// release makes all files of a release's page on GitHub, and prints what to sign. It removes earlier files of the
+// version.
 func release(ctx context.Context, o *options, stdout io.Writer) error {
 	changelog, err := os.ReadFile(filepath.Join(o.source.Root, "CHANGELOG.md"))
 	if err != nil {
@@ -205,7 +206,7 @@ func saysItsVersion(o *options, path string) error {
 	return nil
 }
 
-// Files about all other files of the page.
+// Files that have the checksums of all other files of the page.
 const (
 	sumsFile       = "SHA256SUMS"
 	provenanceFile = "provenance.intoto.json"

@@ -131,7 +131,7 @@ func (b *browser) do(actions ...chromedp.Action) error {
 	return nil
 }
 
-// first loads the first page with an empty cache.
+// first loads the first page with an empty cache, and measures the time and the bytes until it can be used.
 func (b *browser) first(found *Found) error {
 	var usable float64
 	err := b.do(chromedp.Navigate("about:blank"), network.ClearBrowserCache(), chromedp.ActionFunc(
@@ -202,8 +202,8 @@ func change(ctx context.Context, api *staticapi.Server, c *synthetic.Cluster, se
 	}
 }
 
-// answer requests a path of the API, and returns how long the answer took. It repeats the request while the server
-// answers 503, as a person does.
+// answer requests a path of the console's API, and returns how long the answer took. While the server answers 503, it
+// repeats the request, and the repetitions count.
 func (b *browser) answer(path string) (time.Duration, error) {
 	var took float64
 	text, err := json.Marshal("/api/v1" + path)

@@ -1,8 +1,8 @@
-// Package console measures the console in a real browser, on a cluster that is as large as Kubernetes supports.
+// Package console measures the console in a real browser, on a cluster of any number of nodes.
 //
-// Invariant: the console is the program that people start, and the page is what it serves; the cluster is one of
-// test/bench/synthetic behind a server that only lists it and sends changes. The package refuses to work without
-// chromium.
+// Invariant: the console is the program that people start, and the page is what that program serves. The cluster is
+// one of test/bench/synthetic, behind a server that only lists it and sends changes. The package refuses to work
+// without chromium.
 package console
 
 import (

@@ -3,8 +3,8 @@
 //
 // Every contender is a separate process with its own copy of the cluster; only one of them works at a time.
 // Invariant: all place pods of the same shapes, though slow contenders place fewer of them in a round. The cheapest
-// round of each counts, so that other work on the computer has no influence. The package measures and does not judge.
-// It stops if a contender ends or answers with something else than an outcome.
+// round of each counts, so that other work on the computer has little influence. The package measures and does not
+// judge. It stops if a contender ends or answers with something other than an outcome.
 package rounds
 
 import (
@@ -30,7 +30,7 @@ import (
 type Options struct {
 	Size synthetic.Size
 	Seed uint64
-	// Rounds is how often each contender has its turn, in addition to a warm-up.
+	// Rounds is how many turns each contender has at most, in addition to a warm-up.
 	Rounds int
 	// Enough ends the turns of a contender whose rounds have taken longer than this together. It has at least two
 	// turns.
@@ -38,8 +38,8 @@ type Options struct {
 	// Slow is a CPU time per pod. A contender that needs more in the warm-up has no turns, and is reported as slow; 0
 	// means never.
 	Slow time.Duration
-	// Blocks is the number of blocks of pods in a round. A contender that needs more than a second of CPU time for a
-	// block gets one.
+	// Blocks is the number of blocks of pods in a round; see [synthetic.Block]. A contender that needs more than a
+	// second of CPU time for the block of the warm-up gets only one block in each round.
 	Blocks int
 }
 
@@ -200,7 +200,8 @@ func (t *turn) end() error {
 	return nil
 }
 
-// warm has a contender place one block, so that it has seen all shapes, and measures its speed.
+// warm has a contender place one block of pods, so that it has seen all shapes. The CPU time decides how many blocks
+// the contender gets in each round, and whether it is slow.
 func (t *turn) warm(o Options) error {
 	began := time.Now()
 	out, err := t.round(synthetic.Block, true)

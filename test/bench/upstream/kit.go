@@ -35,7 +35,8 @@ func Build(ctx context.Context, dir string) (*Kit, error) {
 	if _, err := k.run(ctx, "test", "-c", "-o", k.harness, "./test/bench/upstream/harness"); err != nil {
 		return nil, err
 	}
-	// Upstream's code starts the program that is called etcd. This is the one that the lab runs in its own process.
+	// Upstream's code starts a program with the name etcd. It is built from the module that the lab runs in its own
+	// process.
 	_, err = k.run(ctx, "build", "-o", filepath.Join(dir, "etcd"), "go.etcd.io/etcd/server/v3")
 	return k, err
 }

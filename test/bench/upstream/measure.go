@@ -37,7 +37,7 @@ type Run struct {
 	Counts
 }
 
-// Result has the runs of a workload by subject. Runs at the same position ran one after the other.
+// Result has the runs of a workload by subject. Runs at the same position belong to the same round.
 type Result struct {
 	Workload  Workload
 	Threshold Threshold
@@ -131,8 +131,8 @@ func (k *Kit) one(ctx context.Context, r *Result, s Subject, dir string) (run Ru
 	return run, put(result, run)
 }
 
-// start runs the harness in the folder of a topic, because the test cases name their templates from there, and returns
-// the CPU time of all its processes.
+// start runs the harness in the folder of a topic, because the test cases name their template files relative to it.
+// It returns the CPU time of the harness and of the processes that it has waited for.
 func (k *Kit) start(ctx context.Context, topic, dir string) (used time.Duration, err error) {
 	temp, err := os.MkdirTemp(memory(), "tenon-upstream-")
 	if err != nil {

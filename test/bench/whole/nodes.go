@@ -35,8 +35,9 @@ import (
 )
 
 // This file and publish.go are one process that imitates the kubelets and the agents of all nodes. It admits pods in
-// the order of their bindings, with place's predictions of the kubelet's managers, which the managers check afterwards.
-// It writes that the pods run or are refused, and publishes layouts and topologies.
+// the order of their bindings. Package place decides what each pod gets; the kubelet's own managers check these
+// decisions after the round (see replay.go). The process writes that the pods run or are refused, and publishes
+// layouts and topologies.
 
 // nodesJob is the input of the process.
 type nodesJob struct {
@@ -100,8 +101,8 @@ type node struct {
 	wrote             time.Time // when the last layout was made
 }
 
-// The pace of one node's agent, as in node/agent: it reads a little after the kubelet's files change, and writes at
-// most once in an interval.
+// The pace of one node's agent, as in node/agent. The agent reads the kubelet's files when the time settle has passed
+// since their change, and writes at most once in an interval.
 const (
 	settle   = 8 * time.Millisecond
 	interval = 200 * time.Millisecond

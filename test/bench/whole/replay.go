@@ -21,15 +21,16 @@ type Judged struct {
 	Nodes    int            // with created pods
 	Admitted int            // created pods
 	Refused  map[string]int // created pods, by the kubelet's reason
-	// Before counts pods of the initial cluster that are refused: then the cluster itself is wrong.
+	// Before counts pods of the initial cluster that are refused. It is 0 unless the cluster itself is wrong.
 	Before int
 	// Differ counts created pods that the process that imitated the kubelets admitted and these managers refuse, or the
 	// other way round.
 	Differ int
 }
 
-// judge makes new managers of a kubelet for every node with created pods. They admit all pods of the node in the
-// order of their bindings. judges is how many nodes are checked concurrently.
+// judge makes new managers of a kubelet for every node with created pods. The managers admit all pods of the node in
+// the order of their bindings. arrived has the created pods by node; judges is how many nodes are checked
+// concurrently.
 func judge(ctx context.Context, c *synthetic.Cluster, arrived map[string][]*v1.Pod, judges int) (Judged, error) {
 	dir, err := os.MkdirTemp(memoryDir(), "judge-")
 	if err != nil {

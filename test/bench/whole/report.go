@@ -52,7 +52,8 @@ func figures(rounds []Round) string {
 	return b.String() + "\n"
 }
 
-// ratios compares the best rounds of every contender with the first contender's.
+// ratios returns a table of the best figure of each contender, over all its rounds, as a multiple of the best figure
+// of the first contender.
 func ratios(rounds []Round) string {
 	type best struct {
 		rate, slope, ran, told float64

@@ -211,8 +211,9 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 	return end, err
 }
 
-// bind waits until the scheduler, which was started at began, has bound all pods, or binds no more. It returns when the
-// round was cut, if it was.
+// bind waits until the scheduler, which was started at began, has bound all pods or has bound none for the time
+// a.Quiet. If that takes longer than a.Most, it cuts the round and returns the time; otherwise it returns the zero
+// time.
 func (a *arena) bind(ctx context.Context, began time.Time, p *process, s *stage, seen *follower,
 	r *Round) (cut time.Time, err error) {
 	m := meter{scheduler: p, plane: s.plane.process}
@@ -305,8 +306,8 @@ func (a *arena) settled(ctx context.Context, s *stage, seen *follower) (at time.
 	}
 }
 
-// published waits until every node has published its layout and topology, and returns when the last one had. No more
-// pods are bound then, and the bound ones are settled.
+// published waits until every node has published its layout and topology, and returns when the last one had. The
+// caller makes sure that no more pods are bound, and that the bound pods are settled.
 func (a *arena) published(ctx context.Context, s *stage, r *Round) (at time.Time, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleMost, errors.New("nodes are still at it"))
 	defer cancel()

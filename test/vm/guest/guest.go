@@ -36,8 +36,8 @@ type Config struct {
 	Append string
 	// Files are files of the guest by absolute path. With a disk they replace files of the disk.
 	Files map[string]File
-	// Modules are kernel modules by name, loaded in this order after their dependencies. The modules for disk and
-	// network are added.
+	// Modules are names of kernel modules, which are loaded in this order, each after its dependencies. The modules for
+	// disk and network are added.
 	Modules []string
 	// Disk is a raw image with an ext4 file system, whose /sbin/init becomes process 1; writes to it are lost with the
 	// guest. If it is empty, the guest stays in its initramfs.

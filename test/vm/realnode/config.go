@@ -84,8 +84,9 @@ func address(c *rest.Config) (string, error) {
 	return hostAddress + ":" + u.Port(), nil
 }
 
-// kubeconfig writes the guest's access to the API server on the host's loopback interface. The server's certificate is
-// for the address on the host.
+// kubeconfig returns a kubeconfig file for the guest. Its server is the address at which the guest reaches the API
+// server on the host's loopback interface. The server's certificate is for the address on the host, so the file has
+// that as the server name.
 func kubeconfig(c *rest.Config) ([]byte, error) {
 	server, err := address(c)
 	if err != nil {

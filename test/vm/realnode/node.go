@@ -36,7 +36,7 @@ import (
 
 // Config describes a node.
 type Config struct {
-	// Name of the node, a DNS label.
+	// Name is the name of the node, a DNS label.
 	Name string
 	// Machine is the hardware, and the configuration of its kubelet. Sockets and cores must be equal, with CPUs
 	// numbered thread by thread. The kernel reserves some of the memory for itself.
@@ -137,7 +137,8 @@ func (n *Node) boot(ctx context.Context, c Config) error {
 	return nil
 }
 
-// join starts the programs of a node on a guest.
+// join starts the programs of a node on its guest, one after the other. It returns when the node is ready and, if it
+// has an agent, its layout is published.
 func (n *Node) join(ctx context.Context, c Config) error {
 	for _, step := range []struct{ name, done string }{
 		{"system", "file systems mounted"}, {"service", "the API server's service reached"},

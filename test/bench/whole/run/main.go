@@ -1,6 +1,6 @@
-// Command bench measures schedulers on whole clusters: a real etcd and kube-apiserver, 1,000 and 5,000 nodes with
-// published layouts, 5,000 pods. Each scheduler runs as a separate process; their configurations differ only in the
-// profile. Afterwards the kubelet's managers check the placements.
+// Command bench measures schedulers on whole clusters: a real etcd and kube-apiserver, and by default 1,000 and 5,000
+// nodes with published layouts, and 5,000 pods. Each scheduler runs as a separate process; their configurations
+// differ only in the profile. Afterwards the kubelet's managers check the placements.
 //
 // It builds what it runs, prints progress, and writes its tables between their marks in docs/performance.md. It asserts
 // nothing about time, and fails if a round cannot be run.
