@@ -4,12 +4,13 @@
 //
 // Invariant: one agent writes one layout, by server-side apply, at most once per interval and only when its content
 // changed. It writes the first change after a quiet time as soon as the kubelet's files are at rest. A reconcile
-// reads each source at most once. If a source cannot be read, the agent tries it again after growing pauses, and the
-// published layout stays as it is. If only the machine or the configuration cannot be read, it publishes the current
-// holdings with the last known machine and configuration. Before both are known it publishes nothing. It rewrites a
-// layout at once if another writer changed or deleted it. Of two agents on one node the later one writes and the
-// other stands by. A [Publisher] may write a second object at the same pace; if that fails, the agent still writes
-// the layout. An agent keeps no state outside its Run, so a process may run many.
+// reads each source at most once. If a source cannot be read, the agent tries again after growing pauses, and the
+// published layout stays as it is. If only the machine or the configuration cannot be read, the agent publishes the
+// current holdings with the last known machine and configuration. Before it has read both, it publishes nothing. If
+// another writer changes or deletes the layout, the agent rewrites it without waiting for the next resync. If two
+// agents run on one node, the agent that started later writes, and the other one stands by. A [Publisher] may write a
+// second object at the same pace; if that write fails, the agent still writes the layout. An agent keeps no state
+// outside its Run, so a process may run many.
 //
 // The package refuses to judge: it publishes what the kubelet reports, or what its [Arbiter] has decided, and places
 // nothing.
@@ -46,7 +47,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// agent has the parts of a Run.
+// agent has the parts of one Run: the loop calls the reconciler when a trigger or the resync is due.
 type agent struct {
 	cfg        Config
 	reconciler *reconciler
@@ -73,10 +74,11 @@ func newAgent(cfg Config) (*agent, error) {
 	}, t}, nil
 }
 
-// run reconciles until ctx ends. watchFiles triggers reconciles when files change.
+// run runs the loop, the watches and the arbiter beside each other until ctx ends. The loop begins once the pods of
+// the node are known. watchFiles triggers reconciles when files change; it returns when ctx ends.
 func (a *agent) run(ctx context.Context, watchFiles func(context.Context)) {
 	o := a.reconciler.observer
-	defer func() { _ = o.service.Close() }() // it is only read
+	defer func() { _ = o.service.Close() }() // the client only reads, so no data can be lost
 	if a.cfg.Pods != nil {
 		a.cfg.Pods(o.pods.list)
 	}

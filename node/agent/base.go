@@ -12,21 +12,24 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 )
 
-// baseWriter reads and writes the LayoutBase that the layouts of this agent continue.
+// baseWriter reads and writes the LayoutBase of the node, which has a complete layout. A layout continues a base if
+// it has only the differences from the base, which makes most writes small.
 type baseWriter struct {
 	client *client.Client
 	name   string
 	watch  *selfWatch
 	log    logr.Logger
-	// written is what the next layout may continue: a base that this agent wrote.
+	// written has the base that this agent wrote, and computes the differences of the next layout from it. It has no
+	// base if the next layout needs a new one.
 	written v1alpha1.Differences
-	// unserved is why the API server takes no bases, by the definition or the rights of an earlier release. Layouts are
-	// written whole then. It is tried again with the next reading.
+	// unserved is the API server's error if it accepts no LayoutBase, because its CRDs or its roles come from an
+	// earlier release; otherwise it is nil. While it is set, layouts are written whole. The next read clears it, so
+	// that the write after that tries a base again.
 	unserved error
 }
 
-// read returns the base at the API server, or nil. If it is not the one that this agent wrote, the next layout gets a
-// new base.
+// read gets the base from the API server. It returns nil without an error if there is no base, or if the agent has no
+// right to read it. If the base is not the one that this agent wrote, the next layout gets a new base.
 func (w *baseWriter) read(ctx context.Context) (*v1alpha1.LayoutBase, error) {
 	w.unserved = nil
 	b, err := w.client.Bases.Get(ctx, w.name, metav1.GetOptions{})
@@ -45,8 +48,9 @@ func (w *baseWriter) read(ctx context.Context) (*v1alpha1.LayoutBase, error) {
 	return b, nil
 }
 
-// renew writes a new base with the data of a complete layout, and returns the layout that continues it. next returns
-// the sequence of that layout. If the API server takes no bases, renew returns the complete layout.
+// renew writes a new base with the data and the sequence of the complete layout l. Then it sets the sequence of l to
+// the result of next, and returns the layout that continues the base. If the API server accepts no bases, renew
+// returns l itself, which is then written whole.
 func (w *baseWriter) renew(ctx context.Context, l *v1alpha1.NodeLayout, next func() int64) (*v1alpha1.NodeLayout,
 	error) {
 	if w.unserved != nil {
@@ -75,5 +79,6 @@ func (w *baseWriter) renew(ctx context.Context, l *v1alpha1.NodeLayout, next fun
 	return d, err
 }
 
-// blind reports whether nothing shows that another writer has changed the base.
+// blind reports whether the agent would not notice that another writer changes the base: it has written a base, and
+// its watch is not open.
 func (w *baseWriter) blind() bool { return w.written.Base() != nil && !w.watch.open() }

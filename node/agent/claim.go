@@ -10,13 +10,16 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// claim decides which of several agents writes a layout, without writes that only renew a claim. An agent that was
-// replaced never writes again, so its successor need not claim anything. If an agent sees another one write, the
-// agent with the earlier claim stands by. It goes on observing, and writes again only after the layout has been wrong
-// for a while. In that case the other agent is gone, or runs on another machine, and an administrator must look.
+// claim decides which of several agents writes the layout of a node. An agent claims the layout when it starts, and
+// the layout names its writer and the time of the writer's claim. There are no writes that only renew a claim,
+// because an agent usually ends before its successor starts, and the successor simply writes.
+//
+// If two agents run, the agent with the earlier claim stands by: it goes on observing, but writes only after the
+// other agent's layout has been wrong for a while. Then the other agent has ended, or it runs on another machine
+// under the same node name, which an administrator has to correct.
 type claim struct {
-	me       v1alpha1.Agent
-	readOnce bool
+	me       v1alpha1.Agent  // this agent, and when it claimed the layout
+	readOnce bool            // read was called before
 	rival    *v1alpha1.Agent // the agent that this one stands by for, or nil
 	wrong    time.Time       // when the rival's layout became wrong; zero while it is right
 	patience time.Duration   // how long the agent leaves a rival's wrong layout unchanged
@@ -38,14 +41,15 @@ func newClaim() *claim {
 	return &claim{me: v1alpha1.Agent{ID: rand.Text(), Since: since}, patience: firstPatience}
 }
 
-// maxAhead is how far in the future another agent's claim may be. Agents of one node share a clock, which may have been
-// set back since. No agent makes claims for the future.
+// maxAhead is how far in the future another agent's claim may be. Agents of one node share a clock, which may have
+// been set back since the claim. No agent claims a time in the future.
 const maxAhead = 10 * time.Minute
 
-// read records by, the writer of the layout that this agent has just read, and returns true if this agent must write to
-// assert its own claim. fresh is true if the layout was written since this agent last read or wrote it. This agent does
-// not stand by for a claim that is more than maxAhead in the future: otherwise a forger could make it stand by until
-// then. It answers such a claim with a write, at most once per firstPatience.
+// read records the agent that wrote the layout which this agent has just read. fresh is true if the layout was
+// written after this agent last read or wrote it. read returns true if this agent must write to assert its claim: an
+// agent with an earlier claim has written meanwhile, or a claim is more than maxAhead in the future. This agent does
+// not stand by for such a future claim, because a forger could keep it from writing until then. It answers future
+// claims with at most one write per firstPatience.
 func (c *claim) read(by v1alpha1.Agent, fresh bool, now time.Time) (assert bool) {
 	first := !c.readOnce
 	c.readOnce = true
@@ -68,9 +72,9 @@ func (c *claim) read(by v1alpha1.Agent, fresh bool, now time.Time) (assert bool)
 	return false
 }
 
-// mayWrite returns an error while this agent stands by. right is true if the layout equals what this agent would write.
-// When the rival's layout has been wrong for the patience, mayWrite claims the layout at now for this agent, and
-// returns nil.
+// mayWrite returns nil if this agent may write, and an error while it stands by. right is true if the layout equals
+// what this agent would write. Once the rival's layout has been wrong for the patience, mayWrite claims the layout
+// for this agent at the time now, and returns nil.
 func (c *claim) mayWrite(now time.Time, right bool) error {
 	switch {
 	case c.rival == nil:

@@ -46,7 +46,8 @@ type Publisher interface {
 		object metav1.Object, wrote bool, err error)
 }
 
-// Arbiter decides what containers get, and pins them, where the agent is the arbiter (place.ByAgent).
+// Arbiter decides what containers get, and pins them, if the rules make the agent the arbiter (place.ByAgent).
+// Otherwise the kubelet decides, and the Arbiter pins nothing.
 type Arbiter interface {
 	// Run pins containers until ctx ends. list returns the pods of the node as far as they are known, as for
 	// Config.Pods; changed triggers a reconcile.
@@ -59,7 +60,8 @@ type Arbiter interface {
 
 // Recorder records what the agent does, for example as metrics. Its methods return at once.
 type Recorder interface {
-	// RecordNode records the node after each observation that led to a layout, and the sequence of that layout.
+	// RecordNode records the node after each reconcile that computed a layout. sequence is the last one that the agent
+	// wrote or read, also if the layout did not have to be written or the write failed.
 	RecordNode(n *state.Node, sequence int64)
 	// RecordWrite records each write of an object of the kind; err is nil if it succeeded.
 	RecordWrite(object string, err error)
@@ -72,9 +74,11 @@ type Recorder interface {
 type Config struct {
 	// NodeName is the name of the Node, and of the layout.
 	NodeName string
-	Machine  MachineReader
-	// CheckCapacity makes the agent reject a machine whose CPUs or memory differ from Node.status.capacity. It is for
-	// machines that are described in a file; a machine that is read on the node is the same that the kubelet reads.
+	// Machine reads the hardware of the node.
+	Machine MachineReader
+	// CheckCapacity makes the agent publish nothing while the CPUs or the memory of the machine differ from
+	// Node.status.capacity. It is for machines that a file describes. It is not needed if the machine is read on the
+	// node, because the kubelet reads the same files.
 	CheckCapacity bool
 	// KubeletConfig is the path of the KubeletConfiguration, for example /var/lib/kubelet/config.yaml, and
 	// KubeletConfigDir the directory of its drop-in files. Each is empty if the kubelet has none.
@@ -94,8 +98,8 @@ type Config struct {
 	Publisher Publisher
 	// Arbiter pins containers. If it is nil, the agent pins none, and the kubelet is the arbiter.
 	Arbiter Arbiter
-	// PinConfig is the file with the rules of an agent that is the arbiter, or "". A change of the file triggers a
-	// reconcile.
+	// PinConfig is the path of the agent's own rules, by which it decides if it is the arbiter, or "". A change of the
+	// file triggers a reconcile.
 	PinConfig string
 	// Recorder may be nil.
 	Recorder Recorder

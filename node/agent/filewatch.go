@@ -17,7 +17,8 @@ type watchedFile struct {
 	dir  bool // path is a directory, and all files in it are watched
 }
 
-// watchDir returns the directory to watch: a file that is replaced by renaming cannot be watched itself.
+// watchDir returns the directory to watch. A watch of the file itself would be lost when another file is renamed to
+// its path, which is how the kubelet replaces its state files.
 func (w watchedFile) watchDir() string {
 	if w.dir {
 		return filepath.Clean(w.path)
@@ -25,7 +26,7 @@ func (w watchedFile) watchDir() string {
 	return filepath.Dir(w.path)
 }
 
-// matches reports whether a cleaned path is the file or one of the files.
+// matches reports whether a cleaned path is the watched file or, for a directory, one of the files in it.
 func (w watchedFile) matches(path string) bool {
 	if w.dir {
 		return filepath.Dir(path) == filepath.Clean(w.path)
@@ -58,14 +59,16 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// fileWatch watches files with one watcher.
 type fileWatch struct {
 	log      logr.Logger
 	files    []watchedFile
 	triggers *triggers
 	watcher  *fsnotify.Watcher
-	missing  map[string]bool // directories
+	missing  map[string]bool // directories that could not be watched yet
 }
 
+// run watches until ctx ends or the watcher has closed.
 func (f *fileWatch) run(ctx context.Context) {
 	for _, x := range f.files {
 		f.missing[x.watchDir()] = true
@@ -113,6 +116,8 @@ func (f *fileWatch) addMissing(trigger bool) {
 	}
 }
 
+// event triggers a reconcile if the event is about one of the files. It ignores changes of permissions. A watched
+// directory that was removed or renamed counts as missing, because its watch has ended.
 func (f *fileWatch) event(e fsnotify.Event) {
 	path := filepath.Clean(e.Name)
 	if e.Has(fsnotify.Chmod) {

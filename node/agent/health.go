@@ -21,7 +21,7 @@ const (
 	// maxReconcile is how long a reconcile may take: its requests end after reconcileTimeout, and files are read in
 	// milliseconds.
 	maxReconcile = time.Minute
-	// maxMissed is how many intervals may pass without a reconcile, or without one that succeeds.
+	// maxMissed is how many resync intervals may pass without a reconcile, or without one that succeeds.
 	maxMissed = 3
 	// maxRetry is added for the pauses between retries, and for the reconcile itself.
 	maxRetry = lastRetry + reconcileTimeout
@@ -48,8 +48,9 @@ func (h *Health) setResync(resync time.Duration) {
 	h.resync = resync
 }
 
-// Alive returns an error if only a new process helps: a reconcile has been in progress for too long, or none has begun
-// for several intervals. An agent that waits for the API server or the kubelet is alive.
+// Alive returns an error if only a new process helps: a reconcile has been in progress for too long, or none has
+// begun for several resync intervals. An agent that waits for the API server or the kubelet is alive, and so is one
+// that has not begun its first reconcile.
 func (h *Health) Alive(now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,7 +68,7 @@ func (h *Health) Alive(now time.Time) error {
 }
 
 // Ready returns an error if the published objects may be out of date: the agent is not alive, or no reconcile has
-// succeeded for several intervals.
+// succeeded yet, or none has for several resync intervals.
 func (h *Health) Ready(now time.Time) error {
 	if err := h.Alive(now); err != nil {
 		return err

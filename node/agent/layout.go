@@ -25,20 +25,22 @@ type layoutWriter struct {
 	claim  *claim
 	log    logr.Logger
 
-	// content and metadata are what the API server has; content is nil if there is no layout.
+	// content and metadata are the forms in which contentOf and metadataMark return what the API server has. content is
+	// nil if there is no layout, or none that readers can use. An empty metadata makes the next write necessary.
 	content  []byte
 	metadata string
 	sequence int64                // the last sequence that was sent or read
-	earlier  *v1alpha1.NodeLayout // the layout that was found first, until takeEarlier returns it
+	earlier  *v1alpha1.NodeLayout // a layout that was found at the API server, until takeEarlier returns it
 	started  bool                 // the layout was read once, and sequence is this agent's own
-	mustRead bool                 // a read or a write failed, or another writer wrote
+	mustRead bool                 // refresh must read: a read or a write failed, or another writer wrote
 	// inFlight is set while the API server may still execute a write that failed. Another write with a higher sequence
 	// has to follow it, even if the content is right.
 	inFlight bool
 	base     *baseWriter
 }
 
-// refresh reads the layout if ask is set, it was never read, another writer wrote it or its base, or a request failed.
+// refresh reads the layout if the caller asks for it, if it was never read, if another writer wrote it or its base,
+// or if a request failed. Otherwise it sends no request.
 func (w *layoutWriter) refresh(ctx context.Context, now time.Time, ask bool) error {
 	foreign := w.watch.takeForeignWrite()
 	if w.base.watch.takeForeignWrite() || foreign || !w.started || ask {
@@ -54,7 +56,8 @@ func (w *layoutWriter) refresh(ctx context.Context, now time.Time, ask bool) err
 	return nil
 }
 
-// read reads the layout and its base, so that the agent rewrites one that was changed or deleted.
+// read gets the layout and its base from the API server, and records them for the comparison in write. So write
+// replaces a layout that another writer changed or deleted, or that readers cannot use.
 func (w *layoutWriter) read(ctx context.Context, now time.Time) error {
 	l, err := w.client.Layouts.Get(ctx, w.name, metav1.GetOptions{})
 	none := apierrors.IsNotFound(err)
@@ -73,7 +76,7 @@ func (w *layoutWriter) read(ctx context.Context, now time.Time) error {
 	}
 	whole, err := l.On(base)
 	if err != nil {
-		whole = nil // the layout is worth nothing: write it again
+		whole = nil // its base is missing, so readers cannot use it: write it again
 	}
 	if w.content == nil {
 		w.earlier = whole
@@ -83,6 +86,7 @@ func (w *layoutWriter) read(ctx context.Context, now time.Time) error {
 		if w.content, err = contentOf(whole); err != nil {
 			return err
 		}
+		// The base has other labels or another owner, or was written after the layout: write both again.
 		if l.Base != 0 && (w.metadata != metadataMark(base, w.labels) || !l.Continues(base.Agent.ID, base.Sequence)) {
 			w.base.written.End()
 			w.metadata = ""
@@ -95,8 +99,9 @@ func (w *layoutWriter) read(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// start continues from the highest sequence that was found. When the agent first reads, and after a forged sequence, it
-// begins anew; see firstSequence.
+// start sets the sequence from which the agent counts: the highest of its own sequence and the sequences in the
+// layout l and the base. none is true if there is no layout. If the agent finds a layout or a base in its first
+// reading, or a forged sequence at any time, it counts from a new multiple of stride; see firstSequence.
 func (w *layoutWriter) start(l *v1alpha1.NodeLayout, base *v1alpha1.LayoutBase, none bool) {
 	var found []int64
 	if !none {
@@ -107,7 +112,7 @@ func (w *layoutWriter) start(l *v1alpha1.NodeLayout, base *v1alpha1.LayoutBase, 
 	}
 	anew := !w.started && len(found) > 0
 	for _, s := range found {
-		if s < 0 || s > lastSequence { // forged: it does not count, and no sequence is used twice
+		if s < 0 || s > lastSequence { // forged: ignored, and the agent skips to sequences that were never used
 			anew = true
 		} else {
 			w.sequence = max(w.sequence, s)
@@ -118,16 +123,16 @@ func (w *layoutWriter) start(l *v1alpha1.NodeLayout, base *v1alpha1.LayoutBase, 
 	}
 }
 
-// takeEarlier returns a layout that an earlier agent published. A second call returns nil, as does a call when no
-// layout was found.
+// takeEarlier returns the layout that a reading found while the agent knew of none, for example the layout of an
+// earlier agent. It returns each such layout once, and otherwise nil.
 func (w *layoutWriter) takeEarlier() *v1alpha1.NodeLayout {
 	out := w.earlier
 	w.earlier = nil
 	return out
 }
 
-// write writes the layout if it differs from the one at the API server and the claim permits it. Before it writes, it
-// sets the sequence and the agent of l.
+// write writes the complete layout l if it differs from the layout at the API server and the claim permits it. Before
+// it writes, it sets the sequence and the agent of l. wrote is false without an error if nothing had to be written.
 func (w *layoutWriter) write(ctx context.Context, l *v1alpha1.NodeLayout, now time.Time) (wrote bool, err error) {
 	content, err := contentOf(l)
 	if err != nil {
@@ -147,7 +152,8 @@ func (w *layoutWriter) write(ctx context.Context, l *v1alpha1.NodeLayout, now ti
 	return true, nil
 }
 
-// send writes a complete layout as the difference from its base, and before that a new base if it is time for one.
+// send writes a complete layout as the difference from the base. It writes a new base first if there is none, if more
+// than holdings differs from the base, or if the differences have taken too many bytes.
 func (w *layoutWriter) send(ctx context.Context, l *v1alpha1.NodeLayout) error {
 	l.Agent = w.claim.me
 	l.Sequence = w.next()
@@ -163,7 +169,8 @@ func (w *layoutWriter) send(ctx context.Context, l *v1alpha1.NodeLayout) error {
 	return w.watch.write(func() (metav1.Object, error) { return w.client.Apply(ctx, out) })
 }
 
-// next returns the next sequence. A sequence is used once, also if the write fails: it may be executed later.
+// next returns the next sequence. A sequence is never used again, even if its write fails, because the API server may
+// execute that write later.
 func (w *layoutWriter) next() int64 {
 	w.sequence++
 	return w.sequence
@@ -175,7 +182,8 @@ func mayBeCarriedOut(err error) bool {
 	return !errors.As(err, &status) || status.Status().Code >= 500
 }
 
-// contentOf returns the part of a layout that an agent decides, in a form that can be compared.
+// contentOf returns the part of a layout that an agent decides, without sequence, agent and metadata, in a form that
+// can be compared.
 func contentOf(l *v1alpha1.NodeLayout) ([]byte, error) {
 	data, err := json.Marshal(v1alpha1.NodeLayout{Summary: l.Summary, Machine: l.Machine, Rules: l.Rules,
 		Holdings: l.Holdings, MemoryGroups: l.MemoryGroups, Kubelet: l.Kubelet, Inexact: l.Inexact})
@@ -189,8 +197,8 @@ func contentOf(l *v1alpha1.NodeLayout) ([]byte, error) {
 // makes while one of its writes is delayed.
 const stride = 1 << 20
 
-// firstSequence returns the sequence from which an agent counts if the layout that it found has the sequence found:
-// the next multiple of stride. A delayed write may have restored an old layout. If the agent continued from the old
+// firstSequence returns the sequence after which an agent counts, given the sequence of the layout that it found: the
+// next multiple of stride. A delayed write may have restored an old layout. If the agent continued from the old
 // layout's sequence, a scheduler that has received a higher sequence would take its first layouts for old ones.
 //
 // Only a forged layout has a negative sequence or one above lastSequence. Then the agent counts from stride again.
@@ -202,5 +210,6 @@ func firstSequence(found int64) int64 {
 	return (found/stride + 1) * stride
 }
 
-// lastSequence is the greatest sequence from which an agent continues.
+// lastSequence is the greatest sequence from which an agent continues. Above it there is room for the next multiple
+// of stride and the writes of the agent that counts from there.
 const lastSequence = v1alpha1.MaxSequence - 2*stride

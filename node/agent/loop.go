@@ -10,7 +10,9 @@ import (
 
 // The pace of the loop. One admission writes two or three state files within a few milliseconds. So a reconcile waits
 // until the files were at rest for settle, though never longer than maxSettle. The kubelet answers at most 100
-// podresources requests per second (pkg/kubelet/apis/grpc); one reconcile makes two.
+// podresources requests per second (pkg/kubelet/apis/grpc). One reconcile makes two, so observeInterval leaves room
+// for other clients. After a failure the loop retries after firstRetry; the pause doubles with each further failure,
+// up to lastRetry.
 const (
 	settle          = 8 * time.Millisecond
 	maxSettle       = 25 * time.Millisecond
@@ -33,6 +35,7 @@ func (t *triggers) holdings() { offer(t.partial) }
 // everything triggers a full reconcile: anything may have changed.
 func (t *triggers) everything() { offer(t.full) }
 
+// offer puts an element into a channel, unless one is waiting there already.
 func offer(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -51,7 +54,7 @@ type pace struct {
 	failures                 int
 }
 
-// change returns when to reconcile because of a change at now.
+// change records a change at the time now, and returns when to reconcile because of it.
 func (p *pace) change(now time.Time) time.Time {
 	if !p.pending {
 		p.pending, p.first = true, now
@@ -63,7 +66,7 @@ func (p *pace) change(now time.Time) time.Time {
 	return latest(at, p.lastReconcile.Add(p.observe), p.lastWrite.Add(p.write))
 }
 
-// since returns the time of the first change that a reconcile at now observes.
+// since returns the time of the first change that a reconcile at the time now observes, or now if there was none.
 func (p *pace) since(now time.Time) time.Time {
 	if p.pending {
 		return p.first
@@ -71,8 +74,9 @@ func (p *pace) since(now time.Time) time.Time {
 	return now
 }
 
-// reconciled records a reconcile that began at now, and returns when to reconcile again even if nothing changes; the
-// zero time means never.
+// reconciled records a reconcile that began at the time now. After an error it returns when to try again even if
+// nothing changes; otherwise it returns the zero time. The pause has a random part, so that agents do not retry
+// together.
 func (p *pace) reconciled(now time.Time, wrote bool, err error) time.Time {
 	p.pending, p.lastReconcile = false, now
 	if wrote || err != nil { // a failed write may have been executed
@@ -144,7 +148,8 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// logError logs an error if it differs from the last one logged, and logs once when errors end.
+// logError logs an error if its text differs from before, the last text logged, and logs once when errors end. It
+// returns the text to pass as before the next time; "" if err is nil.
 func (l *loop) logError(before string, err error) (now string) {
 	if err != nil {
 		now = err.Error()

@@ -44,8 +44,8 @@ func newNodeWatch(nodes *objects.Client[*v1.Node, *v1.NodeList], name string, la
 	return w
 }
 
-// get returns the Node that the watch has reported. If the watch has reported none, or ask is set, it asks the API
-// server's cache.
+// get returns the Node that the watch has reported. If it has reported none, or the caller asks for a reading, get
+// reads the Node from the API server's cache.
 func (w *nodeWatch) get(ctx context.Context, ask bool) (desired.Node, error) {
 	if n := w.current(); n.UID != "" && !ask {
 		return n, nil
@@ -64,7 +64,7 @@ func (w *nodeWatch) current() desired.Node {
 	return w.known
 }
 
-// learn keeps the parts of a Node that an agent needs, and reports whether they are new.
+// learn keeps the parts of a Node that an agent needs, and reports whether they differ from the ones it had.
 func (w *nodeWatch) learn(node *v1.Node) (changed bool) {
 	now := desired.Node{UID: node.UID, Labels: pick(node.Labels, w.labels),
 		KubeletVersion: node.Status.NodeInfo.KubeletVersion, Capacity: devicesOf(node.Status.Capacity),

@@ -16,7 +16,7 @@ import (
 type source struct {
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	kind  runtime.Object // an empty object
+	kind  runtime.Object // an empty object of the kind
 	// trim drops the unused parts of an object.
 	trim cache.TransformFunc
 }
@@ -41,7 +41,8 @@ type objectWatch struct {
 	isOpen   atomic.Bool // the last attempt to list or watch succeeded
 }
 
-// newObjectWatch returns a watch that calls onEvent with every state of the object that it receives while it runs.
+// newObjectWatch returns a watch of the object with the name. While it runs, it calls onEvent with every state of the
+// object that it receives; deleted is true for the last state of a deleted object.
 func newObjectWatch(objects source, name string, onEvent func(o metav1.Object, deleted bool)) *objectWatch {
 	w := &objectWatch{}
 	byName := fields.OneTermEqualSelector("metadata.name", name).String()
@@ -92,7 +93,7 @@ func trimMetadata(obj any) (any, error) {
 	return obj, nil
 }
 
-// open reports whether the watch receives changes. If it does not, only reading the object shows them.
+// open reports whether the watch receives changes. While it does not, the agent has to read the object to find them.
 func (w *objectWatch) open() bool { return w.isOpen.Load() }
 
 func (w *objectWatch) run(ctx context.Context) { w.informer.RunWithContext(ctx) }

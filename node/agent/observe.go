@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// observer reads everything that a reconcile needs, each source at most once. It keeps nothing that it read on the
-// host: where a partial reconcile does not read the machine or the configuration, it uses the given facts.
+// observer reads everything that a reconcile needs, each source at most once. It does not keep the machine and the
+// configuration: a partial reconcile gets them as the facts of the previous one.
 type observer struct {
 	machine   MachineReader
 	rules     kubelet.Source
@@ -26,9 +26,10 @@ type observer struct {
 	checkCapacity bool
 }
 
-// observe reads the node and its published objects. full reads everything. Otherwise observe reads the machine and
-// the configuration only if one of them could not be read before. It reads the configuration alone if the state files
-// contradict the rules. The order of the readings matters:
+// observe reads the node and its published objects. facts are the result of the previous reconcile. If full is true,
+// observe reads everything. Otherwise it reads the machine and the configuration only if one of them could not be read
+// before, and the configuration alone if the kubelet's state files have another policy than the rules. The order of the
+// readings matters:
 //
 //   - before the machine and the rules are known, it asks neither the API server nor the kubelet;
 //   - if the API server does not answer, it does not ask the kubelet, because nothing could be published.

@@ -24,8 +24,8 @@ type podWatch struct {
 }
 
 // newPodWatch watches the pods that are bound to a node. It calls onChange when a pod was added, deleted or replaced,
-// and when a pod has started or ended. It also calls onChange when the decision of a pod or the CPUs of its running
-// containers have changed. It has no pods until it runs.
+// when a pod has started or ended, and when its decision annotation or the CPUs of its running containers have
+// changed. The watch has no pods until it runs.
 func newPodWatch(pods *objects.Client[*v1.Pod, *v1.PodList], node string, onChange func()) *podWatch {
 	bound := fields.OneTermEqualSelector("spec.nodeName", node).String()
 	lw := &cache.ListWatch{
@@ -117,7 +117,8 @@ func onlyCPUs(r *v1.ResourceRequirements) *v1.ResourceRequirements {
 	return &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: q}}
 }
 
-// cpus are the CPUs that a pod's containers run with, as far as that is known.
+// cpus returns the CPUs that a pod's containers run with, without containers for which the kubelet has not reported
+// them.
 func cpus(p *v1.Pod) (out []resource.Quantity) {
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if c.Resources != nil {
@@ -127,6 +128,7 @@ func cpus(p *v1.Pod) (out []resource.Quantity) {
 	return out
 }
 
+// with sets a key of a map, and returns the map. It makes one if the map is nil.
 func with(to map[string]string, key, value string) map[string]string {
 	if to == nil {
 		to = map[string]string{}

@@ -28,7 +28,9 @@ type reconciler struct {
 	logged   struct{ faults, reasons, rules string } // what was logged last
 }
 
-// reconcile reports whether it wrote anything. full reads everything again.
+// reconcile observes the node once, and publishes what differs. If full is true, it reads everything again. It
+// returns whether it wrote anything. err is not nil if something could not be read or written; the rest may have been
+// published all the same.
 func (r *reconciler) reconcile(ctx context.Context, full bool) (wrote bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()

@@ -10,14 +10,15 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// selfWatch watches an object that the agent writes, so that the agent rewrites it at once if another writer changed or
-// deleted it. It watches metadata only. The API server raises an object's generation with every change outside of
-// status and metadata, and the watch compares the agent's own part of the metadata.
+// selfWatch watches an object that the agent writes, so that the agent rewrites it at once if another writer changed
+// or deleted it. The metadata is enough for that: the API server raises an object's generation with every change
+// outside of status and metadata, and selfWatch compares the agent's own part of the metadata itself.
 type selfWatch struct {
 	*objectWatch
 	labels   []string // the keys of the labels that the agent writes
 	onChange func()
-	exists   chan struct{} // closed once the agent has read or written the object; before, its kind may not be served
+	// exists is closed once the agent has read or written the object. Before that, the API server may not serve its kind.
+	exists chan struct{}
 
 	// mu is held while the agent writes, so that the event of its own write is handled after the answer.
 	mu      sync.Mutex
@@ -47,6 +48,9 @@ func (w *selfWatch) run(ctx context.Context) {
 	}
 }
 
+// event receives a state of the object from the watch, and records a foreign write if the known object was deleted,
+// or if the state differs from the known version and is not older. Older states come from earlier writes of the agent
+// itself.
 func (w *selfWatch) event(p metav1.Object, deleted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,8 +74,9 @@ func (w *selfWatch) takeForeignWrite() bool {
 	return foreign
 }
 
-// write calls do, which may write the object, and keeps the version of the object that do returns. If do returns no
-// object, the known version stays. After an error, the next version that the watch receives counts as foreign.
+// write calls do, which may write the object and returns the object that it wrote or read. write keeps the version of
+// that object as the known one. If do returns no object, the known version stays. After an error the API server may
+// still have written, so the next version that the watch receives counts as foreign.
 func (w *selfWatch) write(do func() (metav1.Object, error)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,6 +104,7 @@ func (w *selfWatch) read(object metav1.Object) (fresh bool) {
 	return before.uid != now.uid || before.generation != now.generation
 }
 
+// keep makes now the known version. If the object exists, keep lets run begin to watch it.
 func (w *selfWatch) keep(now version) {
 	w.known = now
 	if now == (version{}) {

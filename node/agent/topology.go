@@ -18,8 +18,9 @@ type topologyWriter struct {
 // fromCache makes the API server answer from its cache, which costs etcd nothing.
 func fromCache() *metav1.GetOptions { return &metav1.GetOptions{ResourceVersion: "0"} }
 
-// planRead makes the next write read the object. It is read from etcd the first time and after a foreign write, and
-// from the API server's cache if ask is set. A failed read stays planned.
+// planRead decides whether the next write reads the object first. It does so from etcd the first time and after a
+// foreign write, and from the API server's cache if only the caller asks for it. A reading stays planned until a
+// write succeeds.
 func (w *topologyWriter) planRead(first, ask bool) {
 	switch foreign := w.watch.takeForeignWrite(); {
 	case foreign || first:
