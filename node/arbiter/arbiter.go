@@ -45,14 +45,15 @@ type Config struct {
 	PodResourcesSocket, StateDir string
 	// Translate returns the request of a pod.
 	Translate func(*v1.Pod) (*place.Pod, error)
-	// Kernel returns the pins of containers. If it is nil, pins are not compared with the decisions.
+	// Kernel reads the pins of containers, so that a container that is not pinned as decided is pinned again. If it is
+	// nil, pins are not compared with the decisions.
 	Kernel Kernel
 	// Affinity runs beside the plugin; it may be nil.
 	Affinity Affinity
 	Logger   logr.Logger
 }
 
-// Kernel returns the pin of a container in the kernel.
+// Kernel reads the CPUs and NUMA nodes to which the kernel restricts a container: its cpuset.
 type Kernel interface {
 	Cpuset(cgroup.Container) (cgroup.Cpuset, error)
 }
@@ -76,14 +77,15 @@ type Arbiter struct {
 	current atomic.Pointer[nri.Plugin]
 	// machines keeps the machine with its devices while the plugin uses it.
 	machines topo.Pool
-	// late has, by UID, the pods whose decision came too late, once that was reported. Only Observe uses it.
+	// late has the UIDs of pods whose decision came too late, after that was reported. Only Observe uses it.
 	late map[string]bool
 	// begin receives the plugin that Run has to connect to the runtime, or nil to connect none.
 	begin chan *nri.Plugin
 
 	mu      sync.Mutex
 	changed func()
-	// tried is closed after the first attempt to connect. err is the reason why the plugin is not connected now.
+	// tried is closed after the first attempt to connect the current plugin. err is the reason why that plugin is not
+	// connected now; it is nil before the first attempt.
 	tried chan struct{}
 	err   error
 }
@@ -101,8 +103,9 @@ func New(cfg Config) (*Arbiter, error) {
 	return &Arbiter{cfg: cfg, pods: p, report: r, begin: make(chan *nri.Plugin, 1), changed: func() {}}, nil
 }
 
-// Run connects the plugin to the container runtime whenever a plugin exists, until ctx ends. list returns the pods of
-// the node, and changed is called when any pin has changed. Both may be called from any goroutine.
+// Run keeps the current plugin connected to the container runtime until ctx ends. Beside that it runs the Affinity
+// and sends events. list returns the pods of the node, and changed is called when any pin has changed. Both may be
+// called from any goroutine.
 func (a *Arbiter) Run(ctx context.Context, list func() []*v1.Pod, changed func()) {
 	a.pods.watch(list)
 	a.mu.Lock()
@@ -119,7 +122,7 @@ func (a *Arbiter) Run(ctx context.Context, list func() []*v1.Pod, changed func()
 		select {
 		case <-ctx.Done():
 			stop()
-			_ = a.pods.service.Close() // read-only
+			_ = a.pods.service.Close() // the client only reads, so no data can be lost
 			return
 		case p := <-a.begin:
 			stop()
@@ -141,7 +144,8 @@ func (a *Arbiter) Run(ctx context.Context, list func() []*v1.Pod, changed func()
 	}
 }
 
-// connected receives the result of an attempt to connect to the runtime.
+// connected receives the result of an attempt to connect to the runtime: nil if containers are pinned. It triggers a
+// reconcile when pinning begins or fails, because the layout shows that.
 func (a *Arbiter) connected(err error) {
 	a.mu.Lock()
 	was := a.err
@@ -164,13 +168,15 @@ func (a *Arbiter) connected(err error) {
 	}
 }
 
-// unconnected is the reason why the agent does not pin. The text is the same for every attempt.
+// unconnected is the published reason why the agent does not pin. The text is the same for every attempt, so that a
+// new error does not cause a write.
 const unconnected = "the agent is not connected to the container runtime, so containers start without being pinned; " +
 	"the agent's log says why"
 
-// Observe receives the facts that a reconcile has read. Where the agent is the arbiter, Observe updates the plugin,
-// and replaces the kubelet's state files in seen by the plugin's decisions. unpinned is the reason why containers are
-// not pinned; it is "" where they are pinned, or where the kubelet is the arbiter.
+// Observe receives the facts that a reconcile has read. Where the agent is the arbiter, Observe updates the plugin, and
+// replaces the kubelet's state files in seen by the plugin's decisions. It waits until the plugin has tried once to
+// connect, or ctx ends. unpinned is the reason why containers are not pinned; it is "" where they are pinned, or where
+// the kubelet is the arbiter.
 func (a *Arbiter) Observe(ctx context.Context, f desired.Facts,
 	seen *kubelet.Observation) (unpinned string, err error) {
 	if f.Rules.Arbiter != place.ByAgent {
@@ -233,7 +239,8 @@ func (a *Arbiter) follow(ctx context.Context, m *topo.Machine, r place.Rules) er
 	return a.use(ctx, p)
 }
 
-// use makes p the current plugin, and makes Run connect it; nil ends the current plugin.
+// use makes p the current plugin, and makes Run connect it. If p is nil, Run only disconnects the current plugin. use
+// returns an error if ctx ends before Run can receive p.
 func (a *Arbiter) use(ctx context.Context, p *nri.Plugin) error {
 	if a.plugin == p {
 		return nil
@@ -251,8 +258,9 @@ func (a *Arbiter) use(ctx context.Context, p *nri.Plugin) error {
 	}
 }
 
-// settle passes to the plugin what the runtime may not have reported: the pods of the node, their resizes and their
-// ends. It returns a function that reports whether the watch has the runtime's pod.
+// settle passes to the plugin what the runtime may not have reported: which pods the node has, which have ended, and
+// which were resized. It returns a function that reports whether the API server still has the pod of a sandbox,
+// according to the agent's watch.
 func (a *Arbiter) settle(ctx context.Context) (there func(nri.Sandbox) bool, err error) {
 	all, resized := a.pods.now()
 	there = among(all)
@@ -276,8 +284,8 @@ func (a *Arbiter) settle(ctx context.Context) (there func(nri.Sandbox) bool, err
 	return there, nil
 }
 
-// tooLate reports decisions that came after the plugin had placed their pods without one. The agent does not move a
-// placed pod: the node reports the pod where it is, and schedulers follow that.
+// tooLate reports decisions of the scheduler that arrived after the plugin had placed their pods without a decision.
+// The agent does not move such a pod. Its node reports where it is, and schedulers follow the report.
 func (a *Arbiter) tooLate() {
 	late, n := map[string]bool{}, a.plugin.Node()
 	for _, pod := range a.pods.withDecision() {
@@ -293,8 +301,8 @@ func (a *Arbiter) tooLate() {
 	a.late = late
 }
 
-// compare reads the pins of containers in the kernel, and makes the plugin pin again those that differ from its
-// decisions.
+// compare reads the cpusets of running containers from the kernel, and passes them to the plugin. The plugin pins
+// again the containers whose cpuset differs from its decisions.
 func (a *Arbiter) compare() {
 	if a.cfg.Kernel == nil {
 		return

@@ -38,7 +38,7 @@ type pods struct {
 	mu      sync.Mutex
 	list    func() []*v1.Pod
 	machine *topo.Machine
-	// listed are the API server's pods at the time asked.
+	// listed are the pods that refresh last read from the API server, and asked is when it did.
 	listed []*v1.Pod
 	asked  time.Time
 }
@@ -60,6 +60,7 @@ func newPods(cfg Config) (*pods, error) {
 		translate: cfg.Translate, log: cfg.Logger, list: func() []*v1.Pod { return nil }}, nil
 }
 
+// watch sets the function that lists the pods of the agent's watch.
 func (p *pods) watch(list func() []*v1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,14 +74,15 @@ func (p *pods) watched() []*v1.Pod {
 	return p.list()
 }
 
+// on sets the machine that decisions are checked against.
 func (p *pods) on(m *topo.Machine) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.machine = m
 }
 
-// is reports whether a pod of the API server is the runtime's pod. Only the runtime decides which pods are static; the
-// author of a pod cannot make it one.
+// is reports whether p, a pod of the API server, is the pod of the runtime's sandbox s. The runtime alone decides
+// which pods are static, because the author of a pod could forge its annotations.
 func is(p *v1.Pod, s nri.Sandbox) bool {
 	if s.Static {
 		return apipod.StaticUID(p) == s.UID && p.Namespace == s.Namespace && p.Name == s.Name
@@ -92,8 +94,9 @@ func ended(p *v1.Pod) bool {
 	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 
-// now returns the pods of the watch that have not ended. carriedOut has, by UID, the requests of those pods whose
-// containers run with what they request; see resized. Static pods cannot be resized.
+// now returns the pods of the watch that have not ended. carriedOut has, by UID, the requests of the pods whose
+// containers run with what they request, so that a resize is complete; see resized. It omits static pods, which
+// cannot be resized.
 func (p *pods) now() (there []*v1.Pod, carriedOut map[string]*place.Pod) {
 	carriedOut = map[string]*place.Pod{}
 	for _, pod := range p.watched() {
@@ -111,7 +114,7 @@ func (p *pods) now() (there []*v1.Pod, carriedOut map[string]*place.Pod) {
 	return there, carriedOut
 }
 
-// among returns a function that reports whether one of the pods is the runtime's pod.
+// among returns a function that reports whether the pod of a sandbox is one of all.
 func among(all []*v1.Pod) func(nri.Sandbox) bool {
 	type name struct{ namespace, name string }
 	byUID, byName := map[string]*v1.Pod{}, map[name]*v1.Pod{}
@@ -147,7 +150,7 @@ func resized(p *v1.Pod) bool {
 	return one
 }
 
-// Arriving implements nri.Pods.
+// Arriving implements nri.Pods. It also returns false if the requests or the devices of the pod cannot be read.
 func (p *pods) Arriving(ctx context.Context, s nri.Sandbox) (nri.Arriving, bool) {
 	pod, m := p.find(ctx, s)
 	if pod == nil || m == nil {
@@ -169,7 +172,8 @@ func (p *pods) Arriving(ctx context.Context, s nri.Sandbox) (nri.Arriving, bool)
 	return out, true
 }
 
-// Bound implements nri.Pods. It leaves out decisions that Arriving would refuse, so that these keep no CPUs free.
+// Bound implements nri.Pods. It leaves out a decision that Arriving would report as refused, so that such a decision
+// keeps no CPUs free.
 func (p *pods) Bound(but func(uid string) bool) (out []pin.Arrival) {
 	for _, pod := range p.withDecision() {
 		uid := string(pod.UID)
@@ -184,17 +188,18 @@ func (p *pods) Bound(but func(uid string) bool) (out []pin.Arrival) {
 	return out
 }
 
-// decided is a pod with a decision that belongs to it.
+// decided is a pod with a decision that was made for this pod on this node.
 type decided struct {
 	*v1.Pod
 	decision []place.Holding
 }
 
-// withDecision returns the pods that have not ended and have a decision.
+// withDecision returns the pods that have not ended and have a decision, from the watch and from the last list of the
+// API server if that list may be newer.
 func (p *pods) withDecision() (out []decided) {
 	p.mu.Lock()
 	all, m := slices.Clone(p.list()), p.machine
-	if time.Since(p.asked) < listAge { // the list may be newer than the watch
+	if time.Since(p.asked) < listAge { // the list may have pods that the watch has not received
 		for _, one := range p.listed {
 			if !slices.ContainsFunc(all, func(pod *v1.Pod) bool { return pod.UID == one.UID }) {
 				all = append(all, one)
@@ -251,8 +256,9 @@ func (p *pods) refresh(ctx context.Context) error {
 	return nil
 }
 
-// devices returns the devices that the kubelet has given to the containers of a pod, in ascending order. It reads the
-// kubelet's checkpoint; where this lacks the devices, it asks the kubelet's service.
+// devices returns the devices that the kubelet has given to the containers of a pod, in ascending order of container
+// and resource. It reads the kubelet's checkpoint. If the checkpoint has no devices for a container that requests
+// some, devices also asks the podresources service.
 func (p *pods) devices(ctx context.Context, uid string, pod *v1.Pod, spec *place.Pod) (out []pin.Given, err error) {
 	wants := func(c place.Container) bool { return len(c.Devices) > 0 }
 	if !slices.ContainsFunc(spec.Containers, wants) {
@@ -291,7 +297,7 @@ func (p *pods) devices(ctx context.Context, uid string, pod *v1.Pod, spec *place
 	return out, nil
 }
 
-// given appends the devices of a container.
+// given adds the devices of a container to out, each once, in one element per container and resource.
 func given(out []pin.Given, container string, all []kubelet.Device) []pin.Given {
 	for _, d := range all {
 		is := func(g pin.Given) bool { return g.Container == container && g.Resource == d.Resource }
@@ -306,8 +312,8 @@ func given(out []pin.Given, container string, all []kubelet.Device) []pin.Given 
 	return out
 }
 
-// Ended implements nri.Pods. A static pod that the API server lacks has not ended: its mirror may be deleted at any
-// time.
+// Ended implements nri.Pods. The list that it reads is at most listAge old. A static pod that the API server lacks
+// has not ended: its mirror may be deleted at any time.
 func (p *pods) Ended(ctx context.Context, all []nri.Sandbox) (out []string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

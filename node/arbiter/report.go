@@ -20,7 +20,7 @@ import (
 
 // The reasons in events about pods.
 const (
-	decisionIgnored  = "PlacementIgnored"  // the annotation is of another pod, cannot be read, or came too late
+	decisionIgnored  = "PlacementIgnored"  // the decision is for another pod, cannot be read, or came too late
 	decisionReplaced = "PlacementReplaced" // what was decided is not free, or not what the pod requests
 	notAligned       = "NotAligned"        // the node's policies refuse the pod
 	sharesCPUs       = "SharesCPUs"        // too few CPUs are free
@@ -74,6 +74,7 @@ func (r *reporter) late(pod *v1.Pod, p pin.Pod) {
 			v1alpha1.DecisionAnnotation, r.node, cpusOf(p)))
 }
 
+// faultOf returns the reason and the text of the event about a fault.
 func faultOf(f pin.Fault) (reason, text string) {
 	var why []string
 	for _, x := range f.Reasons {
@@ -98,6 +99,7 @@ func faultOf(f pin.Fault) (reason, text string) {
 	return sharesCPUs, "too few CPUs are free, so the pod shares CPUs" + because
 }
 
+// cpusOf returns the exclusive CPUs of a pod's app containers and sidecars, or "shared" if it has none.
 func cpusOf(p pin.Pod) string {
 	var out []string
 	for _, h := range p.Holdings {
@@ -111,6 +113,8 @@ func cpusOf(p pin.Pod) string {
 	return strings.Join(out, ",")
 }
 
+// report writes a text to the log, and queues it as an event about the pod. kind is the type of the event, Normal or
+// Warning.
 func (r *reporter) report(namespace, name, uid, kind, reason, text string) {
 	if len(text) > maxMessage {
 		text = text[:maxMessage-3] + "..."
@@ -127,8 +131,8 @@ func (r *reporter) report(namespace, name, uid, kind, reason, text string) {
 	})
 }
 
-// eventName returns the same name for equal events. So an event that this agent or the next one sends again exists only
-// once.
+// eventName returns the same name for events with the same pod, reason and text. So if this agent or a later one
+// sends such an event again, the API server still has it once.
 func eventName(uid, reason, text string) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s %s %s", uid, reason, text) // it never fails

@@ -25,15 +25,16 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// When the API server forbids an event, the sender tries it this many times at once, because the agent may get the
-// right soon. Then it sets the events of the namespace aside, and tries again once per longest pause. After
-// triesAside tries without success it drops them: a quota or a policy may forbid them for good.
+// When the API server forbids an event, the sender tries it triesAtOnce times, because the agent may soon get the
+// right to create events. Then it sets the events of the namespace aside, and tries again every lastPause. After
+// triesAside tries without success it drops them, because a quota or a policy may forbid them permanently.
 const (
 	triesAtOnce = 3
 	triesAside  = 20
 )
 
-// sender sends the events of a namespace in their order, each one until the API server accepts or refuses it.
+// sender sends events to the API server, and retries each until the API server accepts or refuses it. Events of one
+// namespace are sent in the order in which they were queued.
 type sender struct {
 	events *objects.Client[*v1.Event, *v1.EventList]
 	queue  chan *v1.Event
@@ -51,7 +52,7 @@ func newSender(events *objects.Client[*v1.Event, *v1.EventList], log logr.Logger
 	return &sender{events, make(chan *v1.Event, maxEvents), map[string]*forbidden{}, log}
 }
 
-// send queues an event. It returns at once.
+// send queues an event, or drops it if the queue is full. It returns at once.
 func (s *sender) send(e *v1.Event) {
 	select {
 	case s.queue <- e:
@@ -112,9 +113,9 @@ func (s *sender) retry(ctx context.Context) {
 	}
 }
 
-// deliver sends one event, and retries while the API server is away. It returns false after the API server has
-// forbidden the event the given number of times. Otherwise it returns true when the event is accepted or refused for
-// good, or when ctx has ended.
+// deliver sends one event, and retries while the API server does not answer or may still accept it. It returns false
+// if the API server has forbidden the event for the given number of attempts. It returns true if the event was
+// accepted or refused permanently, or if ctx has ended.
 func (s *sender) deliver(ctx context.Context, e *v1.Event, times int) bool {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		_, err := s.events.In(e.Namespace).Create(ctx, e, metav1.CreateOptions{})

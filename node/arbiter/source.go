@@ -12,12 +12,12 @@ import (
 // Source reads the rules of a node whose agent may be the arbiter. While the kubelet's managers are off, these are the
 // rules in the agent's own configuration. Otherwise they are the kubelet's rules, and the kubelet is the arbiter.
 type Source struct {
-	// Kubelet is the configuration of the kubelet, Pins the configuration of the agent in the same form.
+	// Kubelet reads the configuration of the kubelet, and Pins the agent's own rules, which have the same form.
 	Kubelet, Pins kubelet.Source
 }
 
-// Configuration implements kubelet.Source. Where the kubelet is the arbiter, Refusal of the result is the reason why
-// the agent is not.
+// Configuration implements kubelet.Source. If a static manager makes the kubelet the arbiter, Refusal in the result
+// is the reason why the agent is not. Rules of the agent that cannot be used are an error.
 func (s Source) Configuration(ctx context.Context) (kubelet.Configuration, error) {
 	has, err := s.Kubelet.Configuration(ctx)
 	if err != nil {
@@ -38,8 +38,8 @@ func (s Source) Configuration(ctx context.Context) (kubelet.Configuration, error
 	return pins, nil
 }
 
-// managed returns why a kubelet with these rules leaves no room for an agent. A static CPU manager writes the CPUs of
-// all containers every few seconds. A static memory manager writes their NUMA nodes when they start.
+// managed returns why the agent cannot pin beside a kubelet with these rules, or nil. A static CPU manager writes the
+// CPUs of all containers every few seconds. A static memory manager writes their NUMA nodes when they start.
 func managed(r place.Rules) error {
 	switch {
 	case r.CPU.Static:

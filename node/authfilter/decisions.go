@@ -27,6 +27,7 @@ func newDecisions(keep time.Duration) *decisions {
 	return &decisions{keep: keep, known: map[hash]decision{}}
 }
 
+// get returns the code of a kept decision; ok is false if there is none, or if it has expired.
 func (d *decisions) get(key hash, now time.Time) (code int, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -37,11 +38,13 @@ func (d *decisions) get(key hash, now time.Time) (code int, ok bool) {
 	return x.code, true
 }
 
+// put keeps a decision that was made at the time now, and drops expired ones.
 func (d *decisions) put(key hash, code int, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, ok := d.known[key]; ok {
-		// It expired, or another request was reviewed at the same time. Its position in the order would be wrong.
+		// The earlier decision has expired, or another goroutine reviewed an equal request. It leaves the order here, and
+		// is added at the end.
 		for i, k := range d.order {
 			if k == key {
 				d.order = append(d.order[:i], d.order[i+1:]...)

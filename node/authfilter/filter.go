@@ -2,11 +2,11 @@
 // user of the bearer token (TokenReview), and that user must have the right to get the path (SubjectAccessReview of a
 // nonResourceURL). So RBAC decides who may read metrics.
 //
-// Invariant: a request passes only if the API server allowed an equal one within the last minute. Repeated equal
-// requests cost the API server two reviews per minute if they are allowed, and two per 10 seconds if they are
-// refused. The reviews for all senders together are bounded, and so is the kept state. The package refuses requests
-// without a token, and takes no client certificates. It decides nothing by itself: if the API server does not answer,
-// no request passes.
+// Invariant: a request passes only if the API server allowed an equal one, with the same token, verb and path, within
+// the last minute. Repeated equal requests cost the API server two reviews per minute if they are allowed, and two per
+// 10 seconds if they are refused. The reviews for all senders together are bounded, and so is the kept state. The
+// package refuses requests without a token, and accepts no client certificates. It decides nothing by itself: if the
+// API server does not answer, only requests that it has decided on recently can pass.
 package authfilter
 
 import (
