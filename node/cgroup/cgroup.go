@@ -25,7 +25,7 @@ var ErrVersion = errors.New("not a tree of cgroup v2")
 // Bounds on files and values.
 const (
 	maxName    = 253      // of one cgroup, in bytes; a file's name has at most 255
-	maxParents = 16       // of the kubelet's root
+	maxParents = 16       // cgroups above "kubepods"
 	maxStat    = 1 << 20  // memory.numa_stat, in bytes; kernels write some 1 KiB per NUMA node
 	maxCPUs    = 64 << 10 // cpuset.cpus.effective, in bytes
 	maxTimes   = 16 << 10 // cpu.stat, in bytes; kernels write some 500 bytes
@@ -104,6 +104,7 @@ func (t *Tree) Memory(c Container) (Memory, error) {
 	return Memory{}, fmt.Errorf("cgroup of %s: %w", c, fs.ErrNotExist)
 }
 
+// memory returns the Memory of the cgroup at dir. stat is the text of its memory.numa_stat.
 func (t *Tree) memory(dir, stat string) (Memory, error) {
 	numas, err := parseStat(stat)
 	if err != nil {
@@ -157,7 +158,7 @@ func (m Memory) Remote(home idset.Set[idset.NUMA]) (share float64, ok bool) {
 	return away / all, true
 }
 
-// read returns a file of at most this many bytes.
+// read returns the text of a file. A file of more than the given number of bytes is an error.
 func (t *Tree) read(name string, most int64) (string, error) {
 	f, err := t.root.Open(name)
 	if err != nil {

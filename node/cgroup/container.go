@@ -28,8 +28,9 @@ type Container struct {
 // String names the container for an error.
 func (c Container) String() string { return c.Namespace + "/" + c.Pod + "/" + c.Name }
 
-// Running returns the containers that have an ID in the status of a node's pods, oldest pods first. The statuses from
-// the agent's watch have running containers only. It leaves out mirror pods whose static pod is not known.
+// Running returns the containers that have an ID in the status of a node's pods, oldest pods first. They all run if
+// the pods come from the agent's watch, which keeps only the statuses of running containers. Running leaves out
+// mirror pods whose static pod is not known.
 func Running(pods []*v1.Pod) []Container {
 	pods = slices.Clone(pods)
 	uids := apipod.KubeletUIDs(pods)
@@ -55,6 +56,7 @@ func Running(pods []*v1.Pod) []Container {
 	return out
 }
 
+// since returns when a pod started; before that is known, when it was created.
 func since(p *v1.Pod) time.Time {
 	if p.Status.StartTime != nil {
 		return p.Status.StartTime.Time
@@ -62,9 +64,10 @@ func since(p *v1.Pod) time.Time {
 	return p.CreationTimestamp.Time
 }
 
-// paths returns the possible folders of the container, for both cgroup drivers. The kubelet makes the first part
-// (pod_container_manager_linux.go and cgroup_manager_linux.go), and the runtime the last part. With cgroupfs,
-// containerd and docker use the ID alone there; CRI-O uses its scope's name with both drivers.
+// paths returns the possible directories of the container: for the systemd cgroup driver, then for cgroupfs. The
+// kubelet names all but the last element (pod_container_manager_linux.go and cgroup_manager_linux.go), and the
+// runtime names the last one. With cgroupfs, the last element is the ID alone for containerd and docker, and the name
+// of the scope for CRI-O.
 func (t *Tree) paths(c Container) ([]string, error) {
 	if err := checkName(c.UID); err != nil {
 		return nil, fmt.Errorf("UID of the pod: %w", err)

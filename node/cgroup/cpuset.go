@@ -10,15 +10,15 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// Cpuset is what the container runtime has pinned a container to (cpuset.cpus and cpuset.mems). An empty set is no
-// restriction.
+// Cpuset has the CPUs and NUMA nodes to which the container runtime has pinned a container (cpuset.cpus and
+// cpuset.mems). An empty set restricts nothing.
 type Cpuset struct {
 	CPUs  idset.Set[idset.CPU]
 	NUMAs idset.Set[idset.NUMA]
 }
 
-// Cpuset reads what a container is pinned to. The error is fs.ErrNotExist if the container has no cgroup of its own, or
-// the kernel no cpusets.
+// Cpuset reads what a container is pinned to. The error is fs.ErrNotExist if the container has no cgroup of its own,
+// or if the kernel has no cpusets.
 func (t *Tree) Cpuset(c Container) (out Cpuset, err error) {
 	paths, err := t.paths(c)
 	if err != nil {

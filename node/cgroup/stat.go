@@ -53,6 +53,8 @@ func parseStat(text string) (map[idset.NUMA]Amount, error) {
 	return out, nil
 }
 
+// addLine adds the amounts in the words of one line, such as N0=4096, to out. The name is the first word of the line,
+// which must be counted.
 func addLine(out map[idset.NUMA]Amount, name string, words []string) error {
 	here := map[idset.NUMA]bool{}
 	for _, word := range words {
@@ -71,7 +73,7 @@ func addLine(out map[idset.NUMA]Amount, name string, words []string) error {
 	return nil
 }
 
-// parsePair reads "N8=4096".
+// parsePair reads "N8=4096": a NUMA node and bytes, at most maxBytes.
 func parsePair(word string) (idset.NUMA, int64, error) {
 	name, value, ok := strings.Cut(word, "=")
 	number, isNUMA := strings.CutPrefix(name, "N")

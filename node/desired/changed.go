@@ -42,11 +42,14 @@ func startOf(l *v1alpha1.NodeLayout) (s start) {
 	return start{m, l.Kubelet.Started.Time}
 }
 
-// atStart returns the facts of an observation and how the present machine differs from the one with which the kubelet
-// started. If it does not differ, or the kubelet is not the arbiter, the text is "". If it differs, the returned
-// facts have the machine of the kubelet's start, if that machine is known. It is known if an earlier reconcile or
-// agent read it during the same run of the kubelet. It must also agree with what the kubelet reports. Otherwise the
-// facts are returned as they are. A present machine that does not differ is recorded as the machine of the start.
+// atStart compares the present machine with the machine with which the kubelet started, because the kubelet decides by
+// the latter until it restarts. It returns how the present machine differs; "" if it does not differ, or if the kubelet
+// is not the arbiter.
+//
+// If it differs, the returned facts have the machine of the kubelet's start, provided that an earlier reconcile or
+// agent read that machine during the same run of the kubelet, and that it agrees with what the kubelet reports.
+// Otherwise the returned facts have the present machine. A present machine that does not differ is recorded in s as the
+// machine of the start.
 func (s *State) atStart(o Observation) (Facts, string) {
 	f := o.Facts
 	if f.Rules.Arbiter != place.ByKubelet {
@@ -117,9 +120,9 @@ func changed(m *topo.Machine, o Observation) string {
 	return differing(out)
 }
 
-// replaced returns how a machine differs from the one with which its kubelet started, although the total amounts are
-// equal. It may have other CPUs, lack a NUMA node, or have hugepages on other NUMA nodes. It returns "" if it does
-// not differ.
+// replaced returns how the machine m differs from before, the machine with which its kubelet started. It finds what
+// equal total amounts hide: other CPUs, a NUMA node that is gone, or hugepages on other NUMA nodes. It returns "" if
+// m does not differ.
 func replaced(m, before *topo.Machine) string {
 	var out []string
 	if gone := before.CPUs().Minus(m.CPUs()); !gone.Empty() {
@@ -145,6 +148,7 @@ func replaced(m, before *topo.Machine) string {
 	return differing(out)
 }
 
+// differing makes one text of the differences; "" if there are none.
 func differing(in []string) string {
 	if len(in) == 0 {
 		return ""

@@ -37,13 +37,13 @@ type Options struct {
 type Observation struct {
 	// Time is when the reading began.
 	Time time.Time
-	// Facts are the facts that this reconcile read, or the facts of the previous state if it did not read them.
+	// Facts are the facts that this reconcile read. If it did not read them, they are the Facts of the previous State.
 	Facts Facts
 	// Node is the Node object's part that agents need.
 	Node Node
 	// Pods are the pods that are bound to the node.
 	Pods Pods
-	// Kubelet has the podresources answers and the state files. Its Capacity, Usable and Known are not used.
+	// Kubelet has the podresources answers and the state files. Compute sets its Capacity, Usable and Known itself.
 	Kubelet kubelet.Observation
 	// Unpinned is the reason why an agent that is the arbiter does not pin containers now. It is "" if the agent pins
 	// them, or is not the arbiter.
@@ -61,7 +61,7 @@ type State struct {
 	start start
 	// order ranks the pods by when they were first seen to hold something.
 	order order
-	// devices are all that the kubelet has listed, so that the NUMA nodes of unhealthy ones are known.
+	// devices are all devices that the kubelet has listed, so that the NUMA nodes of unhealthy devices are known.
 	devices devices
 	// files counts how long state files have contradicted themselves.
 	files files
@@ -76,15 +76,17 @@ type State struct {
 type Result struct {
 	// State is the state to pass to the next Compute.
 	State State
-	// Layout is the layout to publish, without sequence and agent. It is nil if nothing is published.
+	// Layout is the layout to publish, without sequence and agent. It is nil if nothing is to be published now.
 	Layout *v1alpha1.NodeLayout
 	// Node is the node as readers of Layout see it.
 	Node *state.Node
 	// Faults are inconsistencies of the observation. They do not prevent a layout from being published.
 	Faults []error
-	// Again requests another observation soon, because the data that is still missing may change no watched file.
+	// Again requests another observation soon: data is still missing, and its arrival may change no watched file, so
+	// that no trigger would report it.
 	Again bool
-	// Err is why nothing is published, or which facts of the layout are out of date.
+	// Err is why nothing is published, or which facts of the layout are out of date. Err and Layout may both be nil:
+	// then Compute waits for data that is about to change.
 	Err error
 }
 
@@ -118,8 +120,8 @@ func Compute(opts Options, previous State, o Observation) Result {
 	return out
 }
 
-// learn takes from the layout of an earlier agent the order of its pods and, if none is known, the machine with which
-// the kubelet started. If earlier is nil, learn does nothing.
+// learn takes the order of the pods from the layout of an earlier agent. If s has no machine of the kubelet's start,
+// learn takes that from the layout, too. If earlier is nil, learn does nothing.
 func (s *State) learn(earlier *v1alpha1.NodeLayout) {
 	if earlier == nil {
 		return

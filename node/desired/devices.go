@@ -8,13 +8,13 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// devices are the devices that the kubelet has listed, by resource and id. The kubelet no longer lists an unhealthy
-// device; its NUMA nodes are found here. A devices is never changed.
+// devices are the devices that the kubelet has listed, by resource and id. They are kept because the kubelet stops
+// listing a device that becomes unhealthy, but still counts it on its NUMA nodes. A devices is never changed.
 type devices map[string]map[string]kubelet.Device
 
-// learn returns the devices after the kubelet has listed some. If the Node's capacity counts no more devices of a
-// resource than are listed, the listed ones are all, and learn drops the earlier ones. It also drops them if both
-// together would be more than 2*topo.MaxDevices.
+// learn returns the known devices after the kubelet has listed some. It keeps the earlier devices of a resource only
+// if the Node's capacity counts more devices than are listed, because the others are then unhealthy. It drops the
+// earlier devices, too, if there would be more than 2*topo.MaxDevices of the resource.
 func (d devices) learn(listed []kubelet.Device, capacity map[string]int64) devices {
 	now := devices{}
 	for _, x := range listed {

@@ -33,8 +33,9 @@ type Facts struct {
 // Known reports whether the machine and the rules were read at least once.
 func (f Facts) Known() bool { return f.Machine != nil && f.rulesKnown }
 
-// WithMachine returns the facts after a reading of the hardware, see agent.MachineReader. The caller then has to read
-// the configuration, too.
+// WithMachine returns the facts after a reading of the hardware; the arguments are the results of
+// agent.MachineReader. What could not be read keeps its last value, and Stale or DetailErr has the error. The caller
+// then has to read the configuration, too.
 func (f Facts) WithMachine(m *topo.Machine, d v1alpha1.Detail, err error) Facts {
 	f.Stale, f.DetailErr = nil, err
 	switch {
@@ -48,12 +49,16 @@ func (f Facts) WithMachine(m *topo.Machine, d v1alpha1.Detail, err error) Facts 
 	return f
 }
 
-// WithConfiguration returns the facts after a reading of the kubelet's configuration. The machine must be known.
+// WithConfiguration returns the facts after a reading of the kubelet's configuration. The machine must be known. If
+// err is not nil, or the configuration does not fit the machine, the last rules stay, and Stale has the error. The
+// rules are for release 0; the method of replaces them by rules for the Node's release.
 func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 	var rules place.Rules
 	if err == nil {
 		rules, err = c.On(f.Machine, 0)
-		if err != nil && !f.rulesKnown { // later, the files may have been edited, and reserve CPUs that never existed
+		if err != nil && !f.rulesKnown {
+			// Until rules are known, reserved CPUs that the machine lacks are taken for CPUs that went offline. Later they
+			// are an error, because an administrator may have edited the files.
 			rules, err = rulesOn(f.Machine, c, 0)
 		}
 		if err != nil {
@@ -94,7 +99,8 @@ func (f Facts) of(n Node) Facts {
 	return f
 }
 
-// source returns the origin of the rules, for v1alpha1.Rules.From: "" if they are the agent's own.
+// source returns the origin of the rules for v1alpha1.Rules.From. It is "" if the agent is the arbiter, because the
+// rules are then its own.
 func (f Facts) source() string {
 	if f.Rules.Arbiter == place.ByAgent {
 		return ""
@@ -105,8 +111,8 @@ func (f Facts) source() string {
 	return v1alpha1.FromFiles
 }
 
-// kubelet returns the layout's part about the kubelet. It omits a version that does not have the layout's form; inexact
-// quotes it.
+// kubelet returns the layout's part about the kubelet. It omits a version that no layout accepts; the layout's reason
+// UnknownKubeletVersion then quotes the version.
 func (f Facts) kubelet(n Node) (out v1alpha1.Kubelet) {
 	if v1alpha1.IsVersion(n.KubeletVersion) {
 		out.Version = n.KubeletVersion
@@ -120,7 +126,7 @@ func (f Facts) kubelet(n Node) (out v1alpha1.Kubelet) {
 
 // Node has the parts of the Node object that an agent needs. The zero Node means that it is unknown.
 type Node struct {
-	// UID is the owner of the published objects.
+	// UID is the UID of the Node, which owns the published objects.
 	UID types.UID
 	// Labels are the labels to copy to the published objects.
 	Labels map[string]string

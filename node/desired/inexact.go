@@ -12,10 +12,10 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// reasons are the findings of joining the sources of an observation.
+// reasons are what joining the sources of an observation has found.
 type reasons struct {
 	machine *topo.Machine // with devices
-	entries []state.Entry // all that were observed
+	entries []state.Entry // all pods that were observed with holdings
 	// podErr is the error of joining the entries, and policyErr is how the state files contradict the rules.
 	podErr, policyErr error
 	// contradiction is the accepted contradiction of the state files, or empty.
@@ -52,8 +52,7 @@ func inexact(o Observation, seen kubelet.Observation, r reasons) (out []state.In
 		add(state.StateInconsistent, "%s", r.contradiction)
 	}
 	if facts.Stale != nil {
-		// The message omits the error itself: its text may differ with every attempt, and each difference would be
-		// written.
+		// The message omits the error. Its text may differ with every attempt, and each difference would cause a write.
 		add(state.StaleFacts, "the machine or the rules could not be read again; the agent's log says why")
 	}
 	// The omitted resources may be many. They come last, because a layout has a bounded number of reasons.
@@ -64,7 +63,7 @@ func inexact(o Observation, seen kubelet.Observation, r reasons) (out []state.In
 	return out
 }
 
-// inexactKubelet returns the reasons that concern a kubelet that decides.
+// inexactKubelet returns the reasons that apply only where the kubelet is the arbiter.
 func inexactKubelet(o Observation, seen kubelet.Observation, r reasons) (out []state.Inexact) {
 	facts := o.Facts
 	release, why, ok := kubelet.Release(o.Node.KubeletVersion)

@@ -38,8 +38,8 @@ func (o order) with(uids ...string) order {
 // podTimes returns when a pod was started and created; zero times if that is unknown.
 type podTimes func(state.PodID) (started, created time.Time)
 
-// sort brings entries into the order, and returns the order of these pods alone. Pods without a rank come last, by
-// start, creation and name.
+// sort sorts entries by rank, and returns an order with these pods only. It gives ranks to pods without one: after
+// all others, by the times of their start and creation, then by name.
 func (o order) sort(entries []state.Entry, when podTimes) order {
 	var fresh []state.PodID
 	here := make(map[string]bool, len(entries))
@@ -70,7 +70,8 @@ func (o order) sort(entries []state.Entry, when podTimes) order {
 	return out
 }
 
-// compareTimes puts unknown times last: such a pod is too new for the API server to have reported its times.
+// compareTimes compares two times, and puts unknown times last. A pod with an unknown time is so new that the API
+// server has not reported it.
 func compareTimes(a, b time.Time) int {
 	switch {
 	case a.IsZero() && b.IsZero():

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// Pods are the pods of a node by name. They are a kubelet.Pods.
+// Pods are the pods of a node by name. They implement kubelet.Pods.
 type Pods map[types.NamespacedName]bound
 
 // bound is a pod of the node. stateUID is the UID under which the kubelet keeps it, or "" if unknown.

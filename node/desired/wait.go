@@ -7,7 +7,7 @@ import "github.com/tenon-numa/tenon/node/kubelet"
 // accepted, and the observations after it are published at once.
 const maxUnsettled = 20
 
-// files counts how long state files have contradicted themselves.
+// files counts for how many observations the state files have contradicted themselves.
 type files struct {
 	unsettled int    // observations in a row with a contradiction that is not accepted
 	accepted  string // the contradiction that is published unchanged, or empty
@@ -28,9 +28,9 @@ func (f files) observe(contradiction string) (next files, wait bool) {
 const maxStarting = 300
 
 // startup detects a kubelet that has just started. Such a kubelet lists no pod before it has received its pods from
-// the API server. Then it admits them one by one, while its managers hold the resources of all of them. A layout
-// without the missing pods would show room that the node does not have. A pod that has ended also looks like a
-// missing one until its status is written.
+// the API server. Then it admits them one by one, while its managers hold the resources of all of them from the
+// start. A layout without the missing pods would show their resources as free, although they are not. A pod that has
+// ended also looks like a missing one until its status is written.
 type startup struct {
 	missed   int  // observations in a row in which pods were missing
 	complete bool // the kubelet has listed all pods since it started
@@ -54,8 +54,8 @@ func (s startup) observe(listed, missing int) (next startup, wait, again bool) {
 	return next, true, true
 }
 
-// listedPods counts pods that run according to the API server. listed counts the pods that the kubelet lists, and
-// missing the pods that it does not list although its managers hold resources for them.
+// listedPods looks at the pods that have started and not ended according to the API server. listed is how many of
+// them the kubelet lists. missing is how many it does not list although its managers hold resources for them.
 func listedPods(pods Pods, seen kubelet.Observation) (listed, missing int) {
 	names := map[string]bool{}
 	for _, p := range seen.Listed {
@@ -74,6 +74,7 @@ func listedPods(pods Pods, seen kubelet.Observation) (listed, missing int) {
 	return listed, missing
 }
 
+// holdsAny reports whether a state file has resources for the pod with the UID.
 func holdsAny(seen kubelet.Observation, uid string) bool {
 	return (seen.CPU != nil && len(seen.CPU.Containers[uid]) > 0) ||
 		(seen.Memory != nil && len(seen.Memory.Containers[uid]) > 0) ||

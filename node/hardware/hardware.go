@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
 
+// maxFileBytes bounds a machine file.
 const maxFileBytes = 32 << 20
 
 // Source reads the hardware from a machine file or from a tree of /sys and /proc. It is for one goroutine.
@@ -143,7 +144,8 @@ func roots(all []sysfs.Function) map[string]string {
 }
 
 // functions returns the functions that may matter to pods. Virtual functions are only counted at their physical
-// function, which is on the same NUMA node.
+// function, which is on the same NUMA node. VirtualDriver is their driver; it is empty if two of them have different
+// drivers.
 func functions(all []sysfs.Function) (out []v1alpha1.Function) {
 	at := map[string]int{}
 	for _, f := range all {

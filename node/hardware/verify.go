@@ -14,7 +14,7 @@ import (
 const memoryShare = 16
 
 // Verify returns an error that names each difference between the machine file and the machine of Root. It returns nil
-// without a machine file, and if Root has no machine to compare with.
+// if there is no machine file, or if Root describes no machine that it could be compared with.
 func (s *Source) Verify() error {
 	if s.File == "" {
 		return nil
