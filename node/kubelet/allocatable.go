@@ -18,10 +18,10 @@ const (
 	defaultEviction = "100Mi"
 )
 
-// Allocatable returns what a kubelet with a KubeletConfiguration leaves to all pods of a machine together, like the
-// Node's status.allocatable. "cpu" is in thousandths, "pods" is a number, memory and hugepages are in bytes, and
-// every resource has the number of its healthy devices. Allocatable omits disks, because a machine does not describe
-// them.
+// Allocatable returns what a kubelet with the KubeletConfiguration in data leaves to all pods of a machine together,
+// like the Node's status.allocatable. "cpu" is in thousandths of a CPU, "pods" is a number, memory and hugepages are
+// in bytes, and every device resource has the number of its healthy devices. Allocatable omits ephemeral storage,
+// because a machine does not describe disks.
 func Allocatable(data []byte, m *topo.Machine) (map[string]int64, error) {
 	var in kubeletv1beta1.KubeletConfiguration
 	if err := decode(data, &in); err != nil {
@@ -58,6 +58,7 @@ func Allocatable(data []byte, m *topo.Machine) (map[string]int64, error) {
 	return out, nil
 }
 
+// pods returns how many pods the kubelet admits at most.
 func pods(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) int64 {
 	n := int64(cmp.Or(in.MaxPods, defaultMaxPods))
 	if in.PodsPerCore > 0 {
@@ -84,8 +85,9 @@ func cpuLeft(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) (int64, e
 	return max(0, all-reserved.MilliValue()), nil
 }
 
-// memoryReserved returns what systemReserved, kubeReserved and the hard eviction threshold keep from pods
-// (pkg/kubelet/cm, GetNodeAllocatableReservation). A percentage is a part of all memory.
+// memoryReserved returns how many bytes systemReserved, kubeReserved and the hard eviction threshold keep from pods
+// (pkg/kubelet/cm, GetNodeAllocatableReservation). all is the memory of the machine in bytes: a percentage in the
+// threshold is a share of it.
 func memoryReserved(in *kubeletv1beta1.KubeletConfiguration, all int64) (int64, error) {
 	reserved, err := reservations(in, topo.Memory)
 	if err != nil {
@@ -107,7 +109,7 @@ func memoryReserved(in *kubeletv1beta1.KubeletConfiguration, all int64) (int64, 
 		if err != nil || !(f >= 0 && f <= 100) {
 			return 0, fmt.Errorf("evictionHard: memory.available: %q is not an amount or a percentage", clip(threshold))
 		}
-		// In the kubelet's floating-point types: the static memory manager compares the sum to the byte.
+		// The floating-point types are the kubelet's own, because its static memory manager compares the sum to the byte.
 		return reserved.Value() + int64(float64(all)*float64(float32(f)/100)), nil
 	}
 	q, err := resource.ParseQuantity(threshold)

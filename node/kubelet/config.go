@@ -24,17 +24,19 @@ import (
 type Configuration struct {
 	// Rules are complete except for CPU.Reserved if ReserveCPUs is set.
 	Rules place.Rules
-	// ReserveCPUs is the number of CPUs that the static CPU manager chooses to reserve: the sum of systemReserved and
-	// kubeReserved, rounded up. It is 0 if reservedSystemCPUs names them, or the policy is none.
+	// ReserveCPUs is how many CPUs the static CPU manager reserves by its own choice: the sum of systemReserved and
+	// kubeReserved, rounded up. It is 0 if reservedSystemCPUs lists the reserved CPUs, or if the CPU manager's policy
+	// is none.
 	ReserveCPUs int
 	// Effective is true if the kubelet itself reported the values, flags included, and false if its files were read.
 	Effective bool
-	// Gates are the feature gates that concern the managers and that the configuration sets.
+	// Gates are the configured feature gates that concern the managers. It lacks gates that the configuration does not
+	// set.
 	Gates map[string]bool
-	// Refusal is why the agent does not pin containers although its flags ask for it; otherwise nil.
+	// Refusal is why the agent does not pin containers although its flags request that; otherwise nil.
 	Refusal error
-	// Doubt is why the files were read instead of the kubelet's endpoint. It is nil if the endpoint answered, or was not
-	// to be used.
+	// Doubt is why the files were read although the kubelet's endpoint was to be asked first. It is nil if the endpoint
+	// answered, or if only files were to be read.
 	Doubt error
 }
 
@@ -52,9 +54,9 @@ func ParseConfiguration(data []byte) (Configuration, error) {
 	return configuration(&in)
 }
 
-// decode reads YAML or JSON as the kubelet does if its strict reading fails (pkg/kubelet/kubeletconfig/util/codec):
-// names of fields are case-sensitive, unknown ones are ignored. Text that begins with { is read as JSON only
-// (k8s.io/apimachinery/pkg/runtime/serializer/json, RecognizesData).
+// decode reads YAML or JSON leniently, as the kubelet does after its strict reading has failed
+// (pkg/kubelet/kubeletconfig/util/codec): names of fields are case-sensitive, and unknown fields are ignored. Text
+// that begins with { is read as JSON only (k8s.io/apimachinery/pkg/runtime/serializer/json, RecognizesData).
 func decode(data []byte, into any) error {
 	if yaml.IsJSONBuffer(data) {
 		if err := utiljson.Unmarshal(data, into); err != nil {
@@ -131,8 +133,8 @@ func topologyRules(in *kubeletv1beta1.KubeletConfiguration, r *place.TopologyRul
 		return fmt.Errorf("topologyManagerScope: unknown value %q", clip(in.TopologyManagerScope))
 	}
 	if r.Policy == place.None {
-		// The kubelet does not read the options (topologymanager/topology_manager.go, NewManager). If all can be read,
-		// they are kept: they count if the policy changes.
+		// Under policy none the kubelet does not read the options (topologymanager/topology_manager.go, NewManager), so
+		// bad ones are no error. If all are valid, they are kept, because they take effect when the policy changes.
 		with := place.TopologyRules{}
 		if topologyOptions(in.TopologyManagerPolicyOptions, &with) == nil {
 			r.PreferClosest, r.MaxNUMAs = with.PreferClosest, with.MaxNUMAs
@@ -291,7 +293,8 @@ func memoryRules(in *kubeletv1beta1.KubeletConfiguration, r *place.MemoryRules) 
 	return nil
 }
 
-// memoryKind parses the name of a memory resource. Page sizes get the form that topo writes.
+// memoryKind parses the name of a memory resource. It writes page sizes in the form that topo uses, so that equal
+// sizes have equal names.
 func memoryKind(s string) (string, error) {
 	if s == topo.Memory {
 		return s, nil

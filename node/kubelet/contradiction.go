@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// CPUs returns all CPUs of the file: the CPUs of the machine with which the kubelet started.
+// CPUs returns all CPUs in the file, shared and exclusive. They are the CPUs of the machine with which the kubelet
+// started, without reserved ones under strict-cpu-reservation.
 func (s *CPUState) CPUs() idset.Set[idset.CPU] {
 	all := s.Shared
 	for _, cpus := range s.byPod() {
@@ -33,9 +34,9 @@ func (s *CPUState) byPod() map[string]idset.Set[idset.CPU] {
 	return out
 }
 
-// contradiction returns how a file of the static policy contradicts itself, the machine or the reservation. It returns
-// "" for a consistent file, for no file, and for a file of another policy or keyed by container IDs. At its start, the
-// kubelet refuses a file in which a CPU is both shared and held, or a reserved CPU is in no set
+// contradiction returns how a file of the static policy contradicts itself, the machine or the reservation. It
+// returns "" for a consistent file, for no file, and for a file that has another policy or is keyed by container IDs.
+// When the kubelet starts, it refuses a file in which a CPU is both shared and held, or a reserved CPU is in no set
 // (cpumanager/policy_static.go, validateState). It does not notice that two pods hold the same CPU.
 func (s *CPUState) contradiction(m *topo.Machine, r place.CPURules) string {
 	if s == nil || s.Policy != "static" || len(s.ByContainerID) > 0 {

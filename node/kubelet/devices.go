@@ -11,17 +11,18 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// The device manager counts unhealthy devices when it computes how many NUMA nodes a request needs
-// (pkg/kubelet/cm/devicemanager/topology_hints.go, generateDeviceTopologyHints). The podresources service lists healthy
-// devices only. The Node's capacity has both, so the difference is the number of unhealthy ones.
+// This file finds the devices of each resource, including unhealthy ones. The device manager counts unhealthy devices
+// when it computes how many NUMA nodes a request needs (pkg/kubelet/cm/devicemanager/topology_hints.go,
+// generateDeviceTopologyHints). The podresources service lists healthy devices only. The Node's capacity counts both,
+// so the difference is the number of unhealthy ones.
 
-// stock is the devices of one resource.
+// stock has the devices of one resource. Each device is in one of the lists.
 type stock struct {
 	healthy  []Device // listed as allocatable
 	unlisted []Device // healthy, and not listed because its plugin announces an empty list of NUMA nodes
 	held     []Device // held by a container, and in neither list above
 	known    []Device // listed earlier, and now in none of the lists above
-	count    int64    // capacity of the Node; -1 if it is unknown
+	count    int64    // devices in the Node's capacity, unhealthy ones included; -1 if it is unknown
 }
 
 func (s *stock) len() int { return len(s.healthy) + len(s.unlisted) + len(s.held) + len(s.known) }
@@ -36,7 +37,8 @@ func (s *stock) size() (sum int) {
 	return sum
 }
 
-// stocks returns the devices by resource.
+// stocks returns the devices by resource. If several sources have a device, it is in the first list of its stock to
+// which one of them belongs.
 func (o Observation) stocks() map[string]*stock {
 	out, have := map[string]*stock{}, map[[2]string]bool{}
 	add := func(d Device, to func(*stock) *[]Device) {
@@ -77,11 +79,11 @@ func (o Observation) stocks() map[string]*stock {
 	return out
 }
 
-// unlisted returns healthy devices that the service does not list. The service has one entry for each NUMA node of a
-// device, and so none if the plugin announces an empty list (pkg/kubelet/cm/container_manager.go,
-// containerDevicesFromResourceDeviceInstances). Such devices are registered in the state file, and were never listed.
-// The file may also have devices of a plugin that is gone. So unlisted returns only as many as the Node counts as
-// allocatable beyond the listed ones.
+// unlisted returns the healthy devices that the service does not list; listed has the resource and id of the others.
+// The service has one entry for each NUMA node of a device, and so none if the plugin announces an empty list
+// (pkg/kubelet/cm/container_manager.go, containerDevicesFromResourceDeviceInstances). Such devices are registered in
+// the state file, and were never listed. The file may also have devices of a plugin that is gone. So unlisted returns
+// at most as many as the Node's allocatable amount exceeds the listed devices.
 func (o Observation) unlisted(listed map[[2]string]bool) (out []Device) {
 	if o.Devices == nil || len(o.Usable) == 0 {
 		return nil
@@ -105,10 +107,10 @@ func (o Observation) unlisted(listed map[[2]string]bool) (out []Device) {
 	return out
 }
 
-// unhealthy returns the least number of unhealthy devices, and at most as many devices that are probably among them.
-// Devices that containers hold come before devices that were listed earlier. If the capacity is unknown, held devices
-// that are not listed count as unhealthy. If the capacity counts no unhealthy device, the plugin no longer has them
-// at all, and the kubelet does not count them.
+// unhealthy returns how many devices are unhealthy at least, and devices that are probably among them, at most as
+// many. Devices that containers hold come before devices that were listed earlier. If the capacity is unknown, the
+// held devices that are not listed count as unhealthy. If the capacity counts no more devices than are healthy, both
+// results are empty: the plugin has withdrawn the other devices, and the kubelet does not count them.
 func (s *stock) unhealthy() (count int64, named []Device) {
 	if s.count < 0 {
 		return int64(len(s.held)), s.held
@@ -118,9 +120,9 @@ func (s *stock) unhealthy() (count int64, named []Device) {
 	return count, named[:min(count, int64(len(named)))]
 }
 
-// Omitted returns the resources whose devices the machine m cannot have, and why. For example, some plugins announce
-// each MiB of a GPU as a device, or ids that are no names. All other resources stay in the machine. Omitted ignores
-// devices that m already has.
+// Omitted returns the resources whose devices do not fit into a machine, and why. For example, some plugins announce
+// each MiB of a GPU as a device, or ids that are not printable ASCII. All other resources stay in the machine.
+// Devices that m already has do not matter.
 func (o Observation) Omitted(m *topo.Machine) map[string]string { return omittedOf(o.stocks(), m) }
 
 // omittedOf is Omitted for devices that are counted already.
@@ -160,13 +162,14 @@ func (s *stock) badName(resource string) (name string, found bool) {
 	return "", false
 }
 
-// Machine returns the machine with the kubelet's devices: the healthy ones, and the unhealthy ones with a name (see
-// Unhealthy), except resources that are Omitted. NUMA nodes that the machine lacks become a [topo.NUMAList]. The
-// kubelet does not report PCI roots: a device that m describes, too, keeps its root from m.
+// Machine returns m with the kubelet's devices instead of its own: the healthy devices, and the unhealthy ones that
+// earlier reports or holdings name (see Unhealthy). It leaves out the resources that are Omitted. If a device is on a
+// NUMA node that m lacks, its [topo.NUMAList] shows that. The kubelet does not report PCI roots, so a device that m
+// has too keeps its root from m.
 func (o Observation) Machine(m *topo.Machine) (*topo.Machine, error) { return o.MachineBy(m, topo.New) }
 
-// MachineBy is Machine with a function that builds the machine. The function may return an equal machine that exists
-// already.
+// MachineBy does what Machine does, and calls build to make the machine. build may return an equal machine that
+// exists already.
 func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Machine, error)) (*topo.Machine, error) {
 	s := m.Spec()
 	s.Devices = nil
@@ -204,9 +207,9 @@ func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Mac
 	return out, nil
 }
 
-// Unhealthy returns a reason for each resource with devices that the kubelet counts but does not list. Which devices
-// these are is a guess, because a plugin may have replaced some. Hints need them only if a topology policy is set and
-// the machine has several NUMA nodes.
+// Unhealthy returns a reason for each resource with devices that the kubelet counts but does not list. The devices
+// that Machine takes for these are a guess, because a plugin may have replaced some. Unhealthy returns nil if no
+// topology policy is set or the machine has one NUMA node, because hints do not matter then.
 func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []state.Inexact) {
 	if r.Topology.Policy == place.None || len(m.NUMAs()) < 2 {
 		return nil
@@ -227,8 +230,8 @@ func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []state.Inex
 	return out
 }
 
-// Unusable returns why a kubelet with these rules serves no pods at all that need alignment on a machine: its
-// managers fail, or do not start.
+// Unusable returns why a kubelet with these rules serves no pod that needs alignment on a machine: its managers fail,
+// or do not start. is reports whether there is such a reason.
 func Unusable(m *topo.Machine, r place.Rules) (why state.Inexact, is bool) {
 	reasons := r.Obstacles(m)
 	if len(reasons) == 0 {

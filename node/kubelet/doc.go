@@ -23,15 +23,15 @@ import (
 
 // Bounds on what is read.
 const (
-	maxFile       = 16 << 20 // bytes of one state file, or one answer of the service
-	maxConfig     = 1 << 20  // bytes of a configuration
-	maxPods       = 2048     // pods in one source
-	maxContainers = 8192     // containers, or entries of one state file
-	maxBlocks     = 4096     // memory blocks, or devices, of one container
-	maxBytes      = topo.MaxNUMAs * topo.MaxBytes
+	maxFile       = 16 << 20                      // bytes of one state file, or one answer of the service
+	maxConfig     = 1 << 20                       // bytes of a configuration
+	maxPods       = 2048                          // pods in one source
+	maxContainers = 8192                          // containers, or entries of one state file
+	maxBlocks     = 4096                          // memory blocks, or devices, of one container
+	maxBytes      = topo.MaxNUMAs * topo.MaxBytes // bytes of one memory block
 )
 
-// read returns a file of at most the given size.
+// read returns the content of a file. A file of more than the given number of bytes is an error.
 func read(fsys fs.FS, name string, most int64) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -48,6 +48,7 @@ func read(fsys fs.FS, name string, most int64) ([]byte, error) {
 	return data, nil
 }
 
+// within returns an error if a number is outside the bounds, 0 and the given maximum. what names the number.
 func within(what string, n, most int) error {
 	if n < 0 || n > most {
 		return fmt.Errorf("%s: %d is outside 0..%d", what, n, most)
@@ -55,6 +56,7 @@ func within(what string, n, most int) error {
 	return nil
 }
 
+// name returns an error if the name s is empty or longer than topo.MaxName bytes. what names its kind.
 func name(what, s string) error {
 	if s == "" || len(s) > topo.MaxName {
 		return fmt.Errorf("%s of %d bytes is outside 1..%d", what, len(s), topo.MaxName)

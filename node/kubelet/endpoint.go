@@ -32,7 +32,8 @@ const configzPath = "/configz"
 // answerTime bounds the wait for an answer. The kubelet is near, and files are read if it does not answer.
 const answerTime = 3 * time.Second
 
-// maxRefusal bounds the text of a refusal that is shown; it begins with the identity that was refused.
+// maxRefusal bounds, in bytes, how much of the kubelet's error text is shown. The text begins with the identity that
+// was refused.
 const maxRefusal = 300
 
 // NewEndpoint returns an Endpoint that asks a kubelet directly, at the host of rc, for example https://10.0.0.7:10250.
@@ -134,8 +135,8 @@ func ParseEffective(data []byte) (Configuration, error) {
 type Preferred struct {
 	Kubelet *Endpoint
 	Files   Source
-	// While the kubelet has never answered, First is the pause after the first request, and Last the longest pause
-	// between two requests. The pause doubles with each request: a busy kubelet answers soon, and a request that a
+	// First and Last bound the pauses between requests while the kubelet has never answered: First is the pause after
+	// the first request, and it doubles with each request up to Last. A busy kubelet answers soon, but a request that a
 	// firewall drops takes seconds.
 	First, Last time.Duration
 

@@ -29,8 +29,8 @@ type Files struct {
 // DropInSuffix ends the names of the files that count in a drop-in directory.
 const DropInSuffix = ".conf"
 
-// Bounds on a drop-in directory. A KubeletConfiguration has a few kilobytes; merging megabytes takes seconds
-// of a CPU, again and again.
+// Bounds on a drop-in directory. A KubeletConfiguration has a few kilobytes. Merging megabytes would take seconds of
+// CPU time with each reading.
 const (
 	maxDropIns     = 256     // files that count
 	maxDropInBytes = 1 << 20 // bytes of all of them
@@ -57,7 +57,7 @@ func (f Files) Configuration(context.Context) (Configuration, error) {
 		return Configuration{}, fmt.Errorf("merge kubelet configuration: %w", err)
 	}
 	var in kubeletv1beta1.KubeletConfiguration
-	// Here the kubelet ignores the case of names (encoding/json).
+	// For merged files the kubelet ignores the case of field names (encoding/json), unlike decode.
 	if err := json.Unmarshal(data, &in); err != nil {
 		return Configuration{}, fmt.Errorf("kubelet configuration %s with %d drop-in files: %w", f.File, len(patches), err)
 	}
@@ -68,7 +68,8 @@ func (f Files) Configuration(context.Context) (Configuration, error) {
 	return c, nil
 }
 
-// base reads File as a tree of JSON values with known fields only.
+// base reads File as a tree of JSON values. Unknown fields are lost, because base decodes the file into the kubelet's
+// type first. Without a File the tree is an empty KubeletConfiguration.
 func (f Files) base() (map[string]any, error) {
 	var in kubeletv1beta1.KubeletConfiguration
 	if f.File != "" {
@@ -92,6 +93,7 @@ func (f Files) base() (map[string]any, error) {
 	return tree, err
 }
 
+// dropIns returns the contents of the drop-in files in lexical order of their paths; nil if Dir is empty.
 func (f Files) dropIns() (out []map[string]any, err error) {
 	if f.Dir == "" {
 		return nil, nil
@@ -152,7 +154,7 @@ func readDropIn(path string) (patch map[string]any, size int64, err error) {
 func once(data []byte) error {
 	if yaml.IsJSONBuffer(data) {
 		var b bytes.Buffer
-		if err := json.Compact(&b, data); err != nil { // YAML takes no tabs
+		if err := json.Compact(&b, data); err != nil { // without the tabs that JSON allows and YAML does not
 			return fmt.Errorf("parse as JSON: %w", err)
 		}
 		data = b.Bytes()

@@ -55,22 +55,22 @@ func Gates() []Gate {
 		// KEP-5526: the managers serve pods that request resources as a whole (core/place/podlevel.go).
 		{Name: "PodLevelResourceManagers", Either: true,
 			Stages: []Stage{{Since: 36, Name: Alpha}, {Since: 37, Name: Beta}}},
-		// Without it the kubelet ignores the resources of pods as a whole, also when it determines their quality-of-service
-		// class.
+		// Without it the kubelet ignores the resources that a pod requests as a whole, also when it determines the pod's
+		// quality-of-service class.
 		{Name: "PodLevelResources", Stages: []Stage{{Since: 32, Name: Alpha}, {Since: 34, Name: Beta, Default: true}},
 			Effect: "the kubelet treats the resources that a pod names as a whole otherwise"},
-		// A restarted kubelet then takes what its containers want from the status of their pods
+		// With it, a restarted kubelet reads from the pods' status what their containers want
 		// (pkg/kubelet/cm/cpumanager/policy_static.go, guaranteedCPUs).
 		{Name: "InPlacePodVerticalScaling", Stages: []Stage{{Since: 30, Name: Alpha}, {Since: 33, Name: Beta, Default: true},
 			{Since: 35, Name: Stable, Default: true, Locked: true}},
 			Effect: "a restarted kubelet reads otherwise what running containers want"},
-		// With them the kubelet carries out a resize of exclusive CPUs or pinned memory, as far as the pod's cgroups go. The
-		// managers change nothing (1.37), or refuse it (earlier): what a running container holds stays the same
+		// With them, the kubelet applies a resize of exclusive CPUs or pinned memory to the pod's cgroups only. The
+		// managers ignore it (1.37) or refuse it (earlier), so what a running container holds stays the same
 		// (pkg/kubelet/allocation/handlers.go, pkg/kubelet/cm/cpumanager/policy_static.go).
 		{Name: "InPlacePodVerticalScalingExclusiveCPUs", Either: true, Stages: []Stage{{Since: 32, Name: Alpha}}},
 		{Name: "InPlacePodVerticalScalingExclusiveMemory", Either: true, Stages: []Stage{{Since: 34, Name: Alpha}}},
-		// The podresources service of earlier releases lists pods that have ended; this package leaves out pods with an
-		// ended phase (pkg/kubelet/apis/podresources).
+		// Without it, the podresources service lists pods that have ended, as in earlier releases. This package leaves
+		// out pods with an ended phase (pkg/kubelet/apis/podresources).
 		{Name: "KubeletPodResourcesListUseActivePods", Stages: []Stage{{Since: 34, Name: Deprecated, Default: true}},
 			Effect: "the podresources service lists pods that have ended"},
 		{Name: "SidecarContainers", Until: 37, Stages: []Stage{{Since: 30, Name: Beta, Default: true},
@@ -82,7 +82,7 @@ func Gates() []Gate {
 	}
 }
 
-// At returns what the gate is in a release; ok is false where the kubelet has no such gate.
+// At returns the stage of the gate in a release; ok is false if the kubelet has no such gate there.
 func (g Gate) At(r place.Release) (at Stage, ok bool) {
 	if g.Until != 0 && r >= g.Until {
 		return at, false
@@ -101,9 +101,11 @@ const (
 	allBeta  = "AllBeta"
 )
 
+// maxGates bounds the gates that a configuration sets.
 const maxGates = 1 << 10
 
-// managerGates returns the settings of gates that concern the managers; nil if there are none.
+// managerGates returns the configured gates that concern the managers, given all configured gates; nil if there are
+// none.
 func managerGates(set map[string]bool) (map[string]bool, error) {
 	if err := within("featureGates", len(set), maxGates); err != nil {
 		return nil, err
@@ -124,8 +126,9 @@ func managerGates(set map[string]bool) (map[string]bool, error) {
 	return out, nil
 }
 
-// value returns the value of the gate with the name: what set has for it, or for all gates of its stage, or else the
-// default. A locked gate always has its default.
+// value returns whether a gate is on while it is in this stage. name is the gate's name, and set has the configured
+// gates. The gate's own setting comes first, then the setting for all gates of the stage, then the default. A locked
+// gate always has its default.
 func (s Stage) value(name string, set map[string]bool) bool {
 	if s.Locked {
 		return s.Default
@@ -157,8 +160,9 @@ func (c Configuration) Unmodelled(r place.Release) (out []state.Inexact) {
 	return out
 }
 
-// Release returns the modelled release by which a kubelet is predicted, given the version in its Node. ok is false if
-// that is not the kubelet's own release; then why has the reason.
+// Release returns the release whose rules predict a kubelet, given the version in its Node's status. ok is false if
+// the version is missing, malformed or not modelled. Then r is the nearest modelled release or the default one, and
+// why has the reason.
 func Release(text string) (r place.Release, why state.Inexact, ok bool) {
 	why.Code = state.UnknownKubeletVersion
 	r, ok = place.ReleaseOf(text)

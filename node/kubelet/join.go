@@ -19,9 +19,9 @@ import (
 // Pod is a pod of the node, from the API server.
 type Pod struct {
 	ID state.PodID
-	// StateUID is the UID under which the kubelet keeps the pod. It is the pod's own UID, except for a static pod, whose
-	// mirror in the API server has another UID. It is empty where it is not known; then the pod's holdings come from the
-	// service alone.
+	// StateUID is the UID under which the kubelet keeps the pod. It is the pod's own UID, except for a static pod,
+	// whose mirror in the API server has another UID. It is empty if it is not known; then only the service reports the
+	// pod's holdings.
 	StateUID string
 	// Containers are the init containers in spec order, then the app containers in spec order.
 	Containers []Container
@@ -41,7 +41,7 @@ type Pods interface {
 }
 
 // Observation is the kubelet's state at one moment. CPU, Memory and Devices are nil if the file does not exist; then
-// only the service's data is known.
+// the service is the only source of these holdings.
 type Observation struct {
 	// Started is when the kubelet started; see [PodResources.Started].
 	Started     time.Time
@@ -53,8 +53,8 @@ type Observation struct {
 	// Capacity is how many devices of each resource the Node has, including unhealthy ones. Usable is how many of them
 	// are healthy. Both are nil if the Node is unknown.
 	Capacity, Usable map[string]int64
-	// Held has, where the agent pins, the holdings of pods that the API server no longer has and whose containers still
-	// run. A pod that was deleted by force is an example.
+	// Held has the holdings of pods that the API server no longer has although their containers still run, for example
+	// after a pod was deleted by force. It is set only if the agent is the arbiter.
 	Held []state.Entry
 	// Known are devices that the kubelet listed as allocatable earlier.
 	Known []Device
@@ -88,10 +88,10 @@ func ReadDeviceState(root fs.FS) (*DeviceState, error) {
 	return readState(root, DeviceStateFile, ParseDeviceState)
 }
 
-// Unsettled returns how the state files contradict themselves; "" if they do not. It does not compare memory if pods
-// have memory as a whole. The kubelet rewrites a file for every step of an admission. In between, CPUs are neither
-// shared nor held, or both, and some assigned memory belongs to no container. Some contradictions are permanent:
-// memory that was not returned, or a CPU that was given to two pods on a machine with unequal cores.
+// Unsettled returns how the state files contradict themselves; "" if they do not. The kubelet rewrites a file for
+// every step of an admission. In between, CPUs are neither shared nor held, or both, and some assigned memory belongs
+// to no container. Some contradictions are permanent: memory that was not returned, or a CPU that was given to two
+// pods on a machine with unequal cores. Unsettled does not compare memory if some pod has memory as a whole.
 func (o Observation) Unsettled(m *topo.Machine, r place.CPURules) string {
 	if why := o.CPU.contradiction(m, r); why != "" {
 		return why
@@ -115,8 +115,8 @@ func (o Observation) Unsettled(m *topo.Machine, r place.CPURules) string {
 	return ""
 }
 
-// Contradicts returns an error if a state file has another policy than the rules. A kubelet that restarts with another
-// policy writes its files before it serves its new configuration.
+// Contradicts returns an error if a state file has another policy than the rules. The rules are then out of date, or
+// will be: a kubelet that restarts with another policy writes its files before it serves its new configuration.
 func (o Observation) Contradicts(r place.Rules) error {
 	if s := o.CPU; s != nil && s.Policy != "" && (s.Policy == "static") != r.CPU.Static {
 		return fmt.Errorf("%s has policy %q, the kubelet's configuration has another", CPUStateFile, s.Policy)
@@ -139,8 +139,9 @@ func readState[T any](root fs.FS, file string, parse func([]byte) (*T, error)) (
 }
 
 // Entries returns the holdings of every active pod, in the order of the service's list. A pod that holds nothing has
-// no entry. The error names the pods whose data contradicts the machine. Entries leaves out CPUs of a pod that are
-// offline. It leaves out a pod as a whole if its memory is on NUMA nodes that the machine lacks.
+// no entry. If the data of a pod contradicts the machine, the error names the pod, and the other entries are still
+// valid. CPUs that are offline are left out of the pod's entry. A pod whose memory is on NUMA nodes that the machine
+// lacks has no entry.
 func (o Observation) Entries(m *topo.Machine, pods Pods) ([]state.Entry, error) {
 	var out []state.Entry
 	var faults []error
@@ -164,13 +165,16 @@ func (o Observation) Entries(m *topo.Machine, pods Pods) ([]state.Entry, error) 
 	return out, errors.Join(faults...)
 }
 
+// holdings returns what a pod holds as a whole, if it does, and then what its containers hold, in the order of the
+// pod. If CPUs are offline, it returns an error beside the remaining holdings.
 func (o Observation) holdings(m *topo.Machine, l Listed, pod Pod) (out []place.Holding, err error) {
 	add := func(h place.Holding) {
 		if !h.Empty() {
 			out = append(out, h)
 		}
 	}
-	// A pod with resources of its own shares them among its containers: the containers' holdings are part of the pod's.
+	// A pod with resources as a whole shares them among its containers, so the containers' holdings are part of the
+	// pod's. They are left out below, because they would count twice.
 	whole := place.Holding{}
 	if whole.CPUs = l.Whole.CPUs; o.CPU != nil && pod.StateUID != "" {
 		whole.CPUs = o.CPU.Pods[pod.StateUID]
@@ -212,8 +216,9 @@ func (o Observation) holdings(m *topo.Machine, l Listed, pod Pod) (out []place.H
 	return out, offline
 }
 
-// holding joins the service's and the files' data about one container. CPUs and memory come from the files, which are
-// complete. Devices come from both: the file lacks what was not written yet, and the service omits init containers.
+// holding joins the service's and the files' data about one container; uid is the pod's StateUID. CPUs and memory
+// come from the files, which are complete, if there are files. Devices come from both sources: the file lacks devices
+// that are not written yet, and the service omits init containers.
 func (o Observation) holding(m *topo.Machine, l ListedContainer, uid string) (h place.Holding, err error) {
 	h.Container = l.Name
 	h.CPUs = l.CPUs
@@ -250,8 +255,8 @@ func (o Observation) holding(m *topo.Machine, l ListedContainer, uid string) (h 
 	return h, nil
 }
 
-// online returns the CPUs that the machine has. Other CPUs have gone offline since the kubelet started; the error
-// names one of them.
+// online returns the given CPUs without CPUs that the machine lacks. The latter went offline after the kubelet
+// started; the error names one of them.
 func online(m *topo.Machine, cpus idset.Set[idset.CPU]) (idset.Set[idset.CPU], error) {
 	if extra := cpus.Minus(m.CPUs()); !extra.Empty() {
 		return cpus.And(m.CPUs()), fmt.Errorf("machine has no cpu %d", extra.Min())
@@ -259,6 +264,8 @@ func online(m *topo.Machine, cpus idset.Set[idset.CPU]) (idset.Set[idset.CPU], e
 	return cpus, nil
 }
 
+// blocks returns memory blocks with masks of the machine's NUMA nodes. A block without a NUMA node, or with one that
+// the machine lacks, is an error.
 func blocks(m *topo.Machine, in []MemoryBlock) (out []place.Block, err error) {
 	for _, b := range in {
 		mask, err := m.MaskOf(b.NUMAs.List()...)

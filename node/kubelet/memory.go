@@ -10,11 +10,12 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Groups returns, by position, the memory manager's data of NUMA nodes with an unexpected group or unexpected free
-// amounts. These do not follow from the entries of the same observation.
+// Groups compares the memory manager's data with the data that follows from entries, which come from the same
+// observation. It returns the manager's data of the NUMA nodes whose group or free amounts differ, by the positions of
+// the NUMA nodes in m. It returns nil if there is no state file, or if the memory manager is not static.
 //
-// The manager's state may still have memory of ended pods, and already the memory of a pod that has no entry yet.
-// Groups computes the data as if all of this memory were returned.
+// The manager's state may still have memory of ended pods, and already have memory of a pod without an entry. Groups
+// computes the data as if the manager had returned all of this memory.
 func (o Observation) Groups(m *topo.Machine, r place.Rules, entries []state.Entry,
 	pods Pods) map[int]place.MemoryGroup {
 	if o.Memory == nil || !r.Memory.Static {
@@ -68,9 +69,9 @@ func differ(said, follows place.MemoryGroup) bool {
 
 // table is the memory manager's data of one NUMA node.
 type table struct {
-	cells          idset.Set[idset.NUMA]
-	assignments    int
-	free, reserved map[string]uint64
+	cells          idset.Set[idset.NUMA] // the group of the NUMA node
+	assignments    int                   // memory blocks that include the NUMA node
+	free, reserved map[string]uint64     // unassigned and assigned bytes by kind
 }
 
 // leave returns the tables that the manager would have after it returned the memory of all pods that are not in keep.
@@ -106,6 +107,7 @@ func (s *MemoryState) leave(keep map[string]bool) map[idset.NUMA]*table {
 	return out
 }
 
+// uids returns the UIDs of all pods in the file, in ascending order.
 func (s *MemoryState) uids() []string {
 	return slices.Compact(slices.Sorted(func(yield func(string) bool) {
 		for uid := range s.Containers {
@@ -132,8 +134,9 @@ func (s *MemoryState) blocks(uid string) (out []MemoryBlock) {
 	return out
 }
 
-// release returns a block as the manager does: it takes the bytes from each NUMA node in turn, whichever container they
-// are assigned to (memorymanager/policy_static.go, releaseMemory).
+// release returns a block to the tables, as the manager does. From each NUMA node of the block in turn it takes as
+// many of the block's bytes as are assigned there, whichever container they are assigned to
+// (memorymanager/policy_static.go, releaseMemory).
 func release(tables map[idset.NUMA]*table, b MemoryBlock) {
 	left := uint64(b.Bytes)
 	for id := range b.NUMAs.All() {
@@ -151,7 +154,8 @@ func release(tables map[idset.NUMA]*table, b MemoryBlock) {
 	}
 }
 
-// amounts returns the free amounts of the kinds, in their order. It omits amounts that no machine has.
+// amounts returns the free amounts of the kinds, in the order of kinds. It omits amounts that no machine has, such as
+// a number that has wrapped below 0.
 func (t *table) amounts(kinds []string) (out []place.Amount) {
 	for _, kind := range kinds {
 		if n, ok := t.free[kind]; ok && n <= topo.MaxBytes {

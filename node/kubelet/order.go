@@ -13,12 +13,14 @@ import (
 // maxOrdered bounds the blocks whose orders are all tried.
 const maxOrdered = 6
 
-// ReleaseOrder returns a reason if the memory manager still has to release memory of ended pods, and the order of
-// that matters. It matters if it changes how much memory each NUMA node has free. The manager releases in the random
-// order of a Go map (pkg/kubelet/cm/memorymanager/memory_manager.go, removeStaleState). To release a block on several
-// NUMA nodes, it starts at the lowest of them, and releases there as much as is assigned to any container. Once the
-// manager has released the memory, its file has the free amounts, and the reason disappears. entries come from the
-// same observation.
+// ReleaseOrder returns a reason if the memory manager still has to release memory of ended pods, and the order in
+// which it does so decides how much memory each NUMA node then has free. is reports whether there is a reason.
+// entries come from the same observation.
+//
+// The manager releases in the random order of a Go map (pkg/kubelet/cm/memorymanager/memory_manager.go,
+// removeStaleState). To release a block on several NUMA nodes, it starts at the lowest of them, and releases there as
+// much as is assigned to any container. Once it has released the memory, its file has the free amounts, and the
+// reason disappears.
 func (o Observation) ReleaseOrder(r place.Rules, entries []state.Entry, pods Pods) (why state.Inexact, is bool) {
 	if o.Memory == nil || !r.Memory.Static {
 		return why, false
@@ -46,8 +48,8 @@ func (o Observation) ReleaseOrder(r place.Rules, entries []state.Entry, pods Pod
 	return why, false
 }
 
-// ordered reports whether the order in which blocks of one kind are released may decide what is free. It is exact for a
-// few blocks, and returns true if there are too many to try.
+// ordered reports whether different orders of releasing blocks of one kind may leave different amounts free. The
+// result is exact for up to maxOrdered connected blocks; for more it is true.
 func (s *MemoryState) ordered(kind string, blocks []MemoryBlock) bool {
 	wide := func(b MemoryBlock) bool { return b.NUMAs.Len() > 1 }
 	for len(blocks) > 0 {
@@ -83,7 +85,7 @@ func connected(blocks []MemoryBlock) (together, others []MemoryBlock) {
 	return together, others
 }
 
-// part returns the tables of one kind on the NUMA nodes of blocks.
+// part returns new tables with one kind of memory only, for the NUMA nodes of the blocks.
 func (s *MemoryState) part(kind string, blocks []MemoryBlock) map[idset.NUMA]*table {
 	out := map[idset.NUMA]*table{}
 	for _, b := range blocks {
@@ -97,7 +99,8 @@ func (s *MemoryState) part(kind string, blocks []MemoryBlock) map[idset.NUMA]*ta
 	return out
 }
 
-// ordersDiffer reports whether two orders of releasing blocks leave different amounts free.
+// ordersDiffer tries all orders of releasing the blocks, and reports whether two of them leave different amounts
+// free.
 func (s *MemoryState) ordersDiffer(kind string, blocks []MemoryBlock) bool {
 	seen := ""
 	var try func(done int) bool

@@ -22,7 +22,8 @@ import (
 type Listed struct {
 	Namespace, Name string
 	Containers      []ListedContainer
-	// Whole is what the pod has as a whole; its Name is empty. Kubelets before 1.37 do not report it.
+	// Whole is what the pod holds as a whole, not container by container; its Name is empty. Kubelets before 1.37 do
+	// not report it.
 	Whole ListedContainer
 }
 
@@ -41,8 +42,8 @@ type PodResources struct {
 	client podresources.PodResourcesListerClient
 }
 
-// DialPodResources returns a client of the service at a unix socket, given by its absolute path. It connects on first
-// use, and again after the socket vanished.
+// DialPodResources returns a client of the service at a unix socket, given by its absolute path. It connects with the
+// first request, and again when the kubelet has made a new socket.
 func DialPodResources(socket string, opts ...grpc.DialOption) (*PodResources, error) {
 	retry := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
 	conn, err := grpc.NewClient("unix://"+socket, append([]grpc.DialOption{
@@ -55,8 +56,8 @@ func DialPodResources(socket string, opts ...grpc.DialOption) (*PodResources, er
 	return &PodResources{socket, conn, podresources.NewPodResourcesListerClient(conn)}, nil
 }
 
-// Started returns when the kubelet made its socket. It makes the socket anew at each start, after it has read its
-// machine (cri-client/pkg/util, CreateListener). The time is zero if there is no socket.
+// Started returns when the kubelet made its socket. The kubelet makes the socket anew at each start, after it has
+// read its machine (cri-client/pkg/util, CreateListener). The time is zero if there is no socket.
 func (p *PodResources) Started() time.Time {
 	f, err := os.Lstat(p.socket)
 	if err != nil {
@@ -65,7 +66,7 @@ func (p *PodResources) Started() time.Time {
 	return f.ModTime()
 }
 
-// Wake makes a client that waits before it reconnects try at once.
+// Wake ends a pause between attempts to connect, so that the client tries at once.
 func (p *PodResources) Wake() { p.conn.ResetConnectBackoff() }
 
 // Close ends the connection.
@@ -161,7 +162,8 @@ func topologyNUMAs(t *podresources.TopologyInfo) (idset.Set[idset.NUMA], error) 
 }
 
 // announced reads the NUMA nodes that a plugin has announced for devices. A plugin may announce any number. Some
-// announce -1, which /sys has for a device without a NUMA node.
+// announce -1, which /sys has for a device without a NUMA node. list reports ids that cannot be NUMA nodes, and numas
+// leaves them out.
 func announced(t *podresources.TopologyInfo) (numas idset.Set[idset.NUMA], list topo.NUMAList) {
 	var known []idset.NUMA
 	for _, n := range t.GetNodes() {
@@ -177,8 +179,8 @@ func announced(t *podresources.TopologyInfo) (numas idset.Set[idset.NUMA], list 
 	return idset.Of(known...), list
 }
 
-// mergeDevices makes one device of all entries with equal resource and id. It accepts any id that a plugin announces;
-// see [Observation.Omitted].
+// mergeDevices sorts devices, and makes one device of all entries with equal resource and id. A resource name that is
+// empty or too long is an error. Ids may be any text that a plugin announces; see [Observation.Omitted].
 func mergeDevices(in []Device) ([]Device, error) {
 	slices.SortStableFunc(in, func(a, b Device) int {
 		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.ID, b.ID))

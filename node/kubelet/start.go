@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file judges a configuration before any kubelet has started with it.
+// This file predicts whether a kubelet starts with a configuration that no kubelet has used yet.
 
 // Setup is what a kubelet makes of a configuration on a machine.
 type Setup struct {
@@ -22,10 +22,11 @@ type Setup struct {
 	Allocatable map[string]int64
 }
 
-// SetUp returns what a kubelet of a release makes of a KubeletConfiguration on a machine. The error names the values
-// with which the kubelet would not start, or would serve pods wrongly, and why. If a value cannot be read, the error
-// names only this value. SetUp covers the managers and reservations, feature gates, and numbers that may not be
-// negative. It does not check what else the kubelet checks, such as ports and certificates.
+// SetUp returns what a kubelet of a release makes of the KubeletConfiguration in data on a machine. If the kubelet
+// would not start, or would serve pods wrongly, the error names the values and why, up to maxFaults of them. If a
+// value cannot be read, the error names only this value. SetUp covers the managers and reservations, feature gates,
+// and numbers that may not be negative. It does not check anything else that the kubelet checks, such as ports and
+// certificates.
 func SetUp(data []byte, m *topo.Machine, release place.Release) (out Setup, err error) {
 	var in kubeletv1beta1.KubeletConfiguration
 	if err := decode(data, &in); err != nil {
@@ -63,8 +64,8 @@ func SetUp(data []byte, m *topo.Machine, release place.Release) (out Setup, err 
 // maxFaults bounds the faults that one error of SetUp names.
 const maxFaults = 8
 
-// keptFromPods returns what the kubelet keeps from pods: memory in bytes, and CPUs in thousandths. It has no CPUs if
-// reservedSystemCPUs names them.
+// keptFromPods returns what the kubelet keeps from pods: "memory" in bytes, and "cpu" in thousandths of a CPU. "cpu"
+// is missing if reservedSystemCPUs lists the reserved CPUs.
 func keptFromPods(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) (map[string]int64, error) {
 	var bytes int64
 	for _, n := range m.NUMAs() {
@@ -85,14 +86,16 @@ func keptFromPods(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) (map
 	return out, nil
 }
 
-// signals are the signals of evictionHard (pkg/kubelet/eviction/helpers.go).
+// signals are the eviction signals that evictionHard may have (pkg/kubelet/eviction/helpers.go).
 var signals = []string{"memory.available", "allocatableMemory.available", "nodefs.available", "nodefs.inodesFree",
 	"imagefs.available", "imagefs.inodesFree", "containerfs.available", "containerfs.inodesFree", "pid.available"}
 
-// reservable are the resources of systemReserved and kubeReserved (cmd/kubelet/app/server.go, parseResourceList).
+// reservable are the resources that systemReserved and kubeReserved may have (cmd/kubelet/app/server.go,
+// parseResourceList).
 var reservable = []string{"cpu", topo.Memory, "ephemeral-storage", "pid"}
 
-// hostFaults are the kubelet's errors about reservations before it makes its managers.
+// hostFaults returns the errors with which the kubelet ends before it makes its managers: in reservations and in
+// evictionHard.
 func hostFaults(in *kubeletv1beta1.KubeletConfiguration) (out []place.StartFault) {
 	say := func(is bool, field, format string, args ...any) {
 		if is {
@@ -124,7 +127,8 @@ func hostFaults(in *kubeletv1beta1.KubeletConfiguration) (out []place.StartFault
 	return out
 }
 
-// numberFaults are numbers below 0 that the kubelet refuses (pkg/kubelet/apis/config/validation/validation.go).
+// numberFaults returns a fault for each number below 0 that the kubelet refuses
+// (pkg/kubelet/apis/config/validation/validation.go).
 func numberFaults(in *kubeletv1beta1.KubeletConfiguration) (out []place.StartFault) {
 	orZero := func(n *int32) int64 {
 		if n == nil {

@@ -26,8 +26,8 @@ type anyGate struct {
 	needs []string
 }
 
-// gatesIn returns the known gates of a release by name: for the default release all, for another release only the gates
-// that concern the managers.
+// gatesIn returns the known gates of a release by name. For the default release these are all gates of a kubelet, for
+// another release only the gates that concern the managers.
 func gatesIn(r place.Release) map[string]anyGate {
 	out := map[string]anyGate{}
 	if r != place.DefaultRelease {

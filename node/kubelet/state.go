@@ -20,7 +20,7 @@ const (
 // CPUState is cpu_manager_state (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
 type CPUState struct {
 	Policy string
-	Shared idset.Set[idset.CPU] // defaultCpuSet: the CPUs of all other containers
+	Shared idset.Set[idset.CPU] // defaultCpuSet: the CPUs of all containers without exclusive CPUs
 	// Containers are exclusive CPUs by pod UID and container.
 	Containers map[string]map[string]idset.Set[idset.CPU]
 	// Pods are exclusive CPUs of pods as a whole, by UID (version 3: pod-level resources).
@@ -67,8 +67,9 @@ func ParseCPUState(data []byte) (*CPUState, error) {
 	return out, nil
 }
 
-// readCheckpoint reads the file of a CPU or memory manager. A kubelet of 1.37 writes the whole content as JSON text
-// into the field data, and beside it the fields that older kubelets read.
+// readCheckpoint decodes the file of a CPU or memory manager into a struct. A kubelet of 1.37 writes the whole
+// content as JSON text into the field data, and beside it the fields that older kubelets read. If data is not empty,
+// it counts.
 func readCheckpoint(file []byte, into any) error {
 	var wrapped struct {
 		Data string `json:"data"`
@@ -82,8 +83,8 @@ func readCheckpoint(file []byte, into any) error {
 	return json.Unmarshal(file, into)
 }
 
-// entry reads the CPUs of one pod or, if the value is a text, of one container of version 1. It returns the number of
-// containers.
+// entry reads one value of the field entries: the CPUs of a pod's containers or, if the value is a string, of one
+// container (version 1). It returns how many containers it has read.
 func (s *CPUState) entry(key string, raw json.RawMessage) (int, error) {
 	if len(raw) > 0 && raw[0] == '"' {
 		var set idset.Set[idset.CPU]
@@ -180,8 +181,8 @@ func ParseMemoryState(data []byte) (*MemoryState, error) {
 			return nil, fmt.Errorf("%s: more than %d entries", MemoryStateFile, maxContainers)
 		}
 		if _, whole := in.PodEntries[uid]; whole {
-			// These entries are parts of what the pod has. The part that containers share wraps below 0 if a container has a
-			// kind of memory that the pod does not request (memorymanager/policy_static.go, AllocatePod).
+			// The containers' blocks are parts of the pod's blocks. The part that containers share wraps below 0 if a
+			// container has a kind of memory that the pod does not request (memorymanager/policy_static.go, AllocatePod).
 			continue
 		}
 		out.Containers[uid] = map[string][]MemoryBlock{}
@@ -296,7 +297,7 @@ func deviceNUMA(key string) (idset.Set[idset.NUMA], error) {
 	if err != nil {
 		return idset.Set[idset.NUMA]{}, fmt.Errorf("DeviceIDs: %q is not a NUMA node", clip(key))
 	}
-	if n < 0 || n > idset.Max { // plugins announce any number
+	if n < 0 || n > idset.Max { // plugins announce any number; the device then has no affinity
 		return idset.Set[idset.NUMA]{}, nil
 	}
 	return idset.Of(idset.NUMA(n)), nil

@@ -34,10 +34,10 @@ func (i Ignored) String() string { return fmt.Sprintf("line %d: %s", i.Line, i.T
 
 // Bounds on what is walked and returned.
 const (
-	maxDepth   = 16
-	maxNodes   = 10000
-	maxIgnored = 20
-	maxName    = 60
+	maxDepth   = 16    // levels of nested values
+	maxNodes   = 10000 // values in the text
+	maxIgnored = 20    // ignored parts
+	maxName    = 60    // characters of a name
 )
 
 // Of returns the parts of a KubeletConfiguration, in YAML or JSON, that a kubelet ignores: at most 20, in the order of
@@ -66,7 +66,8 @@ func (w *walk) add(line int, format string, args ...any) {
 	}
 }
 
-// others looks for a document after the first one. The kubelet does not read it, so it need not be YAML.
+// others adds a finding for each further document after the first. The kubelet does not read them, so they need not
+// be YAML.
 func (w *walk) others(in *yaml.Decoder) {
 	for range maxIgnored {
 		var doc yaml.Node
@@ -84,9 +85,9 @@ func (w *walk) others(in *yaml.Decoder) {
 	}
 }
 
-// again adds a repeated key to the findings. before has the last occurrence of each key of the mapping. The kubelet
-// takes the last value. From JSON, it decodes repeated mappings and lists one after the other into the same value,
-// which joins them.
+// again adds a finding if a mapping has the key for the second time. before has the last occurrence of each earlier
+// key. The kubelet takes the last value. In JSON, however, it decodes repeated mappings and lists into the same value
+// one after the other, which joins them.
 func (w *walk) again(key *yaml.Node, before map[string]*yaml.Node, value *yaml.Node, path string) {
 	first := before[key.Value]
 	before[key.Value] = key
@@ -130,11 +131,12 @@ func (w *walk) value(n *yaml.Node, of reflect.Type, path string, depth int) {
 	}
 }
 
+// fields looks for unknown and repeated keys in a mapping that the kubelet decodes into a struct of the given type.
 func (w *walk) fields(n *yaml.Node, of reflect.Type, path string, depth int) {
 	known := map[string]reflect.Type{}
 	names(of, known)
 	if len(known) == 0 {
-		return // a type that reads itself, such as a quantity
+		return // a type that decodes itself, such as a quantity
 	}
 	before := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -182,8 +184,8 @@ func names(of reflect.Type, out map[string]reflect.Type) {
 	}
 }
 
-// options has the keys of fields that are maps, each with the name of its field. A key that has lost its indentation
-// stands beside its field instead of in it.
+// options has, for keys that belong into a field of type map, the name of this field. If the indentation of such a
+// key is lost, it stands beside the field instead of in it.
 var options = map[string]string{
 	"full-pcpus-only": "cpuManagerPolicyOptions", "distribute-cpus-across-numa": "cpuManagerPolicyOptions",
 	"align-by-socket": "cpuManagerPolicyOptions", "distribute-cpus-across-cores": "cpuManagerPolicyOptions",
@@ -194,7 +196,7 @@ var options = map[string]string{
 	"memory.available":                 "evictionHard", "nodefs.available": "evictionHard",
 }
 
-// flags has, for flags of the kubelet and other common names, the field that they mean
+// flags has the configuration fields for flags of the kubelet and for other common names
 // (cmd/kubelet/app/options/options.go). The keys have the form of printable.Plain.
 var flags = map[string]string{"reservedcpus": "reservedSystemCPUs", "reserved": "systemReserved",
 	"maxpodspernode": "maxPods"}
