@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// descs are the metrics that are computed at a scrape.
+// descs are the descriptions of the metrics that are computed at a scrape.
 type descs struct {
 	count, cpus, memory, hugepages, devices, distance *prometheus.Desc
 	rules, inexact, sequence, observed, pods, omitted *prometheus.Desc
@@ -116,7 +116,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	if m.o.Memory != nil {
 		m.collectMemory(c)
 	}
-	m.unreadable.Collect(ch) // here, so that they count this scrape
+	m.unreadable.Collect(ch) // last, so that the counters include the failures of this scrape
 	m.hidden.Collect(ch)
 }
 
@@ -131,7 +131,8 @@ func (c collection) gauge(d *prometheus.Desc, v float64, labels ...string) {
 	c.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 }
 
-// states sends an amount in all its states. labels are the values of all labels but the last one, type.
+// states sends an amount once for each type: capacity, allocatable, allocated and free. labels are the values of all
+// labels but the last one, which is type.
 func (c collection) states(d *prometheus.Desc, capacity, allocatable, free int64, labels ...string) {
 	for _, x := range []struct {
 		state string
@@ -166,6 +167,7 @@ func (c collection) inexact() {
 
 func id(n idset.NUMA) string { return strconv.Itoa(int(n)) }
 
+// numa sends the CPUs, memory, hugepages and distances of the NUMA node at position i.
 func (c collection) numa(i int, numa topo.NUMA) {
 	u, name := c.n.Usage, id(numa.ID)
 	c.gauge(c.d.count, float64(numa.CPUs.Len()), name)
@@ -182,7 +184,8 @@ func (c collection) numa(i int, numa topo.NUMA) {
 	}
 }
 
-// devices sends the devices of each resource, for the NUMA nodes that have some.
+// devices sends how many devices of each resource are near each NUMA node, and near none. It sends nothing for a NUMA
+// node without such devices.
 func (c collection) devices() {
 	for _, r := range c.n.Machine.Resources() {
 		free := c.n.Usage.FreeDevices(r.Name)
@@ -193,6 +196,8 @@ func (c collection) devices() {
 	}
 }
 
+// near sends the devices of a resource that here selects. free are the free devices of the resource, and name is the
+// value of the label numa_node.
 func (c collection) near(r topo.Resource, free []topo.Device, name string, here func(topo.Device) bool) {
 	var capacity, healthy, unheld int64
 	for _, d := range r.Devices {

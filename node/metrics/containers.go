@@ -24,7 +24,8 @@ type Memory interface {
 const maxReading = 3 * time.Second
 
 // collectMemory sends the memory of the first containers, at most Options.Containers, and how many containers were
-// shown, omitted, missing or unreadable.
+// shown, omitted, missing or unreadable. Containers beyond that number or after maxReading are omitted. So is a
+// second container of the same name, because two series may not have equal labels.
 func (m *Metrics) collectMemory(c collection) {
 	type key struct{ namespace, pod, name string }
 	sent := map[key]bool{}
@@ -55,8 +56,9 @@ func (m *Metrics) collectMemory(c collection) {
 	}
 }
 
-// memory sends one container's memory and CPU time. NUMA nodes that the machine does not have get no series, because
-// their number would be unbounded, but they count in the remote share.
+// memory sends one container's memory and CPU time. NUMA nodes that the machine lacks get no series, because their
+// number would be unbounded, but their memory counts as remote. The remote share is missing if the container's CPUs
+// are unknown.
 func (c collection) memory(m cgroup.Memory, labels ...string) {
 	for _, numa := range c.n.Machine.NUMAs() {
 		a, ok := m.NUMAs[numa.ID]

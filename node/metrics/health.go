@@ -42,8 +42,8 @@ func Health(alive, ready func() error) http.Handler {
 	return mux
 }
 
-// ListenHealth opens an address for probes. It serves plain HTTP to any client, has connections of its own, and closes
-// each after one answer, so that readers of metrics cannot delay a probe.
+// ListenHealth opens an address for probes. It serves plain HTTP to any client. Its bound on connections is its own,
+// and it closes each connection after one answer, so that readers of metrics cannot delay a probe.
 func ListenHealth(address string, h http.Handler) (*Server, error) {
 	s := newServer(h)
 	s.http.SetKeepAlivesEnabled(false)

@@ -6,12 +6,12 @@ import (
 )
 
 // limited is a listener with a bounded number of open connections, so that clients cannot exhaust the memory of the
-// process. When the bound is reached, a new connection replaces the oldest one of the source with the most
-// connections. So a source that opens many connections loses its own, and one that opens few is served. A source is
-// an IP address.
+// process. A source is an IP address. When the bound is reached, a new connection replaces the oldest connection of
+// the source that has the most. So a source that opens many connections loses its own, and a source with few is
+// served.
 type limited struct {
 	net.Listener
-	most int
+	most int // open connections
 
 	mu    sync.Mutex
 	open  map[string][]*counted // by source, the oldest first
@@ -36,7 +36,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	return n, nil
 }
 
-// add adds a connection, and returns the one that has to be closed for it, if any.
+// add records a connection, and returns the one that the caller has to close for it; nil if the bound is not reached.
 func (l *limited) add(c *counted) (evicted *counted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,8 +51,8 @@ func (l *limited) add(c *counted) (evicted *counted) {
 	return evicted
 }
 
-// fullest returns the oldest connection of the source with the most. If several sources have the most, it takes the
-// source whose oldest connection came first.
+// fullest returns the oldest connection of the source with the most connections. If several sources have equally
+// many, it takes the source whose oldest connection came first.
 func (l *limited) fullest() (out *counted) {
 	most := 0
 	for _, list := range l.open {
@@ -63,6 +63,8 @@ func (l *limited) fullest() (out *counted) {
 	return out
 }
 
+// drop removes a connection from the records. It does nothing if the connection was removed before, as after an
+// eviction. The caller holds the lock.
 func (l *limited) drop(c *counted) {
 	list := l.open[c.source]
 	for i, x := range list {
@@ -90,7 +92,7 @@ type counted struct {
 	net.Conn
 	from   *limited
 	source string
-	number int // in the order in which they came
+	number int // connections are numbered in the order in which they came
 }
 
 // Close implements net.Conn.

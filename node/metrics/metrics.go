@@ -59,7 +59,8 @@ type Metrics struct {
 	latency             prometheus.Histogram
 }
 
-// recorded is the node that the agent recorded last. It never changes.
+// recorded has the node that the agent recorded last, the sequence of its layout, and when that was. It never
+// changes.
 type recorded struct {
 	node     *state.Node
 	sequence int64
@@ -110,7 +111,8 @@ func (m *Metrics) RecordWrite(object string, err error) {
 	m.writes.WithLabelValues(object).Inc()
 }
 
-// RecordReconcile counts a reconcile, and observes how long after the first change it published something.
+// RecordReconcile counts a reconcile. If it wrote something, RecordReconcile also observes the time from the first
+// change that led to it until its end.
 func (m *Metrics) RecordReconcile(after time.Duration, wrote bool, err error) {
 	m.reconciles.Inc()
 	if err != nil {
@@ -121,12 +123,14 @@ func (m *Metrics) RecordReconcile(after time.Duration, wrote bool, err error) {
 	}
 }
 
-// counters returns the metrics that are kept, in contrast to those computed at a scrape.
+// counters returns the metrics that keep their values between scrapes, for Register. It omits unreadable and hidden,
+// which Collect sends itself.
 func (m *Metrics) counters() []prometheus.Collector {
 	return []prometheus.Collector{m.writes, m.writeErrors, m.reconciles, m.failed, m.latency}
 }
 
-// Register registers everything with the label node.
+// Register registers all metrics, Options.More included, with the label node. It returns the errors of all that could
+// not be registered.
 func (m *Metrics) Register(r prometheus.Registerer) error {
 	labelled := prometheus.WrapRegistererWith(prometheus.Labels{"node": m.o.Node}, r)
 	errs := []error{labelled.Register(m)}

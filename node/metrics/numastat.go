@@ -58,7 +58,7 @@ func readNumastat(sys fs.FS, numa string) (map[string]uint64, error) {
 	return out, nil
 }
 
-// readText returns a file of at most this many bytes.
+// readText returns the text of a file. A file of more than the given number of bytes is an error.
 func readText(root fs.FS, path string, most int64) (string, error) {
 	f, err := root.Open(path)
 	if err != nil {

@@ -13,12 +13,13 @@ import (
 // holding identifies one series of a pod.
 type holding struct {
 	desc     *prometheus.Desc
-	pod      state.PodID // without UID: of two pods of one name, one is ending
+	pod      state.PodID // without UID: a pod shares the series with an ending pod of its name
 	resource string
 	numas    string
 }
 
-// pods sends the holdings of the first pods, in the order of their admission.
+// pods sends the holdings of the first pods, up to the given number, in the order in which they were first seen. It
+// also sends how many pods hold something, and how many of these it omits.
 func (c collection) pods(most int) {
 	shown := c.n.Entries[:min(most, len(c.n.Entries))]
 	c.gauge(c.d.pods, float64(len(c.n.Entries)))
@@ -36,7 +37,7 @@ func (c collection) pods(most int) {
 	}
 }
 
-// add adds the holdings of a pod's containers; blocks of no bytes do not count.
+// add adds what a pod's containers hold to the sums of its series. Memory blocks of zero bytes make no series.
 func (c collection) add(sum map[holding]float64, e state.Entry) {
 	pod := state.PodID{Namespace: e.Pod.Namespace, Name: e.Pod.Name}
 	for _, h := range e.Holdings {
@@ -56,7 +57,7 @@ func (c collection) add(sum map[holding]float64, e state.Entry) {
 	}
 }
 
-// list writes the NUMA nodes of a mask as Linux does, and "none" for none.
+// list returns the NUMA nodes of a mask in the Linux list format, or "none" if there are none.
 func (c collection) list(mask topo.Mask) string {
 	if mask == 0 {
 		return "none"
@@ -64,5 +65,5 @@ func (c collection) list(mask topo.Mask) string {
 	return idset.Of(c.n.Machine.IDs(mask)...).String()
 }
 
-// valid makes a text fit for a label.
+// valid replaces bytes that are not UTF-8, which a label cannot have.
 func valid(s string) string { return strings.ToValidUTF8(s, "?") }

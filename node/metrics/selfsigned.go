@@ -14,7 +14,8 @@ import (
 // lifetime is the validity of a certificate that the process makes for itself; the certificate ends with the process.
 const lifetime = 10 * 365 * 24 * time.Hour
 
-// selfSigned makes a certificate without an issuer, as Kubernetes' own components do if they are given none.
+// selfSigned makes a certificate for the host name that is signed by its own key, as Kubernetes' components do if
+// they are given no certificate.
 func selfSigned(name string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -23,8 +23,8 @@ const (
 // ticks are the units of /proc/stat in a second: USER_HZ, 100 on all architectures that run Kubernetes (time(7)).
 const ticks = 100
 
-// collectBusy sends how long CPUs were busy. It omits a NUMA node if the kernel does not count every CPU of it, for
-// example if this computer is not the described machine.
+// collectBusy sends how long the CPUs of each NUMA node were busy. It omits a NUMA node if the kernel does not report
+// every CPU of it, for example because this computer is not the described machine.
 func (m *Metrics) collectBusy(c collection) {
 	text, err := readText(m.o.Proc, "stat", maxProc)
 	if err == nil {
@@ -38,6 +38,7 @@ func (m *Metrics) collectBusy(c collection) {
 	}
 }
 
+// busy sends the sums for the NUMA nodes whose CPUs are all known. by has the ticks of each CPU.
 func (c collection) busy(by map[idset.CPU]uint64) {
 	for _, numa := range c.n.Machine.NUMAs() {
 		var sum uint64

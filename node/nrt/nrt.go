@@ -67,7 +67,8 @@ func costs(m *topo.Machine, numa topo.NUMA) (out v1alpha2.CostList) {
 	return out
 }
 
-// resources returns the resources of the NUMA node at position i.
+// resources returns the resources of the NUMA node at position i. free has the free devices of each resource of the
+// machine, in the order of Machine.Resources.
 func resources(n *state.Node, i int, free [][]topo.Device) (out v1alpha2.ResourceInfoList) {
 	u, numa := n.Usage, n.Machine.NUMAs()[i]
 	out = append(out, info("cpu", resource.DecimalSI, int64(numa.CPUs.Len()),
@@ -118,6 +119,7 @@ func freeDevices(u *place.Usage) (out [][]topo.Device) {
 	return out
 }
 
+// near returns how many of the devices are near the NUMA node at position i.
 func near(devices []topo.Device, i int) (count int64) {
 	for _, d := range devices {
 		if d.NUMAs.Has(i) {

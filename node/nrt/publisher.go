@@ -19,9 +19,9 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Publisher writes the NodeResourceTopology of one node if it differs from the one at the API server. If the API server
-// does not serve the kind, it logs so once and writes nothing; it tries again whenever it has to read. It is for one
-// goroutine.
+// Publisher writes the NodeResourceTopology of one node if it differs from the one at the API server. If the API
+// server does not serve the kind, Publisher logs that once and writes nothing; it tries again whenever Publish gets
+// read options. It is for one goroutine.
 type Publisher struct {
 	client *nrt.Client
 	labels []string
@@ -31,8 +31,8 @@ type Publisher struct {
 	missing   bool   // the API server does not serve the kind
 }
 
-// NewPublisher returns a publisher that has sent no request yet. Labels are the keys of the labels that it compares
-// and writes; it leaves other labels of the object as they are.
+// NewPublisher returns a publisher; it sends no request itself. labels are the keys of the labels that the publisher
+// compares and writes. It leaves other labels of the object as they are.
 func NewPublisher(cfg *rest.Config, labels []string, log logr.Logger) (*Publisher, error) {
 	// The caller of Publish limits its pace; a second limit in the client would only add delay.
 	rc := rest.CopyConfig(cfg)
@@ -52,9 +52,10 @@ func (p *Publisher) Resource() schema.GroupVersionResource {
 	return v1alpha2.SchemeGroupVersion.WithResource(nrt.Resource)
 }
 
-// Publish writes the object of a node, with the name, labels and owners of meta. With read options, it compares with
-// the object that it reads with them, otherwise with what it wrote last. It returns the object that it read or wrote,
-// or nil if it did neither.
+// Publish writes the object of a node, with the name, labels and owners of meta, if it differs from the published
+// one. If read is not nil, Publish first reads the published object with these options. Otherwise it compares with
+// the object that it wrote last. It returns the object that it wrote, else the one that it read, else nil. wrote is
+// false without an error if nothing differed or the API server does not serve the kind.
 func (p *Publisher) Publish(ctx context.Context, n *state.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
 	object metav1.Object, wrote bool, err error) {
 	if p.missing && read == nil {
@@ -90,7 +91,8 @@ func (p *Publisher) Publish(ctx context.Context, n *state.Node, meta metav1.Obje
 	return applied, true, nil
 }
 
-// read returns the object at the API server, or nil if there is none.
+// read gets the object from the API server with the given options, and records its content. It returns nil without an
+// error if there is none.
 func (p *Publisher) read(ctx context.Context, name string, as metav1.GetOptions) (metav1.Object, error) {
 	p.published = nil
 	o, err := p.client.Get(ctx, name, as)
