@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// maxState bounds the bytes of the file: 2,048 pods with some holdings each fit.
+// maxState bounds the file in bytes. It leaves room for 2,048 pods with some holdings each.
 const maxState = 16 << 20
 
 // file stores the pods of a node.
@@ -35,19 +35,20 @@ type savedPod struct {
 	// Offered and Decided have the meaning of the fields of pin.Pod.
 	Offered bool `json:"offered,omitempty"`
 	Decided bool `json:"decided,omitempty"`
-	// Fault is the fault of the placement. Arrived is the arrival with which the placement is tried again. It is nil if
-	// that is not to happen.
+	// Fault is the fault of the placement, or nil. Arrived has what is needed to try the placement again; it is nil if
+	// it is not to be tried again.
 	Fault   *pin.Fault `json:"fault,omitempty"`
 	Arrived *arrived   `json:"arrived,omitempty"`
 }
 
-// arrived has the parts of a pin.Arrival that savedPod does not have.
+// arrived has the parts of a pin.Arrival that savedPod itself does not have.
 type arrived struct {
 	Decision *v1alpha1.Decision `json:"decision,omitempty"`
 	Devices  []pin.Given        `json:"devices,omitempty"`
 }
 
-// pod returns the stored pod. ok is false where the machine has changed since, so that the pod has to arrive anew.
+// pod returns the stored pod. ok is false if the machine lacks something that the pod holds, or that was decided for
+// it. The pod then has to arrive again.
 func (p *savedPod) pod(m *topo.Machine) (out pin.Pod, ok bool) {
 	hs, err := p.Holdings(m)
 	if err != nil {
@@ -81,8 +82,8 @@ func savedOf(m *topo.Machine, p pin.Pod) savedPod {
 
 const stateVersion = 1
 
-// read returns the pods of the file in their order. It leaves out pods that have to arrive anew on the machine m. If
-// the file does not exist, there are no pods.
+// read returns the pods in the file, in their order. It leaves out pods that have to arrive again on the machine m;
+// see savedPod.pod. If the file does not exist, there are no pods and no error.
 func (f file) read(m *topo.Machine) (out []pin.Pod, err error) {
 	defer func() {
 		if err != nil {

@@ -6,10 +6,10 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Near pins the containers of pods that share CPUs to one NUMA node per pod. numas has these NUMA nodes, by the UIDs
-// of the pods. The containers of all other pods return to all shared CPUs. With migrate, Near binds their memory to
-// the NUMA node, too, and the kernel moves pages that are elsewhere. Pods with exclusive CPUs or with memory of their
-// own stay where they are.
+// Near pins the containers of pods that share CPUs to one NUMA node per pod. numas has the NUMA nodes by the UIDs of
+// the pods. Containers of pods that are not in numas return to all shared CPUs. If migrate is true, Near also binds
+// the memory of the pods in numas to their NUMA nodes, and the kernel moves pages that are elsewhere. Pods with
+// exclusive CPUs or with memory of their own stay where they are.
 func (p *Plugin) Near(numas map[string]idset.NUMA, migrate bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -17,7 +17,8 @@ func (p *Plugin) Near(numas map[string]idset.NUMA, migrate bool) {
 	p.push()
 }
 
-// pin returns the pin of a container. Where its NUMA node has no shared CPU, the container runs on all shared CPUs.
+// pin returns the pin of a container: the decision of core/pin, narrowed to the pod's NUMA node by Near. If this NUMA
+// node has no shared CPU, the container runs on all shared CPUs.
 func (p *Plugin) pin(uid, container string) pin.Pin {
 	is := p.node.Pin(uid, container)
 	numa, put := p.near[uid]
@@ -36,8 +37,8 @@ func (p *Plugin) pin(uid, container string) pin.Pin {
 	return is
 }
 
-// Namespaces returns the network namespaces, as paths, of the pods with containers, by UID. The path is "" for a pod in
-// the node's own namespace.
+// Namespaces returns the paths of the network namespaces of the pods with containers, by UID. The path is "" for a
+// pod in the node's own network namespace.
 func (p *Plugin) Namespaces() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

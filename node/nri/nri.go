@@ -38,19 +38,20 @@ const (
 	Fail   FailurePolicy = "Fail"   // the container does not start; the kubelet tries again
 )
 
-// answerTime is the most time for one answer to the runtime, including requests to the API server. By default a runtime
-// drops a plugin that takes two seconds.
+// answerTime bounds the time for one answer to the runtime, including requests to the API server. By default a
+// runtime disconnects a plugin that takes two seconds.
 const answerTime = time.Second
 
 // Pods returns data about the pods of the node.
 type Pods interface {
-	// Arriving returns the data about the pod of a sandbox. ok is false where the API server has no such pod, or does
-	// not answer in time.
+	// Arriving returns the data about the pod of a sandbox. ok is false if the pod cannot be placed yet: the API server
+	// has no such pod or does not answer in time, or the pod's requests or devices cannot be read.
 	Arriving(ctx context.Context, s Sandbox) (a Arriving, ok bool)
-	// Ended returns the UIDs of the given pods that have ended, by a consistent read of the API server.
+	// Ended returns the UIDs of the given pods that have ended, by a consistent read of the API server that is at most
+	// a fraction of a second old.
 	Ended(ctx context.Context, all []Sandbox) (ended []string, err error)
-	// Bound returns the pods of the node with a decision of the scheduler, ordered by UID. It leaves out pods for which
-	// but returns true.
+	// Bound returns the pods that are bound to the node with a decision of the scheduler, ordered by UID. It leaves out
+	// the pods for whose UID the function returns true.
 	Bound(but func(uid string) bool) []pin.Arrival
 }
 
@@ -78,7 +79,8 @@ type Config struct {
 	Machine *topo.Machine
 	Rules   place.Rules
 	Pods    Pods
-	// State is the file that stores decisions. Its directory must exist and must outlive the node's restart.
+	// State is the path of the file that stores decisions. Its directory must exist, and must survive a restart of the
+	// node.
 	State   string
 	Failure FailurePolicy // "" means Ignore
 	// The plugin calls these functions, which may be nil and must return at once. Placed receives every pod that was
@@ -108,13 +110,14 @@ type Plugin struct {
 	known map[string]Sandbox
 	// reported are the faults of pods that were reported already, by UID.
 	reported map[string]pin.FaultCode
-	// near has the NUMA node of each pod that shares CPUs, by UID. migrate is set if their memory is bound there, too.
+	// near has, by UID, the NUMA node of each pod that shares CPUs and was given one by Near. If migrate is set, the
+	// memory of these pods is bound there, too.
 	near    map[string]idset.NUMA
 	migrate bool
-	// pinned receives when all containers of the runtime are pinned after the plugin has connected.
+	// pinned gets an element when all containers of the runtime are pinned after the plugin has connected.
 	pinned chan struct{}
-	// send sends updates to the runtime outside of an answer; nil while no runtime is connected. sending is set while a
-	// goroutine is calling it.
+	// send sends updates to the runtime that are not part of an answer; it is nil while no runtime is connected.
+	// sending is set while a goroutine calls send.
 	send    func([]*api.ContainerUpdate) ([]*api.ContainerUpdate, error)
 	sending bool
 }
@@ -123,8 +126,8 @@ type Plugin struct {
 type container struct {
 	pod, name string
 	sandbox   *api.PodSandbox
-	is        pin.Pin // last pin that the runtime received, or the zero Pin
-	made      pin.Pin // pin at its creation
+	is        pin.Pin // last pin that the runtime received; the zero Pin if it has to be sent (again)
+	made      pin.Pin // pin at its creation, which it keeps until an update reaches it
 	runs      bool    // it runs, so updates reach it
 	differs   int     // how often in a row the kernel had another pin
 }
@@ -202,7 +205,9 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 	return p.updates(""), nil
 }
 
-// CreateContainer pins a container before it starts, and takes its exclusive CPUs from the containers that share them.
+// CreateContainer pins a container before it starts, and takes its exclusive CPUs from the containers that share
+// them. Under the policy Fail it returns an error if the pod is not known or its decision cannot be saved, unless the
+// pod is static. Otherwise such a container shares CPUs.
 func (p *Plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment,
 	[]*api.ContainerUpdate, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -245,7 +250,7 @@ func (p *Plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 		p.node = before
 	}
 	if known := p.containers[c.Id]; known != nil {
-		known.is = pin.Pin{} // the kubelet's own update must not replace the pin
+		known.is = pin.Pin{} // send the pin again: the kubelet's update may replace it
 	}
 	return p.updates(""), nil
 }
@@ -254,7 +259,7 @@ func (p *Plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 func (p *Plugin) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
 	p.forget(c.Id)
 	if p.cfg.Changed != nil {
-		p.cfg.Changed() // its pod may have been deleted before
+		p.cfg.Changed() // the pod may be deleted already, and end now that its container has
 	}
 	return nil, nil
 }
@@ -276,8 +281,8 @@ func (p *Plugin) RemovePodSandbox(_ context.Context, s *api.PodSandbox) error {
 	return p.end(func(one Sandbox) bool { return one.UID == s.Uid })
 }
 
-// Left ends pods that there does not accept and that have no running container. It does nothing before the runtime has
-// listed its running containers.
+// Left ends the pods that have left the node: there returns false for them, and the runtime has no container of them.
+// It does nothing before the runtime has listed its running containers.
 func (p *Plugin) Left(there func(Sandbox) bool) error {
 	p.mu.Lock()
 	unknown := !p.synchronized
@@ -294,7 +299,8 @@ type Lingering struct {
 	pin.Pod
 }
 
-// Lingering returns the pods that there does not accept and that have containers, in the order of their arrival.
+// Lingering returns the pods that have containers although there returns false for them, in the order of their
+// arrival.
 func (p *Plugin) Lingering(there func(Sandbox) bool) (out []Lingering) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -316,7 +322,8 @@ func (p *Plugin) sandboxes() map[string]*api.PodSandbox {
 	return out
 }
 
-// end ends the pods without containers for which over returns true.
+// end ends the pods without containers for which over returns true. Other pods may then get CPUs that were not free
+// before (pin.Node.Mended).
 func (p *Plugin) end(over func(Sandbox) bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -339,7 +346,8 @@ func (p *Plugin) of(uid string) Sandbox {
 	return Sandbox{UID: uid}
 }
 
-// Use changes the machine or the rules. Pods keep their holdings where the new machine and rules permit them.
+// Use changes the machine or the rules. Pods keep their holdings if the new machine and rules permit them; the others
+// are placed anew. Use returns an error, and changes nothing, if an agent cannot be the arbiter with these.
 func (p *Plugin) Use(m *topo.Machine, r place.Rules) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -377,7 +385,8 @@ func (p *Plugin) Resized(uid string, spec *place.Pod) error {
 	return p.commit(before)
 }
 
-// resize changes the holdings of a pod, unless they match its request already.
+// resize changes the holdings of a pod to match a's request. It does nothing if they match already, or if the resize
+// has the same fault as the last attempt.
 func (p *Plugin) resize(uid string, a Arriving) {
 	p.await()
 	before, _ := p.node.Pod(uid)
@@ -390,7 +399,8 @@ func (p *Plugin) resize(uid string, a Arriving) {
 	p.set(next, uid, a)
 }
 
-// become makes n the present node, and pins the containers that differ.
+// become makes n the present node, reports faults that are not reported yet, and pins the containers whose pin
+// differs.
 func (p *Plugin) become(n *pin.Node) error {
 	before := p.node
 	if n != before {
@@ -400,8 +410,8 @@ func (p *Plugin) become(n *pin.Node) error {
 	return p.commit(before)
 }
 
-// commit saves the node, and pins the containers that differ. If the node cannot be saved, commit makes before the
-// present node again.
+// commit saves the present node, and pins the containers whose pin differs. If the node cannot be saved, commit makes
+// before the present node again, and returns the error.
 func (p *Plugin) commit(before *pin.Node) error {
 	if err := p.save(); err != nil {
 		p.node = before
@@ -444,8 +454,9 @@ func (p *Plugin) has(uid string) bool {
 }
 
 // arrive places the pod of a sandbox if it is new, and reports whether the pod is known. If the placement has a
-// fault, for example because decided CPUs are not free, arrive removes pods that have ended, and places the pod
-// again. The scheduler may receive their end before the runtime does.
+// fault, for example because decided CPUs are not free, arrive removes the pods that have ended according to the API
+// server, and places the pod again. The scheduler may have counted their CPUs as free before the runtime reported
+// their end.
 func (p *Plugin) arrive(ctx context.Context, s *api.PodSandbox) (known bool) {
 	if _, known := p.node.Pod(s.Uid); known {
 		return true
@@ -468,7 +479,8 @@ func (p *Plugin) arrive(ctx context.Context, s *api.PodSandbox) (known bool) {
 	return true
 }
 
-// await keeps free the CPUs that the scheduler has decided for bound pods that have not arrived.
+// await makes the present node keep free the CPUs that the scheduler has decided for pods that are bound to the node
+// and have not arrived.
 func (p *Plugin) await() {
 	p.node = p.node.Awaiting(p.cfg.Pods.Bound(func(uid string) bool {
 		_, arrived := p.node.Pod(uid)
@@ -491,7 +503,8 @@ func (p *Plugin) arriveAll(ctx context.Context, all []*api.PodSandbox) {
 	}
 }
 
-// ended returns pods that have ended and have no running container. A pod that was deleted by force may still have one.
+// ended returns the UIDs of pods that have ended while the runtime has no container for them. A pod that was deleted
+// by force may still have one. If the API server does not answer, ended logs the error and returns nil.
 func (p *Plugin) ended(ctx context.Context) []string {
 	var all []Sandbox
 	for _, known := range p.node.Pods() {
@@ -509,8 +522,8 @@ func (p *Plugin) ended(ctx context.Context) []string {
 	return ended
 }
 
-// tell reports, for pods with containers, the faults that were not reported when the pod was placed. The agent may
-// have ended before that, or the machine or the rules may have changed since.
+// tell reports, for pods with containers, the faults that were not reported when the pod was placed. An earlier agent
+// may have placed the pod, or the machine or the rules may have changed since.
 func (p *Plugin) tell() {
 	sandboxes := p.sandboxes()
 	there := map[string]bool{}

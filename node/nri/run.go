@@ -11,8 +11,8 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// The plugin's identity at the runtime. Plugins with higher indexes may change this one's CPUs; the runtime reports
-// that as a conflict.
+// The plugin's identity at the runtime. Runtimes call plugins in ascending order of their indexes. If a later plugin
+// changes the CPUs that this one has set, the runtime reports a conflict.
 const (
 	pluginName  = "tenon-agent"
 	pluginIndex = "90"
@@ -24,8 +24,9 @@ const (
 	lastPause  = 10 * time.Second
 )
 
-// Run connects to the runtime's socket, and again when the connection ends, until ctx ends. It calls connected with the
-// error of each failed attempt, and with nil when all containers are pinned; connected may be nil.
+// Run connects to the runtime's socket, and again when the connection ends, until ctx ends. It calls connected with
+// the error of each failed attempt or ended connection, and with nil when all containers are pinned. connected may be
+// nil.
 func (p *Plugin) Run(ctx context.Context, socket string, connected func(error)) {
 	if connected == nil {
 		connected = func(error) {}
@@ -47,7 +48,7 @@ func (p *Plugin) Run(ctx context.Context, socket string, connected func(error)) 
 	}
 }
 
-// serve handles one connection.
+// serve handles one connection until it ends, and returns why; nil if ctx has ended.
 func (p *Plugin) serve(ctx context.Context, socket string, connected func(error)) (err error) {
 	defer func() {
 		if err != nil {
@@ -84,10 +85,10 @@ func (p *Plugin) serve(ctx context.Context, socket string, connected func(error)
 	}
 }
 
-// Configure subscribes to what the plugin handles.
+// Configure is called when the plugin has connected. It subscribes to all events for which Plugin has a method.
 func (p *Plugin) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
 	p.cfg.Logger.Info("connected to the container runtime", "runtime", runtime, "version", version)
-	return 0, nil // all events that have a handler
+	return 0, nil // no mask: all events with a method
 }
 
 // quiet logs the stub's lines at a verbosity that is off by default.

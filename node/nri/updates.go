@@ -11,8 +11,9 @@ import (
 	"github.com/tenon-numa/tenon/core/pin"
 )
 
-// updates returns the updates that the runtime has to make, in ascending order of container IDs, and records their
-// pins as received. It leaves out the container with the ID but.
+// updates returns an update for each container whose pin differs from the last one that the runtime received, in
+// ascending order of container IDs, and records these pins as received. It leaves out the given container ID, whose
+// pin is in the same answer; "" leaves out none.
 func (p *Plugin) updates(but string) (out []*api.ContainerUpdate) {
 	for _, id := range slices.Sorted(maps.Keys(p.containers)) {
 		c := p.containers[id]
@@ -31,7 +32,8 @@ func (p *Plugin) updates(but string) (out []*api.ContainerUpdate) {
 	return out
 }
 
-// PostCreateContainer is called when a container can be updated. Updates since CreateContainer are lost.
+// PostCreateContainer is called when a container can be updated. The runtime has lost the updates between
+// CreateContainer and this call.
 func (p *Plugin) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	p.caughtUp(c.Id, false)
 	return nil
@@ -43,7 +45,8 @@ func (p *Plugin) PostStartContainer(_ context.Context, _ *api.PodSandbox, c *api
 	return nil
 }
 
-// caughtUp records whether a container runs, and sends again the container's updates since its creation.
+// caughtUp records whether a container runs. If its pin has changed since its creation, it sends the pin again,
+// because the container may still have the pin of its creation.
 func (p *Plugin) caughtUp(id string, runs bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,8 +63,8 @@ func (p *Plugin) caughtUp(id string, runs bool) {
 
 func same(a, b pin.Pin) bool { return a.CPUs.Equal(b.CPUs) && a.NUMAs == b.NUMAs }
 
-// push sends the differing pins to the runtime. A goroutine sends them one after the other, because the runtime may be
-// waiting for the answer to a request of its own.
+// push sends the pins that differ to the runtime, and does not wait. A goroutine sends them one after the other,
+// because the runtime may be waiting for the plugin's answer to another call.
 func (p *Plugin) push() {
 	if p.sending {
 		return // sendOnce runs again after the runtime's answer
@@ -73,9 +76,10 @@ func (p *Plugin) push() {
 	}()
 }
 
-// sendOnce sends the differing pins, and reports whether it sent any. Before the runtime takes the updates, it may
-// ask for the pin of a container. It then applies the older updates after the newer answer. sendOnce sends the newer
-// pins of such containers again.
+// sendOnce sends the pins that differ, and reports whether to call it again. While the runtime has not yet taken
+// these updates, it may call CreateContainer or UpdateContainer, and get newer pins in the answer. It then applies
+// the older updates after the newer answer. So sendOnce marks the containers whose pin has changed meanwhile, and the
+// next call sends their newer pins again. After an error it marks all containers that it sent.
 func (p *Plugin) sendOnce() bool {
 	p.mu.Lock()
 	var updates []*api.ContainerUpdate
@@ -120,7 +124,7 @@ func (p *Plugin) Compare(found map[string]Cpuset) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sending {
-		return // it is changing them
+		return // the goroutine is changing cpusets, so found may be out of date
 	}
 	for id, c := range p.containers {
 		is, ok := found[id]
@@ -144,7 +148,7 @@ func (p *Plugin) Compare(found map[string]Cpuset) {
 // mems returns the NUMA nodes of a pin in the Linux list format.
 func (p *Plugin) mems(is pin.Pin) string { return p.memsOf(is).String() }
 
-// memsOf returns the NUMA nodes of a pin. Where the pin allows any, these are all NUMA nodes that have memory.
+// memsOf returns the NUMA nodes of a pin. If the pin allows any NUMA node, these are all that have memory.
 func (p *Plugin) memsOf(is pin.Pin) idset.Set[idset.NUMA] {
 	var ids []idset.NUMA
 	for i, n := range p.node.Machine().NUMAs() {

@@ -1,8 +1,8 @@
-// Package nritest is a container runtime's half of NRI for tests: the adaptation that real runtimes link, and
-// containers that have no more than a cpuset.
+// Package nritest is the container runtime's side of NRI for tests: the adaptation package that real runtimes link,
+// and containers that only have a cpuset.
 //
-// Invariant: a container's cpuset is the last one that a plugin sent. The package refuses to behave like a runtime
-// otherwise: containers start and stop only when the test calls for it.
+// Invariant: a container's cpuset is the last one that a plugin sent, unless a test overwrites it. The package does
+// not imitate a runtime otherwise: containers start and stop only when the test calls for it.
 package nritest
 
 import (
@@ -29,7 +29,7 @@ type Pod struct {
 type Runtime struct {
 	// Socket is the path of the socket for plugins.
 	Socket string
-	// Told receives when a plugin has sent an update by itself.
+	// Told gets an element when a plugin has sent an update that is not part of an answer.
 	Told chan struct{}
 
 	t    testing.TB
@@ -38,8 +38,8 @@ type Runtime struct {
 	pods []*api.PodSandbox
 	all  map[string]*api.Container
 	sets map[string]string
-	// asked, if not nil, is called when a plugin sends an update by itself, before any container changes. If it returns
-	// an error, no container changes.
+	// asked, if not nil, is called before such an update changes any container. If it returns an error, no container
+	// changes.
 	asked func() error
 }
 
@@ -103,18 +103,18 @@ func (r *Runtime) apply(updates []*api.ContainerUpdate) {
 	}
 }
 
-// OnAsked sets a function that is called when a plugin sends an update by itself, before any container changes. If it
-// returns an error, the plugin gets the error and no container changes.
+// OnAsked sets a function that is called when a plugin has sent an update that is not part of an answer, before any
+// container changes. If it returns an error, the plugin gets the error and no container changes.
 func (r *Runtime) OnAsked(do func() error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = do
 }
 
-// Ready waits until the runtime calls connected plugins: it calls none while one of them synchronizes.
+// Ready waits until no plugin synchronizes, because the runtime calls no plugin before that.
 func (r *Runtime) Ready() { r.nri.BlockPluginSync().Unblock() }
 
-// id is the ID of a container.
+// id returns the ID of a container: "UID/NAME".
 func id(uid, container string) string { return uid + "/" + container }
 
 // sandbox returns the sandbox of a pod. The caller holds the lock.
