@@ -14,8 +14,8 @@ import (
 // maxPath bounds the length of a path, and thereby the depth of a tree.
 const maxPath = 512
 
-// archive is the tree of a snapshot: all its paths, "." included. Opening a link opens its target. Links within a path
-// are not followed, because discovery follows them itself.
+// archive is the tree of a snapshot, by path. It has all directories, "." included. Open follows a link at the end of
+// a path. Links within a path are not followed, because discovery follows them itself.
 type archive map[string]entry
 
 type entry struct {
@@ -25,6 +25,8 @@ type entry struct {
 	children []string // names in the directory, in the order of addition
 }
 
+// add adds a file, a link or an empty directory by its name in a snapshot, and the directories above it. It returns
+// an error if the name is no path, or if the tree has it already.
 func (a archive) add(name string, data []byte) error {
 	var e entry
 	if dir, ok := strings.CutSuffix(name, "/"); ok {
@@ -56,6 +58,8 @@ func (a archive) add(name string, data []byte) error {
 	}
 }
 
+// resolve returns the entry of a path, and the path. If follow is true and the entry is a link, it returns the link's
+// target instead. op is for the error.
 func (a archive) resolve(op, name string, follow bool) (string, entry, error) {
 	if !fs.ValidPath(name) {
 		return "", entry{}, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
@@ -108,6 +112,7 @@ func (a archive) Lstat(name string) (fs.FileInfo, error) {
 	return info{path.Base(name), e}, nil
 }
 
+// info implements fs.FileInfo.
 type info struct {
 	name string
 	entry
@@ -128,6 +133,7 @@ func (i info) Mode() fs.FileMode {
 	return 0o444
 }
 
+// openFile implements fs.ReadDirFile for files and directories.
 type openFile struct {
 	info
 	*bytes.Reader

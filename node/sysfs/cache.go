@@ -18,7 +18,8 @@ type cache struct {
 
 const maxCacheLevel = 16
 
-// lastLevel finds a CPU's cache of level 3, or else its highest unified one above level 1.
+// lastLevel returns a CPU's cache of level 3 or, if it has none, its highest unified cache above level 1. ok is false
+// if there is no such cache, or if its list of CPUs cannot be used.
 func (t *tree) lastLevel(id idset.CPU) (c cache, ok bool) {
 	dir := fmt.Sprintf("%s/cpu%d/cache", cpuDir, id)
 	best := ""
@@ -71,7 +72,7 @@ func (t *tree) groups(cores []topo.CoreSpec, cpus map[idset.CPU]cpu) {
 	t.checkShared(cores, caches, cpus)
 }
 
-// checkShared warns if CPUs of one cache disagree on which CPUs share it.
+// checkShared warns if CPUs that share a cache contradict each other about which CPUs share it.
 func (t *tree) checkShared(cores []topo.CoreSpec, caches []cache, cpus map[idset.CPU]cpu) {
 	groups := map[int]cpuSet{}
 	for _, c := range cores {

@@ -10,15 +10,17 @@ import (
 
 // This file reads /sys/devices/system/cpu/cpuN/topology (Documentation/admin-guide/cputopology.rst).
 
-// cpu is the kernel's data about one CPU; missing ids are unknown.
+// cpu is the kernel's data about one CPU.
 type cpu struct {
-	pkg, core int
-	threads   cpuSet // of its core, including the CPU itself
+	pkg, core int    // ids of its package and core; unknown if the kernel does not report them
+	threads   cpuSet // the CPUs of its core, including the CPU itself
 }
 
+// unknown stands for an id that the kernel does not report.
 const unknown = -1 << 31
 
-// maxKernelID bounds ids of cores and packages, which firmware chooses: any int of the kernel.
+// maxKernelID bounds the ids of cores and packages. Firmware chooses them, so they may be any number that the kernel
+// can hold in an int.
 const maxKernelID = 1<<31 - 1
 
 func topologyFile(id idset.CPU, name string) string {
@@ -37,6 +39,7 @@ func (t *tree) reported(file string) int {
 	return n
 }
 
+// topology reads the data about one CPU. A CPU without lists of threads counts as a core of its own.
 func (t *tree) topology(id idset.CPU) cpu {
 	c := cpu{
 		pkg:  t.reported(topologyFile(id, "physical_package_id")),
@@ -83,8 +86,9 @@ func (t *tree) hardwareCores(nodes []node, cpus map[idset.CPU]cpu) []topo.CoreSp
 	return out
 }
 
-// threads returns the CPUs of the core of a CPU. The kernel lists them for the CPU, they are in its NUMA node, and
-// they do not belong to another core yet.
+// threads returns the CPUs that make a core with the CPU id: the threads that the kernel lists for it, without
+// threads outside the NUMA node n, and without CPUs of cores that were made before. left are the CPUs of n that have
+// no core yet. Contradictory lists leave a warning.
 func (t *tree) threads(id idset.CPU, n node, left cpuSet, cpus map[idset.CPU]cpu) cpuSet {
 	file := topologyFile(id, "core_cpus_list")
 	var known []idset.CPU
@@ -111,7 +115,7 @@ func (t *tree) threads(id idset.CPU, n node, left cpuSet, cpus map[idset.CPU]cpu
 	return core
 }
 
-// checkSockets warns of packages without a number that topo can hold. All sockets are then numbered in the order of
+// checkSockets warns of packages whose number topo cannot hold. The caller then numbers all sockets in the order of
 // their packages' numbers.
 func (t *tree) checkSockets(cores []topo.CoreSpec) {
 	warned := map[idset.Socket]bool{}

@@ -24,7 +24,7 @@ import (
 //   - A core's L3 group is the id of its first uncore cache, or else the id of its package.
 //   - If several NUMA nodes have a CPU, the last one by name keeps it.
 
-// reportedCore is a core as cadvisor reports it.
+// reportedCore is a core as cadvisor reports it. l3 is the id of its uncore cache, or else of its package.
 type reportedCore struct {
 	numa    idset.NUMA
 	id, pkg int
@@ -32,7 +32,7 @@ type reportedCore struct {
 	l3      int
 }
 
-// byName orders numbers as the names of directories are ordered.
+// byName orders numbers as directories are ordered that end in them: 0, 1, 10, 2.
 func byName(a, b int) int { return cmp.Compare(strconv.Itoa(a), strconv.Itoa(b)) }
 
 // kubeletCores returns the cores of the kubelet's topology. Their sockets and L3 groups have the kubelet's numbers, or
@@ -86,7 +86,8 @@ func keys[V any](m map[idset.CPU]V) []idset.CPU {
 	return out
 }
 
-// renumber replaces all numbers of a field by their ranks if one of them is outside 0..most.
+// renumber replaces the numbers in a field of all cores by their ranks, if one of the numbers is below 0 or above the
+// given maximum.
 func renumber[T ~int](cores []topo.CoreSpec, field func(*topo.CoreSpec) *T, most T) {
 	var all []T
 	for i := range cores {
@@ -104,7 +105,7 @@ func renumber[T ~int](cores []topo.CoreSpec, field func(*topo.CoreSpec) *T, most
 	}
 }
 
-// reportedCores returns cadvisor's cores of a NUMA node.
+// reportedCores returns the cores of a NUMA node as cadvisor reports them, with their L3 groups.
 func (t *tree) reportedCores(n node, cpus map[idset.CPU]cpu) (out []reportedCore) {
 	type key struct{ id, pkg int }
 	at := map[key]int{}
@@ -142,7 +143,8 @@ func (t *tree) reportedCores(n node, cpus map[idset.CPU]cpu) (out []reportedCore
 // reportedCache is a cache as cadvisor reports it.
 type reportedCache struct{ id, level, cpus int }
 
-// reportedCaches reads all caches of a CPU by the names of their directories; ok is false if cadvisor fails.
+// reportedCaches reads all caches of a CPU, in the order of their directories' names. ok is false if cadvisor would
+// fail to read one of them.
 func (t *tree) reportedCaches(id idset.CPU) (out []reportedCache, ok bool) {
 	dir := fmt.Sprintf("%s/cpu%d/cache", cpuDir, id)
 	names, err := t.list(dir)
@@ -164,8 +166,9 @@ func (t *tree) reportedCaches(id idset.CPU) (out []reportedCache, ok bool) {
 	return out, true
 }
 
-// reportedCache reads one cache. Every kernel shows shared_cpu_map. Snapshots of older releases lack it, and have only
-// the level of caches below the last one; skip is true for such a cache.
+// reportedCache reads one cache; ok is false if cadvisor would fail to read it. Every kernel has shared_cpu_map.
+// Snapshots of older releases lack it, and have only the level of caches below the last one. Such a cache cannot be
+// an uncore cache, so skip is true for it.
 func (t *tree) reportedCache(dir string) (c reportedCache, skip, ok bool) {
 	level, known := t.leading(dir + "/level")
 	text, whole := t.text(dir + "/shared_cpu_map")
@@ -188,7 +191,7 @@ func (t *tree) reportedCache(dir string) (c reportedCache, skip, ok bool) {
 	return c, false, err == nil
 }
 
-// leading reads the number that a file begins with, as fmt.Sscanf does.
+// leading reads the number that a file begins with, as fmt.Sscanf does; it returns false if there is none.
 func (t *tree) leading(file string) (int, bool) {
 	text, ok := t.text(file)
 	if !ok {
@@ -202,7 +205,8 @@ func (t *tree) leading(file string) (int, bool) {
 	return n, err == nil
 }
 
-// compareViews warns if the kubelet's cores and L3 groups differ from the hardware's.
+// compareViews warns if a core or an L3 group in the kubelet's view has other CPUs than in the hardware's view. It
+// reports only the first difference of each kind.
 func (t *tree) compareViews(theirs, ours *topo.Machine) {
 	for _, level := range []struct {
 		of   topo.Level
@@ -226,8 +230,8 @@ func (t *tree) compareViews(theirs, ours *topo.Machine) {
 	}
 }
 
-// fails records that cadvisor reports no topology at all, because it cannot read a file. A kubelet with a static CPU
-// manager does not start then.
+// fails records, once for a tree, that cadvisor reports no topology at all because it cannot read the file. A kubelet
+// with static managers does not start then. format and args describe the problem.
 func (t *tree) fails(file, format string, args ...any) {
 	if !t.blind {
 		t.blind = true

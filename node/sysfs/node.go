@@ -14,13 +14,15 @@ import (
 
 // This file reads /sys/devices/system/node (Documentation/ABI/stable/sysfs-devices-node).
 
+// node is a NUMA node of the kernel or, if the kernel has none, a package in its place.
 type node struct {
 	id      idset.NUMA
 	claimed cpuSet // online CPUs that have a link in the node's directory
 	cpus    cpuSet // the part of claimed that no other node keeps
-	// whole is the memory of the machine, if there is one node and the kubelet counts no memory for it.
+	// whole and pages are the memory and the hugepages of the whole machine. They are set only if the machine's single
+	// package is taken for a NUMA node: then the kubelet counts no memory, and bytes and hugepages are empty.
 	whole     int64
-	pages     []topo.Hugepages // of the machine, likewise
+	pages     []topo.Hugepages
 	kind      MemoryKind
 	bytes     int64
 	hugepages []topo.Hugepages
@@ -60,8 +62,8 @@ func (t *tree) nodes(online cpuSet) ([]node, error) {
 // (pkg/kubelet/cm/topologymanager/bitmask, Add). With a larger id they dereference a nil mask.
 const maxMaskID = 63
 
-// checkWrap warns of hugepages on a NUMA node without memory: the kubelet subtracts them from 0 in an unsigned
-// number (memorymanager/policy_static.go, getDefaultMachineState).
+// checkWrap warns of hugepages on a NUMA node without memory, because the kubelet subtracts their size from 0 in an
+// unsigned number (memorymanager/policy_static.go, getDefaultMachineState).
 func (t *tree) checkWrap(n node) {
 	for _, h := range n.hugepages {
 		if h.Count > 0 {
@@ -73,8 +75,8 @@ func (t *tree) checkWrap(n node) {
 }
 
 // claims finds the online CPUs of every NUMA node as cadvisor does, by the links nodeN/cpuM (utils/sysfs,
-// GetCPUsPaths). The links may differ from the file nodeN/cpulist, since the kernel updates them separately. If no NUMA
-// node has links, the files count.
+// GetCPUsPaths). The links may differ from the file nodeN/cpulist, because the kernel updates them separately; then
+// the links count. If no NUMA node has links, the files count.
 func (t *tree) claims(nodes []node, online cpuSet) {
 	linked := false
 	for i := range nodes {
@@ -109,8 +111,9 @@ func (t *tree) cpulist(n node) (cpuSet, bool) {
 	return t.cpus(n.dir(), []string{"cpulist"}, []string{"cpumap"})
 }
 
-// share gives every CPU to one NUMA node. If several claim it, the one whose directory comes last by name gets it,
-// because the kubelet keeps that claim (cadvisor reads node*/cpu* in that order).
+// share gives every CPU to one NUMA node. If several claim it, the NUMA node whose directory comes last by name gets
+// it, because the kubelet keeps the last claim (cadvisor reads node*/cpu* in that order). If no NUMA node has an
+// online CPU and there are several, share returns an error.
 func (t *tree) share(nodes []node, online cpuSet) error {
 	order := make([]int, len(nodes))
 	for i := range nodes {
@@ -212,8 +215,9 @@ func (t *tree) distances(nodes []node) {
 	t.checkDistances(nodes)
 }
 
-// columns returns for every NUMA node its column in a row of distances with the given length, or nil. The columns are
-// the online NUMA nodes; in some trees they are the possible ones.
+// columns returns, for every NUMA node, the index of its distance in a row with the given number of distances. It
+// returns nil if the length fits no list of NUMA nodes. The kernel writes a distance for each online NUMA node; some
+// trees have one for each possible NUMA node.
 func (t *tree) columns(nodes []node, length int) []int {
 	for _, name := range []string{"online", "possible"} {
 		set, _ := ids[idset.NUMA](t, path.Join(nodeDir, name))
@@ -238,7 +242,7 @@ func (t *tree) columns(nodes []node, length int) []int {
 	return own
 }
 
-// positions returns the position of every NUMA node in a list, or nil if one is missing.
+// positions returns the index of every NUMA node in an ascending list of ids, or nil if one is not in the list.
 func positions(nodes []node, list []idset.NUMA) []int {
 	var out []int
 	for _, n := range nodes {
@@ -251,6 +255,8 @@ func positions(nodes []node, list []idset.NUMA) []int {
 	return out
 }
 
+// checkDistances warns of the first distances that no hardware has: asymmetric ones, or a NUMA node that is no nearer
+// to itself than to another.
 func (t *tree) checkDistances(nodes []node) {
 	for i, n := range nodes {
 		for j, m := range nodes {
@@ -270,7 +276,7 @@ func (t *tree) checkDistances(nodes []node) {
 	}
 }
 
-// packages makes NUMA nodes of sockets, for a kernel without NUMA nodes, as cadvisor does (utils/sysinfo,
+// packages makes a NUMA node of each package, for a kernel without NUMA nodes, as cadvisor does (utils/sysinfo,
 // getCPUTopology). For the kubelet they have neither memory nor hugepages.
 func (t *tree) packages(online cpuSet) []node {
 	t.warn(NoNUMA, nodeDir, "the kernel knows of no NUMA nodes: each socket counts as one, as for the kubelet")
@@ -336,9 +342,9 @@ func known(byPackage map[int]cpuSet, id int) bool {
 // MemoryKind is the kind of memory of a NUMA node.
 type MemoryKind string
 
-// The kinds of memory. Memory that is not ordinary should go only to pods that request it. It is slow, or belongs to
-// a device, and the kernel keeps its own data out of it. The kubelet nevertheless counts the NUMA node and its
-// memory.
+// The kinds of memory. Memory that is not ordinary should go only to pods that request it, because it is slow or
+// belongs to a device. The kernel keeps its own data out of it. The kubelet, however, counts such a NUMA node and its
+// memory like any other.
 const (
 	OrdinaryMemory MemoryKind = "ordinary"
 	NoMemory       MemoryKind = "none"
@@ -379,8 +385,8 @@ func (t *tree) kinds(nodes []node) map[idset.NUMA]MemoryKind {
 	return out
 }
 
-// targetNode reads the NUMA nodes that DAX devices become, from /sys/bus/dax/devices/daxN.M/target_node
-// (Documentation/ABI/testing/sysfs-bus-dax).
+// targetNode adds the NUMA nodes that DAX devices become to out. It reads them from
+// /sys/bus/dax/devices/daxN.M/target_node (Documentation/ABI/testing/sysfs-bus-dax).
 func (t *tree) targetNode(out map[idset.NUMA]MemoryKind) {
 	for _, name := range t.names(daxDir) {
 		if id := t.number(path.Join(daxDir, name, "target_node"), -1, -1, idset.Max); id >= 0 {
@@ -389,7 +395,8 @@ func (t *tree) targetNode(out map[idset.NUMA]MemoryKind) {
 	}
 }
 
-// numaStatus reads the NUMA nodes of GPU memory from /proc/driver/nvidia/gpus/<address>/numa_status.
+// numaStatus adds the NUMA nodes of GPU memory to out. It reads them from
+// /proc/driver/nvidia/gpus/<address>/numa_status.
 func (t *tree) numaStatus(out map[idset.NUMA]MemoryKind) {
 	for _, name := range t.names(gpuDir) {
 		if !isAddress(strings.ToLower(name)) {

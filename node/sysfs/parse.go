@@ -13,6 +13,7 @@ import (
 // This file parses texts of the kernel, without surrounding blanks. Every parser accepts any text, and refuses values
 // out of bounds.
 
+// parseNumber reads a decimal number. A number outside the bounds, which are included, is an error.
 func parseNumber(s string, least, most int) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < least || n > most {
@@ -121,8 +122,8 @@ func isHex(s string) bool {
 	return true
 }
 
-// parseNumaStatus finds the NUMA node of a GPU's memory, in the lines "Node: 255" and "Status: online" of
-// the NVIDIA driver; -1 is none.
+// parseNumaStatus finds the NUMA node of a GPU's memory, in the lines "Node: 255" and "Status: online" of the NVIDIA
+// driver. It returns -1 if the driver names none, and an error if there is no line with Node.
 func parseNumaStatus(s string) (idset.NUMA, error) {
 	for line := range strings.Lines(s) {
 		key, val, _ := strings.Cut(line, ":")

@@ -46,12 +46,13 @@ const (
 
 const maxFunctions = 1 << 14
 
-// PCI reads the PCI functions of a tree in ascending order of address. NUMA nodes that the machine lacks count as none;
-// with a nil machine every NUMA node is accepted.
+// PCI reads the PCI functions of a tree in ascending order of address. A function on a NUMA node that m lacks counts
+// as on none. If m is nil, every NUMA node is accepted.
 func PCI(fsys fs.FS, m *topo.Machine) ([]Function, []Warning, error) {
 	return NewSurvey(fsys).Functions(m)
 }
 
+// functions reads all PCI functions; too many are an error.
 func (t *tree) functions(m *topo.Machine) ([]Function, error) {
 	names := t.names(pciDir)
 	if len(names) > maxFunctions {
@@ -123,7 +124,8 @@ func (t *tree) hex(file string, bits int) uint32 {
 	return n
 }
 
-// numaNode reads numa_node of a function or of the nearest bridge above it that has one. The kernel writes -1 for none.
+// numaNode returns the NUMA node of a function or, if it has none, of the nearest bridge above it that has one. A
+// NUMA node that m lacks counts as none. The kernel writes -1 for none.
 func (t *tree) numaNode(dir string, m *topo.Machine) idset.NUMA {
 	for ; isAddress(path.Base(dir)); dir = path.Dir(dir) {
 		id := idset.NUMA(t.number(dir+"/numa_node", -1, -1, idset.Max))
@@ -147,13 +149,14 @@ const (
 	amazon = 0x1d0f
 )
 
-// isDisplay reports whether display functions of a vendor only show a console: the vendor makes baseboard controllers
-// or virtual machines.
+// isDisplay reports whether display functions of a vendor only show a console, because the vendor makes baseboard
+// controllers or virtual machines. Pods do not request such functions, so they are no GPUs here.
 func isDisplay(vendor uint16) bool {
 	return slices.Contains([]uint16{0x102b, 0x1a03, 0x1013, 0x1234, 0x1af4, 0x1b36, 0x15ad}, vendor)
 }
 
-// kindOf judges by the base class and subclass of the PCI Code and ID Assignment Specification.
+// kindOf returns the kind of a function by its base class and subclass (PCI Code and ID Assignment Specification),
+// and by its vendor where these are not enough.
 func kindOf(f Function) Kind {
 	switch f.Class >> 8 {
 	case 0x0300, 0x0302, 0x0380: // VGA, 3D controller, other display

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// record has the files, links and directories of a tree that discovery has read. It contains only what discovery uses,
-// and so no address of a network card, no serial number and no host name.
+// record has the files, links and directories of a tree that discovery has read. It contains only what discovery
+// uses, and so no address of a network card, no serial number and no host name. A nil record records nothing.
 type record struct {
 	files, links map[string]string
 	dirs         map[string]bool
@@ -46,7 +46,8 @@ func (r *record) directory(name string) {
 	}
 }
 
-// emptyDirs returns the directories without a file that was read; the paths of files imply the others.
+// emptyDirs returns the directories in which no file or link was read. A snapshot need not list the others, because
+// the paths of their files imply them.
 func (r *record) emptyDirs() []string {
 	full := map[string]bool{}
 	for _, names := range []map[string]string{r.files, r.links} {

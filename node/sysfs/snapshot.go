@@ -69,7 +69,7 @@ func Snapshot(fsys fs.FS, w io.Writer) error {
 	return nil
 }
 
-// readsBack checks a snapshot by reading it again. So Snapshot fails on what the reader would refuse or misread:
+// readsBack checks a snapshot by reading it again, and returns an error for what a reader would refuse or misread:
 // certain names, texts that look like other files, and too many bytes.
 func (r *record) readsBack(data []byte) error {
 	a, err := parseSnapshot(data)
@@ -103,7 +103,7 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 // IsSnapshot reports whether data begins as a snapshot does.
 func IsSnapshot(data []byte) bool { return bytes.HasPrefix(data, []byte(snapshotTitle)) }
 
-// ReadSnapshot reads a file of [Snapshot] as a tree to discover.
+// ReadSnapshot reads the output of [Snapshot], and returns it as a tree for Discover.
 func ReadSnapshot(r io.Reader) (fs.FS, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSnapshot+1))
 	if err != nil {
@@ -112,7 +112,8 @@ func ReadSnapshot(r io.Reader) (fs.FS, error) {
 	return parseSnapshot(data)
 }
 
-// parseSnapshot checks every bound of snapshots; written snapshots are parsed by it, too.
+// parseSnapshot returns the tree of a snapshot. It checks every bound of snapshots. Snapshot parses its own output
+// with it, too.
 func parseSnapshot(data []byte) (archive, error) {
 	if len(data) > maxSnapshot {
 		return nil, fmt.Errorf("snapshot is larger than %d bytes", maxSnapshot)

@@ -1,10 +1,11 @@
 // Package sysfs discovers the real machine: it reads a Linux /sys and /proc, given as an [fs.FS] rooted at "/", and
 // makes a [topo.Machine] of it.
 //
-// The machine is the kubelet's view from cadvisor, with all its errors. It has NUMA nodes, cores, sockets and L3
-// groups, also NUMA nodes without CPUs and NUMA nodes whose memory is not for ordinary pods. Predictions depend only
-// on that view. If the hardware differs, its own view is returned as well, and a [Warning] names the difference. If a
-// kernel or its firmware contradicts itself, the machine is still usable, and a warning names the value in use.
+// The machine is what the kubelet takes it for, because predictions depend only on that. The kubelet gets its view from
+// cadvisor, and the package repeats cadvisor's errors. The machine has NUMA nodes, cores, sockets and L3 groups; some
+// NUMA nodes may have no CPUs, or memory that is not for ordinary pods. If the hardware differs from the kubelet's
+// view, the machine of the hardware is returned as well, and a [Warning] names the difference. If a kernel or its
+// firmware contradicts itself, the machine is still usable, and a warning names the value in use.
 //
 // Invariant: every deviation leaves a warning. A tree that describes no machine at all (no CPU, more NUMA nodes or CPUs
 // than [topo] holds) is refused with one error. Files, directories, ids and counts beyond fixed bounds are refused too,
@@ -27,7 +28,7 @@ type cpuSet = idset.Set[idset.CPU]
 
 // Found is the result of discovery.
 type Found struct {
-	// Machine is the machine in the kubelet's view, without devices, which device plugins report.
+	// Machine is the machine in the kubelet's view. It has no devices, because the kubelet reports them.
 	Machine *topo.Machine
 	// Hardware is the machine in the hardware's view, or nil if it is the same. Its cores, sockets, L3 groups and
 	// memory may differ, and it may have CPUs that the kubelet leaves out.
@@ -50,13 +51,16 @@ func NewSurvey(fsys fs.FS) *Survey { return &Survey{newTree(fsys)} }
 // Machine does what [Discover] does for the tree of the survey.
 func (s *Survey) Machine() (*Found, error) { return discover(s.tree) }
 
-// Functions does what [PCI] does, for the tree of the survey. m is the machine that Machine found. The result has all
-// warnings of the survey so far, including the warnings of Machine.
+// Functions does what [PCI] does, for the tree of the survey; m is the machine that Machine found. The warnings are
+// all warnings of the survey so far, including the warnings of Machine.
 func (s *Survey) Functions(m *topo.Machine) ([]Function, []Warning, error) {
 	out, err := s.tree.functions(m)
 	return out, s.tree.warnings.list(), err
 }
 
+// discover makes both machines of a tree, the kubelet's and the hardware's. First it finds the NUMA nodes, or takes
+// packages for NUMA nodes if the kernel has none, and gives each online CPU to one of them. Then it reads the
+// topology of these CPUs, and makes cores of it in two ways.
 func discover(t *tree) (*Found, error) {
 	online, err := t.online()
 	if err != nil {
@@ -101,7 +105,8 @@ func (t *tree) balancing() {
 	}
 }
 
-// kubelet makes the machine of the kubelet's view. Where the kubelet finds no cores, it has the cores of the hardware.
+// kubelet makes the machine of the kubelet's view. If cadvisor would report no topology, the machine has the cores of
+// the hardware instead.
 func (t *tree) kubelet(nodes []node, cpus map[idset.CPU]cpu, hardware *topo.Machine) (*topo.Machine, error) {
 	cores := t.kubeletCores(nodes, cpus)
 	if len(cores) == 0 {
@@ -117,8 +122,8 @@ func (t *tree) kubelet(nodes []node, cpus map[idset.CPU]cpu, hardware *topo.Mach
 	return m, err
 }
 
-// machineOf makes a machine of NUMA nodes and cores. The hardware's machine includes memory that the kubelet does not
-// count.
+// machineOf makes a machine of NUMA nodes and cores. If hardware is true, the machine includes memory that the
+// kubelet does not count.
 func machineOf(nodes []node, cores []topo.CoreSpec, hardware bool) (*topo.Machine, error) {
 	spec := topo.Spec{Cores: cores}
 	for _, n := range nodes {

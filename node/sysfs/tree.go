@@ -29,15 +29,16 @@ const (
 	maxEntries = 1 << 16
 )
 
-// tree reads files of /sys and /proc within bounds. Files that cannot be read or parsed count as absent and leave a
-// warning. It opens each file and lists each directory once, and answers from memory afterwards.
+// tree reads files of /sys and /proc within bounds, and collects the warnings about them. A file that does not exist is
+// simply absent. A file that cannot be read or parsed counts as absent, too, and leaves a warning. tree opens each file
+// and lists each directory once, and answers from memory afterwards.
 type tree struct {
 	fsys     fs.FS
 	files    map[string]fileText
 	dirs     map[string]dirNames
 	warnings warnings
 	seen     *record // nil: files are not recorded
-	blind    bool    // cadvisor reports no topology
+	blind    bool    // cadvisor reports no topology, see fails
 	counted  int     // CPUs that cadvisor counts if there are no NUMA nodes, including offline ones
 }
 
@@ -57,7 +58,8 @@ func newTree(fsys fs.FS) *tree {
 	return &tree{fsys: fsys, files: map[string]fileText{}, dirs: map[string]dirNames{}}
 }
 
-// text reads a file without the blanks and NUL bytes around it; ok is false if it does not exist.
+// text returns the text of a file without the blanks and NUL bytes around it. ok is false if the file does not exist
+// or cannot be read.
 func (t *tree) text(name string) (s string, ok bool) {
 	f, known := t.files[name]
 	if !known {
@@ -108,7 +110,8 @@ func value[T any](t *tree, name string, parse func(string) (T, error)) (v T, ok 
 // ids reads a file in the kernel's list format.
 func ids[T ~int](t *tree, name string) (idset.Set[T], bool) { return value(t, name, idset.Parse[T]) }
 
-// number reads a file with one decimal number. It returns absent if there is no number within the bounds.
+// number reads a file with one decimal number. If there is no number within the bounds, number returns the value
+// absent.
 func (t *tree) number(name string, absent, least, most int) int {
 	n, ok := value(t, name, func(s string) (int, error) { return parseNumber(s, least, most) })
 	if !ok {
@@ -190,8 +193,8 @@ func (t *tree) numbered(dir, prefix string) []int {
 	return out
 }
 
-// link returns the target of a symbolic link of the tree, as a path of the tree. ok is false if the target is not below
-// the given directory.
+// link returns the target of a symbolic link of the tree, as a path of the tree. ok is false if there is no such
+// link, or if its target is not below the directory under.
 func (t *tree) link(name, under string) (target string, ok bool) {
 	to, err := fs.ReadLink(t.fsys, name)
 	if err != nil || path.IsAbs(to) {

@@ -31,8 +31,8 @@ const (
 	CPULinks Anomaly = "cpu-links"
 	// KubeletBlind is a file that keeps cadvisor from reporting a topology. The machine is then the hardware's.
 	KubeletBlind Anomaly = "kubelet-blind"
-	// KubeletCount is a kubelet's count of CPUs that differs from the number of its CPUs. A CPU in several NUMA nodes
-	// counts several times. On a kernel without NUMA nodes, offline CPUs count, too.
+	// KubeletCount is a count of CPUs by the kubelet that differs from the CPUs in its topology. A CPU in several NUMA
+	// nodes counts several times. On a kernel without NUMA nodes, offline CPUs count, too.
 	KubeletCount Anomaly = "kubelet-count"
 	// KubeletMemory is memory that the kubelet's static memory manager counts wrongly.
 	KubeletMemory Anomaly = "kubelet-memory"
@@ -63,8 +63,8 @@ const (
 	NUMABalancing Anomaly = "numa-balancing"
 )
 
-// maxAlike bounds how many warnings of one kind are listed; the last of them counts the others. Every kind belongs to a
-// place in this package that warns, so kinds are few and none is left out.
+// maxAlike bounds how many warnings of one kind are listed; the last of them has the number of the others. The number
+// of kinds needs no bound, because each kind belongs to a place in this package that warns.
 const maxAlike = 4
 
 // Warning is one anomaly with its place.
@@ -84,15 +84,18 @@ type warnings struct {
 	said  map[Warning]bool
 }
 
+// kind has the warnings of one kind.
 type kind struct {
-	first []Warning
-	more  int // how many more there are
+	first []Warning // at most maxAlike
+	more  int       // how many others there are
 }
 
+// warn records a warning about a file. The format is part of the warning's kind, so it must be constant.
 func (t *tree) warn(name Anomaly, file, format string, args ...any) {
 	t.warnings.add(Warning{name, file, fmt.Sprintf(format, args...)}, format)
 }
 
+// add adds a warning that was made with the format, unless an equal one was added before.
 func (w *warnings) add(one Warning, format string) {
 	if w.said[one] {
 		return

@@ -37,7 +37,7 @@ const (
 	maxDepth   = 16    // levels of nested values
 	maxNodes   = 10000 // values in the text
 	maxIgnored = 20    // ignored parts
-	maxName    = 60    // characters of a name
+	maxName    = 60    // bytes of a name
 )
 
 // Of returns the parts of a KubeletConfiguration, in YAML or JSON, that a kubelet ignores: at most 20, in the order of
