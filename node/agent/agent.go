@@ -1,6 +1,6 @@
 // Package agent publishes the NodeLayout of one node, as a reconciler. It observes the machine, the kubelet and the
-// API server, and computes the desired layout (package desired). It compares that with the published layout, and
-// writes what differs.
+// API server, and computes the desired layout (package desired). It writes this layout if it differs from the published
+// one.
 //
 // Invariant: one agent writes one layout, by server-side apply, at most once per interval and only when its content
 // changed. It writes the first change after a quiet time as soon as the kubelet's files are at rest. A reconcile
@@ -149,7 +149,8 @@ func newReconciler(cfg Config, t *triggers) (*reconciler, error) {
 	}, nil
 }
 
-// runAll runs the parts until ctx ends and all of them have returned.
+// runAll runs the parts beside each other, and returns when all of them have returned. Each part returns when ctx
+// ends.
 func runAll(ctx context.Context, parts ...func(context.Context)) {
 	var wg sync.WaitGroup
 	for _, part := range parts {

@@ -26,7 +26,7 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// MachineReader reads the node's hardware. It need not report devices: the kubelet does.
+// MachineReader reads the node's hardware. It need not report devices, because the kubelet reports them.
 type MachineReader interface {
 	// ReadMachine returns the machine, and the detail, which no placement depends on. The machine is nil if it cannot
 	// be read. If both a machine and an error are returned, the detail could not be read.
@@ -98,8 +98,8 @@ type Config struct {
 	Publisher Publisher
 	// Arbiter pins containers. If it is nil, the agent pins none, and the kubelet is the arbiter.
 	Arbiter Arbiter
-	// PinConfig is the path of the agent's own rules, by which it decides if it is the arbiter, or "". A change of the
-	// file triggers a reconcile.
+	// PinConfig is the path of the file with the agent's own rules, which apply while the agent is the arbiter; "" if
+	// there is none. A change of the file triggers a reconcile.
 	PinConfig string
 	// Recorder may be nil.
 	Recorder Recorder

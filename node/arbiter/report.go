@@ -23,7 +23,7 @@ const (
 	decisionIgnored  = "PlacementIgnored"  // the decision is for another pod, cannot be read, or came too late
 	decisionReplaced = "PlacementReplaced" // what was decided is not free, or not what the pod requests
 	notAligned       = "NotAligned"        // the node's policies refuse the pod
-	sharesCPUs       = "SharesCPUs"        // too few CPUs are free
+	sharesCPUs       = "SharesCPUs"        // too few CPUs are free, or the computed ones are not
 	placedHere       = "PlacedByAgent"     // the pod came without a decision
 )
 

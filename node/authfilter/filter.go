@@ -61,8 +61,8 @@ func New(cfg *rest.Config, log logr.Logger) (*Filter, error) {
 		allowed: newDecisions(allowFor), refused: newDecisions(refuseFor)}, nil
 }
 
-// Wrap returns a handler that passes requests on to h. It answers the others with 401 (the token has no user), 403 (its
-// user is not permitted), 429 (too many concurrent reviews) or 503 (the API server does not answer).
+// Wrap returns a handler that passes requests on to h. It answers the others with 401 (no token, or one without a
+// user), 403 (the user is not permitted), 429 (too many concurrent reviews) or 503 (the API server does not answer).
 func (f *Filter) Wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		code := f.decide(r)

@@ -141,8 +141,8 @@ func (t *Tree) cpuTime(dir string) (time.Duration, error) {
 	return parseTimes(text)
 }
 
-// Remote returns which share, 0 to 1, of the container's own memory (Anon and File) is on NUMA nodes outside home. It
-// returns false if there is no such memory.
+// Remote returns which share, 0 to 1, of the container's own memory (Anon and File) is on other NUMA nodes than the
+// given ones. It returns false if the container has no such memory.
 func (m Memory) Remote(home idset.Set[idset.NUMA]) (share float64, ok bool) {
 	var all, away float64
 	for numa, a := range m.NUMAs {

@@ -1,5 +1,5 @@
-// Package desired computes what an agent has to publish about its node. That is the NodeLayout, and the node as
-// readers of that layout see it, from which the agent makes a NodeResourceTopology.
+// Package desired computes what an agent has to publish about its node: the NodeLayout. It also returns the node as
+// readers of this layout see it, because the agent makes a NodeResourceTopology of that node.
 //
 // Invariant: [Compute] is a pure function of the previous state and one observation. It reads nothing, has no clock,
 // and changes neither argument, so equal arguments give equal results. The package does not publish state that is about

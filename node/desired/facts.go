@@ -51,7 +51,7 @@ func (f Facts) WithMachine(m *topo.Machine, d v1alpha1.Detail, err error) Facts 
 
 // WithConfiguration returns the facts after a reading of the kubelet's configuration. The machine must be known. If
 // err is not nil, or the configuration does not fit the machine, the last rules stay, and Stale has the error. The
-// rules are for release 0; the method of replaces them by rules for the Node's release.
+// new rules are for release 0; Compute replaces them by rules for the release of the Node's kubelet.
 func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 	var rules place.Rules
 	if err == nil {

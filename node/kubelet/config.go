@@ -96,8 +96,10 @@ func configuration(in *kubeletv1beta1.KubeletConfiguration) (c Configuration, er
 	return c, err
 }
 
-// On returns the rules on a machine, for a kubelet of a release. If the configuration reserves a number of CPUs, On
-// picks the CPUs as the static CPU manager does. A reserved CPU or NUMA node that the machine lacks is an error.
+// On returns the rules on a machine, for a kubelet of a release; 0 means the default release. If the configuration
+// reserves a number of CPUs, On picks the CPUs as the static CPU manager does. A reserved CPU that the machine lacks
+// is an error. So is a reservation of memory on a NUMA node that the machine lacks, but only under the static policy:
+// otherwise On drops it.
 func (c Configuration) On(m *topo.Machine, release place.Release) (place.Rules, error) {
 	r := c.Rules
 	r.Release = release

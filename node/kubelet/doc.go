@@ -2,9 +2,9 @@
 // service, and the state files of its CPU, memory and device managers.
 //
 // No single source is enough. The service names pods by namespace and name, and omits init containers and memory blocks
-// of zero bytes. The files have those, by UID, but keep pods that are gone until the kubelet next admits a pod.
-// [Observation.Entries] joins them: it returns only pods that the service lists, with the holdings of the files if
-// there are files.
+// of zero bytes. The files have all of these, by UID, but keep pods that are gone until the kubelet next admits a pod.
+// [Observation.Entries] joins the sources: it returns only pods that the service lists, with the holdings of the files
+// if there are files.
 //
 // Invariant: the package writes nothing and guesses nothing. It refuses files and answers beyond its bounds with an
 // error that names the file and the value. Contradictory data of one pod affects only that pod. The package reads the
@@ -79,5 +79,5 @@ func ids[T ~int, N int | int64](in []N) (idset.Set[T], error) {
 	return idset.Of(out...), nil
 }
 
-// clip keeps error texts short when the input is not.
+// clip shortens a text of the kubelet or a person for an error.
 func clip(s string) string { return printable.Clip(s, 60) }

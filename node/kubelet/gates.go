@@ -48,11 +48,11 @@ func Gates() []Gate {
 		// The same for the topology manager (pkg/kubelet/cm/topologymanager/policy_options.go).
 		{Name: "TopologyManagerPolicyAlphaOptions", Either: true, Stages: []Stage{{Since: 30, Name: Alpha}}},
 		{Name: "TopologyManagerPolicyBetaOptions", Either: true, Stages: []Stage{{Since: 30, Name: Beta, Default: true}}},
-		// The device manager leaves out what a ResourceClaim serves (pkg/kubelet/cm/devicemanager/manager.go).
-		// Pods without claims are not affected.
+		// With it, the device manager leaves out devices that a ResourceClaim serves
+		// (pkg/kubelet/cm/devicemanager/manager.go). Pods without claims are not affected.
 		{Name: "DRAExtendedResource", Either: true, Stages: []Stage{{Since: 34, Name: Alpha},
 			{Since: 36, Name: Beta, Default: true}, {Since: 37, Name: Stable, Default: true, Locked: true}}},
-		// KEP-5526: the managers serve pods that request resources as a whole (core/place/podlevel.go).
+		// With it, the managers serve pods that request resources as a whole (KEP-5526; core/place/podlevel.go).
 		{Name: "PodLevelResourceManagers", Either: true,
 			Stages: []Stage{{Since: 36, Name: Alpha}, {Since: 37, Name: Beta}}},
 		// Without it the kubelet ignores the resources that a pod requests as a whole, also when it determines the pod's

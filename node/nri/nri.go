@@ -92,8 +92,8 @@ type Config struct {
 	Logger  logr.Logger
 }
 
-// Plugin is a plugin of a container runtime. The runtime calls its exported methods through the stub, possibly several
-// at once.
+// Plugin pins the containers of one runtime. The runtime calls its exported methods through the stub, possibly
+// several at once.
 type Plugin struct {
 	cfg  Config
 	file file
@@ -281,8 +281,8 @@ func (p *Plugin) RemovePodSandbox(_ context.Context, s *api.PodSandbox) error {
 	return p.end(func(one Sandbox) bool { return one.UID == s.Uid })
 }
 
-// Left ends the pods that have left the node: there returns false for them, and the runtime has no container of them.
-// It does nothing before the runtime has listed its running containers.
+// Left ends the pods for which the given function returns false, because the API server no longer has them, unless
+// the runtime still has a container of the pod. It does nothing before the runtime has listed its running containers.
 func (p *Plugin) Left(there func(Sandbox) bool) error {
 	p.mu.Lock()
 	unknown := !p.synchronized
@@ -299,8 +299,8 @@ type Lingering struct {
 	pin.Pod
 }
 
-// Lingering returns the pods that have containers although there returns false for them, in the order of their
-// arrival.
+// Lingering returns the pods that have containers although the given function returns false for them, in the order of
+// their arrival.
 func (p *Plugin) Lingering(there func(Sandbox) bool) (out []Lingering) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -322,8 +322,8 @@ func (p *Plugin) sandboxes() map[string]*api.PodSandbox {
 	return out
 }
 
-// end ends the pods without containers for which over returns true. Other pods may then get CPUs that were not free
-// before (pin.Node.Mended).
+// end ends the pods without containers for which the given function returns true. Other pods may then get CPUs that
+// were not free before (pin.Node.Mended).
 func (p *Plugin) end(over func(Sandbox) bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 )
 
 // updates returns an update for each container whose pin differs from the last one that the runtime received, in
-// ascending order of container IDs, and records these pins as received. It leaves out the given container ID, whose
-// pin is in the same answer; "" leaves out none.
+// ascending order of container IDs, and records these pins as received. It leaves out the container with the given
+// ID, because its pin is in the same answer; "" leaves out none.
 func (p *Plugin) updates(but string) (out []*api.ContainerUpdate) {
 	for _, id := range slices.Sorted(maps.Keys(p.containers)) {
 		c := p.containers[id]

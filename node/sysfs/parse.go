@@ -135,5 +135,5 @@ func parseNumaStatus(s string) (idset.NUMA, error) {
 	return -1, fmt.Errorf("no line with Node")
 }
 
-// clip keeps warnings short even if the input is long.
+// clip shortens a text for a warning or an error.
 func clip(s string) string { return printable.Clip(s, 60) }

@@ -218,5 +218,5 @@ func nearest(name, path string, known map[string]reflect.Type) string {
 
 func join(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
 
-// clip keeps texts short when a name is not.
+// clip shortens a name for a finding.
 func clip(s string) string { return printable.Clip(s, maxName) }

@@ -139,8 +139,8 @@ func (r *Runtime) Create(p Pod, container string) error {
 	return err
 }
 
-// Begin creates a container, which runs once start is called. Updates do not reach it before: it starts with the cpuset
-// of its creation.
+// Begin creates a container, which runs once the test calls start. Updates before that do not reach the container, so
+// it starts with the cpuset of its creation. The error is a plugin's.
 func (r *Runtime) Begin(p Pod, container string) (start func() error, err error) {
 	r.mu.Lock()
 	s := r.sandbox(p)
