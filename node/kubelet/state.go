@@ -68,8 +68,8 @@ func ParseCPUState(data []byte) (*CPUState, error) {
 }
 
 // readCheckpoint decodes the file of a CPU or memory manager into a struct. A kubelet of 1.37 writes the whole
-// content as JSON text into the field data, and beside it the fields that older kubelets read. If data is not empty,
-// it counts.
+// content as JSON text into the field data, and beside it the fields that older kubelets read. If the file has the
+// field data, readCheckpoint decodes only that text.
 func readCheckpoint(file []byte, into any) error {
 	var wrapped struct {
 		Data string `json:"data"`

@@ -17,8 +17,8 @@ import (
 // node is a NUMA node of the kernel or, if the kernel has none, a package in its place.
 type node struct {
 	id      idset.NUMA
-	claimed cpuSet // online CPUs that have a link in the node's directory
-	cpus    cpuSet // the part of claimed that no other node keeps
+	claimed cpuSet // online CPUs that the kernel reports for the NUMA node; see claims
+	cpus    cpuSet // the part of claimed that the NUMA node keeps; see share
 	// whole and pages are the memory and the hugepages of the whole machine. They are set only if the machine's single
 	// package is taken for a NUMA node: then the kubelet counts no memory, and bytes and hugepages are empty.
 	whole     int64
@@ -187,9 +187,9 @@ func (t *tree) hugepages(dir string) []topo.Hugepages {
 	return slices.CompactFunc(out, func(a, b topo.Hugepages) bool { return a.PageSize == b.PageSize })
 }
 
-// distances reads the row of every NUMA node from nodeN/distance. The k-th number of a row is the distance to
-// the k-th NUMA node that is online, not to NUMA node k (drivers/base/node.c, node_read_distance). Rows that do
-// not fit leave the whole machine without distances: half a table misleads.
+// distances reads the row of every NUMA node from nodeN/distance. The k-th number of a row is the distance to the
+// k-th NUMA node that is online, not to NUMA node k (drivers/base/node.c, node_read_distance). If one row does not
+// fit, the whole machine has no distances, because half a table would mislead.
 func (t *tree) distances(nodes []node) {
 	var rows [][]int
 	for _, n := range nodes {
@@ -305,7 +305,7 @@ func (t *tree) packages(online cpuSet) []node {
 }
 
 // packageNodes makes a NUMA node of every package. A package number that topo cannot hold is replaced by a free id
-// above maxMaskID, because the kubelet's managers fail on both.
+// above maxMaskID: the kubelet's managers fail on such an id, as they fail on the number itself.
 func (t *tree) packageNodes(byPackage map[int]cpuSet) []node {
 	var out []node
 	next := idset.NUMA(maxMaskID + 1)

@@ -8,8 +8,8 @@
 // firmware contradicts itself, the machine is still usable, and a warning names the value in use.
 //
 // Invariant: every deviation leaves a warning. A tree that describes no machine at all (no CPU, more NUMA nodes or CPUs
-// than [topo] holds) is refused with one error. Files, directories, ids and counts beyond fixed bounds are refused too,
-// with an error that names them. The package only reads; only [Host] depends on the operating system.
+// than [topo] holds) is refused with one error. A file or a directory beyond a fixed bound counts as absent, and its
+// warning names the bound. The package only reads; only [Host] depends on the operating system.
 //
 // Every function that reads is named after the kernel's file and is separate from the function that parses.
 package sysfs
