@@ -20,18 +20,18 @@ func (p *Plugin) Near(numas map[string]idset.NUMA, migrate bool) {
 // pin returns the pin of a container: the decision of core/pin, narrowed to the pod's NUMA node by Near. If this NUMA
 // node has no shared CPU, the container runs on all shared CPUs.
 func (p *Plugin) pin(uid, container string) pin.Pin {
-	is := p.node.Pin(uid, container)
+	is, m := p.node.Pin(uid, container), p.node.Machine()
 	numa, put := p.near[uid]
-	i, known := p.cfg.Machine.Position(numa)
+	i, known := m.Position(numa)
 	if !put || !known || is.Exclusive || is.NUMAs != 0 {
 		return is
 	}
-	cpus := is.CPUs.And(p.cfg.Machine.NUMAs()[i].CPUs)
+	cpus := is.CPUs.And(m.NUMAs()[i].CPUs)
 	if cpus.Empty() {
 		return is
 	}
 	is.CPUs = cpus
-	if p.migrate && p.cfg.Machine.NUMAs()[i].Bytes > 0 {
+	if p.migrate && m.NUMAs()[i].Bytes > 0 {
 		is.NUMAs = topo.Mask(1) << i
 	}
 	return is
