@@ -2,18 +2,19 @@ package booking
 
 import "sync"
 
-// Backoff records on which nodes a pod's wait for its turn timed out. The scheduler keeps the pod away from such a node
-// until the ledger receives news of it. Otherwise it would choose the node again for the same reasons, and the pod
-// would wait once more, though another node may have room. The zero Backoff is empty.
+// Backoff records on which nodes a pod's wait for its turn timed out. The scheduler keeps the pod away from such a
+// node until the ledger receives news of the node. Without that rule, the scheduler would choose the same node for
+// the same reasons, and the pod would wait once more, though another node may have room. The zero Backoff is empty.
 type Backoff struct {
 	mu   sync.RWMutex
-	pods map[string]map[string]int // by UID and node: state.Node.News at the time
+	pods map[string]map[string]int // by UID and node: the node's state.Node.News when the wait timed out
 }
 
-// maxBackoffs bounds the recorded pods. Beyond it, all are dropped; each of them may wait once more.
+// maxBackoffs bounds the number of recorded pods. When it is reached, Add drops all of them first; each dropped pod
+// may then wait once more on a node where its wait has timed out.
 const maxBackoffs = 1024
 
-// Add records that a wait on the node timed out when state.Node.News had this value.
+// Add records that the pod's wait on the node timed out. news is the node's state.Node.News at that time.
 func (b *Backoff) Add(uid, node string, news int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -27,6 +28,7 @@ func (b *Backoff) Add(uid, node string, news int) {
 }
 
 // Has reports whether the pod's wait on the node timed out and the ledger has received no news of the node since.
+// news is the node's present state.Node.News.
 func (b *Backoff) Has(uid, node string, news int) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -34,15 +36,15 @@ func (b *Backoff) Has(uid, node string, news int) bool {
 	return ok && at == news
 }
 
-// Of returns the nodes on which the pod's wait timed out, with state.Node.News at that time. The caller must not
-// change the map. It does not change while the pod is in a scheduling cycle.
+// Of returns the nodes on which the pod's wait timed out, each with its state.Node.News at that time; nil if there
+// are none. The caller must not change the map. The map does not change while the pod is in a scheduling cycle.
 func (b *Backoff) Of(uid string) map[string]int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.pods[uid]
 }
 
-// Remove drops a pod.
+// Remove drops everything that is recorded about a pod.
 func (b *Backoff) Remove(uid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

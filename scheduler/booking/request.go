@@ -12,11 +12,12 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// Request is what a pod requests. It does not change.
+// Request has what a pod requests, in the form in which core judges it. It is immutable.
 type Request struct {
 	UID string
 	Pod *place.Pod
-	// Key is equal exactly for pods that get equal verdicts: it has the shape, and the names that reasons contain.
+	// Key is equal exactly for pods that get equal verdicts. It is made of the shape and of the container names,
+	// because reasons contain these names; see keyOf.
 	Key    string
 	Shape  string
 	Demand place.Demand
@@ -24,13 +25,15 @@ type Request struct {
 	Strategy *score.Type
 }
 
-// TooLarge is the reason why a pod costs too much to be judged on any node.
+// TooLarge is the error for a pod that is not judged on any node because that would cost too much. Its text is the
+// reason.
 type TooLarge string
 
 // Error implements error.
 func (e TooLarge) Error() string { return string(e) }
 
-// Read reads what a pod requests. Pods that no kubelet aligns have no bounds.
+// Read returns what a pod requests. It returns a [TooLarge] for a pod that costs too much to judge, and another error
+// if the pod, its demand or its strategy cannot be parsed. A pod that no kubelet aligns is never too large.
 func Read(pod *v1.Pod) (*Request, error) {
 	if why := tooLarge(pod); why != "" {
 		return nil, TooLarge(why)
@@ -77,9 +80,10 @@ func oversized(p *place.Pod) string {
 	return ""
 }
 
-// tooLarge is oversized for pods whose QoS class the API server has set. It reads no container, because queueing
-// hints call it for every waiting pod at every event. All containers of a Guaranteed pod name memory
-// (qos.ComputePodQOS), so all need alignment. It returns "" if the containers have to be read.
+// tooLarge finds most pods that oversized would find, but reads no container, because queueing hints call it for
+// every waiting pod at every event. It relies on the QoS class that the API server has set: all containers of a
+// Guaranteed pod name memory (qos.ComputePodQOS), so all need alignment. It returns "" for all other pods, whose
+// containers must be read.
 func tooLarge(pod *v1.Pod) string {
 	n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
 	if n <= place.MaxContainers || pod.Status.QOSClass != v1.PodQOSGuaranteed || pod.Spec.Resources != nil {
@@ -102,7 +106,8 @@ func keyOf(shape string, containers []place.Container) string {
 	return Bounded(string(out))
 }
 
-// Bounded returns a short text unchanged, and the beginning of a long one with a hash of all of it.
+// Bounded returns a text of at most maxKeyText bytes unchanged. For a longer text it returns the beginning and a hash
+// of the whole text, in maxKeyText bytes.
 func Bounded(text string) string {
 	if len(text) <= maxKeyText {
 		return text
@@ -113,7 +118,7 @@ func Bounded(text string) string {
 // StrategyAnnotation is the annotation by which a pod chooses how nodes are scored for it, instead of its profile.
 const StrategyAnnotation = "tenon.sh/scoring-strategy"
 
-// maxQuoted keeps events readable, whatever value a pod's annotation has.
+// maxQuoted bounds the bytes of an annotation's value that an error quotes, so that events stay readable.
 const maxQuoted = 60
 
 // strategyOf returns the type of the strategy that a pod requests, or nil if it has no annotation.

@@ -1,12 +1,12 @@
-// Package booking is what schedulers of every framework do for a pod beside the ledger: it reads what the pod requests,
-// learns the mix of pods by which nodes are scored, and has a booked pod wait until its node has admitted the pods that
-// it was predicted to admit before it.
+// Package booking does what a scheduler of any framework needs for a pod besides the ledger. It reads what the pod
+// requests, learns the mix of pods by which nodes are scored, and lets a booked pod wait until its node has admitted
+// the pods that the prediction puts before it.
 //
-// Invariant: a request costs a bounded amount of work and memory on every node, for any pod: the API server accepts
-// pods of several thousand containers from anybody who may create pods, and tables of answers keep the keys of
-// requests. A pod whose turn has come is predicted once more, on the node's state at that time. The package books
-// nothing: its callers do. It ends a booking only after the binding has failed; see [Line.Failed]. It refuses pods
-// that cost more, with a [TooLarge], and pods whose demand it cannot parse.
+// Invariant: any pod costs a bounded amount of work and memory on every node. The bounds are needed because the API
+// server accepts pods of several thousand containers from anybody who may create pods, and because tables of answers
+// keep the keys of requests. Pods beyond the bounds are refused with a [TooLarge]; pods whose demand cannot be parsed
+// are refused, too. A pod whose turn has come is predicted once more, on the node's state at that time. The package
+// makes no booking: its callers do. It ends a booking only after the binding has failed; see [Line.Failed].
 package booking
 
 import (
@@ -24,7 +24,8 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/metrics"
 )
 
-// Line is where the pods of one scheduler wait. The zero Line is empty.
+// Line has what one scheduler keeps about booked pods that are not bound yet: how many wait for their turns, on which
+// nodes a wait timed out, and whose binding has an unknown outcome. The zero Line is empty.
 type Line struct {
 	Backoff
 	unknown
@@ -32,13 +33,13 @@ type Line struct {
 	waits atomic.Int64
 }
 
-// Waits returns how many pods wait.
+// Waits returns how many pods wait for their turns at present.
 func (l *Line) Waits() int64 { return l.waits.Load() }
 
-// Await returns when a booked pod may be bound, or no longer fits; v is the prediction at that time. waited is true
-// if the pod had to wait; counters, which may be nil, count that. It is an error if the pod is not booked, or if its
-// turn has not come when the context ends or after limit. A pod whose turn has not come is then kept away from the
-// node; see [Backoff].
+// Await blocks until a booked pod has its turn, or no longer fits; v is the prediction at that time, a refusal if the
+// pod does not fit. waited is true if the pod had to wait; counters, which may be nil, then count the wait. err is
+// not nil if the pod is not booked, or if ctx ends or the limit passes before the pod's turn. In the latter two cases
+// the scheduler keeps the pod away from the node; see [Backoff].
 func (l *Line) Await(
 	ctx context.Context,
 	book *ledger.Book,
@@ -73,14 +74,16 @@ func (l *Line) Await(
 	}
 }
 
-// Short returns which plain amounts of a node are too small for a booked pod, or "". They may have changed while the
-// pod waited. Short counts the pods that are bound to the node, and the [Others].
+// Short returns which plain amounts of a node (its totals, without regard to NUMA nodes) are too small for a booked
+// pod, or "". The amounts may have changed while the pod waited. Short counts the pods that are bound to the node,
+// and the [Others].
 func Short(a *follow.Amounts, book *ledger.Book, pod *v1.Pod, node string) string {
 	return a.Short(pod, node, Others(book, pod, node))
 }
 
-// Others returns the pods that a node has or gets before a booked pod: those that are booked before it, and those that
-// the node reports. A node may report a pod before the informer of [follow.Amounts] has its binding.
+// Others returns the pods that a node has or gets before a booked pod: pods whose booking comes first, and pods that
+// the node reports. The reported pods are needed because a node may report a pod before the informer of
+// [follow.Amounts] has the pod's binding.
 func Others(book *ledger.Book, pod *v1.Pod, node string) []state.PodID {
 	others := book.Ahead(string(pod.UID))
 	if n := book.Snapshot().Node(node); n != nil {

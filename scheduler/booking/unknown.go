@@ -15,28 +15,29 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// unknown are pods whose binding failed after they had their turn. The API server may have stored the binding
-// although its answer was lost, so the node may get the pod. Such a pod stays booked until the API server answers
-// that it is not bound; if it is bound, the booking was right. The zero unknown does not ask, and takes failed
-// bindings for not stored.
+// unknown holds pods whose binding failed after they had their turn, while it is unknown whether the API server
+// stored the binding: it may have done so although its answer was lost, and then the node gets the pod. Such a pod
+// stays booked until the API server answers that the pod is not bound. If the pod is bound, the booking was right and
+// stays. The zero unknown asks no API server, and treats every failed binding as not stored.
 type unknown struct {
 	mu   sync.RWMutex
 	pods map[string]bool // by UID
-	// ask calls answer with the pod as the API server has it, nil if it is gone.
+	// ask reads the pod from the API server and calls answer with it, or with nil if the pod no longer exists.
 	ask   func(pod *v1.Pod, answer func(*v1.Pod))
 	freed func(node string)
 }
 
-// again is how soon the API server is asked again when it does not answer.
+// again is the delay before the API server is asked again when it does not answer. There is no last attempt.
 var again = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: math.MaxInt32,
 	Cap: 5 * time.Second}
 
 // Ask makes the line ask the API server about failed bindings, until the context ends. Call it before the first
-// binding. If an answer ends a booking, freed is called with the node, since no event announces that.
+// binding. If an answer ends a booking, the line calls freed with the node, since no event announces that the node
+// has room.
 func (l *Line) Ask(ctx context.Context, client kubernetes.Interface, freed func(node string)) {
 	l.freed = freed
 	get := func(pod *v1.Pod, answer func(*v1.Pod)) {
-		// The error is the context's: no caller waits for an answer then.
+		// Until fails only when the context ends, and then no caller waits for an answer.
 		_ = again.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 			now, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
@@ -52,7 +53,8 @@ func (l *Line) Ask(ctx context.Context, client kubernetes.Interface, freed func(
 }
 
 // Failed ends the booking of a pod that could not be bound to a node. If the API server may have stored the binding,
-// the booking ends only when it answers that the pod is not bound to the node; see [Line.Unknown].
+// Failed only asks, and the booking ends when the API server answers that the pod is not bound to the node; see
+// [Line.Unknown].
 func (l *Line) Failed(book *ledger.Book, pod *v1.Pod, node string) {
 	uid := string(pod.UID)
 	if l.ask == nil || !book.HadTurn(uid) {
@@ -71,7 +73,7 @@ func (l *Line) Failed(book *ledger.Book, pod *v1.Pod, node string) {
 	})
 }
 
-// Unknown reports whether it is still open if the API server stored the last binding of a pod. Until that is known,
+// Unknown reports whether the API server has not answered yet if it stored the pod's last binding. Until it answers,
 // the pod must not be booked on another node.
 func (l *Line) Unknown(uid string) bool {
 	l.unknown.mu.RLock()

@@ -13,21 +13,22 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// maxLearned bounds the containers of pods that the mix is learned from.
+// maxLearned is the largest number of containers with which a pod still counts for the mix.
 const maxLearned = 32
 
-// Workload is the workload profile of one scheduler, a mix of pod shapes that it learns from the pods that the
-// scheduler schedules. A returned mix does not change. It is replaced only when the difference matters, since a new mix
-// makes all cached costs invalid. Pods of very many containers are not learned: scoring any pod places every pod of the
-// mix. Its methods may be called by any goroutine. The zero Workload is empty.
+// Workload is the workload profile of one scheduler: a mix of pod shapes, learned from the pods that it schedules. A
+// mix never changes after it was returned. Add replaces it only when the difference matters, since a new mix makes
+// all cached costs invalid. Pods of more than maxLearned containers are not learned, because scoring a node for any
+// pod places every pod of the mix there. Methods may be called by any goroutine. The zero Workload is empty.
 type Workload struct {
 	mu     sync.Mutex
 	recent *score.Recent
-	// taken is the mix that nodes are scored by. It is set to recent's mix only when the difference matters.
+	// taken is the mix by which nodes are scored. Add sets it to recent's mix only when the two differ enough.
 	taken *score.Mix
 }
 
-// Add adds a pod to be scheduled. It returns the mix that its nodes are scored by, and whether the mix is new.
+// Add records a pod that is being scheduled. It returns the mix by which the pod's nodes are scored, and whether that
+// mix is new. A pod that is tried again counts once.
 func (w *Workload) Add(uid string, p *place.Pod) (mix *score.Mix, renewed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,8 +49,9 @@ func (w *Workload) Mix() *score.Mix {
 	return w.taken
 }
 
-// Learn adds pods as if they had been scheduled in the order of their creation. So a scheduler that has just started
-// has the profile of the scheduler before it, except for pods that have terminated.
+// Learn adds the newest of these pods as if they had been scheduled in the order of their creation. So a scheduler
+// that has just started has the profile of the scheduler before it, except for pods that have terminated. Learn sorts
+// pods.
 func (w *Workload) Learn(pods []*v1.Pod) {
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(string(a.UID), string(b.UID)))
@@ -63,7 +65,7 @@ func (w *Workload) Learn(pods []*v1.Pod) {
 		if len(last) == score.Remembered {
 			break
 		}
-		// Pods that cannot be translated are not scheduled either.
+		// Pods that cannot be translated are not scheduled, and plain pods do not count.
 		if p, err := apipod.ToPlace(pod); err == nil && !p.Plain() {
 			last = append(last, known{string(pod.UID), p})
 		}

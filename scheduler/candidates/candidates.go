@@ -1,6 +1,6 @@
-// Package candidates decides which nodes kube-scheduler filters for a pod: all nodes; the nodes where the pod fits, if
-// they are few; or a sample of them, if they are many. It names these nodes in PreFilter's result. If no named node
-// takes the pod, the other nodes are filtered as well.
+// Package candidates decides which nodes kube-scheduler filters for a pod: all nodes; the nodes where the pod fits,
+// if they are few; or a sample of these, if they are many. It names the chosen nodes in PreFilter's result. If no
+// named node takes the pod, the other nodes are filtered as well.
 //
 // Invariant: a node is left out only if Filter would refuse it, or if a sample stands for it. No attempt fails because
 // of a sample: some of its nodes have passed all filters of the profile before, and nothing that a filter reads changes
@@ -8,9 +8,10 @@
 // every node where preemption may help.
 //
 // The package replaces the diagnosis of a failed attempt, which needs more than the framework's public interfaces. So
-// only schedulers that are set up by tenon-scheduler name nodes. BenchmarkAgainstPlain in scheduler/plugin measures the
-// gain: on 5,000 nodes that are 95 % full a cycle takes a quarter of kube-scheduler's own. The package names no nodes
-// for pods of a group: the framework tries them on parts of the cluster, and does not show these parts to PostFilter.
+// only schedulers that are set up by tenon-scheduler name nodes. BenchmarkAgainstPlain in scheduler/plugin measures
+// the gain: on 5,000 nodes that are 95 % full a cycle takes a quarter of kube-scheduler's own. The package names no
+// nodes for pods of a group, because the framework tries these on parts of the cluster and does not show the parts to
+// PostFilter.
 package candidates
 
 import (
@@ -33,7 +34,7 @@ type Selector struct {
 	begin  prefilters
 	// percent is percentageOfNodesToScore; 0 leaves it to kube-scheduler.
 	percent int
-	// next is where the next sample starts to take nodes in turn.
+	// next is the slot or index at which the next sample begins, so that samples take the nodes in turn.
 	next atomic.Int64
 	full fullDiagnosis
 }
@@ -57,26 +58,28 @@ func New(h fwk.Handle, percent int32) *Selector {
 	return &Selector{handle: h, begin: begin, percent: int(percent)}
 }
 
-// Attempt is one attempt to schedule a pod, with all that decides about its nodes.
+// Attempt is one attempt to schedule a pod, with everything that decides which nodes are named.
 type Attempt struct {
 	Pod *v1.Pod
 	// Again returns a copy of the cycle's state in which no node is left out.
 	Again func() fwk.CycleState
 	Snap  *ledger.Snapshot
 	Nodes *Nodes
-	// Fits are the nodes of Snap where the pod fits. Answers are the cached answers for the pod.
+	// Fits are the nodes of Snap where the pod fits; Few does not read it. Answers are the cached answers for pods of
+	// this kind.
 	Fits    *ledger.Set
 	Answers *answers.Row
-	// Lets reports whether the profile accepts the pod on a node where it fits. If Picky is false, Lets is always true.
+	// Lets reports whether the profile accepts the pod on a node where it fits. If Picky is false, every such node is
+	// accepted and Lets is not called.
 	Lets  func(*state.Node) bool
 	Picky bool
-	// Unknown lets the pod on nodes that the ledger does not have.
+	// Unknown is true if the pod may go to nodes that the ledger does not have.
 	Unknown bool
 }
 
-// Names returns names of some nodes where the pod fits, or nil for all nodes. It returns nil if a list of names costs
-// more than it saves, and if the pod fits nowhere, since then every node has to report its reason. all is the number of
-// nodes.
+// Names returns the names of some or all nodes where the pod fits; nil means that kube-scheduler filters all nodes.
+// It returns nil if a list of names costs more than it saves, and if the pod fits nowhere, since then every node has
+// to report its reason. all is the number of nodes in the cluster.
 func (s *Selector) Names(ctx context.Context, a *Attempt, all int) sets.Set[string] {
 	if s == nil || fwk.Grouped(a.Pod) {
 		return nil
@@ -105,7 +108,7 @@ func (s *Selector) Names(ctx context.Context, a *Attempt, all int) sets.Set[stri
 	return names
 }
 
-// sample returns the names of a sample of the nodes that fit.
+// sample returns the names of at most sample.Size nodes that fit, and moves s.next behind them.
 func (s *Selector) sample(a *Attempt) sets.Set[string] {
 	slots, next := sample.Of(a.Answers.Costs(a.Snap, a.Fits), a.Fits.From, int(s.next.Load()))
 	s.next.Store(int64(next))
@@ -118,13 +121,14 @@ func (s *Selector) sample(a *Attempt) sets.Set[string] {
 }
 
 const (
-	// fewNodes is how many nodes Few names. maxAsked bounds the containers that Few judges.
+	// fewNodes is the largest number of nodes that Few names. maxAsked bounds the work of Few: the judged nodes times
+	// the pod's containers.
 	fewNodes = 16
 	maxAsked = 64 << 10
 )
 
-// Few is Names for a pod of so many containers that its nodes are not judged in advance. It returns names of some nodes
-// that fit, or nil if it does not find them soon. It calls fits for few nodes, one after the other.
+// Few does what Names does, for a pod of so many containers that its nodes are not judged in advance. It calls fits
+// for one node after the other and returns names of nodes that fit; nil, if it does not soon find enough of them.
 func (s *Selector) Few(ctx context.Context, a *Attempt, nodes []fwk.NodeInfo, containers int,
 	fits func(info fwk.NodeInfo) bool) sets.Set[string] {
 	if s == nil || fwk.Grouped(a.Pod) || len(nodes) <= fewNodes || !s.mayLeaveOut(a) {

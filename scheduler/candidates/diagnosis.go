@@ -13,16 +13,18 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// fullDiagnosis is the diagnosis of the last attempt that left nodes out, including results for these nodes.
+// fullDiagnosis has the complete diagnosis of the last attempt that left nodes out. Complete stores it, and Amend
+// takes it.
 type fullDiagnosis struct {
 	mu   sync.Mutex
 	last *framework.Diagnosis
 }
 
-// Complete filters the nodes that a failed attempt left out, and adds their results to all. again is a copy of the
-// cycle's state in which no node is left out. Complete runs PreFilter of all plugins again on the same snapshot: in
-// the failed attempt, the framework may have stopped PreFilter early, because the plugins so far named no common
-// node. fits reports whether a node takes the pod after all, because something has changed since nodes were named.
+// Complete filters the nodes that a failed attempt left out, and adds their statuses to the attempt's statuses, all.
+// again is a copy of the cycle's state in which no node is left out. Complete runs PreFilter of all plugins again on
+// the same snapshot: in the failed attempt, the framework may have stopped PreFilter early, because the plugins so
+// far named no common node. fits is true if one of the nodes takes the pod after all, because something has changed
+// since nodes were named.
 func (s *Selector) Complete(ctx context.Context, again fwk.CycleState, pod *v1.Pod,
 	all *framework.NodeToStatus) (fits bool, err error) {
 	d := &framework.Diagnosis{NodeToStatus: all}
@@ -47,7 +49,8 @@ func (s *Selector) Complete(ctx context.Context, again fwk.CycleState, pod *v1.P
 	return fits, nil
 }
 
-// filter filters the nodes that have no result yet, except the nodes that other plugins leave out.
+// filter filters the nodes that have no status in d yet, except the nodes that other plugins leave out (those that
+// among does not name). It adds the refusals to d, and returns whether a node takes the pod.
 func (s *Selector) filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, among *fwk.PreFilterResult,
 	d *framework.Diagnosis) (bool, error) {
 	nodes, err := s.handle.SnapshotSharedLister().NodeInfos().List()
@@ -56,7 +59,7 @@ func (s *Selector) filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, a
 	}
 	absent := fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 	if !among.AllNodes() {
-		// This text is kube-scheduler's.
+		// This is kube-scheduler's own text for nodes that plugins leave out in PreFilter.
 		absent = fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
 			fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(d.UnschedulablePlugins)))
 	}
@@ -85,15 +88,16 @@ func (s *Selector) filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, a
 	return fits.Load(), nil
 }
 
-// Completed reports whether Complete has already added the results to all.
+// Completed reports whether Complete has already added statuses to all, the statuses of an attempt.
 func (s *Selector) Completed(all *framework.NodeToStatus) bool {
 	s.full.mu.Lock()
 	defer s.full.mu.Unlock()
 	return s.full.last != nil && s.full.last.NodeToStatus == all
 }
 
-// Amend makes the diagnosis of an attempt that left nodes out the same as if it had left none out. PostFilter can add
-// results of nodes, but not the plugins that refused them.
+// Amend makes the diagnosis in why the same as if the attempt had left no node out. It adds the plugins that refused
+// the nodes, which PostFilter cannot do: PostFilter can add only the nodes' statuses. If the last call of
+// Complete was for another attempt, Amend changes nothing.
 func (s *Selector) Amend(why *framework.FitError) {
 	s.full.mu.Lock()
 	d := s.full.last

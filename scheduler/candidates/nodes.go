@@ -9,13 +9,13 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// Nodes maps the nodes of kube-scheduler's snapshot to slots of the ledger, so that Filter and Score need no lookup by
-// name. kube-scheduler keeps the NodeInfo of a node at its address while the node exists, and lists them anew only when
-// nodes join or leave. Nodes keeps the name with the address, to detect an address that was reused. A Nodes does not
-// change; the zero Nodes is empty.
+// Nodes maps the nodes of kube-scheduler's snapshot to slots of the ledger, so that Filter and Score need no lookup
+// by name. kube-scheduler keeps the NodeInfo of a node at one address while the node exists, and builds its list of
+// nodes anew only when nodes join or leave. Nodes keeps the name with the address, to detect an address that was
+// reused. A Nodes is immutable; the zero Nodes is empty.
 type Nodes struct {
 	roster ledger.Roster
-	// first and count identify the list.
+	// first, the address of the list's first element, and count, its length, identify the list.
 	first *fwk.NodeInfo
 	count int
 	at    map[*framework.NodeInfo]place
@@ -23,7 +23,7 @@ type Nodes struct {
 	unknown []string
 }
 
-// place is a node and its slot, -1 if the ledger does not have it.
+// place is the name and the ledger's slot of a node; the slot is -1 if the ledger does not have the node.
 type place struct {
 	name string
 	slot int
@@ -71,7 +71,7 @@ func (l *Latest) Of(snap *ledger.Snapshot, list []fwk.NodeInfo) *Nodes {
 	return out
 }
 
-// remembers returns the place of the node with this NodeInfo, if it is in the list.
+// remembers returns the place of the node that has this NodeInfo and name; ok is false if the list did not have it.
 func (n *Nodes) remembers(info *framework.NodeInfo, name string) (place, bool) {
 	if n == nil || info == nil {
 		return place{}, false

@@ -10,13 +10,14 @@ import (
 	"github.com/tenon-numa/tenon/core/sample"
 )
 
-// mayLeaveOut reports whether nodes that fit may be left out.
+// mayLeaveOut reports whether nodes that fit may be left out. That is allowed only where nothing but Tenon's answer
+// and amounts makes nodes differ for the pod, and where the configuration does not set how many nodes to score.
 func (s *Selector) mayLeaveOut(a *Attempt) bool {
 	return !a.Picky && s.percent == 0 && !particular(a.Pod) && len(s.handle.Extenders()) == 0
 }
 
-// particular reports whether a pod requires properties of nodes besides resources. For such a pod it matters which
-// nodes are filtered.
+// particular reports whether a pod requires other properties of nodes than resources. For such a pod, all nodes of a
+// sample may fail where others would pass.
 func particular(pod *v1.Pod) bool {
 	spec := &pod.Spec
 	return spec.Affinity != nil || len(spec.NodeSelector) > 0 || len(spec.TopologySpreadConstraints) > 0 ||
@@ -27,15 +28,16 @@ func particular(pod *v1.Pod) bool {
 		)
 }
 
-// manyKeepOthersAway reports whether many nodes have pods with required anti-affinity. These make PreFilter slow, and a
-// sample runs it twice.
+// manyKeepOthersAway reports whether many nodes have pods with required anti-affinity. These pods make PreFilter
+// slow, and PreFilter runs once more for a sample.
 func (s *Selector) manyKeepOthersAway() bool {
 	keep, err := s.handle.SnapshotSharedLister().NodeInfos().HavePodsWithRequiredAntiAffinityList()
 	return err != nil || len(keep) > sample.Size
 }
 
-// proven reports whether enough of the nodes pass all filters. It first runs PreFilter of all plugins on a copy of
-// the state, since no plugin can filter before that. It returns false if another plugin names nodes, too.
+// proven reports whether sample.Proven of the named nodes pass all filters. It returns false at the first node that
+// does not, and if another plugin names nodes, too. It first runs PreFilter of all plugins on a copy of the state,
+// since no plugin can filter before that.
 func (s *Selector) proven(ctx context.Context, a *Attempt, names sets.Set[string]) bool {
 	cs := a.Again()
 	result, status, _ := s.begin.RunPreFilterPlugins(ctx, cs, a.Pod)

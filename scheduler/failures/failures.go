@@ -1,13 +1,13 @@
-// Package failures handles attempts that found no node beside the scheduling loop. kube-scheduler handles each of them
-// in the loop, and writes the status of the pod there. That takes milliseconds, and half a second for a pod of
+// Package failures handles failed scheduling attempts outside the scheduling loop. kube-scheduler handles each of
+// them in the loop, where it writes the pod's status. That takes milliseconds, and half a second for a pod of
 // thousands of containers, while all other pods wait.
 //
-// Invariant: every failed attempt is handled once, by at most [Workers] goroutines. Namespaces take turns, so a
-// namespace with many failed pods does not delay the handling of others. A failed attempt waits for at most as many
-// others as its own namespace has waiting, times the number of namespaces that have any.
+// Invariant: every failed attempt is handled once, by at most [Workers] goroutines. Namespaces are served in
+// rotation, so a namespace with many failed pods does not delay the handling of others. A failed attempt waits for at
+// most as many others as its own namespace has waiting, times the number of namespaces that have any.
 //
 // The number of waiting attempts is bounded. Beyond the bound the caller handles an attempt itself, as kube-scheduler
-// does. The package knows nothing of pods or handlers. All methods may be called by any goroutine.
+// does. The package handles functions, and needs no Kubernetes types. All methods may be called by any goroutine.
 package failures
 
 import (
@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// Workers is the number of attempts that are handled at a time. Each makes one request to the API server. The other
-	// requests of the scheduler, such as bindings, wait behind few of them where the rate of requests is limited.
+	// Workers is the number of attempts that are handled at a time. Each makes one request to the API server. Where the
+	// rate of requests is limited, the scheduler's other requests, such as bindings, wait behind at most this many.
 	Workers = 4
 	// maxWaiting bounds the attempts of one namespace that wait, maxAll the attempts of all namespaces.
 	maxWaiting = 4096
 	maxAll     = 4 * maxWaiting
 )
 
-// Line has the failed attempts that wait to be handled.
+// Line is the queue of failed attempts that are not handled yet.
 type Line struct {
 	mu sync.Mutex
-	// waiting has the handlers of each namespace, oldest first. turns are the namespaces with handlers; the first one is
-	// served next.
+	// waiting has the handlers of each namespace, oldest first. turns has the namespaces with handlers, each once; the
+	// first one is served next, and then goes to the end if it has more.
 	waiting map[string][]func()
 	turns   []string
 	count   int
@@ -40,7 +40,8 @@ func New() *Line {
 	return &Line{waiting: map[string][]func(){}, ready: make(chan struct{}, maxAll)}
 }
 
-// Add adds the handler of a failed attempt. It returns false if too many wait; the caller then calls the handler.
+// Add queues the handler of a failed attempt. It returns false if too many wait; then the caller must call the
+// handler itself.
 func (l *Line) Add(namespace string, handle func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +58,7 @@ func (l *Line) Add(namespace string, handle func()) bool {
 	return true
 }
 
-// next removes the next handler and returns it. There must be one.
+// next removes the oldest handler of the namespace that is served next, and returns it. The line must not be empty.
 func (l *Line) next() func() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +77,7 @@ func (l *Line) next() func() {
 	return handle
 }
 
-// Run handles attempts until the context ends. It returns at once.
+// Run starts the workers, which call handlers until the context ends, and returns at once.
 func (l *Line) Run(ctx context.Context) {
 	for range Workers {
 		go func() {

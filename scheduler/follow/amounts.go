@@ -16,10 +16,11 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Amounts has the present plain amounts of nodes, as kube-scheduler's own informers have them. A node that is not in
-// the informers counts as having enough, because its kubelet rejects a pod that does not fit. A nil *Amounts has no
-// nodes. kube-scheduler checks the amounts when it chooses a node. While a pod waits for its turn after that, another
-// scheduler may bind pods to the node.
+// Amounts has the present plain amounts of nodes: their totals of CPU, memory and other resources, without regard to
+// NUMA nodes, and what pods request of them. It reads kube-scheduler's own informers. kube-scheduler checks the
+// amounts when it chooses a node, but while a pod waits for its turn after that, another scheduler may bind pods to
+// the node. A node that is not in the informers counts as having enough, because its kubelet rejects a pod that does
+// not fit. A nil *Amounts has no nodes.
 type Amounts struct {
 	nodes corelisters.NodeLister
 	pods  cache.Indexer
@@ -42,7 +43,7 @@ func NewAmounts(f informers.SharedInformerFactory) (*Amounts, error) {
 	return &Amounts{nodes: f.Core().V1().Nodes().Lister(), pods: pods.GetIndexer()}, nil
 }
 
-// On returns the pods that are bound to a node, according to the informer.
+// On returns the pods that are bound to a node, according to the informer, including pods that have terminated.
 func (a *Amounts) On(node string) (out []*v1.Pod) {
 	if a == nil {
 		return nil
@@ -72,8 +73,8 @@ func (a *Amounts) Pods() (out []*v1.Pod) {
 	return out
 }
 
-// Short returns what a node has too little of for a pod, or "". It counts the pods that are bound to the node according
-// to the informer, and the pods of more that are not bound yet.
+// Short returns what a node has too little of for a pod, or "". It counts the pods that are bound to the node
+// according to the informer. Of the pods in more, it counts those that the informer has as not bound yet.
 func (a *Amounts) Short(pod *v1.Pod, node string, more []state.PodID) string {
 	if a == nil {
 		return ""
@@ -89,7 +90,7 @@ func (a *Amounts) Short(pod *v1.Pod, node string, more []state.PodID) string {
 	return strings.Join(out, ", ")
 }
 
-// Node returns a node according to the informer, or nil if it has none of that name.
+// Node returns the node of this name according to the informer, or nil if the informer does not have it.
 func (a *Amounts) Node(name string) *v1.Node {
 	if a == nil {
 		return nil
@@ -100,8 +101,8 @@ func (a *Amounts) Node(name string) *v1.Node {
 	return nil
 }
 
-// With returns the pods that are bound to a node according to the informer, and the pods of more that are not bound
-// yet.
+// With returns the pods that are bound to a node according to the informer, followed by the pods in more that the
+// informer has as not bound yet.
 func (a *Amounts) With(node string, more []state.PodID) []*v1.Pod {
 	out := a.On(node)
 	if a == nil {
@@ -116,7 +117,8 @@ func (a *Amounts) With(node string, more []state.PodID) []*v1.Pod {
 	return out
 }
 
-// Version returns a number that changes when the result of [Amounts.Of] for a node may have changed.
+// Version returns a number that changes when the result of [Amounts.Of] for a node may have changed. It is a hash of
+// the versions of the node and its pods.
 func (a *Amounts) Version(n *state.Node) uint64 {
 	if a == nil {
 		return 0
@@ -137,8 +139,9 @@ func (a *Amounts) Version(n *state.Node) uint64 {
 	return sum
 }
 
-// Of returns the node's allocatable amounts, and the amounts that its pods request. It counts bound pods, and pods that
-// the ledger predicts on the node. It returns false if the node does not exist.
+// Of returns the node's allocatable amounts, and the amounts that its pods request. It counts pods that are bound and
+// have not terminated, and pods that the ledger predicts on the node. It returns false if the informer does not have
+// the node.
 func (a *Amounts) Of(n *state.Node) (allocatable, used whatif.Amounts, there bool) {
 	if a == nil {
 		return nil, nil, false

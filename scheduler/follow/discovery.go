@@ -16,8 +16,8 @@ import (
 	"github.com/tenon-numa/tenon/cluster/nrt"
 )
 
-// servesLayouts returns an error if the API server does not serve layouts and their bases: their informers would wait
-// forever.
+// servesLayouts returns an error if the API server does not serve NodeLayouts and LayoutBases. Without that check,
+// their informers would wait forever.
 func servesLayouts(config *rest.Config) error {
 	known, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -36,17 +36,19 @@ func servesLayouts(config *rest.Config) error {
 	return nil
 }
 
-// findTopologies returns the resource of NodeResourceTopologies, or nil and why they cannot be read.
+// findTopologies returns the resource of NodeResourceTopologies. If they cannot be read, it returns nil and the
+// reason.
 func findTopologies(ctx context.Context, cfg *rest.Config) (*schema.GroupVersionResource, string, error) {
 	return served(ctx, cfg, nrt.Resources()...)
 }
 
-// findNumatopologies returns the resource of Numatopologies, or nil and why they cannot be read.
+// findNumatopologies returns the resource of Numatopologies. If they cannot be read, it returns nil and the reason.
 func findNumatopologies(ctx context.Context, cfg *rest.Config) (*schema.GroupVersionResource, string, error) {
 	return served(ctx, cfg, nrt.Numatopologies())
 }
 
-// served returns the first of several resources that the API server serves, or nil and why none can be read.
+// served returns the first of the given resources that the API server serves, if this scheduler may list it.
+// Otherwise it returns nil and the reason. The error means that the API server could not be asked.
 func served(ctx context.Context, cfg *rest.Config, any ...schema.GroupVersionResource) (
 	*schema.GroupVersionResource, string, error) {
 	known, err := discovery.NewDiscoveryClientForConfig(cfg)
@@ -70,7 +72,7 @@ func served(ctx context.Context, cfg *rest.Config, any ...schema.GroupVersionRes
 	return nil, "the API server does not serve them", nil
 }
 
-// readable returns the resource if this scheduler may list it, and otherwise nil and why it may not.
+// readable returns the resource if this scheduler may list it, and otherwise nil and the API server's refusal.
 func readable(
 	ctx context.Context,
 	cfg *rest.Config,

@@ -10,11 +10,11 @@ import (
 )
 
 // pardonAfter is the longest time for which a node that has refused a pod gets no pods of the same shape. A report of
-// the node ends this sooner, but a node on which nothing changes reports nothing.
+// the node ends this time sooner, but a node on which nothing changes sends no report.
 const pardonAfter = kube.RefusedFor
 
-// rejections handles pods that their node has refused although they were predicted to fit. It records events on them,
-// and lets pods of their shape try the node again after some time.
+// rejections handles pods that their node has refused although they were predicted to fit. It records an event on
+// each, and after pardonAfter lets pods of the same shape try the node again.
 type rejections struct {
 	events  *report.Events
 	pardon  func(node string)

@@ -1,5 +1,5 @@
 // Package follow fills the ledger of one scheduler from the API server: with layouts, NodeResourceTopologies, and the
-// pods of the scheduler's own informer. It reports faults in what nodes publish by events, conditions, and log lines.
+// pods of the scheduler's own informer. It reports faults in what nodes publish as events, conditions and log lines.
 //
 // Invariant: [Sources.Ready] is closed when all first lists are in the ledger, and not before. NodeResourceTopologies
 // and Numatopologies are optional: they are followed once the API server serves them and lets the scheduler read them.
@@ -40,18 +40,19 @@ import (
 type Options struct {
 	// OnOutcome, if not nil, is called with the outcome of every prediction. It must return quickly.
 	OnOutcome func(state.Outcome)
-	// Wake, if not nil, is called with a node that may have room after a change that no event announces.
+	// Wake, if not nil, is called with the name of a node that may have room after a change that no event announces.
 	Wake func(node string)
 	// Counters count published objects that cannot be read; nil counts nothing.
 	Counters *metrics.Counters
 	// Informers, if not nil, makes the informers of NodeLayouts and NodeResourceTopologies; the caller starts it. If it
 	// is nil, Start makes informers and starts them.
 	Informers dynamicinformer.DynamicSharedInformerFactory
-	// Nodes, if not nil, selects the nodes that Names lists.
+	// Nodes, if not nil, selects the nodes that [Sources.Names] lists.
 	Nodes labels.Selector
-	// Busy, if not nil, reports whether pods are being scheduled. Conditions of layouts are written slowly then.
+	// Busy, if not nil, reports whether pods are being scheduled. While they are, conditions of layouts are written
+	// slowly.
 	Busy func() bool
-	// Leads, if not nil, returns whether this scheduler is the one of several that records events.
+	// Leads, if not nil, reports whether this scheduler leads. Of several schedulers, only the leader records events.
 	Leads func() bool
 }
 
@@ -67,10 +68,11 @@ type Sources struct {
 	events     *report.Events
 	rejections *rejections
 	misaligned *report.Misaligned
-	// layoutTimes and topologyTimes have when the last object of each node was received.
+	// layoutTimes and topologyTimes record when the last object of each node was received.
 	layoutTimes, topologyTimes *reportTimes
 	ready                      chan struct{} // closed when the feed has begun
-	// synced returns whether a first list has been received, by the list's name. It is set before the informers start.
+	// synced has, by the list's name, a function that reports whether the first list has been received. It is set
+	// before the informers start.
 	synced   map[string]cache.InformerSynced
 	config   *rest.Config
 	dynamic  dynamicinformer.DynamicSharedInformerFactory
@@ -115,7 +117,7 @@ func New(logger klog.Logger, o Options) *Sources {
 	return s
 }
 
-// onOutcome reports the outcome of a prediction.
+// onOutcome reports the outcome of a prediction to the log, to events, and to the caller of New.
 func (s *Sources) onOutcome(o state.Outcome) {
 	s.logger.V(report.LevelData).Info("Prediction settled", "pod", klog.KRef(o.Pod.Namespace, o.Pod.Name), "node", o.Node,
 		"result", o.Result)
@@ -142,7 +144,7 @@ func (s *Sources) pardon(node string) {
 	s.options.Wake(node)
 }
 
-// Report sets the recorder of events. Call it before anything is received.
+// Report sets the recorder of events. Call it before the first object is received.
 func (s *Sources) Report(to events.EventRecorder) { s.events.To(to) }
 
 // Begin records that the first lists have been received, and closes Ready.
@@ -171,8 +173,9 @@ type API struct {
 	Recorder  events.EventRecorder
 }
 
-// Start follows the resources that a scheduler needs, until the context ends. Call it before the scheduler's informers
-// start. It calls listed before it closes Ready. pods has the pods of these informers.
+// Start follows the resources that a scheduler needs, until the context ends. Call it before the scheduler's
+// informers start. When all first lists have been received, it calls listed and then closes Ready. pods must read the
+// pods of the same informers.
 func (s *Sources) Start(ctx context.Context, api API, pods *Amounts, listed func()) error {
 	s.config, s.dynamic = api.Config, s.options.Informers
 	if err := servesLayouts(s.config); err != nil {
@@ -265,7 +268,8 @@ func (s *Sources) begin(ctx context.Context, listed func()) {
 	s.Begin()
 }
 
-// nodeNames returns a function that lists the names of selected nodes, from the scheduler's own informer.
+// nodeNames returns a function that lists the names of the nodes that the selector matches, from the scheduler's own
+// informer. A nil selector matches all nodes.
 func nodeNames(f informers.SharedInformerFactory, selector labels.Selector) func() []string {
 	nodes := f.Core().V1().Nodes().Lister()
 	if selector == nil {
@@ -284,7 +288,7 @@ func nodeNames(f informers.SharedInformerFactory, selector labels.Selector) func
 	}
 }
 
-// Healthy returns why the ledger is not filled yet, or nil.
+// Healthy returns an error that names what the ledger still lacks, or nil once it is filled.
 func (s *Sources) Healthy() error {
 	var missing []string
 	for _, name := range slices.Sorted(maps.Keys(s.synced)) {

@@ -20,22 +20,22 @@ import (
 
 // Terminations finds out how assumed pods terminated, and releases them in the ledger. It handles the pod events of
 // kube-scheduler's informer, which follows only pods that have not terminated. When a pod terminates, the informer
-// delivers a deletion with the pod's state from before, which does not show whether a kubelet refused the pod, nor why.
-// So the pod is read from the API server once more. Every assumed pod that leaves the informer is released in the end,
-// in the state in which it terminated or, if that cannot be read, in its last known state.
+// delivers a deletion with the pod's state from before, which does not show whether a kubelet refused the pod, nor
+// why. So Terminations reads the pod from the API server once more. In the end it releases every assumed pod that
+// leaves the informer, in the state in which the pod terminated or, if that cannot be read, in its last known state.
 type Terminations struct {
 	cache.ResourceEventHandler // handles adds and updates
 	// assumed reports whether the ledger expects the node to admit the pod.
 	assumed func(node, uid string) bool
-	// doubted reports whether a node's report still contains a pod that left the informer.
+	// doubted reports whether the last report of a pod's node still lists the pod, although it left the informer.
 	doubted func(uid string) bool
-	// get returns the pod of that name as it is now.
+	// get returns the pod that has this name at present.
 	get func(ctx context.Context, namespace, name string) (*v1.Pod, error)
 	// getAt returns the pod as it was when it left the informer, or nil if it was deleted at that moment.
 	getAt func(ctx context.Context, last *v1.Pod) (*v1.Pod, error)
 	// release records the end of a pod in the ledger.
 	release func(*v1.Pod)
-	// released is called afterwards, with the node.
+	// released is called with the node after each release.
 	released func(node string)
 	queue    workqueue.TypedRateLimitingInterface[*v1.Pod]
 	logger   klog.Logger
@@ -44,10 +44,11 @@ type Terminations struct {
 const (
 	// maxReads bounds how often a failed read of one pod is repeated.
 	maxReads = 5
-	// reportWait is how long Terminations waits for the node's own report about a pod before it reads the pod.
+	// reportWait is how long Terminations waits for a report that no longer lists a released pod before it reads the
+	// pod.
 	reportWait = 5 * time.Second
-	// graceOver is when a pod that is still assumed after its release is processed again. It is longer than vanishGrace
-	// (cluster/kube), for which a pod that was deleted by force stays assumed.
+	// graceOver is the time after which a pod that is still assumed after its release is processed again. It is longer
+	// than vanishGrace (cluster/kube), for which a pod that was deleted by force stays assumed.
 	graceOver = 35 * time.Second
 )
 
@@ -63,9 +64,9 @@ func NewTerminations(feed *kube.Feed, book *ledger.Book, client kubernetes.Inter
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*v1.Pod]())}
 }
 
-// OnDelete releases a pod that was not assumed, or whose last state shows that it terminated, and queues any other
-// assumed pod to be read. If the node's last report still contains a released pod, OnDelete also queues that pod,
-// after reportWait. The pod is not read if the node no longer reports it by then.
+// OnDelete releases a pod at once if it was not assumed, or if its last state shows that it terminated. It queues
+// every other pod, to be read. If the node's last report still lists a pod that was released at once, OnDelete queues
+// the pod as well, after reportWait; the pod is not read if the node no longer reports it by then.
 func (t *Terminations) OnDelete(o any) {
 	last := o
 	if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -95,13 +96,14 @@ func (t *Terminations) Run(ctx context.Context) {
 	}
 }
 
-// resolve releases a pod in the state in which it terminated, or in its last known state if that cannot be read.
+// resolve releases a pod in the state in which it terminated, or in its last known state if the former cannot be
+// read. It queues the pod again if the read is to be repeated, or if the ledger is not finished with the pod.
 func (t *Terminations) resolve(ctx context.Context, last *v1.Pod) {
 	uid := string(last.UID)
 	if !t.assumed(last.Spec.NodeName, uid) && !t.doubted(uid) {
 		// The node has reported, or the grace period is over.
 		t.release(last)
-		// The pod may be doubted now: the report may be older than the pod's end, and still list the pod.
+		// The report may be older than the pod's end and still list the pod. Then the pod is doubted from now on.
 		if t.doubted(uid) {
 			t.queue.AddAfter(last, reportWait)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // reportTimes records when this scheduler last received an object of each node. It handles the events of any informer
-// whose objects are named after nodes. Its methods may be called by any goroutine.
+// whose objects are named after nodes. Methods may be called by any goroutine.
 type reportTimes struct {
 	now func() time.Time
 	mu  sync.RWMutex

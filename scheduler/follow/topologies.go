@@ -17,12 +17,12 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// lookup is the interval at which the scheduler checks whether NodeResourceTopologies are served.
+// lookup is the interval at which the scheduler checks whether NodeResourceTopologies and Numatopologies can be read.
 const lookup = 10 * time.Second
 
-// findTopologies sets s.topology to the resource of NodeResourceTopologies. It sets nil if the API server does not
-// serve them, or does not let this scheduler read them. This is decided at the start, because the framework accepts
-// no informers later. An informer that cannot read would keep the scheduler from starting.
+// findTopologies sets s.topology to the resource of NodeResourceTopologies, or to nil if the API server does not
+// serve them or does not let this scheduler read them. This is decided at the start for two reasons: the framework
+// accepts no informers later, and an informer that cannot read would keep the scheduler from starting.
 func (s *Sources) findTopologies(ctx context.Context) (err error) {
 	var why string
 	if s.topology, why, err = findTopologies(ctx, s.config); why != "" {
@@ -43,7 +43,8 @@ func (s *Sources) followTopologies(ctx context.Context) error {
 	return err
 }
 
-// fill adds a handler to the informer of NodeResourceTopologies or Numatopologies.
+// fill adds a handler to the informer of NodeResourceTopologies or Numatopologies. It returns a function that reports
+// whether the handler has received the first list.
 func (s *Sources) fill(r schema.GroupVersionResource, to cache.ResourceEventHandler) (cache.InformerSynced, error) {
 	read := nrt.Typed
 	if r == nrt.Numatopologies() {
@@ -64,7 +65,8 @@ func (s *Sources) fill(r schema.GroupVersionResource, to cache.ResourceEventHand
 }
 
 // followNumatopologies fills the ledger from an informer of Numatopologies. If they are not served yet, it starts the
-// informer once they are. The framework has no informer of them, so the handler wakes pods itself.
+// informer once they are. The framework has no informer of Numatopologies and so no queueing hints for them; the
+// handler wakes pods itself.
 func (s *Sources) followNumatopologies(ctx context.Context) error {
 	r, why, err := findNumatopologies(ctx, s.config)
 	if err != nil {
@@ -79,11 +81,11 @@ func (s *Sources) followNumatopologies(ctx context.Context) error {
 	return err
 }
 
-// finder returns a resource if it can be read, or nil and why it cannot.
+// finder returns a resource, or nil and the reason why it cannot be read.
 type finder = func(context.Context, *rest.Config) (*schema.GroupVersionResource, string, error)
 
-// await polls until a resource can be read, and then follows it. The definition may be installed, or the right granted,
-// while the scheduler runs.
+// await polls until a resource can be read, and then follows it. Somebody may install the definition, or grant the
+// right, while the scheduler runs.
 func (s *Sources) await(ctx context.Context, name string, find finder) {
 	_ = poll.PollUntilContextCancel(ctx, lookup, false, func(ctx context.Context) (bool, error) {
 		r, _, err := find(ctx, s.config)
@@ -101,8 +103,8 @@ func (s *Sources) await(ctx context.Context, name string, find finder) {
 	}
 }
 
-// late returns the handler of an informer that the framework does not have. The handler wakes pods itself, because its
-// events have no queueing hints.
+// late returns the handler for an informer that the framework does not have. Since the framework calls no queueing
+// hints for its events, the handler wakes pods itself.
 func (s *Sources) late() cache.ResourceEventHandler {
 	feed := s.Feed.Topologies()
 	return cache.ResourceEventHandlerDetailedFuncs{
@@ -118,8 +120,8 @@ func (s *Sources) late() cache.ResourceEventHandler {
 	}
 }
 
-// topologyReported wakes pods that fit a node whose NodeResourceTopology or Numatopology has changed, if the node is
-// judged by amounts.
+// topologyReported wakes pods that fit the node of a changed NodeResourceTopology or Numatopology. It does nothing if
+// the node is exact, because then its layout decides, and if the change concerns nothing that is read.
 func (s *Sources) topologyReported(before, o any) {
 	now, ok := o.(*v1alpha2.NodeResourceTopology)
 	if !ok {
@@ -134,8 +136,8 @@ func (s *Sources) topologyReported(before, o any) {
 	}
 }
 
-// Reported returns when the last report of a node was received: its layout or, if that is missing, its
-// NodeResourceTopology.
+// Reported returns when the last report of a node was received: the NodeResourceTopology of an estimated node, and
+// the layout of any other node. It returns the zero time if there was none.
 func (s *Sources) Reported(node string) time.Time {
 	if n := s.Book.Snapshot().Node(node); n != nil && n.Quality == state.Estimated {
 		return s.topologyTimes.of(node)
@@ -143,7 +145,7 @@ func (s *Sources) Reported(node string) time.Time {
 	return s.layoutTimes.of(node)
 }
 
-// Problem returns why the node's published object was rejected, or "".
+// Problem returns why an object that the node published was rejected, or "". A rejected layout comes first.
 func (s *Sources) Problem(node string) string {
 	if why := s.Feed.Problem(node); why != "" {
 		return why

@@ -4,5 +4,5 @@ package fwk
 
 import v1 "k8s.io/api/core/v1"
 
-// Grouped reports whether kube-scheduler schedules the pod with others of a group.
+// Grouped reports whether kube-scheduler schedules the pod together with the other pods of a group.
 func Grouped(pod *v1.Pod) bool { return pod.Spec.SchedulingGroup != nil }

@@ -72,7 +72,8 @@ var (
 	NewStatus = upstream.NewStatus
 )
 
-// SignPlugin and SignFragment are names of 1.35: kube-scheduler 1.34 signs no pods.
+// SignPlugin and SignFragment exist in the framework from 1.35 on. kube-scheduler 1.34 signs no pods, and uses
+// neither.
 type (
 	SignPlugin interface {
 		Plugin
@@ -84,7 +85,7 @@ type (
 	}
 )
 
-// ProfileName returns the name of the profile whose plugin has the handle.
+// ProfileName returns the name of the profile whose plugin has the handle, or "" if the handle does not have it.
 func ProfileName(h Handle) string {
 	if f, ok := h.(interface{ ProfileName() string }); ok {
 		return f.ProfileName()
