@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// MaxDecisions bounds the decisions that are kept, for all pods together.
+	// MaxDecisions bounds the decisions that are kept, of all pods together.
 	MaxDecisions = 1024
 	// MaxNodes bounds the nodes whose answers a decision keeps, and the nodes whose costs it keeps.
 	MaxNodes = 64
@@ -20,8 +20,8 @@ const (
 	maxShown = 8
 )
 
-// Decisions are the last decisions of a scheduler. Its methods may be called by any goroutine. A nil *Decisions keeps
-// nothing.
+// Decisions records the last MaxDecisions attempts of a scheduler to place a pod. Methods may be called by any
+// goroutine. A nil *Decisions keeps nothing.
 type Decisions struct {
 	now  func() time.Time
 	mu   sync.Mutex
@@ -38,8 +38,9 @@ type Decision struct {
 	now func() time.Time
 	at  time.Time
 
-	// Many goroutines write answers of nodes at once. Each takes a place by the counter judged or costed, and readers
-	// look only at places that are marked as written. A counter beyond MaxNodes shows that there were more answers.
+	// Many goroutines record answers of nodes at once. Each claims an element of the array by the counter judged or
+	// costed. Readers skip elements that are not marked as written. A counter beyond MaxNodes shows that there were
+	// more answers.
 	judged   atomic.Int32
 	verdicts [MaxNodes]struct {
 		written atomic.Bool
@@ -63,13 +64,13 @@ type Decision struct {
 	seen      []place.Holding
 }
 
-// refused is why a node refused a pod: by its reasons or, if there are none, by the text.
+// refused has the reasons of a node that refused a pod or, if it gave none, the text why.
 type refused struct {
 	reasons []place.Reason
 	why     string
 }
 
-// Begin records a new attempt to schedule a pod, in place of the oldest one.
+// Begin records a new attempt to schedule a pod. When MaxDecisions are kept, it replaces the oldest one.
 func (d *Decisions) Begin(pod state.PodID) *Decision {
 	if d == nil {
 		return nil
@@ -86,7 +87,7 @@ func (d *Decisions) Begin(pod state.PodID) *Decision {
 	return one
 }
 
-// newest returns all decisions, newest first.
+// newest returns the kept decisions, newest first.
 func (d *Decisions) newest() []*Decision {
 	if d == nil {
 		return nil
@@ -98,7 +99,8 @@ func (d *Decisions) newest() []*Decision {
 	return out
 }
 
-// Outcome records what the node of a prediction did.
+// Outcome records the outcome of a prediction in the pod's newest decision. If no decision on the pod is kept any
+// more, it does nothing.
 func (d *Decisions) Outcome(o state.Outcome) {
 	for _, one := range d.newest() {
 		if one.pod.UID != o.Pod.UID {
@@ -115,7 +117,7 @@ func (d *Decisions) Outcome(o state.Outcome) {
 	}
 }
 
-// Reserved returns when pods were reserved, by UID, for the pods whose decisions are still kept.
+// Reserved returns, by the pod's UID, when a pod was last reserved. It has only pods whose decision is still kept.
 func (d *Decisions) Reserved() map[string]time.Time {
 	out := map[string]time.Time{}
 	for _, one := range d.newest() {
@@ -129,8 +131,8 @@ func (d *Decisions) Reserved() map[string]time.Time {
 	return out
 }
 
-// Fits records a node that fits. Fits, Refused and Cost are called for every node of every pod. They cost one read once
-// the record is full, and only the record of a refusal allocates.
+// Fits records that a node fits. Fits, Refused and Cost are called for every node of every pod. Once the record is
+// full, a call costs one atomic read, and before that only a refusal allocates.
 func (d *Decision) Fits(node string) {
 	if d == nil {
 		return
@@ -142,7 +144,8 @@ func (d *Decision) Fits(node string) {
 	}
 }
 
-// Refused records a node that does not fit, with its reasons or, if there are none, with the message of why.
+// Refused records that a node does not fit. It keeps the reasons or, if there are none, the message of the status
+// why.
 func (d *Decision) Refused(node string, reasons []place.Reason, why interface{ Message() string }) {
 	if d == nil {
 		return
@@ -157,8 +160,8 @@ func (d *Decision) Refused(node string, reasons []place.Reason, why interface{ M
 	}
 }
 
-// Open reports whether one more node's answer would change the record: it would be kept, or be the first that is not
-// kept.
+// Open reports whether the record would change with one more node's answer: it is kept if there is room, and the
+// first answer without room is noted as missing.
 func (d *Decision) Open() bool { return d != nil && d.judged.Load() <= MaxNodes }
 
 // Cost records the cost of a node that fits.
@@ -173,7 +176,7 @@ func (d *Decision) Cost(node string, cost int64) {
 	}
 }
 
-// claim takes the next place. ok is false if all are taken.
+// claim takes the next element by its counter n. It returns false if all elements are taken.
 func claim(n *atomic.Int32) (int, bool) {
 	if n.Load() > MaxNodes {
 		return 0, false

@@ -36,7 +36,8 @@ func (e election) role() string {
 	return fmt.Sprintf("this scheduler is a standby and schedules nothing; the leader is %q", e.Leader)
 }
 
-// remedy returns how to reach the leader, or "".
+// remedy returns how to reach the leader. It returns "" unless this scheduler is a standby and the leader's identity
+// begins with the name of a pod.
 func (e election) remedy() string {
 	host, _, ok := strings.Cut(e.Leader, "_")
 	if e.Role != document.Standby || !ok {
@@ -58,8 +59,8 @@ func (e election) text(w io.Writer) {
 // roleHeader is a header of every answer. It has the scheduler's role, for readers of JSON.
 const roleHeader = "Tenon-Scheduler"
 
-// mark writes the role and the leader into a header of an answer. If text is set and this scheduler is a standby, it
-// also writes a first line about that.
+// mark writes the role and the leader into the header of an answer. If text is true and this scheduler is a standby,
+// it also writes a first line about that.
 func (e election) mark(w http.ResponseWriter, text bool) {
 	w.Header().Set(roleHeader, strings.TrimSpace(string(e.Role)+" "+e.Leader))
 	if text && e.Role == document.Standby {
@@ -67,7 +68,8 @@ func (e election) mark(w http.ResponseWriter, text bool) {
 	}
 }
 
-// Index lists what is served below [Prefix] and beside it. Anybody may read it, since it has no data of the cluster.
+// Index lists what is served below [Prefix] and beside it. Anybody may read it, because it has no data of the
+// cluster.
 const Index = `tenon-scheduler, inspection. / is open to everybody; the rest needs a bearer token with the right to get the path.
 
 ` + Prefix + `                           this list, and whether the scheduler leads

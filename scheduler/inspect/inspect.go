@@ -26,14 +26,14 @@ import (
 // Prefix is the path below which everything is served. Access rules name it.
 const Prefix = "/debug/tenon/"
 
-// Source has the functions and values that a handler reads. Book and Now are required.
+// Source has what a handler reads. Book and Now are required; the other fields may be nil.
 type Source struct {
 	Book *ledger.Book
 	// Problem returns why the node's published object was rejected, or "".
 	Problem func(node string) string
 	// Names returns the names of the nodes of the cluster, whether the ledger has them or not.
 	Names func() []string
-	// Reported returns when a node last reported; the zero time if it never did.
+	// Reported returns when the last report of a node was received; the zero time if there was none.
 	Reported func(node string) time.Time
 	// Decisions are the last decisions, or nil.
 	Decisions *Decisions
@@ -201,7 +201,7 @@ func (s Source) answer(w http.ResponseWriter, r *http.Request, v view, err error
 
 // quoted quotes a name from a request, which may be any text.
 func quoted(name string) string {
-	const most = 253 // of a name in Kubernetes
+	const most = 253 // the longest name that Kubernetes accepts, in bytes
 	if len(name) > most {
 		name = name[:most] + "..."
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// nodes is an overview of the ledger, in order of name.
+// nodes is the overview of the ledger, ordered by name.
 type nodes []document.Node
 
 func (s Source) nodes() nodes {
@@ -23,7 +23,7 @@ func (s Source) nodes() nodes {
 	return out
 }
 
-// reported adds the age of the node's report, and why it was rejected.
+// reported returns the document with the age of the node's report, and the reason why its object was rejected.
 func (s Source) reported(n document.Node) document.Node {
 	n.Problem, n.AgeSeconds = s.problem(n.Name), s.age(n.Name)
 	return n

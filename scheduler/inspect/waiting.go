@@ -7,14 +7,14 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Waiting records since when pods are assumed. For pods without a kept reservation, such as pods that other
-// schedulers bound, it takes the time of the first call of Oldest that finds them.
+// Waiting records since when pods are assumed. For a pod that this scheduler did not reserve, such as a pod that
+// another scheduler bound, it takes the time of the first call of Oldest that finds the pod.
 type Waiting struct {
 	mu    sync.Mutex
 	first map[string]time.Time // by UID, of the assumed pods
 }
 
-// Oldest returns the age of the oldest prediction that its node has not reported yet, or 0 if there is none.
+// Oldest returns the age of the oldest prediction that the pod's node has not reported yet, or 0 if there is none.
 func (w *Waiting) Oldest(s Source) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

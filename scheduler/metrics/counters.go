@@ -38,7 +38,8 @@ func counter(name, help string) *metrics.CounterOpts {
 	return &metrics.CounterOpts{Subsystem: "tenon", Name: name, Help: help, StabilityLevel: metrics.ALPHA}
 }
 
-// NewCounters returns counters at 0, and serves them unless another scheduler in this process serves its own.
+// NewCounters returns counters at 0. It serves them unless the process already serves the counters of another
+// scheduler.
 func NewCounters() *Counters {
 	m := &Counters{
 		predicted: metrics.NewCounter(counter("predictions_made_total",
@@ -110,7 +111,8 @@ func (c *Counters) zero() {
 // Gatherer returns this scheduler's counters, whether they are served or not.
 func (c *Counters) Gatherer() metrics.Gatherer { return c.own }
 
-// Waited counts a wait for a turn, however it ended. why is what the pod waited for at first.
+// Waited counts the time since a pod began to wait for its turn, however the wait ended. why is what it waited for at
+// first.
 func (c *Counters) Waited(why state.WaitReason, since time.Time) {
 	if c != nil {
 		c.turns.WithLabelValues(string(why)).Observe(time.Since(since).Seconds())
@@ -131,7 +133,8 @@ func (c *Counters) Woken(pods int) {
 	}
 }
 
-// Outcome counts the outcome of a prediction. n is the present state of the node, or nil.
+// Outcome counts the outcome of a prediction. n is the state of the node at present, or nil if the ledger does not
+// have it.
 func (c *Counters) Outcome(o state.Outcome, n *state.Node) {
 	if c == nil {
 		return
@@ -152,14 +155,14 @@ func (c *Counters) Outcome(o state.Outcome, n *state.Node) {
 	}
 }
 
-// Exceeded counts work that was skipped because it would cost too much.
+// Exceeded counts work that was skipped because it would cost too much; what is BudgetPod or BudgetVictims.
 func (c *Counters) Exceeded(what string) {
 	if c != nil {
 		c.exceeded.WithLabelValues(what).Inc()
 	}
 }
 
-// Work that may cost too much.
+// The kinds of work that Exceeded counts.
 const (
 	BudgetPod     = "pod"     // to judge a pod
 	BudgetVictims = "victims" // to try further sets of victims
@@ -186,8 +189,8 @@ func (c *Counters) TopologyRefused() {
 	}
 }
 
-// differs returns the first part of a prediction that is wrong: "cpus", "devices" or "memory" of a container, or
-// "containers" if the containers themselves differ.
+// differs returns what is wrong first in a prediction: "cpus", "devices" or "memory" of a container, or "containers"
+// if the containers themselves differ. predicted and seen have the containers in the same order.
 func differs(predicted, seen []place.Holding) string {
 	if len(predicted) != len(seen) {
 		return "containers"

@@ -22,13 +22,13 @@ const (
 	maxCounts  = 2000 // nodes that are counted anew in one scrape, all shapes together
 )
 
-// recount is the least time between two countings. Prometheus scrapes every 15 seconds or less often; whoever asks each
-// second gets the same numbers for a while.
+// recount is the shortest time between two countings. Prometheus scrapes every 15 seconds or less often. A client
+// that asks every second gets the same numbers for this time.
 const recount = 5 * time.Second
 
 // fitting counts how many more pods of some shapes fit. The count of a node stays valid until the node changes. A
-// scrape counts a bounded number of nodes anew, so that it is cheap after a start in a large cluster, too. A shape has
-// no number before all nodes were counted for it once.
+// scrape counts at most maxCounts nodes anew, so that it stays cheap after a start in a large cluster. A shape gets
+// its first number when all nodes have been counted for it.
 type fitting struct {
 	desc    *metrics.Desc
 	plain   Plain
@@ -40,7 +40,7 @@ type fitting struct {
 	mu      sync.Mutex
 	counts  map[string]map[string]count // by shape, and by name of the node
 	sums    []sum                       // of the last scrape that counted
-	counted time.Time                   // when that was; zero if it has not counted all nodes for all shapes
+	counted time.Time                   // when that scrape was; zero if it left nodes uncounted
 }
 
 // sum is how many pods of a shape fit on all nodes.
@@ -58,8 +58,8 @@ type Plain interface {
 	Of(*state.Node) (allocatable, used whatif.Amounts, there bool)
 }
 
-// count is how many pods fit on a node in one state, with one version of its plain amounts. States are immutable; a
-// change gives the node another state.
+// count is how many pods of a shape fit on a node in one state, with one version of its plain amounts. States are
+// immutable, so the count is valid as long as the node has this state.
 type count struct {
 	of      *state.Node
 	version uint64
@@ -73,7 +73,7 @@ func newFitting(named []*place.Pod, learned func() *score.Mix, plain Plain) *fit
 			"NUMA nodes and by what each node has in all.", []string{"shape"}, nil, metrics.ALPHA, "")}
 }
 
-// shapes returns the shapes of the configuration, then the most frequent ones of the workload profile, each once.
+// shapes returns the shapes of the configuration, then the most frequent other shapes of the workload profile.
 func (f *fitting) shapes() (out []*place.Pod) {
 	out = slices.Clone(f.named)
 	if f.learned == nil {
@@ -90,7 +90,8 @@ func (f *fitting) shapes() (out []*place.Pod) {
 	return out
 }
 
-// collect sends the counts for the nodes of a snapshot, or the counts of an earlier scrape if that was just before.
+// collect sends one gauge per shape. If the last scrape that counted all nodes is younger than recount, it sends that
+// scrape's numbers.
 func (f *fitting) collect(snap *ledger.Snapshot, ch chan<- metrics.Metric) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,7 +108,8 @@ func (f *fitting) collect(snap *ledger.Snapshot, ch chan<- metrics.Metric) {
 	}
 }
 
-// count counts the pods that fit, by shape. all is false if some nodes are yet to be counted.
+// count returns how many more pods of each shape fit on the nodes of a snapshot. It leaves out shapes for which some
+// nodes were never counted. all is false if the next scrape may have to go on counting.
 func (f *fitting) count(snap *ledger.Snapshot) (out []sum, all bool) {
 	left, seen := maxCounts, map[string]bool{}
 	shapes, versions := f.shapes(), map[string]uint64{}
@@ -131,8 +133,8 @@ func (f *fitting) count(snap *ledger.Snapshot) (out []sum, all bool) {
 	return out, left > 0 && len(out) == len(shapes)
 }
 
-// sum adds up how many pods fit on each node. When left is used up, it takes a node's last count; whole is false if a
-// node has none.
+// sum adds up how many more pods of a shape fit on each node. left is the number of nodes that this scrape may still
+// count anew. At 0, sum takes the last counts of changed nodes; whole is false if a node has none.
 func (f *fitting) sum(snap *ledger.Snapshot, versions map[string]uint64, shape string, p *place.Pod,
 	left *int) (sum int, whole bool) {
 	before, now := f.counts[shape], map[string]count{}
@@ -156,7 +158,7 @@ func (f *fitting) sum(snap *ledger.Snapshot, versions map[string]uint64, shape s
 	return sum, whole
 }
 
-// slots returns how many more pods of a shape fit on a node; 0 if the node is unknown.
+// slots returns how many more pods like p fit on a node; 0 if nothing is known of the node.
 func (f *fitting) slots(n *state.Node, p *place.Pod) int {
 	allocatable, used, there := f.plain.Of(n)
 	if !there || n.Machine == nil || n.Usage == nil {

@@ -11,9 +11,10 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/report"
 )
 
-// Measure registers the metrics that are computed when they are scraped. putOff counts delayed layouts, and misaligned
-// counts misaligned pods; either may be nil. shapes are counted in addition to the shapes of the workload profile. For
-// a second scheduler in one process nothing is served, since the names are registered already.
+// Measure registers the metrics that are computed when they are scraped. putOff returns how many layouts were
+// delayed, and misaligned how many pods are misaligned; either may be nil. shapes are counted in addition to the
+// shapes of the workload profile. For a second scheduler in one process nothing is served, because the names are
+// registered already.
 func Measure(s inspect.Source, putOff func() int64, misaligned func() int, shapes []*place.Pod, plain Plain) {
 	g := newGauges(s)
 	g.fitting = newFitting(shapes, s.Mix, plain)
@@ -33,10 +34,10 @@ type gauges struct {
 	hazards *metrics.Desc
 	feed    *metrics.Desc
 	paced   *metrics.Desc
-	// putOff counts delayed events of layouts; nil in tests.
+	// putOff returns how many events of layouts were delayed; nil in tests.
 	putOff func() int64
 	spread *metrics.Desc
-	// misaligned counts misaligned pods; nil in tests.
+	// misaligned returns how many pods are misaligned; nil in tests.
 	misaligned func() int
 	leads      *metrics.Desc
 	fitting    *fitting
@@ -131,8 +132,8 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 }
 
-// knownCodes returns the codes that agents of this release send. A node may send any other code, and a label with all
-// of them would grow without bound.
+// knownCodes returns the codes that agents of this release send. A node may send any other text as a code, and a
+// label with all of these would grow without bound, so they count as otherCode.
 func knownCodes() []state.InexactCode {
 	return []state.InexactCode{state.UnknownKubeletVersion, state.UnmodelledFeatureGate, state.UnhealthyDevices,
 		state.RulesFromFiles, state.KubeletUnusable, state.ReleaseOrder, state.HoldingsOmitted,
@@ -142,7 +143,7 @@ func knownCodes() []state.InexactCode {
 
 const otherCode = "other"
 
-// inexactNodes counts nodes by code. Every known code has an entry.
+// inexactNodes returns, by code, how many nodes are inexact for that reason. Every known code has an entry.
 func (g *gauges) inexactNodes() map[string]int {
 	out := map[string]int{otherCode: 0}
 	for _, code := range knownCodes() {

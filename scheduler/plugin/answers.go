@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// readAnswers sets s.answers to the row of cached answers for pods of this kind. It sets s.fits to the nodes where the
-// pod fits, unless computing that takes too long.
+// readAnswers sets s.answers to the row of cached answers for pods of this kind. It also sets s.fits to the nodes
+// where the pod fits, or leaves it nil where computing the set would take too long.
 func (p *Plugin) readAnswers(s *podState) {
 	row := func(d place.Demand) (*answers.Row, bool) {
 		return p.answers.Row(answers.Kind{Profile: p.profile, Pod: s.key, Demand: d, By: s.strategy.Type}, s.pod,
@@ -30,8 +30,8 @@ func (p *Plugin) readAnswers(s *podState) {
 	s.fits = s.answers.Fitting(s.snap)
 }
 
-// answer returns the cost of the pod on the node in a slot, or why the pod does not fit there. It reads the cache
-// first.
+// answer returns the cost of the pod on the node in a slot, or why the pod does not fit there. It computes only
+// answers that are not cached, and caches them.
 func (p *Plugin) answer(s *podState, slot int) (cost int64, refusal *answers.Refusal) {
 	return s.answers.Answer(s.snap, slot, func(n *state.Node) (int64, *answers.Refusal) {
 		if cost, ok := s.outlined(n, slot); ok {
@@ -41,8 +41,9 @@ func (p *Plugin) answer(s *podState, slot int) (cost int64, refusal *answers.Ref
 	})
 }
 
-// outlined returns the cost of the pod on the node in a slot if the amounts of the verdict are enough to compute it,
-// which is much cheaper than compute.
+// outlined returns the cost of the pod on the node in a slot, if the outline of the verdict is known: its amounts,
+// without CPU ids. Computing the cost from these is much cheaper than compute. ok is false if the outline is not
+// known, or if the strategy needs more.
 func (s *podState) outlined(n *state.Node, slot int) (cost int64, ok bool) {
 	if s.fits == nil || !s.strategy.Outlines() || !s.fits.In(slot) {
 		return 0, false
@@ -54,9 +55,11 @@ func (s *podState) outlined(n *state.Node, slot int) (cost int64, ok bool) {
 	return s.strategy.CostOf(n.Usage, s.pod, o, n.Quality == state.Estimated) + s.waits(n), true
 }
 
-// compute is answer for a node in any state, without the cache.
+// compute computes what answer returns, for a node in any state, also a hypothetical one. It uses no cached answer
+// except permanent refusals, which it also stores.
 func (p *Plugin) compute(s *podState, n *state.Node) (cost int64, refusal *answers.Refusal) {
-	// Most pods that fit nowhere fit on no node of the same machine and rules: their reasons are computed once.
+	// Most pods that fit nowhere do not even fit on the empty node. So their reasons are computed once for all nodes
+	// that have the same machine and rules.
 	if never := s.answers.Never(n); never != nil && !n.Fits(s.pod) {
 		return 0, never
 	}
@@ -78,7 +81,8 @@ func (p *Plugin) compute(s *podState, n *state.Node) (cost int64, refusal *answe
 	return 0, refusal
 }
 
-// refused returns a new status on each call, since the framework changes the statuses that it receives.
+// refused returns the status of a refusal. It is a new one on each call, because the framework changes the statuses
+// that it receives.
 func refused(r *answers.Refusal) *fwk.Status {
 	if r.Permanent {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, r.Texts...)
@@ -86,10 +90,10 @@ func refused(r *answers.Refusal) *fwk.Status {
 	return fwk.NewStatus(fwk.Unschedulable, r.Texts...)
 }
 
-// cost returns the cost of the pod at the place that the verdict gives it.
+// cost returns the cost of the pod on a node where it would hold what verdict v has.
 func (s *podState) cost(n *state.Node, v place.Verdict) int64 {
 	return s.strategy.Cost(n.Usage, s.pod, v, n.Quality == state.Estimated) + s.waits(n)
 }
 
-// waits is the part of the cost for the pods that the pod may have to wait for.
+// waits returns the part of the cost that stands for the pods for which this pod may have to wait.
 func (s *podState) waits(n *state.Node) int64 { return s.strategy.Wait(n.Waits(s.shape)) }

@@ -13,8 +13,8 @@ import (
 )
 
 // Bind binds a pod to a node whose agent assigns CPUs itself, and passes the decision on with the binding: the API
-// server copies the annotations of a Binding to the pod. Bind skips all other pods, which the next plugin binds. If
-// another plugin binds first, the agent receives no decision and places the pod itself when it arrives.
+// server copies the annotations of a Binding to the pod. Bind skips all other pods, so that the next plugin binds
+// them. If another plugin binds the pod first, the agent receives no decision and chooses the CPUs itself.
 func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s, ok := p.state(cs)
 	if !ok {
@@ -43,8 +43,8 @@ func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node 
 	return nil
 }
 
-// bind sends a binding as kube-scheduler's own plugin does: through the queue of API calls if the handle has one, so
-// that calls for one pod keep their order.
+// bind sends a binding in the way of kube-scheduler's own plugin: through the queue of API calls if the handle has
+// one, so that calls for one pod keep their order.
 func (p *Plugin) bind(ctx context.Context, b *v1.Binding) error {
 	cacher := p.handle.APICacher()
 	if cacher == nil {

@@ -36,7 +36,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return out, nil
 }
 
-// layoutChanged wakes a pod if it fits the node that reported, or the node that has lost its layout.
+// layoutChanged wakes the pod if it fits on the node that has reported, or that has lost its layout.
 func (p *Plugin) layoutChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (fwk.QueueingHint, error) {
 	if obj == nil {
 		l, ok := before.(*v1alpha1.NodeLayout)
@@ -54,9 +54,10 @@ func (p *Plugin) layoutChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (fwk
 	return p.hint(pod, l.Name), nil
 }
 
-// podChanged applies the event of a pod to the ledger. It wakes the waiting pod if the event changes its own request,
-// starts a pod on a node whose report it awaits, or deletes a pod that was bound or nominated to a node where it fits
-// now. If the scheduler is not tenon-scheduler, it also wakes a pod that may evict others now.
+// podChanged applies the event of another pod to the ledger. It wakes the waiting pod in three cases: the event is
+// its own and changes its request; the other pod has started on a node whose report the waiting pod awaits; or the
+// other pod is deleted, and the waiting pod fits on the node to which that pod was bound or nominated. If the
+// scheduler is not tenon-scheduler, it also wakes a pod that may evict others after the deletion.
 func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.QueueingHint, error) {
 	if now, ok := after.(*v1.Pod); ok {
 		if now.UID == pod.UID {
@@ -88,8 +89,8 @@ func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.
 	return fwk.QueueSkip, nil
 }
 
-// asksAnew wakes a pod if its own update changes what it requests. The scheduler's writes to the pod's status do not
-// wake it.
+// asksAnew wakes a pod if its own update changes what it requests. The scheduler's own writes to the pod's status do
+// not change that, and so wake no pod.
 func asksAnew(before any, now *v1.Pod) fwk.QueueingHint {
 	old, ok := before.(*v1.Pod)
 	if !ok {
@@ -119,9 +120,9 @@ func (p *Plugin) nodeAdded(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.Queueing
 	return p.hint(pod, n.Name), nil
 }
 
-// hint wakes a pod if it fits the one node that has changed, or waits for that node's report. It does not wake a pod in
-// the waiting queue: the framework calls hints for each pod in no order, and the change may help one pod of thousands.
-// For these pods the call only shows that the framework has processed the event.
+// hint wakes a pod if it fits on the node that has changed, or waits for that node's report. It does not wake a pod
+// that is in the waiting queue: the framework calls hints for all pods in no order, and the change may help one pod
+// of thousands. For such a pod the call only shows that the framework has processed the event.
 func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 	if p.waiting.Has(string(pod.UID)) {
 		p.waiting.Observed(node)
@@ -140,7 +141,7 @@ func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 	return fwk.QueueSkip
 }
 
-// topologyChanged wakes a pod if it fits the node that reported, unless the node has a layout.
+// topologyChanged wakes the pod if it fits on the node that has reported, unless the node has a layout.
 func (p *Plugin) topologyChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (fwk.QueueingHint, error) {
 	if obj == nil {
 		o, ok := before.(*v1alpha2.NodeResourceTopology)

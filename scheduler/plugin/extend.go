@@ -47,7 +47,9 @@ func (s *Shared) Extend(ctx context.Context, sched *scheduler.Scheduler) {
 	s.failures.Run(ctx)
 }
 
-// rest makes pods that the plugins refuse wait until a change helps them.
+// rest replaces the failure handler, so that a pod which the plugins refuse rests until a change helps it. The
+// handler adds to the diagnosis, sets the message, and records how the attempt ended; then kube-scheduler's own
+// handler runs, at once or later (see maybeLater).
 func (s *Shared) rest(sched *scheduler.Scheduler) {
 	s.newQueue()
 	next := sched.FailureHandler
@@ -61,7 +63,8 @@ func (s *Shared) rest(sched *scheduler.Scheduler) {
 				p.setMessage(info.Pod, why)
 			}
 		}
-		// Once the pod is in the queue again, the next attempt may begin at any time.
+		// The attempt's number has to be read before the pod is queued again, because its next attempt may begin at once
+		// after that.
 		p, pod := s.pluginOf(f.ProfileName()), info.Pod
 		others, attempt := refusedByOthers(p, status), s.waiting.Attempt(string(pod.UID))
 		light := s.maybeLater(p, pod, status, nominating)
@@ -75,9 +78,9 @@ func (s *Shared) rest(sched *scheduler.Scheduler) {
 	}
 }
 
-// maybeLater returns the status of a failed attempt, without what single nodes answered, if the attempt may be handled
-// beside the scheduling loop. It returns nil if the loop has to handle it: the next attempts depend on that, or the
-// status is not known to be complete without the answers.
+// maybeLater returns the status of a failed attempt without the answers of single nodes, if the attempt may be
+// handled outside the scheduling loop. It returns nil if the loop has to handle it: because the next attempts depend
+// on that, or because the status may be incomplete without the answers.
 func (s *Shared) maybeLater(p *Plugin, pod *v1.Pod, status *fwk.Status, nominating *fwk.NominatingInfo) *fwk.Status {
 	var why *framework.FitError
 	switch {
@@ -87,7 +90,7 @@ func (s *Shared) maybeLater(p *Plugin, pod *v1.Pod, status *fwk.Status, nominati
 		return nil
 	}
 	light := *why
-	light.Diagnosis.NodeToStatus = framework.NewDefaultNodeToStatus() // thousands of attempts may wait
+	light.Diagnosis.NodeToStatus = framework.NewDefaultNodeToStatus() // saves memory: thousands of attempts may wait
 	return fwk.NewStatus(status.Code()).WithError(&light)
 }
 
@@ -112,8 +115,8 @@ func refusedByOthers(p *Plugin, status *fwk.Status) *wake.Nodes {
 	return others
 }
 
-// withAllNodes returns a copy of the cycle's state in which the plugin leaves no node out. a records the repeated
-// attempt.
+// withAllNodes returns a copy of the cycle's state in which the plugin leaves no node out. The repeated attempt is
+// recorded in a.
 func withAllNodes(cs fwk.CycleState, a report.Attempt) fwk.CycleState {
 	cs = cs.Clone() // plugins that run after this one must find the original state
 	if s, ok := read(cs); ok {
@@ -122,8 +125,8 @@ func withAllNodes(cs fwk.CycleState, a report.Attempt) fwk.CycleState {
 	return cs
 }
 
-// askAll filters the nodes that were left out, if any, and adds their results to m. It returns the state of an attempt
-// in which no node is left out.
+// askAll filters the nodes that were left out, if any, and adds their results to m. It returns the state of an
+// attempt in which no node is left out; that is cs itself if none was.
 func (p *Plugin) askAll(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	m fwk.NodeToStatusReader) (fwk.CycleState, error) {
 	s, ok := read(cs)
@@ -140,7 +143,7 @@ func (p *Plugin) askAll(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 }
 
 // amend makes the diagnosis of an attempt the same as if no node had been left out. If an earlier plugin ended
-// PostFilter before this one ran, amend filters the nodes that were left out first. A rejection at Reserve or later
+// PostFilter before this one ran, amend first filters the nodes that were left out. A rejection at Reserve or later
 // concerns one node only, and needs no amending.
 func (p *Plugin) amend(ctx context.Context, pod *v1.Pod, why *framework.FitError) (err error) {
 	if p.candidates == nil {
@@ -156,13 +159,13 @@ func (p *Plugin) amend(ctx context.Context, pod *v1.Pod, why *framework.FitError
 }
 
 const (
-	// maxShort bounds how many of the nodes that are short of plain amounts are judged for permanent refusals as well.
-	// The message lists these.
+	// maxShort bounds the nodes short of plain amounts that are also judged for permanent refusals, which the message
+	// then lists.
 	maxShort    = 64
 	amountsName = "NodeResourcesFit"
 )
 
-// setMessage sets the message of a failed attempt. It does not change the results of nodes.
+// setMessage sets the message of a failed attempt from the results of the nodes, which it does not change.
 func (p *Plugin) setMessage(pod *v1.Pod, why *framework.FitError) {
 	d := &why.Diagnosis
 	if p.name == config.Match || d.PreFilterMsg != "" || d.NodeToStatus == nil {
@@ -196,7 +199,7 @@ func (p *Plugin) setMessage(pod *v1.Pod, why *framework.FitError) {
 	d.PreFilterMsg = report.NoNode(counts, p.advice(pod, refusing))
 }
 
-// advice returns what would help the pod on nodes that refused it in its last attempt, or "".
+// advice returns what would help the pod on the given nodes, which refused it in its last attempt, or "".
 func (p *Plugin) advice(pod *v1.Pod, nodes []string) string {
 	c := p.last.Load()
 	if c == nil || c.state.uid != string(pod.UID) {
@@ -209,7 +212,8 @@ func (p *Plugin) advice(pod *v1.Pod, nodes []string) string {
 // refusalCache caches why a pod does not fit on empty nodes. Nodes with equal machines and rules share one entry.
 type refusalCache map[*place.Usage][]string
 
-// permanentReasons returns why the pod of the last attempt would not fit on the node even if the node were empty.
+// permanentReasons returns why the pod of the last attempt would not fit on the node even if the node were empty; nil
+// if it would, or if nothing is known of the node.
 func (p *Plugin) permanentReasons(known refusalCache, uid, node string) []string {
 	c := p.last.Load()
 	if c == nil || c.state.uid != uid {

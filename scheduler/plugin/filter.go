@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/report"
 )
 
-// Filter refuses nodes whose kubelet would refuse the pod. PreFilter has already computed most nodes where the pod
-// fits.
+// Filter refuses nodes whose kubelet would refuse the pod. For most pods, PreFilter has already computed the nodes
+// where the pod fits.
 func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	s, ok := p.state(cs)
 	if !ok {
@@ -39,7 +39,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	return status
 }
 
-// judged computes Filter's result for the node in a slot. The slot is -1 if the ledger does not have the node.
+// judged computes Filter's result for the node in a slot; -1 if the ledger does not have the node.
 func (p *Plugin) judged(s *podState, name string, slot int) *fwk.Status {
 	n, _ := s.snap.At(slot)
 	o := s.overlay[name]
@@ -72,7 +72,8 @@ func (p *Plugin) judged(s *podState, name string, slot int) *fwk.Status {
 	return s.filtered(name, nil, nil)
 }
 
-// refuses returns why the pod does not fit on a node, or nil if it fits. Results for hypothetical nodes are not cached.
+// refuses returns why the pod does not fit on a node, or nil if it fits. o is the node's hypothetical change, or nil.
+// Results for hypothetical nodes are not cached.
 func (p *Plugin) refuses(s *podState, n *state.Node, o *overlay.Node, slot int) *answers.Refusal {
 	switch {
 	case o != nil:
@@ -85,8 +86,8 @@ func (p *Plugin) refuses(s *podState, n *state.Node, o *overlay.Node, slot int) 
 	return r
 }
 
-// barred returns the status of a node that the guard bars. Evictions do not help where the guard lacks data about the
-// node or distrusts its reports.
+// barred returns the status of a node that the guard bars. Where the guard lacks data about the node or distrusts its
+// reports, the status shows that evictions do not help.
 func barred(why guard.Bar, n *state.Node) *fwk.Status {
 	code := fwk.Unschedulable
 	if why == guard.OnlyEstimated || why == guard.IsInexact {
@@ -95,8 +96,8 @@ func barred(why guard.Bar, n *state.Node) *fwk.Status {
 	return fwk.NewStatus(code, report.Barred(why, n))
 }
 
-// distrusts returns the status of a node that the ledger does not have, or has too little data about. Nil lets the pod
-// on.
+// distrusts returns the status of a node that the guard distrusts for the reason why. n is nil if the ledger does not
+// have the node; then distrusts returns nil if the pod may go there nevertheless.
 func (p *Plugin) distrusts(s *podState, n *state.Node, why guard.Bar, node string) *fwk.Status {
 	if n != nil {
 		return barred(why, n)

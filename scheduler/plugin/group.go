@@ -17,19 +17,19 @@ import (
 // groupKey is the key of a groupState in the state of a cycle.
 const groupKey fwk.StateKey = "tenon.sh/affinity-group"
 
-// groupState has, for a pod that shares CPUs, a number for each candidate node. It counts the pods of the same
-// affinity group there, and once more those that would share a NUMA node with the pod.
+// groupState has a number for each candidate node of a pod that shares CPUs. The number counts the pods of the same
+// affinity group on the node, and counts once more the pods that would share a NUMA node with this pod.
 type groupState map[string]int64
 
 // Clone implements fwk.StateData. The state does not change after PreScore.
 func (g groupState) Clone() fwk.StateData { return g }
 
-// maxJoined bounds the nodes for which the second part of the number is computed. The nodes with the most pods of the
-// group are taken.
+// maxJoined bounds the nodes for which the pods on the same NUMA node are counted. The nodes with the most pods of
+// the group are taken.
 const maxJoined = 32
 
-// preScoreGroup looks for the pods of the pod's affinity group on the candidates. It skips pods without a group, and
-// those whose group has no pod on any of them.
+// preScoreGroup counts the pods of the pod's affinity group on the candidates. It returns Skip if the pod has no
+// group, or if no candidate has a pod of the group.
 func (p *Plugin) preScoreGroup(cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	group := apipod.AffinityGroup(pod)
 	if group == "" {
@@ -63,8 +63,9 @@ func (p *Plugin) preScoreGroup(cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeI
 	return nil
 }
 
-// joins returns how many pods of its group the pod would have beside it on one NUMA node of n. It decides as the node's
-// agent does, by what pods request. It returns 0 if that is not known, or if the kubelet decides.
+// joins returns how many pods of its group the pod would have beside it on one NUMA node of n. It decides as the
+// node's agent does, by what pods request. It returns 0 if the node is not exact, or if its kubelet decides and not
+// an agent.
 func joins(n *state.Node, pod *v1.Pod, info fwk.NodeInfo) int64 {
 	if n == nil || n.Quality != state.Exact || n.Rules.Arbiter != place.ByAgent {
 		return 0
@@ -88,8 +89,8 @@ func joins(n *state.Node, pod *v1.Pod, info fwk.NodeInfo) int64 {
 	return int64(with)
 }
 
-// sharing returns a pod in the form of package affinity: its group, its requests and, if the node n has it, its
-// exclusive CPUs or memory.
+// sharing returns a pod in the form of package affinity: its group and its requests. If node n has the pod with
+// exclusive CPUs or memory, the result has their NUMA node as well.
 func sharing(n *state.Node, pod *v1.Pod) affinity.Pod {
 	out := affinity.Pod{ID: string(pod.UID), NUMA: affinity.Nowhere, Group: apipod.AffinityGroup(pod)}
 	out.MilliCPU, out.Bytes = apipod.Shares(pod)
@@ -114,7 +115,7 @@ func held(n *state.Node) iter.Seq[place.Holding] {
 	}
 }
 
-// scoreGroup returns the number of a node in groupState; 0 if it has none.
+// scoreGroup returns the number of a node in the cycle's groupState, or 0 if it has none.
 func scoreGroup(cs fwk.CycleState, node string) int64 {
 	if d, err := cs.Read(groupKey); err == nil {
 		if g, ok := d.(groupState); ok {
@@ -124,7 +125,8 @@ func scoreGroup(cs fwk.CycleState, node string) int64 {
 	return 0
 }
 
-// normalizeGroup gives the nodes with the highest number the best score, and all other nodes a score in proportion.
+// normalizeGroup scales the numbers to scores: the highest number gets fwk.MaxNodeScore, and the others in
+// proportion.
 func normalizeGroup(scores fwk.NodeScoreList) {
 	var most int64
 	for _, s := range scores {

@@ -44,15 +44,15 @@ func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *podState, pod
 	return &fwk.PreFilterResult{NodeNames: names}
 }
 
-// lets reports whether Filter accepts the pod on a node where it fits. The guard must let the pod go there. If the
-// pod's wait for its turn timed out on the node, the node must have news since then.
+// lets reports whether Filter accepts the pod on a node where it fits. It does not if the guard keeps the pod away,
+// or if the pod's wait for its turn timed out on the node and no news of the node has arrived since then.
 func (p *Plugin) lets(s *podState, n *state.Node) bool {
 	news, timedOut := s.backoff[n.Name]
 	backsOff := timedOut && news == n.News
 	return p.guard.Distrusts(n) == 0 && !backsOff && p.guard.Refuses(n, s.pod, s.demand) == 0
 }
 
-// leftOut filters the nodes that were left out, since Filter records why the pod does not fit on a node. It ends when
+// leftOut calls Filter for the nodes that were left out, only to record why the pod does not fit there. It ends when
 // neither the record nor the log takes more answers.
 func (p *Plugin) leftOut(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s *podState) {
 	if s.named == nil || !s.Open() || s.large() {

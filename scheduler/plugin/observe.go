@@ -24,14 +24,14 @@ func Logger(ctx context.Context) klog.Logger {
 	return report.Quoting(klog.FromContext(ctx)).WithName(Name)
 }
 
-// begin begins the record of one attempt to schedule a pod.
+// begin begins the record of an attempt to schedule a pod.
 func (p *Plugin) begin(pod *v1.Pod) report.Attempt {
 	p.attempted.Store(time.Now().UnixNano())
 	log := report.NewPodLog(p.logger, pod, p.args.PodLogs != config.Deny, p.lines)
 	return report.NewAttempt(log, p.Decisions.Begin(kube.ID(pod)))
 }
 
-// learn adds a pod to the workload profile, and sets the mix that the pod's nodes are scored by.
+// learn adds the pod to the workload profile, and sets the mix by which its nodes are scored.
 func (p *Plugin) learn(s *podState) {
 	mix, renewed := p.workload.Add(s.uid, s.pod)
 	if s.strategy.Mix = mix; renewed && s.Log.On(report.LevelData) {

@@ -1,5 +1,5 @@
-// Package plugin is Tenon's plugin for the kube-scheduler framework: one file per extension point. Each translates its
-// input, calls core, and translates the result back.
+// Package plugin is Tenon's plugin for the kube-scheduler framework, with one file per extension point. Each function
+// translates its input, calls core, and translates the result back.
 //
 // Invariant: Filter and Score have no side effects, call no API and wait for no lock that is held during work. Reserve
 // books exactly the verdict that was computed under the ledger's lock. Pods that no node's managers would align cost
@@ -49,7 +49,7 @@ type Plugin struct {
 	profile string // differs between the profiles of the scheduler
 
 	nodes candidates.Latest
-	// last is the state of the latest cycle.
+	// last is the state of the latest cycle; see current.
 	last atomic.Pointer[current]
 	// candidates leaves nodes out of attempts; nil where the profile leaves none out.
 	candidates *candidates.Selector
@@ -75,11 +75,11 @@ var (
 // Name returns the name under which the profile enables the plugin.
 func (p *Plugin) Name() string { return p.name }
 
-// podState is what one scheduling cycle has found out about its pod.
+// podState is what a scheduling cycle has found out about its pod.
 type podState struct {
 	uid string
 	pod *place.Pod
-	// key is equal for pods that get equal verdicts: it has the shape, and the names that reasons contain.
+	// key is equal for pods that get equal verdicts. It is made of the shape and of the names that reasons contain.
 	key    string
 	shape  string // of the pod
 	demand place.Demand
@@ -96,7 +96,7 @@ type podState struct {
 	strategy score.Strategy
 	// overlay has hypothetical nodes, with pods added or removed (preemption, nominated pods).
 	overlay overlay.Nodes
-	// named are the nodes in PreFilter's result, or nil; unnarrowed makes PreFilter name none.
+	// named are the nodes in PreFilter's result, or nil if it named none. If unnarrowed is true, PreFilter names none.
 	named      sets.Set[string]
 	unnarrowed bool
 	report.Attempt
@@ -104,20 +104,20 @@ type podState struct {
 
 const stateKey fwk.StateKey = "tenon.sh/" + Name
 
-// Clone returns a state whose overlay can be changed apart from the original's.
+// Clone returns a copy whose overlay can be changed without changing the overlay of s.
 func (s *podState) Clone() fwk.StateData {
 	out := *s
 	return &out
 }
 
-// current is the latest cycle and its state. It saves a lookup in the CycleState for each of the cycle's many nodes.
-// Clones of a cycle's state are not cached here.
+// current is the state of the latest cycle, with the CycleState that it belongs to. It saves a lookup in the
+// CycleState for each of the cycle's many nodes. Clones of a cycle's state are not cached here.
 type current struct {
 	cs    fwk.CycleState
 	state *podState
 }
 
-// state returns the state of a cycle, if the plugin takes part in it.
+// state returns the plugin's state of a cycle; false if the plugin takes no part in the cycle.
 func (p *Plugin) state(cs fwk.CycleState) (*podState, bool) {
 	if c := p.last.Load(); c != nil && c.cs == cs {
 		return c.state, true
@@ -134,10 +134,10 @@ func read(cs fwk.CycleState) (*podState, bool) {
 	return s, ok
 }
 
-// slot returns the slot of a node by its name, or -1 if the ledger does not have the node.
+// slot returns the slot of a node, or -1 if the ledger does not have the node. name must be the name of info's node.
 func (s *podState) slot(info fwk.NodeInfo, name string) int { return s.nodes.Slot(s.snap, info, name) }
 
-// node returns the state of a node in this cycle, hypothetical changes included, or nil.
+// node returns a node as this cycle sees it, hypothetical changes included; nil if the ledger does not have it.
 func (s *podState) node(name string) *state.Node {
 	if o, ok := s.overlay[name]; ok {
 		return o.Full
@@ -145,7 +145,7 @@ func (s *podState) node(name string) *state.Node {
 	return s.snap.Node(name)
 }
 
-// takes reports whether a node in any state takes the pod and meets its demand.
+// takes reports whether the pod fits on a node in any state, and gets there what its demand requires.
 func (s *podState) takes(n *state.Node) bool { return n.Takes(s.pod, s.demand) }
 
 // translate parses what a pod requests. If the request is invalid, it returns a status instead.
@@ -167,7 +167,7 @@ func (s *podState) ask() waiting.Ask { return waiting.Ask{Key: s.key, Pod: s.pod
 // large reports whether judging the pod on one node takes long.
 func (s *podState) large() bool { return len(s.pod.Containers) > maxIndexed }
 
-// refusal turns a verdict's reasons into a status.
+// refusal returns the status of a verdict that refuses the pod.
 func (p *Plugin) refusal(pod *place.Pod, v place.Verdict) *fwk.Status {
 	reasons := make([]string, 0, len(v.Reasons))
 	for _, r := range v.Reasons {
@@ -179,8 +179,8 @@ func (p *Plugin) refusal(pod *place.Pod, v place.Verdict) *fwk.Status {
 	return fwk.NewStatus(fwk.Unschedulable, reasons...)
 }
 
-// waitReady blocks until the ledger is filled. A scheduler that has just started must not place pods on an empty
-// ledger.
+// waitReady blocks until the ledger is filled, since a scheduler that has just started must not place pods by an
+// empty ledger. It returns an error if the context ends first.
 func (p *Plugin) waitReady(ctx context.Context) error {
 	select {
 	case <-p.Ready:

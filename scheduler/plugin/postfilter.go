@@ -21,7 +21,7 @@ var (
 	_ fwk.PreEnqueuePlugin = (*Plugin)(nil)
 )
 
-// newPreemption returns the preemption of a profile.
+// newPreemption returns the preemption of a profile, which chooses victims by this plugin's verdicts.
 func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreemptionArgs) (*preempt.Preemption, error) {
 	words := report.Words(p.name)
 	return preempt.New(ctx, victims{p}, preempt.Config{
@@ -44,8 +44,8 @@ func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	return p.preemption.PreEnqueue(ctx, pod)
 }
 
-// PostFilter evicts pods to make room for a pod that fits nowhere. If the plugin has no preemption of its own, it
-// leaves this to DefaultPreemption.
+// PostFilter evicts pods to make room for a pod that fits nowhere. If the plugin has no preemption of its own,
+// PostFilter evicts none, and leaves that to DefaultPreemption.
 func (p *Plugin) PostFilter(
 	ctx context.Context,
 	cs fwk.CycleState,
@@ -65,9 +65,9 @@ func (p *Plugin) PostFilter(
 	return p.preemption.PostFilter(ctx, cs, pod, m)
 }
 
-// failed reports to the queue of waiting pods how an attempt ended. Where the failure handler is kube-scheduler's own,
-// nothing else reports that. If the PostFilter of another plugin ended the attempt before, failed is not called, and
-// the attempt lapses; see package waiting.
+// failed reports to the queue of waiting pods how an attempt ended. In a scheduler without Extend, nothing else
+// reports that. If another plugin's PostFilter ended the attempt earlier, failed is not called, and the attempt
+// lapses; see package waiting.
 func (p *Plugin) failed(pod *v1.Pod, m fwk.NodeToStatusReader) {
 	others := &wake.Nodes{}
 	if all, is := m.(*framework.NodeToStatus); is {
@@ -79,14 +79,15 @@ func (p *Plugin) failed(pod *v1.Pod, m fwk.NodeToStatusReader) {
 	p.waiting.Failed(waiter{p}, pod, p.waiting.Attempt(string(pod.UID)), others)
 }
 
-// othersOf returns the nodes on which other plugins refused the pod of an attempt, and whether this plugin refused
-// the pod on any node.
+// othersOf returns the nodes on which other plugins refused the pod of an attempt. refused is true if this plugin
+// refused the pod on at least one node.
 func (p *Plugin) othersOf(nodes *framework.NodeToStatus) (out *wake.Nodes, refused bool) {
 	out = &wake.Nodes{Names: map[string]bool{}}
 	if nodes == nil {
 		return out, false
 	}
-	// Where other plugins ruled nodes out in advance, the framework reports a reason for the absent nodes as well.
+	// If plugins ruled nodes out in advance, the framework gives the absent nodes a reason, too. The result is then the
+	// complement: all nodes but those that this plugin refused.
 	out.But = len(nodes.AbsentNodesStatus().Reasons()) > 0
 	nodes.ForEachExplicitNode(func(node string, s *fwk.Status) {
 		own := s.Plugin() == p.name
@@ -125,7 +126,8 @@ func (p victims) Reasons(pod *place.Pod, v place.Verdict) []string {
 // CutShort implements preempt.Plugin.
 func (p victims) CutShort() { p.metrics.Exceeded(metrics.BudgetVictims) }
 
-// evicting returns the plugin's preemption, or nil. A nil *Preemption evicts nothing.
+// evicting returns the plugin's preemption, which may be nil: its methods Awaits, Evicts and Victims then report
+// none.
 func (p *Plugin) evicting() *preempt.Preemption { return p.preemption }
 
 // permanent reports whether the pod would not fit on the empty node either, so that no eviction helps there. It ignores

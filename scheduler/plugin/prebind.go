@@ -10,9 +10,9 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// preFlight skips pods that hold nothing of the node, and pods whose turn has come; for the latter it takes the turn.
-// It returns nil for pods that have to wait. For these, kube-scheduler first writes status.nominatedNodeName, which
-// costs one request and one watch event per pod.
+// preFlight returns Skip for a pod that holds nothing of the node, and for a pod whose turn has come; for the latter
+// it takes the turn. It returns nil for a pod that has to wait. For such a pod, kube-scheduler first writes
+// status.nominatedNodeName, which costs a request and a watch event. Any other status ends the attempt.
 func (p *Plugin) preFlight(cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s, ok := read(cs)
 	if !ok || !p.Book.Booked(node, string(pod.UID)) {
@@ -35,8 +35,8 @@ func (p *Plugin) preFlight(cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Sta
 	return fwk.NewStatus(fwk.Skip)
 }
 
-// PreBind waits for the pod's turn on its node, so that the node admits pods in the order of their predictions. A pod
-// that no longer fits when its turn comes is scheduled again.
+// PreBind waits for the pod's turn on its node, so that the node admits pods in the order of their predictions. If a
+// pod no longer fits when its turn comes, it is scheduled again.
 //
 // PreBind then returns an error, as kube-scheduler's own plugins do. A status of unschedulable would make the pod wait
 // for an event, and the events that announced room on other nodes may have passed.
@@ -56,8 +56,9 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	return s.turned(node, v, p.confirm(s, pod, node, v, short))
 }
 
-// confirm checks that a node still takes a pod whose turn has come. If not, it gives the turn back, and returns an
-// error. short names the plain amounts of the node that have become too small, and is empty if none has.
+// confirm checks that a node still takes a pod whose turn has come: v, the verdict at that time, must fit, and short
+// must be empty. short names the plain amounts of the node that have become too small. If the check fails, confirm
+// gives the turn back and returns an error.
 func (p *Plugin) confirm(s *podState, pod *v1.Pod, node string, v place.Verdict, short string) *fwk.Status {
 	why := short
 	if !v.Fits() {

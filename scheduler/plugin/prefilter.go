@@ -17,8 +17,8 @@ import (
 
 var errUnknown = errors.New("the API server has not said yet whether it stored the pod's last binding")
 
-// PreFilter translates the pod once, takes a snapshot of the ledger, and names the nodes where the pod fits if these
-// are few. It skips pods that no kubelet aligns.
+// PreFilter translates the pod once, takes a snapshot of the ledger, and may name the nodes to filter; see narrow. It
+// skips pods that no kubelet aligns.
 func (p *Plugin) PreFilter(
 	ctx context.Context,
 	cs fwk.CycleState,
@@ -61,12 +61,12 @@ func (p *Plugin) PreFilter(
 	return named, nil
 }
 
-// fewNodes bounds the nodes for which PreFilter computes refusals. kube-scheduler filters all nodes of so small a
-// cluster.
+// fewNodes bounds the nodes for which PreFilter computes refusals. In so small a cluster, kube-scheduler filters all
+// nodes.
 const fewNodes = 100
 
-// refuse computes why nodes refuse the pod, for those that have changed. In Filter, this would cost more: Filter runs
-// on new goroutines, and the runtime would have to copy and grow their small stacks.
+// refuse computes why nodes refuse the pod, except for nodes whose refusal is cached. In Filter, this would cost
+// more: Filter runs on new goroutines, and the runtime would have to copy and grow their small stacks.
 func (p *Plugin) refuse(s *podState) {
 	for slot := range s.snap.Slots() {
 		if n, _ := s.snap.At(slot); n != nil && !s.fits.In(slot) && !s.answers.Has(s.snap, slot) {
@@ -75,7 +75,7 @@ func (p *Plugin) refuse(s *podState) {
 	}
 }
 
-// takeSnapshot takes a snapshot, and finds the cached answers for pods of this kind.
+// takeSnapshot takes a snapshot of the ledger, and finds the cached answers for pods of this kind.
 func (p *Plugin) takeSnapshot(s *podState, nodes []fwk.NodeInfo) {
 	s.snap = p.Book.Snapshot()
 	s.nodes = p.nodes.Of(s.snap, nodes)
@@ -86,7 +86,7 @@ func (p *Plugin) takeSnapshot(s *podState, nodes []fwk.NodeInfo) {
 // PreFilterExtensions returns the plugin.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
-// AddPod evaluates the node as if the pod were on it too: a nominated pod, or a victim that is spared.
+// AddPod adds another pod to this cycle's view of the node: a nominated pod, or a possible victim that is spared.
 func (p *Plugin) AddPod(
 	_ context.Context,
 	cs fwk.CycleState,
@@ -100,7 +100,7 @@ func (p *Plugin) AddPod(
 	}
 	cp, err := apipod.ToPlace(add.GetPod())
 	if err != nil {
-		return nil // no machine could take it: it holds nothing
+		return nil // no machine could take the other pod, so it holds nothing
 	}
 	s.overlay = s.overlay.Change(s.snap.Node(info.Node().Name), func(o *overlay.Node) {
 		o.Add(kube.ID(add.GetPod()), cp, p.leaving(add.GetPod(), info))
@@ -108,7 +108,7 @@ func (p *Plugin) AddPod(
 	return nil
 }
 
-// RemovePod evaluates the node as if the pod, a victim, were not on it.
+// RemovePod removes another pod, a possible victim, from this cycle's view of the node.
 func (p *Plugin) RemovePod(
 	_ context.Context,
 	cs fwk.CycleState,

@@ -13,13 +13,13 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// short returns which plain amounts of a node are now too small for a pod that has waited, or "". Another scheduler may
-// have bound pods to the node meanwhile.
+// The method short returns which plain amounts of a node are too small for a pod that has waited for its turn, or "".
+// Another scheduler may have bound pods to the node meanwhile.
 //
-// The profile's own NodeResourcesFit decides, on the pods that the node has now. So short counts as kube-scheduler
-// did when it chose the node. It leaves out resources that the profile ignores, an extender manages, or DRA serves,
-// and counts resized pods by their status. short returns "" where the profile does not have that plugin, and where
-// the plugin fails: the kubelet then decides.
+// The profile's own NodeResourcesFit decides, on the pods that the node has at present. So the method counts as
+// kube-scheduler did when it chose the node: without resources that the profile ignores, an extender manages, or DRA
+// serves, and resized pods by their status. It returns "" where the profile does not have that plugin, and where the
+// plugin fails; then the kubelet decides.
 func (p *Plugin) short(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) string {
 	skip, ok := p.allBut(amountsName)
 	n := p.amounts.Node(node)
@@ -33,7 +33,7 @@ func (p *Plugin) short(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node
 			info.AddPod(other)
 		}
 	}
-	cs = cs.Clone() // the original is kube-scheduler's for the rest of the cycle
+	cs = cs.Clone() // the original is for the rest of the cycle
 	cs.SetSkipFilterPlugins(skip)
 	if status := p.handle.RunFilterPlugins(ctx, cs, pod, info); status.IsRejected() {
 		return status.Message()
@@ -41,7 +41,8 @@ func (p *Plugin) short(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node
 	return ""
 }
 
-// allBut returns the filter plugins of the profile without one. ok is false if the profile does not have that one.
+// allBut returns the names of the profile's filter plugins except the named one. ok is false if the profile does not
+// have that plugin.
 func (p *Plugin) allBut(name string) (skip sets.Set[string], ok bool) {
 	f, lists := p.handle.(interface{ ListPlugins() *schedapi.Plugins })
 	if !lists {

@@ -36,7 +36,8 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	return p.reserved(s, node, v, nil)
 }
 
-// retry queues a pod again that Reserve refused. Other nodes fitted as well, and no event will announce that.
+// retry puts a pod that Reserve refused back into the queue. Other nodes fit as well, and no event will announce
+// that.
 func (p *Plugin) retry(pod *v1.Pod) {
 	switch {
 	case p.waiting != nil && !p.alone:
@@ -46,7 +47,7 @@ func (p *Plugin) retry(pod *v1.Pod) {
 	}
 }
 
-// Unreserve ends the booking of a pod that could not be bound, once that is certain.
+// Unreserve ends the booking of a pod that could not be bound, once it is certain that it is not bound.
 func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) {
 	if s, ok := read(cs); ok {
 		p.turns.Failed(p.Book, pod, node)

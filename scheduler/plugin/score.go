@@ -9,13 +9,14 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// fewChanged bounds the costs that take long and that PreScore computes. Score computes more of them in parallel, on
-// all CPUs.
+// fewChanged bounds the expensive costs that PreScore computes. If there are more, Score computes them in parallel,
+// on all CPUs.
 const fewChanged = 32
 
-// PreScore skips pods that PreFilter skipped, unless they prefer the nodes of their affinity group. If few nodes have
-// changed, or if amounts are enough, it computes their costs; the other costs are cached. In Score, this would cost
-// more: Score runs on new goroutines, and the runtime would have to copy and grow their small stacks.
+// PreScore skips pods that PreFilter skipped, unless they prefer the nodes of their affinity group. For all other
+// pods it computes costs that are not cached: the costs for which outlines are enough, and the other costs if there
+// are at most fewChanged of them. In Score, this would cost more: Score runs on new goroutines, and the runtime would
+// have to copy and grow their small stacks.
 func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	s, ok := p.state(cs)
 	if !ok {
@@ -41,8 +42,8 @@ func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *v1.Pod, nod
 	return nil
 }
 
-// outlineAll computes the costs of all nodes where the pod fits, as far as amounts are enough. It looks up no node, and
-// returns false if other costs remain to be computed.
+// outlineAll computes and caches the costs of all nodes where the pod fits, as far as outlines are enough. It looks
+// up no node by name. It returns false if some costs are still missing.
 func (s *podState) outlineAll() (all bool) {
 	all = true
 	for slot := range s.fits.Slots() {
@@ -51,7 +52,8 @@ func (s *podState) outlineAll() (all bool) {
 	return all
 }
 
-// outline computes and caches the cost of the pod on the node in a slot, if amounts are enough.
+// outline computes and caches the cost of the pod on the node in a slot. It returns false if the outline is not
+// enough for that.
 func (s *podState) outline(slot int) bool {
 	n, _ := s.snap.At(slot)
 	cost, ok := s.outlined(n, slot)
@@ -61,8 +63,8 @@ func (s *podState) outline(slot int) bool {
 	return ok
 }
 
-// Score returns the cost of the node by the pod's strategy, where lower is better, and for a pod that PreFilter skipped
-// how many pods of its affinity group are there.
+// Score returns the cost of the node by the pod's strategy, where lower is better. For a pod that PreFilter skipped,
+// it returns the number of groupState, where higher is better.
 func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	s, ok := p.state(cs)
 	if !ok {
@@ -72,7 +74,7 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk
 	return s.costs(name, p.costOf(s, name, s.slot(info, name))), nil
 }
 
-// costOf returns the cost of the node in a slot. The slot is -1 if the ledger does not have the node.
+// costOf returns the cost of the node in a slot; -1 if the ledger does not have the node.
 func (p *Plugin) costOf(s *podState, name string, slot int) int64 {
 	if o := s.overlay[name]; o != nil {
 		return s.cost(o.Full, o.Full.Place(s.pod, s.demand))
@@ -84,7 +86,8 @@ func (p *Plugin) costOf(s *podState, name string, slot int) int64 {
 	}
 	cost, refusal := p.answer(s, slot)
 	if refusal != nil {
-		// The profile scores with the plugin and does not filter with it.
+		// The profile scores with the plugin but does not filter with it, so that nodes which refuse the pod are scored,
+		// too.
 		n, _ := s.snap.At(slot)
 		return s.cost(n, place.Verdict{})
 	}
@@ -94,7 +97,7 @@ func (p *Plugin) costOf(s *podState, name string, slot int) int64 {
 // ScoreExtensions returns the plugin.
 func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 
-// NormalizeScore turns costs, or numbers of pods, into scores.
+// NormalizeScore turns costs, or the numbers of groupState, into scores.
 func (p *Plugin) NormalizeScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	s, ok := read(cs)
 	if !ok {

@@ -51,7 +51,8 @@ type Shared struct {
 	waiting *waiting.Queue // nil in tests that retry no pod
 	// failures has failed attempts to handle beside the scheduling loop; nil if the loop handles all.
 	failures *failures.Line
-	// alone: the scheduler is not tenon-scheduler, so Options.Informers is nil and Extend was not called; see failed.
+	// alone is true if the scheduler is not tenon-scheduler: Options.Informers is nil, and Extend was not called; see
+	// failed.
 	alone    bool
 	workload booking.Workload
 	plugins  []*Plugin // of all profiles, once the scheduler is set up
@@ -86,8 +87,8 @@ type Options struct {
 	Election func() document.Election
 }
 
-// NewShared returns the state that the profiles of one scheduler share. The first plugin that its Factory makes starts
-// to follow the API server.
+// NewShared returns the state that the profiles of one scheduler share. The API server is followed from the first
+// plugin on that a Factory of the state makes.
 func NewShared(logger klog.Logger, o Options) *Shared {
 	s := &Shared{Decisions: inspect.NewDecisions(time.Now), metrics: metrics.NewCounters(), options: o}
 	s.sources = follow.New(logger, follow.Options{OnOutcome: s.onOutcome, Wake: s.wake, Counters: s.metrics,
@@ -106,7 +107,7 @@ func (s *Shared) busy() bool {
 // Factory makes the plugin of one profile. It is kube-scheduler's frameworkruntime.PluginFactory.
 type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error)
 
-// Factory returns the factory of the plugin under one of its names. Its plugins share s.
+// Factory returns the factory of the plugin under one of its names. The plugins that it makes share s.
 func (s *Shared) Factory(name string) Factory {
 	if s.lines == nil {
 		s.lines = report.NewLines(s.metrics.Suppressed)
@@ -136,7 +137,8 @@ func (s *Shared) Factory(name string) Factory {
 	}
 }
 
-// start starts to fill the ledger, once for all profiles. It does nothing in tests, which have no handle or no sources.
+// start starts to fill the ledger, at the first call for any profile. It does nothing in tests, which have no handle
+// or no sources.
 func (s *Shared) start(ctx context.Context, args config.Args, h fwk.Handle) (err error) {
 	if h == nil {
 		return nil
@@ -181,7 +183,7 @@ func (s *Shared) follow(ctx context.Context, h fwk.Handle) error {
 	return nil
 }
 
-// ownPods returns the pods that the profiles with the plugin schedule or have scheduled.
+// ownPods returns the pods of the profiles that have the plugin, whether they are scheduled already or not.
 func (s *Shared) ownPods() (out []*v1.Pod) {
 	profiles := map[string]bool{}
 	for _, p := range s.plugins {
@@ -203,7 +205,7 @@ func (s *Shared) Inspection() inspect.Source {
 		Election: s.options.Election}
 }
 
-// healthy returns why the ledger cannot be filled, or nil.
+// healthy returns an error if the ledger is not filled, or nil.
 func (s *Shared) healthy() error {
 	if len(s.plugins) == 0 {
 		return errors.New("no profile enables the plugin: layouts and pods are not followed")
@@ -216,7 +218,7 @@ func (s *Shared) measure() {
 	metrics.Measure(s.Inspection(), s.Feed.Paced, s.sources.Misaligned, s.fittingShapes(), s.amounts)
 }
 
-// fittingShapes returns the shapes in the arguments of all profiles, each once.
+// fittingShapes returns the shapes that the arguments of the profiles name, each once.
 func (s *Shared) fittingShapes() (out []*place.Pod) {
 	seen := map[string]bool{}
 	for _, p := range s.plugins {
@@ -237,7 +239,7 @@ func profileOf(h fwk.Handle) string {
 	return fwk.ProfileName(h)
 }
 
-// wake retries pods that may fit a node after a ledger change that no event announces. It returns at once.
+// wake retries pods that may fit on a node after a change of the ledger that no event announces. It returns at once.
 func (s *Shared) wake(node string) {
 	s.waiting.Observed(node)
 }

@@ -27,7 +27,7 @@ func (w waiter) Barred(pod *v1.Pod, here *waiting.Here) bool {
 		here.Node != nil && w.turns.Has(string(pod.UID), here.Name, here.Node.News)
 }
 
-// MayEvict implements waiting.Profile.
+// MayEvict implements waiting.Profile. Only where there is no room at all, it asks whether the pod may evict others.
 func (w waiter) MayEvict(pod *v1.Pod, c *waiting.Class, here *waiting.Here, room int) bool {
 	if w.evicting().Awaits(pod, here.Name) {
 		return true
@@ -36,7 +36,7 @@ func (w waiter) MayEvict(pod *v1.Pod, c *waiting.Class, here *waiting.Here, room
 		c.Openings.Opens(pod, c.Ask.Pod, c.Ask.Demand, here.Node, here.Residents(w.amounts.On), here.Seed)
 }
 
-// Room implements waiting.Profile.
+// Room implements waiting.Profile. It adds pods with this request to the node until no more fit.
 func (w waiter) Room(a waiting.Ask, n *state.Node, most int) int {
 	s := &podState{pod: a.Pod, key: a.Key, demand: a.Demand}
 	if !w.accepts(s, n) {
@@ -54,7 +54,7 @@ func (w waiter) Room(a waiting.Ask, n *state.Node, most int) int {
 	return most
 }
 
-// accepts reports whether a node takes a pod. n is nil if the ledger does not have the node.
+// accepts reports whether the pod may go to a node and fits there. n is nil if the ledger does not have the node.
 func (p *Plugin) accepts(s *podState, n *state.Node) bool {
 	if n == nil {
 		return p.guard.LetsUnknown(s.demand)
@@ -62,7 +62,7 @@ func (p *Plugin) accepts(s *podState, n *state.Node) bool {
 	return p.guard.Distrusts(n) == 0 && s.takes(n) && p.guard.Refuses(n, s.pod, s.demand) == 0
 }
 
-// try retries pods.
+// try puts woken pods back into kube-scheduler's active queue.
 func (s *Shared) try(woken []waiting.Woken) {
 	pods := map[waiting.Profile]map[string]*v1.Pod{}
 	for _, x := range woken {
@@ -77,7 +77,7 @@ func (s *Shared) try(woken []waiting.Woken) {
 	}
 }
 
-// activate retries pods of a profile. The keys are namespace/name.
+// activate puts pods of a profile into the active queue. The keys are namespace/name.
 func (s *Shared) activate(p waiting.Profile, pods map[string]*v1.Pod) {
 	w := p.(waiter)
 	s.metrics.Woken(len(pods))
@@ -99,8 +99,8 @@ func (s *Shared) podEvents() cache.ResourceEventHandler {
 	}
 }
 
-// mayEvict reports whether a pod may evict others to get room on a node, now that a pod which it could not have evicted
-// has left.
+// mayEvict reports whether the pod fits on a node without all pods of lower priority there, now that gone has left,
+// which the pod could not have evicted.
 func (p *Plugin) mayEvict(pod, gone *v1.Pod) bool {
 	rank := corev1.PodPriority(pod)
 	n := p.Book.Snapshot().Node(gone.Spec.NodeName)
