@@ -21,7 +21,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// Nowhere is the NUMA node of a pod that runs on all of them.
+// Nowhere is the NUMA node of a pod that runs on several NUMA nodes.
 const Nowhere idset.NUMA = -1
 
 // MaxPods bounds the pods of one machine. A kubelet admits 110 by default.
@@ -36,14 +36,14 @@ const (
 // Pod is one pod of the machine.
 type Pod struct {
 	ID string // unique
-	// Group names the group of pods with which the pod demands to share a NUMA node, or is "". Measured is set if its
-	// traffic may move the pod.
+	// Group names the group of pods with which the pod demands to share a NUMA node, or is "". Measured is set if the
+	// pod may be moved because of its traffic.
 	Group    string
 	Measured bool
-	// Exclusive is set if the pod has exclusive CPUs or memory of its own. NUMA is the NUMA node on which it runs now,
-	// or Nowhere if it runs on several.
+	// Exclusive is set if the pod has exclusive CPUs or memory of its own. NUMA is the NUMA node on which the pod runs
+	// at present, or Nowhere.
 	Exclusive bool
-	// MilliCPU and Bytes are what it requests, or uses where that is more.
+	// MilliCPU and Bytes are what the pod requests, or what it uses where that is more.
 	MilliCPU, Bytes int64
 	NUMA            idset.NUMA
 }
@@ -51,13 +51,13 @@ type Pod struct {
 // opted reports whether the pod may be moved.
 func (p *Pod) opted() bool { return !p.Exclusive && (p.Group != "" || p.Measured) }
 
-// Weight is what two pods exchange, in bytes per second, in both directions together.
+// Weight is what two pods exchange, in bytes per second, both directions together. A and B are IDs of pods.
 type Weight struct {
 	A, B  string
 	Bytes int64
 }
 
-// NUMA is what a NUMA node has for pods that share CPUs.
+// NUMA is what a NUMA node has for pods that share CPUs, used or not.
 type NUMA struct {
 	ID              idset.NUMA
 	MilliCPU, Bytes int64
@@ -74,7 +74,8 @@ type Input struct {
 type Rules struct {
 	// MinBytes is the least that two pods exchange per second for it to count.
 	MinBytes int64
-	// DemandBytes is the traffic in bytes per second that a demanded group counts as, for each pair of its pods.
+	// DemandBytes is the traffic, in bytes per second, as which the demand of a group counts between each two of its
+	// pods.
 	DemandBytes int64
 	// Gain is the least share of a group's traffic, in percent, that a move must make local.
 	Gain int64
@@ -90,13 +91,13 @@ func Defaults() Rules {
 	return Rules{MinBytes: 1e6, DemandBytes: 1e9, Gain: 20, Periods: 2, Spare: 10}
 }
 
-// Wish is a move that was wanted in the last periods.
+// Wish is a move of a pod that is wanted, and the number of periods in a row, up to the last one, that wanted it.
 type Wish struct {
 	NUMA    idset.NUMA
 	Periods int
 }
 
-// Wishes has the moves that are wanted and were not made, by the pod's ID. The zero value has none.
+// Wishes has the wanted moves that were not made, by the pod's ID. The zero value has none.
 type Wishes map[string]Wish
 
 // Outcome is the reason for a pod's place. Programs may compare the values; their meaning never changes.
@@ -115,33 +116,33 @@ const (
 	Released  Outcome = "released"       // it runs on all NUMA nodes again: its own has no room any more, or it opted out
 )
 
-// Verdict is what becomes of one pod.
+// Verdict is the decision on one pod.
 type Verdict struct {
 	Pod     string
 	Outcome Outcome
-	// From is where the pod was, and NUMA is where it is to be. Nowhere means all NUMA nodes.
+	// From is the pod's NUMA node before the decision, and NUMA is the decided one; Nowhere means all NUMA nodes.
 	From, NUMA idset.NUMA
 	// With are the other pods of its group, ascending; nil where it has none.
 	With []string
-	// Bytes is what the pod exchanges per second with other pods, by the links that count. Remote is how much of that is
-	// between NUMA nodes after the verdict. A demand counts in neither.
+	// Bytes is what the pod exchanges per second with other pods, counting only the pairs that Decide counts; see
+	// links. Remote is the part of it that is between NUMA nodes after the decision. Demands count in neither.
 	Bytes, Remote int64
-	// Wanted is the NUMA node where the pod is to go if Outcome is Waits, NoRoom or TooLittle, and otherwise Nowhere.
-	// Periods is for how many periods in a row the move was wanted.
+	// Wanted is the NUMA node to which a move is wanted if Outcome is Waits, NoRoom or TooLittle, and otherwise
+	// Nowhere. Periods is the number of periods in a row that wanted the move.
 	Wanted  idset.NUMA
 	Periods int
-	// Lacks names what the NUMA node lacks where Outcome is NoRoom.
+	// Lacks is what the NUMA node Wanted lacks; it is nil unless Outcome is NoRoom.
 	Lacks *Lack
 }
 
-// Lack is what a NUMA node has too little of. Want is what the pods that would come to it need, and Have is what is
-// free for them.
+// Lack is what a NUMA node has too little of. Want is what the pods that would come need, and Have is what the NUMA
+// node has free for them.
 type Lack struct {
 	Resource   string // "cpu" in milli-CPU, "memory" in bytes
 	Want, Have int64
 }
 
-// Result is the outcome of a period.
+// Result is what Decide returns for a period.
 type Result struct {
 	Verdicts []Verdict // in ascending order of the pods' IDs
 	Wishes   Wishes    // for the next period
@@ -149,7 +150,12 @@ type Result struct {
 	Before, After int64
 }
 
-// Decide returns where every pod is to be. It returns an error only if the input or the rules are out of bounds.
+// Decide returns where every pod is to run. wishes are the Wishes of the previous period's Result. Decide returns an
+// error only if the input or the rules are out of bounds.
+//
+// It works in five steps on a state s: pods leave NUMA nodes where they may not stay (release); the others form
+// groups; on a copy of s, groups move until no move pays (settle); the moves of that copy are counted as wishes
+// (wish); those wanted for enough periods are made in s, as far as there is room (follow).
 func Decide(in Input, rules Rules, wishes Wishes) (Result, error) {
 	if err := in.validate(); err != nil {
 		return Result{}, fmt.Errorf("affinity: %w", err)
@@ -214,8 +220,8 @@ func (r Rules) validate() error {
 	return nil
 }
 
-// link is what two pods exchange in bytes per second, and the weight of their demand. The pods are given by their
-// indexes, a < b.
+// link is what two pods exchange in bytes per second, and the weight of their demand. a and b are the pods' indexes,
+// and a < b.
 type link struct {
 	a, b          int
 	bytes, demand int64
@@ -223,8 +229,8 @@ type link struct {
 
 func (l link) weight() int64 { return l.bytes + l.demand }
 
-// links returns the links that count, heaviest first. Measured traffic counts between two pods if one of them may be
-// moved, and each is measured or has its exclusive CPUs on one NUMA node.
+// links returns the links that count, heaviest first. Measured traffic counts between two pods if at least one of
+// them may be moved, and if each one is measured or has exclusive CPUs on one NUMA node.
 func links(in Input, rules Rules) (out []link) {
 	index := map[string]int{}
 	for i, p := range in.Pods {

@@ -2,13 +2,13 @@ package affinity
 
 import "slices"
 
-// groups returns the pods that belong together, by index. Each group is in ascending order, and the groups are in the
-// order of their first pods. Each group of several pods would fit on some NUMA node if only pods without links were
-// there. Pods without links are in no group. The groups do not depend on where their pods are now, so that moves do not
-// change groups.
+// groups returns the pods that are moved together, by index. Each group is in ascending order, and the groups are in
+// the order of their first pods. Each group of several pods would fit on some NUMA node if only pods without links
+// ran there. Pods without links are in no group. The groups do not depend on where their pods run at present, so that
+// moves do not change groups.
 func (s *state) groups() (out [][]int) {
 	room := s.rooms()
-	of := make([]int, len(s.pods)) // the group of each pod, as its first pod
+	of := make([]int, len(s.pods)) // for each pod, the first pod of its group
 	sum := make([]amount, len(s.pods))
 	for i := range s.pods {
 		of[i], sum[i] = i, s.pods[i].amount()
@@ -44,12 +44,13 @@ func (s *state) groups() (out [][]int) {
 	return out
 }
 
-// rooms returns what each NUMA node has for groups: what pods without links leave of it, minus the spare share.
+// rooms returns what each NUMA node has for groups: its capacity without the pods that have no links, minus the spare
+// share.
 func (s *state) rooms() []amount {
 	empty := s.clone()
 	for i := range s.pods {
 		if len(s.of[i]) > 0 && !s.pods[i].Exclusive {
-			empty.at[i] = -1 // count ignores it there
+			empty.at[i] = -1 // there, count does not count a pod with links
 		}
 	}
 	empty.free = nil

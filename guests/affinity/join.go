@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Join returns how many pods of its group will share a NUMA node with a further pod, once Decide has placed that pod.
-// It returns 0 if no NUMA node has room for the pod beside them. Its errors are the errors of Decide.
+// Join returns how many pods of its group would share a NUMA node with one more pod, further, once Decide has placed
+// it. It returns 0 if no NUMA node has room for that pod beside the others. It returns the errors of Decide.
 func Join(in Input, rules Rules, further Pod) (int, error) {
 	further.NUMA = Nowhere
 	in.Pods = append(in.Pods[:len(in.Pods):len(in.Pods)], further)
@@ -47,8 +47,8 @@ func Held(m *topo.Machine, holdings []place.Holding) (at idset.NUMA, exclusive b
 	return Nowhere, mask != 0
 }
 
-// Room returns what every NUMA node of a machine has for pods that share CPUs. That is the shared CPUs that are not
-// reserved for the system, and the memory without hugepages and without what pods hold.
+// Room returns, for every NUMA node of a machine, what it has for pods that share CPUs: the CPUs of shared that are
+// not reserved for the system, and its memory without hugepages and without the memory in held.
 func Room(m *topo.Machine, rules place.Rules, shared idset.Set[idset.CPU], held iter.Seq[place.Holding]) []NUMA {
 	cpus := shared.Minus(rules.CPU.Reserved)
 	own := make([]int64, len(m.NUMAs()))

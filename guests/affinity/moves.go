@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// move is a group that goes to a NUMA node.
+// move is a possible move of a group to the NUMA node at index to.
 type move struct {
 	to   int
-	gain int64 // the weight that becomes local
-	// moved is the sum of what the pods that have to move request. left is the milli-CPU that the NUMA node has left
-	// after the move.
+	gain int64 // the weight that becomes local, minus the weight that becomes remote
+	// moved is the sum of what the pods request that are not on the NUMA node yet. left is the milli-CPU that the NUMA
+	// node has free after the move.
 	moved amount
 	left  int64
 }
 
-// step is one move of a group, by its index.
+// step is one move of a group: the group's index, and the index of the NUMA node.
 type step struct{ group, to int }
 
-// settle moves groups until no move pays any more, and returns the moves. Every move makes more weight local, so
-// settle ends; the bound on its rounds is a precaution.
+// settle moves groups until no move pays any more, and returns the moves in order. Every move makes more weight
+// local, so settle ends; the bound on its rounds is a precaution.
 func (s *state) settle(groups [][]int) (steps []step) {
 	for range 4*len(groups) + 8 {
 		again := false
@@ -37,8 +37,8 @@ func (s *state) settle(groups [][]int) (steps []step) {
 	return steps
 }
 
-// best returns the move of a group that makes the most local, if one pays and has room. If none does, best records in
-// refused why the move with the greatest gain is not made.
+// best returns the move of group g that makes the most weight local, among the moves that pay and have room. ok is
+// false if there is none. Then best records in s.refused why the move with the greatest gain is not made.
 func (s *state) best(g []int) (best move, ok bool) {
 	total := s.weight(g)
 	delete(s.refused, g[0])
@@ -61,14 +61,16 @@ func (s *state) best(g []int) (best move, ok bool) {
 	return best, ok
 }
 
-// refuse keeps why the move that would make the most local is not made.
+// refuse records why a move of group g is not made, if no refused move had a greater gain. most is the greatest gain
+// of the refused moves so far; refuse updates it.
 func (s *state) refuse(g []int, why refusal, gain int64, most *int64) {
 	if gain > *most {
 		*most, s.refused[g[0]] = gain, why
 	}
 }
 
-// compare orders moves: the most gain, then the least to move, then the most room, then the lowest NUMA node.
+// compare orders moves, the better one first: more gain, then less to move, then more CPU left, then the lower NUMA
+// node.
 func (m move) compare(o move) int {
 	return cmp.Or(cmp.Compare(o.gain, m.gain), cmp.Compare(m.moved.bytes, o.moved.bytes),
 		cmp.Compare(m.moved.milli, o.moved.milli), cmp.Compare(o.left, m.left), cmp.Compare(m.to, o.to))
@@ -86,7 +88,7 @@ func (s *state) weight(g []int) (sum int64) {
 	return sum
 }
 
-// move returns the move of a group to the NUMA node at index k, with what it would bring.
+// move returns the move of group g to the NUMA node at index k, with its gain.
 func (s *state) move(g []int, k int) move {
 	m := move{to: k}
 	in := func(i int) bool { _, ok := slices.BinarySearch(g, i); return ok }
@@ -113,7 +115,7 @@ func (s *state) move(g []int, k int) move {
 	return m
 }
 
-// place moves a group.
+// place moves group g to the NUMA node at index k, and computes anew what is free.
 func (s *state) place(g []int, k int) {
 	for _, i := range g {
 		s.at[i] = k
@@ -138,8 +140,9 @@ func (s *state) wish(wanted *state, before Wishes) Wishes {
 	return out
 }
 
-// follow makes the steps of groups whose moves are due, as far as there is room without the steps of other groups. It
-// removes from the wishes the moves that it makes.
+// follow makes the steps of groups whose moves are due. Steps of other groups are not made, so a due group may lack
+// the room that these would make: then follow drops the group and begins anew. It removes the moves that it makes
+// from wishes.
 func (s *state) follow(groups [][]int, wanted *state, steps []step, wishes Wishes) {
 	due := make([]bool, len(groups))
 	for n, g := range groups {
@@ -173,8 +176,8 @@ func (s *state) follow(groups [][]int, wanted *state, steps []step, wishes Wishe
 	}
 }
 
-// due reports whether a group is to move, and the move of each of its pods was wanted for enough periods. In settle a
-// group moves as a whole, so that its pods go to one NUMA node.
+// due reports whether a group is to be moved, and each of its pods that moves wanted that for enough periods. In
+// settle a group moves as a whole, so all its pods go to one NUMA node.
 func (s *state) due(g []int, wanted *state, wishes Wishes) bool {
 	moves := false
 	for _, i := range g {
@@ -189,7 +192,7 @@ func (s *state) due(g []int, wanted *state, wishes Wishes) bool {
 	return moves
 }
 
-// verdicts returns for every pod its place and the reason for it.
+// verdicts returns, for every pod, its NUMA node and the reason for it.
 func (s *state) verdicts(groups [][]int, next Wishes) []Verdict {
 	out := make([]Verdict, len(s.pods))
 	for i := range s.pods {
@@ -224,7 +227,7 @@ func (s *state) verdicts(groups [][]int, next Wishes) []Verdict {
 	return out
 }
 
-// explain completes the verdict on a pod of a group.
+// explain completes the verdict on pod i of group g: its outcome and, where it applies, the wanted NUMA node.
 func (s *state) explain(v *Verdict, i int, g []int, next Wishes) {
 	wish, wants := next[v.Pod]
 	why, refused := s.refused[g[0]]
@@ -235,7 +238,7 @@ func (s *state) explain(v *Verdict, i int, g []int, next Wishes) {
 	case wants:
 		v.Outcome, v.Wanted, v.Periods = Waits, wish.NUMA, wish.Periods
 		if wish.Periods >= s.rules.Periods {
-			v.Outcome = NoRoom // of the moves that make room for this one, some wait
+			v.Outcome = NoRoom // room would come from moves of other groups that still wait
 			k := slices.IndexFunc(s.numas, func(n NUMA) bool { return n.ID == wish.NUMA })
 			v.Lacks = s.lacks(k, s.move(g, k).moved)
 		}

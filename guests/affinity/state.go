@@ -8,22 +8,22 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// state is a machine on which pods are moved.
+// state is a machine with its pods, on which moves are tried. Pods and NUMA nodes are given by their indexes.
 type state struct {
 	rules Rules
 	pods  []Pod // in ascending order of their IDs; not changed
 	numas []NUMA
-	// at is the place of each pod in numas, -1 for Nowhere.
+	// at is the NUMA node of each pod as an index in numas, or -1 for Nowhere; from is the same before any move.
 	at    []int
 	from  []int
 	links []link
 	of    [][]link // the links of each pod
-	// free is what each NUMA node has left beside the pods on it and its share of the pods without links that run on
-	// all NUMA nodes. It may be negative.
+	// free is what is left of each NUMA node: without the pods on it, and without its share of the pods that have no
+	// links and run on all NUMA nodes. It may be negative.
 	free []amount
-	// refused is why a pod's group was not moved, as far as that is known.
+	// refused has, by the first pod of a group, why the group was not moved, as far as that is known.
 	refused map[int]refusal
-	// released are pods that left their NUMA node.
+	// released has the pods that release made leave their NUMA node.
 	released map[int]bool
 }
 
@@ -66,7 +66,8 @@ func (s *state) clone() *state {
 	return &c
 }
 
-// count computes what is free.
+// count computes free from at. Pods with exclusive CPUs do not count, because Input.NUMAs already leaves out what
+// these hold.
 func (s *state) count() {
 	s.free = s.free[:0]
 	var whole, floating amount
@@ -90,7 +91,7 @@ func (s *state) count() {
 	}
 }
 
-// share returns part/whole of an amount, rounded up.
+// share returns total*part/whole, rounded up; 0 if whole is 0.
 func share(total, part, whole int64) int64 {
 	if whole == 0 {
 		return 0
@@ -103,7 +104,8 @@ func share(total, part, whole int64) int64 {
 	return int64(out)
 }
 
-// lacks returns what a NUMA node lacks for pods to come to it. It returns nil if the NUMA node lacks nothing.
+// lacks returns what the NUMA node at index k lacks for pods that request the amount coming, or nil if it has room
+// for them and for the spare share.
 func (s *state) lacks(k int, coming amount) *Lack {
 	n := s.numas[k]
 	milli := s.free[k].milli - share(n.MilliCPU, s.rules.Spare, 100)
@@ -117,9 +119,9 @@ func (s *state) lacks(k int, coming amount) *Lack {
 	return nil
 }
 
-// release makes pods leave NUMA nodes: first the pods that opted out. Then, where pods request more than the NUMA
-// node has, pods leave until the rest fits. The pod that exchanges the least with pods there leaves first, and of
-// equal pods the one that requests the most.
+// release makes pods leave their NUMA nodes. The first to leave are pods that opted out. Then, where the pods on a
+// NUMA node request more than it has, pods leave until the rest fits: first the pod that exchanges the least with
+// other pods there, and of equal pods the one that requests the most.
 func (s *state) release() {
 	for i := range s.pods {
 		if s.at[i] >= 0 && !s.pods[i].Exclusive && !s.pods[i].opted() {
@@ -150,7 +152,7 @@ func (s *state) release() {
 
 func (s *state) leave(i int) { s.at[i], s.released[i] = -1, true }
 
-// order compares two pods on a NUMA node. The one that sorts first leaves the NUMA node first.
+// order compares pods i and j on the NUMA node at index k. The one that sorts first leaves the NUMA node first.
 func (s *state) order(i, j, k int) int {
 	near := func(i int) (sum int64) {
 		for _, l := range s.of[i] {
@@ -167,11 +169,10 @@ func (s *state) order(i, j, k int) int {
 
 func (l link) other(i int) int { return l.a + l.b - i }
 
-// apart reports whether the traffic of a link is between NUMA nodes. Traffic of a pod that runs on all NUMA nodes
-// counts as such.
+// apart reports whether the traffic of a link is between NUMA nodes. It is if one of the pods runs on all NUMA nodes.
 func (s *state) apart(l link) bool { return s.at[l.a] < 0 || s.at[l.a] != s.at[l.b] }
 
-// remote returns the bytes per second between NUMA nodes.
+// remote returns the measured bytes per second between NUMA nodes.
 func (s *state) remote() (sum int64) {
 	for _, l := range s.links {
 		if s.apart(l) {
@@ -181,7 +182,7 @@ func (s *state) remote() (sum int64) {
 	return sum
 }
 
-// id returns the ID of a NUMA node by its place.
+// id returns the ID of the NUMA node at an index, or Nowhere for -1.
 func (s *state) id(k int) idset.NUMA {
 	if k < 0 {
 		return Nowhere

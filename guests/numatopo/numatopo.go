@@ -1,9 +1,9 @@
 // Package numatopo publishes the Numatopology (nodeinfo.volcano.sh/v1alpha1) of one node, for Volcano's plugin
 // numa-aware and other readers that do not read NodeLayouts.
 //
-// [FromCore] is pure translation; [Publisher] writes its result to an API server. Invariant: an id is in the free set
-// of a resource only if a container can get it, and equal nodes give equal objects. The package refuses to say that a
-// device is on NUMA node 0 where its NUMA node is unknown: such a device is in no field.
+// [FromCore] only translates; [Publisher] writes the result to an API server. Invariant: an id is in the free set of
+// a resource only if a container can get it, and equal nodes give equal objects. The package leaves out devices whose
+// NUMA node is unknown, because readers would take them for devices of NUMA node 0.
 package numatopo
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Spec has the fields of Volcano's NumatopoSpec, and gpuDetail as it was proposed for Volcano. API servers whose
-// definition has no gpuDetail drop it.
+// Spec has the fields of Volcano's NumatopoSpec, and the field gpuDetail that was proposed to Volcano. API servers
+// whose definition lacks gpuDetail drop that field.
 type Spec struct {
 	Policies    map[string]string   `json:"policies"`
 	ResReserved map[string]string   `json:"resReserved,omitempty"`
@@ -24,28 +24,29 @@ type Spec struct {
 	GPUDetail   map[string]GPU      `json:"gpuDetail,omitempty"`
 }
 
-// Resource is what a node has of a resource: the ids that are free, as a list like "0-3,8", and how many there are.
+// Resource is what a node has of a resource: the ids of the free units, as a list like "0-3,8", and the number of all
+// units.
 type Resource struct {
 	Allocatable string `json:"allocatable"`
 	Capacity    int    `json:"capacity"`
 }
 
-// CPU is where a CPU is.
+// CPU has the ids of the NUMA node, socket and core of a CPU.
 type CPU struct {
 	NUMA   int `json:"numa"`
 	Socket int `json:"socket"`
 	Core   int `json:"core"`
 }
 
-// GPU is where a device is. Its NUMA node is always written: readers take a missing one for 0.
+// GPU has the id of a device's NUMA node. It is always written, because readers take a missing one for 0.
 type GPU struct {
 	NUMA int `json:"numa"`
 }
 
-// FromCore returns the object's specification. It has the devices of the resource gpus, or no devices if gpus is empty.
+// FromCore returns the object's specification. gpus is the resource whose devices it has; "" means no devices.
 //
-//   - The number of a core is its lowest CPU. Numbers of sysfs are unique within a socket only, and numa-aware
-//     compares numbers of cores with numbers of CPUs.
+//   - The number of a core is its lowest CPU, because core numbers of sysfs are unique within a socket only, and
+//     because numa-aware compares core numbers with CPU numbers.
 //   - The free CPUs are without the reserved ones, and cpu is not in resReserved: from an amount, numa-aware would
 //     guess which CPUs are reserved, and take CPUs away a second time.
 //   - A device has as its number its position among all devices of the resource, in the order of their ids. Devices
@@ -76,7 +77,7 @@ func FromCore(n *state.Node, gpus string) Spec {
 	return out
 }
 
-// reserved returns the amounts of memory that the memory manager reserves, as decimal numbers of bytes.
+// reserved returns what the memory manager reserves of each kind of memory, as decimal numbers of bytes.
 func reserved(n *state.Node) map[string]string {
 	sums := map[string]int64{}
 	for _, r := range n.Rules.Memory.Reserved {

@@ -28,20 +28,20 @@ var resource = schema.GroupVersionResource{
 	Group: "nodeinfo.volcano.sh", Version: "v1alpha1", Resource: "numatopologies"}
 
 // Publisher writes the Numatopology of one node if it differs from the one at the API server. If the API server does
-// not serve the kind, it logs so once and writes nothing; it tries again whenever it has to read. It is for one
-// goroutine.
+// not serve the kind, Publisher logs that once and writes nothing, until Publish is called with read options again.
+// It must not be used by several goroutines at once.
 type Publisher struct {
 	client dynamic.NamespaceableResourceInterface
 	gpus   string
 	log    logr.Logger
 
-	sent    []byte // the content that was written last; nil if it is unknown
-	stored  []byte // what the API server made of it: a definition without gpuDetail drops that
+	sent    []byte // the content that was written last; nil if it is not known to be at the API server
+	stored  []byte // how the API server has stored it: a definition without gpuDetail drops that field
 	missing bool   // the API server does not serve the kind
 }
 
 // NewPublisher returns a publisher that has sent no request yet. gpus is the resource whose devices are in gpuDetail;
-// with "" there is none.
+// "" means no devices.
 func NewPublisher(cfg *rest.Config, gpus string, log logr.Logger) (*Publisher, error) {
 	// The caller of Publish limits its pace; a second limit in the client would only add delay.
 	rc := rest.CopyConfig(cfg)
@@ -59,9 +59,9 @@ func (p *Publisher) Object() string { return kind }
 // Resource returns the resource of the objects.
 func (p *Publisher) Resource() schema.GroupVersionResource { return resource }
 
-// Publish writes the object of a node, with the name, labels and owners of meta. With read options, it compares with
-// the object that it reads with them, otherwise with what it wrote last. It returns the object that it read or wrote,
-// or nil if it did neither.
+// Publish writes the object of a node, with the name, labels and owners of meta, unless it is unchanged. If read is
+// not nil, Publish first reads the object with these options and compares with that; otherwise it compares with what
+// it wrote last. It returns the object that it read or wrote, or nil if it did neither; wrote is true if it wrote.
 func (p *Publisher) Publish(ctx context.Context, n *state.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
 	object metav1.Object, wrote bool, err error) {
 	if p.missing && read == nil {
@@ -79,7 +79,7 @@ func (p *Publisher) Publish(ctx context.Context, n *state.Node, meta metav1.Obje
 	if bytes.Equal(now, p.sent) {
 		return object, false, nil
 	}
-	p.sent = nil // if the write fails, the API server may have executed it nevertheless
+	p.sent = nil // if the write fails, the API server may have stored it nevertheless
 	written, err := p.write(ctx, FromCore(n, p.gpus), meta)
 	if apierrors.IsNotFound(err) {
 		p.setMissing(true)
@@ -93,20 +93,21 @@ func (p *Publisher) Publish(ctx context.Context, n *state.Node, meta metav1.Obje
 	return written, true, nil
 }
 
-// content is the publisher's part of an object.
+// content is the part of an object that the publisher sets.
 type content struct {
 	Spec   Spec
 	Owners []metav1.OwnerReference
 }
 
-// stored returns the publisher's part of an object as the API server has it, in a form that can be compared.
+// stored returns the part of an object that the publisher sets, as the API server has it, in a form that can be
+// compared.
 func stored(o *unstructured.Unstructured) []byte {
 	data, _ := json.Marshal([]any{o.Object["spec"], o.GetOwnerReferences()}) // decoded JSON can be encoded
 	return data
 }
 
-// read returns the object at the API server, or nil if there is none, and forgets what was written if the API server
-// has something else.
+// read returns the object at the API server, or nil if there is none. If it is not what was written last, read resets
+// p.sent, so that Publish writes it again.
 func (p *Publisher) read(ctx context.Context, name string, as metav1.GetOptions) (metav1.Object, error) {
 	o, err := p.client.Get(ctx, name, as)
 	if apierrors.IsNotFound(err) {
@@ -122,8 +123,8 @@ func (p *Publisher) read(ctx context.Context, name string, as metav1.GetOptions)
 	return o, nil
 }
 
-// write replaces the specification, and creates a missing object. It does not use server-side apply, which refuses
-// fields that the definition does not have.
+// write replaces the specification and the owners, or creates the object if it is missing. It does not use
+// server-side apply, which refuses fields that the definition does not have.
 func (p *Publisher) write(ctx context.Context, s Spec, meta metav1.ObjectMeta) (*unstructured.Unstructured, error) {
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "add", "path": "/spec", "value": s},

@@ -47,6 +47,9 @@ type prefilters interface {
 // New returns the Selector of a profile whose PostFilter calls Complete and whose failure handler calls Amend. It
 // returns nil if the handle cannot run PreFilter, since then no attempt can begin again with all nodes. percent is
 // percentageOfNodesToScore for profiles that do not set it.
+//
+// In an attempt, PreFilter first calls Names or Few. If no named node takes the pod, PostFilter calls Complete, which
+// filters all other nodes. Then the failure handler calls Amend, which adds to the diagnosis what PostFilter cannot.
 func New(h fwk.Handle, percent int32) *Selector {
 	begin, ok := h.(prefilters)
 	if !ok {

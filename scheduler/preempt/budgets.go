@@ -8,8 +8,8 @@ import (
 )
 
 // budgets are the disruption budgets of a cluster, as kube-scheduler counts them. A budget covers the pods of its
-// namespace that its selector selects; an empty or invalid selector selects none. A pod whose disruption the API server
-// has counted already does not count again.
+// namespace that its selector selects; an empty or invalid selector selects none. If the API server has already
+// counted the disruption of a pod, evicting the pod does not count again.
 type budgets struct {
 	list      []*policy.PodDisruptionBudget
 	selectors []labels.Selector
@@ -29,7 +29,7 @@ func newBudgets(pdbs []*policy.PodDisruptionBudget) budgets {
 	return b
 }
 
-// of returns the indices of the budgets that the eviction of a pod counts against.
+// of returns the indices in allowed of the budgets against which the eviction of a pod counts.
 func (b budgets) of(p *v1.Pod) (out []int) {
 	for i, pdb := range b.list {
 		_, counted := pdb.Status.DisruptedPods[p.Name]

@@ -11,11 +11,11 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file finds pods that may preempt on a node that has changed. Such a pod did not fit there before, even without
-// all pods of lower priority. Now it would, because another pod has left. Only these pods are tried again. Pods of
-// lower priority that come and go do not matter.
+// This file finds pods that may preempt on a node that has changed. Before the change, such a pod did not fit there
+// even without all pods of lower priority; after it, the pod would fit without these, because another pod has left.
+// Only such pods are tried again. Pods of lower priority that come and go make no difference to this.
 
-// Residents are the pods of one node with their priorities.
+// Residents are the pods of one node with their priorities, for Opens.
 type Residents struct {
 	lowest int32
 	// priority and leaving are keyed by UID; leaving has the pods that are being deleted.
@@ -23,7 +23,7 @@ type Residents struct {
 	leaving  map[string]bool
 }
 
-// NewResidents returns the pods of a node.
+// NewResidents returns the Residents of a node that has these pods.
 func NewResidents(pods []*v1.Pod) *Residents {
 	r := &Residents{lowest: math.MaxInt32, priority: map[string]int32{}, leaving: map[string]bool{}}
 	for _, p := range pods {
@@ -37,8 +37,9 @@ func NewResidents(pods []*v1.Pod) *Residents {
 	return r
 }
 
-// split returns the pods that are leaving the node, the pods of lower priority than rank, and a sum of the hashes of
-// the UIDs of all other pods.
+// split sorts the ledger's pods of the node into three parts: it returns the UIDs of the pods that are leaving, the
+// UIDs of the pods with a lower priority than rank, and a sum that identifies the set of all other pods, made of the
+// hashes of their UIDs.
 func (r *Residents) split(n *state.Node, rank int32, seed maphash.Seed) (leaving, lower []string, others uint64) {
 	for _, e := range n.Entries {
 		at, known := r.priority[e.Pod.UID]
@@ -54,10 +55,10 @@ func (r *Residents) split(n *state.Node, rank int32, seed maphash.Seed) (leaving
 	return leaving, lower, others
 }
 
-// Openings records where pods of one kind were woken because they may evict others there. They are woken once for
-// each set of pods that stay. The zero Openings is empty.
+// Openings records where pods of one kind were woken because they may evict others there. For each set of pods that
+// would stay on a node they are woken once. The zero Openings is empty.
 type Openings struct {
-	// woken has the sum of the hashes of the UIDs of the pods that stay.
+	// woken has, for the pods that would have stayed, the sum that split returns.
 	woken map[opening]uint64
 }
 
@@ -70,8 +71,9 @@ type opening struct {
 // maxOpenings bounds the records of one kind. When a record is dropped, a pod is tried once more.
 const maxOpenings = 1024
 
-// Opens reports whether a pod that does not fit on the node would fit without all pods of lower priority. It returns
-// true once for each priority and set of pods that stay. p and d are the pod's request.
+// Opens reports whether a pod that does not fit on the node would fit without all pods of lower priority. p and d are
+// the pod's request. Opens returns true once for each priority and each set of pods that would stay; it returns false
+// as well if the pod fits as soon as leaving pods have gone.
 func (o *Openings) Opens(pod *v1.Pod, p *place.Pod, d place.Demand, n *state.Node, r *Residents,
 	seed maphash.Seed) bool {
 	rank := corev1.PodPriority(pod)

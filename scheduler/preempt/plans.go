@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// plan has the victims on one node, and why they are evicted there.
+// plan has the victims of one pod on one node, and where that pod will be placed instead.
 type plan struct {
 	node    string
 	pod     string // the preemptor, "namespace/name"
@@ -51,7 +51,7 @@ func (p plan) to() string {
 	return ", to be aligned on " + p.aim
 }
 
-// note is the message of the event on a victim.
+// note returns the message of the event on a victim.
 func (p plan) note(v victim) string {
 	return fmt.Sprintf("evicted from node %s for pod %s%s; it held %s", p.node, p.pod, p.to(), v.held)
 }
@@ -83,7 +83,8 @@ func (t *trial) plan(pods []*v1.Pod) plan {
 // maxNotes bounds the pods whose plans and waits are recorded. The newest are kept.
 const maxNotes = 1024
 
-// plans records the plans of each pod's last attempt. Evictions go on after the attempt ends.
+// plans records the plans of each pod's last attempt, by UID. They are kept after the attempt, since evictions go on
+// then.
 type plans struct {
 	mu    sync.Mutex
 	pods  map[string]*attempted
@@ -111,6 +112,7 @@ func (p *plans) begin(uid string) {
 	p.pods[uid] = &attempted{nodes: map[string]plan{}}
 }
 
+// put records a plan of the pod's attempt. It does nothing if the attempt's record was dropped.
 func (p *plans) put(uid string, x plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,6 +121,7 @@ func (p *plans) put(uid string, x plan) {
 	}
 }
 
+// doubt records that the pod's attempt has passed over a node, because waiting may show that the pod fits there.
 func (p *plans) doubt(uid, node string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,6 +130,7 @@ func (p *plans) doubt(uid, node string) {
 	}
 }
 
+// of returns the plan of the pod's attempt for a node; false if there is none.
 func (p *plans) of(uid, node string) (plan, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +141,7 @@ func (p *plans) of(uid, node string) (plan, bool) {
 	return plan{}, false
 }
 
-// doubted returns the nodes that were passed over.
+// doubted returns the nodes that the pod's attempt has passed over.
 func (p *plans) doubted(uid string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,9 +151,9 @@ func (p *plans) doubted(uid string) []string {
 	return nil
 }
 
-// explanation returns the text of the event on a pod that is evicted for another one: which pod it makes room for, and
-// why it was chosen. It is "" where kube-scheduler chose the pod. Call it before the eviction: as soon as the victim is
-// gone, the next attempt of the preemptor may begin and replace the plans.
+// explanation returns the text of the event on a victim: for which pod it is evicted, and where that pod will be. It
+// returns "" if kube-scheduler chose the victim. Call it before the eviction: as soon as the victim is gone, the
+// preemptor's next attempt may begin and replace the plans.
 func (pre *Preemption) explanation(preemptor types.UID, node string, victimUID types.UID) string {
 	p, ok := pre.plans.of(string(preemptor), node)
 	i := slices.IndexFunc(p.victims, func(v victim) bool { return v.uid == victimUID })
@@ -159,7 +163,8 @@ func (pre *Preemption) explanation(preemptor types.UID, node string, victimUID t
 	return p.note(p.victims[i])
 }
 
-// explain records the event on an evicted pod. kube-scheduler's own event has only the preemptor's UID.
+// explain records the event on an evicted pod, unless the text is "". kube-scheduler's own event has only the
+// preemptor's UID.
 func (pre *Preemption) explain(pod *v1.Pod, preemptor runtime.Object, text string) {
 	if text != "" {
 		pre.Recorder.Eventf(pod, preemptor, v1.EventTypeNormal, "PreemptedForAlignment", "Preempting", "%s", text)

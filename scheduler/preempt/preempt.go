@@ -1,11 +1,12 @@
-// Package preempt evicts pods to make room for a pod. It is kube-scheduler's DefaultPreemption, but chooses other
-// victims on a node, and waits for reports. kube-scheduler's code decides which pods may preempt, chooses the node,
-// evicts, and keeps the pod out of the queue meanwhile.
+// Package preempt evicts pods to make room for a pod. It does so by kube-scheduler's DefaultPreemption, but chooses
+// other victims on a node, and waits for reports. kube-scheduler's code decides which pods may preempt, chooses the
+// node, evicts, and keeps the pod out of the queue meanwhile.
 //
-// Invariant: core/evict chooses the victims on a node among pods of lower priority, and without them the ledger and all
-// filters accept the pod. No pod is evicted from a node whose holdings are not known, nor where the next report, or a
-// pod that is being deleted, may make room. The records about pods are bounded. The package refuses to choose on nodes
-// that the plugin does not judge, and for pods that the plugin skips: for these DefaultPreemption chooses.
+// Invariant: core/evict chooses the victims on a node among pods of lower priority. Without the victims, the ledger
+// and all filters accept the pod. No pod is evicted from a node whose holdings are not known, nor from a node where
+// the next report may show room, or where a pod that is being deleted makes room. The records about pods are bounded.
+// The package chooses no victims on nodes that the plugin does not judge, or for pods that the plugin skips; there
+// DefaultPreemption chooses.
 package preempt
 
 import (
@@ -37,13 +38,13 @@ type Attempt struct {
 	Log func(msg string, pairs ...any)
 }
 
-// Plugin is the plugin that preempts.
+// Plugin is what the package needs of the scheduler plugin that preempts.
 type Plugin interface {
 	// Attempt returns the attempt of a cycle, or false if the plugin takes no part in it.
 	Attempt(cs fwk.CycleState) (Attempt, bool)
 	// Reasons returns the texts of a verdict that refuses a pod.
 	Reasons(pod *place.Pod, v place.Verdict) []string
-	// CutShort counts a search for victims that ends before all sets are tried.
+	// CutShort counts a search for victims that has ended before all sets were tried.
 	CutShort()
 }
 
@@ -51,7 +52,7 @@ type Plugin interface {
 type Texts struct {
 	// NoVictims means that no pod of a node has a lower priority.
 	NoVictims string
-	// Waits, if not empty, is added to the status of a pod that waits instead of evicting others.
+	// Waits, if not empty, is added to the status of a pod that waits instead of evicting other pods.
 	Waits string
 }
 
@@ -102,7 +103,7 @@ func (pre *Preemption) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status 
 	return pre.upstream.PreEnqueue(ctx, pod)
 }
 
-// PostFilter evicts pods so that the pod fits, or none if waiting is enough.
+// PostFilter evicts pods so that the pod fits. It evicts none if waiting may be enough.
 func (pre *Preemption) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, m fwk.NodeToStatusReader) (
 	*fwk.PostFilterResult, *fwk.Status) {
 	a, ok := pre.plugin.Attempt(cs)
@@ -137,7 +138,8 @@ func (pre *Preemption) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v
 	return result, fwk.NewStatus(fwk.Success, "preemption: evicts "+plan.text())
 }
 
-// waiting returns the status of a pod that waits. It is a success if the pod is nominated to a node meanwhile.
+// waiting returns the status of a pod that evicts no pod and waits, for the reason why. If the pod is nominated to a
+// node meanwhile, the status is Success.
 func (pre *Preemption) waiting(nominated bool, why string) *fwk.Status {
 	text := "preemption: evicts no pod: " + why
 	if nominated {
@@ -149,19 +151,20 @@ func (pre *Preemption) waiting(nominated bool, why string) *fwk.Status {
 	return fwk.NewStatus(fwk.Unschedulable, text)
 }
 
-// Evicts reports whether victims of a pod are being evicted. kube-scheduler keeps the pod out of its queue meanwhile,
-// so waking it is useless. The end of its last victim changes the node once more.
+// Evicts reports whether victims of the pod are being evicted. kube-scheduler keeps the pod out of its queue
+// meanwhile, so waking the pod has no effect. When the last victim is gone, the node changes once more, and the pod
+// can be woken then.
 func (pre *Preemption) Evicts(pod *v1.Pod) bool {
 	return pre != nil && pre.evicting(pod.UID)
 }
 
-// Awaits reports whether the pod waits for a report of a node where it does not fit now. The report decides whether the
-// pod has to preempt, and which pods.
+// Awaits reports whether the pod waits for a report of the node, where it does not fit at present. The report decides
+// whether the pod has to preempt, and which pods it evicts.
 func (pre *Preemption) Awaits(pod *v1.Pod, node string) bool {
 	return pre != nil && pre.waits.of(string(pod.UID), node)
 }
 
-// Victims returns the UIDs of the pods that the pod's last attempt evicts from a node.
+// Victims returns the UIDs of the pods that the last attempt of the given pod evicts from a node.
 func (pre *Preemption) Victims(pod *v1.Pod, node string) (out []string) {
 	if pre == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// How kube-scheduler 1.36 calls for victims.
+// This file has what differs in the preemption of kube-scheduler 1.36.
 
 // SelectVictimsOnNode implements preemption.Interface; see choose.
 func (c chooser) SelectVictimsOnNode(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,

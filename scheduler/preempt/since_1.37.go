@@ -15,10 +15,10 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// How kube-scheduler 1.37 calls for victims.
+// This file has what differs in the preemption of kube-scheduler from 1.37 on.
 
-// SelectVictimsOnNode implements preemption.Interface; see choose. A group of pods that end together may have
-// members on other nodes. If such a group is among the possible victims, DefaultPreemption chooses.
+// SelectVictimsOnNode implements preemption.Interface; see choose. If a group of pods that have to end together is
+// among the possible victims, DefaultPreemption chooses, because such a group may have members on other nodes.
 func (c chooser) SelectVictimsOnNode(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 	possible []*preemption.DomainVictim, pdbs []*policy.PodDisruptionBudget) ([]*v1.Pod, int, *fwk.Status) {
 	upstream := func() ([]*v1.Pod, int, *fwk.Status) {

@@ -28,10 +28,10 @@ type chooser struct {
 	pre *Preemption
 }
 
-// choose returns the cheapest set of pods of lower priority without which the pod fits on a node, and how many of
-// these evictions violate a PodDisruptionBudget. The verdict and all filters confirm each set. The node and the state
-// are copies. It returns what upstream chooses on nodes that the ledger does not have, and for pods that no node
-// would align.
+// choose returns the cheapest set of pods of lower priority without which the pod fits on a node, the most important
+// pod first, and how many of these evictions violate a PodDisruptionBudget. The ledger's verdict and all filters have
+// accepted the pod without the set. info and cs must be copies, because choose changes them. For nodes that the
+// ledger does not have, and for pods that no node would align, it returns what upstream returns.
 func (c chooser) choose(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 	pdbs []*policy.PodDisruptionBudget, upstream func() ([]*v1.Pod, int, *fwk.Status)) ([]*v1.Pod, int, *fwk.Status) {
 	t := c.pre.trial(ctx, cs, pod, info)
@@ -63,7 +63,8 @@ func (c chooser) choose(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, inf
 	return out, choice.Cost.Violations, nil
 }
 
-// trial is the search for victims on one node.
+// trial is the search for victims on one node. It removes pods from copies of the node and of the cycle's state, and
+// asks whether the pod fits.
 type trial struct {
 	Attempt
 	pre  *Preemption
@@ -72,16 +73,17 @@ type trial struct {
 	pod  *v1.Pod
 	info fwk.NodeInfo
 	node *state.Node
-	// victims may be evicted; leaving are being deleted and will be gone soon, whatever their priority.
+	// victims are the pods that may be evicted. leaving are pods of any priority that are being deleted and will be
+	// gone soon.
 	victims, leaving []fwk.PodInfo
 
-	gone    map[string]fwk.PodInfo // by UID; the pods that state and info lack now
+	gone    map[string]fwk.PodInfo // by UID: the pods that were removed from cs and info
 	work    int                    // containers judged so far
 	refusal *fwk.Status            // the filters' status for the first set that they judged
 	err     error
 }
 
-// trial returns the trial of a node, or nil if the plugin does not judge the node. The trial changes info and cs.
+// trial returns the trial of a node, or nil if the plugin does not judge the node. The trial will change info and cs.
 func (pre *Preemption) trial(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *trial {
 	a, ok := pre.plugin.Attempt(cs)
 	if !ok {
@@ -103,8 +105,8 @@ func (pre *Preemption) trial(ctx context.Context, cs fwk.CycleState, pod *v1.Pod
 	return t
 }
 
-// soon is the longest time between now and the end of a leaving pod's grace period, in the future or in the past. A
-// pod whose grace period ended longer ago is stuck, and no end is in sight.
+// soon bounds the time between now and the end of a leaving pod's grace period, whether the end is to come or has
+// passed. If it passed longer ago, the pod is stuck, and its end cannot be foreseen.
 const soon = time.Minute
 
 func (pre *Preemption) isLeaving(p fwk.PodInfo) bool {
@@ -116,7 +118,7 @@ func (t *trial) mayGo(p fwk.PodInfo) bool {
 	return corev1.PodPriority(p.GetPod()) < corev1.PodPriority(t.pod) && t.pre.eligible(t.info, p, t.pod)
 }
 
-// lower returns the pods that this pod may evict.
+// lower returns the pods of a list that the pod of the trial may evict.
 func (t *trial) lower(pods []fwk.PodInfo) []fwk.PodInfo {
 	return slices.DeleteFunc(slices.Clone(pods), func(p fwk.PodInfo) bool { return !t.mayGo(p) })
 }
@@ -126,11 +128,12 @@ func (t *trial) important(a, b *v1.Pod) int {
 	return cmp.Or(cmp.Compare(corev1.PodPriority(b), corev1.PodPriority(a)), cmp.Compare(started(a), started(b)))
 }
 
-// started returns when a pod was started. Like kube-scheduler, it returns the present time for a pod that was not.
+// started returns when a pod was started, in nanoseconds. Like kube-scheduler, it returns the present time for a pod
+// that was not started.
 func started(p *v1.Pod) int64 { return schedutil.GetPodStartTime(p).UnixNano() }
 
-// doubtful returns why no pod may be evicted from the node in its present state, or "". Assumed pods may get another
-// place if a pod leaves before they are admitted.
+// doubtful returns why no pod may be evicted from the node in its present state, or "". One reason is that pods are
+// assumed there: if a pod leaves before they are admitted, they may get other CPUs than predicted.
 func (t *trial) doubtful() string {
 	if why := t.node.Doubtful(); why != "" {
 		return why
@@ -155,8 +158,8 @@ func (t *trial) worded(v place.Verdict) *fwk.Status {
 	return fwk.NewStatus(fwk.Unschedulable, t.pre.plugin.Reasons(t.Pod, v)...)
 }
 
-// possible returns the verdict without any possible victim, or a status if no pod may be evicted from the node. If
-// waiting may change that, possible records the node as passed over.
+// possible returns the verdict on the node without any possible victim, or a status if no pod may be evicted from the
+// node. In the latter case, if the node may accept the pod later, possible records the node as passed over.
 func (t *trial) possible() (v place.Verdict, status *fwk.Status) {
 	if len(t.victims) == 0 {
 		t.heedPromised()
@@ -178,8 +181,8 @@ func (t *trial) possible() (v place.Verdict, status *fwk.Status) {
 	return v, fwk.NewStatus(fwk.Unschedulable, why)
 }
 
-// heedPromised has the pod tried again if pods that it must not displace are nominated to the node: where they are
-// placed decides whether this pod fits.
+// heedPromised records the node as passed over if pods of equal or higher priority are nominated to it, so that the
+// pod is tried again: where those pods are placed decides whether this pod fits.
 func (t *trial) heedPromised() {
 	if slices.ContainsFunc(t.pre.Handle.NominatedPodsForNode(t.node.Name), func(p fwk.PodInfo) bool {
 		return p.GetPod().UID != t.pod.UID && corev1.PodPriority(p.GetPod()) >= corev1.PodPriority(t.pod)
@@ -188,7 +191,7 @@ func (t *trial) heedPromised() {
 	}
 }
 
-// without returns the node without some of its pods.
+// without returns the node without the given pods.
 func (t *trial) without(pods []fwk.PodInfo) *state.Node {
 	uids := make([]string, 0, len(pods))
 	for _, p := range pods {
@@ -197,8 +200,8 @@ func (t *trial) without(pods []fwk.PodInfo) *state.Node {
 	return t.node.Without(uids...)
 }
 
-// works reports whether the pod fits without some pods. It asks the ledger first, which costs little, then all filters,
-// with the pods that are nominated to the node.
+// works reports whether the pod fits without the given pods. It asks the ledger first, which costs little, and then
+// all filters, which count the pods that are nominated to the node. An error ends the search; see trial.err.
 func (t *trial) works(pods []fwk.PodInfo) bool {
 	if t.err != nil || !t.afford() || !t.without(pods).Takes(t.Pod, t.Demand) {
 		return false
@@ -220,7 +223,8 @@ func (t *trial) works(pods []fwk.PodInfo) bool {
 // with a thousand sets of victims, about as many as core/evict tries for any pod.
 const maxTrialWork = 32 << 10
 
-// afford reports whether one more set may be tried. When it returns false, the cheapest set so far is taken.
+// afford reports whether one more set may be tried. Once it returns false, no further set works, so the cheapest set
+// found so far is taken.
 func (t *trial) afford() bool {
 	if t.work > maxTrialWork {
 		return false
@@ -231,7 +235,7 @@ func (t *trial) afford() bool {
 	return true
 }
 
-// let changes state and node so that exactly these pods are gone.
+// let removes pods from the node and the state, and puts others back, so that exactly the given pods are gone.
 func (t *trial) let(pods []fwk.PodInfo) error {
 	want := map[string]fwk.PodInfo{}
 	for _, p := range pods {
@@ -262,7 +266,7 @@ func (t *trial) let(pods []fwk.PodInfo) error {
 	return nil
 }
 
-// problem returns the input of evict.Choose. v is the verdict without any victim.
+// problem returns the input of evict.Choose for this trial. v is the verdict on the node without any possible victim.
 func (t *trial) problem(v place.Verdict, pdbs []*policy.PodDisruptionBudget) evict.Problem {
 	p := evict.Problem{Works: func(gone []int) bool {
 		out := slices.Clone(t.leaving)

@@ -14,17 +14,17 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// This file finds out where a pod need not evict others, because room may appear without evictions.
+// This file finds out whether a pod need not evict others, because room may appear on a node without evictions.
 
 const (
-	// patience is how long a pod waits for a report that may show that it fits, before it preempts.
+	// patience is how long a pod waits for a report that may show room for it, before it preempts.
 	patience = 30 * time.Second
-	// catchUp is longer than the event of a pod's end takes from the API server to the ledger.
+	// catchUp is longer than the event of a deleted pod takes from the API server to the ledger.
 	catchUp = time.Second
 )
 
-// patient returns why the pod should wait instead of evicting others, or "" if it should not wait. The result, if not
-// nil, names the node to which the waiting pod is nominated.
+// patient returns why the pod should wait instead of evicting others, or "" if it should not wait. If the result is
+// not nil, it nominates the waiting pod to a node.
 func (pre *Preemption) patient(ctx context.Context, cs fwk.CycleState, a Attempt, pod *v1.Pod,
 	m fwk.NodeToStatusReader) (*fwk.PostFilterResult, string, error) {
 	may, _ := pre.upstream.PodEligibleToPreemptOthers(ctx, pod, m.Get(pod.Status.NominatedNodeName))
@@ -41,8 +41,9 @@ func (pre *Preemption) patient(ctx context.Context, cs fwk.CycleState, a Attempt
 	return nil, pre.settles(a, pod, nodes, m), nil
 }
 
-// leaves returns a node where the pod fits once pods that are being deleted have left, and a text that explains it. If
-// the leaving pods of lower priority suffice, the pod is nominated to the node, as if it had evicted them.
+// leaves finds a node where the pod fits once pods that are being deleted have gone, and returns a text that names
+// it, or "". If the leaving pods of lower priority are enough, the result nominates the pod to the node, as if it had
+// evicted them; otherwise the result is nil.
 func (pre *Preemption) leaves(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (
 	*fwk.PostFilterResult, string) {
 	const afterwards = " once pods that are being deleted there have gone"
@@ -72,7 +73,8 @@ func (pre *Preemption) leaves(ctx context.Context, cs fwk.CycleState, pod *v1.Po
 	return nil, ""
 }
 
-// settles returns a text that names a node whose report may show room for the pod, or "" if there is none.
+// settles returns a text that names a node whose next report may show room for the pod, or "" if there is none. It
+// passes over a node for which the pod has waited as long as patience. It also schedules a retry of the pod.
 func (pre *Preemption) settles(a Attempt, pod *v1.Pod, nodes []fwk.NodeInfo, m fwk.NodeToStatusReader) string {
 	uid := string(pod.UID)
 	for _, info := range nodes {
@@ -98,7 +100,7 @@ func (pre *Preemption) settles(a Attempt, pod *v1.Pod, nodes []fwk.NodeInfo, m f
 	return ""
 }
 
-// refused reports whether the node's kubelet has refused a pod of this shape.
+// refused reports whether the node's kubelet has refused a pod of the same shape since its last report.
 func (a Attempt) refused(n *state.Node) bool {
 	if len(n.Refused) == 0 {
 		return false
@@ -107,9 +109,9 @@ func (a Attempt) refused(n *state.Node) bool {
 	return is
 }
 
-// Departed returns the UIDs of pods that the ledger has on a node and kube-scheduler does not: they were deleted, and
-// the event has not reached the ledger yet. Both identify a pod by the UID of its object at the API server, never by
-// a UID in an annotation.
+// Departed returns the UIDs of the pods that the ledger has on a node and kube-scheduler does not. They were deleted,
+// and the event has not reached the ledger yet. Ledger and kube-scheduler both identify a pod by the UID of its
+// object at the API server, never by a UID in an annotation.
 func Departed(n *state.Node, info fwk.NodeInfo) (out []string) {
 	here := map[string]bool{"": true}
 	for _, p := range info.GetPods() {
@@ -123,10 +125,12 @@ func Departed(n *state.Node, info fwk.NodeInfo) (out []string) {
 	return out
 }
 
-// Retry activates a pod soon, if it still waits. Callers use it after a change that no event announces.
+// Retry puts a pod back into the active queue soon, if it still waits. Call it after a change that no event
+// announces.
 func (pre *Preemption) Retry(pod *v1.Pod) { pre.retry(pod, pre.now()) }
 
-// Retries reports whether the pod is to be activated soon. It has no effect unless the pod is in the queue by then.
+// Retries reports whether the pod will be put back into the active queue soon. That works only if the pod is in one
+// of the queues by then.
 func (pre *Preemption) Retries(pod *v1.Pod) bool {
 	if pre == nil {
 		return false
@@ -136,9 +140,9 @@ func (pre *Preemption) Retries(pod *v1.Pod) bool {
 	return pre.waits.armed[string(pod.UID)]
 }
 
-// retry activates a pod after a delay that grows with the time that it has waited. It does not rely on events: this
-// plugin's events wake only pods that the plugin refused, and pods that other plugins refused may want to preempt,
-// too.
+// retry puts a pod back into the active queue after a delay that grows with the time since the wait began. No event
+// replaces it: this plugin's events wake only pods that the plugin refused, but pods that other plugins refused may
+// want to preempt as well.
 func (pre *Preemption) retry(pod *v1.Pod, since time.Time) {
 	if uid := string(pod.UID); pre.waits.arm(uid) {
 		pre.later(min(max(pre.now().Sub(since), catchUp), patience), func() {
@@ -148,10 +152,10 @@ func (pre *Preemption) retry(pod *v1.Pod, since time.Time) {
 	}
 }
 
-// missed activates the preemptors of a deleted pod, because kube-scheduler may have ignored the deletion: it tries a
-// preemptor again when its last victim is deleted, and ignores deletions while it still evicts others. A victim of
-// two preemptors may be deleted that early (pkg/scheduler/framework/preemption/executor.go, 1.37: "Victim Pod is
-// already deleted").
+// missed retries the preemptors of a deleted pod, because kube-scheduler may have ignored the deletion. It tries a
+// preemptor again when the preemptor's last victim is deleted, but ignores deletions while it still evicts other
+// victims. A victim of two preemptors may be deleted that early (pkg/scheduler/framework/preemption/executor.go,
+// 1.37: "Victim Pod is already deleted").
 func (pre *Preemption) missed(victim *v1.Pod, preemptors ...*v1.Pod) {
 	if pre.present(victim) != nil {
 		return // its deletion is still to come
@@ -161,7 +165,7 @@ func (pre *Preemption) missed(victim *v1.Pod, preemptors ...*v1.Pod) {
 	}
 }
 
-// activate puts a pod back into the active queue if it still waits.
+// activate puts a pod back into the active queue if it still waits for a node.
 func (pre *Preemption) activate(pod *v1.Pod) {
 	if pre.evicting(pod.UID) {
 		pre.Retry(pod) // the queue would keep it out
@@ -194,7 +198,8 @@ type wait struct {
 	nodes []string
 }
 
-// note records the nodes that a pod waits for, if any, and returns when its wait began.
+// note records the nodes whose reports a pod waits for, and returns since when it waits. Without nodes, it drops the
+// record of the pod.
 func (w *waits) note(uid string, nodes []string, now time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()

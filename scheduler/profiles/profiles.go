@@ -1,6 +1,6 @@
 // Package profiles completes the profiles of a kube-scheduler's configuration for Tenon's plugin.
 //
-// It only changes configurations; it runs nothing. Invariant: if a profile disables the plugin by name at an extension
+// It changes configurations and runs nothing. Invariant: if a profile disables the plugin by name at an extension
 // point, the plugin stays disabled there. The package refuses profiles that contradict themselves or each other.
 package profiles
 
@@ -22,9 +22,11 @@ type point struct {
 	set  *schedapi.PluginSet
 }
 
-// Complete adds the extension points that the plugin needs to profiles that enable it at some points only:
-// configurations for scheduler-plugins name filter, score and reserve. It adds the plugin after all others, as
-// multiPoint does. If a profile disables the plugin by name at a point, Complete does not add it there.
+// Complete adds the extension points that the plugin needs to each profile that enables the plugin at some points
+// only, as configurations for scheduler-plugins do, which name filter, score and reserve. At these points the plugin
+// comes after all others, as with multiPoint, except at bind, where it comes first. If a profile disables the plugin
+// by name at a point, Complete does not add it there. It returns an error if a profile enables the plugin under both
+// of its names.
 func Complete(profiles []schedapi.KubeSchedulerProfile, logger klog.Logger) error {
 	for i := range profiles {
 		pl := profiles[i].Plugins
@@ -73,8 +75,9 @@ func completeProfile(pl *schedapi.Plugins, name string, logger klog.Logger) {
 	}
 }
 
-// bindsFirst makes the plugin the first to bind if it reserves, and reports whether the plugin did not bind before.
-// Only the first plugin that accepts a pod binds it, and this plugin skips pods without a decision to pass on.
+// bindsFirst puts the plugin before all others at bind, if it runs at reserve. Only the first plugin that accepts a
+// pod binds the pod, and this plugin skips pods without a decision to pass on. bindsFirst returns true if the plugin
+// did not run at bind before.
 func bindsFirst(pl *schedapi.Plugins, name string) bool {
 	if !enabledAt(pl, &pl.Reserve, name) || has(pl.Bind.Disabled, name) || has(pl.Bind.Enabled, name) {
 		return false
@@ -83,8 +86,8 @@ func bindsFirst(pl *schedapi.Plugins, name string) bool {
 	return !has(pl.MultiPoint.Enabled, name)
 }
 
-// needed returns the points that a profile must have. A profile that only scores is not made to filter: that would keep
-// pods from nodes that the profile wants to allow.
+// needed returns the extension points at which the plugin must run in a profile. A profile where it only scores does
+// not get filter, because that would keep pods from nodes that the profile wants to allow.
 func needed(pl *schedapi.Plugins, name string) (out []point) {
 	scores := enabledAt(pl, &pl.Score, name)
 	decides := has(pl.MultiPoint.Enabled, name) || enabledAt(pl, &pl.Filter, name) ||
@@ -102,10 +105,10 @@ func needed(pl *schedapi.Plugins, name string) (out []point) {
 	return out
 }
 
-// Preemptors replaces DefaultPreemption by the plugin in profiles that filter with the plugin and preempt. It returns
-// their arguments for preemption, by profile. With both plugins, each would evict pods that the other spares: the first
-// that finds victims wins. A profile that disables the plugin by name at postFilter keeps DefaultPreemption, and a
-// profile with neither does not preempt.
+// Preemptors replaces DefaultPreemption by the plugin in each profile that filters with the plugin and preempts. It
+// returns the arguments for preemption by the profile's name. If both plugins ran, the first one that finds victims
+// would evict pods that the other one spares. A profile that disables the plugin by name at postFilter keeps
+// DefaultPreemption, and a profile with neither plugin does not preempt.
 func Preemptors(
 	profiles []schedapi.KubeSchedulerProfile,
 	logger klog.Logger,
@@ -127,7 +130,8 @@ func Preemptors(
 	return out
 }
 
-// preempts makes the plugin preempt in a profile that it filters for, and reports whether it does.
+// preempts makes the plugin preempt in a profile where it filters, in place of DefaultPreemption. It returns false,
+// and changes nothing, if the profile does not filter with it, does not preempt, or disables it at postFilter.
 func preempts(pl *schedapi.Plugins, name string) bool {
 	after := &pl.PostFilter
 	theirs := enabledAt(pl, after, names.DefaultPreemption)
@@ -163,8 +167,8 @@ func preemptionArgs(all []schedapi.PluginConfig) *schedapi.DefaultPreemptionArgs
 	return &schedapi.DefaultPreemptionArgs{MinCandidateNodesPercentage: 10, MinCandidateNodesAbsolute: 100}
 }
 
-// points returns the plugin's extension points, and some that scheduler-plugins' plugin serves: a profile that names
-// the plugin at any of them enables it.
+// points returns the extension points at which a profile may name the plugin to enable it: the plugin's own, and
+// points that only the plugin of scheduler-plugins serves.
 func points(pl *schedapi.Plugins) []*schedapi.PluginSet {
 	return []*schedapi.PluginSet{
 		&pl.MultiPoint,
@@ -183,7 +187,7 @@ func enabledSomewhere(pl *schedapi.Plugins, name string) bool {
 }
 
 // enabledAt reports whether the plugin runs at a point, by kube-scheduler's rules: a plugin that is enabled at the
-// point runs there; a plugin that is enabled by multiPoint does unless the point disables it.
+// point runs there; a plugin that is enabled by multiPoint runs there unless the point disables it by name or by "*".
 func enabledAt(pl *schedapi.Plugins, at *schedapi.PluginSet, name string) bool {
 	return has(at.Enabled, name) ||
 		has(pl.MultiPoint.Enabled, name) && !has(at.Disabled, name) && !has(at.Disabled, "*")

@@ -31,7 +31,7 @@ var (
 // Name returns ShardName.
 func (s *Shard) Name() string { return ShardName }
 
-// Filter keeps pods from nodes of other shards.
+// Filter refuses the nodes that the selector does not match.
 func (s *Shard) Filter(_ context.Context, _ fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	if s.Selector.Matches(labels.Set(info.Node().Labels)) {
 		return nil
@@ -39,7 +39,7 @@ func (s *Shard) Filter(_ context.Context, _ fwk.CycleState, _ *v1.Pod, info fwk.
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node is not in this scheduler's shard, "+s.Selector.String())
 }
 
-// EventsToRegister returns the events by which a node may enter the shard.
+// EventsToRegister returns the events by which a node may enter the shard: it is new, or its labels change.
 func (s *Shard) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel}, QueueingHintFn: s.entered},
@@ -58,7 +58,7 @@ func (s *Shard) has(obj any) bool {
 	return ok && s.Selector.Matches(labels.Set(n.Labels))
 }
 
-// SignPod returns no fragment: the plugin treats all pods alike.
+// SignPod returns no fragment, because the plugin treats all pods alike.
 func (s *Shard) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *fwk.Status) { return nil, nil }
 
 // Confine enables [Shard] in the profiles whose arguments for the plugin select nodes. It returns the selector, which
@@ -91,7 +91,8 @@ func Confine(profiles []schedapi.KubeSchedulerProfile) (labels.Selector, error) 
 	return labels.Parse(said)
 }
 
-// selects returns the selector of a profile's arguments, and whether it enables the plugin.
+// selects returns the selector in the profile's arguments for Tenon's plugin, and whether the profile enables that
+// plugin.
 func selects(p *schedapi.KubeSchedulerProfile) (text string, enabled bool, err error) {
 	for _, name := range []string{config.Tenon, config.Match} {
 		if p.Plugins == nil || !enabledSomewhere(p.Plugins, name) {
@@ -112,9 +113,9 @@ func selects(p *schedapi.KubeSchedulerProfile) (text string, enabled bool, err e
 	return text, enabled, nil
 }
 
-// enclose puts the plugin before all other filters, because it is the cheapest, and other filters' answers about
-// foreign nodes do not matter. It names the plugin at the filter point, too, so that it stays in profiles that disable
-// all filters of multiPoint.
+// enclose enables Shard before all other filters, because it is the cheapest, and because the answers of other
+// filters about nodes outside the shard do not matter. It names Shard at the filter point, too, so that Shard also
+// runs in profiles that disable all filters of multiPoint.
 func enclose(pl *schedapi.Plugins) {
 	for _, set := range []*schedapi.PluginSet{&pl.MultiPoint, &pl.Filter} {
 		set.Enabled = slices.Insert(slices.Clone(set.Enabled), 0, schedapi.Plugin{Name: ShardName})

@@ -14,8 +14,8 @@ import (
 // MaxAdvice bounds the nodes that are searched for a remedy.
 const MaxAdvice = 8
 
-// maxEnds bounds the pods on these nodes whose end is tried, alone and together with others. maxNamed bounds the pods
-// that the text names.
+// maxEnds bounds the pods that Advice considers as ending, on all searched nodes together. maxNamed bounds the pods
+// that its text names.
 const (
 	maxEnds  = 32
 	maxNamed = 3
@@ -29,9 +29,9 @@ type Refused struct {
 	Snapshot  *ledger.Snapshot
 }
 
-// Advice returns a text about the first of the nodes where waiting would help: the pods to wait for, or else a remedy.
-// It names pods of the pod's own namespace and counts the others: a reader of one namespace's events may not be allowed
-// to see the pods of another.
+// Advice returns a text about the first of the given nodes where waiting would help, with the pods to wait for. If
+// waiting helps nowhere, it returns a remedy, or "" if it knows none. It names only pods of the pod's own namespace
+// and counts the others, because a reader of events in one namespace may not be allowed to see the pods of another.
 func (r Refused) Advice(nodes []string) string {
 	left, together, remedy := maxEnds, "", ""
 	for _, name := range nodes[:min(len(nodes), MaxAdvice)] {
@@ -64,8 +64,8 @@ func (r Refused) Advice(nodes []string) string {
 	return together
 }
 
-// endings returns the pods of a node whose end, each alone, makes room. It skips amounts that no known pod holds,
-// which an estimated node may have.
+// endings returns the pods of a node that make room when they end, each of them alone. It skips entries without a
+// pod: amounts of an estimated node that no known pod holds.
 func (r Refused) endings(n *state.Node) (out []state.PodID) {
 	for _, e := range n.Entries {
 		if e.Pod.UID != "" && r.fitsWithout(n, e.Pod) {
@@ -75,9 +75,9 @@ func (r Refused) endings(n *state.Node) (out []state.PodID) {
 	return out
 }
 
-// endTogether returns pods of a node that together make room when they end; none of them could stay. It removes pods in
-// the order of their admission until there is room, and then puts back those that need not go. Other sets may make
-// room, too.
+// endTogether returns pods of a node that make room when all of them end; if any one of them stays, there is no room.
+// It removes pods in the order of their admission until there is room, and then puts back pods that need not go.
+// Other sets may make room, too. It returns nil if even the end of all pods makes no room.
 func (r Refused) endTogether(n *state.Node) (out []state.PodID) {
 	for _, e := range n.Entries {
 		if e.Pod.UID == "" {
@@ -86,7 +86,7 @@ func (r Refused) endTogether(n *state.Node) (out []state.PodID) {
 		if out = append(out, e.Pod); !r.fitsWithout(n, out...) {
 			continue
 		}
-		for i := len(out) - 2; i >= 0; i-- { // the last one must go
+		for i := len(out) - 2; i >= 0; i-- { // the last pod has to go: without its end, there was no room
 			if rest := slices.Delete(slices.Clone(out), i, i+1); r.fitsWithout(n, rest...) {
 				out = rest
 			}

@@ -17,7 +17,7 @@ type Attempt struct {
 	decision *inspect.Decision
 }
 
-// NewAttempt begins the record of an attempt. d may be nil.
+// NewAttempt begins the record of an attempt. d may be nil; then the attempt is only logged.
 func NewAttempt(l PodLog, d *inspect.Decision) Attempt { return Attempt{Log: l, decision: d} }
 
 // Invalid records that the pod requests something invalid.
@@ -43,7 +43,8 @@ func (a *Attempt) Fits(node string) {
 	}
 }
 
-// Refused records that the pod does not fit on a node. reasons is empty if the node was refused without a verdict.
+// Refused records that the pod does not fit on a node. reasons is empty if the node was refused without a verdict;
+// the message of why has the reason in any case.
 func (a *Attempt) Refused(node string, reasons []place.Reason, why interface{ Message() string }) {
 	a.decision.Refused(node, reasons, why)
 	if a.Log.On(LevelRefusal) {
@@ -84,7 +85,7 @@ func (a *Attempt) Turn(node string, m *topo.Machine, predicted []place.Holding) 
 	}
 }
 
-// NoTurn records why a reserved pod did not get its turn: the node refuses it.
+// NoTurn records why a reserved pod did not get its turn, or is not bound although its turn has come.
 func (a *Attempt) NoTurn(node, why string) {
 	a.decision.Refuse("node " + node + ": " + why)
 	a.Log.Info(LevelDecision, "No turn", "node", node, "reason", why)
@@ -102,7 +103,7 @@ func (a *Attempt) Released(node string) {
 	a.Log.Info(LevelDecision, "Released", "node", node)
 }
 
-// TriedAgain logs that waiting pods are tried again.
+// TriedAgain logs how many waiting pods are tried again, and the first of them.
 func TriedAgain(l klog.Logger, pods int, first *v1.Pod) {
 	l.V(LevelData).Info("Pods are tried again", "pods", pods, "first", klog.KObj(first))
 }

@@ -5,7 +5,8 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Barred returns why the guard keeps a pod from a node, and how to change that. n is not nil.
+// Barred returns the reason why the guard keeps a pod from a node and, where that helps, which setting to change. n
+// must not be nil for guard.IsInexact.
 func Barred(why guard.Bar, n *state.Node) string {
 	switch why {
 	case guard.OnlyEstimated:

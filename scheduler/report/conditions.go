@@ -19,9 +19,9 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Conditions writes the conditions of layouts: Accepted; Exact for accepted layouts; and Aligned for nodes whose
-// kubelet leaves resources unaligned, or has done so before. It writes when a layout is new and when its conditions
-// change.
+// Conditions writes the conditions of layouts: Accepted for every layout; Exact for accepted layouts; and Aligned for
+// nodes whose kubelet leaves resources unaligned, or has left some unaligned before. It writes when a layout is new
+// and when its conditions change.
 type Conditions struct {
 	queue  workqueue.TypedRateLimitingInterface[string]
 	logger klog.Logger
@@ -44,7 +44,8 @@ func NewConditions(logger klog.Logger, inexact func(node string) []state.Inexact
 // Later writes the conditions of a layout after a second, so that further changes are written together.
 func (c *Conditions) Later(node string) { c.queue.AddAfter(node, time.Second) }
 
-// Judged returns a callback for layouts that were read, with the error of a rejected one. It passes errors to next.
+// Judged returns a callback that is to be called for every layout that was read, with the reason if it was rejected.
+// The callback queues the conditions to be written, and passes errors on to next.
 func (c *Conditions) Judged(next func(node string, err error)) func(node string, err error) {
 	return func(node string, err error) {
 		if err != nil {
@@ -54,8 +55,9 @@ func (c *Conditions) Judged(next func(node string, err error)) func(node string,
 	}
 }
 
-// Writes of conditions per second, and their burst. In a new cluster, the conditions of all layouts are written once.
-// While pods are scheduled, writes are slower, because bindings need the API server more.
+// writes is the number of conditions that may be written per second, and burst how many of these at once. In a new
+// cluster, the conditions of all layouts are written once. While pods are scheduled, writesBusy replaces writes,
+// because bindings need the API server more.
 const (
 	writes     = 50
 	writesBusy = 1
@@ -79,7 +81,7 @@ func (c *Conditions) Run(ctx context.Context, w *client.Client) {
 		if c.busy() {
 			pace = slow
 		}
-		_ = pace.Wait(ctx) // the write fails where the context has ended
+		_ = pace.Wait(ctx) // it fails only when the context has ended, and then the write fails, too
 		if err := write(ctx, w, node, c.inexact(node)); err != nil && ctx.Err() == nil {
 			c.logger.V(2).Info("Condition of a layout not written, will try again", "node", node, "error", err.Error())
 			c.queue.AddRateLimited(node)
@@ -90,7 +92,8 @@ func (c *Conditions) Run(ctx context.Context, w *client.Client) {
 	}
 }
 
-// write judges the present version of the layout, not the version at the time when it was queued.
+// write sets the conditions of the node's layout at the API server, which may be newer than the one that was queued.
+// It does nothing if the layout does not exist or its conditions are right.
 func write(ctx context.Context, w *client.Client, node string, reasons []state.Inexact) error {
 	l, err := w.Get(ctx, node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -106,8 +109,8 @@ func write(ctx context.Context, w *client.Client, node string, reasons []state.I
 	return err
 }
 
-// judge sets the conditions of a layout, and reports whether they have changed. reasons are why predictions for the
-// node may differ.
+// judge sets the conditions in a layout, and reports whether they have changed. reasons are the reasons why
+// predictions for the node may be wrong.
 func judge(l *v1alpha1.NodeLayout, reasons []state.Inexact) (changed bool) {
 	set := func(c metav1.Condition) {
 		c.ObservedGeneration = l.Generation
@@ -117,7 +120,7 @@ func judge(l *v1alpha1.NodeLayout, reasons []state.Inexact) (changed bool) {
 	if err != nil {
 		set(metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: "Malformed",
 			Message: printable.Clip(printable.Text(err.Error()), maxNote)})
-		// No predictions are made from it.
+		// No predictions are made from a malformed layout.
 		changed = meta.RemoveStatusCondition(&l.Status.Conditions, v1alpha1.ConditionExact) || changed
 		return meta.RemoveStatusCondition(&l.Status.Conditions, v1alpha1.ConditionAligned) || changed
 	}
@@ -130,7 +133,7 @@ func judge(l *v1alpha1.NodeLayout, reasons []state.Inexact) (changed bool) {
 	return changed
 }
 
-// alignment returns the condition Aligned for the resources that a kubelet leaves unaligned.
+// alignment returns the condition Aligned. forgotten are the resources that the kubelet leaves unaligned.
 func alignment(forgotten []place.Unaligned) metav1.Condition {
 	if len(forgotten) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionAligned, Status: metav1.ConditionTrue, Reason: "PoliciesSet"}
@@ -143,7 +146,7 @@ func alignment(forgotten []place.Unaligned) metav1.Condition {
 		Message: printable.Clip(strings.Join(texts, "; "), maxNote)}
 }
 
-// exactness returns the condition Exact. reasons are why predictions may differ.
+// exactness returns the condition Exact. reasons are the reasons why predictions may be wrong.
 func exactness(reasons []state.Inexact) metav1.Condition {
 	if len(reasons) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionExact, Status: metav1.ConditionTrue, Reason: "NoReasonToDoubt"}

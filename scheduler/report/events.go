@@ -23,8 +23,8 @@ const (
 	topologyFaulty  = "NodeResourceTopologyOdd"
 )
 
-// Events reports faults in what nodes publish and do, by the log and by events. kubectl describe node shows events on
-// nodes, kubectl describe pod those on pods.
+// Events reports faults in what nodes publish and do, in the log and as events. kubectl describe node shows the
+// events on a node, and kubectl describe pod those on a pod.
 type Events struct {
 	logger   klog.Logger
 	recorder events.EventRecorder // nil until To
@@ -36,8 +36,8 @@ func NewEvents(logger klog.Logger) *Events { return &Events{logger: logger} }
 // To sets the recorder of events. Call it before anything is reported.
 func (e *Events) To(r events.EventRecorder) { e.recorder = QuotedEvents(r) }
 
-// While returns a recorder that records only while leads returns true: all of several schedulers find the same faults,
-// and one of them records events.
+// While returns a recorder that records only while leads returns true. All of several schedulers find the same
+// faults, but only the leader is to record events.
 func While(leads func() bool, r events.EventRecorder) events.EventRecorder {
 	return whileLeading{r, leads}
 }
@@ -92,7 +92,8 @@ func (e *Events) Rejected(m *topo.Machine, o state.Outcome) {
 		o.Node, o.Error, document.Text(m, o.Predicted))
 }
 
-// Misaligned records an event on a pod that holds more NUMA nodes, or more distant ones, than on the empty machine.
+// Misaligned records an event on a pod that holds more NUMA nodes, or more distant ones, than it would on the empty
+// machine.
 func (e *Events) Misaligned(pod *v1.Pod, note string) {
 	if e.recorder != nil {
 		e.recorder.Eventf(pod, nil, v1.EventTypeWarning, "Misaligned", "Reading", "%s", printable.Clip(note, maxNote))

@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// This file writes the message of a failed attempt's event. kube-scheduler orders reasons alphabetically, cuts the list
-// at 1024 bytes, and has only one plugin's reasons for each node. So a temporary shortage would hide a permanent
-// refusal.
+// This file writes the message of the event on a failed attempt. kube-scheduler's own message orders reasons by the
+// alphabet, ends after 1024 bytes, and has the reasons of only one plugin for each node. So a temporary shortage
+// would hide a permanent refusal.
 
 const (
 	// maxMessage leaves room in an event for the number of nodes and the message of preemption.
 	maxMessage = 800
-	// neverBegins is the beginning of place.Reason.Text for reasons that no end of a pod removes.
+	// neverBegins is the beginning of place.Reason.Text for permanent reasons, which no end of a pod removes.
 	neverBegins = "never "
 )
 
 // NoNode returns a list of the reasons why nodes refuse a pod, with the number of nodes for each. Permanent reasons
-// come first, then the most frequent ones, and the list ends with a whole reason. The advice, if any, follows it.
+// come first, then the most frequent ones. A list that would exceed maxMessage ends after a complete reason, with the
+// number of omitted ones. The advice, if not empty, follows the list.
 func NoNode(counts map[string]int, advice string) string {
 	if advice != "" {
 		advice = ". " + advice

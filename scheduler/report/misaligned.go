@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Misaligned counts misaligned pods in the nodes' reports, and records one event for each. Pods that started before the
-// scheduler get no event: the previous scheduler recorded it.
+// Misaligned counts the misaligned pods in the nodes' reports, and records one event for each. A pod that started
+// before this scheduler gets no event, because the previous scheduler recorded it.
 type Misaligned struct {
 	snapshot func() *ledger.Snapshot
 	pods     func(node string) []*v1.Pod
@@ -26,11 +26,12 @@ type Misaligned struct {
 	since    time.Time
 
 	mu sync.Mutex
-	// on has, for the reported pods of each node, by UID, whether they are misaligned.
+	// on has, by node and by UID, whether a reported pod is misaligned.
 	on map[string]map[string]bool
 }
 
-// NewMisaligned counts the misaligned pods of a ledger, and records events for those that start after since.
+// NewMisaligned returns a Misaligned that counts the misaligned pods of a ledger. It records events only for pods
+// that did not start before since.
 func NewMisaligned(snapshot func() *ledger.Snapshot, tell *Events, since time.Time) *Misaligned {
 	return &Misaligned{snapshot: snapshot, tell: tell, since: since, on: map[string]map[string]bool{}}
 }
@@ -39,7 +40,8 @@ func NewMisaligned(snapshot func() *ledger.Snapshot, tell *Events, since time.Ti
 // reported.
 func (m *Misaligned) Of(pods func(node string) []*v1.Pod) { m.pods = pods }
 
-// Reported receives a layout that the ledger has accepted. It judges only pods that no earlier report had.
+// Reported judges the pods of a layout that the ledger has accepted, except pods that were judged with an earlier
+// report.
 func (m *Misaligned) Reported(l *v1alpha1.NodeLayout) {
 	node := m.snapshot().Node(l.Name)
 	if node == nil || m.pods == nil {
@@ -83,7 +85,7 @@ func podsByUID(pods []*v1.Pod) map[string]*v1.Pod {
 	return out
 }
 
-// judge reports whether a pod is misaligned, and writes the event if it is.
+// judge reports whether a pod is misaligned, and records the event if it is. A pod that cannot be translated is not.
 func (m *Misaligned) judge(node *state.Node, pod *v1.Pod, e state.Entry) bool {
 	spec, err := apipod.ToPlace(pod)
 	if err != nil {

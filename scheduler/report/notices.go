@@ -24,12 +24,12 @@ const (
 	eventSafe    = "KubeletRestartSafe"
 )
 
-// Notices reports when predictions for a node become inexact, and when a restart of its kubelet becomes dangerous: by
-// one event for each change, and by the conditions of the layout.
+// Notices reports when predictions for a node become inexact, and when a restart of its kubelet becomes dangerous. It
+// records one event for each change, and has the conditions of the layout rewritten.
 type Notices struct {
 	snapshot func() *ledger.Snapshot
 	events   *Events
-	// judge rewrites the conditions of a layout.
+	// judge makes the conditions of a node's layout be written again.
 	judge func(node string)
 
 	mu sync.Mutex
@@ -37,10 +37,11 @@ type Notices struct {
 	last map[string]notice
 }
 
-// notice is the reported state of one node: sorted codes.
+// notice is what was last reported of a node: the sorted codes of why predictions are inexact, and of restart
+// hazards.
 type notice struct{ inexact, hazards string }
 
-// NewNotices returns a Notices that records events on changes, and calls judge for layouts with stale conditions.
+// NewNotices returns a Notices that records events on changes, and calls judge for each layout with stale conditions.
 func NewNotices(snapshot func() *ledger.Snapshot, e *Events, judge func(node string)) *Notices {
 	return &Notices{snapshot: snapshot, events: e, judge: judge, last: map[string]notice{}}
 }
@@ -82,7 +83,8 @@ func (n *Notices) Reported(l *v1alpha1.NodeLayout) {
 	}
 }
 
-// Hazards returns the certain restart hazards of a node. The others get no event; kubectl tenon shows them.
+// Hazards returns the restart hazards of a node that are certain. Uncertain ones get no event; kubectl tenon shows
+// them.
 func Hazards(n *state.Node) []place.Hazard {
 	return slices.DeleteFunc(n.RestartHazards(), func(h place.Hazard) bool { return !h.Sure })
 }
@@ -103,7 +105,7 @@ func hazardTexts(all []place.Hazard) string {
 	return strings.Join(out, "; ")
 }
 
-// messages returns the reasons as text for people.
+// messages returns the reasons with their codes, in one line.
 func messages(in []state.Inexact) string {
 	var out []string
 	for _, r := range in {

@@ -35,9 +35,9 @@ type PodLog struct {
 	lines  *Lines
 }
 
-// NewPodLog returns the log of a pod for one attempt. It computes once which lines are logged, so that the check costs
-// nothing for each of many nodes. annotated is whether the pod's LogAnnotation counts. lines bounds the lines that are
-// logged because of annotations; nil bounds nothing.
+// NewPodLog returns the log of a pod for one attempt. It computes the verbosity once, so that checking it costs
+// nothing for each of many nodes. If annotated is false, the pod's LogAnnotation is ignored. lines bounds the lines
+// that are logged because of annotations; nil means no bound.
 func NewPodLog(logger klog.Logger, pod *v1.Pod, annotated bool, lines *Lines) PodLog {
 	l := PodLog{logger: logger, pod: klog.KObj(pod), level: -1, lines: lines}
 	if text, ok := pod.Annotations[LogAnnotation]; ok && annotated {
@@ -56,7 +56,7 @@ func NewPodLog(logger klog.Logger, pod *v1.Pod, annotated bool, lines *Lines) Po
 	return l
 }
 
-// clip keeps lines of the log short when an argument is not.
+// clip shortens an argument of a log line to 60 bytes.
 func clip(text string) string { return printable.Clip(text, 60) }
 
 // named returns the logger with the pod's key.
@@ -100,7 +100,7 @@ func NewLines(suppress func()) *Lines {
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 }
 
-// first reports whether this is the first warning about a pod, and records the pod as warned of.
+// first reports whether the pod has not been warned about yet, and records that it has been from now on.
 func (l *Lines) first(uid string) bool {
 	if l == nil {
 		return true
@@ -112,8 +112,8 @@ func (l *Lines) first(uid string) bool {
 	return !warned
 }
 
-// take counts a line, and reports whether it may be logged. A minute after the first line, the number of suppressed
-// lines is logged, and the count begins again.
+// take counts a line, and reports whether it may be logged. One minute after the first line, the count begins again,
+// and the number of suppressed lines is logged.
 func (l *Lines) take(logger klog.Logger) bool {
 	if l == nil {
 		return true

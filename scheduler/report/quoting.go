@@ -1,9 +1,9 @@
 // Package report writes the scheduler's findings: lines about pods and nodes in the log, events on pods and nodes, the
 // conditions of layouts, and the texts of refusals.
 //
-// Invariant: it decides nothing, and no decision waits for it. It makes strings of nodes and users printable and
-// bounded, and logs a change once. It logs no more lines for annotated pods than [Lines] allows, and does not write to
-// layouts whose conditions are current.
+// Invariant: the package decides nothing, and no decision waits for it. It makes strings from nodes and users
+// printable and bounded, and logs a change once. It logs no more lines for annotated pods than [Lines] allows, and
+// does not write to layouts whose conditions are current.
 package report
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
-// This file makes strings of nodes and users printable wherever they leave the scheduler. klog writes a value that
-// has a line break unchanged, with its escape sequences, and terminals show events.
+// This file makes strings from nodes and users printable wherever they leave the scheduler. That is needed because
+// klog writes a value with a line break unchanged, including its escape sequences, and because terminals show events.
 
 // Quoting returns a logger that writes to l and passes every value through [printable.Text].
 func Quoting(l klog.Logger) klog.Logger {
@@ -31,7 +31,7 @@ func Quoting(l klog.Logger) klog.Logger {
 	return l.WithSink(quotingSink{deeper(sink, 1)})
 }
 
-// quotingSink quotes the values of log lines. Messages and keys are the scheduler's own.
+// quotingSink quotes the values of log lines, but not messages and keys, which are the scheduler's own.
 type quotingSink struct{ klog.LogSink }
 
 func (s quotingSink) Info(level int, msg string, pairs ...any) {
@@ -98,8 +98,8 @@ func shown(v any) any {
 	return v
 }
 
-// QuotedEvents returns a recorder that writes to r. It passes every argument through [printable.Text], and shortens
-// notes to a length that the API server accepts.
+// QuotedEvents returns a recorder that writes to r. It passes every string argument through [printable.Text], and
+// cuts notes to maxNote bytes.
 func QuotedEvents(r events.EventRecorder) events.EventRecorder { return quotedEvents{r} }
 
 // quotedEvents quotes the arguments of events.
@@ -110,10 +110,10 @@ func (q quotedEvents) Eventf(regarding, related runtime.Object, kind, reason, ac
 	q.EventRecorder.Eventf(regarding, related, kind, reason, action, "%s", note)
 }
 
-// maxNote is less than the API server's limit for an event's note, in bytes.
+// maxNote is below the API server's limit for the note of an event, which is 1024 bytes.
 const maxNote = 1000
 
-// shownStrings quotes the strings among some values, whatever their type; numbers stay numbers.
+// shownStrings returns args with each string quoted, whatever its type. Other values stay as they are.
 func shownStrings(args []any) []any {
 	out := make([]any, len(args))
 	for i, a := range args {

@@ -9,12 +9,12 @@ import (
 )
 
 // Words is the plugin's name in a profile, which determines the texts of refusals. Under the name
-// NodeResourceTopologyMatch, they are the texts of scheduler-plugins v0.34.7 (pkg/noderesourcetopology/filter.go),
-// because people search events for these.
+// NodeResourceTopologyMatch, the texts are those that scheduler-plugins v0.34.7 has
+// (pkg/noderesourcetopology/filter.go), because people search events for these.
 type Words string
 
-// NotHelpful returns kube-scheduler's text for nodes where evicting pods does not help. It is added to the status of a
-// pod that waits instead of evicting others. It is "" under the plugin's own name.
+// NotHelpful returns a text that is added to the status of a pod that waits instead of evicting others:
+// kube-scheduler's text for nodes where evictions do not help. It returns "" under the plugin's own name.
 func (w Words) NotHelpful() string {
 	if w == config.Match {
 		return "Preemption is not helpful for scheduling"

@@ -19,8 +19,8 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/inspect"
 )
 
-// NewCommand returns the command of a kube-scheduler with the plugin; it takes all of kube-scheduler's flags. It runs
-// until the context ends.
+// NewCommand returns the command of a kube-scheduler with the plugin, which takes all of kube-scheduler's flags. The
+// command runs until the context ends.
 func NewCommand(ctx context.Context) *cobra.Command {
 	opts := options.NewOptions()
 	inspection := DefaultInspection
@@ -37,7 +37,7 @@ configuration; enable the plugin in a profile, by this name or as NodeResourceTo
 		SilenceUsage:      true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return opts.ComponentGlobalsRegistry.Set() },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// The linker sets what verflag prints only in Kubernetes' own builds.
+			// Only Kubernetes' own builds set, by the linker, the version that verflag prints.
 			if f := cmd.Flags().Lookup("version"); f != nil && f.Value.String() == "true" {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Line("tenon-scheduler"))
 				return err
@@ -73,8 +73,8 @@ configuration; enable the plugin in a profile, by this name or as NodeResourceTo
 
 const inspectionFlag = "inspection-address"
 
-// inspectAt serves inspection at an address; "" serves none. If the user did not ask for an address, it logs an error,
-// such as a port that is taken, instead of returning it.
+// inspectAt serves inspection at an address; "" serves none. If it fails, for example because the port is taken, and
+// the user did not set the address (asked is false), it only logs the error.
 func inspectAt(ctx context.Context, s *Scheduler, address string, asked bool) error {
 	if address == "" {
 		return nil

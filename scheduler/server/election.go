@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/plugin"
 )
 
-// election follows the lease by which one of several schedulers is chosen. kube-scheduler sets the elector's callbacks
-// itself, so election wraps the lock, and sees each record that the elector reads or writes.
+// election follows the lease by which one of several schedulers becomes the leader. kube-scheduler sets the elector's
+// callbacks itself, so election wraps the lock, and receives each record that the elector reads or writes.
 type election struct {
 	resourcelock.Interface
 	logger klog.Logger
@@ -35,7 +35,7 @@ func follow(ctx context.Context, cc *schedconfig.CompletedConfig) *election {
 	return e
 }
 
-// state returns the last state of the lease. A nil election has the role Alone.
+// state returns the state of the lease at its last read or write. A nil election returns the role Alone.
 func (e *election) state() document.Election {
 	if e == nil {
 		return document.Election{Role: document.Alone}
@@ -74,9 +74,9 @@ func (e *election) Update(ctx context.Context, r resourcelock.LeaderElectionReco
 	return err
 }
 
-// observe keeps a record, and logs a change of the leader.
+// observe keeps a record, cut to a bounded length, and logs a change of the leader.
 func (e *election) observe(r resourcelock.LeaderElectionRecord) {
-	const most = 253 // the longest host name in an identity
+	const most = 253 // the longest host name, with which an identity begins
 	r.HolderIdentity = r.HolderIdentity[:min(len(r.HolderIdentity), most+len("_")+len(uuidForm))]
 	e.mu.Lock()
 	same := e.read && e.record.HolderIdentity == r.HolderIdentity
@@ -96,5 +96,5 @@ func (e *election) observe(r resourcelock.LeaderElectionRecord) {
 	}
 }
 
-// uuidForm has the length of the id at the end of an identity.
+// uuidForm has the length of the id with which an identity ends.
 const uuidForm = "00000000-0000-0000-0000-000000000000"

@@ -1,8 +1,8 @@
 // Package server is tenon-scheduler: kube-scheduler with Tenon's plugin and inspection.
 //
-// It wires what kube-scheduler's own command wires, and the plugin's extras: it completes profiles, shares informers
-// with the framework's hints, and serves inspection. Invariant: if no profile enables the plugin, no part of Tenon
-// runs. The package refuses configurations that kube-scheduler refuses.
+// It sets up what kube-scheduler's own command sets up. In addition it completes profiles, shares the plugin's
+// informers with the framework, whose queueing hints need them, and serves inspection. Invariant: if no profile
+// enables the plugin, no part of Tenon runs. The package refuses configurations that kube-scheduler refuses.
 package server
 
 import (

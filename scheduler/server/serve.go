@@ -21,15 +21,16 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/plugin"
 )
 
-// DefaultInspection is the default address of inspection. kube-scheduler's own port does not accept further paths.
+// DefaultInspection is the default address of inspection. It needs an address of its own, because kube-scheduler's
+// port does not accept further paths.
 const DefaultInspection = "127.0.0.1:10261"
 
 const requestTimeout = 30 * time.Second
 
 // Inspect serves inspection on an address until the context ends, with the certificate, authentication and
-// authorization of the scheduler's secure port. The right to get /metrics is not enough: a client also needs the right
-// to get [inspect.Prefix]. Inspect returns the address that it listens on. Without a secure port it serves nothing and
-// returns nil.
+// authorization of the scheduler's secure port. A client needs the right to get the path below [inspect.Prefix]; the
+// right to get /metrics is not enough. Inspect returns the address that it listens on. Without a secure port it
+// serves nothing and returns nil.
 func (s *Scheduler) Inspect(ctx context.Context, address string) (net.Addr, error) {
 	logger := plugin.Logger(ctx)
 	if s.config.SecureServing == nil || s.config.SecureServing.Cert == nil {
@@ -55,8 +56,8 @@ func (s *Scheduler) Inspect(ctx context.Context, address string) (net.Addr, erro
 	return l.Addr(), nil
 }
 
-// certified returns the TLS configuration of the secure port. It reads the certificate again for every connection,
-// because only the secure port follows its files and may renew it.
+// certified returns the TLS configuration of the secure port. It takes the certificate anew for every connection,
+// because the secure port renews the certificate when its files change.
 func certified(s *server.SecureServingInfo) *tls.Config {
 	return &tls.Config{MinVersion: max(tls.VersionTLS12, s.MinTLSVersion), CipherSuites: s.CipherSuites,
 		// The authenticator verifies the client's certificate.
@@ -67,7 +68,7 @@ func certified(s *server.SecureServingInfo) *tls.Config {
 		}}
 }
 
-// indexed serves the list of paths at / to anybody, and the rest by h.
+// indexed serves the list of paths at / to everybody, and all other paths by h.
 func indexed(h http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", h)
@@ -78,7 +79,7 @@ func indexed(h http.Handler) http.Handler {
 	return mux
 }
 
-// guarded passes requests to h that the API server authenticates and authorizes.
+// guarded returns a handler that passes a request to h only if the API server authenticates and authorizes it.
 func (s *Scheduler) guarded(h http.Handler) http.Handler {
 	infos := &request.RequestInfoFactory{}
 	h = filters.WithAuthorization(h, s.config.Authorization.Authorizer, scheme.Codecs)

@@ -80,9 +80,9 @@ func configure(ctx context.Context, opts *options.Options) (*schedconfig.Complet
 	return &cc, nil
 }
 
-// create makes the scheduler of a configuration, with the plugin under both of its names and with the plugin of the
-// shard. The options of scheduler.New must include every option that app.Setup passes, so that no part of the
-// configuration is ignored.
+// create makes the scheduler of a configuration, with the plugin under both of its names, and with the plugin Shard.
+// It must pass every option to scheduler.New that app.Setup passes; otherwise a part of the configuration would be
+// ignored.
 func create(
 	ctx context.Context,
 	cc *schedconfig.CompletedConfig,

@@ -16,7 +16,8 @@ import (
 	"github.com/tenon-numa/tenon/cluster/nrt"
 )
 
-// selectReports restricts a scheduler to the layouts and NodeResourceTopologies that a selector matches.
+// selectReports restricts a scheduler to the layouts and NodeResourceTopologies whose labels the selector matches. An
+// empty selector changes nothing.
 func selectReports(cc *schedconfig.CompletedConfig, selector labels.Selector) error {
 	if selector.Empty() {
 		return nil
@@ -33,7 +34,8 @@ func selectReports(cc *schedconfig.CompletedConfig, selector labels.Selector) er
 	return nil
 }
 
-// selected is an informer factory that restricts the informers of layouts and NodeResourceTopologies by a selector.
+// selected is an informer factory that passes the selector to the API server for layouts, LayoutBases and
+// NodeResourceTopologies only.
 type selected struct {
 	reports, others dynamicinformer.DynamicSharedInformerFactory
 }

@@ -4,5 +4,5 @@ package server
 
 import "k8s.io/client-go/tools/events"
 
-// recorder is what a profile records events with.
+// recorder is the type of the recorder of events that scheduler.New takes for each profile.
 type recorder = events.EventRecorderLogger

@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// events is a handler of pod events.
+// events is the queue's handler of pod events; see Queue.Events.
 type events struct{ *Queue }
 
 // OnAdd implements cache.ResourceEventHandler.
@@ -37,8 +37,8 @@ func (e events) OnDelete(o any) {
 	}
 }
 
-// freedNomination returns the node that a pod was nominated to and does not take, with an id of the event. ok is false
-// if the update does not free a node.
+// freedNomination returns the node to which a pod was nominated and that it does not use, with a text that identifies
+// the event. ok is false if the update frees no node.
 func freedNomination(before any, now *v1.Pod) (node, event string, ok bool) {
 	old, was := before.(*v1.Pod)
 	if !was || old.Spec.NodeName != "" {
@@ -49,8 +49,8 @@ func freedNomination(before any, now *v1.Pod) (node, event string, ok bool) {
 	return node, "free " + string(now.UID) + now.ResourceVersion, node != "" && node != now.Spec.NodeName && !kept
 }
 
-// Events returns a handler of pod events. It removes pods that were deleted or bound, and records nodes whose nominated
-// pod went elsewhere.
+// Events returns a handler of pod events. It removes pods that were deleted or bound, and touches the node of a pod
+// that is no longer nominated there and was not bound to it.
 func (q *Queue) Events() cache.ResourceEventHandler { return events{q} }
 
 // Run passes woken pods to try, until the context ends.

@@ -15,7 +15,11 @@ import (
 )
 
 // Queue holds the pods that profiles have refused or are trying. core/wake decides which of them are tried again, and
-// when. A Queue adds a lock and timers, and answers for nodes from the ledger and the profiles.
+// when. Queue adds a lock and timers, and answers core/wake's questions about nodes from the ledger and the profiles.
+//
+// A change of a node goes through these steps. The ledger calls Change. When the framework has processed the event of
+// the change, queueing hints call Observed; without hints, Observed follows after observedAfter. Then Next returns the
+// pods to wake for the node, and Run passes them to kube-scheduler's active queue.
 type Queue struct {
 	mu     sync.Mutex
 	queue  *wake.Queue[classKey, *Class, Woken]
@@ -24,18 +28,19 @@ type Queue struct {
 	snapshot func() *ledger.Snapshot
 	later    func(time.Duration, func())
 	seed     maphash.Seed
-	lapses   bool // see Unheard
+	lapses   bool // some attempts have no reported end; see Unheard
 }
 
 const (
-	// observedAfter is how long a change waits for the framework to process the event that caused it. A pod that is
-	// tried earlier is refused because of the old state, and then backs off.
+	// observedAfter is how long a change of a node waits for the framework to process the event that caused it. A pod
+	// that is tried earlier is refused because of the old state, and then backs off.
 	observedAfter = 200 * time.Millisecond
-	// overdueAfter is how long a woken pod keeps other pods from being tried in its place if its attempt does not
-	// begin. Other plugins may keep it from the queue.
+	// overdueAfter bounds the time for which a woken pod keeps others from being tried in its place, although its
+	// attempt has not begun. Other plugins may keep the pod out of the active queue.
 	overdueAfter = 30 * time.Second
-	// lapse is how long after its beginning an attempt counts as ended if its end may not be reported. Choosing a node
-	// takes milliseconds; a pod that is activated while it is still being tried is tried once more.
+	// lapse is the time after which an attempt counts as ended if its end may not be reported. It is long enough:
+	// choosing a node takes milliseconds. A pod that is activated while it is still being tried is only tried once
+	// more.
 	lapse = time.Second
 )
 
@@ -45,7 +50,7 @@ type Woken struct {
 	Pod     *v1.Pod
 }
 
-// compare orders pods by when they are woken: by priority, highest first, then by age, oldest first.
+// compare orders pods by when they are woken: by priority, highest first, then by age, oldest first, then by UID.
 func (w Woken) compare(y Woken) int {
 	return cmp.Or(cmp.Compare(corev1helpers.PodPriority(y.Pod), corev1helpers.PodPriority(w.Pod)),
 		w.Pod.CreationTimestamp.Compare(y.Pod.CreationTimestamp.Time), strings.Compare(string(w.Pod.UID), string(y.Pod.UID)))
@@ -59,7 +64,7 @@ func NewQueue(snapshot func() *ledger.Snapshot, later func(time.Duration, func()
 	return w
 }
 
-// locked runs f under the lock, and signals if the queue has work then.
+// locked calls f with the lock held. If the queue has work afterwards, it sends a signal.
 func (q *Queue) locked(f func()) {
 	if q == nil {
 		return
@@ -75,11 +80,12 @@ func (q *Queue) locked(f func()) {
 	}
 }
 
-// Unheard is called before the first attempt if the ends of some attempts are not reported, as in schedulers that have
-// the plugin alone.
+// Unheard makes attempts lapse, because the ends of some are not reported: the scheduler is not tenon-scheduler. Call
+// it before the first attempt.
 func (q *Queue) Unheard() { q.lapses = true }
 
-// Begin records that an attempt begins. The caller takes the snapshot for the attempt afterwards.
+// Begin records that an attempt begins. Call it before the snapshot for the attempt is taken, so that no change is
+// missed.
 func (q *Queue) Begin(p Profile, pod *v1.Pod, a Ask) {
 	uid := string(pod.UID)
 	q.locked(func() {
@@ -100,15 +106,14 @@ func (q *Queue) Attempt(uid string) (n int) {
 	return n
 }
 
-// Failed records that an attempt has ended without a node. If the plugin is among those that refused the pod, the pod
-// waits, and others are the nodes on which other plugins refused it. If others is nil, only other plugins refused the
-// pod, and they wake it.
+// Failed records that an attempt has ended without a node. others are the nodes on which other plugins refused the
+// pod. If others is nil, only other plugins refused the pod: the queue drops it, and those plugins wake it.
 func (q *Queue) Failed(p Profile, pod *v1.Pod, attempt int, others *wake.Nodes) {
 	q.locked(func() { q.queue.Fail(string(pod.UID), Woken{p, pod}, attempt, others) })
 }
 
-// Reconsider retries a pod on every node, including those that it was tried on: it was refused although a node had been
-// chosen.
+// Reconsider retries a pod on every node, also on nodes that have not changed since its attempt. It is for a pod that
+// was refused after a node had been chosen for it, so that other nodes may fit.
 func (q *Queue) Reconsider(uid string) {
 	q.locked(func() {
 		if q.queue.Has(uid) {
@@ -117,7 +122,7 @@ func (q *Queue) Reconsider(uid string) {
 	})
 }
 
-// Has reports whether the queue has the pod. Such a pod needs no queueing hint: the queue wakes it when that helps.
+// Has reports whether the queue has the pod. Such a pod needs no queueing hint, because the queue wakes it.
 func (q *Queue) Has(uid string) (has bool) {
 	q.locked(func() { has = q.queue.Has(uid) })
 	return has
@@ -135,11 +140,12 @@ func (q *Queue) Change(node string) {
 // Observed records that the framework has processed the event that changed a node.
 func (q *Queue) Observed(node string) { q.locked(func() { q.queue.Observed(node) }) }
 
-// Touch records an event that may make room on a node and that does not change the ledger: the node is new, or a pod
-// is no longer nominated to it. event identifies the event, because the framework reports one event many times.
+// Touch records an event that may make room on a node and does not change the ledger: the node is new, or a pod is no
+// longer nominated to it. event identifies the event, because the framework may report the same event many times.
 func (q *Queue) Touch(node, event string) { q.locked(func() { q.queue.Touch(node, event) }) }
 
-// Next returns the pods to wake for one node, highest priority first. more is false if no node is left.
+// Next returns the pods to wake for one changed node, highest priority first. more is false if no changed node is
+// left.
 func (q *Queue) Next() (out []Woken, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

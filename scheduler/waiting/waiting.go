@@ -2,8 +2,8 @@
 // room for, by the rules of core/wake.
 //
 // Invariant: no pod waits while a node that has changed since it refused the pod would take it. The package does not
-// decide whether a node takes a pod: a Profile answers. It never calls the API server. The scheduler has to report how
-// attempts end; where it does not, an attempt ends [lapse] after it began.
+// decide whether a node takes a pod; a Profile does. It never calls the API server. The scheduler has to report how
+// attempts end; where it does not, an attempt counts as ended after the time [lapse].
 //
 // Methods on a nil *Queue do nothing.
 package waiting
@@ -18,15 +18,15 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/preempt"
 )
 
-// Profile answers for the pods that one profile of the scheduler refuses. Its values are comparable.
+// Profile answers for the pods that one profile of the scheduler has refused. Its values must be comparable.
 type Profile interface {
-	// Room returns how many pods with this request a node has room for, but no more than most. The node is nil if the
-	// ledger does not have it.
+	// Room returns how many pods with this request a node has room for, up to the bound given by most. n is nil if the
+	// ledger does not have the node.
 	Room(a Ask, n *state.Node, most int) int
-	// Barred reports whether a pod must not be tried on a node now, whatever room it has.
+	// Barred reports whether a pod must not be tried on a node at present, whatever room the node has.
 	Barred(pod *v1.Pod, here *Here) bool
-	// MayEvict reports whether to try a pod on a node that has room for exactly this many pods of its class: because
-	// the pod waits for news of the node, or may evict others there.
+	// MayEvict reports whether to try a pod on a node although there may be no room for it: because the pod waits for a
+	// report of the node, or may evict others there. room is how many pods of the class the node has room for.
 	MayEvict(pod *v1.Pod, c *Class, here *Here, room int) bool
 }
 
@@ -37,7 +37,7 @@ type Ask struct {
 	Demand place.Demand
 }
 
-// Class is the pods of one profile with the same request.
+// Class is all pods of one profile that have the same request.
 type Class struct {
 	Profile Profile
 	Ask     Ask
@@ -54,7 +54,7 @@ type classKey struct {
 
 func keyOf(p Profile, a Ask) classKey { return classKey{p, a.Key, a.Demand} }
 
-// Here is a node in one state, while one change of it is processed.
+// Here is a node in one state, while the queue processes one change of the node.
 type Here struct {
 	Name string
 	Node *state.Node  // nil if the ledger does not have it
@@ -63,7 +63,7 @@ type Here struct {
 	residents *preempt.Residents
 }
 
-// Residents returns the pods of the node. It calls list once.
+// Residents returns the pods of the node with their priorities. It calls list at the first call only.
 func (h *Here) Residents(list func(node string) []*v1.Pod) *preempt.Residents {
 	if h.residents == nil {
 		h.residents = preempt.NewResidents(list(h.Name))

@@ -24,13 +24,14 @@ type arguments struct {
 	weight int
 }
 
-// Validate returns what is wrong with the arguments of the plugin, or nil.
+// Validate returns an error if the arguments of the plugin are invalid, or nil.
 func Validate(given framework.Arguments) error {
 	_, err := parse(given)
 	return err
 }
 
-// parse reads the plugin's arguments: weight, and the arguments of TenonArgs that have a meaning in Volcano.
+// parse reads the plugin's arguments: weight, and the arguments of TenonArgs that have a meaning under Volcano. It
+// returns an error for all others.
 func parse(given framework.Arguments) (arguments, error) {
 	out, rest := arguments{weight: defaultWeight}, maps.Clone(given)
 	if w, ok := rest[weightArgument]; ok {

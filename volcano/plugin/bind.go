@@ -15,7 +15,7 @@ import (
 
 var _ cache.PreBinder = (*Scheduler)(nil)
 
-// gang is the tasks of a job that one statement commits.
+// gang has the booked tasks of a job that Volcano commits together.
 type gang struct {
 	book    *ledger.Book
 	timeout int32 // seconds
@@ -24,9 +24,9 @@ type gang struct {
 	broken  error
 }
 
-// begin asks for the turns of all members before the first of them is bound. If a member no longer fits, no member is
-// bound, and the gang is tried again as a whole. A member that has to wait for an earlier pod, which may be another
-// member, gets its turn later.
+// begin takes the turns of all members before the first one is bound, once per gang. If a member no longer fits,
+// begin ends all bookings and returns an error, so that no member is bound and the gang is tried again as a whole. A
+// member that has to wait for an earlier pod, which may be another member, gets its turn later, in await.
 func (g *gang) begin() error {
 	g.once.Do(func() {
 		for _, b := range g.members {
@@ -47,7 +47,7 @@ func (g *gang) begin() error {
 	return g.broken
 }
 
-// giveBack ends the bookings of all members. No member was bound.
+// giveBack ends the bookings of all members, at a time when none is bound yet.
 func (g *gang) giveBack() {
 	for _, b := range g.members {
 		g.book.Decline(b.UID)
@@ -73,7 +73,7 @@ func (s *Scheduler) PreBind(ctx context.Context, bind *cache.BindContext) error 
 	return nil
 }
 
-// PreBindRollBack releases the booking of a task that could not be bound, once it is certain that it was not.
+// PreBindRollBack ends the booking of a task that could not be bound, once it is certain that the task is not bound.
 func (s *Scheduler) PreBindRollBack(_ context.Context, bind *cache.BindContext) {
 	if b, ok := bind.Extensions[Name].(*reservation); ok {
 		s.turns.Failed(b.gang.book, b.task.Pod, b.node)
@@ -94,7 +94,7 @@ func (s *Scheduler) await(ctx context.Context, b *reservation) error {
 	return nil
 }
 
-// short returns an error if plain amounts of the node have run short while a task waited for its turn.
+// short returns an error if the node has too little of plain amounts since a task has waited for its turn.
 func (s *Scheduler) short(b *reservation) error {
 	s.mu.Lock()
 	amounts := s.amounts

@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// reservation is the ledger's reservation for one task in this session.
+// reservation is the ledger's booking for one task that this session has allocated.
 type reservation struct {
 	*ask
 	task      *api.TaskInfo
@@ -25,8 +25,8 @@ type reservation struct {
 }
 
 // allocate books what an allocated task will hold. It computes the verdict again under the ledger's lock, since the
-// node may have changed since the predicate. It books nothing for a pipelined task, because the node is not free yet;
-// the task has to fit once it is. An error makes Volcano take the task back.
+// node may have changed since the predicate ran. For a pipelined task it books nothing, because the node is not free
+// yet; it checks that the task will fit once the node is. If it sets event.Err, Volcano takes the allocation back.
 func (s *session) allocate(event *framework.Event) {
 	a := s.of(event.Task)
 	if a.plain() {
@@ -83,7 +83,8 @@ func (s *session) pipeline(a *ask, task *api.TaskInfo) error {
 	return nil
 }
 
-// deallocate releases the booking of a task. A task that is being evicted still holds its resources.
+// deallocate ends the booking of a task that is pending again. A task that is being evicted still holds its
+// resources.
 func (s *session) deallocate(event *framework.Event) {
 	if event.Task.Status != api.Pending {
 		return
@@ -95,7 +96,7 @@ func (s *session) deallocate(event *framework.Event) {
 	}
 }
 
-// drop ends a reservation. The caller holds s.mu.
+// drop ends a booking. The caller holds s.mu.
 func (s *session) drop(b *reservation) {
 	s.book.Unreserve(b.UID)
 	delete(s.booked, b.UID)
@@ -103,7 +104,7 @@ func (s *session) drop(b *reservation) {
 }
 
 // SetupBindContextExtension implements framework.BindContextHandler. Volcano calls it for every task of a statement
-// that it commits. The call for the first task of a job finds all tasks that are committed together.
+// that it commits. The call for the first task of a job makes the gang of all booked tasks of that job.
 func (s *session) SetupBindContextExtension(_ *k8sframework.CycleState, bind *cache.BindContext) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,16 +130,16 @@ func (s *session) SetupBindContextExtension(_ *k8sframework.CycleState, bind *ca
 	}
 }
 
-// commit records that Volcano is about to bind a task.
+// commit records that Volcano will now try to bind a task; see recall.
 func (s *Scheduler) commit(b *reservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending[b.UID] = b
 }
 
-// decide passes the decision to a node whose agent is the arbiter. Volcano's binder copies the annotations of the pod
-// into the binding, and the API server adds them to the pod. An informer shares the pod object, so the task gets a
-// copy.
+// decide writes the decision into the task's pod if the node's agent assigns CPUs itself. Volcano's binder copies the
+// pod's annotations into the binding, and the API server adds them to the pod. The task gets a copy of the pod,
+// because an informer shares the original.
 func (s *session) decide(b *reservation, task *api.TaskInfo) error {
 	n := s.book.Snapshot().Node(b.node)
 	if n == nil || n.Rules.Arbiter != place.ByAgent {

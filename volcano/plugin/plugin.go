@@ -1,9 +1,9 @@
-// Package plugin is Tenon's plugin for Volcano's scheduler. It has one file per group of session functions, and each
-// function translates its arguments, calls core, and translates the result.
+// Package plugin is Tenon's plugin for Volcano's scheduler, with one file per group of session functions. Each
+// function translates its arguments, calls core, and translates the result back.
 //
-// Invariant: a pod is bound only to a node whose kubelet gives it what was predicted, according to the ledger. The
-// plugin books tasks while their job is allocated. A booking that the session does not commit is released when the
-// session drops the task, or at its end at the latest, so that an incomplete gang holds nothing.
+// Invariant: according to the ledger, a pod is bound only to a node whose kubelet gives it what was predicted. The
+// plugin books tasks while their job is allocated. A booking that the session does not commit ends when the session
+// drops the task, or with the session at the latest, so that an incomplete gang holds nothing.
 //
 // The package refuses to guess. It does not schedule a pod with a demand that it cannot parse. Under arguments that it
 // cannot read, it does not schedule pods that need alignment.
@@ -50,7 +50,7 @@ type Scheduler struct {
 	sources *follow.Sources
 	amounts *follow.Amounts // nil until the first session
 	started bool
-	problem string // of the last session
+	problem string // why the last session could not judge pods
 }
 
 // New returns a scheduler whose ledger follows the API server of its first session, until ctx ends. onOutcome, if not
@@ -67,14 +67,14 @@ func (s *Scheduler) Build(arguments framework.Arguments) framework.Plugin {
 	return &session{Scheduler: s, given: arguments, booked: map[string]*reservation{}, futures: map[string]future{}}
 }
 
-// Sources returns what fills the ledger.
+// Sources returns what fills the ledger at present; start replaces it after an error.
 func (s *Scheduler) Sources() *follow.Sources {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sources
 }
 
-// tell logs the problem that keeps sessions from judging pods, when it changes.
+// tell logs, when it changes, the problem that keeps sessions from judging pods. A nil problem is not logged.
 func (s *Scheduler) tell(problem error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *Scheduler) newSources() *follow.Sources {
 	return sources
 }
 
-// start begins to follow the API server, unless an earlier call has done so. An error leaves everything unchanged, and
+// start begins to follow the API server, unless an earlier call has done so. After an error nothing is followed, and
 // the next session tries again.
 func (s *Scheduler) start(config *rest.Config) error {
 	s.mu.Lock()
@@ -112,8 +112,8 @@ func (s *Scheduler) start(config *rest.Config) error {
 	return nil
 }
 
-// follow starts the ledger's own informers. Volcano writes a task's tentative node into the pod objects of its own
-// informer, so those objects do not show where a pod is.
+// follow starts informers for the ledger alone. It cannot use Volcano's, because Volcano writes tentative nodes into
+// the pod objects of its own informer, so that these do not show where a pod is bound.
 func (s *Scheduler) follow(config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, Name))
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *Scheduler) follow(config *rest.Config) error {
 	return nil
 }
 
-// trim drops the fields of pods and nodes that the ledger does not read.
+// trim drops fields of pods and nodes that the ledger does not read, to save memory.
 func trim(o any) (any, error) {
 	switch t := o.(type) {
 	case *v1.Pod:

@@ -20,8 +20,8 @@ import (
 const words = report.Words(config.Tenon)
 
 // predicate refuses nodes whose kubelet would refuse the task. Volcano allocates a task where the plain amounts are
-// idle, and pipelines it where they will be idle once tasks have left. So an allocated task has to fit on the present
-// node and on the future node, and a pipelined task only on the future node.
+// free now, and pipelines it where they will be free once other tasks have left. So a task that is allocated has to
+// fit on the node as it is and as it will be (see later); a task that is pipelined has to fit on the latter only.
 func (s *session) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	a := s.of(task)
 	if a.plain() {
@@ -54,7 +54,7 @@ func (s *session) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	return nil
 }
 
-// simulated is the predicate of preemption. The node is a copy with fewer tasks than the real one.
+// simulated is the predicate that preemption uses. node is a copy that has fewer tasks than the real node.
 func (s *session) simulated(_ context.Context, _ fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
 	a := s.of(task)
 	if a.plain() {
@@ -79,8 +79,8 @@ func (s *session) simulated(_ context.Context, _ fwk.CycleState, task *api.TaskI
 	return nil
 }
 
-// judged returns the known state of a node, if the task may be judged by it. It returns nil where the node's state is
-// unknown and the task may go there nevertheless.
+// judged returns the ledger's state of a node by which the task is judged, or an error if the node is refused without
+// a verdict. It returns nil and no error if the ledger does not have the node and the task may go there nevertheless.
 func (s *session) judged(a *ask, task *api.TaskInfo, node *api.NodeInfo) (*state.Node, error) {
 	switch {
 	case s.problem != nil:
@@ -103,10 +103,10 @@ func (s *session) judged(a *ask, task *api.TaskInfo, node *api.NodeInfo) (*state
 	return nil, refused(task, node, true, "node has no layout")
 }
 
-// permanent reports whether no eviction removes a bar.
+// permanent reports whether evictions cannot remove a bar.
 func permanent(why guard.Bar) bool { return why == guard.OnlyEstimated || why == guard.IsInexact }
 
-// answer returns the cost of the task on a node in the ledger's state, or why it does not fit.
+// answer returns the cost of the task on a node of the ledger, or why the task does not fit there. It caches answers.
 func (s *session) answer(a *ask, n *state.Node) (int64, *answers.Refusal) {
 	snap := s.book.Snapshot()
 	slot, ok := snap.Slot(n.Name)
@@ -116,7 +116,7 @@ func (s *session) answer(a *ask, n *state.Node) (int64, *answers.Refusal) {
 	return a.row.Answer(snap, slot, func(n *state.Node) (int64, *answers.Refusal) { return compute(a, n) })
 }
 
-// compute is answer for a node in any state.
+// compute computes what answer returns, for a node in any state, also a hypothetical one.
 func compute(a *ask, n *state.Node) (int64, *answers.Refusal) {
 	v := n.Place(a.Pod, a.Demand)
 	if v.Fits() {
@@ -130,7 +130,8 @@ func compute(a *ask, n *state.Node) (int64, *answers.Refusal) {
 	return 0, r
 }
 
-// texts returns the reasons of a refusal for people; there is at least one.
+// texts renders the reasons of a refusal; without reasons, it returns the kubelet's reason, refusal. It returns at
+// least one text.
 func texts(pod *place.Pod, refusal place.RefusalReason, reasons []place.Reason) (out []string) {
 	for _, r := range reasons {
 		out = append(out, words.Reason(pod, r))
@@ -141,14 +142,14 @@ func texts(pod *place.Pod, refusal place.RefusalReason, reasons []place.Reason) 
 	return out
 }
 
-// changes are the expected changes of a node: the UIDs of pods whose tasks are leaving it, and the tasks that are
-// pipelined to it.
+// changes are what a session expects to change on a node: the UIDs of the pods whose tasks are leaving it, and the
+// tasks that are pipelined to it.
 type changes struct {
 	leaving []string
 	coming  []*api.TaskInfo
 }
 
-// changesOf returns the changes of a node, without the task of the pod with this UID.
+// changesOf returns the changes of a node, leaving out the task of the pod with the UID except.
 func changesOf(node *api.NodeInfo, except string) (out changes) {
 	if node.Releasing.IsEmpty() && node.Pipelined.IsEmpty() {
 		return out
@@ -167,13 +168,13 @@ func changesOf(node *api.NodeInfo, except string) (out changes) {
 	return out
 }
 
-// without returns the changes with further tasks that leave.
+// without returns the changes with further pods, given by UID, that leave.
 func (c changes) without(uids []string) changes {
 	c.leaving = append(slices.Clone(c.leaving), uids...)
 	return c
 }
 
-// text returns a text that is equal for two changes only if they are equal.
+// text returns a text that is equal for two changes of one node only if they are equal.
 func (c changes) text() string {
 	var b strings.Builder
 	for _, uid := range c.leaving {
@@ -185,7 +186,7 @@ func (c changes) text() string {
 	return b.String()
 }
 
-// after returns the state of a node after changes. It leaves out a coming task that does not fit.
+// after returns the state of a node after the given changes. It leaves out coming tasks that do not fit.
 func (s *session) after(n *state.Node, c changes) *state.Node {
 	if len(c.leaving) > 0 {
 		n = n.Without(c.leaving...)
@@ -198,14 +199,14 @@ func (s *session) after(n *state.Node, c changes) *state.Node {
 	return n
 }
 
-// future is a kept answer of later: the state of a node now, the text of its changes, and the state after them.
+// future caches a result of later: the node's state at present, the text of its changes, and its state after them.
 type future struct {
 	now, then *state.Node
 	changes   string
 }
 
-// later returns the node after its changes, but without changes by the pod with this UID. It returns n itself where
-// there are no changes.
+// later returns the state of node n after the session's changes, leaving out changes by the pod with the UID except.
+// It returns n itself if there are none.
 func (s *session) later(n *state.Node, node *api.NodeInfo, except string) *state.Node {
 	c := changesOf(node, except)
 	if len(c.leaving) == 0 && len(c.coming) == 0 {

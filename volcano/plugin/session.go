@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/booking"
 )
 
-// session is the plugin in one session of the scheduler.
+// session is the plugin in one of the scheduler's sessions.
 type session struct {
 	*Scheduler
 	given   framework.Arguments
@@ -42,7 +42,7 @@ type ask struct {
 	err      error
 	id       state.PodID
 	strategy score.Strategy
-	// row has the refusals and costs of nodes, in the slots below slots.
+	// row has the cached refusals and costs of nodes. It has room for the slots below slots.
 	row   *answers.Row
 	slots int
 }
@@ -55,8 +55,8 @@ var (
 // Name implements framework.Plugin.
 func (s *session) Name() string { return Name }
 
-// OnSessionOpen implements framework.Plugin. The plugin simulates nothing when tasks are added or removed for
-// preemption: it reads the changes from the node's task list, which Volcano updates itself.
+// OnSessionOpen implements framework.Plugin. It registers no functions for tasks that preemption adds or removes on
+// trial, because simulated reads these changes from the node's task list, which Volcano itself keeps up to date.
 func (s *session) OnSessionOpen(ssn *framework.Session) {
 	s.ssn = ssn
 	s.problem = s.prepare()
@@ -71,7 +71,7 @@ func (s *session) OnSessionOpen(ssn *framework.Session) {
 	ssn.RegisterBinder(Name, s.Scheduler)
 }
 
-// prepare reads the arguments and starts to fill the ledger. The error names the remedy.
+// prepare reads the arguments and starts to fill the ledger. It returns an error if the plugin cannot judge pods yet.
 func (s *session) prepare() (err error) {
 	started := s.start(s.ssn.ClientConfig())
 	sources := s.Sources()
@@ -91,8 +91,9 @@ func (s *session) prepare() (err error) {
 	}
 }
 
-// recall ends the bookings of tasks that Volcano was about to bind and did not bind. If another plugin fails before a
-// task is bound, Volcano calls neither PreBind nor PreBindRollBack of this plugin, and the task waits again.
+// recall ends the bookings of tasks that Volcano has committed but not bound. It is needed because Volcano calls
+// neither PreBind nor PreBindRollBack of this plugin if another plugin fails before the task is bound; the task then
+// waits again.
 func (s *session) recall() {
 	s.Scheduler.mu.Lock()
 	defer s.Scheduler.mu.Unlock()
@@ -111,8 +112,8 @@ func (s *session) recall() {
 	}
 }
 
-// OnSessionClose implements framework.Plugin. It ends the reservations that were not committed. Volcano
-// does not commit a job that is allocated only in part, and no statement reports that the job was dropped.
+// OnSessionClose implements framework.Plugin. It ends the bookings that were not committed: Volcano does not commit a
+// job that is allocated only in part, and does not report to plugins that it drops such a job.
 func (s *session) OnSessionClose(*framework.Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +124,7 @@ func (s *session) OnSessionClose(*framework.Session) {
 	}
 }
 
-// of returns the request of a task.
+// of returns the request of a task, which is read once per session.
 func (s *session) of(task *api.TaskInfo) *ask {
 	if a, ok := s.requests.Load(task.UID); ok {
 		return a.(*ask)
@@ -148,14 +149,14 @@ func (s *session) read(task *api.TaskInfo) *ask {
 	return a
 }
 
-// profile returns a text that differs for different arguments, because these lead to different answers.
+// profile returns a text that differs for arguments that lead to different answers.
 func (s *session) profile() string { return fmt.Sprint(s.args.Strategy) }
 
 // plain reports whether the task needs no alignment on any node.
 func (a *ask) plain() bool { return a.err == nil && a.Pod.Plain() }
 
-// refused returns the error by which the plugin refuses a node for Volcano. Evicting tasks helps unless the refusal is
-// permanent.
+// refused returns the error that makes Volcano refuse a node. If permanent is true, it shows that evicting tasks does
+// not help.
 func refused(task *api.TaskInfo, node *api.NodeInfo, permanent bool, reasons ...string) error {
 	code := api.Unschedulable
 	if permanent {

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// evictions has the lists of tasks for which other plugins are being asked; see session.choose.
+// evictions has the lists of candidates for which choose is asking other plugins at present.
 type evictions struct{ asked sync.Map }
 
 func (s *session) preemptable(task *api.TaskInfo, all []*api.TaskInfo) ([]*api.TaskInfo, int) {
@@ -21,10 +21,13 @@ func (s *session) reclaimable(task *api.TaskInfo, all []*api.TaskInfo) ([]*api.T
 	return s.choose(task, all, s.ssn.Reclaimable)
 }
 
-// choose returns the cheapest set of tasks on a node without which a task would be aligned there. It chooses among
-// the tasks that other plugins allow to evict. If the task is aligned without evictions, only plain amounts are
-// short, and choose leaves the choice to other plugins. Volcano evicts at most the tasks that all plugins return,
-// until the plain amounts suffice.
+// choose returns the cheapest set of tasks without which the task would be aligned on a node, and its vote. The list
+// all has the candidates, which are on that node; choose takes only candidates that the other plugins allow to evict.
+// It abstains if the task is aligned without evictions: then only plain amounts are short, and other plugins choose.
+// It rejects if no set is enough. Volcano evicts only tasks that all voting plugins return, until the plain amounts
+// suffice.
+//
+// The function others asks all plugins, also choose itself; that inner call abstains.
 func (s *session) choose(task *api.TaskInfo, all []*api.TaskInfo,
 	others func(*api.TaskInfo, []*api.TaskInfo) []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	a := s.of(task)
@@ -54,7 +57,8 @@ func (s *session) choose(task *api.TaskInfo, all []*api.TaskInfo,
 	return cheapest(a, n, allowed)
 }
 
-// cheapest returns the cheapest set of tasks without which the pod fits on a node.
+// cheapest returns the cheapest set of the allowed tasks without which the pod fits on node n, with a vote to permit
+// it. If no set is enough, it votes to reject.
 func cheapest(a *ask, n *state.Node, allowed []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	p := evict.Problem{Works: func(gone []int) bool {
 		uids := make([]string, 0, len(gone))

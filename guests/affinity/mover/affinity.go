@@ -47,7 +47,7 @@ const (
 	writeTime = 10 * time.Second
 )
 
-// Store has the node's own object.
+// Store reads and writes the node's NodeAffinity.
 type Store interface {
 	Get(ctx context.Context, name string, o metav1.GetOptions) (*v1alpha1.NodeAffinity, error)
 	Apply(ctx context.Context, a *v1alpha1.NodeAffinity) error
@@ -59,11 +59,12 @@ type Pinner interface {
 	Node() *pin.Node
 	// Namespaces returns the paths of the pods' network namespaces, by UID; "" for the node's own.
 	Namespaces() map[string]string
-	// Near puts pods that share CPUs on NUMA nodes, by UID, and takes all others off them.
+	// Near pins the pods in numas, by UID, to these NUMA nodes, and unpins all other pods that share CPUs. If migrate
+	// is true, the pods' memory is bound there, too.
 	Near(numas map[string]idset.NUMA, migrate bool)
 }
 
-// Usage reads what containers use.
+// Usage reads what containers use, from their cgroups.
 type Usage interface {
 	Memory(c cgroup.Container) (cgroup.Memory, error)
 	// ID returns the number of the container's cgroup.
@@ -79,14 +80,14 @@ type Config struct {
 	// Namespaces are the namespaces whose pods are measured unless their annotations opt out; "*" means all.
 	Namespaces []string
 	Period     time.Duration
-	// Migrate binds the memory of pods to their NUMA node too.
+	// Migrate also binds the memory of moved pods to their NUMA nodes.
 	Migrate bool
 	// HostNamespace is the path of the node's own network namespace. If it is "", pods in that namespace are not
 	// measured.
 	HostNamespace string
 	Read          traffic.Reader
-	// Clock returns the CPU time that was used so far. With a Clock, a round, which reads the sockets of all pods, may
-	// take several periods. If Clock is nil, every period is a round.
+	// Clock returns the CPU time that was used so far. A round reads the sockets of all pods; with a Clock, it may take
+	// several periods. If Clock is nil, every period is a round.
 	Clock func() time.Duration
 	// Usage may be nil: then pods count as what they request.
 	Usage Usage
@@ -98,8 +99,8 @@ type Config struct {
 // Report is the outcome of a round.
 type Report struct {
 	core.Result
-	// Local and Remote are bytes per second within and between NUMA nodes, after the moves. Seconds is the length of
-	// the round.
+	// Local and Remote are the measured bytes per second within and between NUMA nodes, after the moves. Seconds is the
+	// length of the round, Sockets is how many were read, and Used is the CPU time that reading took.
 	Local, Remote int64
 	Seconds       float64
 	Sockets       int
@@ -111,12 +112,13 @@ type Runner struct {
 	cfg    Config
 	meter  *traffic.Meter
 	wishes core.Wishes
-	// near has the NUMA nodes of pods, by UID.
+	// near has the NUMA nodes to which pods are pinned, by UID; nil until restore has succeeded.
 	near   map[string]idset.NUMA
 	pinner Pinner
 	began  time.Time // of the round
 	loads  map[string]*load
-	// written is the object that was written last, or nil if none was written. at is the time of that write.
+	// written is the object that was read at the start or written last, or nil if there is none. at is the time of the
+	// last write.
 	written *v1alpha1.NodeAffinity
 	at      time.Time
 	move    *v1alpha1.AffinityMove
@@ -124,7 +126,7 @@ type Runner struct {
 	said    string // the last error that was logged
 }
 
-// New returns a Runner that has measured nothing. It fails where the period is out of bounds.
+// New returns a Runner that has measured nothing. It returns an error if the period is out of bounds.
 func New(cfg Config) (*Runner, error) {
 	if cfg.Period < MinPeriod || cfg.Period > MaxPeriod {
 		return nil, fmt.Errorf("affinity: period %s is not between %s and %s", cfg.Period, MinPeriod, MaxPeriod)
@@ -134,7 +136,8 @@ func New(cfg Config) (*Runner, error) {
 		Budget: time.Duration(float64(cfg.Period) * budget)})}, nil
 }
 
-// Run measures in every period until ctx ends.
+// Run measures and decides in every period until ctx ends. list returns the node's pods. plugin returns what pins
+// containers; while it returns nil, Run does nothing.
 func (r *Runner) Run(ctx context.Context, list func() []*v1.Pod, plugin func() *nri.Plugin) {
 	t := time.NewTicker(r.cfg.Period)
 	defer t.Stop()
@@ -150,7 +153,7 @@ func (r *Runner) Run(ctx context.Context, list func() []*v1.Pod, plugin func() *
 	}
 }
 
-// step is one period. It ends a round, or reads only some of the sockets if there are too many.
+// step handles one period. It ends a round, or reads only some of the sockets if reading all takes too long.
 func (r *Runner) step(ctx context.Context, pods []*v1.Pod, p Pinner, now time.Time) {
 	if r.near == nil && !r.restore(ctx) {
 		return
@@ -191,7 +194,7 @@ func (r *Runner) step(ctx context.Context, pods []*v1.Pod, p Pinner, now time.Ti
 	r.publish(ctx, out, now)
 }
 
-// follow has the runtime pin what was decided.
+// follow makes the runtime pin pods as decided, if the decision has changed.
 func (r *Runner) follow(result core.Result, p Pinner) {
 	near := map[string]idset.NUMA{}
 	moved := int64(0)
@@ -213,8 +216,8 @@ func (r *Runner) follow(result core.Result, p Pinner) {
 	}
 }
 
-// restore reads what an earlier agent has decided. If there is no object, nothing was decided. restore returns false if
-// the object could not be read, so that it must be tried again.
+// restore reads what an agent decided before this one. If there is no object, nothing was decided. restore returns
+// false if the object could not be read; then the caller tries again in the next period.
 func (r *Runner) restore(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
@@ -236,8 +239,8 @@ func (r *Runner) restore(ctx context.Context) bool {
 	return true
 }
 
-// publish writes the object if its decisions have changed, or the last write was refresh ago. It writes nothing while
-// neither the object nor the last written one has pods.
+// publish writes the object if its decisions have changed, or if the last write is older than refresh. It writes
+// nothing if neither the object nor the last written one has pods.
 func (r *Runner) publish(ctx context.Context, out *v1alpha1.NodeAffinity, now time.Time) {
 	if len(out.Pods) == 0 && (r.written == nil || len(r.written.Pods) == 0) ||
 		r.written != nil && decided(out, r.written) && now.Sub(r.at) < refresh {
@@ -269,8 +272,8 @@ func decided(a, b *v1alpha1.NodeAffinity) bool {
 	})
 }
 
-// complain logs an error if it differs from the last one. A nil error is not logged, and makes the next error be
-// logged.
+// complain logs an error unless it equals the last one. After a nil error, which is not logged, the same error is
+// logged again.
 func (r *Runner) complain(err error) {
 	text := ""
 	if err != nil {

@@ -20,15 +20,15 @@ import (
 	"github.com/tenon-numa/tenon/node/cgroup"
 )
 
-// known is a pod of the node that has not ended.
+// known is a pod of the node that has not ended; is has the pod as package affinity reads it.
 type known struct {
 	pod        *v1.Pod
 	is         core.Pod // without load
 	containers []cgroup.Container
 }
 
-// known returns the pods of the node that have not ended and whose UID in the kubelet is known, at most core.MaxPods.
-// Pods that opted in or have exclusive CPUs come first; each part is ordered by namespace and name.
+// known returns the pods that have not ended and whose UID at the kubelet is known, at most core.MaxPods. Pods that
+// opted in or have exclusive CPUs come first; both parts are ordered by namespace and name.
 func (r *Runner) known(pods []*v1.Pod, p Pinner) (out []known) {
 	n, uids := p.Node(), apipod.KubeletUIDs(pods)
 	running := map[types.NamespacedName][]cgroup.Container{}
@@ -67,7 +67,8 @@ func (r *Runner) known(pods []*v1.Pod, p Pinner) (out []known) {
 	return out[:min(len(out), core.MaxPods)]
 }
 
-// opt reads what the pod asks for.
+// opt reads what the pod's annotations ask for. Without an annotation, the pod is measured if it is in one of
+// namespaces.
 func (k *known) opt(namespaces []string) {
 	switch k.pod.Annotations[v1alpha1.AffinityAnnotation] {
 	case v1alpha1.AffinityMeasure:
@@ -79,7 +80,7 @@ func (k *known) opt(namespaces []string) {
 	k.is.Group = apipod.AffinityGroup(k.pod)
 }
 
-// hold reads what the pod has of its own: exclusive CPUs or memory.
+// hold reads whether the pod has exclusive CPUs or memory, and on which NUMA node.
 func (k *known) hold(n *pin.Node) {
 	one, _ := n.Pod(k.is.ID)
 	if at, exclusive := core.Held(n.Machine(), one.Holdings); exclusive {
@@ -87,9 +88,9 @@ func (k *known) hold(n *pin.Node) {
 	}
 }
 
-// measured returns the pods for the meter. The meter reads the sockets of pods that opted in, and of pods with
-// exclusive CPUs in the node's network namespace. The other pods have addresses only, which identify the other end of
-// a connection.
+// measured returns all pods in the form that the meter reads. The meter reads the sockets of pods that opted in, and
+// of pods with exclusive CPUs in the node's network namespace. The other pods have addresses only, which identify
+// them as the other end of a connection.
 func (r *Runner) measured(all []known, namespaces map[string]string) (out []traffic.Pod) {
 	for _, k := range all {
 		p := traffic.Pod{ID: k.is.ID}
@@ -119,7 +120,7 @@ func (r *Runner) measured(all []known, namespaces map[string]string) (out []traf
 	return out
 }
 
-// load is what a pod uses, by its cgroups.
+// load is what a pod uses, by the counters of its cgroups: used is its CPU time so far, and milli its use of CPU.
 type load struct {
 	at    time.Time
 	used  time.Duration
@@ -127,10 +128,10 @@ type load struct {
 	bytes int64
 }
 
-// keep is the share of the earlier value in a smoothed one.
+// keep is the weight of the earlier value in a smoothed one.
 const keep = 0.75
 
-// input returns what core decides on, without weights.
+// input returns the input of core.Decide, still without weights.
 func (r *Runner) input(all []known, n *pin.Node, now time.Time) (in core.Input) {
 	loads := map[string]*load{}
 	for _, k := range all {
@@ -148,15 +149,15 @@ func (r *Runner) input(all []known, n *pin.Node, now time.Time) (in core.Input) 
 	return in
 }
 
-// requests returns the pod with what it requests.
+// requests returns the pod with the amounts that it requests.
 func (k known) requests() core.Pod {
 	out := k.is
 	out.MilliCPU, out.Bytes = apipod.Shares(k.pod)
 	return out
 }
 
-// load returns the memory that a pod uses, and its CPU use since the last period, smoothed. The CPU use is 0 if the
-// last period did not measure the pod.
+// load returns the memory that a pod uses, and its use of CPU since the last period, smoothed. The use of CPU is 0 if
+// the last period did not measure the pod.
 func (r *Runner) load(k known, now time.Time) *load {
 	out := &load{at: now}
 	for _, c := range k.containers {
@@ -184,7 +185,7 @@ func (r *Runner) load(k known, now time.Time) *load {
 // maxMilli bounds what a pod is believed to use: more CPUs than Linux has.
 const maxMilli = 1000 * idset.Max
 
-// held yields what the pods of a node have of their own.
+// held yields the holdings of the node's pods.
 func held(n *pin.Node) iter.Seq[place.Holding] {
 	return func(yield func(place.Holding) bool) {
 		for _, p := range n.Pods() {

@@ -8,12 +8,12 @@ import (
 	core "github.com/tenon-numa/tenon/guests/affinity"
 )
 
-// Metrics are the metrics of a Runner. Its methods may be called from any goroutine.
+// Metrics are the Prometheus metrics of a Runner. Methods may be called by any goroutine.
 type Metrics struct {
 	mu    sync.Mutex
 	last  Report
 	any   bool
-	bytes map[string]float64 // by path
+	bytes map[string]float64 // by path, "local" or "remote"
 	saved float64
 	moves float64
 	cpu   float64
@@ -35,7 +35,7 @@ var (
 	cpuDesc = prometheus.NewDesc("tenon_agent_affinity_cpu_seconds_total", "CPU time of reading sockets.", nil, nil)
 )
 
-// Record takes the outcome of a round.
+// Record adds the outcome of a round to the counters, and keeps it for the gauges.
 func (m *Metrics) Record(r Report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

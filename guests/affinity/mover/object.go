@@ -9,7 +9,7 @@ import (
 	core "github.com/tenon-numa/tenon/guests/affinity"
 )
 
-// object returns what is published about a round, without its time.
+// object returns what is published about a round. The caller adds the time, the length and the sockets of the round.
 func (r *Runner) object(all []known, in core.Input, result core.Result) *v1alpha1.NodeAffinity {
 	out := &v1alpha1.NodeAffinity{LastMove: r.move}
 	out.Name = r.cfg.NodeName

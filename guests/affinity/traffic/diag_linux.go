@@ -16,30 +16,30 @@ import (
 const (
 	attrInfo   = 2  // INET_DIAG_INFO, a tcp_info
 	attrCgroup = 21 // INET_DIAG_CGROUP_ID
-	// getTCP (TCPDIAG_GETSOCK) is the older request, for sockets of both families. The kernel goes through the sockets of
-	// all namespaces for each request, so that one for each family would take twice the time.
+	// getTCP (TCPDIAG_GETSOCK) is the older request, for sockets of both address families. The kernel goes through the
+	// sockets of all namespaces for each request, so one request per family would take twice the time.
 	getTCP = 18
-	// sizes of struct inet_diag_req and struct inet_diag_msg, and where the former has the states
+	// The sizes of struct inet_diag_req and struct inet_diag_msg, and the offset of the states in the former.
 	requestSize, messageSize, statesAt = 60, 72, 52
 )
 
-// Where the counters are in a tcp_info; kernels before 4.1 have none.
+// The offsets of the counters in a tcp_info; kernels before 4.1 have none.
 var (
 	ackedAt    = int(unsafe.Offsetof(unix.TCPInfo{}.Bytes_acked))
 	receivedAt = int(unsafe.Offsetof(unix.TCPInfo{}.Bytes_received))
 )
 
-// readTimeout bounds how long the kernel may take for an answer.
+// readTimeout bounds how long one read waits for the kernel's answer.
 var readTimeout = unix.Timeval{Sec: 2}
 
-// Sockets is the Reader of this kernel. An empty path is the namespace of the process; for all others it needs
+// Sockets is the Reader of this kernel. If path is empty, it reads the namespace of the process; all others need
 // CAP_SYS_ADMIN.
 func Sockets(path string, most int, each func(Socket)) (whole bool, err error) {
 	fd, err := open(path)
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = unix.Close(fd) }() // what it had is read
+	defer func() { _ = unix.Close(fd) }() // all answers have been read
 	if err := ask(fd); err != nil {
 		return false, fmt.Errorf("ask the kernel for TCP sockets: %w", err)
 	}
@@ -49,8 +49,8 @@ func Sockets(path string, most int, each func(Socket)) (whole bool, err error) {
 	return whole, nil
 }
 
-// ProcessTime is the CPU time that the process has used: a Clock for a Meter. What other goroutines use meanwhile makes
-// the Meter's steps shorter.
+// ProcessTime returns the CPU time that the process has used; it is a Clock for a Meter. It includes what other
+// goroutines use meanwhile, so the Meter's steps may be shorter than its budget.
 func ProcessTime() time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
@@ -59,13 +59,13 @@ func ProcessTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// open returns a socket for requests about a network namespace.
+// open returns a socket for requests about the network namespace at path; "" is the namespace of the process.
 func open(path string) (fd int, err error) {
 	if path == "" {
 		return diag()
 	}
-	// A socket belongs to the namespace that its thread had when it was made. The thread returns to its own, or ends
-	// with the goroutine where it cannot.
+	// A socket belongs to the namespace in which its thread is when it makes the socket. Afterwards the thread returns
+	// to its own namespace. If it cannot, it stays locked to the goroutine, and ends with it.
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -79,7 +79,7 @@ func open(path string) (fd int, err error) {
 	return fd, err
 }
 
-// enter makes the socket; home reports whether the thread is in its own namespace again.
+// enter makes the socket in the namespace at path. home is true if the thread is in its own namespace afterwards.
 func enter(path string) (fd int, home bool, err error) {
 	own, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -110,7 +110,7 @@ func diag() (fd int, err error) {
 	return fd, nil
 }
 
-// ask requests the established TCP sockets, with a tcp_info each.
+// ask requests the established TCP sockets, each with its tcp_info.
 func ask(fd int) error {
 	out := make([]byte, unix.SizeofNlMsghdr+requestSize)
 	binary.NativeEndian.PutUint32(out[0:], uint32(len(out)))
@@ -122,7 +122,8 @@ func ask(fd int) error {
 	return unix.Sendto(fd, out, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 }
 
-// receive reads the answer until it ends, or until it has read left sockets and there are more; whole is false then.
+// receive reads the kernel's answer and calls the function each for every socket in it. left bounds the number of
+// sockets; whole is false if the answer has more.
 func receive(fd int, buffer []byte, left int, each func(Socket)) (whole bool, err error) {
 	for {
 		n, _, err := unix.Recvfrom(fd, buffer, 0)
@@ -162,7 +163,7 @@ func receive(fd int, buffer []byte, left int, each func(Socket)) (whole bool, er
 
 func align(n int) int { return (n + 3) &^ 3 }
 
-// parse reads a struct inet_diag_msg with its attributes. ok is false for a socket without counters.
+// parse reads a struct inet_diag_msg with its attributes. ok is false if the socket has no counters.
 func parse(b []byte) (s Socket, ok bool) {
 	if len(b) < messageSize {
 		return Socket{}, false

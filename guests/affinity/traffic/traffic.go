@@ -27,19 +27,21 @@ type Socket struct {
 	Cookie        uint64 // identifies the socket in its namespace for as long as it exists
 	Cgroup        uint64 // ID of the cgroup in the unified hierarchy that opened it; 0 if unknown
 	Local, Remote netip.AddrPort
-	// Bytes were acknowledged by the other end or received from it, since the connection was made.
+	// Bytes is the sum of what the other end has acknowledged and what was received from it, since the connection was
+	// made.
 	Bytes uint64
 }
 
-// Reader reads the sockets of a network namespace. It calls each for at most most sockets, and reports whether these
-// are all.
+// Reader reads the sockets of the network namespace at path. It calls the function each once per socket, for at most
+// as many sockets as the number most. whole is true if these are all sockets.
 type Reader func(path string, most int, each func(Socket)) (whole bool, err error)
 
 // Pod is a pod whose traffic is measured, or with which others exchange data.
 type Pod struct {
 	ID string
-	// Namespace is the path of its network namespace. Pods in the node's own have [Config.Node] here. Where it is empty,
-	// the pod's own sockets are not read; its peers see it by its IPs.
+	// Namespace is the path of the pod's network namespace; for a pod in the node's own namespace it equals
+	// [Config.Node]. If it is empty, the pod's own sockets are not read, and only other pods see its traffic, by its
+	// IPs.
 	Namespace string
 	IPs       []netip.Addr
 	// Cgroups are the pod's containers' cgroups, by their ID in the unified hierarchy. Only pods in the node's own
@@ -53,32 +55,32 @@ type Pair struct {
 	Bytes int64
 }
 
-// Sample is the outcome of a round, in which the sockets of all pods were read once.
+// Sample is the result of a round, in which the sockets of all pods were read once.
 type Sample struct {
 	Pairs   []Pair // in ascending order
 	Sockets int    // how many were read
 	// Used is the CPU time that reading took.
 	Used time.Duration
-	// Incomplete is set if there are more sockets than may be read.
+	// Incomplete is set if there are more sockets than may be read, so that some were not.
 	Incomplete bool
-	// Failed is why namespaces could not be read. That is normal if a pod ends meanwhile.
+	// Failed is the reason why some namespaces could not be read, or nil. It is normal that a pod ends meanwhile.
 	Failed error
 }
 
 // Config is what a Meter needs.
 type Config struct {
 	Read Reader
-	// Node is the path of the node's own network namespace. If it is "", pods in that namespace are not measured.
+	// Node is the path of the node's own network namespace. If it is "", the pods in that namespace are not measured.
 	Node string
-	// MaxSockets is how many sockets are kept; one namespace may have a quarter of them.
+	// MaxSockets bounds the sockets whose counters are kept; one namespace may have a quarter of them.
 	MaxSockets int
 	// Budget is the CPU time after which a Step stops, so that the next Step continues the round; 0 means no bound.
-	// Clock returns the CPU time that was used so far. If Clock is nil, every Step is a round.
+	// Clock returns the CPU time that was used so far. If Clock is nil, there is no bound, and every Step is a round.
 	Budget time.Duration
 	Clock  func() time.Duration
 }
 
-// maxRate bounds what is believed of one pair: a terabyte per second.
+// maxRate bounds what is accepted as the traffic of one pair, in bytes per second: a terabyte.
 const maxRate = 1 << 40
 
 // Meter keeps the counters of sockets between rounds. It must not be used by several goroutines at once.
@@ -90,17 +92,18 @@ type Meter struct {
 	round *round
 }
 
-// space is what is known of a network namespace.
+// space is what was read last of a network namespace.
 type space struct {
 	at       time.Time
 	whole    bool // all sockets were read the last time
 	counters map[uint64]uint64
 }
 
-// round is what was found since the round has begun.
+// round is what was found since a round began.
 type round struct {
 	left []string // namespaces to be read
-	// seen is what pods see of each other, as bytes per second: the first is the pod at the local end.
+	// seen is the bytes per second that sockets of one pod exchange with another pod; the first of the two owns the
+	// sockets.
 	seen   map[[2]string]float64
 	failed []error
 	Sample
@@ -114,8 +117,8 @@ func New(cfg Config) *Meter {
 	return &Meter{cfg: cfg, spaces: map[string]*space{}}
 }
 
-// Step reads namespaces of the pods for as long as the budget permits, at least one. ok is true when that completes a
-// round.
+// Step reads namespaces of pods, at least one, until the budget is used up. ok is true if that completes a round; out
+// is its Sample then.
 func (m *Meter) Step(pods []Pod, now time.Time) (out Sample, ok bool) {
 	r := m.newReading(pods)
 	if m.round == nil {
@@ -160,10 +163,10 @@ func (m *Meter) forget(path string) {
 	}
 }
 
-// reading finds the pod at each end of a connection.
+// reading finds the pods at both ends of a connection.
 type reading struct {
 	*Meter
-	ofSpace  map[string]string // the pod that owns a namespace
+	ofSpace  map[string]string // the pod that owns a namespace; "" for the node's own
 	ofIP     map[netip.Addr]string
 	ofCgroup map[uint64]string
 }
@@ -197,7 +200,7 @@ func (r *reading) paths() (out []string) {
 	return out
 }
 
-// halves are ends of connections within the node's namespace, by their local and remote address.
+// halves are ends of connections between pods of the node's own namespace, by local and remote address.
 type halves map[[2]netip.AddrPort]half
 
 type half struct {
@@ -205,7 +208,8 @@ type half struct {
 	rate float64
 }
 
-// read reads a namespace.
+// read reads the namespace at path, compares the counters with the last ones, and adds the differences to the round
+// as rates. The first time, there is nothing to compare with, so it finds no traffic.
 func (r *reading) read(path string, now time.Time) error {
 	last := r.spaces[path]
 	next := &space{at: now, counters: map[uint64]uint64{}}
@@ -222,7 +226,7 @@ func (r *reading) read(path string, now time.Time) error {
 		}
 		before, known := last.counters[s.Cookie]
 		if !known && !last.whole || s.Bytes < before {
-			return // it may have been there before
+			return // the socket may be older than the last read, so its rate is unknown
 		}
 		if n := s.Bytes - before; n > 0 {
 			r.count(path, s, float64(n)/seconds, inside)
@@ -244,7 +248,8 @@ func (r *reading) read(path string, now time.Time) error {
 	return nil
 }
 
-// count adds what a socket has transferred to what its pod exchanges with the pod at the other end.
+// count adds the rate of a socket to what its pod exchanges with the pod at the other end. In the node's own
+// namespace, the other pod is not known by its IP: count stores this end in inside, where read finds both ends.
 func (r *reading) count(path string, s Socket, rate float64, inside halves) {
 	local := r.ofSpace[path]
 	if path == r.cfg.Node {
@@ -265,8 +270,8 @@ func (r *reading) count(path string, s Socket, rate float64, inside halves) {
 
 func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
-// pairs returns what pods exchange. Both ends of a connection count the same bytes, and one end may not see the
-// other. For example, a client that uses the address of a Service does not see the server. So pairs takes the end
+// pairs returns what pods exchange. Both ends of a connection count the same bytes, but one end may not see the
+// other: for example, a client that uses the address of a Service does not see the server. So pairs takes the end
 // that has seen more.
 func (r *round) pairs() (out []Pair) {
 	for ends, rate := range r.seen {
