@@ -176,6 +176,7 @@ func Decide(in Input, rules Rules, wishes Wishes) (Result, error) {
 	return out, nil
 }
 
+// validate returns an error if an amount is out of bounds, or if a pod or NUMA node is listed twice.
 func (in *Input) validate() error {
 	if len(in.Pods) > MaxPods {
 		return fmt.Errorf("%d pods, want at most %d", len(in.Pods), MaxPods)

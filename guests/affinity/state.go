@@ -40,6 +40,8 @@ func (a amount) minus(b amount) amount { return amount{a.milli - b.milli, a.byte
 
 func (p *Pod) amount() amount { return amount{p.MilliCPU, p.Bytes} }
 
+// newState returns the machine of the input before any move. Its pods and NUMA nodes are sorted by ID, so that equal
+// inputs give equal results.
 func newState(in Input, rules Rules) *state {
 	s := &state{rules: rules, pods: slices.Clone(in.Pods), numas: slices.Clone(in.NUMAs), refused: map[int]refusal{},
 		released: map[int]bool{}}
@@ -60,6 +62,8 @@ func newState(in Input, rules Rules) *state {
 	return s
 }
 
+// clone returns a copy whose places can be changed without changing s. Both share the map refused: what settle finds
+// out on the copy is read by explain.
 func (s *state) clone() *state {
 	c := *s
 	c.at, c.free = slices.Clone(s.at), slices.Clone(s.free)
@@ -167,6 +171,7 @@ func (s *state) order(i, j, k int) int {
 		cmp.Compare(p.ID, q.ID))
 }
 
+// other returns the pod at the other end of a link of pod i.
 func (l link) other(i int) int { return l.a + l.b - i }
 
 // apart reports whether the traffic of a link is between NUMA nodes. It is if one of the pods runs on all NUMA nodes.

@@ -90,6 +90,7 @@ func reserved(n *state.Node) map[string]string {
 	return out
 }
 
+// addDevices adds the devices of a resource that are near exactly one NUMA node; free are the free ones.
 func (s *Spec) addDevices(r topo.Resource, free []topo.Device, m *topo.Machine) {
 	isFree := map[string]bool{}
 	for _, d := range free {

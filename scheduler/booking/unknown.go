@@ -81,6 +81,7 @@ func (l *Line) Unknown(uid string) bool {
 	return l.unknown.pods[uid]
 }
 
+// mark records that the outcome of a pod's last binding is unknown; with false, it removes that record.
 func (u *unknown) mark(uid string, is bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -20,11 +20,11 @@ type fullDiagnosis struct {
 	last *framework.Diagnosis
 }
 
-// Complete filters the nodes that a failed attempt left out, and adds their statuses to the attempt's statuses, all.
-// again is a copy of the cycle's state in which no node is left out. Complete runs PreFilter of all plugins again on
-// the same snapshot: in the failed attempt, the framework may have stopped PreFilter early, because the plugins so
-// far named no common node. fits is true if one of the nodes takes the pod after all, because something has changed
-// since nodes were named.
+// Complete filters the nodes that a failed attempt left out, and adds their statuses to the attempt's own, which all
+// has. again is a copy of the cycle's state in which no node is left out. Complete runs PreFilter of all plugins
+// again on the same snapshot: in the failed attempt, the framework may have stopped PreFilter early, because the
+// plugins so far named no common node. fits is true if one of the nodes takes the pod after all, because something
+// has changed since nodes were named.
 func (s *Selector) Complete(ctx context.Context, again fwk.CycleState, pod *v1.Pod,
 	all *framework.NodeToStatus) (fits bool, err error) {
 	d := &framework.Diagnosis{NodeToStatus: all}
@@ -88,15 +88,15 @@ func (s *Selector) filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, a
 	return fits.Load(), nil
 }
 
-// Completed reports whether Complete has already added statuses to all, the statuses of an attempt.
+// Completed reports whether Complete has added the statuses of the left-out nodes to the statuses of this attempt.
 func (s *Selector) Completed(all *framework.NodeToStatus) bool {
 	s.full.mu.Lock()
 	defer s.full.mu.Unlock()
 	return s.full.last != nil && s.full.last.NodeToStatus == all
 }
 
-// Amend makes the diagnosis in why the same as if the attempt had left no node out. It adds the plugins that refused
-// the nodes, which PostFilter cannot do: PostFilter can add only the nodes' statuses. If the last call of
+// Amend makes the diagnosis in a FitError the same as if the attempt had left no node out. It adds the plugins that
+// refused the nodes, which PostFilter cannot do: PostFilter can add only the nodes' statuses. If the last call of
 // Complete was for another attempt, Amend changes nothing.
 func (s *Selector) Amend(why *framework.FitError) {
 	s.full.mu.Lock()

@@ -22,6 +22,7 @@ type rejections struct {
 	machine func(node string) *topo.Machine
 }
 
+// onOutcome handles a prediction's outcome if it is a rejection of a pod that would have held something.
 func (r *rejections) onOutcome(o state.Outcome) {
 	if o.Result != state.Rejected || len(o.Predicted) == 0 {
 		return

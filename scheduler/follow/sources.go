@@ -223,6 +223,7 @@ func (s *Sources) Start(ctx context.Context, api API, pods *Amounts, listed func
 	return nil
 }
 
+// followLayouts fills the ledger from informers of NodeLayouts and LayoutBases.
 func (s *Sources) followLayouts() error {
 	layouts := s.dynamic.ForResource(v1alpha1.NodeLayoutResource()).Informer()
 	if err := layouts.SetTransform(v1alpha1.Typed); err != nil {
@@ -247,6 +248,7 @@ func (s *Sources) followLayouts() error {
 	return nil
 }
 
+// followPods fills the ledger from the scheduler's own pod informer; see Terminations.
 func (s *Sources) followPods(ctx context.Context, api API) error {
 	pods := api.Informers.Core().V1().Pods().Informer()
 	ends := NewTerminations(s.Feed, s.Book, api.Client, s.options.Wake, s.logger)

@@ -97,7 +97,7 @@ func (t *Terminations) Run(ctx context.Context) {
 }
 
 // resolve releases a pod in the state in which it terminated, or in its last known state if the former cannot be
-// read. It queues the pod again if the read is to be repeated, or if the ledger is not finished with the pod.
+// read. It queues the pod again if the read is to be repeated, or if the pod is still assumed or doubted afterwards.
 func (t *Terminations) resolve(ctx context.Context, last *v1.Pod) {
 	uid := string(last.UID)
 	if !t.assumed(last.Spec.NodeName, uid) && !t.doubted(uid) {

@@ -64,7 +64,7 @@ type Decision struct {
 	seen      []place.Holding
 }
 
-// refused has the reasons of a node that refused a pod or, if it gave none, the text why.
+// refused has the reasons for which a node refused a pod or, if it gave none, a text.
 type refused struct {
 	reasons []place.Reason
 	why     string
@@ -144,8 +144,8 @@ func (d *Decision) Fits(node string) {
 	}
 }
 
-// Refused records that a node does not fit. It keeps the reasons or, if there are none, the message of the status
-// why.
+// Refused records that a node does not fit. It keeps the reasons or, if there are none, the message of the node's
+// status.
 func (d *Decision) Refused(node string, reasons []place.Reason, why interface{ Message() string }) {
 	if d == nil {
 		return

@@ -175,6 +175,7 @@ func printf(w io.Writer, format string, args ...any) {
 
 var errFormat = errors.New("format is json or text")
 
+// answer writes a view in the format that the request asks for, or err with status 404.
 func (s Source) answer(w http.ResponseWriter, r *http.Request, v view, err error) {
 	format := r.URL.Query().Get("format")
 	e := s.election()

@@ -19,6 +19,7 @@ func (s Source) mix() mix {
 	return shares(s.Mix())
 }
 
+// shares returns the shares of a mix in percent, rounded.
 func shares(m *score.Mix) mix {
 	out, total := mix{}, int64(0)
 	shares := m.Shares()

@@ -36,6 +36,7 @@ type node struct {
 	quality state.Quality
 }
 
+// node returns the document of a node, or an error if the ledger does not have it and no object of it was rejected.
 func (s Source) node(name string) (*node, error) {
 	n := s.Book.Snapshot().Node(name)
 	out := &node{Node: s.reported(document.NodeOf(name, n))}

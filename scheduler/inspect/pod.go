@@ -17,6 +17,7 @@ import (
 // pod has the kept decisions on a pod.
 type pod document.PodDecisions
 
+// pod returns the last decisions on a pod, or an error that explains why none is kept.
 func (s Source) pod(namespace, name string) (*pod, error) {
 	out := &pod{Namespace: namespace, Name: name}
 	snap := s.Book.Snapshot()
@@ -35,6 +36,7 @@ func (s Source) pod(namespace, name string) (*pod, error) {
 	return out, nil
 }
 
+// view returns the document of a decision. snap has the machine by which holdings are rendered.
 func (d *Decision) view(snap *ledger.Snapshot) document.Decision {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -111,8 +111,8 @@ func (c *Counters) zero() {
 // Gatherer returns this scheduler's counters, whether they are served or not.
 func (c *Counters) Gatherer() metrics.Gatherer { return c.own }
 
-// Waited counts the time since a pod began to wait for its turn, however the wait ended. why is what it waited for at
-// first.
+// Waited counts the time since a pod began to wait for its turn, however the wait ended, under the reason for which
+// the pod waited at first.
 func (c *Counters) Waited(why state.WaitReason, since time.Time) {
 	if c != nil {
 		c.turns.WithLabelValues(string(why)).Observe(time.Since(since).Seconds())
@@ -155,7 +155,7 @@ func (c *Counters) Outcome(o state.Outcome, n *state.Node) {
 	}
 }
 
-// Exceeded counts work that was skipped because it would cost too much; what is BudgetPod or BudgetVictims.
+// Exceeded counts work that was skipped because it would cost too much: BudgetPod or BudgetVictims.
 func (c *Counters) Exceeded(what string) {
 	if c != nil {
 		c.exceeded.WithLabelValues(what).Inc()

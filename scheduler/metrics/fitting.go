@@ -66,6 +66,7 @@ type count struct {
 	pods    int
 }
 
+// newFitting returns a fitting without counts. Of named, it uses the first maxNamed shapes.
 func newFitting(named []*place.Pod, learned func() *score.Mix, plain Plain) *fitting {
 	return &fitting{plain: plain, named: named[:min(len(named), maxNamed)], learned: learned,
 		counts: map[string]map[string]count{}, now: time.Now,

@@ -94,6 +94,7 @@ func (s *Shared) maybeLater(p *Plugin, pod *v1.Pod, status *fwk.Status, nominati
 	return fwk.NewStatus(status.Code()).WithError(&light)
 }
 
+// pluginOf returns the plugin of a profile, or nil if the profile does not have it.
 func (s *Shared) pluginOf(profile string) *Plugin {
 	for _, p := range s.plugins {
 		if p.handle != nil && fwk.ProfileName(p.handle) == profile {

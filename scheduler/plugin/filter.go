@@ -96,8 +96,8 @@ func barred(why guard.Bar, n *state.Node) *fwk.Status {
 	return fwk.NewStatus(code, report.Barred(why, n))
 }
 
-// distrusts returns the status of a node that the guard distrusts for the reason why. n is nil if the ledger does not
-// have the node; then distrusts returns nil if the pod may go there nevertheless.
+// distrusts returns the status of a node that the guard distrusts for the given reason. n is nil if the ledger does
+// not have the node; then distrusts returns nil if the pod may go there nevertheless.
 func (p *Plugin) distrusts(s *podState, n *state.Node, why guard.Bar, node string) *fwk.Status {
 	if n != nil {
 		return barred(why, n)

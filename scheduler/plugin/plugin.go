@@ -41,7 +41,7 @@ type Plugin struct {
 	*Shared
 	name     string // the profile's name for the plugin
 	args     config.Args
-	guard    guard.Guard    // follows args
+	guard    guard.Guard    // made from args
 	strategy score.Strategy // for pods that do not request one
 	logger   klog.Logger
 	handle   fwk.Handle // nil in tests that serve no API
@@ -125,6 +125,7 @@ func (p *Plugin) state(cs fwk.CycleState) (*podState, bool) {
 	return read(cs)
 }
 
+// read returns the plugin's state in a cycle's state; false if there is none.
 func read(cs fwk.CycleState) (*podState, bool) {
 	d, err := cs.Read(stateKey)
 	if err != nil {

@@ -60,6 +60,7 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 	return []fwk.SignFragment{{Key: signatureKey, Value: signed(s)}}, nil
 }
 
+// signed returns the signature of a pod.
 func signed(s *podState) signature {
 	out := signature{Shape: booking.Bounded(s.shape), Policy: s.demand.Policy.String(), Scope: s.demand.Scope.String(),
 		Align: string(s.demand.Align), Ignore: string(s.demand.Ignore)}

@@ -44,6 +44,7 @@ func (p plan) text() string {
 	return out + " from node " + p.node + p.to()
 }
 
+// to returns the part of a text about the preemptor's NUMA nodes, or "" if they are not known.
 func (p plan) to() string {
 	if p.aim == "" {
 		return ""
@@ -91,6 +92,7 @@ type plans struct {
 	order []string
 }
 
+// attempted has the plans of one attempt, by node.
 type attempted struct {
 	nodes  map[string]plan
 	doubts []string // nodes that were passed over because their holdings are not known

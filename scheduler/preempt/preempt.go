@@ -138,8 +138,8 @@ func (pre *Preemption) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v
 	return result, fwk.NewStatus(fwk.Success, "preemption: evicts "+plan.text())
 }
 
-// waiting returns the status of a pod that evicts no pod and waits, for the reason why. If the pod is nominated to a
-// node meanwhile, the status is Success.
+// waiting returns the status of a pod that waits and evicts no pod, with the given reason. If the pod is nominated to
+// a node meanwhile, the status is Success.
 func (pre *Preemption) waiting(nominated bool, why string) *fwk.Status {
 	text := "preemption: evicts no pod: " + why
 	if nominated {

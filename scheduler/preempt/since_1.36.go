@@ -46,6 +46,7 @@ func (pre *Preemption) explained() {
 	}
 }
 
+// evicting reports whether kube-scheduler is still evicting victims of the preemptor.
 func (pre *Preemption) evicting(preemptor types.UID) bool {
 	return pre.upstream.Executor.IsPodRunningPreemption(preemptor)
 }

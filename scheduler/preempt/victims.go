@@ -109,11 +109,13 @@ func (pre *Preemption) trial(ctx context.Context, cs fwk.CycleState, pod *v1.Pod
 // passed. If it passed longer ago, the pod is stuck, and its end cannot be foreseen.
 const soon = time.Minute
 
+// isLeaving reports whether a pod is being deleted and will be gone soon.
 func (pre *Preemption) isLeaving(p fwk.PodInfo) bool {
 	d := p.GetPod().DeletionTimestamp
 	return d != nil && pre.now().Sub(d.Time).Abs() <= soon
 }
 
+// mayGo reports whether the pod of the trial may evict p: p has a lower priority, and kube-scheduler allows it.
 func (t *trial) mayGo(p fwk.PodInfo) bool {
 	return corev1.PodPriority(p.GetPod()) < corev1.PodPriority(t.pod) && t.pre.eligible(t.info, p, t.pod)
 }

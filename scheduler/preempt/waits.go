@@ -193,6 +193,7 @@ type waits struct {
 	armed map[string]bool // by UID: a retry of the pod is scheduled
 }
 
+// wait is when a pod began to wait, and the nodes whose reports it waits for.
 type wait struct {
 	since time.Time
 	nodes []string

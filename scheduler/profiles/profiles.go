@@ -48,6 +48,7 @@ func Complete(profiles []schedapi.KubeSchedulerProfile, logger klog.Logger) erro
 	return nil
 }
 
+// completeProfile completes one profile for the plugin under this name, and logs what it changed or could not change.
 func completeProfile(pl *schedapi.Plugins, name string, logger klog.Logger) {
 	var added, missing []string
 	for _, p := range needed(pl, name) {

@@ -46,6 +46,7 @@ func (s *Shard) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, e
 	}, nil
 }
 
+// entered wakes pods if a node enters the shard.
 func (s *Shard) entered(_ klog.Logger, _ *v1.Pod, before, after any) (fwk.QueueingHint, error) {
 	if s.has(after) && !s.has(before) {
 		return fwk.Queue, nil

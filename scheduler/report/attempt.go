@@ -44,7 +44,7 @@ func (a *Attempt) Fits(node string) {
 }
 
 // Refused records that the pod does not fit on a node. reasons is empty if the node was refused without a verdict;
-// the message of why has the reason in any case.
+// the message of the status has the reason in any case.
 func (a *Attempt) Refused(node string, reasons []place.Reason, why interface{ Message() string }) {
 	a.decision.Refused(node, reasons, why)
 	if a.Log.On(LevelRefusal) {

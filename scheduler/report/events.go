@@ -100,6 +100,7 @@ func (e *Events) Misaligned(pod *v1.Pod, note string) {
 	}
 }
 
+// node records an event on a node.
 func (e *Events) node(node, kind, reason, note string) {
 	if e.recorder == nil {
 		return

@@ -132,6 +132,7 @@ func (l *Lines) take(logger klog.Logger) bool {
 	return true
 }
 
+// renew begins a new minute, and logs how many lines were suppressed in the last one.
 func (l *Lines) renew(logger klog.Logger) {
 	l.mu.Lock()
 	n := l.suppressed

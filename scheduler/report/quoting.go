@@ -58,6 +58,7 @@ func (s quotingSink) WithCallDepth(depth int) klog.LogSink {
 	return quotingSink{deeper(s.LogSink, depth)}
 }
 
+// deeper returns a sink that skips depth more frames of the call stack, or s itself if it skips none.
 func deeper(s klog.LogSink, depth int) klog.LogSink {
 	if d, ok := s.(interface{ WithCallDepth(int) klog.LogSink }); ok {
 		return d.WithCallDepth(depth)

@@ -21,7 +21,7 @@ type gang struct {
 	timeout int32 // seconds
 	members []*reservation
 	once    sync.Once
-	broken  error
+	broken  error // why begin failed, or nil
 }
 
 // begin takes the turns of all members before the first one is bound, once per gang. If a member no longer fits,
@@ -80,6 +80,7 @@ func (s *Scheduler) PreBindRollBack(_ context.Context, bind *cache.BindContext) 
 	}
 }
 
+// await waits for the task's turn, and returns an error if the task does not fit or the wait fails.
 func (s *Scheduler) await(ctx context.Context, b *reservation) error {
 	book, limit := b.gang.book, time.Duration(b.gang.timeout)*time.Second
 	v, waited, err := s.turns.Await(ctx, book, s.counters, b.task.Pod, b.node, limit)

@@ -40,6 +40,8 @@ func (s *session) allocate(event *framework.Event) {
 	}
 }
 
+// reserve books an allocated task. It returns an error if the task does not fit, and books nothing for a task that
+// would hold nothing or goes to a node without data.
 func (s *session) reserve(a *ask, task *api.TaskInfo) error {
 	n, err := s.judged(a, task, &api.NodeInfo{Name: task.NodeName})
 	if n == nil || err != nil {
@@ -64,10 +66,12 @@ func (s *session) reserve(a *ask, task *api.TaskInfo) error {
 	return nil
 }
 
+// refusal returns the error for a verdict that refuses a pod.
 func refusal(node string, pod *place.Pod, v place.Verdict) error {
 	return fmt.Errorf("node %s: %s", node, strings.Join(texts(pod, v.Refusal, v.Reasons), ", "))
 }
 
+// pipeline returns an error if a task does not fit on its node once the node's expected changes have happened.
 func (s *session) pipeline(a *ask, task *api.TaskInfo) error {
 	node := s.ssn.Nodes[task.NodeName]
 	if node == nil {

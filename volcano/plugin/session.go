@@ -133,6 +133,8 @@ func (s *session) of(task *api.TaskInfo) *ask {
 	return a.(*ask)
 }
 
+// read parses the request of a task. For a task that needs alignment, it also adds the pod to the workload profile,
+// and finds the cached answers for pods of this kind.
 func (s *session) read(task *api.TaskInfo) *ask {
 	a := &ask{id: kube.ID(task.Pod)}
 	if a.Request, a.err = booking.Read(task.Pod); a.err != nil || a.Pod.Plain() {

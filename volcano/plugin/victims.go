@@ -13,10 +13,12 @@ import (
 // evictions has the lists of candidates for which choose is asking other plugins at present.
 type evictions struct{ asked sync.Map }
 
+// preemptable returns the candidates that preemption may evict for the task, and a vote; see choose.
 func (s *session) preemptable(task *api.TaskInfo, all []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	return s.choose(task, all, s.ssn.Preemptable)
 }
 
+// reclaimable returns the candidates that the task's queue may reclaim, and a vote; see choose.
 func (s *session) reclaimable(task *api.TaskInfo, all []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	return s.choose(task, all, s.ssn.Reclaimable)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/node/cgroup"
 )
 
-// known is a pod of the node that has not ended; is has the pod as package affinity reads it.
+// known is a pod of the node that has not ended. The field is has the pod in the form of package affinity.
 type known struct {
 	pod        *v1.Pod
 	is         core.Pod // without load

@@ -98,6 +98,7 @@ func enter(path string) (fd int, home bool, err error) {
 	return fd, unix.Setns(own, unix.CLONE_NEWNET) == nil, err
 }
 
+// diag opens a sock_diag socket in the network namespace of the calling thread.
 func diag() (fd int, err error) {
 	fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
@@ -161,6 +162,7 @@ func receive(fd int, buffer []byte, left int, each func(Socket)) (whole bool, er
 	}
 }
 
+// align returns the size that a netlink message or attribute of n bytes takes up.
 func align(n int) int { return (n + 3) &^ 3 }
 
 // parse reads a struct inet_diag_msg with its attributes. ok is false if the socket has no counters.

@@ -171,6 +171,7 @@ type reading struct {
 	ofCgroup map[uint64]string
 }
 
+// newReading returns a reading that finds the given pods by namespace, IP and cgroup.
 func (m *Meter) newReading(pods []Pod) *reading {
 	r := &reading{Meter: m, ofSpace: map[string]string{}, ofIP: map[netip.Addr]string{}, ofCgroup: map[uint64]string{}}
 	for _, p := range pods {
@@ -192,6 +193,7 @@ func (m *Meter) newReading(pods []Pod) *reading {
 	return r
 }
 
+// paths returns the paths of the namespaces to be read, sorted.
 func (r *reading) paths() (out []string) {
 	for path := range r.ofSpace {
 		out = append(out, path)
@@ -203,6 +205,7 @@ func (r *reading) paths() (out []string) {
 // halves are ends of connections between pods of the node's own namespace, by local and remote address.
 type halves map[[2]netip.AddrPort]half
 
+// half is one end of a connection: its pod, and the bytes per second that it counted.
 type half struct {
 	pod  string
 	rate float64
@@ -268,6 +271,7 @@ func (r *reading) count(path string, s Socket, rate float64, inside halves) {
 	}
 }
 
+// unmapped returns an IPv4 address in its own form, also if it was given as an IPv6 address.
 func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
 // pairs returns what pods exchange. Both ends of a connection count the same bytes, but one end may not see the
