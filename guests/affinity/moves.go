@@ -61,8 +61,8 @@ func (s *state) best(g []int) (best move, ok bool) {
 	return best, ok
 }
 
-// refuse records why a move of group g is not made, if no refused move had a greater gain. most is the greatest gain
-// of the refused moves so far; refuse updates it.
+// refuse records why a move of group g is not made, unless an earlier refused move had at least the same gain. It
+// keeps the greatest gain of the refused moves so far in *most.
 func (s *state) refuse(g []int, why refusal, gain int64, most *int64) {
 	if gain > *most {
 		*most, s.refused[g[0]] = gain, why

@@ -81,8 +81,8 @@ type Attempt struct {
 }
 
 // Names returns the names of some or all nodes where the pod fits; nil means that kube-scheduler filters all nodes.
-// It returns nil if a list of names costs more than it saves, and if the pod fits nowhere, since then every node has
-// to report its reason. all is the number of nodes in the cluster.
+// It returns nil if a list of names costs more than it saves, which depends on the number of nodes in the cluster. It
+// also returns nil if the pod fits nowhere, since then every node has to report its reason.
 func (s *Selector) Names(ctx context.Context, a *Attempt, all int) sets.Set[string] {
 	if s == nil || fwk.Grouped(a.Pod) {
 		return nil

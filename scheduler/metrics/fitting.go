@@ -110,7 +110,7 @@ func (f *fitting) collect(snap *ledger.Snapshot, ch chan<- metrics.Metric) {
 }
 
 // count returns how many more pods of each shape fit on the nodes of a snapshot. It leaves out shapes for which some
-// nodes were never counted. all is false if the next scrape may have to go on counting.
+// nodes were never counted. It returns false if the next scrape may have to go on counting.
 func (f *fitting) count(snap *ledger.Snapshot) (out []sum, all bool) {
 	left, seen := maxCounts, map[string]bool{}
 	shapes, versions := f.shapes(), map[string]uint64{}
@@ -134,8 +134,8 @@ func (f *fitting) count(snap *ledger.Snapshot) (out []sum, all bool) {
 	return out, left > 0 && len(out) == len(shapes)
 }
 
-// sum adds up how many more pods of a shape fit on each node. left is the number of nodes that this scrape may still
-// count anew. At 0, sum takes the last counts of changed nodes; whole is false if a node has none.
+// sum adds up how many more pods of a shape fit on each node. It counts down the number of nodes that this scrape may
+// still count anew. At 0, it takes the last counts of changed nodes, and returns false if a node has none.
 func (f *fitting) sum(snap *ledger.Snapshot, versions map[string]uint64, shape string, p *place.Pod,
 	left *int) (sum int, whole bool) {
 	before, now := f.counts[shape], map[string]count{}

@@ -144,7 +144,7 @@ func (q *Queue) Observed(node string) { q.locked(func() { q.queue.Observed(node)
 // longer nominated to it. event identifies the event, because the framework may report the same event many times.
 func (q *Queue) Touch(node, event string) { q.locked(func() { q.queue.Touch(node, event) }) }
 
-// Next returns the pods to wake for one changed node, highest priority first. more is false if no changed node is
+// Next returns the pods to wake for one changed node, highest priority first. It returns false if no changed node is
 // left.
 func (q *Queue) Next() (out []Woken, more bool) {
 	q.mu.Lock()

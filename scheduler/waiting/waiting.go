@@ -20,8 +20,8 @@ import (
 
 // Profile answers for the pods that one profile of the scheduler has refused. Its values must be comparable.
 type Profile interface {
-	// Room returns how many pods with this request a node has room for, up to the bound given by most. n is nil if the
-	// ledger does not have the node.
+	// Room returns how many pods with this request a node has room for, or a given bound if that is less. n is nil if
+	// the ledger does not have the node.
 	Room(a Ask, n *state.Node, most int) int
 	// Barred reports whether a pod must not be tried on a node at present, whatever room the node has.
 	Barred(pod *v1.Pod, here *Here) bool

@@ -23,13 +23,12 @@ func (s *session) reclaimable(task *api.TaskInfo, all []*api.TaskInfo) ([]*api.T
 	return s.choose(task, all, s.ssn.Reclaimable)
 }
 
-// choose returns the cheapest set of tasks without which the task would be aligned on a node, and its vote. The list
-// all has the candidates, which are on that node; choose takes only candidates that the other plugins allow to evict.
-// It abstains if the task is aligned without evictions: then only plain amounts are short, and other plugins choose.
-// It rejects if no set is enough. Volcano evicts only tasks that all voting plugins return, until the plain amounts
-// suffice.
+// choose returns the cheapest set of candidates without which the task would be aligned on their node, and a vote. It
+// takes only candidates that the other plugins allow to evict. It abstains if the task is aligned without evictions:
+// then only plain amounts are short, and other plugins choose. It rejects if no set is enough. Volcano evicts only
+// tasks that all voting plugins return, until the plain amounts suffice.
 //
-// The function others asks all plugins, also choose itself; that inner call abstains.
+// The last argument asks all plugins, also choose itself; that inner call abstains.
 func (s *session) choose(task *api.TaskInfo, all []*api.TaskInfo,
 	others func(*api.TaskInfo, []*api.TaskInfo) []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	a := s.of(task)

@@ -123,8 +123,8 @@ func ask(fd int) error {
 	return unix.Sendto(fd, out, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 }
 
-// receive reads the kernel's answer and calls the function each for every socket in it. left bounds the number of
-// sockets; whole is false if the answer has more.
+// receive reads the kernel's answer and calls a function for every socket in it, up to a number of sockets. It
+// returns false if the answer has more.
 func receive(fd int, buffer []byte, left int, each func(Socket)) (whole bool, err error) {
 	for {
 		n, _, err := unix.Recvfrom(fd, buffer, 0)

@@ -32,8 +32,8 @@ type Socket struct {
 	Bytes uint64
 }
 
-// Reader reads the sockets of the network namespace at path. It calls the function each once per socket, for at most
-// as many sockets as the number most. whole is true if these are all sockets.
+// Reader reads the sockets of the network namespace at path. It calls a function once per socket, for a bounded
+// number of sockets, and returns true if these are all sockets.
 type Reader func(path string, most int, each func(Socket)) (whole bool, err error)
 
 // Pod is a pod whose traffic is measured, or with which others exchange data.
