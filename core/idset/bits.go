@@ -14,7 +14,7 @@ type Bits[T ~int] struct {
 // Bits returns a changeable copy of s.
 func (s Set[T]) Bits() Bits[T] { return Bits[T]{slices.Clone(s.words)} }
 
-// Set returns a copy of the ids that later changes do not affect.
+// Set returns the ids as a Set, which later changes of b do not affect.
 func (b *Bits[T]) Set() Set[T] { return Set[T]{slices.Clone(trim(b.words))} }
 
 // Meet sets b to the ids that are in both o and s. o may be b.

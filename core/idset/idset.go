@@ -64,8 +64,9 @@ func Of[T ~int](ids ...T) Set[T] {
 // Valid reports whether id can be a member of a set.
 func Valid(id int) bool { return id >= 0 && id <= Max }
 
-// Parse reads the Linux list format. Blanks around numbers and a trailing newline or NUL byte are allowed, since sysfs
-// files have them. An empty text is the empty set.
+// Parse reads the Linux list format. Blanks around numbers and a trailing newline or NUL byte are allowed, since
+// sysfs files have them. An empty text is the empty set. The error names an id that is no number or above Max, or a
+// range that runs backwards.
 func Parse[T ~int](text string) (Set[T], error) {
 	text = strings.Trim(text, " \t\r\n\x00")
 	if text == "" {
@@ -202,9 +203,10 @@ func (s Set[T]) Minus(o Set[T]) Set[T] {
 // SubsetOf reports whether every id of s is in o.
 func (s Set[T]) SubsetOf(o Set[T]) bool { return s.AndLen(o) == s.Len() }
 
-// With returns s and the given ids.
+// With returns s with the given ids added. Like Of, it panics on an id outside 0..Max.
 func (s Set[T]) With(ids ...T) Set[T] { return s.Union(Of(ids...)) }
 
+// trim removes zero words from the end, as the invariant of Set requires.
 func trim(w []uint64) []uint64 {
 	for len(w) > 0 && w[len(w)-1] == 0 {
 		w = w[:len(w)-1]

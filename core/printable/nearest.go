@@ -2,7 +2,7 @@ package printable
 
 import "strings"
 
-// maxNear bounds the bytes of a name that are compared.
+// maxNear bounds the bytes of the misspelt name that are compared.
 const maxNear = 60
 
 // Nearest returns the known name that a misspelt name may mean: the one that differs in the fewest letters, and among
@@ -24,7 +24,8 @@ func Plain(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 }
 
-// distance counts the letters by which two names differ, up to a bound (Levenshtein).
+// distance returns the Levenshtein distance of two names, in bytes. If their lengths differ by at least most, the
+// result is most, since the caller accepts only less.
 func distance(a, b string, most int) int {
 	if len(a)-len(b) >= most || len(b)-len(a) >= most {
 		return most

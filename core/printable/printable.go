@@ -2,8 +2,8 @@
 //
 // A name may contain what a terminal or a log viewer interprets: escape sequences, line breaks, controls that reverse
 // the direction of text. Invariant: the result of [Text] is one line of valid UTF-8 in which every rune is printable,
-// and two different strings never look the same. [Clip] bounds the length of a string before it is shown, and [Nearest]
-// finds the name that a misspelt one may mean.
+// and the results for two different strings differ. [Clip] bounds the length of a string before it is shown, and
+// [Nearest] finds the name that a misspelt one may mean.
 package printable
 
 import (
@@ -20,6 +20,7 @@ func Text(s string) string {
 	return strconv.Quote(s)
 }
 
+// clean reports whether Text returns s unchanged.
 func clean(s string) bool {
 	if s != "" && s[0] == '"' || !utf8.ValidString(s) {
 		return false
@@ -32,8 +33,8 @@ func clean(s string) bool {
 	return true
 }
 
-// Clip returns s if it has at most the given number of bytes, and otherwise its first bytes, up to the end of a rune,
-// and "...". It changes nothing else: what s has of controls stays for [Text] or %q.
+// Clip returns s unless it has more bytes than most. It then returns the first bytes, at most that many and without
+// part of a rune, followed by "...". It does not quote control characters: pass the result to [Text] or %q.
 func Clip(s string, most int) string {
 	if len(s) <= most {
 		return s

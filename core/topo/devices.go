@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// NUMAList describes an unusual list of NUMA nodes that a device plugin announces for a device. The kubelet treats
-// such a device differently from a device without a list (pkg/kubelet/cm/devicemanager, topology_hints.go and
+// NUMAList is the kind of list of NUMA nodes that a device plugin announces for a device. The kubelet treats a device
+// with an unusual list differently from a device without a list (pkg/kubelet/cm/devicemanager, topology_hints.go and
 // filterByAffinity of manager.go).
 type NUMAList uint8
 
@@ -30,7 +30,7 @@ func (l NUMAList) String() string {
 	return numaLists[l]
 }
 
-// ParseNUMAList reads the name of a list.
+// ParseNUMAList reads the name of a list; the second result is false for any other text.
 func ParseNUMAList(s string) (NUMAList, bool) {
 	i := slices.Index(numaLists[:], s)
 	return NUMAList(max(0, i)), i >= 0
@@ -127,7 +127,7 @@ func (m *Machine) addDevices(in []DeviceSpec) error {
 	return nil
 }
 
-// Device returns the device with an id, or the zero Device if the resource has no such device.
+// Device returns the device with this id, or the zero Device if the resource has no such device.
 func (r Resource) Device(id string) Device {
 	i, ok := slices.BinarySearchFunc(r.Devices, id, func(d Device, id string) int { return strings.Compare(d.ID, id) })
 	if !ok {

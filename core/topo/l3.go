@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// MaxL3 is the largest number of an L3 group. Firmware of arm64 derives such ids from addresses.
+// MaxL3 is the largest number of an L3 group. It is large because arm64 firmware derives such numbers from addresses.
 const MaxL3 = 1<<31 - 1
 
 // nameL3s returns a name for every L3 group; the key is the group's number in the description. A group is named by

@@ -6,15 +6,15 @@ import (
 	"weak"
 )
 
-// Pool makes machines as [New] does, but returns the same machine for equal descriptions. The nodes of a cluster are
-// of a few kinds, and each report describes its node again. Machines that differ only in their devices share the
-// rest.
+// Pool makes machines as [New] does, but returns the same machine for equal descriptions. This saves memory, because
+// a cluster has a few kinds of nodes, and each report describes its node again. Machines that differ only in their
+// devices share the rest.
 //
-// A pool keeps no machine alive. It finds only machines that are still in use, so an earlier report of a node takes no
-// memory after the next one. The zero Pool is ready to use. It belongs to one goroutine.
+// A pool keeps no machine alive. It finds only machines that are still in use, so an earlier report of a node takes
+// no memory after the next one. The zero Pool is ready to use. A Pool belongs to one goroutine.
 type Pool struct {
 	hardware shared // machines without devices
-	whole    shared
+	whole    shared // machines with devices
 }
 
 // New checks a description as [New] does.
@@ -96,7 +96,7 @@ func (s Spec) appendDevices(b []byte) []byte {
 	return b
 }
 
-// minSweep is the least number of machines for a sweep of a pool.
+// minSweep is the lowest value of shared.sweep.
 const minSweep = 64
 
 // shared finds the machines that are in use, by a digest of their description.
@@ -107,6 +107,7 @@ type shared struct {
 	sweep int
 }
 
+// get returns the machine with this digest, or nil if no such machine is in use.
 func (s *shared) get(key [sha256.Size]byte) *Machine { return s.machines[key].Value() }
 
 func (s *shared) put(key [sha256.Size]byte, m *Machine) {

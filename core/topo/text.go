@@ -25,8 +25,8 @@ import (
 // 0-15,32-47" is 32 cores and "cpus 0-15/32-47" is 16 cores of two threads. "l3 N" cuts the cores of the NUMA node,
 // in order, into N groups of equal size (1 when absent). KIND is gpu, dax or movable, for memory that is not
 // ordinary. SIZE is a number with an optional unit Ki, Mi, Gi, Ti. The order of lines does not matter, except for
-// distances. As in Linux, a NUMA node with memory has every hugepage size that some line names. COUNT is 0 for a size
-// that its own line does not name. A NUMA node without memory has only the sizes that its line names.
+// distances. As in Linux, a NUMA node with memory has every hugepage size that any line names, with no pages if its
+// own line does not name the size. A NUMA node without memory has only the sizes that its own line names.
 
 // Text is a parsed machine text.
 type Text struct {
@@ -100,6 +100,7 @@ func (p *parser) line(w []string) error {
 	return fmt.Errorf("unknown word %q: want source, numa, distances or device", w[0])
 }
 
+// number reads a whole number in 0..most.
 func number(s string, most int) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 || n > most {
@@ -153,6 +154,7 @@ func (p *parser) numa(w []string) error {
 	return nil
 }
 
+// lists reads the lists of threads of the word "cpus", which slashes separate.
 func lists(s string) (out []idset.Set[idset.CPU], err error) {
 	for part := range strings.SplitSeq(s, "/") {
 		set, err := idset.Parse[idset.CPU](part)
@@ -164,6 +166,8 @@ func lists(s string) (out []idset.Set[idset.CPU], err error) {
 	return out, nil
 }
 
+// cores adds the cores of a NUMA node to the description. threads has one list of CPUs for each thread of a core, and
+// groups is the number of L3 groups.
 func (p *parser) cores(numa idset.NUMA, socket idset.Socket, threads []idset.Set[idset.CPU], groups int) error {
 	if len(threads) == 0 {
 		return nil
@@ -193,7 +197,7 @@ func (p *parser) cores(numa idset.NUMA, socket idset.Socket, threads []idset.Set
 	return nil
 }
 
-// lowest returns the lowest CPU of the cores from..to-1, whose threads the lanes list.
+// lowest returns the lowest CPU of the cores with the indexes from to to-1. lanes[t][k] is thread t of core k.
 func lowest(lanes [][]idset.CPU, from, to int) int {
 	low := lanes[0][from]
 	for _, lane := range lanes {

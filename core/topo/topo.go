@@ -24,18 +24,18 @@ const (
 	MaxCPUs    = 4096    // CPUs of a machine
 	MaxNUMAs   = 64      // NUMA nodes of a machine: what a Mask can hold
 	MaxDevices = 4096    // devices of one resource
-	MaxKinds   = 64      // resources with devices, and hugepage sizes
+	MaxKinds   = 64      // device resources of a machine; hugepage sizes of a NUMA node
 	MaxBytes   = 1 << 50 // memory or hugepages of one NUMA node: 1 PiB
 	MaxName    = 253     // length of a resource name or device id
 	MaxRoot    = 32      // length of the name of a PCI root
-	MaxDist    = 1 << 16 // a distance of the SLIT; firmware uses 10..255
+	MaxDist    = 1 << 16 // a distance of the ACPI table SLIT; firmware uses 10..255
 	// MaxSize bounds the memory of one Machine, in bytes. A machine of 4,096 CPUs with the ids 0 to 4095 takes some 1.5
 	// MiB, one of 1,024 takes 0.2 MiB. If ids are high, or the ids within a core are far apart, fewer CPUs reach the
 	// bound.
 	MaxSize = 2 << 20
 )
 
-// The bytes of a CPU, a Group and a Device.
+// The sizes of a CPU, a Group and a Device in bytes, as MaxSize counts them.
 const (
 	cpuSize    = 40
 	groupSize  = 32
@@ -85,9 +85,9 @@ func (m Mask) AppendPositions(out []int) []int {
 type CPU struct {
 	ID   idset.CPU
 	Core idset.Core // lowest CPU of the core
-	// L3 is the group that shares the last-level cache. The kubelet uses groups in ascending order of the ids that
-	// cadvisor reports, and the order of these numbers is the same. The number is the lowest CPU of the group if that
-	// gives the same order, and otherwise CoreSpec.L3.
+	// L3 identifies the group of CPUs that share the last-level cache. The kubelet orders groups by the ids that
+	// cadvisor reports, and these numbers give the same order. The number is the lowest CPU of the group if lowest CPUs
+	// give that order, and otherwise CoreSpec.L3.
 	L3     idset.L3
 	Socket idset.Socket // physical package
 	NUMA   int          // position in Machine.NUMAs, not an id
@@ -116,7 +116,7 @@ const (
 type NUMA struct {
 	ID        idset.NUMA
 	CPUs      idset.Set[idset.CPU]
-	Bytes     int64       // MemTotal of the NUMA node, hugepages included; 0 if unknown
+	Bytes     int64       // MemTotal of the NUMA node, hugepages included; 0 if none or unknown
 	Hugepages []Hugepages // ascending page size
 	Distances []int       // to every NUMA node, by position; 10 is local. Empty when unknown
 	// MemoryKind is set if the memory is not ordinary. The kubelet counts such memory like any other.
@@ -145,9 +145,9 @@ type Machine struct {
 	bare *Machine
 }
 
-// Spec is the open description that [New] checks. Its CPUs name their NUMA node by id.
+// Spec describes a machine in fields that a caller fills; [New] checks them. Cores and devices name NUMA nodes by id.
 type Spec struct {
-	NUMAs   []NUMA // CPUs may be left empty: they are taken from Cores
+	NUMAs   []NUMA // in any order; New ignores their CPUs and takes those from Cores
 	Cores   []CoreSpec
 	Devices []DeviceSpec
 }
@@ -156,7 +156,7 @@ type Spec struct {
 type CoreSpec struct {
 	NUMA   idset.NUMA
 	Socket idset.Socket
-	L3     int // equal exactly for the cores of one group, in 0..MaxL3; see [CPU]
+	L3     int // the number of its L3 group, in 0..MaxL3; see [CPU]
 	CPUs   idset.Set[idset.CPU]
 }
 
@@ -383,7 +383,7 @@ func (m *Machine) WithCPUs() Mask {
 	return out
 }
 
-// IDs returns the ids of the NUMA nodes in a mask, ascending.
+// IDs returns the ids of the NUMA nodes in a mask, ascending. It ignores positions that the machine lacks.
 func (m *Machine) IDs(mask Mask) []idset.NUMA {
 	var out []idset.NUMA
 	for _, i := range mask.Positions() {
@@ -496,8 +496,9 @@ func (n NUMA) Balance(kind string) int64 {
 	return 0
 }
 
-// EverySize adds hugepage sizes to the NUMA nodes that add returns true for. Each of them then lists every size that
-// some NUMA node has. An added size has no pages. EverySize is for descriptions that leave out sizes without pages.
+// EverySize completes the NUMA nodes for which add returns true: each of them then lists every hugepage size that
+// some NUMA node has, with no pages if it was missing. EverySize is for descriptions that leave out sizes without
+// pages.
 func (s *Spec) EverySize(add func(*NUMA) bool) {
 	var sizes []int64
 	for i := range s.NUMAs {
@@ -517,7 +518,7 @@ func (s *Spec) EverySize(add func(*NUMA) bool) {
 	}
 }
 
-// Spec returns an open description of the machine; New makes an equal machine of it.
+// Spec returns a description of the machine that the caller may change. New makes an equal machine of it.
 func (m *Machine) Spec() Spec {
 	var s Spec
 	for _, n := range m.numas {
