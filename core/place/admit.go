@@ -37,6 +37,7 @@ func Place(u *Usage, p *Pod) Verdict {
 	return a.verdict()
 }
 
+// verdict runs the admission and returns its outcome.
 func (a *admission) verdict() Verdict {
 	err := a.run()
 	if a.work.over() {
@@ -69,7 +70,7 @@ func Fits(u *Usage, p *Pod) bool {
 	return a == yes || a == unsure && fits(u, p)
 }
 
-// alone reports whether the pod is one app container that gets its devices at admission.
+// alone reports whether the pod has a single container, which is an app container and gets its devices at admission.
 func (p *Pod) alone() bool {
 	return len(p.Containers) == 1 && p.Containers[0].Kind == App && !p.late
 }
@@ -92,7 +93,7 @@ func fits(u *Usage, p *Pod) bool {
 
 // admission is the state of one pod on its way through the managers.
 type admission struct {
-	u     *Usage // containers are booked here; the caller's usage until own makes a copy
+	u     *Usage // holdings are subtracted here; it is the caller's usage until own makes a copy
 	owned bool
 	pod   *Pod
 	// brief: only whether the pod fits is needed. The admission then computes no reasons, and not what the last
@@ -102,7 +103,7 @@ type admission struct {
 	taken  []Holding // by index of Pod.Containers
 	spare  spare
 	lent   map[memoryKey]*lent
-	// drawn has, for each resource, what chance decided about the devices of earlier containers.
+	// drawn has, for each resource, whether chance chose devices of earlier containers.
 	drawn map[string]chance
 	// crash is why a manager panics, or nil.
 	crash *Reason
@@ -112,14 +113,15 @@ type admission struct {
 	work    work
 }
 
-// own makes the usage a private copy that can be booked on.
+// own makes sure that a.u is a private copy, from which holdings may be subtracted.
 func (a *admission) own() {
 	if !a.owned {
 		a.u, a.owned = a.u.clone(), true
 	}
 }
 
-// last reports whether container i is the last one, so that its holdings need not be booked.
+// last reports whether container i is the last one, so that its holdings need not be subtracted. The CPUs of a pod as
+// a whole are still needed if containers get parts of them.
 func (a *admission) last(i int) bool {
 	return i == len(a.pod.Containers)-1 && (a.pod.pool == nil || len(a.pod.pool.parts) == 0)
 }
@@ -147,12 +149,15 @@ type memoryKey struct {
 	kind string
 }
 
+// run walks the pod through the admission. It returns "" if the node admits the pod, and otherwise the kubelet's
+// reason. If the steps run out, the result has no meaning.
 func (a *admission) run() RefusalReason {
 	rules := a.u.Rules.Topology
 	hints := policyTable[rules.Policy].hints
 	var h hint
 	var ok bool
 	if hints && rules.Scope == PerPod {
+		// The managers refuse the pod if p.cpu or p.memory is set; under best-effort, allocateWhole does that.
 		if p := a.pod.pool; p != nil && rules.Policy != BestEffort && (p.cpu != nil || p.memory != nil) {
 			a.refuse(*cmp.Or(p.cpu, p.memory))
 			return TopologyAffinityError
@@ -227,6 +232,7 @@ func (a *admission) chance() bool {
 	})
 }
 
+// refuse records reasons, unless the walk is brief.
 func (a *admission) refuse(r ...Reason) {
 	if !a.brief {
 		a.reasons = append(a.reasons, r...)
@@ -318,8 +324,8 @@ func (a *admission) podRequest() request {
 	return r
 }
 
-// peak computes the most that a pod uses of a resource at any time. App containers and sidecars run together; an init
-// container runs with the sidecars that precede it (KEP-753).
+// peak computes the most that a pod uses of each resource at any time. App containers and sidecars run together; an
+// init container runs with the sidecars that precede it (KEP-753).
 type peak struct {
 	sidecars, apps, inits map[string]int64
 }
@@ -332,7 +338,7 @@ func (p peak) add(k Kind, name string, n int64) {
 		p.inits[name] = max(p.inits[name], p.sidecars[name]+n)
 	case Sidecar:
 		p.sidecars[name] += n
-		p.apps[name] += 0
+		p.apps[name] += 0 // so that names lists it
 	default:
 		p.apps[name] += n
 	}
@@ -362,7 +368,7 @@ func compareKinds(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// align merges the hint sets of a request; ok is false if the policy refuses.
+// align merges the hint sets of a request. The second result is false if the policy refuses.
 func (a *admission) align(r *request) (hint, bool) {
 	if a.crashes(r.container, r.memory, a.u.all) {
 		return hint{}, false
@@ -463,7 +469,7 @@ func (a *admission) hintSet(l *maskSpace, r *request, k int, t tables) (f hintSe
 		return a.cpuHintSet(l, r, t), true
 	case k == len(r.devices)+1 && len(r.memory) > 0:
 		if f = a.memoryHintSet(l, r, t); f.impossible && l.single {
-			// No single NUMA node serves. Whether the manager has an opinion depends on whether larger masks do.
+			// No single NUMA node has the memory. The memory manager gives hints all the same if several together have it.
 			all := *l
 			all.single = false
 			f = a.memoryHintSet(&all, r, t)

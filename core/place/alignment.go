@@ -7,8 +7,8 @@ import "github.com/tenon-numa/tenon/core/topo"
 // Extent is the part of a machine that some holdings are spread over.
 type Extent struct {
 	NUMAs topo.Mask
-	// Distance is the longest distance between two of the NUMA nodes; a NUMA node and itself are such a pair. It is 0
-	// if the machine does not report distances.
+	// Distance is the longest distance between two of the NUMA nodes, or of one NUMA node to itself. It is 0 if the
+	// machine does not report distances.
 	Distance int64
 }
 
@@ -46,7 +46,7 @@ type Alignment struct {
 	Holdings []Holding
 }
 
-// Misaligned reports whether more NUMA nodes are held, or more distant ones, than on the empty machine.
+// Misaligned reports whether the holdings are on more NUMA nodes, or on more distant ones, than on the empty machine.
 func (a Alignment) Misaligned() bool { return a.Best.NUMAs != 0 && a.Held.Wider(a.Best) }
 
 // Ideal returns the usage that [Alignments] compares the pods of a node with: the node's empty machine under its rules.

@@ -9,7 +9,7 @@ import (
 // and missing information about a node. Place never returns them. They are values of the same type, so that one list
 // has everything that keeps a pod from a node.
 
-// The codes. Resource names what the node has or the pod asks for, and With the other side, if there is one.
+// The codes. Resource and With are the fields of Reason that the comments mean.
 const (
 	// NamesOther: the pod names another node (With) in spec.nodeName.
 	NamesOther Code = "names-other-node"
@@ -202,7 +202,7 @@ func (r Reason) Remedy() string {
 	return r.remedy()
 }
 
-// remedy is Remedy without the settings of the kubelet that were tried.
+// remedy is Remedy without the settings in Under.
 func (r Reason) remedy() string {
 	if s := r.change(); s != "" {
 		return s
@@ -247,7 +247,7 @@ func (r Reason) relax() string {
 	return "relax the pod's demand (annotation tenon.sh/numa-policy), or wait for pods to end"
 }
 
-// change is the remedy for a reason that time does not remove.
+// change is the remedy for a reason that time does not remove; it is "" for all other reasons.
 func (r Reason) change() string {
 	switch r.Code {
 	case NamesOther:
@@ -306,6 +306,7 @@ func (r Reason) change() string {
 	return ""
 }
 
+// ends is the remedy if the kubelet would search without end.
 func (r Reason) ends() string {
 	if r.With != "" {
 		return "reserve whole cores (reservedSystemCPUs with all siblings) on this node"
@@ -326,7 +327,7 @@ func (r Reason) even() string {
 		" or " + less + "; or use a node with policy best-effort"
 }
 
-// resize is the remedy for an amount that is too large, for any time or for what is free now.
+// resize is the remedy for an amount that is more than the node ever has, or more than it has free.
 func (r Reason) resize() string {
 	most := strconv.FormatInt(r.Have, 10)
 	if r.Resource != "" && r.Code != Together {

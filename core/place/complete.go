@@ -2,9 +2,9 @@ package place
 
 import "github.com/tenon-numa/tenon/core/topo"
 
-// Complete reports whether the holdings are everything that the managers of a node give the pod. A node allocates
-// container by container, so an observation in the middle of an admission is incomplete. Complete ignores memory of
-// init containers, because the memory manager takes it back when the next container starts.
+// Complete reports whether the holdings are everything that the managers of a node with these rules give the pod. A
+// node allocates container by container, so an observation in the middle of an admission is incomplete. Complete
+// ignores memory of init containers, because the memory manager takes it back when the next container starts.
 func (p *Pod) Complete(m *topo.Machine, r Rules, hs []Holding) bool {
 	p = r.managed(p)
 	have := map[string]Holding{}

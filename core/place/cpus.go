@@ -11,14 +11,16 @@ import (
 // This file is the CPU manager's static policy (cpumanager/policy_static.go). The rules are:
 //
 //   - Only whole CPUs of Guaranteed pods are exclusive.
-//   - The preferred width counts all CPUs of a NUMA node, reserved and held ones too. A mask fits by its free CPUs and
-//     the CPUs that the pod's init containers leave; it must contain the NUMA nodes of the latter.
+//   - The preferred width counts all CPUs of a NUMA node, reserved and held ones too. A mask fits by its free CPUs
+//     and the CPUs that the pod's init containers leave; it must contain the NUMA nodes of what init containers
+//     leave.
 //   - CPUs inside the affinity are taken first, the rest from anywhere.
 //   - An init container's CPUs stay the pod's until the pod ends, and later containers may take them.
 
 // cpuName is the resource name of CPUs in reasons.
 const cpuName = "cpu"
 
+// cpuHintSet returns the hint set of the exclusive CPUs of a request.
 func (a *admission) cpuHintSet(l *maskSpace, r *request, t tables) hintSet {
 	m := a.u.Machine
 	universe := l.dense(m.WithCPUs())
@@ -47,7 +49,8 @@ func (a *admission) cpuHintSet(l *maskSpace, r *request, t tables) hintSet {
 	return f
 }
 
-// preferSockets also prefers masks that span as many sockets as the width needs (align-by-socket, isHintSocketAligned).
+// preferSockets also prefers fitting masks that span exactly as many sockets as the width needs (align-by-socket,
+// isHintSocketAligned).
 func preferSockets(m *topo.Machine, l *maskSpace, f *hintSet) {
 	perSocket := m.WithCPUs().Len() / len(m.Sockets())
 	if perSocket == 0 {
@@ -69,7 +72,7 @@ func preferSockets(m *topo.Machine, l *maskSpace, f *hintSet) {
 	}
 }
 
-// allocateCPUs gives a container its exclusive CPUs.
+// allocateCPUs gives a container its exclusive CPUs. It returns "", or the kubelet's reason for refusing the pod.
 func (a *admission) allocateCPUs(i int, h hint) RefusalReason {
 	c := &a.pod.Containers[i]
 	want := int(a.wholeCPUs(c))
@@ -103,7 +106,8 @@ func (a *admission) allocateCPUs(i int, h hint) RefusalReason {
 	return ""
 }
 
-// bookCPUs books a container's CPUs, and records what an init container leaves.
+// bookCPUs subtracts a container's CPUs from the usage, and records what an init container leaves to later
+// containers.
 func (a *admission) bookCPUs(c *Container, got cpuSet) {
 	a.own()
 	a.u.setFree(a.u.free.Minus(got))
@@ -126,7 +130,7 @@ func (a *admission) takeCPUs(h hint, usable cpuSet, want int) (got cpuSet, end e
 	return got.Union(rest), end
 }
 
-// notPicked completes the reason for CPUs that could not be picked.
+// notPicked completes the reason for CPUs that could not be picked, with the code Short or Endless.
 func (u *Usage) notPicked(end ending, r Reason) Reason {
 	if r.Code = Short; end != endless {
 		return r
@@ -144,9 +148,9 @@ func (u *Usage) notPicked(end ending, r Reason) Reason {
 	return r
 }
 
-// sure reports whether comparing n with the number of usable CPUs decides if n CPUs can be picked. It does not if
-// CPUs are spread. It also does not if fewer than n are usable and parts of the machine have unequal sizes. The
-// kubelet then compares parts with a mean size, and may still find enough (testdata/unequal_*.txt).
+// sure reports whether comparing n with the number of usable CPUs decides if n CPUs can be picked. It does not decide
+// that if CPUs are spread, or if fewer than n are usable and parts of the machine have unequal sizes. The kubelet
+// then compares parts with a mean size, and may still find enough (testdata/unequal_*.txt).
 func (u *Usage) sure(n, usable int) bool {
 	return !u.Rules.CPU.DistributeAcrossNUMA && (n <= usable || u.even)
 }
@@ -181,7 +185,7 @@ func (a *admission) near(mask topo.Mask) (out cpuSet) {
 }
 
 // smt checks full-pcpus-only: the manager gives out whole cores, and no core that has a reserved CPU
-// (enforceSMTAlignment). It ignores what init containers leave.
+// (enforceSMTAlignment). Like the kubelet, it does not count the CPUs that init containers leave.
 func (a *admission) smt(c *Container, want int) RefusalReason {
 	if !a.u.Rules.CPU.FullPCPUsOnly {
 		return ""
@@ -205,6 +209,7 @@ func coresOf(m *topo.Machine, s cpuSet) cpuSet {
 	return out.Set()
 }
 
+// cpusPerCore returns the mean number of CPUs of a core, rounded down.
 func cpusPerCore(m *topo.Machine) int { return m.CPUs().Len() / len(m.Cores()) }
 
 // Reserve returns the n CPUs of m that a kubelet reserves when its configuration has a number and no list. These are

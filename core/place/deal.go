@@ -3,10 +3,11 @@ package place
 import "math"
 
 // This file finds by dynamic programming the set that the kubelet finds by enumeration when it spreads CPUs over NUMA
-// nodes; spread.go has the rules. The kubelet hands out groups in turns. After L full turns, each chosen NUMA node has
-// given L groups, or all that it had. In the last turn, the first NUMA nodes give one more. For every L, a table holds
-// the least sum of squares that the NUMA nodes from an index on can reach. A walk from the first to the last NUMA node
-// then takes each one that keeps the sum within the bound. The result is the first set of the enumeration.
+// nodes; spread.go has the rules. The kubelet hands out groups in turns. After L full turns, each chosen NUMA node
+// has given L groups, or all that it had. In the last turn, the first NUMA nodes give one more. For every L, called
+// level here, a table holds the least sum of squares that the NUMA nodes from an index on can reach. A walk from the
+// first to the last NUMA node then takes each one with which the sum can stay within the bound. The result is the
+// first set of the enumeration.
 
 // impossible is the cost of a choice that cannot be made.
 const impossible = math.MaxInt64 / 4
@@ -26,10 +27,10 @@ type deal struct {
 	idle        bool // a chosen seat may give nothing although others give more
 	levels      int
 	best        []int64 // by level, seat, seats to choose, groups to give, and whether a seat gave less
-	perLevel    int
+	perLevel    int     // entries of best for one level; perSeat and perChoice likewise
 	perSeat     int
 	perChoice   int
-	from, taken []int64
+	from, taken []int64 // see take: the least cost so far, by level and state
 }
 
 // deal makes the tables; ok is false if they need more work than is left.
@@ -80,8 +81,8 @@ func (d *deal) fill(level int) {
 	}
 }
 
-// choices calls f for every number of groups that a chosen seat may give, with the next state and the cost. A state is
-// twice the number of groups still to give, plus one once a seat gave less than the seats before it.
+// choices calls f for every number of groups that seat i may give if it is chosen, with the next state and the cost.
+// A state is twice the number of groups still to give, plus one once a seat gave less than the seats before it.
 func (d *deal) choices(i, level, state int, f func(to int, cost int64)) {
 	x := &d.seats[i]
 	if d.idle {
@@ -137,8 +138,8 @@ func (d *deal) first(size int, limit int64) (out []int) {
 	return out
 }
 
-// take computes in taken the states that follow those in from if seat i is chosen. It returns the least cost of a
-// choice of size seats that contains seat i and otherwise only later seats.
+// take computes in taken the states that follow from the states in from if seat i is chosen. It returns the least
+// cost of a choice of size seats that contains seat i and otherwise only later seats.
 func (d *deal) take(i, size int) int64 {
 	out := int64(impossible)
 	for k := range d.taken {
@@ -208,8 +209,8 @@ func (s *spreading) first() []int {
 }
 
 // extra returns the NUMA nodes of a combination that give the remaining groups. Among the sets that reach the least
-// deviation, the kubelet takes the first of the sets with the most members. As in overwritten, later sets then
-// overwrite the end of that set.
+// deviation, the kubelet takes the first of the sets with the most members. Later sets then overwrite the end of that
+// set (see overwritten).
 func (s *spreading) extra(combo []int) ([]int, ending) {
 	if s.rest == 0 {
 		return nil, picked

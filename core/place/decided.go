@@ -9,9 +9,9 @@ import (
 // This file serves nodes on which the agent pins containers ([ByAgent]). There the scheduler decides what a pod gets,
 // and the decision holds in any order of arrival.
 
-// Decided returns what a node gives to a pod that has a decision. The decision holds if it is still free and is what
-// the pod asks for; otherwise the result is the verdict of [Place]. kept reports whether the decision holds. A
-// decision has no devices, since the kubelet's device manager chooses them.
+// Decided returns what a node gives to a pod for which the scheduler has decided already. The decision is kept if all
+// of it is still free and it is what the pod asks for; otherwise the result is the verdict of [Place]. A decision has
+// no devices, since the kubelet's device manager chooses them.
 func Decided(u *Usage, p *Pod, decision []Holding) (v Verdict, kept bool) {
 	if u.covers(p, decision) {
 		return Verdict{Holdings: slices.Clone(decision)}, true
@@ -47,8 +47,8 @@ func (u *Usage) covers(p *Pod, decision []Holding) bool {
 	return len(left) == 0 && u.hasMemory(decision)
 }
 
-// asks reports whether the blocks have the kinds of memory in want, and no more bytes. They may have fewer bytes, since
-// a container reuses the memory of finished init containers.
+// asks reports whether the blocks have exactly the kinds of memory in want, and of each no more bytes. They may have
+// fewer bytes, since a container reuses the memory of finished init containers.
 func asks(want []Amount, got []Block) bool {
 	if len(want) != len(got) {
 		return false

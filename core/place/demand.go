@@ -142,7 +142,7 @@ func Judge(u *Usage, p *Pod, v Verdict, d Demand) Verdict {
 	return v
 }
 
-// judgement is the state of comparing one verdict with a demand.
+// judgement is the state of comparing one verdict with a demand. all has the holdings of the verdict.
 type judgement struct {
 	u   *Usage
 	d   Demand
@@ -184,8 +184,9 @@ func (j *judgement) untied() {
 }
 
 // drawn refuses outcomes that depend on chance. If chance decides the NUMA nodes of a container's devices, it also
-// decides the affinity of the next container that asks for such devices, and what is left for the containers after it.
-// An affinity for the whole pod is chosen earlier, and without a topology policy there is no affinity.
+// decides the affinity of the next container that asks for such devices, and what is left for the containers after
+// it. This does not concern other nodes: under scope pod the affinity is chosen before any device, and without a
+// topology policy there is none.
 func (j *judgement) drawn() {
 	rules := j.u.Rules.Topology
 	if j.enforced || !policyTable[rules.Policy].hints || rules.Scope == PerPod {
@@ -203,6 +204,7 @@ func (j *judgement) drawn() {
 	}
 }
 
+// group has holdings that the demand wants together: a container's, or the pod's (container is then empty).
 type group struct {
 	container string
 	holdings  []Holding
@@ -219,7 +221,7 @@ func grouped(hs []Holding, s Scope) []group {
 	return out
 }
 
-// group judges holdings that have to be together.
+// group refuses unless the holdings of a group are on as few NUMA nodes as the demand allows.
 func (j *judgement) group(g group) {
 	most := 1
 	if j.d.Policy == Restricted {
@@ -338,8 +340,9 @@ func (j *judgement) candidates(b DeviceBlock) (out []topo.Mask) {
 // chooses the lowest NUMA node of each.
 const maxShared = 6
 
-// within reports whether some set of at most most NUMA nodes touches every mask. An empty mask counts as touched. If
-// more than maxShared different masks have several NUMA nodes, the answer may be false although such a set exists.
+// within reports whether some set of NUMA nodes touches every mask and has no more members than most. An empty mask
+// counts as touched. If more than maxShared different masks have several NUMA nodes, the answer may be false although
+// such a set exists.
 func within(masks []topo.Mask, most int) bool {
 	var base topo.Mask
 	var shared []topo.Mask // stops growing beyond maxShared, and may then have duplicates

@@ -10,8 +10,9 @@ import (
 // This file is the device manager (devicemanager/topology_hints.go and manager.go). The rules are:
 //
 //  - It serves pods of any QoS class. It gives no hints for a resource whose devices have no NUMA node.
-//  - Masks range over the NUMA nodes that have devices of the resource. The preferred width counts all
-//    devices, held and unhealthy ones too; a device of several NUMA nodes counts for every mask it touches.
+//  - Masks range over the NUMA nodes that have devices of the resource; before 1.36, over all NUMA nodes. The
+//    preferred width counts all devices, held and unhealthy ones too; a device of several NUMA nodes counts for every
+//    mask it touches.
 //  - A plugin may name only ids that the machine lacks, such as -1. Its device then counts as one with a NUMA node,
 //    but lies in no mask: if a request needs it, no mask serves the request. If an init container holds such a
 //    device, or one with an empty list, no mask serves the next container.
@@ -73,7 +74,8 @@ func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables
 	return f, true
 }
 
-// tried returns a number of NUMA nodes: for the resource, the device manager tries every set of these NUMA nodes.
+// tried returns how many NUMA nodes the device manager combines for a resource: it tries every set of them. The
+// result is 0 if it tries none.
 func (u *Usage) tried(resource string) int {
 	at, _, known := u.resource(resource)
 	if !known || u.Rules.Topology.Policy == None {
@@ -97,7 +99,8 @@ func (r Rules) Stranded(m *topo.Machine, resource string, d topo.Device) bool {
 	return false
 }
 
-// countShared adds the devices of several NUMA nodes, each once to every mask that it touches.
+// countShared adds the devices that are on several NUMA nodes to the tables, each one once to every mask that it
+// touches.
 func (a *admission) countShared(l *maskSpace, at int, left devices, t tables) {
 	taken := a.u.taken[at]
 	for i, d := range a.u.Machine.Resources()[at].Devices {
@@ -117,7 +120,7 @@ func (a *admission) countShared(l *maskSpace, at int, left devices, t tables) {
 	}
 }
 
-// allocateDevices gives a container its devices.
+// allocateDevices gives a container its devices. It returns "", or the kubelet's reason for refusing the pod.
 func (a *admission) allocateDevices(i int, h hint) RefusalReason {
 	c := &a.pod.Containers[i]
 	if a.pod.late && !slices.ContainsFunc(a.known(c.Devices), func(d Count) bool { return d.N > 0 }) {
@@ -162,8 +165,9 @@ func (a *admission) usableDevices(at int, res topo.Resource) (n int64) {
 	return n
 }
 
-// inherit marks a pick as left to chance if an earlier pick of the pod for the same resource was. The earlier pick
-// may have taken a device that this one would take, or may leave one for reuse.
+// inherit marks a container's devices as chosen by chance if chance chose devices of the same resource for an earlier
+// container of the pod. The earlier container may have taken a device that this one would take, or may leave one for
+// reuse.
 func (a *admission) inherit(i int, b *DeviceBlock) {
 	earlier := a.drawn[b.Resource]
 	b.Free, b.Loose = b.Free || earlier.free, b.Loose || earlier.loose
@@ -178,7 +182,7 @@ func (a *admission) inherit(i int, b *DeviceBlock) {
 // chance is what the kubelet chooses by chance in a pick; see DeviceBlock.
 type chance struct{ free, loose bool }
 
-// takeDevices picks need devices; the caller has made sure that as many are usable.
+// takeDevices picks as many devices as need; the caller has made sure that the resource has that many usable ones.
 func (a *admission) takeDevices(at int, res topo.Resource, need int, h hint) DeviceBlock {
 	block := DeviceBlock{Resource: res.Name}
 	picked := newDevices(len(res.Devices))
@@ -198,6 +202,7 @@ func (a *admission) takeDevices(at int, res topo.Resource, need int, h hint) Dev
 	return block
 }
 
+// healthy returns the number of healthy devices.
 func healthy(r topo.Resource) (n int) {
 	for _, d := range r.Devices {
 		if !d.Unhealthy {
@@ -207,7 +212,8 @@ func healthy(r topo.Resource) (n int) {
 	return n
 }
 
-// pools returns the usable devices in the order in which the kubelet takes from them.
+// pools returns the usable devices in the order in which the kubelet takes them: those that init containers leave,
+// those that touch the affinity, others with a NUMA node, and the rest.
 func (a *admission) pools(at int, res topo.Resource, h hint) [4]devices {
 	var pools [4]devices
 	for k := range pools {
@@ -232,8 +238,8 @@ func (a *admission) pools(at int, res topo.Resource, h hint) [4]devices {
 	return pools
 }
 
-// draw takes up to need devices of a pool into picked, lowest ids first. It marks the block if the kubelet may pick
-// other devices. It returns how many it took.
+// draw moves devices of a pool into picked, lowest ids first, until it has as many as need or the pool is empty. It
+// marks the block if the kubelet may pick other devices. It returns how many it took.
 func draw(res topo.Resource, pool devices, need int, picked devices, block *DeviceBlock) (took int) {
 	have := pool.len()
 	if need <= 0 || have == 0 {
@@ -258,7 +264,8 @@ func draw(res topo.Resource, pool devices, need int, picked devices, block *Devi
 	return took
 }
 
-// bookDevices books a container's devices, and records what an init container leaves to later containers.
+// bookDevices subtracts a container's devices from the usage, and records what an init container leaves to later
+// containers.
 func (a *admission) bookDevices(i int) {
 	if len(a.taken[i].Devices) == 0 {
 		return

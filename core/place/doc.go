@@ -22,9 +22,10 @@
 //
 // # Contracts
 //
-// The same arguments give the same result, on every machine and in every run. No function changes or keeps an argument,
-// with one exception: a Usage keeps its Machine and its Rules, and the caller must not change them any more. A Usage
-// never changes, so any number of goroutines may use it; a Question belongs to one goroutine.
+// The same arguments give the same result, on every machine and in every run. No function changes or keeps an
+// argument, with two exceptions: a Usage keeps its Machine and its Rules, and a Question keeps its Pod. The caller
+// must not change these any more. A Usage never changes, so any number of goroutines may use it; a Question belongs
+// to one goroutine.
 //
 // Arguments must be valid: [Pod.Validate], [Rules.Validate] and [Demand.Validate] check that. Values of packages
 // api/pod and api/v1alpha1 are valid. "Does not fit" is a verdict with reasons, never an error, and a [Reason] is data:

@@ -11,7 +11,7 @@ import (
 // This file finds the reasons for a refusal. It runs only after the verdict is computed, and never changes it: it makes
 // the hint sets again, one after the other in the same tables.
 
-// need is the number of NUMA nodes that a merge wants for one resource.
+// need is the number of NUMA nodes that the hint set of one resource prefers.
 type need struct {
 	resource string
 	width    int
@@ -58,6 +58,7 @@ func (a *admission) ofKind(l *maskSpace, joint hintSet, w Amount, t tables) hint
 	return joint
 }
 
+// together returns the reason that each resource fits by itself, and all together do not.
 func together(container string, needs []need) Reason {
 	var names []string
 	for _, n := range needs {
@@ -66,7 +67,8 @@ func together(container string, needs []need) Reason {
 	return Reason{Code: Together, Container: container, Resource: strings.Join(names, ", ")}
 }
 
-// uneven names two resources that need different numbers of NUMA nodes; the result is false if all need as many.
+// uneven names two resources that need different numbers of NUMA nodes; the second result is false if all need the
+// same number.
 func uneven(needs []need) (Reason, bool) {
 	if len(needs) == 0 {
 		return Reason{}, false
@@ -104,9 +106,9 @@ func (h *hintSet) explain(single bool) (r Reason, bad bool) {
 	return h.lack(width, 0)
 }
 
-// lack looks at the masks that have width NUMA nodes and contain the mask within, and returns why none of them serves
-// the hint set. bad is false if one of these masks has enough of the resource, and lacks only a resource that is judged
-// together with it.
+// lack looks at the masks that have width NUMA nodes and contain a given mask (within). It returns why none of them
+// serves the hint set. bad is false if one of these masks has enough of the resource, and lacks only a resource that
+// is judged together with it.
 func (h *hintSet) lack(width, within int) (r Reason, bad bool) {
 	r = Reason{Resource: h.resource, Want: h.want, Width: width}
 	able, untied := false, int64(0)
@@ -151,6 +153,8 @@ func (a *admission) memoryReasons(c *Container, h hint) []Reason {
 	t := newTables(l.size())
 	joint := a.memoryHintSet(&l, &r, t)
 	within, elsewhere := l.dense(h.mask), slices.Contains(joint.preferred, true)
+	// barred: the affinity does not explain the refusal, so the reason is Group, unless the whole machine has too
+	// little.
 	barred := joint.impossible || !h.preferred || a.hasFree(h.mask, c.Memory)
 	var out, short []Reason
 	var needs []need

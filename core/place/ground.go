@@ -7,8 +7,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// ground is the part of a usage that does not depend on holdings. It is computed once and shared by all usages that are
-// made from one another. What a question computes from a ground (see plan.go) is therefore valid for all of them.
+// ground is the part of a usage that does not depend on holdings. It is computed once and shared by all usages that
+// are made from one another. What a [Question] computes from a ground (see plan.go) is therefore valid for all these
+// usages.
 //
 // Amounts of a ground and of its usages are rows with one number for each NUMA node, by position: row 0 is CPUs, then
 // every kind of memory, then the devices of every resource that touch the NUMA node.
@@ -118,13 +119,14 @@ func nested(m *topo.Machine) bool {
 	return true
 }
 
-// add adds n to the entries of the NUMA nodes of a mask.
+// add adds n to the entries of a row that belong to the NUMA nodes of a mask.
 func add(row []int64, on topo.Mask, n int64) {
 	for ; on != 0; on &= on - 1 {
 		row[on.First()] += n
 	}
 }
 
+// rows returns the number of rows for this number of device resources.
 func (g *ground) rows(resources int) int { return 1 + len(g.kinds) + resources }
 
 // memory and devices return where the row of a kind or resource begins. near and usable return where the number of its

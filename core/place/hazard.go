@@ -50,9 +50,9 @@ const (
 	// and the pod ends with UnexpectedAdmissionError (the same function).
 	StoppedDevices HazardCode = "stopped-devices"
 	// StatusReadmission: in 1.33 and 1.34 a restarted kubelet reads the CPUs of a container from its status. Before a
-	// container is created, its status has no CPUs, unlike its holdings. Under restricted and single-numa-node with
-	// scope pod, the pod then ends with TopologyAffinityError, unless no container of the pod has CPUs in its status
-	// (cpumanager/policy_static.go, guaranteedCPUs and GetPodTopologyHints).
+	// container is created, its status has no CPUs, although the container holds some. Under restricted and
+	// single-numa-node with scope pod, the pod then ends with TopologyAffinityError, unless no container of the pod has
+	// CPUs in its status (cpumanager/policy_static.go, guaranteedCPUs and GetPodTopologyHints).
 	StatusReadmission HazardCode = "status-readmission"
 	// ResizeReadmission: a pod was resized in place, and its containers have kept their CPUs, as with the gate
 	// InPlacePodVerticalScalingExclusiveCPUs in 1.37. Under restricted and single-numa-node a restarted kubelet finds
@@ -146,8 +146,9 @@ func (h Hazard) named() string {
 }
 
 // RestartHazards returns what goes wrong if the kubelet of a node with this usage restarts, in the order of the
-// constants. Each holding must belong to one container, or to a pod as a whole, and not be a sum over containers. pods
-// has the pods of the usage whose statuses matter (see [Statuses]); it may be empty. It allocates only for its result.
+// constants. Each holding must belong to one container, or to a pod as a whole, and not be a sum over containers.
+// pods has the pods of the usage whose statuses matter (see [Statuses]); it may be empty. RestartHazards allocates
+// only for its result.
 //
 // One hazard cannot be computed from a usage: a pod whose init containers have ended asks for their memory once more,
 // and is refused if there is no room (memorymanager/policy_static.go, Allocate; kubernetes issue 123971).
@@ -218,8 +219,8 @@ func (r *risk) hold(u *Usage, h *Holding) {
 }
 
 // scattered reports whether align-by-socket does not prefer the hint with exactly these NUMA nodes for this number of
-// CPUs. That is so if fewer NUMA nodes have as many CPUs, and the mask spans more sockets than so few NUMA nodes
-// need.
+// CPUs. That is so if fewer NUMA nodes could have as many CPUs, and the mask spans more sockets than this smaller
+// number of NUMA nodes needs.
 func scattered(m *topo.Machine, on topo.Mask, cpus int64) bool {
 	if on.Len() < 2 {
 		return false
@@ -242,8 +243,9 @@ func scattered(m *topo.Machine, on topo.Mask, cpus int64) bool {
 	return spans > (least+perSocket-1)/perSocket
 }
 
-// tablesDiffer reports whether a memory manager with the tables of b refuses the blocks of a, because the group of a
-// NUMA node differs, or the free bytes of a whole group.
+// tablesDiffer reports whether a memory manager whose state file has the tables of b and the blocks of a does not
+// start. That is so if the group of a NUMA node differs, or the free bytes of a whole group do (before 1.32: of a
+// NUMA node).
 func tablesDiffer(a, b *Usage) bool {
 	for i := range a.cells {
 		if a.cells[i].group != b.cells[i].group {

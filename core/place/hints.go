@@ -25,7 +25,8 @@ import (
 // AND-convolution of the hint sets over the mask space. It takes n*2^n steps per hint set; the kubelet takes 2^n times
 // as many for each.
 
-// hint is the topology manager's decision for one container. If set is false there is no affinity.
+// hint is the topology manager's decision for one container or pod. mask is the affinity; if set is false, there is
+// none. preferred means that every hint set prefers the affinity.
 type hint struct {
 	mask      topo.Mask
 	set       bool
@@ -49,12 +50,13 @@ var policyTable = [...]policyRow{
 // merging is the state of a merge: what follows from the hint sets so far.
 type merging struct {
 	row policyRow
-	// possible: every hint set has a mask; choosing: some hint set has one.
+	// possible: every hint set so far has a mask. choosing: at least one has a mask; a hint set that has one is called
+	// choosy.
 	possible, choosing bool
 	preferred          []bool // masks that all choosy hint sets prefer
-	// reached[d] is 1 if d is an intersection of one mask of every choosy hint set, and turn is memory for computing
-	// it. aim is the width that an affinity which is not preferred should have. Only policies that admit such
-	// affinities need them.
+	// reached[d] is 1 if d is an intersection of one mask of every choosy hint set, and 0 otherwise; turn is memory for
+	// computing it. aim is the best width for an affinity that is not preferred. Only policies that admit such
+	// affinities need these fields.
 	reached, turn []uint64
 	aim           int
 	work          *work
@@ -66,7 +68,7 @@ type crossing struct {
 	reached, turn [1 << defaultMaxNUMAs]uint64
 }
 
-// merging returns a merge of no hint sets.
+// merging returns a merge of no hint sets. size is the number of masks in the mask space.
 func (c *crossing) merging(row policyRow, size int) merging {
 	m := merging{row: row, possible: true}
 	if size > len(c.preferred) {
@@ -121,7 +123,7 @@ func (m *merging) reach(f *hintSet) {
 	m.aim = max(m.aim, narrowest)
 }
 
-// decide returns the affinity; admit is false if the policy refuses.
+// decide returns the affinity; admit is false if the policy refuses the request.
 func (m *merging) decide(u *Usage, l *maskSpace) (h hint, admit bool) {
 	if m.row.single {
 		h = m.decideSingle(u.Machine, l)
@@ -148,6 +150,8 @@ func (m *merging) decideSingle(machine *topo.Machine, l *maskSpace) hint {
 	return hint{}
 }
 
+// decideAny takes the best preferred affinity. Without one, restricted refuses; best-effort takes the best reached
+// affinity, else all NUMA nodes.
 func (m *merging) decideAny(u *Usage, l *maskSpace) hint {
 	if !m.choosing {
 		return hint{mask: u.Machine.All(), set: true, preferred: m.possible}
@@ -172,8 +176,8 @@ func (m *merging) decideAny(u *Usage, l *maskSpace) hint {
 	return hint{mask: u.Machine.All(), set: true}
 }
 
-// closer orders masks: narrower ones first; then, with prefer-closest-numa-nodes, by mean distance; then lower NUMA
-// nodes first (numa_info.go, Closest and Narrowest).
+// closer reports whether mask a goes before mask b: narrower ones first; then, with prefer-closest-numa-nodes, by
+// mean distance; then lower NUMA nodes first (numa_info.go, Closest and Narrowest).
 func (m *merging) closer(u *Usage, l *maskSpace, a, b int) bool {
 	x, y := bits.OnesCount(uint(a)), bits.OnesCount(uint(b))
 	if x != y {
@@ -202,9 +206,10 @@ func meanDistance(m *topo.Machine, mask topo.Mask) float64 {
 	return sum / n
 }
 
-// andConvolve returns for every mask d whether some a with x[a] and some b with y[b] have a&b == d, as 0
-// or 1. Summing over supersets turns it into a product; subtracting them again turns it back. With
-// x, y in {0, 1} and at most 2^16 masks no count exceeds 2^32.
+// andConvolve sets x[d], for every mask d, to 1 if there are masks a and b with x[a] = 1, y[b] = 1 and a&b == d, and
+// to 0 otherwise. It returns x, and overwrites y. Sums over all supersets of each mask turn the convolution into a
+// product of entries; taking the sums back then gives the number of pairs a, b. With x, y in {0, 1} and at most 2^16
+// masks no number exceeds 2^32.
 func andConvolve(x, y []uint64) []uint64 {
 	superset(x, 1)
 	superset(y, 1)
@@ -257,8 +262,8 @@ func (m *merging) bestReached(u *Usage, l *maskSpace) (best int) {
 	return best
 }
 
-// rank orders affinities that are not preferred; lower is better. First come masks of the width aim, then narrower
-// ones, widest first, then wider ones, narrowest first.
+// rank orders affinities that are not preferred by class, then by order; lower is better. First come masks of the
+// width aim, then narrower ones, widest first, then wider ones, narrowest first.
 func (m *merging) rank(d int) (class, order int) {
 	switch n := bits.OnesCount(uint(d)); {
 	case n == m.aim:

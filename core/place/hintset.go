@@ -6,7 +6,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// maskSpace is the set of NUMA nodes that matter to one request, as dense bits 0..n-1 in ascending order.
+// maskSpace is the set of NUMA nodes that matter to one request. A dense mask is a set of them as an int: bit i
+// stands for the i-th of them in ascending order. Tables have one entry for each dense mask, and so do not grow with
+// NUMA nodes that do not matter.
 type maskSpace struct {
 	at    []int // position of each dense bit
 	plain bool  // at[i] == i: dense bits are positions
@@ -14,8 +16,8 @@ type maskSpace struct {
 	single bool
 }
 
-// maxMaskSpace bounds the NUMA nodes of one request, and so the work. The kubelet enumerates the same masks with far
-// more work for each, so no kubelet can serve a machine beyond this bound.
+// maxMaskSpace bounds the NUMA nodes that matter to one request, and so the size of tables. The kubelet does far more
+// work for each mask, so no kubelet can serve a request beyond this bound.
 const maxMaskSpace = 16
 
 func newMaskSpace(universe topo.Mask) maskSpace {
@@ -30,6 +32,7 @@ func (l *maskSpace) next(d int) int {
 	return d + 1
 }
 
+// size returns the number of dense masks, the empty one included.
 func (l *maskSpace) size() int { return 1 << len(l.at) }
 
 // count returns how many masks matter.
@@ -40,7 +43,7 @@ func (l *maskSpace) count() int {
 	return l.size()
 }
 
-// wide turns dense bits into a mask of positions.
+// wide turns a dense mask into a mask of positions.
 func (l *maskSpace) wide(d int) (out topo.Mask) {
 	if l.plain {
 		return topo.Mask(d)
@@ -51,7 +54,7 @@ func (l *maskSpace) wide(d int) (out topo.Mask) {
 	return out
 }
 
-// dense turns a mask of positions into dense bits. It drops NUMA nodes outside the mask space.
+// dense turns a mask of positions into a dense mask. It drops NUMA nodes outside the mask space.
 func (l *maskSpace) dense(m topo.Mask) (out int) {
 	for i, p := range l.at {
 		out |= int(m>>uint(p)&1) << i
@@ -59,7 +62,7 @@ func (l *maskSpace) dense(m topo.Mask) (out int) {
 	return out
 }
 
-// sum turns the amounts of single NUMA nodes, at out[1<<i], into the amounts of all masks.
+// sum turns the amounts of single NUMA nodes, at out[1<<i], into the amounts of all masks. out[0] must be 0.
 func (l *maskSpace) sum(out []int64) {
 	if l.single {
 		return
@@ -78,8 +81,8 @@ func (l *maskSpace) sum(out []int64) {
 type hintSet struct {
 	resource string
 	want     int64
-	// kinds is how often the hint set counts, each time with a mask of its own choice: the memory manager gives hints
-	// once for every kind of memory. 0 means 1.
+	// kinds is how often the hint set takes part in a merge, each time with any of its masks: the memory manager gives
+	// the same hints once for every kind of memory. 0 means 1.
 	kinds int
 	// impossible: no mask serves the want. The hint set then prefers no mask, and the other hint sets choose.
 	impossible bool
@@ -130,8 +133,8 @@ func (t *tables) open(l *maskSpace, universe int) {
 	}
 }
 
-// demand adds the condition that a mask has this amount. Masks stay preferred if they have it when nothing is held.
-// Masks stay able if they stay preferred and have it free.
+// demand adds the condition that a mask has this amount. Masks stay preferred if they have the amount when nothing is
+// held. Masks stay able if they stay preferred and have the amount free. Only prefer makes preferred final.
 func (t *tables) demand(l *maskSpace, amount int64) {
 	whole, free, able, preferred := t.whole, t.free[:len(t.whole)], t.able[:len(t.whole)], t.preferred[:len(t.whole)]
 	for d := 1; d < len(whole); d = l.next(d) {
@@ -140,8 +143,8 @@ func (t *tables) demand(l *maskSpace, amount int64) {
 	}
 }
 
-// close ends the demands and returns f with the tables. Its width becomes the width of the narrowest preferred mask
-// if that is less. Every able mask then fits.
+// close ends the demands and returns f with the tables. The width of f becomes that of the narrowest preferred mask,
+// unless it is less already. Every able mask then fits.
 func (t *tables) close(l *maskSpace, f hintSet) hintSet {
 	for d := 1; d < len(t.preferred); d = l.next(d) {
 		if t.preferred[d] {
@@ -153,7 +156,8 @@ func (t *tables) close(l *maskSpace, f hintSet) hintSet {
 	return f
 }
 
-// prefer makes preferred exactly the fitting masks of the hint set's width.
+// prefer makes preferred exactly the fitting masks of the hint set's width. The hint set is impossible if no mask
+// fits.
 func (h *hintSet) prefer(l *maskSpace) {
 	h.impossible = true
 	for d := 1; d < len(h.fits); d = l.next(d) {
@@ -169,6 +173,7 @@ func (h *hintSet) tie(l *maskSpace) {
 	}
 }
 
+// touches reports whether a dense mask touches every tie.
 func (h *hintSet) touches(d int) bool {
 	for _, t := range h.ties {
 		if d&t == 0 {

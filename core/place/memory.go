@@ -8,19 +8,20 @@ import (
 
 // This file is the memory manager's Static policy (memorymanager/policy_static.go). The rules are:
 //
-//  - It serves only Guaranteed pods. It judges memory and hugepages of every size together: one mask must serve
-//    all kinds, and the preferred width is the fewest NUMA nodes whose allocatable amounts would.
-//  - A NUMA node in a group of several NUMA nodes serves no single-numa use; a NUMA node in single-numa use
-//    joins no group; groups that are not equal do not overlap.
+//  - It serves only Guaranteed pods. It judges memory and hugepages of every size together: one mask must serve all
+//    kinds, and the preferred width is the fewest NUMA nodes whose allocatable amounts would serve them.
+//  - A block that lies on several NUMA nodes makes them a group; a block on one NUMA node is single-numa use. A NUMA
+//    node in a group serves no single-numa use; a NUMA node in single-numa use joins no group; groups that are not
+//    equal do not overlap.
 //  - If no mask serves, the manager has no opinion in the merge (it returns no hints), and the pod
 //    fails when the memory is allocated.
 //  - If the merged affinity is too small for the memory, the manager widens it to a mask of its own choice.
-// - It has a table for every kind that Linux shows on a NUMA node. Where a NUMA node lacks a requested kind, it reads a
-//    nil table and panics (calculateHints, isAffinitySatisfyRequest).
+//  - The manager has a table for every kind that Linux shows on a NUMA node. Where a NUMA node lacks a requested
+//    kind, the manager reads a nil table and panics (calculateHints, isAffinitySatisfyRequest).
 
-// memoryHintSet returns the hint set of all memory kinds of a request together. Its free amounts are the free amounts
-// of the last kind, plus what init containers of the pod leave. If no mask serves, the hint set is impossible: the
-// manager has no opinion.
+// memoryHintSet returns the hint set of all memory kinds of a request together. Its free amounts are the amounts of
+// the last kind only, plus what init containers of the pod leave, because each kind overwrites the tables. If no mask
+// serves, the hint set is impossible: the manager has no opinion.
 func (a *admission) memoryHintSet(l *maskSpace, r *request, t tables) hintSet {
 	if !a.work.spend(10*l.count() + len(r.memory)*(6*l.count()+len(r.spare.memory)*len(l.at))) {
 		return hintSet{resource: topo.Memory, impossible: true}
@@ -55,7 +56,7 @@ func (u *Usage) sumMemory(l *maskSpace, kind int, t tables) {
 	l.sum(t.free)
 }
 
-// keepGroups removes the fitting masks that the manager's groups exclude from new memory.
+// keepGroups clears fits for the masks that new memory cannot have because of the groups on the node.
 func (u *Usage) keepGroups(l *maskSpace, fits []bool) {
 	for d := 1; d < len(fits); d = l.next(d) {
 		if !fits[d] {
@@ -69,7 +70,7 @@ func (u *Usage) keepGroups(l *maskSpace, fits []bool) {
 	}
 }
 
-// violates reports whether a group of several NUMA nodes would overlap single-numa use or another group
+// violates reports whether a mask of several NUMA nodes, as a group, would overlap single-numa use or another group
 // (isAffinityViolatingNUMAAllocations).
 func (u *Usage) violates(mask topo.Mask) bool {
 	if mask.Len() == 1 {
@@ -83,7 +84,7 @@ func (u *Usage) violates(mask topo.Mask) bool {
 	return false
 }
 
-// allocateMemory assigns a container its memory.
+// allocateMemory assigns a container its memory. It returns "", or the kubelet's reason for refusing the pod.
 func (a *admission) allocateMemory(i int, h hint) RefusalReason {
 	c := &a.pod.Containers[i]
 	if !a.u.Rules.Memory.Static || !a.u.Rules.Serves(a.pod) || c.unpinned {
@@ -115,7 +116,8 @@ func (a *admission) allocateMemory(i int, h hint) RefusalReason {
 	return ""
 }
 
-// bookMemory books the part of a container's memory that does not come from finished init containers.
+// bookMemory subtracts from the usage the part of a container's memory that does not come from finished init
+// containers.
 func (a *admission) bookMemory(i int) {
 	a.own()
 	for _, b := range a.taken[i].Memory {
@@ -124,7 +126,8 @@ func (a *admission) bookMemory(i int) {
 	a.leaveMemory(i)
 }
 
-// memoryMask returns the NUMA nodes that the manager assigns the memory to, given the merged affinity.
+// memoryMask returns the NUMA nodes on which the manager assigns the memory, given the merged affinity h. The second
+// result is false if there are none.
 func (a *admission) memoryMask(c *Container, h hint) (topo.Mask, bool) {
 	if h.set && !a.crashes(c.Name, c.Memory, h.mask) && a.hasFree(h.mask, c.Memory) {
 		return h.mask, true
@@ -149,8 +152,8 @@ func (a *admission) memoryMask(c *Container, h hint) (topo.Mask, bool) {
 }
 
 // crashes reports whether the memory manager panics when it looks for memory on the NUMA nodes of a mask: it has no
-// table of one kind there. If so, crashes records the reason in a.crash. A positive want of a kind that no NUMA node
-// has is refused as usual: schedulers send no such pod.
+// table of one kind there. If so, crashes records the reason in a.crash. If no NUMA node at all has the kind, a
+// positive want counts as too large and not as a panic, because schedulers bind no such pod.
 func (a *admission) crashes(container string, want []Amount, on topo.Mask) bool {
 	for _, w := range want {
 		var missing topo.Mask
@@ -198,7 +201,7 @@ func (u *Usage) kindOn(amounts []int64, mask topo.Mask, kind string) (sum int64)
 }
 
 // ownMask returns the manager's own best mask that contains the given one: preferred masks first, then narrow ones,
-// then low ones (findBestHint).
+// then low ones (findBestHint). The second result is false if no such mask fits.
 func (a *admission) ownMask(c *Container, contains topo.Mask) (hint, bool) {
 	if len(c.Memory) == 0 {
 		return hint{}, false
@@ -230,6 +233,7 @@ func (a *admission) ownMask(c *Container, contains topo.Mask) (hint, bool) {
 	return hint{mask: l.wide(best), set: true, preferred: f.preferred[best]}, best != 0
 }
 
+// narrower reports whether ownMask takes the dense mask d rather than best.
 func narrower(preferred bool, d int, bestPreferred bool, best int) bool {
 	if preferred != bestPreferred {
 		return preferred

@@ -27,8 +27,9 @@ import (
 // maxNUMAID is the highest id of a NUMA node that a kubelet's masks can hold.
 const maxNUMAID = 63
 
-// maxMemorySets is the most NUMA nodes for which a memory or device manager may try all sets. They have a million
-// sets, the bound for CPUs (maxSets). With more NUMA nodes, the kubelet's search counts as endless.
+// maxMemorySets is the most NUMA nodes for which a memory or device manager may try all sets. 20 NUMA nodes have a
+// million sets, which is also the bound for CPUs (maxSets). With more NUMA nodes, the kubelet's search counts as
+// endless.
 const maxMemorySets = 20
 
 // Obstacles returns why a kubelet with these rules cannot serve pods that need alignment on a machine, even if nothing
@@ -68,7 +69,8 @@ func (r Rules) MissingPages(m *topo.Machine) (out []Reason) {
 	return out
 }
 
-// barriers returns why a kubelet serves no pod, and why it serves no Guaranteed pod.
+// barriers returns why a kubelet serves no pod at all, and why it serves no pod with resources of its own
+// ([Rules.Serves]).
 func barriers(m *topo.Machine, r Rules) (all, guaranteed []Reason) {
 	n, last := len(m.NUMAs()), lastID(m)
 	policy := r.Topology.Policy

@@ -1,9 +1,9 @@
 package place
 
-// This file answers in amounts what most pods get: a pod of one container without devices, all of it on one NUMA node.
-// Which CPUs these are matters to few callers, and picking them is most of the work of a verdict. The reasons why the
-// amounts are exact are those of plan.go, and this one: on a tidy machine the CPU manager picks exactly as many CPUs as
-// are wanted, and takes them inside the affinity as long as that has enough.
+// This file computes, in amounts, what a pod of one container without devices gets if it gets everything on one NUMA
+// node, as most pods do. Few callers need the ids of the CPUs, and picking these is most of the work of a verdict.
+// The amounts are exact for the reasons in plan.go, and for one more: on a tidy machine (see ground) the CPU manager
+// picks exactly as many CPUs as are wanted, and takes them inside the affinity if that has enough.
 
 // Outline is what a pod gets, in amounts.
 type Outline struct {
@@ -11,14 +11,14 @@ type Outline struct {
 	NUMA int
 	// CPUs is the number of its exclusive CPUs.
 	CPUs int64
-	// Memory has the bytes of each kind of memory that it gets. It must not be changed.
+	// Memory has the bytes of each kind of memory that the pod gets. The caller must not change it.
 	Memory []Amount
 }
 
-// Outline returns what the pod gets. With ok, the node admits the pod, the verdict of [Place] has these amounts, and
-// all CPUs are in one last-level cache group. Without ok, only Place has the answer: the pod may be refused, or several
-// containers, devices, several NUMA nodes or options of the CPU manager matter. Outline allocates nothing, except at
-// the first question about a machine and its rules.
+// Outline returns what the pod gets. If ok is true, the node admits the pod, the verdict of [Place] has these
+// amounts, and all CPUs are in one last-level cache group. If ok is false, only Place has the answer: the pod may be
+// refused, or several containers, devices, several NUMA nodes or options of the CPU manager matter. Outline allocates
+// nothing, except at the first question about a machine and its rules.
 func (q *Question) Outline(u *Usage) (o Outline, ok bool) {
 	c := q.podPlan(u)
 	if !c.alone || q.pod.PodLevel {

@@ -26,7 +26,7 @@ var policyNames = [...]string{"none", "best-effort", "restricted", "single-numa-
 // String returns the kubelet's name of the policy.
 func (p Policy) String() string { return nameOf("policy", policyNames[:], int(p)) }
 
-// ParsePolicy reads the kubelet's name of a policy.
+// ParsePolicy reads the kubelet's name of a policy; the second result is false for any other text.
 func ParsePolicy(s string) (Policy, bool) {
 	i := slices.Index(policyNames[:], s)
 	return Policy(i), i >= 0
@@ -46,7 +46,7 @@ var scopeNames = [...]string{"container", "pod"}
 // String returns the kubelet's name of the scope.
 func (s Scope) String() string { return nameOf("scope", scopeNames[:], int(s)) }
 
-// ParseScope reads the kubelet's name of a scope.
+// ParseScope reads the kubelet's name of a scope; the second result is false for any other text.
 func ParseScope(s string) (Scope, bool) {
 	i := slices.Index(scopeNames[:], s)
 	return Scope(i), i >= 0
@@ -69,7 +69,7 @@ var arbiterNames = [...]string{"kubelet", "agent"}
 // String returns the name of the arbiter.
 func (a Arbiter) String() string { return nameOf("arbiter", arbiterNames[:], int(a)) }
 
-// ParseArbiter reads the name of an arbiter.
+// ParseArbiter reads the name of an arbiter; the second result is false for any other text.
 func ParseArbiter(s string) (Arbiter, bool) {
 	i := slices.Index(arbiterNames[:], s)
 	return Arbiter(i), i >= 0
@@ -89,7 +89,8 @@ type Rules struct {
 	PodLevelManagers bool
 }
 
-// Equal reports whether both rules are the same.
+// Equal reports whether both rules are the same. Release 0 equals DefaultRelease. Reservations of memory must have
+// the same order.
 func (r Rules) Equal(o Rules) bool {
 	a, b := r.CPU, o.CPU
 	return r.Arbiter == o.Arbiter && r.Release.orDefault() == o.Release.orDefault() && r.Topology == o.Topology &&
@@ -128,7 +129,7 @@ type MemoryRules struct {
 	Reserved []Reserved
 }
 
-// Reserves returns how many bytes of a kind of memory all NUMA nodes keep for the system.
+// Reserves returns how many bytes of a kind of memory all NUMA nodes together keep for the system.
 func (r MemoryRules) Reserves(kind string) (bytes int64) {
 	for _, x := range r.Reserved {
 		if x.Kind == kind {
@@ -155,7 +156,7 @@ const (
 	Guaranteed
 )
 
-// Kind is the time at which a container runs.
+// Kind is the role of a container in its pod, which decides when it runs.
 type Kind int
 
 // The kinds of containers. A Sidecar is a restartable init container.
@@ -171,13 +172,13 @@ type Pod struct {
 	// PodLevel is set if spec.resources is set. From 1.34 on, the CPU and memory managers give such a pod nothing
 	// (cpumanager/policy_static.go, GetTopologyHints), unless [Rules.PodLevelManagers] is set.
 	PodLevel bool
-	// Whole is what spec.resources requests.
+	// Whole is what spec.resources requests of CPUs and memory.
 	Whole Whole
 	// Containers are the init containers in spec order, then the app containers in spec order.
 	Containers []Container
 	// pool is set if the pod gets CPUs and memory as a whole; see Rules.managed.
 	pool *pool
-	// late is set in a pod whose containers get their devices when they start.
+	// late is set if the containers get their devices when they start, and not at admission; see podlevel.go.
 	late bool
 }
 
@@ -189,10 +190,10 @@ type Container struct {
 	MilliCPU int64
 	Memory   []Amount // requests, ascending kind, no kind twice
 	Devices  []Count  // limits of extended resources, ascending name, no name twice
-	// Unequal is set in a pod with spec.resources where the container does not request CPU and memory, or not as much
-	// as its limits.
+	// Unequal is set if the pod has spec.resources, and the container does not request both CPU and memory, or requests
+	// less than its limits.
 	Unequal bool
-	// unpinned is set where a static memory manager passes over the container.
+	// unpinned is set if a static memory manager passes over the container; see podlevel.go.
 	unpinned bool
 }
 
@@ -220,8 +221,8 @@ type Holding struct {
 	Devices   []DeviceBlock
 }
 
-// Block is memory of one kind that a container holds on a set of NUMA nodes. Bytes may be 0: an app container that
-// reuses all memory of an init container leaves such a block behind, which still counts as an assignment of its NUMA
+// Block is memory of one kind that a container holds on a set of NUMA nodes. Bytes is 0 in a block of an init
+// container whose memory later containers reuse in full. Such a block still counts as an assignment of its NUMA
 // nodes.
 type Block struct {
 	Kind  string
@@ -244,7 +245,7 @@ type DeviceBlock struct {
 // Empty reports whether the holding takes nothing of the machine.
 func (h Holding) Empty() bool { return h.CPUs.Empty() && len(h.Memory) == 0 && len(h.Devices) == 0 }
 
-// NUMAs returns every NUMA node that the holding has a part of.
+// NUMAs returns the NUMA nodes on which the holding has CPUs, memory or devices.
 func (h Holding) NUMAs(m *topo.Machine) topo.Mask {
 	out := m.MaskOfCPUs(h.CPUs)
 	for _, b := range h.Memory {
@@ -257,7 +258,7 @@ func (h Holding) NUMAs(m *topo.Machine) topo.Mask {
 }
 
 // Matches reports whether an observed holding agrees with this prediction. CPUs must agree by id and memory by byte;
-// devices must agree in what is deterministic (see DeviceBlock).
+// devices must agree in what is deterministic (see DeviceBlock). Container and Kind are not compared.
 func (h Holding) Matches(seen Holding) bool {
 	return h.CPUs.Equal(seen.CPUs) &&
 		slices.Equal(sortedBlocks(h.Memory), sortedBlocks(seen.Memory)) &&
@@ -267,6 +268,7 @@ func (h Holding) Matches(seen Holding) bool {
 		})
 }
 
+// sortedBlocks returns the blocks in an order that does not depend on the order of in.
 func sortedBlocks(in []Block) []Block {
 	out := slices.Clone(in)
 	slices.SortFunc(out, func(a, b Block) int {
@@ -292,7 +294,7 @@ type Verdict struct {
 	// Refusal is empty where the node admits the pod.
 	Refusal RefusalReason
 	// Holdings has one entry per container that holds something, in the order of Pod.Containers. It is what the node's
-	// managers record after they admitted the pod: the blocks of an init container are already reduced by what later
+	// managers record after the admission, so the blocks of an init container are already reduced by what later
 	// containers reuse.
 	Holdings []Holding
 	// Reasons say what was missing; there is at least one if Refusal is set.
@@ -335,7 +337,8 @@ func (v Verdict) Exact() bool {
 func (p *Pod) Exclusive() bool { return p.QoS == Guaranteed && !p.PodLevel }
 
 // Plain reports whether no node's managers align anything for the pod: it asks for no device, and is not Guaranteed.
-// Such a pod fits wherever its plain amounts fit.
+// Such a pod fits on every node that has its amounts free, unless the kubelet there serves no pod at all (see
+// [Rules.Obstacles]).
 func (p *Pod) Plain() bool {
 	if p.QoS == Guaranteed {
 		return false
@@ -348,8 +351,8 @@ func (p *Pod) Plain() bool {
 	return true
 }
 
-// Shape returns a text that is equal exactly for pods that every node answers alike; container names
-// do not count.
+// Shape returns a text that has all of the pod but the names of its containers. Pods of equal shape therefore get
+// equal verdicts on every node, except for these names.
 func (p *Pod) Shape() string {
 	var b []byte
 	b = append(b, 'q', byte('0'+p.QoS))
@@ -369,6 +372,7 @@ func (p *Pod) Shape() string {
 	return string(b)
 }
 
+// appendAmounts appends requests of CPU and memory to a shape.
 func appendAmounts(b []byte, milliCPU int64, memory []Amount) []byte {
 	b = strconv.AppendInt(b, milliCPU, 10)
 	for _, a := range memory {

@@ -5,18 +5,18 @@ import (
 )
 
 // This file answers most yes-or-no questions without tables of masks (hints.go has the rules). It first computes a
-// plan, which depends only on the request and the machine. It then compares the plan with rows of amounts of a usage.
-// Such answers are exact, for these reasons:
+// plan, which depends only on the request, the machine and its rules. It then compares the plan with the rows of
+// amounts of a usage (ground.go). Such answers are exact, for these reasons. A group is a set of several NUMA nodes
+// on which a memory block lies.
 //
 //  - CPUs add up, and so do devices that belong to one NUMA node each. Whether a mask has enough is then a sum,
 //    and if a single NUMA node has enough, no table is needed.
 //  - Memory goes to a single NUMA node that is in no group, to several that have no blocks at all, or to a
 //    group as it is (memory.go). The manager never assigns anything else.
-//  - The outcome of best-effort matters to memory alone. If no NUMA nodes are grouped, memory fits next to any
-//    affinity that comes from a mask that serves it: the affinity is that mask, or the manager widens it to
-//    that mask.
+//  - Under best-effort only memory may fail. If no NUMA nodes are grouped, and the affinity comes from a mask that
+//    has the memory, the memory fits: the affinity is that mask, or the manager widens the affinity to that mask.
 //
-// Where these reasons do not apply the answer is unsure, and Fits asks the engine: it walks the pod through the
+// Where these reasons do not apply, the answer is unsure. Fits then asks the engine, which walks the pod through the
 // admission (admit.go).
 
 // answer is the result of comparing a plan with a usage.
@@ -31,7 +31,7 @@ const (
 // maxRows bounds the rows of a plan; the engine handles requests that have more.
 const maxRows = 8
 
-// row is the want of a request in one row of amounts.
+// row is an amount that a request wants, and the row of amounts that has to supply it.
 type row struct {
 	amount int64
 	on     topo.Mask // the NUMA nodes that the hint set ranges over
@@ -39,7 +39,7 @@ type row struct {
 	stock  int32     // for devices: index of the amount of all usable ones; else 0
 }
 
-// stock is an amount of devices for which only their number matters, and not their NUMA nodes.
+// stock is how many devices of one resource a request wants on the whole node. at is the index of the usable ones.
 type stock struct {
 	amount int64
 	at     int32
@@ -50,8 +50,8 @@ type plan struct {
 	policy Policy
 	never  bool // no usage of the ground serves it
 	hard   bool // only the engine finds the answer
-	// doubt: a yes is not sure, since CPUs are spread. narrow: hint sets may prefer NUMA nodes that the plan does not
-	// consider, since align-by-socket prefers whole sockets, too.
+	// doubt: a yes is not sure, because CPUs are spread over NUMA nodes. narrow: the plan does not consider all NUMA
+	// nodes that hint sets may prefer, because align-by-socket also prefers whole sockets.
 	doubt, narrow bool
 	cores         bool // only whole cores
 	cpus          int64
@@ -60,16 +60,17 @@ type plan struct {
 	choosy, n int
 	pinned    bool      // memory is assigned to NUMA nodes
 	near      topo.Mask // NUMA nodes that may appear in every hint set
-	// width is the number of NUMA nodes that CPUs and devices prefer: 0 if the request has neither, -1 if they differ.
-	// memory is the number that memory prefers.
+	// width is the number of NUMA nodes that CPUs and devices prefer: 0 if the request has neither, -1 if their numbers
+	// differ. memory is the number that memory prefers.
 	width, memory int
 	stocks        [maxRows]stock
-	stocked       int
+	stocked       int     // entries of stocks in use
 	merging       int     // the most steps of merging all hint sets by tables
 	expense       expense // whether merging surely takes too many steps
 }
 
-// make prepares a request of one app container. p must be the zero plan.
+// make prepares a request of one app container, or of a pod that is aligned as a whole. p must be the zero plan.
+// exclusive is [Rules.Serves] for the pod.
 func (p *plan) make(u *Usage, r *request, exclusive bool) {
 	g, rules := u.ground, &u.Rules
 	p.policy, p.near, p.never = rules.Topology.Policy, g.all, len(g.bars(exclusive)) > 0
@@ -105,7 +106,7 @@ func (p *plan) make(u *Usage, r *request, exclusive bool) {
 		universe = g.all
 		p.wantMemory(g, r.memory)
 	}
-	// The reasons above need a memory manager that never mixes groups with use of one NUMA node.
+	// The reasons at the top of the file hold only if the memory manager never mixes groups with use of one NUMA node.
 	p.hard = p.hard || p.pinned && p.policy != None && !g.keeps
 	// The memory manager refuses a container that wants no memory and has no affinity from other hints.
 	p.hard = p.hard || exclusive && rules.Memory.Static && !p.pinned
@@ -113,7 +114,7 @@ func (p *plan) make(u *Usage, r *request, exclusive bool) {
 	p.merging, p.expense = u.mergeSteps(r, universe.Len())
 }
 
-// ready is make for a pod of one app container.
+// ready is make for a pod of one app container. It also makes the plan hard if the engine may need too many steps.
 func (p *plan) ready(u *Usage, pod *Pod) {
 	c, exclusive := &pod.Containers[0], u.Rules.Serves(pod)
 	r := request{devices: c.Devices}
@@ -128,7 +129,7 @@ func (p *plan) ready(u *Usage, pod *Pod) {
 	p.hard = p.hard || u.heavy(pod, steps, choice)
 }
 
-// want adds a hint set of CPUs or devices.
+// want adds a hint set of CPUs or devices. shared is true if a device of the resource is on several NUMA nodes.
 func (p *plan) want(g *ground, x row, shared bool) {
 	if !p.push(x) {
 		return
@@ -188,6 +189,7 @@ func (p *plan) wantMemory(g *ground, memory []Amount) {
 // wide reports whether masks of several NUMA nodes may be preferred.
 func (p *plan) wide() bool { return p.policy == Restricted || p.policy == BestEffort }
 
+// push adds a row. If there is no space for it, it makes the plan hard and returns false.
 func (p *plan) push(x row) bool {
 	if p.n == maxRows {
 		p.hard = true
@@ -198,8 +200,8 @@ func (p *plan) push(x row) bool {
 	return true
 }
 
-// ask returns whether a usage of the plan's ground admits the pod. It adds to steps the entries that it reads when it
-// searches for several NUMA nodes.
+// ask returns whether a usage of the plan's ground admits the pod, or unsure if only the engine finds out. If it
+// searches for several NUMA nodes, it adds the number of entries that it reads to steps.
 func (p *plan) ask(u *Usage, steps *int) answer {
 	if p.never {
 		return no
@@ -213,7 +215,7 @@ func (p *plan) ask(u *Usage, steps *int) answer {
 		}
 	}
 	if p.cpus > u.cpus && !u.even {
-		return unsure // the kubelet may give out more CPUs than are free on such machines
+		return unsure // on uneven machines the kubelet may give out more CPUs than are free
 	}
 	if p.cpus > u.cpus || (p.cores && p.cpus > u.cpus-u.halves) {
 		return no
@@ -246,8 +248,8 @@ func (p *plan) anywhere(u *Usage) answer {
 	return no
 }
 
-// untabled answers if tables take too many steps. The verdict is then too complex, unless one NUMA node that all hint
-// sets prefer serves them.
+// untabled answers where merging by tables takes too many steps. The verdict is then too complex, unless one NUMA
+// node that all hint sets prefer serves them.
 func (p *plan) untabled(u *Usage) answer {
 	switch {
 	case u.localVaries && u.Rules.Topology.PreferClosest:
@@ -258,6 +260,7 @@ func (p *plan) untabled(u *Usage) answer {
 	return no
 }
 
+// single answers under single-numa-node.
 func (p *plan) single(u *Usage) answer {
 	switch {
 	case p.choosy == 0 && !p.pinned, p.lowest(u) >= 0:
@@ -268,8 +271,9 @@ func (p *plan) single(u *Usage) answer {
 	return p.unlessMemoryHas(u)
 }
 
-// unlessMemoryHas answers if some hint set prefers no NUMA nodes. If no NUMA nodes serve the memory, the memory manager
-// has no opinion, and other hint sets may choose NUMA nodes that happen to have the memory.
+// unlessMemoryHas answers where hint sets agree on no NUMA nodes. The answer is no if some NUMA nodes serve the
+// memory. Otherwise the memory manager gives no hints, so the other hint sets choose, and their NUMA nodes may have
+// the memory.
 func (p *plan) unlessMemoryHas(u *Usage) answer {
 	if p.memoryHas(u) {
 		return no
@@ -277,7 +281,7 @@ func (p *plan) unlessMemoryHas(u *Usage) answer {
 	return unsure
 }
 
-// lowest returns the lowest NUMA node that serves all hint sets by itself, or -1.
+// lowest returns the position of the lowest NUMA node that serves all hint sets by itself, or -1.
 func (p *plan) lowest(u *Usage) int {
 	in := p.near
 	if p.pinned {
@@ -286,7 +290,7 @@ func (p *plan) lowest(u *Usage) int {
 	return first(u.amounts, p.rows[:p.n], in)
 }
 
-// first returns the lowest NUMA node of a mask that has everything that the rows want, or -1.
+// first returns the position of the lowest NUMA node of a mask that has everything that the rows want, or -1.
 func first(amounts []int64, rows []row, in topo.Mask) int {
 	for ; in != 0; in &= in - 1 {
 		if i := in.First(); hasAll(amounts, rows, i) {
@@ -345,7 +349,7 @@ func (p *plan) memoryHas(u *Usage) bool {
 	return false
 }
 
-// preferred answers if all hint sets have to prefer the same NUMA nodes.
+// preferred answers under restricted, where all hint sets have to prefer the same NUMA nodes.
 func (p *plan) preferred(u *Usage, steps *int) answer {
 	if p.choosy == 0 && !p.pinned {
 		return yes
@@ -370,7 +374,7 @@ func (p *plan) preferred(u *Usage, steps *int) answer {
 	return p.unlessMemoryHas(u)
 }
 
-// common returns the width that all hint sets prefer, or -1 if they differ.
+// common returns the number of NUMA nodes that all hint sets prefer, or -1 if their numbers differ.
 func (p *plan) common() int {
 	switch {
 	case !p.pinned:

@@ -6,17 +6,17 @@ import "slices"
 // PodLevelResourceManagers on: 1.36 and 1.37, where it is off by default (KEP-5526). For such Guaranteed pods the rules
 // of CPUs and memory are (cpumanager/policy_static.go, memorymanager/policy_static.go, topologymanager/scope_pod.go):
 //
-//   - Scope pod, and a topology policy that gives hints: the pod gets its CPUs and memory once, as one block. Those
-//     containers whose requests equal their limits get a part of that for themselves, and the others share the rest. A
-//     pod is refused if nothing is left for others.
-//   - Scope container, or policy none: containers whose requests equal their limits are served like those of any
-//     Guaranteed pod. The others get nothing of their own.
+//   - Scope pod, and a topology policy that gives hints: the pod gets its CPUs and memory once, as one block. The
+//     containers whose requests equal their limits get parts of the block for themselves, and the others share the
+//     rest. The pod is refused if nothing is left to share.
+//   - Scope container, or policy none: containers whose requests equal their limits are served as in any Guaranteed
+//     pod. The others get nothing of their own.
 //
 // Devices are given to containers, in pods of every class; under scope pod, a container gets them only when it
-// starts. Another pod that is admitted before may get these devices; Place treats them as given.
+// starts. A pod that is admitted in between may get these devices; Place treats them as given at admission.
 //
-// [Rules.managed] replaces the pod by one that has only what the managers read. The unexported fields of Pod and
-// Container have what its requests cannot express.
+// [Rules.managed] replaces the pod by one with only the requests that the managers read. Its unexported fields have
+// what requests cannot express.
 
 // podLevelManagersSince is the first release with the gate.
 const podLevelManagersSince Release = 36
@@ -58,7 +58,8 @@ type ownPart struct {
 	cpus int64
 }
 
-// podLevel reports whether managers serve pods that request resources as a whole. The agent's pinning does not.
+// podLevel reports whether the node's managers serve pods that request resources as a whole. An agent that pins
+// containers never does.
 func (r *Rules) podLevel() bool { return r.PodLevelManagers && r.Arbiter == ByKubelet }
 
 // managed returns the pod as the managers see it. It is p itself, except on nodes with PodLevelManagers.
@@ -100,7 +101,8 @@ func (p *Pod) asWhole(r *Rules) *Pod {
 	return out
 }
 
-// divided computes how the containers divide what the pod requests (validatePodScopeResources).
+// divided computes how the containers divide what the pod requests, and whether the managers refuse the pod because
+// of that (validatePodScopeResources).
 func (p *Pod) divided(r *Rules, all *Container) *pool {
 	out := &pool{}
 	if n := all.MilliCPU / 1000; r.CPU.Static && n > 0 && all.MilliCPU%1000 == 0 {
@@ -119,6 +121,7 @@ func (p *Pod) divided(r *Rules, all *Container) *pool {
 	return out
 }
 
+// memoryRefusal returns why the memory manager refuses the pod whatever is free, or nil.
 func (p *Pod) memoryRefusal(all *Container) *Reason {
 	for i := range p.Containers {
 		c := &p.Containers[i]
@@ -134,7 +137,7 @@ func (p *Pod) memoryRefusal(all *Container) *Reason {
 	return nil
 }
 
-// ownCPUs returns the CPUs that a container gets for itself.
+// ownCPUs returns the number of CPUs that a container gets for itself.
 func (c *Container) ownCPUs() int64 {
 	if c.Unequal || c.MilliCPU%1000 != 0 {
 		return 0
@@ -156,8 +159,9 @@ func (c *Container) ownMemory(kind string) (bytes int64, shares bool) {
 	return 0, false
 }
 
-// starves reports whether containers that keep running use up all of an amount that others are to share. own returns
-// what a container has for itself, and whether it shares.
+// starves reports whether nothing of an amount is left for a container that shares it. own returns what a container
+// has for itself, and whether it shares. App containers and sidecars keep what they have; an init container that
+// shares runs only beside the sidecars before it.
 func (p *Pod) starves(all int64, own func(*Container) (int64, bool)) bool {
 	var used int64
 	shared := false
@@ -178,7 +182,8 @@ func (p *Pod) starves(all int64, own func(*Container) (int64, bool)) bool {
 	return shared && used >= all
 }
 
-// allocateWhole gives a pod as a whole its CPUs and memory.
+// allocateWhole gives a pod as a whole its CPUs and memory. It returns "", or the kubelet's reason for refusing the
+// pod.
 func (a *admission) allocateWhole(h hint) RefusalReason {
 	p := a.pod.pool
 	if p.cpu != nil {

@@ -10,14 +10,15 @@ type podPlan struct {
 	// plans has one plan for each container, in order; a pod that is aligned as a whole has one plan.
 	plans []plan
 	alone bool // the pod is one app container
-	whole bool
+	whole bool // the pod is aligned as a whole
 	hard  bool // only the engine finds the answer
 	never bool // the pod is too large for every node
 }
 
-// maxScratch bounds the amounts that are copied for pods of several containers.
+// maxScratch bounds the number of amounts that ask copies for a pod of several containers.
 const maxScratch = 256
 
+// podPlan prepares a pod for all usages of the ground of u.
 func (u *Usage) podPlan(p *Pod) (c podPlan) {
 	if p.alone() {
 		c.alone, c.plans = true, make([]plan, 1)
@@ -68,7 +69,7 @@ func (u *Usage) podPlan(p *Pod) (c podPlan) {
 	return c
 }
 
-// ask returns whether a usage of the pod plan's ground admits the pod.
+// ask returns whether a usage of the pod plan's ground admits the pod, or unsure if only the engine finds out.
 func (p *podPlan) ask(u *Usage) answer {
 	steps := 0
 	switch {
@@ -111,8 +112,8 @@ func (p *plan) askWhole(u *Usage, steps *int) answer {
 	return a
 }
 
-// one returns the NUMA node that the topology manager aligns the wants of the plan to. It returns -1 if it aligns
-// them to several or to none, or if the machine has only one NUMA node.
+// one returns the position of the NUMA node to which the topology manager aligns everything in the plan. It returns
+// -1 if the manager aligns to several or to none, or if the machine has only one NUMA node.
 func (p *plan) one(u *Usage) int {
 	if u.numas == 1 || p.narrow || p.policy == None || !policyTable[p.policy].single && p.common() != 1 {
 		return -1
@@ -120,8 +121,8 @@ func (p *plan) one(u *Usage) int {
 	return p.lowest(u)
 }
 
-// book subtracts what the plan's container gets from the amounts of u, which admits the container. The caller owns
-// the amounts. It returns false if it is not certain what the container gets.
+// book subtracts what the plan's container gets from the amounts of u, which the caller owns; u must admit the
+// container. book returns false if it is not certain what the container gets.
 func (p *plan) book(u *Usage) bool {
 	if p.n == 0 && p.stocked == 0 {
 		return !p.pinned

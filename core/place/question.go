@@ -10,6 +10,7 @@ type Question struct {
 	next int
 }
 
+// prepared is the pod plan for the usages of one ground.
 type prepared struct {
 	ground  *ground
 	podPlan podPlan
@@ -38,6 +39,7 @@ func (q *Question) FitsAll(us []*Usage, out []uint64) {
 	}
 }
 
+// fits is FitsAll for at most 64 usages: bit i is set if us[i] admits the pod.
 func (q *Question) fits(us []*Usage) (out uint64) {
 	var podPlans [64]*podPlan
 	var near int64
@@ -65,6 +67,7 @@ func (q *Question) fits(us []*Usage) (out uint64) {
 	return out
 }
 
+// podPlan returns the plan for the ground of u. It makes the plan if the question does not remember it.
 func (q *Question) podPlan(u *Usage) *podPlan {
 	for _, m := range q.prepared {
 		if m.ground == u.ground {

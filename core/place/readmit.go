@@ -16,7 +16,7 @@ type Statuses struct {
 	Resized []string
 }
 
-// Empty reports whether the statuses endanger nothing.
+// Empty reports whether no container is stopped or resized, so that the statuses endanger nothing.
 func (s *Statuses) Empty() bool { return len(s.Stopped)+len(s.Resized) == 0 }
 
 // Equal reports whether both have the same lists, in the same order.
@@ -62,13 +62,15 @@ func (r *Rules) podHazards(pods []Readmitted) (out []Hazard) {
 	return out
 }
 
+// waitsWithDevices reports whether a container that does not run holds devices.
 func (p *Readmitted) waitsWithDevices() bool {
 	return slices.ContainsFunc(p.Holdings, func(h Holding) bool {
 		return len(h.Devices) > 0 && slices.Contains(p.Statuses.Stopped, h.Container)
 	})
 }
 
-// partlySized reports whether one container with CPUs counts as requesting none, and another one does not.
+// partlySized reports whether the status of one container with CPUs has no CPUs, and the status of another one has
+// some.
 func (p *Readmitted) partlySized() bool {
 	with := func(unsized bool) bool {
 		return slices.ContainsFunc(p.Holdings, func(h Holding) bool {

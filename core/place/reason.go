@@ -39,21 +39,22 @@ const (
 	Group Code = "group"
 	// Fraction: the want is not a whole number of bytes, and the node's memory manager is static.
 	Fraction Code = "fraction"
-	// NoPool: the pod requests resources as a whole, containers use up all of that for themselves, and others would
-	// have nothing (podlevel.go).
+	// NoPool: the pod requests resources as a whole. Some containers use up all of these for themselves, so nothing is
+	// left for the others (podlevel.go).
 	NoPool Code = "no-pool"
 	// Sharer: the kubelet looks for NUMA nodes for a container that gets no memory of its own, and finds none
 	// (podlevel.go).
 	Sharer Code = "sharer"
-	// Chosen: the pod's NUMA nodes were chosen for other resources, and do not have enough of this one.
+	// Chosen: the NUMA nodes of the container or pod were chosen for other resources, and do not have enough of this
+	// one.
 	Chosen Code = "chosen"
 	// Unsupported: the machine has more NUMA nodes than this kubelet's topology manager supports.
 	Unsupported Code = "unsupported"
 	// NUMAID: a NUMA node's id is too high for this kubelet's configuration, so the kubelet panics. The reason is
 	// permanent.
 	NUMAID Code = "numa-id"
-	// NoPages: the static memory manager panics, since the NUMA node Want does not show the hugepages that are wanted,
-	// not even with no pages. The reason is permanent.
+	// NoPages: the static memory manager panics, because the NUMA node with the id in Want does not show hugepages of
+	// the wanted size, not even with a count of 0. The reason is permanent.
 	NoPages Code = "no-pages"
 	// NoDistances: the kubelet does not start, since prefer-closest-numa-nodes is set and the machine has no NUMA
 	// distances. The reason is permanent.
@@ -69,7 +70,7 @@ const (
 	// Untied: the pod demands alignment of a resource that the node does not align. Its managers do not assign the
 	// resource, or not to such a pod, or its devices have no NUMA node.
 	Untied Code = "untied"
-	// Drawn: whether the demand is satisfied depends on which devices of the resource With the node takes.
+	// Drawn: whether the demand is satisfied depends on which devices the node takes of the resource in With.
 	Drawn Code = "drawn"
 	// Counted: the node reports amounts only, and its kubelet would not refuse the pod if the prediction were wrong.
 	// Place never returns this code.
@@ -97,7 +98,7 @@ type Reason struct {
 	//
 	//  - Width: Width is the number of NUMA nodes that the policy allows for this want.
 	//  - NoNUMA: Width is the number of free devices without a NUMA node.
-	//  - Widths: Resource needs Want NUMA nodes, and the resource With needs Have.
+	//  - Widths: the resource in Resource needs Want NUMA nodes, and the resource in With needs Have.
 	//  - Demanded: With has the NUMA nodes of each resource that the demand is about.
 	//  - Endless: With has the reserved CPUs whose siblings are not reserved, under full-pcpus-only. For devices,
 	//    Width is a number of NUMA nodes: the kubelet would try all sets of them.
@@ -108,10 +109,10 @@ type Reason struct {
 	With  string
 	// Never: the pod would not get Want on the empty machine either. Have is then about the empty machine.
 	Never bool
-	// Under and Fit are remedies that a caller found by trying; they are empty if it tried none or found none. Under has
-	// other settings of the node's kubelet with which the empty machine would take the pod. Fit is for Widths: with this
-	// amount of the resource With, the empty machine would take the pod. It would not with the next larger amount that
-	// was tried.
+	// Under and Fit are remedies that a caller found by trying; they are empty if it tried none or found none. Under
+	// has other settings of the node's kubelet with which the empty machine would take the pod. Fit is for Widths: if
+	// the pod asked for this amount of the resource in With, the empty machine would take it. With the next larger
+	// amount that was tried, the machine would not.
 	Under string
 	Fit   int64
 }
@@ -160,6 +161,7 @@ func (r Reason) Text() string {
 	return "cannot align " + who + " (" + r.detail() + ")"
 }
 
+// detail renders what was wanted and what was missing, without the container.
 func (r Reason) detail() string {
 	want := "wants " + Quantity(r.Resource, r.Want)
 	switch r.Code {
@@ -300,6 +302,7 @@ func has(n int) string {
 // Quantity renders an amount with its resource, for example "4 nvidia.com/gpu" or "24Gi memory".
 func Quantity(resource string, n int64) string { return amount(resource, n) + " " + resource }
 
+// amount renders an amount without its resource; memory and hugepages are in bytes.
 func amount(resource string, n int64) string {
 	if resource == topo.Memory || strings.HasPrefix(resource, "hugepages-") {
 		return roundBytes(n)

@@ -28,7 +28,8 @@ const maxRelease = 999
 // String returns the release as Kubernetes writes it, such as "1.36".
 func (r Release) String() string { return fmt.Sprintf("1.%d", int(r.orDefault())) }
 
-// ParseRelease reads a release such as "1.36". It may be one that is not modelled.
+// ParseRelease reads a release such as "1.36", which need not be modelled. The second result is false for any other
+// text.
 func ParseRelease(s string) (Release, bool) {
 	minor, ok := strings.CutPrefix(s, "1.")
 	n, err := strconv.Atoi(minor)

@@ -3,8 +3,8 @@ package place
 import "github.com/tenon-numa/tenon/core/topo"
 
 // Amounts returns how much of a resource each NUMA node has free, and how much it has if nothing is held, by
-// position. The unit is CPUs for "cpu", bytes for a kind of memory, and devices for any other resource. whole
-// contains reserved CPUs and unhealthy devices, but not reserved memory. A device that is on several NUMA nodes
+// position. The unit is one CPU for "cpu", one byte for a kind of memory, and one device for any other resource.
+// whole contains reserved CPUs and unhealthy devices, but not reserved memory. A device that is on several NUMA nodes
 // counts on each of them. total is what is free on the whole node, and counts every device once. The slices are nil
 // if the machine has no such resource. The caller must not change them.
 func (u *Usage) Amounts(resource string) (free, whole []int64, total int64) {

@@ -11,7 +11,7 @@ type tally struct {
 	s        *spreading
 	sets     []float64 // number of sets, by first index, members to choose, and groups that these must have to spare
 	subsets  []float64
-	row, all int
+	row, all int // entries of sets for one number of members, and for one first index
 }
 
 // count returns how many sets of k NUMA nodes the kubelet looks at. It looks at all, or stops at the set in level:
@@ -50,6 +50,7 @@ func subsets(spare int) float64 {
 	return 1
 }
 
+// fill computes sets and subsets from the last NUMA node to the first.
 func (t *tally) fill() {
 	n := len(t.s.free)
 	t.sets, t.subsets = make([]float64, (n+1)*t.all), make([]float64, (n+1)*t.all)
@@ -67,9 +68,10 @@ func (t *tally) fill() {
 	}
 }
 
-// beyond returns how many more sets the kubelet looks at, because it also looks at the subsets of a set that can give
-// the CPUs. It counts sets of this many members among the NUMA nodes from index from on, if the members have at least
-// short groups to spare. prefix is the number of subsets of the members chosen before.
+// beyond returns what the subsets add to the number of sets that the kubelet looks at: for every set that can give
+// the CPUs, the number of its subsets less one. It considers the sets of some members chosen before, which have
+// prefix subsets, and of as many members more with an index of at least from. The latter must have short groups to
+// spare.
 func (t *tally) beyond(from, members, short int, prefix float64) float64 {
 	if t.s.rest == 0 {
 		return 0
@@ -78,9 +80,10 @@ func (t *tally) beyond(from, members, short int, prefix float64) float64 {
 	return prefix*t.subsets[at] - t.sets[at]
 }
 
-// loops reports whether the kubelet comes to a set at which it loops forever. The kubelet adds up the free CPUs of a
-// subset to see whether they are enough, but takes whole groups of them. CPUs that belong to no whole group, as half
-// reserved cores leave them, make it loop. ok is false if the answer needs more work than is left.
+// loops reports whether the kubelet comes to a set at which it loops forever, before it stops at the set in level.
+// The kubelet adds up the free CPUs of a subset to see whether they are enough, but takes whole groups of them. CPUs
+// that belong to no whole group, as half reserved cores leave them, make it loop. ok is false if the answer needs
+// more work than is left.
 func (s *spreading) loops(level []int) (is, ok bool) {
 	halves := false
 	for i, f := range s.free {
@@ -104,9 +107,10 @@ func (s *spreading) loops(level []int) (is, ok bool) {
 	return s.loopsAmong(level, len(s.free))
 }
 
-// loopsAmong is loops for the sets that consist of members and of NUMA nodes from index from on.
+// loopsAmong is loops for the sets that contain all of members and otherwise only NUMA nodes with an index of at
+// least from.
 func (s *spreading) loopsAmong(members []int, from int) (is, ok bool) {
-	row := s.rest // by groups of the subset, fewer than are wanted
+	row := s.rest // entries for the groups that a subset has to spare: 0 to s.rest-1
 	all := row * (s.rest + 1)
 	if !s.work.spend(4 * (len(members) + len(s.free) - from) * (s.k + 1) * all) {
 		return false, false

@@ -10,7 +10,8 @@ import (
 // This file implements distribute-cpus-across-numa together with align-by-socket, where the release prefers NUMA
 // nodes of one socket (spreadInOneSocket). The rules differ from the rules in spread.go:
 //
-//   - NUMA nodes of one socket go before all others; among these, and among the others, the most even ones.
+//   - Sets of NUMA nodes of one socket go before all other sets. Among sets of the same kind, the one that leaves the
+//     free CPUs most even goes first.
 //   - The share of each NUMA node is at most what the one with the fewest free CPUs has.
 //   - The enumeration stops only at NUMA nodes of one socket after which all NUMA nodes are level.
 //
@@ -23,8 +24,8 @@ type socketed struct {
 	oneSocket    bool
 }
 
-// searchSockets is search where NUMA nodes of one socket are preferred. sockets has the socket of each NUMA node, or a
-// negative number where it has CPUs of several.
+// searchSockets is search where NUMA nodes of one socket are preferred. sockets has the socket of each NUMA node in
+// s.free, or -1 for a NUMA node with CPUs of several sockets.
 func (s *spreading) searchSockets(sockets []int, least, most int) (combo, extra []int, end ending) {
 	for s.k = least; s.k <= most; s.k++ {
 		b, stopped := socketed{deviation: math.MaxInt64}, false
@@ -50,8 +51,9 @@ func (s *spreading) searchSockets(sockets []int, least, most int) (combo, extra 
 	return nil, nil, failed
 }
 
-// evenness returns how much the free CPUs deviate after a set of NUMA nodes has given the wanted CPUs. extra are the
-// NUMA nodes that give the groups which do not divide evenly. The end is failed if the set cannot give the CPUs.
+// evenness returns the deviation of the free CPUs (see func deviation) after a set of NUMA nodes has given the wanted
+// CPUs. extra are the NUMA nodes that give the groups which do not divide evenly. The end is failed if the set cannot
+// give the CPUs.
 func (s *spreading) evenness(set []int) (deviates int64, extra []int, end ending) {
 	groups, share := 0, s.wanted/s.k
 	for _, i := range set {
@@ -94,7 +96,8 @@ func (s *spreading) evenness(set []int) (deviates int64, extra []int, end ending
 	return deviates, extra, picked
 }
 
-// dealt returns how much the free CPUs deviate after some NUMA nodes have given groups in turns.
+// dealt returns the deviation after the NUMA nodes in from have given the remaining groups in turns. left has the
+// free CPUs before that. The end is failed if the NUMA nodes have fewer CPUs.
 func (s *spreading) dealt(left, from []int, rest int) (deviates int64, end ending) {
 	if !s.work.spend(8*len(left) + 4*rest) {
 		return 0, exhausted
@@ -122,6 +125,7 @@ func (s *spreading) dealt(left, from []int, rest int) (deviates int64, end endin
 	return spreadOf(left), picked
 }
 
+// spreadOf returns the deviation of the free CPUs in left.
 func spreadOf(left []int) int64 {
 	var sum, squares int64
 	for _, n := range left {
@@ -139,6 +143,7 @@ func firstSet(k int) []int {
 	return out
 }
 
+// oneSocket reports whether all NUMA nodes of a set are in the same socket.
 func oneSocket(sockets, set []int) bool {
 	for _, i := range set {
 		if sockets[i] < 0 || sockets[i] != sockets[set[0]] {
@@ -148,7 +153,7 @@ func oneSocket(sockets, set []int) bool {
 	return true
 }
 
-// socketsOf returns the socket of each of the NUMA nodes, or -1 where it has CPUs of several.
+// socketsOf returns the socket of each NUMA node, or -1 for a NUMA node with CPUs of several sockets.
 func socketsOf(m *topo.Machine, numas []int) []int {
 	out := make([]int, len(numas))
 	for k, numa := range numas {

@@ -6,17 +6,17 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file searches for NUMA nodes that together have several amounts.
+// This file searches for a number of NUMA nodes that together have all amounts of a request.
 
 // maxSearch bounds the entries of rows that a plan reads to find several NUMA nodes for a pod. Beyond it the engine's
-// tables cost no more. leastStep is the least that one step of the search counts.
+// tables cost no more. leastStep is the least that one call of span adds to steps.
 const (
 	maxSearch = 1 << 16
 	leastStep = maxSearch / 200
 )
 
-// spans returns whether some w NUMA nodes of a mask together have what the rows want. It adds the entries that it reads
-// to steps, and is unsure if these are more than maxSearch.
+// spans returns whether some w NUMA nodes of a mask together have what the rows want. It adds the number of entries
+// that it reads to steps. The answer is unsure if steps exceeds maxSearch.
 func spans(amounts []int64, rows []row, in topo.Mask, w int, steps *int) answer {
 	var need [maxRows]int64
 	for k := range rows {
@@ -25,6 +25,7 @@ func spans(amounts []int64, rows []row, in topo.Mask, w int, steps *int) answer 
 	return span(amounts, rows, need, in, w, steps)
 }
 
+// span is spans with the amounts in need, which NUMA nodes that are already chosen do not cover.
 func span(amounts []int64, rows []row, need [maxRows]int64, in topo.Mask, w int, steps *int) answer {
 	if *steps += max(leastStep, len(rows)*in.Len()*w); *steps > maxSearch {
 		return unsure
@@ -38,7 +39,7 @@ func span(amounts []int64, rows []row, need [maxRows]int64, in topo.Mask, w int,
 		}
 	}
 	if len(rows) == 1 {
-		return yes // the w NUMA nodes that have most
+		return yes // the w NUMA nodes that have most serve
 	}
 	if w <= 1 { // each row has a NUMA node that serves it; they need one for all
 		for ; in != 0; in &= in - 1 {
@@ -62,6 +63,7 @@ func span(amounts []int64, rows []row, need [maxRows]int64, in topo.Mask, w int,
 	return no
 }
 
+// enough reports whether NUMA node i by itself has the amounts in need.
 func enough(amounts []int64, rows []row, need *[maxRows]int64, i int) bool {
 	for k := range rows {
 		if amounts[int(rows[k].at)+i] < need[k] {
@@ -71,8 +73,8 @@ func enough(amounts []int64, rows []row, need *[maxRows]int64, i int) bool {
 	return true
 }
 
-// fewestOf returns how many NUMA nodes, largest first, add up to an amount. If all together do not, it returns one more
-// than there are.
+// fewestOf returns how many entries of a row, largest first, add up to at least an amount. If all together do not, it
+// returns one more than there are.
 func fewestOf(row []int64, amount int64) int {
 	all := topo.Mask(1)<<uint(len(row)) - 1
 	for n := 1; n <= min(2, len(row)); n++ { // nearly always

@@ -25,7 +25,8 @@ import (
 // 36 NUMA nodes. Beyond the bound the kubelet counts as endless.
 const maxSets = 1 << 20
 
-// takeSpread picks n CPUs out of a set, spread over NUMA nodes, in groups of CPUs that stay together.
+// takeSpread picks n CPUs out of a set, spread over NUMA nodes. group is the number of CPUs that stay together: the
+// CPUs of a core under full-pcpus-only, else 1. If no NUMA nodes can give even shares, the CPUs are packed.
 func (u *Usage) takeSpread(from cpuSet, n, group int, w *work) (cpuSet, ending) {
 	p := u.picker(from, n, *w)
 	if n > 0 && n%group == 0 && n <= p.free.Len() {
@@ -61,8 +62,8 @@ func pickInts(of, at []int) []int {
 	return out
 }
 
-// spreadSpan returns the fewest and the most NUMA nodes that n CPUs can use. free is the number of NUMA nodes that have
-// free CPUs (rangeNUMANodesNeededToSatisfy).
+// spreadSpan returns the fewest and the most NUMA nodes over which the kubelet tries to spread n CPUs. free is the
+// number of NUMA nodes that have free CPUs (rangeNUMANodesNeededToSatisfy).
 func spreadSpan(m *topo.Machine, free, n, group int) (least, most int) {
 	groups := (m.CPUs().Len()-1)/group + 1
 	perNUMA := (groups-1)/m.WithCPUs().Len() + 1
@@ -73,9 +74,9 @@ func spreadSpan(m *topo.Machine, free, n, group int) (least, most int) {
 // spreading searches for the NUMA nodes to spread CPUs over. A NUMA node is its index in free.
 type spreading struct {
 	free   []int   // free CPUs of each NUMA node, in the order in which the kubelet enumerates them
-	wanted int     // groups of CPUs
+	wanted int     // groups of CPUs that the container wants
 	group  int     // CPUs of a group
-	most   float64 // sets that the kubelet may look at
+	most   float64 // the most sets that the kubelet may look at
 	work   *work
 
 	// The fields below are set for each number k of NUMA nodes that the search tries.
@@ -85,8 +86,8 @@ type spreading struct {
 	share, rest int
 }
 
-// search returns the NUMA nodes that share the CPUs, and those that give the remaining groups. The end is failed if no
-// NUMA nodes can give even shares.
+// search returns the NUMA nodes that give a share each (combo), and which of these give the remaining groups (extra).
+// It tries numbers of NUMA nodes from least to most. The end is failed if no NUMA nodes can give even shares.
 func (s *spreading) search(least, most int) (combo, extra []int, end ending) {
 	sets := 0.0
 	for s.k = least; s.k <= most; s.k++ {
@@ -119,8 +120,8 @@ func (s *spreading) feasible() bool {
 	return top[0] >= s.share && sum >= s.wanted
 }
 
-// best returns the choice of k NUMA nodes; the caller has found that some k NUMA nodes can give the CPUs. sets is the
-// number of sets that the kubelet has looked at already.
+// best returns the NUMA nodes that the kubelet chooses among the sets of k. Some k NUMA nodes must be able to give
+// the CPUs. sets is the number of sets that the kubelet has looked at already.
 func (s *spreading) best(sets float64) (combo, extra []int, end ending) {
 	level := s.level()
 	ahead := choose(len(s.free), s.k) // an upper bound; count computes the exact number
@@ -150,8 +151,8 @@ func (s *spreading) best(sets float64) (combo, extra []int, end ending) {
 	return s.overwritten(combo, level != nil), extra, picked
 }
 
-// level returns the set after which all NUMA nodes have equally many free CPUs; nil if there is none. The kubelet stops
-// its enumeration at that set.
+// level returns the set of k NUMA nodes whose choice leaves all NUMA nodes with equally many free CPUs; nil if there
+// is none. The kubelet stops its enumeration at that set.
 func (s *spreading) level() (combo []int) {
 	sum := -s.wanted * s.group
 	for _, f := range s.free {
@@ -178,8 +179,8 @@ func (s *spreading) level() (combo []int) {
 	return combo
 }
 
-// turns reports whether every NUMA node of combo is left with each free CPUs. The kubelet takes the remaining groups
-// from some of them in turns; most is the largest number of groups that one of them gives.
+// turns reports whether every NUMA node of combo ends up with the same number of free CPUs, which is in each. The
+// kubelet takes the remaining groups from some of them in turns; most is the largest number that one of them gives.
 func (s *spreading) turns(combo []int, each, most int) bool {
 	low := false // some NUMA node gave nothing in the last turn, although it had a group
 	for _, i := range combo {
@@ -194,7 +195,7 @@ func (s *spreading) turns(combo []int, each, most int) bool {
 	return true
 }
 
-// choose returns the number of sets of k among n.
+// choose returns how many subsets of k members a set of n has.
 func choose(n, k int) float64 {
 	out := 1.0
 	for i := range k {
@@ -213,8 +214,8 @@ func deviation(n int, sum, squares int64) int64 {
 }
 
 // overwritten returns the set that the kubelet really uses instead of the set that it chose. Its enumeration returns
-// slices that share memory, so later sets overwrite the end of a remembered set. If all NUMA nodes are level, only one
-// more set follows.
+// slices that share memory, so later sets overwrite the end of a remembered set. level is true if the enumeration
+// stopped at combo (see func level): only one more set is then made.
 func (s *spreading) overwritten(combo []int, level bool) []int {
 	own := ownMemory(s.k)
 	if !level {
@@ -236,8 +237,8 @@ func ownMemory(k int) int {
 	return own
 }
 
-// lastOnes returns the first own members of a set, followed by the last of the numbers 0..n-1, as many as the set has
-// further members.
+// lastOnes returns the set with its first members, own in number, and with the last of the numbers 0..n-1 in place of
+// the others.
 func lastOnes(set []int, own, n int) []int {
 	out := slices.Clone(set[:own])
 	for i := n - (len(set) - own); i < n; i++ {
@@ -246,7 +247,8 @@ func lastOnes(set []int, own, n int) []int {
 	return out
 }
 
-// following returns the set of n that the enumeration returns after set; nil if set is the last one.
+// following returns the set that comes after this one in the enumeration of sets of the numbers 0..n-1; nil if this
+// one is the last.
 func following(set []int, n int) []int {
 	out := slices.Clone(set)
 	for i := len(set) - 1; i >= 0; i-- {

@@ -12,12 +12,12 @@ import (
 
 // Startup is what decides, beside rules and machine, whether a kubelet starts.
 type Startup struct {
-	// Gates are the feature gates that are set; those that are not in it have their defaults.
+	// Gates are the feature gates that are set; a gate that is not in the map has its default.
 	Gates map[string]bool
 	// Named are the options of the topology and CPU managers that the configuration names, whatever their values are.
 	// Options that the rules turn on may be left out.
 	Named []string
-	// Kept is what the kubelet keeps from pods (systemReserved, kubeReserved and evictionHard together): "cpu" in
+	// Kept is what the kubelet keeps from pods (systemReserved, kubeReserved and evictionHard added up): "cpu" in
 	// thousandths, "memory" in bytes. Unknown amounts are left out.
 	Kept map[string]int64
 }
@@ -42,6 +42,7 @@ type starting struct {
 	faults  []StartFault
 }
 
+// say adds a fault about a setting if is is true.
 func (s *starting) say(is bool, setting, format string, args ...any) {
 	if is {
 		s.faults = append(s.faults, StartFault{Setting: setting, Text: setting + ": " + fmt.Sprintf(format, args...)})
@@ -82,7 +83,7 @@ var exclusive = [...][2]string{{"full-pcpus-only", "distribute-cpus-across-cores
 	{"prefer-align-cpus-by-uncorecache", "distribute-cpus-across-cores"},
 	{"prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa"}}
 
-// set returns the options that the rules turn on.
+// set reports, by name, whether the rules turn an option on.
 func (r Rules) set() map[string]bool {
 	return map[string]bool{
 		"full-pcpus-only":                  r.CPU.FullPCPUsOnly,
@@ -126,8 +127,8 @@ func (s *starting) topologyOptions() {
 	}
 }
 
-// available finds the release or feature gate that an option lacks (CheckPolicyOptionAvailable of both managers). A
-// gate is needed whatever the value of the option is.
+// available adds a fault if the release lacks an option or a feature gate is missing (CheckPolicyOptionAvailable of
+// both managers). A gate is needed whatever the value of the option is.
 func (s *starting) available(o Option, field, gates string) {
 	r := s.Release.orDefault()
 	if r < o.Since {
@@ -152,8 +153,8 @@ func (s *starting) available(o Option, field, gates string) {
 	s.faults[len(s.faults)-1].Gate = true
 }
 
-// socketAlignment follows cpumanager/policy_options.go, ValidateStaticPolicyOptions. It counts only the
-// NUMA nodes that have CPUs.
+// socketAlignment checks align-by-socket. It follows cpumanager/policy_options.go, ValidateStaticPolicyOptions. It
+// counts only the NUMA nodes that have CPUs.
 func (s *starting) socketAlignment() {
 	if !s.CPU.Static || !s.CPU.AlignBySocket {
 		return
@@ -165,10 +166,11 @@ func (s *starting) socketAlignment() {
 		"with CPUs (%d)", sockets, numas)
 }
 
-// reservedMemory follows apis/config/validation/validation_reserved_memory.go, and for the policy Static
-// memorymanager/memory_manager.go, validateReservedMemory: what is reserved of each kind must equal what
-// systemReserved, kubeReserved and evictionHard keep from pods. These cannot name hugepages (cmd/kubelet/app/server.go,
-// parseResourceList), so every reservation of hugepages is a fault.
+// reservedMemory checks the reservations of NUMA nodes. It follows
+// apis/config/validation/validation_reserved_memory.go, and for the policy Static memorymanager/memory_manager.go,
+// validateReservedMemory: what is reserved of each kind must equal what systemReserved, kubeReserved and evictionHard
+// keep from pods. These cannot name hugepages (cmd/kubelet/app/server.go, parseResourceList), so every reservation of
+// hugepages is a fault.
 func (s *starting) reservedMemory() {
 	for _, x := range s.Memory.Reserved {
 		s.say(x.Bytes == 0, reservedMemoryField, "NUMA node %d: %s may not be 0; leave it out", x.NUMA, x.Kind)
@@ -196,7 +198,8 @@ func (s *starting) reservedMemory() {
 		topo.FormatBytes(max(0, kept)))
 }
 
-// capacity follows cm/node_container_manager_linux.go, validateNodeAllocatable.
+// capacity checks that the machine has what the kubelet keeps from pods. It follows
+// cm/node_container_manager_linux.go, validateNodeAllocatable.
 func (s *starting) capacity() {
 	const field = "systemReserved, kubeReserved"
 	var bytes int64

@@ -12,8 +12,8 @@ import (
 //
 //  - Whole sockets, then whole NUMA nodes (the other way round if there are at least as many sockets as NUMA nodes),
 //    then whole L3 groups (option), then whole cores, then single CPUs.
-//  - At every level the part with the fewest free CPUs goes first, ties by the lower id; parts are sorted
-//    inside the part above them.
+//  - A part is one socket, NUMA node, L3 group or core. At every level the part with the fewest free CPUs goes first,
+//    and the lower id among equal ones; parts are sorted inside the part above them.
 //  - distribute-cpus-across-numa spreads a want evenly over the fewest NUMA nodes that can take it evenly.
 
 type cpuSet = idset.Set[idset.CPU]
@@ -22,7 +22,7 @@ type cpuSet = idset.Set[idset.CPU]
 type ending int
 
 const (
-	failed ending = iota
+	failed ending = iota // there are not enough CPUs
 	picked
 	// endless: the kubelet does not stop in useful time. It hands out a remainder group by group to NUMA nodes that
 	// have no group left, or looks at more than maxSets sets of NUMA nodes.
@@ -38,7 +38,7 @@ func pickedIf(ok bool) ending {
 	return failed
 }
 
-// takeCPUs picks n CPUs out of from.
+// takeCPUs picks n CPUs out of a set: spread over NUMA nodes or packed, by the options of the CPU manager.
 func (u *Usage) takeCPUs(from cpuSet, n int, w *work) (cpuSet, ending) {
 	r := u.Rules.CPU
 	if r.DistributeAcrossNUMA {
@@ -56,8 +56,8 @@ type picker struct {
 	m      *topo.Machine
 	free   idset.Bits[idset.CPU] // not yet picked
 	picked idset.Bits[idset.CPU]
-	rest   idset.Bits[idset.CPU] // CPUs that partsOf has not assigned to a part yet
-	need   int
+	rest   idset.Bits[idset.CPU] // scratch: in partsOf, the CPUs that are in no part yet
+	need   int                   // CPUs still to pick
 	// numaFirst: NUMA nodes are taken before sockets, because there are at least as many sockets as NUMA nodes with
 	// CPUs.
 	numaFirst bool
@@ -65,7 +65,7 @@ type picker struct {
 	roundUp   bool // an odd number of CPUs is given part of an L3 group, too
 	// own: each part counts as whole by its own size. The agent decides so; a kubelet compares with the mean size.
 	own   bool
-	words int // steps of one part
+	words int // the steps of going through one part
 	work  work
 }
 
@@ -78,6 +78,7 @@ func (u *Usage) picker(from cpuSet, n int, w work) picker {
 		numaFirst: len(m.Sockets()) >= m.WithCPUs().Len()}
 }
 
+// takePacked picks n CPUs out of a set, in as few parts as the rules allow. byL3 is prefer-align-cpus-by-uncorecache.
 func (u *Usage) takePacked(from cpuSet, n int, byL3 bool, w *work) (cpuSet, ending) {
 	if n <= 0 {
 		return cpuSet{}, picked
@@ -106,6 +107,7 @@ func (u *Usage) takePacked(from cpuSet, n int, byL3 bool, w *work) (cpuSet, endi
 	return p.picked.Set(), pickedIf(p.need <= 0)
 }
 
+// take picks all CPUs of a set.
 func (p *picker) take(s cpuSet) {
 	p.work.spend(p.words)
 	p.picked.Add(s)
@@ -130,7 +132,7 @@ func (p *picker) partsOf(out []part, set cpuSet, level topo.Level) []part {
 	return p.partsWith(out, set, level, 0)
 }
 
-// partsWith is partsOf for the parts that have exactly free free CPUs; 0 means any number.
+// partsWith is partsOf for the parts whose number of free CPUs is free; 0 means any number.
 func (p *picker) partsWith(out []part, set cpuSet, level topo.Level, free int) []part {
 	from := len(out)
 	p.work.spend(p.words)
@@ -146,7 +148,8 @@ func (p *picker) partsWith(out []part, set cpuSet, level topo.Level, free int) [
 	return out
 }
 
-// numas and sockets return the parts that have free CPUs. The inner ones are sorted inside the outer ones.
+// numas and sockets return the NUMA nodes or sockets that have free CPUs. The level that is taken second is sorted
+// inside the parts of the level that is taken first.
 func (p *picker) numas() []part {
 	if p.numaFirst {
 		return p.partsOf(nil, p.m.CPUs(), topo.NUMAs)
@@ -161,6 +164,8 @@ func (p *picker) sockets() []part {
 	return p.partsOf(nil, p.m.CPUs(), topo.Sockets)
 }
 
+// inside returns the parts of a level, sorted inside each outer part. As in the kubelet, a part is listed twice if
+// two outer parts have CPUs of it.
 func (p *picker) inside(outer []part, level topo.Level) []part {
 	out := make([]part, 0, min(len(p.m.Groups(level)), p.free.Len()))
 	for _, o := range outer {
@@ -179,9 +184,9 @@ func (p *picker) aboveCores() []part {
 	return p.numas()
 }
 
-// takeWhole takes the parts that are wholly free, as long as the need is at least as large. A part is wholly free if it
-// has size free CPUs; size 0 stands for the part's own number of CPUs. Where the agent decides, the size is always the
-// part's own, and a part that is listed twice is taken once.
+// takeWhole takes each part that is wholly free and not larger than the need. A part is wholly free if it has size
+// free CPUs; size 0 stands for the part's own number of CPUs. Where the agent decides, the size is always the part's
+// own, and a part that is listed twice is taken once.
 func (p *picker) takeWhole(parts []part, size int) {
 	for _, x := range parts {
 		all := x.CPUs.Len()
@@ -234,6 +239,7 @@ func (p *picker) takeCores() {
 	}
 }
 
+// takeSingles takes the needed CPUs one by one, or nothing if there are fewer.
 func (p *picker) takeSingles() {
 	if p.need <= 0 {
 		return
@@ -297,6 +303,8 @@ func (p *picker) takeL3s() {
 	}
 }
 
+// takePartOfL3 takes the free CPUs of the lowest cores of an L3 group, or nothing if these are not exactly the needed
+// number.
 func (p *picker) takePartOfL3(l3 cpuSet) {
 	per := cpusPerCore(p.m)
 	cores := p.need / per

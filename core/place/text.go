@@ -85,7 +85,7 @@ func (h Holding) Text(m *topo.Machine) string {
 // String is Text without a machine.
 func (h Holding) String() string { return h.Text(nil) }
 
-// where renders the NUMA nodes of a holding.
+// where renders the NUMA nodes of a mask, by position if m is nil.
 func where(m *topo.Machine, mask topo.Mask) string {
 	switch {
 	case mask == 0:

@@ -15,10 +15,10 @@ type Usage struct {
 	// The fields that plans read come first and together, so that they share cache lines.
 
 	*ground // shared between copies
-	// amounts are the free amounts, in the rows of the ground, followed by the device counts of near and usable.
-	// Invariant: 0 <= amounts[i] <= whole[i].
+	// amounts are the free amounts in rows (see ground), followed by two counts of devices for each resource (see near
+	// and usable). Invariant: no amount is negative, and amounts[i] <= whole[i] in the rows.
 	amounts []int64
-	// cpus is the sum of the row of CPUs, halves the part of it on cores that have a reserved CPU.
+	// cpus is the number of free CPUs, and halves the number of these on cores that have a reserved CPU.
 	cpus, halves int64
 	// used are the NUMA nodes that have memory blocks. grouped are the used NUMA nodes whose group has several NUMA
 	// nodes.
@@ -90,7 +90,7 @@ func (u *Usage) Empty() *Usage {
 	return out
 }
 
-// setFree sets the free CPUs.
+// setFree sets the free CPUs, and the amounts that follow from them.
 func (u *Usage) setFree(free idset.Set[idset.CPU]) {
 	u.free, u.cpus, u.halves = free, 0, int64(free.AndLen(u.reservedCores))
 	for i := range u.cells {
@@ -100,7 +100,7 @@ func (u *Usage) setFree(free idset.Set[idset.CPU]) {
 	}
 }
 
-// count adds n usable devices on the NUMA nodes of a mask.
+// count adds n usable devices that are on the NUMA nodes of a mask; n may be negative.
 func (u *Usage) count(resource int, on topo.Mask, n int64) {
 	add(u.amounts[u.devices(resource):], on, n)
 	u.amounts[u.usable(resource)] += n
@@ -109,6 +109,7 @@ func (u *Usage) count(resource int, on topo.Mask, n int64) {
 	}
 }
 
+// reserved returns how many bytes of a kind of memory one NUMA node keeps for the system.
 func (r Rules) reserved(numa idset.NUMA, kind string) (bytes int64) {
 	for _, x := range r.Memory.Reserved {
 		if x.NUMA == numa && x.Kind == kind {
@@ -144,11 +145,11 @@ type MemoryGroup struct {
 }
 
 // WithGroups returns the usage with the memory groups that the node's memory manager reports, by position of the NUMA
-// node. They do not follow from holdings, for three reasons. A block on several NUMA nodes does not say how much of it
-// is on each. When it ends, the manager gives back what the lowest of its NUMA nodes has, even if another block used it
-// (memorymanager/policy_static.go, releaseMemory). After a container was put on a part of a group, the latest group
-// counts. A NUMA node without blocks is in no group, even if the report has a group for it. Amounts beyond what the
-// NUMA node has count as all of it.
+// node. The groups do not follow from holdings, for three reasons. A block on several NUMA nodes does not say how
+// much of it is on each. When such a block ends, the manager frees bytes on the lowest of its NUMA nodes first, even
+// if another block used them (memorymanager/policy_static.go, releaseMemory). After a container was put on a part of
+// a group, the latest group counts. A NUMA node without blocks is in no group, even if the report has a group for it.
+// Amounts beyond what the NUMA node has count as all of it.
 func (u *Usage) WithGroups(groups map[int]MemoryGroup) *Usage {
 	if len(groups) == 0 {
 		return u
@@ -200,6 +201,7 @@ func (u *Usage) group(i int, mask topo.Mask) {
 	}
 }
 
+// take marks devices as held. It ignores devices that the machine lacks.
 func (u *Usage) take(resource string, ids []string) {
 	at, r, ok := u.resource(resource)
 	if !ok {
@@ -216,6 +218,8 @@ func (u *Usage) take(resource string, ids []string) {
 	}
 }
 
+// resource returns a device resource and its position in Machine.Resources; the last result is false if there is
+// none.
 func (u *Usage) resource(name string) (int, topo.Resource, bool) {
 	at := u.resourceAt(name)
 	if at < 0 {
@@ -238,8 +242,8 @@ func deviceIndex(r topo.Resource, id string) (int, bool) {
 	return slices.BinarySearchFunc(r.Devices, id, func(d topo.Device, id string) int { return strings.Compare(d.ID, id) })
 }
 
-// assign books bytes on the NUMA nodes of a mask, lowest NUMA node first, as far as each has them free
-// (memorymanager/policy_static.go, updateMachineState).
+// assign subtracts the bytes of a block from the NUMA nodes of its mask, lowest NUMA node first, as far as each has
+// them free (memorymanager/policy_static.go, updateMachineState).
 func (u *Usage) assign(kind string, on topo.Mask, bytes int64) {
 	k := u.kind(kind)
 	for rest := on & u.Machine.All(); rest != 0; rest &= rest - 1 {

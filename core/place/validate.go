@@ -63,6 +63,7 @@ func (c *Container) validate() error {
 	return nil
 }
 
+// amounts returns what is wrong with requests of CPU and memory, or nil.
 func amounts(milliCPU int64, memory []Amount) error {
 	if milliCPU < 0 || milliCPU > maxMilliCPU {
 		return fmt.Errorf("%d thousandths of a CPU are outside 0..%d", milliCPU, int64(maxMilliCPU))

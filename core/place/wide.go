@@ -77,7 +77,8 @@ func (a *admission) span(amounts []int64, rows []row, in topo.Mask, w int) bool 
 	return out == yes
 }
 
-// lowestOf returns the lowest mask of width NUMA nodes that contains the given ones and can serve the memory, or 0.
+// lowestOf returns the lowest mask that has the given width, contains the given NUMA nodes, and can serve the memory,
+// or 0.
 func (a *admission) lowestOf(c *Container, width int, contains topo.Mask) (best topo.Mask) {
 	consider := func(mask topo.Mask) {
 		if mask.Len() == width && mask&contains == contains && a.serves(mask, c.Memory) && (best == 0 || mask < best) {
@@ -113,8 +114,8 @@ func (a *admission) serves(mask topo.Mask, want []Amount) bool {
 	return true
 }
 
-// lowestUnused is lowestOf among NUMA nodes without blocks. From the highest one down, it drops each NUMA node if the
-// others have the memory without it.
+// lowestUnused is lowestOf among NUMA nodes without blocks. From the highest NUMA node down, it drops each one
+// without which the remaining ones still have the memory.
 func (a *admission) lowestUnused(c *Container, width int, contains topo.Mask) topo.Mask {
 	in := a.u.all &^ a.u.used
 	rows, ok := a.memoryRows(c.Memory)

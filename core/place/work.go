@@ -65,8 +65,8 @@ func (a *admission) complex() Verdict {
 	return Verdict{Refusal: UnexpectedAdmissionError, Reasons: []Reason{r}}
 }
 
-// costs bounds the steps of parts of an answer on one machine under its rules. A plan leaves these parts out, and must
-// not answer yes if the full engine would need too many steps.
+// costs bounds the steps of parts of an answer on one machine under its rules. A plan skips these parts, but must not
+// answer yes if the full engine would need too many steps.
 type costs struct {
 	words     int // going through one part of the CPUs
 	picking   int // picking the CPUs of one container
@@ -107,18 +107,19 @@ func reachSteps(numas, masks int) int { return (2*numas + 4) * masks }
 // deviceSteps returns the steps of counting devices for the masks of some NUMA nodes, and of picking some.
 func deviceSteps(devices, numas int) int { return devices * (numas + 80) }
 
-// expense names the usages for which merging a request's hint sets surely needs too many steps.
+// expense classifies a request by the usages for which merging its hint sets surely needs too many steps.
 type expense int8
 
 const (
-	cheap               expense = iota
-	expensiveWithMemory         // for usages in which memory has hints
-	expensive                   // for all usages
-	tableCost           = 10    // steps of one entry of a hint set's tables, and 6 more for each kind of memory
+	cheap               expense = iota // for none
+	expensiveWithMemory                // for usages in which memory has hints
+	expensive                          // for all usages
+	tableCost           = 10           // steps of one entry of a hint set's tables, and 6 more for each kind of memory
 )
 
-// mergeSteps returns the most steps of merging the hint sets of a request that range over numas NUMA nodes, if init
-// containers leave nothing. d names the usages for which even the least number of steps is too much.
+// mergeSteps returns an upper bound on the steps of merging the hint sets of a request. These range over the given
+// number of NUMA nodes, and init containers leave nothing. d is the class of the request by a lower bound on these
+// steps.
 func (u *Usage) mergeSteps(r *request, numas int) (most int, d expense) {
 	policy := u.Rules.Topology.Policy
 	if policy == None || numas > maxMaskSpace {
@@ -174,9 +175,9 @@ func (u *Usage) heavy(p *Pod, tabling int, choice bool) bool {
 	return steps > maxWork
 }
 
-// tabling returns the most steps of tables before a request is admitted, and whether the memory manager may then choose
-// NUMA nodes of its own. If tables surely need too many steps, both are zero: the request is admitted without tables or
-// not at all.
+// tabling returns an upper bound on the steps of tables before a request is admitted, and whether the memory manager
+// may then choose NUMA nodes of its own. If tables surely need too many steps, both are zero, because the request is
+// then admitted without tables or not at all.
 func (p *plan) tabling() (steps int, choice bool) {
 	if p.expense != cheap {
 		return 0, false

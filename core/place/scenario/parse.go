@@ -23,8 +23,8 @@ type parser struct {
 	f       *File
 	machine strings.Builder // line for line, so that its errors name the lines of the file
 	cores   []topo.CoreSpec
-	ruled   bool
-	pods    map[string]bool
+	ruled   bool            // the rules line was read
+	pods    map[string]bool // names of admitted pods
 }
 
 // Parse reads a scenario. Errors name the file and the line.
@@ -45,6 +45,7 @@ func Parse(file, text string) (*File, error) {
 	return p.f, nil
 }
 
+// line reads one line. It skips expected outcomes, which Play computes anew.
 func (p *parser) line(line string) error {
 	defer p.machine.WriteByte('\n')
 	if strings.HasPrefix(line, "> ") {
@@ -103,6 +104,7 @@ func (p *parser) core(w []string) error {
 	return nil
 }
 
+// number reads a whole number in 0..most.
 func number(s string, most int) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 || n > most {
@@ -241,6 +243,7 @@ func parseNames(list string) (place.Names, bool) {
 	return out, len(names) <= MaxNames && !slices.Contains(names, "") && len(out.List()) == len(names)
 }
 
+// parseContainer reads a container: its kind unless it is an app container, its name, and its requests.
 func parseContainer(words []string) (place.Container, error) {
 	var c place.Container
 	if len(words) > 1 && words[0] == "init" && !strings.Contains(words[1], "=") {

@@ -94,6 +94,7 @@ func Show(m *topo.Machine, h place.Holding) string {
 	return s
 }
 
+// withDevices returns the NUMA nodes that have devices of a resource.
 func withDevices(m *topo.Machine, resource string) (mask topo.Mask) {
 	r, _ := m.Resource(resource)
 	for _, d := range r.Devices {

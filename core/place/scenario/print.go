@@ -115,7 +115,7 @@ func shortCores(m *topo.Machine, numa int) (text string, ok bool) {
 // l3Groups returns the number of L3 groups of a NUMA node's cores. ok is false unless the groups belong to this NUMA
 // node alone, have equal sizes, follow the order of the cores, and have their lowest CPUs as ids.
 func l3Groups(m *topo.Machine, cores []topo.CPU) (n int, ok bool) {
-	all := 0 // CPUs of the machine in the groups
+	all := 0 // CPUs in the groups, less the CPUs in them that are of this NUMA node
 	for i, c := range cores {
 		if i == 0 || c.L3 != cores[i-1].L3 {
 			n++
@@ -263,6 +263,7 @@ func (s Step) admitLine() string {
 	}
 	var cs []string
 	for _, c := range s.Pod.Containers {
+		// The word "unequal" is written only where Parse does not conclude it from the requests.
 		c.Unequal = c.Unequal && s.Pod.PodLevel && !uneven(s.Pod.QoS, &c)
 		cs = append(cs, containerText(c))
 	}

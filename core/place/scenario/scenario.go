@@ -7,7 +7,7 @@
 //	# a comment, to the end of the line: why the case matters, and which kubelet file or KEP says so
 //	numa ... / device ... / distances ...   the machine, as topo.ParseText reads it
 //	core CPUS numa N socket N l3 N          one core of a NUMA node whose line names no CPUs, for machines that
-//	                                        numa lines cannot say; l3 is the id of its L3 group: the kubelet
+//	                                        numa lines cannot describe; l3 is the id of its L3 group: the kubelet
 //	                                        sorts groups by id (numa lines use the lowest CPU as id)
 //	rules KEY=VALUE... WORD...              once, before the first step; what is absent is off:
 //	    release=1.33                                          of the kubelet; place.DefaultRelease when absent
@@ -15,12 +15,15 @@
 //	    cpu=none|static reserved=CPUS options=OPTION,...      (the kubelet's names of options)
 //	    reserve-cpus=N                                        instead of reserved: the node picks them
 //	    memory=None|Static reserve=NUMA:KIND:SIZE,...
+//	    pod-level-managers                                    the gate PodLevelResourceManagers is on
 //	admit NAME [WORD]... : CONTAINER / CONTAINER ...
-//	    WORD is burstable, best-effort (Guaranteed when absent), pod-level (spec.resources is set),
+//	    WORD is burstable, best-effort (Guaranteed when absent), pod-level=cpu:4,memory:2Gi (what
+//	    spec.resources requests; pod-level alone stands for cpu:1,memory:1Gi),
 //	    policy=POLICY scope=SCOPE (what the pod itself demands of the outcome), and with them
 //	    align=RESOURCE,... (of these) or ignore=RESOURCE,... (of all but these)
-//	    CONTAINER is [init|sidecar] NAME [cpu=4|cpu=1500m] [memory=4Gi] [hugepages-1Gi=2Gi] [acme.com/gpu=2];
-//	    memory=1500m is one byte and a half
+//	    CONTAINER is [init|sidecar] NAME [unequal] [cpu=4|cpu=1500m] [memory=4Gi] [hugepages-1Gi=2Gi]
+//	    [acme.com/gpu=2]; memory=1500m is one byte and a half; unequal is for pod-level: the limits
+//	    are not equal to the requests
 //	start NAME                              the containers of an admitted pod start: what its init
 //	                                        containers hold of memory is given back
 //	remove NAME                             an admitted pod ends
@@ -38,8 +41,9 @@
 // with NUMA node ids after the @. If the kubelet takes any of several devices, the line says "any 2@0". If chance
 // decides even the NUMA nodes, it says "any 2 of 0-1", and later lines have one possible outcome.
 //
-// Invariant: a scenario that was read is written as a text that reads as the same scenario. The package rejects unknown
-// words and sizes beyond its bounds, in errors that name the file and the line.
+// Invariant: a scenario that was read is written as a text that reads as the same scenario, except for the
+// memory-kind of a NUMA node and the root of a device, on which no verdict depends. The package rejects unknown words
+// and sizes beyond its bounds, in errors that name the file and the line.
 package scenario
 
 import (
@@ -106,7 +110,7 @@ type Node struct {
 	Pods    []Held // in the order of their admission
 }
 
-// Held is an admitted pod.
+// Held is an admitted pod and what it holds.
 type Held struct {
 	Name     string
 	Holdings []place.Holding

@@ -44,8 +44,8 @@ func first(candidates iter.Seq[*Scenario], fails func(*Scenario) bool, tries *in
 	return nil
 }
 
-// with returns a copy of the scenario after change was applied to it. change must not modify the containers of pods in
-// place, since the copy shares them.
+// with applies change to a copy of the scenario and returns the copy. change must not modify the containers of pods
+// in place, since the copy shares them.
 func (s *Scenario) with(change func(*Scenario)) *Scenario {
 	c := *s
 	c.Steps = slices.Clone(s.Steps)
@@ -196,7 +196,8 @@ func onMachine(s *Scenario, specs iter.Seq[topo.Spec]) iter.Seq[*Scenario] {
 	}
 }
 
-// fit removes from the rules what the machine no longer has; false if the rules do not fit the machine.
+// fit removes from the rules what the machine no longer has. It returns false if the machine cannot reserve the
+// required number of CPUs.
 func (s *Scenario) fit() bool {
 	s.Rules.Memory.Reserved = slices.DeleteFunc(s.Rules.Memory.Reserved, func(r place.Reserved) bool {
 		_, there := s.Machine.Position(r.NUMA)
@@ -211,6 +212,7 @@ func (s *Scenario) fit() bool {
 	return err == nil
 }
 
+// fewerNUMAs drops a NUMA node with its cores, and all devices that are on it.
 func fewerNUMAs(s *Scenario) iter.Seq[*Scenario] {
 	return onMachine(s, func(yield func(topo.Spec) bool) {
 		for i, n := range s.Machine.NUMAs() {
@@ -262,7 +264,7 @@ func fewerDevices(s *Scenario) iter.Seq[*Scenario] {
 	})
 }
 
-// fewerCores drops runs of cores, then threads, and puts all on one socket.
+// fewerCores drops runs of cores, then single threads, and last puts all cores on one socket.
 func fewerCores(s *Scenario) iter.Seq[*Scenario] {
 	return onMachine(s, func(yield func(topo.Spec) bool) {
 		count := len(s.Machine.Spec().Cores)
@@ -321,7 +323,7 @@ func lessMemory(s *Scenario) iter.Seq[*Scenario] {
 	})
 }
 
-// fewerRules switches off options, one by one.
+// fewerRules switches off options, scope pod, managers and reservations, one by one.
 func fewerRules(s *Scenario) iter.Seq[*Scenario] {
 	var changes []func(*Scenario)
 	on := func(is bool, change func(*Scenario)) {
