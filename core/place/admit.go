@@ -15,7 +15,7 @@ import (
 //   - Scope container: for every container in order, init containers first, the hint sets are merged
 //     and the container is allocated at once, so that later ones see what earlier ones took.
 //   - Scope pod: the hint sets of the pod as a whole are merged once; every container gets that affinity.
-//   - Providers are asked in the order devices, CPUs, memory. The first refusal ends the walk.
+//   - The managers are asked in the order devices, CPUs, memory. The first refusal ends the walk.
 
 // defaultMaxNUMAs is the most NUMA nodes that a topology manager handles without max-allowable-numa-nodes
 // (topologymanager/topology_manager.go).

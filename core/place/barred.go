@@ -9,7 +9,7 @@ import (
 // and missing information about a node. Place never returns them. They are values of the same type, so that one list
 // has everything that keeps a pod from a node.
 
-// The codes. Resource and With are the fields of Reason that the comments mean.
+// The codes. Resource, With, Want and Have are fields of [Reason].
 const (
 	// NamesOther: the pod names another node (With) in spec.nodeName.
 	NamesOther Code = "names-other-node"

@@ -18,7 +18,7 @@ import (
 //  - Where the kubelet may take any of several devices, the demand has to hold for every possible choice.
 
 // Demand is what a pod asks of the outcome, independently of the name of the node's own policy. The zero Demand asks
-// for nothing. It is comparable.
+// for nothing. Demands can be compared with ==.
 type Demand struct {
 	// Policy None and BestEffort ask for nothing. SingleNUMA asks that everything that a container (or the pod) holds
 	// lies on one NUMA node. Restricted asks that it lies on no more NUMA nodes than its widest resource needs on the

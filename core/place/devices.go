@@ -52,11 +52,12 @@ func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables
 		if touch == 0 {
 			f.apart += usable
 		}
+		// The tie of a device with an unusual list is empty. No mask touches an empty tie, so no mask serves the request.
 		tied := touch != 0 || a.u.sets[at].listed && d.List != topo.UsualList
 		if left.has(i) && tied && !slices.Contains(f.ties, touch) && a.work.spend(l.count()+len(f.ties)) {
 			f.ties = append(f.ties, touch)
 		}
-		if touch&(touch-1) == 0 && touch != 0 {
+		if touch&(touch-1) == 0 && touch != 0 { // on one NUMA node; countShared adds devices on several
 			t.whole[touch]++
 			t.free[touch] += usable
 		}

@@ -95,6 +95,7 @@ func newGround(m *topo.Machine, r Rules) *ground {
 			}
 			add(g.whole[g.devices(at):], d.NUMAs, 1)
 		}
+		// Hints then range over all NUMA nodes: before 1.36, and if no device is on a NUMA node of the machine.
 		if named && (res.NUMAs == 0 || !r.Release.has(hintsOfDeviceNUMAs)) {
 			set.numas = g.all
 		}

@@ -10,8 +10,8 @@ import (
 // a hint set for each resource: the NUMA node masks that can serve the resource (topologymanager/policy.go). The
 // rules are:
 //
-//   - The kubelet picks one mask of every hint set in all combinations; the affinity of a combination is
-//     the intersection of its masks. A combination is preferred if all its masks are equal and each is
+//   - A combination has one mask of every hint set, and the kubelet tries all combinations. The affinity of a
+//     combination is the intersection of its masks. A combination is preferred if all its masks are equal and each is
 //     preferred by its hint set.
 //   - A preferred affinity beats any other. Among preferred ones the narrowest wins, then (option
 //     prefer-closest-numa-nodes) the one with the shortest mean distance, then the lowest NUMA nodes.
@@ -22,8 +22,8 @@ import (
 //
 // The outcome does not depend on the order of combinations, so this file does not enumerate them. The preferred masks
 // are the intersection of the hint sets' preferred masks. All affinities that some combination reaches are the
-// AND-convolution of the hint sets over the mask space. It takes n*2^n steps per hint set; the kubelet takes 2^n times
-// as many for each.
+// AND-convolution of the hint sets over the mask space. For n NUMA nodes the convolution takes n*2^n steps per hint
+// set, where each hint set multiplies the kubelet's combinations by up to 2^n.
 
 // hint is the topology manager's decision for one container or pod. mask is the affinity; if set is false, there is
 // none. preferred means that every hint set prefers the affinity.

@@ -214,7 +214,7 @@ type Count struct {
 
 // Holding is what one container holds of a machine.
 type Holding struct {
-	Container string
+	Container string // empty if the pod holds this as a whole (podlevel.go)
 	Kind      Kind
 	CPUs      idset.Set[idset.CPU]
 	Memory    []Block

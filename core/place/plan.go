@@ -6,8 +6,8 @@ import (
 
 // This file answers most yes-or-no questions without tables of masks (hints.go has the rules). It first computes a
 // plan, which depends only on the request, the machine and its rules. It then compares the plan with the rows of
-// amounts of a usage (ground.go). Such answers are exact, for these reasons. A group is a set of several NUMA nodes
-// on which a memory block lies.
+// amounts of a usage (ground.go). Such answers are exact for the reasons below. A group is a set of several NUMA
+// nodes on which one memory block lies.
 //
 //  - CPUs add up, and so do devices that belong to one NUMA node each. Whether a mask has enough is then a sum,
 //    and if a single NUMA node has enough, no table is needed.
@@ -31,12 +31,13 @@ const (
 // maxRows bounds the rows of a plan; the engine handles requests that have more.
 const maxRows = 8
 
-// row is an amount that a request wants, and the row of amounts that has to supply it.
+// row is an amount that a request wants, and the row of amounts that has to supply it. stock is the index in the
+// amounts of the number of all usable devices; the entry before it is the number of usable devices on some NUMA node.
 type row struct {
 	amount int64
 	on     topo.Mask // the NUMA nodes that the hint set ranges over
-	at     int32     // where the row begins
-	stock  int32     // for devices: index of the amount of all usable ones; else 0
+	at     int32     // index in the amounts at which the row begins
+	stock  int32     // for devices: see above; else 0
 }
 
 // stock is how many devices of one resource a request wants on the whole node. at is the index of the usable ones.
@@ -45,7 +46,7 @@ type stock struct {
 	at     int32
 }
 
-// plan is a request of one container, prepared for all usages of one ground.
+// plan is a request of one container, or of a pod that is aligned as a whole, prepared for all usages of one ground.
 type plan struct {
 	policy Policy
 	never  bool // no usage of the ground serves it
@@ -385,7 +386,8 @@ func (p *plan) common() int {
 	return -1
 }
 
-// onSeveral answers whether some w > 1 NUMA nodes serve all hint sets together.
+// onSeveral answers whether some w > 1 NUMA nodes serve all hint sets together. With memory, these are a whole group,
+// or NUMA nodes without blocks.
 func (p *plan) onSeveral(u *Usage, w int, steps *int) answer {
 	in, rows := p.near, p.rows[:p.n]
 	if p.pinned {

@@ -103,8 +103,9 @@ func (p *plan) askWhole(u *Usage, steps *int) answer {
 	a := p.ask(u, steps)
 	switch {
 	case a == yes && p.one(u) < 0, !p.never && p.cores && u.halves > 0:
-		// Whole cores are counted for each container. An earlier container may take the one free CPU of a core with a
-		// reserved CPU, and leave the whole cores to the next one.
+		// Containers of a pod that is aligned to several NUMA nodes, or to none, may still fail one by one. Whole cores
+		// are counted for each container, so an earlier one may take the free CPU of a core with a reserved CPU, and
+		// leave the whole cores to the next one.
 		return unsure
 	case a == no && !p.never && p.expense == cheap && p.pinned && !(policyTable[p.policy].preferred && p.memoryHas(u)):
 		return unsure // containers may find memory on different NUMA nodes
@@ -144,6 +145,7 @@ func (p *plan) book(u *Usage) bool {
 	for k := from; k < p.n; k++ {
 		x := &p.rows[k]
 		if x.stock != 0 && x.amount > 0 {
+			// The index is that of the resource: see near and usable in ground.go.
 			if u.sets[(int(x.stock)-len(u.whole))/2].shared > 0 {
 				return false // other NUMA nodes have these devices too
 			}

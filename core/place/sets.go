@@ -26,6 +26,8 @@ func (s *spreading) count(level []int) (n float64) {
 	if level == nil {
 		return choose(len(s.free), s.k) + t.beyond(0, s.k, s.rest, 1)
 	}
+	// Before level come the sets that begin with its first j members, and then have a NUMA node i before its next
+	// member.
 	start, prefix, short := 0, 1.0, s.rest
 	for j, last := range level {
 		for i := start; i < last; i++ {
@@ -50,7 +52,8 @@ func subsets(spare int) float64 {
 	return 1
 }
 
-// fill computes sets and subsets from the last NUMA node to the first.
+// fill computes sets and subsets from the last NUMA node to the first: the sets without NUMA node i, and the sets
+// with it.
 func (t *tally) fill() {
 	n := len(t.s.free)
 	t.sets, t.subsets = make([]float64, (n+1)*t.all), make([]float64, (n+1)*t.all)

@@ -121,7 +121,9 @@ func (s *spreading) feasible() bool {
 }
 
 // best returns the NUMA nodes that the kubelet chooses among the sets of k. Some k NUMA nodes must be able to give
-// the CPUs. sets is the number of sets that the kubelet has looked at already.
+// the CPUs. sets is the number of sets that the kubelet has looked at already. best first finds out whether the
+// enumeration comes to an end (count, loops), then finds the chosen set, the NUMA nodes that give remaining groups,
+// and what later sets overwrite.
 func (s *spreading) best(sets float64) (combo, extra []int, end ending) {
 	level := s.level()
 	ahead := choose(len(s.free), s.k) // an upper bound; count computes the exact number

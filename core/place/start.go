@@ -42,7 +42,7 @@ type starting struct {
 	faults  []StartFault
 }
 
-// say adds a fault about a setting if is is true.
+// say adds a fault about a setting if its first argument is true.
 func (s *starting) say(is bool, setting, format string, args ...any) {
 	if is {
 		s.faults = append(s.faults, StartFault{Setting: setting, Text: setting + ": " + fmt.Sprintf(format, args...)})

@@ -22,7 +22,7 @@ type cpuSet = idset.Set[idset.CPU]
 type ending int
 
 const (
-	failed ending = iota // there are not enough CPUs
+	failed ending = iota // there are not enough CPUs, or not enough for even shares
 	picked
 	// endless: the kubelet does not stop in useful time. It hands out a remainder group by group to NUMA nodes that
 	// have no group left, or looks at more than maxSets sets of NUMA nodes.

@@ -74,7 +74,7 @@ func (u *Usage) Empty() *Usage {
 	g := u.ground
 	out := &Usage{Machine: u.Machine, Rules: u.Rules, ground: g, cells: make([]cell, g.numas)}
 	out.amounts = make([]int64, len(g.whole)+2*len(g.sets))
-	copy(out.amounts[g.numas:], g.whole[g.numas:g.devices(0)])
+	copy(out.amounts[g.numas:], g.whole[g.numas:g.devices(0)]) // memory; CPUs and devices are counted below
 	for at, res := range u.Machine.Resources() {
 		out.taken = append(out.taken, newDevices(len(res.Devices)))
 		for i := range res.Devices {

@@ -11,7 +11,7 @@ import "github.com/tenon-numa/tenon/core/topo"
 // nodes, where a kubelet takes seconds or minutes, one container may need most of it.
 const maxWork = 5 << 20
 
-// MaxContainers bounds the containers of a pod that need alignment. A pod costs this number times the cost of one
+// MaxContainers bounds the containers of a pod that need alignment. A pod may cost this number times as much as one
 // container, on every node. The largest known pods have some thirty containers; a machine of two sockets has about as
 // many cores as the bound.
 const MaxContainers = 128

@@ -10,8 +10,8 @@ import (
 // a cluster has a few kinds of nodes, and each report describes its node again. Machines that differ only in their
 // devices share the rest.
 //
-// A pool keeps no machine alive. It finds only machines that are still in use, so an earlier report of a node takes
-// no memory after the next one. The zero Pool is ready to use. A Pool belongs to one goroutine.
+// A pool keeps no machine alive. It finds only machines that are still in use, so the machine of a report takes no
+// memory once a later report has replaced it. The zero Pool is ready to use. A Pool belongs to one goroutine.
 type Pool struct {
 	hardware shared // machines without devices
 	whole    shared // machines with devices

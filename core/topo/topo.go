@@ -332,7 +332,7 @@ func (m *Machine) addCore(c CoreSpec, l3 idset.L3) error {
 	return nil
 }
 
-// collect lists the distinct cores, L3 groups and sockets in ascending order.
+// collect lists the distinct cores, L3 groups and sockets in ascending order, and makes the groups of every level.
 func (m *Machine) collect() error {
 	for id := range m.all.All() {
 		c := m.cpus[id]
@@ -496,9 +496,8 @@ func (n NUMA) Balance(kind string) int64 {
 	return 0
 }
 
-// EverySize completes the NUMA nodes for which add returns true: each of them then lists every hugepage size that
-// some NUMA node has, with no pages if it was missing. EverySize is for descriptions that leave out sizes without
-// pages.
+// EverySize is for descriptions that leave out hugepage sizes without pages. It makes each NUMA node for which add
+// returns true list every size that some NUMA node has; a size that it adds has no pages.
 func (s *Spec) EverySize(add func(*NUMA) bool) {
 	var sizes []int64
 	for i := range s.NUMAs {

@@ -4,7 +4,7 @@
 //
 // A scenario is read line by line:
 //
-//	# a comment, to the end of the line: why the case matters, and which kubelet file or KEP says so
+//	# a comment, to the end of the line: why the case matters, and which kubelet file or KEP shows it
 //	numa ... / device ... / distances ...   the machine, as topo.ParseText reads it
 //	core CPUS numa N socket N l3 N          one core of a NUMA node whose line names no CPUs, for machines that
 //	                                        numa lines cannot describe; l3 is the id of its L3 group: the kubelet
@@ -20,15 +20,15 @@
 //	    WORD is burstable, best-effort (Guaranteed when absent), pod-level=cpu:4,memory:2Gi (what
 //	    spec.resources requests; pod-level alone stands for cpu:1,memory:1Gi),
 //	    policy=POLICY scope=SCOPE (what the pod itself demands of the outcome), and with them
-//	    align=RESOURCE,... (of these) or ignore=RESOURCE,... (of all but these)
+//	    align=RESOURCE,... (only of these) or ignore=RESOURCE,... (of all but these)
 //	    CONTAINER is [init|sidecar] NAME [unequal] [cpu=4|cpu=1500m] [memory=4Gi] [hugepages-1Gi=2Gi]
 //	    [acme.com/gpu=2]; memory=1500m is one byte and a half; unequal is for pod-level: the limits
 //	    are not equal to the requests
-//	start NAME                              the containers of an admitted pod start: what its init
-//	                                        containers hold of memory is given back
+//	start NAME                              the containers of an admitted pod start: the memory that its
+//	                                        init containers hold is given back
 //	remove NAME                             an admitted pod ends
-//	end NAME                                an admitted pod ends, and its kubelet has not noticed before the
-//	                                        next admission
+//	end NAME                                an admitted pod ends, and the kubelet notices that only after
+//	                                        the next admission
 //	restart                                 the kubelet restarts: shows what that endangers
 //	unhealthy RESOURCE IDS                  devices fail, and with "healthy" come back; IDS is a comma list
 //	healthy RESOURCE IDS
@@ -38,8 +38,8 @@
 //
 //	> NAME: cpus 1-4 memory 4Gi@0 acme.com/gpu a,b@0
 //
-// with NUMA node ids after the @. If the kubelet takes any of several devices, the line says "any 2@0". If chance
-// decides even the NUMA nodes, it says "any 2 of 0-1", and later lines have one possible outcome.
+// with NUMA node ids after the @. If the kubelet takes any of several devices, the line has "any 2@0". If chance
+// decides even the NUMA nodes, it has "any 2 of 0-1", and later lines have one possible outcome.
 //
 // Invariant: a scenario that was read is written as a text that reads as the same scenario, except for the
 // memory-kind of a NUMA node and the root of a device, on which no verdict depends. The package rejects unknown words
@@ -137,8 +137,9 @@ func (n *Node) Has(name string) bool {
 	return slices.ContainsFunc(n.Pods, func(p Held) bool { return p.Name == name })
 }
 
-// Do does a step that needs no verdict, which is any but Admit and Free. A step on a pod that was not admitted does
-// nothing. A restart changes nothing either: the node goes on as if no pod were lost. End does the same as Remove.
+// Do does any step but Admit, which needs a verdict. A step on a pod that was not admitted changes nothing. Restart
+// and Free change nothing either: after a restart the node goes on as if no pod were lost. End does the same as
+// Remove.
 func (n *Node) Do(s Step) {
 	switch s.Do {
 	case Start:
