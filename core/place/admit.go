@@ -469,7 +469,7 @@ func (a *admission) hintSet(l *maskSpace, r *request, k int, t tables) (f hintSe
 		return a.cpuHintSet(l, r, t), true
 	case k == len(r.devices)+1 && len(r.memory) > 0:
 		if f = a.memoryHintSet(l, r, t); f.impossible && l.single {
-			// No single NUMA node has the memory. The memory manager gives hints all the same if several together have it.
+			// No single NUMA node has the memory. The memory manager still gives hints if several together have it.
 			all := *l
 			all.single = false
 			f = a.memoryHintSet(&all, r, t)

@@ -120,7 +120,8 @@ func (d *deal) least(size int) int64 {
 	return out
 }
 
-// first returns the first set of size seats, in the order of enumeration, that costs at most limit.
+// first returns the set that comes first in the enumeration among the sets with size members that cost no more than
+// limit.
 func (d *deal) first(size int, limit int64) (out []int) {
 	for k := range d.from {
 		d.from[k] = impossible

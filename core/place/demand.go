@@ -185,8 +185,8 @@ func (j *judgement) untied() {
 
 // drawn refuses outcomes that depend on chance. If chance decides the NUMA nodes of a container's devices, it also
 // decides the affinity of the next container that asks for such devices, and what is left for the containers after
-// it. This does not concern other nodes: under scope pod the affinity is chosen before any device, and without a
-// topology policy there is none.
+// it. That is not so under scope pod, where the affinity is chosen before any device is taken, and without a topology
+// policy, where there is no affinity.
 func (j *judgement) drawn() {
 	rules := j.u.Rules.Topology
 	if j.enforced || !policyTable[rules.Policy].hints || rules.Scope == PerPod {
@@ -304,8 +304,8 @@ func (j *judgement) masks(hs []Holding) (sure, maybe []topo.Mask, draws int) {
 }
 
 // candidates returns the NUMA nodes of each device that the node may take in place of the devices of a block. These
-// are the devices that the pod holds, and all healthy devices that no other pod holds. It is empty if the NUMA nodes
-// of the block are certain. The caller must not change the result.
+// are the devices that the pod holds, and all healthy devices that no other pod holds. The result is empty if the
+// NUMA nodes of the block are certain. The caller must not change the result.
 func (j *judgement) candidates(b DeviceBlock) (out []topo.Mask) {
 	at, res, ok := j.u.resource(b.Resource)
 	if !b.Loose || j.enforced || !ok {
@@ -340,9 +340,9 @@ func (j *judgement) candidates(b DeviceBlock) (out []topo.Mask) {
 // chooses the lowest NUMA node of each.
 const maxShared = 6
 
-// within reports whether some set of NUMA nodes touches every mask and has no more members than most. An empty mask
-// counts as touched. If more than maxShared different masks have several NUMA nodes, the answer may be false although
-// such a set exists.
+// within reports whether some set of NUMA nodes touches every mask and is not larger than the bound in most. An empty
+// mask counts as touched. If more than maxShared different masks have several NUMA nodes, the answer may be false
+// although such a set exists.
 func within(masks []topo.Mask, most int) bool {
 	var base topo.Mask
 	var shared []topo.Mask // stops growing beyond maxShared, and may then have duplicates

@@ -183,7 +183,7 @@ func (a *admission) inherit(i int, b *DeviceBlock) {
 // chance is what the kubelet chooses by chance in a pick; see DeviceBlock.
 type chance struct{ free, loose bool }
 
-// takeDevices picks as many devices as need; the caller has made sure that the resource has that many usable ones.
+// takeDevices picks devices of a resource, need in number; the caller has made sure that as many are usable.
 func (a *admission) takeDevices(at int, res topo.Resource, need int, h hint) DeviceBlock {
 	block := DeviceBlock{Resource: res.Name}
 	picked := newDevices(len(res.Devices))
@@ -239,8 +239,8 @@ func (a *admission) pools(at int, res topo.Resource, h hint) [4]devices {
 	return pools
 }
 
-// draw moves devices of a pool into picked, lowest ids first, until it has as many as need or the pool is empty. It
-// marks the block if the kubelet may pick other devices. It returns how many it took.
+// draw adds devices of a pool to picked, lowest ids first: need in number, or all if the pool has fewer. It marks the
+// block if the kubelet may pick other devices. It returns how many it took.
 func draw(res topo.Resource, pool devices, need int, picked devices, block *DeviceBlock) (took int) {
 	have := pool.len()
 	if need <= 0 || have == 0 {

@@ -163,7 +163,8 @@ func (a *admission) memoryReasons(c *Container, h hint) []Reason {
 		needs = append(needs, need{f.resource, f.width})
 		why, bad := Reason{Code: Group, Resource: f.resource, Want: f.want, Have: f.total}, barred
 		if !barred {
-			// Some NUMA nodes would do, but no set of the preferred number of NUMA nodes that contains the affinity.
+			// Some NUMA nodes could serve, but no set that has the preferred number of NUMA nodes and contains the
+			// affinity.
 			if why, bad = f.lack(max(f.width, bits.OnesCount(uint(within))), within); elsewhere && why.Code != Group {
 				why.Code = Chosen
 			}

@@ -124,7 +124,7 @@ func newTables(size int) tables {
 	return tables{make([]int64, size), make([]int64, size), make([]bool, size), make([]bool, size), make([]bool, size)}
 }
 
-// open makes every mask within the universe able and preferred. Calls of demand restrict that.
+// open makes every mask within the universe able and preferred. Calls of demand then exclude masks.
 func (t *tables) open(l *maskSpace, universe int) {
 	t.able[0], t.preferred[0] = false, false
 	for d := 1; d < len(t.able); d = l.next(d) {

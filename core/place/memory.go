@@ -13,15 +13,15 @@ import (
 //  - A block that lies on several NUMA nodes makes them a group; a block on one NUMA node is single-numa use. A NUMA
 //    node in a group serves no single-numa use; a NUMA node in single-numa use joins no group; groups that are not
 //    equal do not overlap.
-//  - If no mask serves, the manager has no opinion in the merge (it returns no hints), and the pod
-//    fails when the memory is allocated.
+//  - If no mask serves, the manager returns no hints, so memory takes no part in the merge. The pod may fail later,
+//    when its memory is allocated.
 //  - If the merged affinity is too small for the memory, the manager widens it to a mask of its own choice.
 //  - The manager has a table for every kind that Linux shows on a NUMA node. Where a NUMA node lacks a requested
 //    kind, the manager reads a nil table and panics (calculateHints, isAffinitySatisfyRequest).
 
 // memoryHintSet returns the hint set of all memory kinds of a request together. Its free amounts are the amounts of
 // the last kind only, plus what init containers of the pod leave, because each kind overwrites the tables. If no mask
-// serves, the hint set is impossible: the manager has no opinion.
+// serves, the hint set is impossible: the manager gives no hints.
 func (a *admission) memoryHintSet(l *maskSpace, r *request, t tables) hintSet {
 	if !a.work.spend(10*l.count() + len(r.memory)*(6*l.count()+len(r.spare.memory)*len(l.at))) {
 		return hintSet{resource: topo.Memory, impossible: true}

@@ -30,8 +30,8 @@ func (u *Usage) Amounts(resource string) (free, whole []int64, total int64) {
 // several (grouped). Used NUMA nodes join no other group, and grouped ones take no block on a single NUMA node.
 func (u *Usage) MemoryGroups() (used, grouped topo.Mask) { return u.used, u.grouped }
 
-// FreeDevice reports whether a device is healthy and not held: the i-th device of the resource at position at in
-// Machine.Resources.
+// FreeDevice reports whether a device is healthy and not held. at is the position of its resource in
+// Machine.Resources, and i is the position of the device in Resource.Devices.
 func (u *Usage) FreeDevice(at, i int) bool {
 	return !u.Machine.Resources()[at].Devices[i].Unhealthy && !u.taken[at].has(i)
 }

@@ -72,9 +72,9 @@ func (t *tally) fill() {
 }
 
 // beyond returns what the subsets add to the number of sets that the kubelet looks at: for every set that can give
-// the CPUs, the number of its subsets less one. It considers the sets of some members chosen before, which have
-// prefix subsets, and of as many members more with an index of at least from. The latter must have short groups to
-// spare.
+// the CPUs, the number of its subsets less one. The sets consist of members chosen before, which have prefix subsets,
+// and of the given number of further members with indexes of at least from. The further members must have short
+// groups to spare.
 func (t *tally) beyond(from, members, short int, prefix float64) float64 {
 	if t.s.rest == 0 {
 		return 0

@@ -12,7 +12,7 @@ import (
 //
 //   - Sets of NUMA nodes of one socket go before all other sets. Among sets of the same kind, the one that leaves the
 //     free CPUs most even goes first.
-//   - The share of each NUMA node is at most what the one with the fewest free CPUs has.
+//   - No NUMA node of a set gives a larger share than the one with the fewest free CPUs can give.
 //   - The enumeration stops only at NUMA nodes of one socket after which all NUMA nodes are level.
 //
 // Such a choice is not a sum over NUMA nodes, so this file enumerates as the kubelet does. The work is counted.

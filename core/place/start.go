@@ -30,7 +30,7 @@ type StartFault struct {
 	Text string
 	// Gate is set where only a feature gate is missing.
 	Gate bool
-	// Starts is set where the kubelet starts all the same, and serves pods wrongly.
+	// Starts is set if the kubelet starts in spite of the fault, and then serves pods wrongly.
 	Starts bool
 }
 

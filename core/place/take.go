@@ -63,7 +63,7 @@ type picker struct {
 	numaFirst bool
 	spread    bool // distribute-cpus-across-cores
 	roundUp   bool // an odd number of CPUs is given part of an L3 group, too
-	// own: each part counts as whole by its own size. The agent decides so; a kubelet compares with the mean size.
+	// own: a part counts as wholly free by its own size. The agent decides so; a kubelet compares with the mean size.
 	own   bool
 	words int // the steps of going through one part
 	work  work

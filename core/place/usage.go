@@ -297,8 +297,8 @@ func (u *Usage) FreeDevices(resource string) []topo.Device {
 	return out
 }
 
-// FreeDevicesOn counts the healthy devices that are not held and are on some NUMA node of a mask, of the resource at
-// position at in Machine.Resources.
+// FreeDevicesOn counts the devices of a resource that are healthy, not held, and on some NUMA node of a mask. at is
+// the position of the resource in Machine.Resources.
 func (u *Usage) FreeDevicesOn(at int, mask topo.Mask) (count int64) {
 	if mask.Len() == 1 {
 		return u.amounts[u.devices(at)+mask.First()]

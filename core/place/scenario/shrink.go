@@ -9,9 +9,10 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Shrink returns a smaller scenario for which fails is still true. It drops steps, containers, requests, NUMA nodes,
-// devices, cores and rules one after the other, and calls fails at most tries times. fails must be true for s, and
-// false for a scenario that it cannot judge. Shrink does not change s.
+// Shrink returns a smaller scenario for which the function fails still returns true. It drops steps, containers,
+// requests, NUMA nodes, devices, cores and rules one after the other, and calls the function no more often than
+// tries. The function must return true for s, and false for a scenario that it cannot judge. Shrink does not change
+// s.
 func Shrink(s *Scenario, fails func(*Scenario) bool, tries int) *Scenario {
 	for progress := true; progress; {
 		progress = false
