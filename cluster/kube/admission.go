@@ -17,13 +17,16 @@ import (
 
 // Admission has the objects by which the API server's admission plugins change or refuse pods when they are created.
 type Admission struct {
-	// Classes are the runtime classes by name; nil if the identity may not read them.
+	// Classes are the runtime classes by name; nil if the identity may not list them, or if the API server does not
+	// serve them.
 	Classes map[string]*nodev1.RuntimeClass
-	// Bounds names the limit ranges and resource quotas of each namespace; nil if the identity may not read them.
+	// Bounds has, by namespace, the limit ranges and resource quotas, each as kind and name, such as "limitrange
+	// small"; nil if the identity may not list one of the two kinds.
 	Bounds map[string][]string
 }
 
-// readAdmission reads runtime classes, and the names of limit ranges and quotas.
+// readAdmission reads runtime classes, and the names of limit ranges and quotas. What the identity may not list is
+// nil in the result, and no error.
 func (r *Reader) readAdmission(ctx context.Context) (*Admission, error) {
 	var classes nodev1.RuntimeClassList
 	out := &Admission{}
@@ -56,8 +59,8 @@ func (r *Reader) readAdmission(ctx context.Context) (*Admission, error) {
 	return out, nil
 }
 
-// listAll decodes all objects of a resource. ok is false if the identity may not list them, or if the API server does
-// not have the resource.
+// listAll lists all objects of a resource in one request, and decodes the JSON of that list. ok is false if the
+// identity may not list them, or if the API server does not have the resource.
 func (r *Reader) listAll(ctx context.Context, of schema.GroupVersionResource, into any) (ok bool, err error) {
 	gv := of.GroupVersion()
 	cfg := rest.CopyConfig(r.cfg)

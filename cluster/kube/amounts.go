@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Needs returns the amounts that a pod requests of a node as a whole, overhead included. It returns the errors of
-// [Amounts].
+// Needs returns the amounts that a pod requests of a node as a whole, overhead included, and one of the resource
+// "pods". The error is the one of [Amounts]; the amounts are complete even then.
 func Needs(p *v1.Pod) (whatif.Amounts, error) {
 	out, err := Amounts(Requests(p))
 	out["pods"] = 1
@@ -18,7 +18,8 @@ func Needs(p *v1.Pod) (whatif.Amounts, error) {
 }
 
 // Amounts translates a list of resources: CPUs in thousandths, all others in their units. A negative amount counts as
-// 0. If an amount is beyond bounds, the error names it, and out has the bound for it.
+// 0. An amount above [whatif.MaxAmount] counts as MaxAmount, and the error names one such amount. The result is
+// complete in that case, too.
 func Amounts(list v1.ResourceList) (out whatif.Amounts, err error) {
 	out = whatif.Amounts{}
 	for name, q := range list {

@@ -18,12 +18,13 @@ type bases struct {
 	awaiting map[string]*incomplete
 }
 
-// incomplete is the last layout of a node since one arrived without its base.
+// incomplete holds a node's newest layout that waits for a base. The timer of await compares pointers to find out
+// whether its wait still goes on.
 type incomplete struct{ layout *v1alpha1.NodeLayout }
 
-// baseGrace is how long a layout may wait for the base that it continues. The agent writes the base first, so only
-// their watches can be apart. After that the layout is rejected: somebody has deleted the base, and no agent writes
-// it again.
+// baseGrace is how long a layout may wait for the base that it continues. The agent writes the base first, so
+// normally only the order of the two watches can delay it. After baseGrace the layout is rejected, because the base
+// was probably deleted and no running agent has written it again.
 const baseGrace = 10 * time.Second
 
 // Bases returns the handlers for an informer of bases whose transform is v1alpha1.TypedBase.
@@ -44,18 +45,19 @@ func (f *Feed) Base(b *v1alpha1.Base) {
 	}
 	f.base[b.Name] = b
 	if p := f.paces[b.Name]; p != nil && p.latest != nil {
-		return // what waits for its pace is later than what waits for this base, and finds the base
+		return // the event that waits for its pace is later than the layout that waits here, and it will find the base
 	}
 	if w := f.awaiting[b.Name]; w != nil {
 		f.atPace(b.Name, f.weight(w.layout), func() {
 			f.take(w.layout)
-			// The event of the layout is over: hints have seen it without the base.
+			// Queueing hints have already judged the layout's event, and without the base. So waiting pods are tried again.
 			f.later(0, func() { f.onFreed(b.Name) })
 		})
 	}
 }
 
-// BaseGone receives a base that was deleted. What its layout has reported stays: the agent writes both again.
+// BaseGone receives a base that was deleted. What the ledger has from the layout stays, because a running agent soon
+// writes base and layout again.
 func (f *Feed) BaseGone(b *v1alpha1.Base) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +66,8 @@ func (f *Feed) BaseGone(b *v1alpha1.Base) {
 	}
 }
 
-// await keeps a layout until its base arrives. f.mu is held.
+// await keeps a layout until its base arrives. If that takes longer than baseGrace, the layout is rejected with why.
+// f.mu is held.
 func (f *Feed) await(l *v1alpha1.NodeLayout, why error) {
 	if w := f.awaiting[l.Name]; w != nil {
 		w.layout = l
@@ -75,8 +78,9 @@ func (f *Feed) await(l *v1alpha1.NodeLayout, why error) {
 	f.later(baseGrace, func() { f.unbased(w, why) })
 }
 
-// unbased rejects a layout whose base did not come in time. The layout goes on waiting for its base. Before Begin, the
-// list of bases may take any time.
+// unbased is called baseGrace after a layout arrived without its base. It does nothing if that wait has ended. It
+// rejects the layout with why, but goes on waiting for the base, whose arrival makes the layout valid. Before Begin
+// it only prolongs the wait, because the first list of bases may take any time.
 func (f *Feed) unbased(w *incomplete, why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -30,9 +30,9 @@ type boundPod struct {
 	at, created time.Time // when it was bound, according to its status, and created
 	start       time.Time // when its kubelet admitted it; see admittedAt
 	started     bool
-	leaving     bool           // it is being deleted: its node may have released what it holds
+	leaving     bool           // it is being deleted, so its node may have released what it holds
 	due         bool           // it was admitted longer than reportDue ago
-	begun       bool           // a container after the ordinary init containers has started
+	begun       bool           // an app container has started, so all ordinary init containers are over; see beyondInits
 	statuses    place.Statuses // without Resized, which depends on the report
 	// sizes has, by container, the CPUs that the kubelet has allocated, in thousandths. It has only the containers for
 	// which spec has another number.
@@ -62,7 +62,8 @@ func newBoundPods() boundPods {
 	return boundPods{map[string]*boundPod{}, map[string]map[string]*boundPod{}}
 }
 
-// put records the present state of a pod. An object that is older than the recorded one has no effect.
+// put records the present state of a pod, and returns its record. An object that is older than the recorded one has
+// no effect.
 func (b boundPods) put(pod *v1.Pod) *boundPod {
 	p, known := b.pods[string(pod.UID)]
 	if known && compare(pod.ResourceVersion, p.version) < 0 {
@@ -93,7 +94,7 @@ func (b boundPods) put(pod *v1.Pod) *boundPod {
 	return p
 }
 
-// drop drops a pod, and returns its record or nil.
+// drop removes a pod. It returns the record that it removed, or nil if there was none.
 func (b boundPods) drop(uid string) *boundPod {
 	p := b.pods[uid]
 	if p == nil {
@@ -112,8 +113,8 @@ func (b boundPods) on(node string) []*boundPod {
 	return slices.SortedFunc(maps.Values(b.nodes[node]), (*boundPod).compare)
 }
 
-// beyondInits reports whether a pod has init containers and all ordinary ones are over. It looks only at app
-// containers: when one has started, all ordinary init containers are over.
+// beyondInits reports whether a pod has init containers and the ordinary ones among them are over. It looks only at
+// app containers, because none of these starts before all ordinary init containers are over.
 func beyondInits(pod *v1.Pod) bool {
 	started := func(s v1.ContainerStatus) bool {
 		return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
@@ -121,7 +122,7 @@ func beyondInits(pod *v1.Pod) bool {
 	return len(pod.Spec.InitContainers) > 0 && slices.ContainsFunc(pod.Status.ContainerStatuses, started)
 }
 
-// bound returns when a pod was bound, according to its status.
+// bound returns when a pod was bound, according to its status, or else when it was created.
 func bound(pod *v1.Pod) time.Time {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {

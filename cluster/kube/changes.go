@@ -33,8 +33,9 @@ func (r *Reader) Changes(ctx context.Context) (<-chan struct{}, error) {
 	return out, nil
 }
 
-// follow sends to changed after each event. A watch without a version begins with the existing objects, so no change
-// between two watches is missed.
+// follow sends to changed after each event of w and, after w has ended, of further watches that begin starts. A watch
+// without a resource version begins with the existing objects as events. So a change between two watches is not
+// missed.
 func follow(ctx context.Context, w watch.Interface, begin watcher, changed chan<- struct{}) {
 	_ = wait.PollUntilContextCancel(ctx, rewatch, true, func(ctx context.Context) (bool, error) {
 		if w == nil {

@@ -39,7 +39,7 @@ type coarse struct {
 // object returns the node's NodeResourceTopology or, if there is none, its Numatopology. It is nil if there is neither.
 func (c *coarse) object() *v1alpha2.NodeResourceTopology { return cmp.Or(c.topology, c.numatopology) }
 
-// newest returns where the newest object of o's kind is kept.
+// newest returns the field of c for the newest object of o's kind.
 func (c *coarse) newest(o *v1alpha2.NodeResourceTopology) **v1alpha2.NodeResourceTopology {
 	if nrt.KindOf(o) == nrt.Numatopology {
 		return &c.numatopology
@@ -131,7 +131,8 @@ func (f *Feed) TopologyGone(o *v1alpha2.NodeResourceTopology) {
 	}
 }
 
-// TopologyProblem returns why the NodeResourceTopology of a node was refused, or "".
+// TopologyProblem returns why a node's NodeResourceTopology, or the Numatopology in its place, was rejected. It
+// returns "" if it was not, and for a node with a valid layout.
 func (f *Feed) TopologyProblem(node string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -166,8 +167,8 @@ func (f *Feed) beginCoarse() {
 	}
 }
 
-// layoutLost records that a node has no valid layout any more. From then on, its NodeResourceTopology is used, if it
-// has one.
+// layoutLost records that a node has no valid layout any more. From then on its NodeResourceTopology or Numatopology
+// is used, if it has one. f.mu is held.
 func (f *Feed) layoutLost(node string) {
 	delete(f.exact, node)
 	c := f.coarse[node]
@@ -180,7 +181,7 @@ func (f *Feed) layoutLost(node string) {
 	}
 }
 
-// layoutAccepted records that a node has a valid layout.
+// layoutAccepted records that a node has a valid layout, so that its other objects are not used. f.mu is held.
 func (f *Feed) layoutAccepted(node string) {
 	f.exact[node] = true
 	if c := f.coarse[node]; c != nil {
@@ -188,7 +189,9 @@ func (f *Feed) layoutAccepted(node string) {
 	}
 }
 
-// count reports a node's amounts to the book, unless the node has a valid layout.
+// count reads the object of a node that has only amounts, and reports these amounts to the ledger. If the object
+// cannot be read, count records why, and removes the node's report. It does nothing before Begin, and for a node with
+// a valid layout.
 func (f *Feed) count(node string, c *coarse) {
 	if !f.begun || f.exact[node] {
 		return
@@ -217,7 +220,7 @@ func (f *Feed) count(node string, c *coarse) {
 	c.counts = true
 }
 
-// report reports amounts to the book, and which pods they contain.
+// report reports the amounts of a reading to the ledger. The caller has set in a which pods these amounts contain.
 func (f *Feed) report(node string, c *coarse, r *nrt.Reading, a *state.Amounts) {
 	a.Held, a.Whole = r.Held, r.Whole
 	a.Seen, a.Past = f.seen(node, c)
@@ -266,7 +269,7 @@ func (f *Feed) initsEnded(p *boundPod) {
 	}
 }
 
-// OnFreed registers a callback for nodes on which a pod may fit now although no report arrived: a resource became free
-// that reports do not show, or the node's object was deleted. Register it before the first event. The callback runs in
-// a goroutine of its own, and may call the feed.
+// OnFreed registers a callback for nodes on which another pod may fit although no report has arrived. For example, a
+// resource became free that reports do not show, or the node's object was deleted. Register it before the first
+// event. The callback runs in a goroutine of its own, and may call the feed.
 func (f *Feed) OnFreed(freed func(node string)) { f.onFreed = freed }

@@ -14,12 +14,12 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// pageOf is how many layouts are listed at a time.
+// pageOf is how many layouts or bases one request lists.
 const pageOf = 250
 
 // Complete adds to a view of a followed cluster what only a Reader reads: published objects, volumes, namespaces, and
-// the resources that DRA serves. Complete leaves out the parts of layouts that the states of the view already have.
-// Layouts of equal machines share the machine's data, because a large cluster has many such layouts.
+// the resources that DRA serves. The layouts come without holdings, which the states have. Layouts of equal machines
+// share the machine's data, because a large cluster has many of them.
 func (r *Reader) Complete(ctx context.Context, v *View) (err error) {
 	states := map[string]*state.Node{}
 	for _, n := range v.States {
@@ -43,7 +43,9 @@ func (r *Reader) Complete(ctx context.Context, v *View) (err error) {
 	return r.Around(ctx, v)
 }
 
-// slimLayouts reads all layouts with their bases, by pages, and keeps of each what the states lack.
+// slimLayouts reads all layouts, page by page, and completes them by their bases. It drops the holdings of every
+// layout. Layouts whose states have the same machine share one copy of it. A layout without its base has the reason
+// in Malformed.
 func (r *Reader) slimLayouts(ctx context.Context, states map[string]*state.Node) ([]v1alpha1.NodeLayout, error) {
 	machines := map[*topo.Machine]v1alpha1.Machine{}
 	slim := func(l *v1alpha1.NodeLayout) {
@@ -99,8 +101,9 @@ func (r *Reader) slimLayouts(ctx context.Context, states map[string]*state.Node)
 	return out, nil
 }
 
-// pages lists all objects of a kind, some at a time. take receives a page, and returns where the next one begins. A
-// kind that is not defined has no objects.
+// pages lists all objects of a kind, at most pageOf per request. take receives each page and returns the page's
+// continue token, which is "" for the last page. A kind that the API server does not serve has no objects, and that
+// is no error.
 func pages[L any](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error),
 	take func(L) string) error {
 	next := ""

@@ -10,7 +10,8 @@ import (
 // that it lists count on that node, whatever pods they name. If the API server has such a pod on another node, the
 // report is not reliable, and the node is marked inexact.
 
-// contradiction returns why a report that lists pods of other nodes is inexact, or nil if the report lists none.
+// contradiction compares the entries of a node's report with the bound pods. If the report lists pods that are bound
+// to other nodes, it returns the reason why the report is inexact, and otherwise nil.
 func (f *Feed) contradiction(node string, entries []state.Entry) []state.Inexact {
 	count := 0
 	var first *boundPod

@@ -18,11 +18,15 @@ const (
 	maxMisses = 3
 )
 
-// accounted returns which pods the amounts of a node contain, by UID. It takes this from the object's own list of
-// pods or, without one, from its fingerprint. counts is nil if neither shows it. It assumes that the fingerprint
-// still contains the pods of the last fingerprint that matched, unless they ended. The fingerprint may also contain
-// pods that were bound since then, and may still contain pods that ended since then. Each group in either has pods of
-// one name; the fingerprint contains exactly one of them.
+// accounted returns, by UID, whether the amounts of a node contain a pod. It reads this from the object's own list of
+// pods or, without one, computes it from the object's fingerprint. counts is nil if neither shows it.
+//
+// A fingerprint is a hash of the names of pods, so accounted searches a set of pods that has this hash. Pods that
+// were in the last matching fingerprint and have not ended are in every set that it tries. Uncertain are the pods
+// that were bound since then, and the pods that ended since then: each may be in the set or not.
+//
+// Two pods of one name have the same part in a hash. If the fingerprint contains exactly one of them, they form a
+// group: the second result has these groups, by UID.
 func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[string]bool, either [][]string) {
 	if r.Pods != nil || r.Fingerprint == "" {
 		return r.Pods, nil
@@ -46,7 +50,8 @@ func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[str
 	if c.misses >= maxMisses {
 		most = 0
 	}
-	// Pods that were bound first are likelier to be counted; pods that ended last are likelier to be counted still.
+	// If there are more uncertain pods than are tried, the first bound ones count as contained, and the first ended
+	// ones as not contained: these are the likelier answers.
 	late := min(len(ended), max(most/2, most-len(fresh)))
 	early := max(0, len(fresh)-(most-late))
 	for _, p := range fresh[:early] {
@@ -89,7 +94,7 @@ func allNamed(pods []*boundPod, ended bool) (out []nrt.Pod) {
 	return out
 }
 
-// uids returns the UIDs of the pods at the indexes, and adds them to a set.
+// uids returns the UIDs of the pods at some indexes, and adds these UIDs to a set.
 func uids(pods []*boundPod, at []int, to map[string]bool) (out []string) {
 	for _, i := range at {
 		out = append(out, pods[i].id.UID)
@@ -98,8 +103,8 @@ func uids(pods []*boundPod, at []int, to map[string]bool) (out []string) {
 	return out
 }
 
-// chosen records which pod of each group of equal names the ledger found in the amounts: the pod that runs and is no
-// longer assumed. The other pods have left the amounts.
+// chosen records, for each group of pods of one name, which pod the ledger found in the amounts: the pod that is
+// bound and no longer assumed. The ended pods of that group are then not in the amounts.
 func (f *Feed) chosen(c *coarse, either [][]string) {
 	for _, group := range either {
 		at := slices.IndexFunc(group, func(uid string) bool {
@@ -115,9 +120,9 @@ func (f *Feed) chosen(c *coarse, either [][]string) {
 	}
 }
 
-// left records whether a fingerprint contained a pod that has ended, and reports whether no later fingerprint will. It
-// returns true once a fingerprint with the pod was followed by one without it. For a pod that no fingerprint contained,
-// it returns true after a few readings, which may be older than the pod's end.
+// left records whether the latest fingerprint contained a pod that has ended, and reports whether no later one will
+// contain it. It returns true once a fingerprint with the pod was followed by one without it. For a pod that no
+// fingerprint contained, it returns true after a few readings, which may be older than the pod's end.
 func (b *boundPod) left(counted bool) bool {
 	if counted {
 		b.counted, b.passed = true, 0
@@ -131,8 +136,8 @@ func named(p *boundPod, ended bool) nrt.Pod {
 	return nrt.Pod{Namespace: p.id.Namespace, Name: p.id.Name, Exclusive: true, Ended: ended}
 }
 
-// noticed reports whether fingerprints of the reading's method contain the pod once its amounts are counted. Depending
-// on the method, they contain all pods, or the pods whose containers hold resources of the node's managers; init
+// noticed reports whether a fingerprint contains the pod once the exporter counts it. By the reading's method,
+// fingerprints contain either all pods, or only pods with a container that holds something exclusively; ordinary init
 // containers do not count.
 func noticed(spec *place.Pod, r *nrt.Reading) bool {
 	if r.Method != podfingerprint.MethodWithExclusiveResources {
@@ -156,13 +161,13 @@ func noticed(spec *place.Pod, r *nrt.Reading) bool {
 	return false
 }
 
-// has reports whether the zones of a reading have a resource, also one that was left out.
+// has reports whether the zones of a reading list a resource, even if the reading leaves it out.
 func has(r *nrt.Reading, resource string) bool {
 	_, ok := r.Machine.Resource(resource)
 	return ok || r.Omitted[resource] != ""
 }
 
-// left records that a pod of the node has ended.
+// left records that a pod of the node has ended. It keeps the last maxUncertain ended pods.
 func (c *coarse) left(p *boundPod) {
 	c.ended = append(c.ended, p)
 	if len(c.ended) > maxUncertain {

@@ -9,11 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClassPrefix begins the extended resource that every class of devices serves by its own name.
+// ClassPrefix begins the names of the implicit extended resources: every DeviceClass serves the one that ends in its
+// own name.
 const ClassPrefix = resourcev1.ResourceDeviceClassPrefix
 
-// Serve adds the extended resources that a class of devices serves: one by the class's own name, and the one that it
-// names. kube-scheduler allocates devices for these where DRAExtendedResource is on (by default from 1.36 on).
+// Serve adds to a set the extended resources that a DeviceClass serves: ClassPrefix with the class's name, and
+// spec.extendedResourceName if it is set. kube-scheduler allocates devices for requests of them where the feature
+// gate DRAExtendedResource is on (by default from 1.36 on).
 func Serve(served map[string]bool, class *resourcev1.DeviceClass) {
 	served[ClassPrefix+class.Name] = true
 	if name := class.Spec.ExtendedResourceName; name != nil && *name != "" {
@@ -21,8 +23,8 @@ func Serve(served map[string]bool, class *resourcev1.DeviceClass) {
 	}
 }
 
-// Served returns the extended resources that classes of devices serve, or nil if the identity may not read these.
-// An API server that does not serve classes has none.
+// Served returns the extended resources that DeviceClasses serve, or nil if the identity may not list these classes.
+// The result is empty, not nil, if the API server does not serve DeviceClasses.
 func (r *Reader) Served(ctx context.Context) (map[string]bool, error) {
 	l, err := r.devices.Classes.List(ctx, metav1.ListOptions{})
 	switch {

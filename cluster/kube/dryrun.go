@@ -42,6 +42,8 @@ func (t *Trial) Create(ctx context.Context, p *v1.Pod) (stored *v1.Pod, refused,
 	}
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	stored, err := t.core.Pods.In(p.Namespace).Create(ctx, p, dry)
+	// A taken name hides how the API server would judge the rest of the pod, so the pod is sent again without this
+	// name.
 	if apierrors.IsAlreadyExists(err) && p.Name != "" {
 		p = p.DeepCopy()
 		p.GenerateName, p.Name = p.Name+"-", ""

@@ -31,10 +31,10 @@ type Feed struct {
 	// bound are the pods on all nodes. Begin books the pods that arrived before it, in the order of their bindings.
 	bound boundPods
 	begun bool
-	// reads are the namespaces whose pods arrive here; nil is all.
+	// reads are the namespaces whose pods the feed receives; nil: all.
 	reads *Seen
 	// ended has the UIDs of pods that left their nodes for good. The value is mayRun for a pod that may still hold
-	// something there, and else empty.
+	// something on its node, and otherwise "".
 	ended memory
 	layouts
 	bases
@@ -91,7 +91,7 @@ type pacing struct {
 	// paces are the event rates of nodes. When their number reaches sweep, unused ones are dropped.
 	paces map[string]*pace
 	sweep int
-	paced atomic.Int64
+	paced atomic.Int64 // see Paced
 }
 
 // version is the newest version received of a layout. An agent numbers its writes: a delayed write may arrive late,
@@ -100,7 +100,7 @@ type version struct {
 	resource string
 	uid      types.UID
 	sequence int64
-	late     *v1alpha1.NodeLayout // rejected as late, but the newest object of the API server
+	late     *v1alpha1.NodeLayout // the API server's newest object, while it is rejected for its older sequence; else nil
 }
 
 // lateGrace is how long a layout with an older sequence is rejected. Its agent sees that the write arrived late, and
@@ -111,7 +111,7 @@ const lateGrace = 10 * time.Second
 // vanishGrace is how long a pod that was deleted by force stays assumed without a report of its node.
 const vanishGrace = 30 * time.Second
 
-// mayRun is the value in Feed.ended for a pod that left its node, but may still run there.
+// mayRun is the value in Feed.ended for a pod whose object is gone, and that its node may still run.
 const mayRun = "may run"
 
 // NewFeed returns a feed into a ledger. The callbacks may be nil; they must not call the feed.
@@ -134,7 +134,7 @@ func NewFeed(book *ledger.Book, onOutcome func(state.Outcome), onRefused func(no
 		pacing:     pacing{paces: map[string]*pace{}}}
 }
 
-// Sees sets the namespaces whose pods the feed receives; nil is all, and the default. Call it before Begin.
+// Sees sets the namespaces whose pods the feed receives; nil, the default, means all. Call it before Begin.
 func (f *Feed) Sees(pods *Seen) { f.reads = pods }
 
 // Pods returns the handlers for a pod informer.
@@ -155,6 +155,8 @@ func (f *Feed) Layouts() cache.ResourceEventHandler {
 	}
 }
 
+// each calls do with the object of an informer's event. If the informer missed a deletion, that is the last object it
+// had. Objects of another type are ignored.
 func each[T any](o any, do func(T)) {
 	if t, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = t.Obj
@@ -183,6 +185,7 @@ func (f *Feed) Begin() {
 		f.contradict(p)
 		f.status(p)
 	}
+	// A pod that a layout lists and the API server does not have is doubtful: it has ended or was deleted by force.
 	f.book.Doubt(func(id state.PodID) bool { return !f.reads.gone(id, f.bound.pods[id.UID] != nil) })
 	f.beginCoarse()
 }
@@ -241,6 +244,8 @@ func (f *Feed) bookDecision(p *boundPod) {
 // failed status updates every ten seconds (pkg/kubelet/status).
 const statusLag = 30 * time.Second
 
+// admitted records that a pod's kubelet has admitted it, once the pod's status shows that. It starts the timers that
+// depend on the time since the admission. f.mu is held.
 func (f *Feed) admitted(p *boundPod) {
 	if uid := p.id.UID; p.started && p.spec != nil && f.book.Admitted(uid) {
 		f.later(statusLag, func() { f.book.Settle(uid) })
@@ -249,7 +254,8 @@ func (f *Feed) admitted(p *boundPod) {
 	}
 }
 
-// PodGone receives a pod that was deleted or has ended.
+// PodGone receives a pod that was deleted or has ended. If its kubelet rejected it, that is the outcome of its
+// prediction.
 func (f *Feed) PodGone(pod *v1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -289,7 +295,8 @@ func (f *Feed) Leave(pod *v1.Pod) {
 	}
 }
 
-// vanish records that a pod has no object any more, and may still run.
+// vanish records that the object of a pod is gone although the pod may still run. If no report of its node settles
+// this within reportDue, other pods no longer wait for one.
 func (f *Feed) vanish(uid string) {
 	f.book.Vanish(uid)
 	if f.book.Doubted(uid) {
@@ -297,7 +304,8 @@ func (f *Feed) vanish(uid string) {
 	}
 }
 
-// endedFor reports whether a pod that left its node counts as ended there.
+// endedFor reports whether a pod that left its node holds nothing there any more. Otherwise it may still run: it was
+// deleted by force.
 func endedFor(pod *v1.Pod) bool {
 	return Ended(pod) || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // History reads the decisions of schedulers and kubelets on the pods that have or had this name. If the identity may
-// not read events, the document has this as a limit.
+// not list events, the result has no decisions, and Problem has the reason.
 func (r *Reader) History(ctx context.Context, namespace, name string) (document.PodHistory, error) {
 	out := document.PodHistory{Kind: "PodHistory", Namespace: namespace, Name: name, Source: "events",
 		Decisions: []document.PastDecision{}}
@@ -64,7 +64,7 @@ var outcomes = map[string]document.Outcome{
 	string(place.UnexpectedAdmissionError): document.OutcomeRejected,
 }
 
-// decisionIn returns the decision that an event reports; ok is false for other events.
+// decisionIn returns the decision that an event reports; ok is false for an event that reports none.
 func decisionIn(e *v1.Event) (out document.PastDecision, ok bool) {
 	outcome, ok := outcomes[e.Reason]
 	if !ok && strings.HasPrefix(e.Reason, "OutOf") {

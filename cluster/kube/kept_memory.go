@@ -6,8 +6,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// KeptMemory returns how many bytes of memory the kubelet of a node keeps from pods, without hugepages. ok is false if
-// the node is nil or does not report its memory.
+// KeptMemory returns how many bytes of memory the kubelet of a node keeps from pods, apart from hugepages: capacity
+// minus allocatable, minus the hugepages, which are part of the capacity of memory but not of its allocatable amount.
+// ok is false if the node is nil or does not report its memory.
 func KeptMemory(n *v1.Node) (bytes int64, ok bool) {
 	if n == nil {
 		return 0, false

@@ -9,7 +9,9 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file applies layouts.
+// This file applies layouts to the ledger. Layout orders the versions of a node's layout (newer) and bounds how often
+// they are read (atPace). take then converts a layout together with its base, and reports it. A layout that cannot be
+// read is rejected, and the node falls back to its NodeResourceTopology.
 
 // Layout receives a layout that was added or changed. A layout that cannot be read is rejected, and affects no other
 // node. Its node is then estimated from its NodeResourceTopology or, without one, unknown.
@@ -21,7 +23,8 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	}
 }
 
-// take applies a layout to the ledger. f.mu is held.
+// take converts a layout and reports it to the ledger. It puts a layout aside whose base has not arrived, and rejects
+// one that cannot be read. f.mu is held.
 func (f *Feed) take(l *v1alpha1.NodeLayout) {
 	c, err := l.CoreFrom(f.base[l.Name], f.machines.New)
 	if errors.Is(err, v1alpha1.ErrNoBase) {
@@ -34,7 +37,9 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 	}
 	delete(f.awaiting, l.Name)
 	if b := f.base[l.Name]; l.Base != 0 && !l.Continues(b.Agent, b.Sequence) {
-		f.awaiting[l.Name] = &incomplete{l} // the base is later, or the agent counts anew: its own base decides
+		// The base at hand has a higher sequence than the layout, so its data counts. Either it was written later, or a
+		// new agent counts from a lower sequence. In that case the layout's own base arrives later and applies the layout.
+		f.awaiting[l.Name] = &incomplete{l}
 	}
 	_, was := f.problems[l.Name]
 	delete(f.problems, l.Name)
@@ -64,8 +69,8 @@ func (f *Feed) reject(node string, why error) {
 	}
 }
 
-// repeatEnds applies the ends of pods that a layout lists: it may have been written before they ended. Ends that came
-// while the node had no layout are not in the ledger.
+// repeatEnds reports to the ledger again that some of the listed pods have ended. The layout may have been written
+// before these ends, and the ledger has no record of an end that came while the node had no layout.
 func (f *Feed) repeatEnds(entries []state.Entry) {
 	for _, e := range entries {
 		switch how, ended := f.ended.get(e.Pod.UID); {
@@ -112,7 +117,8 @@ func (f *Feed) newer(l *v1alpha1.NodeLayout) bool {
 	return !late
 }
 
-// overdue applies the layout that was rejected as late, if nothing newer has arrived since.
+// overdue is called lateGrace after a layout was rejected as late. It applies the newest layout of the node if that
+// one is still rejected.
 func (f *Feed) overdue(node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,7 +140,7 @@ func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 		return
 	}
 	if last, ok := f.dropped.get(l.Name); ok && compare(l.ResourceVersion, last) <= 0 {
-		return // hints repeat an end: a later one must stay known
+		return // a queueing hint repeats an earlier deletion; the later one stays recorded
 	}
 	f.dropped.put(l.Name, l.ResourceVersion)
 	delete(f.awaiting, l.Name)
@@ -147,7 +153,8 @@ func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 	})
 }
 
-// Problem returns why the layout of a node was rejected, or "".
+// Problem returns why the layout of a node was rejected, or "". A layout that waits for its base counts as rejected,
+// unless an earlier one is still in use.
 func (f *Feed) Problem(node string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,7 +1,7 @@
 package kube
 
-// memory keeps the keys that were put last, with their values: at least the last maxRemembered/2 keys, and at most
-// maxRemembered. The zero memory is empty.
+// memory is a map of bounded size that forgets the oldest keys: it has at least the last maxRemembered/2 keys that
+// were put, and at most maxRemembered. The zero memory is empty.
 type memory struct {
 	young, old map[string]string
 }

@@ -11,8 +11,8 @@ import (
 // This file finds admitted pods that no report lists in time. The agent of such a node has stopped, or does not find
 // the pods.
 
-// reportDue is how long a node may take to report a pod that was admitted, or to stop reporting a pod that is gone,
-// before it counts as silent. Agents take less than a second.
+// reportDue is how long a node may take to report a pod that was admitted, or to stop reporting a pod that is gone.
+// After that the node counts as silent. Agents take less than a second.
 const reportDue = time.Minute
 
 // reportGrace is how long after a pod's admission a report may still have been computed without it.
@@ -29,7 +29,8 @@ func (f *Feed) unlisted(p *boundPod) {
 	}
 }
 
-// late marks a due pod that its node's report lacks. f.mu is held.
+// late handles a due pod. The node is silent if its agent has written no layout since the pod was admitted. If no
+// report lists the pod, other pods no longer wait for such a report. f.mu is held.
 func (f *Feed) late(p *boundPod) {
 	if !f.written[p.node].After(p.admittedAt().Add(reportGrace)) {
 		f.book.Overdue(p.id.UID)
@@ -39,8 +40,8 @@ func (f *Feed) late(p *boundPod) {
 	}
 }
 
-// relist marks the due pods of a node again after a report, because the report may have changed the machine for which
-// they were predicted.
+// relist records again, after a report, that the report lacks the due pods of the node, because it may have changed
+// the machine on which their predictions depend.
 func (f *Feed) relist(node string) {
 	for _, p := range f.bound.nodes[node] {
 		if p.due && !p.leaving {
@@ -49,7 +50,8 @@ func (f *Feed) relist(node string) {
 	}
 }
 
-// overdueAt marks the pods that are due at a time. A reader has no timers, and calls it after Begin.
+// overdueAt handles the pods that are due at a given time. It stands in for the timers of a long-lived feed: a reader
+// calls it after Begin.
 func (f *Feed) overdueAt(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,8 +67,8 @@ func (f *Feed) overdueAt(at time.Time) {
 }
 
 // openDoubts handles pods that a layout lists and that have no object: other pods no longer wait for them. It skips a
-// layout that was written in the last reportDue, because the node's agent may be about to write another one. A reader
-// does not see when pods go, so it calls openDoubts after Begin.
+// layout that was written less than reportDue before the given time, because the node's agent may be about to write
+// another one. A reader does not see when pods go, so it calls openDoubts after Begin.
 func (f *Feed) openDoubts(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,11 +79,12 @@ func (f *Feed) openDoubts(at time.Time) {
 	}
 }
 
-// Settle makes a feed of files, which have no times, wait for no report. Call it after Begin.
+// Settle is for a feed that reads files: no further report will come, so no pod waits for one after Settle. Call it
+// after Begin.
 func (f *Feed) Settle() { f.openDoubts(f.now()) }
 
-// admittedAt returns when the node admitted the pod, as far as the pod's status shows. The start is a time of the
-// node's clock, the binding one of the API server's; the later one counts.
+// admittedAt returns when the node admitted the pod, as far as the pod's status shows. The start is by the node's
+// clock, and the binding by the API server's clock. The later time counts.
 func (b *boundPod) admittedAt() time.Time {
 	if b.start.After(b.at) {
 		return b.start
@@ -89,7 +92,8 @@ func (b *boundPod) admittedAt() time.Time {
 	return b.at
 }
 
-// startOf returns when the kubelet has admitted the pod, or the zero time.
+// startOf returns when the kubelet admitted the pod, by the pod's status, or the zero time if the status does not
+// show it.
 func startOf(pod *v1.Pod) time.Time {
 	if pod.Status.StartTime == nil {
 		return time.Time{}

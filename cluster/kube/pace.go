@@ -55,8 +55,8 @@ func (p *pace) take(now time.Time, weight int) bool {
 	return true
 }
 
-// atPace applies an event of a node's layout: at once, or as soon as the pace allows, unless a later event has arrived
-// by then. f.mu is held.
+// atPace applies an event of a node's layout by calling do. If the node is above its pace, it keeps do until the pace
+// allows the event; an event that arrives before then replaces it. f.mu is held.
 func (f *Feed) atPace(node string, weight int, do func()) {
 	now := f.now()
 	p := f.paces[node]
@@ -78,7 +78,7 @@ func (f *Feed) atPace(node string, weight int, do func()) {
 	f.paced.Add(1)
 }
 
-// catchUp applies the event of a node that waited.
+// catchUp applies the latest event of a node as soon as the node's pace allows it.
 func (f *Feed) catchUp(node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,8 +95,8 @@ func (f *Feed) catchUp(node string) {
 	do()
 }
 
-// forgetPaces drops the paces of nodes that have no layout and had no recent event. It does so only when the number of
-// paces has doubled since the last time.
+// forgetPaces drops the paces of nodes that have no layout and had no recent event. It does nothing until the number
+// of paces has doubled since it last dropped some.
 func (f *Feed) forgetPaces(now time.Time) {
 	if len(f.paces) < f.sweep {
 		return

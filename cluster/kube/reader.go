@@ -35,8 +35,8 @@ type Reader struct {
 	devices *objects.Devices
 	layouts *client.Client
 	now     func() time.Time
-	notes   []document.Problem
-	within  []string // see Within
+	notes   []document.Problem // see Notes
+	within  []string           // see Within
 }
 
 // NewReader returns a reader of the cluster in cfg.
@@ -66,8 +66,8 @@ func (r *Reader) At(at time.Time) { r.now = func() time.Time { return at } }
 // View is a cluster that was read once.
 type View struct {
 	// States are the nodes with a valid layout or, if that is missing or rejected, a valid NodeResourceTopology or
-	// Numatopology, in ascending order of name. Each has its holdings, observed and predicted. Problems say why the
-	// other nodes are missing. Kinds that the identity may not read count as missing.
+	// Numatopology, in ascending order of name. Each has its holdings, observed and predicted. Problems has the reasons
+	// why the other nodes are missing. Kinds that the identity may not read count as missing.
 	States   []*state.Node
 	Problems []document.Problem
 	Nodes    []v1.Node
@@ -116,7 +116,8 @@ func (v *View) Limits() (out []document.Limit) {
 // notListed is why a resource that the identity may not list was not read.
 const notListed = "you may not list them"
 
-// Partial describes what was not read and how answers about nodes suffer from it; "" if nothing is missing.
+// Partial describes, for people, which pods and topologies were not read and how answers about nodes suffer from
+// that. It is "" if all of these were read. Limits has the other resources, too.
 func (v *View) Partial() string {
 	var texts []string
 	for _, l := range v.Limits() {
@@ -139,13 +140,14 @@ func isTopology(resource string) bool {
 // pod, which must not be changed.
 type Stored interface{ Pod() *v1.Pod }
 
-// Whole is a pod that is kept unchanged.
+// Whole is a v1.Pod as a Stored, with all of its fields.
 type Whole v1.Pod
 
 // Pod implements Stored.
 func (w *Whole) Pod() *v1.Pod { return (*v1.Pod)(w) }
 
-// StoreAll converts pods to the form of a view. The caller must not change them any more.
+// StoreAll returns pods in the form of a view. The result points to the given pods, so the caller must not change
+// them any more.
 func StoreAll(pods []v1.Pod) []Stored {
 	out := make([]Stored, len(pods))
 	for i := range pods {
@@ -165,7 +167,7 @@ func EachPod(pods []Stored) iter.Seq[*v1.Pod] {
 	}
 }
 
-// Nodes returns the states and the problems of a view.
+// Nodes reads the cluster, and returns the states and the problems of the view.
 func (r *Reader) Nodes(ctx context.Context) ([]*state.Node, []document.Problem, error) {
 	v, err := r.View(ctx)
 	if err != nil {
@@ -174,7 +176,8 @@ func (r *Reader) Nodes(ctx context.Context) ([]*state.Node, []document.Problem, 
 	return v.States, v.Problems, nil
 }
 
-// View reads the cluster.
+// View reads layouts, nodes, pods and topologies, and computes the states of the nodes. Unread has the topologies
+// that the identity may not list. Volumes, namespaces and admission are not read; see ViewAll.
 func (r *Reader) View(ctx context.Context) (*View, error) {
 	layouts, err := r.layouts.List(ctx, metav1.ListOptions{})
 	undefined := apierrors.IsNotFound(err)
@@ -213,7 +216,7 @@ func (r *Reader) View(ctx context.Context) (*View, error) {
 	return v, nil
 }
 
-// ViewAll reads the cluster with its volumes and namespaces.
+// ViewAll reads what View and Around read, and the objects of admission plugins.
 func (r *Reader) ViewAll(ctx context.Context) (*View, error) {
 	v, err := r.View(ctx)
 	if err != nil {
@@ -228,7 +231,8 @@ func (r *Reader) ViewAll(ctx context.Context) (*View, error) {
 	return v, nil
 }
 
-// Around adds volumes, namespaces and the resources that DRA serves to a view.
+// Around adds volumes, namespaces and the resources that DRA serves to a view. What the identity may not list stays
+// nil, and is recorded in Unread.
 func (r *Reader) Around(ctx context.Context, v *View) (err error) {
 	if v.Storage, err = r.readStorage(ctx); err != nil {
 		return err
@@ -261,13 +265,13 @@ type Objects struct {
 	Seen       *Seen // see [View]
 }
 
-// ViewOf computes the view of objects that were read at a time.
+// ViewOf is ViewOfObjects for objects with the pods of all namespaces.
 func ViewOf(layouts []v1alpha1.NodeLayout, nodes []v1.Node, pods []v1.Pod,
 	coarse []*v1alpha2.NodeResourceTopology, at time.Time) *View {
 	return ViewOfObjects(Objects{layouts, nodes, pods, coarse, nil}, at)
 }
 
-// ViewOfObjects computes the view of objects that were read at a time.
+// ViewOfObjects computes the view of objects that were all read at the given time.
 func ViewOfObjects(o Objects, at time.Time) *View {
 	book := ledger.New()
 	feed := NewFeed(book, nil, nil)
@@ -300,8 +304,8 @@ func ViewOfObjects(o Objects, at time.Time) *View {
 // the node ends this sooner, but a node on which nothing changes reports nothing.
 const RefusedFor = 5 * time.Minute
 
-// refusals records in a ledger which shapes a node has refused since it reported. A scheduler that ran all the time
-// keeps pods of these shapes away, too.
+// refusals records in a ledger which shapes of pods a node has refused since it wrote its layout, at most RefusedFor
+// before the given time. A scheduler that runs all the time has the same record, and keeps such pods away.
 func refusals(book *ledger.Book, l *v1alpha1.NodeLayout, pods []v1.Pod, at time.Time) {
 	for i := range pods {
 		pod := &pods[i]
@@ -348,6 +352,7 @@ func problems(feed *Feed, snap *ledger.Snapshot, nodes []v1.Node) []document.Pro
 // NodeResourceTopology were not understood or were corrected. They are in ascending order of node.
 func (r *Reader) Notes() []document.Problem { return slices.Clone(r.notes) }
 
+// notes computes what [Reader.Notes] returns. The result is not nil.
 func notes(feed *Feed, snap *ledger.Snapshot) []document.Problem {
 	out := []document.Problem{}
 	for _, name := range snap.Names() {

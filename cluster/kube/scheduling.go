@@ -22,7 +22,8 @@ import (
 // to, and how far scheduling has come. A scheduler has no object of its own, but leaves traces: events, pods that it
 // bound or refused, and a lease.
 
-// Scheduling returns how far the scheduling of a pod without a node has come. pods are all pods.
+// Scheduling returns how far the scheduling of a pod without a node has come. pods are all pods of the cluster.
+// Events or leases that the identity may not read are no error; they may leave the state open as NotKnown.
 func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []Stored) (document.Scheduling, error) {
 	events, err := r.cluster.Events.In(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
 		"involvedObject.uid": string(pod.UID), "reason": failedScheduling}.String()})
@@ -93,10 +94,11 @@ func (r *Reader) leads(ctx context.Context, scheduler string) (leads, known bool
 	return false, known
 }
 
+// failedScheduling is the reason of the events that schedulers write about a pod for which they found no node.
 const failedScheduling = "FailedScheduling"
 
-// scheduling judges by the pod's failure events, and by speaks: whether its scheduler has written any event, or nil if
-// that is unknown.
+// scheduling judges by the pod, its failure events and all pods. speaks points to whether the pod's scheduler has
+// written any event or holds a lease; it is nil if that is unknown.
 func scheduling(pod *v1.Pod, pods []Stored, failures []v1.Event, speaks *bool) document.Scheduling {
 	out := document.Scheduling{Scheduler: pod.Spec.SchedulerName, Seen: Schedulers(pods),
 		Node: pod.Status.NominatedNodeName}
@@ -140,6 +142,7 @@ func condition(pod *v1.Pod) *v1.PodCondition {
 	return nil
 }
 
+// lastSeen returns the latest time at which an event happened, by any of its fields.
 func lastSeen(e *v1.Event) time.Time {
 	last := e.EventTime.Time
 	if e.LastTimestamp.After(last) {

@@ -46,8 +46,8 @@ func (r *Reader) Within(namespaces ...string) {
 		func(name string) bool { return name == "" })
 }
 
-// pods lists all pods, or the pods of the reader's namespaces that it may list. It returns the error of the first list
-// if it may list none.
+// pods lists the pods of all namespaces or, if that is forbidden, the pods of each namespace of Within that it may
+// list; seen then names these. If it may list no pods at all, it returns the error of the first list.
 func (r *Reader) pods(ctx context.Context) (out []v1.Pod, seen *Seen, err error) {
 	all, err := r.cluster.Pods.List(ctx, metav1.ListOptions{})
 	if err == nil {

@@ -20,7 +20,8 @@ const (
 	maxPast = 64
 )
 
-// seen returns which pods of a node were admitted, and which ended, longer than settlePeriod ago.
+// seen returns, by UID, the pods of a node that were admitted longer than settlePeriod ago, and in past the pods that
+// ended longer ago than that.
 func (f *Feed) seen(node string, c *coarse) (seen, past map[string]bool) {
 	seen, past = map[string]bool{}, map[string]bool{}
 	for _, p := range f.bound.on(node) {
@@ -65,13 +66,14 @@ func (f *Feed) over(p *boundPod) {
 	}
 }
 
+// unsettled reports whether more states of a node are possible than the ledger keeps.
 func (f *Feed) unsettled(node string) bool {
 	n := f.book.Snapshot().Node(node)
 	return n != nil && n.Unsettled
 }
 
-// reread reads the last report of a node again: pods that were admitted or ended longer than settlePeriod ago are
-// certain now.
+// reread reads the last report of a node again. By now it is certain how the report counts the pods that were
+// admitted or ended longer than settlePeriod ago.
 func (f *Feed) reread(node string, c *coarse) {
 	r, err := nrt.ReadOn(c.object(), f.machines.New)
 	if err != nil {
@@ -80,7 +82,7 @@ func (f *Feed) reread(node string, c *coarse) {
 	a := &state.Amounts{Again: true}
 	if c.accounted {
 		if a.Counts = f.byNow(node, c, r); a.Counts == nil {
-			return // the report is older than that
+			return // the report was written before the settled pods were admitted
 		}
 	}
 	f.report(node, c, r, a)

@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file reads the statuses of bound pods: what they mean for a restart of the kubelet.
+// This file reads from the statuses of bound pods what a restart of the kubelet would find: which containers do not
+// run, and how many CPUs the kubelet has allocated to each after a resize in place.
 
 // statusesOf returns the statuses of a pod's containers. sizes has the allocated CPUs, in thousandths, of the
 // containers for which these differ from the CPUs at binding. Ordinary init containers do not count. A container counts
@@ -116,7 +117,7 @@ func (f *Feed) status(p *boundPod) {
 	f.book.Status(p.node, p.id.UID, s)
 }
 
-// statuses is status for the pods of a new report.
+// statuses does what status does, for all pods of a new report.
 func (f *Feed) statuses(node string, entries []state.Entry) {
 	for i := range entries {
 		e := &entries[i]

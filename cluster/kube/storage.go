@@ -22,8 +22,8 @@ type Storage struct {
 	Capacities []storagev1.CSIStorageCapacity
 }
 
-// readStorage lists the volume objects of a cluster. It returns nil if the identity may not read all of them; only the
-// capacities may be missing.
+// readStorage lists the volume objects of a cluster. It returns nil if the identity may not list one of the kinds, or
+// the API server does not serve it. The capacities are an exception: without them, only Capacities is nil.
 func (r *Reader) readStorage(ctx context.Context) (*Storage, error) {
 	out, s := &Storage{}, r.storage
 	all := []struct {

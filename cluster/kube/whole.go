@@ -22,8 +22,8 @@ func ofBound() resourcehelper.PodResourcesOptions {
 	return o
 }
 
-// whole returns where a status has the resources that are allocated to the pod as a whole, and where it has the
-// resources that the pod has. Both are nil where the libraries have no such fields.
+// whole returns pointers to two fields of a status: the resources that the kubelet has allocated to the pod as a
+// whole, and the resources that the pod actually has. Both pointers are nil where the libraries have no such fields.
 func whole(s *v1.PodStatus) (allocated *v1.ResourceList, actual **v1.ResourceRequirements) {
 	v := reflect.ValueOf(s).Elem()
 	if f := v.FieldByName("AllocatedResources"); f.IsValid() {

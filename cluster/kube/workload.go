@@ -37,8 +37,8 @@ var labelled = map[string]string{
 
 const trainingJob = "training.kubeflow.org/job-name"
 
-// labelledPods returns the pods that have the label of the kind with the object's name. It returns an error if there
-// are none, because nothing shows then whether the object exists.
+// labelledPods returns the pods with the label that the operator of the kind sets to the object's name. It returns an
+// error if there are none, because the API server then shows no sign that the object exists.
 func (r *Reader) labelledPods(ctx context.Context, kind, namespace, name string) ([]v1.Pod, error) {
 	label := labelled[kind] + "=" + name
 	list, err := r.cluster.Pods.In(namespace).List(ctx, metav1.ListOptions{LabelSelector: label})
@@ -127,7 +127,8 @@ func (r *Reader) raw(ctx context.Context, of schema.GroupVersionResource, namesp
 		Do(ctx).Raw()
 }
 
-// controls reports whether a workload controls a pod. The ReplicaSets of a Deployment have its name and a hash.
+// controls reports whether a workload controls a pod. A Deployment controls it through a ReplicaSet, whose name is
+// the Deployment's name and a hash.
 func controls(kind, name string, p *v1.Pod) bool {
 	owner := metav1.GetControllerOf(p)
 	switch {

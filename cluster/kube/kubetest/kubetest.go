@@ -28,7 +28,8 @@ numa 0 socket 0 cpus 0-15 memory 64Gi
 numa 1 socket 1 cpus 16-31 memory 64Gi
 `
 
-// Layout returns the layout of a node with static managers; versions are resource versions.
+// Layout returns the layout of a node whose CPU and memory managers are static. version is the object's resource
+// version.
 func Layout(t testing.TB, node, machine string, policy place.Policy, version int,
 	entries ...state.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
@@ -56,7 +57,7 @@ func ruled(t testing.TB, node, machine string, version int, r place.Rules,
 	return l
 }
 
-// Holding returns a layout's entry for a pod that holds these CPUs.
+// Holding returns an entry of a layout in which the container c of a pod holds these CPUs.
 func Holding(p *v1.Pod, cpus string) state.Entry {
 	set, err := idset.Parse[idset.CPU](cpus)
 	if err != nil {
@@ -84,7 +85,7 @@ func Pod(name, amounts string) *v1.Pod {
 // CPUs returns a pod of n CPUs and 1Gi of memory.
 func CPUs(name string, n int) *v1.Pod { return Pod(name, fmt.Sprintf("cpu=%d memory=1Gi", n)) }
 
-// Many returns a pod of two CPUs with this many init containers, each with its own name.
+// Many returns a pod of two CPUs with the given number of init containers, each with its own name.
 func Many(name string, inits int) *v1.Pod {
 	pod := CPUs(name, 2)
 	for i := range inits {
@@ -102,7 +103,8 @@ func Bound(p *v1.Pod, node string) *v1.Pod {
 	return p
 }
 
-// Admitted returns a copy of the pod that the kubelet of a node has admitted or rejected.
+// Admitted returns a copy of the pod that is bound to a node and has a start time, as after its kubelet admitted or
+// rejected it.
 func Admitted(p *v1.Pod, node string) *v1.Pod {
 	p = Bound(p, node)
 	p.Status.StartTime = &metav1.Time{}

@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Topology returns the report of a node with NUMA nodes of 16 CPUs each. free has the number of free CPUs on each.
+// Topology returns a NodeResourceTopology of a node that has, for each number in free, a NUMA node of 16 CPUs with
+// that many free.
 func Topology(node string, version int, free ...int64) *v1alpha2.NodeResourceTopology {
 	o := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: node, ResourceVersion: fmt.Sprint(version)},
 		TopologyPolicies: []string{string(v1alpha2.SingleNUMANodeContainerLevel)}}
