@@ -20,18 +20,18 @@ type Change struct {
 // maxNamed bounds the names that are kept for one follower.
 const maxNamed = 4096
 
-// changes passes changes on to followers. The zero value has no followers.
+// changes counts the changes of a view, and passes each on to all followers. The zero value has no followers.
 type changes struct {
 	mu        sync.Mutex
 	version   uint64
 	followers map[*follower]bool
 }
 
-// Follower receives changes. Its caller closes it. A slow follower receives several changes at once; if there are very
-// many, it receives only Change.All.
+// Follower receives changes. Whoever asked for it closes it. If several changes happen before a call of Next, one
+// Change has all of them; if they have more than maxNamed names, it has only All.
 type Follower interface {
-	// Next waits until something has changed since the last call. A Change may be empty. Next returns the error of ctx
-	// when ctx ends.
+	// Next waits until something has changed since the last call, and returns what. A Change may be empty, because its
+	// names may have been part of the previous one. Next returns the error of ctx when ctx ends.
 	Next(ctx context.Context) (Change, error)
 	Close()
 }
@@ -43,6 +43,7 @@ type follower struct {
 	nodes, pods map[string]bool
 }
 
+// now returns the number of changes so far.
 func (c *changes) now() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,6 +74,7 @@ func (c *changes) everything()          { c.add(func(f *follower) { f.all = true
 func (f *follower) named() int          { return len(f.nodes) + len(f.pods) }
 func sorted(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
 
+// add counts a change, records it in every follower by calling note, and wakes these followers.
 func (c *changes) add(note func(*follower)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,8 @@ import (
 	"github.com/tenon-numa/tenon/cluster/nrt"
 )
 
-// follow starts a source for each resource, and returns them.
+// follow starts a source for each resource, and returns all sources. NodeResourceTopologies and Numatopologies have a
+// source only if the API server serves them when follow is called.
 func (v *View) follow(ctx context.Context, cfg *rest.Config, namespaces []string) ([]*source, error) {
 	core, err := objects.NewCore(cfg)
 	if err != nil {
@@ -53,7 +54,7 @@ func (v *View) follow(ctx context.Context, cfg *rest.Config, namespaces []string
 	return all, nil
 }
 
-// everywhere is where the source of all pods reads.
+// everywhere is the place of the source of all pods; see source.where.
 const everywhere = "in all namespaces"
 
 // podSources returns the source of all pods. If the identity may not list them, it returns one source for each
@@ -85,14 +86,15 @@ func servedTopologies(ctx context.Context, custom dynamic.Interface) (schema.Gro
 	return schema.GroupVersionResource{}, false
 }
 
-// lists makes a source read through a typed client.
+// lists makes a source list and watch through a typed client, and returns it.
 func lists[T objects.Object, L runtime.Object](c *objects.Client[T, L], s *source) *source {
 	s.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }
 	s.watch = c.Watch
 	return s
 }
 
-// custom makes a source read custom resources. An object that does not decode then affects no other.
+// custom makes a source list and watch custom resources as untyped objects, and returns it. Each object is decoded by
+// itself, so one that does not decode affects no other.
 func (v *View) custom(c dynamic.Interface, r schema.GroupVersionResource, s *source) *source {
 	s.resource, s.page = r.Resource, customPage
 	s.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -104,7 +106,8 @@ func (v *View) custom(c dynamic.Interface, r schema.GroupVersionResource, s *sou
 	return s
 }
 
-// trimmed makes a transform of a function for one type. The transform returns objects of other types unchanged.
+// trimmed returns an informer's transform that applies a function to objects of one type. The transform returns
+// objects of other types unchanged.
 func trimmed[T v1.Pod | v1.Node](trim func(*T) *T) func(any) (any, error) {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(*T); ok {

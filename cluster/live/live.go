@@ -4,7 +4,7 @@
 // Invariant: the view has only objects that the API server gave to the identity. A resource that the identity may not
 // read, or that is not served, is a [document.Limit], and does not affect other resources. Memory is bounded by the
 // number of nodes and pods and by the bytes of the pods; a Limit names what is left out beyond a bound. The package
-// only reads: it sends lists and watches of at most five resources to the API server. It does not judge pods;
+// only reads: it sends lists and watches of at most six resources to the API server. It does not judge pods;
 // cluster/stage and core do.
 package live
 
@@ -55,11 +55,11 @@ type View struct {
 	mu       sync.Mutex
 	nodes    map[string]*v1.Node
 	pods     pods
-	limits   map[string]string // by resource
+	limits   map[string]string // reasons by resource; see Limits
 	rejected bool              // the API server rejects the identity
 	seen     *kube.Seen        // nil: the pods of all namespaces; set before the view is ready
 
-	stating sync.Mutex
+	stating sync.Mutex // held while a State is computed
 	states  states
 }
 
@@ -83,7 +83,8 @@ func newView(b Bounds) *View {
 	return v
 }
 
-// begin waits until every resource was listed or refused, and then has the feed book the first lists.
+// begin waits until every resource was listed or refused. Then the feed books what the first lists had, and the view
+// is ready.
 func (v *View) begin(ctx context.Context, all []*source) {
 	for _, s := range all {
 		select {
@@ -155,7 +156,7 @@ func (v *View) Limits() (out []document.Limit) {
 	return out
 }
 
-// limit records why a resource cannot be read; "" records that it can.
+// limit records the reason why the view lacks a resource; with the reason "", it records that the view has it.
 func (v *View) limit(resource, reason string) {
 	v.mu.Lock()
 	was := v.limits[resource]
@@ -244,7 +245,7 @@ func (v *View) View() *kube.View {
 	return out
 }
 
-// Problems returns why the states of some nodes are missing.
+// Problems returns, for each node without a state, why it has none.
 func (v *View) Problems() []document.Problem {
 	var nodes []v1.Node
 	for _, n := range v.Nodes() {

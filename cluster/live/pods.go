@@ -55,7 +55,7 @@ type rare struct {
 	status  v1.PodStatus
 }
 
-// shared is a spec without the name of a node.
+// shared is a spec without the name of a node, which several records may point to.
 type shared struct {
 	digest [sha256.Size]byte
 	spec   v1.PodSpec
@@ -63,7 +63,7 @@ type shared struct {
 	users  int
 }
 
-// origin is the metadata that pods of one workload share.
+// origin is the metadata that pods of one workload have in common. Several records may point to it.
 type origin struct {
 	key                 string
 	labels, annotations map[string]string
@@ -71,7 +71,7 @@ type origin struct {
 	users               int
 }
 
-// keyOfOrigin returns equal texts for equal labels, annotations and owners.
+// keyOfOrigin returns a text that is equal exactly for pods with equal labels, annotations and owners.
 func keyOfOrigin(p *v1.Pod) string {
 	var b strings.Builder
 	for _, all := range []map[string]string{p.Labels, p.Annotations} {
@@ -164,7 +164,7 @@ func newPods() pods {
 }
 
 // put keeps a trimmed pod, unless it is new and would exceed the bounds. It returns whether the pod is kept, and
-// whether the pod is new or has changed.
+// whether that pod is new or differs from its previous record. The error is about a spec that cannot be encoded.
 func (s *pods) put(p *v1.Pod, b Bounds) (kept, changed bool, err error) {
 	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	spec := p.Spec
@@ -221,7 +221,7 @@ func sameStates(a, b []v1.ContainerStatus) bool {
 	})
 }
 
-// drop drops a pod, and returns its record or nil.
+// drop removes a pod. It returns the record that it removed, or nil if there was none.
 func (s *pods) drop(key types.NamespacedName) *record {
 	r := s.kept[key]
 	if r == nil {

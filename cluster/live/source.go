@@ -31,14 +31,16 @@ type source struct {
 	// resource and where name it for people, such as "pods" and "in namespace ml".
 	resource, where string
 	namespace       string // of the pods that it follows; "" is all
-	// optional is set if it is no limit of the view that the API server does not serve the resource.
+	// optional is set for a resource that an API server may lack. Its absence is then no limit of the view.
 	optional bool
 	page     int64 // objects per page; 0 for the default
 	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	trim     cache.TransformFunc
-	put      func(obj any) (keep any)
-	gone     func(obj any)
+	// put applies an object to the view. It returns what the source keeps of the object, or nil if the view does not take
+	// it. gone applies the end of an object; it receives what put returned, or the deleted object.
+	put  func(obj any) (keep any)
+	gone func(obj any)
 
 	first chan struct{} // closed when the resource was listed or refused
 	once  sync.Once
@@ -46,7 +48,8 @@ type source struct {
 	kept  map[types.NamespacedName]any
 }
 
-// Objects per page of a list that is not streamed. Layouts are large, and arrive as JSON.
+// How many objects one page of a list has, if the API server does not stream the list. Pages of custom resources are
+// smaller, because layouts are large and arrive as JSON.
 const (
 	page       = 500
 	customPage = 32
@@ -61,7 +64,7 @@ func (s *source) run(ctx context.Context) {
 	r.RunWithContext(ctx)
 }
 
-// watchFor is how long one watch lasts. The API server checks rights when a watch begins, so a right that is revoked
+// watchFor is how long one watch lasts. The API server checks rights only when a watch begins, so revoking a right
 // takes effect with the next watch.
 const watchFor = 2 * time.Minute
 
@@ -74,7 +77,8 @@ func (s *source) watched(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	return w, err
 }
 
-// listTrimmed reads one page, and keeps only the trimmed objects in memory.
+// listTrimmed reads one page of a list and keeps its objects. It returns the page with only their names, so that the
+// reflector holds no objects in memory.
 func (s *source) listTrimmed(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	if o.ResourceVersion == "0" {
 		o.ResourceVersion = "" // the API server ignores the page size of a list from its cache
@@ -100,7 +104,8 @@ func (s *source) listTrimmed(ctx context.Context, o metav1.ListOptions) (runtime
 	return out, err
 }
 
-// take keeps an object of a list, and returns its name.
+// take trims and keeps an object of a list. It returns an object with only the name and version, or nil for an object
+// that does not decode.
 func (s *source) take(obj any) (*metav1.PartialObjectMetadata, error) {
 	x, err := s.trim(obj)
 	if err != nil {
@@ -115,7 +120,8 @@ func (s *source) take(obj any) (*metav1.PartialObjectMetadata, error) {
 		ResourceVersion: m.GetResourceVersion()}}, nil
 }
 
-// noted records why the resource cannot be read, or that it can.
+// noted records the result of a list or watch: why the resource cannot be read, or that it can. After an error, the
+// view no longer waits for the first list.
 func (s *source) noted(err error) {
 	switch {
 	case err == nil, apierrors.IsInvalid(err), apierrors.IsResourceExpired(err), apierrors.IsGone(err):
@@ -137,7 +143,7 @@ func (s *source) noted(err error) {
 	s.once.Do(func() { close(s.first) })
 }
 
-// forget drops everything that the identity may not read any more.
+// forget removes the objects of the source from the view, because the identity may not read them any more.
 func (s *source) forget() {
 	s.mu.Lock()
 	lost := slices.Collect(maps.Values(s.kept))

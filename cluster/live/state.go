@@ -24,13 +24,13 @@ type State struct {
 type Node struct {
 	Name               string
 	State              *state.Node // nil where nothing is known of its NUMA nodes
-	Problem            string      // why that is so
+	Problem            string      // why State is nil
 	Warnings           []string
 	Labels             map[string]string
 	NotReady, Cordoned bool
 }
 
-// Node returns a node by its name.
+// Node returns a node by its name; the bool is false if there is none.
 func (s State) Node(name string) (Node, bool) {
 	i, ok := slices.BinarySearchFunc(s.Nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
 	if !ok {
@@ -45,7 +45,8 @@ type states struct {
 	last  State
 }
 
-// State returns the cluster as it is now. It is computed once for each version.
+// State returns the cluster as it is now. If nothing has changed since the last call, it returns the same State
+// again.
 func (v *View) State() State {
 	v.stating.Lock()
 	defer v.stating.Unlock()

@@ -12,8 +12,9 @@ import (
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
-// This file strips objects of all fields that no pod is judged by. Environments and most volumes may hold secrets, and
-// are most of the bytes. Labels stay: affinity and spreading depend on the labels of all pods.
+// This file removes the fields of objects that do not matter when pods are judged. Among these are environments and
+// most volumes, which may hold secrets and are most of the bytes. Labels stay, because affinity and spreading depend
+// on the labels of all pods.
 
 // maxText bounds the texts of a status, in bytes.
 const maxText = 2 << 10
@@ -67,7 +68,7 @@ func trimResize(p *v1.Pod, out *v1.PodStatus) {
 				continue
 			}
 			k := v1.ContainerStatus{Name: s.Name, AllocatedResources: s.AllocatedResources}
-			if stops { // it matters when the kubelet restarts
+			if stops { // what a restart of the kubelet does depends on it
 				k.State.Waiting = &v1.ContainerStateWaiting{}
 			}
 			if sized && s.Resources != nil {
@@ -88,7 +89,7 @@ func trimResize(p *v1.Pod, out *v1.PodStatus) {
 	}
 }
 
-// stopped reports whether a container waits or has ended, other than an ordinary init container.
+// stopped reports whether a container waits or has ended. It returns false for ordinary init containers.
 func stopped(p *v1.Pod, s *v1.ContainerStatus) bool {
 	ordinary := slices.ContainsFunc(p.Spec.InitContainers, func(c v1.Container) bool {
 		return c.Name == s.Name && (c.RestartPolicy == nil || *c.RestartPolicy != v1.ContainerRestartPolicyAlways)
@@ -100,7 +101,7 @@ func begun(s v1.ContainerStatus) bool {
 	return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
 }
 
-// clip bounds a text, without keeping the memory of the whole.
+// clip returns the first maxText bytes of a text as a copy, so that the memory of the whole text is freed.
 func clip(s string) string { return strings.Clone(printable.Clip(s, maxText)) }
 
 func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
@@ -155,7 +156,7 @@ func trimNode(n *v1.Node) *v1.Node {
 		CreationTimestamp: n.CreationTimestamp, Labels: n.Labels},
 		Spec:   v1.NodeSpec{Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable},
 		Status: v1.NodeStatus{Allocatable: n.Status.Allocatable, Capacity: v1.ResourceList{}}}
-	for name, amount := range n.Status.Capacity { // what the node keeps of memory depends on these
+	for name, amount := range n.Status.Capacity { // kube.KeptMemory reads these
 		if name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
 			out.Status.Capacity[name] = amount
 		}

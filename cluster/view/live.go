@@ -34,7 +34,7 @@ func (c *Live) await(ctx context.Context) error {
 	}
 }
 
-// Whole returns the cluster at one moment. It reads what the view does not follow.
+// Whole returns the followed view, completed by what the view does not follow, which is read for this call.
 func (c *Live) Whole(ctx context.Context) (*kube.View, error) {
 	if err := c.await(ctx); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (c *Live) Whole(ctx context.Context) (*kube.View, error) {
 	return v, c.reader.Complete(ctx, v)
 }
 
-// served returns what is followed, with the extended resources that classes of devices serve.
+// served returns the followed view, and adds the extended resources that DeviceClasses serve, which it reads.
 func (c *Live) served(ctx context.Context) (v *kube.View, err error) {
 	if err := c.await(ctx); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (c *Live) served(ctx context.Context) (v *kube.View, err error) {
 	return v, err
 }
 
-// Stage returns the cluster for simulations, and why nodes are missing in it.
+// Stage returns the cluster for simulations, and why the states of some of its nodes are missing.
 func (c *Live) Stage(ctx context.Context) (*stage.Stage, []document.Problem, error) {
 	v, err := c.served(ctx)
 	if err != nil {

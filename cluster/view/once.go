@@ -20,7 +20,7 @@ import (
 // Once is a cluster that is read for one command. Its methods are called by one goroutine.
 type Once struct {
 	reader  *kube.Reader
-	follows bool
+	follows bool       // set by Changes: every question reads the cluster again
 	view    *kube.View // nil before the first question
 	// complete: the view has volumes and namespaces.
 	complete bool
@@ -31,7 +31,8 @@ type Once struct {
 // NewOnce returns the cluster of a reader.
 func NewOnce(r *kube.Reader) *Once { return &Once{reader: r} }
 
-// read returns the cluster, complete with volumes and namespaces if that is wanted.
+// read returns the cluster, from memory if it was read before and the command does not follow changes. With complete,
+// the result has volumes and namespaces.
 func (o *Once) read(ctx context.Context, complete bool) (v *kube.View, err error) {
 	switch {
 	case o.view == nil || o.follows:
@@ -63,8 +64,8 @@ func (o *Once) Nodes(ctx context.Context) ([]*state.Node, []document.Problem, er
 // Notes returns notes on the nodes that Nodes returned last.
 func (o *Once) Notes() []document.Problem { return o.reader.Notes() }
 
-// Partial describes what could not be read of the cluster, and which pods the last list left out; "" if nothing is
-// missing.
+// Partial describes, for people, which pods and topologies could not be read, and which pods the last list left out.
+// It is "" if none of this applies.
 func (o *Once) Partial() string {
 	var texts []string
 	if o.view != nil {
@@ -116,7 +117,7 @@ func (o *Once) Pods(ctx context.Context, namespace string) (out []Pod, err error
 	return out, nil
 }
 
-// PodsOf returns the pods of a workload, as Pods does.
+// PodsOf returns the pods of a workload in the form of Pods; see kube.Reader.PodsOf for the error.
 func (o *Once) PodsOf(ctx context.Context, kind, namespace, name string) (out []Pod, err error) {
 	pods, err := o.reader.PodsOf(ctx, kind, namespace, name)
 	out, o.omitted = newPods(kube.StoreAll(pods))

@@ -21,18 +21,18 @@ import (
 type Pod struct {
 	ID  state.PodID
 	Pod *place.Pod
-	// Demand is what the pod requests of the outcome by its annotations.
+	// Demand is what the pod requires of its alignment by its annotations.
 	Demand place.Demand
 	Node   string // where it is bound; empty while it waits for a node
-	// Needs are the plain amounts that the pod requests. Around is what kube-scheduler's own filters look at, by node.
-	// Only the kubelet judges a pod on a node that is missing here.
+	// Needs are the plain amounts that the pod requests. Around is, by node, what kube-scheduler's own filters look at.
+	// If a node is missing here, only the kubelet's rules decide whether the pod fits there.
 	Needs  whatif.Amounts
 	Around map[string]Around
 	// Unjudged describes requirements of the pod on nodes that no command judges.
 	Unjudged []string
 	// Misspelt describes annotations and labels that begin like Tenon's and that no program reads.
 	Misspelt []string
-	// Scheduling is how far a pod without a node has come; nil where that is not known.
+	// Scheduling is how far a pod without a node has come; nil for a pod with a node, and if it was not read.
 	Scheduling *document.Scheduling
 	// Phase is the pod's status.phase: Pending, Running, Succeeded, Failed or Unknown.
 	Phase string
@@ -87,8 +87,8 @@ func within(pods []kube.Stored, namespace string) []kube.Stored {
 	})
 }
 
-// surround adds what kube-scheduler's own filters depend on, and how far the scheduling of a pod without a node has
-// come.
+// surround sets the fields that newPod leaves out: what kube-scheduler's own filters depend on, misspelt names, and
+// how far the scheduling of a pod without a node has come.
 func (p *Pod) surround(ctx context.Context, reader *kube.Reader, v *kube.View, pod *v1.Pod) error {
 	s, err := stage.Of(v)
 	if err != nil {

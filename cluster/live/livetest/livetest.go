@@ -51,7 +51,7 @@ type Server struct {
 	events  map[string]chan any
 	allowed map[string]bool // tokens; nil accepts all
 	asked   map[string]int
-	refused map[string]bool // paths that Forbid named
+	refused map[string]bool // paths that a call of Forbid has named
 }
 
 // New starts a server with no path set, except that it has no bases of layouts.
@@ -88,7 +88,7 @@ func (s *Server) List(path string, items ...any) {
 	s.events[path] = make(chan any, 64)
 }
 
-// Object sets one object as the answer of a path to every method.
+// Object makes the server answer every request to a path with one object, whatever the method is.
 func (s *Server) Object(path string, o any) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -127,7 +127,7 @@ func (s *Server) Accept(tokens ...string) {
 	}
 }
 
-// Asked returns how often each path was requested, watches aside, since the last call.
+// Asked returns how often each path was requested since the last call of Asked. Watches do not count.
 func (s *Server) Asked() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +244,7 @@ func Layout(t testing.TB, name string, entries ...state.Entry) *v1alpha1.NodeLay
 	return l
 }
 
-// Node returns the Node object of such a node.
+// Node returns the Node object of a node with the Machine.
 func Node(name string) *v1.Node {
 	all := v1.ResourceList{"cpu": resource.MustParse("128"), "memory": resource.MustParse("256Gi"),
 		"pods": resource.MustParse("110"), "acme.com/gpu": resource.MustParse("8")}
