@@ -24,9 +24,10 @@ func (s *Stage) Asking(ctx context.Context, t Trial) *Stage {
 	return &out
 }
 
-// admitted changes the pod of a file as the API server does. It asks the API server if there is one to ask, and
-// otherwise applies what is known of its admission. asked is true if the API server has answered. unjudged names the
-// parts of the admission that were not judged.
+// admitted changes the pod of a file as the API server does when the pod is created. It asks the API server by a dry
+// run or, if it cannot, applies the rules of the admission that are known here. It does not ask about a pod whose
+// runtime class is in the file, because the API server does not have that class. own has the runtime classes of the
+// file. asked is true if the API server has answered. unjudged names the parts of the admission that were not judged.
 func (s *Stage) admitted(t *manifest.Template, own map[string]*nodev1.RuntimeClass) (asked bool, unjudged []string,
 	err error) {
 	if n := t.Pod.Spec.RuntimeClassName; s.ask == nil || t.Written == nil || n != nil && own[*n] != nil {
@@ -63,6 +64,8 @@ func written(t *manifest.Template) *v1.Pod {
 	return p
 }
 
+// firstClaim replaces the "-N" at the end of a claim's name by "-0". Package manifest writes N for the number of a
+// replica.
 func firstClaim(name string) string {
 	if base, ok := strings.CutSuffix(name, "-N"); ok {
 		return base + "-0"
@@ -104,9 +107,9 @@ func (s *Stage) admit(t *manifest.Template, own map[string]*nodev1.RuntimeClass)
 }
 
 // priorities names the checks of the API server's admission that need PriorityClasses, which this package does not
-// read (plugin/pkg/admission/priority). The admission refuses a pod whose class the cluster lacks. It also refuses
-// one whose priority or preemptionPolicy differs from its class, or from the cluster's default class if the pod names
-// none.
+// read (plugin/pkg/admission/priority). The admission refuses a pod whose class the cluster lacks. It also refuses a
+// pod whose priority or preemptionPolicy differs from the class that it names or, if it names none, from the
+// cluster's default class.
 func priorities(s *v1.PodSpec) (out []string) {
 	const refuses = " (if not, the API server refuses the pod)"
 	class := s.PriorityClassName

@@ -20,7 +20,8 @@ import (
 // plugins NodeName, NodeUnschedulable, TaintToleration, NodeAffinity and NodePorts. It judges taints and affinity with
 // the functions that these plugins call (k8s.io/component-helpers).
 
-// wishes has all fields of a pod that decide where it is barred.
+// wishes has all fields of a pod, apart from volumes, that decide which nodes it is barred from. Its JSON is the key
+// of the cache.
 type wishes struct {
 	Node        string
 	Selector    map[string]string
@@ -29,8 +30,8 @@ type wishes struct {
 	Ports       []hostPort
 }
 
-// barred returns, for each node, why a pod may not go there. It returns nil if the stage has no labels of nodes. Pods
-// without volumes and with the same wishes share the result.
+// barred returns, for each node, why a pod may not go there. It returns nil if the stage has no labels of nodes. The
+// result is shared by pods with the same wishes and without volumes that tie them to nodes.
 func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 	if s.objects == nil {
 		return nil, nil
@@ -82,7 +83,7 @@ func newFilters(p *v1.Pod) *filters {
 	return &filters{pod: p, affinity: nodeaffinity.GetRequiredNodeAffinity(plain), ports: hostPorts(&p.Spec)}
 }
 
-// bar returns all reasons why the pod may not go to a node with these pods on it.
+// bar returns all reasons why the pod may not go to a node. on are the pods on that node.
 func (f *filters) bar(n *v1.Node, on []kube.Stored) (out []place.Reason, err error) {
 	p := f.pod
 	if p.Spec.NodeName != "" && p.Spec.NodeName != n.Name {
@@ -121,8 +122,8 @@ func tolerated(p *v1.Pod, t v1.Taint) bool {
 	return tolerates(p.Spec.Tolerations, &t)
 }
 
-// unjudged names the requirements of a pod that this package does not judge. For a pod of the cluster, explain shows
-// the scheduling gates.
+// unjudged names the requirements of a pod that this package does not judge. It leaves out the scheduling gates of an
+// existing pod, which "explain" shows by itself.
 func (s *Stage) unjudged(pod *v1.Pod) (out []string) {
 	p := &pod.Spec
 	for _, x := range []struct {
@@ -200,6 +201,8 @@ func volumes(p *v1.PodSpec) bool {
 // strategyAnnotation is the annotation by which a pod chooses how nodes are scored for it (docs/design/scoring.md).
 const strategyAnnotation = "tenon.sh/scoring-strategy"
 
+// scoringType returns how the pod's annotation asks that nodes are scored, or nil if the pod has no such annotation.
+// An unknown value is an error.
 func scoringType(p *v1.Pod) (*score.Type, error) {
 	value, ok := p.Annotations[strategyAnnotation]
 	if !ok {

@@ -54,8 +54,10 @@ func reaches(v *v1.PersistentVolume, n *v1.Node) bool {
 	return ok && err == nil
 }
 
-// volumeFor returns the volume that an unbound claim would get on a node, or nil: the volume that is reserved for the
-// claim, or else the smallest free one that is large enough. taken are volumes that other claims of the pod get.
+// volumeFor returns the volume that an unbound claim would get on a node: the volume that is reserved for the claim
+// or, if none is, the smallest free one that is large enough. It returns nil if there is none, or if the reserved
+// volume cannot be used on the node. all are the volumes of the claim's storage class, and taken are the volumes that
+// other claims of the pod get. The error is about the claim's selector.
 func volumeFor(c *v1.PersistentVolumeClaim, all []*v1.PersistentVolume, n *v1.Node,
 	taken map[string]bool) (*v1.PersistentVolume, error) {
 	selector := labels.Everything()
@@ -90,7 +92,8 @@ func volumeFor(c *v1.PersistentVolumeClaim, all []*v1.PersistentVolume, n *v1.No
 	}), nil
 }
 
-// suits reports whether a volume has the size and the mode that a claim requests, and is not being deleted.
+// suits reports whether a volume has the size, the mode and the attributes class that a claim requests, and is not
+// being deleted.
 func suits(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) bool {
 	want, has := c.Spec.Resources.Requests[v1.ResourceStorage], v.Spec.Capacity[v1.ResourceStorage]
 	return has.Cmp(want) >= 0 && v.DeletionTimestamp == nil &&
@@ -98,7 +101,7 @@ func suits(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) bool {
 		deref(c.Spec.VolumeAttributesClassName, "") == deref(v.Spec.VolumeAttributesClassName, "")
 }
 
-// reserved reports whether a volume is reserved for a claim.
+// reserved reports whether the claim that a volume names (spec.claimRef) is the given one.
 func reserved(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) bool {
 	r := v.Spec.ClaimRef
 	return r.Name == c.Name && r.Namespace == c.Namespace && (r.UID == "" || r.UID == c.UID)

@@ -18,7 +18,8 @@ type capacity struct {
 	largest int64
 }
 
-// byStorageClass returns the reports that name nodes and an amount, by storage class. If all is nil, so is the result.
+// byStorageClass returns the reports of drivers by storage class, without those that lack an amount or a selector of
+// nodes. It returns nil for a nil list, which means that the reports are unknown.
 func byStorageClass(all []storagev1.CSIStorageCapacity) map[string][]capacity {
 	if all == nil {
 		return nil
@@ -42,7 +43,9 @@ func byStorageClass(all []storagev1.CSIStorageCapacity) map[string][]capacity {
 	return out
 }
 
-// tooSmall returns the reason if no volume as large as the claim can be made for the node.
+// tooSmall returns the reason if, by the driver's reports, no volume as large as the claim can be made for the node.
+// ok is false if one can, or if nothing shows that it cannot: the claim has no size, the driver does not report
+// capacities, or the reports are unknown.
 func (s *storage) tooSmall(c *v1.PersistentVolumeClaim, class *storagev1.StorageClass,
 	n *v1.Node) (r place.Reason, ok bool) {
 	size, asked := c.Spec.Resources.Requests[v1.ResourceStorage]

@@ -35,9 +35,10 @@ const maxPods = 110
 // Export makes a stage of the output of "kubectl get nodelayouts,layoutbases,nodes,pods -A -o json", or YAML of the
 // same. NodeResourceTopologies count for nodes without a layout. Volumes are judged if the file has claims, volumes,
 // storage classes or CSI objects, and selectors of namespaces if it has namespaces. Extended resources of
-// DeviceClasses in the file do not count as amounts. If the file has no pods, the pods in the layouts count as
-// existing. If it has no Nodes, Export uses the layouts: pods may use each machine minus its reservations, only
-// holders in the layouts use any of it, and nodes have no labels. Export ignores other kinds of objects.
+// DeviceClasses in the file do not count as amounts. Export ignores other kinds of objects.
+//
+// If the file has no pods, the pods in the layouts count as existing, and request what they hold. If it has no Nodes,
+// Export makes nodes of the layouts: pods may use each machine minus its reservations, and nodes have no labels.
 func Export(data []byte) (*Stage, []document.Problem, error) {
 	if len(data) > MaxExport {
 		return nil, nil, fmt.Errorf("larger than %d bytes", int64(MaxExport))
@@ -86,7 +87,8 @@ func Export(data []byte) (*Stage, []document.Problem, error) {
 	return s, problems, err
 }
 
-// whole returns the complete form of a layout. Without its base it has the reason in Malformed.
+// whole returns the complete form of a layout. If the file lacks the layout's base, the result has the reason in
+// Malformed.
 func (e *export) whole(l *v1alpha1.NodeLayout) *v1alpha1.NodeLayout {
 	out, err := l.On(e.bases[l.Name])
 	if err != nil {
@@ -125,7 +127,7 @@ func (e *export) problems(feed *kube.Feed, snap *ledger.Snapshot) []document.Pro
 	return out
 }
 
-// count replaces what pods use of each node by what the holdings in its layout show. It is for a file without pods.
+// count is for a file without pods. It takes what is used of each node from the holdings in the node's layout.
 func (s *Stage) count() {
 	s.pods = nil
 	for i := range s.nodes {
@@ -152,6 +154,8 @@ type export struct {
 // maxDepth bounds lists in lists.
 const maxDepth = 3
 
+// object reads one object, or the items of a list. where names the object in errors. implied is the kind of an item
+// that does not name its own, and depth counts the lists around it.
 func (e *export) object(where string, text []byte, implied schema.GroupVersionKind, depth int) error {
 	h, gvk, err := manifest.ReadHeader(text)
 	if err != nil {
@@ -187,7 +191,7 @@ func (e *export) object(where string, text []byte, implied schema.GroupVersionKi
 	return nil
 }
 
-// decode reads one object.
+// decode adds one object to the export. It ignores kinds that the export does not use.
 func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 	switch gvk.Kind {
 	case "NodeLayout":
@@ -255,7 +259,8 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 	return nil
 }
 
-// nodesOf makes nodes of states and, if there are any, pods.
+// nodesOf makes nodes of states. What is used of a node is what its pods request or, if there are no pods at all,
+// what the state's holdings show.
 func nodesOf(states []*state.Node, pods []kube.Stored) (out []whatif.Node) {
 	on, each := residents(pods), amountsOnce{}
 	for _, n := range states {
@@ -305,7 +310,7 @@ func allocatable(n *state.Node) whatif.Amounts {
 	return out
 }
 
-// held returns the requests of the holders on a node, as their holdings show them.
+// held returns the amounts that the holders on a node hold, for want of their requests.
 func held(n *state.Node) whatif.Amounts {
 	out := whatif.Amounts{"pods": int64(len(n.Entries))}
 	out["cpu"] = int64(n.Machine.CPUs().Minus(n.Rules.CPU.Reserved).Minus(n.Usage.FreeCPUs()).Len()) * 1000

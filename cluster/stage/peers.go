@@ -28,7 +28,8 @@ type peer struct {
 	affinity, anti []term
 	spread         []constraint
 	ports          []hostPort
-	// exclusive are claims that one pod at a time may use. attaches are the volumes that count for a node's limits.
+	// exclusive are the pod's claims that only one pod may use at a time. attaches are its volumes that count for the
+	// number of volumes of a node.
 	exclusive []string
 	attaches  attachments
 }
@@ -55,7 +56,7 @@ type constraint struct {
 	selector labels.Selector
 }
 
-// matches reports whether a pod counts for the pods of a namespace.
+// matches reports whether the constraint of a pod in the given namespace counts the pod p.
 func (c *constraint) matches(p *v1.Pod, namespace string) bool {
 	return p.Namespace == namespace && p.DeletionTimestamp == nil && !c.selector.Empty() &&
 		c.selector.Matches(labels.Set(p.Labels))
@@ -101,8 +102,8 @@ func (s *Stage) peers(p *v1.Pod) (out *peer, left []string, err error) {
 	return out, left, nil
 }
 
-// vague names the pods that may exclude a pod by an anti-affinity with a namespace selector, while the labels of
-// namespaces are unknown.
+// vague names the existing pods that may exclude p by an anti-affinity with a namespace selector. This cannot be
+// decided while the labels of namespaces are unknown. Otherwise it returns nil.
 func (s *Stage) vague(p *v1.Pod) (out []string) {
 	if s.namespaces != nil {
 		return nil
@@ -125,10 +126,11 @@ func (s *Stage) vague(p *v1.Pod) (out []string) {
 	return out
 }
 
-// same reports whether both are one pod of the cluster.
+// same reports whether a and b are the same existing pod.
 func same(a, b *v1.Pod) bool { return a.UID != "" && a.UID == b.UID }
 
-// terms reads required terms.
+// terms reads the required terms of a pod's affinity or anti-affinity. It passes to note, for people, the terms that
+// cannot be judged, and leaves them out.
 func (s *Stage) terms(p *v1.Pod, in []v1.PodAffinityTerm, what string, note func(string)) (out []term, err error) {
 	for _, x := range in {
 		t := term{namespaces: x.Namespaces, key: x.TopologyKey, stage: s}
@@ -163,7 +165,8 @@ func (s *Stage) selected(n *metav1.LabelSelector) (labels.Selector, error) {
 }
 
 // selecting reads a label selector, and adds the requirements that the API server or kube-scheduler derives from the
-// pod's labels.
+// pod's labels: match and mismatch are matchLabelKeys and mismatchLabelKeys. It passes to note the keys that are not
+// labels of the pod, because a controller may add them.
 func selecting(p *v1.Pod, in *metav1.LabelSelector, match, mismatch []string,
 	note func(string)) (labels.Selector, error) {
 	if in == nil {
@@ -188,7 +191,7 @@ func selecting(p *v1.Pod, in *metav1.LabelSelector, match, mismatch []string,
 // groups reports whether the nodes' values of a topology key are known. The host name is always known.
 func (s *Stage) groups(key string) bool { return s.objects != nil || key == v1.LabelHostname }
 
-// label returns the value of a node's label.
+// label returns the value of the label of the node at a position; the bool is false if the node lacks the label.
 func (s *Stage) label(node int, key string) (string, bool) {
 	if s.objects == nil {
 		return s.nodes[node].Name, key == v1.LabelHostname
@@ -262,7 +265,8 @@ func (p *peer) Among(nodes []whatif.Node) whatif.Neighbours {
 	return n
 }
 
-// known returns an existing pod as a peer. Requirements that cannot be read do not exclude other pods.
+// known returns an existing pod as a peer, with requirements only if it has an anti-affinity. If these cannot be
+// read, the pod excludes no others.
 func (s *Stage) known(p *v1.Pod) *peer {
 	if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		if out, _, err := s.peers(p); err == nil {
@@ -272,7 +276,7 @@ func (s *Stage) known(p *v1.Pod) *peer {
 	return &peer{stage: s, pod: p}
 }
 
-// eligible finds the nodes that form domains for each constraint.
+// eligible returns for each constraint the nodes that form its domains, and counts 0 pods in each domain.
 func (p *peer) eligible(nodes []whatif.Node) (out []spread) {
 	required := nodeaffinity.GetRequiredNodeAffinity(p.pod)
 	for _, c := range p.spread {
@@ -341,7 +345,8 @@ func (n *neighbours) Placed(other whatif.Peers, node int) {
 
 func (p *peer) name() string { return p.pod.Namespace + "/" + p.pod.Name }
 
-// count adds a pod on a node.
+// count records in the neighbours that the pod of p is on a node: as a pod that their affinity wants, as one that
+// closes domains, and in the counts of topology spread.
 func (n *neighbours) count(p *peer, node int) {
 	in := func(key string, do func(domain)) {
 		if value, ok := n.stage.label(node, key); ok {
@@ -420,7 +425,8 @@ func (n *neighbours) Why(node int) []place.Reason {
 	return out
 }
 
-// lonely judges the affinity. The first of several pods that require each other may go anywhere.
+// lonely returns why the pod's affinity excludes a node. If no pod matches the affinity anywhere, and the pod itself
+// does, it may go to any node, as the first of several pods that require each other.
 func (n *neighbours) lonely(node int) (out []place.Reason) {
 	var alone []string
 	for _, t := range n.affinity {
@@ -438,7 +444,7 @@ func (n *neighbours) lonely(node int) (out []place.Reason) {
 	return []place.Reason{{Code: place.PodAffinity, Resource: strings.Join(alone, ", ")}}
 }
 
-// closed judges anti-affinity: the pod's own and other pods'.
+// closed returns why anti-affinity excludes a node: the pod's own, and the anti-affinity of other pods.
 func (n *neighbours) closed(node int) (out []place.Reason) {
 	for _, t := range n.anti {
 		if value, ok := n.stage.label(node, t.key); ok {
@@ -473,7 +479,7 @@ func where(key, value string) string {
 	return key + "=" + value
 }
 
-// uneven judges a topology spread constraint.
+// uneven returns why a topology spread constraint excludes a node, or nil.
 func (n *neighbours) uneven(s *spread, node int) []place.Reason {
 	value, ok := n.stage.label(node, s.TopologyKey)
 	if !ok {

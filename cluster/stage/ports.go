@@ -42,6 +42,7 @@ func hostPorts(p *v1.PodSpec) (out []hostPort) {
 	return out
 }
 
+// conflicts reports whether two pods with these ports cannot run on one node.
 func (h hostPort) conflicts(o hostPort) bool {
 	return h.Port == o.Port && h.Protocol == o.Protocol && (h.IP == o.IP || h.IP == "" || o.IP == "")
 }

@@ -38,7 +38,7 @@ const MaxNodes = 20_000
 // cache reasons in bars.
 type Stage struct {
 	nodes []whatif.Node
-	// objects are by position; nil if labels and taints of the nodes are unknown.
+	// objects has the Node of each of nodes, at the same position; nil if labels and taints of the nodes are unknown.
 	objects []*v1.Node
 	pods    []kube.Stored
 	on      map[string][]kube.Stored // pods that have not ended, by node
@@ -50,7 +50,7 @@ type Stage struct {
 	partial   string                  // see Partial
 	// namespaces are the labels of namespaces by name; nil if they are unknown.
 	namespaces map[string]map[string]string
-	// admission is what the API server changes new pods by; nil if it is unknown.
+	// admission has the objects by which the API server changes or refuses new pods; nil if they are unknown.
 	admission *kube.Admission
 	// ask is the Create of a [Trial]; nil if no API server is asked about pods of files.
 	ask func(*v1.Pod) (stored *v1.Pod, refused, unasked error)
@@ -122,6 +122,7 @@ func residents(pods []kube.Stored) map[string][]kube.Stored {
 	return out
 }
 
+// excluding returns the pods with a required anti-affinity, by node.
 func excluding(on map[string][]kube.Stored) map[string][]kube.Stored {
 	out := map[string][]kube.Stored{}
 	for node, pods := range on {
@@ -150,7 +151,8 @@ func (o amountsOnce) of(a whatif.Amounts) whatif.Amounts {
 	return a
 }
 
-// asked adds up the requests of the pods of a node. An amount beyond bounds counts as the bound.
+// asked returns the sum of the requests of a node's pods, and each pod with its own requests. known makes pods with
+// equal requests share them. An amount beyond bounds counts as the bound.
 func asked(pods []kube.Stored, known amountsOnce) (sum whatif.Amounts, each []whatif.Resident) {
 	sum, each = whatif.Amounts{}, slices.Grow(each, len(pods))
 	for p := range kube.EachPod(pods) {
@@ -322,6 +324,7 @@ func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
 	return out, stay, nil
 }
 
+// busy reports whether pods hold something on a node.
 func busy(n whatif.Node) bool { return n.State != nil && len(n.State.Entries) > 0 }
 
 // bound reports whether a pod goes away with its node.
@@ -340,8 +343,8 @@ func priority(p *v1.Pod) int32 {
 	return *p.Spec.Priority
 }
 
-// moved returns the workload of a pod that has to leave its node. A pod that no scheduler would accept is barred
-// everywhere.
+// moved returns the workload of an existing pod that a scheduler has to place: a pending one, or one that has to
+// leave its node. A pod that no scheduler would accept is barred from all nodes.
 func (s *Stage) moved(p *v1.Pod) *whatif.Workload {
 	t, err := manifest.Like(p)
 	if err == nil {
@@ -353,7 +356,7 @@ func (s *Stage) moved(p *v1.Pod) *whatif.Workload {
 	return s.barredEverywhere(manifest.Template{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Count: 1}, err)
 }
 
-// unscheduled is the error of a pod that the API server takes and the scheduler refuses on all nodes.
+// unscheduled is the error of a pod that the API server accepts, but the scheduler refuses for all nodes.
 type unscheduled struct{ error }
 
 func (u unscheduled) Unwrap() error { return u.error }
@@ -368,6 +371,8 @@ func (s *Stage) barredEverywhere(t manifest.Template, why error) *whatif.Workloa
 		Want: &whatif.Want{Pod: &place.Pod{}, Bars: all}}
 }
 
+// workload makes the workload of a template. The error is of type unscheduled if the API server accepts the pod but
+// no scheduler does.
 func (s *Stage) workload(t manifest.Template) (*whatif.Workload, error) {
 	out := &whatif.Workload{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, Count: t.Count, PerNode: t.PerNode,
 		Want: &whatif.Want{}}

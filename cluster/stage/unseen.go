@@ -11,8 +11,8 @@ import (
 // Partial describes what was not read and how answers suffer from it; "" if everything was read.
 func (s *Stage) Partial() string { return s.partial }
 
-// unseen adds to each node the holdings of pods that could not be read. These pods request at least as much as they
-// hold.
+// unseen adds to the nodes the pods that only their layouts show, because the pods of some namespaces could not be
+// read. It counts what such a pod holds, since the pod requests at least as much.
 func (s *Stage) unseen() {
 	if s.seen == nil {
 		return
@@ -34,8 +34,8 @@ func (s *Stage) unseen() {
 	}
 }
 
-// holderNeeds are the plain amounts that a pod has at least requested for what it holds. Containers of a pod may hold
-// the same CPUs and devices one after the other.
+// holderNeeds returns the plain amounts that a pod with these holdings requests at least. A CPU or device that
+// several containers hold one after the other counts once.
 func holderNeeds(e state.Entry) whatif.Amounts {
 	out, cpus := whatif.Amounts{"pods": 1}, idset.Set[idset.CPU]{}
 	devices := map[[2]string]bool{}

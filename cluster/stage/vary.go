@@ -48,7 +48,8 @@ func (s *Stage) Vary(v whatif.Variation) (out *Stage, altered []string, err erro
 	return out, altered, distinct(out.nodes)
 }
 
-// alter changes the rules of selected nodes and drains them.
+// alter changes the rules of the selected nodes, and removes the pods that a drain would evict. With a selector, a
+// node without a layout is an error; without one, such nodes are skipped. It returns the names of the changed nodes.
 func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
 	selector, err := labels.Parse(v.Selector)
 	if err != nil {
@@ -91,7 +92,7 @@ func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
 	return altered, nil
 }
 
-// empty returns a node like another one, without holdings.
+// empty returns the state of a node with the machine of another one, the given rules, and no holdings.
 func empty(name string, like *state.Node, r place.Rules) *state.Node {
 	return &state.Node{Name: name, Machine: like.Machine, Rules: r, Usage: place.NewUsage(like.Machine, r)}
 }
@@ -130,7 +131,8 @@ func (s *Stage) twin(t whatif.Twin) error {
 	return nil
 }
 
-// numbered names the i-th of several nodes.
+// numbered returns the name of the node with index i, from 0, in a series: NAME-1, NAME-2 and so on, with leading
+// zeros. A single node keeps the name.
 func numbered(name string, i, of int) string {
 	if of == 1 {
 		return name

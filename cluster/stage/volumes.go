@@ -93,7 +93,7 @@ func (s *storage) attach(a *storagev1.VolumeAttachmentSpec) {
 	s.attached[a.NodeName][a.Attacher+"/"+pv.Spec.CSI.VolumeHandle] = a.Attacher
 }
 
-// mounts are the claims of a pod.
+// mounts are the claims of a pod, sorted by how they restrict its nodes.
 type mounts struct {
 	// why has the reasons that bar the pod from every node.
 	why []place.Reason
@@ -160,7 +160,8 @@ func claimName(p *v1.Pod, v *v1.Volume) string {
 	return ""
 }
 
-// take adds an existing claim.
+// take adds an existing claim to out, as bound or loose. If kube-scheduler would refuse the claim on every node, take
+// calls refuse with the reason instead.
 func (s *storage) take(c *v1.PersistentVolumeClaim, out *mounts, refuse func(string)) {
 	if c.Spec.VolumeName != "" && metav1.HasAnnotation(c.ObjectMeta, bindCompleted) {
 		pv := s.volumes[c.Spec.VolumeName]
@@ -198,7 +199,8 @@ func inTree(v *v1.PersistentVolumeSource) bool {
 		v.Cinder != nil || v.VsphereVolume != nil || v.PortworxVolume != nil
 }
 
-// bar returns why the volumes keep the pod from a node.
+// bar returns why a pod's claims exclude a node. Claims without a volume are judged by the volumes that they could
+// get on this node, the smallest claim first.
 func (s *storage) bar(m *mounts, n *v1.Node) (out []place.Reason, err error) {
 	out = slices.Clone(m.why)
 	for _, x := range m.bound {
@@ -279,7 +281,7 @@ func inZone(pv *v1.PersistentVolume, n *v1.Node) bool {
 	return true
 }
 
-// attaching returns the volumes of a pod that count for the limits of nodes.
+// attaching returns the volumes of a pod that count when kube-scheduler limits how many volumes a node attaches.
 func (s *storage) attaching(p *v1.Pod) attachments {
 	if s == nil {
 		return nil
@@ -300,7 +302,7 @@ func (s *storage) attaching(p *v1.Pod) attachments {
 	return out
 }
 
-// exclusive returns the claims of a pod that one pod of the cluster may use at a time.
+// exclusive returns the claims of a pod that only one pod of the cluster may use at a time (ReadWriteOncePod).
 func (s *storage) exclusive(p *v1.Pod) (out []string) {
 	if s == nil {
 		return nil
@@ -343,7 +345,8 @@ func (n *neighbours) uses(p *v1.Pod, node int) {
 	maps.Copy(n.attached[node], n.stage.storage.attaching(p))
 }
 
-// mounted judges exclusive claims and the limits of a node.
+// mounted returns why a node is excluded by a claim that another pod uses exclusively, or by the number of volumes
+// that the node may attach.
 func (n *neighbours) mounted(node int) (out []place.Reason) {
 	for _, name := range n.exclusive {
 		if by := n.users[name]; by != "" {
@@ -354,8 +357,8 @@ func (n *neighbours) mounted(node int) (out []place.Reason) {
 		return out
 	}
 	limits := n.stage.storage.limits[n.nodes[node].Name]
-	// As in kube-scheduler, only volumes that pods use are shared: a volume that is attached without a pod counts
-	// twice.
+	// As in kube-scheduler, a volume that another pod on the node uses, too, counts once. A volume that is attached
+	// without such a pod counts twice.
 	there := n.attached[node]
 	all := maps.Clone(n.stage.storage.attached[n.nodes[node].Name])
 	if all == nil {
@@ -408,7 +411,7 @@ func disks(p *v1.PodSpec) string {
 	return ""
 }
 
-// decodeStorage reads one object.
+// decodeStorage adds one object of a storage kind.
 func decodeStorage(s *kube.Storage, kind string, text []byte) error {
 	switch kind {
 	case "PersistentVolumeClaim":
