@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of what the aliases of a document may add: values, and bytes of these.
+// The aliases of a document together may add at most this many values, and this many bytes of values.
 const (
 	maxAdded      = 10_000
 	maxAddedBytes = 1 << 20
@@ -31,8 +31,8 @@ func checkAliases(doc []byte) error {
 	return nil
 }
 
-// size is the size of a value, including a copy for each of its aliases. Both numbers stop growing at twice their
-// bound.
+// size is the size of a value, with a copy for each alias inside it. Both numbers stop growing at twice their bound,
+// so they cannot overflow.
 type size struct{ values, bytes int }
 
 func (s *size) add(t size) {

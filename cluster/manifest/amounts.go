@@ -71,7 +71,8 @@ func decode(text []byte) (out any, err error) {
 
 func subfield(path, name string) string { return strings.TrimPrefix(path+"."+clip(name), ".") }
 
-// quantities checks every amount of an object's resources. It exists because a decoding error does not name the field.
+// quantities checks every amount in the fields resources.limits and resources.requests of an object. It does so
+// before the object is decoded, because a decoding error does not name the field.
 func quantities(text []byte) error {
 	if err := Tame(text); err != nil {
 		return err
@@ -126,8 +127,8 @@ func parse(text string) (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
-// fill sets a pod's requests as the API server does if only limits are given (pkg/apis/core/v1/defaults.go,
-// SetDefaults_Pod). It also sets amounts of the pod as a whole; see fillWhole.
+// fill gives containers with limits the requests that the API server would set by default
+// (pkg/apis/core/v1/defaults.go, SetDefaults_Pod). It also sets amounts of the pod as a whole; see fillWhole.
 func fill(p *v1.Pod) {
 	_ = each(p, func(_ string, c *v1.Container) error {
 		c.Resources.Requests = requests(c.Resources.Requests, c.Resources.Limits)
@@ -143,14 +144,18 @@ func fillWhole(p *v1.Pod) {
 	if r == nil || len(r.Limits)+len(r.Requests) == 0 {
 		return
 	}
+	// First, limits of hugepages that the pod as a whole lacks come from the sum of its containers.
 	limits := resourcehelper.AggregateContainerLimits(p, resourcehelper.PodResourcesOptions{})
 	r.Limits = requests(r.Limits, pick(limits, func(name v1.ResourceName) bool {
 		_, requested := r.Requests[name]
 		return hugepages(name) && !requested
 	}))
+	// Then missing requests come from the sum of the containers' requests, and where that has none from the pod's
+	// limits.
 	asked := resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{})
 	own := pick(asked, func(name v1.ResourceName) bool { return native(name) && !hugepages(name) })
 	r.Requests = requests(r.Requests, requests(own, pick(r.Limits, func(v1.ResourceName) bool { return true })))
+	// Last, the pod gets a limit where all containers have one: their sum, or the pod's request if that is higher.
 	more := pick(limits, func(name v1.ResourceName) bool {
 		_, requested := r.Requests[name]
 		return requested && allLimited(p, name)
@@ -173,7 +178,8 @@ func allLimited(p *v1.Pod, name v1.ResourceName) bool {
 	}) == nil
 }
 
-// pick returns the amounts that a pod as a whole may have and that ok selects.
+// pick returns the amounts in a list whose resources ok accepts. It leaves out resources that a pod as a whole cannot
+// have.
 func pick(from v1.ResourceList, ok func(v1.ResourceName) bool) v1.ResourceList {
 	out := v1.ResourceList{}
 	for name, q := range from {
@@ -184,7 +190,7 @@ func pick(from v1.ResourceList, ok func(v1.ResourceName) bool) v1.ResourceList {
 	return out
 }
 
-// requests returns the requests in said, and those in other for resources that said lacks.
+// requests returns the first list, completed by the amounts in the second list of resources that the first lacks.
 func requests(said, other v1.ResourceList) v1.ResourceList {
 	if len(other) == 0 {
 		return said
@@ -254,7 +260,8 @@ func checkAmounts(requests, limits v1.ResourceList) error {
 	return nil
 }
 
-// kind reports whether containers may request a resource, and whether its amounts must be whole and not overcommitted.
+// kind describes a resource. known is false if containers cannot request it. whole is true if its amounts must be
+// whole numbers, with a request that equals its limit.
 func kind(name v1.ResourceName) (whole, known bool) {
 	return extended(name) || hugepages(name), ofContainer(name) == ""
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/tenon-numa/tenon/api/pod/quantity"
 )
 
-// kinds are the objects that have pods.
+// kinds has Kubernetes' own kinds of objects with pods, each with the function that makes a Template of a decoded
+// object.
 var kinds = map[schema.GroupVersionKind]func(runtime.Object) (Template, error){
 	v1.SchemeGroupVersion.WithKind("Pod"): func(o runtime.Object) (Template, error) {
 		p := o.(*v1.Pod)
@@ -66,7 +67,8 @@ var kinds = map[schema.GroupVersionKind]func(runtime.Object) (Template, error){
 }
 
 // claim gives the pod of a StatefulSet the volumes that its controller gives to each of its pods
-// (pkg/controller/statefulset, updateStorage). The claims of several pods differ: N stands for their numbers.
+// (pkg/controller/statefulset, updateStorage). Each pod has claims of its own, which end in the pod's number. If
+// there are several pods, N stands for that number.
 func claim(t *Template, templates []v1.PersistentVolumeClaim) {
 	number := "N"
 	if t.Count == 1 {
@@ -106,7 +108,7 @@ func podOf(t v1.PodTemplateSpec) *v1.Pod {
 	return &v1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
 }
 
-// replicated returns the template of an object with replicas; one pod if the object has no number.
+// replicated returns the template of an object with replicas. Without a number of replicas, it has one pod.
 func replicated(kind string, meta metav1.ObjectMeta, t v1.PodTemplateSpec, field string,
 	replicas *int32) (Template, error) {
 	n, err := count(field, replicas)
@@ -131,6 +133,8 @@ func job(kind string, meta metav1.ObjectMeta, s batchv1.JobSpec, path string) (T
 	return t, nil
 }
 
+// count returns a number of pods; a missing one counts as 1. The error names the field if the number is outside
+// 0..MaxPods.
 func count(field string, n *int32) (int, error) {
 	switch {
 	case n == nil:
@@ -141,7 +145,8 @@ func count(field string, n *int32) (int, error) {
 	return int(*n), nil
 }
 
-// complete checks the object's name, and sets the amounts that the API server would set in its pod.
+// complete checks the object's names, and sets in its pod the amounts that the API server would set. It returns an
+// error if the API server would refuse the names, the containers or their amounts.
 func complete(t *Template) error {
 	if t.Name == "" {
 		return errors.New("metadata.name is missing")
@@ -165,7 +170,8 @@ func complete(t *Template) error {
 	return check(t.Pod)
 }
 
-// fresh resets a pod from a cluster to its state before it had a node.
+// fresh resets a pod to its state before a scheduler saw it. Only a pod with a UID, which comes from a cluster, loses
+// its node: in a file, spec.nodeName is a request.
 func fresh(p *v1.Pod) {
 	if p.UID != "" {
 		p.Spec.NodeName, p.Spec.EphemeralContainers = "", nil

@@ -102,7 +102,8 @@ func Read(data []byte) (*File, error) {
 	return &r.file, nil
 }
 
-// nothing is the error of a file without anything that can be judged.
+// nothing returns the error for a file without any pod that can be judged. It names up to three of the file's
+// objects.
 func nothing(f *File) error {
 	const few = 3
 	list, text := f.Left, "no pods, and no objects that are known to have any"
@@ -164,7 +165,7 @@ func toJSON(doc []byte) ([]byte, error) {
 // merges matches a merge key at the beginning of a line or of an item, or in braces.
 var merges = regexp.MustCompile(`(?m)(^[ \t-]*|[{,][ \t]*)<<[ \t]*:`)
 
-// Header has the fields that every object begins with.
+// Header has the fields that name an object, and the items of a list.
 type Header struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -252,7 +253,7 @@ func (r *reader) object(where string, text []byte, implied schema.GroupVersionKi
 	return nil
 }
 
-// class reads a runtime class. The pods of the same file that name it are changed by it; see [WithClass].
+// class reads a runtime class. It changes the pods of the same file that name it; see [WithClass].
 func (r *reader) class(what string, text []byte) error {
 	c := &nodev1.RuntimeClass{}
 	err := Tame(text)
@@ -307,7 +308,7 @@ func (r *reader) list(where string, items []json.RawMessage, of schema.GroupVers
 	return nil
 }
 
-// plain returns the first of the errors of strict decoding.
+// plain returns the first error of strict decoding, which collects several; any other error it returns unchanged.
 func plain(err error) error {
 	if strict, ok := runtime.AsStrictDecodingError(err); ok && len(strict.Errors()) > 0 {
 		return strict.Errors()[0]

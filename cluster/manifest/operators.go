@@ -65,7 +65,7 @@ var sources = map[schema.GroupKind][]source{
 		{path: "spec.podSets.*.template", count: product("count")}},
 }
 
-// beyond has the reasons why the pods of a kind are not judged.
+// beyond has the kinds whose pods are not judged, with the reasons.
 var beyond = map[schema.GroupKind]string{
 	{Group: "kubevirt.io", Kind: "VirtualMachine"}:                   virtual,
 	{Group: "kubevirt.io", Kind: "VirtualMachineInstance"}:           virtual,
@@ -126,11 +126,11 @@ func number(o object, field string, otherwise int) (int, error) {
 	return int(n), nil
 }
 
-// leaders counts one pod for each group of a LeaderWorkerSet.
+// leaders counts one pod for each group of a LeaderWorkerSet. above[1] is the object's spec.
 func leaders(above []object) (int, error) { return number(above[1], "replicas", 1) }
 
 // followers counts the pods that a LeaderWorkerSet makes of its workers' template. Without a leader's template, these
-// include the leaders.
+// include the leaders. above[1] is the object's spec, and above[2] its leaderWorkerTemplate.
 func followers(above []object) (int, error) {
 	groups, err := number(above[1], "replicas", 1)
 	if err != nil {
@@ -164,7 +164,8 @@ func jobs(above []object) (int, error) {
 	return 0, fmt.Errorf("more than %d pods", MaxPods)
 }
 
-// volcano adds the annotation of a task's topology policy, which a pod's demand is read from.
+// volcano adds the annotation with a task's topology policy that Volcano gives to the task's pods. Tenon reads a
+// pod's demand from it.
 func volcano(p *v1.Pod, above []object) {
 	policy, _ := above[len(above)-1]["topologyPolicy"].(string)
 	if policy == "" {
@@ -194,7 +195,8 @@ type found struct {
 	value object
 }
 
-// find returns the templates at a path, in the order of names or of the list.
+// find returns the templates at a path. For a "*", they are in the order of the list, or of the names of an object's
+// fields.
 func find(root object, path string) (out []found) {
 	var walk func(at any, above []object, where, part string, rest []string)
 	walk = func(at any, above []object, where, part string, rest []string) {
@@ -320,7 +322,8 @@ func builtin(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }
 
-// embedded makes a Template of a template that was found. strict makes it refuse fields that pods do not have.
+// embedded makes a Template of a pod template in an object. If strict is set, a field that pods do not have is an
+// error. The errors name the place of the template in the object.
 func (r *reader) embedded(gvk schema.GroupVersionKind, root object, f found, s source, strict bool) (t Template,
 	err error) {
 	meta, _ := f.value["metadata"].(object)

@@ -38,7 +38,8 @@ func Validate(p *v1.Pod) error {
 	return errors.New(shown(all[0].Error(), maxRefusal))
 }
 
-// validate is Validate for the pod of an object. The fields in an error are the pod's.
+// validate is Validate for the pods of an object. For objects other than pods, the error adds that its field is one
+// of the pod.
 func validate(t *Template) error {
 	err := Validate(t.Pod)
 	if err != nil && t.Kind != "Pod" {
@@ -53,7 +54,7 @@ func metadata(m *metav1.ObjectMeta) field.ErrorList {
 	return append(out, apivalidation.ValidateAnnotations(m.Annotations, at.Child("annotations"))...)
 }
 
-// choices judges fields with few values, and fields that exclude each other.
+// choices checks fields that have one of a few values, and fields that exclude each other.
 func choices(s *v1.PodSpec, at *field.Path) (out field.ErrorList) {
 	out = append(out, oneOf(at.Child("restartPolicy"), s.RestartPolicy, "", v1.RestartPolicyAlways,
 		v1.RestartPolicyOnFailure, v1.RestartPolicyNever)...)
@@ -92,7 +93,7 @@ func choices(s *v1.PodSpec, at *field.Path) (out field.ErrorList) {
 	return out
 }
 
-// names judges fields that name objects.
+// names checks fields that name objects, gates or volumes.
 func names(s *v1.PodSpec, at *field.Path) (out field.ErrorList) {
 	for _, x := range []struct {
 		field, value string
@@ -134,7 +135,7 @@ func volumes(s *v1.PodSpec, at *field.Path) (out field.ErrorList) {
 	return out
 }
 
-// invalid makes an error of the first complaint about a value.
+// invalid returns an error with the first complaint about a value, or nil if there is none.
 func invalid(at *field.Path, value string, complaints []string) field.ErrorList {
 	if len(complaints) == 0 {
 		return nil

@@ -37,7 +37,8 @@ func containers(p *v1.Pod, at *field.Path) (out field.ErrorList) {
 	return append(out, overhead(s.Overhead, at.Child("overhead"))...)
 }
 
-// eachContainer judges what all kinds of containers have.
+// eachContainer checks the fields that init containers and app containers have in common. claims are the names of the
+// pod's resource claims.
 func eachContainer(c *v1.Container, at *field.Path, s *v1.PodSpec, claims map[string]bool) (out field.ErrorList) {
 	out = append(out, invalid(at.Child("name"), c.Name, validation.IsDNS1123Label(c.Name))...)
 	if c.Image == "" {
@@ -81,7 +82,7 @@ func restarts(c *v1.Container, at *field.Path, s *v1.PodSpec) (out field.ErrorLi
 	return out
 }
 
-// initOnly judges fields that init containers have only if they are sidecars.
+// initOnly refuses, in ordinary init containers, fields that only sidecars among the init containers may have.
 func initOnly(c *v1.Container, at *field.Path) (out field.ErrorList) {
 	if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
 		return nil
@@ -116,7 +117,8 @@ func containerPorts(list []v1.ContainerPort, at *field.Path) (out field.ErrorLis
 	return out
 }
 
-// hostPorts refuses a host port that occurs twice; seen has the host ports of the containers before.
+// hostPorts refuses a host port that occurs twice. seen has the host ports of earlier containers, and gets this
+// container's.
 func hostPorts(c *v1.Container, at *field.Path, seen map[string]bool) (out field.ErrorList) {
 	for i, x := range c.Ports {
 		if x.HostPort != 0 {
@@ -131,6 +133,7 @@ func hostPorts(c *v1.Container, at *field.Path, seen map[string]bool) (out field
 	return out
 }
 
+// equalPorts refuses a host port that differs from its container port. It is for pods with hostNetwork.
 func equalPorts(c *v1.Container, at *field.Path) (out field.ErrorList) {
 	for i, x := range c.Ports {
 		if x.HostPort != 0 && x.HostPort != x.ContainerPort { // 0 gets its default

@@ -99,7 +99,8 @@ func selector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 	return unversioned.ValidateLabelSelector(s, unversioned.LabelSelectorValidationOptions{}, at)
 }
 
-// labelKeys judges keys whose values are taken from the pod and added to its selector.
+// labelKeys checks matchLabelKeys and mismatchLabelKeys. The API server takes the values of these keys from the pod's
+// labels, and adds them to the selector s.
 func labelKeys(at *field.Path, match, mismatch []string, s *metav1.LabelSelector) (out field.ErrorList) {
 	out = append(out, keys(at.Child("matchLabelKeys"), match, s)...)
 	out = append(out, keys(at.Child("mismatchLabelKeys"), mismatch, s)...)
@@ -153,7 +154,7 @@ func nodeAffinity(a *v1.NodeAffinity, at *field.Path) (out field.ErrorList) {
 	return out
 }
 
-// nodeTerm judges a term. Values of preferred terms may be any text.
+// nodeTerm checks one term of a node affinity. In a preferred term, values may be any text.
 func nodeTerm(t *v1.NodeSelectorTerm, at *field.Path, required bool) (out field.ErrorList) {
 	for i, x := range t.MatchExpressions {
 		p := at.Child("matchExpressions").Index(i)

@@ -17,7 +17,8 @@ import (
 // it.
 const quotaPrefix = "requests."
 
-// resources judges the amounts of a container, or of a pod as a whole. valid judges the names.
+// resources checks the amounts of a container, or of a pod as a whole. valid returns why the name of a resource is
+// wrong, or "".
 func resources(r *v1.ResourceRequirements, at *field.Path, valid func(v1.ResourceName) string) (out field.ErrorList) {
 	huge, plain := false, false
 	for _, x := range []struct {
@@ -44,7 +45,7 @@ func resources(r *v1.ResourceRequirements, at *field.Path, valid func(v1.Resourc
 	return out
 }
 
-// amount judges a quantity by itself.
+// amount checks one quantity of a resource, without regard to others.
 func amount(at *field.Path, name v1.ResourceName, q resource.Quantity) field.ErrorList {
 	bad := ""
 	switch {
@@ -61,7 +62,7 @@ func amount(at *field.Path, name v1.ResourceName, q resource.Quantity) field.Err
 	return field.ErrorList{field.Invalid(at, q.String(), bad)}
 }
 
-// within compares a request with its limit.
+// within refuses a request above its limit. For extended resources and hugepages, the two must be equal.
 func within(at *field.Path, r *v1.ResourceRequirements, name v1.ResourceName) field.ErrorList {
 	limit, limited := r.Limits[name]
 	q := r.Requests[name]

@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// This file has the rules that the API server has for objects with pods, beyond those for pods: it refuses the whole
-// object (pkg/apis/apps/validation, pkg/apis/batch/validation).
+// This file checks the objects that have pod templates. The API server has rules for such an object in addition to
+// the rules for its pods, and refuses the whole object (pkg/apis/apps/validation, pkg/apis/batch/validation).
 
-// selects returns why the API server refuses the selector or the pod template of an object whose pods run for ever;
-// "" if it accepts both.
+// selects returns why the API server refuses the selector or the pod template of an object whose pods always restart,
+// such as a Deployment; "" if it accepts both.
 func selects(s *metav1.LabelSelector, t *v1.PodTemplateSpec) string {
 	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
 		return "spec.selector is missing or empty"
@@ -39,7 +39,7 @@ func endsAs(t *v1.PodTemplateSpec, path string, want ...v1.RestartPolicy) string
 	return fmt.Sprintf("%s.template.spec.restartPolicy: %s is not one of %v", path, have, want)
 }
 
-// hasPods reports whether objects of a kind have pods in some group.
+// hasPods reports whether kinds has a kind of this name, in any group and version.
 func hasPods(kind string) bool {
 	for gvk := range kinds {
 		if gvk.Kind == kind {

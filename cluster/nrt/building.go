@@ -17,7 +17,7 @@ type building struct {
 	rules place.Rules
 	spec  topo.Spec
 	held  place.Holding
-	// omitted are the resources that get no devices, and why.
+	// omitted has the reasons why resources get no devices, by resource.
 	omitted map[string]string
 }
 
@@ -30,7 +30,8 @@ const (
 // noDevice is the id of the placeholder device of a resource that every zone lists with 0.
 const noDevice = "none"
 
-// describe fills in spec and held, and the reservations of rules, from the zones.
+// describe computes spec, held and the reservations of rules from the zones. It adds to n what it corrects or does
+// not understand.
 func (b *building) describe(n *notes) error {
 	for _, z := range b.zones {
 		b.spec.NUMAs = append(b.spec.NUMAs, topo.NUMA{ID: z.id})
@@ -47,8 +48,8 @@ func (b *building) describe(n *notes) error {
 	return nil
 }
 
-// cpus makes CPUs of consecutive ids. On each NUMA node the reserved CPUs come first, then the held ones, then the free
-// ones.
+// cpus makes CPUs with consecutive ids, or one CPU on each NUMA node if no zone lists CPUs, because every machine
+// needs some. On each NUMA node the reserved CPUs come first, then the held ones, then the free ones.
 func (b *building) cpus() error {
 	total := int64(0)
 	for _, z := range b.zones {
@@ -96,12 +97,12 @@ func (b *building) memory(i int, n *notes) {
 	b.book(i, topo.Memory, numa.Bytes-pages, a)
 }
 
-// hugepages adds the pages of one size, and returns their bytes.
+// hugepages adds the hugepages of one size to the NUMA node at position i, and returns how many bytes they have.
 func (b *building) hugepages(i int, name, size string, n *notes) int64 {
 	z, a := b.zones[i], b.zones[i].amounts[name]
 	bytes, err := topo.ParseBytes(size)
 	if err != nil || bytes == 0 {
-		return 0 // read has checked it
+		return 0 // zone.read has checked the size
 	}
 	count := a.capacity / bytes
 	if count*bytes != a.capacity {
@@ -128,8 +129,9 @@ func (b *building) book(i int, kind string, capacity int64, a amount) {
 	}
 }
 
-// counts returns how many devices the zones have of each resource. It leaves out, and adds to omitted, a resource with
-// too many devices, and resources beyond the bounds on resources and on all devices.
+// counts returns how many devices the zones have of each resource. It omits a resource with too many devices. It also
+// omits resources, in the order of their names, once there are too many resources or too many devices of all
+// resources.
 func (b *building) counts() map[string]int64 {
 	all := map[string]int64{}
 	for _, z := range b.zones {

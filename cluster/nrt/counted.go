@@ -94,13 +94,15 @@ func (r *Reading) Match(sure, uncertain []Pod) (counted []bool, either [][]int, 
 	return counted, either, true
 }
 
-// search finds the set of pods with a fingerprint.
+// search finds a set of pods that has a given fingerprint: all sure pods, and some of the uncertain ones. A set is a
+// []bool by the index of uncertain.
 type search struct {
 	want            string
 	sure, uncertain []Pod
 	assumed         int // how many of the uncertain pods are assumed; the ended ones follow them
 }
 
+// run returns the first set with the fingerprint. ok is false if none of the first maxTries sets has it.
 func (s *search) run() (set []bool, ok bool) {
 	fp := podfingerprint.NewFingerprint(len(s.sure) + len(s.uncertain))
 	tries := 0
@@ -149,8 +151,10 @@ func (s *search) sets() iter.Seq[[]bool] {
 	}
 }
 
-// orderly yields the sets of the first few assumed pods and the last few ended ones, ordered by how many pods they
-// differ from the likeliest set.
+// orderly yields the sets that follow the order of events: assumed pods come into a set from the first to the last,
+// and ended pods leave it from the first to the last. The sets are ordered by the number of pods in which they differ
+// from the likeliest set. late of these are assumed pods that are not in the set yet; the rest are ended pods that
+// are still in it.
 func (s *search) orderly() iter.Seq[[]bool] {
 	return func(yield func([]bool) bool) {
 		set := make([]bool, len(s.uncertain))
@@ -168,7 +172,7 @@ func (s *search) orderly() iter.Seq[[]bool] {
 	}
 }
 
-// all yields all sets, ordered by how many pods they differ from the likeliest.
+// all yields all sets, ordered by the number of pods in which they differ from the likeliest set.
 func (s *search) all() iter.Seq[[]bool] {
 	return func(yield func([]bool) bool) {
 		set := make([]bool, len(s.uncertain))
@@ -188,7 +192,8 @@ func (s *search) all() iter.Seq[[]bool] {
 	}
 }
 
-// inOrder reports whether a set has only the first of the assumed pods and the last of the ended ones.
+// inOrder reports whether orderly yields a set: it has the first few assumed pods and the last few ended ones, and no
+// others.
 func (s *search) inOrder(set []bool) bool {
 	for k := 1; k < len(set); k++ {
 		if k < s.assumed && set[k] && !set[k-1] || k > s.assumed && set[k-1] && !set[k] {
@@ -198,7 +203,8 @@ func (s *search) inOrder(set []bool) bool {
 	return true
 }
 
-// choices yields every choice of k of n indexes, in lexical order. Each slice is valid until the next one.
+// choices yields every choice of k among the indexes 0..n-1, in lexical order. Each slice is valid until the next
+// one.
 func choices(n, k int) iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		pick := make([]int, k)

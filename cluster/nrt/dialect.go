@@ -44,7 +44,7 @@ const (
 	zoneTypeL3   = "L3 cache"
 )
 
-// around are types of zones that contain NUMA nodes. They repeat the amounts of the zones of their NUMA nodes.
+// around are the types of zones that contain NUMA nodes. Such a zone repeats the amounts of the NUMA nodes in it.
 var around = []string{"virtual node", "socket", "Socket", "die"}
 
 // attributeMemorySet is the attribute of the NRI plugins that lists the NUMA nodes of a zone.
@@ -124,7 +124,7 @@ func substitute(found map[idset.NUMA]*v1alpha2.Zone, others []*v1alpha2.Zone) er
 			return err
 		}
 		for id := range set.All() {
-			covered[id] = true // memory without CPUs, which the plugins add to the closest NUMA node
+			covered[id] = true // a NUMA node without CPUs, whose memory the plugins add to the closest zone
 		}
 	}
 	sets := make([]idset.Set[idset.NUMA], len(others))
@@ -172,8 +172,8 @@ const (
 	annotationCPUManager  = "kubelet.koordinator.sh/cpu-manager-policy"
 )
 
-// rulesOf returns the rules without reservations. pods are the UIDs of the pods whose CPUs the zones count, or nil if
-// the object does not list them.
+// rulesOf returns the rules of the node without reservations, and corrects the amounts of a koordlet's zones. pods
+// are the UIDs of the pods whose CPUs the zones count, or nil if the object does not list them.
 func rulesOf(o *v1alpha2.NodeResourceTopology, zones []zone, n *notes) (
 	r place.Rules, pods map[string]bool, err error,
 ) {
@@ -199,8 +199,8 @@ func rulesOf(o *v1alpha2.NodeResourceTopology, zones []zone, n *notes) (
 
 func isMemory(name string) bool { return name == topo.Memory || strings.HasPrefix(name, hugepages) }
 
-// koordinated corrects the rules where zones of a koordlet mislead, and returns the pods that hold CPUs. pods is nil if
-// no manager assigns CPUs.
+// koordinated corrects the rules and the amounts of CPUs that a koordlet's zones show wrongly, and returns the UIDs
+// of the pods that hold CPUs. pods is nil if no manager assigns CPUs.
 func koordinated(o *v1alpha2.NodeResourceTopology, zones []zone, r *place.Rules, n *notes) (
 	pods map[string]bool, err error,
 ) {
@@ -223,8 +223,9 @@ func koordinated(o *v1alpha2.NodeResourceTopology, zones []zone, r *place.Rules,
 	return pods, nil
 }
 
-// topologyRules reads the topology manager's rules: from attributes, or from the older word. An unknown policy or scope
-// is an error, since predictions under another one would be wrong.
+// topologyRules reads the topology manager's rules from attributes or, if these have no policy, from the older field
+// topologyPolicies. numas is the number of NUMA nodes. An unknown policy or scope is an error, since predictions
+// under another one would be wrong.
 func topologyRules(o *v1alpha2.NodeResourceTopology, numas int, n *notes) (t place.TopologyRules, err error) {
 	policy, scope := attribute(o.Attributes, nrt.AttributePolicy), attribute(o.Attributes, nrt.AttributeScope)
 	if len(o.TopologyPolicies) > 1 {
@@ -260,8 +261,8 @@ func topologyRules(o *v1alpha2.NodeResourceTopology, numas int, n *notes) (t pla
 	return t, nil
 }
 
-// formerRules reads the words of topologyPolicies. A policy without a scope has the kubelet's default. Early producers
-// wrote the kubelet's own names.
+// formerRules reads a value of topologyPolicies, which names policy and scope in one word; ok is false for an unknown
+// value. A policy without a scope has the kubelet's default. Early producers wrote the kubelet's own names.
 func formerRules(word string) (t place.TopologyRules, ok bool) {
 	if t.Policy, ok = place.ParsePolicy(word); ok {
 		return t, true
@@ -301,6 +302,8 @@ func topologyOptions(list v1alpha2.AttributeList, t *place.TopologyRules, n *not
 	}
 }
 
+// topologyOption reads one option into t. A value that it does not understand only adds a note, because the kubelet's
+// default then counts.
 func topologyOption(attribute, name, value string, t *place.TopologyRules, n *notes) {
 	switch name {
 	case "max-allowable-numa-nodes":

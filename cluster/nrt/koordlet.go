@@ -42,7 +42,8 @@ type managerPolicy struct {
 	Reserved string `json:"reservedCPUs"`
 }
 
-// condense returns the content of a koordlet's annotations, as the value of annotationHeld.
+// condense returns the value of annotationHeld: the part of a koordlet's annotations that is used here. If they
+// cannot be read, the value has the reason.
 func condense(o *v1alpha2.NodeResourceTopology) string {
 	k, err := readKoordlet(o.Annotations)
 	if err != nil {
@@ -55,7 +56,8 @@ func condense(o *v1alpha2.NodeResourceTopology) string {
 	return string(out)
 }
 
-// readKoordlet counts CPUs. If no pod holds CPUs, the annotation of pods may be missing.
+// readKoordlet counts CPUs by NUMA node from a koordlet's annotations. A missing annotation counts as empty; the one
+// about pods is missing if no pod holds CPUs.
 func readKoordlet(annotations map[string]string) (k koordlet, err error) {
 	var cpus struct {
 		Detail []struct {
@@ -119,8 +121,8 @@ func readKoordlet(annotations map[string]string) (k koordlet, err error) {
 	return k, nil
 }
 
-// koordletHeld applies a koordlet's CPU counts to the zones, and returns the pods that hold CPUs. It returns an error
-// if it is unknown what is free.
+// koordletHeld applies a koordlet's CPU counts to the zones, and returns the pods that hold CPUs. The error means
+// that it is unknown which CPUs are free.
 func koordletHeld(o *v1alpha2.NodeResourceTopology, zones []zone) (pods map[string]bool, err error) {
 	text := o.Annotations[annotationHeld]
 	if text == "" {

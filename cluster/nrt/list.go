@@ -34,7 +34,8 @@ func Each(ctx context.Context, cfg *rest.Config, do func(*v1alpha2.NodeResourceT
 	return nil
 }
 
-// pageOf is how many are listed at a time: as JSON they are several times as large as decoded.
+// pageOf is how many objects one request lists. It bounds memory, because as JSON the objects are several times as
+// large as decoded.
 const pageOf = 250
 
 func pages(ctx context.Context, of dynamic.ResourceInterface, do func(*v1alpha2.NodeResourceTopology)) error {

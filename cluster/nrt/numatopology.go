@@ -25,9 +25,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file reads Numatopology, the kind that Volcano's resource-exporter writes. It converts the object to zones,
-// which have the same data: how many CPUs of each NUMA node are free, and not which pod holds them. A Numatopology has
-// CPU ids, no memory, and neither the scope of the topology manager nor options of the managers.
+// This file reads Numatopology. It converts the object to the zones of a NodeResourceTopology, because both have the
+// same data: how many CPUs of each NUMA node are free, and not which pod holds them. A Numatopology has CPU ids, no
+// memory, and neither the scope of the topology manager nor options of the managers.
 
 // Numatopology is the kind that Volcano's resource-exporter writes.
 const Numatopology = "Numatopology"
@@ -87,6 +87,8 @@ func TypedNumatopology(obj any) (any, error) {
 	return out, nil
 }
 
+// convert sets the zones, attributes and annotations of out from a Numatopology. If the CPU manager is not static,
+// the zones have no allocatable CPUs.
 func convert(o *unstructured.Unstructured, out *v1alpha2.NodeResourceTopology) error {
 	var in struct {
 		Spec numatopology `json:"spec"`
@@ -132,7 +134,8 @@ func info(name string, capacity, allocatable, available int) v1alpha2.ResourceIn
 		Available: of(available)}
 }
 
-// machine returns the CPUs. Numbers of cores repeat on each socket: the exporter copies them from /sys.
+// machine returns a machine with the CPUs of cpuDetail. A core is identified by its number together with NUMA node
+// and socket, because numbers of cores repeat on each socket.
 func (s *numatopology) machine() (*topo.Machine, error) {
 	if n := len(s.CPUDetail); n > topo.MaxCPUs {
 		return nil, fmt.Errorf("cpuDetail has %d CPUs, the most is %d", n, topo.MaxCPUs)
@@ -171,8 +174,9 @@ func (s *numatopology) machine() (*topo.Machine, error) {
 	return m, nil
 }
 
-// cpus returns the reserved CPUs and the free ones. The exporter writes only the amount of reserved CPUs, and counts
-// them as free. The amount determines their ids, as in a kubelet without a list of reserved CPUs.
+// cpus returns the reserved CPUs and the free ones; both are empty if the CPU manager is not static. The exporter
+// writes how many CPUs are reserved, and lists these as free, too. Which ones they are follows from their number, as
+// in a kubelet without a list of reserved CPUs.
 func (s *numatopology) cpus(m *topo.Machine) (reserved, free idset.Set[idset.CPU], err error) {
 	if s.Policies["CPUManagerPolicy"] != "static" {
 		return reserved, free, nil

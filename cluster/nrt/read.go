@@ -53,8 +53,8 @@ type Reading struct {
 	Held []place.Holding
 	// Pods are the UIDs of all pods whose holdings Held contains, or nil if the object does not list them.
 	Pods map[string]bool
-	// Whole is set if Held has what pods keep from their init containers. Tenon's agent and a koordlet read the
-	// managers' own state; other producers call the kubelet's API, which omits it. See [Typed].
+	// Whole is set if Held includes what pods keep from init containers that have ended. Tenon's agent and a koordlet
+	// read the managers' own state; other producers call the kubelet's API, which omits it. See [Typed].
 	Whole bool
 	// Fingerprint identifies the pods that the amounts contain; it is "" if the object has none or an unreadable one.
 	// Method selects the pods in the fingerprint: podfingerprint.MethodWithExclusiveResources, or
@@ -192,13 +192,14 @@ func (z *zone) read(n *notes, omitted map[string]string) (map[string]amount, err
 
 var errTwice = errors.New("named twice")
 
-// amount checks the amounts of one resource, and corrects contradictory ones.
+// amount checks the amounts of one resource, and corrects contradictory ones as [Read] describes. The error is about
+// an amount out of bounds.
 func (z *zone) amount(r v1alpha2.ResourceInfo, n *notes) (a amount, err error) {
 	for _, x := range []struct {
 		name string
 		from resource.Quantity
 		to   *int64
-		// other replaces a missing amount: old producers have no allocatable.
+		// other points to the amount that counts if this one is missing, since old producers write no allocatable.
 		other *int64
 	}{
 		{"capacity", r.Capacity, &a.capacity, new(int64)},
@@ -253,7 +254,8 @@ const (
 	hugepages = "hugepages-"
 )
 
-// resourceName returns the name under which a resource counts, or "" if it does not belong to NUMA nodes.
+// resourceName returns the name under which a resource counts, or "" if it is to be ignored: it belongs to no NUMA
+// node, or no device plugin can serve it. The error is about hugepages without a valid size.
 func resourceName(name string, n *notes) (string, error) {
 	switch {
 	case name == cpu || name == topo.Memory:

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/api/nrt"
 )
 
-// This file refuses and shortens texts of objects, because they reach events, logs and terminals.
+// This file checks and shortens texts from objects, because they reach events, logs and terminals.
 
 // attributesRead are the attributes of an object whose values [Read] uses.
 var attributesRead = []string{nrt.AttributePolicy, nrt.AttributeScope, nrt.AttributeMaxNUMAs, attributeOptions,
@@ -22,7 +22,7 @@ var attributesRead = []string{nrt.AttributePolicy, nrt.AttributeScope, nrt.Attri
 // control character or a change of writing direction.
 func legible(o *v1alpha2.NodeResourceTopology) error {
 	if len(o.Zones) > maxZones {
-		return nil // function numas returns the error
+		return nil // numas returns the error for this
 	}
 	for i := range o.Zones {
 		if err := printableZone(&o.Zones[i]); err != nil {

@@ -29,7 +29,7 @@ func Resources() []schema.GroupVersionResource {
 // annotationMalformed is where Typed stores the error of an object that does not decode, for Read.
 const annotationMalformed = "tenon.sh/malformed"
 
-// annotationWhole marks an object that only Tenon wrote. Typed sets it for Read.
+// annotationWhole marks, for Read, an object that only Tenon's agent wrote; see Reading.Whole. Typed sets it.
 const annotationWhole = "tenon.sh/whole"
 
 // kept are the annotations that Read uses. Others may be large: a koordlet lists every CPU in one.
@@ -92,8 +92,8 @@ func trim(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 	return o
 }
 
-// ours reports whether nrt.Client.Apply wrote all fields of an object. An exporter that updates the object, too, has
-// another manager name.
+// ours reports whether nrt.Client.Apply wrote all fields of an object. If an exporter updates the object, too,
+// managedFields has another manager's name.
 func ours(o *v1alpha2.NodeResourceTopology) bool {
 	return len(o.ManagedFields) > 0 && !slices.ContainsFunc(o.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager != client.FieldManager
