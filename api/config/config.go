@@ -82,10 +82,12 @@ type Args struct {
 	// arguments of kind NodeResourceTopologyMatchArgs it is LeastAllocated when empty, as in scheduler-plugins.
 	Strategy Strategy `json:"scoringStrategy,omitzero"`
 
-	// KeepVictims: no pod is evicted so that another can be aligned. It comes from scheduler-plugins' preemptionMode.
+	// KeepVictims is set if no pod may be evicted so that another one can be aligned. It comes from scheduler-plugins'
+	// preemptionMode.
 	KeepVictims bool `json:"-"`
 
-	// Notes name the given fields that have no effect, or another one than under scheduler-plugins, one line for each.
+	// Notes has one line for each given field that has no effect, or an effect that differs from the one under
+	// scheduler-plugins.
 	Notes []string `json:"-"`
 }
 
@@ -96,8 +98,8 @@ const (
 	maxTimeout     = 3600
 )
 
-// Decode reads the arguments of the plugin under one of its names, JSON or YAML, from the scheduler framework; nil
-// means defaults.
+// Decode reads the arguments, as JSON or YAML, that the scheduler framework passes to the plugin under the given
+// name, and sets their defaults. If obj is nil, all arguments have their defaults.
 func Decode(plugin string, obj runtime.Object) (Args, error) {
 	switch plugin {
 	case Tenon:
@@ -116,6 +118,8 @@ func Decode(plugin string, obj runtime.Object) (Args, error) {
 	return Args{}, fmt.Errorf("decode arguments: unknown plugin %q: want one of %s, %s", plugin, Tenon, Match)
 }
 
+// strict decodes the arguments of a kind from YAML or JSON. It leaves into unchanged if obj is nil. An unknown or
+// repeated field is an error.
 func strict(kind string, obj runtime.Object, into any) error {
 	switch o := obj.(type) {
 	case nil:
@@ -130,6 +134,7 @@ func strict(kind string, obj runtime.Object, into any) error {
 	}
 }
 
+// complete checks the arguments, and returns them with defaults in place of empty fields.
 func (a Args) complete() (Args, error) {
 	var err error
 	if a.Strategy, err = a.Strategy.complete(tenonKind, score.Names()); err != nil {
@@ -194,6 +199,7 @@ type check struct {
 	values       []string
 }
 
+// fails returns an error if the field has none of its values. kind begins the text of the error.
 func (c check) fails(kind string) error {
 	if slices.Contains(c.values, c.value) {
 		return nil

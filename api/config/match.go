@@ -35,7 +35,8 @@ type matchCache struct {
 	ResyncScope       *string `json:"resyncScope,omitempty"`
 }
 
-// complete checks the arguments as scheduler-plugins does, and returns their meaning here.
+// complete checks the arguments as scheduler-plugins does, and returns the Args with the same effect. Notes has the
+// differences.
 func (m matchArgs) complete() (Args, error) {
 	for _, c := range []check{
 		{"apiVersion", m.APIVersion, []string{"", matchVersion}},
@@ -67,15 +68,18 @@ func (m matchArgs) complete() (Args, error) {
 
 func (a *Args) note(field, says string) { a.Notes = append(a.Notes, field+": "+says) }
 
-// knob is a field that tunes a mechanism that Tenon does not have. Its value is not checked, because scheduler-plugins
-// does not validate it either: a file that works there works here.
+// knob is a field of scheduler-plugins that has no effect here, or another one: most of them tune a mechanism that
+// Tenon does not have. given is set if the arguments have the field; the last field is the text of the note about it.
+// The value is not checked, because scheduler-plugins does not check it either, so a file that works there works
+// here.
 type knob struct {
 	field string
 	given bool
 	says  string
 }
 
-// preemptionDisabled is scheduler-plugins' default. It only counts if the arguments name it.
+// preemptionDisabled is scheduler-plugins' default for preemptionMode. Here, preemption is off only if the arguments
+// name this value.
 const preemptionDisabled = "Disabled"
 
 const noResync = "no effect: what is known of a node follows every event; nothing is resynchronized"

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Bounds of shapes.
+// Bounds on the number of shapes, and on one amount of a shape (CPUs, bytes or devices).
 const (
 	maxShapes = 8
 	maxAmount = 1 << 50

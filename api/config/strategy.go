@@ -24,8 +24,8 @@ type Weight struct {
 // maxResources bounds the weights of a strategy; no machine has that many resources.
 const maxResources = 256
 
-// complete checks a strategy, and returns it with its defaults. types are the types that arguments of the kind accept,
-// the default first.
+// complete checks a strategy, and returns it with its defaults. types are the scoring types that arguments of this
+// kind accept, the default first; kind begins the texts of errors.
 func (s Strategy) complete(kind string, types []string) (Strategy, error) {
 	if s.Type == "" {
 		s.Type = types[0]

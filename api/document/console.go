@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file has the answers of the console's API that the commands do not have.
+// This file has the types of answers that only the console's API gives.
 
 // ClusterOverview has every node of a cluster in numbers.
 type ClusterOverview struct {
@@ -41,9 +41,9 @@ type NodeOverview struct {
 	Policy string `json:"policy,omitempty"`
 	// Flags are notReady, cordoned, unsettled, crowded, silent, inexact and unaligned.
 	Flags []string `json:"flags,omitempty"`
-	// Labels are the requested ones.
+	// Labels are the node's labels that the request named.
 	Labels map[string]string `json:"labels,omitempty"`
-	Pods   int               `json:"pods"` // that hold something
+	Pods   int               `json:"pods"` // the pods that hold something
 	NUMAs  []NUMAOverview    `json:"numas"`
 }
 

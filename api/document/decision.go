@@ -13,10 +13,10 @@ type PodDecisions struct {
 type Decision struct {
 	UID  string    `json:"uid"`
 	Time time.Time `json:"time"`
-	// Turned is when the pod was allowed to be bound: the decision ignores what the scheduler received later.
+	// Turned is when the pod got its turn to be bound. What the scheduler received later has no effect on the decision.
 	Turned time.Time `json:"turned,omitzero"`
 	Stage  Stage     `json:"stage"`
-	// Why is what went wrong apart from the verdicts of nodes.
+	// Why is what went wrong, if the reason is not a verdict of a node.
 	Why string `json:"why,omitempty"`
 	// Node is the chosen node, Predicted what the pod was to hold there, and Seen what the node gave.
 	Node      string      `json:"node,omitempty"`
@@ -30,7 +30,7 @@ type Decision struct {
 // Stage is how far a pod got.
 type Stage string
 
-// The stages. From Judged and Released a pod is tried again.
+// The stages. After Judged and Released, the scheduler tries the pod again.
 const (
 	Judged   Stage = "judged"   // nodes were judged; none was chosen
 	Reserved Stage = "reserved" // a node was chosen, and the pod's holdings are reserved

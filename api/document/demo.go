@@ -53,10 +53,11 @@ type DemoRound struct {
 	Pending int            `json:"pending"`
 	// LastBound is the time from the creation of the first pod until the last one was bound.
 	LastBound float64 `json:"lastBoundSeconds"`
-	// IdleGPUs and IdleFunctions are free although pods that request them do not run.
+	// IdleGPUs and IdleFunctions count the GPUs and network functions that are free although pods that request such
+	// devices do not run.
 	IdleGPUs      int64 `json:"idleGPUs"`
 	IdleFunctions int64 `json:"idleNetworkFunctions"`
-	// Predicted counts the pods with predictions of Tenon, Wrong those that got something else.
+	// Predicted counts the pods whose holdings Tenon predicted, and Wrong the pods among them that got something else.
 	Predicted int `json:"predicted"`
 	Wrong     int `json:"wrong"`
 }
@@ -90,13 +91,14 @@ type DemoPacking struct {
 	Schedulers []DemoContender `json:"schedulers"`
 }
 
-// DemoContender is one way to choose nodes.
+// DemoContender is the result of one way to choose nodes.
 type DemoContender struct {
 	Name string `json:"name"`
 	// First is how many pods were placed before the first one waited, Placed how many in all.
 	First  int `json:"placedBeforeOneWaits"`
 	Placed int `json:"placed"`
-	// Refused counts refusals by kubelets; IdleGPUs are free although waiting pods request as many.
+	// Refused counts refusals by kubelets. IdleGPUs counts the GPUs that are free although waiting pods request that
+	// many.
 	Refused  int   `json:"refused"`
 	GPUs     int64 `json:"gpus"`
 	IdleGPUs int64 `json:"idleGPUs"`
@@ -123,7 +125,7 @@ type DemoGangs struct {
 	Waiting      int `json:"waiting"`
 	Partial      int `json:"partial"`
 	GaveUp       int `json:"gaveUp"`
-	// Refused counts the tasks that kubelets refused by the reason.
+	// Refused counts, by reason, the tasks that kubelets refused.
 	Refused map[string]int `json:"refused"`
 	// StrandedGPUs counts the GPUs that are not held by a gang that runs as a whole, although other gangs request as
 	// many.

@@ -62,7 +62,7 @@ type Container struct {
 type Devices struct {
 	v1alpha1.HeldDevices
 	NUMAs v1alpha1.IDList `json:"numas,omitempty"`
-	// AnyOf is set if the kubelet may also take other, equal devices.
+	// AnyOf is set if the ids are not certain, because the kubelet may take other devices that are equal for it.
 	AnyOf bool `json:"anyOf,omitempty"`
 }
 
@@ -106,7 +106,7 @@ func NUMAs(m *topo.Machine, on topo.Mask) v1alpha1.IDList {
 	return v1alpha1.IDList(idset.Of(m.IDs(on)...).String())
 }
 
-// Verdict is what one node would do with a pod, or a scheduler's record of that.
+// Verdict is what one node would do with a pod, computed for a question or recorded by a scheduler.
 type Verdict struct {
 	Node string `json:"node"`
 	// Quality is how the node is known: exact or coarse; empty in a decision of a scheduler.
@@ -116,14 +116,14 @@ type Verdict struct {
 	Cost *int64 `json:"cost,omitempty"`
 	// Error is the error that the kubelet would give.
 	Error string `json:"error,omitempty"`
-	// Why is set if there are no reasons: there is no data about the node.
+	// Why is the reason why there is no verdict, because there is no data about the node. Reasons is empty then.
 	Why        string          `json:"why,omitempty"`
 	NUMAs      v1alpha1.IDList `json:"numas,omitempty"`
 	Containers []Container     `json:"containers,omitempty"`
 	Reasons    []Reason        `json:"reasons"`
 	// Inexact lists why the kubelet may deviate from the verdict.
 	Inexact []v1alpha1.Inexact `json:"inexact,omitempty"`
-	// Way is how the node gets room, if it has none now and a way is known.
+	// Way is how the node can get room for the pod; nil if the pod fits, or if no way is known.
 	Way *Way `json:"way,omitempty"`
 }
 
@@ -137,15 +137,18 @@ func VerdictOf(n *state.Node, v place.Verdict) Verdict {
 // Reason is one thing that a node lacks. Code is stable; Text is for people.
 type Reason struct {
 	Code string `json:"code"`
-	// Container is empty for the pod as a whole, Resource for several resources together.
+	// Container is empty if the reason is about the pod as a whole, and Resource if it is about several resources
+	// together.
 	Container string `json:"container,omitempty"`
 	Resource  string `json:"resource,omitempty"`
-	Want      int64  `json:"want"`
-	Have      int64  `json:"have"`
-	Width     int    `json:"width,omitempty"`
-	// With is the other resource if two do not go together; see place.Reason.
+	// Want is what was asked for, and Have what is available, in CPUs, devices or bytes of memory. The meaning of Width
+	// depends on Code; see place.Reason.
+	Want  int64 `json:"want"`
+	Have  int64 `json:"have"`
+	Width int   `json:"width,omitempty"`
+	// With completes the reason for some codes, for example by the name of another resource; see place.Reason.
 	With string `json:"with,omitempty"`
-	// When is what has to happen first: never, changed (the pod or the node), or later.
+	// When is when the pod may fit: never, changed (after a change of the pod or the node), or later.
 	When string `json:"when"`
 	Text string `json:"text"`
 	// Remedy is what to change, or what to wait for.
@@ -158,14 +161,14 @@ func ReasonOf(r place.Reason) Reason {
 		Width: r.Width, With: r.With, When: string(r.When()), Text: r.Text(), Remedy: r.Remedy()}
 }
 
-// Way is how a node gets room for a pod: the fewest pods that were found whose end makes room.
+// Way is how a node gets room for a pod. Pods is the smallest set that was found of pods whose end makes room.
 type Way struct {
 	Pods    []Pod     `json:"pods"`
 	Missing []Missing `json:"missing"`
 }
 
-// Missing is an amount that the pods of a Way have to return: on NUMA nodes, or of the node as a whole if NUMAs is
-// empty.
+// Missing is an amount that the end of a Way's pods must free, on the NUMA nodes in NUMAs or, if NUMAs is empty, on
+// the node as a whole.
 type Missing struct {
 	Resource string          `json:"resource"`
 	More     int64           `json:"more"`

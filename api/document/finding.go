@@ -9,7 +9,7 @@ const (
 	Broken Severity = "error"
 	// Warned: something works, but not as people expect.
 	Warned Severity = "warning"
-	// Noted is what is good to know.
+	// Noted: nothing is wrong, but the fact is worth knowing.
 	Noted Severity = "info"
 )
 
@@ -47,10 +47,10 @@ type FindingObject struct {
 	Kind      string `json:"kind"` // Cluster, Node, or the kind of a pod's controller, or Pod
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
-	// Nodes and Pods are those that the finding is about: "name", and "namespace/name".
+	// Nodes and Pods are the nodes and pods that the finding is about, as "name" and "namespace/name".
 	Nodes []string `json:"nodes,omitempty"`
 	Pods  []string `json:"pods,omitempty"`
-	// Evidence is what was read.
+	// Evidence are the texts or values from which the finding follows.
 	Evidence []string `json:"evidence,omitempty"`
 }
 

@@ -9,7 +9,7 @@ type PodHistory struct {
 	Name      string `json:"name"`
 	// Source is the source of the decisions: "events", which API servers keep for an hour unless configured otherwise.
 	Source string `json:"source"`
-	// Problem is why nothing is known.
+	// Problem is why the decisions could not be read, or empty.
 	Problem   string         `json:"problem,omitempty"`
 	Decisions []PastDecision `json:"decisions"`
 }

@@ -32,7 +32,7 @@ type KubeletPlanNode struct {
 	// --config-dir that makes the change.
 	Diff   []string `json:"diff"`
 	DropIn string   `json:"dropIn"`
-	// Errors are why the kubelet would not start, or not serve pods, with this configuration.
+	// Errors are the reasons why the kubelet would not start, or would run no pods, with this configuration.
 	Errors []string `json:"errors"`
 	// Warnings are what the kubelet does with this configuration that a person would not expect.
 	Warnings []string `json:"warnings"`
@@ -55,7 +55,7 @@ type PlannedPod struct {
 	Starts  bool     `json:"starts"`
 	Error   string   `json:"error,omitempty"`
 	Reasons []Reason `json:"reasons"`
-	// Before and After are the NUMA nodes that it is on.
+	// Before and After are the NUMA nodes on which the pod holds something, before and after the change.
 	Before v1alpha1.IDList `json:"before,omitempty"`
 	After  v1alpha1.IDList `json:"after,omitempty"`
 }
@@ -86,7 +86,7 @@ type KubeletChange struct {
 	TopologyManagerPolicy string `json:"topologyManagerPolicy,omitempty"`
 	CPUManagerPolicy      string `json:"cpuManagerPolicy,omitempty"`
 	MemoryManagerPolicy   string `json:"memoryManagerPolicy,omitempty"`
-	// Options are NAME[=VALUE] of the topology or CPU manager, or scope=pod.
+	// Options are policy options of the topology or CPU manager as NAME[=VALUE], or scope=pod.
 	Options []string `json:"options,omitempty"`
 	// ReservedCPUs is such as 0-1,64-65, and ReservedMemory such as 0:memory=2Gi;1:memory=2Gi.
 	ReservedCPUs   string `json:"reservedCPUs,omitempty"`
@@ -117,10 +117,10 @@ type KubeletRollout struct {
 	// Running is set while the plan is carried out. DryRun is set if it was only checked that the rollout can begin.
 	Running bool `json:"running"`
 	DryRun  bool `json:"dryRun"`
-	// By is who began it. MayStop is set if that is you and the rollout runs.
+	// By is the identity that began the rollout. MayStop is set if you began it and it still runs.
 	By      string `json:"by,omitempty"`
 	MayStop bool   `json:"mayStop"`
-	// Began and Ended are absent where it did not begin, or has not ended.
+	// Began is absent if the rollout did not begin, and Ended if it has not ended.
 	Began *time.Time `json:"began,omitempty"`
 	Ended *time.Time `json:"ended,omitempty"`
 	// Nodes are the nodes that change, in order, as far as you may read them.
@@ -141,7 +141,7 @@ type KubeletRolloutNode struct {
 	// Step is what is done now: cordon, evict, change, verify, keep, uncordon or undo. It is empty before the node's turn;
 	// afterwards it is done, or restored where the node has its old configuration.
 	Step string `json:"step,omitempty"`
-	// Why is why the change of the node is taken back.
+	// Why is the reason why the change of the node is undone.
 	Why string `json:"why,omitempty"`
 	// Since is when the step began.
 	Since *time.Time `json:"since,omitempty"`

@@ -26,15 +26,18 @@ type Node struct {
 	AgeSeconds *float64 `json:"ageSeconds,omitempty"`
 	Summary    Summary  `json:"summary"`
 
-	// States counts the possible states of the node. Holdings and free amounts are of one of these states.
+	// States counts the possible states of the node that the ledger keeps. Holdings and free amounts describe one of
+	// them.
 	States int `json:"states"`
-	// Unsettled is set if more states are possible. Then no pod that holds anything fits before the node reports.
+	// Unsettled is set if more states are possible than the ledger keeps. Then no pod that holds anything fits before
+	// the node reports.
 	Unsettled bool `json:"unsettled,omitempty"`
-	// Crowded: see state.Node.
+	// Crowded is set if more of the node may be free than is counted; see state.Node.
 	Crowded bool `json:"crowded,omitempty"`
 	// Silent is set if a report of the node is overdue.
 	Silent bool `json:"silent,omitempty"`
-	// Refused has why the node refused pods that should have fitted. Similar pods wait for a report.
+	// Refused has the errors with which the node refused pods that should have fitted. Pods of the same shape wait for
+	// the node's next report.
 	Refused []string `json:"refused,omitempty"`
 	// Warnings are anomalies of the hardware or the report.
 	Warnings []string `json:"warnings,omitempty"`
@@ -61,7 +64,8 @@ type Node struct {
 // Summary is a node in numbers: NodeLayout's summary, and the sources of the holdings.
 type Summary struct {
 	v1alpha1.Summary
-	// Observed counts the pods whose holdings the node reported, Predicted those that were assumed since.
+	// Observed counts the pods whose holdings the node has reported, and Predicted the pods that are assumed since
+	// then.
 	Observed  int `json:"observed"`
 	Predicted int `json:"predicted"`
 }
@@ -89,9 +93,10 @@ type Memory struct {
 type Hazard struct {
 	Code string `json:"code"`
 	// Stops is set if the kubelet does not start again. Otherwise it starts and ends pods.
-	Stops bool   `json:"stops"`
-	Sure  bool   `json:"sure"`
-	Text  string `json:"text"`
+	Stops bool `json:"stops"`
+	// Sure is false if the outcome depends on chance, or on something that the ledger does not have.
+	Sure bool   `json:"sure"`
+	Text string `json:"text"`
 }
 
 // Unaligned is a resource that a kubelet does not align because of one setting.
@@ -99,7 +104,7 @@ type Unaligned struct {
 	Code   string `json:"code"`
 	What   string `json:"what"`
 	Remedy string `json:"remedy"`
-	// Choice is set if the setting is one of several sensible ones.
+	// Choice is set if the setting may be intended, since it is one of several sensible ones.
 	Choice bool `json:"choice,omitempty"`
 }
 
@@ -109,7 +114,8 @@ type Problem struct {
 	Reason string `json:"reason"`
 }
 
-// SummaryOf returns a node in numbers. A nil node has no usable report.
+// SummaryOf returns a node without its sections: its summary and its flags. For a node without a usable report, n is
+// nil.
 func SummaryOf(name string, n *state.Node) Node {
 	out := Node{Name: name, Quality: None}
 	if n == nil || n.Machine == nil {
@@ -135,7 +141,8 @@ func SummaryOf(name string, n *state.Node) Node {
 	return out
 }
 
-// NodeOf returns the document of a node. A nil node has no usable report.
+// NodeOf returns the complete document of a node. For a node without a usable report, n is nil, and the sections are
+// missing.
 func NodeOf(name string, n *state.Node) Node {
 	out := SummaryOf(name, n)
 	if out.Quality == None {
@@ -199,7 +206,8 @@ func hazards(n *state.Node) (out []Hazard) {
 	return out
 }
 
-// unaligned returns what the node's kubelet does not align. Coarse nodes have none, since they do not report it.
+// unaligned returns what the node's kubelet does not align. It returns nil for coarse nodes, whose reports do not
+// show it.
 func unaligned(n *state.Node) (out []Unaligned) {
 	if n.Quality == state.Estimated {
 		return nil
@@ -210,7 +218,8 @@ func unaligned(n *state.Node) (out []Unaligned) {
 	return out
 }
 
-// Forgotten returns what the node's kubelet does not align although that was not chosen; see place.Rules.Forgotten.
+// Forgotten returns what the node's kubelet leaves unaligned by default and not by choice; see place.Rules.Forgotten.
+// It returns nil for coarse nodes.
 func Forgotten(n *state.Node) []place.Unaligned {
 	if n.Quality == state.Estimated || n.Usage == nil {
 		return nil

@@ -36,7 +36,7 @@ type Scheduler struct {
 	// Key is the configuration's key in the ConfigMap, and Version the ConfigMap's resourceVersion.
 	Key     string `json:"key"`
 	Version string `json:"version,omitempty"`
-	// Plugin is the name of the NUMA plugin; Enabled: a profile has it.
+	// Plugin is the name of the NUMA plugin. Enabled is set if a profile has it.
 	Plugin   string             `json:"plugin,omitempty"`
 	Enabled  bool               `json:"enabled"`
 	Profiles []SchedulerProfile `json:"profiles"`
@@ -69,13 +69,14 @@ type PluginChange struct {
 	Profile string
 	// DryRun makes the API server check the change, and write nothing.
 	DryRun bool
-	// Arguments of the plugin that change, in place of On; a nil value removes one.
+	// Arguments, if not nil, has the arguments of the plugin to change, and On is ignored. A nil value removes an
+	// argument.
 	Arguments map[string]any
 }
 
 // ArgumentChange is the body of a request that changes arguments of the plugin.
 type ArgumentChange struct {
-	// Arguments that are not named stay; null removes one.
+	// Arguments has the new values by name. Arguments that it does not name stay, and null removes an argument.
 	Arguments map[string]any `json:"arguments"`
 }
 

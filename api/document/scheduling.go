@@ -15,8 +15,8 @@ type Scheduling struct {
 	Seen []string `json:"seen"`
 	// Gates are the scheduling gates of a gated pod.
 	Gates []string `json:"gates,omitempty"`
-	// Lease is the lease of a kube-scheduler that leads. That kube-scheduler may have a profile with the unseen
-	// scheduler's name.
+	// Lease is set for the state unseen, if a kube-scheduler holds this lease. That kube-scheduler may have a profile
+	// with the scheduler's name.
 	Lease string `json:"lease,omitempty"`
 	// Node is the chosen node.
 	Node string `json:"node,omitempty"`
@@ -40,7 +40,7 @@ const (
 	NotKnown SchedulingState = "notKnown" // the events cannot be read
 )
 
-// Text returns one or two sentences on what the pod waits for, apart from nodes.
+// Text returns one or two sentences on what the pod waits for, apart from what nodes lack.
 func (s Scheduling) Text() string {
 	name := s.Scheduler
 	switch s.State {

@@ -53,7 +53,7 @@ func (c Container) Text() string {
 	return NameOf(c.Name) + ": " + strings.Join(c.Items(), ", ")
 }
 
-// NameOf names a container for people: one without a name stands for the pod as a whole.
+// NameOf names a container for people. The empty name stands for the pod as a whole, and gives "(pod)".
 func NameOf(container string) string { return cmp.Or(printable.Text(container), "(pod)") }
 
 // Text renders holdings in one line, container by container, for logs and events; "nothing" if there are none.
@@ -93,7 +93,7 @@ func Counts(m *topo.Machine, hs ...place.Holding) []string {
 	return out
 }
 
-// CPUCounts returns how many of some CPUs are on each NUMA node, as text.
+// CPUCounts returns, as texts, how many of the given CPUs are on each NUMA node; a NUMA node without any is left out.
 func CPUCounts(m *topo.Machine, cpus idset.Set[idset.CPU]) (out []string) {
 	for i, n := range m.NUMAs() {
 		switch count := n.CPUs.AndLen(cpus); count {
@@ -159,7 +159,7 @@ func merge(hs []place.Holding) (sum place.Holding) {
 	return sum
 }
 
-// idList joins ids, and replaces the end of a long list by a count.
+// idList joins ids by commas. It replaces the end of a long list by the number of ids that are left out.
 func idList(ids []string) string {
 	const room = 60
 	out := ""
@@ -241,7 +241,7 @@ func Shape(p *place.Pod) string {
 	return strings.Join(all, "+")
 }
 
-// Demand returns a container's requests in short, for example "4 cpu, 8Gi memory, 1 acme.com/gpu".
+// Demand renders the requests of a container in one line, for example "4 cpu, 8Gi memory, 1 acme.com/gpu".
 func Demand(c place.Container) string {
 	var out []string
 	if c.MilliCPU > 0 {

@@ -14,7 +14,7 @@ type NodeUse struct {
 	Source string `json:"source"`
 	// Problem is why there are no samples, or no newer ones.
 	Problem string `json:"problem,omitempty"`
-	// Seconds is the time between two samples while a client asks that often.
+	// Seconds is the least time between two samples. Samples come that often only while a client asks that often.
 	Seconds int `json:"seconds"`
 	// Samples are in ascending order of time, at most 120.
 	Samples []UseSample `json:"samples"`
@@ -35,7 +35,8 @@ type NUMAUse struct {
 	ID int32 `json:"id"`
 	// CPUs is how many CPUs were busy since the previous sample.
 	CPUs *float64 `json:"cpus,omitempty"`
-	// Memory is in bytes that the kernel cannot drop; MemoryFree is unused. The rest is caches.
+	// Memory counts the bytes that the kernel cannot drop, and MemoryFree the unused bytes. The rest of the NUMA node's
+	// memory is caches.
 	Memory     *int64 `json:"memory,omitempty"`
 	MemoryFree *int64 `json:"memoryFree,omitempty"`
 }

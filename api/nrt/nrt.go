@@ -28,7 +28,8 @@ const (
 // DefaultMaxNUMAs is the kubelet's limit if max-allowable-numa-nodes is not set.
 const DefaultMaxNUMAs = 8
 
-// FormerPolicy returns the value of the deprecated field topologyPolicies for a policy and a scope.
+// FormerPolicy returns the value of the deprecated field topologyPolicies, which has policy and scope in one word.
+// For the policy none it is the same for both scopes.
 func FormerPolicy(p place.Policy, s place.Scope) v1alpha2.TopologyManagerPolicy {
 	byScope := map[place.Policy][2]v1alpha2.TopologyManagerPolicy{
 		place.BestEffort: {v1alpha2.BestEffortContainerLevel, v1alpha2.BestEffortPodLevel},

@@ -28,8 +28,8 @@ type Storage struct {
 	Capacities  *Client[*storagev1.CSIStorageCapacity, *storagev1.CSIStorageCapacityList]
 }
 
-// NewCore returns the core group of the server in cfg. It requests protobuf, which is cheaper for both sides than JSON,
-// and accepts JSON, too.
+// NewCore returns the core group of the server in cfg. Its clients send protobuf and prefer it in answers, because it
+// is cheaper than JSON for both sides; they accept JSON, too.
 func NewCore(cfg *rest.Config) (*Core, error) {
 	g, err := NewGroup(protobuf(cfg), v1.SchemeGroupVersion, v1.AddToScheme)
 	if err != nil {

@@ -26,8 +26,8 @@ type Group struct {
 	params runtime.ParameterCodec
 }
 
-// NewGroup returns the group and version at the server in cfg. register adds their types to a scheme, such as the
-// AddToScheme of their package.
+// NewGroup returns a group and version at the server in cfg. register adds the types of this version to a scheme; the
+// package of the types has such a function, AddToScheme.
 func NewGroup(cfg *rest.Config, gv schema.GroupVersion, register func(*runtime.Scheme) error) (*Group, error) {
 	scheme := runtime.NewScheme()
 	if err := register(scheme); err != nil {
@@ -85,7 +85,7 @@ func (c *Client[T, L]) In(namespace string) *Client[T, L] {
 	return &in
 }
 
-// to makes a request to the resource.
+// to adds to a request the client's resource and namespace, and the options as parameters.
 func (c *Client[T, L]) to(r *rest.Request, options runtime.Object) *rest.Request {
 	return r.NamespaceIfScoped(c.namespace, c.namespace != "").Resource(c.resource).VersionedParams(options,
 		c.group.params)
@@ -110,13 +110,14 @@ func (c *Client[T, L]) List(ctx context.Context, o metav1.ListOptions) (L, error
 	return out, err
 }
 
-// Watch receives changes of the objects that the options select, until ctx ends, the result is stopped or the server
-// ends it.
+// Watch returns a watch of the objects that the options select. It lasts until ctx ends, the caller stops it, or the
+// server ends it.
 func (c *Client[T, L]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
 	return c.to(c.group.server.Get(), &o).Timeout(timeout(o)).Watch(ctx)
 }
 
+// timeout returns the options' timeout, which bounds the request on the client's side, too; 0 is no timeout.
 func timeout(o metav1.ListOptions) time.Duration {
 	if o.TimeoutSeconds == nil {
 		return 0
