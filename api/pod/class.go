@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// class returns a pod's quality of service class. The API server sets it in the status when it creates the pod, and the
-// kubelet reads it there.
+// class returns a pod's quality of service class: the one in the status, which the API server sets when it creates
+// the pod and which the kubelet reads. If the status has none, class computes it.
 func class(p *v1.Pod) place.QoS {
 	switch p.Status.QOSClass {
 	case "":

@@ -33,7 +33,8 @@ const (
 
 // Demand reads a pod's own demand from its annotations. Tenon's annotations take precedence over those of Volcano and
 // Koordinator. A pod without annotations demands nothing. An annotation that is empty or has an unknown value is an
-// error. So is a demand that no node can satisfy because the pod never gets CPUs, memory or devices of its own.
+// error. A demand of a pod that gets no CPUs, memory or devices of its own on any node is also an error, because no
+// node can satisfy it.
 func Demand(p *v1.Pod) (d place.Demand, err error) {
 	var set bool
 	if d.Policy, set, err = policy(p); err != nil {
@@ -85,7 +86,8 @@ func Demand(p *v1.Pod) (d place.Demand, err error) {
 	return d, nil
 }
 
-// aboutOf returns the annotation that lists resources, or "".
+// aboutOf returns the name of the pod's annotation that lists resources, or "" if it has none. To have both such
+// annotations is an error.
 func aboutOf(p *v1.Pod) (annotation string, err error) {
 	_, aligns := p.Annotations[AlignAnnotation]
 	_, ignores := p.Annotations[IgnoreAnnotation]
@@ -101,7 +103,8 @@ func aboutOf(p *v1.Pod) (annotation string, err error) {
 	return "", nil
 }
 
-// names reads a list of resources. Each must be in own.
+// names reads the list of resources in an annotation. Each resource must be in own, the resources that the pod can
+// get of its own, and may be there only once.
 func names(p *v1.Pod, annotation string, own place.Names) (place.Names, error) {
 	value := p.Annotations[annotation]
 	list := strings.Split(value, ",")
@@ -126,8 +129,8 @@ func names(p *v1.Pod, annotation string, own place.Names) (place.Names, error) {
 	return place.NamesOf(list...), nil
 }
 
-// shared reports whether the resource is CPUs or memory and the pod requests it. A pod that gets no exclusive CPUs or
-// memory shares them with other pods.
+// shared reports whether a resource is CPUs or memory that the pod requests. If it is not among the pod's own
+// resources, the pod shares it with other pods.
 func shared(p *v1.Pod, name string) bool {
 	if name != string(v1.ResourceCPU) && name != string(v1.ResourceMemory) {
 		return false
@@ -191,6 +194,7 @@ func koordinator(p *v1.Pod, value string) (policy place.Policy, set bool, err er
 		"one of BestEffort, Restricted, SingleNUMANode")
 }
 
+// unknown returns the error for an annotation whose value is wrong. want describes the valid values.
 func unknown(p *v1.Pod, annotation, value, want string) error {
 	return fmt.Errorf("pod %s/%s: annotation %s: unknown value %q: want %s",
 		p.Namespace, p.Name, annotation, printable.Clip(value, 60), want)

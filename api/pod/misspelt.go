@@ -27,8 +27,9 @@ const (
 	maxName     = 60
 )
 
-// Misspelt returns texts about the names of a pod that no program reads. They are annotations and labels with Tenon's
-// prefix, and a schedulerName that differs little from one of the given ones. It returns at most 8 texts.
+// Misspelt returns texts about names in a pod that are probably wrong: annotations and labels with Tenon's prefix
+// that no program reads, and a schedulerName that resembles one of the given schedulers but equals none. It returns
+// at most maxMisspelt texts.
 func Misspelt(p *v1.Pod, schedulers []string) (out []string) {
 	may := func(text, name string, known []string) string {
 		if near := printable.Nearest(name, known); near != "" {

@@ -100,7 +100,8 @@ func amounts(list v1.ResourceList) (milliCPU int64, memory []place.Amount, err e
 	return milliCPU, memory, nil
 }
 
-// whole returns a quantity times scale, rounded up. A quantity beyond every machine is an error.
+// whole returns a quantity times scale, which is 1 or 1000, rounded up to a whole number. A quantity that is negative
+// or beyond every machine is an error.
 func whole(name v1.ResourceName, q resource.Quantity, scale int64) (int64, error) {
 	if !quantity.Within(q, topo.MaxBytes) {
 		return 0, fmt.Errorf("%s: quantity %s is outside 0..%d", name, quantity.Text(q), int64(topo.MaxBytes))

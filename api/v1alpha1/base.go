@@ -82,7 +82,8 @@ func BaseOf(l *NodeLayout) *LayoutBase {
 		Holdings: l.Holdings, MemoryGroups: l.MemoryGroups}
 }
 
-// constant reports whether all data of two bases is equal but sequence, holdings and memoryGroups.
+// constant reports whether two bases have equal data, apart from sequence, holdings, memoryGroups and the time of the
+// agent.
 func (b *LayoutBase) constant(o *LayoutBase) bool {
 	same := equality.Semantic.DeepEqual
 	return b.Agent.ID == o.Agent.ID && same(b.Machine, o.Machine) && same(b.Rules, o.Rules) &&
@@ -96,15 +97,16 @@ func (b *LayoutBase) Same(o *LayoutBase) bool {
 		same(b.MemoryGroups, o.MemoryGroups)
 }
 
-// onto puts the data of the base into a layout.
+// onto sets in a layout the data of the base, so that the layout is complete. It keeps the layout's sequence and
+// agent.
 func (b *LayoutBase) onto(l *NodeLayout) {
 	l.Machine, l.Rules, l.Kubelet, l.Inexact = b.Machine, b.Rules, b.Kubelet, b.Inexact
 	l.Holdings, l.MemoryGroups, l.Base, l.Ended = b.Holdings, b.MemoryGroups, 0, nil
 }
 
-// Since returns a complete layout as a difference from a base. ok is false if there is none: something other than
-// holdings and memoryGroups differs, or the order of the holdings, or the base is another agent's. Labels and owners
-// count, because the base has them too.
+// Since returns a complete layout as a difference from a base. Apart from the sequence, only holdings and
+// memoryGroups can differ. ok is false if anything else does: the machine, the rules, the agent, labels or owners,
+// which the base also has, or the order of the holdings.
 func (l *NodeLayout) Since(b *LayoutBase) (d *NodeLayout, ok bool) {
 	same := equality.Semantic.DeepEqual
 	if !b.constant(BaseOf(l)) || !same(l.Labels, b.Labels) || !same(l.OwnerReferences, b.OwnerReferences) {
@@ -132,8 +134,9 @@ func (l *NodeLayout) Since(b *LayoutBase) (d *NodeLayout, ok bool) {
 
 func uidOf(p PodHoldings) string { return p.UID }
 
-// continued returns the holdings of a base without those that ended and with those that changed, which take the place
-// of the same pod; new ones follow. The result may be a part of base.
+// continued applies a difference to the holdings of a base. uid returns the UID of a holding's pod. It removes the
+// holdings of the pods in ended. A changed holding takes the place of the one of the same pod, and holdings of new
+// pods follow at the end. The result may share the memory of base.
 func continued[E any](base []E, ended []string, changed []E, uid func(E) string) []E {
 	if len(ended) == 0 && len(changed) == 0 {
 		return base
@@ -168,8 +171,9 @@ func continued[E any](base []E, ended []string, changed []E, uid func(E) string)
 // ErrNoBase is the error of a layout whose base is not at hand: it has not arrived yet, or it was deleted.
 var ErrNoBase = errors.New("its LayoutBase is missing")
 
-// follows reports how a layout follows a base with the sequence and agent: as a difference from it, or by being older
-// than it. Both are false where the layout continues another base.
+// follows compares a layout with a base of this agent and sequence. continues is true if the layout is a difference
+// from the base, and older if it was written before the base. Both are false if the layout continues another base,
+// which is then missing.
 func (l *NodeLayout) follows(agent string, sequence int64) (continues, older bool) {
 	if agent == l.Agent.ID && sequence == l.Base {
 		return true, false
@@ -185,8 +189,9 @@ func (l *NodeLayout) Continues(agent string, sequence int64) bool {
 	return continues
 }
 
-// On returns the complete form of a layout, with the memory of the base, or ErrNoBase. A layout without a base is
-// complete itself; b may be nil then. If the base was written after the layout, the result has the base's data.
+// On returns the complete form of a layout that continues the base b. The result shares memory with b. If b was
+// written after the layout, the result has the data of b. A layout that continues no base is returned itself; b may
+// be nil then. The error wraps ErrNoBase if b is nil or another base.
 func (l *NodeLayout) On(b *LayoutBase) (*NodeLayout, error) {
 	if l.Base == 0 {
 		return l, nil
@@ -209,6 +214,7 @@ func (l *NodeLayout) On(b *LayoutBase) (*NodeLayout, error) {
 	return &out, nil
 }
 
+// lacksBase returns an error that wraps ErrNoBase.
 func (l *NodeLayout) lacksBase() error {
 	return fmt.Errorf("layout of node %q continues base %d: %w", clip(l.Name), l.Base, ErrNoBase)
 }
@@ -229,7 +235,8 @@ type Base struct {
 	err    error // why layout is empty: the first fault of the object
 }
 
-// NewBase returns the base in the form that readers keep. It keeps the object for a while.
+// NewBase returns the base in the form that readers keep. It keeps the data of b until the base is converted, so the
+// caller must not change b any more.
 func NewBase(b *LayoutBase) *Base {
 	out := &Base{Sequence: b.Sequence, Agent: b.Agent.ID,
 		ObjectMeta: metav1.ObjectMeta{Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion}}
@@ -239,7 +246,8 @@ func NewBase(b *LayoutBase) *Base {
 	return out
 }
 
-// Parts returns how many containers, devices and groups of CPUs the layout has itself.
+// Parts returns how many containers, devices, groups of devices and groups of CPUs the layout has, without its base.
+// Reading a layout takes time in proportion to this number.
 func (l *NodeLayout) Parts() (n int) {
 	for i := range l.Holdings {
 		n += len(l.Holdings[i].Containers)
@@ -253,7 +261,8 @@ func (l *NodeLayout) Parts() (n int) {
 	return n + len(l.Machine.CPUs)
 }
 
-// core checks and converts the base, once.
+// core returns the base as core values, or the error that its check has found. It checks and converts the base at the
+// first call.
 func (b *Base) core(machine func(topo.Spec) (*topo.Machine, error)) (Layout, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -266,8 +275,9 @@ func (b *Base) core(machine func(topo.Spec) (*topo.Machine, error)) (Layout, err
 	return out, b.err
 }
 
-// CoreFrom is [NodeLayout.CoreOn] for a layout that may continue a base; base may be nil. It costs what has changed
-// since the base, and shares the memory of the rest.
+// CoreFrom is [NodeLayout.CoreOn] for a layout that may continue a base. base may be nil. If the layout needs a base
+// and the given one is nil or another, the error wraps ErrNoBase. The cost is in proportion to what has changed since
+// the base, and the result shares the memory of the rest.
 func (l *NodeLayout) CoreFrom(base *Base, machine func(topo.Spec) (*topo.Machine, error)) (out Layout, err error) {
 	if l.Base == 0 || l.Malformed != "" {
 		return l.CoreOn(machine)
@@ -291,7 +301,7 @@ func (l *NodeLayout) CoreFrom(base *Base, machine func(topo.Spec) (*topo.Machine
 	return out, nil
 }
 
-// difference applies the difference that the layout has to the core values of its base.
+// difference checks the layout, which is a difference, and applies it to the core values of its base.
 func (l *NodeLayout) difference(out *Layout) error {
 	if err := l.head(); err != nil {
 		return err
@@ -313,7 +323,7 @@ func (l *NodeLayout) difference(out *Layout) error {
 	return nil
 }
 
-// bounded checks the bounds on all holdings of a node.
+// bounded checks the bounds on all holdings of a node together: pods, containers, and the memory of the sets of CPUs.
 func bounded(in []state.Entry) error {
 	if err := within("pods", len(in), 0, MaxPods); err != nil {
 		return err

@@ -83,7 +83,8 @@ func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out L
 	return out, nil
 }
 
-// head checks what a layout says about itself.
+// head checks the fields that a layout and a difference both have: the decoding error, sequence, base and the agent's
+// id.
 func (l *NodeLayout) head() error {
 	if l.Malformed != "" {
 		return errors.New(visible(l.Malformed))
@@ -273,7 +274,7 @@ func (o CPUOptions) core(r *place.CPURules) {
 	r.PreferAlignByUncoreCaches = o.PreferAlignCPUsByUncoreCache
 }
 
-// choice returns whether s is the word on. ok is false if s is neither on nor off.
+// choice reads a setting with two values. isOn is true if s is the second one; ok is false if s is neither.
 func choice(s, off, on string) (isOn, ok bool) { return s == on, s == on || s == off }
 
 func reserved(m *topo.Machine, in []ReservedMemory) (out []place.Reserved, err error) {
@@ -406,10 +407,10 @@ func unknown(field, value string) error {
 	return fmt.Errorf("%s: unknown value %q", field, clip(value))
 }
 
-// clip keeps error texts short when the input is not.
+// clip returns at most the first 60 bytes of a text, so that errors stay short.
 func clip(s string) string { return printable.Clip(s, 60) }
 
-// visible replaces characters other than visible ASCII.
+// visible replaces each character outside of printable ASCII by "?".
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

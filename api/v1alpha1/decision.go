@@ -14,7 +14,7 @@ import (
 // pod, an earlier pod of the same name or another node is never used.
 const DecisionAnnotation = "tenon.sh/placement"
 
-// maxDecision bounds the bytes of a decision: the API server accepts 256 KiB of annotations per object.
+// maxDecision bounds the bytes of a decision. It is half of what the API server accepts as annotations of one object.
 const maxDecision = 128 << 10
 
 // Decision is what the scheduler has decided that the containers of one pod get on one node.
@@ -52,7 +52,8 @@ func (d *Decision) Holdings(m *topo.Machine) ([]place.Holding, error) {
 	return out, nil
 }
 
-// DecisionText returns the value of the annotation. Equal arguments give equal texts.
+// DecisionText returns the value of the annotation for a decision. Equal arguments give equal texts. A text of more
+// than maxDecision bytes is an error.
 func DecisionText(m *topo.Machine, uid, node string, hs []place.Holding) (string, error) {
 	text, err := json.Marshal(DecisionOf(m, uid, node, hs))
 	if err == nil && len(text) > maxDecision {

@@ -57,7 +57,8 @@ func (l *NodeLayout) Describe(d Detail) {
 	}
 }
 
-// rooted splits groups into parts with one root each. Devices keep their order in each.
+// rooted splits each group into groups whose devices have one PCI root. roots has the root by a device's id in lower
+// case. In each group, devices keep their order.
 func rooted(in []DeviceGroup, roots map[string]string) (out []DeviceGroup) {
 	for _, g := range in {
 		at := map[string]int{}
@@ -75,7 +76,8 @@ func rooted(in []DeviceGroup, roots map[string]string) (out []DeviceGroup) {
 	return out
 }
 
-// Before reports whether the claim must give way to another: it is older, or equally old with a smaller id.
+// Before reports whether agent a must stand by while b writes the layout: its claim is older, or is equally old and
+// has a smaller id.
 func (a Agent) Before(b Agent) bool {
 	return cmp.Or(a.Since.Time.Compare(b.Since.Time), cmp.Compare(a.ID, b.ID)) < 0
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// FromCore converts core values to the object of a node. Equal values give equal objects. Entries keep their order;
-// groups are by position. Reservations of one NUMA node and kind are added up, as core reads them. Predictions have no
-// form here: the caller passes observed entries.
+// FromCore converts core values to the NodeLayout of a node. Equal values give equal objects. Entries keep their
+// order, and must be observed, because a layout has no predictions. groups are by the position of the NUMA node.
+// Reservations of one NUMA node and kind are added up, as package place does when it reads them.
 func FromCore(name string, m *topo.Machine, r place.Rules, entries []state.Entry,
 	groups map[int]place.MemoryGroup) *NodeLayout {
 	l := &NodeLayout{
@@ -47,7 +47,8 @@ func FromCore(name string, m *topo.Machine, r place.Rules, entries []state.Entry
 	return l
 }
 
-// SummaryOf returns the summary of a machine with these free CPUs, and this many pods with holdings.
+// SummaryOf returns the summary of a node, without policy and scope. free are its free CPUs, and pods is the number
+// of pods that hold something.
 func SummaryOf(m *topo.Machine, free idset.Set[idset.CPU], pods int) Summary {
 	out := Summary{NUMAs: int32(len(m.NUMAs())), CPUs: int32(m.CPUs().Len()), Pods: int32(pods),
 		FreeCPUs: int32(free.Len())}
@@ -86,14 +87,16 @@ func fromMachine(m *topo.Machine) (out Machine) {
 	return out
 }
 
-// lanes are cores of one group, by thread: the k-th CPU of every lane belongs to the k-th core.
+// lanes are the cores of one CPUGroup. A lane has one CPU of every core: the k-th CPU of each lane is a thread of the
+// k-th core.
 type lanes struct {
 	numa, socket, l3 int32
 	cpus             [][]idset.CPU
 }
 
-// takes reports whether the core can be the next one of the group. A list of ids is in ascending order, so every lane
-// must be ascending for its k-th CPU to stay the k-th.
+// takes reports whether a core with these CPUs can be the next one of the group. It can only if the CPUs are above
+// the last ones of their lanes. A list of ids is written in ascending order, so otherwise the k-th CPU of a lane
+// would not stay the k-th.
 func (l *lanes) takes(numa, socket, l3 int32, threads []idset.CPU) bool {
 	if l.numa != numa || l.socket != socket || l.l3 != l3 || len(l.cpus) != len(threads) {
 		return false
@@ -106,6 +109,8 @@ func (l *lanes) takes(numa, socket, l3 int32, threads []idset.CPU) bool {
 	return true
 }
 
+// fromCores groups the cores of a machine by NUMA node, socket, L3 group and number of threads. A core that cannot
+// follow in its group begins another one.
 func fromCores(m *topo.Machine) []CPUGroup {
 	var all []*lanes
 	byPlace := map[[3]int32][]*lanes{}
@@ -137,6 +142,7 @@ func fromCores(m *topo.Machine) []CPUGroup {
 	return out
 }
 
+// fromResource groups the devices of a resource by all of their properties except the id.
 func fromResource(m *topo.Machine, r topo.Resource) Resource {
 	out := Resource{Resource: r.Name}
 	type key struct {

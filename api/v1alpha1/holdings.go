@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file reads holdings.
+// This file checks the holdings in layouts and decisions, and converts them to core values.
 
 func kindNames() [3]string {
 	return [3]string{place.App: "app", place.Init: "init", place.Sidecar: "sidecar"}
@@ -29,6 +29,8 @@ func parseKind(s string) (place.Kind, error) {
 	return 0, unknown("kind", s)
 }
 
+// entries converts the holdings of pods, in their order. The error is about the first pod whose data is wrong, or
+// about a bound.
 func entries(m *topo.Machine, in []PodHoldings) ([]state.Entry, error) {
 	if err := within("pods", len(in), 0, MaxPods); err != nil {
 		return nil, err
@@ -144,8 +146,8 @@ func heldDevices(m *topo.Machine, in []HeldDevices) (out []place.DeviceBlock, er
 	return out, nil
 }
 
-// DeviceNUMAs returns the NUMA nodes of devices on the machine. A device that the machine does not have, because its
-// plugin is gone, has none.
+// DeviceNUMAs returns the NUMA nodes that the given devices of a resource are near. A device that the machine lacks,
+// because its plugin is gone, adds none.
 func DeviceNUMAs(m *topo.Machine, resource string, ids []string) (mask topo.Mask) {
 	r, _ := m.Resource(resource)
 	for _, id := range ids {

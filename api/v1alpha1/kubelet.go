@@ -74,7 +74,7 @@ func FromInexact(in []state.Inexact) (out []Inexact) {
 	return out
 }
 
-// The patterns of the fields above. The definition has the same ones.
+// The patterns of the fields above, the same as in their kubebuilder markers.
 var (
 	versionForm = regexp.MustCompile(`^[-+.0-9A-Za-z]*$`)
 	gateForm    = regexp.MustCompile(`^[A-Za-z][0-9A-Za-z]*$`)
@@ -105,7 +105,7 @@ func (k *Kubelet) check() error {
 	return nil
 }
 
-// gates returns the settings by name.
+// gates returns the values of the feature gates by name.
 func (k *Kubelet) gates() map[string]bool {
 	out := make(map[string]bool, len(k.FeatureGates))
 	for _, g := range k.FeatureGates {
@@ -114,8 +114,8 @@ func (k *Kubelet) gates() map[string]bool {
 	return out
 }
 
-// silent reports whether an agent wrote the layout and omitted the kubelet's version without a reason, as agents of
-// earlier releases do.
+// silent reports whether an agent wrote the layout without the kubelet's version, and without the reason that the
+// version is unknown. Agents of earlier releases write no version.
 func (l *NodeLayout) silent() bool {
 	return l.Agent.ID != "" && l.Kubelet.Version == "" && !slices.ContainsFunc(l.Inexact, func(r Inexact) bool {
 		return r.Code == string(state.UnknownKubeletVersion)
@@ -138,8 +138,8 @@ func inexact(in []Inexact) (out []state.Inexact, err error) {
 	return out, nil
 }
 
-// matches checks a text from outside against its bound and its pattern. The error quotes the text, so that
-// control characters in it reach no terminal.
+// matches returns an error if a text from outside has too many bytes or does not match its pattern. The error quotes
+// the text with escapes, so that its control characters reach no terminal.
 func matches(field, text string, most int, form *regexp.Regexp) error {
 	if len(text) > most {
 		return fmt.Errorf("%s: %q has %d bytes, at most %d are allowed", field, clip(text), len(text), most)

@@ -40,10 +40,10 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// Typed converts an object of a dynamic informer to a *NodeLayout, whose managedFields have the time of its last
-// write only (see WrittenAt). It is a transform of informers, where an error would stop the informer for all nodes.
-// So an object that does not decode becomes a NodeLayout with only name, UID, versions and Malformed. Its Core then
-// returns the error. Only objects of other types are an error.
+// Typed converts an object of a dynamic informer to a *NodeLayout. Of managedFields, only the time of the last write
+// stays (see WrittenAt). Typed is a transform of informers, where an error would stop the informer for all nodes. So
+// an object that does not decode becomes a NodeLayout with only name, UID, versions and Malformed. Its Core then
+// returns the error. Only a value of another Go type is an error.
 func Typed(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *NodeLayout:
@@ -62,14 +62,14 @@ func Typed(obj any) (any, error) {
 	return nil, fmt.Errorf("decode layout: unexpected type %T", obj)
 }
 
-// undecoded returns what is kept of a decoding error.
+// undecoded returns the text of a decoding error for Malformed, at most maxMalformed bytes.
 func undecoded(err error) string {
 	text := "object does not decode: " + err.Error()
 	return text[:min(len(text), maxMalformed)]
 }
 
-// WrittenAt returns when the layout was last written, apart from its status: that is a time of the API server's clock.
-// It is the zero time if the layout's managedFields are missing.
+// WrittenAt returns when the layout was last written, by the API server's clock. Writes of its status do not count.
+// It returns the zero time if managedFields are missing.
 func (l *NodeLayout) WrittenAt() (at time.Time) {
 	for _, m := range l.ManagedFields {
 		if m.Subresource == "" && m.Time != nil && m.Time.After(at) {

@@ -32,7 +32,7 @@ func Small(q resource.Quantity) bool {
 	return math.Abs(q.AsApproximateFloat64()) < small
 }
 
-// Within reports whether q is at least 0 and at most most.
+// Within reports whether q is in the range from 0 to most, both included.
 func Within(q resource.Quantity, most int64) bool {
 	return q.IsZero() || q.Sign() > 0 && Small(q) && q.CmpInt64(most) <= 0
 }
@@ -48,7 +48,7 @@ func Text(q resource.Quantity) string {
 	return "about " + strconv.FormatFloat(q.AsApproximateFloat64(), 'g', 3, 64)
 }
 
-// Clamp returns q or, if q is not small, the largest amount of its sign that an int64 holds.
+// Clamp returns q if it is small, and otherwise math.MaxInt64 with the sign of q.
 func Clamp(q resource.Quantity) resource.Quantity {
 	switch {
 	case q.IsZero():

@@ -24,7 +24,7 @@ import (
 // FieldManager is the name under which an agent owns the fields of the objects that it applies, such as its layout.
 const FieldManager = "tenon-agent"
 
-// Layouts reads and writes NodeLayouts as they are stored; Bases does that for LayoutBases.
+// Layouts reads and writes NodeLayouts as they are stored, and Bases reads and writes LayoutBases.
 type (
 	Layouts = objects.Client[*v1alpha1.NodeLayout, *v1alpha1.NodeLayoutList]
 	Bases   = objects.Client[*v1alpha1.LayoutBase, *v1alpha1.LayoutBaseList]
@@ -96,11 +96,11 @@ func (c *Client) List(ctx context.Context, o metav1.ListOptions) (*v1alpha1.Node
 	return layouts, nil
 }
 
-// unreadable reports whether an error concerns the right to read bases, or their existence.
+// unreadable reports whether an error means that a base does not exist, or that the identity may not read it.
 func unreadable(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
 
-// completeAll replaces layouts by their complete forms. bases may be nil, with the reason why they could not be read. A
-// layout without its base has the reason in Malformed afterwards.
+// completeAll replaces layouts by their complete forms. If bases could not be read, bases is nil and why is the
+// reason. A layout without its base has the reason in Malformed afterwards.
 func completeAll(layouts []v1alpha1.NodeLayout, bases *v1alpha1.LayoutBaseList, why error) {
 	of := map[string]*v1alpha1.LayoutBase{}
 	if bases != nil {
@@ -113,6 +113,8 @@ func completeAll(layouts []v1alpha1.NodeLayout, bases *v1alpha1.LayoutBaseList, 
 	}
 }
 
+// complete replaces a layout by its complete form with the base b, or sets Malformed if b is not its base. why is the
+// reason why bases could not be read, or nil.
 func complete(l *v1alpha1.NodeLayout, b *v1alpha1.LayoutBase, why error) {
 	whole, err := l.On(b)
 	switch {
@@ -165,7 +167,8 @@ func (c *Client) ApplyBase(ctx context.Context, b *v1alpha1.LayoutBase) (*v1alph
 	return out, nil
 }
 
-// Body returns what Apply sends. It names empty lists, too: otherwise what somebody else has put there would stay.
+// Body returns what Apply sends. It contains empty lists, too, because a field that is missing would keep what
+// another writer has put there.
 func Body(l *v1alpha1.NodeLayout) (json.RawMessage, error) {
 	body := *l
 	body.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.Kind}
@@ -186,10 +189,10 @@ func BaseBody(b *v1alpha1.LayoutBase) (json.RawMessage, error) {
 	return explicit(&body, map[string]string{"holdings": "[]", "memoryGroups": "[]", "inexact": "[]"})
 }
 
-// unset removes what the API server sets.
+// unset removes the metadata that only the API server sets, so that a request to apply does not contain it.
 func unset(m *metav1.ObjectMeta) { m.ManagedFields, m.ResourceVersion, m.UID = nil, "", "" }
 
-// explicit returns an object as JSON, with these values of fields that it lacks.
+// explicit returns an object as JSON. A field of empty that the object lacks is added with its value, which is JSON.
 func explicit(object any, empty map[string]string) (json.RawMessage, error) {
 	data, err := json.Marshal(object)
 	if err != nil {
