@@ -12,9 +12,10 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Lacks returns the plain amounts that a node has too little of for a pod, given the other pods that are bound to it.
-// It counts like the kubelet and kube-scheduler's NodeResourcesFit: it subtracts the requests of all pods that have
-// not ended from the node's allocatable, and counts the pods. The pod itself may be among the others; it counts once.
+// Lacks returns the plain amounts that a node has too little left of for a pod. others are the pods that are bound to
+// the node. It counts like the kubelet and kube-scheduler's NodeResourcesFit: it subtracts the requests of all pods
+// that have not ended from the node's allocatable, and counts the pods. The pod itself may be one of others; it
+// counts once.
 //
 // Extended resources that the node does not have are left out, as in the kubelet (removeMissingExtendedResources in
 // pkg/kubelet/lifecycle/predicate.go, 1.37): other components count them, such as DRA or an extender of the scheduler.

@@ -41,6 +41,7 @@ func sizedWhole(s *v1.PodStatus) bool {
 	return allocated != nil && *allocated != nil || actual != nil && *actual != nil
 }
 
+// clampWhole clamps the quantities of the pod as a whole in a status.
 func clampWhole(s *v1.PodStatus) {
 	allocated, actual := whole(s)
 	if allocated != nil {

@@ -68,6 +68,7 @@ func (s *source) run(ctx context.Context) {
 // takes effect with the next watch.
 const watchFor = 2 * time.Minute
 
+// watched starts a watch, which ends after watchFor unless it streams the first list.
 func (s *source) watched(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if o.SendInitialEvents == nil {
 		o.TimeoutSeconds = new(int64(watchFor.Seconds()))
@@ -191,6 +192,7 @@ func (s *source) Update(obj any) error {
 	return nil
 }
 
+// keep puts an object into the view, and keeps what is needed to report the object's end.
 func (s *source) keep(obj any) {
 	key, ok := keyOf(obj)
 	if !ok {
@@ -261,6 +263,7 @@ func (s *source) known() (out []any) {
 	return out
 }
 
+// keyOf returns the name of an object or of a record; the bool is false for other values.
 func keyOf(obj any) (types.NamespacedName, bool) {
 	if r, ok := obj.(*record); ok {
 		return types.NamespacedName{Namespace: r.id.Namespace, Name: r.id.Name}, true
@@ -271,6 +274,10 @@ func keyOf(obj any) (types.NamespacedName, bool) {
 	}
 	return types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}, true
 }
+
+// The functions below are put and gone of the sources, for one kind of objects each. They store an object in the view
+// or pass it to the feed, and record a change if readers of the view can see one. Each ignores objects of other
+// types, which did not decode.
 
 func (v *View) putNode(obj any) any {
 	n, ok := obj.(*v1.Node)

@@ -97,6 +97,7 @@ func stopped(p *v1.Pod, s *v1.ContainerStatus) bool {
 	return !ordinary && kube.Stopped(s)
 }
 
+// begun reports whether a container runs, or has run.
 func begun(s v1.ContainerStatus) bool {
 	return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
 }
@@ -104,6 +105,7 @@ func begun(s v1.ContainerStatus) bool {
 // clip returns the first maxText bytes of a text as a copy, so that the memory of the whole text is freed.
 func clip(s string) string { return strings.Clone(printable.Clip(s, maxText)) }
 
+// trimMeta keeps names, versions, times, labels, the controller, Tenon's annotations and the mark of mirror pods.
 func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, Labels: m.Labels}

@@ -45,6 +45,7 @@ type sizes struct {
 	added size                // by all aliases
 }
 
+// measure returns the size of a value. It records the sizes of anchors, and adds up what all aliases repeat.
 func (s *sizes) measure(n *yaml.Node) size {
 	if n.Kind == yaml.AliasNode {
 		known := s.of[n.Alias] // zero for an alias within its own anchor, which decoders refuse

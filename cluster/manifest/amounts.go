@@ -35,6 +35,7 @@ func Tame(text []byte) error {
 	return tame("", any)
 }
 
+// tame checks a value and all values in it. path is the field of the value.
 func tame(path string, value any) error {
 	switch value := value.(type) {
 	case json.Number:
@@ -239,6 +240,8 @@ func check(p *v1.Pod) error {
 	})
 }
 
+// checkAmounts refuses requests of unknown resources, requests above their limits, and overcommitted or fractional
+// amounts of resources that forbid these.
 func checkAmounts(requests, limits v1.ResourceList) error {
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		q := requests[name]

@@ -253,7 +253,7 @@ func (r *reader) object(where string, text []byte, implied schema.GroupVersionKi
 	return nil
 }
 
-// class reads a runtime class. It changes the pods of the same file that name it; see [WithClass].
+// class reads a runtime class of the file. [WithClass] applies it to the pods of the file that name it.
 func (r *reader) class(what string, text []byte) error {
 	c := &nodev1.RuntimeClass{}
 	err := Tame(text)

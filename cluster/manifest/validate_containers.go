@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// containers judges the containers of a pod, and the claims that they use.
+// containers checks the containers of a pod, its resource claims, which containers may use, and its overhead.
 func containers(p *v1.Pod, at *field.Path) (out field.ErrorList) {
 	s := &p.Spec
 	claims, bad := podClaims(s, at.Child("resourceClaims"))
@@ -63,7 +63,7 @@ func eachContainer(c *v1.Container, at *field.Path, s *v1.PodSpec, claims map[st
 	return out
 }
 
-// restarts judges the policies of a container about restarts.
+// restarts checks a container's restartPolicy and resizePolicy.
 func restarts(c *v1.Container, at *field.Path, s *v1.PodSpec) (out field.ErrorList) {
 	if c.RestartPolicy != nil {
 		out = append(out, oneOf(at.Child("restartPolicy"), *c.RestartPolicy, v1.ContainerRestartPolicyAlways,
@@ -117,8 +117,8 @@ func containerPorts(list []v1.ContainerPort, at *field.Path) (out field.ErrorLis
 	return out
 }
 
-// hostPorts refuses a host port that occurs twice. seen has the host ports of earlier containers, and gets this
-// container's.
+// hostPorts refuses a host port that occurs twice. seen has the host ports of earlier containers, and hostPorts adds
+// the ports of c.
 func hostPorts(c *v1.Container, at *field.Path, seen map[string]bool) (out field.ErrorList) {
 	for i, x := range c.Ports {
 		if x.HostPort != 0 {
@@ -144,7 +144,7 @@ func equalPorts(c *v1.Container, at *field.Path) (out field.ErrorList) {
 	return out
 }
 
-// mounts judges which volumes a container mounts, and where.
+// mounts refuses mounts of volumes that the pod lacks, and two mounts at one path.
 func mounts(c *v1.Container, at *field.Path, s *v1.PodSpec) (out field.ErrorList) {
 	known := map[string]bool{}
 	for i := range s.Volumes {
@@ -164,7 +164,7 @@ func mounts(c *v1.Container, at *field.Path, s *v1.PodSpec) (out field.ErrorList
 	return out
 }
 
-// podClaims judges the resource claims of a pod, and returns their names.
+// podClaims checks the resource claims of a pod, and returns the set of their names.
 func podClaims(s *v1.PodSpec, at *field.Path) (names map[string]bool, out field.ErrorList) {
 	names = map[string]bool{}
 	for i, x := range s.ResourceClaims {

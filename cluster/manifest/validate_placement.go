@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// placement judges the fields that restrict where a pod may go.
+// placement checks the fields that restrict which nodes a pod may go to.
 func placement(s *v1.PodSpec, at *field.Path) (out field.ErrorList) {
 	out = append(out, unversioned.ValidateLabels(s.NodeSelector, at.Child("nodeSelector"))...)
 	out = append(out, tolerations(s.Tolerations, at.Child("tolerations"))...)

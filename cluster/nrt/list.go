@@ -38,6 +38,7 @@ func Each(ctx context.Context, cfg *rest.Config, do func(*v1alpha2.NodeResourceT
 // large as decoded.
 const pageOf = 250
 
+// pages calls do with each object, page by page. NotFound means that the resource is not served.
 func pages(ctx context.Context, of dynamic.ResourceInterface, do func(*v1alpha2.NodeResourceTopology)) error {
 	next := ""
 	for more := true; more; more = next != "" {

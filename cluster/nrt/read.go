@@ -88,6 +88,8 @@ func ReadOn(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Mac
 	return out, nil
 }
 
+// read converts an object in these steps: it checks texts, finds the zones of NUMA nodes (numas), reads their amounts
+// (zone.read), reads the rules (rulesOf), and makes a machine and a holding of the amounts (building).
 func read(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machine, error)) (*Reading, error) {
 	if text := o.Annotations[annotationMalformed]; text != "" {
 		return nil, fmt.Errorf("object does not decode: %s", clipTo(maxMalformed, text))
@@ -349,7 +351,7 @@ func (n *notes) list() []string {
 	return n.texts
 }
 
-// clip makes a text short and removes control characters.
+// clip returns at most maxClip bytes of a text, with "?" in place of control characters.
 func clip(s string) string { return clipTo(maxClip, s) }
 
 func clipTo(most int, s string) string {

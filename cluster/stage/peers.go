@@ -20,6 +20,10 @@ import (
 // This file judges what depends on the pods of other nodes, like kube-scheduler's plugins InterPodAffinity and
 // PodTopologySpread, and host ports of pods that a plan has placed. Linking those plugins would link most of
 // kube-scheduler, so the rules are written here; a test compares them with the plugins (lab/scheduler).
+//
+// A peer has the requirements of one pod. Its neighbours are counters for these requirements: Among counts the
+// existing pods on all nodes once, Placed adds a pod that the plan has placed, and Why compares the counters of a
+// node with the requirements.
 
 // peer is a pod with its requirements of other pods. It implements whatif.Peers.
 type peer struct {
@@ -102,8 +106,8 @@ func (s *Stage) peers(p *v1.Pod) (out *peer, left []string, err error) {
 	return out, left, nil
 }
 
-// vague names the existing pods that may exclude p by an anti-affinity with a namespace selector. This cannot be
-// decided while the labels of namespaces are unknown. Otherwise it returns nil.
+// vague names, while the labels of namespaces are unknown, the existing pods that may exclude p by an anti-affinity
+// with a namespace selector. It returns nil if these labels are known.
 func (s *Stage) vague(p *v1.Pod) (out []string) {
 	if s.namespaces != nil {
 		return nil
@@ -207,7 +211,7 @@ type domain struct{ key, value string }
 type neighbours struct {
 	*peer
 	nodes []whatif.Node
-	// wanted counts the pods that match all terms of the affinity.
+	// wanted counts, by domain, the pods that match all terms of the pod's own affinity.
 	wanted map[domain]int
 	// closedBy has the domains that the pod's own anti-affinity closes, each with one pod there that the anti-affinity
 	// excludes. kept has the domains that other pods' anti-affinity closes, each with one of these pods.
@@ -265,8 +269,8 @@ func (p *peer) Among(nodes []whatif.Node) whatif.Neighbours {
 	return n
 }
 
-// known returns an existing pod as a peer, with requirements only if it has an anti-affinity. If these cannot be
-// read, the pod excludes no others.
+// known returns an existing pod as a peer, with its anti-affinity. If that cannot be read, the pod excludes no
+// others.
 func (s *Stage) known(p *v1.Pod) *peer {
 	if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		if out, _, err := s.peers(p); err == nil {
@@ -345,8 +349,7 @@ func (n *neighbours) Placed(other whatif.Peers, node int) {
 
 func (p *peer) name() string { return p.pod.Namespace + "/" + p.pod.Name }
 
-// count records in the neighbours that the pod of p is on a node: as a pod that their affinity wants, as one that
-// closes domains, and in the counts of topology spread.
+// count adds the pod of p on a node to wanted, closedBy, kept and the counts of topology spread.
 func (n *neighbours) count(p *peer, node int) {
 	in := func(key string, do func(domain)) {
 		if value, ok := n.stage.label(node, key); ok {

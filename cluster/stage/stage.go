@@ -139,6 +139,7 @@ func excluding(on map[string][]kube.Stored) map[string][]kube.Stored {
 // amountsOnce keeps equal amounts once, since most pods are one of many alike.
 type amountsOnce map[string]whatif.Amounts
 
+// of returns equal amounts that it has returned before, or else a.
 func (o amountsOnce) of(a whatif.Amounts) whatif.Amounts {
 	var key []byte
 	for _, name := range slices.Sorted(maps.Keys(a)) {

@@ -39,6 +39,7 @@ type storage struct {
 // claim while the claim is not bound.
 type attachments map[string]string
 
+// newStorage indexes volume objects. It returns nil if these were not read.
 func newStorage(in *kube.Storage) *storage {
 	if in == nil {
 		return nil

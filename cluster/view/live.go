@@ -25,6 +25,7 @@ type Live struct {
 // NewLive returns the cluster of a live view and a reader of what it does not follow, both with the same rights.
 func NewLive(v *live.View, r *kube.Reader) *Live { return &Live{v, r} }
 
+// await waits until the view is ready. It returns an error if ctx ends before that.
 func (c *Live) await(ctx context.Context) error {
 	select {
 	case <-c.view.Ready():
@@ -68,7 +69,7 @@ func (c *Live) Stage(ctx context.Context) (*stage.Stage, []document.Problem, err
 	return s, v.Problems, err
 }
 
-// Nodes returns the nodes with known data, and why the others are not among them.
+// Nodes returns the nodes that have a state, and for each other node the reason why it has none.
 func (c *Live) Nodes(ctx context.Context) (out []*state.Node, problems []document.Problem, err error) {
 	if err := c.await(ctx); err != nil {
 		return nil, nil, err

@@ -52,7 +52,7 @@ func (o *Once) read(ctx context.Context, complete bool) (v *kube.View, err error
 	return o.view, nil
 }
 
-// Nodes returns the nodes with known data, and why the others are not among them.
+// Nodes returns the nodes that have a state, and for each other node the reason why it has none.
 func (o *Once) Nodes(ctx context.Context) ([]*state.Node, []document.Problem, error) {
 	v, err := o.read(ctx, false)
 	if err != nil {

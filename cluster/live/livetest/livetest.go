@@ -157,6 +157,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusForbidden, metav1.StatusReasonForbidden)
 	case q.Get("watch") == "":
 		_ = json.NewEncoder(w).Encode(list)
+	// The server does not stream lists. A client that asks for a streamed list then sends an ordinary one.
 	case q.Get("sendInitialEvents") != "":
 		fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	default:
