@@ -45,8 +45,10 @@ type DemoBusy struct {
 type DemoRound struct {
 	Seed      uint64 `json:"seed"`
 	Scheduler string `json:"scheduler"`
-	Asked     int    `json:"asked"`
-	Running   int    `json:"running"`
+	// Asked counts the pods that were created, Running the pods that run in the end, and Pending the pods without a
+	// node in the end.
+	Asked   int `json:"asked"`
+	Running int `json:"running"`
 	// Refused counts refusals by kubelets by their reason; GaveUp counts the pods that were refused at every try.
 	Refused map[string]int `json:"refused"`
 	GaveUp  int            `json:"gaveUp"`

@@ -90,7 +90,7 @@ func Containers(m *topo.Machine, hs []place.Holding) []Container {
 	})
 }
 
-// Spread returns the NUMA nodes of holdings; none if the machine is nil.
+// Spread returns the NUMA nodes on which the holdings are; "" if the machine is nil.
 func Spread(m *topo.Machine, hs []place.Holding) v1alpha1.IDList {
 	if m == nil {
 		return ""

@@ -11,7 +11,7 @@ type Scheduling struct {
 	// Scheduler is spec.schedulerName.
 	Scheduler string          `json:"scheduler"`
 	State     SchedulingState `json:"state"`
-	// Seen are the schedulers that have left a trace: an event, or a pod that they bound or refused.
+	// Seen are the names of the schedulers that have bound or refused a pod which still exists.
 	Seen []string `json:"seen"`
 	// Gates are the scheduling gates of a gated pod.
 	Gates []string `json:"gates,omitempty"`
@@ -33,7 +33,7 @@ type SchedulingState string
 // The states of a pod without a node.
 const (
 	Gated    SchedulingState = "gated"    // its scheduling gates keep it from every scheduler
-	Unseen   SchedulingState = "unseen"   // its scheduler has left no trace
+	Unseen   SchedulingState = "unseen"   // no pod, event or lease shows that its scheduler exists
 	Untried  SchedulingState = "untried"  // its scheduler has left traces, but none of this pod
 	Refused  SchedulingState = "refused"  // no node accepted it; it is tried again when something changes
 	Chosen   SchedulingState = "chosen"   // a node was chosen: it waits for its turn, or for victims to end

@@ -12,6 +12,10 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
+// This file converts a layout to core values and checks it. Each part of the object has a method core that returns
+// the part's core form, or an error for its first fault. The bounds come first, so that no part can take more memory
+// than they allow; package topo checks what concerns the machine as a whole.
+
 // Layout is a NodeLayout as core values.
 //
 // +kubebuilder:object:generate=false
@@ -158,6 +162,7 @@ func (in *NUMA) core() (topo.NUMA, error) {
 
 var errSize = errors.New("not a size in 0..1Pi")
 
+// core returns the cores of the group: core k has the k-th CPU of every list. So all lists must have the same length.
 func (in *CPUGroup) core() ([]topo.CoreSpec, error) {
 	if err := within("thread lists", len(in.CPUs), 1, maxThreads); err != nil {
 		return nil, err
@@ -231,6 +236,7 @@ func devices(in []Resource) (out []topo.DeviceSpec, err error) {
 	return out, nil
 }
 
+// core returns the rules for a machine, which must have the reserved CPUs and the NUMA nodes with reserved memory.
 func (in *Rules) core(m *topo.Machine) (r place.Rules, err error) {
 	var ok bool
 	if in.Arbiter != "" {
@@ -306,6 +312,7 @@ func reserved(m *topo.Machine, in []ReservedMemory) (out []place.Reserved, err e
 	return out, nil
 }
 
+// groups returns the memory manager's groups by position of the NUMA node. Each group must contain its own NUMA node.
 func groups(m *topo.Machine, in []MemoryGroup) (map[int]place.MemoryGroup, error) {
 	if err := within("groups", len(in), 0, topo.MaxNUMAs); err != nil {
 		return nil, err
@@ -356,6 +363,7 @@ func (g *MemoryGroup) free() (out []place.Amount, err error) {
 	return out, nil
 }
 
+// cpusOf parses a list of CPUs. A CPU that the machine lacks is an error.
 func cpusOf(m *topo.Machine, text IDList) (idset.Set[idset.CPU], error) {
 	set, err := idset.Parse[idset.CPU](string(text))
 	if err != nil {
@@ -367,6 +375,7 @@ func cpusOf(m *topo.Machine, text IDList) (idset.Set[idset.CPU], error) {
 	return set, nil
 }
 
+// maskOf parses a list of at least one NUMA node. A NUMA node that the machine lacks is an error.
 func maskOf(m *topo.Machine, text IDList) (topo.Mask, error) {
 	set, err := idset.Parse[idset.NUMA](string(text))
 	if err != nil {
@@ -392,6 +401,7 @@ func bytesWithin(what string, n, high int64) error {
 	return nil
 }
 
+// checkKind refuses a kind of memory that is neither "memory" nor hugepages of a valid size.
 func checkKind(kind string) error {
 	if kind == topo.Memory {
 		return nil

@@ -14,6 +14,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
+// This file converts core values to a layout. It is the inverse of core.go.
+
 // FromCore converts core values to the NodeLayout of a node. Equal values give equal objects. Entries keep their
 // order, and must be observed, because a layout has no predictions. groups are by the position of the NUMA node.
 // Reservations of one NUMA node and kind are added up, as package place does when it reads them.
@@ -197,6 +199,8 @@ func fromRules(r place.Rules) Rules {
 	return out
 }
 
+// fromReserved adds up the reservations of one NUMA node and kind, in ascending order of both, because a layout may
+// have only one entry for them.
 func fromReserved(in []place.Reserved) (out []ReservedMemory) {
 	for _, x := range in {
 		same := func(o ReservedMemory) bool { return o.NUMA == int32(x.NUMA) && o.Kind == x.Kind }

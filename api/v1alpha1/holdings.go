@@ -114,6 +114,8 @@ func (c *ContainerHolding) core(m *topo.Machine) (h place.Holding, err error) {
 	return h, nil
 }
 
+// heldDevices returns held devices in ascending order of resource, each with sorted ids. A device need not be in the
+// machine: its plugin may be gone.
 func heldDevices(m *topo.Machine, in []HeldDevices) (out []place.DeviceBlock, err error) {
 	if err := within("resources", len(in), 0, MaxHeld); err != nil {
 		return nil, err

@@ -122,6 +122,7 @@ func (l *NodeLayout) silent() bool {
 	})
 }
 
+// inexact checks reasons from a layout, and returns them as core values.
 func inexact(in []Inexact) (out []state.Inexact, err error) {
 	if err := within("reasons", len(in), 0, MaxInexact); err != nil {
 		return nil, err
