@@ -118,8 +118,8 @@ func Decode(plugin string, obj runtime.Object) (Args, error) {
 	return Args{}, fmt.Errorf("decode arguments: unknown plugin %q: want one of %s, %s", plugin, Tenon, Match)
 }
 
-// strict decodes the arguments of a kind from YAML or JSON. It leaves into unchanged if obj is nil. An unknown or
-// repeated field is an error.
+// strict decodes the arguments of a kind from YAML or JSON. If obj is nil, it decodes nothing and returns nil. An
+// unknown or repeated field is an error.
 func strict(kind string, obj runtime.Object, into any) error {
 	switch o := obj.(type) {
 	case nil:

@@ -7,7 +7,8 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// Affinity is what agents measured between pods that share CPUs, and where they put them.
+// Affinity is what agents measured between pods that share CPUs, and on which NUMA nodes the agents have put these
+// pods.
 type Affinity struct {
 	Kind  string         `json:"kind"`  // "Affinity"
 	Nodes []NodeAffinity `json:"nodes"` // in ascending order of name
@@ -27,13 +28,13 @@ type NodeAffinity struct {
 	Traffic    []v1alpha1.AffinityTraffic `json:"traffic"`
 }
 
-// AffinityPod is a pod with the text of why it is where it is: its outcome, and the NUMA node that it waits for.
+// AffinityPod is a pod with a text that explains why it runs where it does.
 type AffinityPod struct {
 	v1alpha1.AffinityPod
 	Why string `json:"why"`
 }
 
-// AffinityOf returns the document of objects, which are ordered by name.
+// AffinityOf returns the document of NodeAffinity objects, which the caller has ordered by name.
 func AffinityOf(objects []v1alpha1.NodeAffinity) Affinity {
 	out := Affinity{Kind: "Affinity", Nodes: []NodeAffinity{}}
 	for _, o := range objects {

@@ -10,15 +10,15 @@ import (
 type KubeletPlan struct {
 	Kind     string `json:"kind"` // "KubeletPlan"
 	Selector string `json:"selector"`
-	// Nodes are those that change, in the order in which they are to be changed, one after the other.
+	// Nodes are the nodes that change, in the order in which a rollout changes them.
 	Nodes []KubeletPlanNode `json:"nodes"`
 	// Unchanged are nodes that have the configuration already.
 	Unchanged []string `json:"unchanged"`
 	// Moves are the pods that their nodes would refuse when the pods start again.
 	Moves []PlannedMove `json:"moves"`
-	// Shapes are the pods that the cluster usually runs.
+	// Shapes counts how many pods fit, by the shapes that the cluster usually runs.
 	Shapes []ShapeSlots `json:"shapes"`
-	// Limits are what was not looked at.
+	// Limits are the resources that the plan leaves out of account, and the reasons.
 	Limits []Limit `json:"limits"`
 }
 
@@ -36,7 +36,7 @@ type KubeletPlanNode struct {
 	Errors []string `json:"errors"`
 	// Warnings are what the kubelet does with this configuration that a person would not expect.
 	Warnings []string `json:"warnings"`
-	// StateFiles have to be removed, below the kubelet's directory, while it is stopped.
+	// StateFiles are files below the kubelet's directory that have to be removed while the kubelet is stopped.
 	StateFiles []string `json:"stateFiles"`
 	// Pods are the pods that run now, in the order of their admission, each with what the changed node would do with it.
 	Pods []PlannedPod `json:"pods"`
@@ -88,7 +88,8 @@ type KubeletChange struct {
 	MemoryManagerPolicy   string `json:"memoryManagerPolicy,omitempty"`
 	// Options are policy options of the topology or CPU manager as NAME[=VALUE], or scope=pod.
 	Options []string `json:"options,omitempty"`
-	// ReservedCPUs is such as 0-1,64-65, and ReservedMemory such as 0:memory=2Gi;1:memory=2Gi.
+	// ReservedCPUs is a list of CPUs such as 0-1,64-65. ReservedMemory has amounts by NUMA node, such as
+	// 0:memory=2Gi;1:memory=2Gi.
 	ReservedCPUs   string `json:"reservedCPUs,omitempty"`
 	ReservedMemory string `json:"reservedMemory,omitempty"`
 }
@@ -99,7 +100,7 @@ type KubeletRolloutRequest struct {
 	Plan KubeletPlan `json:"plan"`
 	// Namespace is the namespace of the pods that change nodes. If it is empty, it is the namespace of the server.
 	Namespace string `json:"namespace,omitempty"`
-	// MaxUnavailable nodes change at the same time; 0 stands for 1.
+	// MaxUnavailable is how many nodes may change at the same time; 0 stands for 1.
 	MaxUnavailable int `json:"maxUnavailable,omitempty"`
 	// Force evicts pods without a controller, too, and DeleteEmptyDirData pods with emptyDir volumes.
 	Force              bool `json:"force,omitempty"`

@@ -31,7 +31,7 @@ const (
 type Scheduler struct {
 	ID   string        `json:"id"` // NAMESPACE/NAME of the ConfigMap
 	Type SchedulerType `json:"type,omitempty"`
-	// Deployment runs it, as NAMESPACE/NAME; absent if you may not read Deployments.
+	// Deployment is the Deployment that runs the scheduler, as NAMESPACE/NAME; absent if you may not read Deployments.
 	Deployment string `json:"deployment,omitempty"`
 	// Key is the configuration's key in the ConfigMap, and Version the ConfigMap's resourceVersion.
 	Key     string `json:"key"`
@@ -95,14 +95,14 @@ type SchedulerChange struct {
 
 // PluginStatus is the body of a request that turns the plugin on or off.
 type PluginStatus struct {
-	Status string `json:"status"` // open or close
+	Status string `json:"status"` // open turns the plugin on, close turns it off
 }
 
 // NUMAAware is the answer of /rest/scheduling/v1/numaaware. Code and Msg have the form of openFuyao.
 type NUMAAware struct {
 	Code int    `json:"Code"` // the status of the answer
 	Msg  string `json:"Msg"`
-	// Status is open or close: whether the plugin is on.
+	// Status is open if the plugin is on, and close if it is off.
 	Status    string `json:"status,omitempty"`
 	Scheduler string `json:"scheduler,omitempty"` // as Scheduler.ID
 	Version   string `json:"version,omitempty"`

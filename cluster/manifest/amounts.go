@@ -145,14 +145,13 @@ func fillWhole(p *v1.Pod) {
 	if r == nil || len(r.Limits)+len(r.Requests) == 0 {
 		return
 	}
-	// First, limits of hugepages that the pod as a whole lacks come from the sum of its containers.
+	// First, a missing limit of hugepages is the sum of the containers' limits, unless the pod requests such hugepages.
 	limits := resourcehelper.AggregateContainerLimits(p, resourcehelper.PodResourcesOptions{})
 	r.Limits = requests(r.Limits, pick(limits, func(name v1.ResourceName) bool {
 		_, requested := r.Requests[name]
 		return hugepages(name) && !requested
 	}))
-	// Then missing requests come from the sum of the containers' requests, and where that has none from the pod's
-	// limits.
+	// Then a missing request is the sum of the containers' requests or, if they request nothing, the pod's limit.
 	asked := resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{})
 	own := pick(asked, func(name v1.ResourceName) bool { return native(name) && !hugepages(name) })
 	r.Requests = requests(r.Requests, requests(own, pick(r.Limits, func(v1.ResourceName) bool { return true })))
@@ -191,7 +190,7 @@ func pick(from v1.ResourceList, ok func(v1.ResourceName) bool) v1.ResourceList {
 	return out
 }
 
-// requests returns the first list, completed by the amounts in the second list of resources that the first lacks.
+// requests returns the amounts of the first list and, for resources that this list lacks, the amounts of the second.
 func requests(said, other v1.ResourceList) v1.ResourceList {
 	if len(other) == 0 {
 		return said

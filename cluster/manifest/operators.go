@@ -109,7 +109,7 @@ func product(fields ...string) func([]object) (int, error) {
 	}
 }
 
-// number reads a count from a field. It returns otherwise if the field is missing.
+// number reads a count from a field. If the field is missing, it returns the default that the caller passes.
 func number(o object, field string, otherwise int) (int, error) {
 	x, ok := o[field]
 	if !ok || x == nil {

@@ -99,8 +99,8 @@ func selector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 	return unversioned.ValidateLabelSelector(s, unversioned.LabelSelectorValidationOptions{}, at)
 }
 
-// labelKeys checks matchLabelKeys and mismatchLabelKeys. The API server takes the values of these keys from the pod's
-// labels, and adds them to the selector s.
+// labelKeys checks matchLabelKeys and mismatchLabelKeys. The API server or kube-scheduler takes the values of these
+// keys from the pod's labels, and adds them to the selector s.
 func labelKeys(at *field.Path, match, mismatch []string, s *metav1.LabelSelector) (out field.ErrorList) {
 	out = append(out, keys(at.Child("matchLabelKeys"), match, s)...)
 	out = append(out, keys(at.Child("mismatchLabelKeys"), mismatch, s)...)

@@ -153,8 +153,8 @@ func (s *search) sets() iter.Seq[[]bool] {
 
 // orderly yields the sets that follow the order of events: assumed pods come into a set from the first to the last,
 // and ended pods leave it from the first to the last. The sets are ordered by the number of pods in which they differ
-// from the likeliest set. late of these are assumed pods that are not in the set yet; the rest are ended pods that
-// are still in it.
+// from the likeliest set. The variable late counts the assumed pods among these, which are not in the set yet. The
+// others have ended and are still in it.
 func (s *search) orderly() iter.Seq[[]bool] {
 	return func(yield func([]bool) bool) {
 		set := make([]bool, len(s.uncertain))

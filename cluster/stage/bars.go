@@ -83,7 +83,7 @@ func newFilters(p *v1.Pod) *filters {
 	return &filters{pod: p, affinity: nodeaffinity.GetRequiredNodeAffinity(plain), ports: hostPorts(&p.Spec)}
 }
 
-// bar returns all reasons why the pod may not go to a node. on are the pods on that node.
+// bar returns all reasons why the pod may not go to a node on which the given pods are.
 func (f *filters) bar(n *v1.Node, on []kube.Stored) (out []place.Reason, err error) {
 	p := f.pod
 	if p.Spec.NodeName != "" && p.Spec.NodeName != n.Name {

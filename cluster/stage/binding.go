@@ -36,7 +36,7 @@ func classOfVolume(v *v1.PersistentVolume) string {
 	return v.Spec.StorageClassName
 }
 
-// deref returns the value of a pointer, or otherwise if it is nil.
+// deref returns the value that a pointer points to, or the given default if the pointer is nil.
 func deref[T any](p *T, otherwise T) T {
 	if p == nil {
 		return otherwise

@@ -152,8 +152,8 @@ func (o amountsOnce) of(a whatif.Amounts) whatif.Amounts {
 	return a
 }
 
-// asked returns the sum of the requests of a node's pods, and each pod with its own requests. known makes pods with
-// equal requests share them. An amount beyond bounds counts as the bound.
+// asked returns the sum of the requests of a node's pods, and each pod with its own requests. Pods with equal
+// requests share their amounts through known. An amount beyond bounds counts as the bound.
 func asked(pods []kube.Stored, known amountsOnce) (sum whatif.Amounts, each []whatif.Resident) {
 	sum, each = whatif.Amounts{}, slices.Grow(each, len(pods))
 	for p := range kube.EachPod(pods) {

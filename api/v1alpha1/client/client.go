@@ -127,8 +127,9 @@ func complete(l *v1alpha1.NodeLayout, b *v1alpha1.LayoutBase, why error) {
 	}
 }
 
-// UpdateStatus replaces the status of a layout that Get or List has returned. It sends the layout as it is stored: the
-// API server takes fields that a request lacks from their owner, the agent, even where it ignores their values.
+// UpdateStatus replaces the status of a layout that Get or List has returned. It reads the layout as it is stored,
+// and sends this form with the new status: if the request lacked stored fields, the API server would end the agent's
+// ownership of them, although it ignores their values.
 func (c *Client) UpdateStatus(ctx context.Context, l *v1alpha1.NodeLayout, o metav1.UpdateOptions) (
 	*v1alpha1.NodeLayout, error) {
 	stored, err := c.Layouts.Get(ctx, l.Name, metav1.GetOptions{})
@@ -192,7 +193,8 @@ func BaseBody(b *v1alpha1.LayoutBase) (json.RawMessage, error) {
 // unset removes the metadata that only the API server sets, so that a request to apply does not contain it.
 func unset(m *metav1.ObjectMeta) { m.ManagedFields, m.ResourceVersion, m.UID = nil, "", "" }
 
-// explicit returns an object as JSON. A field of empty that the object lacks is added with its value, which is JSON.
+// explicit returns an object as JSON. empty has JSON values by the names of fields; explicit adds those that the
+// object lacks.
 func explicit(object any, empty map[string]string) (json.RawMessage, error) {
 	data, err := json.Marshal(object)
 	if err != nil {
