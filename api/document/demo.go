@@ -41,7 +41,7 @@ type DemoBusy struct {
 	Rounds []DemoRound `json:"rounds"`
 }
 
-// DemoRound is one seed under one scheduler.
+// DemoRound has the results of one seed under one scheduler.
 type DemoRound struct {
 	Seed      uint64 `json:"seed"`
 	Scheduler string `json:"scheduler"`
@@ -113,7 +113,7 @@ type DemoVolcano struct {
 	Rounds []DemoGangs `json:"rounds"`
 }
 
-// DemoGangs is one seed with one plugin.
+// DemoGangs has the results of one seed with one plugin.
 type DemoGangs struct {
 	Seed   uint64 `json:"seed"`
 	Plugin string `json:"plugin"`

@@ -26,7 +26,7 @@ type Pod struct {
 	UID       string `json:"uid"`
 }
 
-// PodOf returns the name of a pod.
+// PodOf converts the ledger's id of a pod.
 func PodOf(id state.PodID) Pod { return Pod{id.Namespace, id.Name, id.UID} }
 
 // Holder is a pod that holds something: NodeLayout's PodHoldings, and their source.

@@ -132,7 +132,7 @@ type KubeletRollout struct {
 	StopCommand    string `json:"stopCommand,omitempty"`
 	StartCommand   string `json:"startCommand,omitempty"`
 	MaxUnavailable int    `json:"maxUnavailable,omitempty"`
-	// Error is why it has ended before all nodes were changed.
+	// Error is why the rollout ended before all nodes were changed; absent if it did not.
 	Error string `json:"error,omitempty"`
 }
 

@@ -54,7 +54,7 @@ type SchedulerProfile struct {
 	Plugin   string `json:"plugin,omitempty"`
 	Weight   int32  `json:"weight,omitempty"`
 	Strategy string `json:"strategy,omitempty"`
-	// Arguments are the plugin's.
+	// Arguments are the arguments of the plugin in this profile.
 	Arguments map[string]any `json:"arguments"`
 }
 

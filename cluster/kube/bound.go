@@ -52,7 +52,7 @@ func (b *boundPod) compare(o *boundPod) int {
 		strings.Compare(b.id.String(), o.id.String()), strings.Compare(b.id.UID, o.id.UID))
 }
 
-// boundPods are the bound pods.
+// boundPods has the records of all bound pods. Both maps have the same records.
 type boundPods struct {
 	pods  map[string]*boundPod            // by UID
 	nodes map[string]map[string]*boundPod // by node and UID

@@ -190,7 +190,8 @@ func (f *Feed) Begin() {
 	f.beginCoarse()
 }
 
-// Pod receives a pod that was added or changed.
+// Pod receives a pod that was added or changed. It ignores a pod without a node, and passes a pod that has ended to
+// PodGone.
 func (f *Feed) Pod(pod *v1.Pod) {
 	if Ended(pod) {
 		f.PodGone(pod)

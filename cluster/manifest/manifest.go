@@ -43,7 +43,7 @@ const (
 	maxDepth = 3 // of lists in lists
 )
 
-// Template is the pods of one object.
+// Template describes the equal pods of one object: what one of them is, and how many there are.
 type Template struct {
 	// Kind and Name are the object's, such as "Deployment" and "trainer". Namespace is empty if the object has none.
 	Kind, Namespace, Name string

@@ -237,7 +237,7 @@ func (z *zone) amount(r v1alpha2.ResourceInfo, n *notes) (a amount, err error) {
 	return a, nil
 }
 
-// whole rounds a quantity down; ok is false if it is beyond every bound.
+// whole returns a quantity rounded down to a whole number. ok is false if its magnitude is above topo.MaxBytes.
 func whole(q resource.Quantity) (v int64, ok bool) {
 	// For large exponents the other methods take very long or return 0; this one returns infinity or NaN.
 	if f := q.AsApproximateFloat64(); math.IsNaN(f) || math.Abs(f) > topo.MaxBytes {

@@ -25,7 +25,7 @@ type storage struct {
 	volumes map[string]*v1.PersistentVolume
 	byClass map[string][]*v1.PersistentVolume
 	classes map[string]*storagev1.StorageClass
-	// sized are the drivers that report the capacity of each node.
+	// sized is true for the drivers that report storage capacities.
 	sized map[string]bool
 	// capacities are what these drivers report, by storage class; nil if unknown.
 	capacities map[string][]capacity
@@ -237,7 +237,8 @@ func (s *storage) bar(m *mounts, n *v1.Node) (out []place.Reason, err error) {
 	return out, nil
 }
 
-// provisions reports whether a storage class makes volumes for a node.
+// provisions reports whether the provisioner of a storage class makes volumes for a node, by the class's
+// allowedTopologies.
 func provisions(c *storagev1.StorageClass, n *v1.Node) bool {
 	if c.Provisioner == "" || c.Provisioner == noProvisioner {
 		return false

@@ -75,10 +75,10 @@ func (o *Once) Partial() string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; ")
 }
 
-// NodeNames returns names for completion.
+// NodeNames returns names of nodes for shell completion.
 func (o *Once) NodeNames(ctx context.Context) ([]string, error) { return o.reader.NodeNames(ctx) }
 
-// PodNames returns names of one namespace for completion.
+// PodNames returns names of the pods of one namespace for shell completion.
 func (o *Once) PodNames(ctx context.Context, namespace string) ([]string, error) {
 	return o.reader.PodNames(ctx, namespace)
 }

@@ -80,7 +80,7 @@ func newPods(pods []kube.Stored) (out []Pod, omitted string) {
 	return out, omitted
 }
 
-// within returns the pods of a namespace, or all if it is empty.
+// within returns the pods of a namespace, or all pods if the namespace is "".
 func within(pods []kube.Stored, namespace string) []kube.Stored {
 	return slices.DeleteFunc(slices.Clone(pods), func(p kube.Stored) bool {
 		return namespace != "" && p.Pod().Namespace != namespace

@@ -65,7 +65,8 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// List sets the objects of a path.
+// List sets the objects with which the server answers lists of a path. A watch of the path that has begun before
+// receives no further events.
 func (s *Server) List(path string, items ...any) {
 	s.t.Helper()
 	s.mu.Lock()
