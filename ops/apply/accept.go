@@ -13,8 +13,9 @@ import (
 // This file refuses values that a plan must not bring to a node. Anybody may have written the plan's file, and the
 // program on the node that reads the values runs as root.
 
-// stateFiles are the files that a change may put aside. The kubelet's dra_manager_state is not among them: it has the
-// claims of pods, which no policy makes stale (pkg/kubelet/cm/dra/state, Kubernetes 1.36).
+// stateFiles are the names of the files that a plan may remove from the kubelet's directory. dra_manager_state is not
+// among them: it records the claims of pods, and no change of a policy makes it stale (pkg/kubelet/cm/dra/state,
+// Kubernetes 1.36).
 var stateFiles = []string{"cpu_manager_state", "memory_manager_state"}
 
 // dropInFields are the fields of a KubeletConfiguration that plans change.
@@ -22,10 +23,12 @@ var dropInFields = []string{"apiVersion", "kind", "topologyManagerPolicy", "topo
 	"topologyManagerPolicyOptions", "cpuManagerPolicy", "cpuManagerPolicyOptions", "memoryManagerPolicy",
 	"reservedSystemCPUs", "reservedMemory"}
 
-// maxDropIn bounds a drop-in file; it becomes part of an annotation.
+// maxDropIn is the largest accepted drop-in file, in bytes. It is bounded because the kubelet's new file travels to
+// the node in an annotation.
 const maxDropIn = 64 << 10
 
-// accept returns an error where a plan has values for a node that the planner never writes.
+// accept checks the part of a plan for one node. It returns an error for a node name, a state file or a field of the
+// drop-in file that the planner never writes, and for a drop-in file that is too large.
 func accept(node string, c Configuration) error {
 	if why := validation.IsDNS1123Subdomain(node); len(why) > 0 {
 		return fmt.Errorf("the plan names the node %.80q, which no node is called: %s; plan again", node, why[0])
@@ -40,7 +43,7 @@ func accept(node string, c Configuration) error {
 		return fmt.Errorf("node %s: the drop-in file of the plan has %d bytes, more than %d: plan again", node,
 			len(c.DropIn), maxDropIn)
 	}
-	if strings.ContainsAny(c.DropIn, "&*") { // plans contain no aliases; a few bytes of these may expand to gigabytes
+	if strings.ContainsAny(c.DropIn, "&*") { // no plan has aliases: a few bytes of them may expand to gigabytes
 		return fmt.Errorf("node %s: the drop-in file of the plan has an alias or anchor: plan again", node)
 	}
 	var fields map[string]any
@@ -55,7 +58,7 @@ func accept(node string, c Configuration) error {
 	return nil
 }
 
-// check refuses options that node.sh cannot take.
+// check returns an error for paths that node.sh refuses, and for commands that no environment variable can hold.
 func (o PodOptions) check() error {
 	for flag, path := range map[string]string{"config-dir": o.ConfigDir, "config": o.Config, "root-dir": o.Root} {
 		if path != "" && !plainPath(path) {

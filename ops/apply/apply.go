@@ -2,9 +2,10 @@
 // evicts the pods, makes the node change its kubelet, and verifies what kubelet and agent report.
 //
 // Invariants: the annotation of a Node names the step in progress, so that an interrupted change continues when the
-// same plan is applied again. If a step fails, the node gets its old configuration back and takes pods, and no further
-// node is begun. The package refuses plans that kubelets do not accept, nodes that have changed since they were
-// planned, and pods that would be lost.
+// same plan is applied again. If the change cannot be made or verified, the node gets its old configuration back and
+// is uncordoned; if a later step fails, the node stays cordoned. In both cases no further node is begun. The package
+// refuses plans that kubelets do not accept, nodes that have changed since they were planned, and pods that would be
+// lost.
 package apply
 
 import (
@@ -34,8 +35,8 @@ import (
 // Node changes the kubelet of a node. Every method may be called again after an interruption.
 type Node interface {
 	// Begin makes the node stop its kubelet, remove the state files, write the configuration and start the kubelet. It
-	// returns when the node needs no further orders for this. Unless Keep is called in time, the node restores its old
-	// files.
+	// returns once the node can do all this without further orders. Unless Keep is called in time, the node restores
+	// its old files.
 	Begin(ctx context.Context, node string, c Configuration) error
 	// Keep makes the change permanent. It fails where the node has restored the old configuration.
 	Keep(ctx context.Context, node string) error
@@ -43,7 +44,7 @@ type Node interface {
 	Undo(ctx context.Context, node string) error
 }
 
-// Configuration is the change of a node.
+// Configuration is what changes on one node.
 type Configuration struct {
 	// DropIn is a KubeletConfiguration with the fields that change.
 	DropIn string
@@ -57,13 +58,15 @@ func configurationOf(n document.KubeletPlanNode) Configuration {
 
 // Options are the administrator's choices.
 type Options struct {
-	// MaxUnavailable nodes change at the same time; 0 stands for 1.
+	// MaxUnavailable is the largest number of nodes that change at the same time; 0 means 1.
 	MaxUnavailable int
-	// Force permits pods without a controller, which end for good. LoseEmptyDir permits pods with emptyDir volumes.
+	// Force permits the eviction of pods without a controller, which nothing creates again. LoseEmptyDir permits the
+	// eviction of pods with emptyDir volumes, whose data is lost.
 	Force, LoseEmptyDir bool
-	// EvictWithin and VerifyWithin bound the steps.
+	// EvictWithin bounds the step Evict, and VerifyWithin the step Verify.
 	EvictWithin, VerifyWithin time.Duration
-	// Say, if not nil, receives each step before it is taken, and at the end the result. Several goroutines may call it.
+	// Say, if not nil, is called before each step, and after the last one with the result, Done or Restored. Several
+	// goroutines may call it at the same time.
 	Say func(node string, r Record)
 }
 
@@ -78,7 +81,7 @@ type Cluster struct {
 	sets sync.Map
 }
 
-// New returns a Cluster. configz reads the configuration of a running kubelet, as JSON.
+// New returns a Cluster. configz returns the answer of a running kubelet to /configz, as JSON.
 func New(cfg *rest.Config, n Node, configz func(ctx context.Context, node string) ([]byte, error)) (*Cluster, error) {
 	core, err := objects.NewCore(cfg)
 	if err != nil {
@@ -96,7 +99,7 @@ func New(cfg *rest.Config, n Node, configz func(ctx context.Context, node string
 }
 
 // Pending returns the nodes of a plan that are not changed yet, in the order of the change; nodes with an interrupted
-// change come first. It returns an error with the reason for a plan that cannot be applied.
+// change come first. For a plan that cannot be applied it returns an error with the reason. It changes nothing.
 func (c *Cluster) Pending(ctx context.Context, p document.KubeletPlan, o Options) ([]document.KubeletPlanNode, error) {
 	if p.Kind != "KubeletPlan" || len(p.Nodes) == 0 {
 		return nil, errors.New(`this is no plan: write one with "kubectl tenon kubelet plan -o json"`)
@@ -145,7 +148,8 @@ func (c *Cluster) Pending(ctx context.Context, p document.KubeletPlan, o Options
 	return append(begun, out...), nil
 }
 
-// record returns the progress of a node's change; nil where it has not begun.
+// record returns the progress of a node's change; nil if the change has not begun. It returns an error if the
+// annotation cannot be read, or belongs to another plan.
 func (c *Cluster) record(ctx context.Context, n document.KubeletPlanNode) (*Record, error) {
 	node, err := c.core.Nodes.Get(ctx, n.Name, metav1.GetOptions{})
 	if err != nil {
@@ -171,7 +175,8 @@ func (c *Cluster) record(ctx context.Context, n document.KubeletPlanNode) (*Reco
 	return &r, nil
 }
 
-// Run changes the nodes, some at the same time. After the first failure it begins no further node.
+// Run changes nodes that Pending has returned, up to o.MaxUnavailable at the same time. After the first failure it
+// begins no further node. It finishes the nodes that it has begun, and returns their errors together.
 func (c *Cluster) Run(ctx context.Context, nodes []document.KubeletPlanNode, o Options) error {
 	todo := make(chan document.KubeletPlanNode, len(nodes))
 	for _, n := range nodes {
@@ -202,7 +207,8 @@ func (c *Cluster) Run(ctx context.Context, nodes []document.KubeletPlanNode, o O
 	return errors.Join(errs...)
 }
 
-// change takes all steps on one node.
+// change takes the steps of one node, beginning with the recorded step if there is a record. It returns nil only if
+// the node has the new configuration.
 func (c *Cluster) change(ctx context.Context, n document.KubeletPlanNode, o Options) error {
 	if err := accept(n.Name, configurationOf(n)); err != nil {
 		return err
@@ -254,6 +260,7 @@ func (c *Cluster) change(ctx context.Context, n document.KubeletPlanNode, o Opti
 	return nil
 }
 
+// interrupted wraps an error after which the change continues when the same plan is applied again.
 func interrupted(node string, s Step, err error) error {
 	return fmt.Errorf("node %s: interrupted in step %s, apply the same plan again to go on: %w", node, s, err)
 }
@@ -261,7 +268,7 @@ func interrupted(node string, s Step, err error) error {
 // restoreWithin bounds the wait for a kubelet with the restored old configuration.
 const restoreWithin = 5 * time.Minute
 
-// note writes the record of a node; nil removes it.
+// note writes the record of a node into its annotation; nil removes the annotation.
 func (c *Cluster) note(ctx context.Context, node string, r *Record) error {
 	var value any
 	if r != nil {
@@ -313,6 +320,7 @@ func (c *Cluster) do(ctx context.Context, n document.KubeletPlanNode, r Record, 
 }
 
 // verify waits until the kubelet runs with the configuration, its Node is ready, and its agent reports the rules.
+// After the time within, it returns the remaining difference as an error.
 func (c *Cluster) verify(ctx context.Context, node, dropIn string, rules v1alpha1.Rules, within time.Duration) error {
 	lacks := errors.New("no answer")
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
@@ -325,7 +333,8 @@ func (c *Cluster) verify(ctx context.Context, node, dropIn string, rules v1alpha
 	return nil
 }
 
-// differs returns an error that describes the first difference between a node and its expected state, or nil.
+// differs returns an error that describes the first difference between a node and its expected state; nil if there is
+// none.
 func (c *Cluster) differs(ctx context.Context, node, dropIn string, rules v1alpha1.Rules) error {
 	data, err := c.configz(ctx, node)
 	if err != nil {
@@ -353,7 +362,8 @@ func (c *Cluster) differs(ctx context.Context, node, dropIn string, rules v1alph
 	return nil
 }
 
-// SameRules reports whether two kubelets are configured alike, wherever their rules were read.
+// SameRules reports whether two kubelets are configured alike. It ignores where the rules were read (From), and
+// whether kubelet or agent decides (Arbiter).
 func SameRules(a, b v1alpha1.Rules) bool {
 	a.From, a.Arbiter, b.From, b.Arbiter = "", "", "", ""
 	return reflect.DeepEqual(a, b)

@@ -25,7 +25,8 @@ var (
 	daemonSets  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
 )
 
-// leaving returns the pods that have to leave a node. It returns an error where one of them would be lost.
+// leaving returns the pods that have to leave a node. It returns an error if one of them would be lost and the
+// options do not permit that.
 func (c *Cluster) leaving(ctx context.Context, node string, o Options) ([]v1.Pod, error) {
 	list, err := c.core.Pods.List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
@@ -52,14 +53,15 @@ func (c *Cluster) leaving(ctx context.Context, node string, o Options) ([]v1.Pod
 	return out, nil
 }
 
-// own is a [Node] that changes nodes by pods of its own. Own reports whether a pod is one of them; a drain leaves it
-// in place.
+// own is implemented by a [Node] that changes a node by means of a pod. Own reports whether p is this pod, which is
+// not evicted.
 type own interface {
 	Own(node string, p *v1.Pod) bool
 }
 
-// remains reports whether a drain leaves the pod in place. Kubelets run no pod that claims to be a mirror, so a user
-// who writes the annotation of mirrors keeps nothing running.
+// remains reports whether the pod is not evicted: a mirror pod, the pod that changes the node, or a pod that has
+// ended. Any user can write the annotation of mirror pods, but gains nothing by it, because kubelets do not run such
+// a pod.
 func (c *Cluster) remains(node string, p *v1.Pod) bool {
 	o, ok := c.node.(own)
 	return apipod.Mirror(p) || ok && o.Own(node, p) || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
@@ -70,12 +72,12 @@ type daemonSet int
 
 const (
 	none     daemonSet = iota // the pod has another controller or none
-	existing                  // a drain leaves the pod: the DaemonSet would create it again
+	existing                  // the pod is not evicted: the DaemonSet would create it again
 	missing                   // the DaemonSet does not exist, so the pod counts as one without a controller
 )
 
-// daemons looks up the DaemonSet of a pod. Users may write any owner to their pods, so the owner reference alone proves
-// nothing.
+// daemons returns the state of the DaemonSet that controls a pod. It reads the DaemonSet, because users may write any
+// owner reference to their pods.
 func (c *Cluster) daemons(ctx context.Context, p *v1.Pod) (daemonSet, error) {
 	owner := metav1.GetControllerOfNoCopy(p)
 	if owner == nil || owner.Kind != "DaemonSet" {
@@ -101,7 +103,8 @@ func (c *Cluster) daemons(ctx context.Context, p *v1.Pod) (daemonSet, error) {
 }
 
 // evict asks for the eviction of each pod until all have gone, and asks again while a PodDisruptionBudget refuses it.
-// Even when the time is over, evict finishes the round, so that it can return the reason.
+// If pods remain after o.EvictWithin, it returns a [remaining] with the reasons. It finishes the last round even
+// after this time, so that no reason is missing.
 func (c *Cluster) evict(ctx context.Context, node string, o Options) error {
 	var stay []string
 	round := func(context.Context) (bool, error) {
@@ -131,7 +134,7 @@ func (c *Cluster) evict(ctx context.Context, node string, o Options) error {
 	return err
 }
 
-// evictPod asks for the eviction of a pod, unless the pod is ending.
+// evictPod asks for the eviction of a pod. It returns nil, without asking, if the pod is already being deleted.
 func (c *Cluster) evictPod(ctx context.Context, p *v1.Pod) error {
 	if p.DeletionTimestamp != nil {
 		return nil

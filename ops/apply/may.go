@@ -18,12 +18,13 @@ import (
 
 var dryRun = []string{metav1.DryRunAll}
 
-// trier is a [Node] that can check beforehand whether it may begin.
+// trier is implemented by a [Node] that can check beforehand whether the API server would accept its requests.
 type trier interface {
 	Try(ctx context.Context, node string, c Configuration) error
 }
 
-// may returns why the API server would refuse a change of a node or its verification. pods are the pods that leave.
+// may returns an error if the API server would refuse a request of the change or of its verification, and nil
+// otherwise. pods are the pods that would be evicted. may changes nothing.
 func (c *Cluster) may(ctx context.Context, n document.KubeletPlanNode, pods []v1.Pod) error {
 	none := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, Annotation)
 	if _, err := c.core.Nodes.Patch(ctx, n.Name, types.MergePatchType, none,
@@ -50,7 +51,7 @@ func (c *Cluster) may(ctx context.Context, n document.KubeletPlanNode, pods []v1
 	return nil
 }
 
-// tryEviction asks for an eviction as a dry run.
+// tryEviction asks for an eviction as a dry run, which evicts nothing.
 func (c *Cluster) tryEviction(ctx context.Context, p *v1.Pod) error {
 	eviction := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "policy/v1", "kind": "Eviction",
 		"metadata":      map[string]any{"name": p.Name, "namespace": p.Namespace},
@@ -67,15 +68,15 @@ func (p *Pods) Try(ctx context.Context, node string, c Configuration) error {
 		return err
 	}
 	_, err := p.pods().Create(ctx, p.pod(node, c), metav1.CreateOptions{DryRun: dryRun})
-	if err != nil && !apierrors.IsAlreadyExists(err) { // it exists where a change was interrupted
+	if err != nil && !apierrors.IsAlreadyExists(err) { // the pod exists if a change was interrupted
 		return fmt.Errorf("nothing was changed, since the privileged pod %s/%s would be refused (choose another "+
 			"namespace?): %w", p.options.Namespace, podName(node), err)
 	}
 	return p.tryRights(ctx, node)
 }
 
-// tryRights checks the rights for later requests about the pod. An API server checks rights before it looks for the
-// pod.
+// tryRights returns an error if a right for later requests about the pod is missing. The pod need not exist: an API
+// server checks rights before it looks for the pod.
 func (p *Pods) tryRights(ctx context.Context, node string) error {
 	for _, right := range []struct {
 		verb string

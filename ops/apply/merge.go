@@ -10,8 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Merge applies a drop-in file to a KubeletConfiguration as the kubelet does: maps by key, other values as a whole (RFC
-// 7396).
+// Merge applies a drop-in file to a KubeletConfiguration as the kubelet does, by a JSON merge patch (RFC 7396): it
+// merges mappings by key, replaces other values as a whole, and removes fields that are null. The result is YAML
+// without comments.
 func Merge(file, dropIn string) (string, error) {
 	var base, patch map[string]any
 	if err := yaml.Unmarshal([]byte(file), &base); err != nil {
@@ -47,7 +48,8 @@ func merge(base, patch map[string]any) map[string]any {
 	return out
 }
 
-// within returns an error where a kubelet's answer of /configz lacks a value of the drop-in file.
+// within returns an error that names the first value of the drop-in file that a kubelet's answer to /configz lacks;
+// nil if it has all of them. An empty drop-in file has no values.
 func within(dropIn string, configz []byte) error {
 	var want map[string]any
 	if err := yaml.Unmarshal([]byte(dropIn), &want); err != nil {
@@ -78,8 +80,8 @@ func text(value any) string {
 	return string(data)
 }
 
-// covers reports whether have contains everything in want. Quantities are compared by amount; empty values may be
-// missing.
+// covers reports whether have contains everything in want. Quantities are compared by amount. If want is null, have
+// must be null, empty or missing.
 func covers(have, want any) bool {
 	switch want := want.(type) {
 	case nil:

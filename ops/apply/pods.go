@@ -25,7 +25,9 @@ import (
 	"github.com/tenon-numa/tenon/api/objects"
 )
 
-// This file changes kubelets by one privileged pod per node, which exists only during the change.
+// This file changes kubelets by one privileged pod per node, which exists only during the change. The pod runs
+// node.sh. It first logs the kubelet's present file. Begin merges the drop-in file of the plan into that file, and
+// sends the result with the order to change. The orders to keep or to undo follow later.
 
 //go:embed node.sh
 var nodeScript string
@@ -33,20 +35,22 @@ var nodeScript string
 // label marks the pods of this package for administrators.
 const label = "tenon.sh/kubelet-change"
 
-// Annotations by which the pod receives orders.
+// The annotations by which the pod receives orders: orderKey has the order (change, keep or undo), and fileKey the
+// kubelet's new file in base64.
 const (
 	orderKey = "tenon.sh/order"
 	fileKey  = "tenon.sh/file"
 )
 
-// PodOptions say how nodes are changed.
+// PodOptions are the administrator's choices for the pods that change nodes.
 type PodOptions struct {
 	Namespace string
-	// Image has sh, awk, base64 and nsenter, such as busybox.
+	// Image is a container image that has sh, awk, base64 and nsenter, such as busybox.
 	Image string
-	// Stop and Start are shell commands on the host.
+	// Stop and Start are the shell commands on the host that stop and start the kubelet.
 	Stop, Start string
-	// ConfigDir, Config and Root are paths of the kubelet; empty ones are read from its command line.
+	// ConfigDir, Config and Root are the kubelet's --config-dir, --config and --root-dir. The pod reads empty ones from
+	// the command line of the kubelet.
 	ConfigDir, Config, Root string
 	// KeepWithin is the time after which a node restores its old configuration, unless Keep comes first.
 	KeepWithin time.Duration
@@ -82,10 +86,10 @@ func (p *Pods) Configz(ctx context.Context, node string) ([]byte, error) {
 	return bounded(ctx, p.raw.Get().AbsPath("/api/v1/nodes", node, "proxy/configz"))
 }
 
-// maxAnswer bounds the answer of a kubelet in bytes. A node controls it, so it may be anything.
+// maxAnswer bounds an answer that comes from a node, in bytes. The node controls the content and the length.
 const maxAnswer = 1 << 20
 
-// bounded returns the answer of a kubelet. It returns an error beyond maxAnswer bytes.
+// bounded returns the answer to a request. It returns an error if the answer has more than maxAnswer bytes.
 func bounded(ctx context.Context, r *rest.Request) ([]byte, error) {
 	body, err := r.Stream(ctx)
 	if err != nil {
@@ -102,13 +106,16 @@ func bounded(ctx context.Context, r *rest.Request) ([]byte, error) {
 	return data, nil
 }
 
+// podName returns the name of the pod that changes a node. The hash makes it unique, because long names of nodes are
+// cut.
 func podName(node string) string {
 	h := fnv.New32a()
 	h.Write([]byte(node))
 	return fmt.Sprintf("tenon-kubelet-%.40s-%08x", strings.Trim(node, "-."), h.Sum32())
 }
 
-// Own reports whether a pod is the one that changes a node, by its name and namespace: other pods may have the label.
+// Own reports whether a pod is the one that changes a node. It compares name and namespace, because other pods may
+// have the label.
 func (p *Pods) Own(node string, pod *v1.Pod) bool {
 	return pod.Namespace == p.options.Namespace && pod.Name == podName(node)
 }
@@ -117,6 +124,7 @@ func (p *Pods) pods() *objects.Client[*v1.Pod, *v1.PodList] {
 	return p.core.Pods.In(p.options.Namespace)
 }
 
+// fileLine matches the line of the pod's log that has the kubelet's present file, in base64.
 var fileLine = regexp.MustCompile(`(?m)^tenon: file (\S*)$`)
 
 // Begin implements [Node].
@@ -147,8 +155,8 @@ func (p *Pods) Begin(ctx context.Context, node string, c Configuration) error {
 	return p.order(ctx, node, "change", base64.StdEncoding.EncodeToString([]byte(is)))
 }
 
-// begin creates the pod that changes a node, unless it exists. It returns the pod's log once the change has begun on
-// the node.
+// begin creates the pod that changes a node, unless it exists, and waits until the pod has logged the kubelet's file.
+// It returns the pod's log. If the pod fails, it deletes the pod and returns the reason.
 func (p *Pods) begin(ctx context.Context, node string, c Configuration) (log string, err error) {
 	why := "it does not start"
 	within := p.options.KeepWithin
@@ -216,8 +224,8 @@ func (p *Pods) Keep(ctx context.Context, node string) error {
 	return p.remove(ctx, node)
 }
 
-// Undo implements [Node]. A node whose kubelet runs receives the order. A node whose kubelet does not run restores the
-// old configuration by itself, when the time for Keep is over.
+// Undo implements [Node]. If the kubelet runs, the pod receives the order. If it does not run, the pod restores the
+// old configuration by itself when the time for Keep is over.
 func (p *Pods) Undo(ctx context.Context, node string) error {
 	err := p.order(ctx, node, "undo", "")
 	if apierrors.IsNotFound(err) {
@@ -262,8 +270,8 @@ func (p *Pods) remove(ctx context.Context, node string) error {
 	return nil
 }
 
-// pod returns the pod that changes a node. Its container sees the host's processes, and starts again after a restart of
-// the node.
+// pod returns the pod that changes a node. Its container sees the host's processes, and starts again after the node
+// has restarted.
 func (p *Pods) pod(node string, c Configuration) *v1.Pod {
 	o, yes, no := p.options, true, false
 	env := func(name, value string) v1.EnvVar { return v1.EnvVar{Name: name, Value: value} }

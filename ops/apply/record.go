@@ -17,14 +17,14 @@ const Annotation = "tenon.sh/kubelet-change"
 // Step is a step of the change of one node.
 type Step string
 
-// The steps of a change, in order, and the step that undoes it.
+// The steps of a change in their order, and last the step that undoes it.
 const (
-	Cordon   Step = "cordon"   // no new pods
+	Cordon   Step = "cordon"   // the Node becomes unschedulable
 	Evict    Step = "evict"    // the pods go, as PodDisruptionBudgets allow
 	Change   Step = "change"   // the node stops its kubelet, removes state files, writes the configuration, starts
 	Verify   Step = "verify"   // kubelet and agent report the new configuration
-	Keep     Step = "keep"     // the node keeps the configuration; otherwise it restores the old one
-	Uncordon Step = "uncordon" // new pods may come
+	Keep     Step = "keep"     // the node keeps the configuration; without this order it restores the old one
+	Uncordon Step = "uncordon" // the Node becomes schedulable
 	Undo     Step = "undo"     // the node restores the old configuration
 )
 
@@ -33,10 +33,10 @@ func (s Step) known() bool {
 	return slices.Contains([]Step{Cordon, Evict, Change, Verify, Keep, Uncordon, Undo}, s)
 }
 
-// The results of a change; no record has them.
+// The results of a change. They are no steps, so no record has them.
 const (
-	Done     Step = "done"     // with the new configuration
-	Restored Step = "restored" // with the old one
+	Done     Step = "done"     // the node has the new configuration
+	Restored Step = "restored" // the node has the old configuration again
 )
 
 // Record is the progress of a node's change. A step is recorded before it begins and can be repeated. So an interrupted
@@ -50,8 +50,8 @@ type Record struct {
 	// Why is the reason for undoing the change: the step that failed, and the number of remaining pods. Everybody who
 	// may read nodes can read it, so it names no pod and quotes no log.
 	Why string `json:"why,omitempty"`
-	// detail is the full error, for the administrator who applies the plan. No annotation has it: it is "" after an
-	// interruption.
+	// detail is the full error, for the administrator who applies the plan. It is not written to the annotation, so it
+	// is "" after an interruption.
 	detail string
 }
 
@@ -83,8 +83,8 @@ func identity(n document.KubeletPlanNode) string {
 	return fmt.Sprintf("%x", sha256.Sum256(data))[:16]
 }
 
-// next returns the record after a step that succeeded (nil) or failed. more is false where the change is complete or
-// cannot continue; in the second case the node keeps its record.
+// next returns the record after the step r.Step. failed is the error of the step; nil if it succeeded. more is false
+// if the change is complete, or if it cannot continue; if it cannot continue, the node keeps its record.
 func (r Record) next(failed error) (_ Record, more bool) {
 	if failed != nil {
 		was := r.Step
@@ -107,8 +107,8 @@ func (r Record) next(failed error) (_ Record, more bool) {
 	return r, more
 }
 
-// resumed returns the record with which an interrupted change continues. The node may have restored its configuration
-// meanwhile, so the steps of the node are repeated; on a changed node they do nothing.
+// resumed returns the record with which an interrupted change continues. The node may have restored its old
+// configuration meanwhile, so Verify and Keep go back to Change, which may be repeated.
 func (r Record) resumed() Record {
 	if r.Step == Verify || r.Step == Keep {
 		r.Step = Change

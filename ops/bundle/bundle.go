@@ -21,9 +21,9 @@ import (
 
 // Bounds of an archive that is read.
 const (
-	maxFile  = 512 << 20 // bytes
+	maxFile  = 512 << 20 // bytes of one file
 	maxFiles = 4096
-	maxBytes = 1 << 30
+	maxBytes = 1 << 30 // of all files together
 )
 
 // About describes a bundle.
@@ -45,8 +45,8 @@ type About struct {
 // Missing is a resource that could not be read.
 type Missing struct {
 	Resource string `json:"resource"` // as in [Resource.String], or a description
-	Code     int    `json:"code"`
-	Reason   string `json:"reason"`
+	Code     int    `json:"code"`     // HTTP status of the API server's answer
+	Reason   string `json:"reason"`   // text of the status, without spaces
 }
 
 // Right is the answer to a SubjectAccessReview.
@@ -58,7 +58,8 @@ type Right struct {
 // Bundle is the data that was read from a cluster. It must not be changed after it was made.
 type Bundle struct {
 	About
-	// Lists are the objects by resource, as [Resource.String] names it, and Texts are logs and metrics by file.
+	// Lists has the objects by resource, named as by [Resource.String]. Texts has logs and metrics by the name of their
+	// file in the archive.
 	Lists map[string][]map[string]any
 	Texts map[string]string
 }
@@ -79,7 +80,7 @@ objects/ has the fields of objects that these commands read, as lists of JSON. I
 arguments, and no Secrets.
 `
 
-// Write writes the archive. Its order is always the same.
+// Write writes the archive to w, as tar with gzip. The order of the files is always the same.
 func (b *Bundle) Write(w io.Writer) error {
 	zip := gzip.NewWriter(w)
 	out := tar.NewWriter(zip)
@@ -126,7 +127,8 @@ func sorted[V any](m map[string]V) []string {
 	return out
 }
 
-// Read reads an archive.
+// Read reads an archive that Write wrote. It returns an error if the archive is no bundle, or is larger than the
+// bounds.
 func Read(r io.Reader) (*Bundle, error) {
 	zip, err := gzip.NewReader(r)
 	if err != nil {
@@ -159,6 +161,7 @@ func Read(r io.Reader) (*Bundle, error) {
 	return b, nil
 }
 
+// take adds one file of an archive to the bundle.
 func (b *Bundle) take(name string, data []byte) error {
 	list, isList := strings.CutPrefix(name, objects)
 	switch {

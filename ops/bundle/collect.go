@@ -25,7 +25,7 @@ type Options struct {
 	Version, Namespace string
 	// Hash replaces the names of nodes, namespaces, pods, workloads and volumes.
 	Hash bool
-	// LogLines is how many last lines of each log of Tenon's containers are read; 0 reads no logs.
+	// LogLines is the number of lines that are read from the end of each log of Tenon's pods; 0 reads no logs.
 	LogLines int
 	// Programs are the namespaces of Tenon's programs. Logs are read only there: in other namespaces, other users may
 	// give Tenon's labels to their pods.
@@ -42,12 +42,12 @@ type Options struct {
 }
 
 const (
-	maxEvents = 5000
-	page      = 500
+	maxEvents = 5000 // collect reads no further page once it has more
+	page      = 500  // objects in one answer
 )
 
-// Collect reads a cluster with the rights of cfg; at is the present time. It records as missing what these rights do
-// not allow, and what the API server does not answer: one failed list does not affect the others.
+// Collect reads a cluster with the rights of cfg; at is the present time. If these rights do not cover a resource, or
+// the API server refuses it, Collect records the resource as missing and reads on.
 func Collect(ctx context.Context, cfg *rest.Config, at time.Time, o Options) (*Bundle, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = 50, 100
@@ -77,7 +77,8 @@ func Collect(ctx context.Context, cfg *rest.Config, at time.Time, o Options) (*B
 	return b, b.clean(o)
 }
 
-// collect reads the objects of one resource.
+// collect adds the objects of one resource. A refusal by the API server is recorded as missing; only a request
+// without an answer, or without a valid login, is an error.
 func (b *Bundle) collect(ctx context.Context, all dynamic.Interface, r Resource, o Options) error {
 	items := []map[string]any{}
 	options := metav1.ListOptions{Limit: page}
@@ -115,7 +116,7 @@ func (b *Bundle) miss(what string, code int) {
 	b.Missing = append(b.Missing, Missing{what, code, strings.ReplaceAll(http.StatusText(code), " ", "")})
 }
 
-// statusCode returns the API server's status code of an error; 0 without an answer.
+// statusCode returns the HTTP status of the API server's answer; 0 if err is nil or has no answer.
 func statusCode(err error) int {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -124,7 +125,7 @@ func statusCode(err error) int {
 	return 0
 }
 
-// wants reports whether a bundle keeps the object.
+// wants reports whether a bundle keeps the object at all; method kept selects its fields.
 func (r Resource) wants(object map[string]any, o Options) bool {
 	meta, _ := object["metadata"].(map[string]any)
 	name, _ := meta["name"].(string)
@@ -146,6 +147,8 @@ type server struct {
 	cfg  *rest.Config
 }
 
+// do sends a request with a body of JSON. It returns the body and the HTTP status of the answer, whatever the status
+// is.
 func (s server) do(ctx context.Context, method, path string, body []byte) ([]byte, int, error) {
 	base, _, err := rest.DefaultServerUrlFor(s.cfg)
 	if err != nil {
@@ -166,6 +169,7 @@ func (s server) do(ctx context.Context, method, path string, body []byte) ([]byt
 	return data, answer.StatusCode, err
 }
 
+// askRights adds the answers to the reviews of o.Rights. If the identity may not ask, it records that instead.
 func (b *Bundle) askRights(ctx context.Context, s server, o Options) error {
 	for _, spec := range o.Rights {
 		ask := authorizationv1.SubjectAccessReview{TypeMeta: metav1.TypeMeta{Kind: "SubjectAccessReview",
@@ -190,8 +194,9 @@ func (b *Bundle) askRights(ctx context.Context, s server, o Options) error {
 	return nil
 }
 
+// asked returns the key under which the answer to a review is stored.
 func asked(spec authorizationv1.SubjectAccessReviewSpec) string {
-	data, _ := json.Marshal(spec) // of strings
+	data, _ := json.Marshal(spec) // strings always encode
 	return string(data)
 }
 
@@ -208,12 +213,12 @@ func (b *Bundle) release(ctx context.Context, s server) error {
 	var v struct {
 		GitVersion string `json:"gitVersion"`
 	}
-	_ = json.Unmarshal(data, &v) // it is only for people
+	_ = json.Unmarshal(data, &v) // an unreadable version does no harm: only people read it
 	b.Server = v.GitVersion
 	return nil
 }
 
-// logOf is the beginning of the name of a log that could not be read.
+// logOf begins the entry in About.Missing for a log that could not be read; the name of the pod follows.
 const logOf = "v1_pods/log of "
 
 // logs reads the last lines of the logs of Tenon's programs.
@@ -257,7 +262,7 @@ func (b *Bundle) clean(o Options) error {
 	}
 	for resource, list := range b.Lists {
 		if strings.HasPrefix(resource, "apiextensions") || strings.HasPrefix(resource, "admission") {
-			continue // of Tenon's manifests
+			continue // these objects come from Tenon's manifests: they have no names of the cluster
 		}
 		for i := range list {
 			texts(list[i], do)

@@ -11,7 +11,8 @@ import (
 
 const redacted = "[removed]"
 
-// Parts of the patterns below. The value of a sensitive name is a credential.
+// Parts of the patterns below. surely matches names whose value is certainly a credential. sensitive matches also
+// names whose value often is one. quote matches a quotation mark, and value a value with or without them.
 const (
 	surely    = `passw(?:or)?d|passwd|passphrase|pwd|api[_-]?key`
 	sensitive = surely + `|secret|token|credential|access[_-]?key|account[_-]?key|private[_-]?key|signing[_-]?key|` +
@@ -74,11 +75,11 @@ var rules = []rule{
 // secretName matches names of fields, labels and keys whose values are credentials.
 var secretName = regexp.MustCompile(`(?i)(?:` + sensitive + `)`)
 
-// harmless matches ends of names whose value describes a credential without being one.
+// harmless matches the end of a name, such as token_path, whose value describes a credential without being one.
 var harmless = regexp.MustCompile(`(?i)(seconds|name|names|path|file|ref|refs|count|bytes|ttl|timeout|policy|type|` +
 	`size|length|expiry|expires|expiration|mode|required|enabled|version|bucket|limit|id)["'\x60\\)\]]*\s*(?:=>|[:=]+)?\s*$`)
 
-// assigned reports whether the name of an assignment, group 1, is sensitive.
+// assigned reports whether the name in an assignment, group 1, is the name of a credential.
 func assigned(groups []string) bool {
 	return !harmless.MatchString(groups[1]) || strings.Contains(strings.ToLower(groups[1]), "access_key_id")
 }
@@ -107,7 +108,7 @@ func mixed(groups []string) bool {
 	return upper > 2 && lower > 2 && digit > 2
 }
 
-// redact removes what looks like a credential.
+// redact returns the text without everything that looks like a credential.
 func redact(text string) string {
 	for _, r := range rules {
 		text = r.apply(text)
@@ -115,6 +116,7 @@ func redact(text string) string {
 	return text
 }
 
+// apply returns the text without the credentials that the rule finds.
 func (r rule) apply(text string) string {
 	var out strings.Builder
 	at := 0

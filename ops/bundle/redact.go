@@ -11,8 +11,9 @@ import (
 
 // This file replaces names by hashes.
 
-// texts replaces every string in a value by the result of do. It first removes a string whose field is named like a
-// credential. It leaves the names of fields, and changes lists and maps in place.
+// texts replaces every string in a value by the result of do. It changes lists and maps in place, and leaves the
+// names of fields. If the name of a field looks like the name of a credential, do receives the text [removed] instead
+// of the value.
 func texts(value any, do func(string) string) any {
 	switch v := value.(type) {
 	case string:
@@ -32,11 +33,12 @@ func texts(value any, do func(string) string) any {
 	return value
 }
 
-// names replaces names by keyed hashes. The key is stored nowhere, so no reader can compute them.
+// names replaces names by keyed hashes. The key is stored nowhere, so no reader can compute the hashes of guessed
+// names.
 type names struct {
 	key   []byte
 	known map[string]bool
-	// bases are names of workloads, with which names of their pods begin.
+	// bases are names of workloads. The names of their pods begin with them.
 	bases []string
 }
 
@@ -45,9 +47,10 @@ var usual = words(`default kube-system kube-public kube-node-lease tenon-system 
 	tenon-console kube-scheduler default-scheduler none static restricted best-effort single-numa-node container pod node
 	memory cpu kubelet agent files app init sidecar gpu dax movable nic nvme infiniband accelerator pods`)
 
+// token matches words that may be names of objects, or begin with one.
 var token = regexp.MustCompile(`[a-z0-9]([-.a-z0-9]*[a-z0-9])?`)
 
-// newNames finds the names of objects in lists.
+// newNames returns names with all names of objects, of their owners and of their namespaces in lists.
 func newNames(key []byte, lists map[string][]map[string]any) *names {
 	n := &names{key: key, known: map[string]bool{}}
 	for _, resource := range words(`v1_nodes v1_pods v1_namespaces v1_persistentvolumeclaims v1_persistentvolumes
@@ -90,7 +93,8 @@ func (n *names) replace(text string) string {
 	return token.ReplaceAllStringFunc(text, n.word)
 }
 
-// word replaces a word that is a name, or the name at the beginning of a word, where a dot follows the name.
+// word returns the replacement of a word that is a name, or that begins with a name and a dot. It returns other words
+// unchanged.
 func (n *names) word(word string) string {
 	for at := len(word); at > 0; at = strings.LastIndexByte(word[:at], '.') {
 		if n.known[word[:at]] {
@@ -100,8 +104,8 @@ func (n *names) word(word string) string {
 	return word
 }
 
-// hash returns the hash of a name. A name that begins with a workload's name gets that workload's hash as its
-// beginning, and an ordinal stays.
+// hash returns the hash of a name. If the name begins with the name of a workload, its hash begins with the hash of
+// that workload, so that the pods of one workload can be recognised. The ordinal of a pod stays.
 func (n *names) hash(name string) string {
 	for _, base := range n.bases {
 		if rest, ok := strings.CutPrefix(name, base+"-"); ok {

@@ -48,6 +48,7 @@ func (b *Bundle) RoundTrip(r *http.Request) (*http.Response, error) {
 		ContentLength: int64(len(data)), Request: r}, nil
 }
 
+// answer returns the HTTP status and the object that answer a request.
 func (b *Bundle) answer(r *http.Request, body []byte) (int, any) {
 	q := r.URL.Query()
 	switch {
@@ -72,8 +73,8 @@ func (b *Bundle) answer(r *http.Request, body []byte) (int, any) {
 				return failure(m.Code, metav1.StatusReasonNotFound, "the API server did not have "+at.resource.Resource)
 			}
 			if m.Resource == key(at.resource) {
-				// This is the answer whatever the API server answered then: programs name resources that they may not read, and
-				// continue.
+				// Whatever the API server answered then, this answer is Forbidden: programs name resources that they may not
+				// read, and continue without them.
 				return failure(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
 					"who made the bundle could not read %s: %d %s", at.resource.Resource, m.Code, m.Reason))
 			}
@@ -98,6 +99,8 @@ type place struct {
 	namespace, name string
 }
 
+// parse returns what a path of the API server names; false for other paths. name is "" for a list, and namespace is
+// "" for all namespaces.
 func parse(path string) (out place, ok bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
@@ -148,6 +151,7 @@ func (b *Bundle) list(at place, items []map[string]any, field, label string) (in
 		"metadata": map[string]any{"resourceVersion": "1"}, "items": out}
 }
 
+// selected reports whether an object matches a field selector.
 func selected(o map[string]any, by fields.Selector) bool {
 	for _, r := range by.Requirements() {
 		have := text(o, r.Field)
@@ -173,7 +177,7 @@ func labelled(o map[string]any) labels.Set {
 	return out
 }
 
-// text returns a string of an object by its path.
+// text returns the string at a path of an object, such as "metadata.name"; "" if there is none.
 func text(o map[string]any, path string) string {
 	for {
 		name, rest, more := strings.Cut(path, ".")
@@ -186,6 +190,7 @@ func text(o map[string]any, path string) string {
 	}
 }
 
+// review answers a SubjectAccessReview by the answer that the bundle recorded to the same question.
 func (b *Bundle) review(body []byte) (int, any) {
 	var ask authorizationv1.SubjectAccessReview
 	if err := json.Unmarshal(body, &ask); err != nil {

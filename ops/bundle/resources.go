@@ -9,13 +9,13 @@ import (
 
 // This file lists the resources in a bundle, and the fields that it keeps of their objects.
 
-// Resource is one resource of the API server, and the fields of its objects that are kept, as paths; "[]" is each item
-// of a list. Everything below a path is kept.
+// Resource is one resource of the API server. keep are the paths of the fields that a bundle keeps, with everything
+// below them; "[]" in a path stands for each item of a list.
 type Resource struct {
 	schema.GroupVersionResource
 	Kind string
 	keep []string
-	// only are the names of the objects that are kept, for resources that Tenon shares with others.
+	// only are the names of the objects that are kept, for resources that Tenon shares with others; empty keeps all.
 	only []string
 }
 
@@ -126,8 +126,8 @@ func (r Resource) kept(object map[string]any, o Options) map[string]any {
 	return out
 }
 
-// dropTerminationMessages removes the termination messages of a pod's containers. With the policy FallbackToLogsOnError
-// a message is the end of a log.
+// dropTerminationMessages removes the termination messages of a pod's containers, because with the policy
+// FallbackToLogsOnError a message is the end of a log.
 func dropTerminationMessages(pod map[string]any) {
 	status, _ := pod["status"].(map[string]any)
 	for _, list := range []string{"containerStatuses", "initContainerStatuses"} {
@@ -166,7 +166,7 @@ func (r Resource) fields(object map[string]any) map[string]any {
 	return out
 }
 
-// copyPath copies the value at a path, including the lists on the path.
+// copyPath copies the value at a path from one object to another. Items of lists on the path keep their positions.
 func copyPath(to, from map[string]any, path []string) {
 	name, list := strings.CutSuffix(path[0], "[]")
 	value, ok := from[name]
