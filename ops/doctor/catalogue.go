@@ -10,18 +10,20 @@ import (
 // Page explains every finding.
 const Page = "docs/reference/findings.md"
 
-// unknownReason is the code for reasons that agents of later releases report.
+// unknownReason is the id of findings for reasons that this release does not know. Agents of later releases report
+// such reasons.
 const unknownReason = "inexact"
 
-// entry is the common part of all findings with one id.
+// entry is the common part of all findings with one id. If remedy is "", each finding brings its own. commands
+// contain NODE, NAMESPACE and POD where the names of an object are inserted.
 type entry struct {
 	severity document.Severity
 	remedy   string
 	commands []string
 }
 
-// catalogue has every finding. Findings about kubelets' settings, inexact nodes and restarts have the same codes as in
-// NodeLayouts, events and metrics.
+// catalogue has every finding by id. Findings about kubelets' settings, inexact nodes and restarts have the codes of
+// NodeLayouts, events and metrics as ids.
 var catalogue = map[string]entry{
 	// The installation.
 	"definition-missing": {document.Broken, "install the definition of NodeLayout, then the agents write their layouts",

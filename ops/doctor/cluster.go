@@ -48,8 +48,9 @@ func (x *examination) cluster() {
 	x.topologies()
 }
 
-// definitions compares the definitions of Tenon's objects with this program's own. A missing LayoutBase or NodeAffinity
-// definition is a finding even where no agent needs it, since an upgrade without it would show only later.
+// definitions compares the definitions of Tenon's objects with this program's own. A missing definition of LayoutBase
+// or NodeAffinity is a finding even if no agent needs it yet: otherwise it would show only when agents need it after
+// an upgrade.
 func (x *examination) definitions() {
 	if x.undefined("NodeLayout") {
 		x.add("definition-missing", onCluster(), "the definition of NodeLayout is not installed", "")
@@ -74,7 +75,7 @@ func (x *examination) definitions() {
 	}
 }
 
-// definition compares one definition with this program's text of it.
+// definition adds a finding if a definition in the cluster lacks fields of this program's definition, text.
 func (x *examination) definition(kind string, found map[string]any, text []byte) {
 	var own map[string]any
 	if err := yaml.Unmarshal(text, &own); err != nil {
@@ -93,7 +94,7 @@ func (x *examination) definition(kind string, found map[string]any, text []byte)
 	}
 }
 
-// fields returns the paths of the fields that a definition has.
+// fields returns the paths of the fields that a definition has, such as "v1alpha1.machine.cpus".
 func fields(definition map[string]any) map[string]bool {
 	out := map[string]bool{}
 	spec, _ := definition["spec"].(map[string]any)
@@ -108,6 +109,7 @@ func fields(definition map[string]any) map[string]bool {
 	return out
 }
 
+// collect adds the paths of the fields in a schema to out. path is the path of the schema itself.
 func collect(schema map[string]any, path string, out map[string]bool) {
 	for _, inner := range []string{"items", "additionalProperties"} {
 		if s, ok := schema[inner].(map[string]any); ok {
@@ -124,7 +126,8 @@ func collect(schema map[string]any, path string, out map[string]bool) {
 	}
 }
 
-// schedulers examines whether a scheduler with Tenon works: it holds a lease, or has judged layouts.
+// schedulers examines whether a scheduler with Tenon works. Its lease, if there is one, must not have expired. If no
+// lease has a holder, a condition on some layout must show that a scheduler has judged it.
 func (x *examination) schedulers() {
 	held, judged := false, false
 	for _, l := range x.Leases {
@@ -147,8 +150,8 @@ func (x *examination) schedulers() {
 	}
 }
 
-// foreign examines whether another scheduler uses the nodes of Tenon's schedulers. Only their configurations show which
-// schedulers have Tenon.
+// foreign examines whether another scheduler uses the nodes of Tenon's schedulers. Only the configurations of
+// schedulers show which ones have Tenon, so foreign finds nothing without these.
 func (x *examination) foreign() {
 	ours := map[string]bool{}
 	for _, s := range x.Schedulers {
@@ -176,7 +179,7 @@ func (x *examination) foreign() {
 	}
 }
 
-// stays reports whether the pod belongs to its node: it is the mirror of a static pod, or its controller is a
+// stays reports whether the pod cannot be placed elsewhere: it is the mirror of a static pod, or its controller is a
 // DaemonSet.
 func stays(p *v1.Pod) bool {
 	_, mirror := p.Annotations[v1.MirrorPodAnnotationKey]
@@ -212,7 +215,7 @@ func (x *examination) agents() {
 	x.add("version-skew", onCluster(evidence...), "programs of Tenon have different releases", "")
 }
 
-// unready returns the condition of a pod that is not ready, or nil.
+// unready returns the condition Ready of a pod if it is not true; nil if it is true or absent.
 func unready(p *v1.Pod) *v1.PodCondition {
 	for i := range p.Status.Conditions {
 		if c := &p.Status.Conditions[i]; c.Type == v1.PodReady && c.Status != v1.ConditionTrue {
@@ -222,8 +225,8 @@ func unready(p *v1.Pod) *v1.PodCondition {
 	return nil
 }
 
-// agent examines the pod of an agent. An agent that runs without being ready is alive, but its node's layout may be as
-// old as its last write.
+// agent examines the pod of an agent. If the agent runs without being ready, its node's layout may be as old as its
+// last write.
 func (x *examination) agent(p *v1.Pod) {
 	c := unready(p)
 	if c == nil {
@@ -268,10 +271,10 @@ func (x *examination) agentOn(node string) *v1.Pod {
 	return nil
 }
 
-// instant returns a time in the form of findings.
+// instant returns a time as the findings show it.
 func instant(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05Z") }
 
-// release returns the tag of an image; "" where it has none.
+// release returns the tag of an image without a leading "v"; "" if the image has no tag.
 func release(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	at := strings.LastIndexByte(image, ':')

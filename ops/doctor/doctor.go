@@ -1,9 +1,9 @@
-// Package doctor examines a read cluster for what keeps pods from being placed or aligned: in the installation, on
-// nodes, and in pods.
+// Package doctor examines the data of a cluster for causes that keep pods from being placed or aligned: in the
+// installation, on nodes, and in pods.
 //
-// Findings are a pure function of a [Snapshot]. Invariant: equal snapshots give equal findings in the same order; each
-// finding has an id of [IDs], evidence, and a remedy. The package changes nothing in a cluster. A resource that the
-// identity may not read is a limit of the answer, and no finding.
+// Findings are a pure function of a [Snapshot]. Invariant: equal snapshots give equal findings in the same order;
+// each finding has an id of [IDs], evidence, and a remedy. The package changes nothing in a cluster. A resource that
+// the identity may not read is a limit of the answer, and no finding.
 package doctor
 
 import (
@@ -27,24 +27,23 @@ import (
 type Snapshot struct {
 	At   time.Time
 	View *kube.View
-	// Definitions are the CustomResourceDefinitions of Tenon's objects, by kind: empty where the cluster has none,
-	// missing where the identity may not read it.
+	// Definitions are the CustomResourceDefinitions of Tenon's objects, by kind. A value is empty if the cluster has no
+	// such definition. A kind is missing if the identity may not read its definition.
 	Definitions map[string]map[string]any
 	// NoPolicy are the missing objects of the admission policy for agents.
 	NoPolicy []string
-	// Rights are the rights that Tenon's service accounts need.
+	// Rights are the rights that Tenon's service accounts need; empty if the identity may not ask for them.
 	Rights []Right
 	// Leases are the leases of schedulers with Tenon, and Schedulers the configurations of schedulers; both may be
-	// empty.
+	// empty. Limits are the resources that could not be read.
 	Leases     []Lease
 	Schedulers []document.Scheduler
 	Limits     []document.Limit
-	// Gone are, by node, the pods that had no object at the first look and that the node still listed at the second
-	// look.
+	// Gone has, by node, the pods without an object that the node still reported at the second look; see LookAgain.
 	Gone map[string][]state.PodID
 }
 
-// undefined reports whether the cluster has no definition of a kind of Tenon's.
+// undefined reports whether the cluster has no definition of one of Tenon's kinds. It is false if that is not known.
 func (s *Snapshot) undefined(kind string) bool {
 	found, read := s.Definitions[kind]
 	return read && len(found) == 0
@@ -72,21 +71,23 @@ func (r Right) String() string {
 	return out
 }
 
-// Lease is a lease of a scheduler, and its holder.
+// Lease is a lease of a scheduler. It is valid for the time Lasts after Renewed. Holder is "" if no scheduler holds
+// it.
 type Lease struct {
 	Namespace, Name, Holder string
 	Renewed                 time.Time
 	Lasts                   time.Duration
 }
 
-// Options select what is examined; empty selects everything.
+// Options select the findings that Examine returns, by their objects; empty options select all. They do not limit
+// what is examined.
 type Options struct {
 	Node string
 	Pod  string // "namespace/name"
 }
 
 // Examine returns the findings of a snapshot. It returns an error if the cluster cannot be judged, or if the options
-// select an object that does not exist. An answer without findings would be wrong for a node that was not examined.
+// select an object that does not exist: for such an object, an answer without findings would be wrong.
 func Examine(s *Snapshot, o Options) (document.Diagnosis, error) {
 	if err := o.matches(s.View); err != nil {
 		return document.Diagnosis{}, err
@@ -157,8 +158,8 @@ func (o Options) keep(d document.Diagnosis) document.Diagnosis {
 	return d
 }
 
-// unexamined returns the resources that could not be read. A resource that only affects where pods may go counts only
-// if a pod waits.
+// unexamined returns the resources that could not be read, and the pods that could not be judged. A resource that
+// matters only for the choice of a node is left out unless a pod waits.
 func (x *examination) unexamined() (out []document.Limit) {
 	for _, l := range x.View.Limits() {
 		if x.judged > 0 || !slices.Contains(kube.AroundResources(), l.Resource) {
@@ -177,15 +178,16 @@ type examination struct {
 	*Snapshot
 	scene *stage.Stage
 	found map[string]*document.Finding
-	// judged counts the workloads that wait for a node, and strange the pods on nodes that cannot be judged.
-	// strangest is one of these pods, with the reason.
+	// judged counts the workloads that wait for a node. strange counts the pods that have a node but cannot be judged,
+	// and strangest is the reason for the first of these pods.
 	judged, strange int
 	strangest       string
 	// static are the nodes whose kubelets have a static memory manager; see staticMemory.
 	static map[string]*state.Node
 }
 
-// add adds a finding about an object. A remedy that is not empty replaces the remedy of the id.
+// add adds a finding about an object. A remedy that is not empty replaces the remedy of the id. An unknown id becomes
+// unknownReason.
 func (x *examination) add(id string, of document.FindingObject, text, remedy string) {
 	entry, ok := catalogue[id]
 	if !ok {
@@ -217,6 +219,7 @@ func union(a, b []string) []string {
 // maxEvidence bounds the evidence of one object.
 const maxEvidence = 8
 
+// sorted returns the findings, the most severe first, and by id within one severity.
 func (x *examination) sorted() []document.Finding {
 	out := []document.Finding{}
 	for _, key := range slices.Sorted(maps.Keys(x.found)) {
@@ -237,7 +240,7 @@ func (x *examination) sorted() []document.Finding {
 	return out
 }
 
-// named inserts the names of an object into commands.
+// named returns commands with NODE, NAMESPACE and POD replaced by the first node and the first pod of an object.
 func named(commands []string, o document.FindingObject) (out []string) {
 	for _, c := range commands {
 		if len(o.Nodes) > 0 {
@@ -260,8 +263,8 @@ func onNode(name string, evidence ...string) document.FindingObject {
 	return document.FindingObject{Kind: "Node", Name: name, Nodes: []string{name}, Evidence: evidence}
 }
 
-// onPod returns the controller of a pod as the object of a finding: a fault of one of its pods is corrected in its
-// template.
+// onPod returns the object of a finding about a pod. It is the pod's controller, if there is one, because a fault of
+// the pod is corrected in the template of the controller.
 func onPod(p *v1.Pod, evidence ...string) document.FindingObject {
 	o := document.FindingObject{Kind: "Pod", Namespace: p.Namespace, Name: p.Name,
 		Pods: []string{p.Namespace + "/" + p.Name}, Evidence: evidence}

@@ -19,21 +19,21 @@ import (
 )
 
 // This file finds pods that have no object any more and that their node still reports. Every pod that ends is briefly
-// in this state, so the file looks twice.
+// in this state, so only a second look, some seconds later, tells the difference.
 
-// dropTime is how long a node may report a pod after its object is gone. The CPU manager checks every ten seconds what
-// it may take back (--cpu-manager-reconcile-period), and an agent takes a second.
+// dropTime is how long a node may report a pod after the object of the pod is gone. The CPU manager takes CPUs back
+// every ten seconds (--cpu-manager-reconcile-period), and the agent needs a second to report that.
 const dropTime = 15 * time.Second
 
 // Bounds on the second look: a node may report any number of pods.
 const (
-	maxGone      = 10 // pods of a node
+	maxGone      = 10 // pods of one node
 	maxGoneNodes = 50
 )
 
-// LookAgain looks a second time at the pods that reports list and that have no object. Pods that are still in this
-// state after dropTime become findings. LookAgain calls pause, which waits, only if there are such pods. A snapshot of
-// files has no second time, so it has no such findings.
+// LookAgain looks a second time at the pods that reports list and that have no object. It stores pods that are still
+// in this state after dropTime in s.Gone, where Examine finds them. It calls pause, which waits for the given time,
+// only if there are such pods. It must not be called for a cluster that is read from files, which do not change.
 func (s *Snapshot) LookAgain(ctx context.Context, cfg *rest.Config,
 	pause func(context.Context, time.Duration) error) error {
 	gone, left := map[string][]state.PodID{}, 0
@@ -86,8 +86,8 @@ func (s *Snapshot) LookAgain(ctx context.Context, cfg *rest.Config,
 	return nil
 }
 
-// mayAgain records that the second look was refused: an identity that may list objects may lack the right to get a
-// single one.
+// mayAgain records a refusal of the second look as a limit, because an identity that may list objects may lack the
+// right to get a single one. It returns other errors.
 func (s *Snapshot) mayAgain(resource string, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
@@ -97,7 +97,7 @@ func (s *Snapshot) mayAgain(resource string, err error) error {
 	return nil
 }
 
-// exists reports whether a pod has an object.
+// exists reports whether a pod has an object with the same UID.
 func exists(ctx context.Context, c *objects.Core, id state.PodID) (bool, error) {
 	p, err := c.Pods.In(id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
 	switch {
@@ -109,7 +109,7 @@ func exists(ctx context.Context, c *objects.Core, id state.PodID) (bool, error) 
 	return string(p.UID) == id.UID, nil
 }
 
-// dropped finds the pods that a node has reported for long after their end.
+// dropped adds a finding about the pods that a node still reports long after their end.
 func (x *examination) dropped(n *state.Node) {
 	if ids := x.Gone[n.Name]; len(ids) > 0 {
 		x.add("pods-gone", onNode(n.Name, podNames(ids)...), "a node reports pods that have no object any more", "")

@@ -15,8 +15,8 @@ import (
 
 // This file examines kubelets and their configurations for effects on pods that users do not expect.
 
-// starts examines whether the kubelet would start again with its configuration. A fault can only have come after the
-// kubelet's start, by a change of the machine or of a file. Reserved amounts are examined by the method reservation.
+// starts examines whether the kubelet would start again with its configuration. The kubelet runs, so a fault can only
+// come from a later change of the machine or of a file. The method reservation examines reserved amounts of memory.
 func (x *examination) starts(n *state.Node, l *v1alpha1.NodeLayout) {
 	gates := map[string]bool{}
 	if l != nil {
@@ -25,18 +25,18 @@ func (x *examination) starts(n *state.Node, l *v1alpha1.NodeLayout) {
 		}
 	}
 	for _, f := range n.Rules.StartFaults(n.Machine, place.Startup{Gates: gates}) {
-		// Flags may enable a gate that the files do not name, and reserve CPUs.
+		// These two faults are left out: the agent may know only the files, and flags may enable a gate or reserve CPUs.
 		if !f.Gate && f.Setting != "cpuManagerPolicy" {
 			x.add("kubelet-start", onNode(n.Name, f.Text), "a kubelet does not work with its configuration: "+f.Setting, "")
 		}
 	}
 }
 
-// strictSince is the first release that offers strict-cpu-reservation without the gate for alpha options.
+// strictSince is the first release (1.33) that offers strict-cpu-reservation without the gate for alpha options.
 const strictSince place.Release = 33
 
-// reservedCPUs examines which pods may run on the CPUs that are reserved for the system, and which CPUs no container
-// can get because of them.
+// reservedCPUs examines which containers get or share the CPUs that are reserved for the system, and which CPUs no
+// container can get because their core is reserved in part.
 func (x *examination) reservedCPUs(n *state.Node) {
 	r := n.Rules
 	if want, given, ok := r.GivesReserved(n.Machine); ok {
@@ -75,7 +75,7 @@ func (x *examination) lost(n *state.Node, object *v1.Node) {
 	}
 }
 
-// refused finds out why a kubelet refused a pod.
+// refused adds a finding about a pod that a kubelet refused with the reason why.
 func (x *examination) refused(p *v1.Pod, why place.RefusalReason) {
 	text, remedy := "a kubelet refused it: "+string(why), ""
 	switch {
@@ -91,7 +91,7 @@ func (x *examination) refused(p *v1.Pod, why place.RefusalReason) {
 	x.add("kubelet-refused", onPod(p, p.Status.Message), text, remedy)
 }
 
-// ours reports whether a scheduler with this name has Tenon, as far as is known.
+// ours reports whether a scheduler with this name has Tenon, as far as configurations could be read.
 func (x *examination) ours(scheduler string) bool {
 	for _, s := range x.Schedulers {
 		for _, p := range s.Profiles {

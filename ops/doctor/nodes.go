@@ -44,7 +44,7 @@ func (x *examination) nodes() {
 		x.reservation(n, objects[n.Name])
 		for _, h := range n.RestartHazards() {
 			pods := h.Pods
-			h.Pods = nil // the evidence has the pods, so that equal hazards of nodes are one finding
+			h.Pods = nil // the pods are evidence, so that equal hazards of several nodes become one finding
 			a := h.Advice()
 			x.add(string(h.Code), onNode(n.Name, pods...), a.What,
 				cmp.Or(a.Remedy, "drain the node before the kubelet restarts"))
@@ -66,8 +66,8 @@ func (x *examination) unread(layouts map[string]*v1alpha1.NodeLayout) {
 	}
 }
 
-// unreported examines a node without any published data. An agent that runs there without being ready is another
-// finding.
+// unreported examines a node that publishes no data. An agent that runs there without being ready has a finding of
+// its own.
 func (x *examination) unreported(node string) {
 	agent := x.agentOn(node)
 	switch {
@@ -94,6 +94,7 @@ func (x *examination) report(n *state.Node, l *v1alpha1.NodeLayout, object *v1.N
 				object.Status.NodeInfo.KubeletVersion), "the layout is of another release of the kubelet than the node", "")
 		}
 	}
+	// If the rules show why the kubelet cannot be used, method settings adds the finding, with the remedy.
 	barred := n.Quality == state.Exact && len(n.Rules.Obstacles(n.Machine)) > 0
 	for _, r := range n.Inexact {
 		if r.Code == state.KubeletUnusable && barred {
@@ -125,7 +126,7 @@ func (x *examination) awaited(n *state.Node) {
 	}
 }
 
-// settings examines a kubelet's configuration for its machine.
+// settings examines whether a kubelet's configuration suits its machine.
 func (x *examination) settings(n *state.Node) {
 	for _, u := range n.Rules.Forgotten(n.Machine) {
 		x.add(string(u.Code), onNode(n.Name), u.What, u.Remedy)
@@ -175,8 +176,10 @@ func (x *examination) hardware(n *state.Node, l *v1alpha1.NodeLayout) {
 }
 
 // locality examines whether the kubelet can align the devices of a resource. If a plugin names NUMA nodes for some
-// devices, restricted and single-numa-node never count devices without a NUMA node (devicemanager/topology_hints.go).
+// devices of the resource, restricted and single-numa-node never count its devices without a NUMA node
+// (devicemanager/topology_hints.go).
 func (x *examination) locality(n *state.Node, r topo.Resource) {
+	// lost counts devices without a NUMA node, and foreign devices with a NUMA node that the machine lacks.
 	lost, foreign := 0, 0
 	for i := range r.Devices {
 		if r.Devices[i].NUMAs == 0 {
@@ -217,7 +220,7 @@ func reserved(n *state.Node, id int32) bool {
 	return false
 }
 
-// hugepages finds NUMA nodes with CPUs that lack a kind of hugepages that others have.
+// hugepages examines whether NUMA nodes with CPUs and memory lack a kind of hugepages that other NUMA nodes have.
 func (x *examination) hugepages(n *state.Node) {
 	for _, kind := range n.Machine.Kinds() {
 		if kind == topo.Memory {
@@ -228,7 +231,7 @@ func (x *examination) hugepages(n *state.Node) {
 			switch {
 			case numa.Capacity(kind) > 0:
 				with = append(with, fmt.Sprint(numa.ID))
-			case numa.CPUs.Len() > 0 && numa.Bytes > 0: // other NUMA nodes have no memory for pages
+			case numa.CPUs.Len() > 0 && numa.Bytes > 0: // NUMA nodes without memory cannot have pages
 				without = append(without, fmt.Sprint(numa.ID))
 			}
 		}
@@ -239,9 +242,9 @@ func (x *examination) hugepages(n *state.Node) {
 	}
 }
 
-// reservation compares the memory that the memory manager reserves with the memory that the kubelet keeps from pods. A
-// kubelet refuses to start where these differ. So it started under another configuration, or the machine has changed
-// since.
+// reservation compares the memory that the memory manager reserves with the memory that the kubelet keeps from pods.
+// A kubelet refuses to start if these differ. So a running kubelet was started with another configuration, or on a
+// machine with other amounts.
 func (x *examination) reservation(n *state.Node, object *v1.Node) {
 	if !n.Rules.Memory.Static {
 		return
@@ -258,7 +261,8 @@ func (x *examination) reservation(n *state.Node, object *v1.Node) {
 	}
 }
 
-// wholeCores returns the nodes whose kubelets assign whole cores only, by the number of threads per core.
+// wholeCores returns the names of the nodes whose kubelets assign whole cores only, by the number of threads per
+// core. It leaves out nodes with one thread per core, which have no smaller parts.
 func (x *examination) wholeCores() map[int64][]string {
 	out := map[int64][]string{}
 	for _, n := range x.View.States {

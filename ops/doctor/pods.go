@@ -19,11 +19,11 @@ import (
 
 // This file examines pods.
 
-// maxJudged bounds the workloads that are judged on every node.
+// maxJudged bounds the number of waiting workloads that are judged, because each is judged for every node.
 const maxJudged = 200
 
 func (x *examination) pods() error {
-	byUID := map[string]kube.Stored{} // a view may store pods without all their fields
+	byUID := map[string]kube.Stored{} // converted only when needed: a view may store pods without all their fields
 	judged := map[string]bool{}
 	cores := x.wholeCores()
 	for _, stored := range x.View.Pods {
@@ -66,7 +66,7 @@ func (x *examination) pods() error {
 func (x *examination) nearly(p *v1.Pod) {
 	spec, err := podapi.ToPlace(p)
 	if err != nil {
-		if p.Spec.NodeName != "" { // for waiting pods this is a finding
+		if p.Spec.NodeName != "" { // for a pod without a node, method waiting adds a finding
 			x.strange++
 			x.strangest = cmp.Or(x.strangest, err.Error())
 		}
@@ -87,7 +87,7 @@ func meant(c v1.Container) bool {
 	return limited && limit.Value() > 0 && limit.MilliValue()%1000 == 0 && (!requested || request.Cmp(limit) == 0)
 }
 
-// waiting examines a pod without a node.
+// waiting examines a pod without a node. cores is the result of wholeCores.
 func (x *examination) waiting(p *v1.Pod, cores map[int64][]string) error {
 	w, err := x.scene.Existing(p)
 	if err != nil {
@@ -114,7 +114,7 @@ func (x *examination) waiting(p *v1.Pod, cores map[int64][]string) error {
 	return nil
 }
 
-// never adds the finding that no node will take a pod, whichever pods end, with the reasons as evidence.
+// never adds the finding that no node will ever take a pod, whichever other pods end. The reasons are the evidence.
 func (x *examination) never(p *v1.Pod, l whatif.Lasting) {
 	var evidence, remedies []string
 	for _, r := range l.Refusals {
@@ -129,9 +129,10 @@ func (x *examination) never(p *v1.Pod, l whatif.Lasting) {
 		choose(len(x.scene.Nodes()), "node")), strings.Join(remedies[:min(maxRemedies, len(remedies))], "; or "))
 }
 
-// maxRemedies bounds the remedies of a pod that no node takes.
+// maxRemedies bounds the remedies in one such finding.
 const maxRemedies = 4
 
+// choose returns a number with a noun, in the plural unless the number is 1.
 func choose(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -139,7 +140,7 @@ func choose(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// few returns the first node names as a text.
+// few returns a text with the first names, and the number of the others.
 func few(names []string) string {
 	const most = 3
 	out := strings.Join(names[:min(most, len(names))], ", ")
@@ -175,7 +176,8 @@ func (x *examination) misaligned(byUID map[string]kube.Stored) {
 	}
 }
 
-// cost describes a container's holdings, the best holdings, and how much longer the distance between its NUMA nodes is.
+// cost describes a container's NUMA nodes and how few would do. If memory is farther away than necessary, it also has
+// the ratio of the distances.
 func cost(n *state.Node, u place.Alignment) string {
 	out := fmt.Sprintf("%s on %s: NUMA nodes %s; %d would do", cmp.Or(u.Container, "the pod"), n.Name,
 		document.NUMAs(n.Machine, u.Held.NUMAs), u.Best.NUMAs.Len())

@@ -42,14 +42,15 @@ var (
 // policyName is the name of the admission policy for agents.
 const policyName = "tenon-agent-writes-its-own-node"
 
-// kinds are Tenon's own kinds of objects, with the names of their definitions.
+// kinds returns the names of the CustomResourceDefinitions of Tenon's objects, by kind.
 func kinds() map[string]string {
 	return map[string]string{"NodeLayout": "nodelayouts.tenon.sh", "LayoutBase": "layoutbases.tenon.sh",
 		"NodeAffinity": "nodeaffinities.tenon.sh"}
 }
 
 // Read reads a cluster with the rights of cfg; at is the present time. A resource that these rights do not cover
-// becomes a limit. Without nodes, pods and layouts no answer is possible, so Read returns an error for those.
+// becomes a limit. Without nodes, pods and layouts no answer is possible, so Read returns an error if one of these
+// three cannot be read.
 func Read(ctx context.Context, cfg *rest.Config, at time.Time) (*Snapshot, error) {
 	reader, err := kube.NewReader(cfg)
 	if err != nil {
@@ -63,7 +64,8 @@ func Read(ctx context.Context, cfg *rest.Config, at time.Time) (*Snapshot, error
 	return ReadAround(ctx, v, cfg, at)
 }
 
-// ReadAround reads with the rights of cfg what doctor examines in addition to a view.
+// ReadAround returns a snapshot with the view v. It reads with the rights of cfg what the doctor needs and a view
+// does not have.
 func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config, at time.Time) (*Snapshot, error) {
 	cfg = brisk(cfg)
 	s := &Snapshot{At: at, View: v}
@@ -80,7 +82,7 @@ func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config, at time.Tim
 	return s, errors.Join(s.readInstallation(got), s.readLeases(got), s.readRights(ctx, cfg), s.readSchedulers(ctx, cfg))
 }
 
-// brisk returns a copy of cfg for some fifty short requests.
+// brisk returns a copy of cfg that permits 50 requests per second, because the doctor sends some fifty short ones.
 func brisk(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = 50, 100
@@ -99,7 +101,7 @@ type (
 	}
 )
 
-// fetch reads objects, several at a time.
+// fetch reads objects, several at a time. The result has an answer for every key.
 func fetch(ctx context.Context, from dynamic.Interface, keys []key) map[key]answer {
 	answers := make([]answer, len(keys))
 	each(len(keys), func(i int) {
@@ -116,8 +118,8 @@ func fetch(ctx context.Context, from dynamic.Interface, keys []key) map[key]answ
 	return out
 }
 
-// maxQuestions bounds the requests to the API server at a time. One after the other, some fifty of them take seconds at
-// a busy API server.
+// maxQuestions bounds the requests to the API server at the same time. A busy API server would need seconds for some
+// fifty requests one after the other.
 const maxQuestions = 16
 
 // each calls do for the numbers from 0 to n-1, several at a time.
@@ -134,7 +136,7 @@ func each(n int, do func(i int)) {
 	all.Wait()
 }
 
-// may records a refusal as a limit. It returns other errors.
+// may records a refusal as a limit, once per resource, and returns nil. It returns other errors.
 func (s *Snapshot) may(resource string, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
@@ -148,6 +150,7 @@ func (s *Snapshot) may(resource string, err error) error {
 	return nil
 }
 
+// readInstallation stores the definitions, and the missing objects of the admission policy.
 func (s *Snapshot) readInstallation(got map[key]answer) error {
 	s.Definitions = map[string]map[string]any{}
 	for kind, name := range kinds() {
@@ -175,7 +178,8 @@ func (s *Snapshot) readInstallation(got map[key]answer) error {
 	return nil
 }
 
-// readLeases reads the leases with the scheduler's name.
+// readLeases stores the leases with the scheduler's name. A lease without a duration counts as one of 15 seconds, the
+// default.
 func (s *Snapshot) readLeases(got map[key]answer) error {
 	for _, namespace := range []string{deploy.Namespace, metav1.NamespaceSystem} {
 		a := got[key{leases, namespace, deploy.Scheduler}]
@@ -225,8 +229,8 @@ func (s *Snapshot) readSchedulers(ctx context.Context, cfg *rest.Config) error {
 	return nil
 }
 
-// readRights asks the API server whether the service accounts have the rights in the roles of this release. It skips
-// accounts that do not exist: a cluster without Tenon lacks no rights.
+// readRights asks the API server whether the service accounts have the rights in the roles of this release. It does
+// not ask if NodeLayout is not defined: a cluster without Tenon lacks no rights.
 func (s *Snapshot) readRights(ctx context.Context, cfg *rest.Config) error {
 	if s.undefined("NodeLayout") {
 		return nil
@@ -267,8 +271,8 @@ func (r Right) Review() authorizationv1.SubjectAccessReviewSpec {
 			Subresource: sub, Namespace: r.Namespace, Name: r.Name}}
 }
 
-// Needed returns the rights that this release's roles give to the agent and the scheduler, and the further rights by
-// which a scheduler binds pods.
+// Needed returns the rights that the roles of this release give to the agent and the scheduler, and the rights to
+// watch and bind pods, which a scheduler has by other roles.
 func Needed() ([]Right, error) {
 	users := map[string]string{deploy.Agent: "system:serviceaccount:" + deploy.AgentNamespace + ":" + deploy.Agent,
 		deploy.Scheduler: "system:serviceaccount:" + deploy.Namespace + ":" + deploy.Scheduler}
@@ -288,6 +292,7 @@ func Needed() ([]Right, error) {
 		Right{User: users[deploy.Scheduler], Verb: "watch", Resource: "pods"}), nil
 }
 
+// rightsOf returns one right for each verb, resource and name in the rules of a role.
 func rightsOf(user string, role rbacv1.ClusterRole) (out []Right) {
 	for _, rule := range role.Rules {
 		names := rule.ResourceNames
