@@ -25,7 +25,8 @@ func Read(ctx context.Context, reader *kube.Reader, cfg *rest.Config) (*Scene, e
 	return ReadAround(ctx, v, cfg)
 }
 
-// ReadAround reads with the rights of cfg the input of a plan that a view lacks.
+// ReadAround returns the scene of a view. It reads the PodDisruptionBudgets, which a view lacks, with the rights of
+// cfg. If these rights do not cover them, they are a limit of the plan.
 func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config) (*Scene, error) {
 	all, err := dynamic.NewForConfig(cfg)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package rollout computes the effects of a change of kubelets' configuration before it is made. A plan has the pods
-// that their nodes would admit again, the places of the other pods, and what fits more or less often afterwards. It
-// also has the state files that have to be removed, and the order in which nodes are changed.
+// that their nodes would admit again, new places for the other pods, and how many pods of the usual shapes fit before
+// and after. It also has the state files that have to be removed, and the order in which nodes are changed.
 //
 // It only computes, with the algorithm that predicts placements. Invariant: a plan depends only on the data that was
 // read, and nothing is changed. The package refuses nodes whose configuration is not known, and changes without an
@@ -32,14 +32,15 @@ import (
 // Scene is the input of a plan.
 type Scene struct {
 	Stage *stage.Stage
-	// Layouts and Nodes are objects by name, for versions and amounts.
+	// Layouts and Nodes are the objects by name. They have the versions of kubelets and the amounts of nodes.
 	Layouts map[string]*v1alpha1.NodeLayout
 	Nodes   map[string]*v1.Node
 	Budgets []policyv1.PodDisruptionBudget
 	Limits  []document.Limit
 }
 
-// SceneOf returns the scene of a view. limits name further data that was not read.
+// SceneOf returns the scene of a view. limits are resources that could not be read, in addition to the limits of the
+// view.
 func SceneOf(v *kube.View, budgets []policyv1.PodDisruptionBudget, limits []document.Limit) (*Scene, error) {
 	s, err := stage.Of(v)
 	if err != nil {
@@ -56,7 +57,9 @@ func SceneOf(v *kube.View, budgets []policyv1.PodDisruptionBudget, limits []docu
 	return out, nil
 }
 
-// Plan computes the effects of a change.
+// Plan computes the effects of a change. The nodes of the plan are in the order in which they are to be changed:
+// nodes without errors first, then nodes whose drain no budget blocks, and then by the number of pods that would
+// wait. Plan returns an error if all selected nodes have the configuration already.
 func (s *Scene) Plan(change whatif.Variation) (document.KubeletPlan, error) {
 	out := document.KubeletPlan{Kind: "KubeletPlan", Selector: change.Selector, Unchanged: []string{},
 		Nodes: []document.KubeletPlanNode{}, Moves: []document.PlannedMove{}, Shapes: []document.ShapeSlots{},
@@ -99,7 +102,7 @@ func (s *Scene) Plan(change whatif.Variation) (document.KubeletPlan, error) {
 func (s *Scene) unknown(change whatif.Variation) (out []document.Limit) {
 	const maxUnknown, reason = 10, "no layout: its configuration is not known, and the plan leaves it out"
 	if change.Selector != "" {
-		return nil // Vary refuses such a node
+		return nil // Vary returns an error for a selected node without a layout
 	}
 	more := 0
 	for _, n := range s.Stage.Nodes() {
@@ -122,10 +125,10 @@ func (s *Scene) unknown(change whatif.Variation) (out []document.Limit) {
 type planner struct {
 	*Scene
 	after *stage.Stage
-	// nodes are the stage's nodes after the change, with the pods that start again on them.
+	// nodes are the stage's nodes after the change. The changed nodes have only the pods that they admit again.
 	nodes   []whatif.Node
-	changed []int // positions
-	bound   map[string]*v1.Pod
+	changed []int              // positions in nodes
+	bound   map[string]*v1.Pod // see Scene.bound
 	refused []refusedPod
 }
 
@@ -136,7 +139,7 @@ type refusedPod struct {
 	node string
 }
 
-// bound are the pods that have nodes and have not ended, by UID.
+// bound returns the pods that have nodes and have not ended, by UID.
 func (s *Scene) bound() map[string]*v1.Pod {
 	out := map[string]*v1.Pod{}
 	for p := range kube.EachPod(s.Stage.Pods()) {
@@ -158,7 +161,8 @@ func (s *Scene) node(name string) (whatif.Node, bool) {
 
 func sameRules(a, b *state.Node) bool { return rulesOf(a).equal(rulesOf(b)) }
 
-// change computes the effects on one node.
+// change computes the effects on the node at position i of p.nodes, and stores there the node after the change.
+// before is the same node before the change.
 func (p *planner) change(before whatif.Node, i int) (out document.KubeletPlanNode, err error) {
 	n := &p.nodes[i]
 	was, is := rulesOf(before.State), rulesOf(n.State)
@@ -194,7 +198,7 @@ func (p *planner) change(before whatif.Node, i int) (out document.KubeletPlanNod
 	return out, err
 }
 
-// allocatable returns what the node would have for pods with the reserved CPUs of r.
+// allocatable returns the amounts that the node n would have for pods if it had the reserved CPUs of the rules r.
 func allocatable(n whatif.Node, r place.Rules) whatif.Amounts {
 	was := n.State.Rules.CPU.Reserved
 	if r.CPU.Reserved.Equal(was) {
@@ -205,8 +209,9 @@ func allocatable(n whatif.Node, r place.Rules) whatif.Amounts {
 	return out
 }
 
-// restart starts the pods of a node on it once more, in the order in which it admitted them. Pods without holdings come
-// last.
+// restart predicts the start of the kubelet with the new rules. It lets n admit the pods of the node again, in the
+// order in which the node admitted them before; pods without holdings come last. Pods that n refuses are added to
+// p.refused.
 func (p *planner) restart(before whatif.Node, n *whatif.Node, out *document.KubeletPlanNode) {
 	n.State = &state.Node{Name: n.Name, Machine: n.State.Machine, Rules: n.State.Rules,
 		Usage: place.NewUsage(n.State.Machine, n.State.Rules)}
@@ -257,8 +262,8 @@ func (p *planner) order(n whatif.Node) (out []*v1.Pod) {
 	return append(out, rest...)
 }
 
-// admit returns the kubelet's decision about a pod. Like the kubelet, it compares the amounts of the node, and asks the
-// managers.
+// admit returns the kubelet's decision about a pod, and the node with the pod if the kubelet admits it. Like the
+// kubelet, it first compares the amounts of the node, and then asks the managers.
 func admit(n *whatif.Node, pod *v1.Pod) (whatif.Node, place.Verdict, error) {
 	spec, err := podapi.ToPlace(pod)
 	if err != nil {
@@ -286,7 +291,8 @@ func admit(n *whatif.Node, pod *v1.Pod) (whatif.Node, place.Verdict, error) {
 	return next, v, nil
 }
 
-// short returns the amounts that a node has too little of.
+// short returns a reason for each resource with less left on the node than needs has, in ascending order of the
+// resource's name.
 func short(n *whatif.Node, needs whatif.Amounts) (out []place.Reason) {
 	for resource, want := range needs {
 		if have := n.Left(resource); want > 0 && want > have {
@@ -316,7 +322,8 @@ func (p *planner) staying(node string) (out []place.Holding) {
 	return out
 }
 
-// moves places the pods that their changed nodes would refuse, after all nodes have changed.
+// moves finds other nodes for the pods that their changed nodes would refuse, after all nodes have changed. A move
+// has no destination if no node takes the pod.
 func (p *planner) moves() ([]document.PlannedMove, error) {
 	out := []document.PlannedMove{}
 	plan := whatif.New(p.nodes, whatif.Rules{})
@@ -344,7 +351,8 @@ func (p *planner) moves() ([]document.PlannedMove, error) {
 	return out, nil
 }
 
-// drain counts the effects of draining a node in the present cluster.
+// drain predicts the effects of draining a node before any change: how many pods are evicted, how many of them then
+// wait because no other node has room, and which PodDisruptionBudgets block the drain.
 func (p *planner) drain(node string, out *document.KubeletPlanNode) error {
 	nodes := slices.Clone(p.Stage.Nodes())
 	for i := range nodes {
@@ -383,10 +391,11 @@ func (p *planner) drain(node string, out *document.KubeletPlanNode) error {
 	return nil
 }
 
-// maxShapes bounds the shapes that are counted.
+// maxShapes bounds the shapes that slots counts.
 const maxShapes = 4
 
-// slots counts how many pods of the usual shapes would fit on the changed nodes if these were empty.
+// slots counts how many pods of the usual shapes would fit on the changed nodes if these were empty, before and
+// after.
 func (p *planner) slots() []document.ShapeSlots {
 	out := []document.ShapeSlots{}
 	for _, share := range whatif.Usual(p.Stage.Usual(), nil).Shares() {
@@ -404,12 +413,13 @@ func (p *planner) slots() []document.ShapeSlots {
 	return out
 }
 
+// emptied returns the node without pods, under the rules r.
 func emptied(n whatif.Node, r place.Rules) whatif.Node {
 	return whatif.Node{Name: n.Name, Allocatable: n.Allocatable, State: &state.Node{Name: n.Name, Rules: r,
 		Machine: n.State.Machine, Usage: place.NewUsage(n.State.Machine, r)}}
 }
 
-// shapeText describes a pod's request.
+// shapeText returns the request of a pod as text: the amounts of each container.
 func shapeText(p *place.Pod) string {
 	var parts []string
 	for _, c := range p.Containers {

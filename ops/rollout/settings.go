@@ -19,7 +19,8 @@ import (
 // This file writes rules as a KubeletConfiguration, and finds out whether a kubelet accepts them and which of its state
 // files it refuses afterwards.
 
-// settings are rules in the form of a KubeletConfiguration.
+// settings are the rules of a node: wire as in a NodeLayout, and fields as the fields of a KubeletConfiguration, by
+// name.
 type settings struct {
 	wire   v1alpha1.Rules
 	fields map[string]any
@@ -38,8 +39,8 @@ func rulesOf(n *state.Node) settings {
 	return s
 }
 
-// reservedMemory has one entry for each NUMA node, in the order of the reservations. Amounts are exact to the byte: the
-// kubelet compares their sum with what it keeps from pods.
+// reservedMemory returns the field reservedMemory: one entry for each NUMA node, in the order of the reservations.
+// Amounts are exact to the byte, because the kubelet compares their sum with what it keeps from pods.
 func reservedMemory(of []v1alpha1.ReservedMemory) (out []any) {
 	limits := map[int32]map[string]any{}
 	for _, x := range of {
@@ -52,7 +53,8 @@ func reservedMemory(of []v1alpha1.ReservedMemory) (out []any) {
 	return out
 }
 
-// options returns a kubelet's options as texts, by name. of is a struct of the API, so encoding it does not fail.
+// options returns the fields of a struct of options as texts, by name. The struct is of the API, so it always
+// encodes.
 func options(of any) map[string]string {
 	all := map[string]any{}
 	if data, err := json.Marshal(of); err == nil {
@@ -67,7 +69,7 @@ func options(of any) map[string]string {
 
 func (s settings) equal(o settings) bool { return len(s.changed(o)) == 0 }
 
-// changed returns the names of the fields that differ.
+// changed returns the names of the fields in which o differs from s, in ascending order.
 func (s settings) changed(o settings) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
 		if line(name, s.fields[name]) != line(name, o.fields[name]) {
@@ -77,6 +79,7 @@ func (s settings) changed(o settings) (out []string) {
 	return out
 }
 
+// line returns a field as one line of text.
 func line(name string, value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -98,7 +101,7 @@ func unset(value any) bool {
 	return value == nil
 }
 
-// diff returns the removed and the added lines.
+// diff returns a line "- field: value" for each removed value, and "+ field: value" for each added one.
 func (s settings) diff(to settings) []string {
 	out := []string{}
 	for _, name := range s.changed(to) {
@@ -112,21 +115,21 @@ func (s settings) diff(to settings) []string {
 	return out
 }
 
-// DropIn returns a file for the --config-dir of a node's kubelet. It changes the rules of the node from into the
-// rules of the node to. Both nodes have the same machine.
+// DropIn returns a file for the --config-dir of a node's kubelet that replaces the rules in from by the rules in to.
+// Both have the same machine.
 func DropIn(from, to *state.Node) (string, error) { return rulesOf(from).dropIn(rulesOf(to)) }
 
-// dropIn returns a file for the kubelet's --config-dir. The kubelet merges it as a JSON merge patch: it adds options to
-// the options of earlier files, and null removes one (cmd/kubelet/app/server.go, mergeKubeletConfigurations). The file
-// removes an option that is turned off. "false" would need the option's feature gate, and no kubelet starts with an
-// option under policy none (cpumanager/policy_none.go).
+// dropIn returns a file for the kubelet's --config-dir. The kubelet merges it as a JSON merge patch: it adds options
+// to the options of earlier files, and null removes one (cmd/kubelet/app/server.go, mergeKubeletConfigurations). An
+// option that is turned off is removed and not set to "false", because "false" needs the option's feature gate too,
+// and no kubelet starts with an option under policy none (cpumanager/policy_none.go).
 func (s settings) dropIn(to settings) (string, error) {
 	out := map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 	for _, name := range s.changed(to) {
 		out[name] = patch(s.fields[name], to.fields[name])
 	}
 	if to.wire.CPUManagerPolicy == "none" && s.wire.CPUManagerPolicy != "none" {
-		out["cpuManagerPolicyOptions"] = nil // also options that earlier files set to false
+		out["cpuManagerPolicyOptions"] = nil // removes also options that earlier files set to false
 	}
 	text, err := yaml.Marshal(out)
 	if err != nil {
@@ -135,7 +138,7 @@ func (s settings) dropIn(to settings) (string, error) {
 	return string(text), nil
 }
 
-// patch returns the JSON merge patch from one value of a field to another.
+// patch returns the JSON merge patch from one value of a field to another; nil removes the field.
 func patch(from, to any) any {
 	after, isMap := to.(map[string]string)
 	if unset(to) && (isMap || to == nil) {
@@ -155,8 +158,8 @@ func patch(from, to any) any {
 	return all
 }
 
-// refusals returns why a kubelet would not start with rules, or would serve no pods. kept is the memory that it keeps
-// from pods; negative if unknown.
+// refusals returns the reasons why a kubelet would not start with the rules r, or would serve no pods; empty if there
+// are none. kept is the memory that the kubelet keeps from pods, in bytes; negative if it is not known.
 func refusals(k kubeletAt, m *topo.Machine, r place.Rules, kept int64) []string {
 	if k.release > 0 {
 		r.Release = k.release.Nearest()
@@ -181,7 +184,7 @@ func refusals(k kubeletAt, m *topo.Machine, r place.Rules, kept int64) []string 
 	return out
 }
 
-// kubeletAt describes the kubelet that is to start.
+// kubeletAt describes the kubelet that will start with the new rules.
 type kubeletAt struct {
 	release place.Release // 0: not known
 	gates   map[string]bool
@@ -198,9 +201,9 @@ const (
 	memoryState = "memory_manager_state"
 )
 
-// stateFiles returns the files that a kubelet refuses when it starts with other rules on a drained node. stay are the
-// holdings of pods that remain (cpumanager/policy_static.go, validateState and cpumanager/state/state_checkpoint.go;
-// memorymanager the same).
+// stateFiles returns the names of the state files that a kubelet refuses when it starts with the rules r on the
+// drained node n. stay are the holdings of the pods that a drain leaves (cpumanager/policy_static.go, validateState
+// and cpumanager/state/state_checkpoint.go; memorymanager the same).
 func stateFiles(n *state.Node, r place.Rules, stay []place.Holding) []string {
 	out := []string{}
 	was := n.Rules

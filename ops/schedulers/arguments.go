@@ -51,7 +51,8 @@ func (c *Configuration) SetArguments(profile string, arguments map[string]any) (
 	return out, nil
 }
 
-// arguments returns the mapping of the plugin's arguments in a profile.
+// arguments returns the mapping of the plugin's arguments in the profile with the given name, or in the only profile
+// that has arguments if the name is "". It returns an error if there is no such profile, or more than one.
 func (c *Configuration) arguments(profile string) (*yaml.Node, error) {
 	all := value(c.root, "profiles")
 	if all == nil || len(all.Content) != len(c.Profiles) {
@@ -77,8 +78,9 @@ func (c *Configuration) arguments(profile string) (*yaml.Node, error) {
 	return found, nil
 }
 
-// argument sets or removes one argument in its own lines. Where the lines do not allow that, as in a mapping within
-// braces, the configuration is written anew, with its comments and order.
+// argument sets one argument to v, or removes it if v is nil, and changes only its own lines. If the lines do not
+// allow that, as in a mapping within braces, it marks the configuration to be written anew, with its comments and
+// order.
 func (e *editor) argument(args *yaml.Node, name string, v any) error {
 	at := keyAt(args, name)
 	if v == nil {
@@ -111,8 +113,8 @@ func (e *editor) argument(args *yaml.Node, name string, v any) error {
 	return nil
 }
 
-// inOrder returns the names of arguments in the order in which they change. Removed arguments come first, then
-// replaced ones, and then new ones, whose lines come behind all others.
+// inOrder returns the names of arguments in the order in which they are to be changed: removed ones first, then
+// replaced ones, and last new ones, whose lines come after all others.
 func inOrder(args *yaml.Node, arguments map[string]any) []string {
 	rank := func(name string) int {
 		switch {
@@ -128,7 +130,7 @@ func inOrder(args *yaml.Node, arguments map[string]any) []string {
 	})
 }
 
-// blockOf returns the lines of a mapping with one key.
+// blockOf returns a mapping with one key, as lines of YAML.
 func blockOf(name string, v any) (string, error) {
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
@@ -139,8 +141,8 @@ func blockOf(name string, v any) (string, error) {
 	return out.String(), nil
 }
 
-// cut removes the lines of the key at an index of a mapping, and of its value. If the lines also have other text, it
-// only marks the configuration to be written anew.
+// cut removes the lines of the key at position at of a mapping, and the lines of its value. If the mapping is within
+// braces or has no other key, it only marks the configuration to be written anew.
 func (e *editor) cut(mapping *yaml.Node, at int) {
 	key, value := mapping.Content[at], mapping.Content[at+1]
 	if mapping.Style&yaml.FlowStyle != 0 || len(mapping.Content) == 2 || key.Line < 1 || last(value) > len(e.lines) {
@@ -152,8 +154,8 @@ func (e *editor) cut(mapping *yaml.Node, at int) {
 	}
 }
 
-// paste adds a block of lines to a mapping, indented like its keys, after the line with the number after. If the
-// mapping has no lines of its own, it only marks the configuration to be written anew.
+// paste inserts a block of lines, indented like the keys of the mapping, behind the line whose number is given by
+// after. If the mapping is within braces or empty, it only marks the configuration to be written anew.
 func (e *editor) paste(mapping *yaml.Node, after int, block string) {
 	if mapping.Style&yaml.FlowStyle != 0 || len(mapping.Content) == 0 || after < 1 || after > len(e.lines) {
 		e.rewrite = true
@@ -167,7 +169,8 @@ func (e *editor) paste(mapping *yaml.Node, after int, block string) {
 	}
 }
 
-// replace writes a plain scalar over another one, and reports whether that was possible.
+// replace writes the plain scalar to over the plain scalar from. It reports false, and changes nothing, if one of
+// them is not plain or not in its line.
 func (e *editor) replace(from, to *yaml.Node) bool {
 	if from.Style != 0 || to.Style != 0 || from.Line < 1 || from.Line > len(e.lines) {
 		return false

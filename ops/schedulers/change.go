@@ -17,7 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// Get returns one scheduler. id may be empty if there is only one.
+// Get returns the scheduler with an id; "" selects the only one. Otherwise the error is of the API: BadRequest if
+// there are other schedulers, Forbidden if they may not be read, and NotFound if there are none.
 func (c *Client) Get(ctx context.Context, id string) (document.Scheduler, error) {
 	all, limits, err := c.List(ctx)
 	if err != nil {
@@ -40,7 +41,8 @@ func (c *Client) Get(ctx context.Context, id string) (document.Scheduler, error)
 	return document.Scheduler{}, apierrors.NewNotFound(schema.GroupResource{Resource: "schedulers"}, id)
 }
 
-// Set changes a scheduler's configuration, records an event about it, and makes the scheduler read it.
+// Set changes a scheduler's configuration, records an event about it, and makes the scheduler read it. It returns a
+// conflict if the configuration is not the version that change names, or changes meanwhile. A dry run writes nothing.
 func (c *Client) Set(ctx context.Context, change document.PluginChange) (document.NUMAAware, error) {
 	s, err := c.Get(ctx, change.Scheduler)
 	if err != nil {
@@ -118,7 +120,8 @@ func dryRun(yes bool) []string {
 	return nil
 }
 
-// note records an event about the change, for everybody who may read events there.
+// note records an event about the change, for everybody who may read events in the namespace of the ConfigMap. If
+// that fails, it adds a warning to out.
 func (c *Client) note(ctx context.Context, m *v1.ConfigMap, s document.Scheduler, out *document.NUMAAware) {
 	now, what := metav1.NewTime(c.now()), fmt.Sprintf("set plugin %s to %s", s.Plugin, out.Status)
 	if out.Status == "" {
@@ -137,8 +140,9 @@ func (c *Client) note(ctx context.Context, m *v1.ConfigMap, s document.Scheduler
 	}
 }
 
-// reload makes a scheduler read its configuration. Volcano does so by itself. A kube-scheduler reads it when it starts:
-// the Deployment starts new pods before it ends the old ones, and the lease passes from one to the next.
+// reload makes a scheduler read its configuration, and describes in out what happens. Volcano reads it again by
+// itself. A kube-scheduler reads it when it starts, so its Deployment starts new pods before it ends the old ones,
+// and the lease passes from one to the next.
 func (c *Client) reload(ctx context.Context, s document.Scheduler, out *document.NUMAAware) {
 	namespace, name, known := strings.Cut(s.Deployment, "/")
 	switch {

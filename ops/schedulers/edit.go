@@ -16,7 +16,7 @@ import (
 )
 
 // Set returns the text of the configuration with the plugin turned on or off, and validates it. If nothing changes,
-// it returns the same text. profile chooses one of several profiles. If it is empty, Set changes all profiles with
+// it returns the same text. profile is the name of the profile to change. If it is "", Set changes all profiles with
 // the plugin or arguments for it, or the only profile.
 func (c *Configuration) Set(on bool, profile string) (string, error) {
 	e := editor{lines: strings.SplitAfter(c.text, "\n")}
@@ -45,9 +45,9 @@ func (c *Configuration) Set(on bool, profile string) (string, error) {
 
 // editor changes a tree of YAML and, if possible, the lines that the tree was read from.
 type editor struct {
-	lines   []string // with their ends; a removed one is empty
+	lines   []string // with their line ends; a removed line is empty
 	changed bool
-	rewrite bool // the lines cannot be used
+	rewrite bool // text writes the tree anew: the lines cannot be changed one by one
 }
 
 // text returns the changed lines if they parse to the changed tree. Otherwise it writes the tree anew, with its
@@ -70,6 +70,8 @@ func (e *editor) text(root *yaml.Node) (string, error) {
 	return out.String(), enc.Close()
 }
 
+// setVolcano adds the plugin to the tier with the plugin "predicates", or to the last tier if there is none. If on is
+// false, it removes the plugin from all tiers.
 func (e *editor) setVolcano(root *yaml.Node, on bool) error {
 	tiers := value(root, "tiers")
 	if tiers == nil || tiers.Kind != yaml.SequenceNode || len(tiers.Content) == 0 {
@@ -102,6 +104,7 @@ func (e *editor) setVolcano(root *yaml.Node, on bool) error {
 	return nil
 }
 
+// setProfiles turns the plugin on or off in the profiles that Set describes.
 func (e *editor) setProfiles(c *Configuration, on bool, profile string) error {
 	all := value(c.root, "profiles")
 	if all == nil || len(all.Content) != len(c.Profiles) || len(c.Profiles) == 0 {
@@ -149,7 +152,7 @@ func (e *editor) disable(profile *yaml.Node) {
 	}
 }
 
-// enable adds the plugin at multiPoint.
+// enable adds the plugin at multiPoint of a profile. If name is "", it adds the plugin by its default name.
 func (e *editor) enable(profile *yaml.Node, name string) {
 	if name == "" {
 		name = config.Tenon
@@ -199,7 +202,7 @@ func node(v any) *yaml.Node {
 
 func scalar(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
 
-// write writes pairs as lines of a block.
+// write returns pairs as lines of YAML, indented by indent.
 func write(all []pair, indent string) (out []string) {
 	for _, p := range all {
 		if inner, ok := p.value.([]pair); ok {
@@ -212,10 +215,11 @@ func write(all []pair, indent string) (out []string) {
 	return out
 }
 
-// add appends an item to a list. key is the list's key; an empty list may stand on its line.
+// add appends an item to a list. key is the node of the list's key: if the list is empty, it may be written as [] in
+// the line of its key. key may be nil for a list that is not empty.
 func (e *editor) add(key, list *yaml.Node, item []pair) {
 	e.changed = true
-	indent, after := 0, 0 // the item's dash, and the line before it
+	indent, after := 0, 0 // column of the item's dash, and number of the line before it
 	switch {
 	case len(list.Content) == 0 && key != nil && key.Line > 0 && strings.Contains(e.line(key.Line), "[]"):
 		indent, after = key.Column-1, key.Line
@@ -237,7 +241,8 @@ func (e *editor) add(key, list *yaml.Node, item []pair) {
 	list.Content = append(list.Content, node(item))
 }
 
-// remove removes an item of a list. key is the list's key, or nil if the list does not become empty.
+// remove removes the item at position i of a list. key is the node of the list's key, for a list that becomes empty;
+// nil if it does not become empty.
 func (e *editor) remove(key, list *yaml.Node, i int) {
 	e.changed = true
 	item := list.Content[i]
@@ -260,7 +265,8 @@ func (e *editor) remove(key, list *yaml.Node, i int) {
 
 func (e *editor) line(n int) string { return e.lines[n-1] }
 
-// last returns the last line of a node. For folded and quoted scalars of several lines it returns an earlier one.
+// last returns the number of the last line of a node. For folded and quoted scalars of several lines the number is
+// too small; then method text finds that the lines do not give the tree, and writes the tree anew.
 func last(n *yaml.Node) int {
 	out := n.Line
 	if n.Style&yaml.LiteralStyle != 0 {
@@ -311,7 +317,8 @@ func named(list *yaml.Node, accept func(string) bool) int {
 	})
 }
 
-// Diff returns the lines that differ, as "- old" and "+ new", with the lines around them left out.
+// Diff returns the lines from the first difference to the last one: first the lines of before, as "- line", and then
+// the lines of after, as "+ line". It returns "" for equal texts.
 func Diff(before, after string) string {
 	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {

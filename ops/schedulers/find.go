@@ -56,10 +56,10 @@ func New(cfg *rest.Config, user string) (*Client, error) {
 // kind describes how to find one kind of scheduler.
 type kind struct {
 	of                  document.SchedulerType
-	selector            string   // of its Deployments
-	namespace           string   // where it is looked for, unless all namespaces may be read
-	configMap, fileName string   // where its configuration is, unless Deployments may be read
-	flags               []string // that name its configuration
+	selector            string   // label selector of its Deployments
+	namespace           string   // its usual namespace, searched if Deployments may not be listed in all namespaces
+	configMap, fileName string   // usual ConfigMap and key, used if no Deployment is found or may be read
+	flags               []string // flags of the command line with the path of its configuration, each ending with "="
 }
 
 func kinds() []kind {
@@ -74,14 +74,15 @@ func kinds() []kind {
 // place is the location of a scheduler's configuration.
 type place struct {
 	namespace, name, key string
-	deployment           string // "" if it is unknown
+	deployment           string // "" if it is not known
 	of                   document.SchedulerType
 }
 
 func (p place) id() string { return p.namespace + "/" + p.name }
 
-// places finds the schedulers by their Deployments. Where no Deployment is found or may be read, it returns their usual
-// places: a scheduler may be a static pod, or not run yet.
+// places returns where schedulers have their configurations, according to their Deployments. If no Deployment of a
+// kind is found or may be read, it returns the usual place of that kind, since the scheduler may be a static pod, or
+// not run yet. limits are the Deployments that may not be listed.
 func (c *Client) places(ctx context.Context) (out []place, limits []document.Limit, err error) {
 	for _, k := range kinds() {
 		list, err := c.deployments.List(ctx, metav1.ListOptions{LabelSelector: k.selector})
@@ -110,10 +111,11 @@ func (c *Client) places(ctx context.Context) (out []place, limits []document.Lim
 	return slices.Compact(out), slices.Compact(limits), nil
 }
 
-// usual returns the default location of the configuration.
+// usual returns the usual place of the configuration.
 func (k kind) usual() place { return place{k.namespace, k.configMap, k.fileName, "", k.of} }
 
-// mounted returns the ConfigMap that the scheduler's flag refers to.
+// mounted returns the ConfigMap and key that a Deployment mounts at the path in its scheduler's flag; false if there
+// is none.
 func (k kind) mounted(d *appsv1.Deployment) (place, bool) {
 	spec := d.Spec.Template.Spec
 	for _, container := range spec.Containers {
@@ -136,7 +138,8 @@ func (k kind) mounted(d *appsv1.Deployment) (place, bool) {
 	return place{}, false
 }
 
-// keyOf returns the key of the file that a volume mounts at a path.
+// keyOf returns the key of a ConfigMap whose value a volume shows as a file. Without an item for the file, key and
+// file have the same name.
 func keyOf(items []v1.KeyToPath, file string) string {
 	for _, i := range items {
 		if i.Path == file {
@@ -146,6 +149,7 @@ func keyOf(items []v1.KeyToPath, file string) string {
 	return file
 }
 
+// flagOf returns the path that one of the flags has in a command line; "" if none is there.
 func flagOf(args, flags []string) string {
 	for i, a := range args {
 		for _, f := range flags {
@@ -191,7 +195,7 @@ func (c *Client) List(ctx context.Context) (out []document.Scheduler, limits []d
 	return out, limits, nil
 }
 
-// read adds the content of a ConfigMap.
+// read adds the content of a ConfigMap to s. If the content cannot be used, it sets s.Problem.
 func read(s *document.Scheduler, m *v1.ConfigMap) {
 	text, ok := m.Data[s.Key]
 	s.Version, s.Text = m.ResourceVersion, text
@@ -207,7 +211,7 @@ func read(s *document.Scheduler, m *v1.ConfigMap) {
 	s.Plugin, s.Enabled, s.Profiles = conf.Plugin(), conf.Enabled(), conf.Profiles
 }
 
-// may reports whether the identity may change a configuration; false if the API server does not answer.
+// may reports whether the identity may change a configuration. It returns false if the API server does not answer.
 func (c *Client) may(ctx context.Context, p place) bool {
 	in := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: p.namespace, Verb: "update",

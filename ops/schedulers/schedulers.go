@@ -3,8 +3,8 @@
 //
 // Invariant: every request is made with the rights of one identity. A configuration is changed as YAML: comments,
 // order and all other lines stay unchanged. If its lines cannot be changed one by one, only comments and order stay.
-// The new text is parsed and validated before it is written, and replaces only the version that was read. The
-// Deployment's controller restarts the schedulers, one after the other. The package refuses configurations that it
+// The new text is parsed and validated before it is written, and replaces only the version that was read. A
+// kube-scheduler's Deployment then replaces its pods one after the other. The package refuses configurations that it
 // cannot parse and texts beyond a bound, and chooses no scheduler if there are several.
 package schedulers
 
@@ -23,10 +23,10 @@ import (
 // NUMAAware is the name of Volcano's plugin.
 const NUMAAware = "numa-aware"
 
-// weight is the weight of a plugin that is turned on.
+// weight is the weight that a plugin gets when it is turned on.
 const weight = 10
 
-// maxText bounds a configuration; an object of an API server may have a megabyte.
+// maxText bounds a configuration, in bytes. An API server accepts objects of about a megabyte.
 const maxText = 256 << 10
 
 // Configuration is the configuration of one scheduler.
@@ -36,10 +36,11 @@ type Configuration struct {
 	Profiles []document.SchedulerProfile
 
 	text string
-	root *yaml.Node // the mapping of the document
+	root *yaml.Node // the top mapping of the text
 }
 
-// Parse reads the configuration of a scheduler, and validates it.
+// Parse reads the configuration of a scheduler, and validates it. It returns an error if the text is no configuration
+// of kube-scheduler or Volcano.
 func Parse(text string) (*Configuration, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("the configuration has %d bytes, at most %d are read", len(text), maxText)
@@ -72,7 +73,7 @@ func mapping(text string) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// Enabled reports whether a profile has the plugin.
+// Enabled reports whether at least one profile has the plugin.
 func (c *Configuration) Enabled() bool {
 	for _, p := range c.Profiles {
 		if p.Enabled {
@@ -82,7 +83,8 @@ func (c *Configuration) Enabled() bool {
 	return false
 }
 
-// Plugin returns the name of the plugin in the configuration.
+// Plugin returns the name of the plugin in the configuration, or its default name if the configuration does not have
+// it.
 func (c *Configuration) Plugin() string {
 	if c.Type == document.Volcano {
 		return NUMAAware
@@ -95,10 +97,10 @@ func (c *Configuration) Plugin() string {
 	return config.Tenon
 }
 
-// numaPlugin reports whether a name is one of the plugin's.
+// numaPlugin reports whether a name is one of the names of Tenon's plugin.
 func numaPlugin(name string) bool { return name == config.Tenon || name == config.Match }
 
-// readKubeScheduler decodes strictly, as kube-scheduler does.
+// readKubeScheduler decodes the profiles. Like kube-scheduler, it returns an error for an unknown field.
 func (c *Configuration) readKubeScheduler() error {
 	var all schedulerapi.KubeSchedulerConfiguration
 	if err := strict.UnmarshalStrict([]byte(c.text), &all); err != nil {
@@ -114,6 +116,8 @@ func (c *Configuration) readKubeScheduler() error {
 	return nil
 }
 
+// profile returns what a profile has of the plugin. Enabled is false if no extension point has it; there may still be
+// arguments.
 func profile(p *schedulerapi.KubeSchedulerProfile) (out document.SchedulerProfile, err error) {
 	out = document.SchedulerProfile{SchedulerName: "default-scheduler", Arguments: map[string]any{}}
 	if p.SchedulerName != nil {
@@ -148,7 +152,7 @@ func profile(p *schedulerapi.KubeSchedulerProfile) (out document.SchedulerProfil
 	return out, nil
 }
 
-// pluginSets are the extension points of a profile.
+// pluginSets returns the plugins of a profile at each extension point.
 func pluginSets(p *schedulerapi.Plugins) []schedulerapi.PluginSet {
 	if p == nil {
 		return nil
@@ -157,7 +161,7 @@ func pluginSets(p *schedulerapi.Plugins) []schedulerapi.PluginSet {
 		p.PreScore, p.Score, p.Reserve, p.Permit, p.PreBind, p.Bind, p.PostBind}
 }
 
-// volcano has the checked part of Volcano's configuration.
+// volcano is the part of Volcano's configuration that is read and validated.
 type volcano struct {
 	Actions string `json:"actions"`
 	Tiers   []struct {

@@ -21,7 +21,7 @@ import (
 	"github.com/tenon-numa/tenon/api/objects"
 )
 
-// port is the port of --metrics-local-address in the agents' manifest.
+// port is the port of the agents' flag --metrics-local-address in the manifests.
 const port = "9203"
 
 // AgentNamespace is the namespace of agents in the manifests.
@@ -54,6 +54,7 @@ type podLister interface {
 	List(ctx context.Context, o metav1.ListOptions) (*v1.PodList, error)
 }
 
+// scrape returns the metrics of the agent on a node. Closing them ends the connection.
 func (a *agents) scrape(ctx context.Context, node string) (io.ReadCloser, error) {
 	pod, err := a.find(ctx, node)
 	if err != nil {
@@ -91,7 +92,7 @@ type body struct {
 
 func (b body) Close() error { return errors.Join(b.ReadCloser.Close(), b.conn.end()) }
 
-// find returns the pod of the agent that runs on a node.
+// find returns the name of the pod of the agent that runs on a node; an error if there is none.
 func (a *agents) find(ctx context.Context, node string) (string, error) {
 	list, err := a.pods.List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=tenon-agent",
 		FieldSelector: "spec.nodeName=" + node})
@@ -107,7 +108,7 @@ func (a *agents) find(ctx context.Context, node string) (string, error) {
 	return "", fmt.Errorf("no agent of namespace %s runs on node %s", a.namespace, node)
 }
 
-// worded returns an error that names the missing rights.
+// worded adds the role that the identity needs to an error about missing rights, and returns other errors unchanged.
 func (a *agents) worded(err error) error {
 	if apierrors.IsForbidden(err) || strings.Contains(strings.ToLower(err.Error()), "forbidden") {
 		return fmt.Errorf("the use of nodes is read from their agents, which needs the role tenon-node-use in namespace "+
@@ -116,7 +117,7 @@ func (a *agents) worded(err error) error {
 	return err
 }
 
-// connect forwards the port of the agent.
+// connect opens a connection to the agent's port in a pod. It returns at the end of ctx although Dial does not.
 func (a *agents) connect(ctx context.Context, pod string) (*forwarded, error) {
 	at := a.base.JoinPath("api", "v1", "namespaces", a.namespace, "pods", pod, "portforward")
 	dial, err := dialer(a.cfg, at)
@@ -159,7 +160,7 @@ type forwarded struct {
 	stop   func() bool
 }
 
-// open makes the streams of one connection to the port. The connection ends with ctx.
+// open opens the streams for errors and for data of one connection to the port. The end of ctx closes the connection.
 func open(ctx context.Context, conn connection) (*forwarded, error) {
 	f := &forwarded{conn: conn, failed: make(chan string, 1), stop: func() bool { return true }}
 	h := http.Header{v1.PortHeader: {port}, v1.PortForwardRequestIDHeader: {"0"}, v1.StreamType: {v1.StreamTypeError}}
@@ -188,7 +189,7 @@ func open(ctx context.Context, conn connection) (*forwarded, error) {
 // whyTime bounds the wait for the node's error after the connection has ended: the error arrives on another stream.
 const whyTime = time.Second
 
-// why adds the node's error about the port, if it sent one.
+// why adds the node's error about the port to err, if the node sent one, and closes the connection.
 func (f *forwarded) why(err error) error {
 	said := ""
 	select {
@@ -202,7 +203,8 @@ func (f *forwarded) why(err error) error {
 	return err
 }
 
-// Close ends the data only: an HTTP client calls it after a failed read, and the node's error may still be on its way.
+// Close ends only the stream for data. An HTTP client calls it after a failed read, and the node's error may arrive
+// later on the other stream.
 func (f *forwarded) Close() error { return f.Reset() }
 
 // end ends the connection.

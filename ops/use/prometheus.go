@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// step is the time between two samples of Prometheus, a common scrape interval.
+// step is the time between two samples in the answers of Prometheus. It is a common scrape interval.
 const step = 30 * time.Second
 
 // Prometheus reads what nodes use from a Prometheus server that has the agents' metrics.
@@ -24,7 +24,8 @@ type Prometheus struct {
 	now func() time.Time
 }
 
-// NewPrometheus returns a client of the Prometheus server at an address. It sends no credentials.
+// NewPrometheus returns a client of the Prometheus server at an address. It sends no credentials and follows no
+// redirects.
 func NewPrometheus(address string, now func() time.Time) (*Prometheus, error) {
 	c, err := api.NewClient(api.Config{Address: address, Client: &http.Client{Timeout: maxScrape,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}})
@@ -34,15 +35,16 @@ func NewPrometheus(address string, now func() time.Time) (*Prometheus, error) {
 	return &Prometheus{prometheus.NewAPI(c), now}, nil
 }
 
-// question is a query, and a function that receives each number of its answer.
+// question is a query for the time over until now; 0 asks only for now. add receives each number of the answer, with
+// its labels.
 type question struct {
 	query string
 	over  time.Duration
 	add   func(r *reading, labels map[string]string, v float64)
 }
 
-// questions returns the queries for the NUMA nodes, for all containers now, and for the containers of one pod over
-// time.
+// questions returns the queries about a node: its NUMA nodes over time, all its containers now, and the containers of
+// one pod over time. pod is "namespace/name", or "".
 func questions(node, pod string) []question {
 	in := fmt.Sprintf("node=%q", node)
 	out := []question{
@@ -66,7 +68,8 @@ func questions(node, pod string) []question {
 	return out
 }
 
-// Node returns what a node uses. All samples but the last one have only the containers of one pod ("namespace/name").
+// Node returns what a node uses. Only the last sample has all containers; the others have the containers of one pod
+// ("namespace/name").
 func (p *Prometheus) Node(ctx context.Context, node, pod string) document.NodeUse {
 	out := document.NodeUse{Kind: "NodeUse", Node: node, Source: "prometheus", Seconds: int(step / time.Second)}
 	end, all := p.now().Truncate(step), map[int64]*reading{}
@@ -86,7 +89,7 @@ func (p *Prometheus) Node(ctx context.Context, node, pod string) document.NodeUs
 	return out
 }
 
-// ask adds the answer of a question to readings by their time.
+// ask adds the answer to a question to the readings in all, by their time in Unix seconds.
 func (p *Prometheus) ask(ctx context.Context, q question, end time.Time, all map[int64]*reading) error {
 	got, _, err := p.api.QueryRange(ctx, q.query, prometheus.Range{Start: end.Add(-q.over), End: end, Step: step})
 	if err != nil {

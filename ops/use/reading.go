@@ -25,11 +25,12 @@ const (
 	maxLabel  = 253      // bytes of a name
 	maxList   = 4096     // bytes of a list of NUMA nodes
 	maxNUMAs  = 64
-	maxNumber = 1 << 53 // of bytes, and of seconds
-	maxOf     = 2048    // containers of one reading
+	maxNumber = 1 << 53 // of bytes or seconds; float64 has all integers up to it
+	maxOf     = 2048    // containers in one reading
 )
 
-// reading has an agent's metrics at one time. Counters are seconds.
+// reading has the metrics of an agent at one time. busy and the CPU time of containers are counters in seconds, until
+// since replaces them by rates; used and unused are bytes. Keys of the maps are ids of NUMA nodes.
 type reading struct {
 	at           time.Time
 	busy         map[int32]float64
@@ -51,8 +52,8 @@ func newReading(at time.Time) *reading {
 		containers: map[name]*container{}}
 }
 
-// parse reads the metrics of an agent. It returns an error for a faulty text; it ignores series that have another form
-// than the agents'.
+// parse reads the metrics of an agent. It returns an error if the text is faulty or too long. It ignores other
+// metrics, and numbers out of bounds.
 func parse(text io.Reader, at time.Time) (*reading, error) {
 	p := expfmt.NewTextParser(model.UTF8Validation)
 	limited := &io.LimitedReader{R: text, N: maxText}
@@ -105,7 +106,8 @@ func labels(m *dto.Metric) map[string]string {
 	return out
 }
 
-// numa sets a number of a NUMA node.
+// numa sets the number of the NUMA node that the label numa_node names. It ignores ids that are not valid, and NUMA
+// nodes beyond maxNUMAs.
 func numa[T any](of map[int32]T, labels map[string]string, v T) {
 	n, err := strconv.ParseInt(labels["numa_node"], 10, 32)
 	if err == nil && idset.Valid(int(n)) && len(of) < maxNUMAs {
@@ -113,8 +115,8 @@ func numa[T any](of map[int32]T, labels map[string]string, v T) {
 	}
 }
 
-// container returns the container that labels name, and adds it if it is new. It returns nil if a label is missing or
-// too long, and for new containers beyond maxOf.
+// container returns the container that the labels name, and adds it if it is new. It returns nil if a label is
+// missing or too long, and for a new container beyond maxOf.
 func (r *reading) container(labels map[string]string) *container {
 	n := name{labels["namespace"], labels["pod"], labels["container"]}
 	for _, s := range []string{n.namespace, n.pod, n.container} {
@@ -162,7 +164,7 @@ func (r *reading) remote(labels map[string]string, v float64) {
 	}
 }
 
-// problem describes what an agent does not measure; "" if it measures all.
+// problem returns what an agent does not measure, as text; "" if it measures everything.
 func (r *reading) problem() string {
 	switch {
 	case len(r.used) == 0 && len(r.busy) == 0 && len(r.containers) == 0:
@@ -173,8 +175,8 @@ func (r *reading) problem() string {
 	return ""
 }
 
-// since returns the reading with rates in place of the counters: their growth per second since the reading last. It
-// leaves out unknown rates; if last is nil, all rates are unknown.
+// since returns a copy of r in which rates replace the counters: their growth per second since the previous reading,
+// last. It leaves out unknown rates; if last is nil, all rates are unknown.
 func (r *reading) since(last *reading) *reading {
 	out := *r
 	out.busy, out.containers = map[int32]float64{}, map[name]*container{}
@@ -197,7 +199,7 @@ func (r *reading) since(last *reading) *reading {
 	return &out
 }
 
-// sample returns a reading whose counters were replaced by rates.
+// sample returns the reading in the form of a time line. Its counters must have been replaced by rates.
 func (r *reading) sample() document.UseSample {
 	out := document.UseSample{Time: r.at.UTC(), NUMAs: []document.NUMAUse{}, Containers: []document.ContainerUse{}}
 	ids := map[int32]bool{}
@@ -228,6 +230,7 @@ func (r *reading) sample() document.UseSample {
 	return out
 }
 
+// pointer returns a pointer to a copy of the number of a NUMA node; nil if there is none.
 func pointer[T any](of map[int32]T, id int32) *T {
 	if v, ok := of[id]; ok {
 		return &v
@@ -235,7 +238,8 @@ func pointer[T any](of map[int32]T, id int32) *T {
 	return nil
 }
 
-// rate returns the growth of a counter per second, or nil if it is unknown, for example after a restart.
+// rate returns the growth of a counter per second, rounded to thousandths. It returns nil if a value is missing, or
+// if the counter fell, as after a restart.
 func rate(now, before *float64, over time.Duration) *float64 {
 	if now == nil || before == nil || *now < *before || over <= 0 {
 		return nil

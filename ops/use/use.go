@@ -17,17 +17,17 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// Scrape returns the metrics of a node's agent, in Prometheus' text format. The caller closes them.
+// Scrape returns the metrics of the agent on a node, in Prometheus' text format. The caller closes them.
 type Scrape func(ctx context.Context, node string) (io.ReadCloser, error)
 
 // Bounds of the kept data.
 const (
-	often         = 5 * time.Second  // between two samples
-	lasts         = 10 * time.Minute // length of a time line
+	often         = 5 * time.Second  // least time between two scrapes of a node
+	lasts         = 10 * time.Minute // the length of a time line
 	maxSamples    = int(lasts / often)
 	maxNodes      = 16
 	maxContainers = 12_000           // in all samples of a node
-	maxScrape     = 10 * time.Second // however long the client waits
+	maxScrape     = 10 * time.Second // bounds one scrape, even if the client would wait longer
 )
 
 // Timelines are the time lines of nodes. Their methods may be called from any goroutine.
@@ -43,7 +43,7 @@ type Timelines struct {
 type line struct {
 	asked time.Time // when a client last asked for the node; under the lock of Timelines
 
-	// turn admits one client at a time, and only that client reads and changes the fields that follow.
+	// turn admits one client at a time. Only that client reads and changes the fields that follow.
 	turn    chan struct{}
 	tried   time.Time
 	last    *reading
@@ -56,8 +56,8 @@ func NewTimelines(scrape Scrape, now func() time.Time) *Timelines {
 	return &Timelines{scrape: scrape, now: now, all: map[string]*line{}}
 }
 
-// Node returns what a node uses. It adds a sample of now unless the last one is new. Every sample has all containers
-// that are kept. The caller must not change the samples.
+// Node returns what a node uses. If the last attempt was longer ago than the time often, it first scrapes the agent.
+// It ignores the name of a pod, because every sample has all containers. The caller must not change the samples.
 func (t *Timelines) Node(ctx context.Context, node, _ string) document.NodeUse {
 	out := document.NodeUse{Kind: "NodeUse", Node: node, Source: "agent", Seconds: int(often / time.Second)}
 	l := t.line(node)
@@ -68,7 +68,7 @@ func (t *Timelines) Node(ctx context.Context, node, _ string) document.NodeUse {
 		out.Problem = "there was no answer in time: try again"
 		return out
 	}
-	// A client that asks at this interval gets a new sample each time.
+	// The tenth is a tolerance: a client that asks at this interval gets a new sample each time.
 	if now := t.now(); now.Sub(l.tried) >= often-often/10 {
 		l.tried = now
 		t.read(ctx, node, l)
@@ -77,7 +77,8 @@ func (t *Timelines) Node(ctx context.Context, node, _ string) document.NodeUse {
 	return out
 }
 
-// line returns the time line of a node. If there are too many, it drops the one with the oldest request.
+// line returns the time line of a node, and adds it if it is new. Beyond maxNodes it drops the time line that was
+// asked for the longest time ago.
 func (t *Timelines) line(node string) *line {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,6 +116,7 @@ func (t *Timelines) read(ctx context.Context, node string, l *line) {
 	l.bound()
 }
 
+// scraped returns a new reading of the agent on a node.
 func (t *Timelines) scraped(ctx context.Context, node string) (*reading, error) {
 	text, err := t.scrape(ctx, node)
 	if err != nil {
@@ -124,7 +126,7 @@ func (t *Timelines) scraped(ctx context.Context, node string) (*reading, error) 
 	return parse(text, t.now())
 }
 
-// forget drops samples from before a time.
+// forget drops the samples and the reading from before a time.
 func (l *line) forget(before time.Time) {
 	l.samples = slices.DeleteFunc(l.samples, func(s document.UseSample) bool { return s.Time.Before(before) })
 	if l.last != nil && l.last.at.Before(before) {
@@ -132,7 +134,7 @@ func (l *line) forget(before time.Time) {
 	}
 }
 
-// bound drops the oldest samples, and the containers of the oldest remaining ones.
+// bound drops the oldest samples beyond maxSamples, and the containers of older samples beyond maxContainers.
 func (l *line) bound() {
 	l.samples = l.samples[max(0, len(l.samples)-maxSamples):]
 	count := 0
