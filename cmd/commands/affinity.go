@@ -16,7 +16,8 @@ import (
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
-// affinity reads what the agents in the cluster of a kubeconfig have published about pods that share CPUs.
+// affinity reads what agents have published about pods that share CPUs, in the cluster of a kubeconfig. node is the
+// name of one node; "" reads all nodes. It returns an error if the agent of the named node has published nothing.
 func affinity(ctx context.Context, k cli.Kubeconfig, node string) (document.Affinity, error) {
 	r, err := reach(k)
 	if err != nil {
@@ -44,7 +45,8 @@ func affinity(ctx context.Context, k cli.Kubeconfig, node string) (document.Affi
 	return document.AffinityOf(all.Items), nil
 }
 
-// affinityOf reads what the agent of one node has published. It returns no nodes where the agent has measured no pods.
+// affinityOf reads what the agent of one node has published. The result has no nodes if the agent has measured no
+// pods.
 func affinityOf(ctx context.Context, cfg *rest.Config, node string) (document.Affinity, error) {
 	c, err := client.NewAffinities(cfg)
 	if err != nil {

@@ -17,11 +17,12 @@ import (
 	"github.com/tenon-numa/tenon/ops/rollout"
 )
 
-// restoresAfter is added to the time for the verification. A node whose change is not kept by then restores its old
-// configuration.
+// restoresAfter is added to the time for the verification. If a change is not kept within the sum, the node restores
+// its old configuration.
 const restoresAfter = time.Minute
 
-// applyKubelets changes kubelets in the cluster of a kubeconfig, by pods in the kubeconfig's namespace.
+// applyKubelets returns an applier that changes kubelets in the cluster of a kubeconfig, by pods in the kubeconfig's
+// namespace.
 func applyKubelets(k cli.Kubeconfig, o cli.KubeletApplyOptions) (cli.KubeletApplier, error) {
 	if k.Bundle() != "" {
 		return nil, errors.New("a bundle has no kubelets that could be changed")
@@ -33,7 +34,7 @@ func applyKubelets(k cli.Kubeconfig, o cli.KubeletApplyOptions) (cli.KubeletAppl
 	return applying(cfg, namespace, o)
 }
 
-// applying changes kubelets with the rights of cfg, by pods in a namespace.
+// applying returns an applier that changes kubelets with the rights of cfg, by pods in a namespace.
 func applying(cfg *rest.Config, namespace string, o cli.KubeletApplyOptions) (cli.KubeletApplier, error) {
 	pods, err := apply.NewPods(cfg, apply.PodOptions{Namespace: namespace, Image: o.Image, Stop: o.Stop, Start: o.Start,
 		ConfigDir: o.ConfigDir, Config: o.Config, Root: o.Root, KeepWithin: o.VerifyWithin + restoresAfter})
@@ -47,7 +48,7 @@ func applying(cfg *rest.Config, namespace string, o cli.KubeletApplyOptions) (cl
 	return Applier(c, o), nil
 }
 
-// changers is the default namespace of the pods that change kubelets for a console.
+// changers is the default namespace of the pods that change kubelets when a console applies a plan.
 const changers = "kube-system"
 
 // kubelets implements [console.Kubelets] with a live view and the rights of cfg.
@@ -82,6 +83,7 @@ type applier struct {
 	options cli.KubeletApplyOptions
 }
 
+// with returns the options of the command as options of package apply.
 func (a applier) with(say func(node string, r apply.Record)) apply.Options {
 	o := a.options
 	return apply.Options{MaxUnavailable: o.MaxUnavailable, Force: o.Force, LoseEmptyDir: o.LoseEmptyDir,
@@ -93,7 +95,7 @@ func (a applier) Pending(ctx context.Context, p document.KubeletPlan) ([]documen
 	return a.Cluster.Pending(ctx, p, a.with(nil))
 }
 
-// Run implements [cli.KubeletApplier].
+// Run implements [cli.KubeletApplier]. It calls say from one goroutine at a time.
 func (a applier) Run(ctx context.Context, nodes []document.KubeletPlanNode,
 	say func(document.KubeletStep)) error {
 	var one sync.Mutex

@@ -23,13 +23,15 @@ import (
 	"github.com/tenon-numa/tenon/ops/use"
 )
 
-// reached is a cluster, or a bundle of one.
+// reached is the cluster that a command reads: a real one, or the one in a bundle.
 type reached struct {
 	cfg       *rest.Config
 	namespace string
-	at        time.Time // when it was read
+	at        time.Time // now, or the time at which the bundle was made
 }
 
+// reach returns the cluster of a kubeconfig, or of its bundle if it has one. A namespace on the command line takes
+// precedence over the namespace of the bundle.
 func reach(k cli.Kubeconfig) (reached, error) {
 	if k.Bundle() == "" {
 		cfg, namespace, err := k.Load()
@@ -51,7 +53,7 @@ func reach(k cli.Kubeconfig) (reached, error) {
 	return r, nil
 }
 
-// reader reads the cluster; a bundle is read as of its own time.
+// reader returns a reader of the cluster as it was at r.at.
 func (r reached) reader() (*kube.Reader, error) {
 	reader, err := kube.NewReader(r.cfg)
 	if err == nil {
@@ -61,9 +63,11 @@ func (r reached) reader() (*kube.Reader, error) {
 	return reader, err
 }
 
-// maxScraped bounds the agents whose metrics are in a bundle.
+// maxScraped bounds the number of agents whose metrics a bundle has.
 const maxScraped = 20
 
+// writeBundle returns the function that collects a bundle and writes it to w. What could not be read is listed in the
+// result and is no error.
 func writeBundle(version string) cli.Bundler {
 	return func(ctx context.Context, k cli.Kubeconfig, o cli.BundleOptions, w io.Writer) (cli.BundleContent, error) {
 		var out cli.BundleContent
@@ -107,7 +111,8 @@ func writeBundle(version string) cli.Bundler {
 	}
 }
 
-// configurations returns the ConfigMaps of schedulers, and the resources that could not be read to find them.
+// configurations returns the ConfigMaps with configurations of schedulers, as NAMESPACE/NAME, and the resources that
+// could not be read to find them.
 func configurations(ctx context.Context, cfg *rest.Config) (out []string, unread []document.Limit, err error) {
 	c, err := schedulers.New(cfg, "bundle")
 	if err != nil {
@@ -126,6 +131,7 @@ func configurations(ctx context.Context, cfg *rest.Config) (out []string, unread
 	return out, unread, nil
 }
 
+// reviews returns one access review for each right that Tenon's service accounts need.
 func reviews() (out []authorizationv1.SubjectAccessReviewSpec, err error) {
 	all, err := doctor.Needed()
 	for _, r := range all {
@@ -134,7 +140,8 @@ func reviews() (out []authorizationv1.SubjectAccessReviewSpec, err error) {
 	return out, err
 }
 
-// agentMetrics reads the metrics of some agents, and returns the agents whose metrics could not be read.
+// agentMetrics reads the metrics of up to maxScraped agents. It returns them by the name of their file in the bundle,
+// and the agents that it could not read. It reads nothing if namespace is "".
 func agentMetrics(ctx context.Context, cfg *rest.Config, namespace string) (out map[string]string,
 	missing []document.Limit, err error) {
 	out = map[string]string{}

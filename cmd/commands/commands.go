@@ -25,7 +25,7 @@ func Setup(version string) cli.Setup {
 		KubeletPlan: planKubelets, ApplyKubelets: applyKubelets, Console: serveConsole(version)}
 }
 
-// readMachine reads the text form or the snapshot of a machine.
+// readMachine returns the machine in a machine file or in a snapshot of a host, and the warnings about it.
 func readMachine(data []byte) (*topo.Machine, []string, error) {
 	found, err := sysfs.Read(data)
 	if err != nil {
@@ -38,6 +38,7 @@ func readMachine(data []byte) (*topo.Machine, []string, error) {
 	return found.Machine, warnings, nil
 }
 
+// connect returns the cluster of a kubeconfig, read at most once, and the kubeconfig's namespace.
 func connect(k cli.Kubeconfig) (cli.Cluster, string, error) {
 	r, err := reach(k)
 	if err != nil {
@@ -50,7 +51,8 @@ func connect(k cli.Kubeconfig) (cli.Cluster, string, error) {
 	return view.NewOnce(reader), r.namespace, nil
 }
 
-// examine examines the cluster of a kubeconfig.
+// examine returns the findings of the doctor about the cluster of a kubeconfig. It does not look a second time at a
+// bundle, because a bundle does not change.
 func examine(ctx context.Context, k cli.Kubeconfig, o cli.DoctorOptions) (document.Diagnosis, error) {
 	r, err := reach(k)
 	if err != nil {
@@ -66,7 +68,7 @@ func examine(ctx context.Context, k cli.Kubeconfig, o cli.DoctorOptions) (docume
 	return doctor.Examine(s, doctor.Options(o))
 }
 
-// pause prints a message and waits.
+// pause prints why it waits, and waits for the time d. It returns the error of ctx if ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	fmt.Fprintf(os.Stderr, "some nodes report pods that are gone: looking again in %v\n", d)
 	select {

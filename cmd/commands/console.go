@@ -25,12 +25,13 @@ import (
 
 // Settings of a console for one person.
 const (
-	secretLasts  = 10 * time.Minute
-	sessionIdle  = 12 * time.Hour
-	memoryTarget = 185 << 20 // bytes; beyond it the garbage collector runs more often
+	secretLasts  = 10 * time.Minute // how long the address with the secret works
+	sessionIdle  = 12 * time.Hour   // a session without requests ends after this time
+	memoryTarget = 185 << 20        // bytes; beyond it the garbage collector runs more often
 )
 
-// serveConsole serves the cluster of a kubeconfig on the loopback address.
+// serveConsole returns the function that serves the cluster of a kubeconfig on the loopback address until its context
+// ends.
 func serveConsole(version string) func(context.Context, cli.Kubeconfig, cli.ConsoleOptions) error {
 	return func(ctx context.Context, k cli.Kubeconfig, o cli.ConsoleOptions) error {
 		if k.Bundle() != "" {
@@ -98,7 +99,7 @@ func Use(cfg *rest.Config, namespace, prometheus string) (
 }
 
 // browse opens an address in the person's browser, if there is one. It passes the address in a file that only the
-// person can read, because every user of the computer can read command lines.
+// person can read, because every user of the computer can read command lines. remove deletes this file.
 func browse(address string) (remove func()) {
 	remove = func() {}
 	program := []string{"xdg-open"}

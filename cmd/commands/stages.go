@@ -24,6 +24,8 @@ func stages() cli.Stages {
 		Kubelet: readKubelet, Ignored: ignored}
 }
 
+// vary returns a stage with altered nodes, and the names of these nodes. It returns an error if a kubelet would not
+// start with its altered rules.
 func vary(s cli.Stage, v whatif.Variation) (cli.Stage, []string, error) {
 	out, altered, err := s.(*stage.Stage).Vary(v)
 	if err != nil {
@@ -47,9 +49,9 @@ func vary(s cli.Stage, v whatif.Variation) (cli.Stage, []string, error) {
 	return out, altered, nil
 }
 
-// newFault returns why a kubelet does not start with changed rules. It returns nothing if the present rules have the
-// same fault: the kubelet runs with them, so a part of its rules is not known here, such as a reservation by a flag.
-// before may be nil.
+// newFault returns why a kubelet does not start with changed rules; "" if it starts. A fault that the present rules
+// have too does not count: the kubelet runs with them, so a part of its rules is not known here, such as a
+// reservation by a flag. before may be nil.
 func newFault(before, after *state.Node) string {
 	var known []place.StartFault
 	if before != nil && before.Machine != nil {
@@ -63,7 +65,8 @@ func newFault(before, after *state.Node) string {
 	return ""
 }
 
-// catalogue returns the machine with a name, and the KubeletConfiguration of its nodes.
+// catalogue returns the text of the described machine with a name, and the KubeletConfiguration of its nodes; false
+// if there is no such machine.
 func catalogue(name string) (machine, config []byte, ok bool) {
 	if !slices.Contains(machines.List(), name) {
 		return nil, nil, false
@@ -75,6 +78,7 @@ func catalogue(name string) (machine, config []byte, ok bool) {
 	return []byte(m.Text), []byte(m.YAML), true
 }
 
+// readCluster returns the stage of the cluster of a kubeconfig, the nodes that could not be read, and the namespace.
 func readCluster(ctx context.Context, k cli.Kubeconfig) (cli.Stage, []document.Problem, string, error) {
 	r, err := reach(k)
 	if err != nil {
@@ -91,7 +95,8 @@ func readCluster(ctx context.Context, k cli.Kubeconfig) (cli.Stage, []document.P
 	return s, problems, r.namespace, nil
 }
 
-// ask returns a stage that sends pods to the API server as dry runs; a stage of a bundle sends none.
+// ask returns a stage that sends its pods to the API server as dry runs, so that admission completes them. A stage of
+// a bundle is returned unchanged.
 func ask(ctx context.Context, k cli.Kubeconfig, s cli.Stage) (cli.Stage, error) {
 	own, ok := s.(*stage.Stage)
 	if !ok || k.Bundle() != "" {
@@ -124,8 +129,8 @@ func readMachines(list []whatif.Machine) (cli.Stage, error) {
 	return s, nil
 }
 
-// readKubelet reads a KubeletConfiguration for a machine. It returns an error for a configuration with which no kubelet
-// starts.
+// readKubelet returns the rules of a KubeletConfiguration on a machine, and the amounts that the node then has for
+// pods. It returns an error if no kubelet starts with the configuration.
 func readKubelet(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, error) {
 	s, err := kubelet.SetUp(config, m, place.DefaultRelease)
 	if err != nil {
@@ -134,7 +139,7 @@ func readKubelet(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, e
 	return s.Rules, s.Allocatable, nil
 }
 
-// ignored returns the fields of a KubeletConfiguration that the kubelet ignores.
+// ignored returns the fields in a KubeletConfiguration that a kubelet would ignore.
 func ignored(config []byte) (out []string) {
 	for _, f := range fields.Of(config) {
 		out = append(out, f.String())

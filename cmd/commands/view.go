@@ -16,8 +16,9 @@ import (
 	"github.com/tenon-numa/tenon/ops/schedulers"
 )
 
-// Watch follows the cluster in cfg with the rights of cfg, until ctx ends. If cfg may not list the pods of all
-// namespaces, Watch follows the given namespaces one by one. name is the identity's name in the console.
+// Watch returns an identity that follows the cluster in cfg with the rights of cfg. It follows until ctx ends or the
+// identity is closed. If cfg may not list the pods of all namespaces, Watch follows the given namespaces one by one.
+// name is the identity's name in the console.
 func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...string) (*console.Identity, error) {
 	reader, err := kube.NewReader(cfg)
 	if err != nil {
@@ -52,6 +53,7 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 		Valid:    func() bool { return !seen.Rejected() }, Close: stop}, nil
 }
 
+// onStage returns a function that returns the present stage of a live view. Its kubeconfig is not used.
 func onStage(w *view.Live) func(context.Context, cli.Kubeconfig) (cli.Stage, []document.Problem, string, error) {
 	return func(ctx context.Context, _ cli.Kubeconfig) (cli.Stage, []document.Problem, string, error) {
 		s, problems, err := w.Stage(ctx)

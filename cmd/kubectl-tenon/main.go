@@ -26,8 +26,9 @@ func main() {
 
 func setup(version string) cli.Setup { return commands.Setup(version) }
 
-// arguments returns the arguments of the command line. kubectl completes the arguments of a plugin through a program
-// named kubectl_complete-NAME; a link with that name to this program suffices.
+// arguments returns the arguments of the command line. kubectl completes the arguments of a plugin by calling a
+// program named kubectl_complete-NAME. If this program was called by that name, through a link, arguments puts the
+// command for completion in front.
 func arguments(program string, args []string) []string {
 	if name := strings.TrimSuffix(filepath.Base(program), ".exe"); name == completer {
 		return append([]string{cobra.ShellCompRequestCmd}, args...)

@@ -12,12 +12,14 @@ import (
 	"github.com/tenon-numa/tenon/node/metrics"
 )
 
-// containers gets the running containers from the agent, and their memory from the host's cgroups.
+// containers provides the running containers, which it gets from the agent, and their memory, which it reads from the
+// host's cgroups.
 type containers struct {
 	*cgroup.Tree
 	pods atomic.Pointer[func() []*v1.Pod] // nil until the agent runs
 }
 
+// Running returns the running containers; none before the agent runs.
 func (c *containers) Running() []cgroup.Container {
 	list := c.pods.Load()
 	if list == nil {
@@ -26,8 +28,8 @@ func (c *containers) Running() []cgroup.Container {
 	return cgroup.Running((*list)())
 }
 
-// memory returns the source of metrics about containers' memory. It is nil where the flags disable these metrics. On a
-// host without cgroup v2 it is nil too, and memory logs that.
+// memory returns the source of metrics about the memory of containers. It returns nil if the flags disable these
+// metrics. It returns nil too on a host without cgroup v2, and logs that.
 func (o *outlets) memory(cfg *agent.Config) (metrics.Memory, error) {
 	if o.containers == 0 {
 		return nil, nil
@@ -44,7 +46,7 @@ func (o *outlets) memory(cfg *agent.Config) (metrics.Memory, error) {
 	return c, nil
 }
 
-// tree returns the host's cgroups; nil where the flags name none, and on a host without cgroup v2.
+// tree returns the host's cgroups; nil if the flags name none, or if the host has no cgroup v2.
 func (o *outlets) tree() (*cgroup.Tree, error) {
 	if o.cgroups == "" {
 		return nil, nil

@@ -66,8 +66,9 @@ func main() {
 	}
 }
 
-// endAfter makes a signal end the process whatever the agent waits for: the second signal at once, the first one after
-// stopTime. Some system calls, such as those on a file system whose server is gone, cannot be interrupted otherwise.
+// endAfter makes signals end the process whatever the agent waits for: the first signal after stopTime, and the
+// second one at once, because stop restores the default effect of signals. Some system calls cannot be interrupted
+// otherwise, for example on a file system whose server is gone.
 func endAfter(ctx context.Context, stop func(), exit func(code int)) {
 	context.AfterFunc(ctx, func() {
 		stop()
@@ -78,12 +79,13 @@ func endAfter(ctx context.Context, stop func(), exit func(code int)) {
 	})
 }
 
-// stopTime is how long the agent may take to stop: less than its grace period in deploy/agent.
+// stopTime is how long the agent may take to stop. It is less than the grace period of its pod in deploy/agent.
 const stopTime = 7 * time.Second
 
-// env is the node according to the environment.
+// env is the node's name and address according to the environment.
 type env struct{ name, ip string }
 
+// run runs a subcommand, or the agent until ctx ends.
 func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer) error {
 	for _, c := range subcommands() {
 		if len(args) > 0 && args[0] == c.Use {

@@ -27,7 +27,7 @@ type outlets struct {
 	authorize                 bool
 	pods, containers          int
 	cgroups, kubeletRoot      string
-	// affinity has the metrics of the traffic between pods; it is empty where affinity is off.
+	// affinity has the metrics of the traffic between pods; it has none if --affinity is off.
 	affinity mover.Metrics
 }
 
@@ -110,7 +110,7 @@ func (o *outlets) openMetrics(ctx context.Context, cfg *agent.Config) error {
 	return nil
 }
 
-// open serves metrics at one address.
+// open serves metrics at the address that listen opens. filter checks the requests; nil lets all pass.
 func open(ctx context.Context, cfg *agent.Config, m *metrics.Metrics, filter func(http.Handler) http.Handler,
 	listen func(http.Handler) (*metrics.Server, error)) error {
 	h, err := m.Handler(filter)
@@ -141,8 +141,8 @@ func (o *outlets) openHealth(ctx context.Context, cfg *agent.Config) error {
 	return nil
 }
 
-// listen opens the address of the metrics. Where clients send tokens, it speaks TLS: over plain HTTP, others on the
-// network could read the tokens.
+// listen opens the address of the metrics. If clients send tokens, it uses TLS, with a self-signed certificate if the
+// flags name none: over plain HTTP, others on the network could read the tokens.
 func (o *outlets) listen(node string, h http.Handler) (*metrics.Server, error) {
 	if o.authorize && o.cert == "" && o.key == "" {
 		return metrics.ListenSelfSigned(o.address, node, h)
@@ -150,7 +150,7 @@ func (o *outlets) listen(node string, h http.Handler) (*metrics.Server, error) {
 	return metrics.Listen(o.address, o.cert, o.key, h)
 }
 
-// authFilter returns the filter of requests for metrics, nil where all may pass.
+// authFilter returns the filter of requests for metrics; nil if all may pass.
 func (o *outlets) authFilter(cfg *agent.Config) (func(http.Handler) http.Handler, error) {
 	if !o.authorize {
 		return nil, nil
@@ -165,6 +165,7 @@ func (o *outlets) authFilter(cfg *agent.Config) (func(http.Handler) http.Handler
 	return f.Wrap, nil
 }
 
+// serve serves until ctx ends, and logs an error.
 func serve(ctx context.Context, s *metrics.Server, cfg *agent.Config) {
 	cfg.Logger.Info("serving", "address", s.Address())
 	if err := s.Run(ctx); err != nil {

@@ -24,7 +24,7 @@ func (p *pace) flags(fs *flag.FlagSet) {
 		"keys of labels to copy from the Node to published objects, separated by commas")
 }
 
-// open sets the pace and the labels in cfg.
+// open sets the intervals and the labels in cfg. It returns an error if a value is out of bounds.
 func (p *pace) open(cfg *agent.Config) error {
 	for _, d := range []struct {
 		flag             string

@@ -6,7 +6,8 @@ import (
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
-// publisher returns the publisher of the objects that the flags select in addition to the layout; nil for none.
+// publisher returns the publisher of the objects that the agent writes in addition to the layout, as the flags select
+// them; nil if they select none.
 func (o *outlets) publisher(cfg *agent.Config) (agent.Publisher, error) {
 	var out agent.Publisher
 	if o.zones {

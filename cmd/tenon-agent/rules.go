@@ -27,7 +27,7 @@ func (c *configSource) flags(fs *flag.FlagSet, nodeIP string) {
 }
 
 // The first and the longest pause between requests to a kubelet that has never answered. The agent reads the
-// configuration again every 30 seconds (--resync), so the first pause is over by then.
+// configuration again every 30 seconds (--resync), so it asks the kubelet again at its second reading.
 const (
 	firstPause = 20 * time.Second
 	lastPause  = 2 * time.Minute

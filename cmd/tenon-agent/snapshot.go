@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
 
-// subcommand is the first argument of a command line that does not run the agent.
+// subcommand is an action other than to run the agent. Use is its name, the first argument of the command line.
 type subcommand struct {
 	Use string
 	run func(args []string, stdout, stderr io.Writer) error

@@ -63,6 +63,7 @@ func (o *options) serve(ctx context.Context, on net.Listener, api *rest.Config) 
 	return console.Serve(ctx, on, h)
 }
 
+// check returns an error for flags that are missing, out of bounds or contradict each other.
 func (o *options) check() error {
 	switch {
 	case len(o.hosts) == 0:
@@ -88,8 +89,8 @@ func (o *options) check() error {
 	return nil
 }
 
-// server returns the configuration of the API server. The program's own rights are used only for impersonation, and for
-// reading agents.
+// server returns how to reach the API server with the console's own account. The rights of this account are used only
+// to impersonate users and to read agents.
 func (o *options) server() (*rest.Config, error) {
 	if o.kubeconfig == "" {
 		cfg, err := rest.InClusterConfig()
@@ -121,8 +122,9 @@ func (o *options) listen() (net.Listener, error) {
 	return tls.NewListener(on, c), nil
 }
 
-// secure reads the certificate for every connection. If that fails, for example while only one of its files is new, the
-// last valid pair stays in use. Browsers get HTTP/1.1, so that a bound on connections bounds requests.
+// secure returns a configuration of TLS that reads the certificate for every connection. If that fails, for example
+// while only one of its files is new, the last valid pair stays in use. Browsers get HTTP/1.1, so that a bound on
+// connections also bounds requests.
 func (o *options) secure() (*tls.Config, error) {
 	first, err := tls.LoadX509KeyPair(o.cert, o.key)
 	if err != nil {

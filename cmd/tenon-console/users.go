@@ -20,23 +20,24 @@ import (
 
 // Times and bounds of a user's requests to the API server.
 const (
-	recheck      = time.Minute // how often the API server is asked whether a token is still valid
+	recheck      = time.Minute // least time between two checks of a token
 	checkTimeout = 5 * time.Second
-	maxToken     = 16 << 10
-	userQPS      = 50
+	maxToken     = 16 << 10 // bytes
+	userQPS      = 50       // requests per second
 	userBurst    = 100
 )
 
-// users opens identities at one API server. Views end with ctx.
+// users opens identities at one API server. The views of the identities end with ctx.
 type users struct {
 	ctx        context.Context
 	api        *rest.Config
 	namespaces []string
-	use        func(ctx context.Context, node, pod string) document.NodeUse // with the console's own account
+	use        func(ctx context.Context, node, pod string) document.NodeUse // reads with the console's own account
 	now        func() time.Time
 }
 
-// open checks a credential and follows the cluster with only its rights.
+// open checks a credential, and follows the cluster with only the rights of that credential. The error wraps
+// [console.ErrSignIn] if the credential is not accepted.
 func (u *users) open(ctx context.Context, c console.Credential) (*console.Identity, error) {
 	cfg, err := u.config(c)
 	if err != nil {
@@ -62,8 +63,8 @@ func (u *users) open(ctx context.Context, c console.Credential) (*console.Identi
 	return who, nil
 }
 
-// config returns the configuration of a credential. If it has a token, the result has none of the program's own
-// credentials.
+// config returns a configuration with the rights of a credential. For a user that a proxy has named, it impersonates
+// the user. For a token, it has none of the console's own credentials.
 func (u *users) config(c console.Credential) (*rest.Config, error) {
 	cfg := rest.AnonymousClientConfig(u.api)
 	switch {
@@ -92,7 +93,7 @@ func (u *users) shown(name string, asked []string) []string {
 	return u.namespaces
 }
 
-// whoAmI returns the user of a configuration.
+// whoAmI returns the name of the user that the API server sees in requests with a configuration.
 func whoAmI(ctx context.Context, cfg *rest.Config) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -120,9 +121,9 @@ type validity struct {
 	valid bool
 }
 
-// holds reports whether the API server accepts the token. It asks the API server at most once a minute (recheck); a
-// refused token stays refused. If the API server does not answer, the last result stays: without answers it returns no
-// data either.
+// holds reports whether the API server accepts the token. It asks the API server at most once a minute (recheck), and
+// a refused token stays refused. If the API server does not answer, the last result stays. This is safe because an
+// API server that does not answer returns no data either.
 func (v *validity) holds() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

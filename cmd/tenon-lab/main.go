@@ -71,11 +71,12 @@ type served struct {
 
 func (s served) Addresses() []command.Address { return s.addresses }
 
+// picture draws a node as the command "kubectl tenon map" does.
 func picture(w io.Writer, n *state.Node, width int, color bool) error {
 	return draw.Map(w, n, draw.Options{Color: color || draw.ColorWanted(os.Stdout), Width: width})
 }
 
-// explain runs the command of the kubectl plugin.
+// explain returns the output of the command "kubectl tenon explain pod".
 func explain(ctx context.Context, kubeconfig, pod string) (string, error) {
 	var out, problems bytes.Buffer
 	args := []string{"explain", "pod", pod, "--kubeconfig", kubeconfig}
