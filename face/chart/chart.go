@@ -19,9 +19,9 @@ import (
 // Bar is one bar of a panel.
 type Bar struct {
 	Label string
-	Value float64 // 0 or more; the longest of its panel fills the width
-	Text  string  // written at its end
-	// Strong bars are drawn in the colour that catches the eye.
+	Value float64 // 0 or more; the largest value of a panel fills its width
+	Text  string  // written at the end of the bar
+	// Strong selects the colour that catches the eye.
 	Strong bool
 }
 
@@ -47,7 +47,7 @@ const (
 	head     = 42
 	barPitch = 20
 	barSize  = 14
-	letter   = 6.6 // of 12 pixel text
+	letter   = 6.6 // mean width of a character in 12 pixel text
 )
 
 const style = `
@@ -62,8 +62,8 @@ text { fill: #e6edf3 } .note { fill: #8d96a0 } .bar { fill: #57606a } .strong { 
 }
 `
 
-// Write draws rows below each other. It returns the writer's error, or an error that names a bar whose value is no
-// amount.
+// Write draws rows below each other. It returns the writer's error, an error that names a bar whose value is negative
+// or not finite, or an error for a row without panels.
 func Write(w io.Writer, title string, rows []Row) error {
 	height := margin
 	for _, r := range rows {
@@ -117,7 +117,7 @@ func (r Row) write(w io.Writer, y int) {
 	}
 }
 
-// write draws a panel of a width: labels, bars, and the text of each bar.
+// write draws a panel in the given width: labels, bars, and the text of each bar. x and y are its upper left corner.
 func (p Panel) write(w io.Writer, x, y, width int) {
 	fmt.Fprintf(w, "<text class=\"title\" x=\"%d\" y=\"%d\">%s</text>\n", x, y+12, escaped(p.Title))
 	fmt.Fprintf(w, "<text class=\"note\" x=\"%d\" y=\"%d\">%s</text>\n", x, y+28, escaped(p.Note))

@@ -16,7 +16,7 @@ const (
 	leastBox = 24 // columns of a box with its frame; four of them fit in 100
 )
 
-// boxes draws every NUMA node, side by side where they fit.
+// boxes draws every NUMA node as a box, side by side if the boxes fit. All boxes have the same width.
 func (p *picture) boxes(width int) []line {
 	numas := p.machine.NUMAs()
 	least, most := leastBox, 0
@@ -37,8 +37,8 @@ func (p *picture) boxes(width int) []line {
 	return out
 }
 
-// boxWidths returns the least width in which a NUMA node is drawn well, and the width beyond which more columns do not
-// help.
+// boxWidths returns two widths for the box of the NUMA node at position i, in columns. With less than the first, the
+// box would be hard to read; more than the second would not make it clearer.
 func (p *picture) boxWidths(i int) (least, most int) {
 	const frameAndBlanks, fewRuns = 4, 4
 	runs := p.runs(i)
@@ -52,7 +52,7 @@ func (p *picture) boxWidths(i int) (least, most int) {
 	return max(leastBox, least), most
 }
 
-// beside joins boxes of one width line by line. It stretches all boxes to the tallest one.
+// beside joins boxes of the width outer line by line. It makes all boxes as tall as the tallest one.
 func beside(boxes [][]line, outer int) []line {
 	height := 0
 	for _, b := range boxes {
@@ -74,7 +74,7 @@ func beside(boxes [][]line, outer int) []line {
 	return out
 }
 
-// box draws one NUMA node.
+// box draws the NUMA node at position i. outer is the width with the frame, in columns.
 func (p *picture) box(i, outer int) []line {
 	inner := outer - 4
 	n := p.machine.NUMAs()[i]
@@ -85,6 +85,7 @@ func (p *picture) box(i, outer int) []line {
 	return append(out, text(frame, "╰%s╯", strings.Repeat("─", outer-2)))
 }
 
+// framed returns a line between the borders of a box, cut or padded to fit.
 func framed(l line, outer int) line {
 	inner := outer - 4
 	out := text(frame, "│ ")
@@ -92,7 +93,7 @@ func framed(l line, outer int) line {
 	return out.add(frame, " │")
 }
 
-// boxTop is the upper border, with the NUMA node's id and socket.
+// boxTop returns the upper border, with the NUMA node's id and socket.
 func (p *picture) boxTop(n topo.NUMA, outer int) line {
 	right := p.socketText(n)
 	left := clipText(fmt.Sprintf("NUMA node %d", n.ID), outer-6)
@@ -127,7 +128,7 @@ func (p *picture) socketText(n topo.NUMA) string {
 	return "empty"
 }
 
-// boxBody is the content between the borders: CPUs, memory of every kind, devices.
+// boxBody returns the lines between the borders: CPUs, memory of every kind, and devices.
 func (p *picture) boxBody(i, inner int) []line {
 	var out []line
 	if n := p.machine.NUMAs()[i]; !n.CPUs.Empty() {
@@ -165,7 +166,8 @@ func (p *picture) cpuCount(n topo.NUMA, inner int) line {
 	return freeOf("CPUs", fmt.Sprint(free), fmt.Sprint(n.CPUs.Len()), inner)
 }
 
-// freeOf returns "FREE of ALL free", or a shorter text where that would not leave room for the whole name.
+// freeOf returns "FREE of ALL free", or a shorter text if that does not leave room for the name in a line of inner
+// columns.
 func freeOf(name, free, all string, inner int) line {
 	room := inner - utf8.RuneCountInString(name) - 1
 	out := fmt.Sprintf("%s of %s free", free, all)
@@ -175,7 +177,8 @@ func freeOf(name, free, all string, inner int) line {
 	return text(plain, "%s", out)
 }
 
-// memoryName is the caption of a NUMA node's ordinary pages. It names the owner of memory that is not ordinary.
+// memoryName returns the caption of a NUMA node's memory, without hugepages: "memory", or what the memory is if pods
+// do not use it like other memory.
 func memoryName(n topo.NUMA) string {
 	switch n.MemoryKind {
 	case topo.GPUMemory:
@@ -188,7 +191,7 @@ func memoryName(n topo.NUMA) string {
 	return topo.Memory
 }
 
-// memorySign stands for free memory. The sign shows the owner of the memory even without colour.
+// memorySign returns the sign of free memory. The sign shows the kind of memory even without colour.
 func memorySign(n topo.NUMA) rune {
 	switch n.MemoryKind {
 	case topo.GPUMemory:
@@ -201,8 +204,8 @@ func memorySign(n topo.NUMA) rune {
 	return freeSign
 }
 
-// captioned puts beside the caption the first text that fits there. Where none fits, it puts the last text below the
-// caption.
+// captioned returns a caption with the first of the texts that fits in the same line. If none fits, it puts the last
+// text into a line below the caption.
 func captioned(caption string, s style, texts []string, inner int) []line {
 	for _, t := range texts {
 		if utf8.RuneCountInString(caption)+1+utf8.RuneCountInString(t) <= inner {
@@ -242,8 +245,8 @@ func (p *picture) memoryLines(n topo.NUMA, use kindUse, inner int) []line {
 	return append(out, bar)
 }
 
-// barPart draws the part of a bar that an owner holds, in that many cells. It starts with the owner's sign, so that
-// neighbours differ without colour.
+// barPart draws the part of a bar that the owner at position o of p.owners holds. The part has the given number of
+// cells, and starts with the owner's sign, so that neighbours differ without colour.
 func (p *picture) barPart(o, cells int) line {
 	if cells == 0 {
 		return nil
@@ -256,8 +259,8 @@ func (p *picture) barPart(o, cells int) line {
 	return line{{string(who.sign), who.style}}.add(tint, strings.Repeat(fill, cells-1))
 }
 
-// apportion divides the cells of a bar among parts. Every part above zero gets one cell while cells last, and the
-// other cells go by size.
+// apportion divides the cells of a bar among parts, by the size of the parts. Every part above zero first gets one
+// cell while cells last.
 func apportion(cells int, parts []int64) []int {
 	out := make([]int, len(parts))
 	var total int64
@@ -281,8 +284,8 @@ func apportion(cells int, parts []int64) []int {
 	return out
 }
 
-// deviceLines draws devices of one resource: beside their name where they fit, else below it. In a narrow box the name
-// has no domain.
+// deviceLines draws devices of one resource, beside the resource's name if they fit, and below it otherwise. In a
+// narrow box the name has no domain.
 func (p *picture) deviceLines(resource string, devs []topo.Device, inner int) []line {
 	free, cells := p.deviceCells(resource, devs)
 	all := fmt.Sprint(len(devs))
@@ -298,7 +301,7 @@ func (p *picture) deviceLines(resource string, devs []topo.Device, inner int) []
 	return append(out, fold(cells, inner)...)
 }
 
-// fold breaks cells into lines of at most that width.
+// fold breaks cells into lines of at most width columns.
 func fold(cells line, width int) []line {
 	var out []line
 	for len(cells) > 0 {
@@ -317,8 +320,8 @@ func shortName(resource string) string {
 	return Printable(resource[strings.LastIndexByte(resource, '/')+1:])
 }
 
-// deviceCells returns the count of free devices and one cell per device. For many devices it returns the lengths of
-// equal stretches instead.
+// deviceCells returns the number of free devices, and one cell per device. If there are many devices, it returns one
+// cell for each stretch of equal neighbours, with their number.
 func (p *picture) deviceCells(resource string, devs []topo.Device) (free int, cells line) {
 	const few, many = 8, 128
 	var stretch []int

@@ -12,8 +12,8 @@ import (
 // manyNUMAs is the number of NUMA nodes, and of lines about them, beyond which distances are summarised.
 const manyNUMAs = 16
 
-// distances returns a table. Where the table would be too wide, it returns one line per NUMA node; for many NUMA nodes,
-// one line per set with equal distances.
+// distances returns a table of the distances between NUMA nodes; nil if they are not known. If the table would be too
+// wide, it returns one line per set of NUMA nodes with equal distances instead; see distanceList.
 func (p *picture) distances(width int) []line {
 	numas := p.machine.NUMAs()
 	known := slices.ContainsFunc(numas, func(n topo.NUMA) bool { return len(n.Distances) > 0 })
@@ -50,8 +50,8 @@ func (p *picture) distances(width int) []line {
 	return out
 }
 
-// distanceList writes "12 to NUMA nodes 1-3" instead of a row of the table. NUMA nodes that have equal distances to all
-// others, and one distance among themselves, share a line.
+// distanceList returns lines such as "12 to NUMA nodes 1-3" in place of the rows of a table. NUMA nodes that have
+// equal distances to all others, and one distance among themselves, share a line.
 func (p *picture) distanceList(width int) []line {
 	sets := p.twins()
 	if len(sets) > manyNUMAs {
@@ -78,7 +78,7 @@ func (p *picture) distanceList(width int) []line {
 	return out
 }
 
-// distanceLine sets items beside the names of NUMA nodes, or below the names where the items are long.
+// distanceLine puts items beside the names of NUMA nodes, or below the names if the names are long.
 func (p *picture) distanceLine(set topo.Mask, items []string, width int) []line {
 	const indent = 10
 	head := text(faint, " %7s  ", p.numaList(set))
@@ -91,8 +91,8 @@ func (p *picture) distanceLine(set topo.Mask, items []string, width int) []line 
 
 func (p *picture) distancesOf(numa int) []int { return p.machine.NUMAs()[numa].Distances }
 
-// twins groups NUMA nodes. The NUMA nodes of a set have one distance to each other in both directions, and equal
-// distances to and from every other NUMA node.
+// twins groups NUMA nodes into sets. In a set, all NUMA nodes have the same distance to each other in both
+// directions, and equal distances to and from every NUMA node outside the set.
 func (p *picture) twins() (sets []topo.Mask) {
 	alike := func(a, b int) bool {
 		if p.distancesOf(a)[b] != p.distancesOf(b)[a] {
@@ -115,7 +115,7 @@ func (p *picture) twins() (sets []topo.Mask) {
 	return sets
 }
 
-// distanceSpans writes the range of the distances of NUMA nodes, for machines with little symmetry.
+// distanceSpans returns only the smallest and the largest distance of NUMA nodes, for machines with little symmetry.
 func (p *picture) distanceSpans(width int) []line {
 	type span struct{ nearest, farthest int }
 	on := map[span]topo.Mask{}

@@ -20,14 +20,14 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Bounds of Options.Width, in columns. Below the lower bound, a box has no room for its texts.
+// Bounds of Options.Width, in columns. With fewer columns than the lower bound, a box has no room for its texts.
 const (
 	DefaultWidth = 100
 	minWidth     = 40
 	maxWidth     = 400
 )
 
-// Options say how to draw.
+// Options select how [Map] draws.
 type Options struct {
 	// Color adds ANSI 256-colour sequences; they do not count towards Width.
 	Color bool

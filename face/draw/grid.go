@@ -20,9 +20,10 @@ const strideSign = '+'
 // run is a sequence of neighbouring cores in one L3 group.
 type run struct {
 	l3    idset.L3
-	cores [][]idset.CPU // threads, ascending
+	cores [][]idset.CPU // the CPUs of each core, in ascending order
 }
 
+// runs returns the cores of the NUMA node at a position, in runs, in ascending order of L3 group and core.
 func (p *picture) runs(numa int) []run {
 	type core struct {
 		id idset.Core
@@ -46,7 +47,8 @@ func (p *picture) runs(numa int) []run {
 	return out
 }
 
-// grid draws the CPUs of a NUMA node within a width.
+// grid draws the CPUs of a NUMA node within a width. A core takes two columns if all runs then fit in one row, and
+// otherwise one.
 func (p *picture) grid(numa, width int) []line {
 	runs := p.runs(numa)
 	if len(runs) == 0 {
@@ -74,11 +76,12 @@ func (p *picture) grid(numa, width int) []line {
 	return out
 }
 
-// gridWidth returns the width of a row of n runs of longest cores each.
+// gridWidth returns the width of a row of n runs, in columns. longest is the number of cores in the longest run, and
+// cell the number of columns per core.
 func gridWidth(n, longest, cell int) int { return n*longest*cell + (n-1)*cell }
 
-// gridRows draws one row of runs: one line for each thread of a core. It adds the ids below a line whose label does not
-// determine them.
+// gridRows draws one row of runs: one line for each thread of a core, with a label. If the label does not determine
+// the ids of the CPUs in a line, the ids follow below the line.
 func (p *picture) gridRows(runs []run, label, cell, width int) []line {
 	threads := 0
 	for _, r := range runs {
@@ -115,8 +118,8 @@ func (p *picture) gridRows(runs []run, label, cell, width int) []line {
 	return out
 }
 
-// rowLabel names the CPUs of a row. The label is the first id where ids go up by one, and "8+2" where they go up by 2.
-// For other ids it is the first id alone, and whole is false.
+// rowLabel returns a label for the CPUs of a row: the first id if the ids go up by one, and "8+2" if they go up by 2
+// from 8. For other ids it is the first id alone, and whole is false.
 func rowLabel(ids []idset.CPU) (label string, whole bool) {
 	if len(ids) == 0 {
 		return "", true
@@ -167,6 +170,7 @@ func labelWidth(runs []run) int {
 	return width
 }
 
+// border adds the gap between two runs, with a sign if l3 is set: the runs are in different L3 groups.
 func (p *picture) border(l line, l3 bool, cell int) line {
 	sign := " "
 	if l3 {

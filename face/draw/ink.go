@@ -28,7 +28,8 @@ var palette = [...]uint8{75, 214, 114, 176, 227, 80, 209, 141, 150, 218, 39, 180
 
 const black = 16
 
-// podStyle fills the cells of a reported holding, and only colours the letters of a predicted one.
+// podStyle returns the style of the pod at index i. It fills the cells of a reported holding, and only colours the
+// letters of a predicted one.
 func podStyle(i int, predicted bool) style {
 	c := palette[i%len(palette)]
 	if predicted {
@@ -86,7 +87,7 @@ func (l line) clip(width int) line {
 	return out
 }
 
-// justify puts left and right at the two ends of a line, and cuts left where both do not fit.
+// justify puts left and right at the two ends of a line of a width. It cuts left if both do not fit.
 func justify(left, right line, width int) line {
 	left = left.clip(max(0, width-right.width()-1))
 	return append(left.pad(width-right.width()), right...)
@@ -137,7 +138,8 @@ func clipText(s string, width int) string {
 	return string(r[:width-1]) + "…"
 }
 
-// Printable replaces runes that could move a terminal's cursor: names come from outside.
+// Printable replaces runes that are not printable by "?". Names come from outside, and such runes could move a
+// terminal's cursor.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -178,6 +180,7 @@ func wrap(s style, items []string, width int) []line {
 	return out
 }
 
+// breakAt returns the length of the first part of a text that is too long for a line.
 func breakAt(r []rune, width int) int {
 	for i := width; i > width/2; i-- {
 		if r[i-1] == ',' || r[i-1] == ' ' {

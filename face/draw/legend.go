@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// heading names the node, its machine and its rules.
+// heading returns the lines above the boxes: the node, its machine and its rules.
 func (p *picture) heading(width int) []line {
 	out := []line{text(bold, "%s", clipText(Printable(p.node.Name), width))}
 	out = append(out, wrap(plain, p.machineItems(), width)...)
@@ -75,7 +75,8 @@ func (p *picture) sharedDevices(width int) []line {
 	return out
 }
 
-// legend explains the letters by their pods, and explains the other signs.
+// legend returns one line or more for each letter, with its pod and the holdings of the pod, and explains the other
+// signs.
 func (p *picture) legend(width int) []line {
 	column := 0
 	for _, o := range p.owners {
@@ -115,6 +116,7 @@ func (p *picture) legend(width int) []line {
 	return out
 }
 
+// ownerName returns the pod of an owner, or "unknown pods" for amounts that are in use without a known pod.
 func ownerName(o owner) string {
 	if o.entry.Pod.UID == "" && o.entry.Source == state.Counted {
 		return "unknown pods"
@@ -127,7 +129,7 @@ func (p *picture) legendLine(head line, items []string, column, width int) []lin
 	return hang(head.pad(indent), wrap(plain, items, width-indent))
 }
 
-// hang sets lines beside a head. It indents the second and later lines below the first.
+// hang puts lines beside a head. The second and later lines are indented below the first.
 func hang(head line, body []line) []line {
 	indent := head.width()
 	var out []line
@@ -140,7 +142,7 @@ func hang(head line, body []line) []line {
 	return out
 }
 
-// reservedItems lists what the system reserves. Equal amounts on several NUMA nodes share an item.
+// reservedItems lists what is reserved for the system. NUMA nodes with equal amounts share an item.
 func (p *picture) reservedItems() []string {
 	var out []string
 	if cpus := p.node.Rules.CPU.Reserved; !cpus.Empty() && p.coarse() {

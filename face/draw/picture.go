@@ -23,9 +23,10 @@ const (
 	unhealthySign   = '✗'
 	strandedSign    = '∅'
 	l3Sign          = '┊'
-	crowdSign       = '+' // every pod after the 36th
+	crowdSign       = '+' // for every pod after the 36th
 )
 
+// signs are the signs of pods, in the order of the node's entries.
 const signs = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 // owner is one entry of the node with its sign and colour.
@@ -35,6 +36,7 @@ type owner struct {
 	style style
 }
 
+// newOwner returns the owner for the entry at index i. The letter of a prediction is a lower-case one.
 func newOwner(i int, e state.Entry) owner {
 	o := owner{entry: e, sign: crowdSign, style: podStyle(i, e.Source == state.Predicted)}
 	if i < len(signs) {
@@ -46,7 +48,7 @@ func newOwner(i int, e state.Entry) owner {
 	return o
 }
 
-// share is the bytes of one memory kind on one NUMA node that an owner holds.
+// share is the part of one kind of memory on one NUMA node that an owner holds. owner is an index of picture.owners.
 type share struct {
 	owner int
 	bytes int64
@@ -59,7 +61,8 @@ type kindUse struct {
 	shares                   []share
 }
 
-// picture is a node indexed by resource: for each CPU, device and kind of memory it has the owners.
+// picture is a node indexed by resource: for each CPU, device and kind of memory it has the owner or owners. It is
+// made for one drawing.
 type picture struct {
 	node    *state.Node
 	machine *topo.Machine
@@ -69,7 +72,7 @@ type picture struct {
 	cpus       map[idset.CPU]int         // index of the owner
 	devices    map[string]map[string]int // by resource and id, index of the owner
 	memory     [][]kindUse               // by NUMA node position
-	used       map[rune]bool             // signs that were drawn, for the legend
+	used       map[rune]bool             // signs that were drawn, which the legend explains
 }
 
 func newPicture(n *state.Node) *picture {
@@ -95,13 +98,14 @@ func newPicture(n *state.Node) *picture {
 	return p
 }
 
-// coarse reports whether the ids of the node are invented.
+// coarse reports whether the node is an estimated one. The ids of its CPUs and devices are invented.
 func (p *picture) coarse() bool { return p.node != nil && p.node.Quality == state.Estimated }
 
 // gone reports whether an entry belongs to a pod that no longer exists.
 func (p *picture) gone(e state.Entry) bool { return slices.Contains(p.node.Gone, e.Pod) }
 
-// fillMemory replays the entries in their order. Only this order shows how much each NUMA node of a group gave.
+// fillMemory computes the use of each kind of memory. It adds the entries one by one in their order, because memory
+// that is held on a group of NUMA nodes comes from each of them in amounts that depend on this order.
 func (p *picture) fillMemory() {
 	u := place.NewUsage(p.machine, p.node.Rules)
 	for i, n := range p.machine.NUMAs() {
@@ -161,13 +165,14 @@ func (p *picture) mark(sign rune, s style) span {
 	return span{string(sign), s}
 }
 
-// size renders bytes as package place's reasons do, so that the map and an explanation agree.
+// size returns bytes as the reasons of package place show them, so that the map and an explanation agree.
 func size(kind string, n int64) string {
 	s, _, _ := strings.Cut(place.Quantity(kind, n), " ")
 	return s
 }
 
-// rounded renders bytes in the largest unit that they reach, with at most one decimal: at most 7 columns.
+// rounded returns bytes in the largest unit that they reach, with at most one decimal. The text has at most 7
+// columns.
 func rounded(n int64) string {
 	unit, name := int64(1), ""
 	for _, next := range []string{"Ki", "Mi", "Gi", "Ti", "Pi"} {
@@ -187,8 +192,8 @@ func (p *picture) numaList(m topo.Mask) string {
 	return document.NUMANodes(document.NUMAs(p.machine, m))
 }
 
-// balance returns how many of n things to put in a row of at most fit: rows have equal length where this costs few
-// rows.
+// balance returns how many of n things to put in one row, if at most fit of them have room. It prefers a number that
+// makes all rows equally long, unless this needs many more rows.
 func balance(n, fit int) int {
 	fit = max(1, min(fit, n))
 	for d := fit; d > fit/2; d-- {
@@ -200,7 +205,7 @@ func balance(n, fit int) int {
 	return (n + rows - 1) / rows
 }
 
-// holdItems lists what holdings take together. Where the ids of the node are invented, it lists amounts.
+// holdItems lists what holdings take together. For an estimated node, whose ids are invented, it lists amounts.
 func (p *picture) holdItems(hs []place.Holding) []string {
 	if p.coarse() {
 		return document.Counts(p.machine, hs...)
