@@ -19,10 +19,10 @@ import (
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
-// content is an answer in the forms that are sent.
+// content is an answer in the forms in which it is sent. tag is a digest of plain, for the header ETag.
 type content struct {
 	media, tag  string
-	plain, gzip []byte // gzip is nil where it does not help
+	plain, gzip []byte // gzip is nil for short answers
 }
 
 const fewBytes = 1 << 10 // an answer of fewer bytes is not worth compressing
@@ -48,7 +48,7 @@ func newContent(media string, plain []byte) (*content, error) {
 	return c, nil
 }
 
-// write sends the content, or 304 where the client has it already.
+// write sends the content, or status 304 if the client has it already.
 func (c *content) write(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", c.media)
@@ -70,7 +70,7 @@ func (c *content) write(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// accepts reports whether a client takes an encoding. A weight of zero refuses it.
+// accepts reports whether a client accepts an encoding. A weight of zero refuses it.
 func accepts(r *http.Request, encoding string) bool {
 	for one := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		name, weight, _ := strings.Cut(strings.ReplaceAll(one, " ", ""), ";")
@@ -81,6 +81,7 @@ func accepts(r *http.Request, encoding string) bool {
 	return false
 }
 
+// answer sends a document as JSON.
 func answer(w http.ResponseWriter, r *http.Request, doc any) error {
 	data, err := json.Marshal(doc)
 	if err != nil {
@@ -94,13 +95,14 @@ func answer(w http.ResponseWriter, r *http.Request, doc any) error {
 	return nil
 }
 
-// overviews keeps the last overview of an identity, so that several pages of one person cost one computation.
+// overviews stores the last overview of an identity, so that several pages of one person need one computation.
 type overviews struct {
 	mu   sync.Mutex
 	key  string
 	last *content
 }
 
+// cluster answers with the overview of all nodes, in which labels selects the labels of nodes.
 func (h *Handler) cluster(w http.ResponseWriter, q *request) error {
 	state, labels := q.who.View.State(), slices.Sorted(slices.Values(q.values["label"]))
 	key := fmt.Sprint(state.Version, state.Ready, labels)
@@ -168,6 +170,8 @@ func (h *Handler) pods(w http.ResponseWriter, q *request) error {
 	})
 	doc := document.PodList{Kind: "PodList", Version: state.Version, Total: len(all), Pods: []document.PodSummary{},
 		Limits: append([]document.Limit{}, state.Limits...)}
+	// Pods are in ascending order of namespace and name. NUL in place of the slash sorts a namespace before longer ones
+	// that begin with it.
 	after := q.values.Get("continue")
 	for _, p := range all {
 		if after != "" && strings.ReplaceAll(p.ID.String(), "/", "\x00") <= strings.ReplaceAll(after, "/", "\x00") {
@@ -205,7 +209,8 @@ func (h *Handler) pod(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, doc)
 }
 
-// asked returns what a request with a manifest asks for.
+// asked returns the values of a request as a request to package cli. Count is -1 for "max", and 0 if the request has
+// none.
 func (q *request) asked() cli.Request {
 	out := cli.Request{Manifest: q.body, Namespace: "default", Without: q.values["without"],
 		Pending: q.values.Get("pending") == "true", Add: q.values["add"], Policy: q.values.Get("policy"),

@@ -11,13 +11,14 @@ import (
 	"sync"
 )
 
-// Shared returns an Open function under which equal credentials share one view while any identity uses it.
+// Shared returns an Open function that opens one view for equal credentials. The view ends when no identity uses it
+// any more.
 func Shared(open Open) Open {
 	s := &sharing{open: open, all: map[[sha256.Size]byte]*sharedView{}}
 	return s.get
 }
 
-// sharing is the views that are in use, by the digest of their credential.
+// sharing has the views that are in use, by the digest of their credential.
 type sharing struct {
 	open Open
 	mu   sync.Mutex
@@ -45,8 +46,9 @@ func (s *sharing) get(ctx context.Context, c Credential) (*Identity, error) {
 	return s.use(key, opened), nil
 }
 
-// use returns an identity of the view with the key. Where no view has the key, it stores the view that was opened; it
-// returns nil where none was opened. Where two views were opened at the same time, use closes the second one.
+// use returns an identity of the view with the key. If there is no such view, it stores opened as this view, or
+// returns nil if opened is nil. If the view exists and opened is not nil, two requests opened it at the same time,
+// and use closes opened.
 func (s *sharing) use(key [sha256.Size]byte, opened *Identity) *Identity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,6 +70,7 @@ func (s *sharing) use(key [sha256.Size]byte, opened *Identity) *Identity {
 		Close: sync.OnceFunc(func() { s.leave(key, one) })}
 }
 
+// leave ends one use of a view. It closes the view after the last use.
 func (s *sharing) leave(key [sha256.Size]byte, one *sharedView) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,9 +98,9 @@ func (t Tokens) Identify(r *http.Request) (*Identity, error) {
 	return t.known(r, Credential{Secret: token})
 }
 
-// known returns the identity of a session that a proxy keeps, and begins the session where it does not exist. Only a
-// request without a session waits until its credential is examined. A request with a session does not wait, however
-// many credentials are examined.
+// known returns the identity of the session that belongs to a credential from a proxy, and begins the session if it
+// does not exist. Only a request without a session waits until its credential is checked; a request with a session
+// never waits.
 func (s *Sessions) known(r *http.Request, c Credential) (*Identity, error) {
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -144,6 +147,7 @@ func (p Proxied) Identify(r *http.Request) (*Identity, error) {
 	return p.known(r, Credential{User: users[0], Groups: groups})
 }
 
+// verified reports whether the request comes from a proxy with an accepted certificate.
 func (p Proxied) verified(r *http.Request) bool {
 	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && len(r.TLS.PeerCertificates) > 0 &&
 		slices.Contains(p.Names, r.TLS.PeerCertificates[0].Subject.CommonName)

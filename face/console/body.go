@@ -13,22 +13,23 @@ import (
 	"time"
 )
 
-// This file reads bodies. Invariant: a body is bounded in bytes, and in values before it decodes them: a value of two
-// bytes may take a kilobyte in memory.
+// This file reads bodies of requests. Invariant: a body is bounded in bytes, and its values are bounded before it is
+// decoded, because a value of two bytes may take a kilobyte in memory.
 
 // Bounds of bodies.
 const (
-	maxManifest = 1 << 20  // bytes
-	maxValues   = 80_000   // of a manifest; a hand-written mebibyte has some 70,000
-	maxPlanned  = 5_000    // nodes of a plan
-	maxPlanBody = 8 << 20  // bytes of a plan of so many nodes, without pods
-	maxPart     = 16 << 10 // bytes of one list or rules in it
-	maxSmall    = 64 << 10 // bytes of other JSON
-	maxSecret   = 17 << 10 // bytes of a token
-	signInBody  = 5 * time.Second
+	maxManifest = 1 << 20         // bytes
+	maxValues   = 80_000          // values of a manifest; a hand-written mebibyte has some 70,000
+	maxPlanned  = 5_000           // nodes of a plan
+	maxPlanBody = 8 << 20         // bytes of a plan of maxPlanned nodes, without pods
+	maxPart     = 16 << 10        // bytes of one list, or of the rules, in a plan
+	maxSmall    = 64 << 10        // bytes of other JSON
+	maxSecret   = 17 << 10        // bytes of a token
+	signInBody  = 5 * time.Second // time for sending the body of a sign-in
 )
 
-// readBody reads a bounded body of the media type. HTML forms cannot have these types, so no other site can send one.
+// readBody returns the body of a request, which must have the route's media type and be within its bounds. HTML forms
+// cannot send these types, so no other site can send such a request.
 func (x *route) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	given, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	yes := []string{x.body}
@@ -38,7 +39,7 @@ func (x *route) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	if !slices.Contains(yes, given) {
 		return nil, fail(http.StatusUnsupportedMediaType, "header Content-Type", "want "+strings.Join(yes, " or "))
 	}
-	if x.open { // signed-in people may take as long as the server allows for a request
+	if x.open { // other people are signed in, and may take as long as the server allows
 		control := http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Now().Add(signInBody)) // a test recorder has no deadlines
 		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
@@ -62,8 +63,8 @@ func (x *route) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	return body.Bytes(), nil
 }
 
-// values returns an upper bound of the number of values in a text of YAML or JSON. It counts lines, items and braces,
-// even inside strings, so it returns at most about three times the number.
+// values returns an upper bound of the number of values in a text of YAML or JSON. It counts line breaks, commas,
+// dashes and opening brackets, even inside strings, so it returns at most about three times the number.
 func values(text []byte) (n int) {
 	at := func(i int) byte {
 		if i < 0 || i >= len(text) {
@@ -93,7 +94,8 @@ func values(text []byte) (n int) {
 	return n
 }
 
-// decode reads a JSON body. An unknown field is an error; the console would otherwise ignore it silently.
+// decode decodes a JSON body. It returns an error for an unknown field, which would otherwise be ignored silently,
+// and for text after the value.
 func decode(body []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()

@@ -15,11 +15,12 @@ import (
 // Times of a stream.
 const (
 	eventPause = 250 * time.Millisecond // between two events
-	heartbeat  = 15 * time.Second       // after which a comment is sent
+	heartbeat  = 15 * time.Second       // a comment is sent after this time without an event
 	eventWrite = 10 * time.Second       // a client that takes longer for one event is disconnected
 )
 
-// changes streams changes. The first event makes the client read everything, because earlier changes are not known.
+// changes streams changes of the cluster as server-sent events. The first event makes the client read everything,
+// because earlier changes are not known. The stream ends when the API server no longer accepts the identity.
 func (h *Handler) changes(w http.ResponseWriter, q *request) error {
 	ctx, end, ok := h.streams.begin(q.Context(), q.who.person())
 	if !ok {
@@ -58,6 +59,7 @@ func (h *Handler) changes(w http.ResponseWriter, q *request) error {
 // errQuiet is the error of next where nothing has changed for the time of a heartbeat.
 var errQuiet = errors.New("nothing has changed")
 
+// next returns the next change. It returns errQuiet if nothing changes for the time of a heartbeat.
 func next(ctx context.Context, f live.Follower) (live.Change, error) {
 	quiet, cancel := context.WithTimeoutCause(ctx, heartbeat, errQuiet)
 	defer cancel()
@@ -68,6 +70,7 @@ func next(ctx context.Context, f live.Follower) (live.Change, error) {
 	return c, err
 }
 
+// pause waits for the time d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -79,9 +82,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// manyNodes is the most nodes in one event. For more nodes the overview is smaller.
+// manyNodes is the largest number of nodes in one event. For more nodes the client reads the overview again, which is
+// smaller.
 const manyNodes = 500
 
+// changeOf returns the event about a change: the changed nodes as they are in s, and the names of removed ones.
 func changeOf(s live.State, c live.Change) document.ClusterChange {
 	out := document.ClusterChange{Version: s.Version, All: c.All || len(c.Nodes) > manyNodes, PodCount: s.Pods,
 		Waiting: s.Waiting}

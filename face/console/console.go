@@ -48,7 +48,7 @@ type Identity struct {
 	// Name is for display.
 	Name string
 	View View
-	// Cluster and Stages are what commands read; see package cli. Only Cluster and Vary of Stages are set.
+	// Cluster and Stages are what commands read; see package cli. Stages has only Cluster, Vary and Slots.
 	Cluster cli.Cluster
 	Stages  cli.Stages
 	// History returns the events of schedulers and kubelets about a pod.
@@ -75,7 +75,7 @@ type Identity struct {
 // person returns the name under which the identity's requests are counted.
 func (i *Identity) person() string { return person(i.Name) }
 
-// Identities find out the identity of requests.
+// Identities find the identity of a request, by a session or a credential.
 type Identities interface {
 	// Identify returns the identity of the request. The error wraps [ErrSignIn] if the request has no valid session;
 	// other errors describe why the request was refused or not examined in time.
@@ -92,24 +92,24 @@ type Config struct {
 	Identities Identities
 	// Hosts are the accepted values of the header Host. A value without a port accepts every port.
 	Hosts []string
-	// Computing is the most answers that are computed at a time; 0 means 2. Each one takes memory in proportion to the
-	// cluster.
+	// Computing is the largest number of answers that are computed at a time; 0 means 2. Each one takes memory in
+	// proportion to the cluster.
 	Computing int
 	// Secure is set if browsers reach the server by HTTPS.
 	Secure bool
 }
 
-// Bounds of requests. 16 people who use all that they may use at a time need fewer connections than maxConns.
+// Bounds of requests. Sixteen people who use all of these at the same time need fewer connections than maxConns.
 const (
 	maxAnswer  = 30 * time.Second // for an answer that is computed
 	maxUse     = 10 * time.Second // for what a node measures
 	computing  = 2                // answers that are computed at a time
 	maxStreams = 32               // streams of changes at a time
-	perSecond  = 50               // requests of one person
-	answered   = 4                // requests of one person at a time, without streams
+	perSecond  = 50               // requests of one person per second
+	answered   = 4                // requests of one person that are answered at a time, without streams
 	waiting    = 8                // requests of one person that wait
-	plansRead  = 2                // plans that are read at a time, each for another person
-	plansWait  = 1                // of one person
+	plansRead  = 2                // plans that are read at a time, at most one of each person
+	plansWait  = 1                // plans of one person that wait to be read
 )
 
 // Handler is the console of one cluster.
@@ -117,18 +117,18 @@ type Handler struct {
 	config    Config
 	mux       *http.ServeMux
 	cross     *http.CrossOriginProtection
-	requests  *rates // of people
-	checks    checks // of people who sign in
-	answering *turns
-	plans     *turns
-	compute   *turns
+	requests  *rates // bounds the requests of each person per second
+	checks    checks // bounds the credentials that are checked at a time
+	answering *turns // bounds the answers for one person at a time
+	plans     *turns // bounds the plans that are read at a time
+	compute   *turns // bounds the answers that are computed at a time
 	streams   streams
 	rollouts  rollouts
 	routes    []route
 	openAPI   []byte
 }
 
-// New returns the handler of the console.
+// New returns the handler of the console. The caller must close it.
 func New(c Config) (*Handler, error) {
 	most := cmp.Or(c.Computing, computing)
 	h := &Handler{config: c, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(),

@@ -18,6 +18,7 @@ type failure document.ErrorDetails
 
 func (f *failure) Error() string { return f.Detail }
 
+// fail returns a failure with an HTTP status. field is the part of the request that is wrong, or "".
 func fail(status int, field, detail string) *failure {
 	return &failure{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Field: field}
 }
@@ -50,7 +51,7 @@ func failureOf(err error) *failure {
 	return fail(http.StatusUnprocessableEntity, "", err.Error())
 }
 
-// answer sends the failure in the form of the path.
+// answer sends the failure as a problem document. A path of openFuyao's API gets the form of that API instead.
 func (f *failure) answer(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	var doc any = f

@@ -28,9 +28,10 @@ func secure(h http.Header, https bool) {
 	}
 }
 
-// refuses returns why a request is refused before its identity is looked up, or nil.
+// refuses returns why a request is refused before its identity is looked up; nil if it is not refused.
 func (h *Handler) refuses(r *http.Request) *failure {
-	// An attacker's name may resolve to a loopback address. Browsers then send that name as the host.
+	// The name of an attacker's site may resolve to the address of this console (DNS rebinding). Browsers then send
+	// that name as the host.
 	name, _, err := net.SplitHostPort(r.Host)
 	if !slices.Contains(h.config.Hosts, r.Host) && (err != nil || !slices.Contains(h.config.Hosts, name)) {
 		return fail(http.StatusMisdirectedRequest, "header Host", "the console is not served under this name")

@@ -12,14 +12,14 @@ import (
 
 // Kubelets plans changes of kubelets' configuration and carries them out, with the rights of an identity.
 type Kubelets interface {
-	// Plan computes the effects of a change.
+	// Plan computes the effects of a change. It changes nothing.
 	Plan(ctx context.Context, change whatif.Variation) (document.KubeletPlan, error)
-	// Apply returns an applier of plans whose pods run in the namespace, and the name of the namespace. If namespace is
-	// empty, it is the identity's.
+	// Apply returns an applier of plans whose pods run in the namespace, and the name of the namespace. "" stands for
+	// the default namespace of such pods.
 	Apply(namespace string, o cli.KubeletApplyOptions) (cli.KubeletApplier, string, error)
 }
 
-// planKubelets returns the effects of a change of kubelets' configuration.
+// planKubelets answers with the effects of a change of kubelets' configuration.
 func (h *Handler) planKubelets(w http.ResponseWriter, q *request) error {
 	if q.who.Kubelets == nil {
 		return fail(http.StatusNotFound, "path", "nothing plans changes of kubelets here")
@@ -39,7 +39,8 @@ func (h *Handler) planKubelets(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, doc)
 }
 
-// variation returns a change in the form that plans are computed from. An error names the field.
+// variation returns a change in the form from which plans are computed. It first checks each field by itself, so that
+// an error names the field.
 func variation(c document.KubeletChange) (whatif.Variation, error) {
 	if err := checkSelector(c.Selector); err != nil {
 		return whatif.Variation{}, fail(http.StatusUnprocessableEntity, "selector", err.Error())

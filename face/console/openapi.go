@@ -14,9 +14,10 @@ import (
 // This file describes the API in OpenAPI 3.1. Operations come from the table of routes, and schemas from the types of
 // the answers, so the description cannot differ from the code.
 
+// object is a JSON object.
 type object = map[string]any
 
-// describe returns the document.
+// describe returns the OpenAPI description of the routes, as JSON.
 func describe(routes []route, version string) ([]byte, error) {
 	s := schemas{all: object{}, names: map[reflect.Type]string{}}
 	problem := s.of(reflect.TypeFor[document.ErrorDetails]())
@@ -41,6 +42,7 @@ func describe(routes []route, version string) ([]byte, error) {
 	}, "", " ")
 }
 
+// operation returns the description of one route. problem is the schema of an error.
 func (r *route) operation(s *schemas, problem object) object {
 	failed := object{"description": "Why there is no answer (RFC 9457).",
 		"content": object{"application/problem+json": object{"schema": problem}}}
@@ -89,13 +91,13 @@ func (r *route) operation(s *schemas, problem object) object {
 	return out
 }
 
-// schemas are the schemas of the answers' types, by name.
+// schemas has the schemas of the answers' types by name, and the names of the types.
 type schemas struct {
 	all   object
 	names map[reflect.Type]string
 }
 
-// of returns the schema of a type: a reference for a struct.
+// of returns the schema of a type. For a struct it is a reference to a schema that s has.
 func (s *schemas) of(t reflect.Type) object {
 	switch {
 	case t == reflect.TypeFor[time.Time](), t == reflect.TypeFor[metav1.Time]():
@@ -126,6 +128,8 @@ func (s *schemas) of(t reflect.Type) object {
 	}
 }
 
+// reference returns a reference to the schema of a struct, and adds the schema if it is new. It stores the name
+// before it looks at the fields, because a field may have the same type.
 func (s *schemas) reference(t reflect.Type) object {
 	name, known := s.names[t]
 	if !known {
@@ -140,8 +144,8 @@ func (s *schemas) reference(t reflect.Type) object {
 	return object{"$ref": "#/components/schemas/" + name}
 }
 
-// name returns the name of the type in the description. Of two types with one name, the second gets its package's name
-// as well.
+// name returns the name of a type in the description. If another type has the name already, the name of the package
+// precedes it.
 func (s *schemas) name(t reflect.Type) string {
 	name := strings.TrimSuffix(t.Name(), "Document")
 	name = strings.ToUpper(name[:1]) + name[1:]

@@ -10,10 +10,10 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// This file decides who counts as one person, and who has more than a fair share.
+// This file decides who counts as one person, and who gives up a place when there are too few.
 
-// person returns the name under which requests are counted. All service accounts of a namespace are one person: a user
-// who may create service accounts there has as many names as he likes.
+// person returns the name under which requests are counted. All service accounts of a namespace count as one person,
+// because a user who may create service accounts there can have any number of names.
 func person(name string) string {
 	if of, ok := strings.CutPrefix(name, "system:serviceaccount:"); ok {
 		namespace, _, _ := strings.Cut(of, ":")
@@ -22,8 +22,9 @@ func person(name string) string {
 	return name
 }
 
-// givesWay returns the person who gives up a place for a newcomer. held has the number of places of each person. The
-// person with most places gives one up. ok is false if no person has at least two places more than the newcomer.
+// givesWay returns the person who gives up a place for newcomer: the one with the most places. held has the number of
+// places of each person. ok is false if no person has at least two places more than newcomer, because a person with
+// one place more would only change roles with the newcomer.
 func givesWay(held map[string]int, newcomer string) (who string, ok bool) {
 	most, at := held[newcomer]+1, ""
 	for _, who := range slices.Sorted(maps.Keys(held)) {
@@ -34,19 +35,20 @@ func givesWay(held map[string]int, newcomer string) (who string, ok bool) {
 	return at, at != ""
 }
 
-// rates bounds how often each of many people or addresses makes requests.
+// rates bounds how many requests each person or address makes per second.
 type rates struct {
-	each int // per second
+	each int // requests per second
 
 	mu sync.Mutex
-	// recent and older are the limits. When recent is full, it replaces older.
+	// recent and older have the limiters by person or address. When recent is full, it becomes older, and the previous
+	// older is dropped. So memory is bounded.
 	recent, older map[string]flowcontrol.RateLimiter
 }
 
 // Bounds of rates.
 const (
-	bursts     = 6    // seconds' worth that may come at once, as after a restart of the console
-	remembered = 1024 // people or addresses that are surely remembered
+	bursts     = 6    // a person may make the requests of this many seconds at once, as after a restart of the console
+	remembered = 1024 // this many people or addresses, at least, are remembered
 )
 
 func newRates(each int) *rates {
@@ -56,6 +58,7 @@ func newRates(each int) *rates {
 // accept reports whether who may make a request now.
 func (r *rates) accept(who string) bool { return r.of(who).TryAccept() }
 
+// of returns the limiter of a person or address, and adds it if it is new.
 func (r *rates) of(who string) flowcontrol.RateLimiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,8 +76,8 @@ func (r *rates) of(who string) flowcontrol.RateLimiter {
 	return own
 }
 
-// streams bounds the streams of changes. Where all places are taken, a newcomer gets a place of the person with most
-// streams, unless that would be unfair.
+// streams bounds the number of streams of changes. If all places are taken, a newcomer gets a place from the person
+// that givesWay returns.
 type streams struct {
 	mu   sync.Mutex
 	all  []openStream // the oldest first
@@ -87,8 +90,8 @@ type openStream struct {
 	end context.CancelFunc
 }
 
-// begin returns the context of a person's stream. The context ends when another person needs its place. The caller
-// calls end.
+// begin returns the context of a new stream of a person. The context ends when another person gets the stream's
+// place. ok is false if there is no place. The caller must call end.
 func (s *streams) begin(ctx context.Context, who string) (_ context.Context, end func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// This file reads the plan of a rollout request: only the fields that a rollout needs, and no more nodes and values
-// than a plan may have.
+// This file reads the plan in a rollout request. It decodes only the fields that a rollout needs, and no more nodes
+// and bytes than a plan may have, because a large plan would take much memory.
 
 // planned reads the body of a request that carries out a plan.
 func planned(body []byte) (document.KubeletRolloutRequest, error) {
@@ -74,7 +74,7 @@ func (n *plannedNode) document() document.KubeletPlanNode {
 
 type plannedNodes []document.KubeletPlanNode
 
-// UnmarshalJSON reads one node after the other, and refuses the first beyond the bound.
+// UnmarshalJSON decodes one node after the other. It returns an error at the first node beyond maxPlanned.
 func (p *plannedNodes) UnmarshalJSON(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

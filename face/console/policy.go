@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
-// policy returns how schedulers and kubelets are configured.
+// policy answers with the configuration of schedulers and kubelets.
 func (h *Handler) policy(w http.ResponseWriter, q *request) error {
 	ctx, cancel := context.WithTimeout(q.Context(), maxAnswer)
 	defer cancel()
@@ -35,7 +35,7 @@ func (h *Handler) policy(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, doc)
 }
 
-// kubeletsOf groups the nodes that report exactly by equal rules, the largest group first.
+// kubeletsOf groups the nodes whose machine is known by equal rules of their kubelets. The largest group comes first.
 func kubeletsOf(s live.State) ([]document.KubeletGroup, error) {
 	groups, out := map[string]int{}, []document.KubeletGroup{}
 	for _, n := range s.Nodes {
@@ -59,7 +59,7 @@ func kubeletsOf(s live.State) ([]document.KubeletGroup, error) {
 	return out, nil
 }
 
-// numaAware returns the state of the NUMA plugin in openFuyao's form.
+// numaAware answers with the state of the NUMA plugin in openFuyao's form: "open" if it is on, "close" if it is off.
 func (h *Handler) numaAware(w http.ResponseWriter, q *request) error {
 	if q.who.Schedulers == nil {
 		return fail(http.StatusNotFound, "path", "there are no schedulers here")
@@ -134,7 +134,7 @@ func (h *Handler) setArguments(w http.ResponseWriter, q *request) error {
 		Warnings: doc.Warnings})
 }
 
-// doctor returns the diagnosis of what the requesting person may read.
+// doctor answers with a diagnosis of what the requesting person may read.
 func (h *Handler) doctor(w http.ResponseWriter, q *request) error {
 	if q.who.Doctor == nil {
 		return fail(http.StatusNotFound, "path", "nothing examines the cluster here")

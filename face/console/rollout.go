@@ -14,25 +14,26 @@ import (
 
 // Bounds of a request that carries out a plan.
 const (
-	maxUnavailable = 1000
-	maxCommand     = 1024
+	maxUnavailable = 1000 // nodes that change at the same time
+	maxCommand     = 1024 // bytes of a command or of the name of an image
 )
 
-// rollouts carries out one plan at a time. A plan continues when the person who began it signs out.
+// rollouts carries out one plan at a time. The plan continues even if the person who began it signs out.
 type rollouts struct {
 	mu      sync.Mutex
-	request document.KubeletRolloutRequest // of the last one
+	request document.KubeletRolloutRequest // the request of the last rollout
 	last    document.KubeletRollout
 	stop    context.CancelCauseFunc
-	ended   chan struct{} // closed at its end; nil before the first
+	ended   chan struct{} // closed when the last rollout has ended; nil before the first one
 }
 
-// getRollout returns the progress of the present plan, or the result of the last one.
+// getRollout answers with the progress of the present plan, or with the result of the last one.
 func (h *Handler) getRollout(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, h.rollouts.shown(q.who))
 }
 
-// shown returns what an identity may read of the last rollout: errors in it may name pods.
+// shown returns what an identity may read of the last rollout. It leaves out nodes that the identity may not read. If
+// it leaves out a node, it also replaces the error, which may name that node or its pods.
 func (r *rollouts) shown(who *Identity) document.KubeletRollout {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,7 +51,8 @@ func (r *rollouts) shown(who *Identity) document.KubeletRollout {
 	return out
 }
 
-// beginRollout checks that a plan can be carried out, and begins the rollout.
+// beginRollout checks that a plan can be carried out, and begins the rollout, unless the request is a dry run. A
+// request without nodes continues the last rollout of the same person.
 func (h *Handler) beginRollout(w http.ResponseWriter, q *request) error {
 	if q.who.Kubelets == nil {
 		return fail(http.StatusNotFound, "path", "nothing changes kubelets here")
@@ -97,7 +99,8 @@ func (h *Handler) beginRollout(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, h.rollouts.shown(q.who))
 }
 
-// chosen checks the choices of a request, and fills in defaults.
+// chosen returns the options that a request selects, with defaults for the others. It returns an error for a value
+// out of bounds.
 func chosen(r document.KubeletRolloutRequest) (cli.KubeletApplyOptions, error) {
 	o := cli.KubeletDefaults()
 	refused := func(field, detail string) (cli.KubeletApplyOptions, error) {
@@ -130,7 +133,7 @@ func chosen(r document.KubeletRolloutRequest) (cli.KubeletApplyOptions, error) {
 	return o, nil
 }
 
-// lastRequest returns the last rollout request. The second result is false unless this identity made it and it has
+// lastRequest returns the last rollout request. The second result is false if another person made it, or if it has no
 // nodes.
 func (r *rollouts) lastRequest(who *Identity) (document.KubeletRolloutRequest, bool) {
 	r.mu.Lock()
@@ -158,11 +161,12 @@ func (r *rollouts) begin(asked document.KubeletRolloutRequest, doc document.Kube
 	return nil
 }
 
-// step records the next step of a node, and the end of the step before it.
+// step records the step that a node takes, and the time. Answers that are being written use the previous list of
+// nodes, so step makes a new one.
 func (r *rollouts) step(s document.KubeletStep) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, nodes := time.Now(), append([]document.KubeletRolloutNode{}, r.last.Nodes...) // answers use the old one
+	now, nodes := time.Now(), append([]document.KubeletRolloutNode{}, r.last.Nodes...)
 	for i := range nodes {
 		if nodes[i].Name == s.Node {
 			nodes[i] = document.KubeletRolloutNode{Name: s.Node, Step: s.Step, Why: s.Why, Since: &now}
@@ -171,6 +175,7 @@ func (r *rollouts) step(s document.KubeletStep) {
 	r.last.Nodes = nodes
 }
 
+// end records the end of the rollout and its error.
 func (r *rollouts) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,8 +187,8 @@ func (r *rollouts) end(err error) {
 	close(r.ended)
 }
 
-// stopRollout interrupts the rollout that the person began. The node in progress keeps a record of its step, from which
-// the same plan continues later.
+// stopRollout interrupts the rollout, for the person who began it. A node in progress keeps a record of its step,
+// from which the same plan continues later.
 func (h *Handler) stopRollout(w http.ResponseWriter, q *request) error {
 	r := &h.rollouts
 	r.mu.Lock()

@@ -17,13 +17,15 @@ import (
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
-// base is the path of the API; another version would be beside it. openFuyao is the path that clients of openFuyao use.
+// base is the first part of the paths of the API; another version would have another base. openFuyao is the first
+// part of the paths that clients of openFuyao use.
 const (
 	base      = "/api/v1"
 	openFuyao = "/rest/scheduling/v1/"
 )
 
-// parameter is a parameter of a route, in its path or in its query.
+// parameter is a parameter of a route. in is "path" or "query", list permits several values, and check returns an
+// error for a value that is not valid.
 type parameter struct {
 	name, in, help string
 	list           bool
@@ -35,9 +37,9 @@ type route struct {
 	method, path, id, help string
 	parameters             []parameter
 	body                   string // media type, or ""
-	most                   int    // bytes of the body
+	most                   int    // largest size of the body in bytes
 	input                  any    // a value of the type of a JSON body; nil for text
-	answer                 any    // a value of the type of the answer; nil where there is none
+	answer                 any    // a value of the type of the answer; nil if the answer is empty
 	stream                 bool   // answers with server-sent events
 	open                   bool   // needs no sign-in
 	do                     func(w http.ResponseWriter, q *request) error
@@ -54,7 +56,7 @@ func (x *route) full() string {
 // request is a request that the guard has accepted.
 type request struct {
 	*http.Request
-	who    *Identity // nil where the route is open
+	who    *Identity // nil if the route is open
 	values url.Values
 	body   []byte
 }
@@ -171,7 +173,7 @@ func variations() []parameter {
 	}
 }
 
-// register serves the routes. Other paths get a problem document, too.
+// register serves the routes. For other paths it answers with a problem document, too.
 func (h *Handler) register() {
 	byPath := map[string][]route{}
 	for _, r := range h.routes {
@@ -185,6 +187,7 @@ func (h *Handler) register() {
 	})
 }
 
+// dispatch runs the route of the request's method. all are the routes of one path.
 func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request, all []route) {
 	method := r.Method
 	if method == http.MethodHead {
@@ -233,7 +236,8 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, x *route) error {
 	return x.do(w, q)
 }
 
-// turn waits until few other requests of the person are in progress: their bodies and answers take memory.
+// turn waits until few other requests of the person are in progress, because their bodies and answers take memory.
+// Requests with large bodies wait in a queue of their own. The caller must call leave.
 func (h *Handler) turn(q *request, x *route) (leave func(), err error) {
 	if x.open || x.stream {
 		return func() {}, nil
@@ -246,8 +250,8 @@ func (h *Handler) turn(q *request, x *route) (leave func(), err error) {
 	return h.answering.enter(ctx, q.who.person())
 }
 
-// check returns the parameters of a request. An unknown parameter is an error; the console would otherwise ignore it
-// silently.
+// check returns the values of a request's parameters. An unknown parameter is an error, because the console would
+// otherwise ignore it silently.
 func (x *route) check(r *http.Request) (url.Values, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -275,7 +279,8 @@ func (x *route) check(r *http.Request) (url.Values, error) {
 	return values, nil
 }
 
-// bounded runs a function that computes an answer: a few at a time, in turn by person, with a time limit.
+// bounded runs a function that computes an answer, with a time limit. Few such functions run at the same time, and
+// people get their turns one after the other.
 func (h *Handler) bounded(q *request, do func(ctx context.Context) (any, error)) (any, error) {
 	ctx, cancel := context.WithTimeout(q.Context(), maxAnswer)
 	defer cancel()
@@ -289,14 +294,15 @@ func (h *Handler) bounded(q *request, do func(ctx context.Context) (any, error))
 
 // Bounds of parameters.
 const (
-	maxRepeated = 16
-	maxText     = 256
-	maxPods     = 5000 // in one answer
-	fewPods     = 500
-	maxCount    = 10_000
-	maxAdded    = 1000 // nodes like one
+	maxRepeated = 16     // values of one parameter
+	maxText     = 256    // bytes of a value
+	maxPods     = 5000   // pods in one answer
+	fewPods     = 500    // pods in one answer to a request without a limit
+	maxCount    = 10_000 // pods of each workload
+	maxAdded    = 1000   // nodes that are copies of one node
 )
 
+// first returns the first of the messages as an error; nil if there are none.
 func first(bad []string) error {
 	if len(bad) > 0 {
 		return errors.New(bad[0])
@@ -368,6 +374,7 @@ func checkCount(s string) error {
 	return number(s, maxCount)
 }
 
+// number returns an error if s is no number from 1 to most.
 func number(s string, most int) error {
 	if n, err := strconv.Atoi(s); err != nil || n < 1 || n > most {
 		return errors.New("want 1.." + strconv.Itoa(most))

@@ -18,14 +18,14 @@ const (
 	readAll     = 30 * time.Second
 	writeAll    = 60 * time.Second // streams set their own deadlines
 	idleTime    = time.Minute
-	maxHeader   = 16 << 10
+	maxHeader   = 16 << 10 // bytes
 	maxConns    = 256
 	stopTimeout = 3 * time.Second
 )
 
-// Serve serves a handler until ctx ends. When there are too many connections, it closes one that has not sent a whole
-// request with its body. It takes the oldest such connection of the address that has most of them. So slow clients do
-// not block others.
+// Serve serves a handler until ctx ends, and then waits for requests in progress for stopTimeout. It returns an error
+// if it cannot serve. If there are too many connections, it closes one on which no whole request with its body has
+// arrived: the oldest such connection of the address that has most of them. So slow clients do not block others.
 func Serve(ctx context.Context, on net.Listener, h http.Handler) error {
 	c := &connections{most: maxConns, all: map[net.Conn]*connection{}}
 	s := &http.Server{Handler: c.mark(h), ReadHeaderTimeout: readHeader, ReadTimeout: readAll, WriteTimeout: writeAll,
@@ -49,6 +49,7 @@ func Serve(ctx context.Context, on net.Listener, h http.Handler) error {
 	return s.Close()
 }
 
+// connKey is the key of a request's connection in its context.
 type connKey struct{}
 
 // connections bounds the connections of one server.
@@ -65,8 +66,8 @@ type connection struct {
 	requests int    // complete requests that the handler answers now
 }
 
-// note records new and ended connections, and closes a waiting one when there are too many. The HTTP server calls it at
-// every change of a connection's state.
+// note records new and ended connections, and closes a waiting one if there are too many. The HTTP server calls it
+// whenever the state of a connection changes.
 func (c *connections) note(conn net.Conn, s http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,8 +83,8 @@ func (c *connections) note(conn net.Conn, s http.ConnState) {
 	}
 }
 
-// evict closes the oldest connection that waits for its client, of the address that has most of these. The caller holds
-// the lock.
+// evict closes a connection that waits for its client: the oldest one of the address that has most waiting
+// connections. The caller holds the lock.
 func (c *connections) evict() {
 	idle := map[string]int{}
 	for _, x := range c.all {
@@ -107,7 +108,8 @@ func (c *connections) evict() {
 	}
 }
 
-// mark records which connections have a whole request in the handler.
+// mark returns a handler that counts, for each connection, the whole requests that h answers. A request is whole once
+// its body has arrived.
 func (c *connections) mark(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _ := r.Context().Value(connKey{}).(net.Conn)
@@ -139,6 +141,7 @@ func (a *arriving) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// busy adds by to the number of whole requests of a connection.
 func (c *connections) busy(conn net.Conn, by int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ErrSignIn is the error of a request without a session.
+// ErrSignIn is the error of a request without a session, and of a credential that is not accepted.
 var ErrSignIn = errors.New("you are not signed in")
 
 // Credential is what a person signs in with.
@@ -28,29 +28,29 @@ type Credential struct {
 // Open makes an identity from a credential. An error that does not wrap [ErrSignIn] is an error of the server.
 type Open func(ctx context.Context, c Credential) (*Identity, error)
 
-// Sessions are the identities that have signed in, by a cookie. They are [Identities].
+// Sessions are [Identities] by cookie: the identities that have signed in.
 type Sessions struct {
 	open    Open
-	name    string // of the cookie
+	name    string // name of the cookie
 	secure  bool
-	limit   int // of sessions
+	limit   int // largest number of sessions
 	idle    time.Duration
-	unknown checks // examines the credentials of requests that have no session yet; see known
+	unknown checks // checks the credentials of requests that have no session yet; see known
 
 	mu   sync.Mutex
 	all  map[string]*session
-	uses int // over all sessions, to know which one was used last
+	uses int // number of uses of all sessions together
 }
 
 type session struct {
 	who  *Identity
-	end  *time.Timer // ends the session when it was idle for a while
-	used int
+	end  *time.Timer // ends the session after the idle time
+	used int         // value of Sessions.uses at the last use
 }
 
-// NewSessions returns a store of at most limit sessions. A session ends when it was idle for the given time. If the
-// store is full, a new session may end a session of the person with the most sessions. secure is set if browsers come
-// by HTTPS.
+// NewSessions returns a store of at most limit sessions. A session ends after it was idle for the given time. If the
+// store is full, a new session takes the place of a session of the person whom givesWay returns, and is refused if
+// there is no such person. secure is set if browsers use HTTPS.
 func NewSessions(open Open, secure bool, limit int, idle time.Duration) *Sessions {
 	// Cookies ignore ports: consoles of several clusters on one computer need different names.
 	name := "tenon-console-" + rand.Text()[:8]
@@ -70,8 +70,8 @@ func (s *Sessions) Identify(r *http.Request) (*Identity, error) {
 	return s.session(c.Value)
 }
 
-// session returns the identity of a session, and postpones the session's end. An id has 130 random bits, so the time of
-// a lookup reveals nothing useful.
+// session returns the identity of the session with an id, and begins the session's idle time anew. An id has 130
+// random bits, so the time that a lookup takes reveals nothing useful.
 func (s *Sessions) session(id string) (*Identity, error) {
 	s.mu.Lock()
 	one := s.all[id]
@@ -119,11 +119,12 @@ func (s *Sessions) begin(ctx context.Context, id string, c Credential) (*Identit
 	return who, nil
 }
 
-// put adds a session, and returns the identities of the sessions that it ends. ok is false if there is no room.
+// put adds a session, and returns the identities of the sessions that it ends, which the caller closes. ok is false
+// if there is no room; then the session is not added.
 func (s *Sessions) put(id string, who *Identity) (ended []*Identity, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all[id] != nil { // another request with the same credential of a proxy came first; see known
+	if s.all[id] != nil { // another request with the same credential was faster; see known
 		ended = append(ended, s.remove(id))
 	}
 	if len(s.all) >= s.limit {
@@ -168,6 +169,7 @@ func (s *Sessions) SignOut(r *http.Request) *http.Cookie {
 	return s.cookie("", -1)
 }
 
+// drop ends a session and closes its identity, if the session exists.
 func (s *Sessions) drop(id string) {
 	var who *Identity
 	s.mu.Lock()
@@ -180,13 +182,14 @@ func (s *Sessions) drop(id string) {
 	}
 }
 
+// cookie returns the cookie with an id of a session. A negative age deletes it in the browser.
 func (s *Sessions) cookie(value string, age int) *http.Cookie {
 	return &http.Cookie{Name: s.name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: s.secure,
 		SameSite: http.SameSiteStrictMode}
 }
 
-// OneTime returns a new secret, and a function that opens an identity for the first client with the secret. The secret
-// works once, and only within the lifetime.
+// OneTime returns a new secret, and a function that opens the identity who for the first client with the secret. The
+// secret works once, and only within the lifetime.
 func OneTime(who *Identity, lifetime time.Duration, now func() time.Time) (secret string, open Open) {
 	secret = rand.Text() + rand.Text()
 	var mu sync.Mutex

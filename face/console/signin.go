@@ -7,21 +7,23 @@ import (
 	"time"
 )
 
-// Bounds of credentials without a session: each one costs a request to the API server.
+// Bounds of the checks of credentials that have no session. Each check costs a request to the API server.
 const (
-	checking = 4 // credentials that are examined at a time
-	// afterBad is how long a wrong credential occupies its place: at most 200 wrong ones are examined in a second.
-	// Meanwhile no client is refused: newcomers wait in turn, by address.
+	checking = 4 // credentials that are checked at a time
+	// afterBad is the time for which a wrong credential keeps its place. So at most 200 wrong credentials are checked
+	// in a second. Other clients are not refused meanwhile; they wait in turn, by address.
 	afterBad = 20 * time.Millisecond
 )
 
-// checks examines credentials, a few at a time. A correct credential from a shared address, such as an ingress, waits
-// at most for the credentials of the open connections.
+// checks checks credentials, a few at a time, in turn by address. As many may wait as there may be connections, so
+// none is refused for lack of room. A correct credential from an address that many clients share, such as an ingress,
+// waits at most for the credentials of the open connections.
 type checks struct{ *turns }
 
 func newChecks() checks { return checks{newTurns(checking, checking, maxConns)} }
 
-// do examines a credential that came from an address, "IP:port".
+// do checks a credential that came from an address, "IP:port", by calling examine. It returns the error of ctx if ctx
+// ends before.
 func (c checks) do(ctx context.Context, remote string, examine func() (*Identity, error)) (*Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxAnswer)
 	defer cancel()
@@ -38,8 +40,8 @@ func (c checks) do(ctx context.Context, remote string, examine func() (*Identity
 	return who, err
 }
 
-// network returns the address of a client, or the /64 of an IPv6 address, because its owner can use every address in
-// it. Clients without an address count as one.
+// network returns the address of a client. For IPv6 it returns the /64, because its owner can use every address in
+// it. Clients whose address is not known count as one.
 func network(remote string) netip.Prefix {
 	from, err := netip.ParseAddrPort(remote)
 	if err != nil {

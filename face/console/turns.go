@@ -7,21 +7,22 @@ import (
 	"sync"
 )
 
-// turns bounds what is done at a time, in all and for each person. Among the waiting people, the one who was served
-// least recently is next. So an occasional user waits for the work in progress, and not for other people's queues.
+// turns bounds the work that is done at a time, in all and for each person. Of the waiting people, the one who was
+// served least recently is next. So an occasional user waits for the work in progress, but not for the queues of
+// others.
 type turns struct {
-	most    int // at a time; 0: no bound beyond each person's
-	each    int // at a time for one person
-	waiting int // that may wait for one person
+	most    int // turns at a time; 0: only each person is bounded
+	each    int // turns of one person at a time
+	waiting int // turns of one person that may wait
 
 	mu   sync.Mutex
-	busy int
-	held map[string]int
-	// queues are the waiting turns by person, in order of arrival. order has these people in order of arrival.
+	busy int            // turns that are taken
+	held map[string]int // turns that each person has taken
+	// queues are the waiting turns by person, and order has the people who wait, both in order of arrival.
 	queues map[string][]chan struct{}
 	order  []string
-	served map[string]int // count at which each person was served last; few are remembered
-	count  int
+	served map[string]int // value of count when each person was served last; few are remembered
+	count  int            // turns that were given so far
 }
 
 func newTurns(most, each, waiting int) *turns {
@@ -29,8 +30,8 @@ func newTurns(most, each, waiting int) *turns {
 		served: map[string]int{}}
 }
 
-// enter waits for a turn of the person. The caller calls leave once. The error is ctx's, or a failure where too many
-// turns of the person wait.
+// enter waits for a turn of the person. The caller must call leave. It returns the error of ctx if ctx ends first,
+// and a failure if too many turns of the person wait.
 func (t *turns) enter(ctx context.Context, who string) (leave func(), err error) {
 	t.mu.Lock()
 	if len(t.queues[who]) >= t.waiting && !t.free(who) {
@@ -91,7 +92,7 @@ func (t *turns) serve() {
 	}
 }
 
-// withdraw removes a waiting turn. It reports false where the turn was already given.
+// withdraw removes a waiting turn. It returns false if the turn was already given.
 func (t *turns) withdraw(who string, turn chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,6 +107,7 @@ func (t *turns) withdraw(who string, turn chan struct{}) bool {
 	return true
 }
 
+// leave ends a turn of the person, and gives waiting people their turns.
 func (t *turns) leave(who string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

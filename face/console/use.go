@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/cluster/live"
 )
 
-// use returns what a node uses. The user must be allowed to read the node, and sees only containers of pods that the
-// user may read.
+// use answers with what a node uses. The user must be allowed to read the node. The answer has only containers of
+// pods that the user may read, and except for the last sample only containers of the requested pod.
 func (h *Handler) use(w http.ResponseWriter, q *request) error {
 	name, pod := q.values.Get("node"), q.values.Get("pod")
 	if _, ok := q.who.View.State().Node(name); !ok {
