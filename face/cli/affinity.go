@@ -25,10 +25,10 @@ const affinityExample = `  kubectl tenon affinity
   kubectl tenon affinity node-a
   kubectl tenon affinity -o json`
 
-// Affinity reads what agents have published: about one node, or about all nodes where node is empty.
+// Affinity reads what agents have published about the named node, or about all nodes if node is "".
 type Affinity func(ctx context.Context, k Kubeconfig, node string) (document.Affinity, error)
 
-// mostPairs bounds the pairs that are shown for one node.
+// mostPairs is the number of pairs of pods that are shown for one node.
 const mostPairs = 20
 
 func (a *app) affinityCommand() *cobra.Command {
@@ -65,7 +65,7 @@ func (a *app) affinityCommand() *cobra.Command {
 	return c
 }
 
-// writeAffinity writes a table of nodes, or a table of one node's pods where the user named a node.
+// writeAffinity writes a table of nodes. If one is set, the user has named a node, and the table of its pods follows.
 func writeAffinity(w io.Writer, d document.Affinity, one, wide bool, now time.Time) error {
 	if len(d.Nodes) == 0 {
 		_, err := fmt.Fprintln(w, "No agent puts pods that share CPUs on NUMA nodes (docs/howto/affinity.md).")
@@ -96,7 +96,7 @@ func lastMove(n document.NodeAffinity, now time.Time) string {
 		rate(m.RemoteBefore), rate(m.RemoteAfter))
 }
 
-// writeTalkers writes the pods of a node, and the pairs of pods that exchange the most bytes.
+// writeTalkers writes the pods of a node, and the first mostPairs pairs of pods by traffic.
 func writeTalkers(w io.Writer, n document.NodeAffinity, wide bool) error {
 	pods := table{heads: []string{"POD", "NUMA", "TRAFFIC", "REMOTE", "GROUP", "WHY"}, wide: []string{"GROUP"}}
 	for _, p := range n.Pods {

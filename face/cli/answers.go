@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// This file offers the answers of the commands as functions for servers. They return the same documents and judge by
-// the same code.
+// This file offers the answers of some commands as functions for servers. Simulate and Check run the command itself
+// and decode its JSON, so that both judge alike.
 
 type (
 	// Explanation is what "explain pod -o json" writes.
@@ -26,7 +26,7 @@ type (
 	Capacity = capacity
 )
 
-// Explain explains a pod. Where the pod does not exist, it returns the API server's NotFound error.
+// Explain explains a pod. If the pod does not exist, it returns the API server's NotFound error.
 func Explain(ctx context.Context, c Cluster, namespace, name string) (Explanation, error) {
 	a := &app{setup: Setup{Connect: func(Kubeconfig) (Cluster, string, error) { return c, namespace, nil }}}
 	e, err := a.explain(ctx, namespace+"/"+name)
@@ -86,7 +86,8 @@ func given(s string) []string {
 	return []string{s}
 }
 
-// nodesLike writes node names in the form that --add takes for existing nodes; --add takes other values as file names.
+// nodesLike returns names of nodes in the form in which --add takes existing nodes. Other values of --add are names
+// of files.
 func nodesLike(names []string) (out []string) {
 	for _, n := range names {
 		out = append(out, "node/"+n)
@@ -94,7 +95,7 @@ func nodesLike(names []string) (out []string) {
 	return out
 }
 
-// ManifestError wraps the error that a manifest causes.
+// ManifestError wraps an error of the manifest, for which the user and not the cluster is the cause.
 type ManifestError struct{ Err error }
 
 func (e *ManifestError) Error() string { return e.Err.Error() }
@@ -102,22 +103,25 @@ func (e *ManifestError) Error() string { return e.Err.Error() }
 // Unwrap returns the error of the reader of manifests.
 func (e *ManifestError) Unwrap() error { return e.Err }
 
-// maxChecked bounds the workloads of one check; each is judged on every node.
+// maxChecked bounds the workloads of one check, because each is judged on every node.
 const maxChecked = 32
 
-// Simulate runs the command on the cluster that from reads. An error that the manifest causes is a [ManifestError].
+// Simulate runs the command simulate on the cluster that the stages in from read. An error of the manifest is a
+// [ManifestError]. Pods without a place are no error.
 func Simulate(ctx context.Context, from Stages, r Request) (out Simulation, err error) {
 	err = from.run(ctx, r, maxSimulated, append([]string{"simulate"}, r.args()...), &out)
 	return out, err
 }
 
-// Check runs the command on the cluster that from reads. An error that the manifest causes is a [ManifestError].
+// Check runs the command check on the cluster that the stages in from read. An error of the manifest is a
+// [ManifestError]. Pods that cannot run are no error.
 func Check(ctx context.Context, from Stages, r Request) (out PodCheck, err error) {
 	err = from.run(ctx, r, maxChecked, []string{"check", "-f", "-"}, &out)
 	return out, err
 }
 
-// run reads the cluster once, and runs a command on a manifest. It refuses a manifest with more workloads than most.
+// run reads the cluster once, runs a command on it, and decodes the command's JSON into a document. It returns an
+// error if the manifest has more workloads than most.
 func (s Stages) run(ctx context.Context, r Request, most int, args []string, into any) error {
 	stage, problems, _, err := s.Cluster(ctx, Kubeconfig{})
 	if err != nil {

@@ -35,22 +35,24 @@ const bundleExample = `  kubectl tenon bundle -f report.tar.gz --hash-names
 type BundleOptions struct {
 	Hash     bool
 	LogLines int
-	// AgentNamespace is the namespace of the agents. The archive gets their metrics; without a namespace it gets none.
+	// AgentNamespace is the namespace of the agents, whose metrics and logs the archive gets; it gets none if the
+	// namespace is "".
 	AgentNamespace string
-	// SystemNamespace is the namespace of Tenon's other programs. The archive has logs from this namespace and from the
-	// agents'.
+	// SystemNamespace is the namespace of Tenon's other programs, whose logs the archive gets; it gets none if the
+	// namespace is "".
 	SystemNamespace string
 	// Messages are namespaces whose pods keep their termination messages.
 	Messages []string
 }
 
-// BundleContent describes what was written.
+// BundleContent counts what was written, and lists what could not be read.
 type BundleContent struct {
 	Objects, Logs, Metrics int
 	Missing                []document.Limit
 }
 
-// errIncomplete is the error after an archive that lacks something. The command has already printed what is missing.
+// errIncomplete is the error of the command if the archive was written but lacks something. The command has already
+// printed what is missing.
 var errIncomplete = errors.New("the bundle is incomplete")
 
 const exitIncomplete = 3

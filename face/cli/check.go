@@ -34,7 +34,8 @@ const checkExample = `  kubectl tenon check -f pod.yaml
   # Without a cluster, for a machine of the catalogue or a file
   kubectl tenon check -f pod.yaml --machine gpu-8`
 
-// checkCode is an error with the exit code of check or doctor, also for an answer that is not an error.
+// checkCode is an error with the exit code of check or doctor. An answer such as "can run on no node" also has one,
+// though it is no failure of the program.
 type checkCode struct {
 	code int
 	err  error
@@ -149,7 +150,7 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 	return nil
 }
 
-// checked is one workload and the lasting verdicts of the nodes about it.
+// checked is one workload, with the nodes that can take its pods and the reasons of the others.
 type checked struct {
 	workload *whatif.Workload
 	whatif.Lasting
@@ -158,7 +159,7 @@ type checked struct {
 
 func (c checked) passes() bool { return len(c.Ever) > 0 }
 
-// checkOn judges every node by itself.
+// checkOn judges a workload on every node, each by itself.
 func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
 	out := checked{workload: w, Lasting: whatif.Rules{}.Lasting(nodes, w.Want)}
 	for _, a := range whatif.NearlyGuaranteed(w.Want.Pod, w.Unequal, nodes) {
@@ -189,7 +190,7 @@ func writeChecks(w io.Writer, all []checked, on []whatif.Node, problems []docume
 	return nil
 }
 
-// writeAssumed names the nodes that are judged by amounts, and what this judgement assumes.
+// writeAssumed names the nodes that are judged by amounts alone, and what is assumed about them.
 func writeAssumed(b *bufio.Writer, names []string) {
 	if len(names) == 0 {
 		return

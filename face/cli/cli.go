@@ -29,47 +29,49 @@ import (
 type Cluster interface {
 	// Nodes returns the nodes with known data, and a problem for each other node.
 	Nodes(ctx context.Context) ([]*state.Node, []document.Problem, error)
-	// Pod returns one pod; where there is none, the error is the API server's NotFound.
+	// Pod returns one pod. If it does not exist, the error is the API server's NotFound.
 	Pod(ctx context.Context, namespace, name string) (view.Pod, error)
-	// Pods returns the pods of a namespace, or of all namespaces where it is empty, without Lacks. Pods that cannot be
-	// parsed are left out.
+	// Pods returns the pods of a namespace, or of all namespaces if namespace is "". It does not set view.Pod.Around,
+	// and leaves out pods that cannot be parsed.
 	Pods(ctx context.Context, namespace string) ([]view.Pod, error)
 }
 
-// Connect makes a cluster from the kubeconfig flags, and returns the namespace that they select.
+// Connect returns the cluster that the kubeconfig flags select, and the namespace that they select.
 type Connect func(k Kubeconfig) (c Cluster, namespace string, err error)
 
 // Setup is what a main program passes to [Run].
 type Setup struct {
 	Version string
 	Connect Connect
-	// Machine makes a machine from a machine file's content, and returns warnings about hardware anomalies; nil reads
-	// only the text form of topo.
+	// Machine returns the machine in a machine file, and warnings about hardware anomalies. If it is nil, machine files
+	// must be in the text form of package topo.
 	Machine func(data []byte) (m *topo.Machine, warnings []string, err error)
 	// Catalogue returns a machine by its name, as the content of a machine file, and the KubeletConfiguration of its
 	// nodes. If it is nil, there is no catalogue.
 	Catalogue func(name string) (machine, config []byte, ok bool)
-	// Stages are where simulate gets its nodes from.
+	// Stages make the nodes on which simulate and check place pods.
 	Stages Stages
-	// Bundle writes everything that the commands read from a cluster into one archive; nil where a program cannot.
+	// Bundle writes everything that the commands read from a cluster into one archive. Here and below, nil means that
+	// the program cannot do it.
 	Bundle Bundler
-	// Affinity reads what agents measured between pods; nil where a program cannot.
+	// Affinity reads what agents measured between pods.
 	Affinity Affinity
-	// Doctor examines a cluster; nil where a program cannot.
+	// Doctor examines a cluster.
 	Doctor Doctor
-	// KubeletPlan computes the effects of a change of kubelets' configuration; nil where a program cannot.
+	// KubeletPlan computes the effects of a change of kubelets' configuration.
 	KubeletPlan KubeletPlanner
-	// ApplyKubelets carries such a change out; nil where a program cannot.
+	// ApplyKubelets carries such a change out.
 	ApplyKubelets ApplyKubelets
-	// Console serves the console until ctx ends; nil where a program has none.
+	// Console serves the console until ctx ends.
 	Console func(ctx context.Context, k Kubeconfig, o ConsoleOptions) error
 }
 
 // Run runs one command line (without the program's name) and returns the exit code: 0, or 1 after an error, which it
-// writes to stderr in kubectl's words. A pod that fits nowhere is an answer, not an error; for scripts, simulate then
-// also exits with 2. check returns 1 for such a pod, and doctor returns 1 for findings; both return 2 after an error.
-// bundle returns 3 for an archive that lacks something. doctor returns 3 for a diagnosis without findings that lacks
-// something.
+// writes to stderr in kubectl's words.
+//
+// A pod that fits nowhere is an answer and no error. For scripts, simulate then returns 2, and check returns 1.
+// doctor returns 1 for findings. check and doctor return 2 after an error. bundle returns 3 for an archive that lacks
+// something, and doctor returns 3 if it has no findings but could not examine everything.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) int {
 	a := newApp(s)
 	root := a.root()
@@ -101,7 +103,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) 
 	return 0
 }
 
-// shown replaces runes that could move a terminal's cursor, line by line: errors quote texts from outside.
+// shown returns a text without runes that could move a terminal's cursor; line breaks stay. Errors quote texts from
+// outside, which may have such runes.
 func shown(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -119,14 +122,15 @@ func errorText(err error) string {
 	return "error: " + err.Error()
 }
 
-// app is what the commands of one run share.
+// app has what the commands of one run share.
 type app struct {
 	setup Setup
 	kube  Kubeconfig
-	// sources are the clusters that the command has read; see [Partial].
+	// sources are the clusters and stages that the command has read; see [Partial].
 	sources []any
 }
 
+// newApp returns an app that also records the stages that it reads.
 func newApp(s Setup) *app {
 	a := &app{setup: s}
 	if read := s.Stages.Cluster; read != nil {

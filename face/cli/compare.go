@@ -36,7 +36,7 @@ const compareExample = `  # Jobs of 1 to 8 GPUs on machines with two sockets
   # All that are large, as a picture
   kubectl tenon compare --trace all -o svg > packing.svg`
 
-// allTraces stands for the large traces that are built in.
+// allTraces is the value of --trace for all built-in traces except the small one of the demonstration.
 const allTraces = "all"
 
 // compareFlags are the choices of the compare command.
@@ -95,7 +95,7 @@ func (f compareFlags) check() error {
 	return f.output.check()
 }
 
-// scripts reads the traces that the flags name.
+// scripts returns the traces that the flags name.
 func (f compareFlags) scripts() (out []*sim.Script, err error) {
 	names := []string{f.trace}
 	if f.trace == allTraces {
@@ -117,7 +117,7 @@ func (f compareFlags) scripts() (out []*sim.Script, err error) {
 	return out, nil
 }
 
-// readTrace reads a file. It refuses more bytes than a machine file may have.
+// readTrace returns the text of a file. It returns an error if the file has more bytes than a machine file may have.
 func readTrace(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -134,7 +134,7 @@ func readTrace(path string) (string, error) {
 	return string(data), nil
 }
 
-// compare runs the comparison on each trace, and prints its progress.
+// compare runs the comparison on each trace, and writes its progress to stderr. It ends with ctx.
 func (f compareFlags) compare(ctx context.Context, stderr io.Writer, scripts []*sim.Script) (out []*sim.Comparison,
 	err error) {
 	for _, s := range scripts {
@@ -159,8 +159,8 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// compareProgress reports the progress of a comparison: on a terminal in one line that changes, elsewhere in one line
-// for every run.
+// compareProgress reports the progress of a comparison. On a terminal it rewrites one line; elsewhere it writes one
+// line for every run.
 type compareProgress struct {
 	w        io.Writer
 	trace    string
@@ -210,7 +210,8 @@ func (f compareFlags) write(w io.Writer, found []*sim.Comparison) error {
 	return nil
 }
 
-// writePage writes the tables between the markers of a Markdown file, and the picture beside that file.
+// writePage writes the tables into a Markdown file, each between the markers of its trace, and the picture into a
+// file beside it.
 func writePage(path string, found []*sim.Comparison) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -234,7 +235,7 @@ func writePage(path string, found []*sim.Comparison) error {
 	return errors.Join(os.WriteFile(path, []byte(page), 0o644), os.WriteFile(image, picture.Bytes(), 0o644))
 }
 
-// between replaces the text between the two markers of a name.
+// between returns a page with new text between the two markers of a name; an error if a marker is missing.
 func between(page, name, text string) (string, error) {
 	begin, end := "<!-- begin "+name+" -->", "<!-- end "+name+" -->"
 	head, rest, ok := strings.Cut(page, begin)

@@ -15,13 +15,13 @@ const (
 	compareColumn = 10
 )
 
-// compareRow is one line of the table; one without a value is the head of a section.
+// compareRow is one line of the table. If value is nil, the line is the head of a section.
 type compareRow struct {
 	label string
 	value func(*sim.Comparison, sim.Column) string
 }
 
-// compareRows are the lines, in order.
+// compareRows returns the lines of the table in their order.
 func compareRows(c *sim.Comparison) []compareRow {
 	unit := map[bool]string{true: "CPUs", false: "GPUs"}[c.Scarce == "cpu"]
 	rows := []compareRow{
@@ -54,7 +54,8 @@ func compareRows(c *sim.Comparison) []compareRow {
 	return rows
 }
 
-// stay and churn return functions that write the mean of a count over the runs.
+// stay and churn return functions that write a count as a mean over the runs. stay reads the part of the comparison
+// in which no pod ends, churn the part in which pods come and go.
 func stay(of func(sim.Tally) int) func(*sim.Comparison, sim.Column) string {
 	return func(c *sim.Comparison, k sim.Column) string { return mean(of(k.Stay), c.Runs) }
 }
@@ -63,7 +64,7 @@ func churn(of func(sim.Tally) int) func(*sim.Comparison, sim.Column) string {
 	return func(c *sim.Comparison, k sim.Column) string { return mean(of(k.Churn), c.Runs) }
 }
 
-// mean writes a mean without a fraction, unless this would round a count above 0 to 0.
+// mean returns sum/runs as text, without a fraction unless rounding would make 0 of a positive sum.
 func mean(sum, runs int) string {
 	if sum > 0 && sum < runs {
 		return ratio(int64(sum), int64(runs))
@@ -71,12 +72,13 @@ func mean(sum, runs int) string {
 	return fmt.Sprint((sum + runs/2) / runs)
 }
 
+// ratio returns sum/count with one decimal place; 0 counts as 1.
 func ratio(sum, count int64) string {
 	tenths := (10*sum + count/2) / max(1, count)
 	return fmt.Sprintf("%d.%d", tenths/10, tenths%10)
 }
 
-// hundredths writes sum/count with two decimal places; sum is in hundredths.
+// hundredths returns sum/count with two decimal places, where sum is in hundredths; "-" if count is 0.
 func hundredths(sum, count int64) string {
 	if count == 0 {
 		return "-"
@@ -129,7 +131,7 @@ func writeComparison(w io.Writer, c *sim.Comparison) error {
 	return err
 }
 
-// drawComparisons draws the most informative rows, one line of charts for each trace.
+// drawComparisons draws three rows of the tables as charts, one line of charts for each trace.
 func drawComparisons(w io.Writer, found []*sim.Comparison) error {
 	var rows []chart.Row
 	for _, c := range found {
@@ -159,7 +161,7 @@ func panel(c *sim.Comparison, title, note string, value func(sim.Column) (float6
 	return p
 }
 
-// The JSON form. Sums are over all runs.
+// comparisonsDocument is what compare writes with "-o json" and "-o yaml". Sums are over all runs.
 type comparisonsDocument struct {
 	Kind        string               `json:"kind"` // "Comparisons"
 	Comparisons []comparisonDocument `json:"comparisons"`

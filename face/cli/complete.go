@@ -11,15 +11,16 @@ import (
 
 // namer is a [Cluster] that also lists names, for completion.
 type namer interface {
-	// NodeNames returns names of nodes, PodNames names of pods in a namespace. On very large clusters both may leave
-	// some out.
+	// NodeNames returns the names of nodes, and PodNames the names of the pods in a namespace. On very large clusters
+	// both may leave some out.
 	NodeNames(ctx context.Context) ([]string, error)
 	PodNames(ctx context.Context, namespace string) ([]string, error)
 }
 
+// completion returns the values that begin with begun.
 type completion = func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
-// first completes only the first argument of a command.
+// first returns a completion of only the first argument of a command.
 func first(f completion) completion {
 	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -39,7 +40,7 @@ func (a *app) nodeNames(c *cobra.Command, _ []string, begun string) ([]string, c
 	return beginning(names, begun), cobra.ShellCompDirectiveNoFileComp
 }
 
-// podNames completes NAME and NAMESPACE/NAME.
+// podNames completes NAME, in the selected namespace, and NAMESPACE/NAME.
 func (a *app) podNames(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	if cluster, chosen, err := a.connect(); err == nil {
@@ -59,6 +60,7 @@ func (a *app) podNames(c *cobra.Command, _ []string, begun string) ([]string, co
 	return beginning(names, begun), cobra.ShellCompDirectiveNoFileComp
 }
 
+// beginning returns the names that begin with begun.
 func beginning(names []string, begun string) (out []string) {
 	for _, n := range names {
 		if strings.HasPrefix(n, begun) {

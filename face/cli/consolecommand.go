@@ -14,8 +14,8 @@ type ConsoleOptions struct {
 	Port int
 	// Browser opens the page in the user's browser.
 	Browser bool
-	// AgentNamespace is the namespace of the agents, whose metrics report the use of nodes. Prometheus is the address
-	// of a Prometheus server that replaces these metrics; "" uses the agents.
+	// AgentNamespace is the namespace of the agents, whose metrics show the use of nodes. Prometheus is the address of
+	// a Prometheus server that is read instead of the agents; "" means none.
 	AgentNamespace, Prometheus string
 	// Out and Errs are the command's stdout and stderr.
 	Out, Errs io.Writer
@@ -63,7 +63,7 @@ func (a *app) consoleCommand() *cobra.Command {
 	return c
 }
 
-// ContextName returns the name of the chosen context, or "" where the kubeconfig cannot be read.
+// ContextName returns the name of the selected context; "" if the kubeconfig cannot be read.
 func (k Kubeconfig) ContextName() string {
 	if k.chosen.CurrentContext != "" {
 		return k.chosen.CurrentContext

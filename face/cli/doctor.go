@@ -36,13 +36,14 @@ const doctorExample = `  kubectl tenon doctor
   # In a pipeline: fail if something does not work
   kubectl tenon doctor --severity error -o json`
 
-// Errors after a diagnosis was written: it has findings, or it has none and is incomplete.
+// The errors of doctor after it has written a diagnosis: errFindings if there are errors or warnings, errUnread if
+// there are none but not everything was examined.
 var (
 	errFindings = errors.New("something is wrong")
 	errUnread   = errors.New("not everything was examined")
 )
 
-// DoctorOptions select what doctor examines; empty selects everything.
+// DoctorOptions select the findings that doctor returns, by their objects; empty options select all.
 type DoctorOptions struct {
 	Node string
 	Pod  string // "namespace/name"
@@ -133,7 +134,8 @@ func (a *app) doctor(c *cobra.Command, f doctorFlags) error {
 	return nil
 }
 
-// examined returns the node and the pod that the flags select.
+// examined returns the node and the pod that the flags select. A pod without a namespace is in the namespace of the
+// kubeconfig.
 func (a *app) examined(f doctorFlags) (DoctorOptions, error) {
 	o := DoctorOptions{Node: f.node}
 	if f.pod == "" {
@@ -152,7 +154,7 @@ func (a *app) examined(f doctorFlags) (DoctorOptions, error) {
 	return o, nil
 }
 
-// At most this many objects and lines of evidence are shown for a finding, unless -o wide is given.
+// The numbers of objects, and of lines of evidence for each, that are shown for a finding without -o wide.
 const (
 	fewObjects  = 3
 	fewEvidence = 2

@@ -13,7 +13,7 @@ type explanationDocument struct {
 	Kind string       `json:"kind"` // "PodExplanation"
 	Pod  document.Pod `json:"pod"`
 	QoS  string       `json:"qos"`
-	// Phase, Reason and Message are the pod's status, Node is where it is bound.
+	// Phase, Reason and Message are the pod's status, and Node is the node to which the pod is bound.
 	Phase      string             `json:"phase"`
 	Node       string             `json:"node,omitempty"`
 	Reason     string             `json:"reason,omitempty"`
@@ -74,7 +74,7 @@ func (v verdictOn) document() document.Verdict {
 	return d
 }
 
-// missing returns the amounts that the pods to wait for have to release.
+// missing returns the amounts that the pods in the way have to release.
 func (v verdictOn) missing() []document.Missing {
 	return document.Each(v.way.Missing, func(m whatif.Missing) document.Missing {
 		out := document.Missing{Resource: m.Resource, More: m.More}
@@ -85,7 +85,8 @@ func (v verdictOn) missing() []document.Missing {
 	})
 }
 
-// document returns the JSON form of a scene. file is set if the scene is of a machine file, not of a cluster.
+// document returns the JSON form of a scene. file is set if the scene comes from a machine file and not from a
+// cluster.
 func (s scene) document(file bool) mapDocument {
 	d := mapDocument{Kind: "MachineMap", NotDrawn: append([]document.Problem{}, s.problems...),
 		Nodes: document.Each(s.nodes, func(n *state.Node) document.Node { return document.NodeOf(n.Name, n) })}
@@ -106,7 +107,7 @@ func (s scene) document(file bool) mapDocument {
 	return d
 }
 
-// spread returns the NUMA nodes of holdings on a node, or "-" where the holdings have none.
+// spread returns the NUMA nodes of holdings on a node; "-" if the holdings are on none.
 func spread(n *state.Node, hs ...place.Holding) string {
 	if ids := document.Spread(n.Machine, hs); ids != "" {
 		return string(ids)

@@ -78,24 +78,26 @@ func (a *app) explainPod(c *cobra.Command, f explainFlags, ref string) error {
 	return e.write(c.OutOrStdout(), f.all || f.output.format == "wide")
 }
 
-// explanation is all that the commands know about one pod.
+// explanation is what the command explain shows of one pod.
 type explanation struct {
 	pod view.Pod
-	// home is the node that the pod is bound to, nil where it is not bound or its layout is not known.
+	// home is the node to which the pod is bound; nil if the pod is not bound or the node's layout is not known. holds
+	// is what the pod holds there; nil if nothing is known or held.
 	home  *state.Node
 	holds *state.Entry
-	// verdicts are on all nodes but the one where the pod holds something, in order of names.
+	// verdicts are the verdicts on all nodes except the one where the pod holds something, in order of the nodes'
+	// names.
 	verdicts []verdictOn
-	// problems are the nodes without known data where no other reason excludes the pod.
+	// problems are the nodes without known data, unless another reason excludes the pod from them.
 	problems []document.Problem
 }
 
-// verdictOn is a verdict about the pod on one node. The node is nil where its NUMA nodes are not known.
+// verdictOn is the verdict on one node. node is nil if the NUMA nodes of the node are not known.
 type verdictOn struct {
 	name   string
 	node   *state.Node
 	judged whatif.Judgement
-	way    *whatif.Way // nil where the program does not know how the node gets room
+	way    *whatif.Way // which pods have to end to make room; nil if that is not known
 }
 
 func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
@@ -122,7 +124,8 @@ func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
 	return newExplanation(pod, nodes, problems), nil
 }
 
-// orGone extends the error about a pod that does not exist by the node that still reports the pod.
+// orGone extends the error about a pod that does not exist: it adds the node that still reports the pod, if there is
+// one. It returns other errors unchanged.
 func orGone(ctx context.Context, c Cluster, namespace, name string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return err
@@ -140,8 +143,8 @@ func orGone(ctx context.Context, c Cluster, namespace, name string, err error) e
 	return err
 }
 
-// podName reads "NAMESPACE/NAME" or "NAME". For a name alone it returns the namespace of --namespace; if that is "",
-// the kubeconfig's namespace applies.
+// podName parses "NAMESPACE/NAME" or "NAME". For a name alone it returns the namespace of --namespace; if that is "",
+// the caller uses the kubeconfig's namespace.
 func (a *app) podName(ref string) (namespace, name string, err error) {
 	chosen := a.kube.Namespace()
 	namespace, name, both := strings.Cut(ref, "/")
@@ -159,6 +162,8 @@ func (a *app) podName(ref string) (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
+// newExplanation judges the pod on all nodes. On the node to which the pod is bound it judges the pod only if the
+// kubelet has refused it there.
 func newExplanation(pod view.Pod, nodes []*state.Node, problems []document.Problem) *explanation {
 	e := &explanation{pod: pod, problems: sortedProblems(problems)}
 	for _, n := range sortedNodes(nodes) {
@@ -183,8 +188,8 @@ func newExplanation(pod view.Pod, nodes []*state.Node, problems []document.Probl
 	return e
 }
 
-// tryRemedies tries changes that would let the pod run where it never fits, once for each group of nodes with equal
-// machines and settings.
+// tryRemedies adds remedies to the reasons of nodes on which the pod never fits: it tries changes that would let the
+// pod run. Nodes with equal machines and settings share one try.
 func (e *explanation) tryRemedies() {
 	known := map[string][]place.Reason{}
 	for i := range e.verdicts {
@@ -201,8 +206,8 @@ func (e *explanation) tryRemedies() {
 	}
 }
 
-// judge adds the verdict on a node, and reports whether the pod fits there. For a node without known data, it adds a
-// verdict only if another reason excludes the node.
+// judge adds the verdict on a node, and reports whether the pod fits there. For a node without known data (n is nil)
+// it adds a verdict only if another reason excludes the pod.
 func (e *explanation) judge(name string, n *state.Node) (fits bool) {
 	at, rules := e.on(name, n), whatif.Rules{}
 	v := verdictOn{name: name, node: n, judged: rules.Judge(&at, e.want(), e.pod.Around[name].Barred)}
@@ -212,6 +217,7 @@ func (e *explanation) judge(name string, n *state.Node) (fits bool) {
 	return v.judged.Fits()
 }
 
+// on returns the node in the form in which it is judged.
 func (e *explanation) on(name string, n *state.Node) whatif.Node {
 	out := e.pod.Around[name].Node
 	out.Name, out.State = name, n
@@ -222,7 +228,7 @@ func (e *explanation) want() *whatif.Want {
 	return &whatif.Want{Pod: e.pod.Pod, Demand: e.pod.Demand, Needs: e.pod.Needs}
 }
 
-// findWays looks for the pods whose end would make room. It tries the first nodes that lack something only now.
+// findWays finds the pods whose end would make room, for the first fewNodes nodes that only lack amounts now.
 func (e *explanation) findWays() {
 	left := fewNodes
 	for i := range e.verdicts {
@@ -238,7 +244,7 @@ func (e *explanation) findWays() {
 	}
 }
 
-// fitting are the nodes on which the pod fits, as kubectl names them.
+// fitting returns the nodes on which the pod fits, as kubectl names them.
 func (e *explanation) fitting() (out []string) {
 	for _, v := range e.verdicts {
 		if v.judged.Fits() {
@@ -258,10 +264,11 @@ func (e *explanation) refused() bool {
 	return false
 }
 
-// ended reports whether the pod has ended for good: it will hold nothing again.
+// ended reports whether the pod has ended for good and holds nothing any more.
 func (e *explanation) ended() bool { return e.pod.Phase == "Succeeded" || e.pod.Phase == "Failed" }
 
-// sortedNodes returns the nodes that can be judged, in order of names.
+// sortedNodes returns the nodes that can be judged, in order of their names. A node without a machine or a usage
+// cannot.
 func sortedNodes(in []*state.Node) []*state.Node {
 	out := slices.DeleteFunc(slices.Clone(in), func(n *state.Node) bool {
 		return n == nil || n.Machine == nil ||

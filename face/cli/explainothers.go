@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/view"
 )
 
-// This file explains nodes and the pods of workloads. It takes TYPE/NAME as kubectl does.
+// This file explains nodes and the pods of workloads. Like kubectl, it takes TYPE/NAME.
 
 const explainLong = `Say where a pod fits and why, or what it holds. TYPE is pod, node, deployment, statefulset, daemonset,
 replicaset, job or cronjob, kubectl's short form of one, or a kind of an operator: vcjob, jobset, lws, mpijob,
@@ -46,7 +46,7 @@ type workloadLister interface {
 	PodsOf(ctx context.Context, kind, namespace, name string) ([]view.Pod, error)
 }
 
-// workloadTypes are the kinds of workloads, each with kubectl's other names for it.
+// workloadTypes are the kinds of workloads, each with the other names that kubectl has for it.
 var workloadTypes = map[string][]string{
 	"deployment":  {"deployments", "deploy"},
 	"statefulset": {"statefulsets", "sts"},
@@ -54,7 +54,7 @@ var workloadTypes = map[string][]string{
 	"replicaset":  {"replicasets", "rs"},
 	"job":         {"jobs"},
 	"cronjob":     {"cronjobs", "cj"},
-	// Kinds that operators define. Their pods have the object's name in a label.
+	// Kinds that operators define. The pods of such an object have its name in a label.
 	"vcjob":      {"vcjobs", "vj", "jobs.batch.volcano.sh"},
 	"jobset":     {"jobsets"},
 	"lws":        {"leaderworkerset", "leaderworkersets"},
@@ -71,7 +71,7 @@ var workloadTypes = map[string][]string{
 	"vmi":        {"vmis", "virtualmachineinstance", "virtualmachineinstances"},
 }
 
-// explainOthers makes the group take TYPE/NAME, and adds the commands of the other types.
+// explainOthers lets the command explain take TYPE/NAME, and adds subcommands for nodes and workloads.
 func (a *app) explainOthers(group *cobra.Command) {
 	var f explainFlags
 	f.bind(group)
@@ -171,12 +171,12 @@ func (a *app) explainNode(c *cobra.Command, f explainFlags, name string) error {
 	return l.write(w, podsFlags{})
 }
 
-// workloadExplanation is the pods of a workload and the explanation of one pod among them.
+// workloadExplanation has the pods of a workload, and the explanation of one of them.
 type workloadExplanation struct {
 	kind, namespace, name string
 	pods                  []view.Pod
 	list                  *alignments
-	one                   *explanation // nil where no pod waits or was refused
+	one                   *explanation // nil if no pod waits or was refused
 }
 
 // explainWorkload lists the pods of a workload, and explains the first one that waits or was refused.
@@ -208,7 +208,7 @@ func (a *app) explainWorkload(c *cobra.Command, f explainFlags, kind, ref string
 	x.list = alignmentsOf(sortedNodes(nodes), x.pods)
 	for _, p := range x.pods {
 		if p.Node == "" {
-			// Read the pod again, now with what nodes lack for it.
+			// Read the pod again: PodsOf does not read what the other filters of the scheduler look at.
 			if p, err = cluster.Pod(c.Context(), p.ID.Namespace, p.ID.Name); err != nil {
 				return err
 			}

@@ -18,11 +18,11 @@ import (
 
 const (
 	textWidth = draw.DefaultWidth
-	fewNodes  = 20 // nodes of a group that are shown without --all
-	fewWays   = 5
+	fewNodes  = 20 // nodes in a group that are shown without --all
+	fewWays   = 5  // nodes for which the pods to wait for are shown
 )
 
-// write renders the explanation for people.
+// write writes the explanation as text. all shows every node, and the other nodes of a bound pod.
 func (e *explanation) write(w io.Writer, all bool) error {
 	b := bufio.NewWriter(w)
 	e.writePod(b)
@@ -47,7 +47,7 @@ func (e *explanation) write(w io.Writer, all bool) error {
 	return nil
 }
 
-// writePod writes what the pod is and what it asks for.
+// writePod writes the state of the pod and the resources that it requests.
 func (e *explanation) writePod(b *bufio.Writer) {
 	p := e.pod
 	qos := document.QoSName(p.Pod.QoS)
@@ -200,8 +200,8 @@ func yes(b bool) string {
 	return "no"
 }
 
-// alignedText returns whether a container is aligned, in the words of the command pods. It returns "-" for a container
-// that has ended or holds nothing.
+// alignedText returns "yes" or "no" for a container that holds something, as the command pods does. For a container
+// that has ended or holds nothing it returns "-".
 func alignedText(units []place.Alignment, h place.Holding) string {
 	for _, u := range units {
 		if h.Kind != place.Init && (u.Container == h.Container || u.Container == "") {
@@ -263,8 +263,8 @@ func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 	}
 }
 
-// writeKept counts the nodes where the pod fits by the default arguments, and where a scheduler with stricter
-// arguments would not place it. This program does not know the profile of the scheduler.
+// writeKept counts the nodes where the pod fits, but where a scheduler with stricter arguments would not place it.
+// This program does not know the profile of the scheduler.
 func (e *explanation) writeKept(b *bufio.Writer, fits []verdictOn) {
 	kept := map[string]int{}
 	for _, v := range fits {
@@ -330,7 +330,8 @@ func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 	}
 }
 
-// writeRefusals groups nodes that refuse for the same reasons. Lasting reasons come first, then large groups.
+// writeRefusals writes the nodes that refuse the pod, grouped by equal reasons. Groups for which it helps to wait
+// come first, and of equal ones the larger groups.
 func writeRefusals(b *bufio.Writer, refused []verdictOn, limit int) {
 	groups, reasons := map[string][]verdictOn{}, map[string][]place.Reason{}
 	for _, v := range refused {
@@ -341,7 +342,7 @@ func writeRefusals(b *bufio.Writer, refused []verdictOn, limit int) {
 			whatif.Merge(reasons[key], v.judged.Reasons)
 		}
 	}
-	// Nodes where it helps to wait come first.
+	// Compare orders "never" before "later". The reverse order puts nodes first where it helps to wait.
 	keys := slices.SortedFunc(maps.Keys(groups), func(x, y string) int {
 		return cmp.Or(groups[y][0].judged.When().Compare(groups[x][0].judged.When()), len(groups[y])-len(groups[x]),
 			strings.Compare(x, y))
@@ -359,7 +360,7 @@ func writeRefusals(b *bufio.Writer, refused []verdictOn, limit int) {
 	}
 }
 
-// nodeList lists nodes by name.
+// nodeList returns the names of the first limit nodes, and the number of the others.
 func nodeList(group []verdictOn, limit int) string {
 	var names []string
 	for _, v := range group {
@@ -376,7 +377,7 @@ func nodeList(group []verdictOn, limit int) string {
 	return list
 }
 
-// refusal returns how long a refusal lasts, and its source: the kubelet, or the pod's own demand.
+// refusal returns a text with how long a refusal lasts and who refuses: the kubelet, or the pod's own demand.
 func refusal(v verdictOn) string {
 	s := map[place.When]string{place.Never: "Never", place.Changed: "Not without a change",
 		place.Later: "Not now"}[v.judged.When()]
@@ -390,7 +391,7 @@ func refusal(v verdictOn) string {
 	return s
 }
 
-// writeWays writes which pods to wait for: the nodes where the fewest pods have to end come first.
+// writeWays writes which pods have to end to make room. Nodes where the fewest pods have to end come first.
 func writeWays(b *bufio.Writer, refused []verdictOn) {
 	var ways []verdictOn
 	for _, v := range refused {
@@ -434,8 +435,8 @@ func writeProblems(b *bufio.Writer, problems []document.Problem, limit int) {
 	}
 }
 
-// writeTable writes rows below the headings in the first row. It returns no error: the bufio.Writer keeps one until
-// Flush.
+// writeTable writes rows of a table; the first row has the headings. It returns no error, because a bufio.Writer
+// keeps its error until Flush.
 func writeTable(b *bufio.Writer, rows [][]string) {
 	_ = table{heads: rows[0], rows: rows[1:]}.write(b, false)
 }

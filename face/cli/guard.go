@@ -12,14 +12,15 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// guardFlags are the scheduler's arguments that keep pods from nodes; names and meanings are the same
-// (docs/reference/scheduler.md). They are flags because the command does not know the scheduler's profile.
+// guardFlags are the flags with which the scheduler's arguments that keep pods from nodes are simulated. Names and
+// meanings are the same (docs/reference/scheduler.md). They are flags because the command does not know the
+// scheduler's profile.
 type guardFlags struct {
 	unknown, coarse, silent, inexact string
 	keepRestartable                  bool
 }
 
-// The values that these flags accept.
+// The values of guardFlags.
 var (
 	unknownNodes = []string{"Allow", "AllowWithoutDemand", "Refuse"}
 	allowRefuse  = []string{"Allow", "Refuse"}
@@ -34,7 +35,7 @@ func (f *guardFlags) bind(c *cobra.Command) {
 		"Keep pods from nodes whose kubelets could not start again with them.")
 }
 
-// guardChoice is one flag with its values.
+// guardChoice is one flag: of are the values that it accepts, and to is where its value is stored.
 type guardChoice struct {
 	flag, help string
 	of         []string
@@ -50,7 +51,8 @@ func (f *guardFlags) choices() []guardChoice {
 	}
 }
 
-// guard returns the guard that the flags describe, or an error that names a flag with another value.
+// guard returns the guard that the flags describe. For a value that a flag does not accept, it returns an error that
+// names the flag.
 func (f *guardFlags) guard() (guard.Guard, error) {
 	for _, x := range f.choices() {
 		if *x.to != "" && !slices.Contains(x.of, *x.to) {
@@ -69,8 +71,8 @@ func (f *guardFlags) guard() (guard.Guard, error) {
 	return g, nil
 }
 
-// strictArguments are the arguments that keep a pod from further nodes when they differ from the defaults. Each has
-// the guard that it configures.
+// strictArguments are the arguments of a scheduler whose stricter value keeps pods from more nodes than the default
+// does. Each has the guard that it configures.
 var strictArguments = []struct {
 	argument string
 	guard    guard.Guard
@@ -81,8 +83,8 @@ var strictArguments = []struct {
 	{"keepRestartable: true", guard.Guard{KeepRestartable: true}},
 }
 
-// keptBy returns the stricter arguments with which a scheduler would keep a pod from a node where the pod fits by the
-// defaults. n is not nil.
+// keptBy returns the strictArguments with which a scheduler would keep a pod from the node n, on which the pod fits
+// by the defaults. n must not be nil.
 func keptBy(n *state.Node, p *place.Pod, d place.Demand) (arguments []string) {
 	for _, x := range strictArguments {
 		if x.guard.Distrusts(n) != 0 || x.guard.Refuses(n, p, d) != 0 {

@@ -10,18 +10,18 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Kubeconfig is the cluster that a user selects by kubectl's flags. Flags that are not given leave the choice to the
-// kubeconfig file, which Load finds as kubectl finds it.
+// Kubeconfig is the cluster that a user selects by kubectl's flags. Without a flag, the kubeconfig file decides,
+// which Load finds as kubectl does.
 type Kubeconfig struct {
 	path   string
 	chosen clientcmd.ConfigOverrides
 	bundle string
-	// file is the namespace that the kubeconfig selects, or "" until simulate has read the cluster. It is a default:
-	// NAMESPACE/NAME may name another namespace.
+	// file is the namespace that the kubeconfig selects; "" until simulate has read the cluster. It is only a default,
+	// because NAMESPACE/NAME may name another namespace.
 	file string
 }
 
-// Namespace is the value of --namespace; empty where it is not given.
+// Namespace returns the value of --namespace; "" if it is not given.
 func (k Kubeconfig) Namespace() string { return k.chosen.Context.Namespace }
 
 // bind declares the flags. The ConfigFlags of k8s.io/cli-runtime declare the same flags, but link the clients of
@@ -35,7 +35,7 @@ func (k *Kubeconfig) bind(f *pflag.FlagSet) {
 	f.StringVar(&k.bundle, "bundle", "", `File of "kubectl tenon bundle", in place of a cluster.`)
 }
 
-// Bundle is the archive that replaces the cluster; empty where none is given.
+// Bundle returns the path of the archive that replaces the cluster; "" if none is given.
 func (k Kubeconfig) Bundle() string { return k.bundle }
 
 func (k Kubeconfig) loader() clientcmd.ClientConfig {
@@ -58,7 +58,7 @@ func (k Kubeconfig) Load() (*rest.Config, string, error) {
 	return config, namespace, nil
 }
 
-// contexts are the names of the contexts in the kubeconfig, in order; none where it cannot be read.
+// contexts returns the names of the contexts in the kubeconfig, in order; none if it cannot be read.
 func (k Kubeconfig) contexts() []string {
 	all, err := k.loader().RawConfig()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// This file computes the effects of a change of kubelets' configuration before anybody makes it.
+// This file shows the effects of a change of kubelets' configuration before the change is made.
 
 const kubeletPlanLong = `Say what a change of kubelets' configuration does, before you make it. Nothing is changed.
 
@@ -110,13 +110,15 @@ func (a *app) kubeletPlan(c *cobra.Command, f kubeletFlags) error {
 	return err
 }
 
-// harmless reports whether all kubelets accept the change and all pods have a place.
+// harmless reports whether all kubelets accept the change, and all pods that their nodes would refuse have another
+// place.
 func harmless(p document.KubeletPlan) bool {
 	return !slices.ContainsFunc(p.Nodes, func(n document.KubeletPlanNode) bool { return len(n.Errors) > 0 }) &&
 		!slices.ContainsFunc(p.Moves, func(m document.PlannedMove) bool { return m.To == "" })
 }
 
-// KubeletChange is a change of kubelets' configuration, with the values that the flags of the command take.
+// KubeletChange is a change of kubelets' configuration. The values are as in the flags of "kubelet plan"; "" changes
+// nothing.
 type KubeletChange struct {
 	Selector, Policy             string
 	Options                      []string
@@ -124,19 +126,20 @@ type KubeletChange struct {
 	ReservedCPUs, ReservedMemory string
 }
 
-// Empty reports whether nothing would change.
+// Empty reports whether the change sets no value. A selector alone changes nothing.
 func (k KubeletChange) Empty() bool {
 	return k.Policy == "" && len(k.Options) == 0 && k.CPUManager == "" && k.MemoryManager == "" &&
 		k.ReservedCPUs == "" && k.ReservedMemory == ""
 }
 
-// Variation returns the change as a variation of a cluster.
+// Variation returns the change as a variation of a cluster; an error for a value that is not valid.
 func (k KubeletChange) Variation() (whatif.Variation, error) {
 	return kubeletFlags{selector: k.Selector, policy: k.Policy, options: k.Options, cpus: k.CPUManager,
 		memory: k.MemoryManager, reservedCPUs: k.ReservedCPUs, reservedMemory: k.ReservedMemory}.variation()
 }
 
-// variation returns the change of a node's rules that the flags describe.
+// variation returns the function that changes the rules of nodes as the flags describe. It returns an error if no
+// flag changes anything, or for a value that is not valid.
 func (f kubeletFlags) variation() (whatif.Variation, error) {
 	var changes []func(*place.Rules) error
 	set := func(do func(*place.Rules)) {
@@ -195,7 +198,7 @@ func (f kubeletFlags) variation() (whatif.Variation, error) {
 	}}, nil
 }
 
-// reservations reads --reserved-memory.
+// reservations parses --reserved-memory. The result is in ascending order of NUMA node and kind.
 func reservations(text string) (out []place.Reserved, err error) {
 	numas, _, err := reservedMemory(text)
 	if err != nil {
@@ -252,7 +255,7 @@ func writeKubeletPlan(w io.Writer, p document.KubeletPlan, all bool) error {
 		return err
 	}
 	refused := slices.ContainsFunc(p.Nodes, func(n document.KubeletPlanNode) bool { return len(n.Errors) > 0 })
-	if !refused || len(p.Moves) > 0 { // a kubelet that does not start starts no pods
+	if !refused || len(p.Moves) > 0 { // a kubelet that does not start admits no pods, so there is nothing to show
 		if err := writeMoves(w, p.Moves, all); err != nil {
 			return err
 		}
@@ -273,8 +276,8 @@ func writeKubeletPlan(w io.Writer, p document.KubeletPlan, all bool) error {
 	return b.Flush()
 }
 
-// writeDiffs writes each change once, with all nodes on which it is the same, and the reasons why kubelets would not
-// start.
+// writeDiffs writes each change of a configuration once, with the names of the nodes that it is the same for. The
+// reasons why kubelets would not start follow it.
 func writeDiffs(b *bufio.Writer, p document.KubeletPlan) {
 	var keys []string
 	on := map[string][]string{}

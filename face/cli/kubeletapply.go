@@ -33,14 +33,14 @@ const kubeletApplyExample = `  kubectl tenon kubelet apply plan.json --dry-run
   kubectl tenon kubelet apply plan.json --max-unavailable 2 --yes
   kubectl tenon kubelet apply plan.json --stop-command "rc-service kubelet stop" --start-command "rc-service kubelet start"`
 
-// KubeletApplyOptions say how a plan is applied.
+// KubeletApplyOptions select how a plan is applied; the flags of the command explain them.
 type KubeletApplyOptions struct {
 	MaxUnavailable            int
 	Force, LoseEmptyDir       bool
 	EvictWithin, VerifyWithin time.Duration
-	// Image is the image of the pods that change nodes. Stop and Start are shell commands for the node. ConfigDir,
-	// Config and Root are paths of the kubelet; where they are empty, the program reads them from the kubelet's command
-	// line.
+	// Image is the image of the pods that change nodes. Stop and Start are the shell commands on the node that stop and
+	// start the kubelet. ConfigDir, Config and Root are paths of the kubelet; the pods read empty ones from the
+	// kubelet's command line.
 	Image, Stop, Start      string
 	ConfigDir, Config, Root string
 }
@@ -54,13 +54,14 @@ func KubeletDefaults() KubeletApplyOptions {
 
 // KubeletApplier applies plans to a cluster.
 type KubeletApplier interface {
-	// Pending returns the nodes that the plan has still to change, in order, or why it cannot be applied.
+	// Pending returns the nodes of the plan that still have to change, in order. For a plan that cannot be applied, it
+	// returns an error with the reason.
 	Pending(ctx context.Context, p document.KubeletPlan) ([]document.KubeletPlanNode, error)
-	// Run changes the nodes. It passes each step to say before it takes the step, and at the end the result.
+	// Run changes the nodes. It calls say before each step, and after the last step of a node with the result.
 	Run(ctx context.Context, nodes []document.KubeletPlanNode, say func(document.KubeletStep)) error
 }
 
-// ApplyKubelets connects to the cluster of a kubeconfig.
+// ApplyKubelets returns an applier of plans for the cluster of a kubeconfig. It changes nothing yet.
 type ApplyKubelets func(k Kubeconfig, o KubeletApplyOptions) (KubeletApplier, error)
 
 func (a *app) kubeletApplyCommand() *cobra.Command {
@@ -105,7 +106,7 @@ func (a *app) kubeletApplyCommand() *cobra.Command {
 	return c
 }
 
-// maxPlan bounds the size of a plan file in bytes.
+// maxPlan is the largest size of a plan file, in bytes.
 const maxPlan = 64 << 20
 
 func readPlan(file string) (p document.KubeletPlan, err error) {
@@ -168,7 +169,7 @@ func stepText(s document.KubeletStep) string {
 	return s.Node + ": " + s.Step
 }
 
-// announce writes what will be done.
+// announce writes what applying the plan will do to the nodes.
 func announce(w io.Writer, p document.KubeletPlan, nodes []document.KubeletPlanNode, o KubeletApplyOptions) error {
 	b := bufio.NewWriter(w)
 	only := p

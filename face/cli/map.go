@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	fewMaps         = 8 // nodes that are drawn without --all
-	maxMachineBytes = 32 << 20
+	fewMaps         = 8        // nodes that are drawn without --all
+	maxMachineBytes = 32 << 20 // bytes of a machine file
 )
 
 const mapExample = `  # All nodes
@@ -76,7 +76,7 @@ With -o wide the command prints the table alone, with all columns.`,
 	return c
 }
 
-// drawMap writes the map once.
+// drawMap writes the map once, or the table or the document that the flags select.
 func (a *app) drawMap(ctx context.Context, c *cobra.Command, w io.Writer, f mapFlags, args []string) error {
 	s, err := a.scene(ctx, c, f.machine, args)
 	if err != nil {
@@ -112,7 +112,7 @@ func (f mapFlags) check(args []string) error {
 	return f.output.check()
 }
 
-// nodeRefs names nodes as kubectl does.
+// nodeRefs returns the names of nodes as kubectl writes them.
 func nodeRefs(nodes []*state.Node) (out []string) {
 	for _, n := range nodes {
 		out = append(out, "node/"+n.Name)
@@ -120,15 +120,16 @@ func nodeRefs(nodes []*state.Node) (out []string) {
 	return out
 }
 
-// scene is what a map shows. It has the nodes to draw, the problems of nodes that cannot be drawn, warnings about the
-// drawn nodes, and the UIDs of their misaligned pods.
+// scene is what a map shows: nodes to draw, problems with the reasons why other nodes cannot be drawn, notes with
+// warnings about the drawn nodes, and the UIDs of misaligned pods on them.
 type scene struct {
 	nodes           []*state.Node
 	problems, notes []document.Problem
 	misaligned      map[string]bool
 }
 
-// scene reads the machine file, or the cluster. args may select one node of the cluster.
+// scene reads the machine file if its name is not "", and otherwise the cluster. args may have the name of one node
+// of the cluster.
 func (a *app) scene(ctx context.Context, c *cobra.Command, file string, args []string) (s scene, err error) {
 	if file != "" {
 		n, err := a.readMachine(file, c.ErrOrStderr())
@@ -158,7 +159,8 @@ func (a *app) scene(ctx context.Context, c *cobra.Command, file string, args []s
 	return s, nil
 }
 
-// only removes all nodes but one from the scene.
+// only removes all nodes except the named one from the scene. It returns an error if that node cannot be drawn or is
+// not known.
 func (s *scene) only(name string) error {
 	for _, n := range s.nodes {
 		if n.Name == name {
@@ -175,8 +177,8 @@ func (s *scene) only(name string) error {
 	return fmt.Errorf("node %q is not known", name)
 }
 
-// noter is a [Cluster] that also has warnings about the reports of the nodes that Nodes
-// returned last.
+// noter is a [Cluster] that also has warnings about the reports of nodes. Notes returns the warnings about the nodes
+// that the last call of Nodes returned.
 type noter interface{ Notes() []document.Problem }
 
 func writeNotes(w io.Writer, notes []document.Problem) error {
@@ -187,8 +189,8 @@ func writeNotes(w io.Writer, notes []document.Problem) error {
 	return problemTable("WARNINGS", notes).write(w, false)
 }
 
-// readMachine makes a node without any holdings from a machine file. It writes warnings about the machine to stderr, as
-// kubectl does.
+// readMachine returns a node with the machine in a file, without any holdings. It writes warnings about the machine
+// to stderr, as kubectl does.
 func (a *app) readMachine(path string, stderr io.Writer) (*state.Node, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -205,7 +207,7 @@ func (a *app) readMachine(path string, stderr io.Writer) (*state.Node, error) {
 	return a.parsed(path, data, stderr)
 }
 
-// parsed makes a node from the content of a machine file.
+// parsed returns a node with the machine in data, the content of the file at path.
 func (a *app) parsed(path string, data []byte, stderr io.Writer) (*state.Node, error) {
 	parse := a.setup.Machine
 	if parse == nil {
@@ -267,7 +269,8 @@ func writeSummary(w io.Writer, nodes []*state.Node, problems []document.Problem,
 	return problemTable("NOT DRAWN BECAUSE", problems).write(w, false)
 }
 
-// options chooses the width and colour of the drawing: a terminal may be wider than the default and show colour.
+// options returns the width and colour of the drawing. If w is a terminal, the drawing may be wider than the default
+// and show colour.
 func (f mapFlags) options(w io.Writer) draw.Options {
 	o := draw.Options{Color: f.color == "always"}
 	file, ok := w.(*os.File)

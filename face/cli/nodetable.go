@@ -12,9 +12,9 @@ import (
 	"github.com/tenon-numa/tenon/face/draw"
 )
 
-// writeNodes writes a table with one line per node: the settings that decide and the free amounts. A column for the
-// source of each node's data appears where some nodes are coarse, and with "-o wide". A "+" behind the number of pods
-// means that unknown pods hold something, too.
+// writeNodes writes a table with one line per node: its kubelet's policy and scope, and what is free. The column
+// KNOWN, with the source of a node's data, appears if some nodes are estimated (coarse), and with "-o wide". A "+"
+// behind the number of pods means that unknown pods hold something, too.
 func writeNodes(w io.Writer, nodes []*state.Node, wide bool) error {
 	t := table{
 		heads: []string{"NODE", "KNOWN", "POLICY", "SCOPE", "NUMA", "CPUS FREE", "MEMORY FREE", "PODS", "DEVICES FREE"},
@@ -46,7 +46,7 @@ func nodeRow(n *state.Node, wide bool) []string {
 		fmt.Sprint(len(n.Machine.NUMAs())), cpus, freeMemory(n), podCount(n), freeDevices(n, wide)}
 }
 
-// freeMemory returns the ordinary memory that a Guaranteed pod may still get, and the total.
+// freeMemory returns the memory (without hugepages) that Guaranteed pods may still get, and the total, as text.
 func freeMemory(n *state.Node) string {
 	if !n.Rules.Memory.Static {
 		return "not pinned"
@@ -64,6 +64,7 @@ func roundBytes(n int64) string {
 	return s[:len(s)-len(" "+topo.Memory)]
 }
 
+// podCount returns the number of pods that hold something, as text, with "+" if unknown pods hold something too.
 func podCount(n *state.Node) string {
 	unknown := func(e state.Entry) bool { return e.Source == state.Counted && e.Pod.UID == "" }
 	if slices.ContainsFunc(n.Entries, unknown) {
@@ -72,8 +73,8 @@ func podCount(n *state.Node) string {
 	return fmt.Sprint(len(n.Entries))
 }
 
-// freeDevices counts the free devices of each resource: of all resources with "-o wide", else of as many as fit the
-// narrowest last column.
+// freeDevices returns the number of free devices of each resource, as text. With "-o wide" it has all resources;
+// otherwise it has as many as fit into the narrowest last column of a table.
 func freeDevices(n *state.Node, wide bool) string {
 	const room = leastLast - len(", +64 more")
 	out := ""

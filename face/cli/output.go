@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// output is the value of "-o"; empty is text for people.
+// output is the value of "-o", and the values that the command allows. "" is text for people.
 type output struct {
 	format  string
 	allowed []string
 }
 
-// bind declares "-o" with the formats that the command has.
+// bind declares the flag "-o" with the formats that the command allows.
 func (o *output) bind(c *cobra.Command, allowed ...string) {
 	o.allowed = allowed
 	c.Flags().StringVarP(&o.format, "output", "o", "", "Output format. One of: ("+strings.Join(allowed, ", ")+").")
@@ -32,8 +32,8 @@ func (o *output) check() error {
 	return nil
 }
 
-// write writes doc where the format is json or yaml, and names where the format is name. done is false for other
-// formats, where it writes nothing.
+// write writes doc if the format is json or yaml, and names if it is name. For other formats it writes nothing and
+// returns false.
 func (o *output) write(w io.Writer, doc any, names []string) (done bool, err error) {
 	switch o.format {
 	case "json":

@@ -79,27 +79,28 @@ func (a *app) podsCommand() *cobra.Command {
 	return c
 }
 
-// aligned is one pod, with what it holds and what it could hold.
+// aligned is one pod: what it holds, and the least that it could hold.
 type aligned struct {
 	node  *state.Node
 	entry state.Entry
 	units []place.Alignment
-	// now are the nodes on which a misaligned pod would be aligned now, its own node first.
+	// now are the nodes on which a misaligned pod would be aligned if it were created again, its own node first.
 	now []*state.Node
 }
 
 func (a aligned) misaligned() bool { return place.Misaligned(a.units) }
 
-// alignments are pods in order of namespace and name, and the nodes whose pods cannot be judged.
+// alignments are pods in order of namespace and name, and the nodes whose pods cannot be judged, as problems.
 type alignments struct {
 	pods []aligned
-	// namespace is empty for all namespaces. vacant is set if no pod in the namespace was read.
+	// namespace is "" for all namespaces. vacant is set if the namespace has no pods at all, as far as they can be
+	// read.
 	namespace string
 	vacant    bool
 	problems  []document.Problem
 }
 
-// alignments lists the pods that the flags and names select.
+// alignments returns the pods that the flags and names select, and compares what they hold with what they could hold.
 func (a *app) alignments(ctx context.Context, f podsFlags, names []string) (*alignments, error) {
 	cluster, namespace, err := a.connect()
 	if err != nil {
@@ -145,8 +146,8 @@ func (a *app) alignments(ctx context.Context, f podsFlags, names []string) (*ali
 	return out, nil
 }
 
-// withNames returns the pods with these names, or all pods without names. It returns an error for a name that no pod
-// has.
+// withNames returns the pods with the given names, or all pods if there are no names. It returns an error for a name
+// that no pod has.
 func withNames(pods []view.Pod, names []string, namespace string) ([]view.Pod, error) {
 	if len(names) == 0 {
 		return pods, nil
@@ -163,7 +164,7 @@ func withNames(pods []view.Pod, names []string, namespace string) ([]view.Pod, e
 	return slices.DeleteFunc(pods, func(p view.Pod) bool { return !slices.Contains(names, p.ID.Name) }), nil
 }
 
-// knownNode returns an error for a name that neither a node nor a problem has.
+// knownNode returns an error if name is neither the name of a node nor of a problem. "" is always known.
 func knownNode(name string, nodes []*state.Node, problems []document.Problem) error {
 	if name == "" || slices.ContainsFunc(nodes, func(n *state.Node) bool { return n.Name == name }) ||
 		slices.ContainsFunc(problems, func(p document.Problem) bool { return p.Node == name }) {
@@ -182,8 +183,8 @@ func (a *alignments) keep(f podsFlags) {
 	}))
 }
 
-// alignmentsOf compares what pods hold with what they could hold. It cannot judge coarse nodes, which do not report the
-// pods behind their amounts.
+// alignmentsOf compares what pods hold with the least that they could hold. Estimated nodes become problems, because
+// they do not report the pods behind their amounts.
 func alignmentsOf(nodes []*state.Node, pods []view.Pod) *alignments {
 	out := &alignments{}
 	byUID := viewsByUID(pods)
@@ -241,10 +242,11 @@ func (a *alignments) marks() map[string]bool {
 	return out
 }
 
-// search looks for nodes on which pods would be aligned now.
+// search finds nodes on which pods would be aligned now. ideals has the usage of each empty node, by name, and found
+// the results by shape and demand of the pod.
 type search struct {
 	nodes  []*state.Node
-	ideals map[string]*place.Usage // by node
+	ideals map[string]*place.Usage
 	found  map[string][]*state.Node
 }
 
@@ -255,8 +257,8 @@ func (s search) ideal(n *state.Node) *place.Usage {
 	return s.ideals[n.Name]
 }
 
-// now returns the nodes on which a pod would be aligned if it were created again, its own node first. Pods of equal
-// shape and demand share one search among the other nodes.
+// now returns the nodes on which a pod would be aligned if it were created again, its own node home first. Pods of
+// equal shape and demand share one search among the other nodes.
 func (s search) now(p view.Pod, home *state.Node) (out []*state.Node) {
 	if s.fits(p, home.Without(p.ID.UID)) {
 		out = append(out, home)
@@ -284,7 +286,7 @@ func (s search) fits(p view.Pod, n *state.Node) bool {
 	return v.Fits() && !place.Misaligned(place.Alignments(s.ideal(n), p.Pod, v.Holdings))
 }
 
-// names are the pods as kubectl names them.
+// names returns the pods as kubectl names them.
 func (a *alignments) names() (out []string) {
 	for _, p := range a.pods {
 		out = append(out, "pod/"+p.entry.Pod.Name)
@@ -292,7 +294,7 @@ func (a *alignments) names() (out []string) {
 	return out
 }
 
-// write renders the list for people.
+// write writes the list as text.
 func (a *alignments) write(w io.Writer, f podsFlags) error {
 	wide := f.output.format == "wide"
 	t := table{heads: []string{"POD", "CONTAINER", "NODE", "NUMA", "DISTANCE", "ALIGNED", "BEST", "NOW"}}
@@ -332,7 +334,8 @@ func (a *alignments) write(w io.Writer, f podsFlags) error {
 	return problemTable("NOT JUDGED BECAUSE", a.problems).write(w, false)
 }
 
-// none returns why there are no rows. A user who may not read namespaces does not learn whether the namespace exists.
+// none returns the reason why the table has no rows. It does not tell whether a namespace without pods exists,
+// because the user may lack the right to know that.
 func (a *alignments) none(f podsFlags) string {
 	in := ""
 	if a.namespace != "" {
@@ -347,7 +350,7 @@ func (a *alignments) none(f podsFlags) string {
 	return "No pod" + in + " holds CPUs, memory or devices of its own."
 }
 
-// writeRemedies writes what to do about misaligned pods.
+// writeRemedies writes what can be done about misaligned pods. bad is their number.
 func (a *alignments) writeRemedies(w io.Writer, bad int) {
 	if bad == 0 {
 		return
@@ -394,7 +397,8 @@ func bestText(e place.Extent) string {
 	return out
 }
 
-// nowText names the first nodes on which the pod would be aligned now.
+// nowText returns the nodes on which the pod would be aligned now, as text: up to two names, or the first one and the
+// number of the others.
 func (a aligned) nowText() string {
 	var names []string
 	for _, n := range a.now {

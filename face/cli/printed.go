@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// This file removes what a terminal would interpret from all outputs. Texts come from nodes, users and programs: names,
-// annotations, events, logs, errors.
+// This file removes from all output what a terminal would interpret. Names, annotations, events, logs and errors come
+// from nodes, users and programs.
 
 // printed writes text to a terminal or file. Invariant: it passes on only printable runes, tabs and line breaks; it
 // replaces other runes and bytes by "?".
@@ -18,7 +18,7 @@ type printed struct {
 	rest []byte // a rune whose last bytes come with the next write
 }
 
-// Write writes p, except for an incomplete rune at its end, which it keeps for the next Write.
+// Write writes p. If p ends within a rune, it keeps the beginning of that rune for the next Write.
 func (w *printed) Write(p []byte) (int, error) {
 	text := append(w.rest, p...)
 	var out bytes.Buffer
@@ -37,8 +37,8 @@ func (w *printed) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// raw returns the writer below a printed one. Archives need it, and so do drawings: these make every text in them
-// printable and have colours and cursor movements of their own.
+// raw returns the writer below a printed one, or w itself. Archives need it. Drawings need it too: they make every
+// text in them printable, and have colours and cursor movements of their own.
 func raw(w io.Writer) io.Writer {
 	if p, ok := w.(*printed); ok {
 		return p.out
@@ -46,8 +46,8 @@ func raw(w io.Writer) io.Writer {
 	return w
 }
 
-// escapeJSON replaces runes of JSON that are not printable by escapes with the same meaning. JSON has such runes in
-// strings only.
+// escapeJSON replaces the runes in JSON that are not printable by escapes with the same meaning. Such runes occur
+// only in strings.
 func escapeJSON(data []byte) []byte {
 	var out bytes.Buffer
 	for _, r := range string(data) {

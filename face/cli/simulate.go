@@ -21,7 +21,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Stage is the place of a simulation: nodes with their pods, and the reader of workloads.
+// Stage is where a simulation places pods: nodes with their pods. It also reads the workloads that are placed.
 type Stage interface {
 	// Nodes returns the nodes in ascending order of name.
 	Nodes() []whatif.Node
@@ -39,23 +39,23 @@ type Stage interface {
 	Waiting() int
 }
 
-// Stages are the functions that make a stage, one for each kind of source.
+// Stages has the functions that make a stage from each kind of source, and functions for stages.
 type Stages struct {
 	// Cluster reads a cluster, and returns the namespace that the kubeconfig selects.
 	Cluster func(ctx context.Context, k Kubeconfig) (s Stage, problems []document.Problem, namespace string, err error)
-	// Export reads what kubectl wrote about a cluster.
+	// Export reads the output of kubectl about a cluster.
 	Export func(data []byte) (Stage, []document.Problem, error)
 	// Machines makes nodes from machines.
 	Machines func([]whatif.Machine) (Stage, error)
-	// Ask returns a Cluster stage that sends the pods of files to the API server as dry runs. If it is nil, there are
-	// none.
+	// Ask returns a stage, made by Cluster, that sends the pods of files to the API server as dry runs. If it is nil,
+	// there are no dry runs.
 	Ask func(ctx context.Context, k Kubeconfig, s Stage) (Stage, error)
-	// Vary returns a copy of a Cluster or Export stage with changes, and the names of the nodes whose configuration has
-	// changed.
+	// Vary returns a copy of a stage, made by Cluster or Export, with changes, and the names of the nodes whose rules
+	// have changed.
 	Vary func(s Stage, v whatif.Variation) (out Stage, altered []string, err error)
 	// Kubelet reads a KubeletConfiguration for a machine: the node's rules, and the amounts for pods.
 	Kubelet func(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, error)
-	// Ignored returns the fields of a KubeletConfiguration that kubelets ignore. If it is nil, no list is known.
+	// Ignored returns the fields of a KubeletConfiguration that kubelets ignore; nil if no list is known.
 	Ignored func(config []byte) []string
 	// Slots holds earlier counts of free slots for a program that simulates repeatedly; it may be nil.
 	Slots *Slots
@@ -71,7 +71,7 @@ const (
 // exitUnfit is the exit code of a simulation that leaves pods without a place.
 const exitUnfit = 2
 
-// unfit is the error of such a simulation. The command has already written the result.
+// unfit is the error of a simulation that leaves pods without a place. The command has already written the result.
 type unfit struct{}
 
 func (unfit) Error() string { return "not all pods have a place, as far as they are judged" }
@@ -138,7 +138,7 @@ func (a *app) simulateCommand() *cobra.Command {
 	return c
 }
 
-// kustomization extends the error about kubectl's flag -k, which no command here has, by a command line that does the
+// kustomization adds to the error about kubectl's flag -k, which no command here has, a command line that does the
 // same.
 func kustomization(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
@@ -205,8 +205,8 @@ func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 	complete(c, "without", a.nodeNames)
 }
 
-// check returns the rules, and the number of pods for each workload: 0 for the workload's own number, -1 for as many as
-// fit.
+// check returns the rules, and the number of pods for each workload: 0 for the workload's own number, -1 for as many
+// as fit. It returns an error for flags that contradict each other.
 func (f *simulateFlags) check() (r whatif.Rules, count int, err error) {
 	switch {
 	case len(f.files) == 0 && f.pod == "" && len(f.without) == 0 && !f.pending && !f.alters():
@@ -308,7 +308,7 @@ func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
 	return err
 }
 
-// attempt places the pods once. Warnings go to stderr.
+// attempt places the pods once, and returns the result. Warnings go to stderr.
 func (a *app) attempt(c *cobra.Command, f simulateFlags, all *scenery, stderr io.Writer) (*simulation, error) {
 	rules, count, err := f.check()
 	if err != nil {
@@ -354,7 +354,7 @@ func (a *app) scenery(c *cobra.Command, f simulateFlags) (*scenery, error) {
 	return out, nil
 }
 
-// onCluster reads a cluster and the nodes that join it.
+// onCluster adds a cluster, and the nodes that join it, to out.
 func (a *app) onCluster(c *cobra.Command, f simulateFlags, out *scenery) error {
 	var listed []string
 	for _, arg := range f.add {
@@ -383,7 +383,7 @@ func (a *app) onCluster(c *cobra.Command, f simulateFlags, out *scenery) error {
 	return err
 }
 
-// stage makes the stage that the flags select. source describes it for people.
+// stage returns the stage that the flags select. source describes it for people.
 func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []document.Problem,
 	source string, err error) {
 	from := a.setup.Stages
@@ -403,7 +403,7 @@ func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []docu
 	return s, problems, "the cluster", nil
 }
 
-// tasks returns what to place, in order. Pods that lose their node come first, then the pods that wait (with
+// tasks returns the workloads to place, in order: first pods that lose their node, then the pods that wait (with
 // --pending), pods from files, and copies of an existing pod. Warnings go to stderr, as kubectl's do.
 func (a *app) tasks(f simulateFlags, s *simulation, all *scenery, count int, stderr io.Writer) (out []*task,
 	err error) {
@@ -461,7 +461,7 @@ func (a *app) tasks(f simulateFlags, s *simulation, all *scenery, count int, std
 	return out, counted(out, count)
 }
 
-// warnLeft names the objects of a file that are not among its workloads.
+// warnLeft warns of the objects of a file whose pods are not placed.
 func warnLeft(w io.Writer, file string, left whatif.Left) {
 	for _, l := range left.NoPods {
 		fmt.Fprintf(w, "Warning: %s, %s has no pods that are known here\n", file, l)
@@ -471,8 +471,8 @@ func warnLeft(w io.Writer, file string, left whatif.Left) {
 	}
 }
 
-// counted sets how many pods of each task are wanted according to --count. It returns an error for more than
-// maxSimulated pods together.
+// counted sets the number of pods of each task according to --count. It returns an error for more than maxSimulated
+// pods together.
 func counted(tasks []*task, count int) error {
 	total := 0
 	for _, t := range tasks {
@@ -494,7 +494,7 @@ func counted(tasks []*task, count int) error {
 	return nil
 }
 
-// warnUnjudged names each demand of the workloads that is not judged, once.
+// warnUnjudged warns of each demand of the workloads that is not judged, once.
 func warnUnjudged(w io.Writer, tasks []*task) {
 	asked := map[string][]string{}
 	var order []string
@@ -515,7 +515,8 @@ func warnUnjudged(w io.Writer, tasks []*task) {
 	}
 }
 
-// readBounded reads a file, or stdin for "-".
+// readBounded reads a file, or stdin for "-". It returns an error, which names what it read, for more than most
+// bytes.
 func readBounded(path, what string, most int64, stdin io.Reader) ([]byte, error) {
 	in := stdin
 	if path != "-" {

@@ -19,16 +19,17 @@ type simulationDocument struct {
 	Kind     string `json:"kind"` // "Simulation"
 	Strategy string `json:"strategy"`
 	Fits     bool   `json:"fits"` // all pods have a place
-	// Without are the nodes that go away.
+	// Without are the nodes that the simulation takes away.
 	Without []leavingDocument `json:"without"`
 	// Altered are the nodes with a changed configuration, and Added counts the nodes that joined.
 	Altered []leavingDocument `json:"altered,omitempty"`
 	Added   int               `json:"added,omitempty"`
-	// Needs is the number of nodes of a machine that the pods take. It is present where the user asked for it, or where
-	// pods have no place.
+	// Needs is the number of nodes of a machine that the pods need. It is present if the user asked for it, or if pods
+	// have no place.
 	Needs   *need `json:"needs,omitempty"`
 	Waiting int   `json:"waiting"` // pods without a node; the simulation keeps no room for them
-	// Rounds has one round. With --count max it has one round per workload.
+	// Rounds has one round, in which all workloads are placed together. With --count max it has one round for each
+	// workload.
 	Rounds   []roundDocument    `json:"rounds"`
 	NotKnown []document.Problem `json:"notKnown"` // nodes whose NUMA nodes are not known
 	// NotJudged are objects of files whose pods are not judged, and why.
@@ -144,7 +145,7 @@ func (t *task) document(p *whatif.Plan) workloadDocument {
 	return d
 }
 
-// bar joins the reasons that will not pass without a change.
+// bar returns the reasons that last until something is changed, such as a taint; "" if there are none.
 func bar(r whatif.Refusal) string {
 	var out []string
 	for _, x := range r.Reasons {

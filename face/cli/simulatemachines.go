@@ -18,11 +18,11 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// maxConfig bounds a KubeletConfiguration file.
+// maxConfig is the largest size of a KubeletConfiguration file, in bytes.
 const maxConfig = 1 << 20
 
-// described reads machines, FILE[=COPIES] each, with the rules of their kubelets. A machine from the catalogue has its
-// own configuration, unless flags replace it.
+// described returns the machines in a list of FILE[=COPIES], with the rules of their kubelets. A machine from the
+// catalogue has the configuration of the catalogue, unless flags replace it. Warnings go to stderr.
 func (a *app) described(f simulateFlags, list []string, stderr io.Writer) ([]whatif.Machine, error) {
 	configs, err := f.kubeletConfigs(len(list))
 	if err != nil {
@@ -62,7 +62,8 @@ func (a *app) described(f simulateFlags, list []string, stderr io.Writer) ([]wha
 	return out, nil
 }
 
-// readListed reads a machine file, or finds the machine of that name and its configuration in the catalogue.
+// readListed returns a node with the machine in a file. If there is no such file, it returns the machine of that name
+// from the catalogue, and its configuration.
 func (a *app) readListed(file string, stderr io.Writer) (*state.Node, []byte, error) {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) && a.setup.Catalogue != nil {
 		if text, config, ok := a.setup.Catalogue(file); ok {
@@ -74,7 +75,7 @@ func (a *app) readListed(file string, stderr io.Writer) (*state.Node, []byte, er
 	return n, nil, err
 }
 
-// machineCopies reads FILE, FILE=COPIES or FILE=min. copies is 0 for FILE=min.
+// machineCopies parses FILE, FILE=COPIES or FILE=min. copies is 0 for FILE=min.
 func machineCopies(arg string) (file string, copies int, err error) {
 	at := strings.LastIndexByte(arg, '=')
 	if at < 0 {
@@ -95,7 +96,7 @@ type kubeletConfig struct {
 	text []byte
 }
 
-// kubeletConfigs returns one configuration for all machines, or one for each.
+// kubeletConfigs returns the configurations that the flags give: one for all machines, or one for each.
 func (f simulateFlags) kubeletConfigs(machines int) (out []kubeletConfig, err error) {
 	own := f.kubeletFlags()
 	switch n := len(f.configs); {
@@ -117,7 +118,7 @@ func (f simulateFlags) kubeletConfigs(machines int) (out []kubeletConfig, err er
 	return out, nil
 }
 
-// kubeletFlags returns the kubelet flags of the command line as fields of a KubeletConfiguration; nil without any.
+// kubeletFlags returns the flags about the kubelet as fields of a KubeletConfiguration; nil if none is given.
 func (f simulateFlags) kubeletFlags() map[string]any {
 	var out map[string]any
 	for field, value := range map[string]string{
@@ -154,8 +155,8 @@ func (f simulateFlags) configuration(fields map[string]any) ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// reservedMemory reads the kubelet's --reserved-memory: NUMA:KIND=AMOUNT[,KIND=AMOUNT], separated by ";". sum is the
-// ordinary memory in all.
+// reservedMemory parses a value like that of the kubelet's --reserved-memory: NUMA:KIND=AMOUNT[,KIND=AMOUNT],
+// separated by ";". sum is the memory of all NUMA nodes together, without hugepages.
 func reservedMemory(text string) (out []map[string]any, sum resource.Quantity, err error) {
 	for part := range strings.SplitSeq(text, ";") {
 		numa, rest, ok := strings.Cut(part, ":")

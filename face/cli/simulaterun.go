@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// simulation is one run of the command.
+// simulation is one run of the command simulate: its input, and in rounds its results.
 type simulation struct {
 	stage    Stage
 	source   string
@@ -22,41 +22,41 @@ type simulation struct {
 	pending  bool // pods that wait are placed, too
 	problems []document.Problem
 	gone     []leaving
-	// altered are the nodes with changed rules, and added counts the nodes that joined.
+	// altered are the nodes with changed rules, and added is the number of nodes that joined.
 	altered []leaving
 	added   int
-	needed  *need // nil where it was not computed
+	needed  *need // nil if it was not computed
 	rounds  []round
 	// notJudged are objects whose pods are not judged, and why.
 	notJudged []string
 }
 
-// leaving is a node that goes away, or that is drained for another configuration. moved counts the pods to be placed
-// anew, and stay counts the pods that end with the node.
+// leaving is a node that is taken away, or that is drained for another configuration. moved counts its pods that are
+// placed again, and stay the pods that end with the node.
 type leaving struct {
 	node        string
 	moved, stay int
 }
 
-// round is a list of tasks that are done in order on the same nodes.
+// round is a list of tasks that are placed one after the other on the same nodes.
 type round struct {
 	plan  *whatif.Plan
 	tasks []*task
 }
 
-// task is a workload and its result.
+// task is a workload to place, and the outcome.
 type task struct {
 	workload *whatif.Workload
-	wanted   int
+	wanted   int    // number of pods
 	most     bool   // as many as fit, up to wanted
-	from     string // the node that its pod loses; "" if none
-	waiting  bool   // it is an existing pod without a node
+	from     string // the node that its pods lose; "" if none
+	waiting  bool   // the workload is an existing pod without a node
 	outcome  whatif.Outcome
 }
 
 func (t *task) placed() int { return len(t.outcome.Placed) }
 
-// left counts the pods that have no place.
+// left returns the number of pods that have no place; 0 if as many were placed as fit.
 func (t *task) left() int {
 	if t.most {
 		return 0
@@ -64,7 +64,7 @@ func (t *task) left() int {
 	return t.wanted - t.placed()
 }
 
-// blind counts the pods on nodes whose NUMA nodes are not known.
+// blind returns the number of pods on nodes whose NUMA nodes are not known.
 func (t *task) blind() (n int) {
 	for _, p := range t.outcome.Placed {
 		if p.Blind {
@@ -83,7 +83,7 @@ func (s *simulation) left() (n int) {
 	return n
 }
 
-// names are the nodes on which pods were placed, as kubectl names them.
+// names returns the nodes on which pods were placed, as kubectl names them.
 func (s *simulation) names() (out []string) {
 	for _, r := range s.rounds {
 		for _, i := range r.plan.Changed() {
@@ -96,7 +96,7 @@ func (s *simulation) names() (out []string) {
 	return out
 }
 
-// nodes are the stage's nodes, without those that go away.
+// nodes returns the stage's nodes. The nodes that are taken away are marked as gone.
 func (s *simulation) nodes() []whatif.Node {
 	out := append([]whatif.Node{}, s.stage.Nodes()...)
 	for i := range out {
@@ -107,7 +107,8 @@ func (s *simulation) nodes() []whatif.Node {
 	return out
 }
 
-// run does the tasks. For "as many as fit", every workload gets a round of its own.
+// run places the pods of all tasks. With --count max every workload gets a round of its own, so that it does not take
+// the room of another.
 func (s *simulation) run(tasks []*task, p *progress) error {
 	nodes, past := s.nodes(), s.stage.Usual()
 	if !s.most {
@@ -121,7 +122,7 @@ func (s *simulation) run(tasks []*task, p *progress) error {
 		p.all += t.wanted
 	}
 	if s.most {
-		p.all = 0 // not known before
+		p.all = 0 // the number is not known before
 	}
 	turn := 0
 	for _, r := range s.rounds {
@@ -135,6 +136,7 @@ func (s *simulation) run(tasks []*task, p *progress) error {
 	return nil
 }
 
+// plan returns a plan on the nodes. Its workload profile is made of past pods and of the tasks.
 func (s *simulation) plan(nodes []whatif.Node, past []*place.Pod, tasks []*task) *whatif.Plan {
 	var all []*whatif.Workload
 	for _, t := range tasks {
@@ -145,6 +147,8 @@ func (s *simulation) plan(nodes []whatif.Node, past []*place.Pod, tasks []*task)
 	return whatif.New(nodes, r)
 }
 
+// do places the pods of a task. turn numbers the task, so that pods of different tasks differ. step is called before
+// each pod.
 func (t *task) do(p *whatif.Plan, turn int, step func() error) (err error) {
 	name := func(i int) state.PodID { return t.workload.ID(turn, i) }
 	if t.workload.PerNode {
@@ -163,14 +167,14 @@ type progress struct {
 	next      time.Time
 }
 
-// quiet is the time before the first report of progress.
+// quiet is the time before the first report of progress, and between two reports.
 const quiet = 2 * time.Second
 
 func progressOn(ctx context.Context, w io.Writer) *progress {
 	return &progress{ctx: ctx, w: w, next: time.Now().Add(quiet)}
 }
 
-// step is called before every pod.
+// step is called before every pod. It returns an error if the context has ended.
 func (p *progress) step() error {
 	if err := p.ctx.Err(); err != nil {
 		return err

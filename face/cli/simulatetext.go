@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// fewOn is the number of nodes that are named for a workload, fewOf for a refusal.
+	// fewOn is the number of nodes that are named for a workload, and fewOf for a refusal.
 	fewOn = 6
 	fewOf = 3
 )
 
-// write renders the simulation for people.
+// write writes the simulation as text.
 func (s *simulation) write(w io.Writer, f simulateFlags) error {
 	limit := fewNodes
 	if f.drawing.all {
@@ -56,7 +56,7 @@ func (s *simulation) write(w io.Writer, f simulateFlags) error {
 	return nil
 }
 
-// writeCoarse names the nodes that have a NodeResourceTopology but no layout.
+// writeCoarse writes the estimated nodes, and how pods are placed on them.
 func (s *simulation) writeCoarse(b *bufio.Writer, limit int) {
 	names := coarse(s.stage.Nodes())
 	if len(names) == 0 {
@@ -75,7 +75,7 @@ func (s *simulation) writeCoarse(b *bufio.Writer, limit int) {
 		nodes(len(names))+" report"), what, list))
 }
 
-// coarse returns the names of the nodes that report amounts only.
+// coarse returns the names of the estimated nodes, which report only amounts.
 func coarse(all []whatif.Node) (out []string) {
 	for _, n := range all {
 		if n.State != nil && n.State.Quality == state.Estimated {
@@ -85,7 +85,7 @@ func coarse(all []whatif.Node) (out []string) {
 	return out
 }
 
-// writeScene writes the source of the simulation.
+// writeScene writes on which nodes pods are placed, and how these nodes differ from the source.
 func (s *simulation) writeScene(b *bufio.Writer) {
 	fmt.Fprintf(b, "On %s (%s), scored by %s:\n", nodes(len(s.stage.Nodes())-len(s.gone)), s.source, s.rules.Strategy.Type)
 	if s.added > 0 {
@@ -125,7 +125,7 @@ func choose(n int, one, many string) string {
 	return many
 }
 
-// writeTasks is the table of workloads. Pods that lose the same node share a line.
+// writeTasks writes the table of workloads. Pods that lose the same node share a line.
 func (s *simulation) writeTasks(b *bufio.Writer, limit int) {
 	rows := [][]string{{"WORKLOAD", "WANTED", "PLACED", "NO PLACE", "ON"}}
 	if s.most {
@@ -157,7 +157,7 @@ func (s *simulation) writeTasks(b *bufio.Writer, limit int) {
 	}
 }
 
-// grouped puts tasks that lose the same node together.
+// grouped groups neighbouring tasks whose pods lose the same node. Any other task is a group by itself.
 func grouped(tasks []*task) (out [][]*task) {
 	for i, t := range tasks {
 		if i > 0 && t.from != "" && t.from == tasks[i-1].from {
@@ -196,7 +196,7 @@ func (s *simulation) taskRow(p *whatif.Plan, group []*task) []string {
 	return []string{name, fmt.Sprint(wanted), fmt.Sprint(placed), left, onNodes(p, on)}
 }
 
-// onNodes counts the pods by node, the most first.
+// onNodes returns the number of pods on each node as text, the largest number first.
 func onNodes(p *whatif.Plan, on map[int]int) string {
 	var at []int
 	for i := range on {
@@ -216,7 +216,7 @@ func onNodes(p *whatif.Plan, on map[int]int) string {
 	return strings.Join(items, joint)
 }
 
-// writeRefusals writes why the first pod without a place has none, workload by workload.
+// writeRefusals writes, for each workload, why its first pod without a place has none.
 func (s *simulation) writeRefusals(b *bufio.Writer, limit int) {
 	shown, more := 0, 0
 	for _, r := range s.rounds {
@@ -259,7 +259,7 @@ func (s *simulation) writeRefusal(b *bufio.Writer, t *task, limit int) {
 	}
 }
 
-// onWhich counts the nodes of a refusal, and names them where they are few.
+// onWhich returns the number of nodes of a refusal, and their names if they are few or all is set.
 func onWhich(r whatif.Refusal, all bool) string {
 	if len(r.Nodes) == 1 {
 		return "node " + r.Nodes[0]
@@ -270,7 +270,7 @@ func onWhich(r whatif.Refusal, all bool) string {
 	return nodes(len(r.Nodes))
 }
 
-// refusalTexts are the reasons in the words of explain.
+// refusalTexts returns the reasons of a refusal in the words of explain, or the kubelet's error if there are none.
 func refusalTexts(r whatif.Refusal) []string {
 	var out []string
 	for _, x := range r.Reasons {
@@ -336,7 +336,7 @@ func nodeRows(before, after whatif.Node) [][]string {
 	return out
 }
 
-// numaItems returns the free amounts of a NUMA node without its CPUs.
+// numaItems returns the free amounts of the NUMA node at position i, before and after, except for CPUs.
 func numaItems(was, is *place.Usage, i int) (out []string) {
 	n := is.Machine.NUMAs()[i]
 	for _, k := range is.Kinds() {
@@ -355,7 +355,7 @@ func numaItems(was, is *place.Usage, i int) (out []string) {
 	return out
 }
 
-// change is an amount before and after, with its name, for example "192Gi → 96Gi memory".
+// change returns an amount before and after, with its name, for example "192Gi → 96Gi memory".
 func change(resource string, before, after int64) string {
 	if before == after {
 		return place.Quantity(resource, after)
@@ -371,7 +371,7 @@ func arrow(before, after string) string {
 	return before + " → " + after
 }
 
-// cores renders thousandths of a CPU.
+// cores returns thousandths of a CPU as a number of CPUs.
 func cores(milli int64) string {
 	if milli%1000 == 0 {
 		return fmt.Sprint(milli / 1000)

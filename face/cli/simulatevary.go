@@ -18,15 +18,16 @@ import (
 // This file changes the cluster of a simulation: it adds nodes, sets other policies, and finds the least number of
 // nodes.
 
-// leastText stands for the least number of nodes of a machine; copies are 0 then.
+// leastText is the value of COPIES that asks for the least number of nodes. Copies is 0 for it until the number is
+// found.
 const leastText = "min"
 
-// maxNeeded bounds the number of nodes that the search for the least number tries.
+// maxNeeded is the number of nodes at which the search for the least number ends.
 const maxNeeded = 4096
 
-// scenery is what a simulation starts from. It is read once, even if the pods are placed several times.
+// scenery is the input of a simulation. It is read once, even if the pods are placed several times.
 type scenery struct {
-	stage    Stage // nil where there are only described machines
+	stage    Stage // nil if there are only described machines
 	problems []document.Problem
 	source   string
 	machines []whatif.Machine // of --machines, or of --add
@@ -39,7 +40,7 @@ type workloadFile struct {
 	data []byte
 }
 
-// need is the number of nodes of a machine that the pods take.
+// need is the number of nodes of a machine that the pods need.
 type need struct {
 	Machine string `json:"machine"`
 	// Nodes is the smallest number of nodes on which all pods have a place. If Enough is false, it is a number beyond
@@ -59,8 +60,8 @@ func (n need) text() string {
 	return fmt.Sprintf("It takes %s of machine %s.", nodes(n.Nodes), n.Machine)
 }
 
-// counts returns the name of the machine or copied node whose number the simulation may vary, and a pointer to the
-// number. The pointer is nil if there is not exactly one.
+// counts returns the name of the machine or copied node whose number of nodes can be varied, and a pointer to this
+// number. The pointer is nil if there is not exactly one machine or copied node.
 func (s *scenery) counts() (name string, count *int) {
 	if len(s.machines)+len(s.twins) != 1 {
 		return "", nil
@@ -71,7 +72,7 @@ func (s *scenery) counts() (name string, count *int) {
 	return s.twins[0].Node, &s.twins[0].Copies
 }
 
-// set returns a copy of the scenery with n nodes of its one machine.
+// set returns a copy of the scenery with n nodes of the machine or copied node that counts returns.
 func (s *scenery) set(n int) *scenery {
 	out := *s
 	out.machines, out.twins = slices.Clone(s.machines), slices.Clone(s.twins)
@@ -81,7 +82,8 @@ func (s *scenery) set(n int) *scenery {
 	return &out
 }
 
-// least finds the least number of nodes of the one machine that the pods take.
+// least returns the least number of nodes of the one machine with which all pods have a place. It doubles the number
+// until it is enough, or until twice as many nodes leave as many pods without a place. Then it bisects.
 func (a *app) least(c *cobra.Command, f simulateFlags, s *scenery) (need, error) {
 	name, _ := s.counts()
 	left := func(n int) (int, error) {
@@ -91,7 +93,7 @@ func (a *app) least(c *cobra.Command, f simulateFlags, s *scenery) (need, error)
 		}
 		return sim.left(), nil
 	}
-	low, high, before := 0, 1, -1 // low is not enough
+	low, high, before := 0, 1, -1 // low is not enough; before: pods without a place on the previous number of nodes
 	if s.stage != nil {
 		now, err := left(0)
 		if err != nil || now == 0 {
@@ -130,7 +132,8 @@ func (a *app) least(c *cobra.Command, f simulateFlags, s *scenery) (need, error)
 	return need{name, high, true}, nil
 }
 
-// vary returns the stage of a scenery: machines alone, or a cluster with the changes.
+// vary returns the stage of a scenery: described machines alone, or a cluster with the changes, and the names of the
+// nodes whose rules have changed. It leaves out machines with 0 copies.
 func (a *app) vary(f simulateFlags, s *scenery) (Stage, []string, error) {
 	from := a.setup.Stages
 	present := slices.DeleteFunc(slices.Clone(s.machines), func(m whatif.Machine) bool { return m.Copies == 0 })
@@ -157,7 +160,7 @@ func (a *app) vary(f simulateFlags, s *scenery) (Stage, []string, error) {
 	return out, altered, nil
 }
 
-// alter returns the function that applies --policy and --option to the rules of a node; nil where neither is given.
+// alter returns the function that applies --policy and --option to the rules of a node; nil if neither is given.
 func (f simulateFlags) alter() (func(place.Rules) (place.Rules, error), error) {
 	if f.altered == "" && len(f.options) == 0 {
 		if f.selector != "" {
@@ -191,7 +194,8 @@ func (f simulateFlags) alter() (func(place.Rules) (place.Rules, error), error) {
 	}, nil
 }
 
-// optionChange reads NAME[=VALUE]: an option of the topology or CPU manager, or the scope of the topology manager.
+// optionChange parses NAME[=VALUE], where NAME is an option of the topology or CPU manager, or scope. It returns the
+// function that sets the option. That function returns an error for rules under which the option has no effect.
 func optionChange(text string) (func(*place.Rules) error, error) {
 	name, value, given := strings.Cut(text, "=")
 	switch name {
@@ -231,7 +235,7 @@ func optionChange(text string) (func(*place.Rules) error, error) {
 	}, nil
 }
 
-// cpuOptions are the options of the static CPU manager.
+// cpuOptions are the options of the static CPU manager: by name, a function that returns the field of the rules.
 var cpuOptions = map[string]func(*place.CPURules) *bool{
 	"full-pcpus-only":                  func(r *place.CPURules) *bool { return &r.FullPCPUsOnly },
 	"distribute-cpus-across-numa":      func(r *place.CPURules) *bool { return &r.DistributeAcrossNUMA },
@@ -250,7 +254,7 @@ func optionNames() []string {
 	return out
 }
 
-// twin reads node/NAME[=COUNT]; ok is false for anything else.
+// twin parses node/NAME[=COUNT]; ok is false for any other text.
 func twin(arg string) (out whatif.Twin, ok bool, err error) {
 	name, ok := strings.CutPrefix(arg, "node/")
 	if !ok {

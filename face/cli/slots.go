@@ -9,21 +9,22 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Slots remembers how many pods of a shape fit on nodes, so that a server counts only changed nodes again. A nil *Slots
-// remembers nothing. Its methods may be called from any goroutine.
+// Slots remembers how many more pods of a shape fit on each node, so that a server counts again only for changed
+// nodes. A nil *Slots remembers nothing. Its methods may be called from any goroutine.
 type Slots struct {
 	mu    sync.Mutex
 	known map[string]map[string]slot // by shape, then by node name
 }
 
-// slot is a count on a node. States and amounts are immutable; a changed node has new ones.
+// slot is the count for one node, and the data that it was computed from. A changed node has another state or other
+// amounts.
 type slot struct {
 	of                *state.Node
 	allocatable, used whatif.Amounts
 	pods              int
 }
 
-// maxRemembered bounds the remembered shapes. For each shape all nodes have a count.
+// maxRemembered is the largest number of shapes that are remembered, each with a count for every node.
 const maxRemembered = 16
 
 // count returns how many pods of a shape fit on a node beside its present pods.

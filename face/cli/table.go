@@ -13,27 +13,31 @@ import (
 )
 
 const (
-	// The columns that kubectl's tables put between cells, and the least width of a cell with them.
+	// padding is the number of blanks that kubectl's tables put behind a cell, and leastCol the least width of a cell
+	// with them.
 	padding  = 3
 	leastCol = 6
-	// The least columns that a table leaves to its first and to its last column.
+	// The least widths of the first and of the last column.
 	leastFirst = 12
 	leastLast  = 32
-	// joint stands between the items of a cell. A last column that is too wide is broken at a joint.
+	// joint separates the items of a cell. The text of a last column that is too wide is broken at a joint.
 	joint = " · "
 )
 
-// table is rows and the headings of their columns. Columns in wide appear with "-o wide" only.
+// table has rows, and the headings of their columns. The columns whose headings are in wide appear only with "-o
+// wide".
 type table struct {
 	heads []string
 	rows  [][]string
 	wide  []string
 }
 
-// write prints the table as kubectl does, in textWidth columns. It breaks the last column between items. Where the
-// other columns leave it too little room, write cuts the first column. With "-o wide" a line may be longer.
+// write writes the table as kubectl does, in lines of at most textWidth columns: it breaks the last cell between
+// items, and cuts the first one if the last has too little room. With "-o wide" a line may be longer. Without rows it
+// writes nothing.
 func (t table) write(w io.Writer, wide bool) error {
-	// The widths of k8s.io/cli-runtime/pkg/printers, which since 0.37 counts bytes where it should count letters.
+	// These are the widths of k8s.io/cli-runtime/pkg/printers. That package is not used, because since 0.37 it counts
+	// bytes where it should count letters.
 	out := tabwriter.NewWriter(w, leastCol, 0, padding, ' ', 0)
 	lines := [][]string{t.heads}
 	widths := t.widths(wide)
@@ -58,7 +62,7 @@ func (t table) write(w io.Writer, wide bool) error {
 	return nil
 }
 
-// widths returns the columns that the first and the last cell may take; 0 is no bound.
+// widths returns the largest widths of the first and of the last cell; 0 means no bound.
 func (t table) widths(wide bool) (w struct{ first, last int }) {
 	last := len(t.heads) - 1
 	if wide || last < 1 {
@@ -85,7 +89,8 @@ func (t table) widths(wide bool) (w struct{ first, last int }) {
 	return w
 }
 
-// fitted returns a row of cells, and further rows for items of the last cell that do not fit in one line.
+// fitted returns a row with the first cell cut, and further rows for the items of the last cell that do not fit into
+// one line.
 func fitted(r []string, w struct{ first, last int }) (out [][]string) {
 	last := len(r) - 1
 	lines := draw.Wrap(r[last], w.last)
@@ -105,7 +110,7 @@ func fitted(r []string, w struct{ first, last int }) (out [][]string) {
 	return out
 }
 
-// problemTable has one line per problem.
+// problemTable returns a table with one line per problem. head is the heading of the reasons.
 func problemTable(head string, problems []document.Problem) table {
 	t := table{heads: []string{"NODE", head}}
 	for _, p := range problems {

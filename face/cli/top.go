@@ -85,12 +85,12 @@ type capacity struct {
 	NotKnown []document.Problem `json:"notKnown"`
 }
 
-// shape is a kind of pods whose slots are counted.
+// shape is a shape of pods whose slots are counted. A slot is room for one more pod.
 type shape struct {
-	// Shape is the text of --shape for it; containers are joined by "+".
+	// Shape is the shape as --shape takes it; "+" joins containers.
 	Shape      string             `json:"shape"`
 	Containers []document.Request `json:"containers"`
-	// Percent is the share of the cluster's pods that have the shape; absent where the user gave the shape.
+	// Percent is the share of the cluster's pods that have this shape; absent if the user gave the shape.
 	Percent int64 `json:"percent,omitempty"`
 	// Slots is how many more pods fit on all nodes together.
 	Slots int `json:"slots"`
@@ -99,7 +99,7 @@ type shape struct {
 	text string
 }
 
-// roomOn is the free amounts of one node.
+// roomOn has the free amounts of one node.
 type roomOn struct {
 	Name    string `json:"name"`
 	Quality string `json:"quality"`
@@ -111,14 +111,15 @@ type roomOn struct {
 	Slots   []int  `json:"slots"` // by shape
 }
 
-// room is the free amount of one resource: in total, and on the NUMA node that has the most.
+// room is the free amount of one resource: on the NUMA node that has the most, and on all NUMA nodes together.
 type room struct {
 	Resource string `json:"resource"`
 	Largest  int64  `json:"largest"`
 	Free     int64  `json:"free"`
 }
 
-// top reads the nodes and counts.
+// top reads the nodes, and counts what is free on them and how many more pods of each shape fit. names selects nodes;
+// all if it is empty.
 func (a *app) top(ctx context.Context, f topFlags, names []string) (*capacity, error) {
 	stage, problems, _, err := a.setup.Stages.Cluster(ctx, a.kube)
 	if err != nil {
@@ -195,7 +196,7 @@ func roomOf(n whatif.Node) roomOn {
 	return out
 }
 
-// usualShapes returns the most frequent shapes of the pods.
+// usualShapes returns the fewShapes most frequent shapes of pods.
 func usualShapes(pods []*place.Pod) (out []shape) {
 	all := whatif.Usual(pods, nil).Shares()
 	total := int64(0)
@@ -221,7 +222,7 @@ func demandText(p *place.Pod) string {
 	return strings.Join(out, " + ")
 }
 
-// shapesOf reads --shape.
+// shapesOf parses the values of --shape. nodes have the names that resources may have.
 func shapesOf(args []string, nodes []whatif.Node) (out []shape, err error) {
 	if len(args) > mostShapes {
 		return nil, fmt.Errorf("--shape: %d shapes, at most %d", len(args), mostShapes)
@@ -285,7 +286,7 @@ func addTo(c *place.Container, item string, known []string) error {
 	return nil
 }
 
-// deviceNamed finds the resource with this name, or the resource whose name after the slash is this name.
+// deviceNamed returns the resource with a name, or the only resource whose part after the slash is that name.
 func deviceNamed(name string, known []string) (string, error) {
 	var ends []string
 	for _, k := range known {
@@ -305,7 +306,7 @@ func deviceNamed(name string, known []string) (string, error) {
 	return "", fmt.Errorf("no node has %q: known are cpu, %s", name, strings.Join(known, ", "))
 }
 
-// names are the nodes as kubectl names them.
+// names returns the nodes as kubectl names them.
 func (c *capacity) names() (out []string) {
 	for _, n := range c.Nodes {
 		out = append(out, "node/"+n.Name)
@@ -313,7 +314,8 @@ func (c *capacity) names() (out []string) {
 	return out
 }
 
-// write renders the table for people. Columns of shapes have letters as headings, which the lines below explain.
+// write writes the table as text. Columns of shapes have letters as headings, which the lines below the table
+// explain.
 func (c *capacity) write(w io.Writer, wide bool) error {
 	if len(c.Nodes) == 0 {
 		_, err := fmt.Fprintln(w, "No node has a layout or a NodeResourceTopology.")

@@ -13,8 +13,9 @@ import (
 
 // This file finds what kubelets do not align because of their settings, and the settings that would align it.
 
-// unaligned returns what the node's kubelet does not align for a pod. Settings that are a choice count only where apart
-// is true: the pod is on several NUMA nodes. A coarse node does not report its settings.
+// unaligned returns what the kubelet of a node does not align for a pod, by its settings. If apart is false, the pod
+// is on one NUMA node, and settings that administrators choose on purpose do not count. An estimated node does not
+// report its settings, so the result is empty.
 func unaligned(n *state.Node, p *place.Pod, apart bool) []place.Unaligned {
 	if n.Quality == state.Estimated || p.Plain() {
 		return nil
@@ -36,8 +37,8 @@ func holdsNothing(n *state.Node, p *place.Pod) bool {
 	return n.Quality == state.Exact && v.Fits() && len(v.Holdings) == 0
 }
 
-// writeUnaligned writes what the kubelets of nodes do not align for a pod. Nodes that leave the same things unaligned
-// share a paragraph, which names at most limit nodes.
+// writeUnaligned writes what the kubelets of nodes do not align for a pod; apart is as for unaligned. Nodes with
+// equal results share a paragraph, which names at most limit nodes.
 func writeUnaligned(b *bufio.Writer, on []*state.Node, p *place.Pod, apart bool, limit int) {
 	groups := map[string][]string{}
 	for _, n := range on {

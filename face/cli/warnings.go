@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file warns about nodes: what to know before relying on a prediction, or before restarting a kubelet.
+// This file writes warnings about nodes that matter before a user relies on a prediction or restarts a kubelet.
 
 // warnings returns the rows that a map shows about nodes, in the order of the nodes.
 func warnings(nodes []*state.Node) (out []document.Problem) {
@@ -25,8 +25,8 @@ func warnings(nodes []*state.Node) (out []document.Problem) {
 	return append(out, forgotten(nodes)...)
 }
 
-// forgotten returns the rows about what kubelets do not align, one row per setting. On a cluster that is not
-// configured, the setting is the same on every node.
+// forgotten returns the rows about what kubelets do not align. Each setting has one row, with its first node and the
+// number of the others, because on a cluster that is not configured the setting is the same on every node.
 func forgotten(nodes []*state.Node) (out []document.Problem) {
 	on := map[string][]string{}
 	for _, n := range nodes {
@@ -44,7 +44,7 @@ func forgotten(nodes []*state.Node) (out []document.Problem) {
 	return sortedProblems(out)
 }
 
-// inexactMark stands behind the name of a node for which predictions may be inexact.
+// inexactMark is written behind the name of a node for which predictions may be inexact.
 const inexactMark = " (inexact)"
 
 // inexactCodes returns the codes of the reasons why predictions for a node may be inexact, each once, separated by

@@ -15,7 +15,7 @@ import (
 
 // This file runs commands again whenever the cluster changes.
 
-// changer is a [Cluster] that reports changes.
+// changer is a [Cluster] that can be followed.
 type changer interface {
 	// Changes returns a channel that receives when nodes, layouts or pods have changed, until ctx ends. Several changes
 	// may cause one receive.
@@ -32,8 +32,8 @@ func bindWatch(c *cobra.Command, watch *bool) {
 	c.Flags().BoolVarP(watch, "watch", "w", false, "After the output, write it again whenever it has changed.")
 }
 
-// repeat writes the output of do. With --watch it writes the output again whenever it has changed, until the user
-// interrupts the command.
+// repeat writes the output of do once. With --watch it writes the output again whenever it has changed, until the
+// user interrupts the command, which is no error.
 func (a *app) repeat(c *cobra.Command, watch bool, do func(ctx context.Context, w io.Writer) error) error {
 	ctx, w := c.Context(), c.OutOrStdout()
 	if !watch {
@@ -54,8 +54,8 @@ func (a *app) repeat(c *cobra.Command, watch bool, do func(ctx context.Context, 
 	return writeChanges(ctx, raw(w), changes, time.After, do)
 }
 
-// writeChanges writes the output of do at once and after changes, if it differs from the previous output. pause returns
-// a channel that receives when the next output may follow.
+// writeChanges writes the output of do, and after each change writes it again if it differs from the previous output.
+// It returns nil when ctx ends, and the error of do. pause returns a channel that receives after a time.
 func writeChanges(ctx context.Context, w io.Writer, changes <-chan struct{}, pause func(time.Duration) <-chan time.Time,
 	do func(ctx context.Context, w io.Writer) error) error {
 	screen, on := w.(*os.File)
@@ -88,7 +88,7 @@ func writeChanges(ctx context.Context, w io.Writer, changes <-chan struct{}, pau
 	}
 }
 
-// received waits until the channel receives. It returns false if ctx ended or the channel was closed before.
+// received waits until the channel receives. It returns false if ctx ends or the channel is closed first.
 func received[T any](ctx context.Context, c <-chan T) bool {
 	select {
 	case <-ctx.Done():
