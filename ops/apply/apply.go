@@ -281,6 +281,7 @@ func (c *Cluster) note(ctx context.Context, node string, r *Record) error {
 	return c.patch(ctx, node, map[string]any{"metadata": map[string]any{"annotations": map[string]any{Annotation: value}}})
 }
 
+// patch sends a JSON merge patch of a Node to the API server.
 func (c *Cluster) patch(ctx context.Context, node string, change any) error {
 	data, err := json.Marshal(change)
 	if err == nil {

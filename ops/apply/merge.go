@@ -28,6 +28,7 @@ func Merge(file, dropIn string) (string, error) {
 	return string(text), nil
 }
 
+// merge returns base with the values of patch. It does not change base.
 func merge(base, patch map[string]any) map[string]any {
 	out := maps.Clone(base)
 	if out == nil {

@@ -28,6 +28,7 @@ const (
 	agentName = "tenon-agent"
 )
 
+// cluster adds the findings about the installation.
 func (x *examination) cluster() {
 	x.definitions()
 	denied := map[string][]string{}

@@ -18,6 +18,7 @@ import (
 
 // This file examines reports of nodes: whether they are usable, and how kubelets treat pods.
 
+// nodes adds the findings about nodes. Estimated nodes have no layout, so only their report is examined.
 func (x *examination) nodes() {
 	layouts := map[string]*v1alpha1.NodeLayout{}
 	for i := range x.View.Layouts {

@@ -22,6 +22,7 @@ import (
 // maxJudged bounds the number of waiting workloads that are judged, because each is judged for every node.
 const maxJudged = 200
 
+// pods adds the findings about pods. Every pod is examined, but only maxJudged workloads are judged on all nodes.
 func (x *examination) pods() error {
 	byUID := map[string]kube.Stored{} // converted only when needed: a view may store pods without all their fields
 	judged := map[string]bool{}

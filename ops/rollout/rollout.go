@@ -262,8 +262,8 @@ func (p *planner) order(n whatif.Node) (out []*v1.Pod) {
 	return append(out, rest...)
 }
 
-// admit returns the kubelet's decision about a pod, and the node with the pod if the kubelet admits it. Like the
-// kubelet, it first compares the amounts of the node, and then asks the managers.
+// admit returns the kubelet's decision about a pod, and the node with the pod, or the unchanged node if the kubelet
+// refuses the pod. Like the kubelet, it first compares the amounts of the node, and then asks the managers.
 func admit(n *whatif.Node, pod *v1.Pod) (whatif.Node, place.Verdict, error) {
 	spec, err := podapi.ToPlace(pod)
 	if err != nil {
@@ -323,7 +323,7 @@ func (p *planner) staying(node string) (out []place.Holding) {
 }
 
 // moves finds other nodes for the pods that their changed nodes would refuse, after all nodes have changed. A move
-// has no destination if no node takes the pod.
+// has no destination if no node takes the pod, or if the pod belongs to its node.
 func (p *planner) moves() ([]document.PlannedMove, error) {
 	out := []document.PlannedMove{}
 	plan := whatif.New(p.nodes, whatif.Rules{})

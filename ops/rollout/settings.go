@@ -26,6 +26,7 @@ type settings struct {
 	fields map[string]any
 }
 
+// rulesOf returns the rules of a node as settings.
 func rulesOf(n *state.Node) settings {
 	s := settings{wire: v1alpha1.FromCore(n.Name, n.Machine, n.Rules, nil, nil).Rules}
 	r := s.wire

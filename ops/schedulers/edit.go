@@ -186,6 +186,7 @@ type pair struct {
 	value any
 }
 
+// node returns a value as a node of YAML; see pair for the values.
 func node(v any) *yaml.Node {
 	switch v := v.(type) {
 	case []pair:

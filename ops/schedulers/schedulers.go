@@ -172,6 +172,8 @@ type volcano struct {
 	} `json:"tiers"`
 }
 
+// readVolcano stores one profile, "volcano", because a configuration of Volcano has no others. Fields that are not
+// known here are ignored.
 func (c *Configuration) readVolcano() error {
 	var all volcano
 	if err := strict.Unmarshal([]byte(c.text), &all); err != nil {

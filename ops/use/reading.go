@@ -130,6 +130,7 @@ func (r *reading) container(labels map[string]string) *container {
 	return r.containers[n]
 }
 
+// cpu sets the CPU time of a container in seconds, and the NUMA nodes on which it may run.
 func (r *reading) cpu(labels map[string]string, v float64) {
 	c := r.container(labels)
 	if c == nil {
@@ -158,6 +159,7 @@ func (r *reading) setMemory(labels map[string]string, v float64) {
 	}
 }
 
+// remote sets the part of a container's memory that is on other NUMA nodes than its CPUs, from 0 to 1.
 func (r *reading) remote(labels map[string]string, v float64) {
 	if c := r.container(labels); c != nil && v <= 1 {
 		c.remote = &v
