@@ -24,8 +24,8 @@ func stages() cli.Stages {
 		Kubelet: readKubelet, Ignored: ignored}
 }
 
-// vary returns a stage with altered nodes, and the names of these nodes. It returns an error if a kubelet would not
-// start with its altered rules.
+// vary returns a stage with the changes of a variation, and the names of the nodes whose rules have changed. It
+// returns an error if a kubelet would not start with its changed rules.
 func vary(s cli.Stage, v whatif.Variation) (cli.Stage, []string, error) {
 	out, altered, err := s.(*stage.Stage).Vary(v)
 	if err != nil {

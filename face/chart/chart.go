@@ -87,6 +87,7 @@ func Write(w io.Writer, title string, rows []Row) error {
 	return nil
 }
 
+// check returns an error if the row cannot be drawn.
 func (r Row) check() error {
 	if len(r.Panels) == 0 {
 		return errors.New("draw chart: a row has no panels")

@@ -27,6 +27,7 @@ type content struct {
 
 const fewBytes = 1 << 10 // an answer of fewer bytes is not worth compressing
 
+// newContent returns an answer, compressed if it is long enough to gain by that.
 func newContent(media string, plain []byte) (*content, error) {
 	sum := sha256.Sum256(plain)
 	c := &content{media: media, plain: plain, tag: base64.RawURLEncoding.EncodeToString(sum[:16])}
@@ -126,6 +127,7 @@ func (h *Handler) cluster(w http.ResponseWriter, q *request) error {
 	return nil
 }
 
+// overviewOf returns the overview of a node. labels are the keys of the labels that it has.
 func overviewOf(n live.Node, labels []string) document.NodeOverview {
 	out := document.NodeOverviewOf(n.Name, n.State)
 	out.Problem = n.Problem
@@ -157,6 +159,7 @@ func (h *Handler) node(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, doc)
 }
 
+// pods answers with the pods that the parameters select, in pages: continue is the last pod of the previous page.
 func (h *Handler) pods(w http.ResponseWriter, q *request) error {
 	namespace, node, waiting := q.values.Get("namespace"), q.values.Get("node"), q.values.Get("waiting") == "true"
 	limit, err := strconv.Atoi(q.values.Get("limit"))
@@ -187,6 +190,7 @@ func (h *Handler) pods(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, doc)
 }
 
+// summaryOf returns the summary of a pod, with its NUMA nodes if its node has an entry for it.
 func summaryOf(s live.State, p live.Pod) document.PodSummary {
 	out := document.PodSummary{Pod: document.PodOf(p.ID), Phase: string(p.Phase), Reason: p.Reason, Node: p.Node,
 		Scheduler: p.Scheduler, Created: p.Created}
@@ -288,6 +292,7 @@ func (h *Handler) check(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, doc)
 }
 
+// fitting answers with the number of further pods that fit. If shapes are given, an error is taken to be theirs.
 func (h *Handler) fitting(w http.ResponseWriter, q *request) error {
 	doc, err := h.bounded(q, func(ctx context.Context) (any, error) {
 		return cli.Fitting(ctx, q.who.Stages, q.values["shape"])
@@ -305,6 +310,7 @@ func (h *Handler) session(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, document.SessionDetails{Name: q.who.Name, Version: h.config.Version})
 }
 
+// signIn begins a session and sets its cookie. Credentials are checked in turn by address.
 func (h *Handler) signIn(w http.ResponseWriter, q *request) error {
 	var cookie *http.Cookie
 	who, err := h.checks.do(q.Context(), q.RemoteAddr, func() (who *Identity, err error) {

@@ -30,6 +30,7 @@ type sharedView struct {
 	users int
 }
 
+// get returns an identity for a credential. It does not hold the lock while it opens a view, which may take long.
 func (s *sharing) get(ctx context.Context, c Credential) (*Identity, error) {
 	data, err := json.Marshal(c)
 	if err != nil {

@@ -315,6 +315,7 @@ func checkPod(s string) error       { return first(validation.IsDNS1123Subdomain
 func checkNamespace(s string) error { return first(validation.IsDNS1123Label(s)) }
 func checkLabel(s string) error     { return first(validation.IsQualifiedName(s)) }
 
+// checkAdd accepts NODE, NODE=COUNT and NODE=min.
 func checkAdd(s string) error {
 	name, count, given := strings.Cut(s, "=")
 	if err := checkNode(name); err != nil {

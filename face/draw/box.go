@@ -108,6 +108,8 @@ func (p *picture) boxTop(n topo.NUMA, outer int) line {
 	return out.add(frame, " ").add(faint, right).add(frame, " ─╮")
 }
 
+// socketText returns the sockets of a NUMA node's CPUs, or for a NUMA node without CPUs what it has instead. It
+// returns "" for an estimated node, whose sockets are not known.
 func (p *picture) socketText(n topo.NUMA) string {
 	if p.coarse() {
 		return ""
@@ -150,6 +152,8 @@ func (p *picture) boxBody(i, inner int) []line {
 	return out
 }
 
+// cpuCount returns how many CPUs of a NUMA node are free. CPUs have holders only if the CPU manager is static;
+// otherwise it returns the number of shared CPUs.
 func (p *picture) cpuCount(n topo.NUMA, inner int) line {
 	if !p.node.Rules.CPU.Static && p.coarse() {
 		return text(faint, "not aligned, as far as is told")

@@ -13,7 +13,7 @@ import (
 const manyNUMAs = 16
 
 // distances returns a table of the distances between NUMA nodes; nil if they are not known. If the table would be too
-// wide, it returns one line per set of NUMA nodes with equal distances instead; see distanceList.
+// wide or too long, it returns one line per set of NUMA nodes with equal distances instead; see distanceList.
 func (p *picture) distances(width int) []line {
 	numas := p.machine.NUMAs()
 	known := slices.ContainsFunc(numas, func(n topo.NUMA) bool { return len(n.Distances) > 0 })

@@ -93,6 +93,7 @@ func justify(left, right line, width int) line {
 	return append(left.pad(width-right.width()), right...)
 }
 
+// write writes the line without its end. Without colour it drops blanks at the end.
 func (l line) write(b *bufio.Writer, color bool) {
 	if !color {
 		var s strings.Builder
@@ -112,6 +113,7 @@ func (l line) write(b *bufio.Writer, color bool) {
 	}
 }
 
+// codes returns the parameters of the ANSI sequence of a style; "" for plain text.
 func (s style) codes() string {
 	var c []string
 	if s.bold {

@@ -29,6 +29,7 @@ func (p *picture) heading(width int) []line {
 	return append(out, wrap(faint, document.RuleItems(p.node.Rules, p.node.Quality), width)...)
 }
 
+// machineItems returns the numbers of sockets, NUMA nodes and CPUs, and the memory without hugepages.
 func (p *picture) machineItems() []string {
 	m := p.machine
 	var bytes int64

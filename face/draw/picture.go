@@ -75,6 +75,7 @@ type picture struct {
 	used       map[rune]bool             // signs that were drawn, which the legend explains
 }
 
+// newPicture indexes the holdings of a node. A pod is identified by the index of its entry.
 func newPicture(n *state.Node) *picture {
 	p := &picture{node: n, machine: n.Machine, cpus: map[idset.CPU]int{},
 		devices: map[string]map[string]int{}, used: map[rune]bool{}}
@@ -145,6 +146,7 @@ func (p *picture) cell(id idset.CPU) span {
 	return p.mark(freeSign, faint)
 }
 
+// deviceCell returns the sign and style of a device.
 func (p *picture) deviceCell(resource string, d topo.Device) span {
 	o, held := p.devices[resource][d.ID]
 	switch {
@@ -160,6 +162,7 @@ func (p *picture) deviceCell(resource string, d topo.Device) span {
 
 func (p *picture) owned(o int) span { return span{string(p.owners[o].sign), p.owners[o].style} }
 
+// mark returns a sign, and records that the legend has to explain it.
 func (p *picture) mark(sign rune, s style) span {
 	p.used[sign] = true
 	return span{string(sign), s}
