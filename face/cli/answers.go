@@ -13,7 +13,7 @@ import (
 )
 
 // This file offers the answers of some commands as functions for servers. Simulate and Check run the command itself
-// and decode its JSON, so that both judge alike.
+// and decode its JSON, so a server judges as the command does.
 
 type (
 	// Explanation is what "explain pod -o json" writes.

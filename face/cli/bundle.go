@@ -86,6 +86,8 @@ func (a *app) bundleCommand() *cobra.Command {
 
 const maxLogLines = 100_000
 
+// writeBundle writes the archive into a new file, or to stdout for "-". After an error it removes the file, unless
+// the archive is only incomplete.
 func (a *app) writeBundle(c *cobra.Command, file string, o BundleOptions) (err error) {
 	switch {
 	case file == "":

@@ -88,6 +88,8 @@ func (a *app) checkCommand() *cobra.Command {
 	return c
 }
 
+// check judges the workloads of the files and writes the result. It returns errNotAdmitted or errNotJudged after a
+// result that does not pass, and another error if there is no result.
 func (a *app) check(c *cobra.Command, f simulateFlags) error {
 	switch {
 	case len(f.files) == 0:
@@ -169,6 +171,7 @@ func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
 	return out
 }
 
+// writeChecks writes the results as text.
 func writeChecks(w io.Writer, all []checked, on []whatif.Node, problems []document.Problem) error {
 	b := bufio.NewWriter(w)
 	for i, x := range all {

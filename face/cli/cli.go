@@ -69,9 +69,10 @@ type Setup struct {
 // Run runs one command line (without the program's name) and returns the exit code: 0, or 1 after an error, which it
 // writes to stderr in kubectl's words.
 //
-// A pod that fits nowhere is an answer and no error. For scripts, simulate then returns 2, and check returns 1.
-// doctor returns 1 for findings. check and doctor return 2 after an error. bundle returns 3 for an archive that lacks
-// something, and doctor returns 3 if it has no findings but could not examine everything.
+// A pod that fits nowhere is an answer and no error. For scripts, simulate and "kubelet plan" then return 2, and
+// check returns 1. doctor returns 1 for findings. check and doctor return 2 after an error. bundle returns 3 for an
+// archive that lacks something, check for pods that it cannot judge, and doctor if it has no findings but could not
+// examine everything.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) int {
 	a := newApp(s)
 	root := a.root()

@@ -93,6 +93,8 @@ func (a *app) doctorCommand() *cobra.Command {
 	return c
 }
 
+// doctor writes the findings that are at least as severe as --severity. It returns errFindings or errUnread after
+// that, and another error if there is no diagnosis.
 func (a *app) doctor(c *cobra.Command, f doctorFlags) error {
 	if err := f.output.check(); err != nil {
 		return err
@@ -189,6 +191,7 @@ func writeDiagnosis(w io.Writer, d document.Diagnosis, all bool) error {
 
 func plural(n int, what string) string { return choose(n, "1 "+what, fmt.Sprintf("%d %ss", n, what)) }
 
+// writeFinding writes one finding with its objects, evidence, remedy and commands. all omits nothing.
 func writeFinding(b *bufio.Writer, f document.Finding, all bool) {
 	objects, evidence := fewObjects, fewEvidence
 	if all {

@@ -100,6 +100,7 @@ type verdictOn struct {
 	way    *whatif.Way // which pods have to end to make room; nil if that is not known
 }
 
+// explain reads a pod and the nodes, and judges the pod. A pod that does not exist is an error.
 func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
 	namespace, name, err := a.podName(ref)
 	if err != nil {

@@ -102,6 +102,7 @@ func (e *explanation) writeScheduling(b *bufio.Writer) {
 	}
 }
 
+// demanded returns the demand in a pod's annotations as text.
 func demanded(d place.Demand) string {
 	s := fmt.Sprintf("%s per %s", d.Policy, d.Scope)
 	switch {
@@ -113,6 +114,7 @@ func demanded(d place.Demand) string {
 	return s
 }
 
+// wants returns the resources that a container requests, as text.
 func wants(c place.Container) string {
 	var items []string
 	switch {
@@ -293,6 +295,8 @@ func nodes(n int) string {
 	return fmt.Sprintf("%d nodes", n)
 }
 
+// writeFits writes a table of the first limit nodes on which the pod fits, with the holdings that it would get there,
+// and explains the marks of nodes.
 func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 	rows := [][]string{{"NODE", "CONTAINER", "NUMA", "GETS"}}
 	choice, coarse, inexact := false, map[string]bool{}, map[string]bool{}

@@ -85,6 +85,7 @@ func (a *app) kubeletCommand() *cobra.Command {
 	return group
 }
 
+// kubeletPlan writes the plan. It returns unfit after a plan that is not harmless.
 func (a *app) kubeletPlan(c *cobra.Command, f kubeletFlags) error {
 	if err := f.output.check(); err != nil {
 		return err

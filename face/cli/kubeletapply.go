@@ -109,6 +109,7 @@ func (a *app) kubeletApplyCommand() *cobra.Command {
 // maxPlan is the largest size of a plan file, in bytes.
 const maxPlan = 64 << 20
 
+// readPlan reads the file that "kubelet plan -o json" has written.
 func readPlan(file string) (p document.KubeletPlan, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -128,6 +129,8 @@ func readPlan(file string) (p document.KubeletPlan, err error) {
 	return p, nil
 }
 
+// applyKubelets announces the changes of a plan, asks the user unless yes is set, and makes the changes unless dryRun
+// is set. An answer other than yes is an error.
 func applyKubelets(c *cobra.Command, by KubeletApplier, file string, o KubeletApplyOptions, yes, dryRun bool) error {
 	if o.MaxUnavailable < 1 || o.EvictWithin <= 0 || o.VerifyWithin <= 0 {
 		return errors.New("--max-unavailable, --evict-timeout and --verify-timeout must be positive")

@@ -230,6 +230,8 @@ func parseMachine(data []byte) (*topo.Machine, []string, error) {
 	return m, nil, err
 }
 
+// write draws the nodes. If summary is set, a table of all nodes precedes them, and more than fewMaps nodes are drawn
+// only with --all.
 func (f mapFlags) write(w io.Writer, s scene, o draw.Options, summary bool) error {
 	if summary {
 		if err := writeSummary(w, s.nodes, s.problems, false); err != nil {

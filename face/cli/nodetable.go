@@ -29,6 +29,7 @@ func writeNodes(w io.Writer, nodes []*state.Node, wide bool) error {
 	return t.write(w, wide)
 }
 
+// nodeRow returns the cells of one node, in the order of the headings in writeNodes.
 func nodeRow(n *state.Node, wide bool) []string {
 	name := n.Name
 	if len(n.Inexact) > 0 {

@@ -58,6 +58,7 @@ func (o *output) write(w io.Writer, doc any, names []string) (done bool, err err
 	return false, nil
 }
 
+// writeJSON writes indented JSON. Runes that are not printable are escaped.
 func writeJSON(w io.Writer, doc any) error {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)

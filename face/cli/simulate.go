@@ -47,11 +47,9 @@ type Stages struct {
 	Export func(data []byte) (Stage, []document.Problem, error)
 	// Machines makes nodes from machines.
 	Machines func([]whatif.Machine) (Stage, error)
-	// Ask returns a stage, made by Cluster, that sends the pods of files to the API server as dry runs. If it is nil,
-	// there are no dry runs.
+	// Ask returns a stage of a cluster that sends pods to the API server as dry runs; nil if there are no dry runs.
 	Ask func(ctx context.Context, k Kubeconfig, s Stage) (Stage, error)
-	// Vary returns a copy of a stage, made by Cluster or Export, with changes, and the names of the nodes whose rules
-	// have changed.
+	// Vary returns a copy of a stage with changes, and the names of the nodes whose rules have changed.
 	Vary func(s Stage, v whatif.Variation) (out Stage, altered []string, err error)
 	// Kubelet reads a KubeletConfiguration for a machine: the node's rules, and the amounts for pods.
 	Kubelet func(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, error)
@@ -138,8 +136,7 @@ func (a *app) simulateCommand() *cobra.Command {
 	return c
 }
 
-// kustomization adds to the error about kubectl's flag -k, which no command here has, a command line that does the
-// same.
+// kustomization adds to the error about kubectl's flag -k, which is missing here, a command line that does the same.
 func kustomization(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedName() != "k" && unknown.GetSpecifiedName() != "kustomize" {
@@ -246,6 +243,7 @@ func (f *simulateFlags) check() (r whatif.Rules, count int, err error) {
 	return r, count, err
 }
 
+// counted returns the value of --count: 0 if it is not given, -1 for "max".
 func (f *simulateFlags) counted() (int, error) {
 	switch f.count {
 	case "":
@@ -265,6 +263,9 @@ func (f *simulateFlags) alters() bool { return f.altered != "" || len(f.options)
 
 func asksLeast(arg string) bool { return strings.HasSuffix(arg, "="+leastText) }
 
+// simulate places the pods and writes the result. For a machine with =min it first finds the number of nodes and then
+// places the pods on them. If pods have no place, and there is one machine whose number can vary, it also finds the
+// number of nodes that they need. It returns unfit after a result with pods that have no place.
 func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
 	if _, _, err := f.check(); err != nil {
 		return err
@@ -471,8 +472,7 @@ func warnLeft(w io.Writer, file string, left whatif.Left) {
 	}
 }
 
-// counted sets the number of pods of each task according to --count. It returns an error for more than maxSimulated
-// pods together.
+// counted sets the number of pods of each task by --count. More than maxSimulated pods together are an error.
 func counted(tasks []*task, count int) error {
 	total := 0
 	for _, t := range tasks {
@@ -515,8 +515,7 @@ func warnUnjudged(w io.Writer, tasks []*task) {
 	}
 }
 
-// readBounded reads a file, or stdin for "-". It returns an error, which names what it read, for more than most
-// bytes.
+// readBounded reads a file, or stdin for "-". More than most bytes are an error, which names the file as what.
 func readBounded(path, what string, most int64, stdin io.Reader) ([]byte, error) {
 	in := stdin
 	if path != "-" {

@@ -165,6 +165,7 @@ func placementOn(n whatif.Node, x whatif.Placement) placementDocument {
 	return d
 }
 
+// changed returns what a node had and has left for pods, as a whole and on each NUMA node.
 func changed(before, after whatif.Node) changeDocument {
 	d := changeDocument{Name: after.Name, Left: []leftDocument{}, NUMAs: []wasIsDocument{}}
 	for _, r := range slices.Sorted(maps.Keys(after.Allocatable)) {
@@ -182,6 +183,7 @@ func changed(before, after whatif.Node) changeDocument {
 	return d
 }
 
+// freeOn returns what is free on the NUMA node at position i. A device that several NUMA nodes share counts on each.
 func freeOn(u *place.Usage, i int) freeDocument {
 	n := u.Machine.NUMAs()[i]
 	d := freeDocument{CPUs: n.CPUs.And(u.FreeCPUs()).String(), Memory: []document.Amount{}, Devices: []document.Count{}}

@@ -169,6 +169,7 @@ func grouped(tasks []*task) (out [][]*task) {
 	return out
 }
 
+// taskRow returns the cells of a group of tasks; with --count max there are fewer columns.
 func (s *simulation) taskRow(p *whatif.Plan, group []*task) []string {
 	name := group[0].workload.String()
 	if group[0].from != "" {
