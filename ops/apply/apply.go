@@ -2,10 +2,10 @@
 // evicts the pods, makes the node change its kubelet, and verifies what kubelet and agent report.
 //
 // Invariants: the annotation of a Node names the step in progress, so that an interrupted change continues when the
-// same plan is applied again. If the change cannot be made or verified, the node gets its old configuration back and
-// is uncordoned; if a later step fails, the node stays cordoned. In both cases no further node is begun. The package
-// refuses plans that kubelets do not accept, nodes that have changed since they were planned, and pods that would be
-// lost.
+// same plan is applied again. If the change cannot be made or verified, the node keeps or gets back its old
+// configuration and is uncordoned; if a later step fails, the node stays cordoned. In both cases no further node is
+// begun. The package refuses plans that kubelets do not accept, nodes that have changed since they were planned, and
+// pods that would be lost.
 package apply
 
 import (
@@ -320,8 +320,8 @@ func (c *Cluster) do(ctx context.Context, n document.KubeletPlanNode, r Record, 
 	return fmt.Errorf("step %q is not known: it is of another release", r.Step)
 }
 
-// verify waits until the kubelet runs with the configuration, its Node is ready, and its agent reports the rules.
-// After the time within, it returns the remaining difference as an error.
+// verify waits until the kubelet runs with the configuration, its Node is ready, and its agent reports the rules. If
+// that takes longer than the time limit, within, it returns the remaining difference as an error.
 func (c *Cluster) verify(ctx context.Context, node, dropIn string, rules v1alpha1.Rules, within time.Duration) error {
 	lacks := errors.New("no answer")
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {

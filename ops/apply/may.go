@@ -24,7 +24,7 @@ type trier interface {
 }
 
 // may returns an error if the API server would refuse a request of the change or of its verification, and nil
-// otherwise. pods are the pods that would be evicted. may changes nothing.
+// otherwise. pods are the pods that would be evicted. All its requests are reads or dry runs.
 func (c *Cluster) may(ctx context.Context, n document.KubeletPlanNode, pods []v1.Pod) error {
 	none := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, Annotation)
 	if _, err := c.core.Nodes.Patch(ctx, n.Name, types.MergePatchType, none,

@@ -50,7 +50,7 @@ var usual = words(`default kube-system kube-public kube-node-lease tenon-system 
 // token matches words that may be names of objects, or begin with one.
 var token = regexp.MustCompile(`[a-z0-9]([-.a-z0-9]*[a-z0-9])?`)
 
-// newNames returns names with all names of objects, of their owners and of their namespaces in lists.
+// newNames returns a names that replaces the names of the objects in lists, of their owners and of their namespaces.
 func newNames(key []byte, lists map[string][]map[string]any) *names {
 	n := &names{key: key, known: map[string]bool{}}
 	for _, resource := range words(`v1_nodes v1_pods v1_namespaces v1_persistentvolumeclaims v1_persistentvolumes

@@ -75,7 +75,7 @@ func (x *examination) lost(n *state.Node, object *v1.Node) {
 	}
 }
 
-// refused adds a finding about a pod that a kubelet refused with the reason why.
+// refused adds a finding about a pod that a kubelet refused. why is the kubelet's reason.
 func (x *examination) refused(p *v1.Pod, why place.RefusalReason) {
 	text, remedy := "a kubelet refused it: "+string(why), ""
 	switch {

@@ -291,7 +291,7 @@ func admit(n *whatif.Node, pod *v1.Pod) (whatif.Node, place.Verdict, error) {
 	return next, v, nil
 }
 
-// short returns a reason for each resource with less left on the node than needs has, in ascending order of the
+// short returns a reason for each resource in needs that the node has too little of, in ascending order of the
 // resource's name.
 func short(n *whatif.Node, needs whatif.Amounts) (out []place.Reason) {
 	for resource, want := range needs {

@@ -116,8 +116,8 @@ func (s settings) diff(to settings) []string {
 	return out
 }
 
-// DropIn returns a file for the --config-dir of a node's kubelet that replaces the rules in from by the rules in to.
-// Both have the same machine.
+// DropIn returns a file for the kubelet's --config-dir. With this file, a kubelet with the rules of the first node
+// gets the rules of the second one. Both nodes have the same machine.
 func DropIn(from, to *state.Node) (string, error) { return rulesOf(from).dropIn(rulesOf(to)) }
 
 // dropIn returns a file for the kubelet's --config-dir. The kubelet merges it as a JSON merge patch: it adds options

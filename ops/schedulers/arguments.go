@@ -169,8 +169,8 @@ func (e *editor) paste(mapping *yaml.Node, after int, block string) {
 	}
 }
 
-// replace writes the plain scalar to over the plain scalar from. It reports false, and changes nothing, if one of
-// them is not plain or not in its line.
+// replace overwrites one plain scalar, from, by another one, to, within its line. It returns false, and changes
+// nothing, if a scalar is not plain or the line does not have it.
 func (e *editor) replace(from, to *yaml.Node) bool {
 	if from.Style != 0 || to.Style != 0 || from.Line < 1 || from.Line > len(e.lines) {
 		return false

@@ -116,8 +116,8 @@ func (c *Configuration) readKubeScheduler() error {
 	return nil
 }
 
-// profile returns what a profile has of the plugin. Enabled is false if no extension point has it; there may still be
-// arguments.
+// profile returns how a profile configures the plugin. Enabled is false if no extension point has the plugin; there
+// may be arguments for it even then.
 func profile(p *schedulerapi.KubeSchedulerProfile) (out document.SchedulerProfile, err error) {
 	out = document.SchedulerProfile{SchedulerName: "default-scheduler", Arguments: map[string]any{}}
 	if p.SchedulerName != nil {

@@ -35,8 +35,8 @@ func NewPrometheus(address string, now func() time.Time) (*Prometheus, error) {
 	return &Prometheus{prometheus.NewAPI(c), now}, nil
 }
 
-// question is a query for the time over until now; 0 asks only for now. add receives each number of the answer, with
-// its labels.
+// question is a query. over is the length of the time line that it asks for; 0 asks only for the present numbers. add
+// receives each number of the answer, with its labels.
 type question struct {
 	query string
 	over  time.Duration
