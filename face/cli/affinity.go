@@ -65,7 +65,7 @@ func (a *app) affinityCommand() *cobra.Command {
 	return c
 }
 
-// writeAffinity writes a table of nodes. If one is set, the user has named a node, and the table of its pods follows.
+// writeAffinity writes a table of nodes. If the user has named a node (one is set), a table of its pods follows.
 func writeAffinity(w io.Writer, d document.Affinity, one, wide bool, now time.Time) error {
 	if len(d.Nodes) == 0 {
 		_, err := fmt.Fprintln(w, "No agent puts pods that share CPUs on NUMA nodes (docs/howto/affinity.md).")

@@ -106,22 +106,22 @@ func (e *ManifestError) Unwrap() error { return e.Err }
 // maxChecked bounds the workloads of one check, because each is judged on every node.
 const maxChecked = 32
 
-// Simulate runs the command simulate on the cluster that the stages in from read. An error of the manifest is a
+// Simulate runs the command simulate on the cluster of the given stages. An error of the manifest is a
 // [ManifestError]. Pods without a place are no error.
 func Simulate(ctx context.Context, from Stages, r Request) (out Simulation, err error) {
 	err = from.run(ctx, r, maxSimulated, append([]string{"simulate"}, r.args()...), &out)
 	return out, err
 }
 
-// Check runs the command check on the cluster that the stages in from read. An error of the manifest is a
-// [ManifestError]. Pods that cannot run are no error.
+// Check runs the command check on the cluster of the given stages. An error of the manifest is a [ManifestError].
+// Pods that cannot run are no error.
 func Check(ctx context.Context, from Stages, r Request) (out PodCheck, err error) {
 	err = from.run(ctx, r, maxChecked, []string{"check", "-f", "-"}, &out)
 	return out, err
 }
 
 // run reads the cluster once, runs a command on it, and decodes the command's JSON into a document. It returns an
-// error if the manifest has more workloads than most.
+// error if the manifest has more workloads than the bound most.
 func (s Stages) run(ctx context.Context, r Request, most int, args []string, into any) error {
 	stage, problems, _, err := s.Cluster(ctx, Kubeconfig{})
 	if err != nil {

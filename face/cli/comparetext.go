@@ -72,7 +72,7 @@ func mean(sum, runs int) string {
 	return fmt.Sprint((sum + runs/2) / runs)
 }
 
-// ratio returns sum/count with one decimal place; 0 counts as 1.
+// ratio returns sum/count with one decimal place. If count is 0, it divides by 1.
 func ratio(sum, count int64) string {
 	tenths := (10*sum + count/2) / max(1, count)
 	return fmt.Sprintf("%d.%d", tenths/10, tenths%10)

@@ -191,7 +191,8 @@ func writeDiagnosis(w io.Writer, d document.Diagnosis, all bool) error {
 
 func plural(n int, what string) string { return choose(n, "1 "+what, fmt.Sprintf("%d %ss", n, what)) }
 
-// writeFinding writes one finding with its objects, evidence, remedy and commands. all omits nothing.
+// writeFinding writes one finding with its objects, evidence, remedy and commands. If all is set, it leaves out
+// nothing.
 func writeFinding(b *bufio.Writer, f document.Finding, all bool) {
 	objects, evidence := fewObjects, fewEvidence
 	if all {

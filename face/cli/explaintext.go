@@ -22,7 +22,7 @@ const (
 	fewWays   = 5  // nodes for which the pods to wait for are shown
 )
 
-// write writes the explanation as text. all shows every node, and the other nodes of a bound pod.
+// write writes the explanation as text. If all is set, it shows every node, and for a bound pod the other nodes, too.
 func (e *explanation) write(w io.Writer, all bool) error {
 	b := bufio.NewWriter(w)
 	e.writePod(b)

@@ -12,9 +12,8 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// guardFlags are the flags with which the scheduler's arguments that keep pods from nodes are simulated. Names and
-// meanings are the same (docs/reference/scheduler.md). They are flags because the command does not know the
-// scheduler's profile.
+// guardFlags are flags for the scheduler's arguments that keep pods from nodes. Names and meanings are the same
+// (docs/reference/scheduler.md). The user gives them because the command does not know the scheduler's profile.
 type guardFlags struct {
 	unknown, coarse, silent, inexact string
 	keepRestartable                  bool
@@ -35,7 +34,7 @@ func (f *guardFlags) bind(c *cobra.Command) {
 		"Keep pods from nodes whose kubelets could not start again with them.")
 }
 
-// guardChoice is one flag: of are the values that it accepts, and to is where its value is stored.
+// guardChoice is one flag, with the values that it accepts (of) and the variable that gets its value (to).
 type guardChoice struct {
 	flag, help string
 	of         []string

@@ -277,8 +277,8 @@ func writeKubeletPlan(w io.Writer, p document.KubeletPlan, all bool) error {
 	return b.Flush()
 }
 
-// writeDiffs writes each change of a configuration once, with the names of the nodes that it is the same for. The
-// reasons why kubelets would not start follow it.
+// writeDiffs writes each change of a configuration once, with the names of the nodes that get it. The reasons why
+// kubelets would not start follow.
 func writeDiffs(b *bufio.Writer, p document.KubeletPlan) {
 	var keys []string
 	on := map[string][]string{}

@@ -257,8 +257,8 @@ func (s search) ideal(n *state.Node) *place.Usage {
 	return s.ideals[n.Name]
 }
 
-// now returns the nodes on which a pod would be aligned if it were created again, its own node home first. Pods of
-// equal shape and demand share one search among the other nodes.
+// now returns the nodes on which a pod would be aligned if it were created again; first home, the node that it is on.
+// Pods of equal shape and demand share one search among the other nodes.
 func (s search) now(p view.Pod, home *state.Node) (out []*state.Node) {
 	if s.fits(p, home.Without(p.ID.UID)) {
 		out = append(out, home)

@@ -515,7 +515,7 @@ func warnUnjudged(w io.Writer, tasks []*task) {
 	}
 }
 
-// readBounded reads a file, or stdin for "-". More than most bytes are an error, which names the file as what.
+// readBounded reads a file, or stdin for "-". It returns an error if there are more bytes than the bound most.
 func readBounded(path, what string, most int64, stdin io.Reader) ([]byte, error) {
 	in := stdin
 	if path != "-" {

@@ -195,7 +195,7 @@ func (f simulateFlags) alter() (func(place.Rules) (place.Rules, error), error) {
 }
 
 // optionChange parses NAME[=VALUE], where NAME is an option of the topology or CPU manager, or scope. It returns the
-// function that sets the option. That function returns an error for rules under which the option has no effect.
+// function that sets the option. For an option of the CPU manager, that function returns an error under policy none.
 func optionChange(text string) (func(*place.Rules) error, error) {
 	name, value, given := strings.Cut(text, "=")
 	switch name {

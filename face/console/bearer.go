@@ -47,9 +47,9 @@ func (s *sharing) get(ctx context.Context, c Credential) (*Identity, error) {
 	return s.use(key, opened), nil
 }
 
-// use returns an identity of the view with the key. If there is no such view, it stores opened as this view, or
-// returns nil if opened is nil. If the view exists and opened is not nil, two requests opened it at the same time,
-// and use closes opened.
+// use returns an identity of the view with the key. If there is no such view, it stores the new view, opened, under
+// the key; if opened is nil, it returns nil. If another request has stored a view in the meantime, it closes opened
+// and returns an identity of the stored view.
 func (s *sharing) use(key [sha256.Size]byte, opened *Identity) *Identity {
 	s.mu.Lock()
 	defer s.mu.Unlock()

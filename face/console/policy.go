@@ -35,7 +35,8 @@ func (h *Handler) policy(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, doc)
 }
 
-// kubeletsOf groups the nodes whose machine is known by equal rules of their kubelets. The largest group comes first.
+// kubeletsOf groups nodes whose kubelets have equal rules, the largest group first. It leaves out nodes without a
+// known machine.
 func kubeletsOf(s live.State) ([]document.KubeletGroup, error) {
 	groups, out := map[string]int{}, []document.KubeletGroup{}
 	for _, n := range s.Nodes {

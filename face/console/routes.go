@@ -280,7 +280,7 @@ func (x *route) check(r *http.Request) (url.Values, error) {
 }
 
 // bounded runs a function that computes an answer, with a time limit. Few such functions run at the same time, and
-// people get their turns one after the other.
+// people take turns; see turns.
 func (h *Handler) bounded(q *request, do func(ctx context.Context) (any, error)) (any, error) {
 	ctx, cancel := context.WithTimeout(q.Context(), maxAnswer)
 	defer cancel()
@@ -375,7 +375,7 @@ func checkCount(s string) error {
 	return number(s, maxCount)
 }
 
-// number returns an error if s is no number from 1 to most.
+// number returns an error if s is not a number between 1 and the bound most.
 func number(s string, most int) error {
 	if n, err := strconv.Atoi(s); err != nil || n < 1 || n > most {
 		return errors.New("want 1.." + strconv.Itoa(most))

@@ -141,7 +141,7 @@ func (a *arriving) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// busy adds by to the number of whole requests of a connection.
+// busy counts a whole request of a connection that begins (by is 1) or ends (by is -1).
 func (c *connections) busy(conn net.Conn, by int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -188,8 +188,8 @@ func (s *Sessions) cookie(value string, age int) *http.Cookie {
 		SameSite: http.SameSiteStrictMode}
 }
 
-// OneTime returns a new secret, and a function that opens the identity who for the first client with the secret. The
-// secret works once, and only within the lifetime.
+// OneTime returns a new secret, and a function that opens the given identity for the first client with the secret.
+// The secret works once, and only within the lifetime.
 func OneTime(who *Identity, lifetime time.Duration, now func() time.Time) (secret string, open Open) {
 	secret = rand.Text() + rand.Text()
 	var mu sync.Mutex

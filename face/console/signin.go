@@ -15,9 +15,9 @@ const (
 	afterBad = 20 * time.Millisecond
 )
 
-// checks checks credentials, a few at a time, in turn by address. As many may wait as there may be connections, so
-// none is refused for lack of room. A correct credential from an address that many clients share, such as an ingress,
-// waits at most for the credentials of the open connections.
+// checks bounds the checking of credentials: a few at a time, in turn by address. As many may wait as there may be
+// connections, so none is refused for lack of room. A correct credential from an address that many clients share,
+// such as an ingress, waits at most for the credentials of the open connections.
 type checks struct{ *turns }
 
 func newChecks() checks { return checks{newTurns(checking, checking, maxConns)} }
