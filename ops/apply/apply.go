@@ -126,6 +126,7 @@ func (c *Cluster) Pending(ctx context.Context, p document.KubeletPlan, o Options
 		case r != nil:
 			begun = append(begun, n)
 		case SameRules(l.Rules, n.After):
+			continue // it is done: its pods stay
 		case !SameRules(l.Rules, n.Before):
 			return nil, fmt.Errorf("node %s has another configuration than when the plan was made: plan again", n.Name)
 		default:

@@ -114,3 +114,26 @@ func TestMissingRightsAreFoundBeforeAnythingIsChanged(t *testing.T) {
 		s.Close()
 	}
 }
+
+// Nodes that have the new configuration are done. Whether their pods could leave is not asked: a plan that goes on
+// after an interruption must not fail because of a new pod on such a node.
+func TestNodesThatAreDoneAreNotAsked(t *testing.T) {
+	plan := document.KubeletPlan{Kind: "KubeletPlan", Nodes: []document.KubeletPlanNode{{Name: "n",
+		Before: v1alpha1.Rules{CPUManagerPolicy: "static"}}}}
+	a := &asks{t: t, forbidden: "GET /api/v1/pods"}
+	s := httptest.NewServer(a)
+	defer s.Close()
+	cfg := &rest.Config{Host: s.URL}
+	changes, err := NewPods(cfg, PodOptions{Namespace: "tools", Image: "busybox", Stop: "stop", Start: "start",
+		KeepWithin: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(cfg, changes, changes.Configz)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if nodes, err := c.Pending(context.Background(), plan, Options{}); err != nil || len(nodes) != 0 {
+		t.Errorf("%d nodes are pending, error %v", len(nodes), err)
+	}
+}

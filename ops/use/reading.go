@@ -110,7 +110,10 @@ func labels(m *dto.Metric) map[string]string {
 // nodes beyond maxNUMAs.
 func numa[T any](of map[int32]T, labels map[string]string, v T) {
 	n, err := strconv.ParseInt(labels["numa_node"], 10, 32)
-	if err == nil && idset.Valid(int(n)) && len(of) < maxNUMAs {
+	if err != nil || !idset.Valid(int(n)) {
+		return
+	}
+	if _, known := of[int32(n)]; known || len(of) < maxNUMAs {
 		of[int32(n)] = v
 	}
 }

@@ -145,6 +145,24 @@ func TestReadingsThatAreNone(t *testing.T) {
 	}
 }
 
+// On a machine with as many NUMA nodes as are kept, all kinds of a container's memory are added up on each.
+func TestMemoryOfAsManyNUMANodesAsAreKept(t *testing.T) {
+	r := &reading{containers: map[name]*container{}}
+	for range 2 {
+		for id := range maxNUMAs {
+			r.addMemory(map[string]string{"namespace": "n", "pod": "p", "container": "c", "numa_node": fmt.Sprint(id)}, 1)
+		}
+	}
+	for id, bytes := range r.containers[name{"n", "p", "c"}].memory {
+		if bytes != 2 {
+			t.Errorf("NUMA node %d has %d bytes, want 2", id, bytes)
+		}
+	}
+	if n := len(r.containers[name{"n", "p", "c"}].memory); n != maxNUMAs {
+		t.Errorf("%d NUMA nodes, want %d", n, maxNUMAs)
+	}
+}
+
 // Whatever metrics an agent serves, an answer can be encoded, and is bounded.
 func FuzzReading(f *testing.F) {
 	f.Add(metrics(1, 2), metrics(3, 1))
