@@ -156,7 +156,7 @@ func (p *picture) boxBody(i, inner int) []line {
 // otherwise it returns the number of shared CPUs.
 func (p *picture) cpuCount(n topo.NUMA, inner int) line {
 	if !p.node.Rules.CPU.Static && p.coarse() {
-		return text(faint, "not aligned, as far as is told")
+		return text(faint, "not aligned, as far as is known")
 	}
 	if !p.node.Rules.CPU.Static {
 		return text(faint, "%d shared", n.CPUs.Len())
