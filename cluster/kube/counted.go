@@ -50,8 +50,10 @@ func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[str
 	if c.misses >= maxMisses {
 		most = 0
 	}
-	// If there are more uncertain pods than are tried, the first bound ones count as contained, and the first ended
-	// ones as not contained: these are the likelier answers.
+	// If there are more uncertain pods than are tried, the pods that were bound first count as contained, and the pods
+	// that ended first as not contained: these are the likelier answers. The pods are in that order. Of the ended pods
+	// the last ones are tried, late in number: half of the bound, or more where few pods are new. The new pods share what
+	// is left of the bound, and the first ones, early in number, count as contained.
 	late := min(len(ended), max(most/2, most-len(fresh)))
 	early := max(0, len(fresh)-(most-late))
 	for _, p := range fresh[:early] {

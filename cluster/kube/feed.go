@@ -33,8 +33,8 @@ type Feed struct {
 	begun bool
 	// reads are the namespaces whose pods the feed receives; nil: all.
 	reads *Seen
-	// ended has the UIDs of pods that left their nodes for good. The value is mayRun for a pod that may still hold
-	// something on its node, and otherwise "".
+	// ended has the UIDs of pods that have ended, or whose objects were deleted: they never come back. The value is
+	// mayRun for a pod that may still run on its node, and otherwise "".
 	ended memory
 	layouts
 	bases
@@ -185,7 +185,8 @@ func (f *Feed) Begin() {
 		f.contradict(p)
 		f.status(p)
 	}
-	// A pod that a layout lists and the API server does not have is doubtful: it has ended or was deleted by force.
+	// A pod that a layout lists and the API server does not have is doubtful: it has ended or was deleted by force. The
+	// callback returns true for the pods that exist, as far as this feed can know.
 	f.book.Doubt(func(id state.PodID) bool { return !f.reads.gone(id, f.bound.pods[id.UID] != nil) })
 	f.beginCoarse()
 }
@@ -246,7 +247,9 @@ func (f *Feed) bookDecision(p *boundPod) {
 const statusLag = 30 * time.Second
 
 // admitted records that a pod's kubelet has admitted it, once the pod's status shows that. It starts the timers that
-// depend on the time since the admission. f.mu is held.
+// depend on the time since the admission: when releases no longer count as possibly earlier than it (Book.Settle), when
+// a report of the node should list the pod (unlisted), and when the amounts of a NodeResourceTopology should contain
+// it (settled). f.mu is held.
 func (f *Feed) admitted(p *boundPod) {
 	if uid := p.id.UID; p.started && p.spec != nil && f.book.Admitted(uid) {
 		f.later(statusLag, func() { f.book.Settle(uid) })
@@ -297,7 +300,7 @@ func (f *Feed) Leave(pod *v1.Pod) {
 }
 
 // vanish records that the object of a pod is gone although the pod may still run. If no report of its node settles
-// this within reportDue, other pods no longer wait for one.
+// this within reportDue, other pods no longer wait for that report.
 func (f *Feed) vanish(uid string) {
 	f.book.Vanish(uid)
 	if f.book.Doubted(uid) {

@@ -156,9 +156,9 @@ func unshared(p *place.Pod, hs []place.Holding) (out []place.Holding, changed bo
 	return out, changed
 }
 
-// placement is a state of the node with parts assigned to NUMA nodes. rest is the state in which unknown pods hold
-// less: for each assigned part, it is without the amounts that reports show of the part's pod (beside), since they
-// cannot also be beside the part of another pod.
+// placement is a state of the node with parts assigned to NUMA nodes. The field rest is the same state without some
+// amounts of unknown pods: for each assigned part, without the amounts in the part's field beside, which reports show
+// on the same NUMA node. They are used up, because they cannot lie beside the part of another pod, too.
 type placement struct{ state, rest State }
 
 // withInits returns the possible states of the node, given what pods keep. Sure is false if there may be more.

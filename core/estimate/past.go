@@ -50,8 +50,8 @@ func (p *Past) KeepAll(other Past, most int) { p.Keep(other.options, other.more,
 func (p *Past) Widen(admitted bool) { p.open = admitted && !p.firm }
 
 // Close completes a Widen after which it is open whether the pod was admitted before or after the release. It
-// replaces the allocations by options: what the pod may have got by the new prediction, which includes the old
-// allocations that are still possible. Without such a Widen it does nothing.
+// replaces the allocations by the given options. These are what the pod may have got by the new prediction; the caller
+// has included the old allocations that are still possible. Without such a Widen, Close does nothing.
 func (p *Past) Close(options [][]place.Holding, more bool) {
 	if p.open {
 		p.options, p.more, p.open = options, more, false

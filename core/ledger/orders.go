@@ -272,7 +272,8 @@ func (s *search) inTurnOrder(w *nodeState) *nodeState {
 	return w
 }
 
-// add adds a state unless an equal one was found. Nearly always there is one state, and nothing to compare.
+// add adds a state unless an equal one was found. Nearly always there is one state, and nothing to compare. If the
+// bound on states is reached, add records that the search is incomplete.
 func (s *search) add(w *nodeState) {
 	if len(s.found) == 1 {
 		s.seen[s.key(s.found[0])] = true

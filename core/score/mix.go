@@ -43,7 +43,7 @@ type Mix struct {
 	shapes  []shape
 	columns []string // cpu, then kinds of memory, then resources with devices
 	devices int      // the first column with devices
-	unseen  int64    // weight of one pod next to all pods in the shares
+	unseen  int64    // weight of the unseen pod, out of fullWeight; see unseen.go
 }
 
 // shape is a pod in terms of the columns of a mix.

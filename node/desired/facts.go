@@ -57,8 +57,9 @@ func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 	if err == nil {
 		rules, err = c.On(f.Machine, 0)
 		if err != nil && !f.rulesKnown {
-			// Until rules are known, reserved CPUs that the machine lacks are taken for CPUs that went offline. Later they
-			// are an error, because an administrator may have edited the files.
+			// The first configuration that an agent reads is the one with which the kubelet started. So reserved CPUs that
+			// the machine lacks went offline since. In a configuration that is read later they are an error, because an
+			// administrator may have edited the files, and the kubelet may not start with them.
 			rules, err = rulesOn(f.Machine, c, 0)
 		}
 		if err != nil {
@@ -73,10 +74,10 @@ func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 	return f
 }
 
-// rulesOn returns the rules of a configuration on a machine. A kubelet starts only if the machine has the CPUs that
-// it reserves. So reserved CPUs that the machine lacks went offline later (see changed), and rulesOn leaves them out.
-// An agent that is the arbiter has just read its own configuration, so there a reserved CPU that the machine lacks is
-// an error.
+// rulesOn returns the rules of a configuration that a kubelet has started with, on a machine. A kubelet starts only if
+// the machine has the CPUs that it reserves. So reserved CPUs that the machine lacks went offline later (see changed),
+// and rulesOn leaves them out. Where the agent is the arbiter, no kubelet has started with the configuration, so a
+// reserved CPU that the machine lacks is an error.
 func rulesOn(m *topo.Machine, c kubelet.Configuration, release place.Release) (place.Rules, error) {
 	if c.Rules.Arbiter == place.ByKubelet {
 		c.Rules.CPU.Reserved = c.Rules.CPU.Reserved.And(m.CPUs())

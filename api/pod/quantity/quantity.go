@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
-// small bounds the magnitude up to which quantities are compared and added exactly. It is far above 2^63, so
-// that sums of clamped quantities stay below it.
+// small bounds the magnitude up to which quantities are compared and added exactly. It is far above 2^63, which no
+// real amount exceeds, and small enough for exact arithmetic to be cheap.
 const small = 1e30
 
 // maxText bounds the text of a quantity in a message.

@@ -24,11 +24,11 @@ import (
 // FieldManager is the name under which an agent owns the fields of the objects that it applies, such as its layout.
 const FieldManager = "tenon-agent"
 
-// Layouts reads and writes NodeLayouts as they are stored, and Bases reads and writes LayoutBases.
-type (
-	Layouts = objects.Client[*v1alpha1.NodeLayout, *v1alpha1.NodeLayoutList]
-	Bases   = objects.Client[*v1alpha1.LayoutBase, *v1alpha1.LayoutBaseList]
-)
+// Layouts reads and writes NodeLayouts as they are stored.
+type Layouts = objects.Client[*v1alpha1.NodeLayout, *v1alpha1.NodeLayoutList]
+
+// Bases reads and writes LayoutBases.
+type Bases = objects.Client[*v1alpha1.LayoutBase, *v1alpha1.LayoutBaseList]
 
 // Client has the methods of objects.Client for NodeLayouts; Get and List return complete ones.
 type Client struct {

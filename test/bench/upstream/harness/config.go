@@ -21,9 +21,11 @@ import (
 // preemption has the arguments of preemption by profile, for the profiles that preempt with the plugin.
 type preemption map[string]*schedapi.DefaultPreemptionArgs
 
-// configure writes the configuration of a scheduler with the plugin: upstream's configuration of the test case, or
-// kube-scheduler's own, with the deployed entry of the plugin in each profile. For [upstream.Tenon] the profiles are
-// completed as tenon-scheduler completes them.
+// configure writes the configuration of a scheduler with the plugin. If the test case has a configuration of its own,
+// that is the base, and each of its profiles gets the plugin's entry of the deployed configuration. Otherwise it is
+// the deployed configuration. A single profile gets the name that upstream's pods request. For [upstream.Tenon] the
+// profiles are completed as tenon-scheduler completes them, and the result has the arguments of preemption; it is nil
+// for other schedulers.
 func configure(j upstream.Job) (preemption, error) {
 	deployed, err := load(j.Deployed)
 	if err != nil {
