@@ -57,7 +57,7 @@ func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 	if err == nil {
 		rules, err = c.On(f.Machine, 0)
 		if err != nil && !f.rulesKnown {
-			// The first configuration that an agent reads is the one with which the kubelet started. So reserved CPUs that
+			// The first configuration that an agent reads counts as that of the kubelet's start. So reserved CPUs that
 			// the machine lacks went offline since. In a configuration that is read later they are an error, because an
 			// administrator may have edited the files, and the kubelet may not start with them.
 			rules, err = rulesOn(f.Machine, c, 0)
