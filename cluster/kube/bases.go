@@ -16,6 +16,8 @@ type bases struct {
 	base map[string]*v1alpha1.Base
 	// awaiting has the layouts that continue a base which has not arrived.
 	awaiting map[string]*incomplete
+	// applied has the layouts that were applied last, if they continue a base.
+	applied map[string]*v1alpha1.NodeLayout
 }
 
 // incomplete holds a node's newest layout that waits for a base. The timer of await compares pointers to find out
@@ -46,6 +48,11 @@ func (f *Feed) Base(b *v1alpha1.Base) {
 	f.base[b.Name] = b
 	if p := f.paces[b.Name]; p != nil && p.latest != nil {
 		return // the event that waits for its pace is later than the layout that waits here, and it will find the base
+	}
+	// A base that is later than the node's layout is the latest report: the layout that continues it is yet to come.
+	if l := f.applied[b.Name]; l != nil && f.awaiting[b.Name] == nil && b.Sequence > l.Sequence {
+		f.atPace(b.Name, f.weight(l), func() { f.take(l) })
+		return
 	}
 	if w := f.awaiting[b.Name]; w != nil {
 		f.atPace(b.Name, f.weight(w.layout), func() {

@@ -129,7 +129,8 @@ func NewFeed(book *ledger.Book, onOutcome func(state.Outcome), onRefused func(no
 		bound:  newBoundPods(),
 		layouts: layouts{versions: map[string]version{}, problems: map[string]string{}, written: map[string]time.Time{},
 			exact: map[string]bool{}},
-		bases:      bases{base: map[string]*v1alpha1.Base{}, awaiting: map[string]*incomplete{}},
+		bases: bases{base: map[string]*v1alpha1.Base{}, awaiting: map[string]*incomplete{},
+			applied: map[string]*v1alpha1.NodeLayout{}},
 		topologies: topologies{coarse: map[string]*coarse{}},
 		pacing:     pacing{paces: map[string]*pace{}}}
 }

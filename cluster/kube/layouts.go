@@ -36,6 +36,9 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 		return
 	}
 	delete(f.awaiting, l.Name)
+	if delete(f.applied, l.Name); l.Base != 0 {
+		f.applied[l.Name] = l
+	}
 	if b := f.base[l.Name]; l.Base != 0 && !l.Continues(b.Agent, b.Sequence) {
 		// The base at hand has a higher sequence than the layout, so its data counts. Either it was written later, or a
 		// new agent counts from a lower sequence. In that case the layout's own base arrives later and applies the layout.
@@ -143,6 +146,7 @@ func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 		return // a queueing hint repeats an earlier deletion; the later one stays recorded
 	}
 	f.dropped.put(l.Name, l.ResourceVersion)
+	delete(f.applied, l.Name)
 	delete(f.awaiting, l.Name)
 	delete(f.versions, l.Name)
 	f.atPace(l.Name, 1, func() {
