@@ -119,7 +119,7 @@ func (l *NodeLayout) Since(b *LayoutBase) (d *NodeLayout, ok bool) {
 		before[b.Holdings[i].UID] = &b.Holdings[i]
 	}
 	for _, p := range l.Holdings {
-		if was := before[p.UID]; was == nil || !equality.Semantic.DeepEqual(*was, p) {
+		if was := before[p.UID]; was == nil || !same(*was, p) {
 			d.Holdings = append(d.Holdings, p)
 		}
 		delete(before, p.UID)
@@ -129,7 +129,7 @@ func (l *NodeLayout) Since(b *LayoutBase) (d *NodeLayout, ok bool) {
 			d.Ended = append(d.Ended, uid)
 		}
 	}
-	return d, equality.Semantic.DeepEqual(continued(b.Holdings, d.Ended, d.Holdings, uidOf), l.Holdings)
+	return d, same(continued(b.Holdings, d.Ended, d.Holdings, uidOf), l.Holdings)
 }
 
 func uidOf(p PodHoldings) string { return p.UID }
@@ -328,15 +328,14 @@ func bounded(in []state.Entry) error {
 	if err := within("pods", len(in), 0, MaxPods); err != nil {
 		return err
 	}
-	containers, bytes := 0, 0
+	var all tally
 	for _, e := range in {
-		if containers += len(e.Holdings); containers > MaxContainers {
-			return fmt.Errorf("more than %d containers", MaxContainers)
+		if err := all.addContainers(len(e.Holdings)); err != nil {
+			return err
 		}
 		for _, h := range e.Holdings {
-			if bytes += (int(h.CPUs.Max()) + 63) / 64 * 8; bytes > MaxCPUSets {
-				return fmt.Errorf("CPUs of containers: the sets take more than %d bytes: too many containers with high ids",
-					MaxCPUSets)
+			if err := all.addCPUs(h.CPUs); err != nil {
+				return err
 			}
 		}
 	}

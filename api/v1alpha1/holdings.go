@@ -36,7 +36,7 @@ func entries(m *topo.Machine, in []PodHoldings) ([]state.Entry, error) {
 		return nil, err
 	}
 	seen := make(map[string]bool, len(in))
-	containers, bytes := 0, 0
+	var all tally
 	out := make([]state.Entry, 0, len(in))
 	for _, p := range in {
 		id := state.PodID{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
@@ -47,8 +47,8 @@ func entries(m *topo.Machine, in []PodHoldings) ([]state.Entry, error) {
 			return nil, fmt.Errorf("pod %s: uid %s is named twice", id, p.UID)
 		}
 		seen[p.UID] = true
-		if containers += len(p.Containers); containers > MaxContainers {
-			return nil, fmt.Errorf("more than %d containers", MaxContainers)
+		if err := all.addContainers(len(p.Containers)); err != nil {
+			return nil, err
 		}
 		e := state.Entry{Pod: id, Source: state.Observed}
 		for _, c := range p.Containers {
@@ -56,15 +56,34 @@ func entries(m *topo.Machine, in []PodHoldings) ([]state.Entry, error) {
 			if err != nil {
 				return nil, fmt.Errorf("pod %s: container %q: %w", id, clip(c.Name), err)
 			}
-			if bytes += (int(h.CPUs.Max()) + 63) / 64 * 8; bytes > MaxCPUSets {
-				return nil, fmt.Errorf("CPUs of containers: the sets take more than %d bytes: too many containers with high ids",
-					MaxCPUSets)
+			if err := all.addCPUs(h.CPUs); err != nil {
+				return nil, err
 			}
 			e.Holdings = append(e.Holdings, h)
 		}
 		out = append(out, e)
 	}
 	return out, nil
+}
+
+// tally counts what the holdings of one node have together, against the bounds.
+type tally struct{ containers, bytes int }
+
+// addContainers counts more containers. The error names the bound.
+func (t *tally) addContainers(n int) error {
+	if t.containers += n; t.containers > MaxContainers {
+		return fmt.Errorf("more than %d containers", MaxContainers)
+	}
+	return nil
+}
+
+// addCPUs counts the memory of one more set of CPUs. The error names the bound.
+func (t *tally) addCPUs(set idset.Set[idset.CPU]) error {
+	if t.bytes += (int(set.Max()) + 63) / 64 * 8; t.bytes > MaxCPUSets {
+		return fmt.Errorf("CPUs of containers: the sets take more than %d bytes: too many containers with high ids",
+			MaxCPUSets)
+	}
+	return nil
 }
 
 func checkPod(id state.PodID) error {
