@@ -67,13 +67,13 @@ func (s *Shared) rest(sched *scheduler.Scheduler) {
 		// after that.
 		p, pod := s.pluginOf(f.ProfileName()), info.Pod
 		others, attempt := refusedByOthers(p, status), s.waiting.Attempt(string(pod.UID))
-		light := s.maybeLater(p, pod, status, nominating)
-		if light == nil || !s.failures.Add(pod.Namespace, func() {
-			next(context.WithoutCancel(ctx), f, info, light, nominating, start)
-			s.waiting.Failed(waiter{p}, pod, attempt, others)
-		}) {
+		handle := func(ctx context.Context, status *fwk.Status) {
 			next(ctx, f, info, status, nominating, start)
 			s.waiting.Failed(waiter{p}, pod, attempt, others)
+		}
+		light := s.maybeLater(p, pod, status, nominating)
+		if light == nil || !s.failures.Add(pod.Namespace, func() { handle(context.WithoutCancel(ctx), light) }) {
+			handle(ctx, status)
 		}
 	}
 }
