@@ -7,7 +7,6 @@ import (
 
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
-	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // The cost of an outline is the cost of the verdict, on any machine in any state, under any policy and workload
@@ -15,16 +14,7 @@ import (
 func TestCostOfAnOutlineIsThatOfTheVerdict(t *testing.T) {
 	compared := 0
 	rapid.Check(t, func(t *rapid.T) {
-		m, err := topo.ParseMachine(drawnMachine(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		u := place.NewUsage(m, place.Rules{
-			Topology: place.TopologyRules{Policy: place.Policy(rapid.IntRange(0, 3).Draw(t, "policy")),
-				Scope: place.Scope(rapid.IntRange(0, 1).Draw(t, "scope"))},
-			CPU:    place.CPURules{Static: rapid.IntRange(0, 4).Draw(t, "static CPUs") > 0},
-			Memory: place.MemoryRules{Static: rapid.Bool().Draw(t, "static")},
-		})
+		u := drawnUsage(t, rapid.IntRange(0, 4).Draw(t, "static CPUs") > 0)
 		var shares []score.Share
 		for range rapid.IntRange(0, 3).Draw(t, "shares") {
 			shares = append(shares, score.Share{Pod: drawnPod(t), Weight: rapid.Int64Range(1, 400).Draw(t, "weight")})

@@ -70,20 +70,25 @@ func drawnPod(t *rapid.T) *place.Pod {
 	return p
 }
 
+// drawnUsage draws an empty node: a machine, and rules of any policy and scope.
+func drawnUsage(t *rapid.T, staticCPUs bool) *place.Usage {
+	m, err := topo.ParseMachine(drawnMachine(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return place.NewUsage(m, place.Rules{
+		Topology: place.TopologyRules{Policy: place.Policy(rapid.IntRange(0, 3).Draw(t, "policy")),
+			Scope: place.Scope(rapid.IntRange(0, 1).Draw(t, "scope"))},
+		CPU:    place.CPURules{Static: staticCPUs},
+		Memory: place.MemoryRules{Static: rapid.Bool().Draw(t, "static")},
+	})
+}
+
 // For any machine and pod: no cost exceeds that of an unknown node, every score is in 0..100, and the other strategies
 // give at least 1 to holdings on NUMA nodes.
 func TestCostBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m, err := topo.ParseMachine(drawnMachine(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		u := place.NewUsage(m, place.Rules{
-			Topology: place.TopologyRules{Policy: place.Policy(rapid.IntRange(0, 3).Draw(t, "policy")),
-				Scope: place.Scope(rapid.IntRange(0, 1).Draw(t, "scope"))},
-			CPU:    place.CPURules{Static: true},
-			Memory: place.MemoryRules{Static: rapid.Bool().Draw(t, "static")},
-		})
+		u := drawnUsage(t, true)
 		for range 3 {
 			p := drawnPod(t)
 			v := place.Place(u, p)
@@ -97,7 +102,7 @@ func TestCostBounds(t *testing.T) {
 					t.Fatalf("%v: cost %d is outside 0..%d", typ, cost, s.Unknown())
 				}
 				got := scoreOf(s, cost, s.Unknown())
-				if got < 0 || got > score.Max || (typ != score.Tenon && got == 0 && v.NUMAs(m) != 0 && holdsAmounts(v)) {
+				if got < 0 || got > score.Max || (typ != score.Tenon && got == 0 && v.NUMAs(u.Machine) != 0 && holdsAmounts(v)) {
 					t.Fatalf("%v: score %d of %+v", typ, got, v)
 				}
 			}

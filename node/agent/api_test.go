@@ -331,17 +331,22 @@ func (a *api) whole(name string) *v1alpha1.NodeLayout {
 	return &v1alpha1.NodeLayout{ObjectMeta: l.ObjectMeta, Sequence: l.Sequence, Agent: l.Agent, Malformed: "no base"}
 }
 
+// stamp sets the metadata that an API server sets in a stored object, calls keep, and notifies the watchers; the lock
+// is held.
+func (a *api) stamp(kind string, m *metav1.ObjectMeta, keep func()) {
+	a.revision++
+	event, before := "MODIFIED", a.meta(kind, m.Name)
+	if before == nil {
+		event, before = "ADDED", &metav1.ObjectMeta{UID: types.UID(fmt.Sprint(kind, "-", a.revision))}
+	}
+	m.UID, m.Generation, m.ResourceVersion = before.UID, before.Generation+1, strconv.FormatInt(a.revision, 10)
+	keep()
+	a.notify(kind, event, *m)
+}
+
 // store keeps a layout as an API server does; the lock is held.
 func (a *api) store(l *v1alpha1.NodeLayout) {
-	a.revision++
-	before, kind := a.layouts[l.Name], "MODIFIED"
-	if before == nil {
-		uid := types.UID(fmt.Sprint("layout-", a.revision))
-		before, kind = &v1alpha1.NodeLayout{ObjectMeta: metav1.ObjectMeta{UID: uid}}, "ADDED"
-	}
-	l.UID, l.Generation, l.ResourceVersion = before.UID, before.Generation+1, strconv.FormatInt(a.revision, 10)
-	a.layouts[l.Name] = l
-	a.notify("nodelayouts", kind, l.ObjectMeta)
+	a.stamp("nodelayouts", &l.ObjectMeta, func() { a.layouts[l.Name] = l })
 }
 
 func (a *api) getBase(w http.ResponseWriter, r *http.Request) {
@@ -387,15 +392,7 @@ func (a *api) applyBase(w http.ResponseWriter, r *http.Request) {
 
 // storeBase keeps a base as an API server does; the lock is held.
 func (a *api) storeBase(b *v1alpha1.LayoutBase) {
-	a.revision++
-	before, kind := a.bases[b.Name], "MODIFIED"
-	if before == nil {
-		uid := types.UID(fmt.Sprint("base-", a.revision))
-		before, kind = &v1alpha1.LayoutBase{ObjectMeta: metav1.ObjectMeta{UID: uid}}, "ADDED"
-	}
-	b.UID, b.Generation, b.ResourceVersion = before.UID, before.Generation+1, strconv.FormatInt(a.revision, 10)
-	a.bases[b.Name] = b
-	a.notify("layoutbases", kind, b.ObjectMeta)
+	a.stamp("layoutbases", &b.ObjectMeta, func() { a.bases[b.Name] = b })
 }
 
 const topologyPath = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{name}"
@@ -438,15 +435,7 @@ func (a *api) applyTopology(w http.ResponseWriter, r *http.Request) {
 
 // storeTopology keeps a NodeResourceTopology as an API server does; the lock is held.
 func (a *api) storeTopology(o *v1alpha2.NodeResourceTopology) {
-	a.revision++
-	before, kind := a.topologies[o.Name], "MODIFIED"
-	if before == nil {
-		uid := types.UID(fmt.Sprint("topology-", a.revision))
-		before, kind = &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{UID: uid}}, "ADDED"
-	}
-	o.UID, o.Generation, o.ResourceVersion = before.UID, before.Generation+1, strconv.FormatInt(a.revision, 10)
-	a.topologies[o.Name] = o
-	a.notify("noderesourcetopologies", kind, o.ObjectMeta)
+	a.stamp("noderesourcetopologies", &o.ObjectMeta, func() { a.topologies[o.Name] = o })
 }
 
 // relabel changes a layout's metadata, which its generation does not count.
