@@ -2,17 +2,16 @@ package sim
 
 // alibaba is the cluster and the mix of Alibaba's GPU cluster trace of 2023 (cluster-trace-gpu-v2023 of
 // github.com/alibaba/clusterdata), published with Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing
-// Workloads with Fragmentation Gradient Descent", USENIX ATC '23. It keeps the distribution: how many machines of which
-// size, how many pods of which size (8152), and how long pods of so many GPUs ran (the 10th, 30th, 50th,
-// 70th and 90th percentile, with equal probability).
+// Workloads with Fragmentation Gradient Descent", USENIX ATC '23. It has the trace's numbers of machines by size, its
+// 8152 pods by size, and how long pods ran, by their number of GPUs. There are five times for each number, the 10th,
+// 30th, 50th, 70th and 90th percentile of the trace, and all five are equally probable.
 //
 // The following is changed. CPUs of pods are rounded up to whole ones and to the sizes below, so that they are
 // exclusive. Memory is the 75th percentile of the pods of such a size; pods of the smallest size have one of two
-// amounts of memory. The 3078 pods that
-// ask for a part of a GPU get a whole one: without a sharing device plugin, they would have to ask for that. All GPUs
-// are of one model. Every machine has two more CPUs and 1Gi more memory, for the system. The trace has no NUMA nodes:
-// machines with more than 32 CPUs have two here, with half of everything each. Of the trace's 1523 machines, two
-// that are each the only one of their kind are left out.
+// amounts of memory. The 3078 pods that ask for a part of a GPU get a whole one: without a sharing device plugin, they
+// would have to ask for that. All GPUs are of one model. Every machine has two more CPUs and 1Gi more memory, for the
+// system. The trace has no NUMA nodes: machines with more than 32 CPUs have two here, with half of everything each.
+// Two of the trace's 1523 machines are left out, because each is the only one of its kind.
 const alibaba = `
 source sizes and durations of cluster-trace-gpu-v2023 (Weng et al., USENIX ATC '23)
 machines gpu8-96 550
