@@ -62,10 +62,10 @@ func Fits(u *Usage, p *Pod) bool {
 		var x plan
 		x.ready(u, p)
 		steps := 0
-		a = x.ask(u, &steps)
+		a = x.ask(&u.counts, &steps)
 	} else {
 		c := u.podPlan(p)
-		a = c.ask(u)
+		a = c.ask(&u.counts)
 	}
 	return a == yes || a == unsure && fits(u, p)
 }
@@ -445,12 +445,13 @@ func (a *admission) plain(r *request) (h hint, sure answer) {
 	if !row.single {
 		w = p.common()
 	}
-	if i := p.lowest(a.u); w == 1 && i >= 0 {
+	free := &a.u.counts
+	if i := p.lowest(free); w == 1 && i >= 0 {
 		mask := topo.Mask(1) << uint(i)
 		return hint{mask: mask, set: !row.single || mask != a.u.all, preferred: true}, yes
 	}
 	steps := 0
-	refused := row.preferred && (w <= 1 || p.onSeveral(a.u, w, &steps) == no) && (!p.pinned || p.memoryHas(a.u))
+	refused := row.preferred && (w <= 1 || p.onSeveral(free, w, &steps) == no) && (!p.pinned || p.memoryHas(free))
 	if a.work.spend(steps); refused {
 		return h, no
 	}

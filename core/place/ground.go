@@ -137,5 +137,8 @@ func (g *ground) devices(resource int) int { return (1 + len(g.kinds) + resource
 func (g *ground) near(resource int) int    { return len(g.whole) + 2*resource }
 func (g *ground) usable(resource int) int  { return len(g.whole) + 2*resource + 1 }
 
+// setOf returns the devices whose usable ones are counted at an index of the amounts.
+func (g *ground) setOf(usable int32) *deviceSet { return &g.sets[(int(usable)-len(g.whole))/2] }
+
 // kind returns the index of a memory kind in kinds, or -1.
 func (g *ground) kind(name string) int { return slices.Index(g.kinds, name) }

@@ -186,7 +186,7 @@ func TestSixteenNUMANodesNeedNoTables(t *testing.T) {
 		for i := 0; ; i++ {
 			for _, p := range []*Pod{one, two} {
 				q := NewQuestion(p)
-				if q.podPlan(u).ask(u) == unsure {
+				if q.podPlan(u).ask(&u.counts) == unsure {
 					t.Fatalf("%v with %d pods: tables decide about a pod of %d mCPU", policy, i, p.Containers[0].MilliCPU)
 				}
 				if v := Place(u, p); q.Fits(u) != v.Fits() {

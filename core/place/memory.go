@@ -72,7 +72,7 @@ func (u *Usage) keepGroups(l *maskSpace, fits []bool) {
 
 // violates reports whether a mask of several NUMA nodes, as a group, would overlap single-numa use or another group
 // (isAffinityViolatingNUMAAllocations).
-func (u *Usage) violates(mask topo.Mask) bool {
+func (u *counts) violates(mask topo.Mask) bool {
 	if mask.Len() == 1 {
 		return false
 	}

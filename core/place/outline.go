@@ -36,7 +36,7 @@ func (q *Question) Outline(u *Usage) (o Outline, ok bool) {
 	if row := policyTable[p.policy]; u.numas > 1 && !row.single && p.common() != 1 {
 		return o, false
 	}
-	o.NUMA, o.CPUs = p.lowest(u), p.cpus
+	o.NUMA, o.CPUs = p.lowest(&u.counts), p.cpus
 	if o.NUMA < 0 || p.cpus > 0 && !u.oneCache.Has(o.NUMA) {
 		return o, false
 	}

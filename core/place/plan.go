@@ -54,6 +54,7 @@ type plan struct {
 	// doubt: a yes is not sure, because CPUs are spread over NUMA nodes. narrow: the plan does not consider all NUMA
 	// nodes that hint sets may prefer, because align-by-socket also prefers whole sockets.
 	doubt, narrow bool
+	closest       bool // among several NUMA nodes distances decide, which plans do not compare
 	cores         bool // only whole cores
 	cpus          int64
 	// rows[:choosy] are CPUs and the devices that are on some NUMA node, rows[choosy:n] are kinds of memory.
@@ -75,6 +76,7 @@ type plan struct {
 func (p *plan) make(u *Usage, r *request, exclusive bool) {
 	g, rules := u.ground, &u.Rules
 	p.policy, p.near, p.never = rules.Topology.Policy, g.all, len(g.bars(exclusive)) > 0
+	p.closest = g.localVaries && rules.Topology.PreferClosest
 	var universe topo.Mask
 	if r.cpus > 0 {
 		p.cpus, universe = r.cpus, g.withCPUs
@@ -203,22 +205,17 @@ func (p *plan) push(x row) bool {
 
 // ask returns whether a usage of the plan's ground admits the pod, or unsure if only the engine finds out. If it
 // searches for several NUMA nodes, it adds the number of entries that it reads to steps.
-func (p *plan) ask(u *Usage, steps *int) answer {
+func (p *plan) ask(u *counts, steps *int) answer {
 	if p.never {
 		return no
 	}
 	if p.hard {
 		return unsure
 	}
-	for k := range p.stocked {
-		if x := &p.stocks[k]; u.amounts[x.at] < x.amount {
-			return no
-		}
-	}
-	if p.cpus > u.cpus && !u.even {
+	if p.cpus > u.cpus && !u.even && !p.lacksDevices(u) {
 		return unsure // on uneven machines the kubelet may give out more CPUs than are free
 	}
-	if p.cpus > u.cpus || (p.cores && p.cpus > u.cpus-u.halves) {
+	if p.lacks(u) {
 		return no
 	}
 	a := unsure
@@ -241,8 +238,23 @@ func (p *plan) ask(u *Usage, steps *int) answer {
 	return a
 }
 
+// lacks reports whether the whole node has not enough CPUs or devices.
+func (p *plan) lacks(u *counts) bool {
+	return p.cpus > u.cpus || p.cores && p.cpus > u.cpus-u.halves || p.lacksDevices(u)
+}
+
+// lacksDevices reports whether the whole node has not enough devices.
+func (p *plan) lacksDevices(u *counts) bool {
+	for k := range p.stocked {
+		if x := &p.stocks[k]; u.amounts[x.at] < x.amount {
+			return true
+		}
+	}
+	return false
+}
+
 // anywhere answers under policy none, where only memory may fail.
-func (p *plan) anywhere(u *Usage) answer {
+func (p *plan) anywhere(u *counts) answer {
 	if !p.pinned || p.memoryHas(u) {
 		return yes
 	}
@@ -251,9 +263,9 @@ func (p *plan) anywhere(u *Usage) answer {
 
 // untabled answers where merging by tables takes too many steps. The verdict is then too complex, unless one NUMA
 // node that all hint sets prefer serves them.
-func (p *plan) untabled(u *Usage) answer {
+func (p *plan) untabled(u *counts) answer {
 	switch {
-	case u.localVaries && u.Rules.Topology.PreferClosest:
+	case p.closest:
 		return unsure
 	case !p.narrow && p.common() == 1 && p.lowest(u) >= 0:
 		return yes
@@ -262,7 +274,7 @@ func (p *plan) untabled(u *Usage) answer {
 }
 
 // single answers under single-numa-node.
-func (p *plan) single(u *Usage) answer {
+func (p *plan) single(u *counts) answer {
 	switch {
 	case p.choosy == 0 && !p.pinned, p.lowest(u) >= 0:
 		return yes
@@ -275,7 +287,7 @@ func (p *plan) single(u *Usage) answer {
 // unlessMemoryHas answers where hint sets agree on no NUMA nodes. The answer is no if some NUMA nodes serve the
 // memory. Otherwise the memory manager gives no hints, so the other hint sets choose, and their NUMA nodes may have
 // the memory.
-func (p *plan) unlessMemoryHas(u *Usage) answer {
+func (p *plan) unlessMemoryHas(u *counts) answer {
 	if p.memoryHas(u) {
 		return no
 	}
@@ -283,7 +295,7 @@ func (p *plan) unlessMemoryHas(u *Usage) answer {
 }
 
 // lowest returns the position of the lowest NUMA node that serves all hint sets by itself, or -1.
-func (p *plan) lowest(u *Usage) int {
+func (p *plan) lowest(u *counts) int {
 	in := p.near
 	if p.pinned {
 		in &^= u.grouped
@@ -312,12 +324,12 @@ func hasAll(amounts []int64, rows []row, i int) bool {
 }
 
 // serves reports whether a single NUMA node of a mask has the memory.
-func (p *plan) serves(u *Usage, in topo.Mask) bool {
+func (p *plan) serves(u *counts, in topo.Mask) bool {
 	return first(u.amounts, p.rows[p.choosy:p.n], in) >= 0
 }
 
 // together reports whether the NUMA nodes of a mask have the memory together.
-func (p *plan) together(u *Usage, in topo.Mask) bool {
+func (p *plan) together(u *counts, in topo.Mask) bool {
 	return addUp(u.amounts, p.rows[p.choosy:p.n], in)
 }
 
@@ -337,7 +349,7 @@ func addUp(amounts []int64, rows []row, in topo.Mask) bool {
 
 // memoryHas reports whether some NUMA nodes serve the memory: one that is in no group, several without blocks, or a
 // group.
-func (p *plan) memoryHas(u *Usage) bool {
+func (p *plan) memoryHas(u *counts) bool {
 	unused := u.all &^ u.used
 	if p.serves(u, u.all&^u.grouped) || unused.Len() > 1 && p.together(u, unused) {
 		return true
@@ -351,7 +363,7 @@ func (p *plan) memoryHas(u *Usage) bool {
 }
 
 // preferred answers under restricted, where all hint sets have to prefer the same NUMA nodes.
-func (p *plan) preferred(u *Usage, steps *int) answer {
+func (p *plan) preferred(u *counts, steps *int) answer {
 	if p.choosy == 0 && !p.pinned {
 		return yes
 	}
@@ -388,7 +400,7 @@ func (p *plan) common() int {
 
 // onSeveral answers whether some w > 1 NUMA nodes serve all hint sets together. With memory, these are a whole group,
 // or NUMA nodes without blocks.
-func (p *plan) onSeveral(u *Usage, w int, steps *int) answer {
+func (p *plan) onSeveral(u *counts, w int, steps *int) answer {
 	in, rows := p.near, p.rows[:p.n]
 	if p.pinned {
 		for rest := u.grouped; rest != 0; rest &= rest - 1 {
@@ -404,7 +416,7 @@ func (p *plan) onSeveral(u *Usage, w int, steps *int) answer {
 
 // nearby answers under policy best-effort, where the topology manager refuses nothing. Memory may fail: it is assigned
 // next to the affinity.
-func (p *plan) nearby(u *Usage, steps *int) answer {
+func (p *plan) nearby(u *counts, steps *int) answer {
 	if !p.pinned {
 		return yes
 	}

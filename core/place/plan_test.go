@@ -137,7 +137,7 @@ func plannedContainer(t *rapid.T, cpus, gigs int) Container {
 // planned is the answer of plans for a pod.
 func planned(u *Usage, p *Pod) answer {
 	c := u.podPlan(p)
-	return c.ask(u)
+	return c.ask(&u.counts)
 }
 
 // byTables is Place without plans.

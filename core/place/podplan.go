@@ -9,14 +9,15 @@ import "github.com/tenon-numa/tenon/core/topo"
 type podPlan struct {
 	// plans has one plan for each container, in order; a pod that is aligned as a whole has one plan.
 	plans []plan
-	alone bool // the pod is one app container
-	whole bool // the pod is aligned as a whole
-	hard  bool // only the engine finds the answer
-	never bool // the pod is too large for every node
+	alone bool   // the pod is one app container
+	whole bool   // the pod is aligned as a whole
+	hard  bool   // only the engine finds the answer
+	never bool   // the pod is too large for every node
+	left  counts // scratch of ask: what earlier containers of the pod leave
+	// sum is what all containers want together, if summed is set (podsum.go).
+	sum    plan
+	summed bool
 }
-
-// maxScratch bounds the number of amounts that ask copies for a pod of several containers.
-const maxScratch = 256
 
 // podPlan prepares a pod for all usages of the ground of u.
 func (u *Usage) podPlan(p *Pod) (c podPlan) {
@@ -33,8 +34,7 @@ func (u *Usage) podPlan(p *Pod) (c podPlan) {
 	}
 	rules := &u.Rules
 	c.whole = rules.Topology.Policy != None && rules.Topology.Scope == PerPod
-	c.hard = !u.tidy || u.localVaries || rules.CPU.PreferAlignByUncoreCaches ||
-		len(u.whole)+2*len(u.sets) > maxScratch
+	c.hard = !u.tidy || u.localVaries || rules.CPU.PreferAlignByUncoreCaches
 	for i := range p.Containers {
 		kind := p.Containers[i].Kind
 		c.hard = c.hard || kind == Init || kind == Sidecar && c.whole
@@ -66,11 +66,13 @@ func (u *Usage) podPlan(p *Pod) (c podPlan) {
 		steps, choice = steps+n, choice || own
 	}
 	c.hard = u.heavy(p, steps, choice)
+	c.summed = !c.hard && len(c.plans) > 1 && c.addUp(u.ground)
 	return c
 }
 
-// ask returns whether a usage of the pod plan's ground admits the pod, or unsure if only the engine finds out.
-func (p *podPlan) ask(u *Usage) answer {
+// ask returns whether a usage of the pod plan's ground admits the pod, or unsure if only the engine finds out. It
+// belongs to one goroutine, because it uses p.left.
+func (p *podPlan) ask(u *counts) answer {
 	steps := 0
 	switch {
 	case p.never:
@@ -82,24 +84,28 @@ func (p *podPlan) ask(u *Usage) answer {
 	case len(p.plans) == 1:
 		return p.plans[0].ask(u, &steps)
 	}
-	var scratch [maxScratch]int64
-	v := *u
-	v.amounts = scratch[:copy(scratch[:], u.amounts)]
+	if p.summed && p.sum.oneHas(u) {
+		return yes
+	}
+	v := &p.left
+	amounts := append(v.amounts[:0], u.amounts...)
+	*v = *u
+	v.amounts = amounts
 	last := len(p.plans) - 1
 	for i := range p.plans[:last] {
 		own := &p.plans[i]
-		if a := own.ask(&v, &steps); a != yes {
+		if a := own.ask(v, &steps); a != yes {
 			return a
 		}
-		if !own.book(&v) {
-			return unsure
+		if !own.book(v) {
+			return p.loosely(i, v)
 		}
 	}
-	return p.plans[last].ask(&v, &steps)
+	return p.plans[last].ask(v, &steps)
 }
 
 // askWhole is ask for a pod of several app containers that is aligned as a whole.
-func (p *plan) askWhole(u *Usage, steps *int) answer {
+func (p *plan) askWhole(u *counts, steps *int) answer {
 	a := p.ask(u, steps)
 	switch {
 	case a == yes && p.one(u) < 0, !p.never && p.cores && u.halves > 0:
@@ -115,7 +121,7 @@ func (p *plan) askWhole(u *Usage, steps *int) answer {
 
 // one returns the position of the NUMA node to which the topology manager aligns everything in the plan. It returns
 // -1 if the manager aligns to several or to none, or if the machine has only one NUMA node.
-func (p *plan) one(u *Usage) int {
+func (p *plan) one(u *counts) int {
 	if u.numas == 1 || p.narrow || p.policy == None || !policyTable[p.policy].single && p.common() != 1 {
 		return -1
 	}
@@ -123,8 +129,8 @@ func (p *plan) one(u *Usage) int {
 }
 
 // book subtracts what the plan's container gets from the amounts of u, which the caller owns; u must admit the
-// container. book returns false if it is not certain what the container gets.
-func (p *plan) book(u *Usage) bool {
+// container. If it is not certain what the container gets, book returns false and changes nothing.
+func (p *plan) book(u *counts) bool {
 	if p.n == 0 && p.stocked == 0 {
 		return !p.pinned
 	}
@@ -135,21 +141,19 @@ func (p *plan) book(u *Usage) bool {
 	if p.policy == None { // CPUs and devices ignore NUMA nodes; memory goes to the lowest one that has it
 		i, from = first(u.amounts, p.rows[p.choosy:p.n], u.all&^u.grouped), p.choosy
 	}
-	if i < 0 && p.policy != None || p.pinned && (i < 0 || u.grouped != 0) {
+	if i < 0 && (p.policy != None || p.pinned) || p.pinned && u.joins(i) {
 		return false
 	}
-	u.cpus -= p.cpus
-	for k := range p.stocked {
-		u.amounts[p.stocks[k].at] -= p.stocks[k].amount
+	for k := from; k < p.n; k++ {
+		if x := &p.rows[k]; x.stock != 0 && x.amount > 0 && u.setOf(x.stock).shared > 0 {
+			return false // other NUMA nodes have these devices too
+		}
 	}
+	p.bookTotals(u)
 	for k := from; k < p.n; k++ {
 		x := &p.rows[k]
 		if x.stock != 0 && x.amount > 0 {
-			// The index is that of the resource: see near and usable in ground.go.
-			if u.sets[(int(x.stock)-len(u.whole))/2].shared > 0 {
-				return false // other NUMA nodes have these devices too
-			}
-			u.amounts[x.stock-1] -= x.amount
+			u.amounts[x.stock-1] -= x.amount // see near in ground.go
 		}
 		u.amounts[int(x.at)+i] -= x.amount
 	}
@@ -157,4 +161,23 @@ func (p *plan) book(u *Usage) bool {
 		u.used |= topo.Mask(1) << uint(i)
 	}
 	return true
+}
+
+// bookTotals subtracts what the plan's container gets from the amounts of the whole node.
+func (p *plan) bookTotals(u *counts) {
+	u.cpus -= p.cpus
+	for k := range p.stocked {
+		u.amounts[p.stocks[k].at] -= p.stocks[k].amount
+	}
+}
+
+// joins reports whether a group of other NUMA nodes has the NUMA node at position i, which has no blocks. A block on
+// it then changes what the group can take.
+func (u *counts) joins(i int) bool {
+	for rest := u.grouped; rest != 0; rest &= rest - 1 {
+		if u.cells[rest.First()].group>>uint(i)&1 != 0 {
+			return true
+		}
+	}
+	return false
 }

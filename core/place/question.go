@@ -24,7 +24,7 @@ func NewQuestion(p *Pod) *Question { return &Question{pod: p} }
 
 // Fits reports whether the node admits the pod, as [Fits] does.
 func (q *Question) Fits(u *Usage) bool {
-	if a := q.podPlan(u).ask(u); a != unsure {
+	if a := q.podPlan(u).ask(&u.counts); a != unsure {
 		return a == yes
 	}
 	return fits(u, u.Rules.managed(q.pod))
@@ -60,7 +60,7 @@ func (q *Question) fits(us []*Usage) (out uint64) {
 		if u == nil {
 			continue
 		}
-		if a := podPlans[i].ask(u); a == yes || a == unsure && fits(u, u.Rules.managed(q.pod)) {
+		if a := podPlans[i].ask(&u.counts); a == yes || a == unsure && fits(u, u.Rules.managed(q.pod)) {
 			out |= 1 << i
 		}
 	}

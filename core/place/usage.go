@@ -12,8 +12,19 @@ import (
 // Usage is a machine with its rules and all holdings on it. [NewUsage] makes it, and it never changes: Hold returns a
 // new one, so any number of goroutines may use it.
 type Usage struct {
-	// The fields that plans read come first and together, so that they share cache lines.
+	counts
+	Machine *topo.Machine
+	Rules   Rules
+	// free are the CPUs that containers can get: not reserved, not held.
+	free idset.Set[idset.CPU]
+	// taken[resource] are the held devices, in the machine's order of resources.
+	taken []devices
+	risk  risk
+}
 
+// counts is what plans read of a usage: amounts without ids. It is small, because a plan for several containers
+// subtracts from a copy.
+type counts struct {
 	*ground // shared between copies
 	// amounts are the free amounts in rows (see ground), followed by two counts of devices for each resource (see near
 	// and usable). Invariant: no amount is negative, and amounts[i] <= whole[i] in the rows.
@@ -23,16 +34,8 @@ type Usage struct {
 	// used are the NUMA nodes that have memory blocks. grouped are the used NUMA nodes whose group has several NUMA
 	// nodes.
 	used, grouped topo.Mask
-
-	Machine *topo.Machine
-	Rules   Rules
-	// free are the CPUs that containers can get: not reserved, not held.
-	free idset.Set[idset.CPU]
 	// cells[numa] is the memory manager's state of a NUMA node.
 	cells []cell
-	// taken[resource] are the held devices, in the machine's order of resources.
-	taken []devices
-	risk  risk
 }
 
 // cell is the memory manager's state of a NUMA node: the number of memory blocks on it, and the group of NUMA nodes of
@@ -61,7 +64,7 @@ func (d devices) len() (n int) {
 // [Rules.Validate]). If a reservation of memory exceeds what a NUMA node has, nothing is left for pods. Under a
 // static memory manager a very large amount is left instead, as in the kubelet, whose unsigned number wraps.
 func NewUsage(m *topo.Machine, r Rules) *Usage {
-	u := &Usage{Machine: m, Rules: r, ground: newGround(m, r)}
+	u := &Usage{Machine: m, Rules: r, counts: counts{ground: newGround(m, r)}}
 	return u.Empty()
 }
 
@@ -72,7 +75,7 @@ func (u *Usage) Alike(v *Usage) bool { return u.ground == v.ground }
 // shares what does not change.
 func (u *Usage) Empty() *Usage {
 	g := u.ground
-	out := &Usage{Machine: u.Machine, Rules: u.Rules, ground: g, cells: make([]cell, g.numas)}
+	out := &Usage{Machine: u.Machine, Rules: u.Rules, counts: counts{ground: g, cells: make([]cell, g.numas)}}
 	out.amounts = make([]int64, len(g.whole)+2*len(g.sets))
 	copy(out.amounts[g.numas:], g.whole[g.numas:g.devices(0)]) // memory; CPUs and devices are counted below
 	for at, res := range u.Machine.Resources() {
