@@ -196,9 +196,10 @@ func (g *Guest) Run(ctx context.Context, script string) (string, error) {
 }
 
 // Reboot boots the guest again, at once and without ending its programs, and returns when its shell answers. The disk
-// keeps what was written to it.
+// keeps what was written to it: all programs stop at one moment, and only then Linux writes their files. Otherwise a
+// program could rename a file meanwhile whose new content is lost.
 func (g *Guest) Reboot(ctx context.Context) error {
-	return g.again(ctx, "/bin/busybox sync; /bin/busybox reboot -f")
+	return g.again(ctx, "kill -STOP -1; /bin/busybox sync; /bin/busybox reboot -f")
 }
 
 // Cut boots the guest again as after a power cut, and returns when its shell answers: what programs have written and
