@@ -7,7 +7,6 @@
 package staticapi
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -28,6 +27,7 @@ import (
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
@@ -49,13 +49,13 @@ type Server struct {
 	pods, nodes func() ([]byte, error) // the complete lists as protobuf, encoded once
 
 	mu       sync.Mutex
-	watchers map[chan []byte]string // for the queue of each watch, the resource that it watches
+	watchers map[chan event]string // for the queue of each watch, the resource that it watches
 }
 
 // Serve serves a cluster on a port of this computer until Close. The caller must not change the cluster.
 func Serve(c *synthetic.Cluster) (*Server, error) {
 	s := &Server{cluster: c, at: map[string]int{}, kinds: map[schema.GroupVersionResource]string{},
-		watchers: map[chan []byte]string{}}
+		watchers: map[chan event]string{}}
 	for i, n := range c.Nodes {
 		s.at[n.Name] = i
 	}
@@ -110,65 +110,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case len(path) == 0:
 		s.resources(w, gv)
 	case len(path) == 1 && r.URL.Query().Has("watch"):
-		s.watch(r.Context(), w, path[0], r.URL.Query().Get("sendInitialEvents") == "true")
+		s.watch(w, r, gv.WithResource(path[0]))
 	case len(path) == 1:
 		s.list(w, r, gv.WithResource(path[0]))
 	case len(path) == 2 && path[0] == topologies:
 		s.topology(w, path[1])
 	default:
 		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.Path+" is not here")
-	}
-}
-
-// manyEvents is how many events are queued for a client; a slower client misses events.
-const manyEvents = 4096
-
-// Send sends an event (ADDED, MODIFIED, DELETED) to all watches of a resource, such as "pods". The object must have its
-// kind and version. Send returns an error if it cannot be encoded.
-func (s *Server) Send(resource, what string, object any) error {
-	data, err := json.Marshal(map[string]any{"type": what, "object": object})
-	if err != nil {
-		return fmt.Errorf("encode event of %s: %w", resource, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for to, of := range s.watchers {
-		if of != resource {
-			continue
-		}
-		select {
-		case to <- data:
-		default:
-		}
-	}
-	return nil
-}
-
-// watch sends events until the client disconnects. It rejects a client that requests initial events, so that the client
-// lists instead.
-func (s *Server) watch(ctx context.Context, w http.ResponseWriter, resource string, initial bool) {
-	if initial {
-		refuse(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is not served: list first")
-		return
-	}
-	w.Header().Set("Content-Type", texts)
-	w.WriteHeader(http.StatusOK)
-	events, out := make(chan []byte, manyEvents), http.NewResponseController(w)
-	s.mu.Lock()
-	s.watchers[events] = resource
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.watchers, events)
-	}()
-	for out.Flush() == nil {
-		select {
-		case <-ctx.Done():
-			return
-		case e := <-events:
-			_, _ = w.Write(e) // Flush reports whether the client has gone
-		}
 	}
 }
 
@@ -199,17 +147,9 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, resource schema.Gr
 	case resource.Group == "" && resource.Resource == "pods" && binary:
 		encoded(w, paged(r, len(s.cluster.Pods), s.pods, s.encodePods))
 	case resource == v1alpha1.NodeLayoutResource():
-		s.stream(w, r, v1alpha1.GroupVersion().String(), v1alpha1.Kind, func(i int) any {
-			l := s.cluster.Difference(i, s.cluster.States[i].Entries, 0)
-			l.ResourceVersion, l.UID, l.Generation = version, s.cluster.Nodes[i].UID, 1
-			return l
-		})
+		s.stream(w, r, v1alpha1.GroupVersion().String(), v1alpha1.Kind, s.layoutAt)
 	case resource == v1alpha1.LayoutBaseResource():
-		s.stream(w, r, v1alpha1.GroupVersion().String(), v1alpha1.BaseKind, func(i int) any {
-			b := s.cluster.Base(i)
-			b.ResourceVersion, b.UID, b.Generation = version, s.cluster.Nodes[i].UID, 1
-			return b
-		})
+		s.stream(w, r, v1alpha1.GroupVersion().String(), v1alpha1.BaseKind, s.baseAt)
 	case resource.Group == v1alpha2.SchemeGroupVersion.Group && resource.Resource == topologies:
 		s.stream(w, r, v1alpha2.SchemeGroupVersion.String(), "NodeResourceTopology", s.topologyAt)
 	case s.kinds[resource] == "":
@@ -222,9 +162,22 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, resource schema.Gr
 	}
 }
 
+func (s *Server) layoutAt(i int) any {
+	l := s.cluster.Difference(i, s.cluster.States[i].Entries, 0)
+	l.ResourceVersion, l.UID, l.Generation = version, s.cluster.Nodes[i].UID, 1
+	return l
+}
+
+func (s *Server) baseAt(i int) any {
+	b := s.cluster.Base(i)
+	b.ResourceVersion, b.UID, b.Generation = version, s.cluster.Nodes[i].UID, 1
+	return b
+}
+
 func (s *Server) topologyAt(i int) any {
 	o := s.cluster.Topology(i)
 	o.ResourceVersion, o.UID, o.Generation = version, s.cluster.Nodes[i].UID, 1
+	o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: client.FieldManager, Operation: "Apply"}}
 	return o
 }
 
@@ -256,12 +209,23 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, apiVersion, kind
 	_, _ = w.Write([]byte("]}"))
 }
 
+func (s *Server) podAt(i int) *v1.Pod {
+	p := *s.cluster.Pods[i]
+	p.TypeMeta, p.ResourceVersion = typeOf(v1.SchemeGroupVersion.WithKind("Pod")), version
+	return &p
+}
+
+func (s *Server) nodeAt(i int) *v1.Node {
+	n := *s.cluster.Nodes[i]
+	n.TypeMeta, n.ResourceVersion = typeOf(v1.SchemeGroupVersion.WithKind("Node")), version
+	return &n
+}
+
 func (s *Server) encodePods(from, to int, next string) ([]byte, error) {
 	list := &v1.PodList{Items: make([]v1.Pod, to-from)}
 	list.ResourceVersion, list.Continue = version, next
-	for i, p := range s.cluster.Pods[from:to] {
-		list.Items[i] = *p
-		list.Items[i].ResourceVersion = version
+	for i := range list.Items {
+		list.Items[i] = *s.podAt(from + i)
 	}
 	return binary(list)
 }
@@ -269,9 +233,8 @@ func (s *Server) encodePods(from, to int, next string) ([]byte, error) {
 func (s *Server) encodeNodes(from, to int, next string) ([]byte, error) {
 	list := &v1.NodeList{Items: make([]v1.Node, to-from)}
 	list.ResourceVersion, list.Continue = version, next
-	for i, n := range s.cluster.Nodes[from:to] {
-		list.Items[i] = *n
-		list.Items[i].ResourceVersion = version
+	for i := range list.Items {
+		list.Items[i] = *s.nodeAt(from + i)
 	}
 	return binary(list)
 }

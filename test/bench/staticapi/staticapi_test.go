@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/nrt"
@@ -63,6 +64,18 @@ func TestClusterIsListed(t *testing.T) {
 	if err := k.CoreV1().Nodes().Delete(t.Context(), c.Nodes[0].Name, metav1.DeleteOptions{}); err == nil {
 		t.Error("a node was deleted")
 	}
+	stream := metav1.ListOptions{SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true,
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+	began, err := k.CoreV1().Pods("").Watch(t.Context(), stream)
+	if err != nil || added(began) != len(c.Pods) {
+		t.Errorf("a watch begins with %d pods of %d: %v", added(began), len(c.Pods), err)
+	}
+	if began, err = k.AppsV1().ReplicaSets("").Watch(t.Context(), stream); err != nil || added(began) != 0 {
+		t.Errorf("a watch of replica sets does not begin with their end: %v", err)
+	}
+	if began, err = layouts.Watch(t.Context(), stream); err != nil || added(began) != 20 {
+		t.Errorf("a watch does not begin with 20 layouts: %v", err)
+	}
 	watching, cancel := context.WithCancel(t.Context())
 	w, err := k.CoreV1().Pods("").Watch(watching, metav1.ListOptions{})
 	if err != nil {
@@ -74,4 +87,16 @@ func TestClusterIsListed(t *testing.T) {
 			t.Errorf("event %v", e)
 		}
 	}
+}
+
+// added returns how many objects a watch adds before the bookmark that ends the first ones, or -1 without a bookmark.
+func added(w watch.Interface) (n int) {
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if e.Type == watch.Bookmark {
+			return n
+		}
+		n++
+	}
+	return -1
 }
