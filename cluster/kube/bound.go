@@ -2,7 +2,6 @@ package kube
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,13 +26,13 @@ type boundPod struct {
 	spec *place.Pod
 	// decision is the pod's v1alpha1.DecisionAnnotation, empty if it was bound without one.
 	decision    string
-	at, created time.Time // when it was bound, according to its status, and created
-	start       time.Time // when its kubelet admitted it; see admittedAt
+	at, created stamp // when it was bound, according to its status, and created
+	start       stamp // when its kubelet admitted it; see admittedAt
 	started     bool
-	leaving     bool           // it is being deleted, so its node may have released what it holds
-	due         bool           // it was admitted longer than reportDue ago
-	begun       bool           // an app container has started, so all ordinary init containers are over; see beyondInits
-	statuses    place.Statuses // without Resized, which depends on the report
+	leaving     bool            // it is being deleted, so its node may have released what it holds
+	due         bool            // it was admitted longer than reportDue ago
+	begun       bool            // an app container has started, so all ordinary init containers are over; see beyondInits
+	statuses    *place.Statuses // without Resized, which depends on the report; nil if that is all
 	// sizes has, by container, the CPUs that the kubelet has allocated, in thousandths. It has only the containers for
 	// which spec has another number.
 	sizes map[string]int64
@@ -46,20 +45,39 @@ type boundPod struct {
 	settled, over bool
 }
 
+// stamp is a time in nanoseconds since 1970, and 0 for the zero time. A cluster has many pods, so their records are
+// small.
+type stamp int64
+
+func stampOf(t time.Time) stamp {
+	if t.IsZero() {
+		return 0
+	}
+	return stamp(t.UnixNano())
+}
+
+// Time returns the time of a stamp.
+func (s stamp) Time() time.Time {
+	if s == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(s))
+}
+
 // compare orders pods by when they were bound.
 func (b *boundPod) compare(o *boundPod) int {
-	return cmp.Or(b.at.Compare(o.at), b.created.Compare(o.created),
+	return cmp.Or(cmp.Compare(b.at, o.at), cmp.Compare(b.created, o.created),
 		strings.Compare(b.id.String(), o.id.String()), strings.Compare(b.id.UID, o.id.UID))
 }
 
 // boundPods has the records of all bound pods. Both maps have the same records.
 type boundPods struct {
-	pods  map[string]*boundPod            // by UID
-	nodes map[string]map[string]*boundPod // by node and UID
+	pods  map[string]*boundPod   // by UID
+	nodes map[string][]*boundPod // by node, in no particular order
 }
 
 func newBoundPods() boundPods {
-	return boundPods{map[string]*boundPod{}, map[string]map[string]*boundPod{}}
+	return boundPods{map[string]*boundPod{}, map[string][]*boundPod{}}
 }
 
 // put records the present state of a pod, and returns its record. An object that is older than the recorded one has
@@ -70,13 +88,9 @@ func (b boundPods) put(pod *v1.Pod) *boundPod {
 		return p
 	}
 	if !known {
-		p = &boundPod{id: ID(pod), node: pod.Spec.NodeName, at: bound(pod), created: pod.CreationTimestamp.Time}
-		on := b.nodes[p.node]
-		if on == nil {
-			on = map[string]*boundPod{}
-			b.nodes[p.node] = on
-		}
-		on[p.id.UID], b.pods[p.id.UID] = p, p
+		p = &boundPod{id: ID(pod), node: pod.Spec.NodeName, at: stampOf(bound(pod)),
+			created: stampOf(pod.CreationTimestamp.Time)}
+		b.nodes[p.node], b.pods[p.id.UID] = append(b.nodes[p.node], p), p
 	}
 	p.version = pod.ResourceVersion
 	mirror := apipod.Mirror(pod)
@@ -86,10 +100,14 @@ func (b boundPods) put(pod *v1.Pod) *boundPod {
 		}
 	}
 	p.started = p.started || Started(pod)
-	p.start, p.leaving = startOf(pod), pod.DeletionTimestamp != nil
+	p.start, p.leaving = stampOf(startOf(pod)), pod.DeletionTimestamp != nil
 	p.begun = p.begun || beyondInits(pod)
 	if p.spec != nil {
-		p.statuses, p.sizes = statusesOf(pod, p.spec)
+		p.statuses = nil
+		statuses, sizes := statusesOf(pod, p.spec)
+		if p.sizes = sizes; !statuses.Empty() {
+			p.statuses = &statuses
+		}
 	}
 	return p
 }
@@ -101,16 +119,18 @@ func (b boundPods) drop(uid string) *boundPod {
 		return nil
 	}
 	delete(b.pods, uid)
-	delete(b.nodes[p.node], uid)
-	if len(b.nodes[p.node]) == 0 {
+	on := b.nodes[p.node]
+	if len(on) == 1 {
 		delete(b.nodes, p.node)
+	} else {
+		b.nodes[p.node] = slices.DeleteFunc(on, func(o *boundPod) bool { return o == p })
 	}
 	return p
 }
 
 // on returns the pods of a node in binding order.
 func (b boundPods) on(node string) []*boundPod {
-	return slices.SortedFunc(maps.Values(b.nodes[node]), (*boundPod).compare)
+	return slices.SortedFunc(slices.Values(b.nodes[node]), (*boundPod).compare)
 }
 
 // beyondInits reports whether a pod has init containers and the ordinary ones among them are over. It looks only at

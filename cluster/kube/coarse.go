@@ -56,8 +56,8 @@ func goneName(o *v1alpha2.NodeResourceTopology) string {
 	return o.Name
 }
 
-// Topologies returns the handlers for an informer of NodeResourceTopologies, whose transform is [nrt.Typed], or of
-// Numatopologies, whose transform is [nrt.TypedNumatopology].
+// Topologies returns the handlers for an informer of NodeResourceTopologies, whose transform is [nrt.Typed] or
+// [nrt.TypedOthers], or of Numatopologies, whose transform is [nrt.TypedNumatopology].
 func (f *Feed) Topologies() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { each(o, f.Topology) },
@@ -77,10 +77,13 @@ func (f *Feed) Topology(o *v1alpha2.NodeResourceTopology) {
 	defer f.mu.Unlock()
 	c := f.coarse[o.Name]
 	last, known := f.goneTopologies.get(goneName(o))
+	completes := false // the object arrived before without its data
 	if c != nil && *c.newest(o) != nil {
-		last, known = (*c.newest(o)).ResourceVersion, true
+		old := *c.newest(o)
+		last, known = old.ResourceVersion, true
+		completes = old.ResourceVersion == o.ResourceVersion && nrt.LeftOut(old) && !nrt.LeftOut(o)
 	}
-	if known && compare(o.ResourceVersion, last) <= 0 {
+	if known && compare(o.ResourceVersion, last) <= 0 && !completes {
 		return
 	}
 	if c == nil {
@@ -160,6 +163,11 @@ func (f *Feed) OnTopologyConditions(changed func(node string, conditions []strin
 	f.onConditions = changed
 }
 
+// OnLeftOut registers a callback for nodes that have no valid layout, and whose NodeResourceTopology arrived without
+// its data (see [nrt.TypedOthers]). The caller reads it, and passes it to Topology. Register the callback before the
+// first event; it must not call the feed.
+func (f *Feed) OnLeftOut(needed func(node string)) { f.onLeftOut = needed }
+
 // beginCoarse books the objects that arrived before Begin.
 func (f *Feed) beginCoarse() {
 	for _, node := range slices.Sorted(maps.Keys(f.coarse)) {
@@ -191,9 +199,13 @@ func (f *Feed) layoutAccepted(node string) {
 
 // count reads the object of a node that has only amounts, and reports these amounts to the ledger. If the object
 // cannot be read, count records why, and removes the node's report. It does nothing before Begin, and for a node with
-// a valid layout.
+// a valid layout. If the object has no data, because [nrt.TypedOthers] left it out, count asks for it.
 func (f *Feed) count(node string, c *coarse) {
 	if !f.begun || f.exact[node] {
+		return
+	}
+	if nrt.LeftOut(c.object()) {
+		f.onLeftOut(node)
 		return
 	}
 	r, err := nrt.ReadOn(c.object(), f.machines.New)

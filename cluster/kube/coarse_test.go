@@ -11,9 +11,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/api/pod/podtest"
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
@@ -119,6 +123,57 @@ func TestALayoutTakesPrecedenceOverATopology(t *testing.T) {
 	wantAmounts(t, book, "n", "coarse free 4 4 somebody=8(counted)")
 	f.TopologyGone(topologyOf("n", 7))
 	wantAmounts(t, book, "n", "unknown")
+}
+
+// The data of a topology that Tenon's agent wrote are asked for when the node has no valid layout, and only then. An
+// object of the same version with the data takes the place of the one without.
+func TestTheAgentsTopologyIsReadWhenItIsNeeded(t *testing.T) {
+	book, asked := ledger.New(), 0
+	f := NewFeed(book, nil, nil)
+	f.OnLeftOut(func(string) { asked++ })
+	wantAsked := func(want int, when string) {
+		t.Helper()
+		if asked != want {
+			t.Errorf("%s: asked %d times, want %d", when, asked, want)
+		}
+	}
+	f.Layout(layoutOf(t, "n", 1))
+	f.Topology(agents(t, topologyOf("n", 2, 8, 5)))
+	f.Begin()
+	wantAsked(0, "with a layout")
+	f.Layout(broken(t, "n", 3))
+	wantAsked(1, "without a layout")
+	wantAmounts(t, book, "n", "unknown")
+	f.Topology(agents(t, topologyOf("n", 2, 8, 5)))
+	wantAsked(1, "the same object again")
+	f.Topology(topologyOf("n", 2, 8, 5))
+	wantAmounts(t, book, "n", "coarse free 8 5 somebody=3(counted)")
+	f.Topology(agents(t, topologyOf("n", 2, 8, 5)))
+	wantAmounts(t, book, "n", "coarse free 8 5 somebody=3(counted)")
+	f.Topology(agents(t, topologyOf("n", 4, 4, 4)))
+	wantAsked(2, "a later object")
+	wantAmounts(t, book, "n", "coarse free 8 5 somebody=3(counted)")
+	f.Topology(topologyOf("n", 5, 4, 4))
+	wantAmounts(t, book, "n", "coarse free 4 4 somebody=8(counted)")
+	f.Layout(layoutOf(t, "n", 6))
+	f.Topology(agents(t, topologyOf("n", 7, 1, 1)))
+	wantAmounts(t, book, "n", "exact free 7 7")
+	wantAsked(2, "with a layout again")
+}
+
+// agents returns an object as a scheduler receives it if Tenon's agent wrote it.
+func agents(t *testing.T, o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
+	t.Helper()
+	o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: client.FieldManager}}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := nrt.TypedOthers(&unstructured.Unstructured{Object: fields})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.(*v1alpha2.NodeResourceTopology)
 }
 
 // A pod in a layout is not lost when only amounts are left: a pod that the amounts are too old to contain stays

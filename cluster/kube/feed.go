@@ -53,6 +53,8 @@ type listeners struct {
 	onRefused func(node string, err error)
 	// onTopology receives rejected NodeResourceTopologies.
 	onTopology func(node string, err error)
+	// onLeftOut receives nodes whose NodeResourceTopology is needed as a whole.
+	onLeftOut func(node string)
 	// onConditions receives conditions of NodeResourceTopologies that changed.
 	onConditions func(node string, conditions []string)
 	onFreed      func(node string)
@@ -124,6 +126,7 @@ func NewFeed(book *ledger.Book, onOutcome func(state.Outcome), onRefused func(no
 	}
 	return &Feed{book: book,
 		listeners: listeners{onOutcome: onOutcome, onRefused: onRefused, onTopology: func(string, error) {},
+			onLeftOut:    func(string) {},
 			onConditions: func(string, []string) {}, onFreed: func(string) {}, onReport: func(*v1alpha1.NodeLayout) {}},
 		clocks: clocks{now: time.Now, later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }},
 		bound:  newBoundPods(),

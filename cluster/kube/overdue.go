@@ -86,10 +86,7 @@ func (f *Feed) Settle() { f.openDoubts(f.now()) }
 // admittedAt returns when the node admitted the pod, as far as the pod's status shows. The start is by the node's
 // clock, and the binding by the API server's clock. The later time counts.
 func (b *boundPod) admittedAt() time.Time {
-	if b.start.After(b.at) {
-		return b.start
-	}
-	return b.at
+	return max(b.start, b.at).Time()
 }
 
 // startOf returns when the kubelet admitted the pod, by the pod's status, or the zero time if the status does not

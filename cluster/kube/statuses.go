@@ -103,12 +103,20 @@ func (b *boundPod) resized(hs []place.Holding) (out []string) {
 	return out
 }
 
+// stopped returns the statuses of the pod's containers without Resized.
+func (b *boundPod) stopped() (out place.Statuses) {
+	if b.statuses != nil {
+		out = *b.statuses
+	}
+	return out
+}
+
 // status records the statuses of a bound pod, and whether its holdings agree with them.
 func (f *Feed) status(p *boundPod) {
 	if p.spec == nil {
 		return
 	}
-	s := p.statuses
+	s := p.stopped()
 	if n := f.book.Snapshot().Node(p.node); n != nil && n.Quality == state.Exact {
 		if e, ok := n.Entry(p.id.UID); ok && e.Source == state.Observed {
 			s.Resized = p.resized(e.Holdings)
@@ -125,7 +133,7 @@ func (f *Feed) statuses(node string, entries []state.Entry) {
 		if p == nil || p.node != node || p.spec == nil {
 			continue
 		}
-		s := p.statuses
+		s := p.stopped()
 		s.Resized = p.resized(e.Holdings)
 		f.book.Status(node, e.Pod.UID, s)
 	}

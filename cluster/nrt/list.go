@@ -34,6 +34,27 @@ func Each(ctx context.Context, cfg *rest.Config, do func(*v1alpha2.NodeResourceT
 	return nil
 }
 
+// Get returns the object of one node, in the version that the API server serves, decoded as by [Typed]. It returns nil
+// without an error if there is none.
+func Get(ctx context.Context, all dynamic.Interface, node string) (*v1alpha2.NodeResourceTopology, error) {
+	for _, r := range Resources() {
+		in, err := all.Resource(r).Get(ctx, node, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("get NodeResourceTopology %s: %w", node, err)
+		}
+		o, err := Typed(in)
+		if err != nil {
+			return nil, err
+		}
+		typed, _ := o.(*v1alpha2.NodeResourceTopology)
+		return typed, nil
+	}
+	return nil, nil
+}
+
 // pageOf is how many objects one request lists. It bounds memory, because as JSON the objects are several times as
 // large as decoded.
 const pageOf = 250

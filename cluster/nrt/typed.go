@@ -32,6 +32,9 @@ const annotationMalformed = "tenon.sh/malformed"
 // annotationWhole marks, for Read, an object that only Tenon's agent wrote; see Reading.Whole. Typed sets it.
 const annotationWhole = "tenon.sh/whole"
 
+// annotationLeftOut marks an object whose data TypedOthers left out.
+const annotationLeftOut = "tenon.sh/left-out"
+
 // kept are the annotations that Read uses. Others may be large: a koordlet lists every CPU in one.
 var kept = []string{podfingerprint.Annotation, annotationCPUManager}
 
@@ -62,6 +65,24 @@ func Typed(obj any) (any, error) {
 	return nil, fmt.Errorf("decode NodeResourceTopology: unexpected type %T", obj)
 }
 
+// TypedOthers is Typed for a reader of the nodes' layouts. It leaves out the data of an object that only Tenon's agent
+// wrote, because that agent also wrote the node's layout. [LeftOut] recognizes such an object, and [Get] returns it as
+// a whole.
+func TypedOthers(obj any) (any, error) {
+	in, ok := obj.(*unstructured.Unstructured)
+	if !ok || !written(in.GetManagedFields()) {
+		return Typed(obj)
+	}
+	out := &v1alpha2.NodeResourceTopology{}
+	out.Name, out.UID = in.GetName(), in.GetUID()
+	out.ResourceVersion, out.Generation = in.GetResourceVersion(), in.GetGeneration()
+	out.Annotations = map[string]string{annotationLeftOut: "true"}
+	return out, nil
+}
+
+// LeftOut reports whether TypedOthers left out the data of an object.
+func LeftOut(o *v1alpha2.NodeResourceTopology) bool { return o.Annotations[annotationLeftOut] != "" }
+
 func decode(o *unstructured.Unstructured) (*v1alpha2.NodeResourceTopology, error) {
 	if err := checkQuantities(o.Object["zones"]); err != nil {
 		return nil, err
@@ -73,7 +94,7 @@ func decode(o *unstructured.Unstructured) (*v1alpha2.NodeResourceTopology, error
 // trim drops unused fields in place. The object was decoded for this informer only.
 func trim(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 	var annotations map[string]string
-	if ours(o) {
+	if written(o.ManagedFields) {
 		annotations = map[string]string{annotationWhole: "true"}
 	}
 	if o.Labels[labelManagedBy] == koordinator {
@@ -92,10 +113,10 @@ func trim(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 	return o
 }
 
-// ours reports whether nrt.Client.Apply wrote all fields of an object. If an exporter updates the object, too,
-// managedFields has another manager's name.
-func ours(o *v1alpha2.NodeResourceTopology) bool {
-	return len(o.ManagedFields) > 0 && !slices.ContainsFunc(o.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
+// written reports whether nrt.Client.Apply wrote all fields of the object that has these managedFields. If an exporter
+// updates the object, too, they have another manager's name.
+func written(fields []metav1.ManagedFieldsEntry) bool {
+	return len(fields) > 0 && !slices.ContainsFunc(fields, func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager != client.FieldManager
 	})
 }

@@ -38,6 +38,7 @@ var keys = map[string]string{
 	"annotationHeld":                 "tenon.sh/held",
 	"annotationWhole":                "tenon.sh/whole",
 	"annotationMalformed":            "tenon.sh/malformed",
+	"annotationLeftOut":              "tenon.sh/left-out",
 	"annotationOmitted":              "tenon.sh/omitted",
 	"annotationCPUManager":           "kubelet.koordinator.sh/cpu-manager-policy",
 	"annotationCPUTopology":          "node.koordinator.sh/",

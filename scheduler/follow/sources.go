@@ -77,6 +77,7 @@ type Sources struct {
 	config   *rest.Config
 	dynamic  dynamicinformer.DynamicSharedInformerFactory
 	topology *schema.GroupVersionResource // the resource of NodeResourceTopologies, or nil if they are not served
+	whole    *completer
 	// names lists the selected nodes; it lists none before Start.
 	names func() []string
 }
@@ -89,7 +90,7 @@ func New(logger klog.Logger, o Options) *Sources {
 	}
 	s := &Sources{Book: ledger.New(), options: o, logger: logger, events: report.NewEvents(logger),
 		layoutTimes: newReportTimes(time.Now), topologyTimes: newReportTimes(time.Now), ready: make(chan struct{}),
-		names: func() []string { return nil }}
+		whole: newCompleter(), names: func() []string { return nil }}
 	s.rejections = &rejections{events: s.events, pardon: s.pardon, machine: s.machine,
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 	s.conditions = report.NewConditions(logger, func(node string) []state.Inexact {
@@ -109,6 +110,7 @@ func New(logger klog.Logger, o Options) *Sources {
 		s.events.TopologyRefused(node, err)
 	})
 	s.Feed.OnTopologyConditions(s.events.TopologyFaults)
+	s.Feed.OnLeftOut(s.whole.need)
 	s.Feed.OnFreed(o.Wake)
 	s.Feed.OnReport(func(l *v1alpha1.NodeLayout) {
 		notices.Reported(l)
@@ -181,13 +183,14 @@ func (s *Sources) Start(ctx context.Context, api API, pods *Amounts, listed func
 	if err := servesLayouts(s.config); err != nil {
 		return err
 	}
+	c, err := dynamic.NewForConfig(s.config)
+	if err != nil {
+		return fmt.Errorf("make client for node layouts: %w", err)
+	}
 	if s.dynamic == nil {
-		c, err := dynamic.NewForConfig(s.config)
-		if err != nil {
-			return fmt.Errorf("make client for node layouts: %w", err)
-		}
 		s.dynamic = dynamicinformer.NewDynamicSharedInformerFactory(c, 0)
 	}
+	s.whole.topos, s.whole.to = c, s.late()
 	if err := s.findTopologies(ctx); err != nil {
 		return err
 	}
@@ -218,6 +221,10 @@ func (s *Sources) Start(ctx context.Context, api API, pods *Amounts, listed func
 		s.dynamic.Start(ctx.Done())
 	}
 	go s.conditions.Run(ctx, writer)
+	go s.whole.run(ctx, func(node string, err error) {
+		s.logger.V(2).Info("The NodeResourceTopology of a node without a layout cannot be read, will try again", "node", node,
+			"error", err.Error())
+	})
 	go s.begin(ctx, listed)
 	s.names = nodeNames(api.Informers, s.options.Nodes)
 	return nil
@@ -263,6 +270,7 @@ func (s *Sources) followPods(ctx context.Context, api API) error {
 
 // begin starts the feed when all first lists have been received.
 func (s *Sources) begin(ctx context.Context, listed func()) {
+	defer collectOften()()
 	if !cache.WaitForCacheSync(ctx.Done(), slices.Collect(maps.Values(s.synced))...) {
 		return
 	}

@@ -46,7 +46,7 @@ func (s *Sources) followTopologies(ctx context.Context) error {
 // fill adds a handler to the informer of NodeResourceTopologies or Numatopologies. It returns a function that reports
 // whether the handler has received the first list.
 func (s *Sources) fill(r schema.GroupVersionResource, to cache.ResourceEventHandler) (cache.InformerSynced, error) {
-	read := nrt.Typed
+	read := nrt.TypedOthers
 	if r == nrt.Numatopologies() {
 		read = nrt.TypedNumatopology
 	}
