@@ -28,7 +28,8 @@ func (a *account) mayPass(me *assumedPod) bool {
 		return false
 	}
 	return a.asIfTurned(me, func() bool {
-		p := passing{search: a.newSearch(), me: me, waiting: waiting, machine: a.base.Machine, left: maxPassing}
+		p := passing{search: a.newSearch(), me: me, waiting: waiting, machine: a.base.Machine, left: maxPassing,
+			known: map[placement]*tried{}}
 		starts, known := a.starts()
 		if !known || slices.ContainsFunc(p.assumed, func(f *assumedPod) bool { return f.uncertain }) {
 			return false
@@ -59,6 +60,38 @@ type passing struct {
 	machine  *topo.Machine
 	left     int  // placements that may still be tried
 	compared bool // at least one order was compared
+	// known has the placements that were tried. Many orders differ only in the place of me, so in the case without me
+	// they lead through the same usages.
+	known map[placement]*tried
+}
+
+// placement is a pod on the node in one state.
+type placement struct {
+	usage *place.Usage
+	pod   *assumedPod
+}
+
+// tried is the result of a placement. after is the usage when the pod holds what it gets.
+type tried struct {
+	verdict place.Verdict
+	after   *place.Usage
+}
+
+// place returns the placement of a pod. ok is false if too many were tried.
+func (p *passing) place(f *assumedPod, u *place.Usage) (out *tried, ok bool) {
+	key := placement{u, f}
+	if out = p.known[key]; out != nil {
+		return out, true
+	}
+	if p.left -= f.cost; p.left < 0 {
+		return nil, false
+	}
+	out = &tried{verdict: f.place(u), after: u}
+	if out.verdict.Fits() {
+		out.after = u.Hold(out.verdict.Holdings...)
+	}
+	p.known[key] = out
+	return out, true
 }
 
 // compare admits the remaining pods in every possible order, and then the waiting ones in the order of their
@@ -75,8 +108,12 @@ func (p *passing) compare(with, without *place.Usage, remaining int) bool {
 		if p.done[i] || !p.next(i, lo) {
 			continue
 		}
-		if f != p.me && f.acked != 0 && !f.place(without).Fits() {
-			continue // the pod was admitted, so this order did not happen
+		if f != p.me && f.acked != 0 {
+			if x, ok := p.place(f, without); !ok {
+				return false
+			} else if !x.verdict.Fits() {
+				continue // the pod was admitted, so this order did not happen
+			}
 		}
 		mine, theirs, ok := p.admit(f, with, without)
 		if !ok {
@@ -97,9 +134,11 @@ func (p *passing) compareWaiting(with, without *place.Usage) bool {
 	var ok bool
 	for _, f := range p.waiting {
 		if f == p.me {
-			if v := f.place(without); v.Fits() {
-				without = without.Hold(v.Holdings...)
+			x, ok := p.place(f, without)
+			if !ok {
+				return false
 			}
+			without = x.after
 			continue
 		}
 		if with, without, ok = p.admit(f, with, without); !ok {
@@ -112,21 +151,21 @@ func (p *passing) compareWaiting(with, without *place.Usage) bool {
 // admit lets the node admit a pod in both cases, and returns the usages after it. ok is false if the pod gets less in
 // one of them, or if the node may choose among devices that differ.
 func (p *passing) admit(f *assumedPod, with, without *place.Usage) (_, _ *place.Usage, ok bool) {
-	if p.left -= 2 * f.cost; p.left < 0 {
+	x, ok := p.place(f, with)
+	if !ok {
 		return nil, nil, false
 	}
-	x := f.place(with)
 	if f == p.me {
-		return with.Hold(x.Holdings...), without, x.Fits() && !unsureDevices(x.Holdings)
+		return x.after, without, x.verdict.Fits() && !unsureDevices(x.verdict.Holdings)
 	}
-	y := f.place(without)
+	y, ok := p.place(f, without)
 	switch {
-	case x.Fits() != y.Fits():
+	case !ok, x.verdict.Fits() != y.verdict.Fits():
 		return nil, nil, false
-	case !x.Fits():
+	case !x.verdict.Fits():
 		return with, without, true
 	}
-	return with.Hold(x.Holdings...), without.Hold(y.Holdings...), p.alike(f, x.Holdings, y.Holdings)
+	return x.after, y.after, p.alike(f, x.verdict.Holdings, y.verdict.Holdings)
 }
 
 // alike reports whether each container of a pod gets as much in two cases: as many NUMA nodes, as near to each other. A
