@@ -209,29 +209,61 @@ func (c *clock) watchState(b *testing.B, dir string) error {
 	return nil
 }
 
-// watchLayouts records the pods in layouts from the API server.
+// watchLayouts records the pods in layouts from the API server. A layout that continues a base has only what has
+// changed since, so both are watched.
 func (c *clock) watchLayouts(ctx context.Context, b *testing.B, cluster *lab.Cluster) {
 	b.Helper()
 	layouts, err := client.New(cluster.RESTConfig())
 	if err != nil {
 		b.Fatal(err)
 	}
-	w, err := layouts.Watch(ctx, metav1.ListOptions{})
+	reports, err := layouts.Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(w.Stop)
+	b.Cleanup(reports.Stop)
+	renewals, err := layouts.Bases.Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(renewals.Stop)
 	go func() {
-		for e := range w.ResultChan() {
-			l, ok := e.Object.(*v1alpha1.NodeLayout)
-			if !ok {
-				continue
+		last, bases := map[string]*v1alpha1.NodeLayout{}, map[string]*v1alpha1.LayoutBase{}
+		for {
+			node := ""
+			select {
+			case e, open := <-reports.ResultChan():
+				if !open {
+					return
+				}
+				if l, ok := e.Object.(*v1alpha1.NodeLayout); ok {
+					node, last[l.Name] = l.Name, l
+				}
+			case e, open := <-renewals.ResultChan():
+				if !open {
+					return
+				}
+				if b, ok := e.Object.(*v1alpha1.LayoutBase); ok {
+					node, bases[b.Name] = b.Name, b
+				}
 			}
-			uids := map[string]bool{}
-			for _, p := range l.Holdings {
-				uids[p.UID] = true
-			}
-			c.saw(l.Name, uids, time.Now())
+			c.sawLayout(last[node], bases[node])
 		}
 	}()
+}
+
+// sawLayout records the pods of a layout, unless its base has not arrived.
+func (c *clock) sawLayout(l *v1alpha1.NodeLayout, b *v1alpha1.LayoutBase) {
+	if l == nil {
+		return
+	}
+	whole, err := l.On(b)
+	if err != nil {
+		return
+	}
+	uids := map[string]bool{}
+	for _, p := range whole.Holdings {
+		uids[p.UID] = true
+	}
+	c.saw(l.Name, uids, time.Now())
 }
