@@ -119,9 +119,13 @@ func (f *Feed) TopologyGone(o *v1alpha2.NodeResourceTopology) {
 	}
 	f.goneTopologies.put(goneName(o), o.ResourceVersion)
 	used := c.object() == *c.newest(o)
+	asked := nrt.LeftOut(*c.newest(o)) && !f.exact[o.Name]
 	*c.newest(o) = nil
 	if !used {
 		return
+	}
+	if asked && !c.counts {
+		f.book.Forget(o.Name)
 	}
 	f.uncount(o.Name, c)
 	if c.object() == nil {
@@ -168,6 +172,17 @@ func (f *Feed) OnTopologyConditions(changed func(node string, conditions []strin
 // first event; it must not call the feed.
 func (f *Feed) OnLeftOut(needed func(node string)) { f.onLeftOut = needed }
 
+// Unreadable receives a node whose NodeResourceTopology the callback of OnLeftOut could not read, or did not find.
+// Until it is read, the node is unknown, unless it has a valid layout.
+func (f *Feed) Unreadable(node string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.coarse[node]; c != nil && !f.exact[node] && nrt.LeftOut(c.object()) {
+		c.counts, c.ended, c.past = false, nil, nil
+		f.book.Forget(node)
+	}
+}
+
 // beginCoarse books the objects that arrived before Begin.
 func (f *Feed) beginCoarse() {
 	for _, node := range slices.Sorted(maps.Keys(f.coarse)) {
@@ -181,6 +196,10 @@ func (f *Feed) layoutLost(node string) {
 	delete(f.exact, node)
 	c := f.coarse[node]
 	if c != nil && c.counts {
+		return
+	}
+	if c != nil && f.begun && nrt.LeftOut(c.object()) {
+		f.onLeftOut(node) // the last layout counts until the topology is read: an unknown node may take any pod
 		return
 	}
 	f.book.Forget(node)

@@ -143,6 +143,8 @@ func TestTheAgentsTopologyIsReadWhenItIsNeeded(t *testing.T) {
 	wantAsked(0, "with a layout")
 	f.Layout(broken(t, "n", 3))
 	wantAsked(1, "without a layout")
+	wantAmounts(t, book, "n", "exact free 7 7")
+	f.Unreadable("n")
 	wantAmounts(t, book, "n", "unknown")
 	f.Topology(agents(t, topologyOf("n", 2, 8, 5)))
 	wantAsked(1, "the same object again")
@@ -159,6 +161,13 @@ func TestTheAgentsTopologyIsReadWhenItIsNeeded(t *testing.T) {
 	f.Topology(agents(t, topologyOf("n", 7, 1, 1)))
 	wantAmounts(t, book, "n", "exact free 7 7")
 	wantAsked(2, "with a layout again")
+	f.Unreadable("n")
+	wantAmounts(t, book, "n", "exact free 7 7")
+	f.LayoutGone(layoutOf(t, "n", 8))
+	wantAmounts(t, book, "n", "exact free 7 7")
+	wantAsked(3, "after the layout")
+	f.TopologyGone(topologyOf("n", 9))
+	wantAmounts(t, book, "n", "unknown")
 }
 
 // agents returns an object as a scheduler receives it if Tenon's agent wrote it.

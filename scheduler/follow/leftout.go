@@ -18,6 +18,8 @@ type completer struct {
 	nodes workqueue.TypedRateLimitingInterface[string]
 	topos dynamic.Interface
 	to    cache.ResourceEventHandler
+	// unread is called with a node whose topology cannot be read, with the error, or was not found.
+	unread func(node string, err error)
 }
 
 func newCompleter() *completer {
@@ -30,7 +32,7 @@ func (c *completer) need(node string) { c.nodes.Add(node) }
 
 // run reads the topologies that are needed, one after the other, until the context ends. A topology that cannot be read
 // is tried again, ever more seldom.
-func (c *completer) run(ctx context.Context, failed func(node string, err error)) {
+func (c *completer) run(ctx context.Context) {
 	go func() {
 		<-ctx.Done()
 		c.nodes.ShutDown()
@@ -43,12 +45,13 @@ func (c *completer) run(ctx context.Context, failed func(node string, err error)
 		o, err := nrt.Get(ctx, c.topos, node)
 		switch {
 		case err != nil:
-			failed(node, err)
+			c.unread(node, err)
 			c.nodes.AddRateLimited(node)
 		case o != nil:
 			c.to.OnAdd(o, false)
 			c.nodes.Forget(node)
 		default: // it was deleted meanwhile
+			c.unread(node, nil)
 			c.nodes.Forget(node)
 		}
 		c.nodes.Done(node)

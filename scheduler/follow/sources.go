@@ -190,7 +190,7 @@ func (s *Sources) Start(ctx context.Context, api API, pods *Amounts, listed func
 	if s.dynamic == nil {
 		s.dynamic = dynamicinformer.NewDynamicSharedInformerFactory(c, 0)
 	}
-	s.whole.topos, s.whole.to = c, s.late()
+	s.whole.topos, s.whole.to, s.whole.unread = c, s.late(), s.topologyUnread
 	if err := s.findTopologies(ctx); err != nil {
 		return err
 	}
@@ -221,10 +221,7 @@ func (s *Sources) Start(ctx context.Context, api API, pods *Amounts, listed func
 		s.dynamic.Start(ctx.Done())
 	}
 	go s.conditions.Run(ctx, writer)
-	go s.whole.run(ctx, func(node string, err error) {
-		s.logger.V(2).Info("The NodeResourceTopology of a node without a layout cannot be read, will try again", "node", node,
-			"error", err.Error())
-	})
+	go s.whole.run(ctx)
 	go s.begin(ctx, listed)
 	s.names = nodeNames(api.Informers, s.options.Nodes)
 	return nil

@@ -120,6 +120,16 @@ func (s *Sources) late() cache.ResourceEventHandler {
 	}
 }
 
+// topologyUnread receives a node without a layout whose NodeResourceTopology could not be read, or, with a nil error,
+// has gone.
+func (s *Sources) topologyUnread(node string, err error) {
+	s.Feed.Unreadable(node)
+	if err != nil {
+		s.logger.V(2).Info("The NodeResourceTopology of a node without a layout cannot be read, will try again", "node", node,
+			"error", err.Error())
+	}
+}
+
 // topologyReported wakes pods that fit the node of a changed NodeResourceTopology or Numatopology. It does nothing if
 // the node is exact, because then its layout decides, and if the change concerns nothing that is read.
 func (s *Sources) topologyReported(before, o any) {
