@@ -52,10 +52,10 @@ func ToPlace(p *v1.Pod) (*place.Pod, error) {
 	return out, nil
 }
 
-// add appends a container with its requests in ascending order of name.
+// add appends a container with its requests, and the devices of its limits, in ascending order of name.
 func add(out *place.Pod, c *v1.Container, kind place.Kind) error {
 	pc := place.Container{Name: c.Name, Kind: kind}
-	// The kubelet applies the same rule to containers that are parts of a pod with resources of its own
+	// To containers of a pod with resources of its own, the kubelet applies the rule by which a pod is Guaranteed
 	// (pkg/kubelet/cm/qos/helpers.go).
 	pc.Unequal = out.PodLevel && classOf(&c.Resources) != place.Guaranteed
 	var err error

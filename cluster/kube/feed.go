@@ -113,7 +113,8 @@ const lateGrace = 10 * time.Second
 // vanishGrace is how long a pod that was deleted by force stays assumed without a report of its node.
 const vanishGrace = 30 * time.Second
 
-// mayRun is the value in Feed.ended for a pod whose object is gone, and that its node may still run.
+// mayRun is the value in Feed.ended for a pod whose object was deleted although the node may still run the pod. For all
+// other pods in that map the value is "".
 const mayRun = "may run"
 
 // NewFeed returns a feed into a ledger. The callbacks may be nil; they must not call the feed.

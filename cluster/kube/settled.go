@@ -8,9 +8,10 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file settles nodes that report amounts only, after enough time has passed. An exporter that finds no change
-// writes the same object, and the API server sends no event for that. So a report whose fingerprint matched no set of
-// pods may be the last one, and the feed reads it again later.
+// This file finds out which pods the amounts of a node contain, if the node reports amounts only, once enough time
+// has passed that its exporter must have seen them. An exporter that finds no change writes the same object, and the
+// API server sends no event for that. So a report whose fingerprint matched no set of pods may be the last one, and
+// the feed reads it again later.
 
 const (
 	// settlePeriod is the longest time until an exporter has read its node again and its report has arrived. By default
@@ -72,8 +73,8 @@ func (f *Feed) unsettled(node string) bool {
 	return n != nil && n.Unsettled
 }
 
-// reread reads the last report of a node again. By now it is certain how the report counts the pods that were
-// admitted or ended longer than settlePeriod ago.
+// reread reads the last report of a node again, on the assumption that it counts the pods that were admitted longer
+// than settlePeriod ago, and not those that ended longer ago than that.
 func (f *Feed) reread(node string, c *coarse) {
 	r, err := nrt.ReadOn(c.object(), f.machines.New)
 	if err != nil {
@@ -82,7 +83,7 @@ func (f *Feed) reread(node string, c *coarse) {
 	a := &state.Amounts{Again: true}
 	if c.accounted {
 		if a.Counts = f.byNow(node, c, r); a.Counts == nil {
-			return // the report was written before the settled pods were admitted
+			return // the object lists its pods itself, or was written before the settled pods were admitted
 		}
 	}
 	f.report(node, c, r, a)
@@ -90,8 +91,8 @@ func (f *Feed) reread(node string, c *coarse) {
 }
 
 // byNow returns which pods the amounts of a node contain, by UID. It assumes that the exporter has read the node
-// since the settled pods were admitted, and since the pods with over set ended. It returns nil if the object lists
-// its pods itself, or if no fingerprint confirms the assumption.
+// since the settled pods were admitted, and since the pods whose field over is set ended. It returns nil if the
+// object lists its pods itself, or if no fingerprint confirms the assumption.
 func (f *Feed) byNow(node string, c *coarse, r *nrt.Reading) map[string]bool {
 	if r.Pods != nil {
 		return nil
@@ -102,7 +103,7 @@ func (f *Feed) byNow(node string, c *coarse, r *nrt.Reading) map[string]bool {
 	for _, p := range f.bound.on(node) {
 		switch {
 		case !noticed(p.spec, r):
-			out[p.id.UID] = true
+			out[p.id.UID] = true // it holds nothing that the report has, so the report need not contain it
 		case p.counted || p.settled:
 			out[p.id.UID], sure = true, append(sure, named(p, false))
 		case len(fresh) < maxUncertain:

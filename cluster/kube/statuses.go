@@ -103,8 +103,8 @@ func (b *boundPod) resized(hs []place.Holding) (out []string) {
 	return out
 }
 
-// stopped returns the statuses of the pod's containers without Resized.
-func (b *boundPod) stopped() (out place.Statuses) {
+// withoutResized returns the statuses of the pod's containers, except Resized.
+func (b *boundPod) withoutResized() (out place.Statuses) {
 	if b.statuses != nil {
 		out = *b.statuses
 	}
@@ -116,7 +116,7 @@ func (f *Feed) status(p *boundPod) {
 	if p.spec == nil {
 		return
 	}
-	s := p.stopped()
+	s := p.withoutResized()
 	if n := f.book.Snapshot().Node(p.node); n != nil && n.Quality == state.Exact {
 		if e, ok := n.Entry(p.id.UID); ok && e.Source == state.Observed {
 			s.Resized = p.resized(e.Holdings)
@@ -133,7 +133,7 @@ func (f *Feed) statuses(node string, entries []state.Entry) {
 		if p == nil || p.node != node || p.spec == nil {
 			continue
 		}
-		s := p.stopped()
+		s := p.withoutResized()
 		s.Resized = p.resized(e.Holdings)
 		f.book.Status(node, e.Pod.UID, s)
 	}

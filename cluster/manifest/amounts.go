@@ -72,8 +72,8 @@ func decode(text []byte) (out any, err error) {
 
 func subfield(path, name string) string { return strings.TrimPrefix(path+"."+clip(name), ".") }
 
-// quantities checks every amount in the fields resources.limits and resources.requests of an object. It does so
-// before the object is decoded, because a decoding error does not name the field.
+// quantities checks every amount in the fields resources.limits and resources.requests of an object, and the exponents
+// of all numbers. It does so before the object is decoded, because a decoding error does not name the field.
 func quantities(text []byte) error {
 	if err := Tame(text); err != nil {
 		return err

@@ -7,8 +7,8 @@
 // reason. What is decided for a pod that is bound to the node and has not arrived yet stays free for that pod.
 //
 // Invariant: no CPU is exclusive to two pods, or to two containers that run together, and no reserved CPU is
-// exclusive. A pod moves only if a decision is about that pod. Each decision is checked against this invariant, and
-// refused if it breaks it. The shared CPUs are the CPUs that no pod has exclusively; there is at least one. A Node
+// exclusive. An event about one pod never moves another. Each placement is checked against this invariant, and is not
+// used if it breaks it. The shared CPUs are the CPUs that no pod has exclusively; there is at least one. A Node
 // never changes; every event makes another one. Equal histories give equal nodes.
 //
 // The package does not handle containers that do not exist yet or any more, cgroups, or time.
@@ -59,7 +59,7 @@ const (
 	Refused FaultCode = "placement-refused"
 )
 
-// Fault is a fault of a placement, with the reasons if the policies refuse it.
+// Fault is a fault of a placement, with the reasons if the policies refuse the pod.
 type Fault struct {
 	Code    FaultCode
 	Reasons []place.Reason
@@ -74,7 +74,7 @@ type Fault struct {
 type Pin struct {
 	CPUs      idset.Set[idset.CPU]
 	NUMAs     topo.Mask
-	Exclusive bool // no container that runs at the same time uses the CPUs
+	Exclusive bool // no other container that runs at the same time uses the CPUs
 }
 
 // New returns a node without pods. The rules must be valid for the machine.
@@ -211,10 +211,10 @@ func relaxed(u *place.Usage) *place.Usage {
 	return place.NewUsage(u.Machine, r).Hold(place.Holding{CPUs: taken})
 }
 
-// near returns what to place in order to align a pod to the devices that the kubelet has given to its containers. u is
-// the node's usage with these devices only, each under a resource name of its own container. asks is the pod in which
-// each container asks for exactly its own devices. ok is false if the kubelet has given no devices, or if they do not
-// make a valid machine and pod.
+// near returns what to place in order to align a pod to the devices that the kubelet has given to its containers. u
+// is the node's usage with these devices only; no two containers have devices under one resource name. asks is the
+// pod in which each container asks for exactly its own devices. ok is false if the kubelet has given no devices, or
+// if they do not make a valid machine and pod.
 func (n *Node) near(a Arrival) (u *place.Usage, asks *place.Pod, ok bool) {
 	m := n.Machine().Spec()
 	m.Devices = nil

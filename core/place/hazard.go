@@ -231,8 +231,11 @@ func scattered(m *topo.Machine, on topo.Mask, cpus int64) bool {
 	}
 	least := fewestOf(whole, cpus)
 	perSocket := m.WithCPUs().Len() / len(m.Sockets())
-	if least >= on.Len() || perSocket == 0 {
-		return least < on.Len()
+	if least >= on.Len() {
+		return false
+	}
+	if perSocket == 0 { // more sockets than NUMA nodes with CPUs: any further NUMA node spans too many
+		return true
 	}
 	spans := 0
 	for _, s := range m.Groups(topo.Sockets) {
@@ -243,9 +246,9 @@ func scattered(m *topo.Machine, on topo.Mask, cpus int64) bool {
 	return spans > (least+perSocket-1)/perSocket
 }
 
-// tablesDiffer reports whether a memory manager whose state file has the tables of b and the blocks of a does not
-// start. That is so if the group of a NUMA node differs, or the free bytes of a whole group do (before 1.32: of a
-// NUMA node).
+// tablesDiffer reports whether the memory manager refuses a state file with the blocks of a and the tables of b, and so
+// does not start: some NUMA node has another group, or some whole group (before 1.32: some NUMA node) has other free
+// bytes.
 func tablesDiffer(a, b *Usage) bool {
 	for i := range a.cells {
 		if a.cells[i].group != b.cells[i].group {

@@ -12,7 +12,7 @@ import (
 type maskSpace struct {
 	at    []int // position of each dense bit
 	plain bool  // at[i] == i: dense bits are positions
-	// single: only masks of one NUMA node matter, and tables have only their entries.
+	// single: only masks of one NUMA node matter; all other entries of tables are undefined.
 	single bool
 }
 
@@ -35,7 +35,7 @@ func (l *maskSpace) next(d int) int {
 // size returns the number of dense masks, the empty one included.
 func (l *maskSpace) size() int { return 1 << len(l.at) }
 
-// count returns how many masks matter.
+// count returns how many masks matter. Unless single is set, the empty mask counts.
 func (l *maskSpace) count() int {
 	if l.single {
 		return len(l.at)
@@ -100,7 +100,8 @@ type hintSet struct {
 	ties []int
 }
 
-// tables is memory for one hint set. Slices are indexed by dense mask; entry 0 is the empty mask.
+// tables is memory for one hint set. Slices are indexed by dense mask; entry 0 is the empty mask. Until prefer has run,
+// preferred has the masks that are large enough.
 type tables struct {
 	whole, free           []int64 // amounts if nothing is held, and now
 	able, fits, preferred []bool

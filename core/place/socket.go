@@ -73,7 +73,7 @@ func (s *spreading) evenness(set []int) (deviates int64, extra []int, end ending
 	}
 	rest := s.wanted - share*s.k
 	if rest == 0 {
-		return spreadOf(left), nil, picked
+		return deviationOf(left), nil, picked
 	}
 	deviates = math.MaxInt64
 	for size := len(over); size > 0; size-- {
@@ -122,11 +122,11 @@ func (s *spreading) dealt(left, from []int, rest int) (deviates int64, end endin
 			return 0, endless // CPUs that belong to no whole group were counted
 		}
 	}
-	return spreadOf(left), picked
+	return deviationOf(left), picked
 }
 
-// spreadOf returns the deviation of the free CPUs in left.
-func spreadOf(left []int) int64 {
+// deviationOf returns the standard deviation of the numbers in left, the free CPUs of each NUMA node, in thousandths.
+func deviationOf(left []int) int64 {
 	var sum, squares int64
 	for _, n := range left {
 		sum, squares = sum+int64(n), squares+int64(n)*int64(n)

@@ -68,7 +68,8 @@ func newCharging(c *cluster, r *chance) *charging {
 	return k
 }
 
-// synchronise takes over a node's report, and drops what was assumed and the cached views.
+// synchronise models a report of node n: its zones become what the node really has free. The amounts that were assumed,
+// the cached views and the mark dirty are reset.
 func (k *charging) synchronise(n int) {
 	c := k.cluster
 	k.nodes[n] = charged{zones: c.zones(c.nodes[n].state.usage), assumed: make(amounts, len(c.names)),

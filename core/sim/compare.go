@@ -106,7 +106,7 @@ func (t *Tally) add(o Tally) {
 	t.Refused += o.Refused
 	t.Wait += o.Wait
 	t.Longest = max(t.Longest, o.Longest)
-	t.Aligned += o.Aligned
+	t.OnNUMAs += o.OnNUMAs
 	t.NUMAs += o.NUMAs
 	t.Distance += o.Distance
 	t.Capacity += o.Capacity

@@ -224,7 +224,7 @@ func (r *replay) try(pod int, among []int) outcome {
 	r.tally.Wait += waited
 	r.tally.Longest = max(r.tally.Longest, waited)
 	if machine := r.trace.Fleets[r.cluster.nodes[n].fleet].Machine; v.NUMAs(machine) != 0 {
-		r.tally.Aligned++
+		r.tally.OnNUMAs++
 		r.tally.NUMAs += int64(v.NUMAs(machine).Len())
 		r.tally.Distance += meanDistance(machine, v.NUMAs(machine))
 	}

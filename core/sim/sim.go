@@ -118,9 +118,9 @@ type Tally struct {
 	Wait    int64 // seconds from arrival to placement, or to the end
 	Longest int64 // the longest of these
 
-	Aligned  int   // placed pods that hold something on NUMA nodes
-	NUMAs    int64 // number of NUMA nodes of the aligned pods
-	Distance int64 // mean distance of these NUMA nodes to each other, in hundredths
+	OnNUMAs  int   // placed pods that hold something on NUMA nodes
+	NUMAs    int64 // sum of the numbers of NUMA nodes of these pods
+	Distance int64 // sum of the mean distances between the NUMA nodes of each of these pods, in hundredths
 
 	// Amounts of the trace's scarce resource, at the end.
 	Capacity int64 // total that pods can have

@@ -78,7 +78,7 @@ pod 40 60  plain      # fits beside anything? no CPU is left: waits until 100
 `)
 	got := tally(t, tr, "Tenon", Options{Seed: 1})
 	want := Tally{Pods: 7, First: 2, Placed: 6, AtOnce: 2, Wait: 90 + 80 + 80 + 60 + (160 - 30), Longest: 160 - 30,
-		Aligned: 5, NUMAs: 5, Distance: 5000}
+		OnNUMAs: 5, NUMAs: 5, Distance: 5000}
 	got.Capacity, got.Given, got.Stranded, got.Wanted = 0, 0, 0, 0
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)

@@ -39,10 +39,10 @@ func compareRows(c *sim.Comparison) []compareRow {
 		{"never placed", churn(func(t sim.Tally) int { return t.Pods - t.Placed })},
 		{"refusals by kubelets", churn(func(t sim.Tally) int { return t.Refused })},
 		{"NUMA nodes per pod", func(_ *sim.Comparison, k sim.Column) string {
-			return hundredths(100*k.Churn.NUMAs, int64(k.Churn.Aligned))
+			return hundredths(100*k.Churn.NUMAs, int64(k.Churn.OnNUMAs))
 		}},
 		{"mean distance", func(_ *sim.Comparison, k sim.Column) string {
-			return hundredths(k.Churn.Distance, int64(k.Churn.Aligned))
+			return hundredths(k.Churn.Distance, int64(k.Churn.OnNUMAs))
 		}},
 	}
 	if c.Cases > 0 {
@@ -218,5 +218,5 @@ func comparisonsOf(found []*sim.Comparison) comparisonsDocument {
 
 func tallyOf(t sim.Tally) tallyDocument {
 	return tallyDocument{t.Pods, t.First, t.Placed, t.AtOnce, t.Refused, t.Wait, t.Longest,
-		t.Aligned, t.NUMAs, t.Distance, t.Capacity, t.Given, t.Stranded, t.Wanted}
+		t.OnNUMAs, t.NUMAs, t.Distance, t.Capacity, t.Given, t.Stranded, t.Wanted}
 }

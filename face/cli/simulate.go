@@ -410,22 +410,22 @@ func (a *app) tasks(f simulateFlags, s *simulation, all *scenery, count int, std
 	err error) {
 	for i := range s.altered {
 		x := &s.altered[i]
-		pods, stay, err := s.stage.On(x.node)
+		pods, ended, err := s.stage.On(x.node)
 		if err != nil {
 			return nil, err
 		}
-		x.moved, x.stay = len(pods), stay
+		x.moved, x.ended = len(pods), ended
 		for _, w := range pods {
 			out = append(out, &task{workload: w, wanted: w.Count, from: x.node})
 		}
 	}
 	slices.Sort(f.without)
 	for _, node := range slices.Compact(f.without) {
-		pods, stay, err := s.stage.On(node)
+		pods, ended, err := s.stage.On(node)
 		if err != nil {
 			return nil, fmt.Errorf("--without: %w", err)
 		}
-		s.gone = append(s.gone, leaving{node, len(pods), stay})
+		s.gone = append(s.gone, leaving{node, len(pods), ended})
 		for _, w := range pods {
 			out = append(out, &task{workload: w, wanted: w.Count, from: node})
 		}

@@ -124,7 +124,7 @@ func (s *simulation) document() simulationDocument {
 	}
 }
 
-func (l leaving) document() leavingDocument { return leavingDocument{l.node, l.moved, l.stay} }
+func (l leaving) document() leavingDocument { return leavingDocument{l.node, l.moved, l.ended} }
 
 func (t *task) document(p *whatif.Plan) workloadDocument {
 	w := t.workload

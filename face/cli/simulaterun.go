@@ -31,11 +31,11 @@ type simulation struct {
 	notJudged []string
 }
 
-// leaving is a node that is taken away, or that is drained for another configuration. moved counts its pods that are
-// placed again, and stay the pods that end with the node.
+// leaving is a node that is taken away, or that is drained for another configuration. moved is the number of its pods
+// that have to be placed again. ended is the number of its pods that end with the node, such as pods of DaemonSets.
 type leaving struct {
-	node        string
-	moved, stay int
+	node         string
+	moved, ended int
 }
 
 // round is a list of tasks that are placed one after the other on the same nodes.

@@ -104,8 +104,8 @@ func (s *simulation) writeScene(b *bufio.Writer) {
 	}
 	for _, g := range s.gone {
 		fmt.Fprintf(b, "Without node %s: %s to be placed anew", g.node, pods(g.moved))
-		if g.stay > 0 {
-			fmt.Fprintf(b, ", %d more (of DaemonSets, or its own) would go with it", g.stay)
+		if g.ended > 0 {
+			fmt.Fprintf(b, ", %d more (of DaemonSets, or its own) would go with it", g.ended)
 		}
 		fmt.Fprintln(b, ".")
 	}

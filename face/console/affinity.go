@@ -10,9 +10,9 @@ import (
 	"github.com/tenon-numa/tenon/cluster/live"
 )
 
-// affinity answers with what the agent of a node measured between pods that share CPUs. The user must be allowed to
-// read the node and its NodeAffinity. The answer lists only pods that the user may read, but its totals are of all
-// pods.
+// affinity answers with what the agent of a node measured between pods; the answer is empty if the console reads no
+// NodeAffinity. The user must be allowed to read the node, and who.Affinity checks the right to read its NodeAffinity.
+// The answer lists only pods that the user may read, but its totals are of all pods.
 func (h *Handler) affinity(w http.ResponseWriter, q *request) error {
 	name := q.values.Get("node")
 	if _, ok := q.who.View.State().Node(name); !ok {

@@ -17,13 +17,14 @@ const (
 
 // checks bounds the checking of credentials: a few at a time, in turn by address. As many may wait as there may be
 // connections, so none is refused for lack of room. A correct credential from an address that many clients share,
-// such as an ingress, waits at most for the credentials of the open connections.
+// such as an ingress, waits until those that came before it from there were checked, at most one for each open
+// connection.
 type checks struct{ *turns }
 
 func newChecks() checks { return checks{newTurns(checking, checking, maxConns)} }
 
-// do checks a credential that came from an address, "IP:port", by calling examine. It returns the error of ctx if ctx
-// ends before.
+// do checks a credential that came from an address, "IP:port", by calling examine. It returns the error of the
+// context if its turn does not come before ctx ends, or within maxAnswer.
 func (c checks) do(ctx context.Context, remote string, examine func() (*Identity, error)) (*Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxAnswer)
 	defer cancel()

@@ -235,7 +235,8 @@ type Device struct {
 	Resource string
 	ID       string
 	NUMAs    idset.Set[idset.NUMA]
-	// List describes the plugin's list in the service; it is UsualList where only a state file has the device.
+	// List is the kind of the list of NUMA nodes that the device plugin announced, as the PodResources service shows it.
+	// It is UsualList if the device is known only from a state file.
 	List topo.NUMAList
 }
 

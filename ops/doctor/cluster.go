@@ -22,7 +22,7 @@ import (
 
 // This file examines the installation.
 
-// The label of Tenon's programs, and its values.
+// The label of Tenon's programs, and its value for agents.
 const (
 	nameLabel = "app.kubernetes.io/name"
 	agentName = "tenon-agent"
@@ -45,7 +45,7 @@ func (x *examination) cluster() {
 	}
 	x.schedulers()
 	x.foreign()
-	x.agents()
+	x.programs()
 	x.topologies()
 }
 
@@ -127,8 +127,8 @@ func collect(schema map[string]any, path string, out map[string]bool) {
 	}
 }
 
-// schedulers examines whether a scheduler with Tenon works. Its lease, if there is one, must not have expired. If no
-// lease has a holder, a condition on some layout must show that a scheduler has judged it.
+// schedulers examines whether a scheduler with Tenon works. Its lease, if there is one, must have been renewed within
+// twice its duration. If no lease has a holder, a condition on some layout must show that a scheduler has judged it.
 func (x *examination) schedulers() {
 	held, judged := false, false
 	for _, l := range x.Leases {
@@ -151,8 +151,9 @@ func (x *examination) schedulers() {
 	}
 }
 
-// foreign examines whether another scheduler uses the nodes of Tenon's schedulers. Only the configurations of
-// schedulers show which ones have Tenon, so foreign finds nothing without these.
+// foreign examines whether another scheduler places pods that need alignment on exact nodes, which Tenon schedules.
+// Only the configurations of kube-schedulers show which of their profiles have Tenon, so foreign finds nothing without
+// these. Volcano's configuration has no names of profiles.
 func (x *examination) foreign() {
 	ours := map[string]bool{}
 	for _, s := range x.Schedulers {
@@ -188,8 +189,8 @@ func stays(p *v1.Pod) bool {
 	return mirror || owner != nil && owner.Kind == "DaemonSet"
 }
 
-// agents examines Tenon's own pods.
-func (x *examination) agents() {
+// programs examines Tenon's own pods: that all have one release, and that each agent works.
+func (x *examination) programs() {
 	releases := map[string][]string{}
 	for p := range kube.EachPod(x.View.Pods) {
 		name := p.Labels[nameLabel]
@@ -226,8 +227,8 @@ func unready(p *v1.Pod) *v1.PodCondition {
 	return nil
 }
 
-// agent examines the pod of an agent. If the agent runs without being ready, its node's layout may be as old as its
-// last write.
+// agent examines the pod of an agent. If the agent runs without being ready, its node's layout may be as old as the
+// agent's last write.
 func (x *examination) agent(p *v1.Pod) {
 	c := unready(p)
 	if c == nil {

@@ -140,7 +140,8 @@ func (o Options) matches(v *kube.View) error {
 	return fmt.Errorf("there is no pod %s", o.Pod)
 }
 
-// keep removes the findings that the options do not select.
+// keep returns the diagnosis without the objects that do not concern the selected node and the selected pod, and
+// without the findings that have no other objects.
 func (o Options) keep(d document.Diagnosis) document.Diagnosis {
 	if o.Node == "" && o.Pod == "" {
 		return d

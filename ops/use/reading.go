@@ -204,7 +204,8 @@ func (r *reading) since(last *reading) *reading {
 	return &out
 }
 
-// sample returns the reading in the form of a time line. Its counters must have been replaced by rates.
+// sample returns the reading as one sample of a time line. The counters of r must have been replaced by rates (see
+// since).
 func (r *reading) sample() document.UseSample {
 	out := document.UseSample{Time: r.at.UTC(), NUMAs: []document.NUMAUse{}, Containers: []document.ContainerUse{}}
 	ids := map[int32]bool{}

@@ -22,9 +22,9 @@ type Scrape func(ctx context.Context, node string) (io.ReadCloser, error)
 
 // Bounds of the kept data.
 const (
-	often         = 5 * time.Second  // least time between two scrapes of a node
+	scrapePeriod  = 5 * time.Second  // between two scrapes of a node, less a tenth
 	lasts         = 10 * time.Minute // the length of a time line
-	maxSamples    = int(lasts / often)
+	maxSamples    = int(lasts / scrapePeriod)
 	maxNodes      = 16
 	maxContainers = 12_000           // in all samples of a node
 	maxScrape     = 10 * time.Second // bounds one scrape, even if the client would wait longer
@@ -56,10 +56,11 @@ func NewTimelines(scrape Scrape, now func() time.Time) *Timelines {
 	return &Timelines{scrape: scrape, now: now, all: map[string]*line{}}
 }
 
-// Node returns what a node uses. If the last attempt was longer ago than the time often, it first scrapes the agent.
-// It ignores the name of a pod, because every sample has all containers. The caller must not change the samples.
+// Node returns what a node uses. It first scrapes the agent, unless the last attempt was less than scrapePeriod
+// (minus a tenth) ago. The last argument, the name of a pod, is ignored, because every sample has all containers.
+// The caller must not change the samples.
 func (t *Timelines) Node(ctx context.Context, node, _ string) document.NodeUse {
-	out := document.NodeUse{Kind: "NodeUse", Node: node, Source: "agent", Seconds: int(often / time.Second)}
+	out := document.NodeUse{Kind: "NodeUse", Node: node, Source: "agent", Seconds: int(scrapePeriod / time.Second)}
 	l := t.line(node)
 	select {
 	case l.turn <- struct{}{}:
@@ -69,7 +70,7 @@ func (t *Timelines) Node(ctx context.Context, node, _ string) document.NodeUse {
 		return out
 	}
 	// The tenth is a tolerance: a client that asks at this interval gets a new sample each time.
-	if now := t.now(); now.Sub(l.tried) >= often-often/10 {
+	if now := t.now(); now.Sub(l.tried) >= scrapePeriod-scrapePeriod/10 {
 		l.tried = now
 		t.read(ctx, node, l)
 	}

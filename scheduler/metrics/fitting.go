@@ -22,13 +22,13 @@ const (
 	maxCounts  = 2000 // nodes that are counted anew in one scrape, all shapes together
 )
 
-// recount is the shortest time between two countings. Prometheus scrapes every 15 seconds or less often. A client
-// that asks every second gets the same numbers for this time.
+// recount is how long the numbers of a complete count are sent again. Prometheus scrapes every 15 seconds or less
+// often. After an incomplete count, the next scrape goes on counting.
 const recount = 5 * time.Second
 
 // fitting counts how many more pods of some shapes fit. The count of a node stays valid until the node changes. A
-// scrape counts at most maxCounts nodes anew, so that it stays cheap after a start in a large cluster. A shape gets
-// its first number when all nodes have been counted for it.
+// scrape counts at most maxCounts nodes anew, so that it stays cheap after a start in a large cluster. A shape has
+// no number while some node was never counted for it.
 type fitting struct {
 	desc    *metrics.Desc
 	plain   Plain

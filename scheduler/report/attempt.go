@@ -43,8 +43,8 @@ func (a *Attempt) Fits(node string) {
 	}
 }
 
-// Refused records that the pod does not fit on a node. reasons is empty if the node was refused without a verdict;
-// the message of the status has the reason in any case.
+// Refused records that the pod does not fit on a node. reasons are the reasons in the node's verdict; they are empty if
+// the node was refused before it had one. why is the status that Filter returned, whose message always has the reason.
 func (a *Attempt) Refused(node string, reasons []place.Reason, why interface{ Message() string }) {
 	a.decision.Refused(node, reasons, why)
 	if a.Log.On(LevelRefusal) {

@@ -19,6 +19,10 @@ type grower struct{ name, class string }
 
 var growers = [...]grower{{rounds.Plain, "plain"}, {rounds.Tenon, "a"}, {rounds.Peer, "d"}}
 
+// largest is the size of the largest cluster, in nodes. Only kube-scheduler and Tenon are measured on it, because
+// NodeResourceTopologyMatch would take hours.
+const largest = 100_000
+
 // growthLayer measures clusters whose CPUs are half taken: first with more and more nodes, then with more and more
 // NUMA nodes per machine.
 func growthLayer(ctx context.Context, o options) (found, error) {
@@ -39,6 +43,14 @@ func growthLayer(ctx context.Context, o options) (found, error) {
 	cells, err := contend(ctx, names, sizes)
 	if err != nil {
 		return found{}, err
+	}
+	if o.nodes >= largest {
+		huge, err := contend(ctx, []string{rounds.Plain, rounds.Tenon}, []synthetic.Size{{Nodes: largest, Full: 50}})
+		if err != nil {
+			return found{}, err
+		}
+		cells = slices.Insert(cells, byNodes, huge...)
+		byNodes += len(huge)
 	}
 	nodes := plot{title: "nodes", unit: "nodes", cells: cells[:byNodes], x: func(s synthetic.Size) int { return s.Nodes }}
 	numas := plot{title: "NUMA nodes of 1,000 nodes", unit: "NUMA nodes", cells: cells[byNodes:],

@@ -66,8 +66,8 @@ func (w *walk) add(line int, format string, args ...any) {
 	}
 }
 
-// others adds a finding for each further document after the first. The kubelet does not read them, so they need not
-// be YAML.
+// others adds one finding if more text follows the first document. The kubelet does not read it, so it need not be
+// YAML.
 func (w *walk) others(in *yaml.Decoder) {
 	for range maxIgnored {
 		var doc yaml.Node
@@ -89,14 +89,14 @@ func (w *walk) others(in *yaml.Decoder) {
 // key. The kubelet takes the last value. In JSON, however, it decodes repeated mappings and lists into the same value
 // one after the other, which joins them.
 func (w *walk) again(key *yaml.Node, before map[string]*yaml.Node, value *yaml.Node, path string) {
-	first := before[key.Value]
+	earlier := before[key.Value]
 	before[key.Value] = key
 	switch {
-	case first == nil:
+	case earlier == nil:
 	case w.json && value.Kind != yaml.ScalarNode:
-		w.add(key.Line, "%s is there again, after line %d: the kubelet joins both", path, first.Line)
+		w.add(key.Line, "%s is there again, after line %d: the kubelet joins both", path, earlier.Line)
 	default:
-		w.add(key.Line, "%s is there again: the kubelet takes this one, and ignores that of line %d", path, first.Line)
+		w.add(key.Line, "%s is there again: the kubelet takes this one, and ignores that of line %d", path, earlier.Line)
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 )
 
 // Notes returns the section of a changelog (https://keepachangelog.com) about a version, without its heading. If the
-// version has no section and trial is true, it returns the section Unreleased. A missing or empty section is an
-// error.
+// version has no section, or an empty one, and trial is true, it returns the section Unreleased. If there is no text
+// then, that is an error.
 func Notes(changelog, version string, trial bool) (string, error) {
 	text := part(changelog, version)
 	if text == "" && trial {
