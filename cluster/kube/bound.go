@@ -45,15 +45,15 @@ type boundPod struct {
 	settled, over bool
 }
 
-// stamp is a time in nanoseconds since 1970, and 0 for the zero time. A cluster has many pods, so their records are
-// small.
+// stamp is a time in seconds since 1970, and 0 for the zero time. The API server keeps no shorter times of pods. A
+// cluster has many pods, so their records are small.
 type stamp int64
 
 func stampOf(t time.Time) stamp {
 	if t.IsZero() {
 		return 0
 	}
-	return stamp(t.UnixNano())
+	return stamp(t.Unix())
 }
 
 // Time returns the time of a stamp.
@@ -61,7 +61,7 @@ func (s stamp) Time() time.Time {
 	if s == 0 {
 		return time.Time{}
 	}
-	return time.Unix(0, int64(s))
+	return time.Unix(int64(s), 0)
 }
 
 // compare orders pods by when they were bound.

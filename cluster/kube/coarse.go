@@ -77,13 +77,10 @@ func (f *Feed) Topology(o *v1alpha2.NodeResourceTopology) {
 	defer f.mu.Unlock()
 	c := f.coarse[o.Name]
 	last, known := f.goneTopologies.get(goneName(o))
-	completes := false // the object arrived before without its data
 	if c != nil && *c.newest(o) != nil {
-		old := *c.newest(o)
-		last, known = old.ResourceVersion, true
-		completes = old.ResourceVersion == o.ResourceVersion && nrt.LeftOut(old) && !nrt.LeftOut(o)
+		last, known = (*c.newest(o)).ResourceVersion, true
 	}
-	if known && compare(o.ResourceVersion, last) <= 0 && !completes {
+	if known && compare(o.ResourceVersion, last) <= 0 {
 		return
 	}
 	if c == nil {
@@ -168,9 +165,37 @@ func (f *Feed) OnTopologyConditions(changed func(node string, conditions []strin
 }
 
 // OnLeftOut registers a callback for nodes that have no valid layout, and whose NodeResourceTopology arrived without
-// its data (see [nrt.TypedOthers]). The caller reads it, and passes it to Topology. Register the callback before the
+// its data (see [nrt.TypedOthers]). The caller reads it, and passes it to Complete. Register the callback before the
 // first event; it must not call the feed.
 func (f *Feed) OnLeftOut(needed func(node string)) { f.onLeftOut = needed }
+
+// Complete receives a NodeResourceTopology that was read because its data was left out. It uses the object only if that
+// is the version that arrived last. A later version arrives, too, and is then asked for. If the feed took it before, an
+// informer that misses the deletion of the object would report the deletion of an earlier version.
+func (f *Feed) Complete(o *v1alpha2.NodeResourceTopology) (used bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.coarse[o.Name]
+	if c == nil || c.topology == nil || !nrt.LeftOut(c.topology) || c.topology.ResourceVersion != o.ResourceVersion {
+		return false
+	}
+	c.topology = o
+	f.count(o.Name, c)
+	return true
+}
+
+// LeftOut returns the nodes for which the callback of OnLeftOut would be called at Begin, in order. A caller that reads
+// their topologies before Begin passes them to Complete, too.
+func (f *Feed) LeftOut() (nodes []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, node := range slices.Sorted(maps.Keys(f.coarse)) {
+		if nrt.LeftOut(f.coarse[node].object()) && !f.exact[node] {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
 
 // Unreadable receives a node whose NodeResourceTopology the callback of OnLeftOut could not read, or did not find.
 // Until it is read, the node is unknown, unless it has a valid layout.

@@ -125,8 +125,8 @@ func TestALayoutTakesPrecedenceOverATopology(t *testing.T) {
 	wantAmounts(t, book, "n", "unknown")
 }
 
-// The data of a topology that Tenon's agent wrote are asked for when the node has no valid layout, and only then. An
-// object of the same version with the data takes the place of the one without.
+// The data of a topology that Tenon's agent wrote are asked for when the node has no valid layout, and only then. Only
+// an object of the version that arrived last takes its place, so that no deletion is missed.
 func TestTheAgentsTopologyIsReadWhenItIsNeeded(t *testing.T) {
 	book, asked := ledger.New(), 0
 	f := NewFeed(book, nil, nil)
@@ -139,7 +139,15 @@ func TestTheAgentsTopologyIsReadWhenItIsNeeded(t *testing.T) {
 	}
 	f.Layout(layoutOf(t, "n", 1))
 	f.Topology(agents(t, topologyOf("n", 2, 8, 5)))
+	f.Topology(agents(t, topologyOf("bare", 2, 8, 5)))
+	if got := fmt.Sprint(f.LeftOut()); got != "[bare]" {
+		t.Errorf("the topologies of %s are needed", got)
+	}
+	if !f.Complete(topologyOf("bare", 2, 8, 5)) {
+		t.Error("a topology that was read before Begin is not used")
+	}
 	f.Begin()
+	wantAmounts(t, book, "bare", "coarse free 8 5 somebody=3(counted)")
 	wantAsked(0, "with a layout")
 	f.Layout(broken(t, "n", 3))
 	wantAsked(1, "without a layout")
@@ -148,14 +156,23 @@ func TestTheAgentsTopologyIsReadWhenItIsNeeded(t *testing.T) {
 	wantAmounts(t, book, "n", "unknown")
 	f.Topology(agents(t, topologyOf("n", 2, 8, 5)))
 	wantAsked(1, "the same object again")
-	f.Topology(topologyOf("n", 2, 8, 5))
+	complete := func(want bool, o *v1alpha2.NodeResourceTopology) {
+		t.Helper()
+		if used := f.Complete(o); used != want {
+			t.Errorf("version %s is used: %v", o.ResourceVersion, used)
+		}
+	}
+	complete(true, topologyOf("n", 2, 8, 5))
 	wantAmounts(t, book, "n", "coarse free 8 5 somebody=3(counted)")
 	f.Topology(agents(t, topologyOf("n", 2, 8, 5)))
 	wantAmounts(t, book, "n", "coarse free 8 5 somebody=3(counted)")
 	f.Topology(agents(t, topologyOf("n", 4, 4, 4)))
 	wantAsked(2, "a later object")
 	wantAmounts(t, book, "n", "coarse free 8 5 somebody=3(counted)")
-	f.Topology(topologyOf("n", 5, 4, 4))
+	complete(false, topologyOf("n", 5, 4, 4)) // it will arrive, too
+	wantAmounts(t, book, "n", "coarse free 8 5 somebody=3(counted)")
+	complete(true, topologyOf("n", 4, 4, 4))
+	complete(false, topologyOf("n", 4, 1, 1))
 	wantAmounts(t, book, "n", "coarse free 4 4 somebody=8(counted)")
 	f.Layout(layoutOf(t, "n", 6))
 	f.Topology(agents(t, topologyOf("n", 7, 1, 1)))
@@ -167,6 +184,7 @@ func TestTheAgentsTopologyIsReadWhenItIsNeeded(t *testing.T) {
 	wantAmounts(t, book, "n", "exact free 7 7")
 	wantAsked(3, "after the layout")
 	f.TopologyGone(topologyOf("n", 9))
+	complete(false, topologyOf("n", 7, 1, 1))
 	wantAmounts(t, book, "n", "unknown")
 }
 

@@ -24,6 +24,11 @@ func Each(ctx context.Context, cfg *rest.Config, do func(*v1alpha2.NodeResourceT
 	if err != nil {
 		return fmt.Errorf("make client for NodeResourceTopologies: %w", err)
 	}
+	return EachOf(ctx, all, do)
+}
+
+// EachOf is Each with a client.
+func EachOf(ctx context.Context, all dynamic.Interface, do func(*v1alpha2.NodeResourceTopology)) error {
 	for _, r := range Resources() {
 		err := pages(ctx, all.Resource(r), do)
 		if apierrors.IsNotFound(err) {

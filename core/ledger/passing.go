@@ -75,23 +75,31 @@ type placement struct {
 type tried struct {
 	verdict place.Verdict
 	after   *place.Usage
+	counted bool // it is counted in passing.left
 }
 
 // place returns the placement of a pod. ok is false if too many were tried.
 func (p *passing) place(f *assumedPod, u *place.Usage) (out *tried, ok bool) {
+	out = p.try(f, u)
+	if !out.counted {
+		out.counted = true
+		p.left -= f.cost
+	}
+	return out, p.left >= 0
+}
+
+// try is place without a bound.
+func (p *passing) try(f *assumedPod, u *place.Usage) *tried {
 	key := placement{u, f}
-	if out = p.known[key]; out != nil {
-		return out, true
+	out := p.known[key]
+	if out == nil {
+		out = &tried{verdict: f.place(u), after: u}
+		if out.verdict.Fits() {
+			out.after = u.Hold(out.verdict.Holdings...)
+		}
+		p.known[key] = out
 	}
-	if p.left -= f.cost; p.left < 0 {
-		return nil, false
-	}
-	out = &tried{verdict: f.place(u), after: u}
-	if out.verdict.Fits() {
-		out.after = u.Hold(out.verdict.Holdings...)
-	}
-	p.known[key] = out
-	return out, true
+	return out
 }
 
 // compare admits the remaining pods in every possible order, and then the waiting ones in the order of their
@@ -108,12 +116,8 @@ func (p *passing) compare(with, without *place.Usage, remaining int) bool {
 		if p.done[i] || !p.next(i, lo) {
 			continue
 		}
-		if f != p.me && f.acked != 0 {
-			if x, ok := p.place(f, without); !ok {
-				return false
-			} else if !x.verdict.Fits() {
-				continue // the pod was admitted, so this order did not happen
-			}
+		if f != p.me && f.acked != 0 && !p.try(f, without).verdict.Fits() {
+			continue // the pod was admitted, so this order did not happen
 		}
 		mine, theirs, ok := p.admit(f, with, without)
 		if !ok {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/tenon-numa/tenon/cluster/nrt"
@@ -17,18 +17,47 @@ import (
 type completer struct {
 	nodes workqueue.TypedRateLimitingInterface[string]
 	topos dynamic.Interface
-	to    cache.ResourceEventHandler
+	read  func(*v1alpha2.NodeResourceTopology)
 	// unread is called with a node whose topology cannot be read, with the error, or was not found.
 	unread func(node string, err error)
 }
 
-func newCompleter() *completer {
-	return &completer{nodes: workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second))}
+// maxRead bounds one reading, so that a slow answer does not delay all nodes for long.
+const maxRead = 10 * time.Second
+
+// begin makes the queue, which needs run to end. Before begin, need does nothing.
+func (c *completer) begin() {
+	c.nodes = workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second))
+}
+
+// fewReads bounds the topologies that first reads one by one. Beyond that, a list of all is cheaper.
+const fewReads = 50
+
+// first reads the topologies of the given nodes before the ledger is used, and passes them to use. It gives up when one
+// cannot be read, because those that are missing will be needed again.
+func (c *completer) first(ctx context.Context, nodes []string, use func(*v1alpha2.NodeResourceTopology)) error {
+	if len(nodes) > fewReads {
+		return nrt.EachOf(ctx, c.topos, use)
+	}
+	for _, node := range nodes {
+		o, err := c.get(ctx, node)
+		if err != nil {
+			return err
+		}
+		if o != nil {
+			use(o)
+		}
+	}
+	return nil
 }
 
 // need asks for the topology of a node. It does not block.
-func (c *completer) need(node string) { c.nodes.Add(node) }
+func (c *completer) need(node string) {
+	if c.nodes != nil {
+		c.nodes.Add(node)
+	}
+}
 
 // run reads the topologies that are needed, one after the other, until the context ends. A topology that cannot be read
 // is tried again, ever more seldom.
@@ -42,13 +71,13 @@ func (c *completer) run(ctx context.Context) {
 		if stop {
 			return
 		}
-		o, err := nrt.Get(ctx, c.topos, node)
+		o, err := c.get(ctx, node)
 		switch {
 		case err != nil:
 			c.unread(node, err)
 			c.nodes.AddRateLimited(node)
 		case o != nil:
-			c.to.OnAdd(o, false)
+			c.read(o)
 			c.nodes.Forget(node)
 		default: // it was deleted meanwhile
 			c.unread(node, nil)
@@ -56,4 +85,10 @@ func (c *completer) run(ctx context.Context) {
 		}
 		c.nodes.Done(node)
 	}
+}
+
+func (c *completer) get(ctx context.Context, node string) (*v1alpha2.NodeResourceTopology, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxRead)
+	defer cancel()
+	return nrt.Get(ctx, c.topos, node)
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -77,7 +78,7 @@ type Sources struct {
 	config   *rest.Config
 	dynamic  dynamicinformer.DynamicSharedInformerFactory
 	topology *schema.GroupVersionResource // the resource of NodeResourceTopologies, or nil if they are not served
-	whole    *completer
+	whole    completer
 	// names lists the selected nodes; it lists none before Start.
 	names func() []string
 }
@@ -90,7 +91,7 @@ func New(logger klog.Logger, o Options) *Sources {
 	}
 	s := &Sources{Book: ledger.New(), options: o, logger: logger, events: report.NewEvents(logger),
 		layoutTimes: newReportTimes(time.Now), topologyTimes: newReportTimes(time.Now), ready: make(chan struct{}),
-		whole: newCompleter(), names: func() []string { return nil }}
+		names: func() []string { return nil }}
 	s.rejections = &rejections{events: s.events, pardon: s.pardon, machine: s.machine,
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 	s.conditions = report.NewConditions(logger, func(node string) []state.Inexact {
@@ -190,7 +191,6 @@ func (s *Sources) Start(ctx context.Context, api API, pods *Amounts, listed func
 	if s.dynamic == nil {
 		s.dynamic = dynamicinformer.NewDynamicSharedInformerFactory(c, 0)
 	}
-	s.whole.topos, s.whole.to, s.whole.unread = c, s.late(), s.topologyUnread
 	if err := s.findTopologies(ctx); err != nil {
 		return err
 	}
@@ -221,6 +221,8 @@ func (s *Sources) Start(ctx context.Context, api API, pods *Amounts, listed func
 		s.dynamic.Start(ctx.Done())
 	}
 	go s.conditions.Run(ctx, writer)
+	s.whole.topos, s.whole.read, s.whole.unread = c, s.topologyRead, s.topologyUnread
+	s.whole.begin()
 	go s.whole.run(ctx)
 	go s.begin(ctx, listed)
 	s.names = nodeNames(api.Informers, s.options.Nodes)
@@ -270,6 +272,10 @@ func (s *Sources) begin(ctx context.Context, listed func()) {
 	defer collectOften()()
 	if !cache.WaitForCacheSync(ctx.Done(), slices.Collect(maps.Values(s.synced))...) {
 		return
+	}
+	use := func(o *v1alpha2.NodeResourceTopology) { s.Feed.Complete(o) }
+	if err := s.whole.first(ctx, s.Feed.LeftOut(), use); err != nil {
+		s.logger.Info("NodeResourceTopologies of nodes without a layout cannot be read, will try again", "error", err.Error())
 	}
 	listed()
 	s.Begin()

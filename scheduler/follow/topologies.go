@@ -120,6 +120,13 @@ func (s *Sources) late() cache.ResourceEventHandler {
 	}
 }
 
+// topologyRead receives a NodeResourceTopology that was read because its data was left out.
+func (s *Sources) topologyRead(o *v1alpha2.NodeResourceTopology) {
+	if s.Feed.Complete(o) {
+		s.topologyReported(nil, o)
+	}
+}
+
 // topologyUnread receives a node without a layout whose NodeResourceTopology could not be read, or, with a nil error,
 // has gone.
 func (s *Sources) topologyUnread(node string, err error) {
