@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
@@ -15,7 +16,8 @@ import (
 // for other programs, and a layout for this one, so a large cluster's topologies are not kept twice. The topology is
 // needed only while the node has no valid layout.
 type completer struct {
-	nodes workqueue.TypedRateLimitingInterface[string]
+	// nodes makes the queue at its first call. A queue has goroutines, which only the end of run ends.
+	nodes func() workqueue.TypedRateLimitingInterface[string]
 	topos dynamic.Interface
 	read  func(*v1alpha2.NodeResourceTopology)
 	// unread is called with a node whose topology cannot be read, with the error, or was not found.
@@ -25,10 +27,12 @@ type completer struct {
 // maxRead bounds one reading, so that a slow answer does not delay all nodes for long.
 const maxRead = 10 * time.Second
 
-// begin makes the queue, which needs run to end. Before begin, need does nothing.
-func (c *completer) begin() {
-	c.nodes = workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second))
+func newCompleter() *completer {
+	nodes := func() workqueue.TypedRateLimitingInterface[string] {
+		return workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second))
+	}
+	return &completer{nodes: sync.OnceValue(nodes)}
 }
 
 // fewReads bounds the topologies that first reads one by one. Beyond that, a list of all is cheaper.
@@ -53,21 +57,18 @@ func (c *completer) first(ctx context.Context, nodes []string, use func(*v1alpha
 }
 
 // need asks for the topology of a node. It does not block.
-func (c *completer) need(node string) {
-	if c.nodes != nil {
-		c.nodes.Add(node)
-	}
-}
+func (c *completer) need(node string) { c.nodes().Add(node) }
 
 // run reads the topologies that are needed, one after the other, until the context ends. A topology that cannot be read
 // is tried again, ever more seldom.
 func (c *completer) run(ctx context.Context) {
+	nodes := c.nodes()
 	go func() {
 		<-ctx.Done()
-		c.nodes.ShutDown()
+		nodes.ShutDown()
 	}()
 	for {
-		node, stop := c.nodes.Get()
+		node, stop := nodes.Get()
 		if stop {
 			return
 		}
@@ -75,15 +76,15 @@ func (c *completer) run(ctx context.Context) {
 		switch {
 		case err != nil:
 			c.unread(node, err)
-			c.nodes.AddRateLimited(node)
+			nodes.AddRateLimited(node)
 		case o != nil:
 			c.read(o)
-			c.nodes.Forget(node)
+			nodes.Forget(node)
 		default: // it was deleted meanwhile
 			c.unread(node, nil)
-			c.nodes.Forget(node)
+			nodes.Forget(node)
 		}
-		c.nodes.Done(node)
+		nodes.Done(node)
 	}
 }
 

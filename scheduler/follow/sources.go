@@ -78,7 +78,7 @@ type Sources struct {
 	config   *rest.Config
 	dynamic  dynamicinformer.DynamicSharedInformerFactory
 	topology *schema.GroupVersionResource // the resource of NodeResourceTopologies, or nil if they are not served
-	whole    completer
+	whole    *completer
 	// names lists the selected nodes; it lists none before Start.
 	names func() []string
 }
@@ -91,7 +91,7 @@ func New(logger klog.Logger, o Options) *Sources {
 	}
 	s := &Sources{Book: ledger.New(), options: o, logger: logger, events: report.NewEvents(logger),
 		layoutTimes: newReportTimes(time.Now), topologyTimes: newReportTimes(time.Now), ready: make(chan struct{}),
-		names: func() []string { return nil }}
+		whole: newCompleter(), names: func() []string { return nil }}
 	s.rejections = &rejections{events: s.events, pardon: s.pardon, machine: s.machine,
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 	s.conditions = report.NewConditions(logger, func(node string) []state.Inexact {
@@ -222,7 +222,6 @@ func (s *Sources) Start(ctx context.Context, api API, pods *Amounts, listed func
 	}
 	go s.conditions.Run(ctx, writer)
 	s.whole.topos, s.whole.read, s.whole.unread = c, s.topologyRead, s.topologyUnread
-	s.whole.begin()
 	go s.whole.run(ctx)
 	go s.begin(ctx, listed)
 	s.names = nodeNames(api.Informers, s.options.Nodes)

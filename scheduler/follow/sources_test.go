@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,18 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/place"
 )
+
+// Sources that are never started leave no goroutines: Volcano's plugin makes new ones while starting fails, for example
+// because NodeLayouts are not defined.
+func TestSourcesThatAreNotStartedLeaveNothing(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 100 {
+		New(klog.Background(), Options{})
+	}
+	if n := runtime.NumGoroutine() - before; n > 10 {
+		t.Errorf("100 sources left %d goroutines", n)
+	}
+}
 
 func TestHealthNamesWhatIsMissing(t *testing.T) {
 	s := New(klog.Background(), Options{})

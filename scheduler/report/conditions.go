@@ -3,6 +3,7 @@ package report
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +24,8 @@ import (
 // nodes whose kubelet leaves resources unaligned, or has left some unaligned before. It writes when a layout is new
 // and when its conditions change.
 type Conditions struct {
-	queue  workqueue.TypedRateLimitingInterface[string]
+	// queue makes the queue of nodes at its first call. A queue has goroutines, which only the end of Run ends.
+	queue  func() workqueue.TypedRateLimitingInterface[string]
 	logger klog.Logger
 	// inexact returns why predictions for a node may differ, according to the ledger.
 	inexact func(node string) []state.Inexact
@@ -37,12 +39,14 @@ func NewConditions(logger klog.Logger, inexact func(node string) []state.Inexact
 	if busy == nil {
 		busy = func() bool { return false }
 	}
-	return &Conditions{logger: logger, inexact: inexact, busy: busy, queue: workqueue.NewTypedRateLimitingQueue(
-		workqueue.DefaultTypedControllerRateLimiter[string]())}
+	queue := func() workqueue.TypedRateLimitingInterface[string] {
+		return workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	}
+	return &Conditions{logger: logger, inexact: inexact, busy: busy, queue: sync.OnceValue(queue)}
 }
 
 // Later writes the conditions of a layout after a second, so that further changes are written together.
-func (c *Conditions) Later(node string) { c.queue.AddAfter(node, time.Second) }
+func (c *Conditions) Later(node string) { c.queue().AddAfter(node, time.Second) }
 
 // Judged returns a callback that is to be called for every layout that was read, with the reason if it was rejected.
 // The callback queues the conditions to be written, and passes errors on to next.
@@ -51,7 +55,7 @@ func (c *Conditions) Judged(next func(node string, err error)) func(node string,
 		if err != nil {
 			next(node, err)
 		}
-		c.queue.Add(node)
+		c.queue().Add(node)
 	}
 }
 
@@ -68,12 +72,13 @@ const (
 func (c *Conditions) Run(ctx context.Context, w *client.Client) {
 	fast := flowcontrol.NewTokenBucketRateLimiter(writes, burst)
 	slow := flowcontrol.NewTokenBucketRateLimiter(writesBusy, burst)
+	queue := c.queue()
 	go func() {
 		<-ctx.Done()
-		c.queue.ShutDown()
+		queue.ShutDown()
 	}()
 	for {
-		node, quit := c.queue.Get()
+		node, quit := queue.Get()
 		if quit {
 			return
 		}
@@ -84,11 +89,11 @@ func (c *Conditions) Run(ctx context.Context, w *client.Client) {
 		_ = pace.Wait(ctx) // it fails only when the context has ended, and then the write fails, too
 		if err := write(ctx, w, node, c.inexact(node)); err != nil && ctx.Err() == nil {
 			c.logger.V(2).Info("Condition of a layout not written, will try again", "node", node, "error", err.Error())
-			c.queue.AddRateLimited(node)
+			queue.AddRateLimited(node)
 		} else {
-			c.queue.Forget(node)
+			queue.Forget(node)
 		}
-		c.queue.Done(node)
+		queue.Done(node)
 	}
 }
 
