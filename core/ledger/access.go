@@ -12,8 +12,8 @@ import (
 //
 // Every account has its own lock, and everything for a node is computed under it, so work for one node does not delay
 // another. The book's own lock guards what is shared: the accounts, the node of each assumed pod, the nodes that
-// account for each pod, and the latest snapshot. It is held for a few operations on maps. A holder of an account's lock
-// may take the book's lock, but not the other way round. No goroutine holds the locks of two accounts.
+// account for each pod, and the latest snapshot. It is held for a few operations on maps only. A goroutine that holds
+// an account's lock may take the book's lock, but not the other way round. No goroutine holds two accounts' locks.
 
 // newAccount returns the account of a node without any information.
 func newAccount(node string, l limits) *account {
@@ -60,7 +60,7 @@ func (b *Book) ensure(node string) *account {
 // looks again if that changes before the account is locked.
 func (b *Book) accountOf(uid string) *account {
 	for {
-		node, on := b.at(uid)
+		node, on := b.assumedNode(uid)
 		if !on {
 			return nil
 		}
@@ -68,7 +68,7 @@ func (b *Book) accountOf(uid string) *account {
 		if a == nil {
 			continue
 		}
-		if now, on := b.at(uid); on && now == node {
+		if now, on := b.assumedNode(uid); on && now == node {
 			return a
 		}
 		b.close(a)
@@ -89,11 +89,11 @@ func (b *Book) close(a *account) {
 	a.mu.Unlock()
 }
 
-// at returns the node that a pod is assumed on; on is false if there is none.
-func (b *Book) at(uid string) (node string, on bool) {
+// assumedNode returns the node that a pod is assumed on; on is false if there is none.
+func (b *Book) assumedNode(uid string) (node string, on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	node, on = b.where[uid]
+	node, on = b.assumedOn[uid]
 	return node, on
 }
 
@@ -101,10 +101,10 @@ func (b *Book) at(uid string) (node string, on bool) {
 func (b *Book) markAssumed(uid, node string) (ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if at, on := b.where[uid]; on && at != node {
+	if at, on := b.assumedOn[uid]; on && at != node {
 		return false
 	}
-	b.where[uid] = node
+	b.assumedOn[uid] = node
 	return true
 }
 
@@ -112,25 +112,25 @@ func (b *Book) markAssumed(uid, node string) (ok bool) {
 func (b *Book) unmarkAssumed(uid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.where, uid)
+	delete(b.assumedOn, uid)
 }
 
-// account records, after a report, the pods that the node now accounts for. Until then, it accounted for the UIDs in
-// counted and for the pods in the previous layout, which is in the argument before (nil if there was none). It also
+// updateHolders records which pods the node accounts for after its report was stored or dropped. Until then, the node
+// accounted for the UIDs in counted and for the pods in the layout previous (nil if there was none). updateHolders also
 // records that the pods in a.unassumed are not assumed any more. Both happen in one step, so every reader finds each
 // pod.
-func (b *Book) account(a *account, before *state.Layout, counted []string) {
+func (b *Book) updateHolders(a *account, previous *state.Layout, counted []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, uid := range counted {
 		b.held.drop(uid, a.name)
 	}
-	if before != nil {
-		for _, e := range before.Entries {
+	if previous != nil {
+		for _, e := range previous.Entries {
 			b.held.drop(e.Pod.UID, a.name)
 		}
 	}
-	for _, uid := range a.counted() {
+	for _, uid := range a.countedUIDs() {
 		b.held.put(uid, a.name)
 	}
 	if a.layout != nil {
@@ -139,7 +139,7 @@ func (b *Book) account(a *account, before *state.Layout, counted []string) {
 		}
 	}
 	for _, uid := range a.unassumed {
-		delete(b.where, uid)
+		delete(b.assumedOn, uid)
 	}
 	a.unassumed = nil
 }
@@ -158,14 +158,15 @@ func (b *Book) holders(uid string) []string {
 	return b.held.nodes(uid)
 }
 
-// known returns the nodes that have an account, in ascending order of name.
-func (b *Book) known() []string {
+// nodeNames returns the names of the nodes that have an account, in ascending order of name.
+func (b *Book) nodeNames() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Sorted(maps.Keys(b.nodes))
 }
 
-// eachHolder calls do with the account of every node that accounts for a pod, one after the other.
+// eachHolder calls do with the account of every node that accounts for a pod, one after the other. The account is
+// locked during the call.
 func (b *Book) eachHolder(uid string, do func(*account)) {
 	for _, node := range b.holders(uid) {
 		a := b.open(node)
@@ -176,7 +177,7 @@ func (b *Book) eachHolder(uid string, do func(*account)) {
 	}
 }
 
-// publish puts the state of a node into the latest snapshot.
+// publish puts the state of a node into the latest snapshot, and then calls onChange.
 func (b *Book) publish(n *state.Node) {
 	b.mu.Lock()
 	b.snap.Store(b.snap.Load().set(withStatuses(n, b.statuses[n.Name])))
@@ -184,7 +185,7 @@ func (b *Book) publish(n *state.Node) {
 	b.onChange(n.Name)
 }
 
-// withdraw removes a node from the latest snapshot.
+// withdraw removes a node from the latest snapshot, and then calls onChange.
 func (b *Book) withdraw(node string) {
 	b.mu.Lock()
 	b.snap.Store(b.snap.Load().drop(node))

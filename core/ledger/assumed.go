@@ -16,33 +16,36 @@ type assumedPod struct {
 	demand place.Demand
 	// shape is pod.Shape().
 	shape string
-	// foreign: another scheduler bound it, or this scheduler did before it restarted.
+	// foreign: another scheduler bound the pod, or this scheduler did before it restarted.
 	foreign bool
-	// uncertain: it may hold something else than was predicted, because it was bound before the book was begun, or
-	// because something was released while it was assumed. The node is unsettled until it has reported the pod.
+	// uncertain: the pod may hold something else than was predicted, for example because it was bound before the book
+	// was begun, or because something was released while it was assumed. The node is unsettled until it has reported
+	// the pod.
 	uncertain bool
-	// turned is the moment since which it may be bound, acked the moment when its status showed that the node had
-	// admitted it. account.now counts moments; 0 is never.
+	// turned is the moment of the pod's turn, from which it may be bound. acked is the moment when its status showed
+	// that the node had admitted it. account.now counts moments; 0 is never.
 	turned, acked int
-	// created is its creation time in seconds, which [Book.Turn] received; 0 is unknown. bound: the API server has its
-	// binding.
+	// created is the pod's creation time in seconds, which [Book.Turn] received; 0 is unknown. bound: the API server
+	// has the pod's binding.
 	created int64
 	bound   bool
-	// passes is how many pods had their turn before it although they were reserved after it.
+	// passes is how many pods had their turn before this pod although they were reserved after it.
 	passes int
 	// after is a moment: pods that had their turn before that moment are admitted before this pod. See order.go.
 	after int
-	// decision is what it holds on a node whose arbiter is the agent. nil: the arbiter decides when the pod arrives.
+	// decision is what the pod holds on a node whose arbiter is the agent. nil: the arbiter decides when the pod
+	// arrives.
 	decision []place.Holding
 	// options are the pod's possible holdings in the states of the node, likeliest first; none if the pod holds
 	// nothing.
 	options choices
-	// earlier are the options that the pod had before something was released beside it, since it may have been admitted
-	// by then. They are dropped when the node reports the pod, or when its machine or rules change.
+	// earlier are the options that the pod had before something was released beside it, since it may have been
+	// admitted by then. They are dropped when the node reports the pod, or when its machine or rules change.
 	earlier choices
 	// past is for estimated nodes, which do not report which pod holds what. It is empty on exact nodes.
 	past estimate.Past
-	// cost is the cost of placing the pod, see costOf. onto is the empty node on which it was found not to be idle.
+	// cost is the cost of placing the pod, see costOf. onto is the empty node on which the pod is known not to be
+	// idle; see account.idle.
 	cost int
 	onto *place.Usage
 }
@@ -54,54 +57,53 @@ func newAssumed(id state.PodID, p *place.Pod) *assumedPod {
 
 // choices are the alternative holdings that a pod may have.
 type choices struct {
-	of [][]place.Holding
-	// more: it may also hold something else, because not every possibility was followed or remembered.
+	known [][]place.Holding
+	// more: the pod may also hold something that is not in known, because not every possibility was followed or
+	// remembered.
 	more bool
 }
 
-// add adds holdings that c does not have yet. If c already has as many alternatives as the argument most, add sets
-// c.more instead.
-func (c *choices) add(o []place.Holding, most int) {
+// add adds holdings that c does not have yet. If c already has limit alternatives, add sets c.more instead.
+func (c *choices) add(o []place.Holding, limit int) {
 	switch {
-	case has(c.of, o):
-	case len(c.of) < most:
-		c.of = append(c.of, o)
+	case contains(c.known, o):
+	case len(c.known) < limit:
+		c.known = append(c.known, o)
 	default:
 		c.more = true
 	}
 }
 
-// has reports whether o is among the options.
-func has(options [][]place.Holding, o []place.Holding) bool {
-	return slices.ContainsFunc(options, func(x []place.Holding) bool { return same(x, o) })
+// contains reports whether o is among the options.
+func contains(options [][]place.Holding, o []place.Holding) bool {
+	return slices.ContainsFunc(options, func(x []place.Holding) bool { return equalHoldings(x, o) })
 }
 
 // each returns the choices with do applied to each of them.
 func (c choices) each(do func([]place.Holding) []place.Holding) choices {
 	out := choices{more: c.more}
-	for _, o := range c.of {
-		out.of = append(out.of, do(o))
+	for _, o := range c.known {
+		out.known = append(out.known, do(o))
 	}
 	return out
 }
 
-// same reports whether two lists have equal holdings in the same order.
-func same(a, b []place.Holding) bool {
+// equalHoldings reports whether two lists have equal holdings in the same order.
+func equalHoldings(a, b []place.Holding) bool {
 	return slices.EqualFunc(a, b, func(x, y place.Holding) bool { return x.Matches(y) && y.Matches(x) })
 }
 
 // holdings returns the first of the pod's options, or nil.
 func (f *assumedPod) holdings() []place.Holding {
-	if len(f.options.of) == 0 {
+	if len(f.options.known) == 0 {
 		return nil
 	}
-	return f.options.of[0]
+	return f.options.known[0]
 }
 
-// unsureDevices reports whether the NUMA nodes of the pod's devices are uncertain until the node reports. If the NUMA
-// node is certain, it does not matter to later pods which of its devices they are: the later pods find equally many of
-// each kind (see blur).
-func (f *assumedPod) unsureDevices() bool { return slices.ContainsFunc(f.options.of, unsureDevices) }
+// unsureDevices reports whether the NUMA nodes of the pod's devices are uncertain until the node reports. If they are
+// certain, later pods find equally many devices of each kind there, whichever devices the pod gets (see blur).
+func (f *assumedPod) unsureDevices() bool { return slices.ContainsFunc(f.options.known, unsureDevices) }
 
 // unsureDevices is assumedPod.unsureDevices for some holdings.
 func unsureDevices(hs []place.Holding) bool {
@@ -115,7 +117,7 @@ func unsureDevices(hs []place.Holding) bool {
 	return false
 }
 
-// queue returns the assumed pods of the node that a pod reserved now may have to wait for, as numbers and shapes.
+// queue describes the assumed pods of the node that a pod reserved now may have to wait for.
 func (a *account) queue() (q state.Queue) {
 	for _, f := range a.assumed {
 		switch {
@@ -142,19 +144,19 @@ func (a *account) noticeable(f *assumedPod) bool {
 	return f.unsureDevices() || a.estimated() && f.choosesDevices()
 }
 
-// No report has the order in which a node admitted pods of equal shape that were bound together. So each of them has a
-// ticket: the moment of its turn, and its prediction. The pod that is known to be admitted takes the first remaining
-// ticket. That matters if a pod of another shape comes between them.
+// No report has the order in which a node admitted pods of equal shape that were bound together. So each of them has
+// a ticket: the moment of its turn, and its prediction. A pod that becomes known to be admitted takes the first
+// ticket whose pod is not. That matters if a pod of another shape had its turn between them.
 
-// admitted moves a pod that is known to be admitted to the first ticket of its shape whose pod is not known to be
+// moveAdmitted moves a pod that is known to be admitted to the first ticket of its shape whose pod is not known to be
 // admitted.
-func (a *account) admitted(f *assumedPod) {
+func (a *account) moveAdmitted(f *assumedPod) {
 	a.swapEarlier(f, func(g *assumedPod) bool { return g.acked == 0 })
 }
 
-// reported moves the pods that a report lists to the first tickets of their shapes, since the pods that it does not
-// list were admitted later.
-func (a *account) reported(listed func(uid string) bool) {
+// moveReported moves the pods that a report lists to the first tickets of their shapes, since the pods that it does
+// not list were admitted later.
+func (a *account) moveReported(listed func(uid string) bool) {
 	for _, f := range a.assumed {
 		if f.turned != 0 && listed(f.id.UID) {
 			a.swapEarlier(f, func(g *assumedPod) bool { return !listed(g.id.UID) })
@@ -202,20 +204,21 @@ func renamed(from, to *place.Pod) func([]place.Holding) []place.Holding {
 	}
 }
 
-// settle removes the pods that the node now reports from the assumed ones, and compares the predictions with the
-// report. changed: pods that the node had admitted may have ended, or its machine or rules are other ones. What other
-// pods got then depends on whether they were admitted before that, so settle does not count their differences as wrong.
-func (a *account) settle(changed bool) []state.Outcome {
+// compareReport removes the pods that the node now reports from the assumed ones, and returns how their predictions
+// compare with the report. changed: pods that the node had admitted may have ended, or its machine or rules are other
+// ones. What other pods got then depends on whether they were admitted before that, so compareReport returns no
+// outcome for pods that got something else than was predicted.
+func (a *account) compareReport(changed bool) []state.Outcome {
 	var out []state.Outcome
 	seen := map[string]state.Entry{}
 	for _, e := range a.layout.Entries {
 		seen[e.Pod.UID] = e
 	}
 	listed := func(uid string) bool { _, ok := seen[uid]; return ok }
-	a.reported(listed)
+	a.moveReported(listed)
 	changed = a.markMissing(listed) || changed
 	rest := a.assumed[:0:0]
-	left := maxEffort
+	budget := maxEffort
 	for _, f := range a.assumed {
 		e, ok := seen[f.id.UID]
 		if !ok {
@@ -223,14 +226,14 @@ func (a *account) settle(changed bool) []state.Outcome {
 			continue
 		}
 		a.unassumed = append(a.unassumed, f.id.UID)
-		if len(f.options.of) == 0 {
+		if len(f.options.known) == 0 {
 			continue
 		}
 		o := state.Outcome{Node: a.name, Pod: f.id, Result: state.Confirmed, Predicted: f.holdings(), Seen: e.Holdings,
 			Foreign: f.foreign}
-		if !a.wasPredicted(f, e.Holdings, &left) {
-			if changed || a.incomplete(f) || left < 0 {
-				continue // it could not be predicted, or the comparison costs too much
+		if !a.wasPredicted(f, e.Holdings, &budget) {
+			if changed || a.incomplete(f) || budget < 0 {
+				continue // the pod's holdings could not be predicted, or the comparison costs too much
 			}
 			o.Result = state.Wrong
 		}
@@ -241,17 +244,16 @@ func (a *account) settle(changed bool) []state.Outcome {
 }
 
 // wasPredicted reports whether the holdings were predicted for the pod, or for a pod of the same shape that may have
-// exchanged tickets with it. Every comparison subtracts f.cost from left; below 0 the answer is false.
-func (a *account) wasPredicted(f *assumedPod, seen []place.Holding, left *int) bool {
-	has := func(g *assumedPod) bool {
-		may := func(o []place.Holding) bool {
-			*left -= f.cost
-			return *left >= 0 && matches(g.pod, o, f.pod, seen)
-		}
-		return slices.ContainsFunc(g.options.of, may)
+// exchanged tickets with it. Every comparison subtracts f.cost from budget; below 0 the answer is false.
+func (a *account) wasPredicted(f *assumedPod, seen []place.Holding, budget *int) bool {
+	predictedFor := func(g *assumedPod) bool {
+		return slices.ContainsFunc(g.options.known, func(o []place.Holding) bool {
+			*budget -= f.cost
+			return *budget >= 0 && matches(g.pod, o, f.pod, seen)
+		})
 	}
-	return has(f) || slices.ContainsFunc(a.assumed, func(g *assumedPod) bool {
-		return g != f && g.interchangeable(f) && has(g)
+	return predictedFor(f) || slices.ContainsFunc(a.assumed, func(g *assumedPod) bool {
+		return g != f && g.interchangeable(f) && predictedFor(g)
 	})
 }
 
@@ -268,13 +270,13 @@ func (f *assumedPod) interchangeable(g *assumedPod) bool {
 	return f == g || f.shape == g.shape && f.turned != 0 && f.decision == nil && g.decision == nil
 }
 
-// matches reports whether the node gave what was predicted. It compares the prediction for the pod in of with the
-// holdings that a report has for the pod in as, which has the same shape, container by container. Container names may
-// differ. Memory of an init container may be missing, since the memory manager takes it back when the next container
-// starts. It may also be complete: a restarted kubelet admits its pods again, and allocates once more what is no
-// longer in the memory manager's file.
-func matches(of *place.Pod, predicted []place.Holding, as *place.Pod, seen []place.Holding) bool {
-	want, got := inOrder(of, predicted), inOrder(as, seen)
+// matches reports whether the node gave what was predicted. It compares the prediction for the pod expected with the
+// holdings that a report has for the pod actual, which has the same shape, container by container. Container names
+// may differ. Memory of an init container may be missing, since the memory manager takes it back when the next
+// container starts. It may also be complete: a restarted kubelet admits its pods again, and allocates once more what
+// is no longer in the memory manager's file.
+func matches(expected *place.Pod, predicted []place.Holding, actual *place.Pod, seen []place.Holding) bool {
+	want, got := inOrder(expected, predicted), inOrder(actual, seen)
 	for len(want) > 0 || len(got) > 0 {
 		var p, s placed
 		switch {
@@ -285,7 +287,7 @@ func matches(of *place.Pod, predicted []place.Holding, as *place.Pod, seen []pla
 		default:
 			p, want, s, got = want[0], want[1:], got[0], got[1:]
 		}
-		if !p.Matches(s.Holding) && !initMatches(of, p, s) {
+		if !p.Matches(s.Holding) && !initMatches(expected, p, s) {
 			return false
 		}
 	}
@@ -317,15 +319,15 @@ func inOrder(p *place.Pod, hs []place.Holding) []placed {
 	return out
 }
 
-// initMatches reports whether an init container with prediction p may be seen with s: with all the memory that it asks
-// for, or with none.
-func initMatches(of *place.Pod, p, s placed) bool {
-	if p.at < 0 || of.Containers[p.at].Kind != place.Init {
+// initMatches reports whether p is the prediction for an init container that may be seen with s: with all the memory
+// that it asks for, or with none.
+func initMatches(pod *place.Pod, p, s placed) bool {
+	if p.at < 0 || pod.Containers[p.at].Kind != place.Init {
 		return false
 	}
-	whole := hasAllMemory(&of.Containers[p.at], s.Holding)
+	complete := hasAllMemory(&pod.Containers[p.at], s.Holding)
 	p.Memory = nil
-	if whole {
+	if complete {
 		s.Memory = nil
 	}
 	return p.Matches(s.Holding)

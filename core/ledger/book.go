@@ -19,8 +19,9 @@ type Book struct {
 	nodes map[string]*account
 	// grounds has the data that equal nodes share.
 	grounds grounds
-	// where has the node of every assumed pod. It comes from the scheduler or the API server, never from a report.
-	where map[string]string
+	// assumedOn has the node of every assumed pod. It comes from the scheduler or the API server, never from a
+	// report.
+	assumedOn map[string]string
 	// held has the nodes that account for each pod: their reports list the pod, or their amounts contain it. An entry
 	// affects the state of its own node only.
 	held   claims
@@ -33,7 +34,7 @@ type Book struct {
 
 // New returns an empty book.
 func New() *Book {
-	b := &Book{nodes: map[string]*account{}, where: map[string]string{}, held: newClaims(),
+	b := &Book{nodes: map[string]*account{}, assumedOn: map[string]string{}, held: newClaims(),
 		limits: limits{maxStates, maxSteps, maxOptions}, onChange: func(string) {},
 		statuses: map[string]map[string]place.Statuses{}}
 	b.snap.Store(newSnapshot())
@@ -55,7 +56,8 @@ type account struct {
 	base   *state.Node   // the last report without pods that have ended since
 	empty  *place.Usage  // the node without any pod
 	silent bool          // see Node.Silent
-	// assumed has the pods that had their turn, in the order of their turns, and then the pods that wait for their turn.
+	// assumed has the pods that had their turn, in the order of their turns, and then the pods that wait for their
+	// turn.
 	assumed []*assumedPod
 	// ended has the UIDs of ended pods that a report may still list; the value is true if the last report lists the
 	// pod. endedEarly has the UIDs whose value is false, oldest first.
@@ -75,9 +77,9 @@ type account struct {
 	now       int           // counts moments: turns, admissions
 	news      int           // see Node.News
 	changed   chan struct{} // closed at the next change; nil if no pod waits for it
-	unassumed []string      // UIDs of pods that are not assumed any more; see Book.account.
-	// excess has the pods that are not followed because there are too many. flooded is the number of pods that had had
-	// their turn when predicting them took too much work; 0 if it does not. See flood.go.
+	unassumed []string      // UIDs of pods that are not assumed any more; see Book.updateHolders
+	// excess has the pods that are not followed because there are too many. flooded is the number of pods that had
+	// had their turn when predicting took too much work; 0 if it does not take too much now. See flood.go.
 	excess  map[string]bool
 	flooded int
 	effort  int // cost of all searches so far, for tests; see maxEffort
@@ -91,7 +93,7 @@ func (a *account) moment() int {
 	return a.now
 }
 
-// wake closes the channel that change has returned, so that waiting pods ask again.
+// wake closes the channel that nextChange has returned, so that waiting pods ask again.
 func (a *account) wake() {
 	if a.changed != nil {
 		close(a.changed)
@@ -99,8 +101,8 @@ func (a *account) wake() {
 	}
 }
 
-// change returns a channel that is closed at the next change.
-func (a *account) change() <-chan struct{} {
+// nextChange returns a channel that is closed at the next change.
+func (a *account) nextChange() <-chan struct{} {
 	if a.changed == nil {
 		a.changed = make(chan struct{})
 	}
@@ -117,12 +119,12 @@ func (a *account) find(uid string) *assumedPod {
 	return nil
 }
 
-// Report stores a node's report, and returns the outcomes of the predictions that it settles.
+// Report stores a node's report, and returns the outcomes of the predictions that it confirms or refutes.
 func (b *Book) Report(node string, l state.Layout) []state.Outcome {
-	empty := b.grounds.of(l.Machine, l.Rules)
+	empty := b.grounds.usage(l.Machine, l.Rules)
 	a := b.ensure(node)
 	defer b.close(a)
-	before, counted := a.layout, a.counted()
+	before, counted := a.layout, a.countedUIDs()
 	renewed := a.empty == nil || a.empty.Machine != l.Machine || !a.empty.Rules.Equal(l.Rules)
 	a.news++
 	if l.Amounts == nil || !l.Amounts.Again {
@@ -132,7 +134,7 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 	a.dropIdle()
 	var out []state.Outcome
 	if l.Amounts != nil {
-		a.keepUnlisted(nil, true)
+		a.pruneUnlisted(nil, true)
 		out = b.reportAmounts(a, before)
 	} else {
 		a.stopEstimating()
@@ -141,16 +143,16 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 			listed[e.Pod.UID] = true
 			a.dropExcess(e.Pod.UID)
 		}
-		a.keepUnlisted(listed, renewed)
-		a.unlisted.ways = possible(a.unlisted.ways, l.Entries)
-		// ended: pods have gone without an event. renewed: the machine or the rules are other ones than before.
-		ended := a.takeListed(listed)
-		out = a.settle(ended || renewed || slices.ContainsFunc(a.assumed, func(f *assumedPod) bool {
+		a.pruneUnlisted(listed, renewed)
+		a.unlisted.ways = possibleWays(a.unlisted.ways, l.Entries)
+		// ended: pods are gone without an event. renewed: the machine or the rules are other ones than before.
+		ended := a.dropMissing(listed)
+		out = a.compareReport(ended || renewed || slices.ContainsFunc(a.assumed, func(f *assumedPod) bool {
 			return f.acked != 0 && !listed[f.id.UID]
 		}))
 		for _, f := range a.assumed {
 			if ended && f.acked != 0 && f.decision == nil { // admitted, but not in this report
-				a.unsure(f)
+				a.markUncertain(f)
 			}
 			if renewed { // what was predicted for another machine is void
 				f.earlier = choices{}
@@ -161,13 +163,13 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 			f.uncertain = f.uncertain || f.turned != 0 && a.drawsAlone(f)
 		}
 	}
-	b.account(a, before, counted)
+	b.updateHolders(a, before, counted)
 	b.renew(a)
 	return out
 }
 
-// idle reports whether the empty node would assign nothing to the pod, because its managers are off or do not serve the
-// pod. No report will ever list such a pod. Without a report of the node, the answer is false.
+// idle reports whether the empty node would assign nothing to the pod, because its managers are off or do not serve
+// the pod. No report will ever list such a pod. Without a report of the node, the answer is false.
 func (a *account) idle(p *place.Pod) bool {
 	if a.empty == nil {
 		return false
@@ -195,18 +197,19 @@ func (a *account) dropIdle() {
 	})
 }
 
-// Forget drops a node's report. The pods that are assumed there stay assumed, and its unlisted pods are assumed again.
+// Forget drops a node's report. The pods that are assumed there stay assumed, and its unlisted pods are assumed
+// again.
 func (b *Book) Forget(node string) {
 	a := b.open(node)
 	if a == nil {
 		return
 	}
 	defer b.close(a)
-	before, counted := a.layout, a.counted()
+	before, counted := a.layout, a.countedUIDs()
 	a.layout, a.base, a.empty, a.refused, a.silent, a.flooded = nil, nil, nil, nil, false, 0
 	a.forgetAmounts()
-	a.keepUnlisted(nil, true)
-	b.account(a, before, counted)
+	a.pruneUnlisted(nil, true)
+	b.updateHolders(a, before, counted)
 	clear(a.ended)
 	clear(a.doubts)
 	clear(a.overdue)
@@ -216,14 +219,14 @@ func (b *Book) Forget(node string) {
 }
 
 // OnChange sets a callback for every node whose state has changed, or that the book no longer has. The callback runs
-// after the snapshot has the change. OnChange must be called before the first change. The callback must return quickly,
-// and must call no method of the book but Snapshot.
+// after the snapshot has the change. OnChange must be called before the first change. The callback must return
+// quickly, and must call no method of the book but Snapshot.
 func (b *Book) OnChange(do func(node string)) { b.onChange = do }
 
-// Reserve computes the verdict for a pod once more. If the pod fits, Reserve books what the pod will hold on the node,
-// or nothing if it will hold nothing. If the pod is booked on this node already, it keeps that booking, and v has the
-// booked holdings. A booking on another node is cancelled first. If the node has no layout, Reserve books nothing and
-// ok is false; a refusal in v has ok true.
+// Reserve computes the verdict for a pod under the node's lock. If the pod fits and will hold something, Reserve
+// books that on the node. If the pod is booked on this node already, it keeps that booking, and v has the booked
+// holdings. A booking on another node is cancelled first. If the node has no layout, Reserve books nothing and ok is
+// false; a refusal in v has ok true.
 func (b *Book) Reserve(node string, id state.PodID, p *place.Pod, d place.Demand) (v place.Verdict, ok bool) {
 	for {
 		a := b.open(node)
@@ -239,8 +242,8 @@ func (b *Book) Reserve(node string, id state.PodID, p *place.Pod, d place.Demand
 	}
 }
 
-// reserve is Reserve on an account. If the pod is booked on another node, it books nothing and again is set: the caller
-// cancels that booking and calls again.
+// reserve is Reserve on an account. If the pod is booked on another node, it books nothing and again is set: the
+// caller cancels that booking and calls again.
 func (b *Book) reserve(a *account, id state.PodID, p *place.Pod, d place.Demand) (v place.Verdict, ok, again bool) {
 	if a.base == nil {
 		return v, false, false
@@ -248,7 +251,7 @@ func (b *Book) reserve(a *account, id state.PodID, p *place.Pod, d place.Demand)
 	if f := a.find(id.UID); f != nil {
 		return place.Verdict{Holdings: f.holdings()}, true, false
 	}
-	if at, on := b.at(id.UID); on && at != a.name {
+	if at, on := b.assumedNode(id.UID); on && at != a.name {
 		return v, true, true
 	}
 	v = b.snap.Load().Node(a.name).Place(p, d)
@@ -256,7 +259,7 @@ func (b *Book) reserve(a *account, id state.PodID, p *place.Pod, d place.Demand)
 		return v, true, false
 	}
 	f := newAssumed(id, p)
-	f.demand, f.options = d, choices{of: [][]place.Holding{v.Holdings}}
+	f.demand, f.options = d, choices{known: [][]place.Holding{v.Holdings}}
 	if a.base.Rules.Arbiter == place.ByAgent {
 		f.decision = decisionOf(v.Holdings)
 	}
@@ -285,8 +288,8 @@ func (b *Book) assume(node string, id state.PodID, p *place.Pod, lost bool) {
 	}
 }
 
-// assumeOn is assume on an account. If the pod is booked on another node, it does nothing and returns true: the caller
-// cancels that booking and calls again.
+// assumeOn is assume on an account. If the pod is booked on another node, it does nothing and returns true: the
+// caller cancels that booking and calls again.
 func (b *Book) assumeOn(a *account, id state.PodID, p *place.Pod, lost bool) (again bool) {
 	if a.excess[id.UID] || a.isUnlisted(id.UID) {
 		return false
@@ -306,7 +309,7 @@ func (b *Book) assumeOn(a *account, id state.PodID, p *place.Pod, lost bool) (ag
 	if _, ended := a.ended[id.UID]; ended {
 		return false
 	}
-	if _, on := b.at(id.UID); on {
+	if _, on := b.assumedNode(id.UID); on {
 		return true
 	}
 	if b.holds(a.name, id.UID) {
@@ -323,7 +326,7 @@ func (b *Book) assumeOn(a *account, id state.PodID, p *place.Pod, lost bool) (ag
 // cancelElsewhere ends the booking of a pod if it is on another node than this one.
 func (b *Book) cancelElsewhere(node, uid string) {
 	for {
-		at, on := b.at(uid)
+		at, on := b.assumedNode(uid)
 		if !on || at == node {
 			return
 		}
@@ -342,7 +345,7 @@ func (b *Book) addAssumed(a *account, f *assumedPod) (ok bool) {
 		return false
 	}
 	_, ended := a.ended[f.id.UID]
-	delete(a.ended, f.id.UID) // the framework may have sent its end, when binding failed
+	delete(a.ended, f.id.UID) // the scheduler framework may have reported the pod's end when binding failed
 	if !a.room(f) {
 		a.excess[f.id.UID] = true
 		if len(a.excess) > 1 {
@@ -405,8 +408,8 @@ func (a *account) sort() {
 	})
 }
 
-// Admitted records that the pod's status shows its admission, while no report lists the pod yet. It returns false, and
-// changes nothing, if that was known before, if the pod is not assumed, or if it had no turn.
+// Admitted records that the pod's status shows its admission, while no report lists the pod yet. Admitted returns
+// false, and changes nothing, if that was known before, if the pod is not assumed, or if it had no turn.
 func (b *Book) Admitted(uid string) (news bool) {
 	a := b.accountOf(uid)
 	if a == nil {
@@ -417,7 +420,7 @@ func (b *Book) Admitted(uid string) (news bool) {
 	if f == nil || f.turned == 0 || f.acked != 0 {
 		return false
 	}
-	a.admitted(f)
+	a.moveAdmitted(f)
 	f.acked = a.moment()
 	a.news++
 	if a.estimated() {
@@ -427,8 +430,8 @@ func (b *Book) Admitted(uid string) (news bool) {
 	return true
 }
 
-// renew computes the state of a node again and publishes it. If the node has no report, it only makes waiting pods
-// ask again.
+// renew computes the state of a node again, publishes it, and makes waiting pods ask again. If the node has no
+// report, it only makes waiting pods ask again.
 func (b *Book) renew(a *account) {
 	defer a.wake()
 	l := a.layout
@@ -436,11 +439,12 @@ func (b *Book) renew(a *account) {
 		return
 	}
 	base := &state.Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused, Silent: a.silent,
-		News: a.news, Inexact: l.Inexact, Unlisted: a.unlistedIDs(), Gone: a.gone(), Basis: state.Basis{Empty: a.empty}}
+		News: a.news, Inexact: l.Inexact, Unlisted: a.unlistedIDs(), Gone: a.goneIDs(),
+		Basis: state.Basis{Empty: a.empty}}
 	if a.estimated() {
 		a.estimateBase(base)
 	} else {
-		a.observe(base, a.unlisted.way())
+		a.observe(base, a.unlisted.likeliest())
 	}
 	a.base = base
 	b.publish(a.predict())
@@ -449,18 +453,18 @@ func (b *Book) renew(a *account) {
 // observe sets the entries, memory groups and usage of base by the node's last report. It leaves out pods that have
 // ended since, and adds way: the entries that unlisted pods may have.
 func (a *account) observe(base *state.Node, way []state.Entry) {
-	var left []state.Entry
+	var departed []state.Entry
 	base.Entries = nil
 	for _, e := range a.layout.Entries {
 		if _, ended := a.ended[e.Pod.UID]; ended {
-			left = append(left, e)
+			departed = append(departed, e)
 			continue
 		}
 		e.Source = state.Observed
 		base.Entries = append(base.Entries, e)
 	}
 	base.Entries = append(base.Entries, way...)
-	base.Basis.Groups = state.GroupsWithout(a.layout.Groups, left)
+	base.Basis.Groups = state.GroupsWithout(a.layout.Groups, departed)
 	base.Usage = a.empty.Hold(state.Holdings(base.Entries)...).WithGroups(base.Basis.Groups)
 }
 
@@ -477,6 +481,6 @@ func (b *Book) HadTurn(uid string) bool {
 
 // Booked reports whether the pod is assumed on the node.
 func (b *Book) Booked(node, uid string) bool {
-	at, on := b.at(uid)
+	at, on := b.assumedNode(uid)
 	return on && at == node
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // This file serves nodes whose arbiter is the agent (place.ByAgent). There the answer of Reserve is a decision: the
-// agent receives it with the binding, and the pod gets it, in any order of arrival. So such pods do not wait for their
-// turn, and a release beside them does not make their holdings uncertain.
+// agent receives it with the binding, and the pod gets it, in any order of arrival. So such pods do not wait for
+// their turn, and a release beside them does not make their holdings uncertain.
 //
 // Two kinds of pods get no decision, and the agent places them when they arrive: pods of other schedulers, and pods
 // with devices, which the kubelet's device manager chooses.
@@ -35,9 +35,9 @@ func (b *Book) Decision(uid string) []place.Holding {
 	return nil
 }
 
-// drawsAlone reports whether the pod gets devices that cannot be predicted. So it is if the agent is the arbiter, the
-// pod has no decision, and one of its containers requests devices: the kubelet's managers are then off, and it
-// chooses devices without regard to NUMA nodes.
+// drawsAlone reports whether the pod gets devices that cannot be predicted: the agent is the arbiter, the pod has no
+// decision, and one of its containers requests devices. The kubelet's managers are then off, and the kubelet chooses
+// devices without regard to NUMA nodes.
 func (a *account) drawsAlone(f *assumedPod) bool {
 	return a.layout != nil && a.layout.Rules.Arbiter == place.ByAgent && f.decision == nil &&
 		slices.ContainsFunc(f.pod.Containers, func(c place.Container) bool { return len(c.Devices) > 0 })

@@ -32,7 +32,7 @@ func TestDecidedPodsDoNotWaitForTheirTurn(t *testing.T) {
 	for _, i := range []int{3, 1, 0, 2} {
 		before, _ := b.Snapshot().Node("n").Entry(id(i).UID)
 		v, wait, err := b.Turn(id(i).UID, 0)
-		if err != nil || wait != nil || !v.Fits() || !same(v.Holdings, before.Holdings) {
+		if err != nil || wait != nil || !v.Fits() || !equalHoldings(v.Holdings, before.Holdings) {
 			t.Errorf("pod %d: verdict %+v, waits %t, %v; it was reserved %+v", i, v, wait != nil, err, before.Holdings)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 
 // This file handles pods that are not bound after all, that have ended, that may have ended, and that were refused.
 
-// Unreserve ends the booking of a pod that is not known to be bound. If it had its turn, it may have reached its node:
-// what other pods get there is uncertain then. The pod may be booked again.
+// Unreserve ends the booking of a pod that is not known to be bound. If it had its turn, it may have reached its
+// node: what other pods get there is uncertain then. The pod may be booked again.
 func (b *Book) Unreserve(uid string) {
 	if a := b.accountOf(uid); a != nil {
 		b.cancel(a, uid)
@@ -19,8 +19,8 @@ func (b *Book) Unreserve(uid string) {
 	}
 }
 
-// Decline ends the booking of a pod that certainly was not bound, although it had its turn. No node will receive it, so
-// the predictions for other pods stay right.
+// Decline ends the booking of a pod that certainly was not bound, although it had its turn. No node will receive it,
+// so the predictions for other pods stay right.
 func (b *Book) Decline(uid string) {
 	a := b.accountOf(uid)
 	if a == nil {
@@ -63,7 +63,7 @@ func (b *Book) drop(a *account, uid string) {
 func (b *Book) release(a *account, uid string) {
 	if _, known := a.ended[uid]; known {
 		a.ended[uid] = true
-		return // several events report the end of a pod
+		return // another event has reported the end before
 	}
 	a.ended[uid] = true
 	if a.estimated() {
@@ -71,13 +71,13 @@ func (b *Book) release(a *account, uid string) {
 	}
 	a.news++
 	delete(a.doubts, uid)
-	a.released()
+	a.markReleased()
 	b.renew(a)
 }
 
-// Vanish records that the object of a pod is gone, but no event said that the pod ended. It was deleted by force, and
-// its node may still run it. The node's report about it stays valid until the next one. If the node is estimated, no
-// report will show the end, and the pod counts as ended.
+// Vanish records that the object of a pod is gone, but no event reported that the pod ended. It was deleted by force,
+// and its node may still run it. So the pod stays assumed, with uncertain holdings, or stays in the node's last
+// report until the next one. If the node is estimated, no report will show the end, and the pod counts as ended.
 func (b *Book) Vanish(uid string) {
 	if a := b.accountOf(uid); a != nil {
 		if f := a.find(uid); f != nil && !a.estimated() {
@@ -95,7 +95,7 @@ func (b *Book) Vanish(uid string) {
 		} else if a.find(uid) == nil {
 			a.doubts[uid] = true
 			a.news++
-			a.released()
+			a.markReleased()
 			b.renew(a)
 		}
 	})
@@ -104,15 +104,15 @@ func (b *Book) Vanish(uid string) {
 // reportsPods reports whether the node's reports say which pods hold what.
 func (a *account) reportsPods() bool { return a.layout != nil && !a.estimated() }
 
-// Doubt compares the reports of all nodes with the pods that exist. The caller does so once, when the book has the
-// reports and pods of the start. there reports whether a pod exists; for the pods in the amounts of an estimated
+// Doubt compares the reports of all nodes with the pods that exist. The caller calls it once, when the book has the
+// reports and pods of the start. exists reports whether a pod exists; for the pods in the amounts of an estimated
 // node, its argument has only the UID. A pod that a node reports and that does not exist has ended, or was deleted by
 // force; the node is then in either of two states until it reports again.
-func (b *Book) Doubt(there func(id state.PodID) bool) {
-	for _, node := range b.known() {
+func (b *Book) Doubt(exists func(id state.PodID) bool) {
+	for _, node := range b.nodeNames() {
 		a := b.open(node)
 		if a != nil && a.base != nil {
-			a.doubt(there)
+			a.doubt(exists)
 			if len(a.doubts) > 0 {
 				b.renew(a)
 			}
@@ -122,14 +122,14 @@ func (b *Book) Doubt(there func(id state.PodID) bool) {
 }
 
 // doubt records the pods that the node accounts for and that do not exist.
-func (a *account) doubt(there func(id state.PodID) bool) {
-	for _, uid := range a.counted() {
-		if !there(state.PodID{UID: uid}) {
+func (a *account) doubt(exists func(id state.PodID) bool) {
+	for _, uid := range a.countedUIDs() {
+		if !exists(state.PodID{UID: uid}) {
 			a.doubts[uid] = true
 		}
 	}
 	for _, e := range a.layout.Entries {
-		if !there(e.Pod) {
+		if !exists(e.Pod) {
 			a.doubts[e.Pod.UID] = true
 		}
 	}
@@ -139,7 +139,8 @@ func (a *account) doubt(there func(id state.PodID) bool) {
 const maxRefused = 64
 
 // Refuse ends a pod that its node has refused. If a verdict had predicted that the pod fits, ok is set and o is the
-// outcome of that prediction. Pods of its shape are then kept away from the node until the node reports again.
+// outcome of that prediction. In this case, pods of its shape are kept away from the node until the node reports
+// again.
 func (b *Book) Refuse(uid string, why place.RefusalReason) (o state.Outcome, ok bool) {
 	a := b.accountOf(uid)
 	if a == nil {
@@ -153,7 +154,7 @@ func (b *Book) Refuse(uid string, why place.RefusalReason) (o state.Outcome, ok 
 	}
 	o = state.Outcome{Node: a.name, Pod: f.id, Result: state.Rejected, Predicted: f.holdings(), Error: why,
 		Foreign: f.foreign}
-	ok = len(f.options.of) > 0 && a.layout != nil
+	ok = len(f.options.known) > 0 && a.layout != nil
 	if ok {
 		a.keepAway(f.shape, why)
 	}
@@ -172,8 +173,8 @@ func (b *Book) RefusedBefore(node string, p *place.Pod, why place.RefusalReason)
 	b.close(a)
 }
 
-// keepAway adds a shape to the refused shapes of the node (Node.Refused). If there are maxRefused already, only the new
-// one remains.
+// keepAway adds a shape to the refused shapes of the node (Node.Refused). If there are maxRefused already, only the
+// new one remains.
 func (a *account) keepAway(shape string, why place.RefusalReason) {
 	next := map[string]place.RefusalReason{shape: why}
 	if len(a.refused) < maxRefused {
@@ -194,7 +195,7 @@ func (b *Book) Pardon(node string) {
 
 // cancel ends the booking of a pod on its node, whether the pod is followed, unlisted, or one of the pods beyond the
 // bound. If a followed or unlisted pod had its turn, its end makes the holdings of other assumed pods uncertain; see
-// released.
+// markReleased.
 func (b *Book) cancel(a *account, uid string) {
 	b.unmarkAssumed(uid)
 	if a.excess[uid] {
@@ -206,7 +207,7 @@ func (b *Book) cancel(a *account, uid string) {
 	if a.isUnlisted(uid) {
 		a.dropUnlisted(uid)
 		a.news++
-		a.released()
+		a.markReleased()
 		b.renew(a)
 		return
 	}
@@ -214,33 +215,33 @@ func (b *Book) cancel(a *account, uid string) {
 	a.assumed = slices.DeleteFunc(slices.Clone(a.assumed), func(f *assumedPod) bool { return f == me })
 	if me.turned != 0 {
 		a.news++
-		a.released()
+		a.markReleased()
 		if a.estimated() {
-			a.exchanged(me)
+			a.inheritPast(me)
 		}
 	}
 	b.renew(a)
 }
 
-// released records that something was given back. An assumed pod that had its turn may have been admitted before that
-// or after it, and what it got may depend on this; the node's report will show it.
-func (a *account) released() {
+// markReleased records that a pod gave something back. Each assumed pod that had its turn may have been admitted
+// before or after that, and what it got may depend on this; the node's report will show it.
+func (a *account) markReleased() {
 	for _, f := range a.assumed {
 		switch {
 		case f.turned == 0 || a.base == nil || f.decision != nil:
 		case a.estimated():
 			a.widen(f)
 		default:
-			a.unsure(f)
+			a.markUncertain(f)
 		}
 	}
 }
 
-// unsure records that an assumed pod may have been admitted before or after a release. So it may still hold what was
-// predicted before the release.
-func (a *account) unsure(f *assumedPod) {
+// markUncertain records that an assumed pod may have been admitted before or after a release. So it may still hold
+// what was predicted before the release.
+func (a *account) markUncertain(f *assumedPod) {
 	f.uncertain = true
-	for _, o := range f.options.of {
+	for _, o := range f.options.known {
 		f.earlier.add(o, a.limits.options)
 	}
 }
@@ -264,10 +265,10 @@ func (a *account) rememberEnd(uid string) {
 	}
 }
 
-// takeListed removes the pods that a report no longer lists from ended, doubts and overdue. A pod that ended before it
-// was reported stays in ended. It returns true if a pod of the last report is missing and the book had no event of its
-// end.
-func (a *account) takeListed(listed map[string]bool) (ended bool) {
+// dropMissing removes the pods that a report no longer lists from ended, doubts and overdue. A pod that ended before
+// it was reported stays in ended. dropMissing returns true if a pod of the previous report is missing and the book
+// had no event of its end.
+func (a *account) dropMissing(listed map[string]bool) (ended bool) {
 	maps.DeleteFunc(a.ended, func(uid string, reported bool) bool { return reported && !listed[uid] })
 	maps.DeleteFunc(a.doubts, func(uid string, _ bool) bool { return !listed[uid] })
 	maps.DeleteFunc(a.overdue, func(uid string, _ bool) bool { return !a.doubts[uid] })
@@ -290,7 +291,7 @@ func (b *Book) Overdue(uid string) {
 		if doubted {
 			a.overdue[uid] = true
 		}
-		if doubted || !a.silent && f != nil && len(f.options.of) > 0 {
+		if doubted || !a.silent && f != nil && len(f.options.known) > 0 {
 			a.silent = true
 			b.renew(a)
 		}
@@ -318,7 +319,7 @@ func (b *Book) OpenDoubts(node string) {
 }
 
 // Doubted reports whether it is uncertain that a pod is still on the node that reports it.
-func (b *Book) Doubted(uid string) (is bool) {
-	b.eachHolder(uid, func(a *account) { is = is || a.doubts[uid] })
-	return is
+func (b *Book) Doubted(uid string) (doubted bool) {
+	b.eachHolder(uid, func(a *account) { doubted = doubted || a.doubts[uid] })
+	return doubted
 }

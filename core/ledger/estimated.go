@@ -13,9 +13,9 @@ import (
 // estimated reports whether the node's last report has amounts only.
 func (a *account) estimated() bool { return a.layout != nil && a.layout.Amounts != nil }
 
-// counted returns the UIDs of the pods that are included in the amounts which an estimated node reports. For an exact
-// node it returns none.
-func (a *account) counted() []string {
+// countedUIDs returns the UIDs of the pods that are included in the amounts which an estimated node reports. For an
+// exact node it returns none.
+func (a *account) countedUIDs() []string {
 	if a.estimate == nil {
 		return nil
 	}
@@ -23,7 +23,8 @@ func (a *account) counted() []string {
 }
 
 // reportAmounts processes the amounts of an estimated node; before is the layout that they replace. The pods that the
-// amounts contain are not assumed any more. It returns an outcome for each of these pods that had only one prediction.
+// amounts contain are not assumed any more. It returns an outcome for each of these pods that had only one
+// prediction.
 func (b *Book) reportAmounts(a *account, before *state.Layout) (out []state.Outcome) {
 	if a.estimate == nil {
 		a.estimate = &estimate.Node{}
@@ -38,7 +39,7 @@ func (b *Book) reportAmounts(a *account, before *state.Layout) (out []state.Outc
 	last := b.snap.Load().Node(a.name)
 	r := estimate.Report{Empty: a.empty, Amounts: *a.layout.Amounts, Now: a.moment(),
 		Settled: last == nil || !last.Unsettled}
-	for _, f := range a.assumed[:a.turned()] {
+	for _, f := range a.assumed[:a.turnedCount()] {
 		r.Bound = append(r.Bound, f.forEstimate())
 	}
 	contained := map[string]bool{}
@@ -88,7 +89,7 @@ func (a *account) forgetAmounts() {
 
 // forEstimate returns the description of an assumed pod for package estimate.
 func (f *assumedPod) forEstimate() estimate.Pod {
-	return estimate.Pod{ID: f.id, Spec: f.pod, Shape: f.shape, Options: f.options.of, More: f.options.more,
+	return estimate.Pod{ID: f.id, Spec: f.pod, Shape: f.shape, Options: f.options.known, More: f.options.more,
 		Unknown: f.uncertain, Bound: f.turned, Admitted: f.acked}
 }
 
@@ -102,8 +103,8 @@ func (a *account) estimateBase(base *state.Node) {
 	}
 }
 
-// estimatedStates returns the states in which the node may be without the assumed pods. known is false if there may be
-// others.
+// estimatedStates returns the states in which the node may be without the assumed pods. known is false if there may
+// be others.
 func (a *account) estimatedStates() (out []*state.Node, known bool) {
 	states := a.estimate.States(a.limits.states, len(a.assumed) > 0 && a.assumed[0].turned != 0)
 	for _, s := range states.All {
@@ -115,21 +116,21 @@ func (a *account) estimatedStates() (out []*state.Node, known bool) {
 }
 
 // keep adds the present options of a pod to the allocations that it may have received, so that they remain possible.
-func (a *account) keep(f *assumedPod) { f.past.Keep(f.options.of, f.options.more, a.limits.options) }
+func (a *account) keep(f *assumedPod) { f.past.Keep(f.options.known, f.options.more, a.limits.options) }
 
-// widen records that something was released while a pod was assumed. The pod's present options remain possible. If the
-// pod was known to be admitted, its next prediction is possible, too (estimate.Past.Widen).
+// widen records that something was released while a pod was assumed. The pod's present options remain possible. If
+// the pod was known to be admitted, its next prediction is possible, too (estimate.Past.Widen).
 func (a *account) widen(f *assumedPod) {
 	a.keep(f)
 	f.past.Widen(f.acked != 0)
 }
 
-// exchanged records the end of the pod me. If it is open whether a pod of its shape was admitted before or after me,
-// that pod may have got what was predicted for me.
-func (a *account) exchanged(me *assumedPod) {
+// inheritPast records the end of the pod me on an estimated node. If it is open whether another pod of its shape was
+// admitted before or after me, the other pod may have got what was predicted for me.
+func (a *account) inheritPast(me *assumedPod) {
 	a.keep(me)
 	for _, f := range a.assumed {
-		if f.turned != 0 && f.shape == me.shape && !f.before(me) && !me.before(f) {
+		if f.turned != 0 && f.shape == me.shape && !f.admittedBefore(me) && !me.admittedBefore(f) {
 			f.past.KeepAll(me.past, a.limits.options)
 		}
 	}
@@ -144,14 +145,14 @@ func (a *account) swapPasts(f, g *assumedPod) {
 	}
 }
 
-// choosesDevices reports whether the kubelet may choose among devices for the pod. The report of an estimated node does
-// not distinguish devices.
+// choosesDevices reports whether the kubelet may choose among devices for the pod. The report of an estimated node
+// does not distinguish devices.
 func (f *assumedPod) choosesDevices() bool { return !place.Verdict{Holdings: f.holdings()}.Exact() }
 
 // Begun records that a pod has started a container that comes after its init containers. The memory manager has then
 // taken back what the init containers left, which the last report of an estimated node may not show. In that case
-// Begun changes the node's state, and returns the node's name and true. It returns "" and false if the start was known,
-// if the node has no report, or if the node reports which pod holds what.
+// Begun changes the node's state, and returns the node's name and true. It returns "" and false if the start was
+// known, if the node has no report, or if the node reports which pod holds what.
 func (b *Book) Begun(uid string) (node string, changed bool) {
 	a := b.accountOf(uid)
 	if a == nil {
@@ -175,8 +176,8 @@ func (b *Book) Begun(uid string) (node string, changed bool) {
 	return a.name, true
 }
 
-// countedOn returns the account of the estimated node whose amounts contain a pod, locked, or nil. It passes over exact
-// nodes that list the pod.
+// countedOn returns the account of the estimated node whose amounts contain a pod, locked, or nil. It passes over
+// exact nodes that list the pod.
 func (b *Book) countedOn(uid string) *account {
 	for _, node := range b.holders(uid) {
 		a := b.open(node)

@@ -15,8 +15,8 @@ import (
 )
 
 // depth selects the cases to explore. 0: those that take seconds, also under the race detector; 1: nearly all cases
-// with one report, in a few minutes; 2: all of them, with two reports; 3: also nodes that choose the devices that place
-// predicts.
+// with one report, in a few minutes; 2: all of them, with two reports; 3: also nodes that choose the devices that
+// place predicts.
 var depth = flag.Int("model.depth", 0, "0 to 3: how many interleavings are followed")
 
 func TestEveryInterleaving(t *testing.T) {
@@ -77,8 +77,8 @@ func TestEveryInterleaving(t *testing.T) {
 	}
 }
 
-// If a node lists the pods of another one, that has no effect on the other node in any order of events: all checks hold
-// as without the lie.
+// If a node lists the pods of another one, that has no effect on the other node in any order of events: all checks
+// hold as without the lie.
 func TestEveryInterleavingBesideALie(t *testing.T) {
 	m := begin(t, []modelPod{{pod: pod(6, 1), ends: true}, {pod: pod(6, 1)}}, 1)
 	m.lies = 1
@@ -183,7 +183,8 @@ func (m *model) protocol(b []byte) []byte {
 	return b
 }
 
-// beliefs appends the information in the book. States that are equal in this and in protocol have the same successors.
+// beliefs appends the information in the book. States that are equal in this and in protocol have the same
+// successors.
 func (m *model) beliefs(b []byte) []byte {
 	a := m.book.nodes["n"]
 	if a == nil {
@@ -201,7 +202,7 @@ func (m *model) beliefs(b []byte) []byte {
 		b = append(b, f.id.UID...)
 		b = append(b, rank(f.turned), rank(f.acked), rank(f.after),
 			bit(f.turned != 0)|bit(f.acked != 0)<<1|bit(f.uncertain)<<2|bit(f.bound)<<3)
-		for _, o := range f.options.of {
+		for _, o := range f.options.known {
 			b = hold(b, o)
 		}
 		b = append(b, bit(f.options.more), '/')

@@ -10,13 +10,14 @@ import (
 
 // This file bounds what is stored and computed for one node.
 //
-// Every user who may create pods can bind any number of them to a node that does not answer, and each of them may have
-// thousands of containers. The ledger therefore bounds the work of predicting what such pods got. Beyond the bound the
-// node is unsettled, so that it gets no pods until it has reported or enough of the pods are gone.
+// Every user who may create pods can bind any number of them to a node that does not answer, and each of them may
+// have thousands of containers. The ledger therefore bounds the work of predicting what such pods got. Beyond the
+// bound the node is unsettled, so that it gets no pods until it has reported or enough of the pods are gone.
 
 const (
-	// maxEffort bounds the placements that are tried for one prediction of a node, in all its possible states together.
-	// It counts their containers, since the cost of a placement grows with them. Placing so many takes some 25 ms.
+	// maxEffort bounds the placements that are tried for one prediction of a node, in all its possible states
+	// together. It counts their containers, since the cost of a placement grows with them. Placing so many takes some
+	// 25 ms.
 	maxEffort = 8 << 10
 	// maxFollowed bounds the pods of one node that are followed: the assumed pods whose holdings are predicted.
 	// maxContainers bounds their containers. A kubelet runs at most 110 pods by default.
@@ -55,22 +56,22 @@ func (a *account) dropExcess(uid string) {
 // stays true until half of the pods are gone or the node has reported, so that further pods cost next to nothing.
 // overrun clears a.flooded when half of them are gone.
 func (a *account) overrun() bool {
-	if a.flooded > 0 && a.turned() <= a.flooded/2 {
+	if a.flooded > 0 && a.turnedCount() <= a.flooded/2 {
 		a.flooded = 0
 	}
 	return a.flooded > 0 || len(a.excess) > 0
 }
 
-// turned returns the number of assumed pods that had their turn.
-func (a *account) turned() (n int) {
+// turnedCount returns the number of assumed pods that had their turn.
+func (a *account) turnedCount() (n int) {
 	for n < len(a.assumed) && a.assumed[n].turned != 0 {
 		n++
 	}
 	return n
 }
 
-// flood records that it takes too much work to compute what the assumed pods got.
-func (a *account) flood() { a.flooded = max(1, a.turned()) }
+// markFlooded records that it takes too much work to compute what the assumed pods got.
+func (a *account) markFlooded() { a.flooded = max(1, a.turnedCount()) }
 
 // unfollowed returns the state of a node with too many assumed pods: its last report, unsettled. It also records for
 // every pod that had its turn that it may hold something beyond its options.
@@ -85,6 +86,6 @@ func (a *account) unfollowed() *state.Node {
 	n.Basis.Queue = state.Queue{Mixed: true, Pods: len(a.assumed) + len(a.excess)}
 	n.Inexact = append(slices.Clone(n.Inexact), state.Inexact{Code: state.PodsUnreported, Message: fmt.Sprintf(
 		"%d pods are bound to the node and not in its report, which is too many to predict what they got",
-		a.turned()+len(a.excess))})
+		a.turnedCount()+len(a.excess))})
 	return &n
 }

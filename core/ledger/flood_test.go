@@ -182,7 +182,7 @@ func TestBooksMayBeSharedByGoroutines(t *testing.T) {
 		})
 	}
 	all.Wait()
-	for uid, node := range b.where {
+	for uid, node := range b.assumedOn {
 		if b.nodes[node].find(uid) == nil {
 			t.Errorf("pod %s should be assumed on node %s and is not", uid, node)
 		}
@@ -190,8 +190,8 @@ func TestBooksMayBeSharedByGoroutines(t *testing.T) {
 	for i := range pods {
 		b.Release(id(i).UID)
 	}
-	if len(b.where) > 0 || len(b.held.first) > 0 {
-		t.Errorf("left: %v assumed, %v held", b.where, b.held.first)
+	if len(b.assumedOn) > 0 || len(b.held.first) > 0 {
+		t.Errorf("left: %v assumed, %v held", b.assumedOn, b.held.first)
 	}
 	for _, n := range nodes {
 		b.Report(n, layout(t))

@@ -8,26 +8,28 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// grounds finds the empty usages for pairs of machine and rules, so that thousands of equal nodes share everything that
-// does not depend on holdings. It uses weak pointers: a machine and its usages are freed with the last node state that
-// uses them.
+// grounds finds the empty usages for pairs of machine and rules, so that thousands of equal nodes share everything
+// that does not depend on holdings. It uses weak pointers: a machine and its usages are freed with the last node
+// state that uses them.
 type grounds struct {
 	mu    sync.Mutex
 	empty map[weak.Pointer[topo.Machine]][]weak.Pointer[place.Usage]
 	// sweep is the number of machines at which entries of freed machines are dropped. It is twice the number that was
-	// in use at the last sweep, so that the cost of a report does not depend on the number of machines.
+	// in use at the last sweep, but at least minSweep. So the cost of a report does not depend on the number of
+	// machines.
 	sweep int
 }
 
 const (
 	// minSweep is the least number of machines for a sweep.
 	minSweep = 64
-	// maxShared bounds the different rules per machine that are shared. Nodes beyond that work as well, but share less.
+	// maxShared bounds the different rules per machine that are shared. Nodes beyond that work as well, but share
+	// less.
 	maxShared = 16
 )
 
-// of returns the empty usage of a machine with rules. It makes one if none is stored.
-func (g *grounds) of(m *topo.Machine, r place.Rules) *place.Usage {
+// usage returns the empty usage of a machine with rules. It makes one if none is stored.
+func (g *grounds) usage(m *topo.Machine, r place.Rules) *place.Usage {
 	key := weak.Make(m)
 	if u, _ := g.find(key, r); u != nil {
 		return u
@@ -36,9 +38,9 @@ func (g *grounds) of(m *topo.Machine, r place.Rules) *place.Usage {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.empty == nil || len(g.empty) >= g.sweep {
-		g.forget()
+		g.dropFreed()
 	}
-	known, live := g.among(key, r)
+	known, live := g.lookUp(key, r)
 	if known != nil {
 		return known
 	}
@@ -49,16 +51,16 @@ func (g *grounds) of(m *topo.Machine, r place.Rules) *place.Usage {
 	return u
 }
 
-// find is among, under the lock.
+// find calls lookUp under the lock.
 func (g *grounds) find(key weak.Pointer[topo.Machine], r place.Rules) (*place.Usage, []weak.Pointer[place.Usage]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.among(key, r)
+	return g.lookUp(key, r)
 }
 
-// among looks for the empty usage of a machine with these rules. If there is none, u is nil, and live has the machine's
-// usages for other rules that are not freed yet.
-func (g *grounds) among(
+// lookUp looks for the empty usage of a machine with these rules. If there is none, u is nil, and live has the
+// machine's usages for other rules that are not freed yet.
+func (g *grounds) lookUp(
 	key weak.Pointer[topo.Machine],
 	r place.Rules,
 ) (u *place.Usage, live []weak.Pointer[place.Usage]) {
@@ -74,13 +76,13 @@ func (g *grounds) among(
 	return nil, live
 }
 
-// forget drops the entries of freed machines.
-func (g *grounds) forget() {
-	left := map[weak.Pointer[topo.Machine]][]weak.Pointer[place.Usage]{}
+// dropFreed drops the entries of freed machines.
+func (g *grounds) dropFreed() {
+	live := map[weak.Pointer[topo.Machine]][]weak.Pointer[place.Usage]{}
 	for m, usages := range g.empty {
 		if m.Value() != nil {
-			left[m] = usages
+			live[m] = usages
 		}
 	}
-	g.empty, g.sweep = left, max(minSweep, 2*len(left))
+	g.empty, g.sweep = live, max(minSweep, 2*len(live))
 }

@@ -22,8 +22,8 @@ type Index struct {
 	question *place.Question
 
 	mu sync.Mutex // guards the fields below; not held while nodes are asked
-	// fits has one word for each chunk of the snapshot with this version and origin. It is never changed, because sets
-	// share it.
+	// fits has one word for each chunk of the snapshot with this version and origin, and one bit for each node. It is
+	// never changed, because sets share it.
 	fits    []uint64
 	version uint64
 	origin  *origin
@@ -36,7 +36,7 @@ func NewIndex(p *place.Pod, d place.Demand) *Index {
 
 // Fitting returns the nodes of a snapshot on which the pod fits, including its demand.
 func (x *Index) Fitting(s *Snapshot) *Set {
-	fits, since, origin := x.known()
+	fits, since, origin := x.stored()
 	if origin != s.origin || s.version < since {
 		fits, since = nil, 0
 	}
@@ -51,14 +51,14 @@ func (x *Index) Fitting(s *Snapshot) *Set {
 // stores nothing about it.
 func (x *Index) Fits(n *state.Node) (fits bool) {
 	q := x.borrow()
-	fits = x.on(n, q, false)
+	fits = x.fitsOn(n, q, false)
 	x.giveBack(q)
 	return fits
 }
 
 // Outline returns what the pod gets on a node of the result of Fitting, in amounts. If ok is false, only
-// [state.Node.Place] has the answer. So it is for pods with a demand, while another goroutine uses the question, and
-// where [place.Question.Outline] has no answer.
+// [state.Node.Place] has the answer: the pod has a demand, another goroutine is using the question, or
+// [place.Question.Outline] has no answer.
 func (x *Index) Outline(n *state.Node) (o place.Outline, ok bool) {
 	if x.demand != (place.Demand{}) || !x.asking.TryLock() {
 		return o, false
@@ -68,8 +68,8 @@ func (x *Index) Outline(n *state.Node) (o place.Outline, ok bool) {
 	return o, ok
 }
 
-// known returns the stored result, and the version and origin of the snapshot that it is for.
-func (x *Index) known() (fits []uint64, version uint64, origin *origin) {
+// stored returns the stored result, and the version and origin of the snapshot that it is for.
+func (x *Index) stored() (fits []uint64, version uint64, origin *origin) {
 	x.mu.Lock()
 	fits, version, origin = x.fits, x.version, x.origin
 	x.mu.Unlock()
@@ -131,7 +131,7 @@ func (x *Index) update(s *Snapshot, out []uint64, since uint64, q *place.Questio
 		var word [1]uint64
 		q.FitsAll(usages[:], word[:])
 		for rest := word[0]; rest != 0; rest &= rest - 1 {
-			if k := bits.TrailingZeros64(rest); !x.on(c.nodes[k], q, true) {
+			if k := bits.TrailingZeros64(rest); !x.fitsOn(c.nodes[k], q, true) {
 				word[0] &^= 1 << k
 			}
 		}
@@ -139,8 +139,8 @@ func (x *Index) update(s *Snapshot, out []uint64, since uint64, q *place.Questio
 	}
 }
 
-// on reports whether the pod fits on a node. inFirst: the node's first state is known to have room for the pod.
-func (x *Index) on(n *state.Node, q *place.Question, inFirst bool) bool {
+// fitsOn reports whether the pod fits on a node. inFirst: the node's first state is known to have room for the pod.
+func (x *Index) fitsOn(n *state.Node, q *place.Question, inFirst bool) bool {
 	return n.Accepts(x.pod, func(one *state.Node) bool {
 		switch {
 		case x.demand != (place.Demand{}):
@@ -168,7 +168,7 @@ func (s *Set) Len() (n int) {
 
 // Has reports whether the node with this name is in the set.
 func (s *Set) Has(name string) bool {
-	i, ok := s.snap.names.at(name)
+	i, ok := s.snap.names.slot(name)
 	return ok && s.words[i/chunkSize]>>(uint(i)%chunkSize)&1 != 0
 }
 

@@ -177,7 +177,7 @@ func TestNamesAreAMap(t *testing.T) {
 		for _, h := range history {
 			for i := range 100 {
 				name := fmt.Sprint("node-", i)
-				at, ok := h.trie.at(name)
+				at, ok := h.trie.slot(name)
 				if x, there := h.want[name]; ok != there || at != x {
 					t.Fatalf("name %s: %d %v, want %d %v", name, at, ok, x, there)
 				}
@@ -218,8 +218,8 @@ func crowd(tb testing.TB, nodes, pods int) *Book {
 	return b
 }
 
-// When asked again, an index asks only nodes that changed. Its allocations do not depend on the number of nodes, except
-// for one word per 64 nodes.
+// When asked again, an index asks only nodes that changed. Its allocations do not depend on the number of nodes,
+// except for one word per 64 nodes.
 func TestIndexAllocatesLittle(t *testing.T) {
 	b := crowd(t, 300, 1)
 	x := NewIndex(pod(8, 8), place.Demand{})

@@ -43,7 +43,8 @@ type model struct {
 	empty state.Layout // of the node, without pods
 	// cpus and nics are what the empty node has for pods.
 	cpus, nics int
-	// taken are reports that the agent has made and the book has not received; lastReport is the last that it received.
+	// taken are reports that the agent has made and the book has not received; lastReport is the last that it
+	// received.
 	taken      []state.Layout
 	lastReport *state.Layout
 	// reports and restarts are how many are left.
@@ -116,7 +117,7 @@ func (b *Book) clone() *Book {
 	out := New()
 	out.limits = b.limits
 	out.snap.Store(b.snap.Load())
-	maps.Copy(out.where, b.where)
+	maps.Copy(out.assumedOn, b.assumedOn)
 	maps.Copy(out.held.first, b.held.first)
 	for uid, nodes := range b.held.more {
 		out.held.more[uid] = slices.Clone(nodes)
@@ -433,8 +434,8 @@ func (m *model) lose() {
 	m.book.Forget("n")
 }
 
-// check applies to every state. Nothing is held twice. If no foreign pod interferes, one of the possible states in the
-// book agrees with the node for all pods that the book has.
+// check applies to every state. Nothing is held twice. If no foreign pod interferes, one of the possible states in
+// the book agrees with the node for all pods that the book has.
 func (m *model) check(t *testing.T) {
 	m.checkProgress(t)
 	n := m.book.Snapshot().Node("n")

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// names maps the name of a node to its place in a snapshot. It is a trie over hashes that never changes. Adding or
-// dropping a name copies only the few trie nodes on the way to it, for any number of names. The nil trie has no names.
+// names maps the name of a node to its slot in a snapshot. It is a trie over hashes that never changes. Adding or
+// dropping a name copies only the few trie nodes on the way to it, for any number of names. The nil trie has no
+// names.
 type names struct {
-	has      uint32   // which of the 32 branches exist
+	branches uint32   // a bit for each of the 32 possible branches that exists
 	children []*names // the existing branches, in order
 	// A leaf has no children. Names with equal hashes share one.
 	hash   uint64
@@ -32,13 +33,13 @@ func hashOf(name string) uint64 {
 // branch returns the bit of the branch for a hash at a depth, and how many branches are before it.
 func (t *names) branch(hash uint64, depth uint) (bit uint32, before int) {
 	bit = 1 << (hash >> (5 * depth) & 31)
-	return bit, bits.OnesCount32(t.has & (bit - 1))
+	return bit, bits.OnesCount32(t.branches & (bit - 1))
 }
 
-// at returns the place of a name, or false if the trie does not have the name.
-func (t *names) at(name string) (int, bool) { return t.find(hashOf(name), name) }
+// slot returns the slot of a name, or false if the trie does not have the name.
+func (t *names) slot(name string) (int, bool) { return t.find(hashOf(name), name) }
 
-// find is at for a name with this hash. At each depth, five bits of the hash select the branch.
+// find is slot for a name with this hash. At each depth, five bits of the hash select the branch.
 func (t *names) find(hash uint64, name string) (int, bool) {
 	for depth := uint(0); t != nil; depth++ {
 		if t.leaves != nil {
@@ -50,7 +51,7 @@ func (t *names) find(hash uint64, name string) (int, bool) {
 			return 0, false
 		}
 		bit, before := t.branch(hash, depth)
-		if t.has&bit == 0 {
+		if t.branches&bit == 0 {
 			return 0, false
 		}
 		t = t.children[before]
@@ -71,19 +72,19 @@ func (t *names) add(hash uint64, depth uint, n named) *names {
 	if t.leaves != nil && t.hash == hash {
 		return &names{hash: hash, leaves: append(slices.Clone(t.leaves), n)}
 	}
-	out := &names{has: t.has}
+	out := &names{branches: t.branches}
 	if t.leaves != nil {
-		out.has, _ = t.branch(t.hash, depth)
+		out.branches, _ = t.branch(t.hash, depth)
 		out.children = []*names{t}
 	} else {
 		out.children = slices.Clone(t.children)
 	}
 	bit, before := out.branch(hash, depth)
-	if out.has&bit != 0 {
+	if out.branches&bit != 0 {
 		out.children[before] = out.children[before].add(hash, depth+1, n)
 		return out
 	}
-	out.has |= bit
+	out.branches |= bit
 	out.children = slices.Insert(out.children, before, (*names)(nil).add(hash, depth+1, n))
 	return out
 }
@@ -102,13 +103,13 @@ func (t *names) drop(hash uint64, depth uint, name string) *names {
 	}
 	bit, before := t.branch(hash, depth)
 	child := t.children[before].drop(hash, depth+1, name)
-	out := &names{has: t.has, children: slices.Clone(t.children)}
+	out := &names{branches: t.branches, children: slices.Clone(t.children)}
 	if child != nil {
 		out.children[before] = child
 		return out
 	}
-	out.has, out.children = out.has&^bit, slices.Delete(out.children, before, before+1)
-	if out.has == 0 {
+	out.branches, out.children = out.branches&^bit, slices.Delete(out.children, before, before+1)
+	if out.branches == 0 {
 		return nil
 	}
 	return out

@@ -13,13 +13,12 @@ import (
 
 // This file computes the possible states of a node from its last report and the pods that are assumed there.
 //
-// The order of admission between two pods is certain only if the first was known to be admitted when the second had its
-// turn. All other orders are followed, except between pods of equal shape, whose order makes no difference. Nearly
-// always there is one state: pods of this scheduler take turns, and a report settles the order of the pods that it
-// lists.
+// The order of admission between two pods is certain only in the cases of order.go. All other orders are followed,
+// except between pods of equal shape, whose order makes no difference. Nearly always there is one state: pods of this
+// scheduler take turns, and a report ends the question of order for the pods that it lists.
 
-// maxStates bounds the states of a node, maxSteps the admissions that are tried to find them. maxOptions bounds the
-// alternative holdings that are remembered for a pod until its node reports it.
+// maxStates bounds the states of a node, and maxSteps the admissions that are tried to find them. maxOptions bounds
+// the alternative holdings that are remembered for a pod until its node reports it.
 const (
 	maxStates  = 16
 	maxSteps   = 256
@@ -77,7 +76,7 @@ func (w *nodeState) blur(hs []place.Holding) []place.Holding {
 type search struct {
 	limits  limits
 	assumed []*assumedPod // the pods that had their turn
-	after   []int         // the result of func after
+	after   []int         // the result of ticketMoments
 	done    []bool        // by index in assumed: the pod is admitted in the state that follow has reached
 	found   []*nodeState
 	seen    map[string]bool // keys of found
@@ -109,14 +108,14 @@ func (a *account) withoutWaiting() *state.Node {
 
 // newSearch returns a search of the pods that had their turn, before its first step.
 func (a *account) newSearch() search {
-	turned := a.assumed[:a.turned()]
-	return search{limits: a.limits, assumed: turned, after: after(turned), done: make([]bool, len(turned)),
+	turned := a.assumed[:a.turnedCount()]
+	return search{limits: a.limits, assumed: turned, after: ticketMoments(turned), done: make([]bool, len(turned)),
 		seen: map[string]bool{}}
 }
 
-// search stores in s.found the possible states of the node after it has admitted all pods that had their turn. There is
-// at least one; the likeliest is first. sure is false if there may be more. If the search took too much effort, s.spent
-// is set, and s.found has only the node without assumed pods.
+// search stores in s.found the possible states of the node after it has admitted all pods that had their turn. There
+// is at least one; the likeliest is first. sure is false if there may be more. If the search took too much effort,
+// s.spent is set, and s.found has only the node without assumed pods.
 func (a *account) search(s *search) (sure bool) {
 	*s = a.newSearch()
 	s.cut = slices.ContainsFunc(s.assumed, func(f *assumedPod) bool { return f.past.More() })
@@ -135,8 +134,8 @@ func (a *account) search(s *search) (sure bool) {
 	return !s.cut && !s.uncertainHolds() && known
 }
 
-// starts returns the states of the node without the assumed pods. known is false if there may be other states: pods may
-// have left the node since it reported, or it is an estimated node with more states than are followed.
+// starts returns the states of the node without the assumed pods. known is false if there may be other states: pods
+// may have left the node since it reported, or it is an estimated node with more states than are followed.
 func (a *account) starts() (out []*nodeState, known bool) {
 	nodes := []*state.Node{a.base}
 	if a.estimated() {
@@ -153,17 +152,17 @@ func (a *account) starts() (out []*nodeState, known bool) {
 	return out, known
 }
 
-// follow tries every pod that the node may admit next in state w, and for each of them all orders of the remaining
-// pods. left is the number of pods that are not admitted in w.
-func (s *search) follow(w *nodeState, left int) {
-	if left == 0 {
+// follow tries every pod that the node may admit next in state w, and for each of them all orders of the other pods.
+// remaining is the number of pods that are not admitted in w.
+func (s *search) follow(w *nodeState, remaining int) {
+	if remaining == 0 {
 		s.add(w)
 		return
 	}
 	lo := slices.Index(s.done, false)
 	for i := lo; i < len(s.assumed) && !s.full; i++ {
 		f := s.assumed[i]
-		if s.done[i] || !s.next(i, lo) {
+		if s.done[i] || !s.mayBeNext(i, lo) {
 			continue
 		}
 		if !s.spend(f) {
@@ -182,7 +181,7 @@ func (s *search) follow(w *nodeState, left int) {
 			if s.full {
 				break
 			}
-			s.follow(w.with(i, w.blur(o)), left-1)
+			s.follow(w.with(i, w.blur(o)), remaining-1)
 		}
 		s.done[i] = false
 	}
@@ -208,10 +207,10 @@ func (s *search) uncertainHolds() bool {
 	return false
 }
 
-// next reports whether the search tries to admit the i-th pod before all other remaining pods; lo is the index of the
-// first remaining one. Of pods with equal shapes, and of pods with decisions, it tries only the first, since their
-// order makes no difference.
-func (s *search) next(i, lo int) bool {
+// mayBeNext reports whether the search tries to admit the i-th pod before all other remaining pods; lo is the index
+// of the first remaining one. Of pods with equal shapes, and of pods with decisions, it tries only the first, since
+// their order makes no difference.
+func (s *search) mayBeNext(i, lo int) bool {
 	f := s.assumed[i]
 	for j := lo; j < len(s.assumed); j++ {
 		g := s.assumed[j]
@@ -219,7 +218,7 @@ func (s *search) next(i, lo int) bool {
 			continue
 		}
 		decided := f.decision != nil && g.decision != nil // decided pods take nothing from each other
-		if g.before(f) || g.turned < s.after[i] || j < i && (g.shape == f.shape || decided) {
+		if g.admittedBefore(f) || g.turned < s.after[i] || j < i && (g.shape == f.shape || decided) {
 			return false
 		}
 	}
@@ -251,7 +250,7 @@ func alternatives(u *place.Usage, f *assumedPod) (out [][]place.Holding, refused
 // distinct drops repeated holdings.
 func distinct(in [][]place.Holding) (out [][]place.Holding) {
 	for _, o := range in {
-		if !has(out, o) {
+		if !contains(out, o) {
 			out = append(out, o)
 		}
 	}
@@ -292,7 +291,7 @@ func (s *search) add(w *nodeState) {
 	s.found = append(s.found, w)
 }
 
-// key returns a text that is equal for equal states.
+// key returns a text that is the same for two states if and only if they count as equal.
 func (s *search) key(w *nodeState) string {
 	var key strings.Builder
 	if len(s.assumed) > 0 {
@@ -304,8 +303,8 @@ func (s *search) key(w *nodeState) string {
 	return key.String()
 }
 
-// text returns a text that is equal for holdings that differ at most in container names, and in the kubelet's choice
-// among devices with the same NUMA nodes.
+// text returns a text that is the same for holdings that differ at most in container names, and in the kubelet's
+// choice among devices with the same NUMA nodes.
 func text(m *topo.Machine, hs []place.Holding) string {
 	var b strings.Builder
 	for _, h := range hs {
@@ -321,8 +320,8 @@ func text(m *topo.Machine, hs []place.Holding) string {
 	return b.String()
 }
 
-// ids returns the ids of a block's devices. If the kubelet chooses the devices, it returns for each one a text with its
-// NUMA nodes in binary, sorted.
+// ids returns the ids of a block's devices. If the kubelet chooses the devices, it returns for each one a text with
+// its NUMA nodes in binary, sorted.
 func ids(m *topo.Machine, b place.DeviceBlock) []string {
 	if !b.Free {
 		return b.IDs
@@ -350,7 +349,7 @@ func (a *account) predict() *state.Node {
 		s.effort += len(s.found) * f.cost
 	}
 	if a.predicted = s.effort; s.spent || s.effort > maxEffort {
-		a.flood()
+		a.markFlooded()
 		return a.unfollowed()
 	}
 	// partial: pods that had their turn may hold something that is in none of these states.
@@ -363,7 +362,7 @@ func (a *account) predict() *state.Node {
 					f.options.add(w.got[i], a.limits.options)
 				}
 			}
-			f.past.Close(f.options.of, f.options.more)
+			f.past.Close(f.options.known, f.options.more)
 		}
 	}
 	nodes := make([]*state.Node, len(states))
@@ -372,7 +371,9 @@ func (a *account) predict() *state.Node {
 			if f.turned != 0 {
 				continue
 			}
-			var hs []place.Holding // nil if it does not fit after other pods moved before it; its turn decides
+			// Other pods may have moved before f, so that it no longer fits. Then it holds nothing, and Turn will
+			// decide.
+			var hs []place.Holding
 			if v := f.place(w.usage); v.Fits() {
 				hs = v.Holdings
 			}
@@ -380,7 +381,7 @@ func (a *account) predict() *state.Node {
 			if k == 0 {
 				f.options = choices{}
 				if len(hs) > 0 {
-					f.options.of = [][]place.Holding{hs}
+					f.options.known = [][]place.Holding{hs}
 				}
 			}
 		}
@@ -388,12 +389,12 @@ func (a *account) predict() *state.Node {
 	}
 	nodes[0].Others, nodes[0].Unsettled = nodes[1:], !sure
 	nodes[0].Basis.Queue = a.queue()
-	nodes[0].Basis.Uncertain = a.uncertain()
+	nodes[0].Basis.Uncertain = a.uncertainUIDs()
 	return nodes[0]
 }
 
-// uncertain returns the UIDs of the pods whose holdings are open until the node's next report.
-func (a *account) uncertain() (uids []string) {
+// uncertainUIDs returns the UIDs of the pods whose holdings are open until the node's next report.
+func (a *account) uncertainUIDs() (uids []string) {
 	for _, e := range a.base.Entries {
 		if a.doubts[e.Pod.UID] {
 			uids = append(uids, e.Pod.UID)

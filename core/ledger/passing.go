@@ -9,7 +9,7 @@ import (
 
 // This file decides which pods may have their turn before pods that were reserved earlier and wait for theirs.
 
-// maxPasses is how many pods may pass one that waits for its turn, so that it does not wait for ever. maxPassing
+// maxPasses is how many pods may pass a pod that waits for its turn, so that it does not wait for ever. maxPassing
 // bounds the placements that are tried to decide whether a pod may pass, counted in containers.
 const (
 	maxPasses  = 4
@@ -21,14 +21,14 @@ const (
 // or later, in its own place among the waiting pods. In every order in which the node may admit the pods that had
 // their turn, each other pod must get as much in both cases, or be refused in both.
 func (a *account) mayPass(me *assumedPod) bool {
-	waiting := a.assumed[a.turned():]
+	waiting := a.assumed[a.turnedCount():]
 	decided := func(f *assumedPod) bool { return f.decision != nil }
-	passed := func(f *assumedPod) bool { return f.passes >= maxPasses }
-	if a.estimated() || slices.ContainsFunc(waiting, decided) || slices.ContainsFunc(a.ahead(me), passed) {
+	passedEnough := func(f *assumedPod) bool { return f.passes >= maxPasses }
+	if a.estimated() || slices.ContainsFunc(waiting, decided) || slices.ContainsFunc(a.ahead(me), passedEnough) {
 		return false
 	}
 	return a.asIfTurned(me, func() bool {
-		p := passing{search: a.newSearch(), me: me, waiting: waiting, machine: a.base.Machine, left: maxPassing,
+		p := passing{search: a.newSearch(), me: me, waiting: waiting, machine: a.base.Machine, budget: maxPassing,
 			known: map[placement]*tried{}}
 		starts, known := a.starts()
 		if !known || slices.ContainsFunc(p.assumed, func(f *assumedPod) bool { return f.uncertain }) {
@@ -52,13 +52,14 @@ func (a *account) asIfTurned(me *assumedPod, do func() bool) bool {
 	return do()
 }
 
-// passing follows every order of admission twice: with the pod me among the pods that had their turn, and without it.
+// passing follows every order of admission in two cases: with the pod me among the pods that had their turn, and
+// without it.
 type passing struct {
 	search
 	me       *assumedPod
 	waiting  []*assumedPod // in the order of their reservations; me is one of them
 	machine  *topo.Machine
-	left     int  // placements that may still be tried
+	budget   int  // the cost of the placements that may still be tried
 	compared bool // at least one order was compared
 	// known has the placements that were tried. Many orders differ only in the place of me, so in the case without me
 	// they lead through the same usages.
@@ -75,7 +76,7 @@ type placement struct {
 type tried struct {
 	verdict place.Verdict
 	after   *place.Usage
-	counted bool // it is counted in passing.left
+	counted bool // it is counted in passing.budget
 }
 
 // place returns the placement of a pod. ok is false if too many were tried.
@@ -83,9 +84,9 @@ func (p *passing) place(f *assumedPod, u *place.Usage) (out *tried, ok bool) {
 	out = p.try(f, u)
 	if !out.counted {
 		out.counted = true
-		p.left -= f.cost
+		p.budget -= f.cost
 	}
-	return out, p.left >= 0
+	return out, p.budget >= 0
 }
 
 // try is place without a bound.
@@ -113,18 +114,18 @@ func (p *passing) compare(with, without *place.Usage, remaining int) bool {
 	lo := slices.Index(p.done, false)
 	for i := lo; i < len(p.assumed); i++ {
 		f := p.assumed[i]
-		if p.done[i] || !p.next(i, lo) {
+		if p.done[i] || !p.mayBeNext(i, lo) {
 			continue
 		}
 		if f != p.me && f.acked != 0 && !p.try(f, without).verdict.Fits() {
 			continue // the pod was admitted, so this order did not happen
 		}
-		mine, theirs, ok := p.admit(f, with, without)
+		nextWith, nextWithout, ok := p.admit(f, with, without)
 		if !ok {
 			return false
 		}
 		p.done[i] = true
-		ok = p.compare(mine, theirs, remaining-1)
+		ok = p.compare(nextWith, nextWithout, remaining-1)
 		p.done[i] = false
 		if !ok {
 			return false
@@ -152,8 +153,9 @@ func (p *passing) compareWaiting(with, without *place.Usage) bool {
 	return true
 }
 
-// admit lets the node admit a pod in both cases, and returns the usages after it. ok is false if the pod gets less in
-// one of them, or if the node may choose among devices that differ.
+// admit lets the node admit a pod in both cases, and returns the usages after that. The pod me is admitted only in
+// the case with it. ok is false if the pod gets less in one case, if the node may choose among devices with different
+// NUMA nodes, or if too many placements were tried.
 func (p *passing) admit(f *assumedPod, with, without *place.Usage) (_, _ *place.Usage, ok bool) {
 	x, ok := p.place(f, with)
 	if !ok {
@@ -172,14 +174,14 @@ func (p *passing) admit(f *assumedPod, with, without *place.Usage) (_, _ *place.
 	return x.after, y.after, p.alike(f, x.verdict.Holdings, y.verdict.Holdings)
 }
 
-// alike reports whether each container of a pod gets as much in two cases: as many NUMA nodes, as near to each other. A
-// pod with a demand of its own has to get the same.
+// alike reports whether each container of a pod gets as much in two cases: as many NUMA nodes, as near to each other.
+// A pod with a demand of its own has to get the same. The answer is false if the pod's devices are uncertain.
 func (p *passing) alike(f *assumedPod, x, y []place.Holding) bool {
 	if unsureDevices(x) || unsureDevices(y) {
 		return false
 	}
 	if f.demand != (place.Demand{}) {
-		return same(x, y)
+		return equalHoldings(x, y)
 	}
 	return slices.EqualFunc(x, y, func(g, h place.Holding) bool {
 		e, o := place.ExtentOf(p.machine, g), place.ExtentOf(p.machine, h)

@@ -8,10 +8,10 @@ import (
 )
 
 // This file lets callers store their own data about nodes in arrays, without the nodes themselves. The index of a
-// node in such an array is its slot: its place in the snapshots of the book.
+// node in such an array is its slot in the snapshots of the book.
 
-// Roster identifies the set of nodes of a snapshot, independently of their states: snapshots of equal rosters have the
-// same nodes in the same slots.
+// Roster identifies the set of nodes of a snapshot, independently of their states: snapshots of equal rosters have
+// the same nodes in the same slots.
 type Roster struct {
 	names  *names
 	origin *origin
@@ -21,15 +21,15 @@ type Roster struct {
 func (s *Snapshot) Roster() Roster { return Roster{s.names, s.origin} }
 
 // Slots returns a number above all slots.
-func (s *Snapshot) Slots() int { return s.places }
+func (s *Snapshot) Slots() int { return s.slots }
 
 // Slot returns the slot of a node, from 0. The node keeps its slot as long as the book has the node.
-func (s *Snapshot) Slot(name string) (slot int, ok bool) { return s.names.at(name) }
+func (s *Snapshot) Slot(name string) (slot int, ok bool) { return s.names.slot(name) }
 
-// At returns the node in a slot, or nil, and the version in which the slot last changed. The version is above 0. In all
-// snapshots of one book, equal versions of a slot mean equal states of the same node.
+// At returns the node in a slot, or nil, and the version in which the slot last changed. The version is above 0. In
+// all snapshots of one book, equal versions of a slot mean equal states of the same node.
 func (s *Snapshot) At(slot int) (*state.Node, uint64) {
-	if slot < 0 || slot >= s.places {
+	if slot < 0 || slot >= s.slots {
 		return nil, 0
 	}
 	c := s.chunks[slot/chunkSize]

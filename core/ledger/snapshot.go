@@ -13,10 +13,10 @@ type Snapshot struct {
 	names  *names
 	count  int
 	chunks []*chunk
-	// Every node has a place: a number that it keeps as long as the book has the node (see Slot). places is the number
-	// of places that were ever taken; holes are the places that are free again.
-	places int
-	holes  *hole
+	// Every node has a slot: a number that it keeps as long as the book has the node. slots is the number of slots
+	// that were ever taken; holes are the slots that are free again.
+	slots int
+	holes *hole
 	// version counts the changes of one book; origin identifies the book.
 	version uint64
 	origin  *origin
@@ -25,16 +25,16 @@ type Snapshot struct {
 // chunkSize is the number of nodes whose pointers are copied when one of them changes.
 const chunkSize = 64
 
-// chunk is part of a snapshot. Its nodes are nil at free places. since has the version in which each place last
-// changed, latest is the greatest of them. With a version, a caller finds what has changed since then, without storing
-// a snapshot.
+// chunk is part of a snapshot. Its nodes are nil in free slots. since has the version in which each slot last
+// changed, and latest is the greatest of them. With a version, a caller finds what has changed since then, without
+// storing a snapshot.
 type chunk struct {
 	nodes  [chunkSize]*state.Node
 	since  [chunkSize]uint64
 	latest uint64
 }
 
-// hole is a free place, in a linked list.
+// hole is a free slot, in a linked list.
 type hole struct {
 	at   int
 	next *hole
@@ -47,7 +47,7 @@ func newSnapshot() *Snapshot { return &Snapshot{origin: &origin{}} }
 
 // Node returns a node, or nil if the book has no layout of it.
 func (s *Snapshot) Node(name string) *state.Node {
-	if i, ok := s.names.at(name); ok {
+	if i, ok := s.names.slot(name); ok {
 		return s.chunks[i/chunkSize].nodes[i%chunkSize]
 	}
 	return nil
@@ -82,9 +82,9 @@ func (s *Snapshot) Names() []string {
 // set returns a snapshot with a new state of one node.
 func (s *Snapshot) set(n *state.Node) *Snapshot {
 	out := *s
-	i, ok := s.names.at(n.Name)
+	i, ok := s.names.slot(n.Name)
 	if !ok {
-		i = out.place()
+		i = out.takeSlot()
 		out.names = s.names.with(n.Name, i)
 		out.count++
 	}
@@ -92,17 +92,17 @@ func (s *Snapshot) set(n *state.Node) *Snapshot {
 	return &out
 }
 
-// place takes a free place and returns it.
-func (s *Snapshot) place() int {
+// takeSlot takes a free slot and returns it.
+func (s *Snapshot) takeSlot() int {
 	if h := s.holes; h != nil {
 		s.holes = h.next
 		return h.at
 	}
-	s.places++
-	return s.places - 1
+	s.slots++
+	return s.slots - 1
 }
 
-// change stores n at a place; nil makes the place empty. s is new and no reader has it yet, but it may share chunks
+// change stores n in a slot; nil makes the slot empty. s is new and no reader has it yet, but it may share chunks
 // with older snapshots, so change copies the chunk.
 func (s *Snapshot) change(i int, n *state.Node) {
 	s.version++
@@ -117,7 +117,7 @@ func (s *Snapshot) change(i int, n *state.Node) {
 
 // drop returns a snapshot without a node.
 func (s *Snapshot) drop(name string) *Snapshot {
-	i, ok := s.names.at(name)
+	i, ok := s.names.slot(name)
 	if !ok {
 		return s
 	}

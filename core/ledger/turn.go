@@ -32,13 +32,13 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err
 	if f.turned == 0 {
 		f.created = created
 		if why := a.blocked(f); why != "" {
-			return v, &Wait{why, a.change()}, nil
+			return v, &Wait{why, a.nextChange()}, nil
 		}
 		n := a.withoutWaiting()
 		if f.decision != nil {
 			v = f.placeDecided(n)
 		} else if v = n.Place(f.pod, place.Demand{}); !v.Fits() && mayFitLater(n, f.pod) {
-			return place.Verdict{}, &Wait{state.WaitReport, a.change()}, nil
+			return place.Verdict{}, &Wait{state.WaitReport, a.nextChange()}, nil
 		}
 		if !v.Fits() {
 			b.cancel(a, uid)
@@ -101,7 +101,7 @@ func (a *account) blocked(me *assumedPod) state.WaitReason {
 				return state.WaitOrder
 			}
 			return ""
-		case f.turned == 0: // see ahead
+		case f.turned == 0: // waits, too; see ahead
 		case f.acked != 0 && f.unsureDevices(), f.acked == 0 && a.noticeable(f):
 			return state.WaitDevices
 		case f.acked != 0: // known to be admitted before me, with certain holdings
@@ -119,12 +119,12 @@ func (a *account) blocked(me *assumedPod) state.WaitReason {
 
 // ahead returns the pods that were reserved before me and wait for their turns.
 func (a *account) ahead(me *assumedPod) []*assumedPod {
-	waiting := a.assumed[a.turned():]
+	waiting := a.assumed[a.turnedCount():]
 	return waiting[:max(0, slices.Index(waiting, me))]
 }
 
-// maxTogether bounds the states that a node may get because pods of this scheduler are bound together: every later pod
-// has to fit in all of them.
+// maxTogether bounds the states that a node may get because pods of this scheduler are bound together: every later
+// pod has to fit in all of them.
 const maxTogether = 16
 
 // inAnyOrder reports whether a pod may be bound beside others that had their turn. The node must admit all of them in
@@ -139,14 +139,14 @@ func (a *account) inAnyOrder(me *assumedPod) bool {
 			return false
 		}
 		return !slices.ContainsFunc(s.found, func(w *nodeState) bool {
-			return slices.ContainsFunc(w.got, unsureDevices) || !s.demanded(w, me)
+			return slices.ContainsFunc(w.got, unsureDevices) || !s.meetsDemands(w, me)
 		})
 	})
 }
 
-// demanded reports whether what the pods before me get in a state satisfies their demands. For the demand of me, see
-// granted.
-func (s *search) demanded(w *nodeState, me *assumedPod) bool {
+// meetsDemands reports whether what the pods before me get in a state satisfies their demands. For the demand of me,
+// see granted.
+func (s *search) meetsDemands(w *nodeState, me *assumedPod) bool {
 	for i, f := range s.assumed {
 		if f == me || f.demand == (place.Demand{}) || len(w.got[i]) == 0 {
 			continue
@@ -159,15 +159,15 @@ func (s *search) demanded(w *nodeState, me *assumedPod) bool {
 }
 
 // mayFitLater reports whether a pod that the node refuses may still fit: it fits in one of the states, and the node's
-// next report will show which state is real. It is false for refused shapes and crowded nodes, which may remain so for
-// long.
+// next report will show which state is real. It is false for refused shapes and crowded nodes, which may remain so
+// for long.
 func mayFitLater(n *state.Node, p *place.Pod) bool {
 	_, refused := n.Refused[p.Shape()]
 	return !refused && !n.Crowds(p) && n.Might(p, place.Demand{})
 }
 
-// granted is the verdict for a pod that had its turn: its holdings in the first state, or a refusal if its holdings in
-// some state do not satisfy its demand.
+// granted returns the verdict for a pod that had its turn: its holdings in the first state, or a refusal if its
+// holdings in some state do not satisfy its demand.
 func granted(n *state.Node, f *assumedPod) place.Verdict {
 	for _, other := range n.Others {
 		e, there := other.Entry(f.id.UID)

@@ -8,21 +8,21 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file bounds how long a node waits for a report about one pod. A report may never come: the agent has stopped, or
-// what it reads lacks the pod. Such a pod must not keep others from its node for good.
+// This file bounds how long a node waits for a report about one pod. A report may never come: the agent has stopped,
+// or what it reads lacks the pod. Such a pod must not keep others from its node for good.
 
 // unlisted are the pods that their node has admitted, and that no report lists in time.
 type unlisted struct {
 	pods []*assumedPod
 	// ways are what the pods may hold together, likeliest first. Each way has the entries of the pods that hold
-	// something. If there are pods, there is at least one way. It is always possible, too, that none of the pods is
-	// there; that is not listed as a way.
+	// something. If there are pods, there is at least one way. It is also possible that none of the pods is there;
+	// ways does not contain that case.
 	ways [][]state.Entry
 }
 
-// Unlisted records that no report lists a pod although its node admitted it long ago. The pod keeps what may have
-// been given to it, and no other pod waits for it any more: the node with each of these holdings and the node without
-// any are possible states. At most maxOptions ways are kept for all such pods of the node, the likeliest ones.
+// Unlisted records that no report lists a pod although its node admitted it long ago. The pod keeps what it may have
+// received, and no other pod waits for it any more: the node with each of these holdings and the node without the pod
+// are possible states. At most maxOptions combinations are kept for all such pods of the node, the likeliest ones.
 // Unlisted changes nothing and returns false if the pod is not assumed, is not known to be admitted, or holds
 // nothing, or if its node is estimated or has no report.
 func (b *Book) Unlisted(uid string) bool {
@@ -32,7 +32,7 @@ func (b *Book) Unlisted(uid string) bool {
 		return false
 	}
 	f := a.find(uid)
-	if f == nil || f.acked == 0 || len(f.options.of) == 0 {
+	if f == nil || f.acked == 0 || len(f.options.known) == 0 {
 		return false
 	}
 	a.unlisted = unlisted{append(slices.Clone(a.unlisted.pods), f), a.waysWith(f)}
@@ -64,21 +64,21 @@ func (a *account) waysWith(f *assumedPod) (ways [][]state.Entry) {
 	if len(beside) == 0 {
 		beside = [][]state.Entry{nil}
 	}
-	for _, o := range f.earlier.of {
+	for _, o := range f.earlier.known {
 		for _, way := range beside {
 			ways = addWay(ways, append(slices.Clone(way), state.Entry{Pod: f.id, Source: state.Predicted, Holdings: o}))
 		}
 	}
 	if len(ways) == 0 { // the search had to stop
 		mine := state.Entry{Pod: f.id, Source: state.Predicted, Holdings: f.holdings()}
-		ways = [][]state.Entry{append(slices.Clone(a.unlisted.way()), mine)}
+		ways = [][]state.Entry{append(slices.Clone(a.unlisted.likeliest()), mine)}
 	}
 	return ways[:min(len(ways), a.limits.options)]
 }
 
 // addWay adds a way that is not empty and not there yet.
 func addWay(ways [][]state.Entry, way []state.Entry) [][]state.Entry {
-	equal := func(x, y state.Entry) bool { return x.Pod.UID == y.Pod.UID && same(x.Holdings, y.Holdings) }
+	equal := func(x, y state.Entry) bool { return x.Pod.UID == y.Pod.UID && equalHoldings(x.Holdings, y.Holdings) }
 	known := func(w []state.Entry) bool { return slices.EqualFunc(w, way, equal) }
 	if len(way) == 0 || slices.ContainsFunc(ways, known) {
 		return ways
@@ -86,8 +86,8 @@ func addWay(ways [][]state.Entry, way []state.Entry) [][]state.Entry {
 	return append(ways, way)
 }
 
-// way returns the likeliest way, or nil if there is none.
-func (u unlisted) way() []state.Entry {
+// likeliest returns the likeliest way, or nil if there is none.
+func (u unlisted) likeliest() []state.Entry {
 	if len(u.ways) == 0 {
 		return nil
 	}
@@ -118,10 +118,10 @@ func (a *account) dropUnlisted(uid string) {
 	a.unlisted = a.unlisted.without(func(other string) bool { return other == uid })
 }
 
-// keepUnlisted removes the pods in listed, which a report lists, from the unlisted pods. If renewed is set, the machine
-// or the rules are new, and the predictions for the remaining unlisted pods are no longer valid: these pods are assumed
-// again, as pods that were admitted.
-func (a *account) keepUnlisted(listed map[string]bool, renewed bool) {
+// pruneUnlisted removes the pods in listed, which a report lists, from the unlisted pods. If renewed is set, the
+// predictions for the other unlisted pods are no longer valid, for example because the machine or the rules are new.
+// These pods are then assumed again, as pods that were admitted.
+func (a *account) pruneUnlisted(listed map[string]bool, renewed bool) {
 	for _, f := range a.unlisted.pods {
 		switch uid := f.id.UID; {
 		case listed[uid]:
@@ -137,9 +137,9 @@ func (a *account) keepUnlisted(listed map[string]bool, renewed bool) {
 	}
 }
 
-// possible returns the ways that share no CPU with a reported pod, since a CPU has one holder. If no way is left, the
-// predictions do not help, and it returns all ways.
-func possible(ways [][]state.Entry, reported []state.Entry) (out [][]state.Entry) {
+// possibleWays returns the ways that share no CPU with a reported pod, since a CPU has one holder. If no way is left,
+// the predictions do not help, and it returns all ways.
+func possibleWays(ways [][]state.Entry, reported []state.Entry) (out [][]state.Entry) {
 	taken := func(way []state.Entry) bool {
 		return slices.ContainsFunc(way, func(e state.Entry) bool {
 			return slices.ContainsFunc(e.Holdings, func(h place.Holding) bool { return hasAny(reported, h.CPUs) })
@@ -158,8 +158,8 @@ func hasAny(entries []state.Entry, cpus idset.Set[idset.CPU]) bool {
 	})
 }
 
-// openStates returns the states of a node, besides its base, that differ in two open points. One is what the unlisted
-// pods hold. The other is whether the unlisted pods, and the pods in Gone, are still on the node.
+// openStates returns the possible states of a node besides its base. They differ in what the unlisted pods hold, and
+// in whether the unlisted pods and the pods in Gone are still on the node.
 func (a *account) openStates() (out []*state.Node) {
 	var gone []string
 	for _, id := range a.base.Gone {
@@ -181,8 +181,8 @@ func (a *account) openStates() (out []*state.Node) {
 	return out
 }
 
-// gone returns the pods that the last report lists and that have no object, if no other report is expected soon.
-func (a *account) gone() (ids []state.PodID) {
+// goneIDs returns the pods that the last report lists and that have no object, if no other report is expected soon.
+func (a *account) goneIDs() (ids []state.PodID) {
 	if len(a.overdue) == 0 || !a.reportsPods() {
 		return nil
 	}
