@@ -6,33 +6,36 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Awaiting returns the node that keeps what is decided for the pods in bound free until they arrive. They replace the
-// bound pods of earlier calls. A decision that is not free, or not what its pod asks for, keeps nothing free.
+// Awaiting returns the node that keeps what is decided for the pods in bound free until these pods arrive. They
+// replace the bound pods of earlier calls. Awaiting ignores pods that have no decision or have arrived. A decision
+// that is not free, or not what its pod asks for, keeps nothing free.
 func (n *Node) Awaiting(bound []Arrival) *Node {
-	var left []Arrival
+	var expected []Arrival
 	for _, b := range bound {
 		if b.Decision != nil && n.index(b.UID) < 0 {
-			left = append(left, b)
+			expected = append(expected, b)
 		}
 	}
-	if slices.EqualFunc(left, n.bound, func(a, b Arrival) bool {
+	if slices.EqualFunc(expected, n.bound, func(a, b Arrival) bool {
 		return a.UID == b.UID && a.Spec.Shape() == b.Spec.Shape()
 	}) {
 		return n
 	}
-	return &Node{empty: n.empty, pods: n.pods, bound: left}
+	return &Node{empty: n.empty, pods: n.pods, bound: expected}
 }
 
-// awaiting returns the node's usage, in which bound pods that have not arrived hold what is decided for them. It
-// leaves out the bound pod whose UID is but.
-func (n *Node) awaiting(but string) *place.Usage { return n.Usage().Hold(n.decided(but)...) }
+// usageWithBound returns the node's usage, in which bound pods that have not arrived hold what is decided for them.
+// It leaves out the bound pod whose UID is except.
+func (n *Node) usageWithBound(except string) *place.Usage {
+	return n.Usage().Hold(n.boundHoldings(except)...)
+}
 
-// decided returns what the bound pods that have not arrived will hold by their decisions. It leaves out the pod whose
-// UID is but.
-func (n *Node) decided(but string) (out []place.Holding) {
+// boundHoldings returns what the bound pods that have not arrived will hold by their decisions. It leaves out the pod
+// whose UID is except.
+func (n *Node) boundHoldings(except string) (out []place.Holding) {
 	u := n.Usage()
 	for _, b := range n.bound {
-		if b.UID == but || n.index(b.UID) >= 0 {
+		if b.UID == except || n.index(b.UID) >= 0 {
 			continue
 		}
 		if v, kept := place.Decided(u, b.Spec, b.Decision); kept {

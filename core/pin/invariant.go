@@ -8,11 +8,10 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// violation returns how a decision breaks the invariant, or "". The decision turns the node n into the node next. The
-// invariant: an exclusive CPU has one owner, is on the machine, and is not reserved. A decision changes only the pod
-// that it is about, whose UID is in about. Every decision is checked before it is returned, whatever algorithm made
-// it.
-func (n *Node) violation(next *Node, about string) string {
+// violation returns how a placement breaks the invariant, or "". The placement of the pod with this UID turns the
+// node n into the node next. The invariant: an exclusive CPU has one owner, is on the machine, and is not reserved,
+// and a placement changes no other pod.
+func (n *Node) violation(next *Node, uid string) string {
 	free := next.Machine().CPUs().Minus(next.Rules().CPU.Reserved)
 	var owned idset.Set[idset.CPU]
 	for _, p := range next.pods {
@@ -24,7 +23,7 @@ func (n *Node) violation(next *Node, about string) string {
 			return fmt.Sprintf("pod %s: %s", p.UID, why)
 		}
 		owned = owned.Union(own)
-		if old, is := n.Pod(p.UID); is && p.UID != about && !sameCPUs(old.Holdings, p.Holdings) {
+		if old, ok := n.Pod(p.UID); ok && p.UID != uid && !sameCPUs(old.Holdings, p.Holdings) {
 			return fmt.Sprintf("pod %s: its CPUs change, and the decision is about another pod", p.UID)
 		}
 	}
@@ -32,8 +31,8 @@ func (n *Node) violation(next *Node, about string) string {
 }
 
 // exclusive returns the exclusive CPUs of a pod. If one of them is not in free, or two containers that run together
-// have it, why describes that; otherwise why is "". An init container may have CPUs of a container after it, which
-// starts later. It may have none of a sidecar before it, which runs beside it.
+// have it, why describes that; otherwise why is "". An init container may share CPUs with a container after it, which
+// starts later, but not with a sidecar before it, which runs beside it.
 func (p Pod) exclusive(free idset.Set[idset.CPU]) (all idset.Set[idset.CPU], why string) {
 	var running idset.Set[idset.CPU]
 	for _, h := range p.Holdings {
@@ -51,7 +50,7 @@ func (p Pod) exclusive(free idset.Set[idset.CPU]) (all idset.Set[idset.CPU], why
 	return all, ""
 }
 
-// sameCPUs reports whether both have the same CPUs and NUMA nodes for the same containers.
+// sameCPUs reports whether a and b give the same containers the same CPUs, and memory on the same NUMA nodes.
 func sameCPUs(a, b []place.Holding) bool {
 	return slices.EqualFunc(a, b, func(x, y place.Holding) bool {
 		return x.Container == y.Container && x.CPUs.Equal(y.CPUs) &&
@@ -61,9 +60,9 @@ func sameCPUs(a, b []place.Holding) bool {
 	})
 }
 
-// arrived returns the node after a placed pod was added. If its placement breaks the invariant, the pod shares CPUs
-// instead and has the fault Refused.
-func (n *Node) arrived(p Pod) *Node {
+// addChecked returns the node with a placed pod added. If the pod's placement breaks the invariant, the pod shares
+// CPUs instead and has the fault Refused.
+func (n *Node) addChecked(p Pod) *Node {
 	next := n.add(p)
 	if why := n.violation(next, p.UID); why != "" {
 		p.Holdings, p.Decided, p.Fault = nil, false, &Fault{Code: Refused, Detail: why}

@@ -1,5 +1,5 @@
 // Package pin decides what the containers of one node are pinned to if the node's agent is the arbiter: the CPUs and
-// NUMA nodes of each container, and the CPUs that all others share.
+// NUMA nodes of each container, and the CPUs that containers without their own share.
 //
 // A pod with a decision of the scheduler gets what was decided, if it is free and is what the pod asks for. Every
 // other pod is placed by the same algorithm when it arrives. A pod that the node's policies refuse runs in spite of
@@ -36,7 +36,7 @@ type Pod struct {
 	UID      string
 	Spec     *place.Pod
 	Holdings []place.Holding // ordered as Spec.Containers, without containers that hold nothing
-	// Offered: the scheduler had decided something when the pod arrived. Decided: the pod got that.
+	// Offered: the pod arrived with a decision of the scheduler. Decided: the pod got what was decided.
 	Offered, Decided bool
 	// Fault is how the placement differs from a decision or from the node's policies; nil if it does not.
 	Fault *Fault
@@ -48,14 +48,14 @@ type Pod struct {
 type FaultCode string
 
 const (
-	// Replaced marks a pod whose decision was not free, or not what the pod asks for: it was placed anew.
+	// Replaced marks a pod whose decision was not free, or not what the pod asks for: the pod was placed anew.
 	Replaced FaultCode = "decision-replaced"
-	// Unaligned marks a pod that the node's policies refuse: it was placed without them.
+	// Unaligned marks a pod that the node's policies refuse: the pod was placed without them.
 	Unaligned FaultCode = "unaligned"
-	// Shares marks a pod for which too few CPUs are free to have its own: it shares CPUs.
+	// Shares marks a pod that shares CPUs because too few are free to have its own. A resized pod keeps what it had.
 	Shares FaultCode = "shares-cpus"
-	// Refused marks a pod whose placement breaks the package's invariant, which is a fault of Tenon: the placement was
-	// not used. A pod that has arrived shares CPUs, one that was resized keeps what it had.
+	// Refused marks a pod whose placement breaks the package's invariant, which is a fault of Tenon: the placement
+	// was not used. A pod that has arrived shares CPUs, one that was resized keeps what it had.
 	Refused FaultCode = "placement-refused"
 )
 
@@ -65,7 +65,8 @@ type Fault struct {
 	Reasons []place.Reason
 	// Detail names the part of the invariant that a refused placement breaks.
 	Detail string `json:",omitempty"`
-	// Resize: the fault is of a resize that was not carried out. Before is the fault that the pod had without it.
+	// Resize: the fault is of a resize that was not carried out. Before is the fault that the pod had before the
+	// resize.
 	Resize bool   `json:",omitempty"`
 	Before *Fault `json:",omitempty"`
 }
@@ -89,7 +90,7 @@ func (n *Node) Rules() place.Rules { return n.empty.Rules }
 // Pods returns the pods in the order of their arrival. They must not be changed.
 func (n *Node) Pods() []Pod { return n.pods }
 
-// Pod returns a pod that has arrived.
+// Pod returns the pod with this UID; the second result is false if it has not arrived.
 func (n *Node) Pod(uid string) (Pod, bool) {
 	if i := n.index(uid); i >= 0 {
 		return n.pods[i], true
@@ -155,8 +156,8 @@ type Arrival struct {
 	Spec *place.Pod // valid, see place.Pod.Validate
 	// Decision is what the scheduler decided for the pod; nil if it decided nothing.
 	Decision []place.Holding
-	// Devices are the devices that the kubelet has given to the pod's containers. Each container is placed near its own
-	// devices.
+	// Devices are the devices that the kubelet has given to the pod's containers. Each container is placed near its
+	// own devices.
 	Devices []Given
 }
 
@@ -176,20 +177,21 @@ func (n *Node) With(a Arrival) *Node {
 		v, kept := place.Decided(n.Usage(), a.Spec, a.Decision)
 		if kept {
 			p.Holdings, p.Decided = withoutDevices(v.Holdings), true
-			return n.arrived(p)
+			return n.addChecked(p)
 		}
 		p.Fault = &Fault{Code: Replaced}
 	}
-	u, spec := n.awaiting(a.UID), a.Spec
+	u, spec := n.usageWithBound(a.UID), a.Spec
 	if near, asks, ok := n.near(a); ok {
 		u, spec = near, asks
 	}
 	p.place(u, spec)
-	return n.arrived(p)
+	return n.addChecked(p)
 }
 
-// place computes what a pod without a decision gets, by the node's policies or else by relaxed rules. asks is what
-// the pod asks for.
+// place computes the holdings of a pod without a decision. asks is what the pod asks for. If the node's policies
+// refuse the pod, it gets a fault and is placed by relaxed rules. If these refuse it, too, it holds nothing and
+// shares CPUs.
 func (p *Pod) place(u *place.Usage, asks *place.Pod) {
 	v := place.Place(u, asks)
 	if !v.Fits() {
@@ -224,8 +226,8 @@ func (n *Node) near(a Arrival) (u *place.Usage, asks *place.Pod, ok bool) {
 		c := &copied.Containers[i]
 		c.Devices = nil
 		for _, g := range a.Devices {
-			known, is := n.Machine().Resource(g.Resource)
-			if g.Container != c.Name || !is {
+			known, ok := n.Machine().Resource(g.Resource)
+			if g.Container != c.Name || !ok {
 				continue
 			}
 			own := place.Count{Resource: fmt.Sprintf("%s/%d", g.Resource, i)}
@@ -242,7 +244,7 @@ func (n *Node) near(a Arrival) (u *place.Usage, asks *place.Pod, ok bool) {
 		return nil, nil, false
 	}
 	u = place.NewUsage(with, n.Rules()).Hold(n.holdings()...)
-	return u.Hold(n.decided(a.UID)...), &copied, true
+	return u.Hold(n.boundHoldings(a.UID)...), &copied, true
 }
 
 // withoutDevices drops devices, which the kubelet's device manager assigns.
@@ -255,21 +257,23 @@ func withoutDevices(hs []place.Holding) (out []place.Holding) {
 	return out
 }
 
+// add returns the node with one more pod, unchecked.
 func (n *Node) add(p Pod) *Node {
 	return &Node{empty: n.empty, pods: append(slices.Clone(n.pods), p), bound: n.bound}
 }
 
 // Without returns the node after pods have ended.
 func (n *Node) Without(uids ...string) *Node {
-	left := slices.DeleteFunc(slices.Clone(n.pods), func(p Pod) bool { return slices.Contains(uids, p.UID) })
-	if len(left) == len(n.pods) {
+	remaining := slices.DeleteFunc(slices.Clone(n.pods), func(p Pod) bool { return slices.Contains(uids, p.UID) })
+	if len(remaining) == len(n.pods) {
 		return n
 	}
-	return &Node{empty: n.empty, pods: left, bound: n.bound}
+	return &Node{empty: n.empty, pods: remaining, bound: n.bound}
 }
 
 // Mended returns the node with placements improved where CPUs have become free. A pod gets what the scheduler decided
-// for it, or CPUs of its own, if that was not free when it arrived and is now. All other pods stay as they are.
+// for it, or CPUs of its own, if these were not free when it arrived and are free now. Pods that were resized since,
+// and all others, stay as they are.
 func (n *Node) Mended() *Node {
 	out := n
 	for _, p := range n.pods {
@@ -287,8 +291,8 @@ func (n *Node) Mended() *Node {
 
 // Restored returns the node with the pods of an earlier Node, with their holdings and faults. The earlier Node was
 // saved before the agent ended, or had another machine or other rules. A pod whose holdings are not permitted any
-// more is placed anew after the others, so it gets nothing that another pod has. Pods without known holdings are
-// given in anew, and are placed last.
+// more is placed anew after the others, so it gets nothing that another pod has. The argument anew has the pods
+// without known holdings; they are placed last.
 func (n *Node) Restored(pods []Pod, anew ...Arrival) *Node {
 	out := n
 	var move []Arrival
@@ -308,11 +312,11 @@ func (n *Node) Restored(pods []Pod, anew ...Arrival) *Node {
 	return out.sorted(pods)
 }
 
-// sorted returns the node with its pods in the order of as, followed by the pods that are not in as.
-func (n *Node) sorted(as []Pod) *Node {
+// sorted returns the node with its pods in the given order, followed by the pods that are not in order.
+func (n *Node) sorted(order []Pod) *Node {
 	at := map[string]int{}
-	for i, p := range as {
-		at[p.UID] = i - len(as) // negative, so that others follow
+	for i, p := range order {
+		at[p.UID] = i - len(order) // negative, so that others follow
 	}
 	out := &Node{empty: n.empty, pods: slices.Clone(n.pods), bound: n.bound}
 	slices.SortStableFunc(out.pods, func(a, b Pod) int { return at[a.UID] - at[b.UID] })

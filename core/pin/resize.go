@@ -29,15 +29,15 @@ func (n *Node) Resized(uid string, spec *place.Pod) *Node {
 	if pending {
 		before = before.Before
 	}
-	if same { // it could not grow, and no longer wants to
+	if same { // the pod withdraws a resize that was not carried out
 		p.Fault = before
-		return n.with(i, p)
+		return n.replace(i, p)
 	}
 	next := p
 	next.Spec, next.Fault, next.Arrival = spec, nil, Arrival{}
-	next.Holdings, p.Fault = n.resized(p, spec)
+	next.Holdings, p.Fault = n.resizedHoldings(p, spec)
 	if p.Fault == nil {
-		out := n.with(i, next)
+		out := n.replace(i, next)
 		why := n.violation(out, uid)
 		if why == "" {
 			return out
@@ -45,25 +45,25 @@ func (n *Node) Resized(uid string, spec *place.Pod) *Node {
 		p.Fault = &Fault{Code: Refused, Detail: why}
 	}
 	p.Fault.Resize, p.Fault.Before = true, before
-	return n.with(i, p)
+	return n.replace(i, p)
 }
 
-// with returns the node in which the pod at index i is replaced by p.
-func (n *Node) with(i int, p Pod) *Node {
+// replace returns the node in which the pod at index i is replaced by p.
+func (n *Node) replace(i int, p Pod) *Node {
 	out := &Node{empty: n.empty, pods: slices.Clone(n.pods), bound: n.bound}
 	out.pods[i] = p
 	return out
 }
 
-// resized returns what a pod holds after its requests have changed. If too few CPUs are free for that, it returns a
-// fault instead.
-func (n *Node) resized(p Pod, spec *place.Pod) (out []place.Holding, fault *Fault) {
-	u := n.Without(p.UID).awaiting(p.UID)
+// resizedHoldings returns what a pod holds after its requests have changed. If too few CPUs are free for that, it
+// returns a fault instead.
+func (n *Node) resizedHoldings(p Pod, spec *place.Pod) (out []place.Holding, fault *Fault) {
+	u := n.Without(p.UID).usageWithBound(p.UID)
 	for k := range spec.Containers {
 		h := p.holding(spec.Containers[k].Name)
 		h.Container, h.Kind = spec.Containers[k].Name, spec.Containers[k].Kind
 		want := wanted(n.Rules(), spec, k)
-		cpus, ok := resizedCPUs(u.Hold(others(p, h.Container)), h.CPUs, want)
+		cpus, ok := resizedCPUs(u.Hold(cpusOfOthers(p, h.Container)), h.CPUs, want)
 		if !ok {
 			return nil, &Fault{Code: Shares, Reasons: []place.Reason{{Code: place.Short, Container: h.Container,
 				Resource: "cpu", Want: want - int64(h.CPUs.Len()), Have: int64(u.FreeCPUs().Len())}}}
@@ -76,7 +76,7 @@ func (n *Node) resized(p Pod, spec *place.Pod) (out []place.Holding, fault *Faul
 	return out, nil
 }
 
-// holding returns what a container of the pod holds.
+// holding returns what a container of the pod holds; the zero Holding if it holds nothing.
 func (p Pod) holding(container string) (h place.Holding) {
 	for _, h := range p.Holdings {
 		if h.Container == container {
@@ -86,8 +86,8 @@ func (p Pod) holding(container string) (h place.Holding) {
 	return h
 }
 
-// others returns the CPUs of the other containers of a pod, as one holding.
-func others(p Pod, container string) (out place.Holding) {
+// cpusOfOthers returns the CPUs of the other containers of a pod, as one holding.
+func cpusOfOthers(p Pod, container string) (out place.Holding) {
 	for _, h := range p.Holdings {
 		if h.Container != container {
 			out.CPUs = out.CPUs.Union(h.CPUs)
