@@ -56,12 +56,12 @@ func TestClosestAgreesWithEnumeration(t *testing.T) {
 		m := described(t, 8, c.told)
 		least := map[int]int64{}
 		for mask := topo.Mask(1); mask <= m.All(); mask++ {
-			if s, ok := least[mask.Len()]; !ok || sum(m, mask) < s {
-				least[mask.Len()] = sum(m, mask)
+			if s, ok := least[mask.Len()]; !ok || distanceSum(m, mask) < s {
+				least[mask.Len()] = distanceSum(m, mask)
 			}
 		}
 		for n := 1; n <= 8; n++ {
-			got := closest(m, topo.Mask(1)<<uint(n)-1)
+			got := leastSum(m, topo.Mask(1)<<uint(n)-1)
 			if got < least[n] || (n <= c.exact && got != least[n]) {
 				t.Errorf("%s: the closest %d NUMA nodes have the sum %d, the least is %d", name, n, got, least[n])
 			}

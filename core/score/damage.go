@@ -5,10 +5,10 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file computes the fragmentation cost of a placement: what it takes away from the pods that the cluster usually
-// runs, in the manner of Fragmentation Gradient Descent (Weng et al., USENIX ATC'23). It measures how much less of the
-// node the shapes of the workload profile can use afterwards. Every node gives the pod the same, so the node that loses
-// least is the one whose fragments grow least. There are three differences to the paper:
+// This file computes the fragmentation cost of a placement: what the placement takes away from the pods that the
+// cluster usually runs, in the manner of Fragmentation Gradient Descent (Weng et al., USENIX ATC'23). The cost is how
+// much less of the node the shapes of the workload profile can use afterwards. Every node gives the pod the same, so
+// the node that loses least is the one whose fragments grow least. There are three differences to the paper:
 //
 //  - If the node's policy aligns a shape, its room is counted NUMA node by NUMA node: it cannot use devices on one
 //    NUMA node and CPUs on another, although the node has both.
@@ -31,22 +31,24 @@ const plenty = topo.MaxBytes
 // space has the free amounts of a node for the shapes of a mix.
 type space struct {
 	mix  *Mix
-	node int               // index of the whole node's amount in a row, after the amounts of the NUMA nodes
-	free []int64           // by column, then by position of the NUMA node
-	most [maxColumns]int64 // total of the largest NUMA node, free or not; 0 if the node does not align the column
+	node int     // index of the whole node's amount in a row, after the amounts of the NUMA nodes
+	free []int64 // by column, then by position of the NUMA node
+	// largest is the total of the NUMA node that has most of a column, free or not; 0 if the node does not align the
+	// column.
+	largest [maxColumns]int64
 	// single are the NUMA nodes that may give memory to a pod on one NUMA node: they are in no group. joint are the
 	// NUMA nodes that may give memory to a pod on several: they have no blocks (place, memory.go).
 	single, joint topo.Mask
 }
 
-// plan is how pods of a shape are counted. A pod needs over parts, on as many NUMA nodes; a part is each of the
-// needs, divided by over.
+// plan is how pods of a shape are counted. A pod is split over some NUMA nodes, with one part on each. A part is each
+// of the needs divided by the number of these NUMA nodes.
 type plan struct {
 	needs []need
-	over  int64 // number of NUMA nodes that a pod needs; 0: the node never aligns the shape
+	numas int64 // number of NUMA nodes that a pod needs; 0: the node never aligns the shape
 }
 
-// taking is what a pod takes of a node: by its verdict, or in amounts. One of the fields is nil.
+// taking is what a pod takes of a node: by its verdict, or in amounts. Exactly one of the fields is nil.
 type taking struct {
 	verdict *place.Verdict
 	outline *place.Outline
@@ -69,12 +71,12 @@ func (m *Mix) damage(u *place.Usage, t taking, used topo.Mask) (sum int64) {
 		shape, p := &m.shapes[i], &plans[i]
 		*p = s.plan(shape, &u.Rules.Topology, int64(s.node))
 		parts[i] = s.parts(i, p, all&^used)
-		sum += shape.value(policy, s.pods(shape.whole, 1, s.node), p.whole(parts[i]+s.parts(i, p, used)))
+		sum += shape.value(policy, s.pods(shape.whole, 1, s.node), p.wholePods(parts[i]+s.parts(i, p, used)))
 	}
 	s.take(u, t)
 	for i := range m.shapes {
 		shape, p := &m.shapes[i], &plans[i]
-		sum -= shape.value(policy, s.pods(shape.whole, 1, s.node), p.whole(parts[i]+s.parts(i, p, used)))
+		sum -= shape.value(policy, s.pods(shape.whole, 1, s.node), p.wholePods(parts[i]+s.parts(i, p, used)))
 	}
 	return max(0, sum)
 }
@@ -92,41 +94,42 @@ func (s *shape) value(policy place.Policy, node, aligned int64) int64 {
 	return 2 * aligned * s.worth * s.weight
 }
 
-// plan returns how a node aligns a shape: on as few NUMA nodes as its amounts need, each with an equal part.
-func (s *space) plan(of *shape, r *place.TopologyRules, numas int64) plan {
+// plan returns how a node aligns a shape: on as few NUMA nodes as its amounts need, each with an equal part. The plan
+// is empty if the node never aligns the shape. available is the number of the node's NUMA nodes.
+func (s *space) plan(sh *shape, r *place.TopologyRules, available int64) plan {
 	if r.Policy == place.None {
 		return plan{}
 	}
-	out := plan{needs: of.widest, over: 1}
+	out := plan{needs: sh.widest, numas: 1}
 	if r.Scope == place.PerPod {
-		out.needs = of.whole
+		out.needs = sh.whole
 	}
 	for _, n := range out.needs {
-		if most := s.most[n.column]; most > 0 && n.amount > most*out.over {
-			out.over = (n.amount + most - 1) / most
+		if largest := s.largest[n.column]; largest > 0 && n.amount > largest*out.numas {
+			out.numas = (n.amount + largest - 1) / largest
 		}
 	}
-	if out.over > numas || out.over > 1 && r.Policy == place.SingleNUMA {
+	if out.numas > available || out.numas > 1 && r.Policy == place.SingleNUMA {
 		return plan{}
 	}
 	return out
 }
 
-// whole returns how many whole pods the parts are enough for.
-func (p *plan) whole(parts int64) int64 {
-	if p.over > 1 { // a division takes long
-		return parts / p.over
+// wholePods returns how many whole pods the parts are enough for.
+func (p *plan) wholePods(parts int64) int64 {
+	if p.numas > 1 { // a division takes long
+		return parts / p.numas
 	}
 	return parts
 }
 
 // parts counts the parts of the shape at i, by its plan, that fit on some NUMA nodes.
 func (s *space) parts(i int, p *plan, on topo.Mask) (sum int64) {
-	if p.over == 0 {
+	if p.numas == 0 {
 		return 0
 	}
 	if s.mix.shapes[i].memory {
-		if p.over == 1 {
+		if p.numas == 1 {
 			on &= s.single
 		} else {
 			on &= s.joint
@@ -135,21 +138,21 @@ func (s *space) parts(i int, p *plan, on topo.Mask) (sum int64) {
 	for on != 0 {
 		var at int
 		at, on = next(on)
-		sum += s.pods(p.needs, p.over, at)
+		sum += s.pods(p.needs, p.numas, at)
 	}
 	return sum
 }
 
-// pods returns how often the needs, each divided by over and rounded up, are free at one position: on a NUMA node, or
-// on the whole node (s.node).
-func (s *space) pods(needs []need, over int64, at int) int64 {
+// pods returns how often the needs, each divided by divisor and rounded up, are free at one position: on a NUMA node,
+// or on the whole node (s.node).
+func (s *space) pods(needs []need, divisor int64, at int) int64 {
 	count, row, cells := int64(maxPods), s.node+1, s.free[at:]
 	for i := range needs {
 		n := &needs[i]
 		free := cells[n.column*row]
 		switch {
-		case over > 1:
-			count = min(count, free/((n.amount+over-1)/over))
+		case divisor > 1:
+			count = min(count, free/((n.amount+divisor-1)/divisor))
 		case free < n.amount:
 			return 0
 		default:
@@ -159,7 +162,7 @@ func (s *space) pods(needs []need, over int64, at int) int64 {
 	return count
 }
 
-// fill counts what is free. It uses s.free if that is large enough.
+// fill counts what is free. It stores the amounts in the array of s.free if that is large enough.
 func (s *space) fill(u *place.Usage) {
 	s.node = len(u.Machine.NUMAs())
 	if cells := len(s.mix.columns) * (s.node + 1); cells > len(s.free) {
@@ -172,10 +175,10 @@ func (s *space) fill(u *place.Usage) {
 		*s.cell(c, s.node) = total
 		for i := range free {
 			*s.cell(c, i) = free[i]
-			s.most[c] = max(s.most[c], whole[i])
+			s.largest[c] = max(s.largest[c], whole[i])
 		}
 		if s.unaligned(u, c) {
-			s.most[c] = 0
+			s.largest[c] = 0
 			for i := range u.Machine.NUMAs() {
 				*s.cell(c, i) = plenty
 			}
@@ -188,10 +191,10 @@ func (s *space) unaligned(u *place.Usage, c int) bool {
 	switch {
 	case c == 0:
 		return !u.Rules.CPU.Static
-	case c < s.mix.devices:
+	case c < s.mix.firstDevice:
 		return !u.Rules.Memory.Static
 	}
-	return s.most[c] == 0
+	return s.largest[c] == 0
 }
 
 // take books what a pod takes.
@@ -236,15 +239,15 @@ func (s *space) takeMemory(b place.Block) {
 		s.single &^= b.NUMAs
 	}
 	s.joint &^= b.NUMAs
-	for c := 1; c < s.mix.devices; c++ {
+	for c := 1; c < s.mix.firstDevice; c++ {
 		if s.mix.columns[c] != b.Kind {
 			continue
 		}
-		for left, on := b.Bytes, b.NUMAs; on != 0; {
+		for rest, on := b.Bytes, b.NUMAs; on != 0; {
 			var i int
 			i, on = next(on)
-			part := min(left, *s.cell(c, i))
-			left -= part
+			part := min(rest, *s.cell(c, i))
+			rest -= part
 			s.reduce(c, i, part)
 			s.reduce(c, s.node, part)
 		}
@@ -253,7 +256,7 @@ func (s *space) takeMemory(b place.Block) {
 
 // takeDevices books every device once, even if an init container leaves it to another container.
 func (s *space) takeDevices(m *topo.Machine, f *firsts, at int, b *place.DeviceBlock) {
-	for c := s.mix.devices; c < len(s.mix.columns); c++ {
+	for c := s.mix.firstDevice; c < len(s.mix.columns); c++ {
 		if s.mix.columns[c] != b.Resource {
 			continue
 		}
@@ -272,7 +275,7 @@ func (s *space) takeDevices(m *topo.Machine, f *firsts, at int, b *place.DeviceB
 	}
 }
 
-// cell is the free amount of a column on the NUMA node at a position, or on the whole node.
+// cell points to the free amount of a column on the NUMA node at a position, or on the whole node.
 func (s *space) cell(column, at int) *int64 { return &s.free[column*(s.node+1)+at] }
 
 func (s *space) reduce(column, at int, by int64) {

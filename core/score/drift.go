@@ -1,6 +1,6 @@
 package score
 
-// drift is the sum of differences, out of 512, up to which the weights of two mixes count as equal.
+// drift is the sum of the differences between the weights of two mixes, out of 512, up to which they count as equal.
 const drift = 24
 
 // Differs reports whether scoring by another mix may choose other nodes: the weights differ by more than a little, or
@@ -9,15 +9,15 @@ func (m *Mix) Differs(from *Mix) bool {
 	if m.Unseen() != from.Unseen() {
 		return true
 	}
-	apart := map[string]int64{}
+	differences := map[string]int64{}
 	for i, s := range m.Shares() {
-		apart[m.texts[i]] += s.Weight
+		differences[m.texts[i]] += s.Weight
 	}
 	for i, s := range from.Shares() {
-		apart[from.texts[i]] -= s.Weight
+		differences[from.texts[i]] -= s.Weight
 	}
 	sum := int64(0)
-	for _, w := range apart {
+	for _, w := range differences {
 		sum += max(w, -w)
 	}
 	return sum > drift

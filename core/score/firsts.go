@@ -6,19 +6,19 @@ import (
 )
 
 // firsts finds the CPUs and devices of a verdict's holdings that no earlier holding has. An init container leaves its
-// CPUs and devices to later containers, which then hold them too. Small verdicts are compared pair by pair, which
-// takes no memory. For large ones it remembers what it has seen, so the work grows with the size of the verdict and
-// not with its square.
+// CPUs and devices to later containers, which then hold them, too. In a small verdict, firsts compares the holdings
+// pair by pair, which takes no memory. In a large one it remembers what it has seen, so the work grows with the size
+// of the verdict and not with its square.
 type firsts struct {
 	hs      []place.Holding
-	many    bool
+	large   bool
 	cpus    idset.Bits[idset.CPU]
 	devices map[device]bool
 }
 
 type device struct{ resource, id string }
 
-// Verdicts with more holdings or more devices are large.
+// A verdict with more holdings or more devices than these is large.
 const (
 	fewHoldings = 8
 	fewDevices  = 64
@@ -31,14 +31,14 @@ func newFirsts(hs []place.Holding) firsts {
 			devices += len(hs[i].Devices[j].IDs)
 		}
 	}
-	return firsts{hs: hs, many: len(hs) > fewHoldings || devices > fewDevices}
+	return firsts{hs: hs, large: len(hs) > fewHoldings || devices > fewDevices}
 }
 
 // ofCPUs returns the CPUs of the holding at a position that no earlier one has. It must be called once for each
 // holding, in order.
 func (f *firsts) ofCPUs(at int) idset.Set[idset.CPU] {
 	own := f.hs[at].CPUs
-	if !f.many {
+	if !f.large {
 		for i := range f.hs[:at] {
 			if f.hs[i].CPUs.AndLen(own) > 0 {
 				own = own.Minus(f.hs[i].CPUs)
@@ -54,10 +54,10 @@ func (f *firsts) ofCPUs(at int) idset.Set[idset.CPU] {
 	return first
 }
 
-// ofDevice reports whether no earlier holding has this device of the holding at a position. It must be called once for
-// each device of each holding, in order.
+// ofDevice reports whether no earlier holding has this device of the holding at a position. It must be called once
+// for each device of each holding, in order.
 func (f *firsts) ofDevice(at int, resource, id string) bool {
-	if !f.many {
+	if !f.large {
 		return !holdsDevice(f.hs[:at], resource, id)
 	}
 	d := device{resource, id}

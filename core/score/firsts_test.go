@@ -27,7 +27,7 @@ func TestLargeVerdictsCountOnceToo(t *testing.T) {
 			h.Devices = append(h.Devices, b)
 			hs = append(hs, h)
 		}
-		few, many := firsts{hs: hs}, firsts{hs: hs, many: true}
+		few, many := firsts{hs: hs}, firsts{hs: hs, large: true}
 		for i := range hs {
 			if a, b := few.ofCPUs(i), many.ofCPUs(i); !a.Equal(b) {
 				t.Fatalf("holding %d: CPUs %v and %v of %v", i, a, b, hs)

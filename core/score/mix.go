@@ -26,7 +26,7 @@ const fullWeight = 256
 const (
 	worthCPU    = 4
 	worthDevice = 16 * worthCPU
-	gigabyte    = 1 << 30
+	gibibyte    = 1 << 30
 )
 
 // Share is a shape of pods, and how many of them were requested.
@@ -38,12 +38,12 @@ type Share struct {
 // Mix is a workload profile: the pods that a cluster usually runs. A placement is judged by what it takes away from
 // such pods. [NewMix] makes it, and it never changes. A nil Mix has no pods.
 type Mix struct {
-	shares  []Share
-	texts   []string // of the shapes
-	shapes  []shape
-	columns []string // cpu, then kinds of memory, then resources with devices
-	devices int      // the first column with devices
-	unseen  int64    // weight of the unseen pod, out of fullWeight; see unseen.go
+	shares      []Share
+	texts       []string // of the shapes
+	shapes      []shape
+	columns     []string // cpu, then kinds of memory, then resources with devices
+	firstDevice int      // the first column with devices
+	unseen      int64    // weight of the unseen pod, out of fullWeight; see unseen.go
 }
 
 // shape is a pod in terms of the columns of a mix.
@@ -79,33 +79,34 @@ func (n *need) times(free int64) int64 {
 }
 
 // NewMix returns the mix of some shares, in any order. It merges shares of equal shape, and leaves out pods that no
-// node aligns. Of the others it uses the [MaxShapes] with the highest weight times worth, as far as maxColumns allows.
+// node aligns. Of the other shapes it uses the [MaxShapes] with the highest weight times worth; it leaves out a shape
+// for which the mix has too few columns left.
 func NewMix(shares []Share) *Mix {
-	known := make([]known, 0, len(shares))
+	counted := make([]countedShare, 0, len(shares))
 	for _, s := range shares {
 		if s.Pod != nil && s.Weight > 0 {
-			known = append(known, knownOf(s))
+			counted = append(counted, countShare(s))
 		}
 	}
-	return newMix(known)
+	return newMix(counted)
 }
 
-// known is a share with what NewMix needs of its pod.
-type known struct {
+// countedShare is a share with what NewMix computes from its pod.
+type countedShare struct {
 	Share
 	text  string // of the shape
 	wants map[string]int64
 	worth int64 // at least 1
 }
 
-// knownOf computes what NewMix needs of a share.
-func knownOf(s Share) known {
-	wants := whole(s.Pod)
-	return known{s, s.Pod.Shape(), wants, max(1, worth(wants))}
+// countShare returns the countedShare of a share.
+func countShare(s Share) countedShare {
+	wants := podWants(s.Pod)
+	return countedShare{s, s.Pod.Shape(), wants, max(1, worth(wants))}
 }
 
 // newMix is NewMix of shares with a pod and a weight.
-func newMix(shares []known) *Mix {
+func newMix(shares []countedShare) *Mix {
 	out, total, seen := &Mix{}, int64(0), int64(0)
 	names := map[string]bool{cpu: true}
 	for _, s := range merged(shares) {
@@ -124,9 +125,9 @@ func newMix(shares []known) *Mix {
 	out.unseen = fullWeight / (seen + 1)
 	delete(names, cpu)
 	out.columns = append([]string{cpu}, slices.SortedFunc(maps.Keys(names), byKind)...)
-	out.devices = len(out.columns)
+	out.firstDevice = len(out.columns)
 	if i := slices.IndexFunc(out.columns[1:], isDevice); i >= 0 {
-		out.devices = 1 + i
+		out.firstDevice = 1 + i
 	}
 	for i := range out.shares {
 		out.shares[i].Weight = max(1, out.shares[i].Weight*fullWeight/total)
@@ -144,11 +145,11 @@ func (m *Mix) Shares() []Share {
 	return m.shares
 }
 
-// merged returns one share for every shape, highest weight times worth first. A rare large shape may take as much of
-// a cluster as a common small one. Shapes with equal products are in the order of their texts.
-func merged(shares []known) []known {
+// merged returns one share for every shape, highest weight times worth first, since a rare large shape may take as
+// much of a cluster as a common small one. Shapes with equal products are in the order of their texts.
+func merged(shares []countedShare) []countedShare {
 	at := make(map[string]int, len(shares))
-	var out []known
+	var out []countedShare
 	for _, s := range shares {
 		s.Weight = min(s.Weight, MaxWeight)
 		if i, seen := at[s.text]; seen {
@@ -159,7 +160,7 @@ func merged(shares []known) []known {
 		at[s.text] = len(out)
 		out = append(out, s)
 	}
-	slices.SortFunc(out, func(a, b known) int {
+	slices.SortFunc(out, func(a, b countedShare) int {
 		return cmp.Or(cmp.Compare(b.Weight*b.worth, a.Weight*a.worth), strings.Compare(a.text, b.text))
 	})
 	return out
@@ -195,16 +196,16 @@ func byKind(a, b string) int {
 // shape returns the shape of a share. The columns of m must be complete.
 func (m *Mix) shape(s Share) shape {
 	out := shape{weight: s.Weight}
-	all := whole(s.Pod)
-	out.whole, out.worth = m.needs(all), max(1, worth(all))
-	most := int64(-1)
+	wants := podWants(s.Pod)
+	out.whole, out.worth = m.needs(wants), max(1, worth(wants))
+	highest := int64(-1)
 	for i := range s.Pod.Containers {
-		wants := wanted(s.Pod, &s.Pod.Containers[i])
-		if w := worth(wants); len(wants) > 0 && w > most {
-			most, out.widest = w, m.needs(wants)
+		wants := containerWants(s.Pod, &s.Pod.Containers[i])
+		if w := worth(wants); len(wants) > 0 && w > highest {
+			highest, out.widest = w, m.needs(wants)
 		}
 	}
-	out.memory = slices.ContainsFunc(out.whole, func(n need) bool { return n.column > 0 && n.column < m.devices })
+	out.memory = slices.ContainsFunc(out.whole, func(n need) bool { return n.column > 0 && n.column < m.firstDevice })
 	return out
 }
 
@@ -218,13 +219,13 @@ func (m *Mix) needs(wants map[string]int64) (out []need) {
 	return out
 }
 
-// whole returns the most that a pod needs at once: its containers and sidecars, or an init container with the sidecars
-// that start before it.
-func whole(p *place.Pod) map[string]int64 {
+// podWants returns the most that a pod needs at once: its containers and sidecars, or an init container with the
+// sidecars that start before it.
+func podWants(p *place.Pod) map[string]int64 {
 	out, beside, inits := map[string]int64{}, map[string]int64{}, map[string]int64{}
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		for name, n := range wanted(p, c) {
+		for name, n := range containerWants(p, c) {
 			switch c.Kind {
 			case place.Init:
 				inits[name] = max(inits[name], beside[name]+n)
@@ -241,9 +242,9 @@ func whole(p *place.Pod) map[string]int64 {
 	return out
 }
 
-// wanted returns the part of a container's requests that a node's managers may assign. Devices count in any pod.
-// Memory, and CPUs in a whole number, count only in a pod that can have them for itself ([place.Pod.Exclusive]).
-func wanted(p *place.Pod, c *place.Container) map[string]int64 {
+// containerWants returns the part of a container's requests that a node's managers may assign. Devices count in any
+// pod. Memory, and CPUs in a whole number, count only in a pod that can have them for itself ([place.Pod.Exclusive]).
+func containerWants(p *place.Pod, c *place.Container) map[string]int64 {
 	out := map[string]int64{}
 	if p.Exclusive() {
 		if c.MilliCPU > 0 && c.MilliCPU%1000 == 0 {
@@ -272,7 +273,7 @@ func worth(wants map[string]int64) (sum int64) {
 		case isDevice(name):
 			sum += worthDevice * min(n, topo.MaxDevices)
 		default:
-			sum += min(n, topo.MaxBytes) / gigabyte
+			sum += min(n, topo.MaxBytes) / gibibyte
 		}
 	}
 	return sum

@@ -29,9 +29,9 @@ func (r *roots) add(name string) {
 	r.count++
 }
 
-// apart counts the PCI roots above the pod's devices, without the first: between two roots, data passes through CPUs.
-// It ignores devices with unknown root. If the kubelet may take any of several devices, all of them count.
-func apart(u *place.Usage, hs []place.Holding) int64 {
+// extraRoots counts the PCI roots above the pod's devices, less one: between two roots, data passes through CPUs. It
+// ignores devices with unknown root. If the kubelet may take any of several devices, all of them count.
+func extraRoots(u *place.Usage, hs []place.Holding) int64 {
 	var r roots
 	for i := range hs {
 		for j := range hs[i].Devices {
@@ -64,9 +64,9 @@ func resource(m *topo.Machine, name string) (int, topo.Resource) {
 	return 0, topo.Resource{}
 }
 
-// spread counts the L3 groups that a container has CPUs in, beyond the number that it would need if it had each group
-// to itself. So machines with small caches are no worse for pods that do not fit in one cache.
-func spread(m *topo.Machine, h *place.Holding) int64 {
+// extraCaches counts the L3 groups that a container has CPUs in, beyond the number that it would need if it had each
+// group to itself. So machines with small caches are no worse for pods that do not fit in one cache.
+func extraCaches(m *topo.Machine, h *place.Holding) int64 {
 	if h.CPUs.Empty() {
 		return 0
 	}

@@ -8,8 +8,8 @@ import (
 // The scale of LeastNUMANodes: every NUMA node costs a step, and close NUMA nodes get half a step back. One NUMA node
 // scores 88 or 94, two score 76 or 82, eight score 4 or 10.
 const (
-	step      = Max / 8
-	mostSteps = 8
+	step     = Max / 8
+	maxSteps = 8
 	// farAway is what scheduler-plugins uses for an unknown distance; no firmware reports more.
 	farAway = 255
 )
@@ -18,8 +18,8 @@ const (
 // possible. Under scope container, the container with the lowest score counts. The formula comes from
 // scheduler-plugins (least_numa.go), with these differences:
 //
-//   - The NUMA nodes are those of the verdict. scheduler-plugins uses the lowest of the fewest that would do, which
-//     the kubelet need not choose, and which other resources may forbid.
+//   - The NUMA nodes are those of the verdict. scheduler-plugins finds the least number of NUMA nodes that would do,
+//     and of these sets uses the lowest. The kubelet need not choose it, and other resources may forbid it.
 //   - A combination of NUMA nodes need not list every resource that the pod asks for. In scheduler-plugins, one
 //     resource without NUMA nodes, such as ephemeral-storage, excludes all combinations, and all nodes score 0.
 //   - Every node has the same scale. In scheduler-plugins a step is 100/max-allowable-numa-nodes: the same pod on
@@ -27,36 +27,36 @@ const (
 //     more than 8 NUMA nodes all score alike.
 //   - Closeness is not searched in all sets of NUMA nodes, since there are 2 to the power of their number.
 func fewest(u *place.Usage, v place.Verdict) int64 {
-	var known closests
+	var cache leastSums
 	if u.Rules.Topology.Scope == place.PerPod {
-		return width(u.Machine, v.NUMAs(u.Machine), &known)
+		return scoreSet(u.Machine, v.NUMAs(u.Machine), &cache)
 	}
 	score := int64(0)
 	for i := range v.Holdings {
-		if s := width(u.Machine, v.Holdings[i].NUMAs(u.Machine), &known); s > 0 && (score == 0 || s < score) {
+		if s := scoreSet(u.Machine, v.Holdings[i].NUMAs(u.Machine), &cache); s > 0 && (score == 0 || s < score) {
 			score = s
 		}
 	}
 	return score
 }
 
-// width scores a set of NUMA nodes, 0 for none.
-func width(m *topo.Machine, used topo.Mask, known *closests) int64 {
+// scoreSet returns the score of a set of NUMA nodes, 0 for the empty set.
+func scoreSet(m *topo.Machine, used topo.Mask, cache *leastSums) int64 {
 	n := int64(used.Len())
 	if n == 0 {
 		return 0
 	}
 	score, half := max(leastScore, Max-n*step), int64(step/2)
-	if n > mostSteps {
+	if n > maxSteps {
 		score, half = leastScore, 1
 	}
-	if sum(m, used) <= known.closest(m, used) {
+	if distanceSum(m, used) <= cache.leastSum(m, used) {
 		score += half
 	}
 	return score
 }
 
-// distance returns the distance between two NUMA nodes, or farAway.
+// distance returns the distance between two NUMA nodes, or farAway if the machine does not report it.
 func distance(m *topo.Machine, i, j int) int64 {
 	if row := m.NUMAs()[i].Distances; j < len(row) {
 		return int64(row[j])
@@ -64,41 +64,42 @@ func distance(m *topo.Machine, i, j int) int64 {
 	return farAway
 }
 
-// sum returns the sum of the distances between all pairs of NUMA nodes. Pairs of a NUMA node with itself count.
-func sum(m *topo.Machine, on topo.Mask) int64 {
+// distanceSum returns the sum of the distances between all pairs of NUMA nodes. Pairs of a NUMA node with itself
+// count.
+func distanceSum(m *topo.Machine, on topo.Mask) int64 {
 	total, pairs := distances(m, on)
 	n := int64(on.Len())
 	return total + farAway*(n*n-pairs)
 }
 
-// closests caches the results of func closest by the number of NUMA nodes: at index 0 for sets of any NUMA nodes, at
-// index 1 for sets of NUMA nodes with CPUs.
-type closests [2][topo.MaxNUMAs + 1]int64
+// leastSums caches the results of func leastSum by the number of NUMA nodes: at index 0 for sets of any NUMA nodes,
+// at index 1 for sets of NUMA nodes with CPUs.
+type leastSums [2][topo.MaxNUMAs + 1]int64
 
-// closest is func closest, computed once for each number of NUMA nodes.
-func (c *closests) closest(m *topo.Machine, used topo.Mask) int64 {
+// leastSum is func leastSum, computed once for each number of NUMA nodes.
+func (c *leastSums) leastSum(m *topo.Machine, used topo.Mask) int64 {
 	kind := 0
 	if used&^m.WithCPUs() == 0 {
 		kind = 1
 	}
 	n := used.Len()
 	if c[kind][n] == 0 { // a sum that is really 0 is computed again
-		c[kind][n] = closest(m, used)
+		c[kind][n] = leastSum(m, used)
 	}
 	return c[kind][n]
 }
 
-// closest returns the least sum found for as many NUMA nodes as there are in used. It grows a set from every NUMA node
-// by adding the one that is closest to all in the set. For one and two NUMA nodes, and if distances form a tree
+// leastSum returns the least sum found for as many NUMA nodes as there are in used. It grows a set from every NUMA
+// node by adding the one that is closest to all in the set. For one and two NUMA nodes, and if distances form a tree
 // (sockets, dies), the result is the minimum; otherwise it may be slightly higher. NUMA nodes without CPUs are no
 // alternative for those with CPUs.
-func closest(m *topo.Machine, used topo.Mask) int64 {
+func leastSum(m *topo.Machine, used topo.Mask) int64 {
 	among := m.All()
 	if used&^m.WithCPUs() == 0 {
 		among = m.WithCPUs()
 	}
 	if used.Len() == among.Len() {
-		return sum(m, used)
+		return distanceSum(m, used)
 	}
 	best := int64(-1)
 	for from := among; from != 0; {

@@ -5,8 +5,8 @@ import (
 )
 
 const (
-	// Remembered is the number of pods that a Recent stores. It is high enough to see a shape that every hundredth pod
-	// has, and low enough to forget soon what a cluster no longer runs.
+	// Remembered is the number of pods that a Recent stores. It is high enough to see a shape that every hundredth
+	// pod has, and low enough to forget soon what a cluster no longer runs.
 	Remembered = 1024
 	// renewal is the number of pods after which the mix is computed again.
 	renewal = 64
@@ -16,10 +16,10 @@ const (
 // clock is involved. A Recent belongs to one goroutine; its mixes may be shared.
 type Recent struct {
 	ring   []arrival
-	next   int // where the next pod goes
+	next   int // index in ring of the pod that the next one replaces once ring is full
 	ids    map[string]bool
-	counts map[string]*known // by shape
-	since  int               // pods added since the mix was made
+	counts map[string]*countedShare // by shape
+	since  int                      // pods added since the mix was made
 	mix    *Mix
 }
 
@@ -28,21 +28,21 @@ type arrival struct{ id, shape string }
 
 // NewRecent returns a Recent without pods.
 func NewRecent() *Recent {
-	return &Recent{ids: map[string]bool{}, counts: map[string]*known{}, mix: NewMix(nil)}
+	return &Recent{ids: map[string]bool{}, counts: map[string]*countedShare{}, mix: NewMix(nil)}
 }
 
 // Add stores a pod, which must not change afterwards, and reports whether it made a new mix. That happens when the
-// number of pods has doubled, and later after every renewal pods. A pod that waits and is requested again counts once,
-// by its id. A pod that no node aligns does not count.
+// number of pods has doubled, and later after every renewal pods. A pod that waits and is requested again counts
+// once, by its id. A pod that no node aligns does not count.
 func (r *Recent) Add(id string, p *place.Pod) bool {
 	if r.ids[id] {
 		return false
 	}
 	shape := p.Shape()
-	of := r.counts[shape]
-	if of == nil {
-		first := knownOf(Share{Pod: p})
-		if of = &first; len(of.wants) == 0 {
+	counted := r.counts[shape]
+	if counted == nil {
+		first := countShare(Share{Pod: p})
+		if counted = &first; len(counted.wants) == 0 {
 			return false
 		}
 	}
@@ -54,8 +54,8 @@ func (r *Recent) Add(id string, p *place.Pod) bool {
 		r.next = (r.next + 1) % Remembered
 	}
 	r.ids[id] = true
-	of.Weight++
-	r.counts[shape] = of // forget may have dropped it
+	counted.Weight++
+	r.counts[shape] = counted // forget may have dropped it
 	if r.since++; r.since < min(renewal, (len(r.ring)+1)/2) {
 		return false
 	}
@@ -66,15 +66,15 @@ func (r *Recent) Add(id string, p *place.Pod) bool {
 // forget takes a pod out of the counts.
 func (r *Recent) forget(a arrival) {
 	delete(r.ids, a.id)
-	of := r.counts[a.shape]
-	if of.Weight--; of.Weight == 0 {
+	counted := r.counts[a.shape]
+	if counted.Weight--; counted.Weight == 0 {
 		delete(r.counts, a.shape)
 	}
 }
 
-// shares returns the shares in no order, since a mix needs none.
-func (r *Recent) shares() []known {
-	out := make([]known, 0, len(r.counts))
+// shares returns the shares in any order.
+func (r *Recent) shares() []countedShare {
+	out := make([]countedShare, 0, len(r.counts))
 	for _, s := range r.counts {
 		out = append(out, *s)
 	}

@@ -1,5 +1,5 @@
-// Package score decides which of several nodes is the better one for a pod. It uses where the pod would be on each: the
-// usage, the pod, and its verdict, which has the holdings that the node would give.
+// Package score decides which of several nodes is the best one for a pod. For each node it uses the node's usage, the
+// pod, and the pod's verdict there, which has the holdings that the node would give.
 //
 // Invariant: a cost is an integer that depends only on the arguments, and computing it allocates nothing; lower is
 // better. The package does not guess NUMA nodes: it scores those in the verdict, whatever the node's policy is.
@@ -20,8 +20,8 @@ type Type int
 // (pkg/noderesourcetopology). A comment at each formula lists differences and their reasons.
 const (
 	Tenon              Type = iota // fewest NUMA nodes, then least waste; see tenon.go
-	LeastAllocated                 // most of the pod's NUMA nodes left free; see shares.go
-	MostAllocated                  // least of the pod's NUMA nodes left free
+	LeastAllocated                 // as much as possible of the pod's NUMA nodes left free; see shares.go
+	MostAllocated                  // as little as possible of the pod's NUMA nodes left free
 	BalancedAllocation             // equal parts taken of all their resources
 	LeastNUMANodes                 // fewest NUMA nodes, the closest ones; see numas.go
 	UnionSpan                      // fewest NUMA nodes over CPUs and devices together; see union.go
@@ -32,7 +32,7 @@ var names = [...]string{"Tenon", "LeastAllocated", "MostAllocated", "BalancedAll
 // String returns the name of the type, as in arguments and annotations.
 func (t Type) String() string { return names[t] }
 
-// ParseType reads the name of a type. The result is false for an unknown name.
+// ParseType reads the name of a type. The second result is false for an unknown name.
 func ParseType(s string) (Type, bool) {
 	i := slices.Index(names[:], s)
 	return Type(max(i, 0)), i >= 0
@@ -57,8 +57,8 @@ type Weight struct {
 // Strategy is how nodes are scored. The zero Strategy is Tenon's own.
 type Strategy struct {
 	Type Type
-	// Weights are for LeastAllocated and MostAllocated. A resource without a weight has weight 1; if it is named twice,
-	// the last weight counts. The other types have no weights.
+	// Weights are for LeastAllocated and MostAllocated. A resource without a weight has weight 1; if it is named
+	// twice, the last weight counts. The other types have no weights.
 	Weights []Weight
 	// Mix is the workload profile, for type Tenon. If it is nil or empty, only the unseen pod counts in the
 	// fragmentation cost.
@@ -88,7 +88,7 @@ func (s Strategy) Cost(u *place.Usage, p *place.Pod, v place.Verdict, estimated 
 	case LeastAllocated, MostAllocated, BalancedAllocation:
 		return Max - upstream(s.share(u, v), estimated)
 	}
-	cost := own(u, p, v, s.Mix)
+	cost := tenonCost(u, p, v, s.Mix)
 	if estimated {
 		cost += costEstimated
 	}
@@ -98,17 +98,17 @@ func (s Strategy) Cost(u *place.Usage, p *place.Pod, v place.Verdict, estimated 
 // Outlines reports whether CostOf computes the costs of the strategy.
 func (s Strategy) Outlines() bool { return s.Type == Tenon }
 
-// CostOf is Cost for a pod whose verdict is known in amounts. The strategy must be one that Outlines.
+// CostOf is Cost for a pod whose verdict is known in amounts. s.Outlines() must be true.
 func (s Strategy) CostOf(u *place.Usage, p *place.Pod, o place.Outline, estimated bool) int64 {
-	cost := outlined(u, p, o, s.Mix)
+	cost := outlineCost(u, p, o, s.Mix)
 	if estimated {
 		cost += costEstimated
 	}
 	return cost
 }
 
-// leastScore is the least score in the strategies of scheduler-plugins for a node that aligns something for the pod. An
-// estimated node scores one less, which is still above nodes that align nothing.
+// leastScore is the least score in the strategies of scheduler-plugins for a node that aligns something for the pod.
+// An estimated node scores one less, which is still above nodes that align nothing.
 const leastScore = 2
 
 // upstream subtracts a point from a score of scheduler-plugins' strategies if the node is estimated. Of two otherwise
@@ -122,8 +122,8 @@ func upstream(score int64, estimated bool) int64 {
 
 // Wait returns what to add to the cost of a node on which the pod may have to wait before it is bound. The argument
 // pods is the number of pods that it may have to wait for. waiting is the number of those pods that wait themselves;
-// the pod certainly waits behind these. The pod also makes later pods wait. So while many pods come, pods of
-// different kinds should go to different nodes. If there are too few nodes, equally many pods should go to each. NUMA
+// the pod certainly waits behind these. The pod also makes later pods wait. So while many pods come, the added cost
+// sends pods of different kinds to different nodes, or equally many pods to each node if there are too few. NUMA
 // nodes, distance and devices count more than that.
 func (s Strategy) Wait(pods, waiting int) int64 {
 	switch {
@@ -135,7 +135,7 @@ func (s Strategy) Wait(pods, waiting int) int64 {
 	return 0
 }
 
-// grade is n itself up to 4, and has two steps for each doubling from there, up to maxWait.
+// grade returns n itself up to 4. From there, the result grows by two for each doubling of n, up to maxWait.
 func grade(n int) int64 {
 	if n <= 4 {
 		return int64(n)
@@ -152,5 +152,5 @@ func (s Strategy) Unknown() int64 {
 	return Max
 }
 
-// next removes the lowest position from a mask.
+// next returns the lowest position of a mask, and the mask without it.
 func next(m topo.Mask) (int, topo.Mask) { return m.First(), m & (m - 1) }

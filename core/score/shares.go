@@ -10,12 +10,12 @@ import (
 // cpu is the name of CPUs among resources.
 const cpu = "cpu"
 
-// fine is the unit in which shares are squared: a ten-thousandth.
-const fine = 10_000
+// squareUnit is the number of units of a whole when parts are squared: a part is counted in ten-thousandths.
+const squareUnit = 10_000
 
-// share scores by the parts that the pod takes of what its NUMA nodes have free, resource by resource. The formulas
-// and their rounding come from scheduler-plugins (least_allocated.go, most_allocated.go, balanced_allocation.go),
-// with these differences:
+// share scores a node by the parts that the pod takes of what its NUMA nodes have free, resource by resource. The
+// formulas and their rounding come from scheduler-plugins (least_allocated.go, most_allocated.go,
+// balanced_allocation.go), with these differences:
 //
 //   - The NUMA nodes are those of the verdict, together, for every policy. scheduler-plugins uses the worst of all
 //     zones that would do, under policy single-numa-node only, so a zone that the kubelet will not choose decides.
@@ -51,8 +51,8 @@ type tally struct {
 	strategy            Strategy
 	count               int64
 	weights             int64
-	left, taken         int64 // weighted, in hundredths
-	parts, squaredParts int64 // of taken, not weighted, in units of fine
+	left, taken         int64 // parts of the free amounts, weighted, in hundredths
+	parts, squaredParts int64 // the parts taken, and their squares, not weighted, in units of 1/squareUnit
 }
 
 // add counts a resource that the pod holds, out of what was free on its NUMA nodes.
@@ -69,23 +69,24 @@ func (t *tally) add(resource string, held, free int64) {
 	t.weights += w
 	t.left += w * part(free-held, free, Max)
 	t.taken += w * part(held, free, Max)
-	f := part(held, free, fine)
+	f := part(held, free, squareUnit)
 	t.parts += f
 	t.squaredParts += f * f
 }
 
-// balance is 100 times (1 - the variance of the parts). It uses the sample variance, as scheduler-plugins does.
+// balance returns 100 times (1 - the variance of the parts). It uses the sample variance, as scheduler-plugins does.
+// One part has no variance and scores Max.
 func (t *tally) balance() int64 {
 	if t.count < 2 {
 		return Max
 	}
 	variance := (t.count*t.squaredParts - t.parts*t.parts) / (t.count * (t.count - 1))
-	return Max * (fine*fine - variance) / (fine * fine)
+	return Max * (squareUnit*squareUnit - variance) / (squareUnit * squareUnit)
 }
 
-// part returns held/free in units of 1/of, rounded down; 0 <= held <= free, 0 < free.
-func part(held, free, of int64) int64 {
-	hi, lo := bits.Mul64(uint64(held), uint64(of))
+// part returns held/free in units of 1/unit, rounded down; 0 <= held <= free, 0 < free.
+func part(held, free, unit int64) int64 {
+	hi, lo := bits.Mul64(uint64(held), uint64(unit))
 	q, _ := bits.Div64(hi, lo, uint64(free)) // hi < free, as held <= free
 	return int64(q)
 }
@@ -119,7 +120,8 @@ func (t *tally) memory(u *place.Usage, hs []place.Holding, used topo.Mask) {
 	}
 }
 
-// devices counts the devices that have NUMA nodes, each once, even if an init container leaves it to another container.
+// devices counts the devices that have NUMA nodes, each once, even if an init container leaves it to another
+// container.
 func (t *tally) devices(u *place.Usage, f *firsts, used topo.Mask) {
 	for at := range u.Machine.Resources() {
 		name, held := u.Machine.Resources()[at].Name, int64(0)

@@ -6,9 +6,9 @@ import (
 )
 
 // Tenon's cost is a number whose digits are the terms, the most important first: NUMA nodes, distance, devices left
-// short, pods to wait for, locality, fragmentation cost, CPUs left free. A digit is capped at its maximum, so it never
-// affects the next. An estimated node costs one NUMA node more than the pod will use there: an exact node with as many
-// NUMA nodes is preferred, but not one with more. A node without any report costs more than all others.
+// short, pods to wait for, locality, fragmentation cost, CPUs left free. A digit is capped at its maximum, so it
+// never affects the next. An estimated node costs one NUMA node more than the pod will use there: an exact node with
+// as many NUMA nodes is preferred, but not one with more. A node without any report costs more than all others.
 const (
 	maxFree       = 1<<10 - 1   // CPUs left free cost 1 each, up to maxFree
 	costDamage    = maxFree + 1 // per unit of fragmentation cost, up to maxDamage
@@ -24,11 +24,11 @@ const (
 	maxDistance   = 1<<8 - 1
 	costNUMA      = costDistance * (maxDistance + 1) // per NUMA node
 	costEstimated = costNUMA
-	costLoose     = costEstimated + costNUMA               // above all NUMA nodes of an estimated node
-	costUnknown   = (topo.MaxNUMAs+2)*costNUMA + costLoose // above an estimated node that pins nothing
+	costUnpinned  = costEstimated + costNUMA                  // above all NUMA nodes of an estimated node
+	costUnknown   = (topo.MaxNUMAs+2)*costNUMA + costUnpinned // above an estimated node that pins nothing
 )
 
-// own computes the cost of the NUMA nodes that the pod will use, as a sum of terms:
+// tenonCost computes the cost of the NUMA nodes that the pod will use, as a sum of terms:
 //
 //   - the number of these NUMA nodes, and their distance;
 //   - whether too few CPUs are left there for the free devices that the pod does not use;
@@ -38,57 +38,57 @@ const (
 //
 // Devices left short count more than locality and fragmentation: a pod that needs a device can run on no other node,
 // and a pod that waits has no cache at all.
-func own(u *place.Usage, p *place.Pod, v place.Verdict, mix *Mix) int64 {
+func tenonCost(u *place.Usage, p *place.Pod, v place.Verdict, mix *Mix) int64 {
 	used := v.NUMAs(u.Machine)
 	if used == 0 {
-		return loose(u)
+		return unpinnedCost(u)
 	}
 	free := freeCPUs(u, used)
-	parts := apart(u, v.Holdings)
+	parts := extraRoots(u, v.Holdings)
 	for i := range v.Holdings {
 		free -= int64(v.Holdings[i].CPUs.Len())
-		parts += spread(u.Machine, &v.Holdings[i])
+		parts += extraCaches(u.Machine, &v.Holdings[i])
 	}
 	free = max(0, free) // CPUs that an init container leaves to others are counted twice
 	return terms(u, p, used, free, parts, mix.damage(u, taking{verdict: &v}, used))
 }
 
-// outlined is own for a pod whose verdict is known in amounts. Its CPUs are in one cache, and it has no devices, so no
-// part of it is apart from the others.
-func outlined(u *place.Usage, p *place.Pod, o place.Outline, mix *Mix) int64 {
+// outlineCost is tenonCost for a pod whose verdict is known in amounts. Its CPUs are in one cache, and it has no
+// devices, so no part of it is apart from the others.
+func outlineCost(u *place.Usage, p *place.Pod, o place.Outline, mix *Mix) int64 {
 	if o.NUMA < 0 {
-		return loose(u)
+		return unpinnedCost(u)
 	}
 	used := topo.Mask(1) << uint(o.NUMA)
 	cpus, _, _ := u.Amounts(cpu)
 	return terms(u, p, used, cpus[o.NUMA]-o.CPUs, 0, mix.damage(u, taking{outline: &o}, used))
 }
 
-// loose is the cost of a node that pins nothing: the pod may run anywhere on it, which is worse than any NUMA node of
-// its own.
-func loose(u *place.Usage) int64 { return int64(len(u.Machine.NUMAs()))*costNUMA + costLoose }
+// unpinnedCost returns the cost of a node that pins nothing. The pod may run anywhere on the node, which is worse
+// than any set of NUMA nodes that the node pins it to.
+func unpinnedCost(u *place.Usage) int64 { return int64(len(u.Machine.NUMAs()))*costNUMA + costUnpinned }
 
-// terms adds up the cost of a pod on some NUMA nodes. free is the number of CPUs left free there, parts are the caches
-// and PCI roots beyond need.
+// terms adds up the cost of a pod on some NUMA nodes. free is the number of CPUs left free there, and parts is the
+// number of caches and PCI roots beyond need.
 func terms(u *place.Usage, p *place.Pod, used topo.Mask, free, parts, damage int64) int64 {
 	return int64(used.Len())*costNUMA +
 		min(meanDistance(u.Machine, used), maxDistance)*costDistance +
-		min(short(u, p, used, free), maxShort)*costShort +
+		min(cpuShortage(u, p, used, free), maxShort)*costShort +
 		min(parts, maxLocal)*costLocal +
 		min(damage, maxDamage)*costDamage +
 		min(free, maxFree)
 }
 
-// short returns the factor by which the CPUs that stay free on the NUMA nodes (their number is left) are too few for
-// the devices that are free there. The factor is the free part of the devices divided by the free part of the CPUs,
-// rounded down. The resource with the highest factor counts. It ignores devices that the pod asks for. A pod that
-// asks for devices has to run next to some, so for other devices it counts only whether they are left short, and not
-// by how much.
-func short(u *place.Usage, p *place.Pod, used topo.Mask, left int64) (most int64) {
+// cpuShortage returns the factor by which the CPUs that stay free on the NUMA nodes are too few for the devices that
+// are free there. remaining is the number of these CPUs. The factor is the free part of the devices divided by the
+// free part of the CPUs, rounded down. The resource with the highest factor counts. Devices that the pod asks for do
+// not count. A pod that asks for devices has to run next to some, so for other devices it counts only whether they
+// are left short, and not by how much.
+func cpuShortage(u *place.Usage, p *place.Pod, used topo.Mask, remaining int64) (factor int64) {
 	all, asks := int64(-1), false
 	for at := range u.Machine.Resources() {
 		name := u.Machine.Resources()[at].Name
-		if wants(p, name) {
+		if requestsDevice(p, name) {
 			asks = true
 			continue
 		}
@@ -99,12 +99,12 @@ func short(u *place.Usage, p *place.Pod, used topo.Mask, left int64) (most int64
 		if all < 0 {
 			all = allCPUs(u, used)
 		}
-		most = max(most, free*all/(devicesOn(u, name, used)*(left+1)))
+		factor = max(factor, free*all/(devicesOn(u, name, used)*(remaining+1)))
 	}
 	if asks {
-		return min(most, 1)
+		return min(factor, 1)
 	}
-	return most
+	return factor
 }
 
 // allCPUs counts the CPUs of some NUMA nodes that are not reserved.
@@ -129,8 +129,8 @@ func devicesOn(u *place.Usage, resource string, on topo.Mask) (count int64) {
 	return count
 }
 
-// wants reports whether a container of the pod requests devices of a resource.
-func wants(p *place.Pod, resource string) bool {
+// requestsDevice reports whether a container of the pod requests devices of a resource.
+func requestsDevice(p *place.Pod, resource string) bool {
 	for i := range p.Containers {
 		for _, d := range p.Containers[i].Devices {
 			if d.Resource == resource {

@@ -25,8 +25,8 @@ func (m *Mix) unseenDamage(u *place.Usage, used topo.Mask) (sum int64) {
 	if weight == 0 {
 		return 0
 	}
-	// whole: the placement is the first to use any of the node, so it takes the room of a pod that wants the whole node,
-	// too. Under single-numa-node no pod gets several NUMA nodes.
+	// whole: the placement is the first to use any of the node, so it takes the room of a pod that wants the whole
+	// node, too. Under single-numa-node no pod gets several NUMA nodes.
 	whole := u.Rules.Topology.Policy != place.SingleNUMA || len(u.Machine.NUMAs()) == 1
 	for on := used; on != 0; {
 		var i int
@@ -73,7 +73,7 @@ func numaWorth(u *place.Usage, numa int) int64 {
 	_, cpus, _ := u.Amounts(cpu)
 	sum := worthCPU * cpus[numa]
 	for _, kind := range u.Kinds() {
-		sum += u.Allocatable(numa, kind) / gigabyte
+		sum += u.Allocatable(numa, kind) / gibibyte
 	}
 	for at := range u.Machine.Resources() {
 		_, devices, _ := u.Amounts(u.Machine.Resources()[at].Name)
