@@ -20,7 +20,7 @@ import (
 //  - The score is that of LeastAllocated, the default: the least of all zones that would do, the mean over
 //    containers; 0 for other policies. NodeResourcesFit, with the same weight, is added.
 
-// charging has the nodes' last reports, and the pods sent to them since.
+// charging is the picker of this model. It has the nodes' last reports, and the pods sent to the nodes since.
 type charging struct {
 	cluster *cluster
 	chance  *chance
@@ -28,7 +28,7 @@ type charging struct {
 	wants   []wants // by shape
 }
 
-// charged is one node in the view of this scheduler.
+// charged is what the modelled scheduler stores about one node.
 type charged struct {
 	zones   []amounts // as reported
 	assumed amounts   // of the pods sent since; to be subtracted from each zone
@@ -36,7 +36,7 @@ type charged struct {
 	views   []view    // by shape
 }
 
-// view is the result of the filter and the score.
+// view is the result of the filter and the score for a shape on a node.
 type view struct {
 	known, fits bool
 	misaligned  bool // the alignment filter refused
@@ -68,15 +68,15 @@ func newCharging(c *cluster, r *chance) *charging {
 	return k
 }
 
-// synchronise models a report of node n: its zones become what the node really has free. The amounts that were assumed,
-// the cached views and the mark dirty are reset.
+// synchronise models a report of node n: its zones become what the node really has free. The amounts that were
+// assumed, the cached views and the mark dirty are reset.
 func (k *charging) synchronise(n int) {
 	c := k.cluster
 	k.nodes[n] = charged{zones: c.zones(c.nodes[n].state.usage), assumed: make(amounts, len(c.names)),
 		views: make([]view, len(k.wants))}
 }
 
-// zones returns what every NUMA node has left, in the form of exporters' reports.
+// zones returns what every NUMA node has free, in the form of exporters' reports.
 func (c *cluster) zones(u *place.Usage) []amounts {
 	out := make([]amounts, len(u.Machine.NUMAs()))
 	for i, numa := range u.Machine.NUMAs() {
@@ -114,7 +114,7 @@ func (k *charging) pick(shape int, among []int) (int, bool) {
 	return best.node, best.equals > 0
 }
 
-// view returns the cached view of a node, which is computed again after an event on the node.
+// view returns the view of a node. It is cached until an event on the node.
 func (k *charging) view(n, shape int) *view {
 	v := &k.nodes[n].views[shape]
 	if v.known {
@@ -123,7 +123,7 @@ func (k *charging) view(n, shape int) *view {
 	c := k.cluster
 	s := c.nodes[n].state
 	*v = view{known: true}
-	if !room(c.fleets[s.fleet], s.asked, c.requests[shape]) {
+	if !hasRoom(c.fleets[s.fleet], s.asked, c.requests[shape]) {
 		return v
 	}
 	v.fits, v.score = true, leastAllocated(c.fleets[s.fleet], s.asked, c.requests[shape], c.memory)
@@ -136,7 +136,7 @@ func (k *charging) view(n, shape int) *view {
 	if rules.Scope == place.PerPod {
 		containers, init = []amounts{w.whole}, []bool{false}
 	}
-	zones := k.nodes[n].left()
+	zones := k.nodes[n].free()
 	if w.guaranteed {
 		v.score += zoneScore(zones, containers)
 	}
@@ -145,8 +145,8 @@ func (k *charging) view(n, shape int) *view {
 	return v
 }
 
-// left returns what the zones have left without the assumed pods.
-func (c *charged) left() []amounts {
+// free returns what the assumed pods leave of the zones.
+func (c *charged) free() []amounts {
 	out := make([]amounts, len(c.zones))
 	for i, z := range c.zones {
 		out[i] = make(amounts, len(z))
@@ -219,21 +219,21 @@ func zoneScore(zones, containers []amounts) (score int64) {
 	return score / int64(max(1, len(containers)))
 }
 
-func (k *charging) arrived(int) {}
+func (k *charging) podArrived(int) {}
 
-// sent subtracts the pod from every zone of the node, even if the kubelet refused it.
-func (k *charging) sent(n, shape int) {
+// podSent subtracts the pod from every zone of the node, even if the kubelet refused it.
+func (k *charging) podSent(n, shape int) {
 	for r, x := range k.wants[shape].whole {
 		k.nodes[n].assumed[r] = saturated(k.nodes[n].assumed[r], x)
 	}
 	clear(k.nodes[n].views)
 }
 
-// left gives nothing back before the next report; only the plain amounts of the node have changed.
-func (k *charging) left(n int) { clear(k.nodes[n].views) }
+// podLeft gives nothing back to the zones before the next report; only the plain amounts of the node have changed.
+func (k *charging) podLeft(n int) { clear(k.nodes[n].views) }
 
-// reported synchronises the nodes where the filter has refused a pod since the last report.
-func (k *charging) reported() (changed []int) {
+// nodesReported synchronises the nodes where the filter has refused a pod since the last report.
+func (k *charging) nodesReported() (changed []int) {
 	for n := range k.nodes {
 		if k.nodes[n].dirty {
 			k.synchronise(n)

@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file models the real nodes. Machines of one fleet with equal holdings share a state, and the answer of a state
-// to a shape is computed once, as long as some machine is in that state.
+// This file models the real nodes. Machines of one fleet with equal holdings share a state. The answer of a state to
+// a shape is computed once, and kept as long as some machine is in that state.
 
 // cluster has all nodes.
 type cluster struct {
@@ -51,8 +51,10 @@ type state struct {
 
 // answer is the answer of a state to a shape.
 type answer struct {
-	known, room, fits bool // room: the plain amounts are enough; fits: the kubelet would admit the pod, too
-	verdict           place.Verdict
+	known   bool // the answer is computed
+	enough  bool // the plain amounts are enough
+	fits    bool // the kubelet would admit the pod, too
+	verdict place.Verdict
 	// cost is the strategy's cost of the verdict, under the mix that priced identifies.
 	cost   int64
 	priced int // number of the mix plus one; 0: not computed
@@ -110,7 +112,7 @@ func (c *cluster) answer(s *state, shape int) *answer {
 	a := &s.answers[shape]
 	if !a.known {
 		a.known = true
-		if a.room = room(c.fleets[s.fleet], s.asked, c.requests[shape]); a.room {
+		if a.enough = hasRoom(c.fleets[s.fleet], s.asked, c.requests[shape]); a.enough {
 			a.verdict = place.Place(s.usage, &c.trace.Shapes[shape].Pod)
 			a.fits = a.verdict.Fits()
 		}
@@ -136,7 +138,8 @@ func (c *cluster) admit(n, pod, shape int) place.Verdict {
 	return v
 }
 
-// release removes a pod. The other pods are then held in the order in which they were admitted, as in the ledger.
+// release removes a pod from its node. It holds the other pods again on an empty machine, in the order of their
+// admission, as the ledger does.
 func (c *cluster) release(n, pod int) {
 	nd := &c.nodes[n]
 	at := slices.IndexFunc(nd.pods, func(h held) bool { return h.pod == pod })
@@ -159,7 +162,7 @@ func (c *cluster) release(n, pod int) {
 	c.enter(n, u, asked)
 }
 
-// keyOf returns a text that is equal for usages that answer every pod alike.
+// keyOf returns a text. Nodes of one fleet whose texts are equal answer every pod alike.
 func keyOf(fleet int, u *place.Usage, asked amounts) string {
 	b := strconv.AppendInt(make([]byte, 0, 256), int64(fleet), 36)
 	b = append(append(b, ';'), u.FreeCPUs().String()...)
@@ -182,8 +185,8 @@ func keyOf(fleet int, u *place.Usage, asked amounts) string {
 	return string(b)
 }
 
-// stranded counts how much of a resource is free on a node but useless for all shapes. It adds pods that ask for the
-// resource, smallest first, as long as one fits, and returns what is then left.
+// stranded returns how much of a resource is free on a node but useless for all shapes. It adds pods that ask for the
+// resource, smallest first, as long as one fits, and returns what these leave free.
 func (c *cluster) stranded(s *state, resource int) int64 {
 	shapes := make([]int, 0, len(c.requests))
 	for i, r := range c.requests {
@@ -197,7 +200,7 @@ func (c *cluster) stranded(s *state, resource int) int64 {
 	})
 	u, asked := s.usage, slices.Clone(s.asked)
 	for _, i := range shapes {
-		for room(c.fleets[s.fleet], asked, c.requests[i]) {
+		for hasRoom(c.fleets[s.fleet], asked, c.requests[i]) {
 			v := place.Place(u, &c.trace.Shapes[i].Pod)
 			if !v.Fits() {
 				break

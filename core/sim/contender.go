@@ -8,7 +8,7 @@ import (
 
 // Contender is a way of choosing nodes.
 type Contender struct {
-	Name string // as in the head of a table; it may be broken at a line break
+	Name string // as in the head of a table; it may contain a line break
 	kind kind
 	// strategy is for contenders of kind foresees.
 	strategy score.Strategy
@@ -44,14 +44,14 @@ type picker interface {
 	// pick returns the node for a pod of a shape, among some nodes, or among all if among is nil. ok is false if no
 	// node seems to have room.
 	pick(shape int, among []int) (node int, ok bool)
-	// arrived records the arrival of a pod of a shape.
-	arrived(shape int)
-	// sent records that a pod was sent to a node, even if its kubelet refused it.
-	sent(node, shape int)
-	// left records that a pod departed from a node.
-	left(node int)
-	// reported processes reports of all nodes, and returns the nodes with new information.
-	reported() []int
+	// podArrived records the arrival of a pod of a shape.
+	podArrived(shape int)
+	// podSent records that a pod was sent to a node, even if its kubelet refused it.
+	podSent(node, shape int)
+	// podLeft records that a pod departed from a node.
+	podLeft(node int)
+	// nodesReported processes reports of all nodes, and returns the nodes with new information.
+	nodesReported() []int
 }
 
 func newPicker(c *cluster, k Contender, usual []int64, r *chance) picker {
@@ -93,13 +93,13 @@ type foresight struct {
 	cluster  *cluster
 	strategy score.Strategy
 	chance   *chance
-	recent   *score.Recent // the pods that arrived, without those to come
+	recent   *score.Recent // the pods that have arrived
 	asked    int           // number of arrivals
 	mixes    int           // number of new mixes
 }
 
-// remember records score.Remembered arrivals before the trace begins: the shapes alternate in the proportions of usual.
-// It records none if all numbers are 0.
+// remember records score.Remembered arrivals before the trace begins: the shapes alternate in the proportions of
+// usual. It records none if all numbers are 0.
 func (f *foresight) remember(usual []int64) {
 	total := int64(0)
 	for _, n := range usual {
@@ -115,7 +115,7 @@ func (f *foresight) remember(usual []int64) {
 		for ; at >= usual[shape]; shape++ {
 			at -= usual[shape]
 		}
-		f.arrived(shape)
+		f.podArrived(shape)
 	}
 }
 
@@ -137,8 +137,8 @@ func (f *foresight) pick(shape int, among []int) (int, bool) {
 	return best.node, best.equals > 0
 }
 
-// cost returns the cached cost of an answer, and computes it again after a change of the mix. Pods that no node aligns
-// get kube-scheduler's own score, since the plugin does not score them.
+// cost returns the cached cost of an answer, and computes it again after a change of the mix. Pods that no node
+// aligns get kube-scheduler's own score, since the plugin does not score them.
 func (f *foresight) cost(s *state, a *answer, shape int) int64 {
 	if a.priced == f.mixes+1 {
 		return a.cost
@@ -155,8 +155,8 @@ func (f *foresight) cost(s *state, a *answer, shape int) int64 {
 	return a.cost
 }
 
-// arrived records the pod for Tenon's own strategy; the other strategies use no mix.
-func (f *foresight) arrived(shape int) {
+// podArrived records the pod for Tenon's own strategy; the other strategies use no mix.
+func (f *foresight) podArrived(shape int) {
 	if f.strategy.Type != score.Tenon {
 		return
 	}
@@ -165,6 +165,6 @@ func (f *foresight) arrived(shape int) {
 	}
 }
 
-func (f *foresight) sent(int, int)   {}
-func (f *foresight) left(int)        {}
-func (f *foresight) reported() []int { return nil }
+func (f *foresight) podSent(int, int)     {}
+func (f *foresight) podLeft(int)          {}
+func (f *foresight) nodesReported() []int { return nil }

@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// This file solves small cases exactly. A case is a few machines, a few shapes, and a random sequence of pods. If all
-// pods of the sequence are known in advance and may be placed in any order, all can be placed. The sequence ends
+// This file solves small cases exactly. A case is a few machines, a few shapes, and a random sequence of pods. All
+// pods of the sequence can be placed if they are known in advance and may be placed in any order. The sequence ends
 // before the first pod that would make this impossible, or at casePods pods. To find the sets of pods that fit on a
 // machine together, packings places pods one after the other, in every order. Contenders receive the usual pods in
 // advance, but not the sequence.
@@ -34,16 +34,16 @@ func (c counts) within(o counts) bool {
 	return true
 }
 
-// less returns c minus o for each shape, at least 0.
-func (c counts) less(o counts) (out counts) {
+// minus returns c minus o for each shape, at least 0.
+func (c counts) minus(o counts) (out counts) {
 	for i, n := range c {
 		out[i] = n - min(n, o[i])
 	}
 	return out
 }
 
-// packings returns the sets of pods that fit together on an empty machine and are not contained in another such set. ok
-// is false if more than caseStates states of the machine can be reached.
+// packings returns the sets of pods that fit together on an empty machine and are not contained in another such set.
+// ok is false if more than caseStates states of the machine can be reached.
 func packings(f Fleet, shapes []Shape) (out []counts, ok bool) {
 	type reached struct {
 		usage *place.Usage
@@ -62,7 +62,7 @@ func packings(f Fleet, shapes []Shape) (out []counts, ok bool) {
 		grown := false
 		for i := range shapes {
 			want := rs.request(&shapes[i].Pod)
-			if at.counts[i] == casePods || !room(all, at.asked, want) {
+			if at.counts[i] == casePods || !hasRoom(all, at.asked, want) {
 				continue
 			}
 			v := place.Place(at.usage, &shapes[i].Pod)
@@ -93,11 +93,11 @@ func packings(f Fleet, shapes []Shape) (out []counts, ok bool) {
 // largest returns the sets that are not contained in another set (the maximal ones), in a fixed order.
 func largest(found map[counts]bool) (out []counts) {
 	for c := range found {
-		inside := false
+		contained := false
 		for o := range found {
-			inside = inside || c != o && c.within(o)
+			contained = contained || c != o && c.within(o)
 		}
-		if !inside {
+		if !contained {
 			out = append(out, c)
 		}
 	}
@@ -105,21 +105,22 @@ func largest(found map[counts]bool) (out []counts) {
 	return out
 }
 
-// packs reports whether all pods can be placed on the machines together; machines has the packings of each machine. Of
-// the sets of pods that may be left for the next machines, it keeps only sets that contain no other set.
+// packs reports whether all pods can be placed on the machines together; machines has the packings of each machine.
+// It goes through the machines, and follows the sets of pods that remain for the next one. A set that contains
+// another of these sets is dropped.
 func packs(machines [][]counts, pods counts) bool {
-	left := map[counts]bool{pods: true}
+	remaining := map[counts]bool{pods: true}
 	for _, m := range machines {
-		after := map[counts]bool{}
-		for l := range left {
+		next := map[counts]bool{}
+		for r := range remaining {
 			for _, c := range m {
-				after[l.less(c)] = true
+				next[r.minus(c)] = true
 			}
 		}
-		if after[counts{}] {
+		if next[counts{}] {
 			return true
 		}
-		left = smallest(after)
+		remaining = smallest(next)
 	}
 	return false
 }
@@ -128,11 +129,11 @@ func packs(machines [][]counts, pods counts) bool {
 func smallest(in map[counts]bool) map[counts]bool {
 	out := map[counts]bool{}
 	for c := range in {
-		beaten := false
+		contains := false
 		for o := range in {
-			beaten = beaten || c != o && o.within(c)
+			contains = contains || c != o && o.within(c)
 		}
-		if !beaten {
+		if !contains {
 			out[c] = true
 		}
 	}
@@ -149,7 +150,7 @@ type solver struct {
 // each shape in the mix. ok is false if the case is too large, or if not even its first pod can be placed.
 func (s *solver) draw(seed uint64) (t *Trace, usual []int64, ok bool) {
 	rnd := &chance{seed}
-	mix := s.choose(rnd)
+	mix := s.chooseShapes(rnd)
 	t = &Trace{Name: s.script.Name}
 	for _, in := range mix {
 		t.Shapes = append(t.Shapes, s.script.shapes[in.shape])
@@ -168,7 +169,7 @@ func (s *solver) draw(seed uint64) (t *Trace, usual []int64, ok bool) {
 	}
 	var pods counts
 	for len(t.Pods) < casePods {
-		i := pick(rnd, mix)
+		i := pickIngredient(rnd, mix)
 		pods[i]++
 		if !packs(machines, pods) {
 			break
@@ -178,8 +179,9 @@ func (s *solver) draw(seed uint64) (t *Trace, usual []int64, ok bool) {
 	return t, usual, len(t.Pods) > 0
 }
 
-// choose takes a few shapes that machines align, with equal probability, and puts them in the order of the mix.
-func (s *solver) choose(rnd *chance) (out []ingredient) {
+// chooseShapes takes at most caseShapes of the shapes that machines align, with equal probability, in ascending order
+// of their indices.
+func (s *solver) chooseShapes(rnd *chance) (out []ingredient) {
 	for _, in := range s.script.ingredients() {
 		if !s.script.shapes[in.shape].Pod.Plain() {
 			out = append(out, in)
@@ -207,8 +209,8 @@ func (s *solver) packings(fleet int, f Fleet, shapes []Shape) ([]counts, bool) {
 	return found, found != nil
 }
 
-// pick chooses an ingredient at random by weight, and returns its index.
-func pick(rnd *chance, mix []ingredient) int {
+// pickIngredient chooses an ingredient at random by weight, and returns its index.
+func pickIngredient(rnd *chance, mix []ingredient) int {
 	total := int64(0)
 	for _, in := range mix {
 		total += in.weight
@@ -220,7 +222,8 @@ func pick(rnd *chance, mix []ingredient) int {
 	return i
 }
 
-// ingredients returns the mix of a script. If the script lists pods, it returns the shapes weighted by their number.
+// ingredients returns the mix of a script. If the script lists pods, it returns the shapes of these pods, weighted by
+// the number of pods of each.
 func (s *Script) ingredients() []ingredient {
 	if len(s.mix) > 0 {
 		return s.mix

@@ -16,15 +16,15 @@ import (
 //	# a comment, to the end of the line
 //	source TEXT                     where the numbers come from; kept, not interpreted
 //	machines NAME COUNT             so many machines; the lines that follow describe one of them:
-//	numa ... / device ... / distances ... / core ... / rules ...     as core/place/scenario has them
-//	shape NAME [burstable|best-effort] : CONTAINER / CONTAINER ...   a kind of pod; containers as there
+//	numa ... / device ... / distances ... / core ... / rules ...     as in core/place/scenario
+//	shape NAME [burstable|best-effort] : CONTAINER / CONTAINER ...   a kind of pod; containers as in scenarios
 //	pod AT SECONDS SHAPE [COUNT]    so many pods (1 when absent) arrive at second AT and run for SECONDS
-//	mix SHAPE WEIGHT SECONDS,...    instead of pods: chance makes them
+//	mix SHAPE WEIGHT SECONDS,...    instead of pod lines: the pods are random
 //
 // Machines come first, then shapes, then either pods, in order of AT, or a mix. The seed decides the order of pods in
-// one second. In a mix, every pod has a random shape by weight, and runs for one of its SECONDS with equal probability.
-// Pods arrive at the rate that keeps nine tenths of the scarcest resource busy, until they have requested turnover
-// times its capacity.
+// one second. In a mix, every pod has a random shape by weight, and runs for one of its SECONDS with equal
+// probability. Pods arrive at the rate that keeps the part load of the scarcest resource busy, until they have
+// requested turnover times its capacity.
 
 const (
 	load     = 0.9
@@ -53,13 +53,13 @@ type ingredient struct {
 
 // reader is the state of reading a text.
 type reader struct {
-	file   string
-	script *Script
-	at     int      // number of the line, from 1
-	head   []string // lines before the first pod or mix
-	blocks []block
-	first  int            // line of the first shape; 0: none yet
-	names  map[string]int // indices of shapes; nil until the first pod or mix
+	file       string
+	script     *Script
+	at         int      // number of the line, from 1
+	head       []string // lines before the first pod or mix
+	blocks     []block
+	firstShape int            // line of the first shape; 0: none yet
+	names      map[string]int // indices of shapes; nil until the first pod or mix
 }
 
 // block has the lines of one kind of machine.
@@ -125,7 +125,7 @@ func (r *reader) line(line string, w []string) error {
 	case "machines":
 		return r.machines(w[1:])
 	case "numa", "device", "distances", "core", "rules":
-		if len(r.blocks) == 0 || r.first != 0 {
+		if len(r.blocks) == 0 || r.firstShape != 0 {
 			return fmt.Errorf("%q belongs to no machines", w[0])
 		}
 		r.head[r.at-1] = line
@@ -139,7 +139,7 @@ func (r *reader) line(line string, w []string) error {
 
 // machines reads the rest of a line "machines NAME COUNT".
 func (r *reader) machines(w []string) error {
-	if r.first != 0 {
+	if r.firstShape != 0 {
 		return fmt.Errorf("machines come before shapes")
 	}
 	if len(w) != 2 || len(r.blocks) >= MaxFleets {
@@ -168,8 +168,8 @@ func (r *reader) shape(line string, w []string) error {
 	if strings.Contains(head, "=") {
 		return fmt.Errorf("shape %s: %q: shapes demand nothing of the outcome", w[1], strings.TrimSpace(head))
 	}
-	if r.first == 0 {
-		r.first = r.at
+	if r.firstShape == 0 {
+		r.firstShape = r.at
 		r.blocks[len(r.blocks)-1].to = r.at
 	}
 	// A scenario has no shapes, but pods to admit, in the same form.
@@ -177,20 +177,20 @@ func (r *reader) shape(line string, w []string) error {
 	return nil
 }
 
-// describe makes the machines and shapes of the head once it is complete. Each kind of machine becomes a scenario with
-// all other lines blank, so that errors name the lines of the file.
+// describe makes the machines and shapes of the head once it is complete. Each kind of machine becomes a scenario
+// with all other lines blank, so that errors name the lines of the file.
 func (r *reader) describe() error {
 	if r.names != nil {
 		return nil
 	}
-	if r.first == 0 {
+	if r.firstShape == 0 {
 		return fmt.Errorf("%s: want machines, then shapes, then pods", r.file)
 	}
 	for i, b := range r.blocks {
 		lines := make([]string, len(r.head))
 		copy(lines[b.from-1:], r.head[b.from-1:b.to-1])
 		if i == 0 {
-			copy(lines[r.first-1:], r.head[r.first-1:])
+			copy(lines[r.firstShape-1:], r.head[r.firstShape-1:])
 		}
 		f, err := scenario.Parse(r.file, strings.Join(lines, "\n"))
 		if err != nil {
@@ -275,16 +275,17 @@ func (r *reader) ingredient(w []string) error {
 	return nil
 }
 
-// number reads a number in least..most.
-func number(s string, least, most int64) (int64, error) {
+// number reads a number in lowest..highest.
+func number(s string, lowest, highest int64) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < least || n > most {
-		return 0, fmt.Errorf("%q is not a number in %d..%d", s, least, most)
+	if err != nil || n < lowest || n > highest {
+		return 0, fmt.Errorf("%q is not a number in %d..%d", s, lowest, highest)
 	}
 	return n, nil
 }
 
-// Trace generates the trace for a number of machines, with kinds in the proportion of their counts; 0 keeps the counts.
+// Trace generates the trace for a number of machines, with kinds in the proportion of their counts; for 0, each kind
+// has the count of the script.
 // Every kind has at least one machine. The seed determines the pods of a mix, and the order of listed pods with equal
 // arrival times.
 func (s *Script) Trace(machines int, seed uint64) (*Trace, error) {
@@ -324,7 +325,8 @@ func shuffled(pods []Arrival, seed uint64) []Arrival {
 	return out
 }
 
-// scale gives every kind its part, rounded down but at least one, and adds or takes the difference at the first kinds.
+// scale changes the counts so that they add up to machines: each kind gets its part, rounded down but at least one,
+// and the difference is added to, or taken from, the first kinds.
 func scale(fleets []Fleet, machines int) {
 	all, rest := 0, machines
 	for _, f := range fleets {
@@ -349,29 +351,29 @@ func (s *Script) generate(t *Trace, seed uint64) ([]Arrival, error) {
 	for _, in := range s.mix {
 		total += in.weight
 	}
-	gap, most := s.pace(f, total)
-	if most > MaxPods {
-		return nil, fmt.Errorf("its mix would be %d pods, the most is %d", most, MaxPods)
+	gap, count := s.pace(f, total)
+	if count > MaxPods {
+		return nil, fmt.Errorf("its mix would be %d pods, the most is %d", count, MaxPods)
 	}
 	rnd, now := chance{seed}, int64(0) // now in millionths of a second
-	out := make([]Arrival, 0, most)
-	for range most {
+	out := make([]Arrival, 0, count)
+	for range count {
 		now += rnd.below(2*gap + 1)
 		if now > MaxSeconds*1_000_000 {
 			return nil, fmt.Errorf("its pods would take more than %d s to arrive", MaxSeconds)
 		}
-		in := s.mix[pick(&rnd, s.mix)]
+		in := s.mix[pickIngredient(&rnd, s.mix)]
 		out = append(out, Arrival{At: now / 1_000_000, For: in.seconds[rnd.below(int64(len(in.seconds)))], Shape: in.shape})
 	}
 	return out, nil
 }
 
-// pace returns the mean time between arrivals, in millionths of a second, and the number of arrivals. Every product is
-// rounded separately, so that all computers get the same numbers.
+// pace returns the mean time between arrivals, in millionths of a second, and the number of arrivals. Every product
+// is rounded separately, so that all computers get the same numbers.
 func (s *Script) pace(f *fullness, total int64) (gap int64, count int) {
-	// Both are means over pods, as parts of a resource's capacity, for the resource where they are largest. per is
-	// amount times duration in seconds; ask is the amount.
-	per, ask := 0.0, 0.0
+	// busy is the mean over pods of amount times duration in seconds, and ask the mean of the amount. Each is a part
+	// of a resource's capacity, for the resource where it is largest.
+	busy, ask := 0.0, 0.0
 	for r, all := range f.capacity {
 		seconds, amount := 0.0, 0.0
 		for _, in := range s.mix {
@@ -384,10 +386,10 @@ func (s *Script) pace(f *fullness, total int64) (gap int64, count int) {
 			seconds += float64(a * mean)
 		}
 		if all > 0 {
-			per, ask = max(per, seconds/float64(all)), max(ask, amount/float64(all))
+			busy, ask = max(busy, seconds/float64(all)), max(ask, amount/float64(all))
 		}
 	}
 	const longest = 1e12
-	gap = max(1, int64(min(longest, float64(per*1e6)/load)))
+	gap = max(1, int64(min(longest, float64(busy*1e6)/load)))
 	return gap, int(min(MaxPods+1, turnover/max(ask, 1e-9)+1))
 }

@@ -5,14 +5,14 @@ import (
 )
 
 // This file handles the order of events. At one time, first pods depart, then nodes report, then refused pods return,
-// then new pods arrive. A pod without a node waits, and is tried again when a pod departs, the earliest first, as in
-// kube-scheduler's queue. The controller replaces a pod that a kubelet refused: after a second, and after twice as long
-// for each further refusal, up to slowest.
+// then new pods arrive. A pod without a node waits. Waiting pods are tried again when a pod departs, the earliest
+// first, as in kube-scheduler's queue. The controller replaces a pod that a kubelet refused: after a second, and
+// after twice as long for each further refusal, up to slowest.
 
 const (
-	slowest = 256 // seconds between a refusal and the pod that replaces it
-	grace   = 600 // seconds that a run continues after the last arrival or departure
-	stride  = 512 // arrivals between two reports of progress
+	slowest      = 256 // seconds between a refusal and the pod that replaces it
+	grace        = 600 // seconds that a run continues after the last arrival or departure
+	progressStep = 512 // arrivals between two reports of progress
 )
 
 // event is an event of the replay. Among events at one time, lower kinds come first; events of one kind come in the
@@ -143,7 +143,7 @@ func (r *replay) run() error {
 			r.pods[e.pod].away = false
 			r.enqueue(e.pod)
 		case reports:
-			if changed := r.picker.reported(); len(changed) > 0 {
+			if changed := r.picker.nodesReported(); len(changed) > 0 {
 				r.wake(changed)
 			}
 			r.schedule(event{at: r.now + ReportSeconds, kind: reports})
@@ -161,7 +161,7 @@ func (r *replay) arrive(pod int) error {
 	r.coming--
 	r.tally.Pods++
 	r.pods[pod] = podState{node: -1}
-	r.picker.arrived(r.trace.Pods[pod].Shape)
+	r.picker.podArrived(r.trace.Pods[pod].Shape)
 	r.enqueue(pod)
 	if r.pods[pod].node >= 0 {
 		r.tally.AtOnce++
@@ -174,7 +174,7 @@ func (r *replay) arrive(pod int) error {
 	if next := pod + 1; next < r.limit {
 		r.schedule(event{at: r.trace.Pods[next].At, kind: arrives, pod: next})
 	}
-	if p := r.options.Progress; p != nil && (pod%stride == 0 || pod+1 == r.limit) {
+	if p := r.options.Progress; p != nil && (pod%progressStep == 0 || pod+1 == r.limit) {
 		return p(pod+1, r.limit)
 	}
 	return nil
@@ -200,7 +200,7 @@ const (
 )
 
 // try lets the contender choose a node, among all nodes if among is nil, and sends the pod there. The kubelet admits
-// or refuses the pod. A refused pod returns later; see above.
+// or refuses the pod. A refused pod returns later, since its controller replaces it.
 func (r *replay) try(pod int, among []int) outcome {
 	shape := r.trace.Pods[pod].Shape
 	n, ok := r.picker.pick(shape, among)
@@ -209,7 +209,7 @@ func (r *replay) try(pod int, among []int) outcome {
 	}
 	p := &r.pods[pod]
 	if !r.cluster.answer(r.cluster.nodes[n].state, shape).fits {
-		r.picker.sent(n, shape)
+		r.picker.podSent(n, shape)
 		r.tally.Refused++
 		p.refused++
 		p.away = true
@@ -217,7 +217,7 @@ func (r *replay) try(pod int, among []int) outcome {
 		return refused
 	}
 	v := r.cluster.admit(n, pod, shape)
-	r.picker.sent(n, shape)
+	r.picker.podSent(n, shape)
 	p.node = n
 	r.tally.Placed++
 	waited := r.now - r.trace.Pods[pod].At
@@ -240,34 +240,34 @@ func (r *replay) depart(pod int) {
 	r.coming--
 	n := r.pods[pod].node
 	r.cluster.release(n, pod)
-	r.picker.left(n)
+	r.picker.podLeft(n)
 	r.pods[pod].ended = true
 	r.wake([]int{n})
 }
 
-// wake tries the waiting pods, only on the nodes that have changed: all other nodes would answer as before. A shape
-// that fits on none of them is not tried again in this call.
+// wake tries the waiting pods, but only on the nodes in changed: all other nodes would answer as before. A shape that
+// fits on no changed node is not tried again in this call.
 func (r *replay) wake(changed []int) {
 	hopeless := make([]bool, len(r.queues))
 	for {
-		first := -1
+		earliest := -1 // the shape whose first waiting pod was created earliest
 		for s, q := range r.queues {
-			if len(q) > 0 && !hopeless[s] && (first < 0 || q[0].seq < r.queues[first][0].seq) {
-				first = s
+			if len(q) > 0 && !hopeless[s] && (earliest < 0 || q[0].seq < r.queues[earliest][0].seq) {
+				earliest = s
 			}
 		}
-		if first < 0 {
+		if earliest < 0 {
 			return
 		}
-		if r.try(r.queues[first][0].pod, changed) == nowhere {
-			hopeless[first] = true
+		if r.try(r.queues[earliest][0].pod, changed) == nowhere {
+			hopeless[earliest] = true
 		} else {
-			r.queues[first] = r.queues[first][1:]
+			r.queues[earliest] = r.queues[earliest][1:]
 		}
 	}
 }
 
-// finish returns the tally with what is left at the end.
+// finish returns the tally, with the amounts at the end and the waiting times of pods that were never placed.
 func (r *replay) finish() Tally {
 	t, c := r.tally, r.cluster
 	scarce := c.names.index(r.trace.Scarce())

@@ -98,11 +98,11 @@ type Options struct {
 	// Stay: no pod departs, and pods arrive only until they have requested a quarter more of some resource than all
 	// machines have.
 	Stay bool
-	// Usual has the pods that arrived before the trace began, by shape, for contenders with a memory: relative numbers,
-	// 0..MaxPods. These pods take no room.
+	// Usual has the pods that arrived before the trace began, by shape, for contenders with a memory: relative
+	// numbers, 0..MaxPods. These pods take no room.
 	Usual []int64
 	// Progress, if not nil, is called from time to time with the number of pods that have arrived and the number of
-	// all. Its error ends the run.
+	// all pods. An error that it returns ends the run.
 	Progress func(arrived, of int) error
 }
 
@@ -116,7 +116,7 @@ type Tally struct {
 	Refused int
 
 	Wait    int64 // seconds from arrival to placement, or to the end
-	Longest int64 // the longest of these
+	Longest int64 // the longest such time of one pod
 
 	OnNUMAs  int   // placed pods that hold something on NUMA nodes
 	NUMAs    int64 // sum of the numbers of NUMA nodes of these pods

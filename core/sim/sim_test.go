@@ -219,7 +219,8 @@ func checkNodes(t *rapid.T, c *cluster) {
 				}
 			}
 		}
-		if memory > 64<<30 || cpus.Len() > m.CPUs().Len()-1 || !room(c.fleets[nd.fleet], make(amounts, len(c.names)), asked) {
+		if memory > 64<<30 || cpus.Len() > m.CPUs().Len()-1 ||
+			!hasRoom(c.fleets[nd.fleet], make(amounts, len(c.names)), asked) {
 			t.Fatalf("node %d: %d bytes and CPUs %s are held, %v are asked for of %v", n, memory, cpus, asked,
 				c.fleets[nd.fleet])
 		}
@@ -291,7 +292,8 @@ func TestStatesAgreeWithNodes(t *testing.T) {
 				for s := range tr.Shapes {
 					v := place.Place(u, &tr.Shapes[s].Pod)
 					a := r.cluster.answer(nd.state, s)
-					if want := v.Fits() && room(r.cluster.fleets[0], nd.state.asked, r.cluster.requests[s]); a.fits != want {
+					room := hasRoom(r.cluster.fleets[0], nd.state.asked, r.cluster.requests[s])
+					if want := v.Fits() && room; a.fits != want {
 						t.Fatalf("node %d answers %v to shape %d, place %v", n, a.fits, s, want)
 					}
 				}

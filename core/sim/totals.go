@@ -11,7 +11,7 @@ import (
 )
 
 // This file models kube-scheduler's NodeResourcesFit: amounts of whole nodes, without NUMA nodes. Every contender
-// respects it, since it runs in every profile.
+// respects its result, since the plugin runs in every profile.
 
 const cpuName = "cpu"
 
@@ -62,8 +62,8 @@ func (rs resources) allocatable(u *place.Usage) amounts {
 	return out
 }
 
-// request returns the requests of a pod as a whole: its app containers and sidecars together, or an init container with
-// the sidecars before it, whichever is more (KEP-753).
+// request returns the requests of a pod as a whole: its app containers and sidecars together, or an init container
+// with the sidecars before it, whichever is more (KEP-753).
 func (rs resources) request(p *place.Pod) amounts {
 	apps, sidecars, inits := make(amounts, len(rs)), make(amounts, len(rs)), make(amounts, len(rs))
 	for i := range p.Containers {
@@ -98,8 +98,8 @@ func (rs resources) container(c *place.Container) amounts {
 	return out
 }
 
-// room reports whether a request fits in what is left of a node.
-func room(allocatable, asked, request amounts) bool {
+// hasRoom reports whether a request fits in what the requests in asked leave of a node.
+func hasRoom(allocatable, asked, request amounts) bool {
 	for r, n := range request {
 		if n > 0 && asked[r]+n > allocatable[r] {
 			return false
@@ -108,8 +108,8 @@ func room(allocatable, asked, request amounts) bool {
 	return true
 }
 
-// leastAllocated is the default score of NodeResourcesFit: the mean of the parts of CPU and memory that will be left,
-// in hundredths.
+// leastAllocated returns the default score of NodeResourcesFit: the mean of the parts of CPU and memory that will be
+// left, in hundredths. memory is the index of ordinary memory in the amounts.
 func leastAllocated(allocatable, asked, request amounts, memory int) (score int64) {
 	for _, r := range []int{0, memory} {
 		if all := allocatable[r]; all > 0 {
@@ -122,14 +122,14 @@ func leastAllocated(allocatable, asked, request amounts, memory int) (score int6
 // Scarce returns the resource that decides the results of a trace: GPUs if shapes request some, else CPUs.
 func (t *Trace) Scarce() string {
 	for _, name := range resourcesOf(t) {
-		if strings.HasSuffix(name, "/gpu") && t.wants(name) {
+		if strings.HasSuffix(name, "/gpu") && t.requestsDevices(name) {
 			return name
 		}
 	}
 	return cpuName
 }
 
-func (t *Trace) wants(resource string) bool {
+func (t *Trace) requestsDevices(resource string) bool {
 	return slices.ContainsFunc(t.Shapes, func(s Shape) bool {
 		return slices.ContainsFunc(s.Pod.Containers, func(c place.Container) bool {
 			return slices.ContainsFunc(c.Devices, func(d place.Count) bool { return d.Resource == resource })
