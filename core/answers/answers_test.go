@@ -121,7 +121,7 @@ func TestRowsAreBounded(t *testing.T) {
 		t.Errorf("%d rows with %d containers are kept, %d are counted", table.Len(), sum, table.containers)
 	}
 	for slots, want := range map[int]int{0: maxKinds, 1000: maxKinds, 15_000: maxKinds, 100_000: 41, 1 << 30: minKinds} {
-		if got := most(slots); got != want {
+		if got := maxRows(slots); got != want {
 			t.Errorf("%d rows are kept for %d nodes, want %d", got, slots, want)
 		}
 	}

@@ -55,8 +55,8 @@ type cell struct {
 // taken marks a cell that is being written. Neither taken nor 0 is a version.
 const taken = math.MaxUint64
 
-// read returns the answer if it is of this version. It loads the version again after the value, since another
-// goroutine may have begun to write the cell meanwhile; ok is then false.
+// read returns the answer if it is for the version since. It loads the cell's version again after the value, because
+// another goroutine may have begun to write the cell meanwhile; ok is then false.
 func (c *cell) read(since uint64) (value int64, ok bool) {
 	if c.since.Load() != since {
 		return 0, false
@@ -65,7 +65,8 @@ func (c *cell) read(since uint64) (value int64, ok bool) {
 	return value, c.since.Load() == since
 }
 
-// write does nothing while another goroutine writes the cell. An answer that is not cached is computed again.
+// write stores an answer for the version since. It does nothing while another goroutine writes the cell: an answer
+// that is not cached is computed again.
 func (c *cell) write(since uint64, value int64) {
 	if old := c.since.Load(); old != taken && c.since.CompareAndSwap(old, taken) {
 		c.value.Store(value)
@@ -91,9 +92,9 @@ type emptyNode struct {
 	quality state.Quality
 }
 
-// Never returns the permanent refusal stored for nodes with the same machine and rules, or nil. Such a refusal means
-// that the pod does not fit on the empty node. A pod may still fit beside other pods, so the caller must ask the node
-// if it cannot rule that out.
+// Never returns the permanent refusal stored for nodes with the same machine, rules and quality, or nil. Such a
+// refusal means that the pod does not fit on the empty node. In rare cases the pod still fits beside other pods, so
+// the caller must ask the node if it cannot rule that out.
 func (r *Row) Never(n *state.Node) *Refusal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,7 +104,8 @@ func (r *Row) Never(n *state.Node) *Refusal {
 	return r.never[emptyNode{weak.Make(n.Empty()), n.Quality}]
 }
 
-// KeepNever stores the permanent refusal of a node for all nodes with the same machine and rules.
+// KeepNever stores the permanent refusal of a node for all nodes with the same machine, rules and quality. It stores
+// nothing if the row already has maxNever such refusals.
 func (r *Row) KeepNever(n *state.Node, refusal *Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,9 +151,9 @@ func (r *Row) Has(s *ledger.Snapshot, slot int) bool {
 }
 
 // Costs yields the slots of the nodes in a set whose costs are stored, with the costs.
-func (r *Row) Costs(s *ledger.Snapshot, of *ledger.Set) iter.Seq2[int, int64] {
+func (r *Row) Costs(s *ledger.Snapshot, nodes *ledger.Set) iter.Seq2[int, int64] {
 	return func(yield func(int, int64) bool) {
-		for slot := range of.Slots() {
+		for slot := range nodes.Slots() {
 			if value, ok := r.read(s, slot); ok && value >= 0 && !yield(slot, value) {
 				return
 			}
@@ -168,7 +170,7 @@ func (r *Row) read(s *ledger.Snapshot, slot int) (value int64, ok bool) {
 	return b[slot%blockSize].read(s.Since(slot))
 }
 
-// grow makes room for so many slots. The caller holds Table.mu.
+// grow makes room for this number of slots. The caller holds Table.mu.
 func (r *Row) grow(slots int) {
 	need := (slots + blockSize - 1) / blockSize
 	old := r.cells.Load()
@@ -187,19 +189,19 @@ func (r *Row) grow(slots int) {
 // cell returns the cell of a slot that grow has made room for.
 func (r *Row) cell(slot int) *cell {
 	at := &(*r.cells.Load())[slot/blockSize]
-	got := at.Load()
-	if got == nil {
+	b := at.Load()
+	if b == nil {
 		at.CompareAndSwap(nil, &block{})
-		got = at.Load()
+		b = at.Load()
 	}
-	return &got[slot%blockSize]
+	return &b[slot%blockSize]
 }
 
-// refusalKey is equal for equal refusals. Most have one reason.
+// refusalKey is equal for equal refusals. It has no text for a refusal with one reason, as most refusals are.
 type refusalKey struct {
 	permanent bool
 	first     place.Reason
-	more      string
+	more      string // the reasons after the first, or, if there are no reasons, the texts
 }
 
 func (r *Refusal) key() refusalKey {
@@ -250,7 +252,7 @@ func (r *Row) number(x *Refusal) int64 {
 	return int64(-len(list))
 }
 
-// list returns the stored refusals.
+// list returns the stored refusals, by index.
 func (r *Row) list() []*Refusal {
 	if l := r.refusals.Load(); l != nil {
 		return *l

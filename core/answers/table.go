@@ -5,8 +5,8 @@
 // one workload profile only. Nothing else makes an answer invalid, and the table returns no answer that was not
 // computed.
 //
-// The table is bounded in rows, cells, bytes of reasons and containers. It drops the row whose last use is oldest, and
-// a missing answer costs only time. It keeps no node alive. All methods may be called by any goroutine.
+// The table is bounded in rows, cells, bytes of reasons and containers. It drops the row whose last use is oldest,
+// and a missing answer costs only time. It keeps no node alive. All methods may be called by any goroutine.
 package answers
 
 import (
@@ -36,7 +36,7 @@ type Kind struct {
 	// Pod is equal for pods that all nodes answer alike, and bounded in length.
 	Pod    string
 	Demand place.Demand
-	// By is how nodes are scored.
+	// By is the way in which nodes are scored.
 	By score.Type
 }
 
@@ -48,12 +48,14 @@ type Table struct {
 	now        uint64 // counts calls of Row
 }
 
-// most returns how many rows the table keeps at most, if each has a cell for each slot.
-func most(slots int) int { return max(minKinds, min(maxKinds, maxCellBytes/cellBytes/max(1, slots))) }
+// maxRows returns how many rows the table keeps at most, if each has a cell for each slot.
+func maxRows(slots int) int {
+	return max(minKinds, min(maxKinds, maxCellBytes/cellBytes/max(1, slots)))
+}
 
-// Row returns the row of a kind, with costs for mix and room for so many slots. If the table has no such row, Row adds
-// one and first is true. If the row has costs for another mix, Row replaces it by a row without answers. The pod must
-// not change.
+// Row returns the row of a kind, with costs for mix and room for this number of slots. If the table has no row of the
+// kind, Row adds one and first is true. If the row has costs for another mix, Row replaces it by a row without
+// answers. The pod must not change.
 func (t *Table) Row(k Kind, pod *place.Pod, mix *score.Mix, slots int) (row *Row, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,13 +64,14 @@ func (t *Table) Row(k Kind, pod *place.Pod, mix *score.Mix, slots int) (row *Row
 	switch {
 	case row == nil:
 		row, first = &Row{fits: &fits{pod: pod, demand: k.Demand}, mix: mix, numbers: map[refusalKey]int{}}, true
-		for n := len(pod.Containers); len(t.rows) > 0 && (len(t.rows) >= most(slots) || t.containers+n > maxContainers); {
-			t.forget()
+		more := len(pod.Containers)
+		for len(t.rows) > 0 && (len(t.rows) >= maxRows(slots) || t.containers+more > maxContainers) {
+			t.dropOldest()
 		}
 		if t.rows == nil {
 			t.rows = map[Kind]*Row{}
 		}
-		t.rows[k], t.containers = row, t.containers+len(pod.Containers)
+		t.rows[k], t.containers = row, t.containers+more
 	case row.mix != mix:
 		row = &Row{fits: row.fits, mix: mix, numbers: map[refusalKey]int{}}
 		t.rows[k] = row
@@ -92,8 +95,8 @@ func (t *Table) Len() int {
 	return len(t.rows)
 }
 
-// forget drops the row whose last use is oldest. There must be a row.
-func (t *Table) forget() {
+// dropOldest drops the row whose last use is oldest. There must be a row.
+func (t *Table) dropOldest() {
 	var oldest Kind
 	least := ^uint64(0)
 	for k, r := range t.rows {
@@ -105,7 +108,8 @@ func (t *Table) forget() {
 	delete(t.rows, oldest)
 }
 
-// fits finds where a kind of pods fits. It does not depend on the workload profile. The index is made at its first use.
+// fits finds where a kind of pods fits. It does not depend on the workload profile. The index is made at its first
+// use.
 type fits struct {
 	pod    *place.Pod
 	demand place.Demand

@@ -1,9 +1,8 @@
-// Package guard decides which nodes a scheduler keeps pods from although their kubelets would admit the pods: too
-// little is known about the node, or the pod would harm it. An administrator configures this by the arguments of the
-// plugin.
+// Package guard decides from which nodes a scheduler keeps a pod although their kubelets would admit it: too little
+// is known about the node, or the pod would harm it. An administrator configures this by the arguments of the plugin.
 //
-// Invariant: the same arguments give the same answer, and a zero Guard keeps no pod from any node. The package does not
-// decide whether a pod fits on a node.
+// Invariant: the same arguments give the same answer, and a zero Guard keeps no pod from any node. The package does
+// not decide whether a pod fits on a node.
 package guard
 
 import (
@@ -30,8 +29,8 @@ const (
 type Guard struct {
 	// Unknown is for nodes without any report.
 	Unknown Trust
-	// Each of these keeps pods from one kind of nodes. Estimated is for nodes that report amounts only, Silent for nodes
-	// whose report is overdue, and Inexact for nodes whose predictions may be wrong.
+	// Estimated, Silent and Inexact keep pods from one kind of nodes each: nodes that report amounts only, nodes
+	// whose report is overdue, and nodes whose predictions may be wrong.
 	Estimated, Silent, Inexact bool
 	// KeepRestartable keeps a pod from a node whose kubelet could not start again once it has the pod.
 	KeepRestartable bool
@@ -52,7 +51,8 @@ const (
 // Picky reports whether the guard may keep pods from some nodes that have reported.
 func (g Guard) Picky() bool { return g.Estimated || g.Silent || g.Inexact || g.KeepRestartable }
 
-// Knows reports whether the information about a node is sufficient to judge it. n is nil for a node without any report.
+// Knows reports whether the node has reported, and not only amounts if the guard excludes such nodes. n is nil for a
+// node without any report.
 func (g Guard) Knows(n *state.Node) bool {
 	return n != nil && (n.Quality == state.Exact || !g.Estimated)
 }
@@ -88,7 +88,7 @@ func (g Guard) Refuses(n *state.Node, p *place.Pod, d place.Demand) Bar {
 }
 
 // strands reports whether the pod would take the CPUs that the node's kubelet needs for a restart. It is false if the
-// kubelet could not restart before.
+// kubelet cannot restart even without the pod.
 func strands(n *state.Node, p *place.Pod) bool {
 	if !n.Rules.CPU.Static || !n.Rules.CPU.StrictReservation || n.Usage == nil || stranded(n) {
 		return false

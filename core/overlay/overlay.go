@@ -2,8 +2,8 @@
 // and for pods that are nominated to a node.
 //
 // Invariant: what a node gives a pod depends on the other pods there, so every change is computed from the real node.
-// Nodes that were returned do not change. The package does not decide which pods leave, and computes verdicts only for
-// pods that are added.
+// Nodes that were returned do not change. The package does not decide which pods leave, and computes verdicts only
+// for pods that are added.
 package overlay
 
 import (
@@ -18,21 +18,21 @@ import (
 type Node struct {
 	removed []string // UIDs
 	added   []addition
-	// Base is the node without the removed pods. Full also has the added pods that fit, beside the pods that will have
-	// ended when they come.
+	// Base is the node without the removed pods. Full also has the added pods that fit. The pods that will have ended
+	// when an added pod comes are still in Full.
 	Base, Full *state.Node
 }
 
-// addition is a pod that the node does not have yet, because it is only nominated to it.
+// addition is a pod that the node does not have yet, because the pod is only nominated to the node.
 type addition struct {
 	id  state.PodID
 	pod *place.Pod
-	// leaving are the UIDs of pods that will have ended when it comes.
+	// leaving are the UIDs of pods that will have ended when the added pod comes.
 	leaving []string
 }
 
-// Add undoes the removal of a pod. A pod that the node does not have is added after all others. The argument leaving
-// has the UIDs of pods that will have ended when the added pod comes.
+// Add undoes the removal of a pod, or adds a pod that the node does not have, after all others. For a pod that is
+// there, it does nothing. The argument leaving has the UIDs of pods that will have ended when the added pod comes.
 func (n *Node) Add(id state.PodID, p *place.Pod, leaving []string) {
 	if i := slices.Index(n.removed, id.UID); i >= 0 {
 		n.removed = slices.Delete(n.removed, i, i+1)
@@ -47,7 +47,7 @@ func (n *Node) index(uid string) int {
 	return slices.IndexFunc(n.added, func(a addition) bool { return a.id.UID == uid })
 }
 
-// Remove removes a pod.
+// Remove removes a pod of the node, or undoes an addition.
 func (n *Node) Remove(uid string) {
 	if i := n.index(uid); i >= 0 {
 		n.added = slices.Delete(n.added, i, i+1)
@@ -59,8 +59,8 @@ func (n *Node) Remove(uid string) {
 // Removes reports whether some pods of the node are removed.
 func (n *Node) Removes() bool { return len(n.removed) > 0 }
 
-// Spares reports whether the added pods still fit after p, which is admitted first. Added pods that do not fit without
-// p do not count.
+// Spares reports whether the added pods still fit after p, which is admitted first. Added pods that do not fit
+// without p do not count.
 func (n *Node) Spares(p *place.Pod) bool {
 	if len(n.added) == 0 {
 		return true
@@ -75,8 +75,8 @@ func (n *Node) Spares(p *place.Pod) bool {
 	return true
 }
 
-// admit admits the added pods one after the other, each after the pods in its leaving have left. It returns which of
-// them fit.
+// admit admits the added pods to base one after the other, each after the pods in its field leaving have ended. It
+// returns which of the added pods fit.
 func (n *Node) admit(base *state.Node) []bool {
 	out := make([]bool, len(n.added))
 	for i, a := range n.added {
@@ -91,9 +91,9 @@ func (n *Node) admit(base *state.Node) []bool {
 // Nodes are the hypothetical nodes of one attempt to schedule a pod, by name. They do not change.
 type Nodes map[string]*Node
 
-// Change returns a copy of n in which the function by has changed the node with the name of the real node. If the
-// real node is nil, Change returns n itself.
-func (n Nodes) Change(node *state.Node, by func(*Node)) Nodes {
+// Change returns a copy of n in which the function edit has changed the hypothetical node for the real node. edit may
+// call only Add and Remove; Change then computes Base and Full. If the real node is nil, Change returns n itself.
+func (n Nodes) Change(node *state.Node, edit func(*Node)) Nodes {
 	if node == nil {
 		return n
 	}
@@ -101,7 +101,7 @@ func (n Nodes) Change(node *state.Node, by func(*Node)) Nodes {
 	if o, ok := n[node.Name]; ok {
 		next.removed, next.added = slices.Clone(o.removed), slices.Clone(o.added)
 	}
-	by(next)
+	edit(next)
 	if len(next.removed) > 0 {
 		next.Base = node.Without(next.removed...)
 	}

@@ -2,9 +2,9 @@ package state
 
 import "slices"
 
-// Doubtful returns in a few words why the node's holdings are uncertain: a report is overdue, or the next report will
-// show which of several states the node is in. It returns "" for a node that is not in doubt, and also for a settled
-// estimated node in several states, since no report will decide between them.
+// Doubtful returns in a few words why the node's holdings are uncertain: a report is overdue, too many pods are
+// bound, or the next report will show which of several states the node is in. It returns "" for a node that is not in
+// doubt, and also for a settled estimated node in several states, since no report will decide between them.
 func (n *Node) Doubtful() string {
 	switch {
 	case n.Silent:

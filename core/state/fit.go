@@ -5,8 +5,9 @@ import "github.com/tenon-numa/tenon/core/place"
 // This file decides whether a pod fits on a node, for all callers: Filter, Reserve, the turn, the index, preemption,
 // explain and simulate.
 //
-// The rule: a pod fits if three conditions hold. It fits in every state that the node may be in. All of these states
-// are known, or the pod holds nothing there. The node has not refused a pod of its shape since it last reported.
+// The rule: a pod fits if three conditions hold. It fits in every known state of the node. These are all states that
+// the node may be in, or the pod holds nothing there. The node has refused no pod of this shape since its last
+// report.
 
 // Place returns what the node will do with a pod. A pod that fits gets the holdings of the first state, which is the
 // likeliest one. A refusal has at least one reason.
@@ -45,8 +46,8 @@ func (n *Node) Takes(p *place.Pod, d place.Demand) bool {
 	return n.Place(p, d).Fits()
 }
 
-// FitsEmpty reports whether Fits would be true if no pod were on the node and it had refused none. If it is false, no
-// eviction makes room for the pod.
+// FitsEmpty reports whether Fits would be true if no pod were on the node and the node had refused none. If FitsEmpty
+// is false, no eviction makes room for the pod.
 func (n *Node) FitsEmpty(p *place.Pod) bool {
 	empty := Node{Name: n.Name, Machine: n.Machine, Rules: n.Rules, Quality: n.Quality, From: n.From,
 		Usage: n.Empty()}
@@ -76,7 +77,7 @@ func (n *Node) Accepts(p *place.Pod, in func(one *Node) bool) bool {
 	return n.fit(p, in, nil) == accepted
 }
 
-// answer is accepted if a pod fits, and otherwise the part of the rule that excludes it.
+// answer is accepted if a pod fits, and otherwise the condition of the rule that fails.
 type answer int
 
 const (
@@ -100,7 +101,10 @@ func (n *Node) fit(p *place.Pod, in func(one *Node) bool, holds func() bool) ans
 		}
 	}
 	if n.Unsettled || n.Crowds(p) {
-		if holds == nil && len(place.Place(n.Usage, p).Holdings) > 0 || holds != nil && holds() {
+		if holds == nil {
+			holds = func() bool { return len(place.Place(n.Usage, p).Holdings) > 0 }
+		}
+		if holds() {
 			return stateUnknown
 		}
 	}
@@ -112,13 +116,12 @@ func (n *Node) fit(p *place.Pod, in func(one *Node) bool, holds func() bool) ans
 	return accepted
 }
 
-// placeHere is Place in this state alone.
+// placeHere returns the verdict in this state alone, without regard to Others, Unsettled, Crowded and Refused.
 func (n *Node) placeHere(p *place.Pod, d place.Demand) place.Verdict {
 	return n.Judge(p, place.Place(n.Usage, p), d)
 }
 
-// Judge is [place.Judge] in this state, apart from all others. It also refuses a pod whose demand an estimated node
-// would not enforce.
+// Judge is [place.Judge] in this state alone. It also refuses a pod whose demand an estimated node would not enforce.
 func (n *Node) Judge(p *place.Pod, v place.Verdict, d place.Demand) place.Verdict {
 	v = place.Judge(n.Usage, p, v, d)
 	if v.Fits() && n.unenforced(p, d) {

@@ -27,24 +27,24 @@ const (
 	// HoldingsOmitted means that the kubelet lists a pod whose holdings contradict the machine, and the report
 	// leaves that pod out.
 	HoldingsOmitted InexactCode = "holdings-omitted"
-	// DevicesOmitted means that a resource is left out of the machine: it has more devices than a machine can have, or
-	// names or amounts that none can have.
+	// DevicesOmitted means that a resource is left out of the machine: it has more devices than a machine can have,
+	// or names or amounts that none can have.
 	DevicesOmitted InexactCode = "devices-omitted"
 	// StateInconsistent means that the kubelet's state files contradict each other or its configuration.
 	StateInconsistent InexactCode = "state-inconsistent"
 	// StaleFacts means that the machine or the rules are as last read, because reading them again failed.
 	StaleFacts InexactCode = "stale-facts"
-	// MachineChanged means that the machine is not the one with which the kubelet started: CPUs went offline or came,
-	// or hugepages or memory changed. The kubelet decides by the machine of its start.
+	// MachineChanged means that the machine has changed since the kubelet started: CPUs went offline or came online,
+	// or hugepages or memory changed. The kubelet decides by the machine as it was at its start.
 	MachineChanged InexactCode = "machine-changed"
-	// NotPinning means that the node's agent is to pin containers and does not: it is not connected to the container
+	// NotPinning means that the node's agent should pin containers and does not: it is not connected to the container
 	// runtime, or the kubelet's managers are on.
 	NotPinning InexactCode = "not-pinning"
-	// PodsUnreported means that too many pods are bound to the node without being in its report, so their holdings are
-	// not predicted. The node gets no pod that holds anything. The scheduler finds this; it is in no report.
+	// PodsUnreported means that too many pods are bound to the node without being in its report, so their holdings
+	// are not predicted. The node gets no pod that holds anything. The scheduler adds this reason; no report has it.
 	PodsUnreported InexactCode = "pods-unreported"
 	// ReportContradicted means that the report lists pods that the API server has on another node. They count on this
-	// node, and the report has no effect on the other one. The scheduler finds this; it is in no report.
+	// node, and the report has no effect on the other one. The scheduler adds this reason; no report has it.
 	ReportContradicted InexactCode = "report-contradicted"
 )
 
@@ -66,8 +66,8 @@ func OmittedDevices(resource, why string) Inexact {
 // Omits returns the resource that the node's machine lacks by this reason although the node may have it, or "".
 func (i Inexact) Omits() string {
 	text, ok := strings.CutPrefix(i.Message, "resource ")
-	name, _, whole := strings.Cut(text, leftOut)
-	if i.Code != DevicesOmitted || !ok || !whole {
+	name, _, found := strings.Cut(text, leftOut)
+	if i.Code != DevicesOmitted || !ok || !found {
 		return ""
 	}
 	return name

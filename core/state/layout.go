@@ -26,11 +26,11 @@ type Layout struct {
 type Amounts struct {
 	// Held is the sum of all holdings.
 	Held []place.Holding
-	// Whole: Held also contains what pods keep from their init containers. The kubelet's podresources service does not
-	// list that, so an exporter that uses this service reports it as free.
+	// Whole: Held also contains what pods keep from their init containers. The kubelet's podresources service does
+	// not list these holdings, so an exporter that uses this service reports them as free.
 	Whole bool
-	// Counts has, by the UID of a pod, whether Held contains the pod. It is nil if the node does not report which pods
-	// it has seen.
+	// Counts has, by the UID of a pod, whether Held contains the pod. Counts is nil if the node does not report which
+	// pods it has seen.
 	Counts map[string]bool
 	// Either has groups of UIDs that Counts does not decide: Held contains exactly one pod of each group. The node
 	// identifies pods by name, and a name may be used again.
@@ -38,7 +38,7 @@ type Amounts struct {
 	// Seen has the UIDs of pods that were admitted so long ago that Held contains them, unless the exporter has
 	// stopped. Past has the UIDs of pods that ended so long ago that Held does not contain them.
 	Seen, Past map[string]bool
-	// Again: the node has reported nothing new. Held is as in the last report; Seen, Past, Counts and Either have what
-	// is now known about that report.
+	// Again: the node has reported nothing new. Held is as in the previous Amounts; Seen, Past, Counts and Either
+	// have what is now known about that report.
 	Again bool
 }

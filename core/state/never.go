@@ -10,9 +10,9 @@ func (n *Node) Empty() *place.Usage {
 	return n.Usage.Empty()
 }
 
-// Never returns why a pod would not fit on the node without any pod, under the same rules: then the end of other pods
-// never makes room. The result is empty if the pod would fit there. The pod's own demand does not count, because
-// whether it is satisfied depends on what other pods hold.
+// Never returns why a pod would not fit on the node even if no other pod were there, so that the end of other pods
+// never makes room. The result is empty if the pod would fit. The pod's own demand does not count, because other
+// pods' holdings decide whether it is satisfied.
 func (n *Node) Never(p *place.Pod) []place.Reason {
 	empty := n.Empty()
 	if place.Fits(empty, p) {
@@ -26,9 +26,9 @@ func (n *Node) Never(p *place.Pod) []place.Reason {
 }
 
 // NeverMeets returns the result of Never. If that is empty, it returns why the node without any pod would not satisfy
-// the pod's demand: then it does not help to wait until pods have ended. In a few cases the demand is satisfied only
-// beside other pods, which push a container to another NUMA node. So the result does not prove that the node cannot
-// take the pod.
+// the pod's demand, so that it does not help to wait until pods have ended. The result does not prove that the node
+// never takes the pod: in a few cases the demand is satisfied only beside other pods, which push a container to
+// another NUMA node.
 func (n *Node) NeverMeets(p *place.Pod, d place.Demand) []place.Reason {
 	out := n.Never(p)
 	if len(out) > 0 || !d.Binds() {

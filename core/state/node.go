@@ -18,34 +18,34 @@ type Node struct {
 	Entries []Entry
 	// Usage is the machine with all entries held.
 	Usage *place.Usage
-	// Others are the other possible states of the node, fewer than 16. They have no Others. They differ in what assumed
-	// pods hold, and in whether the Unlisted and Gone pods are there. On an estimated node they also differ in the NUMA
-	// nodes of pods that only amounts show.
+	// Others are the other possible states of the node, fewer than 16. They have no Others. They differ in what
+	// assumed pods hold, and in whether the Unlisted and Gone pods are there. On an estimated node they also differ
+	// in the NUMA nodes of pods that only amounts show.
 	Others []*Node
-	// Unsettled: the node may be in a state that is neither this one nor among Others. Until it reports, only pods that
-	// hold nothing fit.
+	// Unsettled: the node may be in a state that is neither this one nor among Others. Until it reports, only pods
+	// that hold nothing fit.
 	Unsettled bool
-	// Crowded: more may be free than is counted, for one of two reasons. What pods keep from their init containers may
-	// be in more places than Others show, and counts in all of them. Or the report may already contain pods that are
-	// counted in addition. Pods of several containers do not fit: if more is free, one container may get something else,
-	// which affects the next one.
+	// Crowded: more may be free than is counted, for one of two reasons. What pods keep from their init containers
+	// may be in more places than Others show, and counts in all of them. Or the report may already contain pods that
+	// are counted in addition. Pods of several containers do not fit on a crowded node: if more is free than counted,
+	// one container may get something else, which affects the next one.
 	Crowded bool
 	// Silent: a report of the node is overdue.
 	Silent bool
-	// Unlisted are pods that the node admitted long ago and that no report lists. Their entries have what was predicted
-	// for them, and Others have the node without them.
+	// Unlisted are pods that the node admitted long ago and that no report lists. Their entries have what was
+	// predicted for them, and Others have the node without them.
 	Unlisted []PodID
-	// Gone are pods that the node's report lists and that no longer exist. The node has not reported their end. Others
-	// have the node without them.
+	// Gone are pods that the node's report lists and that no longer exist. The node has not reported their end.
+	// Others have the node without them.
 	Gone []PodID
-	// News counts the reports, admissions and ends that were received for the node. A pod whose wait for its turn timed
-	// out need not try again before News changes.
+	// News counts the reports, admissions and ends that were received for the node. A pod whose wait for its turn
+	// timed out need not try again before News changes.
 	News int
 	// Refused has the shapes of pods that the node refused although Place predicted that they fit, and the kubelet's
 	// reasons. Pods of these shapes do not fit until the node reports again.
 	Refused map[string]place.RefusalReason
-	// Inexact lists why predictions for this node may differ from what its kubelet does, from the last report. It must
-	// not be changed.
+	// Inexact lists why predictions for this node may differ from what its kubelet does, from the last report. It
+	// must not be changed.
 	Inexact []Inexact
 
 	// Basis is what the methods need beyond the other fields. It is empty if the node was made by hand.
@@ -70,9 +70,10 @@ type Basis struct {
 
 // Unplaced are pods that the amounts of a node contain, at NUMA nodes that are unknown. They never change.
 type Unplaced interface {
-	// Has reports whether a pod is among them.
+	// Has reports whether a pod is unplaced.
 	Has(uid string) bool
-	// Without returns n without the pods with these UIDs. Its Others are the other states in which it may then be.
+	// Without returns the state of n after the unplaced pods with these UIDs have ended. The result's Others are the
+	// other possible states.
 	Without(n *Node, uids []string) *Node
 }
 
@@ -103,25 +104,25 @@ func (n *Node) withoutEntries(uids []string) *Node {
 	}
 	out := *n
 	out.Entries = nil
-	var left []Entry
+	var departed []Entry
 	for _, e := range n.Entries {
 		if gone[e.Pod.UID] {
-			left = append(left, e)
+			departed = append(departed, e)
 		} else {
 			out.Entries = append(out.Entries, e)
 		}
 	}
-	out.Basis.Groups = GroupsWithout(n.Basis.Groups, left)
+	out.Basis.Groups = GroupsWithout(n.Basis.Groups, departed)
 	out.Usage = n.Empty().Hold(Holdings(out.Entries)...).WithGroups(out.Basis.Groups)
 	out.Others = each(n.Others, func(o *Node) *Node { return o.withoutEntries(uids) })
 	return &out
 }
 
-// GroupsWithout returns the memory groups that stay valid after the pods in left have gone: groups in which these
+// GroupsWithout returns the memory groups that stay valid after the pods in departed are gone: groups in which these
 // pods had no memory.
-func GroupsWithout(groups map[int]place.MemoryGroup, left []Entry) map[int]place.MemoryGroup {
+func GroupsWithout(groups map[int]place.MemoryGroup, departed []Entry) map[int]place.MemoryGroup {
 	var touched topo.Mask
-	for _, h := range Holdings(left) {
+	for _, h := range Holdings(departed) {
 		for _, b := range h.Memory {
 			touched |= b.NUMAs
 		}
@@ -146,8 +147,8 @@ func each(in []*Node, do func(*Node) *Node) (out []*Node) {
 	return out
 }
 
-// With returns the state of the node with the pod admitted too. If n would refuse the pod, With returns n and ok is
-// false. Those Others that would refuse the pod stay as they are.
+// With returns the state of the node after it has also admitted the pod. If n would refuse the pod, With returns n
+// and ok is false. Those Others that would refuse the pod stay as they are.
 func (n *Node) With(id PodID, p *place.Pod) (out *Node, ok bool) {
 	v := place.Place(n.Usage, p)
 	if !v.Fits() {
@@ -170,8 +171,8 @@ func (n *Node) Entry(uid string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// RestartHazards returns what goes wrong if the node's kubelet restarts, by its holdings and by the statuses of its
-// pods. Estimated nodes have no hazards, since they do not report them.
+// RestartHazards returns what goes wrong if the node's kubelet restarts, by the node's holdings and the statuses of
+// its pods. For an estimated node it returns none, since such a node does not report what the hazards depend on.
 func (n *Node) RestartHazards() []place.Hazard {
 	if n.Quality == Estimated || n.Usage == nil {
 		return nil
@@ -185,8 +186,8 @@ func (n *Node) RestartHazards() []place.Hazard {
 	return n.Usage.RestartHazards(pods...)
 }
 
-// Waits returns for how many pods at most a pod of the given shape would have to wait if it were reserved now. waiting
-// is how many of these pods still wait for their own turn.
+// Waits returns the largest number of pods that a pod of the given shape might have to wait for if it were reserved
+// now. waiting is how many of these pods still wait for their own turn.
 func (n *Node) Waits(shape string) (pods, waiting int) {
 	if q := n.Basis.Queue; q.Mixed || q.Shape != "" && q.Shape != shape {
 		return q.Pods, q.Waiting
@@ -202,9 +203,8 @@ func (n *Node) Unplaced(uid string) bool {
 // Crowds reports whether the node is too crowded for a pod: what one container of the pod gets affects the next.
 func (n *Node) Crowds(p *place.Pod) bool { return n.Crowded && len(p.Containers) > 1 }
 
-// unenforced reports whether the pod would run on the node although its demand is violated: the node reports amounts
-// only, so the prediction may be wrong, and the kubelet's own policy would not refuse the pod. On such a node no
-// prediction satisfies the demand.
+// unenforced reports whether the pod might run on the node although its demand is violated: the node reports amounts
+// only, so the prediction may be wrong, and the kubelet's own policy would not refuse the pod.
 func (n *Node) unenforced(p *place.Pod, d place.Demand) bool {
 	return n.Quality == Estimated && d.Binds() && !n.Rules.Enforces(p, d)
 }

@@ -20,7 +20,7 @@ type Outcome struct {
 	Pod       PodID
 	Result    Result
 	Predicted []place.Holding
-	Seen      []place.Holding     // what the node gave; empty if it refused the pod or does not report that
+	Seen      []place.Holding     // what the node gave; empty if it refused the pod or reports no holdings
 	Error     place.RefusalReason // set if the result is Rejected
 	Foreign   bool                // another scheduler bound the pod
 }

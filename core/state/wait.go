@@ -3,7 +3,7 @@ package state
 // WaitReason is what a reserved pod waits for.
 type WaitReason string
 
-// A pod may wait for one of these.
+// The reasons for a wait.
 const (
 	WaitTurn    WaitReason = "turn"    // an earlier pod waits for its own turn
 	WaitOrder   WaitReason = "order"   // what the pod gets depends on whether the node admits an earlier pod first
@@ -12,7 +12,7 @@ const (
 	WaitCrowd   WaitReason = "crowd"   // more pods are assumed on the node than are followed
 )
 
-// WaitReasons are all reasons, in ascending order.
+// WaitReasons returns all reasons, in ascending order.
 func WaitReasons() []WaitReason {
 	return []WaitReason{WaitCrowd, WaitDevices, WaitOrder, WaitReport, WaitTurn}
 }

@@ -36,8 +36,8 @@ func ParseNUMAList(s string) (NUMAList, bool) {
 	return NUMAList(max(0, i)), i >= 0
 }
 
-// Names reports whether the list has an id that no NUMA node of the machine has. The kubelet then aligns the resource,
-// even if none of its devices has a NUMA node.
+// Names reports whether the list names an id that no NUMA node of the machine has. The kubelet then aligns the
+// resource, even if none of its devices has a NUMA node.
 func (l NUMAList) Names() bool { return l == NegativeID || l == UnknownID }
 
 // Device is one allocatable unit of a device plugin.
@@ -59,8 +59,8 @@ type Resource struct {
 	Rooted  bool // the PCI root of some device is known
 }
 
-// DeviceRoom returns how many bytes of [MaxSize] are left for devices on the machine's hardware. The devices that the
-// machine has already are not subtracted.
+// DeviceRoom returns how many bytes of [MaxSize] the machine's hardware leaves for devices. The devices that the
+// machine already has are not subtracted.
 func (m *Machine) DeviceRoom() int {
 	if m.bare != nil {
 		return MaxSize - m.bare.size

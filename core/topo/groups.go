@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// Level is a way to partition the CPUs of a machine. Every CPU is in one part of each level. Parts of different levels
-// need not lie inside each other.
+// Level is a way to partition the CPUs of a machine. Every CPU is in one part of each level. Parts of different
+// levels need not lie inside each other.
 type Level int
 
 // The levels.
@@ -26,8 +26,9 @@ type Group struct {
 	CPUs idset.Set[idset.CPU]
 }
 
-// part groups the CPUs by the value of id. Groups with equal CPUs share one set across levels.
-func (m *Machine) part(level Level, id func(CPU) int) error {
+// partition makes the groups of a level: CPUs for which id returns the same number are in one group. A group with the
+// same CPUs as a group of an earlier level shares its set.
+func (m *Machine) partition(level Level, id func(CPU) int) error {
 	members := map[int][]idset.CPU{}
 	for cpu := range m.all.All() {
 		k := id(m.cpus[cpu])
@@ -35,7 +36,7 @@ func (m *Machine) part(level Level, id func(CPU) int) error {
 	}
 	m.groupOf[level] = make([]int32, len(m.cpus))
 	for _, k := range slices.Sorted(maps.Keys(members)) {
-		cpus, found := m.known(level, members[k])
+		cpus, found := m.sharedSet(level, members[k])
 		if !found {
 			if err := m.grow(8 * (int(slices.Max(members[k]))/64 + 1)); err != nil {
 				return err
@@ -50,10 +51,10 @@ func (m *Machine) part(level Level, id func(CPU) int) error {
 	return m.grow(len(members) * groupSize)
 }
 
-// known looks for a group of an earlier level that has exactly these CPUs, and returns its set, which part reuses.
-func (m *Machine) known(level Level, cpus []idset.CPU) (set idset.Set[idset.CPU], found bool) {
-	for above := range level {
-		set = m.GroupOf(above, cpus[0]).CPUs
+// sharedSet looks for a group of an earlier level that has exactly these CPUs, and returns its set.
+func (m *Machine) sharedSet(level Level, cpus []idset.CPU) (set idset.Set[idset.CPU], found bool) {
+	for earlier := range level {
+		set = m.GroupOf(earlier, cpus[0]).CPUs
 		if set.Len() == len(cpus) && !slices.ContainsFunc(cpus, func(c idset.CPU) bool { return !set.Has(c) }) {
 			return set, true
 		}

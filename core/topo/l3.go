@@ -11,8 +11,8 @@ import (
 // MaxL3 is the largest number of an L3 group. It is large because arm64 firmware derives such numbers from addresses.
 const MaxL3 = 1<<31 - 1
 
-// nameL3s returns a name for every L3 group; the key is the group's number in the description. A group is named by
-// its lowest CPU if these names sort all groups as the numbers do. Otherwise every group is named by its number.
+// nameL3s returns a name for every L3 group; the key is the group's number in the description. Groups are named by
+// their lowest CPUs if these sort the groups as their numbers do. Otherwise they are named by their numbers.
 func nameL3s(in []CoreSpec) map[int]idset.L3 {
 	lowest := map[int]idset.L3{}
 	for _, c := range in {

@@ -13,8 +13,8 @@ import (
 // A pool keeps no machine alive. It finds only machines that are still in use, so the machine of a report takes no
 // memory once a later report has replaced it. The zero Pool is ready to use. A Pool belongs to one goroutine.
 type Pool struct {
-	hardware shared // machines without devices
-	whole    shared // machines with devices
+	hardware    machineCache // machines without devices
+	withDevices machineCache // machines with devices
 }
 
 // New checks a description as [New] does.
@@ -33,17 +33,17 @@ func (p *Pool) New(s Spec) (*Machine, error) {
 		return bare, nil
 	}
 	key = sha256.Sum256(s.appendDevices(text))
-	if m := p.whole.get(key); m != nil {
+	if m := p.withDevices.get(key); m != nil {
 		return m, nil
 	}
 	m, err := bare.with(s.Devices)
 	if err == nil {
-		p.whole.put(key, m)
+		p.withDevices.put(key, m)
 	}
 	return m, err
 }
 
-// hardware returns a text that is equal for descriptions with equal NUMA nodes and cores.
+// hardware returns a text that is the same for descriptions with equal NUMA nodes and cores.
 func (s Spec) hardware() (b []byte) {
 	put := func(n int64) { b = append(strconv.AppendInt(b, n, 36), ' ') }
 	put(int64(len(s.NUMAs)))
@@ -75,8 +75,8 @@ func (s Spec) hardware() (b []byte) {
 	return b
 }
 
-// appendDevices appends a text that is equal for descriptions with equal devices. Names may be arbitrary here, since
-// New has not checked them yet.
+// appendDevices appends a text that is the same for descriptions with equal devices. Names may be arbitrary here,
+// since New has not checked them yet.
 func (s Spec) appendDevices(b []byte) []byte {
 	put := func(n int64) { b = append(strconv.AppendInt(b, n, 36), ' ') }
 	for _, d := range s.Devices {
@@ -96,11 +96,11 @@ func (s Spec) appendDevices(b []byte) []byte {
 	return b
 }
 
-// minSweep is the lowest value of shared.sweep.
+// minSweep is the lowest value of machineCache.sweep.
 const minSweep = 64
 
-// shared finds the machines that are in use, by a digest of their description.
-type shared struct {
+// machineCache finds the machines that are in use, by a digest of their description.
+type machineCache struct {
 	machines map[[sha256.Size]byte]weak.Pointer[Machine]
 	// sweep is the number of entries at which put drops the entries of freed machines. It is twice the number of
 	// machines in use at the last sweep, so the cost per machine does not grow with their number.
@@ -108,9 +108,10 @@ type shared struct {
 }
 
 // get returns the machine with this digest, or nil if no such machine is in use.
-func (s *shared) get(key [sha256.Size]byte) *Machine { return s.machines[key].Value() }
+func (s *machineCache) get(key [sha256.Size]byte) *Machine { return s.machines[key].Value() }
 
-func (s *shared) put(key [sha256.Size]byte, m *Machine) {
+// put stores a machine. From time to time it also drops the entries of freed machines; see sweep.
+func (s *machineCache) put(key [sha256.Size]byte, m *Machine) {
 	if s.machines == nil || len(s.machines) >= s.sweep {
 		live := map[[sha256.Size]byte]weak.Pointer[Machine]{}
 		for k, w := range s.machines {

@@ -96,7 +96,7 @@ func TestPoolSharesHardware(t *testing.T) {
 		}
 	}
 	runtime.KeepAlive(first)
-	if n := len(pool.whole.machines); n > 4*minSweep+200 {
+	if n := len(pool.withDevices.machines); n > 4*minSweep+200 {
 		t.Errorf("the pool has %d machines; one is in use", n)
 	}
 }

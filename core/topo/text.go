@@ -100,11 +100,11 @@ func (p *parser) line(w []string) error {
 	return fmt.Errorf("unknown word %q: want source, numa, distances or device", w[0])
 }
 
-// number reads a whole number in 0..most.
-func number(s string, most int) (int, error) {
+// number reads a whole number in 0..highest.
+func number(s string, highest int) (int, error) {
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 || n > most {
-		return 0, fmt.Errorf("%q is not a number in 0..%d", s, most)
+	if err != nil || n < 0 || n > highest {
+		return 0, fmt.Errorf("%q is not a number in 0..%d", s, highest)
 	}
 	return n, nil
 }
@@ -154,7 +154,7 @@ func (p *parser) numa(w []string) error {
 	return nil
 }
 
-// lists reads the lists of threads of the word "cpus", which slashes separate.
+// lists reads the value of the word "cpus": lists of CPUs that slashes separate.
 func lists(s string) (out []idset.Set[idset.CPU], err error) {
 	for part := range strings.SplitSeq(s, "/") {
 		set, err := idset.Parse[idset.CPU](part)
@@ -238,7 +238,7 @@ func (p *parser) device(w []string) error {
 	return nil
 }
 
-// distances assigns the rows to the NUMA nodes in ascending order of ids.
+// distances assigns the rows of distances to the NUMA nodes in ascending order of ids. Without rows it does nothing.
 func (p *parser) distances() error {
 	n := len(p.text.Spec.NUMAs)
 	if len(p.dist) == 0 {

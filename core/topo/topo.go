@@ -1,12 +1,12 @@
 // Package topo describes one machine: its CPUs, cores, L3 groups, sockets, NUMA nodes with memory, hugepages and
 // distances, and its devices.
 //
-// A [Machine] is an immutable value: [New] checks it once, and any number of goroutines may then share it without locks
-// or copies. NUMA nodes are in ascending order of their ids, and algorithms use their positions in that order (a [Mask]
-// is a set of positions). So sparse ids such as 0, 8, 250 cost nothing and never index a slice.
+// A [Machine] is an immutable value: [New] checks it once, and any number of goroutines may then share it without
+// locks or copies. NUMA nodes are in ascending order of their ids, and algorithms use their positions in that order
+// (a [Mask] is a set of positions). So sparse ids such as 0, 8, 250 cost nothing and never index a slice.
 //
-// The package rejects machines that contradict themselves (a CPU in two NUMA nodes, a NUMA node named twice) and sizes
-// beyond its bounds; it never corrects them silently.
+// The package rejects machines that contradict themselves (a CPU in two NUMA nodes, a NUMA node named twice) and
+// sizes beyond its bounds; it never corrects them silently.
 package topo
 
 import (
@@ -29,9 +29,9 @@ const (
 	MaxName    = 253     // length of a resource name or device id
 	MaxRoot    = 32      // length of the name of a PCI root
 	MaxDist    = 1 << 16 // a distance of the ACPI table SLIT; firmware uses 10..255
-	// MaxSize bounds the memory of one Machine, in bytes. A machine of 4,096 CPUs with the ids 0 to 4095 takes some 1.5
-	// MiB, one of 1,024 takes 0.2 MiB. If ids are high, or the ids within a core are far apart, fewer CPUs reach the
-	// bound.
+	// MaxSize bounds the memory of one Machine, in bytes. A machine of 4,096 CPUs with the ids 0 to 4095 takes some
+	// 1.5 MiB, one of 1,024 takes 0.2 MiB. If ids are high, or the ids within a core are far apart, fewer CPUs reach
+	// the bound.
 	MaxSize = 2 << 20
 )
 
@@ -86,8 +86,8 @@ type CPU struct {
 	ID   idset.CPU
 	Core idset.Core // lowest CPU of the core
 	// L3 identifies the group of CPUs that share the last-level cache. The kubelet orders groups by the ids that
-	// cadvisor reports, and these numbers give the same order. The number is the lowest CPU of the group if lowest CPUs
-	// give that order, and otherwise CoreSpec.L3.
+	// cadvisor reports, and these numbers give the same order. The number is the lowest CPU of the group if lowest
+	// CPUs give that order, and otherwise CoreSpec.L3.
 	L3     idset.L3
 	Socket idset.Socket // physical package
 	NUMA   int          // position in Machine.NUMAs, not an id
@@ -341,27 +341,28 @@ func (m *Machine) collect() error {
 		m.sockets = append(m.sockets, c.Socket)
 	}
 	m.cores, m.l3s, m.sockets = distinct(m.cores), distinct(m.l3s), distinct(m.sockets)
-	of := [levels]func(CPU) int{
+	idOf := [levels]func(CPU) int{
 		NUMAs:   func(c CPU) int { return c.NUMA },
 		Sockets: func(c CPU) int { return int(c.Socket) },
 		L3s:     func(c CPU) int { return int(c.L3) },
 		Cores:   func(c CPU) int { return int(c.Core) },
 	}
-	for level, id := range of {
-		if err := m.part(Level(level), id); err != nil {
+	for level, id := range idOf {
+		if err := m.partition(Level(level), id); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// distinct sorts in, and returns its distinct values.
 func distinct[T ~int](in []T) []T {
 	slices.Sort(in)
 	return slices.Compact(in)
 }
 
-// NUMAs returns the NUMA nodes in ascending order of id. The caller must not change this slice, or any other slice that
-// a Machine returns.
+// NUMAs returns the NUMA nodes in ascending order of id. The caller must not change this slice, or any other slice
+// that a Machine returns.
 func (m *Machine) NUMAs() []NUMA { return m.numas }
 
 // Position returns the position in NUMAs of the NUMA node with this id; the second result is false if there is none.
@@ -468,8 +469,8 @@ func (m *Machine) Kinds() []string {
 	return out
 }
 
-// Capacity returns the bytes of a memory kind that the NUMA node has. Ordinary memory is what hugepages of all sizes
-// leave of the NUMA node's memory (kubelet memorymanager/policy_static.go, getDefaultMachineState).
+// Capacity returns the bytes of a memory kind that the NUMA node has. For ordinary memory, that is what hugepages of
+// all sizes leave of the NUMA node's memory (kubelet memorymanager/policy_static.go, getDefaultMachineState).
 func (n NUMA) Capacity(kind string) int64 { return max(0, n.Balance(kind)) }
 
 // Shows reports whether Linux shows a kind of memory on the NUMA node, even with no bytes of it. Ordinary memory is
@@ -478,15 +479,15 @@ func (n NUMA) Shows(kind string) bool {
 	return kind == Memory || slices.ContainsFunc(n.Hugepages, func(h Hugepages) bool { return h.Kind() == kind })
 }
 
-// Balance is [NUMA.Capacity], but negative for ordinary memory if hugepages take more than there is. The kubelet counts
-// in unsigned numbers, so a negative balance becomes a very large amount there.
+// Balance is [NUMA.Capacity], but negative for ordinary memory if hugepages take more than there is. The kubelet
+// counts in unsigned numbers, so a negative balance becomes a very large amount there.
 func (n NUMA) Balance(kind string) int64 {
 	if kind == Memory {
-		left := n.Bytes
+		balance := n.Bytes
 		for _, h := range n.Hugepages {
-			left -= h.PageSize * h.Count
+			balance -= h.PageSize * h.Count
 		}
-		return left
+		return balance
 	}
 	for _, h := range n.Hugepages {
 		if h.Kind() == kind {
@@ -496,8 +497,8 @@ func (n NUMA) Balance(kind string) int64 {
 	return 0
 }
 
-// EverySize is for descriptions that leave out hugepage sizes without pages. It makes each NUMA node for which add
-// returns true list every size that some NUMA node has; a size that it adds has no pages.
+// EverySize completes a description that leaves out hugepage sizes without pages. To each NUMA node for which add
+// returns true, it adds every size that some NUMA node has and that this one lacks, with no pages.
 func (s *Spec) EverySize(add func(*NUMA) bool) {
 	var sizes []int64
 	for i := range s.NUMAs {
