@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// quantities are amounts of a whole node by resource: whole CPUs for "cpu", bytes for a kind of memory, and devices for
-// other resources. Resources with amount 0 are left out.
+// quantities are amounts of a whole node by resource: whole CPUs for "cpu", bytes for a kind of memory, and devices
+// for other resources. Resources with amount 0 are left out.
 type quantities map[string]int64
 
 // quantitiesOf returns what holdings take of a whole node. CPUs and devices that an init container leaves to later
@@ -64,32 +64,33 @@ func (q quantities) within(limit quantities) bool {
 	return true
 }
 
-// frame computes what a pod takes of a node, and what the amounts show of it. It never changes.
+// frame computes what a pod takes of a node, and which part of that the amounts show. It never changes.
 type frame struct {
-	// empty is the machine without pods. loose is the empty machine without a topology policy.
-	empty, loose *place.Usage
+	// empty is the machine without pods. noPolicy is the empty machine without a topology policy.
+	empty, noPolicy *place.Usage
 	// whole: the amounts also contain what pods keep from their init containers; see state.Amounts.
 	whole bool
 }
 
-// next returns the frame of the next report. It reuses the values of f, the frame of the last report, that still hold.
+// next returns the frame of the next report. It reuses the usages of f, the frame of the last report, if the machine
+// and its rules are the same.
 func (f frame) next(empty *place.Usage, whole bool) frame {
 	if f.empty != empty {
 		r := empty.Rules
 		r.Topology = place.TopologyRules{}
-		f.empty, f.loose = empty, place.NewUsage(empty.Machine, r)
+		f.empty, f.noPolicy = empty, place.NewUsage(empty.Machine, r)
 	}
 	f.whole = whole
 	return f
 }
 
-// takes returns what a pod takes of the whole node, without regard to NUMA nodes. ok is false if p is nil, because its
-// requests are unknown, or if the machine cannot hold the pod.
+// takes returns what a pod takes of the whole node, without regard to NUMA nodes. ok is false if p is nil, because
+// its requests are unknown, or if the machine cannot hold the pod.
 func (f *frame) takes(p *place.Pod) (hs []place.Holding, ok bool) {
 	if p == nil {
 		return nil, false
 	}
-	v := place.Place(f.loose, p)
+	v := place.Place(f.noPolicy, p)
 	return v.Holdings, v.Fits()
 }
 
@@ -120,9 +121,9 @@ func (f *frame) together(p *place.Pod, hs []place.Holding) bool {
 	return t.Scope == place.PerPod || notInit == 1 && !noCPUs && len(hs) == len(p.Containers)
 }
 
-// parts returns what the amounts show of a pod's holdings, divided into parts that are each on one NUMA node. It does
-// not divide them if the amounts are whole: they include init containers, which have CPUs and devices in common with
-// later containers.
+// parts returns what the amounts show of a pod's holdings, divided into parts: the pod may have each part on another
+// NUMA node. It does not divide the holdings if the amounts are whole: they include init containers, which have CPUs
+// and devices in common with later containers.
 func (f *frame) parts(p *place.Pod, hs []place.Holding) (out []quantities) {
 	hs = f.shown(hs)
 	if f.together(p, hs) || f.whole {
@@ -134,8 +135,9 @@ func (f *frame) parts(p *place.Pod, hs []place.Holding) (out []quantities) {
 	return out
 }
 
-// wide reports whether a container of a pod may hold parts of several NUMA nodes. One NUMA node is certain if the
-// policy requires it, or if the preferred width is one, which does not depend on what is free.
+// wide reports whether a container of a pod may hold parts of several NUMA nodes. It is false if the policy is
+// single-numa-node. It is also false under restricted if each container fits on one NUMA node of the empty machine:
+// the preferred number of NUMA nodes does not depend on what is free.
 func (f *frame) wide(p *place.Pod) bool {
 	switch f.empty.Rules.Topology.Policy {
 	case place.SingleNUMA:
@@ -149,19 +151,19 @@ func (f *frame) wide(p *place.Pod) bool {
 	return true
 }
 
-// certain reports whether it is certain how much of every NUMA node a pod takes: its options differ at most in made-up
-// ids.
+// certain reports whether it is certain how much of every NUMA node a pod takes: its options differ at most in
+// made-up ids.
 func (f *frame) certain(p *Pod) bool {
 	if p.Unknown || p.More || len(p.Options) == 0 {
 		return false
 	}
 	return !slices.ContainsFunc(p.Options[1:], func(o []place.Holding) bool {
-		return !level(f.empty.Machine, p.Options[0], o)
+		return !sameAmounts(f.empty.Machine, p.Options[0], o)
 	})
 }
 
-// level reports whether two lists of holdings take equal amounts of every NUMA node, container by container.
-func level(m *topo.Machine, a, b []place.Holding) bool {
+// sameAmounts reports whether two lists of holdings take equal amounts of every NUMA node, container by container.
+func sameAmounts(m *topo.Machine, a, b []place.Holding) bool {
 	return slices.EqualFunc(a, b, func(x, y place.Holding) bool {
 		return slices.EqualFunc(x.Devices, y.Devices, func(d, e place.DeviceBlock) bool {
 			return d.Resource == e.Resource && d.NUMAs == e.NUMAs && len(d.IDs) == len(e.IDs) &&

@@ -7,10 +7,10 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file decides which pods the amounts of a report contain. A pod is contained if the node reports so, if the
-// change of the amounts has no other explanation, or if enough time has passed. An exporter reads its node again
-// after every report, so pods that were known to be admitted before the last report are in this one. An exporter that
-// finds nothing new writes the same object, and the API server sends no event for that. For this case the caller
+// This file decides which pods the amounts of a report contain. A pod is contained if the node reports that it is, if
+// the change of the amounts has no other explanation, or if enough time has passed. An exporter reads its node again
+// after every report, so pods that were known to be admitted before the previous report are in this one. An exporter
+// that finds nothing new writes the same object, and the API server sends no event for that. For this case the caller
 // supplies the pods that were admitted long ago (Amounts.Seen).
 
 // reading is the state of processing one report.
@@ -20,10 +20,10 @@ type reading struct {
 	now   int
 	held  quantities
 	old   []state.Entry // the pods whose part of the amounts was known at the last report
-	// pods and gone are the pods that have come and the pods that have ended. The amounts may contain any of them.
+	// pods are the bound pods, and gone are pods that have ended. The amounts may contain any of them.
 	pods, gone []candidate
-	// in is the result: the UIDs of the pods that the amounts contain. open has the UIDs of pods that the change of the
-	// amounts does not decide.
+	// in is the result: the UIDs of the pods that the amounts contain. open has the UIDs of pods that the change of
+	// the amounts does not decide.
 	in, open map[string]bool
 }
 
@@ -32,17 +32,17 @@ type candidate struct {
 	uid   string
 	shape string // of a pod that has not ended; pods of one shape take equal amounts
 	takes quantities
-	// admitted: it is known to be admitted. sure: the exporter has read the node since. unknown: its holdings are
-	// unknown.
+	// admitted: the pod is known to be admitted. sure: the exporter has read the node since the admission. unknown:
+	// the pod's holdings are unknown.
 	admitted, sure, unknown bool
-	// moved: it ended, and its part of the amounts was not known.
+	// moved: the pod ended, and its part of the amounts was not known.
 	moved bool
 }
 
-// count computes x.in, by what the report is. If the node reports which pods it counts, count uses that, and decides
-// only between pods with equal names (choose). It compares a first report with all pods that exist (first). For any
-// other report it looks for the pods that explain the change since the last one (explain). If that leaves pods open,
-// it counts those that the exporter must have seen (enter).
+// count computes x.in. If the node reports which pods it counts, count uses that, and decides only between pods with
+// equal names (choose). It compares a first report with all pods that exist (firstReport). For any other report it
+// looks for the pods that explain the change since the last one (explain), and then counts undecided pods that the
+// exporter must have seen (countSeen). It also replaces x.last by the new amounts.
 func (x *reading) count() {
 	x.pods, x.gone = x.candidates()
 	x.in, x.open = map[string]bool{}, map[string]bool{}
@@ -53,7 +53,7 @@ func (x *reading) count() {
 		x.choose()
 		now.from = x.held
 	case x.last == nil:
-		if x.first() {
+		if x.firstReport() {
 			now.from = x.held
 		}
 	case m.Again && x.last.from == nil:
@@ -71,14 +71,14 @@ func (x *reading) count() {
 		now.from, x.open = explain(x.held, before, slices.Concat(x.pods, x.lateCandidates()), x.gone, x.in)
 	}
 	if x.amounts.Again && x.amounts.Counts == nil && x.last != nil {
-		now.left = x.replace()
+		now.unreplaced = x.replace()
 	}
 	for _, c := range x.moved {
 		if x.forgotten(c) {
 			x.in[c.id.UID] = false
 		}
 	}
-	if x.amounts.Counts == nil && x.last != nil && x.enter() {
+	if x.amounts.Counts == nil && x.last != nil && x.countSeen() {
 		now.from = nil
 		for _, c := range x.gone {
 			x.in[c.uid] = false // their holdings no longer matter, since held has the real amounts
@@ -98,14 +98,14 @@ func (x *reading) count() {
 }
 
 // replace counts pods that took the place of pods that ended since the last report. The exporter has read the node
-// again and reports the same amounts, so these pods balance each other. It returns the amounts of the ended pods that
-// no known pod has replaced. If the amounts contain unknown pods, nothing else shows a new pod before the amounts
-// change.
+// again and reports the same amounts, so the new pods take as much as the ended ones. replace returns the amounts of
+// the ended pods that no known pod has replaced. If the amounts contain unknown pods, nothing else shows a new pod
+// before the amounts change.
 func (x *reading) replace() quantities {
-	left := x.last.left.plus(nil, 1)
+	unreplaced := x.last.unreplaced.plus(nil, 1)
 	for _, c := range slices.Concat(x.moved, x.lost) {
 		if hs, ok := x.takes(c.spec); ok && x.forgotten(c) {
-			left.add(quantitiesOf(x.shown(hs)), 1)
+			unreplaced.add(quantitiesOf(x.shown(hs)), 1)
 		}
 	}
 	x.lost = slices.DeleteFunc(slices.Clone(x.lost), x.forgotten)
@@ -115,21 +115,21 @@ func (x *reading) replace() quantities {
 			came = append(came, c)
 		}
 	}
-	if len(left) == 0 || len(came) == 0 {
-		return left
+	if len(unreplaced) == 0 || len(came) == 0 {
+		return unreplaced
 	}
 	in := map[string]bool{}
-	explain(left, quantities{}, came, nil, in)
+	explain(unreplaced, quantities{}, came, nil, in)
 	for _, c := range came {
 		if in[c.uid] {
 			x.in[c.uid], x.open[c.uid] = true, false
-			left.add(c.takes, -1)
+			unreplaced.add(c.takes, -1)
 		}
 	}
-	return left
+	return unreplaced
 }
 
-// candidates returns the bound pods, and the pods that ended.
+// candidates returns the bound pods, and the ended pods that the last amounts contained.
 func (x *reading) candidates() (pods, gone []candidate) {
 	for i := range x.bound {
 		p := &x.bound[i]
@@ -164,9 +164,9 @@ func (x *reading) lateCandidates() (out []candidate) {
 	return out
 }
 
-// late removes from n.early, and returns, the pods that the amounts contain: the report was made before they ended.
-// What they held is already free.
-func (x *reading) late() (out []Pod) {
+// takeLate removes from x.early, and returns, the pods that the amounts contain: the report was made before they
+// ended. Each is recorded as ended, so that what it held counts as free.
+func (x *reading) takeLate() (out []Pod) {
 	x.early = slices.DeleteFunc(slices.Clone(x.early), func(p Pod) bool {
 		if !x.in[p.ID.UID] {
 			return false
@@ -178,8 +178,8 @@ func (x *reading) late() (out []Pod) {
 }
 
 // readSince reports whether the exporter has read the node since a pod was admitted: a report came between the
-// admission and this report, or enough time has passed. An exporter that has not reported since the pod was bound may
-// have stopped.
+// admission and this report, or enough time has passed. If this report is not new (Amounts.Again), the pod must also
+// have been bound before the last new report, because an exporter that has not reported since may have stopped.
 func (x *reading) readSince(p *Pod) bool {
 	m := &x.amounts
 	if m.Again {
@@ -188,8 +188,8 @@ func (x *reading) readSince(p *Pod) bool {
 	return m.Seen[p.ID.UID] || x.last != nil && p.Admitted < x.last.at
 }
 
-// forgotten reports whether an ended pod no longer counts, since it ended so long ago that the last report is without
-// it.
+// forgotten reports whether an ended pod no longer counts: the amounts are unchanged, and the pod ended so long ago
+// that they do not contain it.
 func (x *reading) forgotten(c counted) bool {
 	return x.amounts.Again && x.amounts.Past[c.id.UID]
 }
@@ -203,11 +203,11 @@ func (n *Node) needs(p *Pod) quantities {
 	return quantitiesOf(n.shown(hs))
 }
 
-// first processes the first report of a node. If the amounts of all existing pods add up to what is held, the report
-// contains them all. Otherwise it contains those that are known to be admitted, as far as the amounts have room for
-// them one after the other: an exporter may have made its report before they were admitted. explains is true if all
-// existing pods add up to what is held.
-func (x *reading) first() (explains bool) {
+// firstReport decides which pods the first report of a node contains. If the amounts of all existing pods add up to
+// what is held, it contains them all, and explains is true. Otherwise it contains those that are known to be
+// admitted, as far as the amounts have room for them one after the other: an exporter may have made its report before
+// they were admitted.
+func (x *reading) firstReport() (explains bool) {
 	all, total := quantities{}, quantities{}
 	for _, c := range x.pods {
 		all.add(c.takes, 1)
@@ -223,11 +223,11 @@ func (x *reading) first() (explains bool) {
 	return explains
 }
 
-// enter counts pods that the change of the amounts does not explain, but that the exporter must have seen. It counts
-// such a pod only if the amounts have room for it beside all counted pods. Otherwise the exporter does not count the
-// pod, or made its report before the pod was admitted. A pod with unknown holdings is counted in any case, since there
-// is no prediction to use instead. enter reports whether it counted any.
-func (x *reading) enter() (any bool) {
+// countSeen counts pods that the change of the amounts does not explain, but that the exporter must have seen. It
+// counts such a pod only if the amounts have room for it beside all counted pods. Otherwise the exporter does not
+// count the pod, or made its report before the pod was admitted. A pod with unknown holdings is counted in any case,
+// since there is no prediction to use instead. counted is true if there is at least one such pod.
+func (x *reading) countSeen() (counted bool) {
 	unexplained := func(c candidate) bool { return c.sure && (x.open[c.uid] || !x.in[c.uid]) }
 	if !slices.ContainsFunc(x.pods, unexplained) {
 		return false
@@ -239,10 +239,10 @@ func (x *reading) enter() (any bool) {
 		}
 		with := total.plus(c.takes, 1)
 		if x.in[c.uid] = c.unknown || with.within(x.held); x.in[c.uid] {
-			total, any = with, true
+			total, counted = with, true
 		}
 	}
-	return any
+	return counted
 }
 
 // mayCountTwice reports whether the amounts may contain a pod that is also counted separately, or an ended pod whose
@@ -258,12 +258,12 @@ func (x *reading) mayCountTwice() bool {
 		slices.ContainsFunc(x.early, func(p Pod) bool { return !past[p.ID.UID] && may(x.needs(&p)) })
 }
 
-// total returns the amounts of all pods that are counted and have not ended. It leaves out the candidates that
-// satisfy but.
-func (x *reading) total(entries []state.Entry, pods []candidate, but func(candidate) bool) quantities {
+// total returns the amounts of all pods that are counted and have not ended. It leaves out the candidates for which
+// except returns true.
+func (x *reading) total(entries []state.Entry, pods []candidate, except func(candidate) bool) quantities {
 	total, seen := quantities{}, map[string]bool{}
 	for _, c := range pods {
-		if seen[c.uid] = true; x.in[c.uid] && !but(c) {
+		if seen[c.uid] = true; x.in[c.uid] && !except(c) {
 			total.add(c.takes, 1)
 		}
 	}
@@ -271,8 +271,8 @@ func (x *reading) total(entries []state.Entry, pods []candidate, but func(candid
 	charge := func(uid string) {
 		if !seen[uid] && !x.ended[uid] {
 			seen[uid] = true
-			of, _ := takes(uid)
-			total.add(of, 1)
+			amounts, _ := takes(uid)
+			total.add(amounts, 1)
 		}
 	}
 	for _, e := range entries {
@@ -284,8 +284,8 @@ func (x *reading) total(entries []state.Entry, pods []candidate, but func(candid
 	return total
 }
 
-// takesOf returns a function that returns what a report shows of a pod. For a pod without any record that is nothing.
-// ok is false if the pod's requests are unknown.
+// takesOf returns a function that returns what a report shows of a pod, or nothing for a pod without any record. ok
+// is false if the pod's requests are unknown.
 func (x *reading) takesOf(entries []state.Entry, more ...candidate) func(uid string) (takes quantities, ok bool) {
 	known := map[string]quantities{}
 	for _, e := range entries {

@@ -11,14 +11,14 @@ import (
 
 // This file divides the amounts of a report among the pods that it contains.
 //
-// The amounts may already be without a pod whose end has not been reported. If the node does not report which pods it
-// counts, it is unknown which pods those are. So what such a pod held is not given back when its end is reported; the
-// next report shows what is free.
+// The amounts may already lack a pod whose end has not been reported. If the node does not report which pods it
+// counts, it is unknown which pods the amounts lack. So what such a pod held is not given back when its end is
+// reported; the next report shows what is free.
 
 // assign sets the node's entries to the pods in fresh and the rest of the amounts. fresh contains all of old. If the
-// pods in fresh would hold more than the report shows, agrees is false, and assign uses old instead; if these would
-// hold too much as well, it uses no pods. It uses none either if the node does not report which pods it counts, and
-// all counted pods together would hold more than it reports: then any of them may have left the amounts
+// pods in fresh would hold more than the report shows, agrees is false, and assign uses old instead; if the pods in
+// old would also hold too much, it uses no pods. It also uses no pods if the node does not report which pods it
+// counts and all counted pods together would hold more than the node reports: then the amounts may lack any of them
 // (counted.absent).
 func (x *reading) assign(old, fresh []state.Entry) (agrees bool) {
 	var fits bool
@@ -39,31 +39,31 @@ func (x *reading) assign(old, fresh []state.Entry) (agrees bool) {
 	if !agrees && !fits || !x.total(fresh, nil, nil).within(x.held) {
 		x.entries, _ = x.attribute(nil)
 		for uid, c := range x.counted {
-			c.absent = true // any of them may be missing
+			c.absent = true // the amounts may lack any of them
 			x.counted[uid] = c
 		}
 	}
 	return agrees
 }
 
-// attribute returns entries for pods, and one for what is held beyond them, NUMA node by NUMA node. agrees is false if
-// the pods would hold more of a NUMA node than is held, or if what they keep in addition exceeds the NUMA node.
+// attribute returns entries for pods, and one for what is held beyond them, NUMA node by NUMA node. agrees is false
+// if the pods would hold more of a NUMA node than is held, or if what they keep in addition exceeds the NUMA node.
 func (n *Node) attribute(pods []state.Entry) (out []state.Entry, agrees bool) {
 	m := n.empty.Machine
 	held := n.empty.Hold(n.amounts.Held...)
-	mine := n.empty.Hold(n.shown(state.Holdings(pods))...)
+	shown := n.empty.Hold(n.shown(state.Holdings(pods))...)
 	all := n.empty.Hold(state.Holdings(pods)...)
 	rest := place.Holding{}
 	var cpus []idset.CPU
 	for i, numa := range m.NUMAs() {
-		left := numa.CPUs.And(all.FreeCPUs())
-		more := numa.CPUs.AndLen(mine.FreeCPUs()) - numa.CPUs.AndLen(held.FreeCPUs())
-		if more < 0 || more > left.Len() {
+		free := numa.CPUs.And(all.FreeCPUs())
+		more := numa.CPUs.AndLen(shown.FreeCPUs()) - numa.CPUs.AndLen(held.FreeCPUs())
+		if more < 0 || more > free.Len() {
 			return nil, false
 		}
-		cpus = append(cpus, left.List()[:more]...)
+		cpus = append(cpus, free.List()[:more]...)
 		for _, kind := range m.Kinds() {
-			switch more := mine.FreeMemory(i, kind) - held.FreeMemory(i, kind); {
+			switch more := shown.FreeMemory(i, kind) - held.FreeMemory(i, kind); {
 			case more < 0 || more > all.FreeMemory(i, kind):
 				return nil, false
 			case more > 0:
@@ -73,7 +73,7 @@ func (n *Node) attribute(pods []state.Entry) (out []state.Entry, agrees bool) {
 	}
 	rest.CPUs = idset.Of(cpus...)
 	for _, r := range m.Resources() {
-		d, ok := beyond(r.Name, mine, held, all)
+		d, ok := unknownDevices(r.Name, shown, held, all)
 		if !ok {
 			return nil, false
 		}
@@ -88,13 +88,13 @@ func (n *Node) attribute(pods []state.Entry) (out []state.Entry, agrees bool) {
 	return out, true
 }
 
-// beyond returns devices of a resource for the part of held that does not come from known pods. In the usage mine,
-// the known pods hold what a report shows of them; in the usage all, they also hold what they keep from their init
-// containers. The returned devices are free in the usage all. ok is false if too few are free, or if the known pods
-// hold more than held has.
-func beyond(resource string, mine, held, all *place.Usage) (out place.DeviceBlock, ok bool) {
+// unknownDevices returns devices of a resource for the part of held that does not come from known pods. In the usage
+// shown, the known pods hold what a report shows of them; in the usage all, they also hold what they keep from their
+// init containers. The returned devices are free in the usage all. ok is false if too few are free, or if the known
+// pods hold more than held has.
+func unknownDevices(resource string, shown, held, all *place.Usage) (out place.DeviceBlock, ok bool) {
 	more := map[topo.Mask]int{}
-	for _, d := range mine.FreeDevices(resource) {
+	for _, d := range shown.FreeDevices(resource) {
 		more[d.NUMAs]++
 	}
 	for _, d := range held.FreeDevices(resource) {

@@ -2,13 +2,13 @@
 // not by which pod. A NodeResourceTopology is such a report.
 //
 // A [Node] processes reports ([Node.Report]) and the ends of pods ([Node.End]), and answers two questions. Which pods
-// do the amounts contain? The caller counts other pods in addition. In which states may the node be ([Node.States])? A
-// pod surely fits if it fits in each of them, beside the pods that the caller counts in addition. The CPU ids and
+// do the amounts contain? The caller counts other pods in addition. In which states may the node be ([Node.States])?
+// A pod surely fits if it fits in each of them, beside the pods that the caller counts in addition. The CPU ids and
 // device ids of all holdings are made up: only their number per NUMA node has a meaning.
 //
 // The estimate is conservative. If it is uncertain whether a pod is in the amounts, the pod counts twice. If it is
-// uncertain what a pod gave back, one of the states has nothing given back. If there are more states than are followed,
-// the answer says that it is incomplete. docs/design/estimates.md explains the rules.
+// uncertain what a pod gave back, one of the states has nothing given back. If there are more states than are
+// followed, the answer says that it is incomplete. docs/design/estimates.md explains the rules.
 //
 // The package has no clock, no lock and no order of admission: package ledger, its caller, calls the methods of one
 // Node one after the other, and numbers the moments. The package rejects no report: amounts that no set of pods
@@ -28,14 +28,14 @@ type Pod struct {
 	ID    state.PodID
 	Spec  *place.Pod
 	Shape string // Spec.Shape()
-	// Options are the predicted holdings, each of them possible; none if there was no prediction. More: it may also
-	// hold something else.
+	// Options are the predicted holdings, each of them possible; none if there was no prediction. More: the pod may
+	// also hold something else.
 	Options [][]place.Holding
 	More    bool
-	// Unknown: its holdings are unknown, even if there was a prediction.
+	// Unknown: the pod's holdings are unknown, even if there was a prediction.
 	Unknown bool
-	// Bound is the moment since which it may be bound, Admitted the moment since which it is known to be admitted; 0 is
-	// never.
+	// Bound is the moment since which the pod may be bound, and Admitted the moment since which it is known to be
+	// admitted; 0 is never.
 	Bound, Admitted int
 }
 
@@ -47,11 +47,11 @@ func (p *Pod) first() []place.Holding {
 	return p.Options[0]
 }
 
-// counted is a pod that the amounts contain. spec is nil if it is unknown.
+// counted is a pod that the amounts contain. spec is nil if the pod's requests are unknown.
 type counted struct {
 	id   state.PodID
 	spec *place.Pod
-	// absent: the amounts may already be without it. An exporter may see an end before the API server reports it.
+	// absent: the amounts may already lack the pod. An exporter may see an end before the API server reports it.
 	absent bool
 }
 
@@ -59,8 +59,8 @@ type counted struct {
 type Node struct {
 	frame
 	amounts state.Amounts
-	// entries are the pods whose part of the amounts is known, and one entry without a UID for the rest of the amounts.
-	// base is the node without the pods that ended.
+	// entries are the pods whose part of the amounts is known, and one entry without a UID for the rest of the
+	// amounts. base is the node without the pods that ended.
 	entries []state.Entry
 	base    State
 	// counted are the pods that the amounts contain, by UID. ended has the UIDs of pods that have ended and that the
@@ -69,14 +69,14 @@ type Node struct {
 	ended   map[string]bool
 	// moved are ended pods whose part of the amounts is unknown.
 	moved []counted
-	// lost are pods that ended since the last report. That report may have been without them, so their amounts are not
-	// given back.
+	// lost are pods that ended since the last report. The amounts of that report may lack them already, so what they
+	// held is not given back.
 	lost []counted
 	// early are pods that ended before a report contained them. A late report may contain them.
 	early []Pod
 	// started has the UIDs of pods whose init containers have ended.
 	started map[string]bool
-	// last are the amounts of the last report; nil if there was none.
+	// last are the amounts of the last new report; nil if there was none.
 	last *explained
 	// withheld are the amounts of ended pods that are not given back, because the reported amounts may contain them.
 	withheld map[string]quantities
@@ -91,11 +91,11 @@ type explained struct {
 	held quantities
 	at   int // the moment of the report
 	// from are the amounts of the pods that the report certainly contains. With some of the pods that it may contain,
-	// they add up to held. from is nil if no choice of pods does.
+	// they add up to held. from is nil if no choice of pods adds up to held.
 	from quantities
-	// left are the amounts of pods that ended after this report, as far as no other pod is known to have taken their
-	// place.
-	left quantities
+	// unreplaced are the amounts of pods that ended after this report, as far as no other pod is known to have taken
+	// their place.
+	unreplaced quantities
 }
 
 // Report is a node's report, together with what the caller adds to it.
@@ -105,7 +105,7 @@ type Report struct {
 	Amounts state.Amounts
 	// Bound are the pods that the caller counts in addition to the last amounts, in any order.
 	Bound []Pod
-	// Settled: the predictions for these pods covered all possible states of the node.
+	// Settled: the predictions for the bound pods covered all possible states of the node.
 	Settled bool
 	// Now is later than the moments of all pods.
 	Now int
@@ -114,12 +114,13 @@ type Report struct {
 // Landed is a pod that the amounts contain from now on.
 type Landed struct {
 	UID string
-	// Foreseen: there was only one prediction for it. Agrees: the amounts have room for the predictions of all pods.
+	// Foreseen: there was only one prediction for the pod. Agrees: the amounts have room for the predictions of all
+	// pods.
 	Foreseen, Agrees bool
 }
 
-// Inherit records the pods that the node reported when it still reported which pod holds what. The next amounts contain
-// them, at unknown places. ended returns whether a pod has ended since.
+// Inherit records the pods that the node reported when it still reported which pod holds what. The next amounts
+// contain them, at unknown places. ended reports whether a pod has ended since.
 func (n *Node) Inherit(pods []state.PodID, ended func(uid string) bool) {
 	n.counted, n.ended = map[string]counted{}, map[string]bool{}
 	for _, id := range pods {
@@ -146,7 +147,7 @@ func (n *Node) Report(r Report) []Landed {
 	n.moved = slices.DeleteFunc(slices.Clone(n.moved), func(c counted) bool { return !x.in[c.id.UID] })
 	old := slices.DeleteFunc(x.old, func(e state.Entry) bool { return n.ended[e.Pod.UID] && !x.in[e.Pod.UID] })
 	landed := slices.DeleteFunc(slices.Clone(r.Bound), func(p Pod) bool { return !x.in[p.ID.UID] })
-	late := x.late()
+	late := x.takeLate()
 	fresh, u := old, n.empty.Hold(state.Holdings(old)...)
 	for _, p := range slices.Concat(landed, late) {
 		if foreseen && n.certain(&p) {
@@ -172,7 +173,7 @@ func (n *Node) Report(r Report) []Landed {
 	return out
 }
 
-// tidy removes pods that have ended and that the amounts no longer contain.
+// tidy removes ended pods from n.counted, and from n.ended those that the amounts no longer contain.
 func (n *Node) tidy() {
 	for uid := range n.ended {
 		delete(n.counted, uid)
@@ -189,14 +190,14 @@ func (n *Node) renew() {
 	n.base.Usage = n.empty.Hold(state.Holdings(n.base.Entries)...)
 }
 
-// Base returns the state that the amounts imply. It is without the ended pods whose part of the amounts is known.
+// Base returns the state that the amounts imply, without the ended pods whose part of the amounts is known.
 func (n *Node) Base() State { return n.base }
 
-// Counts reports whether the amounts of the last report are known to contain a pod. For a pod that ends, it stays true
-// until the next report.
+// Counts reports whether the amounts of the last report are known to contain a pod. For a pod that ends, it stays
+// true until the next report.
 func (n *Node) Counts(uid string) bool {
-	_, is := n.counted[uid]
-	return is
+	_, ok := n.counted[uid]
+	return ok
 }
 
 // Pods returns the UIDs of the pods that the amounts contain, in ascending order.
@@ -222,7 +223,7 @@ func (n *Node) End(uid string) {
 	if n.ended[uid] || n.empty == nil {
 		return
 	}
-	if c, is := n.counted[uid]; is && n.base.entry(uid) < 0 {
+	if c, ok := n.counted[uid]; ok && n.base.entry(uid) < 0 {
 		if c.absent {
 			n.lost = append(n.lost[:len(n.lost):len(n.lost)], c)
 		} else {
@@ -243,8 +244,8 @@ func (n *Node) EndEarly(p Pod) {
 }
 
 // Start records that a pod has started a container that comes after its init containers. The memory manager has then
-// taken back what the init containers left. It returns false if that was known. It forgets the pods that keep returns
-// false for.
+// taken back what the init containers left. Start returns false if that was known. It also forgets the started pods
+// that keep returns false for.
 func (n *Node) Start(uid string, keep func(uid string) bool) (news bool) {
 	if n.started[uid] {
 		return false

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// This file interprets a change of the amounts if the node does not report which pods it counts. Since the last report,
-// pods have come into the amounts and left them, and the change shows which.
+// This file interprets a change of the amounts if the node does not report which pods it counts. Since the last
+// report, pods have come into the amounts and left them, and the change shows which.
 
-// alike is a group of interchangeable pods: pods of one shape that may have come, likeliest first, or one pod that may
-// have left.
+// alike is a group of interchangeable pods: pods of one shape that may have come into the amounts, likeliest first,
+// or one pod that may have left them.
 type alike struct {
-	of   []candidate
+	pods []candidate
 	came bool
 }
 
@@ -19,10 +19,10 @@ type alike struct {
 const maxSets = 4096
 
 // explain searches for sets of pods that may have come into the amounts or left them, such that the amounts in before
-// become the amounts in now. It prefers sets with all pods that are sure. The map in receives the result: true for
-// the UIDs of pods that the amounts contain. Where all sets agree, that is the result; where they differ, or if there
-// is no set, explain uses defaults. By default a pod has come if it is sure. A pod that ended is still in the amounts
-// if its part of them was known, and otherwise has left them.
+// become the amounts in now. If some of the sets have all pods that are sure, it uses only these sets. The map in
+// receives the result: true for the UIDs of pods that the amounts contain. Where all sets agree, that is the result;
+// where they differ, or if there is no set, explain uses defaults. By default a pod has come if it is sure. A pod
+// that ended is still in the amounts if its part of them was known, and otherwise has left them.
 //
 // from is the sum of before and all changes that are certain; it is nil if no set leads to now. open has the UIDs of
 // the pods that are not decided.
@@ -32,36 +32,36 @@ func explain(now, before quantities, pods, gone []candidate, in map[string]bool)
 	var groups []alike
 	for _, c := range pods {
 		in[c.uid] = c.sure
-		at := slices.IndexFunc(groups, func(x alike) bool { return x.of[0].shape == c.shape })
+		at := slices.IndexFunc(groups, func(x alike) bool { return x.pods[0].shape == c.shape })
 		if at < 0 {
 			at, groups = len(groups), append(groups, alike{came: true})
 		}
-		groups[at].of = append(groups[at].of, c)
+		groups[at].pods = append(groups[at].pods, c)
 	}
 	for i := range groups {
-		slices.SortStableFunc(groups[i].of, func(c, d candidate) int { return c.rank() - d.rank() })
+		slices.SortStableFunc(groups[i].pods, func(c, d candidate) int { return c.rank() - d.rank() })
 	}
 	for _, c := range gone {
 		in[c.uid] = !c.moved
-		groups = append(groups, alike{of: []candidate{c}})
+		groups = append(groups, alike{pods: []candidate{c}})
 	}
 	sets := explanations(now, before, groups)
 	if len(sets) > 0 {
 		from = maps.Clone(before)
 	}
 	for i, x := range groups {
-		least, most := len(x.of), 0
+		fewest, maximum := len(x.pods), 0 // the pods of the group that moved, over all sets
 		for _, moved := range sets {
-			least, most = min(least, moved[i]), max(most, moved[i])
+			fewest, maximum = min(fewest, moved[i]), max(maximum, moved[i])
 		}
-		for k, c := range x.of {
+		for k, c := range x.pods {
 			switch {
 			case len(sets) == 0:
 				open[c.uid] = true
-			case k < least:
+			case k < fewest:
 				in[c.uid] = x.came
 				from.add(c.takes, x.sign())
-			case k >= most:
+			case k >= maximum:
 				in[c.uid] = !x.came
 			default:
 				open[c.uid] = true
@@ -71,7 +71,7 @@ func explain(now, before quantities, pods, gone []candidate, in map[string]bool)
 	return from, open
 }
 
-// sign is the sign of the change when a pod of the group moves.
+// sign returns 1 if the amounts grow when a pod of the group moves, and -1 if they shrink.
 func (x alike) sign() int64 {
 	if x.came {
 		return 1
@@ -91,11 +91,12 @@ func (c candidate) rank() int {
 }
 
 // explanations returns how many pods of each group have moved, for every way in which the amounts in before become
-// the amounts in now. It returns nil if there are too many ways to try.
+// the amounts in now. If in some ways all pods that are sure have come, it returns only these. It returns nil if
+// there are too many ways to try.
 func explanations(now, before quantities, groups []alike) (out [][]int) {
 	n := 1
 	for _, x := range groups {
-		if n *= len(x.of) + 1; n > maxSets {
+		if n *= len(x.pods) + 1; n > maxSets {
 			return nil
 		}
 	}
@@ -110,23 +111,24 @@ func explanations(now, before quantities, groups []alike) (out [][]int) {
 		x := groups[len(moved)]
 		next := maps.Clone(held)
 		try(next, append(moved, 0))
-		for k, c := range x.of {
+		for k, c := range x.pods {
 			next = next.plus(c.takes, x.sign())
 			try(next, append(moved, k+1))
 		}
 	}
 	try(before, make([]int, 0, len(groups)))
-	expected := slices.DeleteFunc(slices.Clone(out), func(moved []int) bool { return !expected(groups, moved) })
-	if len(expected) > 0 {
-		return expected
+	complete := slices.DeleteFunc(slices.Clone(out), func(moved []int) bool { return !allSureCame(groups, moved) })
+	if len(complete) > 0 {
+		return complete
 	}
 	return out
 }
 
-// expected reports whether all pods that are sure have come.
-func expected(groups []alike, moved []int) bool {
+// allSureCame reports whether all pods that are sure have come; moved has the number of pods that moved in each
+// group.
+func allSureCame(groups []alike, moved []int) bool {
 	for i, x := range groups {
-		if x.came && moved[i] < len(x.of) && x.of[moved[i]].sure {
+		if x.came && moved[i] < len(x.pods) && x.pods[moved[i]].sure {
 			return false
 		}
 	}

@@ -16,12 +16,12 @@ import (
 //
 // A kubelet takes back what init containers held and other containers do not use. It does so when the pod ends
 // (cpumanager, devicemanager), or when the next container starts (memorymanager, AddContainer). Its podresources
-// service does not list ordinary init containers, so an exporter that uses this service shows all this as free. For a
-// predicted pod, it is known what it keeps, and where. For any other counted pod, only the amount is known: it may be
-// on any NUMA node with room, so the node has one possible state for each.
+// service does not list ordinary init containers, so an exporter that uses this service shows what they hold as free.
+// If the holdings of a pod were predicted, it is known what the pod keeps, and where. For any other counted pod, only
+// the amount is known. The kept part may be on any NUMA node with room, so the node has one possible state for each.
 
-// maxKept bounds the states of a node that differ in where such parts are. Beyond it, the smallest parts count on every
-// NUMA node where they may be, and the node is crowded.
+// maxKept bounds the states of a node that differ in where kept parts are. Beyond it, the smallest parts count on
+// every NUMA node where they may be, and the node is crowded.
 const maxKept = 8
 
 // lasting returns a pod's holdings without the memory that the memory manager has taken back after its init
@@ -67,23 +67,23 @@ func leftovers(hs []place.Holding) (out []place.Holding) {
 		if h.Kind != place.Init {
 			continue
 		}
-		left := place.Holding{Container: h.Container, Kind: place.Init, CPUs: h.CPUs.Minus(cpus)}
-		left.Memory = slices.DeleteFunc(slices.Clone(h.Memory), func(b place.Block) bool { return b.Bytes == 0 })
+		own := place.Holding{Container: h.Container, Kind: place.Init, CPUs: h.CPUs.Minus(cpus)}
+		own.Memory = slices.DeleteFunc(slices.Clone(h.Memory), func(b place.Block) bool { return b.Bytes == 0 })
 		for _, d := range h.Devices {
 			d.IDs = slices.DeleteFunc(slices.Clone(d.IDs), func(id string) bool { return devices[[2]string{d.Resource, id}] })
 			if len(d.IDs) > 0 {
-				left.Devices = append(left.Devices, d)
+				own.Devices = append(own.Devices, d)
 			}
 		}
 		note(h)
-		if !left.Empty() {
-			out = append(out, left)
+		if !own.Empty() {
+			out = append(out, own)
 		}
 	}
 	return out
 }
 
-// part is what a pod keeps on one NUMA node.
+// part is what a pod keeps from its init containers on one NUMA node.
 type part struct {
 	id        state.PodID
 	container string
@@ -91,7 +91,7 @@ type part struct {
 	// beside is the amount that reports show of the pod, if all of it is certainly on the same NUMA node as the part;
 	// otherwise nil.
 	beside quantities
-	// vague: it may be less than this, or it may be on several NUMA nodes.
+	// vague: the pod may keep less than this, or keep it on several NUMA nodes.
 	vague bool
 }
 
@@ -135,8 +135,8 @@ func hasInits(p *place.Pod) bool {
 }
 
 // unshared returns the holdings of a pod for the case that its containers got memory on different NUMA nodes, so that
-// they share none. changed reports whether that makes a difference. CPUs and devices that are left tie the next
-// container to their NUMA nodes, so they are shared.
+// they share none. changed reports whether that makes a difference. CPUs and devices are shared in any case: those
+// that one container leaves tie the next container to their NUMA nodes.
 func unshared(p *place.Pod, hs []place.Holding) (out []place.Holding, changed bool) {
 	out = slices.Clone(hs)
 	for i, h := range out {
@@ -156,25 +156,26 @@ func unshared(p *place.Pod, hs []place.Holding) (out []place.Holding, changed bo
 	return out, changed
 }
 
-// placement is a state of the node with parts assigned to NUMA nodes. The field rest is the same state without some
+// placement is a state of the node with parts assigned to NUMA nodes. The field rest is the node's base without some
 // amounts of unknown pods: for each assigned part, without the amounts in the part's field beside, which reports show
-// on the same NUMA node. They are used up, because they cannot lie beside the part of another pod, too.
+// on the same NUMA node. These amounts cannot lie beside the part of another pod, too.
 type placement struct{ state, rest State }
 
-// withInits returns the possible states of the node, given what pods keep. Sure is false if there may be more.
+// withInits returns the possible states of the node, given what pods keep from their init containers. Sure is false
+// if there may be more states.
 func (n *Node) withInits() States {
 	placements, sure := []placement{{n.base, n.base}}, true
 	for _, k := range n.kept() {
 		next := k.onAny(placements)
 		if len(next) == 0 && k.beside != nil {
-			k.beside = nil // the amounts show it on no single NUMA node, against the rules
+			k.beside = nil // contrary to the rules, the amounts show the pod on no single NUMA node
 			next = k.onAny(placements)
 		}
 		switch {
 		case len(next) == 0:
-			next, sure = each(placements, k.spread), false
+			next, sure = mapStates(placements, k.spread), false
 		case len(next) > maxKept:
-			next, sure = each(placements, k.onAll), false
+			next, sure = mapStates(placements, k.onAll), false
 		}
 		placements, sure = next, sure && !k.vague
 	}
@@ -185,7 +186,8 @@ func (n *Node) withInits() States {
 	return out
 }
 
-func each(placements []placement, do func(State) State) []placement {
+// mapStates returns the placements with do applied to the state of each.
+func mapStates(placements []placement, do func(State) State) []placement {
 	out := slices.Clone(placements)
 	for i := range out {
 		out[i].state = do(out[i].state)
@@ -193,8 +195,8 @@ func each(placements []placement, do func(State) State) []placement {
 	return out
 }
 
-// onAny returns one state for each NUMA node that has room for the part: the state with the part there. Equal states
-// are merged.
+// onAny returns, for each placement and each NUMA node that has room for the part, the placement with the part there.
+// Equal results are merged.
 func (k *part) onAny(placements []placement) (out []placement) {
 	seen := map[string]bool{}
 	for _, l := range placements {
@@ -236,10 +238,10 @@ func (k *part) onAll(s State) State {
 
 // spread returns the state with the part on as many NUMA nodes as it needs, as far as there is room.
 func (k *part) spread(s State) State {
-	left := k.takes
+	missing := k.takes
 	for i := range s.Usage.Machine.NUMAs() {
 		var h place.Holding
-		if h, left = k.take(s.Usage, i, left); !h.Empty() {
+		if h, missing = k.take(s.Usage, i, missing); !h.Empty() {
 			s = s.hold(k.id, h)
 		}
 	}

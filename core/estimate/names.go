@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// This file decides between pods with the same name. A node that reports which pods it counts identifies them by name,
-// and a pod may have the name of one that ended.
+// This file decides between pods with the same name. A node that reports which pods it counts identifies them by
+// name, and a pod may have the name of one that ended.
 
-// choose decides which pod of each group of equal names the amounts contain. It tries every choice of one pod per group
-// that, with all other counted pods, adds up to the amounts. If several pods of a group remain possible, it counts one
-// that is sure; if none is sure, the group stays undecided.
+// choose decides which pod of each group of equal names the amounts contain. It looks for the choices of one pod per
+// group that, with all other counted pods, add up to the amounts. If several pods of a group remain possible, it
+// counts one that the exporter must have seen; if there is none, the group stays undecided.
 func (x *reading) choose() {
 	groups := x.amounts.Either
 	if len(groups) == 0 {
@@ -44,14 +44,14 @@ func (x *reading) choose() {
 			x.in[uid] = k == at
 		}
 		if at < 0 {
-			x.leave(group)
+			x.useDefaults(group)
 		}
 	}
 }
 
-// leave decides the ended pods of a group by the defaults of explain: such a pod is still in the amounts if its part of
-// them was known.
-func (x *reading) leave(group []string) {
+// useDefaults decides the ended pods of a group by the defaults of explain: such a pod is still in the amounts if its
+// part of them was known.
+func (x *reading) useDefaults(group []string) {
 	for _, c := range x.gone {
 		if slices.Contains(group, c.uid) {
 			x.in[c.uid] = !c.moved

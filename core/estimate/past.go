@@ -13,22 +13,22 @@ import (
 type Past struct {
 	options [][]place.Holding
 	more    bool
-	// open: the next prediction is possible too, since the pod was admitted and another ended, in unknown order. Close
-	// adds that prediction.
+	// open: the next prediction is also possible, because the pod was admitted and another pod ended, in unknown
+	// order. Close adds that prediction.
 	open bool
-	// firm: the pod was admitted so long ago that pods that end from now on ended after its admission.
+	// firm: the pod was admitted so long ago that pods that end from now on end after its admission.
 	firm bool
 }
 
-// Keep adds possible allocations, as long as there are fewer than the argument most. more: further allocations were
-// possible that are not among options.
-func (p *Past) Keep(options [][]place.Holding, more bool, most int) {
+// Keep adds possible allocations, up to limit in all. more: further allocations were possible that are not among
+// options.
+func (p *Past) Keep(options [][]place.Holding, more bool, limit int) {
 	out := slices.Clone(p.options)
 	p.more = p.more || more
 	for _, o := range options {
 		switch {
 		case slices.ContainsFunc(out, func(x []place.Holding) bool { return same(x, o) }):
-		case len(out) < most:
+		case len(out) < limit:
 			out = append(out, o)
 		default:
 			p.more = true
@@ -43,22 +43,22 @@ func same(a, b []place.Holding) bool {
 }
 
 // KeepAll adds the allocations of another Past, as Keep does.
-func (p *Past) KeepAll(other Past, most int) { p.Keep(other.options, other.more, most) }
+func (p *Past) KeepAll(other Past, limit int) { p.Keep(other.options, other.more, limit) }
 
-// Widen records that something was released while the pod was assumed. admitted: the pod was known to be admitted by
-// then. The caller must call Close when it has the new prediction.
+// Widen records that something was released while the pod was assumed. admitted: the pod was known to be admitted
+// before Widen is called. The caller must call Close when it has the new prediction.
 func (p *Past) Widen(admitted bool) { p.open = admitted && !p.firm }
 
 // Close completes a Widen after which it is open whether the pod was admitted before or after the release. It
-// replaces the allocations by the given options. These are what the pod may have got by the new prediction; the caller
-// has included the old allocations that are still possible. Without such a Widen, Close does nothing.
+// replaces the allocations by the given options. These are what the pod may have got by the new prediction; the
+// caller has included the old allocations that are still possible. Without such a Widen, Close does nothing.
 func (p *Past) Close(options [][]place.Holding, more bool) {
 	if p.open {
 		p.options, p.more, p.open = options, more, false
 	}
 }
 
-// Settle records that the pod was admitted so long ago that releases from now on came after its admission.
+// Settle records that the pod was admitted so long ago that releases from now on come after its admission.
 func (p *Past) Settle() { p.firm = true }
 
 // More reports whether other allocations were possible that Past does not have.
@@ -80,8 +80,8 @@ func Swap(p, q *Past) {
 	p.more, q.more = q.more, p.more
 }
 
-// Options returns the remembered allocations that are possible on the usage. only: a pod that is known to be admitted
-// can have nothing else.
+// Options returns the remembered allocations that are possible on the usage. only: if the pod is known to be
+// admitted, it can have nothing else.
 func (p *Past) Options(u *place.Usage) (out [][]place.Holding, only bool) {
 	for _, o := range p.options {
 		if o, ok := redraw(u, o); ok {
@@ -91,8 +91,8 @@ func (p *Past) Options(u *place.Usage) (out [][]place.Holding, only bool) {
 	return out, !p.open && len(out) > 0
 }
 
-// free returns the first of a pod's options that is possible on the usage, with ids that no other pod has. If none is
-// possible, it returns the likeliest option unchanged.
+// free returns the first of a pod's options that is possible on the usage, with ids that no other pod has. If no
+// option is possible, it returns the likeliest one unchanged.
 func free(u *place.Usage, p *Pod) []place.Holding {
 	for _, o := range p.Options {
 		if o, ok := redraw(u, o); ok {
@@ -102,10 +102,10 @@ func free(u *place.Usage, p *Pod) []place.Holding {
 	return p.first()
 }
 
-// redraw returns predicted holdings in a form that is possible on the usage. If a kubelet takes any of several devices,
-// the ids in a prediction are one choice of many; later pods depend only on how many devices are on each set of NUMA
-// nodes. So redraw replaces ids that are held by free ones on the same NUMA nodes, since they would otherwise count
-// once for both pods. ok is false if the CPUs or devices are not free, or hs is empty.
+// redraw returns predicted holdings in a form that is possible on the usage. If a kubelet takes any of several
+// devices, the ids in a prediction are one choice of many; later pods depend only on how many devices are on each set
+// of NUMA nodes. So redraw replaces ids that are held by free ones on the same NUMA nodes, since they would otherwise
+// count once for both pods. ok is false if the CPUs or devices are not free, or hs is empty.
 func redraw(u *place.Usage, hs []place.Holding) (out []place.Holding, ok bool) {
 	for _, h := range hs {
 		if !h.CPUs.SubsetOf(u.FreeCPUs()) {
@@ -161,10 +161,10 @@ func (d *draw) claim(b place.DeviceBlock) bool {
 	return true
 }
 
-// take replaces the id by the id of the first free device that satisfies will. It returns false if there is no such
-// device.
-func (d *draw) take(resource, id string, will func(topo.Device) bool) bool {
-	at := slices.IndexFunc(d.free[resource], will)
+// take replaces the id by the id of the first free device for which accept returns true. It returns false if there is
+// no such device.
+func (d *draw) take(resource, id string, accept func(topo.Device) bool) bool {
+	at := slices.IndexFunc(d.free[resource], accept)
 	if at < 0 {
 		return false
 	}

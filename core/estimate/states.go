@@ -30,16 +30,16 @@ type States struct {
 	Crowded bool
 }
 
-// maxMoved bounds the ended pods whose part of the amounts is unknown. With more of them, the result is not sure until
-// the next report.
+// maxMoved bounds the ended pods whose part of the amounts is unknown. With more of them, the result is not sure
+// until the next report.
 const maxMoved = 3
 
-// States returns the possible states of the node without the bound pods; the argument most bounds their number. There
-// are several for two reasons. Some pods keep parts that no report shows, and for some ended pods it is unknown which
-// part of the amounts they gave back. bound: some bound pod is not in the amounts, so what it gets may depend on
-// states that are not followed. If bound is false, places of kept parts that are not followed are shown by Crowded
-// alone, and Sure stays true. States also remembers for the next report whether the result was complete.
-func (n *Node) States(most int, bound bool) States {
+// States returns the possible states of the node without the bound pods. limit, at least maxKept, bounds their number.
+// There are several for two reasons. Some pods keep parts that no report shows, and for some ended pods it is unknown
+// which part of the amounts they gave back. bound: some bound pod is not in the amounts, so what this pod gets may
+// depend on states that are not followed. If bound is false and only places of kept parts are not followed, Crowded is
+// set and Sure stays true. States also remembers for the next report whether it followed all places of kept parts.
+func (n *Node) States(limit int, bound bool) States {
 	out := n.withInits()
 	n.incomplete = !out.Sure
 	out.Crowded = n.incomplete || n.doubled || len(n.lost) > 0
@@ -51,12 +51,12 @@ func (n *Node) States(most int, bound bool) States {
 	for _, c := range n.moved {
 		hs, ok := n.takes(c.spec)
 		if !ok {
-			continue // its requests are unknown, so it is unknown what it gave back
+			continue // the pod's requests are unknown, so it is unknown what it gave back
 		}
-		kept := out.All
+		before := out.All
 		for _, part := range n.parts(c.spec, hs) {
 			next := without(out.All, part)
-			if len(next) == 0 || len(next) > most {
+			if len(next) == 0 || len(next) > limit {
 				out.Sure = false
 				return out
 			}
@@ -64,8 +64,8 @@ func (n *Node) States(most int, bound bool) States {
 		}
 		// A container that was on several NUMA nodes gave back less on each than one of these states shows.
 		if n.wide(c.spec) {
-			if out.All = append(slices.Clip(out.All), kept...); len(out.All) > most {
-				out.Sure, out.All = false, out.All[:most]
+			if out.All = append(slices.Clip(out.All), before...); len(out.All) > limit {
+				out.Sure, out.All = false, out.All[:limit]
 			}
 		}
 	}
@@ -97,19 +97,19 @@ func (u *Unplaced) Has(uid string) bool {
 	if u == nil {
 		return false
 	}
-	_, is := u.specs[uid]
-	return is
+	_, ok := u.specs[uid]
+	return ok
 }
 
-// Without returns the possible states without some unplaced pods. It assumes that what a container held was on one
-// NUMA node, and returns a state for each NUMA node on which unknown pods hold as much. sure is false if there would
-// be more states than the argument most, if a container may have been on several NUMA nodes, or if its holdings are
-// unknown.
-func (u *Unplaced) Without(states []State, uids []string, most int) (out []State, sure bool) {
+// Without returns the possible states without some unplaced pods; it ignores UIDs of other pods. It assumes that what
+// a container held was on one NUMA node, and returns a state for each NUMA node on which unknown pods hold as much.
+// sure is false if there would be more states than limit, if unknown pods hold as much on no NUMA node, or if a pod's
+// requests are unknown.
+func (u *Unplaced) Without(states []State, uids []string, limit int) (out []State, sure bool) {
 	sure = true
 	for _, uid := range uids {
-		p, is := u.specs[uid]
-		if !is {
+		p, ok := u.specs[uid]
+		if !ok {
 			continue
 		}
 		hs, _ := u.takes(p)
@@ -119,7 +119,7 @@ func (u *Unplaced) Without(states []State, uids []string, most int) (out []State
 		}
 		for _, part := range u.parts(p, hs) {
 			next := without(states, part)
-			if len(next) == 0 || len(next) > most {
+			if len(next) == 0 || len(next) > limit {
 				sure = false
 				break
 			}
@@ -163,8 +163,8 @@ func (s State) hold(id state.PodID, h place.Holding) State {
 	return out
 }
 
-// without returns the state in which unknown pods hold q less on the NUMA node at position i; ok is false if they hold
-// less than q there.
+// without returns the state in which unknown pods hold q less on the NUMA node at position i; ok is false if they
+// hold less than q there.
 func (s State) without(i int, q quantities) (out State, ok bool) {
 	at := s.entry("")
 	if at < 0 {
@@ -177,26 +177,26 @@ func (s State) without(i int, q quantities) (out State, ok bool) {
 	}
 	rest.CPUs = rest.CPUs.Minus(idset.Of(cpus[:q["cpu"]]...))
 	rest.Memory, rest.Devices = slices.Clone(rest.Memory), slices.Clone(rest.Devices)
-	left := maps.Clone(q)
-	delete(left, "cpu")
+	unreturned := maps.Clone(q)
+	delete(unreturned, "cpu")
 	for k, b := range rest.Memory {
-		if b.NUMAs == 1<<uint(i) && b.Bytes >= left[b.Kind] {
-			rest.Memory[k].Bytes -= left[b.Kind]
-			delete(left, b.Kind)
+		if b.NUMAs == 1<<uint(i) && b.Bytes >= unreturned[b.Kind] {
+			rest.Memory[k].Bytes -= unreturned[b.Kind]
+			delete(unreturned, b.Kind)
 		}
 	}
 	// A block of 0 bytes would still tie its NUMA node to a group.
 	rest.Memory = slices.DeleteFunc(rest.Memory, func(b place.Block) bool { return b.Bytes == 0 })
 	for k, d := range rest.Devices {
-		mine := slices.DeleteFunc(slices.Clone(d.IDs), func(id string) bool { return !isOn(m, d.Resource, id, i) })
-		if want := left[d.Resource]; int64(len(mine)) >= want {
-			mine = mine[:want]
-			given := func(id string) bool { return slices.Contains(mine, id) }
+		here := slices.DeleteFunc(slices.Clone(d.IDs), func(id string) bool { return !isOn(m, d.Resource, id, i) })
+		if want := unreturned[d.Resource]; int64(len(here)) >= want {
+			here = here[:want]
+			given := func(id string) bool { return slices.Contains(here, id) }
 			rest.Devices[k].IDs = slices.DeleteFunc(slices.Clone(d.IDs), given)
-			delete(left, d.Resource)
+			delete(unreturned, d.Resource)
 		}
 	}
-	if len(left) > 0 {
+	if len(unreturned) > 0 {
 		return out, false
 	}
 	out.Entries = slices.Clone(s.Entries)
@@ -211,7 +211,7 @@ func isOn(m *topo.Machine, resource, id string, numa int) bool {
 	return r.Device(id).NUMAs.Has(numa)
 }
 
-// key returns a text that is equal for states of one machine that have equal free amounts on every NUMA node.
+// key returns a text that is the same for states of one machine that have equal free amounts on every NUMA node.
 func (s State) key() string {
 	var b strings.Builder
 	for i, n := range s.Usage.Machine.NUMAs() {
