@@ -25,7 +25,7 @@ func (p *Plan) strategy(w *Want) score.Strategy {
 	return s
 }
 
-// cost returns the cost of a pod on a node, or refused. It does not consider w.Peers.
+// cost returns the cost of a pod on the node at position i, or refused. It does not consider w.Peers.
 func (p *Plan) cost(i int, w *Want) int64 {
 	n := &p.nodes[i]
 	switch {
@@ -47,8 +47,8 @@ func (p *Plan) cost(i int, w *Want) int64 {
 	return p.strategy(w).Cost(n.State.Usage, w.Pod, v, n.State.Quality == state.Estimated)
 }
 
-// crowding is the cost if NUMA nodes do not matter: how full the node will be of CPUs, memory and pods, in the manner
-// of kube-scheduler's NodeResourcesFit, which by default takes the emptiest node.
+// crowding returns the cost if NUMA nodes do not matter: how full the node will be of CPUs, memory and pods, in the
+// manner of kube-scheduler's NodeResourcesFit, which by default takes the emptiest node.
 func crowding(n *Node, needs Amounts) (cost int64) {
 	const whole = 1 << 10
 	for _, name := range [...]string{"cpu", topo.Memory, "pods"} {
@@ -59,25 +59,26 @@ func crowding(n *Node, needs Amounts) (cost int64) {
 	return cost
 }
 
-// Refusal is a group of nodes that refuse a shape for the same reasons; the amounts that they have may differ.
+// Refusal is a group of nodes that refuse a shape for the same reasons; the amounts that these nodes have may differ.
 type Refusal struct {
 	Nodes []string // ascending
-	// Error is the reason that the kubelets would give if the pod came now; empty if they would admit it.
+	// Error is the reason that the kubelets would give if the pod came now; empty if they would admit the pod.
 	Error place.RefusalReason
 	// Reasons are the reasons that all these nodes have in common, in the order of [Judgement]. Where the nodes have
 	// different amounts, Have is the highest.
 	Reasons []place.Reason
 }
 
-// refusals returns why nodes have no room for a shape, in groups: those with the most nodes first, and equally large
-// ones by the name of the first node. nodes are in order of names. Nodes that are gone are ignored.
-func (p *Plan) refusals(w *Want, around Neighbours, nodes []int) []Refusal {
+// refusals returns why nodes have no room for a shape. Nodes with the same reasons are one group. Large groups come
+// first, and groups of equal size are in the order of their first nodes. nodes are positions, in order of the nodes'
+// names. Nodes that are gone are ignored. neighbours is nil if no other pod matters.
+func (p *Plan) refusals(w *Want, neighbours Neighbours, nodes []int) []Refusal {
 	groups := map[string]*Refusal{}
 	for _, i := range nodes {
 		if p.nodes[i].Gone {
 			continue
 		}
-		j := p.rules.Judge(&p.nodes[i], w, w.barred(around, i))
+		j := p.rules.Judge(&p.nodes[i], w, w.barred(neighbours, i))
 		r := Refusal{[]string{p.nodes[i].Name}, j.Verdict.Refusal, j.Reasons}
 		k := r.key()
 		g := groups[k]
@@ -101,16 +102,16 @@ func (p *Plan) refusals(w *Want, around Neighbours, nodes []int) []Refusal {
 
 func (r Refusal) key() string { return Alike(r.Error, r.Reasons) }
 
-// Alike returns a text that is equal for nodes that refuse a pod for the same reasons. What the nodes have may differ:
-// amounts, the pod that is in the way, and the value of a label.
+// Alike returns a text that is the same for nodes that refuse a pod for the same reasons. Three things may differ:
+// the amounts that the nodes have, the pod that is in the way, and the value of a label.
 func Alike(why place.RefusalReason, reasons []place.Reason) string {
 	var b strings.Builder
 	b.WriteString(string(why))
 	for _, x := range reasons {
-		if amount(x.Code) {
+		if hasAmount(x.Code) {
 			x.Have = 0
 		}
-		if ofPeer(x.Code) {
+		if namesPeer(x.Code) {
 			x.With = ""
 		}
 		if x.Code == place.Unselected && x.With != "" {
@@ -121,32 +122,33 @@ func Alike(why place.RefusalReason, reasons []place.Reason) string {
 	return b.String()
 }
 
-// Merge changes the reasons in into so that they also describe the nodes whose reasons are in more. Both must be
-// [Alike]. Have becomes the higher of the two amounts, and names of pods or values of labels that differ are removed.
-func Merge(into, more []place.Reason) {
-	for i := range into {
-		x := &into[i]
+// Merge changes the reasons in merged so that they also describe the nodes whose reasons are in more. The text of
+// [Alike] must be the same for both. Have becomes the higher of the two amounts, and names of pods or values of
+// labels that differ are removed.
+func Merge(merged, more []place.Reason) {
+	for i := range merged {
+		x := &merged[i]
 		if x.With != more[i].With {
 			switch {
-			case ofPeer(x.Code):
+			case namesPeer(x.Code):
 				x.With = "" // several pods
 			case x.Code == place.Unselected:
 				x.With = place.Various
 			}
 		}
-		if amount(x.Code) {
+		if hasAmount(x.Code) {
 			x.Have = max(x.Have, more[i].Have)
 		}
 	}
 }
 
-// ofPeer reports whether a reason names a pod that excludes another one.
-func ofPeer(c place.Code) bool {
+// namesPeer reports whether a reason names a pod that excludes another one.
+func namesPeer(c place.Code) bool {
 	return c == place.PortTaken || c == place.PodAntiAffinity || c == place.KeptAway
 }
 
-// amount reports whether the Have of a reason is an amount for which more is better.
-func amount(c place.Code) bool {
+// hasAmount reports whether the Have of a reason is an amount for which more is better.
+func hasAmount(c place.Code) bool {
 	switch c {
 	case place.Widths, place.Uneven, place.Demanded, place.Unsupported, place.NUMAID, place.NoPages,
 		place.TooComplex:

@@ -13,17 +13,17 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file judges a pod on a node completely: what the kubelet's managers will do, what is left of plain amounts, what
-// kube-scheduler's other filters decide, and whether enough is known about the node.
+// This file judges a pod on a node completely: what the kubelet's managers will do, whether the plain amounts are
+// enough, what kube-scheduler's other filters decide, and whether enough is known about the node.
 
 // Judgement is the complete result for a pod on a node.
 type Judgement struct {
-	// Verdict is what the node's kubelet would do now, ignoring everything else. It has no holdings if the NUMA nodes
-	// are unknown (Blind) or if the pod is plain.
+	// Verdict is what the node's kubelet would do now, ignoring everything else. It has no holdings if the node's
+	// NUMA nodes are unknown (Blind) or if the pod is plain.
 	Verdict place.Verdict
 	Blind   bool
-	// Reasons are all reasons that keep the pod from the node. Permanent ones come first, then the ones that do not pass
-	// by themselves, then the ones about what is short now. The pod fits if there are none.
+	// Reasons are all reasons that keep the pod from the node. Permanent reasons come first, then those that do not
+	// pass by themselves, then those about what is short now. The pod fits if there are none.
 	Reasons []place.Reason
 }
 
@@ -65,7 +65,8 @@ func (r Rules) Judge(n *Node, w *Want, barred []place.Reason) Judgement {
 	return out.sorted()
 }
 
-// covers reports whether reason y makes x redundant: y is the permanent form of x, or is about the whole node.
+// covers reports whether reason y makes x redundant: y is the permanent form of x, is about the whole node, or equals
+// x.
 func covers(y, x place.Reason) bool {
 	switch {
 	case y.Never && y.Container == x.Container && y.Resource == x.Resource:
@@ -91,7 +92,7 @@ func (r Rules) distrusts(n *Node, d place.Demand) []place.Reason {
 	return []place.Reason{barReason(why, n.State)}
 }
 
-// barReason is a bar of the guard as a reason. n is nil for a node without any report.
+// barReason returns the reason for a bar of the guard. n is nil for a node without any report.
 func barReason(why guard.Bar, n *state.Node) place.Reason {
 	switch why {
 	case guard.OnlyEstimated:
@@ -106,8 +107,8 @@ func barReason(why guard.Bar, n *state.Node) place.Reason {
 	return place.Reason{Code: place.NoLayout}
 }
 
-// Whole returns a want and what a node has in the units of a reason. CPUs are whole numbers, rounded so that a want
-// above what the node has stays above it.
+// Whole converts two amounts, what is wanted and what a node has, to the units of a reason. CPUs become whole
+// numbers, rounded so that want stays above have if it is above have.
 func Whole(resource string, want, have int64) (int64, int64) {
 	if resource == "cpu" {
 		return (want + 999) / 1000, have / 1000
@@ -115,7 +116,8 @@ func Whole(resource string, want, have int64) (int64, int64) {
 	return want, have
 }
 
-// Lacks returns the plain amounts that a node has too little left of, as kube-scheduler's NodeResourcesFit counts them.
+// Lacks returns a reason for each plain amount of which the node has too little left, as kube-scheduler's
+// NodeResourcesFit counts them.
 func (n *Node) Lacks(needs Amounts) (out []place.Reason) {
 	for name, want := range needs {
 		have := n.Left(name)
@@ -133,30 +135,31 @@ func (n *Node) Lacks(needs Amounts) (out []place.Reason) {
 	return out
 }
 
-// serves reports whether DRA serves a resource on the node. Where a device plugin offers it, kube-scheduler counts it.
+// serves reports whether DRA serves a resource on the node. If a device plugin offers the resource there,
+// kube-scheduler counts amounts instead.
 func (n *Node) serves(resource string) bool {
 	return n.Served[resource] && n.Allocatable[resource] <= 0
 }
 
-// Way is a set of pods on a node: once they have ended, another pod fits there.
+// Way is a set of pods on a node. Once they have ended, another pod fits there.
 type Way struct {
 	Pods []state.PodID // ascending by namespace and name
-	// Missing is what the pod now lacks on the NUMA nodes where it would then be.
+	// Missing is what the other pod lacks now, on the NUMA nodes that it would get once Pods have ended.
 	Missing []Missing
 }
 
 // Missing is an amount that pods have to give back, on NUMA nodes, or on the whole node if NUMAs is empty.
 type Missing struct {
 	Resource string
-	More     int64 // for "cpu", in CPUs
+	More     int64 // CPUs, bytes or devices
 	NUMAs    topo.Mask
 }
 
-// Way returns the pods that have to end until w fits on the node, as few as a bounded search finds. ok is false if w
-// would not fit even if all pods that may end had ended, if there are no such pods, or if there are too many
+// Way returns the pods that have to end so that w fits on the node, as few as a bounded search finds. ok is false if
+// w would not fit even if all pods that may end had ended, if there are no such pods, or if there are too many
 // (evict.MaxVictims).
 func (r Rules) Way(n *Node, w *Want) (way Way, ok bool) {
-	pods := n.leavers()
+	pods := n.mayEnd()
 	gone := func(set []int) *Node { return n.after(pods, set) }
 	groups := map[topo.Mask][]int{}
 	for i, x := range pods {
@@ -186,8 +189,8 @@ func (r Rules) Way(n *Node, w *Want) (way Way, ok bool) {
 	return way, true
 }
 
-// leavers returns the pods of the node that may end.
-func (n *Node) leavers() (out []Resident) {
+// mayEnd returns the pods of the node that may end.
+func (n *Node) mayEnd() (out []Resident) {
 	for _, x := range n.Pods {
 		if !x.Stays {
 			out = append(out, x)
@@ -207,7 +210,8 @@ func (n *Node) leavers() (out []Resident) {
 	return out
 }
 
-// entry returns what a pod holds on the node; the result is false if that is not known, or nothing.
+// entry returns what a pod holds on the node; the second result is false if the pod holds nothing, or if its holdings
+// are unknown.
 func (n *Node) entry(uid string) (state.Entry, bool) {
 	if n.State == nil {
 		return state.Entry{}, false
@@ -232,13 +236,13 @@ func (n *Node) after(pods []Resident, gone []int) *Node {
 	return &out
 }
 
-// missing returns the amounts that are now short on the NUMA nodes where the verdict would put a pod, and the plain
-// amounts that are short on the whole node. A plain amount is left out if at least as much of its resource is short on
-// NUMA nodes.
+// missing returns the plain amounts that are now short on the whole node, and then the amounts that are short on the
+// NUMA nodes where the verdict would put the pod. A plain amount is left out if at least as much of its resource is
+// short on one set of NUMA nodes.
 func missing(n *Node, w *Want, v place.Verdict) (out []Missing) {
 	var near []Missing
 	if n.State != nil {
-		for _, x := range asks(n.State.Machine, v) {
+		for _, x := range sums(n.State.Machine, v) {
 			if free := freeOn(n.State.Usage, x.NUMAs, x.Resource); x.More > free {
 				x.More -= free
 				near = append(near, x)
@@ -254,9 +258,9 @@ func missing(n *Node, w *Want, v place.Verdict) (out []Missing) {
 	return append(out, near...)
 }
 
-// asks adds up the holdings of a verdict, by resource and NUMA nodes, in the order of resource names. It leaves out
+// sums adds up the holdings of a verdict, by resource and NUMA nodes, in the order of resource names. It leaves out
 // init containers, and what is on no NUMA node.
-func asks(m *topo.Machine, v place.Verdict) (out []Missing) {
+func sums(m *topo.Machine, v place.Verdict) (out []Missing) {
 	add := func(resource string, n int64, on topo.Mask) {
 		same := func(x Missing) bool { return x.Resource == resource && x.NUMAs == on }
 		if i := slices.IndexFunc(out, same); i >= 0 {

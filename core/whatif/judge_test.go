@@ -58,7 +58,7 @@ func wider(p *place.Pod) *place.Pod {
 }
 
 func leads(t *rapid.T, r Rules, n *Node, w *Want, way Way) {
-	pods := n.leavers()
+	pods := n.mayEnd()
 	var set []int
 	for _, id := range way.Pods {
 		set = append(set, slices.IndexFunc(pods, func(x Resident) bool { return x.Pod == id }))

@@ -8,16 +8,16 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// This file judges whether a pod can ever run, whatever runs now, and finds small faults that keep a pod from being
-// aligned.
+// This file judges whether a pod can ever run, whichever pods run now, and finds small faults in a pod that keep it
+// from being aligned.
 
 // Lasting has the nodes that can take a pod now or later, and why other nodes never take it, whichever pods end.
 type Lasting struct {
 	// Ever are the names of the nodes that take the pod now or would take it once other pods have ended. Now are the
 	// names of the nodes that take it now.
 	Ever, Now []string
-	// Refusals are the refusals of the nodes that are not in Ever, without reasons that pass. Refusals by more nodes
-	// come first.
+	// Refusals are the refusals of the nodes that are not in Ever, without reasons that pass once other pods have
+	// ended. Refusals by more nodes come first.
 	Refusals []Refusal
 }
 
@@ -54,17 +54,17 @@ func (r Rules) Lasting(nodes []Node, w *Want) (out Lasting) {
 // maxUnequal bounds the containers that a warning names.
 const maxUnequal = 4
 
-// NearlyGuaranteed returns advice for a pod that a small change would give exclusive CPUs and aligned memory. unequal
-// has the containers that keep it from being Guaranteed, as in [Workload]. It proposes numbers of CPUs that one of the
-// nodes admits when it is empty.
+// NearlyGuaranteed returns advice for a pod that would get exclusive CPUs and aligned memory after a small change, or
+// nothing. unequal has the containers that keep the pod from being Guaranteed, as in [Workload]. NearlyGuaranteed
+// proposes numbers of CPUs with which one of the nodes would admit the pod if it were empty.
 func NearlyGuaranteed(p *place.Pod, unequal []string, nodes []Node) (out []place.Advice) {
 	if p.PodLevel {
 		return []place.Advice{{What: "its resources are set for the pod as a whole: only kubelets before 1.34 and those " +
 			"with the gate PodLevelResourceManagers align its CPUs and memory",
 			Remedy: "set resources of the containers instead"}}
 	}
-	whole := slices.ContainsFunc(p.Containers, func(c place.Container) bool { return c.MilliCPU >= 1000 })
-	if p.QoS == place.BestEffortQoS || !whole {
+	wantsCPU := slices.ContainsFunc(p.Containers, func(c place.Container) bool { return c.MilliCPU >= 1000 })
+	if p.QoS == place.BestEffortQoS || !wantsCPU {
 		return nil
 	}
 	if p.QoS != place.Guaranteed {
@@ -81,21 +81,21 @@ func NearlyGuaranteed(p *place.Pod, unequal []string, nodes []Node) (out []place
 	for i, c := range p.Containers {
 		if c.MilliCPU >= 1000 && c.MilliCPU%1000 != 0 {
 			out = append(out, place.Advice{What: fmt.Sprintf("container %q wants %dm CPUs, no whole number, so it gets shared "+
-				"CPUs", c.Name, c.MilliCPU), Remedy: "ask for " + wholes(p, i, nodes)})
+				"CPUs", c.Name, c.MilliCPU), Remedy: "ask for " + wholeNumbers(p, i, nodes)})
 		}
 	}
 	return out
 }
 
-// Bounds on the amounts that wholes tries in each direction, and on the nodes that it asks.
+// Bounds on the amounts that wholeNumbers tries in each direction, and on the nodes that it asks.
 const (
 	maxWholes = 8
 	maxAsked  = 64
 )
 
-// wholes names the nearest whole numbers of CPUs, below and above what a container wants, with which some empty node
-// admits the pod. If the state of no node is known, every number counts as admitted.
-func wholes(p *place.Pod, container int, nodes []Node) string {
+// wholeNumbers names the nearest whole numbers of CPUs, below and above what a container wants, with which some empty
+// node admits the pod. If the state of no node is known, every number counts as admitted.
+func wholeNumbers(p *place.Pod, container int, nodes []Node) string {
 	var empty []*place.Usage
 	for i := range nodes {
 		if nodes[i].State != nil && len(empty) < maxAsked {
@@ -103,14 +103,17 @@ func wholes(p *place.Pod, container int, nodes []Node) string {
 		}
 	}
 	var out []string
-	least := p.Containers[container].MilliCPU / 1000
-	for _, way := range []int64{-1, 1} {
+	below := p.Containers[container].MilliCPU / 1000
+	for _, direction := range []int64{-1, 1} {
 		for k := range int64(maxWholes) {
-			n := least + way*k + (way+1)/2
+			n := below + direction*k
+			if direction > 0 {
+				n++
+			}
 			if n < 1 {
 				break
 			}
-			pod := asking(p, container, "cpu", n)
+			pod := requesting(p, container, "cpu", n)
 			if len(empty) == 0 ||
 				slices.ContainsFunc(empty, func(u *place.Usage) bool { return place.Place(u, pod).Fits() }) {
 				out = append(out, fmt.Sprint(n))

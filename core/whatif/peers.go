@@ -11,9 +11,9 @@ type Peers interface {
 	Among(nodes []Node) Neighbours
 }
 
-// Neighbours decides for one pod to which nodes its requirements and the requirements of all other pods let it go.
+// Neighbours decides for one pod to which nodes its own requirements and those of all other pods let it go.
 type Neighbours interface {
-	// Placed adds a pod that a plan has placed on the node at a position.
+	// Placed adds another pod, which a plan has placed on the node at a position.
 	Placed(p Peers, node int)
 	// Lets reports whether the pod may go to the node at a position. It must be fast.
 	Lets(node int) bool
@@ -25,56 +25,57 @@ type Neighbours interface {
 // Barred returns why a pod may not go to nodes, by position, without regard to amounts and NUMA nodes.
 func (w *Want) Barred(nodes []Node) [][]place.Reason {
 	out := make([][]place.Reason, len(nodes))
-	around := w.among(nodes)
+	neighbours := w.neighbours(nodes)
 	for i := range nodes {
-		out[i] = w.barred(around, i)
+		out[i] = w.barred(neighbours, i)
 	}
 	return out
 }
 
-// among returns the neighbours on the nodes, or nil if no other pod matters.
-func (w *Want) among(nodes []Node) Neighbours {
+// neighbours returns the pod's neighbours on the nodes, or nil if no other pod matters.
+func (w *Want) neighbours(nodes []Node) Neighbours {
 	if w.Peers == nil {
 		return nil
 	}
 	return w.Peers.Among(nodes)
 }
 
-// barred returns why the pod may not go to the node at a position. around is nil if no other pod matters.
-func (w *Want) barred(around Neighbours, at int) []place.Reason {
+// barred returns why the pod may not go to the node at a position. neighbours is nil if no other pod matters.
+func (w *Want) barred(neighbours Neighbours, at int) []place.Reason {
 	out := w.Bars.at(at)
-	if around != nil && !around.Lets(at) {
-		out = append(out[:len(out):len(out)], around.Why(at)...)
+	if neighbours != nil && !neighbours.Lets(at) {
+		out = append(out[:len(out):len(out)], neighbours.Why(at)...)
 	}
 	return out
 }
 
-// settled is a pod that a plan has placed, in the form that other pods need.
-type settled struct {
+// placedPeer is a pod that a plan has placed, as far as it matters to other pods.
+type placedPeer struct {
 	peers Peers
 	node  int
 }
 
-// around returns the neighbours of a pod on a plan, including the pods that the plan has placed. It returns nil if no
-// other pod matters.
-func (p *Plan) around(w *Want) Neighbours {
-	out := w.among(p.nodes)
+// neighbours returns the neighbours of a pod on a plan, including the pods that the plan has placed. It returns nil
+// if no other pod matters.
+func (p *Plan) neighbours(w *Want) Neighbours {
+	out := w.neighbours(p.nodes)
 	if out == nil {
 		return nil
 	}
-	for _, x := range p.settled {
+	for _, x := range p.placed {
 		out.Placed(x.peers, x.node)
 	}
 	return out
 }
 
-// settle records a pod that has been placed.
-func (p *Plan) settle(w *Want, around Neighbours, node int) {
+// recordPlaced records a pod that has been placed on a node, for later pods and in neighbours. It does nothing for a
+// pod without Peers.
+func (p *Plan) recordPlaced(w *Want, neighbours Neighbours, node int) {
 	if w.Peers == nil {
 		return
 	}
-	p.settled = append(p.settled, settled{w.Peers, node})
-	if around != nil {
-		around.Placed(w.Peers, node)
+	p.placed = append(p.placed, placedPeer{w.Peers, node})
+	if neighbours != nil {
+		neighbours.Placed(w.Peers, node)
 	}
 }

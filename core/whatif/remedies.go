@@ -13,8 +13,9 @@ import (
 
 // Tried returns a copy of the reasons with remedies. It looks for the first permanent reason that other settings of
 // the topology manager may remove. To this reason it adds settings under which the pod fits on the empty node
-// (Under). For the code Widths it also adds an amount that fits (Fit). If there is no such reason, it returns the
-// reasons themselves. It places the pod some twenty times, so callers ask once for a group of equal reasons.
+// (Under). For the code Widths it also adds an amount that fits (Fit). If there is no such reason, or the node's
+// state is unknown, it returns the reasons themselves. It places the pod some twenty times, so callers should call it
+// once for a group of equal reasons.
 func (n *Node) Tried(w *Want, reasons []place.Reason) []place.Reason {
 	at := slices.IndexFunc(reasons, func(r place.Reason) bool { return r.Never && tunable(r.Code) })
 	if at < 0 || n.State == nil {
@@ -22,7 +23,7 @@ func (n *Node) Tried(w *Want, reasons []place.Reason) []place.Reason {
 	}
 	out := slices.Clone(reasons)
 	if out[at].Under = settings(n.State, w); out[at].Code == place.Widths {
-		out[at].Fit = most(n.State.Empty(), w, out[at])
+		out[at].Fit = fittingAmount(n.State.Empty(), w, out[at])
 	}
 	return out
 }
@@ -37,8 +38,9 @@ func tunable(c place.Code) bool {
 	return false
 }
 
-// settings returns the first settings of the topology manager, as lines of the kubelet's configuration, under which the
-// empty node takes the pod: another scope, or what the pod itself demands. It is empty if no such settings help.
+// settings returns settings of the topology manager, as lines of the kubelet's configuration, under which the empty
+// node takes the pod. It tries another scope, and the policy that the pod demands in both scopes. The result is empty
+// if none of these help.
 func settings(n *state.Node, w *Want) string {
 	own := n.Rules.Topology
 	if own.Policy != place.Restricted && own.Policy != place.SingleNUMA && !w.Demand.Binds() {
@@ -81,12 +83,12 @@ func takes(u *place.Usage, p *place.Pod, d place.Demand) bool {
 	return place.Judge(u, p, place.Place(u, p), d).Fits()
 }
 
-// most returns an amount of the resource r.With, below what the pod requests, with which the pod fits on the empty
-// node. It is the largest such amount that a binary search finds. It returns 0 if no tried amount fits, if several
-// containers request the resource, or if the pod has requests as a whole. It tries whole CPUs and devices, and GiB of
+// fittingAmount returns an amount of the resource r.With, below what the pod requests, with which the pod fits on the
+// empty node: the largest one that a binary search finds. It returns 0 if no tried amount fits, if no container or
+// several request the resource, or if the pod has requests as a whole. It tries whole CPUs and devices, and GiB of
 // memory.
-func most(empty *place.Usage, w *Want, r place.Reason) int64 {
-	at, now := asker(w.Pod, r)
+func fittingAmount(empty *place.Usage, w *Want, r place.Reason) int64 {
+	at, now := requester(w.Pod, r)
 	if at < 0 {
 		return 0
 	}
@@ -94,21 +96,22 @@ func most(empty *place.Usage, w *Want, r place.Reason) int64 {
 	if strings.HasPrefix(r.With, "hugepages-") || r.With == topo.Memory {
 		unit = 1 << 30
 	}
-	fits, not := int64(0), (now+unit-1)/unit
-	for fits+1 < not {
-		n := fits + (not-fits)/2
-		if takes(empty, asking(w.Pod, at, r.With, n*unit), w.Demand) {
+	fits, tooMuch := int64(0), (now+unit-1)/unit
+	for fits+1 < tooMuch {
+		n := fits + (tooMuch-fits)/2
+		if takes(empty, requesting(w.Pod, at, r.With, n*unit), w.Demand) {
 			fits = n
 		} else {
-			not = n
+			tooMuch = n
 		}
 	}
 	return fits * unit
 }
 
-// asker returns the index of the container that requests the resource r.With, and the requested amount. The index is -1
-// if no container or several request it, or if the pod has requests as a whole.
-func asker(p *place.Pod, r place.Reason) (at int, n int64) {
+// requester returns the index of the container that requests the resource r.With, and the requested amount. If
+// r.Container is set, only this container counts. The index is -1 if no container or several request the resource, or
+// if the pod has requests as a whole.
+func requester(p *place.Pod, r place.Reason) (at int, n int64) {
 	at = -1
 	for i := range p.Containers {
 		c := &p.Containers[i]
@@ -143,9 +146,9 @@ func amountOf(c *place.Container, resource string) int64 {
 	return 0
 }
 
-// asking returns a copy of the pod in which the container at index at requests n of a resource: whole CPUs, bytes or
-// devices. Memory or devices that the container did not request are not added.
-func asking(p *place.Pod, at int, resource string, n int64) *place.Pod {
+// requesting returns a copy of the pod in which the container at index at requests n of a resource: whole CPUs, bytes
+// or devices. Memory or devices that the container did not request are not added.
+func requesting(p *place.Pod, at int, resource string, n int64) *place.Pod {
 	out := *p
 	out.Containers = slices.Clone(p.Containers)
 	c := &out.Containers[at]

@@ -17,7 +17,7 @@ func Slots(n Node, p *place.Pod) int {
 	plan := New([]Node{n}, Rules{})
 	out, err := plan.Fill(&Want{Pod: p, Needs: needsOf(p)}, MaxSlots, name, func() error { return nil })
 	if err != nil {
-		return 0 // only the step function returns errors
+		return 0 // cannot happen: Fill returns only errors of the step function
 	}
 	return len(out.Placed)
 }
@@ -25,7 +25,7 @@ func Slots(n Node, p *place.Pod) int {
 // needsOf returns what a pod requests of the whole node: of each resource its containers and sidecars together, or an
 // init container with the sidecars before it, whichever is more (KEP-753).
 func needsOf(p *place.Pod) Amounts {
-	sum, sidecars, most := Amounts{}, Amounts{}, Amounts{}
+	sum, sidecars, inits := Amounts{}, Amounts{}, Amounts{}
 	for _, c := range p.Containers {
 		one := Amounts{"cpu": c.MilliCPU}
 		for _, m := range c.Memory {
@@ -37,7 +37,7 @@ func needsOf(p *place.Pod) Amounts {
 		switch c.Kind {
 		case place.Init:
 			for name, amount := range one {
-				most[name] = max(most[name], sidecars[name]+amount)
+				inits[name] = max(inits[name], sidecars[name]+amount)
 			}
 		case place.Sidecar:
 			sidecars, sum = sidecars.Add(one), sum.Add(one)
@@ -45,7 +45,7 @@ func needsOf(p *place.Pod) Amounts {
 			sum = sum.Add(one)
 		}
 	}
-	for name, amount := range most {
+	for name, amount := range inits {
 		sum[name] = max(sum[name], amount)
 	}
 	sum["pods"] = 1

@@ -52,17 +52,18 @@ func (a Amounts) text() string {
 // Node is one node at one moment of a simulation.
 type Node struct {
 	Name string
-	// State has what is known about its NUMA nodes and holdings; nil if nothing is.
+	// State has what is known about the node's NUMA nodes and holdings; nil if nothing is known.
 	State *state.Node
-	// Allocatable is what all pods together may request of the node, without regard to NUMA nodes; Used is what they
-	// have requested. Both count pods as "pods". They are never changed.
+	// Allocatable is what all pods together may request of the node, without regard to NUMA nodes; Used is what the
+	// pods on the node have requested. Both count pods as "pods". The two maps are never changed.
 	Allocatable, Used Amounts
-	// Served are extended resources that DRA can serve: kube-scheduler then allocates devices instead of counting
-	// amounts. It does so only on nodes that have none of the resource allocatable. It is never changed.
+	// Served are extended resources that DRA can serve. On a node that has none of such a resource allocatable,
+	// kube-scheduler allocates devices instead of counting amounts. The map is never changed.
 	Served map[string]bool
-	// Uncounted are resources whose amount on the node is not known, so a pod never lacks them. It is never changed.
+	// Uncounted are resources whose amount on the node is not known, so a pod never lacks them. The map is never
+	// changed.
 	Uncounted map[string]bool
-	// Pods are the pods in Used, as far as each is known. They are never changed.
+	// Pods are the pods whose requests Used contains, as far as they are known. They are never changed.
 	Pods []Resident
 	// Gone: the node no longer exists, and takes no pods.
 	Gone bool
@@ -72,7 +73,7 @@ type Node struct {
 type Resident struct {
 	Pod   state.PodID
 	Needs Amounts
-	// Stays: it ends only with the node, like pods of DaemonSets.
+	// Stays: the pod ends only with the node, like pods of DaemonSets.
 	Stays bool
 }
 
@@ -121,7 +122,7 @@ type Plan struct {
 	// changes counts, by position, how often a node has changed.
 	changes []uint32
 	costs   map[key]*costs
-	settled []settled // placed pods that matter to other pods; see peers.go
+	placed  []placedPeer // placed pods that matter to other pods; see peers.go
 }
 
 // key identifies a shape: wants with equal keys cost the same on every node.
@@ -134,14 +135,15 @@ type key struct {
 
 // costs are the costs of a shape on every node. Each is valid until the node changes.
 type costs struct {
-	of []int64
-	at []uint32 // the node's changes at the time, plus one; 0: not computed
+	values []int64
+	at     []uint32 // the node's changes when the value was computed, plus one; 0: not computed
 }
 
 const (
 	// refused is the cost if a pod does not fit.
 	refused = math.MaxInt64
-	// maxShapes bounds the memory: 12 bytes for each shape and node. Beyond it all are dropped, which costs only time.
+	// maxShapes bounds the shapes with stored costs, which take 12 bytes for each node. Beyond it all stored costs
+	// are dropped, which costs only time.
 	maxShapes = 256
 )
 
@@ -180,37 +182,37 @@ type Placement struct {
 // Outcome is the result for pods of one shape.
 type Outcome struct {
 	Placed []Placement // in order
-	// Refusals are the reasons why the next pod has no place; empty if all have one.
+	// Refusals are the reasons why the next pod has no place; empty if all pods have one.
 	Refusals []Refusal
 }
 
-// Fill places up to count pods of a shape; name(i) is the name of the i-th. It stops at the first pod for which no node
-// has room, since equal pods have none either. It calls step before every pod; if step returns an error, Fill stops and
-// returns that error.
+// Fill places up to count pods of a shape; name(i) is the id of the i-th pod. It stops at the first pod for which no
+// node has room, since equal pods have none either. It calls step before every pod; if step returns an error, Fill
+// stops and returns that error.
 func (p *Plan) Fill(w *Want, count int, name func(i int) state.PodID, step func() error) (out Outcome, err error) {
-	c, around := p.shape(w), p.around(w)
+	c, neighbours := p.shapeCosts(w), p.neighbours(w)
 	for i := range count {
 		if err := step(); err != nil {
 			return out, err
 		}
-		at := p.cheapest(c, w, around)
+		at := p.cheapest(c, w, neighbours)
 		if at < 0 {
-			out.Refusals = p.refusals(w, around, p.all())
+			out.Refusals = p.refusals(w, neighbours, p.all())
 			return out, nil
 		}
 		out.Placed = append(out.Placed, p.put(at, w, name(i)))
-		p.settle(w, around, at)
+		p.recordPlaced(w, neighbours, at)
 	}
 	return out, nil
 }
 
 // Each places one pod on every node that w.Bars does not exclude, as a DaemonSet does. The result wanted is the
 // number of these nodes. name returns the id of the pod for the i-th node of the plan. Each calls step before each
-// such node; if step returns an error, Each stops and returns that error. The refusals are by the wanted nodes that
-// have no room.
+// such node; if step returns an error, Each stops and returns that error. The refusals are those of the wanted nodes
+// that have no room.
 func (p *Plan) Each(w *Want, name func(i int) state.PodID, step func() error) (out Outcome, wanted int, err error) {
 	var full []int
-	around := p.around(w)
+	neighbours := p.neighbours(w)
 	for i := range p.nodes {
 		if p.nodes[i].Gone || len(w.Bars.at(i)) > 0 {
 			continue
@@ -218,14 +220,14 @@ func (p *Plan) Each(w *Want, name func(i int) state.PodID, step func() error) (o
 		if err := step(); err != nil {
 			return out, wanted, err
 		}
-		if wanted++; around != nil && !around.Lets(i) || p.cost(i, w) == refused {
+		if wanted++; neighbours != nil && !neighbours.Lets(i) || p.cost(i, w) == refused {
 			full = append(full, i)
 			continue
 		}
 		out.Placed = append(out.Placed, p.put(i, w, name(i)))
-		p.settle(w, around, i)
+		p.recordPlaced(w, neighbours, i)
 	}
-	out.Refusals = p.refusals(w, around, full)
+	out.Refusals = p.refusals(w, neighbours, full)
 	return out, wanted, nil
 }
 
@@ -252,8 +254,8 @@ func (p *Plan) put(i int, w *Want, id state.PodID) Placement {
 	return out
 }
 
-// shape returns the stored costs of a shape, and makes them if there are none.
-func (p *Plan) shape(w *Want) *costs {
+// shapeCosts returns the stored costs of a shape, and makes them if there are none.
+func (p *Plan) shapeCosts(w *Want) *costs {
 	k := key{w.Pod.Shape(), w.Needs.text(), w.Demand, p.strategy(w).Type, w.Bars}
 	c := p.costs[k]
 	if c == nil {
@@ -267,14 +269,14 @@ func (p *Plan) shape(w *Want) *costs {
 }
 
 // cheapest returns the position of the node with the lowest cost, the first of equal ones; -1 if none has room.
-func (p *Plan) cheapest(c *costs, w *Want, around Neighbours) int {
+func (p *Plan) cheapest(c *costs, w *Want, neighbours Neighbours) int {
 	best, at := int64(refused), -1
 	for i := range p.nodes {
 		if c.at[i] != p.changes[i]+1 {
-			c.of[i], c.at[i] = p.cost(i, w), p.changes[i]+1
+			c.values[i], c.at[i] = p.cost(i, w), p.changes[i]+1
 		}
-		if c.of[i] < best && (around == nil || around.Lets(i)) {
-			best, at = c.of[i], i
+		if c.values[i] < best && (neighbours == nil || neighbours.Lets(i)) {
+			best, at = c.values[i], i
 		}
 	}
 	return at

@@ -28,10 +28,10 @@ type Workload struct {
 	Count int
 	// More: the pods are additional copies of an existing pod, and cannot have its name.
 	More bool
-	// PerNode: the workload has one pod on every node that does not bar it, and Count is not used.
+	// PerNode: the workload has one pod on every node that its Bars do not exclude, and Count is not used.
 	PerNode bool
 	Want    *Want
-	// Unjudged describes for people the further requirements on a node that simulations do not check.
+	// Unjudged describes for people the pods' other requirements on a node, which simulations do not check.
 	Unjudged []string
 	// Asked: the API server has accepted the pod in a dry run, and the pod has the fields that the API server adds.
 	Asked bool
@@ -55,12 +55,13 @@ func (w *Workload) ID(turn, i int) state.PodID {
 	return out
 }
 
-// Left names the objects of a file that are not among its workloads. NoPods are objects that are not known to have
-// pods; NotJudged are objects whose pods are not judged, with the cause.
+// Left names the objects of a file that do not become workloads. NoPods are objects that are not known to have pods;
+// NotJudged are objects whose pods are not judged, with the cause.
 type Left struct{ NoPods, NotJudged []string }
 
-// Usual returns the workload profile of a cluster after requests for some pods, as the scheduler would learn it. past
-// are the pods requested before, newest last. A workload with an unknown number of pods (Count is 0) counts once.
+// Usual returns the workload profile of a cluster after requests for the pods of all workloads, as the scheduler
+// would learn it. past are the pods requested before these, newest last. A workload with an unknown number of pods
+// (Count is 0) counts once.
 func Usual(past []*place.Pod, all []*Workload) *score.Mix {
 	r := score.NewRecent()
 	for i, p := range past {
