@@ -1,10 +1,10 @@
 // Package evict chooses which pods to evict so that another one fits.
 //
 // The caller decides whether the pod fits ([Problem.Works]); the package computes the cost of sets of victims
-// ([Cost]). Invariant: a set that [Choose] returns was found to work, and no single victim can be left out of it. It
-// costs no more than the result of kube-scheduler's method, which reprieves victims one by one, the most important
-// first. If there are at most [Exhaustive] victims, it is the cheapest set of all. The package returns no victims if
-// not even all of them together are enough, or if there are too many to try.
+// ([Cost]). Invariant: a set that [Choose] returns was found to work, and no single victim can be left out of it. The
+// set costs no more than the result of kube-scheduler's method, which reprieves victims one by one, the most
+// important first. If there are at most [Exhaustive] victims, it is the cheapest set of all. The package returns no
+// victims if not even all of them together are enough, or if there are too many to try.
 package evict
 
 import (
@@ -15,11 +15,11 @@ import (
 // Victim is a pod that may be evicted.
 type Victim struct {
 	Priority int32
-	// Started is since when it runs, in any unit; the older of two victims has the smaller value.
+	// Started is when the pod started, in any unit; the older of two victims has the smaller value.
 	Started int64
-	// Budgets are indices in Problem.Budgets: the disruption budgets that its eviction counts against.
+	// Budgets are indices in Problem.Budgets: the disruption budgets that the pod's eviction counts against.
 	Budgets []int
-	// Size is how much of the node it holds, in any unit. It guides the search and has no effect on costs.
+	// Size is how much of the node the pod holds, in any unit. It guides the search and has no effect on costs.
 	Size int64
 }
 
@@ -62,13 +62,13 @@ func (c Cost) Compare(d Cost) int {
 // Cost returns the cost of a set of victims. The most important victims use up the budgets first.
 func (p *Problem) Cost(set []int) Cost {
 	var c Cost
-	left := slices.Clone(p.Budgets)
+	remaining := slices.Clone(p.Budgets)
 	for k, i := range p.byImportance(set) {
 		v := p.Victims[i]
 		violates := false
 		for _, b := range v.Budgets {
-			left[b]--
-			violates = violates || left[b] < 0
+			remaining[b]--
+			violates = violates || remaining[b] < 0
 		}
 		if violates {
 			c.Violations++
@@ -94,11 +94,11 @@ func (p *Problem) byImportance(set []int) []int {
 
 // violators returns the victims whose eviction would violate a budget if the whole set were evicted.
 func (p *Problem) violators(set []int) map[int]bool {
-	out, left := map[int]bool{}, slices.Clone(p.Budgets)
+	out, remaining := map[int]bool{}, slices.Clone(p.Budgets)
 	for _, i := range p.byImportance(set) {
 		for _, b := range p.Victims[i].Budgets {
-			left[b]--
-			if left[b] < 0 {
+			remaining[b]--
+			if remaining[b] < 0 {
 				out[i] = true
 			}
 		}
@@ -117,7 +117,7 @@ type Choice struct {
 const (
 	// Exhaustive is the highest number of victims for which every set that might be the cheapest is tried.
 	Exhaustive = 10
-	// maxTests bounds the sets that are tried for one node, beside those for reprieving victims one by one.
+	// maxTests bounds the sets that are tried for one node, besides those for reprieving victims one by one.
 	maxTests = 1024
 	// MaxVictims bounds the victims of one node. A kubelet runs 110 pods by default, and some 500 on the largest known
 	// nodes. With more victims no pod is evicted, since reprieving them one by one calls Works once for each.
@@ -128,8 +128,8 @@ const (
 
 // Choose returns the cheapest set of victims that works. With more than Exhaustive victims it is the cheapest set
 // that the search finds. The search reprieves victims one by one, in several orders, among all and within each group.
-// It also tries the cheapest sets of each group. ok is false if not even all victims are enough, or if there are more
-// than MaxVictims.
+// It also tries the cheapest sets of each group. ok is false if there are no victims, if not even all are enough, or
+// if there are more than MaxVictims.
 func Choose(p Problem) (out Choice, ok bool) {
 	all := make([]int, len(p.Victims))
 	for i := range all {
@@ -146,19 +146,19 @@ func Choose(p Problem) (out Choice, ok bool) {
 		s.best.Cheapest = true
 		return s.best, true
 	}
-	s.beyond(all)
+	s.searchLarge(all)
 	s.trim()
 	return s.best, true
 }
 
-// beyond looks for a better set where there are too many victims (more than Exhaustive) to try all sets.
-func (s *search) beyond(all []int) {
+// searchLarge looks for a better set where there are too many victims (more than Exhaustive) to try all sets.
+func (s *search) searchLarge(all []int) {
 	s.reprieve(all, s.smallFirst(all))
 	// Budgets that all victims together violate may be respected once most victims are reprieved.
 	s.reprieve(all, s.p.byImportance(all))
 	pools := [][]int{}
 	for _, g := range s.p.Groups {
-		if g = s.normal(g); len(g) > 0 && len(g) < len(all) && s.tests < maxTests && s.works(g) {
+		if g = s.normalized(g); len(g) > 0 && len(g) < len(all) && s.tests < maxTests && s.works(g) {
 			pools = append(pools, g)
 		}
 	}
@@ -177,8 +177,8 @@ func (s *search) beyond(all []int) {
 	}
 }
 
-// normal returns a set in ascending order, without invalid indices.
-func (s *search) normal(set []int) []int {
+// normalized returns a set in ascending order, without invalid indices.
+func (s *search) normalized(set []int) []int {
 	out := slices.DeleteFunc(slices.Clone(set), func(i int) bool { return i < 0 || i >= len(s.p.Victims) })
 	slices.Sort(out)
 	return slices.Compact(out)

@@ -9,36 +9,37 @@ import (
 const maxGroups = 64
 
 // Groups returns sets of victims that are likely to be enough, for Problem.Groups. For every set of at most width
-// NUMA nodes it has two. The first has the victims that hold something there. The second also has the victims that
-// hold nothing on any NUMA node, since their plain amounts may be needed. At most maxGroups sets of NUMA nodes are
-// used, small ones first; on large machines only single NUMA nodes. on has the NUMA nodes of each victim's holdings.
+// NUMA nodes it returns two. The first has the victims that hold something there. The second also has the victims
+// that hold nothing on any NUMA node, since their plain amounts may be needed. At most maxGroups sets of NUMA nodes
+// are used, small ones first; on large machines only single NUMA nodes. on has the NUMA nodes of each victim's
+// holdings.
 func Groups(m *topo.Machine, on []topo.Mask, width int) (out [][]int) {
 	all := m.All()
 	for _, mask := range masks(all, max(1, width)) {
-		var some, more []int
-		for i, is := range on {
-			if is&mask != 0 {
-				some = append(some, i)
+		var there, alsoNowhere []int
+		for i, held := range on {
+			if held&mask != 0 {
+				there = append(there, i)
 			}
-			if is&mask != 0 || is == 0 {
-				more = append(more, i)
+			if held&mask != 0 || held == 0 {
+				alsoNowhere = append(alsoNowhere, i)
 			}
 		}
-		out = append(out, some, more)
+		out = append(out, there, alsoNowhere)
 	}
 	return out
 }
 
 // masks returns the sets of at most width NUMA nodes, small ones first; on large machines, only single NUMA nodes.
 func masks(all topo.Mask, width int) (out []topo.Mask) {
-	const most = 10 // NUMA nodes up to which pairs and larger sets are included
-	for w := 1; w <= width && (w == 1 || all.Len() <= most); w++ {
+	const large = 10 // on machines with more NUMA nodes, pairs and larger sets are left out
+	for w := 1; w <= width && (w == 1 || all.Len() <= large); w++ {
 		out = combine(out, 0, all.Positions(), w)
 	}
 	return out[:min(len(out), maxGroups)]
 }
 
-// combine appends a mask with every choice of w positions.
+// combine appends, for every choice of w positions in from, the mask with these positions added.
 func combine(out []topo.Mask, mask topo.Mask, from []int, w int) []topo.Mask {
 	if w == 0 {
 		return append(out, mask)
@@ -51,9 +52,9 @@ func combine(out []topo.Mask, mask topo.Mask, from []int, w int) []topo.Mask {
 
 // Size returns the part of a machine that some holdings take, for Victim.Size: millionths of each resource, added up.
 func Size(m *topo.Machine, hs []place.Holding) (out int64) {
-	part := func(n, of int64) {
-		if of > 0 {
-			out += int64(float64(n) / float64(of) * 1e6)
+	part := func(n, total int64) {
+		if total > 0 {
+			out += int64(float64(n) / float64(total) * 1e6)
 		}
 	}
 	bytes := map[string]int64{}

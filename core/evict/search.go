@@ -14,7 +14,7 @@ type search struct {
 	steps int             // total size of the sets that were queued
 	tried map[string]bool // results of Works
 	best  Choice
-	some  bool // best has a set
+	found bool // best has a set
 }
 
 // works reports whether a set works. It calls Works once per set.
@@ -23,24 +23,25 @@ func (s *search) works(set []int) bool {
 	for _, i := range set {
 		key = append(strconv.AppendInt(key, int64(i), 36), ',')
 	}
-	is, known := s.tried[string(key)]
+	works, known := s.tried[string(key)]
 	if !known {
 		s.tests++
-		is = s.p.Works(set)
-		s.tried[string(key)] = is
+		works = s.p.Works(set)
+		s.tried[string(key)] = works
 	}
-	return is
+	return works
 }
 
 // offer makes a set that works the best one if it costs less.
 func (s *search) offer(set []int) {
 	c := s.p.Cost(set)
-	if d := c.Compare(s.best.Cost); !s.some || d < 0 || d == 0 && slices.Compare(set, s.best.Set) < 0 {
-		s.best, s.some = Choice{Set: slices.Clone(set), Cost: c}, true
+	if d := c.Compare(s.best.Cost); !s.found || d < 0 || d == 0 && slices.Compare(set, s.best.Set) < 0 {
+		s.best, s.found = Choice{Set: slices.Clone(set), Cost: c}, true
 	}
 }
 
-// reprieve takes victims out of a set one by one, in the given order, while it works, and offers the remaining set.
+// reprieve goes through the victims of a set that works, in the given order, and takes each one out if the set still
+// works without it. It offers the remaining set.
 func (s *search) reprieve(set, order []int) {
 	gone := slices.Clone(set)
 	for _, v := range order {
@@ -51,7 +52,7 @@ func (s *search) reprieve(set, order []int) {
 	s.offer(gone)
 }
 
-// trim takes victims out of the best set until no single one can be left out, in the order of importantFirst.
+// trim reprieves victims of the best set, in the order of importantFirst.
 func (s *search) trim() { s.reprieve(s.best.Set, s.importantFirst(s.best.Set)) }
 
 // importantFirst returns the victims in kube-scheduler's order of reprieving them: first the victims whose budget would
@@ -62,8 +63,8 @@ func (s *search) importantFirst(set []int) []int {
 	return out
 }
 
-// smallFirst returns the victims in the order of importantFirst, but smaller ones of equal priority first. If they are
-// reprieved in this order, few large ones remain.
+// smallFirst returns the victims in the order of importantFirst, but among victims of equal priority the smaller ones
+// first. If they are reprieved in this order, few large ones remain.
 func (s *search) smallFirst(set []int) []int {
 	out, violates := s.p.byImportance(set), s.p.violators(set)
 	slices.SortStableFunc(out, func(i, j int) int {
@@ -90,9 +91,9 @@ func without(set []int, v int) []int {
 }
 
 // cheapest tries the sets of a pool that cost less than the best set, in the order of their costs, until one works.
-// It tries at most as many as the argument most. A set never costs less than a part of it, so the first one that
-// works is the cheapest of the pool.
-func (s *search) cheapest(pool []int, most int) {
+// It tries at most limit sets. A set never costs less than a part of it, so the first one that works is the cheapest
+// of the pool.
+func (s *search) cheapest(pool []int, limit int) {
 	order := s.p.byImportance(pool)
 	roots := len(order)
 	if len(pool) > Exhaustive {
@@ -112,7 +113,7 @@ func (s *search) cheapest(pool []int, most int) {
 	for k := range roots {
 		push(nil, k)
 	}
-	for ; len(q) > 0 && most > 0; most-- {
+	for ; len(q) > 0 && limit > 0; limit-- {
 		c := heap.Pop(&q).(candidate)
 		if s.works(c.set) {
 			s.offer(c.set)
@@ -127,28 +128,28 @@ func (s *search) cheapest(pool []int, most int) {
 
 // narrow leaves out victims of a higher priority than the best set has. If all victims of lower priorities together
 // do not work, every set needs a victim of the best set's highest priority. roots is then the number of victims with
-// this priority. They are first in out, and only they may be the first victim of a set. Otherwise any victim may be,
-// and roots is the length of out.
+// this priority. They are first in out, and only they may be the first victim of a set. Otherwise any victim may be
+// the first one, and roots is the length of out. If the best set violates a budget, narrow leaves out nothing.
 func (s *search) narrow(order []int) (out []int, roots int) {
 	if s.best.Cost.Violations > 0 {
 		return order, len(order) // a higher priority may cost less
 	}
-	first := func(below int32) int {
-		k := slices.IndexFunc(order, func(i int) bool { return s.p.Victims[i].Priority < below })
+	firstBelow := func(priority int32) int {
+		k := slices.IndexFunc(order, func(i int) bool { return s.p.Victims[i].Priority < priority })
 		if k < 0 {
 			return len(order)
 		}
 		return k
 	}
 	highest := s.best.Cost.Highest
-	lower := order[first(highest):]
+	lower := order[firstBelow(highest):]
 	for k := range order {
 		if s.p.Victims[order[k]].Priority <= highest {
 			out = order[k:]
 			break
 		}
 	}
-	if len(lower) > 0 && s.works(s.normal(lower)) {
+	if len(lower) > 0 && s.works(s.normalized(lower)) {
 		return out, len(out)
 	}
 	return out, len(out) - len(lower)

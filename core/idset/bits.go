@@ -51,7 +51,7 @@ func (b *Bits[T]) Len() (n int) {
 	return n
 }
 
-// AndLen returns the number of ids of both sets.
+// AndLen returns how many ids are in both sets.
 func (b *Bits[T]) AndLen(s Set[T]) (n int) {
 	for i := range min(len(b.words), len(s.words)) {
 		n += bits.OnesCount64(b.words[i] & s.words[i])

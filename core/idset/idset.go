@@ -134,7 +134,7 @@ func (s Set[T]) Has(id T) bool {
 	return id >= 0 && int(id)/64 < len(s.words) && s.words[id/64]&(1<<(uint(id)%64)) != 0
 }
 
-// Equal reports whether both sets have the same ids.
+// Equal reports whether s and o have the same ids.
 func (s Set[T]) Equal(o Set[T]) bool { return slices.Equal(s.words, o.words) }
 
 // Min returns the smallest id, or -1 for the empty set.
@@ -156,7 +156,7 @@ func (s Set[T]) Max() T {
 	return T(n*64 - 1 - bits.LeadingZeros64(s.words[n-1]))
 }
 
-// Union returns the ids of either set.
+// Union returns the ids that are in at least one of the sets.
 func (s Set[T]) Union(o Set[T]) Set[T] {
 	a, b := s.words, o.words
 	if len(a) < len(b) {

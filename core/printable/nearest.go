@@ -6,8 +6,8 @@ import "strings"
 const maxNear = 60
 
 // Nearest returns the known name that a misspelt name may mean: the one that differs in the fewest letters, and among
-// several the alphabetically first. It returns "" if all differ in more than a fifth of name's letters (rounded down)
-// plus one. Capitals, "-" and "_" do not count.
+// several the alphabetically first. It returns "" if each known name differs in more letters than a fifth of the
+// letters of name (rounded down) plus one. Capitals, "-" and "_" do not count.
 func Nearest(name string, known []string) string {
 	best, least := "", 1+min(len(name), maxNear)/5
 	for _, other := range known {
@@ -24,11 +24,11 @@ func Plain(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 }
 
-// distance returns the Levenshtein distance of two names, in bytes. If their lengths differ by at least most, the
-// result is most, since the caller accepts only less.
-func distance(a, b string, most int) int {
-	if len(a)-len(b) >= most || len(b)-len(a) >= most {
-		return most
+// distance returns the Levenshtein distance of two names, in bytes. If their lengths differ by at least limit, the
+// result is limit, since the caller accepts only lower distances.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
 	}
 	row := make([]int, len(b)+1)
 	for j := range row {

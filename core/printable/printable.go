@@ -33,14 +33,14 @@ func clean(s string) bool {
 	return true
 }
 
-// Clip returns s unless it has more bytes than most. It then returns the first bytes, at most that many and without
-// part of a rune, followed by "...". It does not quote control characters: pass the result to [Text] or %q.
-func Clip(s string, most int) string {
-	if len(s) <= most {
+// Clip returns s if it has at most limit bytes. Otherwise it returns the first bytes, at most limit and without part
+// of a rune, followed by "...". It does not quote control characters: pass the result to [Text] or %q.
+func Clip(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	end := max(0, most)
-	for end > 0 && end > most-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+	end := max(0, limit)
+	for end > 0 && end > limit-utf8.UTFMax && !utf8.RuneStart(s[end]) {
 		end--
 	}
 	return s[:end] + "..."

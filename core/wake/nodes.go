@@ -32,7 +32,7 @@ func (c *class[K, C, P]) share(s *Nodes) *Nodes {
 	return s
 }
 
-// hash is FNV-1a. If two sets have the same sum, that costs memory, and nothing else.
+// hash is FNV-1a. If two sets have the same sum, only one of them is stored, which costs only memory.
 func hash(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {

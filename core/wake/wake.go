@@ -5,9 +5,9 @@
 // waiting. When the attempt of a woken pod ends, the queue asks again for its class and that node. If the room was not
 // taken, because something else excludes the pod there or because it went elsewhere, the queue wakes the next pod.
 //
-// Invariant: assume that only the [Rules] excluded a pod from a node, which then changed and now has room. The pod
-// then waits only while as many pods of its class are being tried for the node as it has room for. A change that
-// makes no room wakes no pod, and no pod is woken twice for one change of a node.
+// Invariant: assume that only the [Rules] excluded a pod from a node, and that the node then changed and now has
+// room. The pod then waits only while as many pods of its class are being tried for the node as the node has room
+// for. A change that makes no room wakes no pod, and no pod is woken twice for one change of a node.
 //
 // The package has no clock and no lock: a caller reports when delays are over, and calls one method at a time. Events
 // of pods that the queue does not have are ignored.
@@ -33,9 +33,8 @@ type Rules[C, P any] interface {
 type Node[C, P any] interface {
 	// Bars reports whether the pod must not be woken for this node now, even if there is room.
 	Bars(pod P) bool
-	// Room returns for how many pods of a class the node has room. It need not count beyond the argument most, and
-	// returns no more.
-	Room(class C, most int) int
+	// Room returns for how many pods of a class the node has room, at most limit.
+	Room(class C, limit int) int
 	// Forces reports whether a pod has to be woken although the node has no more room than for the pods of its class
 	// that are being tried. room is the result of Room.
 	Forces(class C, pod P, room int) bool
@@ -50,8 +49,8 @@ type Queue[K comparable, C, P any] struct {
 	// clock counts changes of nodes and attempts; changed is the clock at the last change of each node.
 	clock   int
 	changed map[string]int
-	// held has nodes with a change that has no effect until Observed is called. due has the nodes and classes to ask
-	// about; a nil class stands for all.
+	// held has nodes with a change that has no effect until Observed is called. due has, by node, the classes for
+	// which Next has to ask for room; a nil class stands for all.
 	held map[string]bool
 	due  map[string]map[*class[K, C, P]]bool
 	// touched is the last event of each node that Touch recorded.
@@ -62,7 +61,7 @@ type Queue[K comparable, C, P any] struct {
 // class is a set of pods that all nodes answer alike.
 type class[K comparable, C, P any] struct {
 	key     K
-	is      C
+	value   C
 	members int
 	waiting []*pod[K, C, P] // in the order of the queue
 	trying  map[string]int  // by node: pods that were woken for it and whose attempt has not ended
@@ -72,15 +71,15 @@ type class[K comparable, C, P any] struct {
 // pod is one pod that waits or is tried.
 type pod[K comparable, C, P any] struct {
 	uid   string
-	is    P
+	value P
 	class *class[K, C, P]
-	// attempt identifies the last attempt. tried is, as a rule, the clock when it began; the pod is woken only for
-	// later changes.
+	// attempt identifies the last attempt. The pod is woken only for changes after the clock in tried. That is when
+	// the attempt began, unless Reconsider or Overdue has set it.
 	attempt, tried int
 	waits          bool
-	trying         bool   // its attempt has begun, and its end is not reported yet
-	node           string // the node that it was woken for, or ""
-	others         *Nodes
+	trying         bool   // the pod's attempt has begun, and its end is not reported yet
+	node           string // the node that the pod was woken for, or ""
+	others         *Nodes // nodes that something other than the rules excludes for the pod
 }
 
 // New returns an empty queue. order is the order in which pods of a class are woken; it must be total.
@@ -92,7 +91,7 @@ func New[K comparable, C, P any](rules Rules[C, P], order func(a, b P) int) *Que
 
 // Begin records that an attempt of a pod begins. The caller calls it before it reads the state of nodes for the
 // attempt.
-func (q *Queue[K, C, P]) Begin(uid string, key K, is C, p P) {
+func (q *Queue[K, C, P]) Begin(uid string, key K, value C, p P) {
 	x := q.pods[uid]
 	if x != nil && x.class.key != key {
 		q.drop(x)
@@ -101,7 +100,7 @@ func (q *Queue[K, C, P]) Begin(uid string, key K, is C, p P) {
 	if x == nil {
 		c := q.classes[key]
 		if c == nil {
-			c = &class[K, C, P]{key: key, is: is, trying: map[string]int{}, shared: map[uint64]*Nodes{}}
+			c = &class[K, C, P]{key: key, value: value, trying: map[string]int{}, shared: map[uint64]*Nodes{}}
 			q.classes[key] = c
 		}
 		c.members++
@@ -109,7 +108,7 @@ func (q *Queue[K, C, P]) Begin(uid string, key K, is C, p P) {
 		q.pods[uid] = x
 	}
 	q.unqueue(x)
-	x.is = p
+	x.value = p
 	q.clock++
 	x.attempt, x.tried, x.trying = q.clock, q.clock, true
 }
@@ -127,20 +126,20 @@ func (q *Queue[K, C, P]) Attempt(uid string) int {
 func (q *Queue[K, C, P]) Fail(uid string, p P, attempt int, others *Nodes) {
 	x := q.pods[uid]
 	if x == nil || x.attempt != attempt {
-		return // it was removed, or a new attempt has begun
+		return // the pod was removed, or a new attempt has begun
 	}
 	if others == nil {
 		q.drop(x)
 		return
 	}
-	q.settle(x)
+	q.endWakeUp(x)
 	q.unqueue(x)
 	x.trying = false
-	x.is, x.others = p, x.class.share(others)
+	x.value, x.others = p, x.class.share(others)
 	q.wait(x)
 	for node, at := range q.changed {
 		if at > x.tried {
-			q.ask(node, x.class)
+			q.markDue(node, x.class)
 		}
 	}
 }
@@ -149,7 +148,7 @@ func (q *Queue[K, C, P]) Fail(uid string, p P, attempt int, others *Nodes) {
 // nothing if the end was reported, or a new attempt has begun.
 func (q *Queue[K, C, P]) Lapse(uid string, attempt int) {
 	if x := q.pods[uid]; x != nil && x.trying {
-		q.Fail(uid, x.is, attempt, &Nodes{})
+		q.Fail(uid, x.value, attempt, &Nodes{})
 	}
 }
 
@@ -180,7 +179,8 @@ func (q *Queue[K, C, P]) Has(uid string) bool { return q.pods[uid] != nil }
 
 // Change records that a node has changed. If hold is true, no pod is woken for the change until the caller calls
 // Observed, which it must do soon. Without this delay, an attempt might be refused because of the old state, since
-// the scheduler may not have received the event yet.
+// the scheduler may not have received the event yet. hold is false if the queue is empty, or if an earlier change of
+// the node is still held or due.
 func (q *Queue[K, C, P]) Change(node string) (hold bool) {
 	if len(q.pods) == 0 {
 		return false
@@ -198,7 +198,7 @@ func (q *Queue[K, C, P]) Change(node string) (hold bool) {
 func (q *Queue[K, C, P]) Observed(node string) {
 	if q.held[node] {
 		delete(q.held, node)
-		q.ask(node, nil)
+		q.markDue(node, nil)
 	}
 }
 
@@ -211,7 +211,7 @@ func (q *Queue[K, C, P]) Touch(node, event string) {
 	q.touched[node] = event
 	q.clock++
 	q.changed[node] = q.clock
-	q.ask(node, nil)
+	q.markDue(node, nil)
 }
 
 // Pending reports whether Next has something to do.
@@ -222,13 +222,13 @@ type Woken[K comparable, P any] struct {
 	UID   string
 	Pod   P
 	Class K
-	// Node is the node that it is woken for. If the attempt does not begin within a while, the caller passes Attempt
-	// and Node to Overdue.
+	// Node is the node that the pod is woken for. If no attempt begins within a while, the caller passes Attempt and
+	// Node to Overdue.
 	Node    string
 	Attempt int
 }
 
-// Next returns the pods to wake for one node, in order; more is false if there is no such node.
+// Next returns the pods to wake for one node, in order. more is false if no node is due; out is then nil.
 func (q *Queue[K, C, P]) Next() (out []Woken[K, P], more bool) {
 	if len(q.due) == 0 {
 		return nil, false
@@ -261,32 +261,32 @@ func (q *Queue[K, C, P]) serve(c *class[K, C, P], node string, on Node[C, P]) (o
 	for i := 0; i < len(c.waiting); i++ {
 		x := c.waiting[i]
 		// The pod was tried after the change, or something else than the rules excludes it here, or it must not be woken.
-		if x.tried >= at || x.others.Has(node) || on.Bars(x.is) {
+		if x.tried >= at || x.others.Has(node) || on.Bars(x.value) {
 			continue
 		}
 		if room < 0 {
 			q.asked++
-			room = on.Room(c.is, min(MaxRoom, len(c.waiting)+c.trying[node]))
+			room = on.Room(c.value, min(MaxRoom, len(c.waiting)+c.trying[node]))
 		}
-		if c.trying[node] >= room && !on.Forces(c.is, x.is, room) {
+		if c.trying[node] >= room && !on.Forces(c.value, x.value, room) {
 			continue
 		}
 		q.unqueue(x)
 		i--
 		x.node = node
 		c.trying[node]++
-		out = append(out, Woken[K, P]{x.uid, x.is, c.key, node, x.attempt})
+		out = append(out, Woken[K, P]{x.uid, x.value, c.key, node, x.attempt})
 	}
 	return out
 }
 
-// Overdue makes a woken pod wait again if its attempt has not begun since: something else may prevent the attempt.
+// Overdue makes a woken pod wait again if no attempt has begun since it was woken: something else may prevent one.
 func (q *Queue[K, C, P]) Overdue(uid string, attempt int, node string) {
 	x := q.pods[uid]
 	if x == nil || x.attempt != attempt || x.node != node || x.waits {
 		return
 	}
-	q.settle(x)
+	q.endWakeUp(x)
 	x.tried = q.clock
 	q.wait(x)
 }
@@ -294,7 +294,7 @@ func (q *Queue[K, C, P]) Overdue(uid string, attempt int, node string) {
 // Each calls f for every pod, in no order, with its class and whether it waits.
 func (q *Queue[K, C, P]) Each(f func(uid string, is C, waits bool)) {
 	for uid, x := range q.pods {
-		f(uid, x.class.is, x.waits)
+		f(uid, x.class.value, x.waits)
 	}
 }
 
@@ -317,11 +317,11 @@ func (q *Queue[K, C, P]) unqueue(x *pod[K, C, P]) {
 	}
 }
 
-func (q *Queue[K, C, P]) compare(x, y *pod[K, C, P]) int { return q.order(x.is, y.is) }
+func (q *Queue[K, C, P]) compare(x, y *pod[K, C, P]) int { return q.order(x.value, y.value) }
 
-// settle ends the wake-up of a pod for a node, if it was woken for one: the queue asks again for the class and the
+// endWakeUp ends the wake-up of a pod for a node, if it was woken for one: the queue asks again for the class and the
 // node.
-func (q *Queue[K, C, P]) settle(x *pod[K, C, P]) {
+func (q *Queue[K, C, P]) endWakeUp(x *pod[K, C, P]) {
 	if x.node == "" {
 		return
 	}
@@ -329,14 +329,14 @@ func (q *Queue[K, C, P]) settle(x *pod[K, C, P]) {
 	if c.trying[x.node]--; c.trying[x.node] == 0 {
 		delete(c.trying, x.node)
 	}
-	q.ask(x.node, c)
+	q.markDue(x.node, c)
 	x.node = ""
 }
 
 // drop removes a pod from the queue.
 func (q *Queue[K, C, P]) drop(x *pod[K, C, P]) {
 	q.unqueue(x)
-	q.settle(x)
+	q.endWakeUp(x)
 	delete(q.pods, x.uid)
 	if x.class.members--; x.class.members == 0 {
 		delete(q.classes, x.class.key)
@@ -349,8 +349,8 @@ func (q *Queue[K, C, P]) drop(x *pod[K, C, P]) {
 	}
 }
 
-// ask marks a class to be asked about a node; nil marks all classes.
-func (q *Queue[K, C, P]) ask(node string, c *class[K, C, P]) {
+// markDue marks a class to be asked about a node; nil marks all classes.
+func (q *Queue[K, C, P]) markDue(node string, c *class[K, C, P]) {
 	if q.due[node] == nil {
 		q.due[node] = map[*class[K, C, P]]bool{}
 	}
