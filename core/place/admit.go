@@ -107,14 +107,14 @@ type admission struct {
 	drawn map[string]chance
 	// crash is why a manager panics, or nil.
 	crash *Reason
-	// swayed: a container's affinity depends on the devices of an earlier container, which chance decides.
+	// swayed: chance decides the devices of a container, and the affinity of a later container depends on them.
 	swayed  bool
 	reasons []Reason
 	work    work
 }
 
-// own makes sure that a.u is a private copy, from which holdings may be subtracted.
-func (a *admission) own() {
+// ownUsage makes sure that a.u is a private copy, from which holdings may be subtracted.
+func (a *admission) ownUsage() {
 	if !a.owned {
 		a.u, a.owned = a.u.clone(), true
 	}
@@ -196,7 +196,7 @@ func (a *admission) run() RefusalReason {
 	return ""
 }
 
-// idle reports whether a container asks for nothing that the managers assign.
+// idle reports whether the managers pass over a container, because it asks for nothing that they assign.
 func (a *admission) idle(i int) bool {
 	c := &a.pod.Containers[i]
 	return len(c.Devices) == 0 && a.wholeCPUs(c) == 0 &&
@@ -256,7 +256,7 @@ func (a *admission) wholeCPUs(c *Container) int64 {
 	return c.MilliCPU / 1000
 }
 
-// pinnedMemory returns the memory that the memory manager assigns to a container; nil if it assigns none.
+// pinnedMemory returns the memory that the memory manager assigns to a container; nil if the manager assigns none.
 func (a *admission) pinnedMemory(c *Container) []Amount {
 	if !a.u.Rules.Memory.Static || !a.u.Rules.Serves(a.pod) || c.fraction() >= 0 {
 		return nil
@@ -275,8 +275,8 @@ func (a *admission) containerRequest(i int) request {
 	return request{container: c.Name, cpus: a.wholeCPUs(c), memory: a.pinnedMemory(c), devices: c.Devices, spare: a.spare}
 }
 
-// known drops resources that no device plugin of the machine serves, because the device manager ignores them.
-func (a *admission) known(in []Count) []Count {
+// servedDevices drops resources that no device plugin of the machine serves, because the device manager ignores them.
+func (a *admission) servedDevices(in []Count) []Count {
 	out := make([]Count, 0, len(in))
 	for _, d := range in {
 		if _, _, ok := a.u.resource(d.Resource); ok {
@@ -307,19 +307,19 @@ func (a *admission) podRequest() request {
 			memory.add(c.Kind, m.Kind, m.Bytes)
 			appKinds[m.Kind] = appKinds[m.Kind] || c.Kind == App
 		}
-		for _, d := range a.known(c.Devices) {
+		for _, d := range a.servedDevices(c.Devices) {
 			devs.add(c.Kind, d.Resource, d.N)
 		}
 	}
-	r := request{cpus: cpus.of("cpu")}
+	r := request{cpus: cpus.amount("cpu")}
 	fractional := slices.ContainsFunc(a.pod.Containers, func(c Container) bool { return c.fraction() >= 0 })
 	for _, k := range memory.names() {
 		if appKinds[k] && !fractional {
-			r.memory = append(r.memory, Amount{Kind: k, Bytes: memory.of(k)})
+			r.memory = append(r.memory, Amount{Kind: k, Bytes: memory.amount(k)})
 		}
 	}
 	for _, name := range devs.names() {
-		r.devices = append(r.devices, Count{name, devs.of(name)})
+		r.devices = append(r.devices, Count{name, devs.amount(name)})
 	}
 	return r
 }
@@ -344,7 +344,7 @@ func (p peak) add(k Kind, name string, n int64) {
 	}
 }
 
-func (p peak) of(name string) int64 { return max(p.inits[name], p.apps[name]+p.sidecars[name]) }
+func (p peak) amount(name string) int64 { return max(p.inits[name], p.apps[name]+p.sidecars[name]) }
 
 func (p peak) names() []string {
 	var out []string
@@ -373,7 +373,7 @@ func (a *admission) align(r *request) (hint, bool) {
 	if a.crashes(r.container, r.memory, a.u.all) {
 		return hint{}, false
 	}
-	h, sure := a.plain(r)
+	h, sure := a.alignByPlan(r)
 	if sure == yes {
 		return h, true
 	}
@@ -400,14 +400,14 @@ func (a *admission) align(r *request) (hint, bool) {
 // tooMany returns the reason for refusing a request that concerns more NUMA nodes than the tables of masks allow.
 func (a *admission) tooMany(r *request, numas int) Reason {
 	for _, want := range r.devices {
-		if n := a.u.tried(want.Resource); n > maxMemorySets {
+		if n := a.u.triedNUMAs(want.Resource); n > maxMemorySets {
 			return Reason{Code: Endless, Container: r.container, Resource: want.Resource, Want: want.N, Width: n}
 		}
 	}
 	return Reason{Code: Unsupported, Container: r.container, Want: int64(numas), Have: maxMaskSpace}
 }
 
-// merge is align with tables of masks.
+// merge finds the affinity with tables of masks. The second result is false if the policy refuses.
 func (a *admission) merge(l *maskSpace, row policyRow, r *request) (hint, bool) {
 	var space room
 	var cross crossing
@@ -427,9 +427,9 @@ func (a *admission) merge(l *maskSpace, row policyRow, r *request) (hint, bool) 
 	return m.decide(a.u, l)
 }
 
-// plain is align without tables of masks. It answers yes if a single NUMA node serves all hint sets, no if the policy
-// surely refuses, and unsure otherwise.
-func (a *admission) plain(r *request) (h hint, sure answer) {
+// alignByPlan is align without tables of masks. It answers yes if a single NUMA node serves all hint sets, no if the
+// policy surely refuses, and unsure otherwise.
+func (a *admission) alignByPlan(r *request) (h hint, sure answer) {
 	if a.tables || r.spare.any() || a.u.localVaries && a.u.Rules.Topology.PreferClosest {
 		return h, unsure
 	}
@@ -458,7 +458,7 @@ func (a *admission) plain(r *request) (h hint, sure answer) {
 	return h, unsure
 }
 
-// hintSets returns the most hint sets that a request may have: devices, CPUs, memory.
+// hintSets returns how many hint sets a request has at most: devices, CPUs, memory.
 func (r *request) hintSets() int { return len(r.devices) + 2 }
 
 // hintSet makes the k-th hint set in the tables; choosy is false if the resource has no preference.

@@ -74,7 +74,7 @@ func Alignments(ideal *Usage, p *Pod, held []Holding) (out []Alignment) {
 		return nil
 	}
 	best := Place(ideal, p).Holdings
-	of := func(container string) (hs []Holding) {
+	bestOf := func(container string) (hs []Holding) { // of all containers if the name is empty
 		for _, h := range best {
 			if h.Kind != Init && (container == "" || h.Container == container) {
 				hs = append(hs, h)
@@ -83,11 +83,11 @@ func Alignments(ideal *Usage, p *Pod, held []Holding) (out []Alignment) {
 		return hs
 	}
 	if ideal.Rules.Topology.Scope == PerPod {
-		return []Alignment{{Held: ExtentOf(m, running...), Best: ExtentOf(m, of("")...), Holdings: running}}
+		return []Alignment{{Held: ExtentOf(m, running...), Best: ExtentOf(m, bestOf("")...), Holdings: running}}
 	}
 	for _, h := range running {
-		out = append(out, Alignment{Container: h.Container, Held: ExtentOf(m, h), Best: ExtentOf(m, of(h.Container)...),
-			Holdings: []Holding{h}})
+		out = append(out, Alignment{Container: h.Container, Held: ExtentOf(m, h),
+			Best: ExtentOf(m, bestOf(h.Container)...), Holdings: []Holding{h}})
 	}
 	return out
 }

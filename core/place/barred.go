@@ -118,8 +118,8 @@ func (r Reason) When() When {
 	return Later
 }
 
-// barred renders the reasons of this file; ok is false for all other reasons.
-func (r Reason) barred() (text string, ok bool) {
+// barredText renders the reasons of this file; ok is false for all other reasons.
+func (r Reason) barredText() (text string, ok bool) {
 	switch r.Code {
 	case NamesOther:
 		return "pod names another node (" + r.With + ")", true
@@ -204,7 +204,7 @@ func (r Reason) Remedy() string {
 
 // remedy is Remedy without the settings in Under.
 func (r Reason) remedy() string {
-	if s := r.change(); s != "" {
+	if s := r.changeRemedy(); s != "" {
 		return s
 	}
 	switch r.Code {
@@ -231,13 +231,13 @@ func (r Reason) remedy() string {
 	case VolumeLimit:
 		return "wait for pods with such volumes to end, or use another node"
 	case Drawn, Demanded:
-		return r.relax()
+		return r.relaxRemedy()
 	}
-	return r.resize()
+	return r.amountRemedy()
 }
 
-// relax is the remedy if only the pod's demand is not satisfied.
-func (r Reason) relax() string {
+// relaxRemedy is the remedy if only the pod's demand is not satisfied.
+func (r Reason) relaxRemedy() string {
 	switch {
 	case r.Never:
 		return "relax the pod's demand (annotations tenon.sh/numa-policy and tenon.sh/numa-scope)"
@@ -247,8 +247,8 @@ func (r Reason) relax() string {
 	return "relax the pod's demand (annotation tenon.sh/numa-policy), or wait for pods to end"
 }
 
-// change is the remedy for a reason that time does not remove; it is "" for all other reasons.
-func (r Reason) change() string {
+// changeRemedy is the remedy for a reason that time does not remove; it is "" for all other reasons.
+func (r Reason) changeRemedy() string {
 	switch r.Code {
 	case NamesOther:
 		return "leave out spec.nodeName, so that the scheduler chooses"
@@ -291,7 +291,7 @@ func (r Reason) change() string {
 	case NoDistances:
 		return "switch prefer-closest-numa-nodes off on this node"
 	case Endless:
-		return r.ends()
+		return r.endlessRemedy()
 	case Fraction:
 		return "write " + r.whole() + " in the pod"
 	case TooComplex:
@@ -301,13 +301,13 @@ func (r Reason) change() string {
 	case Counted:
 		return "run tenon-agent on the node, or leave out the pod's demand"
 	case Widths:
-		return r.even()
+		return r.widthsRemedy()
 	}
 	return ""
 }
 
-// ends is the remedy if the kubelet would search without end.
-func (r Reason) ends() string {
+// endlessRemedy is the remedy if the kubelet would search without end.
+func (r Reason) endlessRemedy() string {
 	if r.With != "" {
 		return "reserve whole cores (reservedSystemCPUs with all siblings) on this node"
 	}
@@ -317,8 +317,8 @@ func (r Reason) ends() string {
 	return "change the manager policies or options of this node's kubelet"
 }
 
-// even is the remedy if resources of a container need different numbers of NUMA nodes.
-func (r Reason) even() string {
+// widthsRemedy is the remedy if resources of a container need different numbers of NUMA nodes.
+func (r Reason) widthsRemedy() string {
 	less := "less " + r.With
 	if r.Fit > 0 {
 		less += " (it fits with " + Quantity(r.With, r.Fit) + ")"
@@ -327,11 +327,11 @@ func (r Reason) even() string {
 		" or " + less + "; or use a node with policy best-effort"
 }
 
-// resize is the remedy for an amount that is more than the node ever has, or more than it has free.
-func (r Reason) resize() string {
-	most := strconv.FormatInt(r.Have, 10)
+// amountRemedy is the remedy for an amount that is more than the node ever has, or more than it has free.
+func (r Reason) amountRemedy() string {
+	have := strconv.FormatInt(r.Have, 10)
 	if r.Resource != "" && r.Code != Together {
-		most = Quantity(r.Resource, r.Have)
+		have = Quantity(r.Resource, r.Have)
 	}
 	wait := "wait for pods to end, or "
 	if r.Never {
@@ -344,7 +344,7 @@ func (r Reason) resize() string {
 		if r.Have >= r.Want {
 			return "ask for a whole number of cores: a multiple of the threads of a core"
 		}
-		return wait + "ask for a multiple of the threads of a core, at most " + most
+		return wait + "ask for a multiple of the threads of a core, at most " + have
 	case Group:
 		if r.Never {
 			return "let the memory of every container of the pod need equally many NUMA nodes"
@@ -356,7 +356,7 @@ func (r Reason) resize() string {
 		if r.Have <= 0 {
 			return wait + "use another node"
 		}
-		return wait + "ask for at most " + most + ", or use a node whose policy allows more NUMA nodes"
+		return wait + "ask for at most " + have + ", or use a node whose policy allows more NUMA nodes"
 	}
 	if r.Never && r.Have > 0 {
 		return "ask for less, or use a larger machine"
@@ -364,8 +364,8 @@ func (r Reason) resize() string {
 	if r.Have <= 0 || r.Resource == "" || r.Resource == "pods" {
 		return wait + "use another node"
 	}
-	if r.Code == Lacking || r.Code == Short { // even the amount that is left need not fit on NUMA nodes
-		return wait + "ask for less (" + most + " left)"
+	if r.Code == Lacking || r.Code == Short { // the whole amount that is left may not fit on NUMA nodes
+		return wait + "ask for less (" + have + " left)"
 	}
-	return wait + "ask for at most " + most
+	return wait + "ask for at most " + have
 }

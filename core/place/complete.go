@@ -25,7 +25,7 @@ func (p *Pod) Complete(m *topo.Machine, r Rules, hs []Holding) bool {
 		for _, d := range h.Devices {
 			devices[d.Resource] += len(d.IDs)
 		}
-		for _, d := range a.known(c.Devices) {
+		for _, d := range a.servedDevices(c.Devices) {
 			if int64(devices[d.Resource]) != d.N {
 				return false
 			}

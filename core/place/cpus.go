@@ -86,7 +86,7 @@ func (a *admission) allocateCPUs(i int, h hint) RefusalReason {
 	usable := a.u.free.Union(a.spare.cpus)
 	brief := a.brief && a.last(i)
 	got, end := cpuSet{}, pickedIf(want <= usable.Len())
-	if !brief || !a.u.sure(want, usable.Len()) {
+	if !brief || !a.u.countDecides(want, usable.Len()) {
 		got, end = a.takeCPUs(h, usable, want)
 	} else {
 		a.work.spend(a.u.costs.picking) // the same steps as for picking, so that Fits and Place agree
@@ -109,7 +109,7 @@ func (a *admission) allocateCPUs(i int, h hint) RefusalReason {
 // bookCPUs subtracts a container's CPUs from the usage, and records what an init container leaves to later
 // containers.
 func (a *admission) bookCPUs(c *Container, got cpuSet) {
-	a.own()
+	a.ownUsage()
 	a.u.setFree(a.u.free.Minus(got))
 	if c.Kind == Init {
 		a.spare.cpus = a.spare.cpus.Union(got)
@@ -121,7 +121,7 @@ func (a *admission) bookCPUs(c *Container, got cpuSet) {
 // takeCPUs takes CPUs inside the affinity first, and the remaining ones from anywhere.
 func (a *admission) takeCPUs(h hint, usable cpuSet, want int) (got cpuSet, end ending) {
 	if h.set {
-		near := usable.And(a.near(h.mask))
+		near := usable.And(a.alignedCPUs(h.mask))
 		if got, end = a.u.takeCPUs(near, min(want, near.Len()), &a.work); end != picked {
 			return cpuSet{}, end
 		}
@@ -148,10 +148,10 @@ func (u *Usage) notPicked(end ending, r Reason) Reason {
 	return r
 }
 
-// sure reports whether comparing n with the number of usable CPUs decides if n CPUs can be picked. It does not decide
-// that if CPUs are spread, or if fewer than n are usable and parts of the machine have unequal sizes. The kubelet
-// then compares parts with a mean size, and may still find enough (testdata/unequal_*.txt).
-func (u *Usage) sure(n, usable int) bool {
+// countDecides reports whether comparing n with the number of usable CPUs decides if n CPUs can be picked. It does
+// not decide that if CPUs are spread, or if fewer than n are usable and parts of the machine have unequal sizes. The
+// kubelet then compares parts with a mean size, and may still find enough (testdata/unequal_*.txt).
+func (u *Usage) countDecides(n, usable int) bool {
 	return !u.Rules.CPU.DistributeAcrossNUMA && (n <= usable || u.even)
 }
 
@@ -167,9 +167,9 @@ func even(m *topo.Machine) bool {
 	return true
 }
 
-// near returns the CPUs inside an affinity: the CPUs of its NUMA nodes, or with align-by-socket the CPUs of their
-// sockets (getAlignedCPUs).
-func (a *admission) near(mask topo.Mask) (out cpuSet) {
+// alignedCPUs returns the CPUs inside an affinity: the CPUs of its NUMA nodes, or with align-by-socket the CPUs of
+// their sockets (getAlignedCPUs).
+func (a *admission) alignedCPUs(mask topo.Mask) (out cpuSet) {
 	m := a.u.Machine
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		out = out.Union(m.NUMAs()[rest.First()].CPUs)

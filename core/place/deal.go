@@ -15,7 +15,7 @@ const impossible = math.MaxInt64 / 4
 // seat is one NUMA node in a deal.
 type seat struct {
 	spare int   // whole groups that it can give beyond its share
-	left  int64 // free CPUs after its share
+	free  int64 // free CPUs after its share
 	base  int64 // what it adds to the sum of squares by giving its share
 }
 
@@ -50,8 +50,8 @@ func (s *spreading) deal(seats []seat, size int, idle bool) (d deal, ok bool) {
 	return d, true
 }
 
-// at returns the costs of choosing this many seats among seat i and the seats after it. The index in the result is
-// the state; see choices.
+// at returns the costs of choosing a number of seats, choose, among seat i and the seats after it. The index in the
+// result is the state; see choices.
 func (d *deal) at(level, i, choose int) []int64 {
 	return d.best[level*d.perLevel+i*d.perSeat+choose*d.perChoice:][:d.perChoice]
 }
@@ -108,7 +108,7 @@ func (d *deal) choices(i, level, state int, f func(to int, cost int64)) {
 // cost returns what a seat adds to the sum of squares by giving groups beyond its share.
 func (d *deal) cost(x *seat, groups int) int64 {
 	n := int64(groups) * d.group
-	return n*n - 2*n*x.left
+	return n*n - 2*n*x.free
 }
 
 // least returns the least cost of choosing size seats.
@@ -170,14 +170,14 @@ func (s *spreading) bound(cost int64) int64 {
 		sum += int64(f)
 		squares += int64(f) * int64(f)
 	}
-	least := deviation(n, sum, squares+cost)
+	rounded := deviation(n, sum, squares+cost)
 	width := int64(1)
-	for deviation(n, sum, squares+cost+width) == least {
+	for deviation(n, sum, squares+cost+width) == rounded {
 		width *= 2
 	}
 	low, high := width/2, width // equal at low, not at high
 	for low+1 < high {
-		if mid := (low + high) / 2; deviation(n, sum, squares+cost+mid) == least {
+		if mid := (low + high) / 2; deviation(n, sum, squares+cost+mid) == rounded {
 			low = mid
 		} else {
 			high = mid
@@ -189,7 +189,7 @@ func (s *spreading) bound(cost int64) int64 {
 // seat returns NUMA node i as a seat that gives its share.
 func (s *spreading) seat(i int) seat {
 	share, free := int64(s.share*s.group), int64(s.free[i])
-	return seat{spare: s.spare(i), left: free - share, base: share*share - 2*share*free}
+	return seat{spare: s.spare(i), free: free - share, base: share*share - 2*share*free}
 }
 
 // first returns the first set of k NUMA nodes that leads to the least deviation; nil if that needs more work than is

@@ -9,9 +9,9 @@ import (
 // This file serves nodes on which the agent pins containers ([ByAgent]). There the scheduler decides what a pod gets,
 // and the decision holds in any order of arrival.
 
-// Decided returns what a node gives to a pod for which the scheduler has decided already. The decision is kept if all
-// of it is still free and it is what the pod asks for; otherwise the result is the verdict of [Place]. A decision has
-// no devices, since the kubelet's device manager chooses them.
+// Decided returns what a node gives to a pod for which the scheduler has decided already. If all of the decision is
+// still free and is what the pod asks for, kept is true and v has the decision. Otherwise v is the verdict of
+// [Place]. A decision has no devices, since the kubelet's device manager chooses them.
 func Decided(u *Usage, p *Pod, decision []Holding) (v Verdict, kept bool) {
 	if u.covers(p, decision) {
 		return Verdict{Holdings: slices.Clone(decision)}, true
@@ -26,30 +26,32 @@ func (u *Usage) covers(p *Pod, decision []Holding) bool {
 	// given are the CPUs of earlier containers that keep them. An init container gives its own back, but it runs beside
 	// the sidecars before it.
 	var given idset.Set[idset.CPU]
-	left := decision
+	rest := decision
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		var h Holding
-		if len(left) > 0 && left[0].Container == c.Name {
-			h, left = left[0], left[1:]
+		if len(rest) > 0 && rest[0].Container == c.Name {
+			h, rest = rest[0], rest[1:]
 		}
-		if h.Kind != c.Kind && !h.Empty() || len(h.Devices) > 0 ||
-			int64(h.CPUs.Len()) != a.wholeCPUs(c) || !h.CPUs.SubsetOf(u.free) || !asks(a.pinnedMemory(c), h.Memory) {
+		if h.Kind != c.Kind && !h.Empty() || len(h.Devices) > 0 {
 			return false
 		}
-		if h.CPUs.AndLen(given) > 0 {
+		if int64(h.CPUs.Len()) != a.wholeCPUs(c) || !h.CPUs.SubsetOf(u.free) || h.CPUs.AndLen(given) > 0 {
+			return false
+		}
+		if !matchesRequest(a.pinnedMemory(c), h.Memory) {
 			return false
 		}
 		if c.Kind != Init {
 			given = given.Union(h.CPUs)
 		}
 	}
-	return len(left) == 0 && u.hasMemory(decision)
+	return len(rest) == 0 && u.hasMemory(decision)
 }
 
-// asks reports whether the blocks have exactly the kinds of memory in want, and of each no more bytes. They may have
-// fewer bytes, since a container reuses the memory of finished init containers.
-func asks(want []Amount, got []Block) bool {
+// matchesRequest reports whether the blocks have exactly the kinds of memory in want, and of each no more bytes. They
+// may have fewer bytes, since later containers reuse the memory of finished init containers.
+func matchesRequest(want []Amount, got []Block) bool {
 	if len(want) != len(got) {
 		return false
 	}

@@ -127,13 +127,13 @@ func Judge(u *Usage, p *Pod, v Verdict, d Demand) Verdict {
 		return v
 	}
 	j := judgement{u: u, d: d, all: v.Holdings, enforced: u.Rules.Enforces(p, d)}
-	j.untied()
+	j.checkTied()
 	if len(j.reasons) == 0 {
-		j.drawn()
+		j.checkChance()
 	}
 	if len(j.reasons) == 0 {
-		for _, g := range grouped(v.Holdings, d.Scope) {
-			j.group(g)
+		for _, g := range groupsOf(v.Holdings, d.Scope) {
+			j.checkGroup(g)
 		}
 	}
 	if len(j.reasons) > 0 {
@@ -147,7 +147,7 @@ type judgement struct {
 	u   *Usage
 	d   Demand
 	all []Holding
-	// enforced: the kubelet itself takes only devices that are near the rest.
+	// enforced: the kubelet itself takes only devices on the NUMA nodes of the rest, or refuses the pod.
 	enforced bool
 	reasons  []Reason
 	near     map[string][]topo.Mask // what candidates found, by resource
@@ -169,9 +169,9 @@ func (d Demand) Reason(r Reason) Reason {
 
 func (j *judgement) refuse(r Reason) { j.reasons = append(j.reasons, j.d.Reason(r)) }
 
-// untied refuses if the node ties a resource in Align to no NUMA node. If Align is empty, it refuses if the node ties
-// no resource of the demand.
-func (j *judgement) untied() {
+// checkTied refuses if the node ties a resource in Align to no NUMA node. If Align is empty, it refuses if the node
+// ties no resource of the demand.
+func (j *judgement) checkTied() {
 	at := j.places(j.all)
 	for _, name := range j.d.Align.List() {
 		if at[name] == 0 {
@@ -183,11 +183,11 @@ func (j *judgement) untied() {
 	}
 }
 
-// drawn refuses outcomes that depend on chance. If chance decides the NUMA nodes of a container's devices, it also
-// decides the affinity of the next container that asks for such devices, and what is left for the containers after
-// it. That is not so under scope pod, where the affinity is chosen before any device is taken, and without a topology
-// policy, where there is no affinity.
-func (j *judgement) drawn() {
+// checkChance refuses outcomes that depend on chance. If chance decides the NUMA nodes of a container's devices, it
+// also decides the affinity of the next container that asks for such devices, and what is left for the containers
+// after it. That is not so under scope pod, where the affinity is chosen before any device is taken, and without a
+// topology policy, where there is no affinity.
+func (j *judgement) checkChance() {
 	rules := j.u.Rules.Topology
 	if j.enforced || !policyTable[rules.Policy].hints || rules.Scope == PerPod {
 		return
@@ -210,7 +210,8 @@ type group struct {
 	holdings  []Holding
 }
 
-func grouped(hs []Holding, s Scope) []group {
+// groupsOf returns the groups of a scope: one for the pod, or one for each holding.
+func groupsOf(hs []Holding, s Scope) []group {
 	if s == PerPod {
 		return []group{{holdings: hs}}
 	}
@@ -221,16 +222,16 @@ func grouped(hs []Holding, s Scope) []group {
 	return out
 }
 
-// group refuses unless the holdings of a group are on as few NUMA nodes as the demand allows.
-func (j *judgement) group(g group) {
-	most := 1
+// checkGroup refuses unless the holdings of a group are on as few NUMA nodes as the demand allows.
+func (j *judgement) checkGroup(g group) {
+	allowed := 1
 	if j.d.Policy == Restricted {
-		most = max(1, j.needed(g.holdings))
+		allowed = max(1, j.needed(g.holdings))
 	}
 	sure, maybe, draws := j.masks(g.holdings)
 	// The demand holds for every choice in two cases: all devices that may be taken are near the same NUMA nodes, or
 	// there is room for one more NUMA node for each device.
-	if within(append(slices.Clone(sure), maybe...), most) || within(sure, most-draws) {
+	if within(append(slices.Clone(sure), maybe...), allowed) || within(sure, allowed-draws) {
 		return
 	}
 	at := j.places(g.holdings)
@@ -241,7 +242,7 @@ func (j *judgement) group(g group) {
 		where = append(where, idset.Of(j.u.Machine.IDs(at[name])...).String()+" for "+name)
 	}
 	j.reasons = append(j.reasons, Reason{Code: Demanded, Container: g.container, Resource: j.d.Align.String(),
-		Want: int64(most), Have: int64(used.Len()), With: strings.Join(where, ", ")})
+		Want: int64(allowed), Have: int64(used.Len()), With: strings.Join(where, ", ")})
 }
 
 // places returns, for each resource of the demand, the NUMA nodes that it is tied to. It leaves out resources that
@@ -336,14 +337,13 @@ func (j *judgement) candidates(b DeviceBlock) (out []topo.Mask) {
 	return out
 }
 
-// maxShared is the most masks of several NUMA nodes for which within tries all choices. If there are more, within
+// maxShared bounds the masks of several NUMA nodes for which within tries all choices. If there are more, within
 // chooses the lowest NUMA node of each.
 const maxShared = 6
 
-// within reports whether some set of NUMA nodes touches every mask and is not larger than the bound in most. An empty
-// mask counts as touched. If more than maxShared different masks have several NUMA nodes, the answer may be false
-// although such a set exists.
-func within(masks []topo.Mask, most int) bool {
+// within reports whether some set of at most limit NUMA nodes touches every mask. An empty mask counts as touched. If
+// more than maxShared different masks have several NUMA nodes, the answer may be false although such a set exists.
+func within(masks []topo.Mask, limit int) bool {
 	var base topo.Mask
 	var shared []topo.Mask // stops growing beyond maxShared, and may then have duplicates
 	for _, m := range masks {
@@ -354,14 +354,14 @@ func within(masks []topo.Mask, most int) bool {
 		}
 	}
 	if len(shared) <= maxShared {
-		return base.Len()+fewestTouching(base, shared) <= most
+		return base.Len()+fewestTouching(base, shared) <= limit
 	}
 	for _, m := range shared {
 		if m&base == 0 {
 			base |= m & -m
 		}
 	}
-	return base.Len() <= most
+	return base.Len() <= limit
 }
 
 // fewestTouching returns how many NUMA nodes in addition to base are needed to touch all masks. There are at most
@@ -378,21 +378,21 @@ func fewestTouching(base topo.Mask, masks []topo.Mask) int {
 		first := masks[bits.TrailingZeros(uint(set))]
 		fewest[set] = maxShared
 		for rest := first; rest != 0 && set&^all == 0; rest &= rest - 1 {
-			left := set
+			untouched := set
 			for i, m := range masks {
 				if m&rest&-rest != 0 {
-					left &^= 1 << i
+					untouched &^= 1 << i
 				}
 			}
-			fewest[set] = min(fewest[set], fewest[left]+1)
+			fewest[set] = min(fewest[set], fewest[untouched]+1)
 		}
 	}
 	return fewest[all]
 }
 
 // needed returns the number of NUMA nodes that the widest resource of some holdings needs on the empty machine. CPUs
-// and devices that a container takes over from an init container count once. Memory is not counted twice either, since
-// the block of the init container is already reduced.
+// and devices that a container reuses from an init container count once. So does memory, since the block of the init
+// container is already reduced.
 func (j *judgement) needed(hs []Holding) int {
 	var cpus idset.Set[idset.CPU]
 	memory, devices := map[string]int64{}, map[string]map[string]bool{}

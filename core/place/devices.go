@@ -75,9 +75,9 @@ func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables
 	return f, true
 }
 
-// tried returns how many NUMA nodes the device manager combines for a resource: it tries every set of them. The
+// triedNUMAs returns how many NUMA nodes the device manager combines for a resource: it tries every set of them. The
 // result is 0 if it tries none.
-func (u *Usage) tried(resource string) int {
+func (u *Usage) triedNUMAs(resource string) int {
 	at, _, known := u.resource(resource)
 	if !known || u.Rules.Topology.Policy == None {
 		return 0
@@ -124,7 +124,7 @@ func (a *admission) countShared(l *maskSpace, at int, left devices, t tables) {
 // allocateDevices gives a container its devices. It returns "", or the kubelet's reason for refusing the pod.
 func (a *admission) allocateDevices(i int, h hint) RefusalReason {
 	c := &a.pod.Containers[i]
-	if a.pod.late && !slices.ContainsFunc(a.known(c.Devices), func(d Count) bool { return d.N > 0 }) {
+	if a.pod.late && !slices.ContainsFunc(a.servedDevices(c.Devices), func(d Count) bool { return d.N > 0 }) {
 		return "" // the device manager is not asked when the container starts
 	}
 	for _, want := range c.Devices {
@@ -167,8 +167,8 @@ func (a *admission) usableDevices(at int, res topo.Resource) (n int64) {
 }
 
 // inherit marks a container's devices as chosen by chance if chance chose devices of the same resource for an earlier
-// container of the pod. The earlier container may have taken a device that this one would take, or may leave one for
-// reuse.
+// container of the pod. The earlier container may have taken a device that is predicted for this one, or may leave
+// another device for reuse.
 func (a *admission) inherit(i int, b *DeviceBlock) {
 	earlier := a.drawn[b.Resource]
 	b.Free, b.Loose = b.Free || earlier.free, b.Loose || earlier.loose
@@ -183,7 +183,7 @@ func (a *admission) inherit(i int, b *DeviceBlock) {
 // chance is what the kubelet chooses by chance in a pick; see DeviceBlock.
 type chance struct{ free, loose bool }
 
-// takeDevices picks devices of a resource, need in number; the caller has made sure that as many are usable.
+// takeDevices picks need devices of a resource. At least as many must be usable.
 func (a *admission) takeDevices(at int, res topo.Resource, need int, h hint) DeviceBlock {
 	block := DeviceBlock{Resource: res.Name}
 	picked := newDevices(len(res.Devices))
@@ -239,8 +239,8 @@ func (a *admission) pools(at int, res topo.Resource, h hint) [4]devices {
 	return pools
 }
 
-// draw adds devices of a pool to picked, lowest ids first: need in number, or all if the pool has fewer. It marks the
-// block if the kubelet may pick other devices. It returns how many it took.
+// draw adds need devices of a pool to picked, lowest ids first, or all if the pool has fewer. It marks the block if
+// the kubelet may pick other devices. It returns how many it took.
 func draw(res topo.Resource, pool devices, need int, picked devices, block *DeviceBlock) (took int) {
 	have := pool.len()
 	if need <= 0 || have == 0 {
@@ -271,7 +271,7 @@ func (a *admission) bookDevices(i int) {
 	if len(a.taken[i].Devices) == 0 {
 		return
 	}
-	a.own()
+	a.ownUsage()
 	for _, b := range a.taken[i].Devices {
 		a.u.take(b.Resource, b.IDs)
 		_, res, _ := a.u.resource(b.Resource)

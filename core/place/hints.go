@@ -54,18 +54,18 @@ type merging struct {
 	// choosy.
 	possible, choosing bool
 	preferred          []bool // masks that all choosy hint sets prefer
-	// reached[d] is 1 if d is an intersection of one mask of every choosy hint set, and 0 otherwise; turn is memory for
-	// computing it. aim is the best width for an affinity that is not preferred. Only policies that admit such
-	// affinities need these fields.
-	reached, turn []uint64
-	aim           int
-	work          *work
+	// reached[d] is 1 if d is an intersection of one mask of every choosy hint set, and 0 otherwise; scratch is
+	// memory for computing it. aim is the best width for an affinity that is not preferred. Only policies that admit
+	// such affinities need these fields.
+	reached, scratch []uint64
+	aim              int
+	work             *work
 }
 
 // crossing is memory for a merge on machines of up to eight NUMA nodes.
 type crossing struct {
-	preferred     [1 << defaultMaxNUMAs]bool
-	reached, turn [1 << defaultMaxNUMAs]uint64
+	preferred        [1 << defaultMaxNUMAs]bool
+	reached, scratch [1 << defaultMaxNUMAs]uint64
 }
 
 // merging returns a merge of no hint sets. size is the number of masks in the mask space.
@@ -74,11 +74,11 @@ func (c *crossing) merging(row policyRow, size int) merging {
 	if size > len(c.preferred) {
 		m.preferred = make([]bool, size)
 		if !row.preferred {
-			m.reached, m.turn = make([]uint64, size), make([]uint64, size)
+			m.reached, m.scratch = make([]uint64, size), make([]uint64, size)
 		}
 		return m
 	}
-	m.preferred, m.reached, m.turn = c.preferred[:size], c.reached[:size], c.turn[:size]
+	m.preferred, m.reached, m.scratch = c.preferred[:size], c.reached[:size], c.scratch[:size]
 	return m
 }
 
@@ -105,7 +105,7 @@ func (m *merging) meet(l *maskSpace, f *hintSet) {
 func (m *merging) reach(f *hintSet) {
 	narrowest := len(m.preferred)
 	for k := range max(1, f.kinds) {
-		counts := m.turn
+		counts := m.scratch
 		if !m.choosing && k == 0 {
 			counts = m.reached
 		}
@@ -176,8 +176,9 @@ func (m *merging) decideAny(u *Usage, l *maskSpace) hint {
 	return hint{mask: u.Machine.All(), set: true}
 }
 
-// closer reports whether mask a goes before mask b: narrower ones first; then, with prefer-closest-numa-nodes, by
-// mean distance; then lower NUMA nodes first (numa_info.go, Closest and Narrowest).
+// closer reports whether the topology manager chooses mask a rather than mask b: the narrower one; of equally wide
+// ones, with prefer-closest-numa-nodes, the one with the shorter mean distance; then the one with the lower NUMA
+// nodes (numa_info.go, Closest and Narrowest).
 func (m *merging) closer(u *Usage, l *maskSpace, a, b int) bool {
 	x, y := bits.OnesCount(uint(a)), bits.OnesCount(uint(b))
 	if x != y {

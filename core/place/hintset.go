@@ -24,7 +24,7 @@ func newMaskSpace(universe topo.Mask) maskSpace {
 	return maskSpace{at: universe.AppendPositions(make([]int, 0, topo.MaxNUMAs)), plain: universe&(universe+1) == 0}
 }
 
-// next returns the mask that matters after d; the first is 1.
+// next returns the next mask after d that matters. The first mask that matters is 1.
 func (l *maskSpace) next(d int) int {
 	if l.single {
 		return d << 1

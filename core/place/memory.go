@@ -119,7 +119,7 @@ func (a *admission) allocateMemory(i int, h hint) RefusalReason {
 // bookMemory subtracts from the usage the part of a container's memory that does not come from finished init
 // containers.
 func (a *admission) bookMemory(i int) {
-	a.own()
+	a.ownUsage()
 	for _, b := range a.taken[i].Memory {
 		a.u.assign(b.Kind, b.NUMAs, max(0, b.Bytes-a.spare.memory[memoryKey{b.NUMAs, b.Kind}]))
 	}
@@ -226,15 +226,15 @@ func (a *admission) ownMask(c *Container, contains topo.Mask) (hint, bool) {
 		if !ok || d&need != need {
 			continue
 		}
-		if best == 0 || narrower(f.preferred[d], d, f.preferred[best], best) {
+		if best == 0 || betterOwnMask(f.preferred[d], d, f.preferred[best], best) {
 			best = d
 		}
 	}
 	return hint{mask: l.wide(best), set: true, preferred: f.preferred[best]}, best != 0
 }
 
-// narrower reports whether ownMask takes the dense mask d rather than best.
-func narrower(preferred bool, d int, bestPreferred bool, best int) bool {
+// betterOwnMask reports whether ownMask takes the dense mask d rather than best.
+func betterOwnMask(preferred bool, d int, bestPreferred bool, best int) bool {
 	if preferred != bestPreferred {
 		return preferred
 	}

@@ -8,12 +8,12 @@ import "github.com/tenon-numa/tenon/core/topo"
 // leave their holdings to later ones.
 type podPlan struct {
 	// plans has one plan for each container, in order; a pod that is aligned as a whole has one plan.
-	plans []plan
-	alone bool   // the pod is one app container
-	whole bool   // the pod is aligned as a whole
-	hard  bool   // only the engine finds the answer
-	never bool   // the pod is too large for every node
-	left  counts // scratch of ask: what earlier containers of the pod leave
+	plans   []plan
+	alone   bool   // the pod is one app container
+	whole   bool   // the pod is aligned as a whole
+	hard    bool   // only the engine finds the answer
+	never   bool   // the pod is too large for every node
+	scratch counts // of ask: what earlier containers of the pod leave
 	// sum is what all containers want together, if summed is set (podsum.go).
 	sum    plan
 	summed bool
@@ -70,8 +70,8 @@ func (u *Usage) podPlan(p *Pod) (c podPlan) {
 	return c
 }
 
-// ask returns whether a usage of the pod plan's ground admits the pod, or unsure if only the engine finds out. It
-// belongs to one goroutine, because it uses p.left.
+// ask returns whether a usage of the pod plan's ground admits the pod, or unsure if only the engine finds out. Only
+// one goroutine may call it at a time, because it uses p.scratch.
 func (p *podPlan) ask(u *counts) answer {
 	steps := 0
 	switch {
@@ -87,7 +87,7 @@ func (p *podPlan) ask(u *counts) answer {
 	if p.summed && p.sum.oneHas(u) {
 		return yes
 	}
-	v := &p.left
+	v := &p.scratch
 	amounts := append(v.amounts[:0], u.amounts...)
 	*v = *u
 	v.amounts = amounts
@@ -171,8 +171,8 @@ func (p *plan) bookTotals(u *counts) {
 	}
 }
 
-// joins reports whether a group of other NUMA nodes has the NUMA node at position i, which has no blocks. A block on
-// it then changes what the group can take.
+// joins reports whether a group of other NUMA nodes contains the NUMA node at position i, which has no blocks. A
+// block on that NUMA node then changes what the group can take.
 func (u *counts) joins(i int) bool {
 	for rest := u.grouped; rest != 0; rest &= rest - 1 {
 		if u.cells[rest.First()].group>>uint(i)&1 != 0 {

@@ -123,7 +123,7 @@ func (r Reason) String() string { return r.Text() }
 // Text renders the reason for people. Equal reasons on several nodes give equal texts, so that the scheduler's event
 // groups and counts them.
 func (r Reason) Text() string {
-	if text, ok := r.barred(); ok {
+	if text, ok := r.barredText(); ok {
 		return text
 	}
 	switch r.Code {

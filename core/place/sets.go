@@ -87,7 +87,7 @@ func (t *tally) beyond(from, members, short int, prefix float64) float64 {
 // The kubelet adds up the free CPUs of a subset to see whether they are enough, but takes whole groups of them. CPUs
 // that belong to no whole group, as half reserved cores leave them, make it loop. ok is false if the answer needs
 // more work than is left.
-func (s *spreading) loops(level []int) (is, ok bool) {
+func (s *spreading) loops(level []int) (forever, ok bool) {
 	halves := false
 	for i, f := range s.free {
 		halves = halves || f%s.group > 0 && s.spare(i) > 0
@@ -101,8 +101,8 @@ func (s *spreading) loops(level []int) (is, ok bool) {
 	start := 0
 	for j, last := range level {
 		for i := start; i < last; i++ {
-			if is, ok = s.loopsAmong(append(level[:j:j], i), i+1); is || !ok {
-				return is, ok
+			if forever, ok = s.loopsAmong(append(level[:j:j], i), i+1); forever || !ok {
+				return forever, ok
 			}
 		}
 		start = last + 1
@@ -112,7 +112,7 @@ func (s *spreading) loops(level []int) (is, ok bool) {
 
 // loopsAmong is loops for the sets that contain all of members and otherwise only NUMA nodes with an index of at
 // least from.
-func (s *spreading) loopsAmong(members []int, from int) (is, ok bool) {
+func (s *spreading) loopsAmong(members []int, from int) (forever, ok bool) {
 	row := s.rest // entries for the groups that a subset has to spare: 0 to s.rest-1
 	all := row * (s.rest + 1)
 	if !s.work.spend(4 * (len(members) + len(s.free) - from) * (s.k + 1) * all) {

@@ -31,7 +31,7 @@ func (u *Usage) takeSpread(from cpuSet, n, group int, w *work) (cpuSet, ending) 
 	p := u.picker(from, n, *w)
 	if n > 0 && n%group == 0 && n <= p.free.Len() {
 		var numas []int // positions, in the order in which the kubelet sorts them
-		s := spreading{wanted: n / group, group: group, most: maxSets, work: w}
+		s := spreading{wanted: n / group, group: group, setLimit: maxSets, work: w}
 		for _, x := range p.numas() {
 			numas, s.free = append(numas, x.ID), append(s.free, x.free)
 		}
@@ -53,11 +53,11 @@ func (u *Usage) takeSpread(from cpuSet, n, group int, w *work) (cpuSet, ending) 
 	return u.takePacked(from, n, false, w)
 }
 
-// pickInts returns the entries of a slice at the given indices.
-func pickInts(of, at []int) []int {
+// pickInts returns the entries of values at the given indices.
+func pickInts(values, at []int) []int {
 	out := make([]int, len(at))
 	for i, k := range at {
-		out[i] = of[k]
+		out[i] = values[k]
 	}
 	return out
 }
@@ -73,11 +73,11 @@ func spreadSpan(m *topo.Machine, free, n, group int) (least, most int) {
 
 // spreading searches for the NUMA nodes to spread CPUs over. A NUMA node is its index in free.
 type spreading struct {
-	free   []int   // free CPUs of each NUMA node, in the order in which the kubelet enumerates them
-	wanted int     // groups of CPUs that the container wants
-	group  int     // CPUs of a group
-	most   float64 // the most sets that the kubelet may look at
-	work   *work
+	free     []int   // free CPUs of each NUMA node, in the order in which the kubelet enumerates them
+	wanted   int     // groups of CPUs that the container wants
+	group    int     // CPUs of a group
+	setLimit float64 // the most sets that the kubelet may look at
+	work     *work
 
 	// The fields below are set for each number k of NUMA nodes that the search tries.
 
@@ -95,7 +95,7 @@ func (s *spreading) search(least, most int) (combo, extra []int, end ending) {
 		if s.feasible() {
 			return s.best(sets)
 		}
-		if sets += choose(len(s.free), s.k); sets > s.most {
+		if sets += choose(len(s.free), s.k); sets > s.setLimit {
 			return nil, nil, endless
 		}
 	}
@@ -130,10 +130,10 @@ func (s *spreading) best(sets float64) (combo, extra []int, end ending) {
 	if s.rest > 0 {
 		ahead *= math.Pow(2, float64(s.k))
 	}
-	if sets+ahead > s.most {
+	if sets+ahead > s.setLimit {
 		if sets += s.count(level); math.IsNaN(sets) {
 			return nil, nil, exhausted
-		} else if sets > s.most {
+		} else if sets > s.setLimit {
 			return nil, nil, endless
 		}
 	}
@@ -181,8 +181,8 @@ func (s *spreading) level() (combo []int) {
 	return combo
 }
 
-// turns reports whether every NUMA node of combo ends up with the same number of free CPUs, which is in each. The
-// kubelet takes the remaining groups from some of them in turns; most is the largest number that one of them gives.
+// turns reports whether every NUMA node of combo ends up with each free CPUs. The kubelet takes the remaining groups
+// from some of the NUMA nodes in turns; most is the largest number of groups that one of them gives.
 func (s *spreading) turns(combo []int, each, most int) bool {
 	low := false // some NUMA node gave nothing in the last turn, although it had a group
 	for _, i := range combo {

@@ -167,7 +167,7 @@ func (c spreadCase) compare(t interface{ Fatalf(string, ...any) }) {
 	e := enumeration{free: c.free, n: c.n, group: c.group, most: c.sets}
 	combo, extra, end := e.search(c.least, c.most)
 	w := work{}
-	s := spreading{free: c.free, wanted: c.n / c.group, group: c.group, most: float64(c.sets), work: &w}
+	s := spreading{free: c.free, wanted: c.n / c.group, group: c.group, setLimit: float64(c.sets), work: &w}
 	gotCombo, gotExtra, gotEnd := s.search(c.least, c.most)
 	if gotEnd != end || !slices.Equal(gotCombo, combo) || !slices.Equal(gotExtra, extra) {
 		t.Fatalf("%+v: got %v, rest from %v, end %d; enumeration of %d sets says %v, rest from %v, end %d",

@@ -42,9 +42,9 @@ type starting struct {
 	faults  []StartFault
 }
 
-// say adds a fault about a setting if its first argument is true.
-func (s *starting) say(is bool, setting, format string, args ...any) {
-	if is {
+// add adds a fault about a setting if the argument fault is true.
+func (s *starting) add(fault bool, setting, format string, args ...any) {
+	if fault {
 		s.faults = append(s.faults, StartFault{Setting: setting, Text: setting + ": " + fmt.Sprintf(format, args...)})
 	}
 }
@@ -61,7 +61,7 @@ func (r Rules) StartFaults(m *topo.Machine, s Startup) []StartFault {
 	x.cpuOptions()
 	x.topologyOptions()
 	x.socketAlignment()
-	x.say(r.CPU.Static && r.CPU.Reserved.Empty(), cpuPolicyField,
+	x.add(r.CPU.Static && r.CPU.Reserved.Empty(), cpuPolicyField,
 		"static needs reservedSystemCPUs, or cpu in systemReserved or kubeReserved")
 	x.reservedMemory()
 	x.capacity()
@@ -83,8 +83,8 @@ var exclusive = [...][2]string{{"full-pcpus-only", "distribute-cpus-across-cores
 	{"prefer-align-cpus-by-uncorecache", "distribute-cpus-across-cores"},
 	{"prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa"}}
 
-// set reports, by name, whether the rules turn an option on.
-func (r Rules) set() map[string]bool {
+// optionsOn reports, by name, whether the rules turn an option on.
+func (r Rules) optionsOn() map[string]bool {
 	return map[string]bool{
 		"full-pcpus-only":                  r.CPU.FullPCPUsOnly,
 		"distribute-cpus-across-numa":      r.CPU.DistributeAcrossNUMA,
@@ -100,26 +100,26 @@ func (r Rules) set() map[string]bool {
 // cpuOptions checks the options of the CPU manager. Policy none accepts no option at all, not even one that is
 // "false" (cpumanager/policy_none.go, NewNonePolicy).
 func (s *starting) cpuOptions() {
-	on := s.set()
+	on := s.optionsOn()
 	for _, o := range options {
 		if o.Topology || !on[o.Name] && !slices.Contains(s.Named, o.Name) {
 			continue
 		}
 		if !s.CPU.Static {
-			s.say(true, cpuOptionsField, "%s needs cpuManagerPolicy: static", o.Name)
+			s.add(true, cpuOptionsField, "%s needs cpuManagerPolicy: static", o.Name)
 			continue
 		}
 		s.available(o, cpuOptionsField, "CPUManagerPolicy")
 	}
 	for _, pair := range exclusive {
-		s.say(s.CPU.Static && on[pair[0]] && on[pair[1]], cpuOptionsField, "%s and %s exclude each other", pair[0], pair[1])
+		s.add(s.CPU.Static && on[pair[0]] && on[pair[1]], cpuOptionsField, "%s and %s exclude each other", pair[0], pair[1])
 	}
 }
 
 // topologyOptions checks the options of the topology manager, which reads none under policy none
 // (topologymanager/topology_manager.go, NewManager).
 func (s *starting) topologyOptions() {
-	on := s.set()
+	on := s.optionsOn()
 	for _, o := range options {
 		if o.Topology && s.Topology.Policy != None && (on[o.Name] || slices.Contains(s.Named, o.Name)) {
 			s.available(o, topologyOptionsField, "TopologyManagerPolicy")
@@ -132,7 +132,7 @@ func (s *starting) topologyOptions() {
 func (s *starting) available(o Option, field, gates string) {
 	r := s.Release.orDefault()
 	if r < o.Since {
-		s.say(true, field, "kubelets have %s since %s", o.Name, o.Since)
+		s.add(true, field, "kubelets have %s since %s", o.Name, o.Since)
 		return
 	}
 	gate, all := gates+"AlphaOptions", "AllAlpha"
@@ -149,7 +149,7 @@ func (s *starting) available(o Option, field, gates string) {
 	if on || o.Stable > 0 && r >= o.Stable {
 		return
 	}
-	s.say(true, field, "%s needs the feature gate %s", o.Name, gate)
+	s.add(true, field, "%s needs the feature gate %s", o.Name, gate)
 	s.faults[len(s.faults)-1].Gate = true
 }
 
@@ -159,10 +159,10 @@ func (s *starting) socketAlignment() {
 	if !s.CPU.Static || !s.CPU.AlignBySocket {
 		return
 	}
-	s.say(s.Topology.Policy == SingleNUMA, cpuOptionsField,
+	s.add(s.Topology.Policy == SingleNUMA, cpuOptionsField,
 		"align-by-socket and topologyManagerPolicy: single-numa-node exclude each other")
 	sockets, numas := len(s.machine.Sockets()), s.machine.MaskOfCPUs(s.machine.CPUs()).Len()
-	s.say(sockets > numas, cpuOptionsField, "align-by-socket is not for machines with more sockets (%d) than NUMA nodes "+
+	s.add(sockets > numas, cpuOptionsField, "align-by-socket is not for machines with more sockets (%d) than NUMA nodes "+
 		"with CPUs (%d)", sockets, numas)
 }
 
@@ -173,15 +173,15 @@ func (s *starting) socketAlignment() {
 // hugepages is a fault.
 func (s *starting) reservedMemory() {
 	for _, x := range s.Memory.Reserved {
-		s.say(x.Bytes == 0, reservedMemoryField, "NUMA node %d: %s may not be 0; leave it out", x.NUMA, x.Kind)
-		s.say(s.Memory.Static && x.Kind != topo.Memory && x.Bytes > 0, reservedMemoryField, "NUMA node %d: no kubelet "+
+		s.add(x.Bytes == 0, reservedMemoryField, "NUMA node %d: %s may not be 0; leave it out", x.NUMA, x.Kind)
+		s.add(s.Memory.Static && x.Kind != topo.Memory && x.Bytes > 0, reservedMemoryField, "NUMA node %d: no kubelet "+
 			"keeps %s from pods: leave them out", x.NUMA, x.Kind)
 		at, ok := s.machine.Position(x.NUMA)
 		if !ok || !s.Memory.Static || x.Kind != topo.Memory {
 			continue
 		}
 		if have := s.machine.NUMAs()[at].Balance(topo.Memory); x.Bytes > have {
-			s.say(true, reservedMemoryField, "NUMA node %d has %s beside its hugepages, less than the %s that are reserved: "+
+			s.add(true, reservedMemoryField, "NUMA node %d has %s beside its hugepages, less than the %s that are reserved: "+
 				"the kubelet starts, its count falls below zero, and it gives out memory that is not there", x.NUMA,
 				topo.FormatBytes(max(0, have)), topo.FormatBytes(x.Bytes))
 			s.faults[len(s.faults)-1].Starts = true
@@ -191,9 +191,9 @@ func (s *starting) reservedMemory() {
 		return
 	}
 	sum := s.Memory.Reserves(topo.Memory)
-	s.say(sum == 0, reservedMemoryField, "memoryManagerPolicy: Static needs memory of a NUMA node")
+	s.add(sum == 0, reservedMemoryField, "memoryManagerPolicy: Static needs memory of a NUMA node")
 	kept, known := s.Kept[topo.Memory]
-	s.say(known && sum > 0 && sum != kept, reservedMemoryField, "its sum is %s, and the kubelet keeps %s from pods "+
+	s.add(known && sum > 0 && sum != kept, reservedMemoryField, "its sum is %s, and the kubelet keeps %s from pods "+
 		"(systemReserved, kubeReserved and evictionHard): they must be equal", topo.FormatBytes(sum),
 		topo.FormatBytes(max(0, kept)))
 }
@@ -206,9 +206,9 @@ func (s *starting) capacity() {
 	for _, n := range s.machine.NUMAs() {
 		bytes += n.Bytes
 	}
-	s.say(s.Kept[topo.Memory] > bytes, field+", evictionHard", "they keep %s of memory from pods, and the machine has %s",
+	s.add(s.Kept[topo.Memory] > bytes, field+", evictionHard", "they keep %s of memory from pods, and the machine has %s",
 		topo.FormatBytes(s.Kept[topo.Memory]), topo.FormatBytes(bytes))
 	cpus := s.machine.CPUs().Len()
-	s.say(s.Kept["cpu"] > int64(cpus)*1000, field, "they keep %dm CPU from pods, and the machine has %d CPUs",
+	s.add(s.Kept["cpu"] > int64(cpus)*1000, field, "they keep %dm CPU from pods, and the machine has %d CPUs",
 		s.Kept["cpu"], cpus)
 }

@@ -63,16 +63,17 @@ type picker struct {
 	numaFirst bool
 	spread    bool // distribute-cpus-across-cores
 	roundUp   bool // an odd number of CPUs is given part of an L3 group, too
-	// own: a part counts as wholly free by its own size. The agent decides so; a kubelet compares with the mean size.
-	own   bool
-	words int // the steps of going through one part
-	work  work
+	// ownSize: a part counts as wholly free by its own size. The agent decides so; a kubelet compares with the mean
+	// size.
+	ownSize bool
+	words   int // the steps of going through one part
+	work    work
 }
 
 func (u *Usage) picker(from cpuSet, n int, w work) picker {
 	m := u.Machine
 	return picker{m: m, free: from.And(m.CPUs()).Bits(), need: n, work: w, words: u.costs.words,
-		own:       u.Rules.Arbiter == ByAgent,
+		ownSize:   u.Rules.Arbiter == ByAgent,
 		spread:    u.Rules.CPU.DistributeAcrossCores,
 		roundUp:   u.Rules.Release.has(threadsRoundUp),
 		numaFirst: len(m.Sockets()) >= m.WithCPUs().Len()}
@@ -190,7 +191,7 @@ func (p *picker) aboveCores() []part {
 func (p *picker) takeWhole(parts []part, size int) {
 	for _, x := range parts {
 		all := x.CPUs.Len()
-		if p.own {
+		if p.ownSize {
 			size, x.free = 0, p.free.AndLen(x.CPUs)
 		}
 		if x.free == cmp.Or(size, all) && p.need >= all {
@@ -210,7 +211,7 @@ func (p *picker) takeNUMAs() {
 // socket's own size.
 func (p *picker) takeSockets() {
 	mean := p.m.CPUs().Len() / len(p.m.Sockets())
-	if p.own {
+	if p.ownSize {
 		mean = 1
 	}
 	if p.need >= mean { // a socket with that many free CPUs is no smaller
@@ -224,7 +225,7 @@ func (p *picker) takeSockets() {
 func (p *picker) takeCores() {
 	mean := cpusPerCore(p.m)
 	with := mean
-	if p.own {
+	if p.ownSize {
 		mean, with = 1, 0
 	}
 	if p.need < max(1, mean) {
@@ -245,7 +246,7 @@ func (p *picker) takeSingles() {
 		return
 	}
 	ids := p.singles()
-	if p.own {
+	if p.ownSize {
 		ids = once(ids)
 	}
 	if len(ids) >= p.need {

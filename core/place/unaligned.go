@@ -34,8 +34,8 @@ func (u Unaligned) Text() string { return u.What + "; " + u.Remedy }
 // Unaligned returns what a kubelet with these rules does not align on a machine, in a fixed order. On a machine with
 // one NUMA node, the only possible entry is SharedCPUs.
 func (r Rules) Unaligned(m *topo.Machine) (out []Unaligned) {
-	add := func(is, choice bool, code UnalignedCode, what, remedy string) {
-		if is {
+	add := func(unaligned, choice bool, code UnalignedCode, what, remedy string) {
+		if unaligned {
 			out = append(out, Unaligned{Code: code, What: what, Remedy: remedy, Choice: choice})
 		}
 	}

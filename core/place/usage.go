@@ -68,7 +68,8 @@ func NewUsage(m *topo.Machine, r Rules) *Usage {
 	return u.Empty()
 }
 
-// Alike reports whether both usages are made from one another, and so have the same machine and rules.
+// Alike reports whether one of the two usages is made from the other, or both are made from a third. They then have
+// the same machine and rules.
 func (u *Usage) Alike(v *Usage) bool { return u.ground == v.ground }
 
 // Empty returns the usage of the same machine and rules on which nothing is held. It is cheaper than NewUsage, since it

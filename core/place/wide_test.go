@@ -20,7 +20,7 @@ func TestWideMemoryAgreesWithTables(t *testing.T) {
 		for range rapid.IntRange(0, 2).Draw(t, "left by init containers") {
 			mask := topo.Mask(rapid.Uint64Range(1, uint64(m.All())).Draw(t, "left on"))
 			bytes := rapid.Int64Range(1, 6).Draw(t, "left") << 30
-			a.own()
+			a.ownUsage()
 			a.u.assign(topo.Memory, mask, bytes)
 			a.spare.memory = map[memoryKey]int64{{mask, topo.Memory}: bytes}
 		}

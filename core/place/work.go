@@ -107,20 +107,20 @@ func reachSteps(numas, masks int) int { return (2*numas + 4) * masks }
 // deviceSteps returns the steps of counting devices for the masks of some NUMA nodes, and of picking some.
 func deviceSteps(devices, numas int) int { return devices * (numas + 80) }
 
-// expense classifies a request by the usages for which merging its hint sets surely needs too many steps.
+// expense classifies a request by the usages in which merging its hint sets surely needs too many steps.
 type expense int8
 
 const (
-	cheap               expense = iota // for none
-	expensiveWithMemory                // for usages in which memory has hints
-	expensive                          // for all usages
+	cheap               expense = iota // in none
+	expensiveWithMemory                // in usages in which memory has hints
+	expensive                          // in all usages
 	tableCost           = 10           // steps of one entry of a hint set's tables, and 6 more for each kind of memory
 )
 
-// mergeSteps returns an upper bound on the steps of merging the hint sets of a request. These range over the given
-// number of NUMA nodes, and init containers leave nothing. d is the class of the request by a lower bound on these
-// steps.
-func (u *Usage) mergeSteps(r *request, numas int) (most int, d expense) {
+// mergeSteps returns an upper bound on the steps of merging the hint sets of a request, and the class of the request
+// by a lower bound on these steps. The hint sets range over the given number of NUMA nodes. The bounds hold for pods
+// whose init containers leave nothing.
+func (u *Usage) mergeSteps(r *request, numas int) (bound int, class expense) {
 	policy := u.Rules.Topology.Policy
 	if policy == None || numas > maxMaskSpace {
 		return 0, cheap
@@ -132,32 +132,33 @@ func (u *Usage) mergeSteps(r *request, numas int) (most int, d expense) {
 	} else if !policyTable[policy].preferred {
 		reach = reachSteps(numas, size)
 	}
-	least, all := size/4, 2*u.costs.distances*masks
+	// least is the lower bound without memory; more is what the upper bound adds to it.
+	least, more := size/4, 2*u.costs.distances*masks
 	for _, d := range r.devices {
 		if at := u.resourceAt(d.Resource); at >= 0 && u.sets[at].numas != 0 {
 			least += tableCost*masks + reach
-			all += u.costs.devices + u.costs.shared*masks
+			more += u.costs.devices + u.costs.shared*masks
 		}
 	}
 	if r.cpus > 0 {
 		least += tableCost*masks + reach
-		all += (2*numas+4)*u.costs.words + u.costs.sockets*size
+		more += (2*numas+4)*u.costs.words + u.costs.sockets*size
 	}
 	memory := 0
 	if kinds := len(r.memory); kinds > 0 {
 		least += (tableCost + 6*kinds) * masks
 		memory = kinds * reach
 		if policyTable[policy].single { // asked once more, of all masks
-			all += (tableCost + 6*kinds) * size
+			more += (tableCost + 6*kinds) * size
 		}
 	}
 	switch {
 	case least > maxWork:
-		d = expensive
+		class = expensive
 	case least+memory > maxWork:
-		d = expensiveWithMemory
+		class = expensiveWithMemory
 	}
-	return least + memory + all, d
+	return least + memory + more, class
 }
 
 // heavy reports whether the full engine may need too many steps before it admits a pod without init containers. The
