@@ -6,17 +6,17 @@ import "math"
 // nodes; spread.go has the rules. The kubelet hands out groups in turns. After L full turns, each chosen NUMA node
 // has given L groups, or all that it had. In the last turn, the first NUMA nodes give one more. For every L, called
 // level here, a table holds the least sum of squares that the NUMA nodes from an index on can reach. A walk from the
-// first to the last NUMA node then takes each one with which the sum can stay within the bound. The result is the
-// first set of the enumeration.
+// first to the last NUMA node then takes each one with which the sum can stay within the limit (see func bound). The
+// result is the first set of the enumeration.
 
 // impossible is the cost of a choice that cannot be made.
 const impossible = math.MaxInt64 / 4
 
 // seat is one NUMA node in a deal.
 type seat struct {
-	spare int   // whole groups that it can give beyond its share
-	free  int64 // free CPUs after its share
-	base  int64 // what it adds to the sum of squares by giving its share
+	spare int   // whole groups that the NUMA node can give beyond its share
+	free  int64 // free CPUs after the NUMA node has given its share
+	base  int64 // what the NUMA node adds to the sum of squares by giving its share
 }
 
 // deal is the choice of some seats, and of the number of groups that each gives.

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// File is a scenario together with its text: its comments and blank lines are kept.
+// File is a scenario together with its text, which includes comments and blank lines.
 type File struct {
 	Scenario
 	lines []string    // of the text, without the expected outcomes
@@ -20,11 +20,11 @@ type File struct {
 
 // parser is the state of reading a file.
 type parser struct {
-	f       *File
-	machine strings.Builder // line for line, so that its errors name the lines of the file
-	cores   []topo.CoreSpec
-	ruled   bool            // the rules line was read
-	pods    map[string]bool // names of admitted pods
+	f        *File
+	machine  strings.Builder // has a line for each line of the file, so that errors name the lines of the file
+	cores    []topo.CoreSpec
+	hasRules bool            // the rules line was read
+	pods     map[string]bool // names of admitted pods
 }
 
 // Parse reads a scenario. Errors name the file and the line.
@@ -55,7 +55,7 @@ func (p *parser) line(line string) error {
 	code, comment, commented := strings.Cut(line, "#")
 	words := strings.Fields(code)
 	if len(words) == 0 {
-		if commented && !p.ruled {
+		if commented && !p.hasRules {
 			p.f.Comment = append(p.f.Comment, strings.TrimSpace(comment))
 		}
 		return nil
@@ -67,13 +67,13 @@ func (p *parser) line(line string) error {
 	case "core":
 		return p.core(words)
 	case "rules":
-		if p.ruled {
+		if p.hasRules {
 			return fmt.Errorf("rules are given twice")
 		}
-		p.ruled = true
+		p.hasRules = true
 		return p.rules(words[1:])
 	}
-	if !p.ruled {
+	if !p.hasRules {
 		return fmt.Errorf("%q comes before the rules", words[0])
 	}
 	s, err := p.step(words, code)
@@ -104,11 +104,11 @@ func (p *parser) core(w []string) error {
 	return nil
 }
 
-// number reads a whole number in 0..most.
-func number(s string, most int) (int, error) {
+// number reads a whole number in 0..highest.
+func number(s string, highest int) (int, error) {
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 || n > most {
-		return 0, fmt.Errorf("%q is not a number in 0..%d", s, most)
+	if err != nil || n < 0 || n > highest {
+		return 0, fmt.Errorf("%q is not a number in 0..%d", s, highest)
 	}
 	return n, nil
 }
@@ -135,10 +135,10 @@ func (p *parser) finish() error {
 }
 
 func (p *parser) step(words []string, line string) (s Step, err error) {
-	do := slices.Index(actionWords[:], words[0])
-	s.Do = Action(do)
+	action := slices.Index(actionWords[:], words[0])
+	s.Do = Action(action)
 	switch {
-	case do < 0:
+	case action < 0:
 	case s.Do == Admit:
 		if err := parseAdmit(line, &s); err != nil {
 			return s, err
@@ -208,7 +208,7 @@ func parseAdmit(line string, s *Step) error {
 		if slices.ContainsFunc(s.Pod.Containers, func(o place.Container) bool { return o.Name == c.Name }) {
 			return fmt.Errorf("pod %s: container %s is named twice", s.Name, c.Name)
 		}
-		c.Unequal = c.Unequal || s.Pod.PodLevel && uneven(s.Pod.QoS, &c)
+		c.Unequal = c.Unequal || s.Pod.PodLevel && mustBeUnequal(s.Pod.QoS, &c)
 		s.Pod.Containers = append(s.Pod.Containers, c)
 	}
 	if n := len(s.Pod.Containers); n > MaxContainers {
@@ -217,21 +217,21 @@ func parseAdmit(line string, s *Step) error {
 	return nil
 }
 
-// someWhole is what a pod requests as a whole if the scenario has pod-level without amounts.
-const someWhole = "cpu:1,memory:1Gi"
+// defaultWhole is what a pod requests as a whole if the scenario has pod-level without amounts.
+const defaultWhole = "cpu:1,memory:1Gi"
 
 // parseWhole reads what a pod requests as a whole, such as cpu:4,memory:2Gi.
 func parseWhole(list string) (place.Whole, bool) {
 	if list == "" {
-		list = someWhole
+		list = defaultWhole
 	}
 	c, err := parseContainer(strings.Fields("pod " + strings.NewReplacer(",", " ", ":", "=").Replace(list)))
 	return place.Whole{MilliCPU: c.MilliCPU, Memory: c.Memory}, err == nil && len(c.Devices) == 0
 }
 
-// uneven reports whether a container's limits cannot equal its requests: the pod is not Guaranteed, or the container
-// requests no CPU or no memory.
-func uneven(class place.QoS, c *place.Container) bool {
+// mustBeUnequal reports whether a container's limits cannot equal its requests: the pod is not Guaranteed, or the
+// container requests no CPU or no memory.
+func mustBeUnequal(class place.QoS, c *place.Container) bool {
 	return class != place.Guaranteed || c.MilliCPU == 0 ||
 		!slices.ContainsFunc(c.Memory, func(a place.Amount) bool { return a.Kind == topo.Memory && a.Bytes > 0 })
 }
@@ -378,7 +378,7 @@ type option struct {
 	at   func(*place.CPURules) *bool
 }
 
-// options returns the kubelet's options of that policy (cpumanager/policy_options.go).
+// options returns all options of the static CPU manager (cpumanager/policy_options.go).
 func options() []option {
 	return []option{
 		{"full-pcpus-only", func(r *place.CPURules) *bool { return &r.FullPCPUsOnly }},

@@ -110,7 +110,7 @@ func numaIDs(m *topo.Machine, mask topo.Mask) string {
 	return idset.Of(m.IDs(mask)...).String()
 }
 
-// showFree lists what each NUMA node has left. Devices of several NUMA nodes appear at each of them.
+// showFree lists what each NUMA node has free. Devices of several NUMA nodes appear at each of them.
 func showFree(u *place.Usage) (out []string) {
 	for i, n := range u.Machine.NUMAs() {
 		s := fmt.Sprintf("numa %d:", n.ID)

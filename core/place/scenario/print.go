@@ -115,7 +115,7 @@ func shortCores(m *topo.Machine, numa int) (text string, ok bool) {
 // l3Groups returns the number of L3 groups of a NUMA node's cores. ok is false unless the groups belong to this NUMA
 // node alone, have equal sizes, follow the order of the cores, and have their lowest CPUs as ids.
 func l3Groups(m *topo.Machine, cores []topo.CPU) (n int, ok bool) {
-	all := 0 // CPUs in the groups, less the CPUs in them that are of this NUMA node
+	foreign := 0 // CPUs of other NUMA nodes in the groups: at the end, all their CPUs less the CPUs of this NUMA node
 	for i, c := range cores {
 		if i == 0 || c.L3 != cores[i-1].L3 {
 			n++
@@ -133,14 +133,14 @@ func l3Groups(m *topo.Machine, cores []topo.CPU) (n int, ok bool) {
 			return 0, false
 		}
 		own[c.L3] = true
-		all -= m.CoreCPUs(c.Core).Len()
+		foreign -= m.CoreCPUs(c.Core).Len()
 	}
 	for id := range m.CPUs().All() {
 		if c, _ := m.CPU(id); own[c.L3] {
-			all++
+			foreign++
 		}
 	}
-	return n, all == 0 && len(own) == n
+	return n, foreign == 0 && len(own) == n
 }
 
 func coreLines(m *topo.Machine, numa int) (out []string) {
@@ -151,7 +151,7 @@ func coreLines(m *topo.Machine, numa int) (out []string) {
 	return out
 }
 
-// deviceLines writes devices that differ only in their ids on one line.
+// deviceLines writes the devices of a resource. Devices that differ only in their ids are on one line.
 func deviceLines(m *topo.Machine, r topo.Resource) (out []string) {
 	var order []string
 	ids := map[string][]string{}
@@ -244,7 +244,7 @@ func (s Step) admitLine() string {
 	if s.Pod.PodLevel {
 		word := "pod-level"
 		whole := strings.Join(amounts(s.Pod.Whole.MilliCPU, s.Pod.Whole.Memory), ",")
-		if whole = strings.ReplaceAll(whole, "=", ":"); whole != someWhole && whole != "" {
+		if whole = strings.ReplaceAll(whole, "=", ":"); whole != defaultWhole && whole != "" {
 			word += "=" + whole
 		}
 		w = append(w, word)
@@ -264,7 +264,7 @@ func (s Step) admitLine() string {
 	var cs []string
 	for _, c := range s.Pod.Containers {
 		// The word "unequal" is written only where Parse does not conclude it from the requests.
-		c.Unequal = c.Unequal && s.Pod.PodLevel && !uneven(s.Pod.QoS, &c)
+		c.Unequal = c.Unequal && s.Pod.PodLevel && !mustBeUnequal(s.Pod.QoS, &c)
 		cs = append(cs, containerText(c))
 	}
 	return strings.Join(w, " ") + " : " + strings.Join(cs, " / ")

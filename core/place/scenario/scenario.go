@@ -1,6 +1,6 @@
-// Package scenario is the language of cases that a person can read: a machine, its rules, and what the node does with
-// pods one after the other. It reads scenarios, writes them, plays them through [place.Place], and makes failing ones
-// small.
+// Package scenario is a language for test cases that a person can read: a machine, its rules, and what the node does
+// with pods one after the other. It reads scenarios, writes them, plays them through [place.Place], and shrinks those
+// that fail.
 //
 // A scenario is read line by line:
 //
@@ -66,8 +66,8 @@ type Scenario struct {
 	Comment []string // lines of the head, without the "#"
 	Machine *topo.Machine
 	Rules   place.Rules
-	// ReserveCPUs is the number of CPUs that the configuration reserves by amount; Rules.CPU.Reserved then has the CPUs
-	// that the node picks. It is 0 if the configuration names the CPUs.
+	// ReserveCPUs is the number of CPUs that the configuration reserves without naming them; Rules.CPU.Reserved then
+	// has the CPUs that the node picks. It is 0 if the configuration names the CPUs.
 	ReserveCPUs int
 	Steps       []Step
 }
@@ -132,7 +132,7 @@ func (n *Node) Usage() *place.Usage {
 // Hold adds an admitted pod.
 func (n *Node) Hold(name string, hs []place.Holding) { n.Pods = append(n.Pods, Held{name, hs}) }
 
-// Has reports whether the node has admitted the pod.
+// Has reports whether the pod is on the node.
 func (n *Node) Has(name string) bool {
 	return slices.ContainsFunc(n.Pods, func(p Held) bool { return p.Name == name })
 }

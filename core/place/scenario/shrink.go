@@ -190,19 +190,19 @@ func onMachine(s *Scenario, specs iter.Seq[topo.Spec]) iter.Seq[*Scenario] {
 				continue
 			}
 			c := s.with(func(c *Scenario) { c.Machine = m })
-			if c.fit() && !yield(c) {
+			if c.fitRules() && !yield(c) {
 				return
 			}
 		}
 	}
 }
 
-// fit removes from the rules what the machine no longer has. It returns false if the machine cannot reserve the
+// fitRules removes from the rules what the machine no longer has. It returns false if the machine cannot reserve the
 // required number of CPUs.
-func (s *Scenario) fit() bool {
+func (s *Scenario) fitRules() bool {
 	s.Rules.Memory.Reserved = slices.DeleteFunc(s.Rules.Memory.Reserved, func(r place.Reserved) bool {
-		_, there := s.Machine.Position(r.NUMA)
-		return !there
+		_, ok := s.Machine.Position(r.NUMA)
+		return !ok
 	})
 	if s.ReserveCPUs == 0 {
 		s.Rules.CPU.Reserved = s.Rules.CPU.Reserved.And(s.Machine.CPUs())
@@ -327,8 +327,8 @@ func lessMemory(s *Scenario) iter.Seq[*Scenario] {
 // fewerRules switches off options, scope pod, managers and reservations, one by one.
 func fewerRules(s *Scenario) iter.Seq[*Scenario] {
 	var changes []func(*Scenario)
-	on := func(is bool, change func(*Scenario)) {
-		if is {
+	on := func(set bool, change func(*Scenario)) {
+		if set {
 			changes = append(changes, change)
 		}
 	}
@@ -352,14 +352,14 @@ func fewerRules(s *Scenario) iter.Seq[*Scenario] {
 	}
 	return func(yield func(*Scenario) bool) {
 		for _, change := range changes {
-			if c := s.with(change); c.fit() && !yield(c) {
+			if c := s.with(change); c.fitRules() && !yield(c) {
 				return
 			}
 		}
 	}
 }
 
-// plainIDs numbers NUMA nodes from 0 without holes.
+// plainIDs yields the scenario with NUMA nodes numbered from 0 without holes, unless they are already.
 func plainIDs(s *Scenario) iter.Seq[*Scenario] {
 	return func(yield func(*Scenario) bool) {
 		spec, changed := s.Machine.Spec(), false
