@@ -52,9 +52,9 @@ func (a *account) dropExcess(uid string) {
 	}
 }
 
-// overrun reports whether there are too many assumed pods to predict what they got. Once flood was called, the answer
-// stays true until half of the pods are gone or the node has reported, so that further pods cost next to nothing.
-// overrun clears a.flooded when half of them are gone.
+// overrun reports whether there are too many assumed pods to predict what they got. Once markFlooded was called, the
+// answer stays true until half of the pods are gone or the node has reported, so that further pods cost next to
+// nothing. overrun clears a.flooded when half of them are gone.
 func (a *account) overrun() bool {
 	if a.flooded > 0 && a.turnedCount() <= a.flooded/2 {
 		a.flooded = 0

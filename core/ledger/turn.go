@@ -89,18 +89,13 @@ func (a *account) blocked(me *assumedPod) state.WaitReason {
 	case a.overrun():
 		return state.WaitCrowd
 	}
-	differ := false
+	differ := false // a pod of another shape had its turn, and the order between it and me is open
 	me.after = a.now + 1
 	for _, f := range a.assumed {
+		if f == me {
+			break
+		}
 		switch {
-		case f == me:
-			switch {
-			case len(a.ahead(me)) > 0 && !a.mayPass(me):
-				return state.WaitTurn
-			case differ && !a.inAnyOrder(me):
-				return state.WaitOrder
-			}
-			return ""
 		case f.turned == 0: // waits, too; see ahead
 		case f.acked != 0 && f.unsureDevices(), f.acked == 0 && a.noticeable(f):
 			return state.WaitDevices
@@ -109,10 +104,14 @@ func (a *account) blocked(me *assumedPod) state.WaitReason {
 		case f.shape == me.shape && f.demand != me.demand:
 			return state.WaitOrder // they may exchange what they get, and the demand of one does not allow that
 		case f.shape != me.shape:
-			if differ = true; me.after > f.turned {
-				me.after = f.turned
-			}
+			differ, me.after = true, min(me.after, f.turned)
 		}
+	}
+	switch {
+	case len(a.ahead(me)) > 0 && !a.mayPass(me):
+		return state.WaitTurn
+	case differ && !a.inAnyOrder(me):
+		return state.WaitOrder
 	}
 	return ""
 }
