@@ -110,8 +110,8 @@ func (n *Node) kept() (out []part) {
 		}
 		k := part{id: c.id}
 		if n.together(c.spec, hs) {
-			if left := leftovers(n.lasting(uid, hs)); len(left) > 0 {
-				k.container, k.takes, k.beside = left[0].Container, quantitiesOf(left), quantitiesOf(n.shown(hs))
+			if keeps := leftovers(n.lasting(uid, hs)); len(keeps) > 0 {
+				k.container, k.takes, k.beside = keeps[0].Container, quantitiesOf(keeps), quantitiesOf(n.shown(hs))
 				out = append(out, k)
 			}
 			continue

@@ -95,11 +95,11 @@ func (t *names) without(name string) *names { return t.drop(hashOf(name), 0, nam
 // drop is without for the part of a trie at this depth. It returns nil if no name is left.
 func (t *names) drop(hash uint64, depth uint, name string) *names {
 	if t.leaves != nil {
-		left := slices.DeleteFunc(slices.Clone(t.leaves), func(n named) bool { return n.name == name })
-		if len(left) == 0 {
+		leaves := slices.DeleteFunc(slices.Clone(t.leaves), func(n named) bool { return n.name == name })
+		if len(leaves) == 0 {
 			return nil
 		}
-		return &names{hash: t.hash, leaves: left}
+		return &names{hash: t.hash, leaves: leaves}
 	}
 	bit, before := t.branch(hash, depth)
 	child := t.children[before].drop(hash, depth+1, name)

@@ -20,7 +20,7 @@ type Roster struct {
 // Roster returns the roster of the snapshot.
 func (s *Snapshot) Roster() Roster { return Roster{s.names, s.origin} }
 
-// Slots returns a number above all slots.
+// Slots returns the number of slots, free ones included: each slot is below it.
 func (s *Snapshot) Slots() int { return s.slots }
 
 // Slot returns the slot of a node, from 0. The node keeps its slot as long as the book has the node.

@@ -102,8 +102,8 @@ func (u unlisted) without(gone func(uid string) bool) (out unlisted) {
 		}
 	}
 	for _, way := range u.ways {
-		left := slices.DeleteFunc(slices.Clone(way), func(e state.Entry) bool { return gone(e.Pod.UID) })
-		out.ways = addWay(out.ways, left)
+		remaining := slices.DeleteFunc(slices.Clone(way), func(e state.Entry) bool { return gone(e.Pod.UID) })
+		out.ways = addWay(out.ways, remaining)
 	}
 	return out
 }

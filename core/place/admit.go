@@ -157,7 +157,7 @@ func (a *admission) run() RefusalReason {
 	var h hint
 	var ok bool
 	if hints && rules.Scope == PerPod {
-		// The managers refuse the pod if p.cpu or p.memory is set; under best-effort, allocateWhole does that.
+		// The managers refuse the pod if p.cpu or p.memory is set; under best-effort, allocateWhole refuses it.
 		if p := a.pod.pool; p != nil && rules.Policy != BestEffort && (p.cpu != nil || p.memory != nil) {
 			a.refuse(*cmp.Or(p.cpu, p.memory))
 			return TopologyAffinityError

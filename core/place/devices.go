@@ -35,7 +35,7 @@ func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables
 	if !a.work.spend(10*l.count() + len(res.Devices)*(len(l.at)+4) + 2*shared*l.count()) {
 		return hintSet{resource: want.Resource, impossible: true}, true
 	}
-	left := r.spare.devices[want.Resource]
+	reusable := r.spare.devices[want.Resource]
 	f = hintSet{resource: want.Resource, want: want.N, width: bits.OnesCount(uint(universe))}
 	for i := range l.at {
 		t.whole[1<<i], t.free[1<<i] = 0, 0
@@ -45,7 +45,7 @@ func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables
 		d := &res.Devices[i]
 		touch := l.dense(d.NUMAs)
 		usable := int64(0)
-		if left.has(i) || (!d.Unhealthy && !taken.has(i)) {
+		if reusable.has(i) || (!d.Unhealthy && !taken.has(i)) {
 			usable = 1
 		}
 		f.total += usable
@@ -54,7 +54,7 @@ func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables
 		}
 		// The tie of a device with an unusual list is empty. No mask touches an empty tie, so no mask serves the request.
 		tied := touch != 0 || a.u.sets[at].listed && d.List != topo.UsualList
-		if left.has(i) && tied && !slices.Contains(f.ties, touch) && a.work.spend(l.count()+len(f.ties)) {
+		if reusable.has(i) && tied && !slices.Contains(f.ties, touch) && a.work.spend(l.count()+len(f.ties)) {
 			f.ties = append(f.ties, touch)
 		}
 		if touch&(touch-1) == 0 && touch != 0 { // on one NUMA node; countShared adds devices on several
@@ -65,7 +65,7 @@ func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables
 	l.sum(t.whole)
 	l.sum(t.free)
 	if shared > 0 {
-		a.countShared(l, at, left, t)
+		a.countShared(l, at, reusable, t)
 	}
 	t.open(l, universe)
 	t.demand(l, want.N)
@@ -85,9 +85,9 @@ func (u *Usage) triedNUMAs(resource string) int {
 	return u.sets[at].numas.Len()
 }
 
-// Stranded reports whether a kubelet with these rules never gives out a device of a resource, however much is free.
-// That is so if the device has no NUMA node of the machine, the kubelet aligns the resource, and the policy admits
-// only what is aligned.
+// Stranded reports whether a kubelet with these rules never gives out a device of a resource, however much is free:
+// the device has no NUMA node of the machine, the kubelet aligns the resource, and the policy admits only what is
+// aligned.
 func (r Rules) Stranded(m *topo.Machine, resource string, d topo.Device) bool {
 	if d.NUMAs != 0 || r.Topology.Policy < Restricted {
 		return false
@@ -102,14 +102,14 @@ func (r Rules) Stranded(m *topo.Machine, resource string, d topo.Device) bool {
 
 // countShared adds the devices that are on several NUMA nodes to the tables, each one once to every mask that it
 // touches.
-func (a *admission) countShared(l *maskSpace, at int, left devices, t tables) {
+func (a *admission) countShared(l *maskSpace, at int, reusable devices, t tables) {
 	taken := a.u.taken[at]
 	for i, d := range a.u.Machine.Resources()[at].Devices {
 		touch := l.dense(d.NUMAs)
 		if touch&(touch-1) == 0 {
 			continue
 		}
-		usable := left.has(i) || (!d.Unhealthy && !taken.has(i))
+		usable := reusable.has(i) || (!d.Unhealthy && !taken.has(i))
 		for m := 1; m < len(t.whole); m = l.next(m) {
 			if m&touch != 0 {
 				t.whole[m]++
@@ -154,12 +154,12 @@ func (a *admission) allocateDevices(i int, h hint) RefusalReason {
 // usableDevices counts the devices that a container of the pod may get: healthy devices that are free, and devices that
 // init containers of the pod leave.
 func (a *admission) usableDevices(at int, res topo.Resource) (n int64) {
-	left, taken := a.spare.devices[res.Name], a.u.taken[at]
-	if left == nil {
+	reusable, taken := a.spare.devices[res.Name], a.u.taken[at]
+	if reusable == nil {
 		return a.u.amounts[a.u.usable(at)]
 	}
 	for i := range res.Devices {
-		if left.has(i) || (!res.Devices[i].Unhealthy && !taken.has(i)) {
+		if reusable.has(i) || (!res.Devices[i].Unhealthy && !taken.has(i)) {
 			n++
 		}
 	}
@@ -220,12 +220,12 @@ func (a *admission) pools(at int, res topo.Resource, h hint) [4]devices {
 	for k := range pools {
 		pools[k] = newDevices(len(res.Devices))
 	}
-	left, taken := a.spare.devices[res.Name], a.u.taken[at]
+	reusable, taken := a.spare.devices[res.Name], a.u.taken[at]
 	set := &a.u.sets[at]
 	choosy := h.set && set.numas != 0
 	for i, d := range res.Devices {
 		switch {
-		case left.has(i):
+		case reusable.has(i):
 			pools[0].with(i)
 		case d.Unhealthy || taken.has(i):
 		case choosy && d.NUMAs&h.mask != 0:
@@ -275,22 +275,22 @@ func (a *admission) bookDevices(i int) {
 	for _, b := range a.taken[i].Devices {
 		a.u.take(b.Resource, b.IDs)
 		_, res, _ := a.u.resource(b.Resource)
-		left := newDevices(len(res.Devices))
-		copy(left, a.spare.devices[b.Resource])
+		reusable := newDevices(len(res.Devices))
+		copy(reusable, a.spare.devices[b.Resource])
 		for _, id := range b.IDs {
 			at, _ := deviceIndex(res, id)
 			if a.pod.Containers[i].Kind == Init {
-				left.with(at)
+				reusable.with(at)
 			} else {
-				left.without(at)
+				reusable.without(at)
 			}
 		}
-		if a.spare.devices[b.Resource] == nil && left.len() == 0 {
+		if a.spare.devices[b.Resource] == nil && reusable.len() == 0 {
 			continue // nothing is left, so there is nothing to record
 		}
 		if a.spare.devices == nil {
 			a.spare.devices = map[string]devices{}
 		}
-		a.spare.devices[b.Resource] = left
+		a.spare.devices[b.Resource] = reusable
 	}
 }

@@ -76,11 +76,11 @@ func newGround(m *topo.Machine, r Rules) *ground {
 			if r.Arbiter == ByKubelet && !n.Shows(kind) {
 				g.missing[k] |= 1 << uint(i)
 			}
-			left := n.Balance(kind) - r.reserved(n.ID, kind)
-			if left < 0 && r.Memory.Static {
-				left = wrapped
+			bytes := n.Balance(kind) - r.reserved(n.ID, kind)
+			if bytes < 0 && r.Memory.Static {
+				bytes = wrapped
 			}
-			g.whole[g.memory(k)+i] = max(0, left)
+			g.whole[g.memory(k)+i] = max(0, bytes)
 		}
 		g.localVaries = g.localVaries || meanDistance(m, 1<<uint(i)) != meanDistance(m, 1)
 	}

@@ -219,8 +219,8 @@ func (r *risk) hold(u *Usage, h *Holding) {
 }
 
 // scattered reports whether align-by-socket does not prefer the hint with exactly these NUMA nodes for this number of
-// CPUs. That is so if fewer NUMA nodes could have as many CPUs, and the mask spans more sockets than this smaller
-// number of NUMA nodes needs.
+// CPUs: fewer NUMA nodes could have as many CPUs, and the mask spans more sockets than this smaller number of NUMA
+// nodes needs.
 func scattered(m *topo.Machine, on topo.Mask, cpus int64) bool {
 	if on.Len() < 2 {
 		return false

@@ -29,9 +29,9 @@ func (a *admission) memoryHintSet(l *maskSpace, r *request, t tables) hintSet {
 	t.open(l, l.size()-1)
 	for _, w := range r.memory {
 		a.u.sumMemory(l, a.u.kind(w.Kind), t)
-		for left, bytes := range r.spare.memory {
-			if left.kind == w.Kind {
-				t.free[l.dense(left.mask)] += bytes
+		for key, bytes := range r.spare.memory {
+			if key.kind == w.Kind {
+				t.free[l.dense(key.mask)] += bytes
 			}
 		}
 		t.demand(l, w.Bytes)
@@ -151,9 +151,9 @@ func (a *admission) memoryMask(c *Container, h hint) (topo.Mask, bool) {
 	return wider.mask, true
 }
 
-// crashes reports whether the memory manager panics when it looks for memory on the NUMA nodes of a mask: it has no
-// table of one kind there. If so, crashes records the reason in a.crash. If no NUMA node at all has the kind, a
-// positive want counts as too large and not as a panic, because schedulers bind no such pod.
+// crashes reports whether the memory manager panics when it looks for memory on the NUMA nodes of a mask, because it
+// has no table of one kind there. If it panics, crashes records the reason in a.crash. If no NUMA node at all has the
+// kind, a positive want counts as too large and not as a panic, because schedulers bind no such pod.
 func (a *admission) crashes(container string, want []Amount, on topo.Mask) bool {
 	for _, w := range want {
 		var missing topo.Mask
@@ -254,8 +254,8 @@ func (a *admission) leaveMemory(i int) {
 				a.spare.memory = map[memoryKey]int64{}
 			}
 			a.spare.memory[k] = max(a.spare.memory[k], b.Bytes)
-		} else if left := a.spare.memory[k]; left > 0 {
-			a.spare.memory[k] = max(0, left-b.Bytes)
+		} else if spare := a.spare.memory[k]; spare > 0 {
+			a.spare.memory[k] = max(0, spare-b.Bytes)
 		}
 	}
 }
@@ -278,11 +278,11 @@ func (a *admission) shrinkInits(i int) {
 	own := a.taken[i].Memory
 	for k := range own {
 		from := a.lent[memoryKey{own[k].NUMAs, own[k].Kind}]
-		for left := own[k].Bytes; from != nil && left > 0 && from.first < len(from.blocks); {
+		for want := own[k].Bytes; from != nil && want > 0 && from.first < len(from.blocks); {
 			block := from.blocks[from.first]
-			part := min(left, block.Bytes)
+			part := min(want, block.Bytes)
 			block.Bytes -= part
-			if left -= part; block.Bytes == 0 {
+			if want -= part; block.Bytes == 0 {
 				from.first++
 			}
 		}

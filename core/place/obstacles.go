@@ -74,8 +74,8 @@ func (r Rules) MissingPages(m *topo.Machine) (out []Reason) {
 func barriers(m *topo.Machine, r Rules) (all, guaranteed []Reason) {
 	n, last := len(m.NUMAs()), lastID(m)
 	policy := r.Topology.Policy
-	if most := cmp.Or(r.Topology.MaxNUMAs, defaultMaxNUMAs); policy != None && n > most {
-		all = append(all, Reason{Code: Unsupported, Want: int64(n), Have: int64(most)})
+	if limit := cmp.Or(r.Topology.MaxNUMAs, defaultMaxNUMAs); policy != None && n > limit {
+		all = append(all, Reason{Code: Unsupported, Want: int64(n), Have: int64(limit)})
 	}
 	outside := Reason{Code: NUMAID, Want: int64(last), Have: maxNUMAID, With: "topology policy " + policy.String()}
 	switch {

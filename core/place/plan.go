@@ -31,13 +31,14 @@ const (
 // maxRows bounds the rows of a plan; the engine handles requests that have more.
 const maxRows = 8
 
-// row is an amount that a request wants, and the row of amounts that has to supply it. stock is the index in the
-// amounts of the number of all usable devices; the entry before it is the number of usable devices on some NUMA node.
+// row is an amount that a request wants, and the row of amounts that has to supply it. For devices, stock is the
+// index in the amounts at which the number of all usable devices of the resource is; the entry before that is the
+// number of its usable devices on some NUMA node.
 type row struct {
 	amount int64
 	on     topo.Mask // the NUMA nodes that the hint set ranges over
 	at     int32     // index in the amounts at which the row begins
-	stock  int32     // for devices: see above; else 0
+	stock  int32     // 0 for CPUs and memory
 }
 
 // stock is how many devices of one resource a request wants on the whole node. at is the index of the usable ones.

@@ -205,18 +205,18 @@ func (a *admission) allocateWhole(h hint) RefusalReason {
 
 // divide picks each container's CPUs out of the pod's. An init container gives back what it had.
 func (a *admission) divide(parts []ownPart) RefusalReason {
-	left := a.taken[0].CPUs
+	rest := a.taken[0].CPUs
 	for _, own := range parts {
-		got, end := cpuSet{}, pickedIf(int(own.cpus) <= left.Len())
+		got, end := cpuSet{}, pickedIf(int(own.cpus) <= rest.Len())
 		if end == picked {
-			got, end = a.u.takeCPUs(left, int(own.cpus), &a.work)
+			got, end = a.u.takeCPUs(rest, int(own.cpus), &a.work)
 		}
 		if end != picked {
-			a.refuse(a.u.notPicked(end, Reason{Resource: cpuName, Want: own.cpus, Have: int64(left.Len())}))
+			a.refuse(a.u.notPicked(end, Reason{Resource: cpuName, Want: own.cpus, Have: int64(rest.Len())}))
 			return UnexpectedAdmissionError
 		}
 		if own.kind != Init {
-			left = left.Minus(got)
+			rest = rest.Minus(got)
 		}
 	}
 	return ""

@@ -120,26 +120,26 @@ func (s *spreading) loopsAmong(members []int, from int) (forever, ok bool) {
 	}
 	// The most CPUs outside whole groups that subsets have. The index has the number of members of the set, the groups
 	// that these have to spare (capped at the rest), and the groups that members of the subset have to spare.
-	most := make([]int, (s.k+1)*all)
-	for k := range most {
-		most[k] = -1
+	outside := make([]int, (s.k+1)*all)
+	for k := range outside {
+		outside[k] = -1
 	}
-	most[0] = 0
+	outside[0] = 0
 	add := func(i int, must bool) {
 		c, half := s.spare(i), s.free[i]%s.group
-		for k := len(most) - 1; k >= 0; k-- {
-			had := most[k]
+		for k := len(outside) - 1; k >= 0; k-- {
+			had := outside[k]
 			if must {
-				most[k] = -1
+				outside[k] = -1
 			}
-			if had < 0 || k+all >= len(most) || c < 0 {
+			if had < 0 || k+all >= len(outside) || c < 0 {
 				continue
 			}
 			spare, given := k%all/row, k%row
 			to := k + all + (min(s.rest, spare+c)-spare)*row
-			most[to] = max(most[to], had)
+			outside[to] = max(outside[to], had)
 			if c > 0 && given+c < s.rest {
-				most[to+c] = max(most[to+c], had+half)
+				outside[to+c] = max(outside[to+c], had+half)
 			}
 		}
 	}
@@ -149,7 +149,7 @@ func (s *spreading) loopsAmong(members []int, from int) (forever, ok bool) {
 	for i := from; i < len(s.free); i++ {
 		add(i, false)
 	}
-	for given, half := range most[s.k*all+s.rest*row:][:row] {
+	for given, half := range outside[s.k*all+s.rest*row:][:row] {
 		if given > 0 && half >= s.group*(s.rest-given) {
 			return true, true
 		}

@@ -26,8 +26,8 @@ type socketed struct {
 
 // searchSockets is search where NUMA nodes of one socket are preferred. sockets has the socket of each NUMA node in
 // s.free, or -1 for a NUMA node with CPUs of several sockets.
-func (s *spreading) searchSockets(sockets []int, least, most int) (combo, extra []int, end ending) {
-	for s.k = least; s.k <= most; s.k++ {
+func (s *spreading) searchSockets(sockets []int, low, high int) (combo, extra []int, end ending) {
+	for s.k = low; s.k <= high; s.k++ {
 		b, stopped := socketed{deviation: math.MaxInt64}, false
 		for set := firstSet(s.k); set != nil; set = following(set, len(s.free)) {
 			if stopped = b.oneSocket && b.deviation == 0; stopped {
@@ -64,22 +64,22 @@ func (s *spreading) evenness(set []int) (deviates int64, extra []int, end ending
 	} else if groups < s.wanted {
 		return 0, nil, failed
 	}
-	left := slices.Clone(s.free)
-	var over []int
+	free := slices.Clone(s.free)
+	var givers []int // the NUMA nodes that have a whole group beyond their share
 	for _, i := range set {
-		if left[i] -= share * s.group; left[i] >= s.group {
-			over = append(over, i)
+		if free[i] -= share * s.group; free[i] >= s.group {
+			givers = append(givers, i)
 		}
 	}
 	rest := s.wanted - share*s.k
 	if rest == 0 {
-		return deviationOf(left), nil, picked
+		return deviationOf(free), nil, picked
 	}
 	deviates = math.MaxInt64
-	for size := len(over); size > 0; size-- {
+	for size := len(givers); size > 0; size-- {
 		var best []int
-		for sub := firstSet(size); sub != nil; sub = following(sub, len(over)) {
-			d, end := s.dealt(left, pickInts(over, sub), rest)
+		for sub := firstSet(size); sub != nil; sub = following(sub, len(givers)) {
+			d, end := s.dealt(free, pickInts(givers, sub), rest)
 			if end == failed {
 				continue
 			} else if end != picked {
@@ -90,22 +90,22 @@ func (s *spreading) evenness(set []int) (deviates int64, extra []int, end ending
 			}
 		}
 		if best != nil { // what the enumeration remembers is overwritten by the sets that follow
-			extra = pickInts(over, lastOnes(best, ownMemory(size), len(over)))
+			extra = pickInts(givers, lastOnes(best, ownMemory(size), len(givers)))
 		}
 	}
 	return deviates, extra, picked
 }
 
-// dealt returns the deviation after the NUMA nodes in from have given the remaining groups in turns. left has the
-// free CPUs before that. The end is failed if the NUMA nodes have fewer CPUs.
-func (s *spreading) dealt(left, from []int, rest int) (deviates int64, end ending) {
-	if !s.work.spend(8*len(left) + 4*rest) {
+// dealt returns the deviation after the NUMA nodes in from have given rest groups in turns. free has the free CPUs of
+// each NUMA node before that. The end is failed if the NUMA nodes in from have fewer CPUs.
+func (s *spreading) dealt(free, from []int, rest int) (deviates int64, end ending) {
+	if !s.work.spend(8*len(free) + 4*rest) {
 		return 0, exhausted
 	}
-	left = slices.Clone(left)
+	free = slices.Clone(free)
 	sum := 0
 	for _, i := range from {
-		sum += left[i]
+		sum += free[i]
 	}
 	if sum < rest*s.group {
 		return 0, failed
@@ -113,8 +113,8 @@ func (s *spreading) dealt(left, from []int, rest int) (deviates int64, end endin
 	for rest > 0 {
 		before := rest
 		for _, i := range from {
-			if rest > 0 && left[i] >= s.group {
-				left[i] -= s.group
+			if rest > 0 && free[i] >= s.group {
+				free[i] -= s.group
 				rest--
 			}
 		}
@@ -122,16 +122,16 @@ func (s *spreading) dealt(left, from []int, rest int) (deviates int64, end endin
 			return 0, endless // CPUs that belong to no whole group were counted
 		}
 	}
-	return deviationOf(left), picked
+	return deviationOf(free), picked
 }
 
-// deviationOf returns the standard deviation of the numbers in left, the free CPUs of each NUMA node, in thousandths.
-func deviationOf(left []int) int64 {
+// deviationOf returns the standard deviation of the numbers in free, the free CPUs of each NUMA node, in thousandths.
+func deviationOf(free []int) int64 {
 	var sum, squares int64
-	for _, n := range left {
+	for _, n := range free {
 		sum, squares = sum+int64(n), squares+int64(n)*int64(n)
 	}
-	return deviation(len(left), sum, squares)
+	return deviation(len(free), sum, squares)
 }
 
 // firstSet returns the set of k that is enumerated first.

@@ -52,11 +52,11 @@ func span(amounts []int64, rows []row, need [maxRows]int64, in topo.Mask, w int,
 	for in.Len() >= w {
 		i := in.First()
 		in &^= 1 << uint(i)
-		left := need
+		missing := need
 		for k := range rows {
-			left[k] -= amounts[int(rows[k].at)+i]
+			missing[k] -= amounts[int(rows[k].at)+i]
 		}
-		if a := span(amounts, rows, left, in, w-1, steps); a != no {
+		if a := span(amounts, rows, missing, in, w-1, steps); a != no {
 			return a
 		}
 	}

@@ -36,13 +36,13 @@ func (u *Usage) takeSpread(from cpuSet, n, group int, w *work) (cpuSet, ending) 
 			numas, s.free = append(numas, x.ID), append(s.free, x.free)
 		}
 		*w = p.work
-		least, most := spreadSpan(p.m, len(numas), n, group)
+		low, high := spreadSpan(p.m, len(numas), n, group)
 		search := s.search
 		if r := &u.Rules; r.CPU.AlignBySocket && r.Release.has(spreadInOneSocket) {
 			sockets := socketsOf(p.m, numas)
-			search = func(least, most int) (combo, extra []int, end ending) { return s.searchSockets(sockets, least, most) }
+			search = func(low, high int) (combo, extra []int, end ending) { return s.searchSockets(sockets, low, high) }
 		}
-		combo, extra, end := search(least, most)
+		combo, extra, end := search(low, high)
 		switch end {
 		case picked:
 			return u.hand(&p, pickInts(numas, combo), pickInts(numas, extra), n, group, w)
@@ -64,7 +64,7 @@ func pickInts(values, at []int) []int {
 
 // spreadSpan returns the fewest and the most NUMA nodes over which the kubelet tries to spread n CPUs. free is the
 // number of NUMA nodes that have free CPUs (rangeNUMANodesNeededToSatisfy).
-func spreadSpan(m *topo.Machine, free, n, group int) (least, most int) {
+func spreadSpan(m *topo.Machine, free, n, group int) (low, high int) {
 	groups := (m.CPUs().Len()-1)/group + 1
 	perNUMA := (groups-1)/m.WithCPUs().Len() + 1
 	wanted := (n-1)/group + 1
@@ -87,10 +87,10 @@ type spreading struct {
 }
 
 // search returns the NUMA nodes that give a share each (combo), and which of these give the remaining groups (extra).
-// It tries numbers of NUMA nodes from least to most. The end is failed if no NUMA nodes can give even shares.
-func (s *spreading) search(least, most int) (combo, extra []int, end ending) {
+// It tries numbers of NUMA nodes from low to high. The end is failed if no NUMA nodes can give even shares.
+func (s *spreading) search(low, high int) (combo, extra []int, end ending) {
 	sets := 0.0
-	for s.k = least; s.k <= most; s.k++ {
+	for s.k = low; s.k <= high; s.k++ {
 		s.share, s.rest = s.wanted/s.k, s.wanted%s.k
 		if s.feasible() {
 			return s.best(sets)
