@@ -126,8 +126,8 @@ func (a *admission) last(i int) bool {
 	return i == len(a.pod.Containers)-1 && (a.pod.pool == nil || len(a.pod.pool.parts) == 0)
 }
 
-// hold returns the entry of a container, with name and kind set, for the caller to fill.
-func (a *admission) hold(i int) *Holding {
+// entryOf returns the entry of a container in a.taken, with name and kind set, for the caller to fill.
+func (a *admission) entryOf(i int) *Holding {
 	h, c := &a.taken[i], &a.pod.Containers[i]
 	h.Container, h.Kind = c.Name, c.Kind
 	return h

@@ -99,7 +99,7 @@ func (a *admission) allocateCPUs(i int, h hint) RefusalReason {
 	if brief {
 		return ""
 	}
-	a.hold(i).CPUs = got
+	a.entryOf(i).CPUs = got
 	if !a.last(i) {
 		a.bookCPUs(c, got)
 	}

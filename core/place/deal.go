@@ -192,9 +192,9 @@ func (s *spreading) seat(i int) seat {
 	return seat{spare: s.spare(i), free: free - share, base: share*share - 2*share*free}
 }
 
-// first returns the first set of k NUMA nodes that leads to the least deviation; nil if that needs more work than is
-// left.
-func (s *spreading) first() []int {
+// firstBest returns the first set of k NUMA nodes that leads to the least deviation; nil if that needs more work than
+// is left.
+func (s *spreading) firstBest() []int {
 	var seats []seat
 	var at []int
 	for i := range s.free {

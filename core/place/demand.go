@@ -148,10 +148,10 @@ type judgement struct {
 	d   Demand
 	all []Holding
 	// enforced: the kubelet itself takes only devices on the NUMA nodes of the rest, or refuses the pod.
-	enforced bool
-	reasons  []Reason
-	near     map[string][]topo.Mask // what candidates found, by resource
-	fewest   map[string][]int64     // what fewestDevices found, by resource
+	enforced   bool
+	reasons    []Reason
+	near       map[string][]topo.Mask // what candidates found, by resource
+	deviceSums map[string][]int64     // of sumsOfDevices, by resource
 }
 
 // Reason completes r as a refusal of the demand for a cause that is not about particular NUMA nodes. An empty Resource
@@ -412,11 +412,11 @@ func (j *judgement) needed(hs []Holding) int {
 	}
 	m, w := j.u.Machine, 0
 	if j.d.about(cpuName) {
-		w = fewest(m, int64(cpus.Len()), func(i int) int64 { return int64(m.NUMAs()[i].CPUs.Len()) })
+		w = numasNeeded(m, int64(cpus.Len()), func(i int) int64 { return int64(m.NUMAs()[i].CPUs.Len()) })
 	}
 	for kind, n := range memory {
 		if j.d.about(kind) {
-			w = max(w, fewest(m, n, func(i int) int64 { return j.u.Allocatable(i, kind) }))
+			w = max(w, numasNeeded(m, n, func(i int) int64 { return j.u.Allocatable(i, kind) }))
 		}
 	}
 	for name, ids := range devices {
@@ -429,13 +429,13 @@ func (j *judgement) needed(hs []Holding) int {
 
 // fewestDevices returns how many NUMA nodes are needed for n devices, if each next one is the one that adds most.
 func (j *judgement) fewestDevices(res topo.Resource, n int64) int {
-	sums, ok := j.fewest[res.Name]
+	sums, ok := j.deviceSums[res.Name]
 	if !ok {
 		sums = sumsOfDevices(res, len(j.u.Machine.NUMAs()))
-		if j.fewest == nil {
-			j.fewest = map[string][]int64{}
+		if j.deviceSums == nil {
+			j.deviceSums = map[string][]int64{}
 		}
-		j.fewest[res.Name] = sums
+		j.deviceSums[res.Name] = sums
 	}
 	at, _ := slices.BinarySearch(sums, n)
 	return min(at, len(sums)-1)
@@ -468,9 +468,9 @@ func sumsOfDevices(res topo.Resource, numas int) []int64 {
 	return out
 }
 
-// fewest returns how many NUMA nodes, largest first, together have n. If all together have less, it returns their
-// number.
-func fewest(m *topo.Machine, n int64, value func(i int) int64) int {
+// numasNeeded returns how many NUMA nodes, largest first, together have n. If all together have less, it returns
+// their number.
+func numasNeeded(m *topo.Machine, n int64, value func(i int) int64) int {
 	var values [topo.MaxNUMAs]int64
 	numas := len(m.NUMAs())
 	for i := range numas {

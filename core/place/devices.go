@@ -142,7 +142,7 @@ func (a *admission) allocateDevices(i int, h hint) RefusalReason {
 		}
 		block := a.takeDevices(at, res, int(want.N), h)
 		a.inherit(i, &block)
-		own := a.hold(i)
+		own := a.entryOf(i)
 		own.Devices = append(own.Devices, block)
 	}
 	if !a.last(i) {

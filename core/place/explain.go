@@ -42,11 +42,11 @@ func (a *admission) explain(l *maskSpace, r *request) []Reason {
 	if len(out) > 0 {
 		return out
 	}
-	if why, bad := uneven(needs); bad && !single && !a.u.Rules.CPU.AlignBySocket {
+	if why, bad := unevenReason(needs); bad && !single && !a.u.Rules.CPU.AlignBySocket {
 		why.Container = r.container
 		return []Reason{why}
 	}
-	return []Reason{together(r.container, needs)}
+	return []Reason{togetherReason(r.container, needs)}
 }
 
 // ofKind returns the joint hint set of all memory with the amounts of one kind. It uses the same tables.
@@ -58,8 +58,8 @@ func (a *admission) ofKind(l *maskSpace, joint hintSet, w Amount, t tables) hint
 	return joint
 }
 
-// together returns the reason that each resource fits by itself, and all together do not.
-func together(container string, needs []need) Reason {
+// togetherReason returns the reason that each resource fits by itself, and all together do not.
+func togetherReason(container string, needs []need) Reason {
 	var names []string
 	for _, n := range needs {
 		names = append(names, n.resource)
@@ -67,9 +67,9 @@ func together(container string, needs []need) Reason {
 	return Reason{Code: Together, Container: container, Resource: strings.Join(names, ", ")}
 }
 
-// uneven names two resources that need different numbers of NUMA nodes; the second result is false if all need the
-// same number.
-func uneven(needs []need) (Reason, bool) {
+// unevenReason names two resources that need different numbers of NUMA nodes; the second result is false if all need
+// the same number.
+func unevenReason(needs []need) (Reason, bool) {
 	if len(needs) == 0 {
 		return Reason{}, false
 	}
@@ -183,5 +183,5 @@ func (a *admission) memoryReasons(c *Container, h hint) []Reason {
 	case len(out) > 0:
 		return out
 	}
-	return []Reason{together(c.Name, needs)}
+	return []Reason{togetherReason(c.Name, needs)}
 }

@@ -105,7 +105,7 @@ func (a *admission) allocateMemory(i int, h hint) RefusalReason {
 	if a.brief && a.last(i) {
 		return ""
 	}
-	own := a.hold(i)
+	own := a.entryOf(i)
 	for _, w := range c.Memory {
 		own.Memory = append(own.Memory, Block{Kind: w.Kind, NUMAs: mask, Bytes: w.Bytes})
 	}

@@ -301,11 +301,11 @@ func (p *plan) lowest(u *counts) int {
 	if p.pinned {
 		in &^= u.grouped
 	}
-	return first(u.amounts, p.rows[:p.n], in)
+	return lowestWith(u.amounts, p.rows[:p.n], in)
 }
 
-// first returns the position of the lowest NUMA node of a mask that has everything that the rows want, or -1.
-func first(amounts []int64, rows []row, in topo.Mask) int {
+// lowestWith returns the position of the lowest NUMA node of a mask that has everything that the rows want, or -1.
+func lowestWith(amounts []int64, rows []row, in topo.Mask) int {
 	for ; in != 0; in &= in - 1 {
 		if i := in.First(); hasAll(amounts, rows, i) {
 			return i
@@ -326,7 +326,7 @@ func hasAll(amounts []int64, rows []row, i int) bool {
 
 // serves reports whether a single NUMA node of a mask has the memory.
 func (p *plan) serves(u *counts, in topo.Mask) bool {
-	return first(u.amounts, p.rows[p.choosy:p.n], in) >= 0
+	return lowestWith(u.amounts, p.rows[p.choosy:p.n], in) >= 0
 }
 
 // together reports whether the NUMA nodes of a mask have the memory together.

@@ -139,7 +139,7 @@ func (p *plan) book(u *counts) bool {
 	}
 	i, from := p.one(u), 0
 	if p.policy == None { // CPUs and devices ignore NUMA nodes; memory goes to the lowest one that has it
-		i, from = first(u.amounts, p.rows[p.choosy:p.n], u.all&^u.grouped), p.choosy
+		i, from = lowestWith(u.amounts, p.rows[p.choosy:p.n], u.all&^u.grouped), p.choosy
 	}
 	if i < 0 && (p.policy != None || p.pinned) || p.pinned && u.joins(i) {
 		return false

@@ -9,7 +9,7 @@ import (
 // This file searches for a number of NUMA nodes that together have all amounts of a request.
 
 // maxSearch bounds the entries of rows that a plan reads to find several NUMA nodes for a pod. Beyond it the engine's
-// tables cost no more. leastStep is the least that one call of span adds to steps.
+// tables cost no more. leastStep is the least that one call of spansNeed adds to steps.
 const (
 	maxSearch = 1 << 16
 	leastStep = maxSearch / 200
@@ -22,11 +22,11 @@ func spans(amounts []int64, rows []row, in topo.Mask, w int, steps *int) answer 
 	for k := range rows {
 		need[k] = rows[k].amount
 	}
-	return span(amounts, rows, need, in, w, steps)
+	return spansNeed(amounts, rows, need, in, w, steps)
 }
 
-// span is spans with the amounts in need, which NUMA nodes that are already chosen do not cover.
-func span(amounts []int64, rows []row, need [maxRows]int64, in topo.Mask, w int, steps *int) answer {
+// spansNeed is spans with the amounts in need, which NUMA nodes that are already chosen do not cover.
+func spansNeed(amounts []int64, rows []row, need [maxRows]int64, in topo.Mask, w int, steps *int) answer {
 	if *steps += max(leastStep, len(rows)*in.Len()*w); *steps > maxSearch {
 		return unsure
 	}
@@ -56,7 +56,7 @@ func span(amounts []int64, rows []row, need [maxRows]int64, in topo.Mask, w int,
 		for k := range rows {
 			missing[k] -= amounts[int(rows[k].at)+i]
 		}
-		if a := span(amounts, rows, missing, in, w-1, steps); a != no {
+		if a := spansNeed(amounts, rows, missing, in, w-1, steps); a != no {
 			return a
 		}
 	}

@@ -144,7 +144,7 @@ func (s *spreading) best(sets float64) (combo, extra []int, end ending) {
 	}
 	if level != nil {
 		combo = level
-	} else if combo = s.first(); combo == nil {
+	} else if combo = s.firstBest(); combo == nil {
 		return nil, nil, exhausted
 	}
 	if extra, end = s.extra(combo); end != picked {
