@@ -25,8 +25,8 @@ type Admission struct {
 	Bounds map[string][]string
 }
 
-// readAdmission reads runtime classes, and the names of limit ranges and quotas. What the identity may not list is
-// nil in the result, and no error.
+// readAdmission reads runtime classes, and the names of limit ranges and quotas. A kind that the identity may not
+// list is no error; see [Admission].
 func (r *Reader) readAdmission(ctx context.Context) (*Admission, error) {
 	var classes nodev1.RuntimeClassList
 	out := &Admission{}
@@ -59,12 +59,13 @@ func (r *Reader) readAdmission(ctx context.Context) (*Admission, error) {
 	return out, nil
 }
 
-// listAll lists all objects of a resource in one request, and decodes the JSON of that list. ok is false if the
-// identity may not list them, or if the API server does not have the resource.
-func (r *Reader) listAll(ctx context.Context, of schema.GroupVersionResource, into any) (ok bool, err error) {
-	gv := of.GroupVersion()
+// listAll lists all objects of a resource in one request, and decodes the JSON of the list into the last argument. ok
+// is false if the identity may not list them, or if the API server does not serve the resource.
+func (r *Reader) listAll(ctx context.Context, resource schema.GroupVersionResource, into any) (ok bool, err error) {
+	gv := resource.GroupVersion()
 	cfg := rest.CopyConfig(r.cfg)
-	if cfg.APIPath, cfg.GroupVersion = "/apis", &gv; of.Group == "" {
+	cfg.APIPath, cfg.GroupVersion = "/apis", &gv
+	if resource.Group == "" {
 		cfg.APIPath = "/api"
 	}
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
@@ -72,15 +73,15 @@ func (r *Reader) listAll(ctx context.Context, of schema.GroupVersionResource, in
 	if err != nil {
 		return false, fmt.Errorf("make client of %s: %w", gv, err)
 	}
-	data, err := server.Get().Resource(of.Resource).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
+	data, err := server.Get().Resource(resource.Resource).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("list %s: %w", of.Resource, err)
+		return false, fmt.Errorf("list %s: %w", resource.Resource, err)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return false, fmt.Errorf("decode %s: %w", of.Resource, err)
+		return false, fmt.Errorf("decode %s: %w", resource.Resource, err)
 	}
 	return true, nil
 }

@@ -24,12 +24,12 @@ func Amounts(list v1.ResourceList) (out whatif.Amounts, err error) {
 	out = whatif.Amounts{}
 	for name, q := range list {
 		n := int64(whatif.MaxAmount)
-		switch most := int64(whatif.MaxAmount / 1000); {
+		switch maxCPUs := int64(whatif.MaxAmount / 1000); {
 		case q.Sign() < 0:
 			n = 0
 		case q.IsZero():
 			n = 0
-		case name == v1.ResourceCPU && quantity.Within(q, most):
+		case name == v1.ResourceCPU && quantity.Within(q, maxCPUs):
 			n = q.MilliValue()
 		case name != v1.ResourceCPU && quantity.Within(q, n):
 			n = q.Value()

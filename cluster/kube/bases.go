@@ -8,7 +8,8 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// This file joins layouts with the bases that they continue. The two arrive by different watches, in any order.
+// This file joins layouts with the bases that they continue. Such a layout has only what has changed since its base
+// (LayoutBase). Layouts and bases arrive by different watches, in any order.
 
 // bases is what a feed keeps of LayoutBases, by node.
 type bases struct {
@@ -20,8 +21,8 @@ type bases struct {
 	applied map[string]*v1alpha1.NodeLayout
 }
 
-// incomplete holds a node's newest layout that waits for a base. The timer of await compares pointers to find out
-// whether its wait still goes on.
+// incomplete holds a node's newest layout that waits for a base. Each wait has its own incomplete, so that the timer
+// of an earlier wait does not end a later one.
 type incomplete struct{ layout *v1alpha1.NodeLayout }
 
 // baseGrace is how long a layout may wait for the base that it continues. The agent writes the base first, so
@@ -38,7 +39,8 @@ func (f *Feed) Bases() cache.ResourceEventHandler {
 	}
 }
 
-// Base receives a base that was added or changed. A layout that waits for it is applied.
+// Base receives a base that was added or changed. It applies the layout that waits for the base, if there is one. It
+// ignores a base that is not newer than the last one of the node.
 func (f *Feed) Base(b *v1alpha1.Base) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,7 +51,8 @@ func (f *Feed) Base(b *v1alpha1.Base) {
 	if p := f.paces[b.Name]; p != nil && p.latest != nil {
 		return // the event that waits for its pace is later than the layout that waits here, and it will find the base
 	}
-	// A base that is later than the node's layout is the latest report: the layout that continues it is yet to come.
+	// A base that is later than the node's layout is the latest report, although the layout that continues it has not
+	// arrived. So the layout at hand is taken again, with the new base's data.
 	if l := f.applied[b.Name]; l != nil && f.awaiting[b.Name] == nil && b.Sequence > l.Sequence {
 		f.atPace(b.Name, f.weight(l), func() { f.take(l) })
 		return
@@ -57,7 +60,7 @@ func (f *Feed) Base(b *v1alpha1.Base) {
 	if w := f.awaiting[b.Name]; w != nil {
 		f.atPace(b.Name, f.weight(w.layout), func() {
 			f.take(w.layout)
-			// Queueing hints have already judged the layout's event, and without the base. So waiting pods are tried again.
+			// Queueing hints judged the layout's event without the base, so waiting pods are tried again.
 			f.later(0, func() { f.onFreed(b.Name) })
 		})
 	}

@@ -20,9 +20,9 @@ type boundPod struct {
 	node string
 	// version is the resource version of the object that this record was last read from.
 	version string
-	// spec is nil for a pod that no node's managers would align. It is nil for a pod larger than any machine, since no
-	// kubelet admits it. It is also nil for a mirror pod that has not started. A kubelet makes a mirror pod after it has
-	// admitted the static pod, and never starts a mirror pod that a user made.
+	// spec is nil for a pod that no node's managers would align, and for a pod larger than any machine, since no
+	// kubelet admits it. It is also nil for a mirror pod that has not started: a user may have made that pod, and a
+	// kubelet never starts such a pod.
 	spec *place.Pod
 	// decision is the pod's v1alpha1.DecisionAnnotation, empty if it was bound without one.
 	decision    string
@@ -31,18 +31,18 @@ type boundPod struct {
 	started     bool
 	leaving     bool            // it is being deleted, so its node may have released what it holds
 	due         bool            // it was admitted longer than reportDue ago
-	begun       bool            // an app container has started, so all ordinary init containers are over; see beyondInits
-	statuses    *place.Statuses // without Resized, which depends on the report; nil if that is all
-	// sizes has, by container, the CPUs that the kubelet has allocated, in thousandths. It has only the containers for
-	// which spec has another number.
+	initsOver   bool            // an app container has started, so all ordinary init containers are over; see areInitsOver
+	statuses    *place.Statuses // without Resized, which depends on the report; nil if they are empty
+	// sizes has, by container, the CPUs that the kubelet has allocated, in thousandths. It has only the containers
+	// for which spec has another number.
 	sizes map[string]int64
-	// counted is set if the pod is in the last fingerprint of its node that matched a set of pods.
+	// counted is set if the last fingerprint of its node that matched a set of pods contains the pod.
 	counted bool
-	// passed counts the fingerprints without the pod since it ended.
-	passed int
-	// settled is set if the pod was admitted longer than settlePeriod ago, over if it ended longer than settlePeriod
-	// ago.
-	settled, over bool
+	// absences counts the fingerprints without the pod since it ended.
+	absences int
+	// settled is set if the pod was admitted longer than settlePeriod ago, and longEnded if it ended longer than
+	// settlePeriod ago.
+	settled, longEnded bool
 }
 
 // stamp is a time in seconds since 1970, and 0 for the zero time. The API server keeps no shorter times of pods. A
@@ -64,8 +64,8 @@ func (s stamp) Time() time.Time {
 	return time.Unix(int64(s), 0)
 }
 
-// compare orders pods by when they were bound.
-func (b *boundPod) compare(o *boundPod) int {
+// compareBinding orders pods by when they were bound.
+func (b *boundPod) compareBinding(o *boundPod) int {
 	return cmp.Or(cmp.Compare(b.at, o.at), cmp.Compare(b.created, o.created),
 		strings.Compare(b.id.String(), o.id.String()), strings.Compare(b.id.UID, o.id.UID))
 }
@@ -80,31 +80,34 @@ func newBoundPods() boundPods {
 	return boundPods{map[string]*boundPod{}, map[string][]*boundPod{}}
 }
 
-// put records the present state of a pod, and returns its record. An object that is older than the recorded one has
-// no effect.
+// put records the present state of a pod, and returns its record. It ignores an object that is older than the
+// recorded one.
 func (b boundPods) put(pod *v1.Pod) *boundPod {
 	p, known := b.pods[string(pod.UID)]
 	if known && compare(pod.ResourceVersion, p.version) < 0 {
 		return p
 	}
 	if !known {
-		p = &boundPod{id: ID(pod), node: pod.Spec.NodeName, at: stampOf(bound(pod)),
+		p = &boundPod{id: ID(pod), node: pod.Spec.NodeName, at: stampOf(boundAt(pod)),
 			created: stampOf(pod.CreationTimestamp.Time)}
 		b.nodes[p.node], b.pods[p.id.UID] = append(b.nodes[p.node], p), p
 	}
 	p.version = pod.ResourceVersion
-	mirror := apipod.Mirror(pod)
-	if starts := !p.started && Started(pod); mirror && starts || !mirror && !known {
+	readSpec := !known
+	if apipod.Mirror(pod) {
+		readSpec = !p.started && Started(pod) // see boundPod.spec
+	}
+	if readSpec {
 		if spec, err := apipod.ToPlace(pod); err == nil && !spec.Plain() {
 			p.spec, p.decision = spec, pod.Annotations[v1alpha1.DecisionAnnotation]
 		}
 	}
 	p.started = p.started || Started(pod)
 	p.start, p.leaving = stampOf(startOf(pod)), pod.DeletionTimestamp != nil
-	p.begun = p.begun || beyondInits(pod)
+	p.initsOver = p.initsOver || areInitsOver(pod)
 	if p.spec != nil {
 		p.statuses = nil
-		statuses, sizes := statusesOf(pod, p.spec)
+		statuses, sizes := readStatuses(pod, p.spec)
 		if p.sizes = sizes; !statuses.Empty() {
 			p.statuses = &statuses
 		}
@@ -130,20 +133,20 @@ func (b boundPods) drop(uid string) *boundPod {
 
 // on returns the pods of a node in binding order.
 func (b boundPods) on(node string) []*boundPod {
-	return slices.SortedFunc(slices.Values(b.nodes[node]), (*boundPod).compare)
+	return slices.SortedFunc(slices.Values(b.nodes[node]), (*boundPod).compareBinding)
 }
 
-// beyondInits reports whether a pod has init containers and the ordinary ones among them are over. It looks only at
+// areInitsOver reports whether a pod has init containers and the ordinary ones among them are over. It looks only at
 // app containers, because none of these starts before all ordinary init containers are over.
-func beyondInits(pod *v1.Pod) bool {
+func areInitsOver(pod *v1.Pod) bool {
 	started := func(s v1.ContainerStatus) bool {
 		return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
 	}
 	return len(pod.Spec.InitContainers) > 0 && slices.ContainsFunc(pod.Status.ContainerStatuses, started)
 }
 
-// bound returns when a pod was bound, according to its status, or else when it was created.
-func bound(pod *v1.Pod) time.Time {
+// boundAt returns when a pod was bound, according to its status, or else when it was created.
+func boundAt(pod *v1.Pod) time.Time {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
 			return c.LastTransitionTime.Time

@@ -13,33 +13,34 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file feeds the ledger with nodes that have only a NodeResourceTopology, or only a Numatopology, which arrives in
-// the same form. A valid layout takes precedence over both, and a NodeResourceTopology over a Numatopology. An object
-// that is not used is kept, and is used when the object with precedence is gone.
+// This file feeds the ledger with nodes that have only a NodeResourceTopology, or only a Numatopology, which arrives
+// in the same form. A valid layout takes precedence over both, and a NodeResourceTopology over a Numatopology. An
+// object that is not used is kept, and is used when the object with precedence is gone.
 
 // coarse is the state of a node's NodeResourceTopology and Numatopology.
 type coarse struct {
 	// topology and numatopology are the newest objects of both kinds; one of them may be nil.
 	topology, numatopology *v1alpha2.NodeResourceTopology
-	// counts is set if the ledger has the amounts of the object that is used, or of an earlier version of it.
-	counts  bool
-	problem string // why the object was rejected, or ""
+	// reported is set if the ledger has the amounts of the object that is used, or of an earlier version of it.
+	reported bool
+	problem  string // why the object was rejected, or ""
 	// conditions name the parts of the object that were not understood, or were corrected.
 	conditions []string
 	// ended are pods that ended recently and may still be in the amounts, in the order in which they ended.
 	ended []*boundPod
 	// misses counts consecutive readings whose fingerprint matched no set of pods that was tried.
 	misses int
-	// accounted: the last reading showed which pods its amounts contain.
+	// accounted is set if the last reading showed which pods its amounts contain.
 	accounted bool
-	// past are the UIDs of the last pods that ended longer than settlePeriod ago.
+	// past are the UIDs of the pods that ended longer than settlePeriod ago, but no more than the last maxPast.
 	past []string
 }
 
-// object returns the node's NodeResourceTopology or, if there is none, its Numatopology. It is nil if there is neither.
+// object returns the node's NodeResourceTopology or, if there is none, its Numatopology. It is nil if there is
+// neither.
 func (c *coarse) object() *v1alpha2.NodeResourceTopology { return cmp.Or(c.topology, c.numatopology) }
 
-// newest returns the field of c for the newest object of o's kind.
+// newest returns a pointer to the field of c for o's kind: topology or numatopology.
 func (c *coarse) newest(o *v1alpha2.NodeResourceTopology) **v1alpha2.NodeResourceTopology {
 	if nrt.KindOf(o) == nrt.Numatopology {
 		return &c.numatopology
@@ -47,8 +48,8 @@ func (c *coarse) newest(o *v1alpha2.NodeResourceTopology) **v1alpha2.NodeResourc
 	return &c.topology
 }
 
-// goneName is the name under which the deletion of an object is remembered. For a Numatopology it has a slash, which no
-// name of a node has.
+// goneName is the name under which the deletion of an object is remembered. For a Numatopology it has a slash, which
+// no name of a node has.
 func goneName(o *v1alpha2.NodeResourceTopology) string {
 	if nrt.KindOf(o) == nrt.Numatopology {
 		return nrt.Numatopology + "/" + o.Name
@@ -70,8 +71,9 @@ func (f *Feed) Topologies() cache.ResourceEventHandler {
 // and again when the error changes. Register it before the first event; the callback must not call the feed.
 func (f *Feed) OnRefusedTopology(refused func(node string, err error)) { f.onTopology = refused }
 
-// Topology receives a NodeResourceTopology that was added or changed. It keeps the object and does not change it.
-// Before Begin it only records the object: without the pods, Topology cannot compute which pods the amounts contain.
+// Topology receives a NodeResourceTopology that was added or changed, and ignores one that is not newer than the
+// last. It keeps the object and does not change it. Before Begin it only records the object: without the pods,
+// Topology cannot compute which pods the amounts contain.
 func (f *Feed) Topology(o *v1alpha2.NodeResourceTopology) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,17 +95,17 @@ func (f *Feed) Topology(o *v1alpha2.NodeResourceTopology) {
 		return // a NodeResourceTopology takes precedence
 	}
 	if before != nil && nrt.KindOf(before) != nrt.KindOf(o) {
-		f.uncount(o.Name, c)
+		f.withdraw(o.Name, c)
 	}
-	f.count(o.Name, c)
+	f.apply(o.Name, c)
 }
 
-// uncount removes from the ledger what an object of another kind has reported.
-func (f *Feed) uncount(node string, c *coarse) {
-	if c.counts {
+// withdraw removes from the ledger what the node's object has reported, because the object is no longer used.
+func (f *Feed) withdraw(node string, c *coarse) {
+	if c.reported {
 		f.book.Forget(node)
 	}
-	c.counts, c.problem, c.conditions = false, "", nil
+	c.reported, c.problem, c.conditions = false, "", nil
 }
 
 // TopologyGone receives a NodeResourceTopology that was deleted. A newer one of the same name stays.
@@ -116,19 +118,19 @@ func (f *Feed) TopologyGone(o *v1alpha2.NodeResourceTopology) {
 	}
 	f.goneTopologies.put(goneName(o), o.ResourceVersion)
 	used := c.object() == *c.newest(o)
-	asked := nrt.LeftOut(*c.newest(o)) && !f.exact[o.Name]
+	awaited := nrt.LeftOut(*c.newest(o)) && !f.exact[o.Name]
 	*c.newest(o) = nil
 	if !used {
 		return
 	}
-	if asked && !c.counts {
-		f.book.Forget(o.Name)
+	if awaited && !c.reported {
+		f.book.Forget(o.Name) // until now the ledger may have kept the last layout; see layoutLost
 	}
-	f.uncount(o.Name, c)
+	f.withdraw(o.Name, c)
 	if c.object() == nil {
 		delete(f.coarse, o.Name)
 	} else {
-		f.count(o.Name, c)
+		f.apply(o.Name, c)
 	}
 	if !f.exact[o.Name] {
 		f.later(0, func() { f.onFreed(o.Name) })
@@ -136,7 +138,7 @@ func (f *Feed) TopologyGone(o *v1alpha2.NodeResourceTopology) {
 }
 
 // TopologyProblem returns why a node's NodeResourceTopology, or the Numatopology in its place, was rejected. It
-// returns "" if it was not, and for a node with a valid layout.
+// returns "" if the object was not rejected, and for a node with a valid layout.
 func (f *Feed) TopologyProblem(node string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,7 +153,7 @@ func (f *Feed) TopologyProblem(node string) string {
 func (f *Feed) TopologyConditions(node string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if c := f.coarse[node]; c != nil && c.counts {
+	if c := f.coarse[node]; c != nil && c.reported {
 		return slices.Clone(c.conditions)
 	}
 	return nil
@@ -169,9 +171,10 @@ func (f *Feed) OnTopologyConditions(changed func(node string, conditions []strin
 // first event; it must not call the feed.
 func (f *Feed) OnLeftOut(needed func(node string)) { f.onLeftOut = needed }
 
-// Complete receives a NodeResourceTopology that was read because its data was left out. It uses the object only if that
-// is the version that arrived last. A later version arrives, too, and is then asked for. If the feed took it before, an
-// informer that misses the deletion of the object would report the deletion of an earlier version.
+// Complete receives a NodeResourceTopology that was read because its data was left out. It uses the object, and
+// returns true, only if the object has the version that the informer delivered last. A later version will be
+// delivered, too, and is then read again. If the feed used it earlier, and the informer missed the object's deletion,
+// the informer would report the deletion of its own, older version, and the feed would ignore that.
 func (f *Feed) Complete(o *v1alpha2.NodeResourceTopology) (used bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -180,12 +183,12 @@ func (f *Feed) Complete(o *v1alpha2.NodeResourceTopology) (used bool) {
 		return false
 	}
 	c.topology = o
-	f.count(o.Name, c)
+	f.apply(o.Name, c)
 	return true
 }
 
-// LeftOut returns the nodes for which the callback of OnLeftOut would be called at Begin, in order. A caller that reads
-// their topologies before Begin passes them to Complete, too.
+// LeftOut returns the nodes for which Begin would call the callback of OnLeftOut, in ascending order. A caller that
+// reads their topologies before Begin passes them to Complete, too.
 func (f *Feed) LeftOut() (nodes []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,21 +200,21 @@ func (f *Feed) LeftOut() (nodes []string) {
 	return nodes
 }
 
-// Unreadable receives a node whose NodeResourceTopology the callback of OnLeftOut could not read, or did not find.
-// Until it is read, the node is unknown, unless it has a valid layout.
+// Unreadable receives a node whose NodeResourceTopology could not be read, or was not found, after OnLeftOut's
+// callback. Until it is read, the node is unknown, unless it has a valid layout.
 func (f *Feed) Unreadable(node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c := f.coarse[node]; c != nil && !f.exact[node] && nrt.LeftOut(c.object()) {
-		c.counts, c.ended, c.past = false, nil, nil
+		c.reported, c.ended, c.past = false, nil, nil
 		f.book.Forget(node)
 	}
 }
 
-// beginCoarse books the objects that arrived before Begin.
+// beginCoarse applies the objects that arrived before Begin.
 func (f *Feed) beginCoarse() {
 	for _, node := range slices.Sorted(maps.Keys(f.coarse)) {
-		f.count(node, f.coarse[node])
+		f.apply(node, f.coarse[node])
 	}
 }
 
@@ -220,7 +223,7 @@ func (f *Feed) beginCoarse() {
 func (f *Feed) layoutLost(node string) {
 	delete(f.exact, node)
 	c := f.coarse[node]
-	if c != nil && c.counts {
+	if c != nil && c.reported {
 		return
 	}
 	if c != nil && f.begun && nrt.LeftOut(c.object()) {
@@ -229,7 +232,7 @@ func (f *Feed) layoutLost(node string) {
 	}
 	f.book.Forget(node)
 	if c != nil {
-		f.count(node, c)
+		f.apply(node, c)
 	}
 }
 
@@ -237,14 +240,15 @@ func (f *Feed) layoutLost(node string) {
 func (f *Feed) layoutAccepted(node string) {
 	f.exact[node] = true
 	if c := f.coarse[node]; c != nil {
-		c.counts, c.ended, c.past = false, nil, nil
+		c.reported, c.ended, c.past = false, nil, nil
 	}
 }
 
-// count reads the object of a node that has only amounts, and reports these amounts to the ledger. If the object
-// cannot be read, count records why, and removes the node's report. It does nothing before Begin, and for a node with
-// a valid layout. If the object has no data, because [nrt.TypedOthers] left it out, count asks for it.
-func (f *Feed) count(node string, c *coarse) {
+// apply reads the object of a node that has only amounts, and reports these amounts to the ledger. If the object
+// cannot be read, apply records why, and removes the node's report. It does nothing before Begin, and for a node with
+// a valid layout. If the object has no data, because [nrt.TypedOthers] left it out, apply only calls OnLeftOut's
+// callback.
+func (f *Feed) apply(node string, c *coarse) {
 	if !f.begun || f.exact[node] {
 		return
 	}
@@ -258,7 +262,7 @@ func (f *Feed) count(node string, c *coarse) {
 			c.problem = why
 			f.onTopology(node, err)
 		}
-		c.counts, c.ended, c.past = false, nil, nil
+		c.reported, c.ended, c.past = false, nil, nil
 		f.book.Forget(node)
 		return
 	}
@@ -267,19 +271,19 @@ func (f *Feed) count(node string, c *coarse) {
 		f.onConditions(node, r.Conditions)
 	}
 	c.conditions = r.Conditions
-	if !c.counts {
-		f.recount(node, c)
+	if !c.reported {
+		f.rebook(node, c)
 	}
-	counts, either := f.accounted(node, c, r)
+	counts, either := f.contained(node, c, r)
 	c.accounted = counts != nil
 	f.report(node, c, r, &state.Amounts{Counts: counts, Either: either})
-	c.counts = true
+	c.reported = true
 }
 
 // report reports the amounts of a reading to the ledger. The caller has set in a which pods these amounts contain.
 func (f *Feed) report(node string, c *coarse, r *nrt.Reading, a *state.Amounts) {
 	a.Held, a.Whole = r.Held, r.Whole
-	a.Seen, a.Past = f.seen(node, c)
+	a.Seen, a.Past = f.settledPods(node, c)
 	for _, o := range f.book.Report(node, state.Layout{Machine: r.Machine, Rules: r.Rules, Amounts: a,
 		From: nrt.KindOf(c.object()), Inexact: omitted(r)}) {
 		f.onOutcome(o)
@@ -300,14 +304,14 @@ func omitted(r *nrt.Reading) (out []state.Inexact) {
 	return out
 }
 
-// recount books all pods of a node again before the node's first reading. That reading then shows which of the pods are
-// contained in the amounts.
-func (f *Feed) recount(node string, c *coarse) {
+// rebook books all pods of a node again before the node's first reading. That reading then shows which of the pods
+// are contained in the amounts.
+func (f *Feed) rebook(node string, c *coarse) {
 	c.ended, c.past, c.misses = nil, nil, 0
 	pods := f.bound.on(node)
 	for _, p := range pods {
 		p.counted = false
-		put(p, f.book.Recover)
+		bookPod(p, f.book.Recover)
 	}
 	for _, p := range pods {
 		f.admitted(p)
@@ -315,9 +319,10 @@ func (f *Feed) recount(node string, c *coarse) {
 	}
 }
 
-// initsEnded records that a pod's init containers have ended. If that frees memory, it reports the node as freed.
+// initsEnded records in the ledger that a pod's init containers have ended, if they have. If that frees resources, it
+// calls the callback of OnFreed.
 func (f *Feed) initsEnded(p *boundPod) {
-	if p.spec == nil || !p.begun {
+	if p.spec == nil || !p.initsOver {
 		return
 	}
 	if node, changed := f.book.Begun(p.id.UID); changed {

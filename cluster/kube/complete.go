@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// pageOf is how many layouts or bases one request lists.
-const pageOf = 250
+// pageSize is how many layouts or bases one request lists.
+const pageSize = 250
 
 // Complete adds to a view of a followed cluster what only a Reader reads: published objects, volumes, namespaces, and
 // the resources that DRA serves. The layouts come without holdings, which the states have. Layouts of equal machines
@@ -101,14 +101,14 @@ func (r *Reader) slimLayouts(ctx context.Context, states map[string]*state.Node)
 	return out, nil
 }
 
-// pages lists all objects of a kind, at most pageOf per request. take receives each page and returns the page's
+// pages lists all objects of a kind, at most pageSize per request. take receives each page and returns the page's
 // continue token, which is "" for the last page. A kind that the API server does not serve has no objects, and that
 // is no error.
 func pages[L any](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error),
 	take func(L) string) error {
 	next := ""
 	for more := true; more; more = next != "" {
-		page, err := list(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
+		page, err := list(ctx, metav1.ListOptions{Limit: pageSize, Continue: next})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// maxUncertain bounds the pods of a node that its amounts may or may not contain. Up to 2^maxUncertain fingerprints
-	// are computed while the feed is locked. For further pods the likelier answer is assumed.
+	// maxUncertain bounds the pods of a node that its amounts may or may not contain. Up to 2^maxUncertain
+	// fingerprints are computed while the feed is locked. For further pods the likelier answer is assumed.
 	maxUncertain = 8
 	// maxMisses is the number of consecutive fingerprints without a match after which only the likeliest set of pods
 	// is tried: some exporters always count pods that have ended, or leave out others.
 	maxMisses = 3
 )
 
-// accounted returns, by UID, whether the amounts of a node contain a pod. It reads this from the object's own list of
+// contained returns, by UID, whether the amounts of a node contain a pod. It reads this from the object's own list of
 // pods or, without one, computes it from the object's fingerprint. counts is nil if neither shows it.
 //
-// A fingerprint is a hash of the names of pods, so accounted searches a set of pods that has this hash. Pods that
-// were in the last matching fingerprint and have not ended are in every set that it tries. Uncertain are the pods
-// that were bound since then, and the pods that ended since then: each may be in the set or not.
+// A fingerprint is a hash of the names of pods, so contained searches a set of pods that has this hash. Pods that
+// were in the last matching fingerprint and have not ended are in every set that it tries. The pods that were bound
+// since then, and the pods that ended since then, are uncertain: each may be in the set or not.
 //
 // Two pods of one name have the same part in a hash. If the fingerprint contains exactly one of them, they form a
-// group: the second result has these groups, by UID.
-func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[string]bool, either [][]string) {
+// group, and either has the UIDs of each group.
+func (f *Feed) contained(node string, c *coarse, r *nrt.Reading) (counts map[string]bool, either [][]string) {
 	if r.Pods != nil || r.Fingerprint == "" {
 		return r.Pods, nil
 	}
@@ -46,35 +46,33 @@ func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[str
 		}
 	}
 	ended := slices.DeleteFunc(slices.Clone(c.ended), func(p *boundPod) bool { return !noticed(p.spec, r) })
-	most := maxUncertain
+	limit := maxUncertain
 	if c.misses >= maxMisses {
-		most = 0
+		limit = 0
 	}
-	// If there are more uncertain pods than are tried, the pods that were bound first count as contained, and the pods
-	// that ended first as not contained: these are the likelier answers. The pods are in that order. Of the ended pods
-	// the last ones are tried, late in number: half of the bound, or more where few pods are new. The new pods share what
-	// is left of the bound, and the first ones, early in number, count as contained.
-	late := min(len(ended), max(most/2, most-len(fresh)))
-	early := max(0, len(fresh)-(most-late))
-	for _, p := range fresh[:early] {
+	// At most limit uncertain pods are tried. For the others the likelier answer is assumed: new pods that were bound
+	// first are contained, and pods that ended first are not. Of the ended pods, the last ones are tried: half of
+	// limit, or more if there are few new pods. The rest of limit is for the new pods.
+	endedTried := min(len(ended), max(limit/2, limit-len(fresh)))
+	assumed := fresh[:max(0, len(fresh)-(limit-endedTried))]
+	for _, p := range assumed {
 		sure = append(sure, named(p, false))
 	}
-	before := fresh[:early]
-	fresh, ended = fresh[early:], ended[len(ended)-late:]
-	is, groups, ok := r.Match(sure, slices.Concat(allNamed(fresh, false), allNamed(ended, true)))
+	fresh, ended = fresh[len(assumed):], ended[len(ended)-endedTried:]
+	in, groups, ok := r.Match(sure, slices.Concat(allNamed(fresh, false), allNamed(ended, true)))
 	if !ok {
 		c.misses = min(c.misses+1, maxMisses)
 		return nil, nil
 	}
 	c.misses = 0
-	for _, p := range before {
+	for _, p := range assumed {
 		out[p.id.UID], p.counted = true, true
 	}
 	for i, p := range fresh {
-		out[p.id.UID], p.counted = is[i], is[i]
+		out[p.id.UID], p.counted = in[i], in[i]
 	}
 	for i, p := range ended {
-		out[p.id.UID] = is[len(fresh)+i]
+		out[p.id.UID] = in[len(fresh)+i]
 	}
 	open := map[string]bool{}
 	for _, group := range groups {
@@ -84,7 +82,7 @@ func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[str
 		p.counted = p.counted && !open[p.id.UID]
 	}
 	c.ended = slices.DeleteFunc(c.ended, func(p *boundPod) bool {
-		return !open[p.id.UID] && p.left(out[p.id.UID])
+		return !open[p.id.UID] && p.leftAmounts(out[p.id.UID])
 	})
 	return out, either
 }
@@ -97,16 +95,17 @@ func allNamed(pods []*boundPod, ended bool) (out []nrt.Pod) {
 }
 
 // uids returns the UIDs of the pods at some indexes, and adds these UIDs to a set.
-func uids(pods []*boundPod, at []int, to map[string]bool) (out []string) {
+func uids(pods []*boundPod, at []int, set map[string]bool) (out []string) {
 	for _, i := range at {
 		out = append(out, pods[i].id.UID)
-		to[pods[i].id.UID] = true
+		set[pods[i].id.UID] = true
 	}
 	return out
 }
 
 // chosen records, for each group of pods of one name, which pod the ledger found in the amounts: the pod that is
-// bound and no longer assumed. The ended pods of that group are then not in the amounts.
+// bound and no longer assumed. The ended pods of that group are then not in the amounts. If there is no such pod, an
+// ended pod is kept until maxMisses more fingerprints have arrived.
 func (f *Feed) chosen(c *coarse, either [][]string) {
 	for _, group := range either {
 		at := slices.IndexFunc(group, func(uid string) bool {
@@ -117,30 +116,31 @@ func (f *Feed) chosen(c *coarse, either [][]string) {
 			f.bound.pods[group[at]].counted = true
 		}
 		c.ended = slices.DeleteFunc(c.ended, func(p *boundPod) bool {
-			return slices.Contains(group, p.id.UID) && p.left(false) && (at >= 0 || p.passed > maxMisses)
+			return slices.Contains(group, p.id.UID) && p.leftAmounts(false) && (at >= 0 || p.absences > maxMisses)
 		})
 	}
 }
 
-// left records whether the latest fingerprint contained a pod that has ended, and reports whether no later one will
-// contain it. It returns true once a fingerprint with the pod was followed by one without it. For a pod that no
-// fingerprint contained, it returns true after a few readings, which may be older than the pod's end.
-func (b *boundPod) left(counted bool) bool {
+// leftAmounts records whether the latest fingerprint contained a pod that has ended, and reports whether no later one
+// will contain it. It returns true once a fingerprint with the pod was followed by one without it. For a pod that no
+// fingerprint contained, it returns true after maxMisses more readings, because these may be older than the pod's
+// end.
+func (b *boundPod) leftAmounts(counted bool) bool {
 	if counted {
-		b.counted, b.passed = true, 0
+		b.counted, b.absences = true, 0
 		return false
 	}
-	b.passed++
-	return b.counted || b.passed > maxMisses
+	b.absences++
+	return b.counted || b.absences > maxMisses
 }
 
 func named(p *boundPod, ended bool) nrt.Pod {
 	return nrt.Pod{Namespace: p.id.Namespace, Name: p.id.Name, Exclusive: true, Ended: ended}
 }
 
-// noticed reports whether a fingerprint contains the pod once the exporter counts it. By the reading's method,
-// fingerprints contain either all pods, or only pods with a container that holds something exclusively; ordinary init
-// containers do not count.
+// noticed reports whether the fingerprints of this reading's method contain the pod while it runs. They contain
+// either all pods, or only pods with a container, other than an ordinary init container, that holds something
+// exclusively.
 func noticed(spec *place.Pod, r *nrt.Reading) bool {
 	if r.Method != podfingerprint.MethodWithExclusiveResources {
 		return true
@@ -156,21 +156,21 @@ func noticed(spec *place.Pod, r *nrt.Reading) bool {
 			r.Rules.Memory.Static && len(c.Memory) > 0) {
 			return true
 		}
-		if slices.ContainsFunc(c.Devices, func(d place.Count) bool { return d.N > 0 && has(r, d.Resource) }) {
+		if slices.ContainsFunc(c.Devices, func(d place.Count) bool { return d.N > 0 && listsResource(r, d.Resource) }) {
 			return true
 		}
 	}
 	return false
 }
 
-// has reports whether the zones of a reading list a resource, even if the reading leaves it out.
-func has(r *nrt.Reading, resource string) bool {
+// listsResource reports whether the zones of a reading list a resource, even if the reading leaves it out.
+func listsResource(r *nrt.Reading, resource string) bool {
 	_, ok := r.Machine.Resource(resource)
 	return ok || r.Omitted[resource] != ""
 }
 
-// left records that a pod of the node has ended. It keeps the last maxUncertain ended pods.
-func (c *coarse) left(p *boundPod) {
+// addEnded records that a pod of the node has ended. It keeps the last maxUncertain ended pods.
+func (c *coarse) addEnded(p *boundPod) {
 	c.ended = append(c.ended, p)
 	if len(c.ended) > maxUncertain {
 		c.ended = slices.Clone(c.ended[1:])

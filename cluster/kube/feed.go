@@ -18,9 +18,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Feed applies the events of pods, layouts and NodeResourceTopologies to a ledger. The handlers of an informer receive
-// the events of an object in order. Queueing hints may pass the same events again, earlier or later: an event that is
-// older than the recorded version of its object has no effect.
+// Feed applies the events of pods, layouts and NodeResourceTopologies to a ledger. The handlers of an informer
+// receive the events of an object in order. Queueing hints may pass the same events again, earlier or later: an event
+// that is older than the recorded version of its object has no effect.
 type Feed struct {
 	book *ledger.Book
 	listeners
@@ -31,8 +31,8 @@ type Feed struct {
 	// bound are the pods on all nodes. Begin books the pods that arrived before it, in the order of their bindings.
 	bound boundPods
 	begun bool
-	// reads are the namespaces whose pods the feed receives; nil: all.
-	reads *Seen
+	// namespaces are those whose pods the feed receives; nil: all.
+	namespaces *Seen
 	// ended has the UIDs of pods that have ended, or whose objects were deleted: they never come back. The value is
 	// mayRun for a pod that may still run on its node, and otherwise "".
 	ended memory
@@ -48,8 +48,8 @@ type Feed struct {
 type listeners struct {
 	// onOutcome receives the outcomes of predictions.
 	onOutcome func(state.Outcome)
-	// onRefused receives rejected layouts with an error. It also receives accepted layouts, with a nil error, if their
-	// conditions do not yet record the acceptance.
+	// onRefused receives rejected layouts with an error. It also receives accepted layouts, with a nil error, if
+	// their conditions do not yet record the acceptance.
 	onRefused func(node string, err error)
 	// onTopology receives rejected NodeResourceTopologies.
 	onTopology func(node string, err error)
@@ -102,10 +102,10 @@ type version struct {
 	resource string
 	uid      types.UID
 	sequence int64
-	late     *v1alpha1.NodeLayout // the API server's newest object, while it is rejected for its older sequence; else nil
+	late     *v1alpha1.NodeLayout // the API server's newest object, while it is rejected for its lower sequence; else nil
 }
 
-// lateGrace is how long a layout with an older sequence is rejected. Its agent sees that the write arrived late, and
+// lateGrace is how long a layout with a lower sequence is rejected. Its agent sees that the write arrived late, and
 // writes again within a second. A layout that is not written again within lateGrace is accepted. So a forged sequence
 // that no agent can exceed blocks a node for lateGrace at most.
 const lateGrace = 10 * time.Second
@@ -113,8 +113,8 @@ const lateGrace = 10 * time.Second
 // vanishGrace is how long a pod that was deleted by force stays assumed without a report of its node.
 const vanishGrace = 30 * time.Second
 
-// mayRun is the value in Feed.ended for a pod whose object was deleted although the node may still run the pod. For all
-// other pods in that map the value is "".
+// mayRun is the value in Feed.ended for a pod whose object was deleted although the node may still run the pod. For
+// all other pods in that map the value is "".
 const mayRun = "may run"
 
 // NewFeed returns a feed into a ledger. The callbacks may be nil; they must not call the feed.
@@ -140,7 +140,7 @@ func NewFeed(book *ledger.Book, onOutcome func(state.Outcome), onRefused func(no
 }
 
 // Sees sets the namespaces whose pods the feed receives; nil, the default, means all. Call it before Begin.
-func (f *Feed) Sees(pods *Seen) { f.reads = pods }
+func (f *Feed) Sees(pods *Seen) { f.namespaces = pods }
 
 // Pods returns the handlers for a pod informer.
 func (f *Feed) Pods() cache.ResourceEventHandler {
@@ -178,26 +178,26 @@ func (f *Feed) Begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.begun = true
-	pods := slices.SortedFunc(maps.Values(f.bound.pods), (*boundPod).compare)
+	pods := slices.SortedFunc(maps.Values(f.bound.pods), (*boundPod).compareBinding)
 	// All are assumed before any is admitted, because no object shows the order in which the nodes admitted them.
 	for _, p := range pods {
-		put(p, f.book.Recover)
+		bookPod(p, f.book.Recover)
 		f.bookDecision(p)
 	}
 	for _, p := range pods {
 		f.admitted(p)
 		f.initsEnded(p)
 		f.contradict(p)
-		f.status(p)
+		f.bookStatus(p)
 	}
-	// A pod that a layout lists and the API server does not have is doubtful: it has ended or was deleted by force. The
-	// callback returns true for the pods that exist, as far as this feed can know.
-	f.book.Doubt(func(id state.PodID) bool { return !f.reads.gone(id, f.bound.pods[id.UID] != nil) })
+	// A pod that a layout lists and the API server does not have is doubtful: it has ended or was deleted by force.
+	// The callback returns true for the pods that exist, as far as this feed can know.
+	f.book.Doubt(func(id state.PodID) bool { return !f.namespaces.gone(id, f.bound.pods[id.UID] != nil) })
 	f.beginCoarse()
 }
 
-// Pod receives a pod that was added or changed. It ignores a pod without a node, and passes a pod that has ended to
-// PodGone.
+// Pod receives a pod that was added or changed. It ignores a pod without a node, and a pod that PodGone has received
+// before. It passes a pod that has ended to PodGone.
 func (f *Feed) Pod(pod *v1.Pod) {
 	if Ended(pod) {
 		f.PodGone(pod)
@@ -217,16 +217,16 @@ func (f *Feed) Pod(pod *v1.Pod) {
 		if !known {
 			f.contradict(p)
 		}
-		put(p, f.book.Assume)
+		bookPod(p, f.book.Assume)
 		f.bookDecision(p)
 		f.admitted(p)
 		f.initsEnded(p)
-		f.status(p)
+		f.bookStatus(p)
 	}
 }
 
-// put books a bound pod, unless it has no spec.
-func put(p *boundPod, book func(string, state.PodID, *place.Pod)) {
+// bookPod passes a bound pod to book, unless it has no spec.
+func bookPod(p *boundPod, book func(string, state.PodID, *place.Pod)) {
 	if p.spec != nil {
 		book(p.node, p.id, p.spec)
 	}
@@ -247,14 +247,14 @@ func (f *Feed) bookDecision(p *boundPod) {
 	}
 }
 
-// statusLag is how much later an older pod status may arrive than a newer status of another pod: a kubelet repeats
-// failed status updates every ten seconds (pkg/kubelet/status).
+// statusLag is the longest delay of a pod status after a newer status of another pod: a kubelet repeats failed status
+// updates every ten seconds (pkg/kubelet/status).
 const statusLag = 30 * time.Second
 
-// admitted records that a pod's kubelet has admitted it, once the pod's status shows that. It starts the timers that
-// depend on the time since the admission: when releases no longer count as possibly earlier than it (Book.Settle), when
-// a report of the node should list the pod (unlisted), and when the amounts of a NodeResourceTopology should contain
-// it (settled). f.mu is held.
+// admitted records that a pod's kubelet has admitted it, once the pod's status shows that. It starts three timers.
+// After statusLag, every end of a pod that is received later came after the admission (Book.Settle). After reportDue,
+// a report of the node should list the pod (unlisted). After settlePeriod, the amounts of a NodeResourceTopology
+// should contain the pod (settled). f.mu is held.
 func (f *Feed) admitted(p *boundPod) {
 	if uid := p.id.UID; p.started && p.spec != nil && f.book.Admitted(uid) {
 		f.later(statusLag, func() { f.book.Settle(uid) })
@@ -271,9 +271,9 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 	uid := string(pod.UID)
 	if p := f.bound.drop(uid); p != nil {
 		f.book.Status(p.node, uid, place.Statuses{})
-		if c := f.coarse[p.node]; c != nil && c.counts {
-			c.left(p)
-			f.later(settlePeriod, func() { f.over(p) })
+		if c := f.coarse[p.node]; c != nil && c.reported {
+			c.addEnded(p)
+			f.later(settlePeriod, func() { f.longEnded(p) })
 		}
 	}
 	if !endedFor(pod) {

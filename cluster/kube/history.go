@@ -21,7 +21,7 @@ import (
 const (
 	maxEvents  = 500     // events to read
 	maxHistory = 100     // decisions
-	maxSaid    = 2 << 10 // bytes of a message
+	maxMessage = 2 << 10 // bytes of a message
 )
 
 // History reads the decisions of schedulers and kubelets on the pods that have or had this name. If the identity may
@@ -87,5 +87,5 @@ func decisionIn(e *v1.Event) (out document.PastDecision, ok bool) {
 	}
 	return document.PastDecision{UID: string(e.InvolvedObject.UID), Outcome: outcome, First: first.UTC(), Time: last.UTC(),
 		Count: count, By: cmp.Or(e.ReportingController, e.Source.Component), Reason: e.Reason,
-		Message: printable.Clip(e.Message, maxSaid), Warning: e.Type == v1.EventTypeWarning}, ok
+		Message: printable.Clip(e.Message, maxMessage), Warning: e.Type == v1.EventTypeWarning}, ok
 }

@@ -18,7 +18,8 @@ import (
 // counts once.
 //
 // Extended resources that the node does not have are left out, as in the kubelet (removeMissingExtendedResources in
-// pkg/kubelet/lifecycle/predicate.go, 1.37): other components count them, such as DRA or an extender of the scheduler.
+// pkg/kubelet/lifecycle/predicate.go, 1.37): other components count them, such as DRA or an extender of the
+// scheduler.
 func Lacks(pod *v1.Pod, node *v1.Node, others []*v1.Pod) []place.Reason {
 	n := whatif.Node{Name: node.Name}
 	n.Allocatable, _ = Amounts(node.Status.Allocatable) // an amount beyond bounds counts as the bound
@@ -31,7 +32,8 @@ func Lacks(pod *v1.Pod, node *v1.Node, others []*v1.Pod) []place.Reason {
 	return lacks(&n, pod)
 }
 
-// lacks returns what a node has too little of for a pod. It leaves out extended resources that the node does not have.
+// lacks returns what a node has too little of for a pod. It leaves out extended resources that the node does not
+// have.
 func lacks(n *whatif.Node, pod *v1.Pod) []place.Reason {
 	needs, _ := Needs(pod)
 	return slices.DeleteFunc(n.Lacks(needs), func(r place.Reason) bool {
@@ -39,8 +41,8 @@ func lacks(n *whatif.Node, pod *v1.Pod) []place.Reason {
 	})
 }
 
-// Requests returns the plain amounts that a pod requests, all containers together. An amount beyond any machine counts
-// as the largest int64.
+// Requests returns the plain amounts that a pod requests, all containers together. An amount beyond any machine
+// counts as the largest int64.
 //
 // A pod that is bound to a node takes the highest of what its spec requests, what its kubelet has allocated, and what
 // its containers have (InPlacePodVerticalScaling). A resize that the kubelet calls infeasible does not count.
@@ -48,13 +50,13 @@ func Requests(pod *v1.Pod) v1.ResourceList {
 	o := resourcehelper.PodResourcesOptions{}
 	if pod = quantity.ClampPod(pod); pod.Spec.NodeName != "" {
 		pod = clampStatus(pod)
-		o = ofBound()
+		o = boundOptions()
 	}
 	return resourcehelper.PodRequests(pod, o)
 }
 
-// clampStatus returns the pod with every quantity of its status clamped, since a node writes the status. It returns the
-// pod itself if its status has no quantity.
+// clampStatus returns the pod with every quantity of its status clamped, since a node writes the status. It returns
+// the pod itself if its status has no quantity.
 func clampStatus(pod *v1.Pod) *v1.Pod {
 	if !sized(&pod.Status) {
 		return pod

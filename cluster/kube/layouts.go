@@ -9,16 +9,17 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file applies layouts to the ledger. Layout orders the versions of a node's layout (newer) and bounds how often
-// they are read (atPace). take then converts a layout together with its base, and reports it. A layout that cannot be
-// read is rejected, and the node falls back to its NodeResourceTopology.
+// This file applies layouts to the ledger. Layout ignores old versions of a node's layout (recordVersion) and bounds
+// how often layouts are read (atPace). take then converts a layout together with its base, and reports it. A layout
+// that cannot be read is rejected, and the node falls back to its NodeResourceTopology.
 
-// Layout receives a layout that was added or changed. A layout that cannot be read is rejected, and affects no other
-// node. Its node is then estimated from its NodeResourceTopology or, without one, unknown.
+// Layout receives a layout that was added or changed. It ignores an old version. A layout that cannot be read is
+// rejected, and affects no other node. Its node is then estimated from its NodeResourceTopology or, without one,
+// unknown.
 func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.newer(l) {
+	if f.recordVersion(l) {
 		f.atPace(l.Name, f.weight(l), func() { f.take(l) })
 	}
 }
@@ -40,13 +41,14 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 		f.applied[l.Name] = l
 	}
 	if b := f.base[l.Name]; l.Base != 0 && !l.Continues(b.Agent, b.Sequence) {
-		// The base at hand has a higher sequence than the layout, so its data counts. Either it was written later, or a
-		// new agent counts from a lower sequence. In that case the layout's own base arrives later and applies the layout.
+		// The base at hand has a higher sequence than the layout, so the base's data counts. Either the base was
+		// written later, or a new agent counts from a lower sequence. In the second case, the layout's own base
+		// arrives later and applies the layout again.
 		f.awaiting[l.Name] = &incomplete{l}
 	}
-	_, was := f.problems[l.Name]
+	_, wasRejected := f.problems[l.Name]
 	delete(f.problems, l.Name)
-	if was || unconditioned(l) {
+	if wasRejected || unconditioned(l) {
 		f.onRefused(l.Name, nil)
 	}
 	f.layoutAccepted(l.Name)
@@ -58,7 +60,7 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 		f.onOutcome(o)
 	}
 	f.relist(l.Name)
-	f.statuses(l.Name, c.Entries)
+	f.bookStatuses(l.Name, c.Entries)
 	f.onReport(l)
 }
 
@@ -97,32 +99,32 @@ func unconditioned(l *v1alpha1.NodeLayout) bool {
 // callback must not call the feed.
 func (f *Feed) OnReport(do func(*v1alpha1.NodeLayout)) { f.onReport = do }
 
-// newer records the version of a layout, and reports whether the layout has to be applied: it is newer than the
-// recorded version, and its sequence is not older. A newer object with an older sequence is kept as late; see
-// lateGrace.
-func (f *Feed) newer(l *v1alpha1.NodeLayout) bool {
-	now := version{resource: l.ResourceVersion, uid: l.UID, sequence: l.Sequence}
+// recordVersion records the version of a layout, and reports whether the layout has to be applied: it is newer than
+// the recorded version, and its sequence is not lower. A newer object with a lower sequence is stored in
+// version.late; see lateGrace.
+func (f *Feed) recordVersion(l *v1alpha1.NodeLayout) bool {
+	received := version{resource: l.ResourceVersion, uid: l.UID, sequence: l.Sequence}
 	old, known := f.versions[l.Name]
 	if !known {
 		old.resource, known = f.dropped.get(l.Name)
 	}
-	if known && compare(now.resource, old.resource) <= 0 {
+	if known && compare(received.resource, old.resource) <= 0 {
 		return false
 	}
-	late := now.uid == old.uid && now.sequence < old.sequence
+	late := received.uid == old.uid && received.sequence < old.sequence
 	if late {
-		now.sequence, now.late = old.sequence, l
+		received.sequence, received.late = old.sequence, l
 		if old.late == nil {
-			f.later(lateGrace, func() { f.overdue(l.Name) })
+			f.later(lateGrace, func() { f.acceptLate(l.Name) })
 		}
 	}
-	f.versions[l.Name] = now
+	f.versions[l.Name] = received
 	return !late
 }
 
-// overdue is called lateGrace after a layout was rejected as late. It applies the newest layout of the node if that
-// one is still rejected.
-func (f *Feed) overdue(node string) {
+// acceptLate is called lateGrace after a layout was rejected as late. If the node's newest layout is still rejected
+// as late, acceptLate applies it.
+func (f *Feed) acceptLate(node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v, known := f.versions[node]

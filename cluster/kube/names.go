@@ -10,7 +10,7 @@ import (
 // maxOffered bounds the names that are read for shell completion.
 const maxOffered = 500
 
-// NodeNames returns names of nodes, but no more than the first maxOffered.
+// NodeNames returns the names of nodes, but no more than the first maxOffered.
 func (r *Reader) NodeNames(ctx context.Context) (out []string, err error) {
 	nodes, err := r.cluster.Nodes.List(ctx, metav1.ListOptions{Limit: maxOffered})
 	if err != nil {
@@ -22,7 +22,7 @@ func (r *Reader) NodeNames(ctx context.Context) (out []string, err error) {
 	return out, nil
 }
 
-// PodNames returns names of the pods of a namespace, but no more than the first maxOffered.
+// PodNames returns the names of the pods of a namespace, but no more than the first maxOffered.
 func (r *Reader) PodNames(ctx context.Context, namespace string) (out []string, err error) {
 	in := metav1.ListOptions{FieldSelector: "metadata.namespace=" + namespace, Limit: maxOffered}
 	pods, err := r.cluster.Pods.List(ctx, in)

@@ -18,20 +18,20 @@ const reportDue = time.Minute
 // reportGrace is how long after a pod's admission a report may still have been computed without it.
 const reportGrace = 10 * time.Second
 
-// unlisted is called reportDue after a pod was admitted. If no report lists the pod by now, other pods no longer wait
-// for such a report. The node is silent if its agent has not written a layout since.
+// unlisted is called reportDue after a pod was admitted. If the pod has not ended and is not being deleted, the pod
+// is due from then on; see handleDue.
 func (f *Feed) unlisted(p *boundPod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.bound.pods[p.id.UID] == p && !p.leaving {
 		p.due = true
-		f.late(p)
+		f.handleDue(p)
 	}
 }
 
-// late handles a due pod. The node is silent if its agent has written no layout since the pod was admitted. If no
-// report lists the pod, other pods no longer wait for such a report. f.mu is held.
-func (f *Feed) late(p *boundPod) {
+// handleDue handles a due pod. The node is silent if its agent has written no layout since the pod was admitted. If
+// no report lists the pod, other pods no longer wait for such a report. f.mu is held.
+func (f *Feed) handleDue(p *boundPod) {
 	if !f.written[p.node].After(p.admittedAt().Add(reportGrace)) {
 		f.book.Overdue(p.id.UID)
 	}
@@ -40,8 +40,8 @@ func (f *Feed) late(p *boundPod) {
 	}
 }
 
-// relist records again, after a report, that the report lacks the due pods of the node, because it may have changed
-// the machine on which their predictions depend.
+// relist records again, after a report, that the report lacks the due pods of the node, if it does. The report may
+// have changed the machine on which the predictions for these pods depend.
 func (f *Feed) relist(node string) {
 	for _, p := range f.bound.nodes[node] {
 		if p.due && !p.leaving {
@@ -50,8 +50,8 @@ func (f *Feed) relist(node string) {
 	}
 }
 
-// overdueAt handles the pods that are due at a given time. It stands in for the timers of a long-lived feed: a reader
-// calls it after Begin.
+// overdueAt handles the pods that are due at a given time. A Reader calls it after Begin, in place of the timers of a
+// long-lived feed.
 func (f *Feed) overdueAt(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,7 +60,7 @@ func (f *Feed) overdueAt(at time.Time) {
 			since := p.admittedAt()
 			if p.started && !p.leaving && !since.IsZero() && !since.Add(reportDue).After(at) {
 				p.due = true
-				f.late(p)
+				f.handleDue(p)
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func (f *Feed) overdueAt(at time.Time) {
 
 // openDoubts handles pods that a layout lists and that have no object: other pods no longer wait for them. It skips a
 // layout that was written less than reportDue before the given time, because the node's agent may be about to write
-// another one. A reader does not see when pods go, so it calls openDoubts after Begin.
+// another one. A Reader does not see when pods are deleted, so it calls openDoubts after Begin.
 func (f *Feed) openDoubts(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,16 +7,16 @@ import (
 )
 
 // A node's events are applied at once while the node stays below its pace. An agent writes at most once in 200 ms by
-// default (--interval), and only while pods come and go all the time, so correct agents seldom reach the pace and never
-// for long. For a faster node, only the latest event counts, once in paceInterval: reading a layout costs the scheduler
-// more than writing it costs the node.
+// default (--interval), and only while pods come and go all the time, so correct agents seldom reach the pace and
+// never for long. For a faster node, only the latest event counts, once in paceInterval: reading a layout costs the
+// scheduler more than writing it costs the node.
 const (
 	paceBurst    = 50
 	paceInterval = time.Second / 4
 )
 
-// pace limits the rate of a node's events. bucket is how many ordinary events may be applied now; it grows by one every
-// paceInterval, up to paceBurst.
+// pace limits the rate of a node's events. bucket is how many ordinary events may be applied now; it grows by one
+// every paceInterval, up to paceBurst.
 type pace struct {
 	bucket int
 	filled time.Time // the time up to which the bucket was filled
@@ -38,9 +38,9 @@ func (f *Feed) weight(l *v1alpha1.NodeLayout) int {
 // partsOf is how many parts of a layout count as one event.
 const partsOf = 512
 
-// take reports whether an event of this weight may be applied now and, if so, takes the weight from the bucket. A
+// spend reports whether an event of this weight may be applied now and, if so, takes the weight from the bucket. A
 // weight above paceBurst counts as paceBurst.
-func (p *pace) take(now time.Time, weight int) bool {
+func (p *pace) spend(now time.Time, weight int) bool {
 	if n := int(min(now.Sub(p.filled)/paceInterval, paceBurst)); n > 0 {
 		p.bucket = min(paceBurst, p.bucket+n)
 		p.filled = p.filled.Add(time.Duration(n) * paceInterval)
@@ -56,7 +56,7 @@ func (p *pace) take(now time.Time, weight int) bool {
 }
 
 // atPace applies an event of a node's layout by calling do. If the node is above its pace, it keeps do until the pace
-// allows the event; an event that arrives before then replaces it. f.mu is held.
+// allows the event; an event that arrives before then replaces the kept one. f.mu is held.
 func (f *Feed) atPace(node string, weight int, do func()) {
 	now := f.now()
 	p := f.paces[node]
@@ -68,7 +68,7 @@ func (f *Feed) atPace(node string, weight int, do func()) {
 	switch {
 	case p.latest != nil:
 		p.latest, p.weight = do, weight
-	case p.take(now, weight):
+	case p.spend(now, weight):
 		do()
 		return
 	default:
@@ -86,7 +86,7 @@ func (f *Feed) catchUp(node string) {
 	if p == nil || p.latest == nil {
 		return
 	}
-	if !p.take(f.now(), p.weight) {
+	if !p.spend(f.now(), p.weight) {
 		f.later(paceInterval, func() { f.catchUp(node) })
 		return
 	}
@@ -95,8 +95,8 @@ func (f *Feed) catchUp(node string) {
 	do()
 }
 
-// forgetPaces drops the paces of nodes that have no layout and had no recent event. It does nothing until the number
-// of paces has doubled since it last dropped some.
+// forgetPaces drops the paces of nodes that have no layout and had no recent event. After that, it does nothing until
+// the number of paces has doubled and is at least 64.
 func (f *Feed) forgetPaces(now time.Time) {
 	if len(f.paces) < f.sweep {
 		return
@@ -109,6 +109,6 @@ func (f *Feed) forgetPaces(now time.Time) {
 	f.sweep = max(64, 2*len(f.paces))
 }
 
-// Paced returns the number of layout events that were delayed because their node writes faster than its pace. The last
-// event of a node is applied when its time comes; events before it are skipped.
+// Paced returns the number of layout events that were delayed because their node writes faster than its pace. The
+// last event of a node is applied when its time comes; events before it are skipped.
 func (f *Feed) Paced() int64 { return f.paced.Load() }

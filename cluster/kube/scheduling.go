@@ -18,9 +18,9 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// This file computes what the API server shows about the scheduling of a pod without a node: which scheduler it belongs
-// to, and how far scheduling has come. A scheduler has no object of its own, but leaves traces: events, pods that it
-// bound or refused, and a lease.
+// This file computes what the API server shows about the scheduling of a pod without a node: which scheduler it
+// belongs to, and how far scheduling has come. A scheduler has no object of its own, but leaves traces: events, pods
+// that it bound or refused, and a lease.
 
 // Scheduling returns how far the scheduling of a pod without a node has come. pods are all pods of the cluster.
 // Events or leases that the identity may not read are no error; they may leave the state open as NotKnown.
@@ -34,7 +34,7 @@ func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []Stored) (do
 		return document.Scheduling{}, fmt.Errorf("list events of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	// The API server matches the field "source" with the component of an old event and the controller of a new one.
-	some, err := r.cluster.Events.List(ctx, metav1.ListOptions{Limit: 1,
+	written, err := r.cluster.Events.List(ctx, metav1.ListOptions{Limit: 1,
 		FieldSelector: fields.Set{"source": pod.Spec.SchedulerName}.String()})
 	if apierrors.IsForbidden(err) {
 		return scheduling(pod, pods, events.Items, nil), nil
@@ -42,23 +42,23 @@ func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []Stored) (do
 	if err != nil {
 		return document.Scheduling{}, fmt.Errorf("list events of scheduler %s: %w", pod.Spec.SchedulerName, err)
 	}
-	speaks, known := len(some.Items) > 0, true
+	active, known := len(written.Items) > 0, true
 	leases := []string{pod.Spec.SchedulerName}
 	if pod.Spec.SchedulerName == v1.DefaultSchedulerName {
 		leases = append(leases, kubeScheduler)
 	}
 	for _, lease := range leases {
-		if !speaks {
-			leads, read := r.leads(ctx, lease)
-			speaks, known = leads, known && read
+		if !active {
+			held, read := r.leaseHeld(ctx, lease)
+			active, known = held, known && read
 		}
 	}
-	if !speaks && !known {
+	if !active && !known {
 		return scheduling(pod, pods, events.Items, nil), nil
 	}
-	out := scheduling(pod, pods, events.Items, &speaks)
+	out := scheduling(pod, pods, events.Items, &active)
 	if out.State == document.Unseen {
-		if leads, _ := r.leads(ctx, kubeScheduler); leads {
+		if held, _ := r.leaseHeld(ctx, kubeScheduler); held {
 			out.Lease = metav1.NamespaceSystem + "/" + kubeScheduler
 		}
 	}
@@ -68,13 +68,13 @@ func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []Stored) (do
 // kubeScheduler is the name of kube-scheduler's lease, whatever the names of its profiles are.
 const kubeScheduler = "kube-scheduler"
 
-// leads reports whether a lease with a scheduler's name is held. known is false if that is uncertain: no lease that
-// was read is held, and at least one could not be read.
-func (r *Reader) leads(ctx context.Context, scheduler string) (leads, known bool) {
+// leaseHeld reports whether a lease with a scheduler's name is held. known is false if that is uncertain: no lease
+// that was read is held, and at least one could not be read.
+func (r *Reader) leaseHeld(ctx context.Context, scheduler string) (held, known bool) {
 	known = true
-	of := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+	leases := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	for _, namespace := range []string{metav1.NamespaceSystem, "tenon-system"} {
-		text, err := r.raw(ctx, of, namespace, scheduler)
+		text, err := r.raw(ctx, leases, namespace, scheduler)
 		if err != nil {
 			known = known && apierrors.IsNotFound(err)
 			continue
@@ -97,9 +97,9 @@ func (r *Reader) leads(ctx context.Context, scheduler string) (leads, known bool
 // failedScheduling is the reason of the events that schedulers write about a pod for which they found no node.
 const failedScheduling = "FailedScheduling"
 
-// scheduling judges by the pod, its failure events and all pods. speaks points to whether the pod's scheduler has
+// scheduling judges by the pod, its failure events and all pods. active points to whether the pod's scheduler has
 // written any event or holds a lease; it is nil if that is unknown.
-func scheduling(pod *v1.Pod, pods []Stored, failures []v1.Event, speaks *bool) document.Scheduling {
+func scheduling(pod *v1.Pod, pods []Stored, failures []v1.Event, active *bool) document.Scheduling {
 	out := document.Scheduling{Scheduler: pod.Spec.SchedulerName, Seen: Schedulers(pods),
 		Node: pod.Status.NominatedNodeName}
 	for _, g := range pod.Spec.SchedulingGates {
@@ -110,7 +110,7 @@ func scheduling(pod *v1.Pod, pods []Stored, failures []v1.Event, speaks *bool) d
 			out.Tried, out.Message = at, cmp.Or(failures[i].Message, out.Message)
 		}
 	}
-	refused := condition(pod)
+	refused := refusal(pod)
 	if refused != nil {
 		out.Since, out.Message = refused.LastTransitionTime.Time, cmp.Or(refused.Message, out.Message)
 	}
@@ -121,9 +121,9 @@ func scheduling(pod *v1.Pod, pods []Stored, failures []v1.Event, speaks *bool) d
 		out.State = document.Chosen
 	case refused != nil:
 		out.State = document.Refused
-	case slices.Contains(out.Seen, out.Scheduler) || speaks != nil && *speaks:
+	case slices.Contains(out.Seen, out.Scheduler) || active != nil && *active:
 		out.State = document.Untried
-	case speaks == nil:
+	case active == nil:
 		out.State = document.NotKnown
 	default:
 		out.State = document.Unseen
@@ -131,8 +131,8 @@ func scheduling(pod *v1.Pod, pods []Stored, failures []v1.Event, speaks *bool) d
 	return out
 }
 
-// condition returns the condition by which the scheduler refused the pod, or nil.
-func condition(pod *v1.Pod) *v1.PodCondition {
+// refusal returns the condition by which the scheduler refused the pod, or nil.
+func refusal(pod *v1.Pod) *v1.PodCondition {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason != v1.PodReasonSchedulingGated {
@@ -154,13 +154,13 @@ func lastSeen(e *v1.Event) time.Time {
 	return last
 }
 
-// Schedulers returns the names of the schedulers that have bound or refused pods, in ascending order. It ignores mirror
-// pods, which have a scheduler's name although no scheduler placed them.
+// Schedulers returns the names of the schedulers that have bound or refused pods, in ascending order. It ignores
+// mirror pods, which have a scheduler's name although no scheduler placed them.
 func Schedulers(pods []Stored) []string {
 	seen := map[string]bool{}
 	for p := range EachPod(pods) {
 		_, mirror := p.Annotations[v1.MirrorPodAnnotationKey]
-		if !mirror && p.Spec.SchedulerName != "" && (p.Spec.NodeName != "" || condition(p) != nil) {
+		if !mirror && p.Spec.SchedulerName != "" && (p.Spec.NodeName != "" || refusal(p) != nil) {
 			seen[p.Spec.SchedulerName] = true
 		}
 	}

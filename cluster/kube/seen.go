@@ -59,12 +59,12 @@ func (r *Reader) pods(ctx context.Context) (out []v1.Pod, seen *Seen, err error)
 	}
 	seen = &Seen{}
 	for _, namespace := range r.within {
-		some, one := r.cluster.Pods.In(namespace).List(ctx, metav1.ListOptions{})
-		if apierrors.IsForbidden(one) {
+		some, listErr := r.cluster.Pods.In(namespace).List(ctx, metav1.ListOptions{})
+		if apierrors.IsForbidden(listErr) {
 			continue
 		}
-		if one != nil {
-			return nil, nil, fmt.Errorf("list pods in namespace %s: %w", namespace, one)
+		if listErr != nil {
+			return nil, nil, fmt.Errorf("list pods in namespace %s: %w", namespace, listErr)
 		}
 		out, seen.Namespaces = append(out, some.Items...), append(seen.Namespaces, namespace)
 	}

@@ -12,11 +12,12 @@ import (
 // This file reads from the statuses of bound pods what a restart of the kubelet would find: which containers do not
 // run, and how many CPUs the kubelet has allocated to each after a resize in place.
 
-// statusesOf returns the statuses of a pod's containers. sizes has the allocated CPUs, in thousandths, of the
-// containers for which these differ from the CPUs at binding. Ordinary init containers do not count. A container counts
-// as running unless its status is waiting or terminated. It has the CPUs of its spec unless its status has others.
-func statusesOf(pod *v1.Pod, bound *place.Pod) (out place.Statuses, sizes map[string]int64) {
-	statuses, specs := statusByName(pod, len(bound.Containers)), requestsByName(pod)
+// readStatuses returns the statuses of a pod's containers. sizes has the allocated CPUs, in thousandths, of the
+// containers for which these differ from the CPUs at binding. Ordinary init containers do not count. A container
+// counts as running unless its status is waiting or terminated. It has the CPUs of its spec unless its status has
+// others.
+func readStatuses(pod *v1.Pod, bound *place.Pod) (out place.Statuses, sizes map[string]int64) {
+	statuses, specs := statusByContainer(pod, len(bound.Containers)), requestsByContainer(pod)
 	for i := range bound.Containers {
 		c := &bound.Containers[i]
 		if c.Kind == place.Init {
@@ -44,9 +45,9 @@ func statusesOf(pod *v1.Pod, bound *place.Pod) (out place.Statuses, sizes map[st
 	return out, sizes
 }
 
-// statusByName returns the statuses of a pod's containers, the first of each name. A kubelet writes one status for each
-// container; a node may write any number, and the function reads at most count+1 of each list.
-func statusByName(pod *v1.Pod, count int) map[string]*v1.ContainerStatus {
+// statusByContainer returns the statuses of a pod's containers, the first of each name. A kubelet writes one status
+// for each container; a node may write any number, and the function reads at most count+1 of each list.
+func statusByContainer(pod *v1.Pod, count int) map[string]*v1.ContainerStatus {
 	out := map[string]*v1.ContainerStatus{}
 	for _, list := range [][]v1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range list[:min(len(list), count+1)] {
@@ -58,8 +59,8 @@ func statusByName(pod *v1.Pod, count int) map[string]*v1.ContainerStatus {
 	return out
 }
 
-// requestsByName returns what the containers of a pod request. No two containers of a pod have the same name.
-func requestsByName(pod *v1.Pod) map[string]v1.ResourceList {
+// requestsByContainer returns what the containers of a pod request. No two containers of a pod have the same name.
+func requestsByContainer(pod *v1.Pod) map[string]v1.ResourceList {
 	out := map[string]v1.ResourceList{}
 	for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range list {
@@ -111,8 +112,9 @@ func (b *boundPod) withoutResized() (out place.Statuses) {
 	return out
 }
 
-// status records the statuses of a bound pod, and whether its holdings agree with them.
-func (f *Feed) status(p *boundPod) {
+// bookStatus passes the statuses of a bound pod to the ledger, with the containers whose observed holdings disagree
+// with them (Resized).
+func (f *Feed) bookStatus(p *boundPod) {
 	if p.spec == nil {
 		return
 	}
@@ -125,8 +127,8 @@ func (f *Feed) status(p *boundPod) {
 	f.book.Status(p.node, p.id.UID, s)
 }
 
-// statuses does what status does, for all pods of a new report.
-func (f *Feed) statuses(node string, entries []state.Entry) {
+// bookStatuses does what bookStatus does, for all pods of a new report.
+func (f *Feed) bookStatuses(node string, entries []state.Entry) {
 	for i := range entries {
 		e := &entries[i]
 		p := f.bound.pods[e.Pod.UID]

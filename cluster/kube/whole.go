@@ -13,8 +13,9 @@ import (
 // the package with the libraries of 1.34, which lack these fields, and without build tags. So the file finds the
 // fields by name.
 
-// ofBound returns how the requests of a bound pod are counted, with the gates' defaults of 1.36 and later.
-func ofBound() resourcehelper.PodResourcesOptions {
+// boundOptions returns the options by which the requests of a bound pod are counted, with the defaults that feature
+// gates have from 1.36 on.
+func boundOptions() resourcehelper.PodResourcesOptions {
 	o := resourcehelper.PodResourcesOptions{UseStatusResources: true}
 	if gate := reflect.ValueOf(&o).Elem().FieldByName("InPlacePodLevelResourcesVerticalScalingEnabled"); gate.IsValid() {
 		gate.SetBool(true)
@@ -52,7 +53,7 @@ func clampWhole(s *v1.PodStatus) {
 	}
 }
 
-// CopyWhole copies the requests of a pod as a whole from one status to another.
+// CopyWhole copies the resources of a pod as a whole from one status to another, without limits.
 func CopyWhole(to, from *v1.PodStatus) {
 	allocated, actual := whole(from)
 	allocatedTo, actualTo := whole(to)

@@ -72,10 +72,10 @@ func (r *Reader) cronPods(ctx context.Context, namespace, name string) ([]v1.Pod
 	return out, nil
 }
 
-// PodsOf returns the pods of a workload. kind is in lower case, such as "deployment". For Kubernetes' own kinds, these
-// are the pods that the workload's selector selects and that the workload, or a ReplicaSet of its name, controls; if
-// the workload does not exist, the error is NotFound. For a CronJob they are the pods of its Jobs, and for kinds of
-// operators the pods with the kind's label; if there are none, that is an error.
+// PodsOf returns the pods of a workload. kind is in lower case, such as "deployment". For Kubernetes' own kinds,
+// these are the pods that the workload's selector selects and that the workload, or a ReplicaSet of its name,
+// controls; if the workload does not exist, the error is NotFound. For a CronJob they are the pods of its Jobs, and
+// for kinds of operators the pods with the kind's label; if there are none, that is an error.
 func (r *Reader) PodsOf(ctx context.Context, kind, namespace, name string) ([]v1.Pod, error) {
 	switch {
 	case labelled[kind] != "":
@@ -83,13 +83,13 @@ func (r *Reader) PodsOf(ctx context.Context, kind, namespace, name string) ([]v1
 	case kind == "cronjob":
 		return r.cronPods(ctx, namespace, name)
 	}
-	of, ok := workloads[kind]
+	resource, ok := workloads[kind]
 	if !ok {
 		return nil, fmt.Errorf("kind %q has no pods that are known here", kind)
 	}
-	data, err := r.raw(ctx, of, namespace, name)
+	data, err := r.raw(ctx, resource, namespace, name)
 	if apierrors.IsNotFound(err) {
-		return nil, apierrors.NewNotFound(of.GroupResource(), namespace+"/"+name)
+		return nil, apierrors.NewNotFound(resource.GroupResource(), namespace+"/"+name)
 	}
 	if err != nil {
 		return nil, err
@@ -113,9 +113,10 @@ func (r *Reader) PodsOf(ctx context.Context, kind, namespace, name string) ([]v1
 	return slices.DeleteFunc(list.Items, func(p v1.Pod) bool { return !controls(kind, name, &p) }), nil
 }
 
-// raw returns an object as JSON, so that the program need not link its types.
-func (r *Reader) raw(ctx context.Context, of schema.GroupVersionResource, namespace, name string) ([]byte, error) {
-	gv := of.GroupVersion()
+// raw returns an object as JSON, so that the program need not link the object's type.
+func (r *Reader) raw(ctx context.Context, resource schema.GroupVersionResource, namespace,
+	name string) ([]byte, error) {
+	gv := resource.GroupVersion()
 	cfg := rest.CopyConfig(r.cfg)
 	cfg.APIPath, cfg.GroupVersion = "/apis", &gv
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
@@ -123,8 +124,8 @@ func (r *Reader) raw(ctx context.Context, of schema.GroupVersionResource, namesp
 	if err != nil {
 		return nil, fmt.Errorf("make client of %s: %w", gv, err)
 	}
-	return server.Get().Namespace(namespace).Resource(of.Resource).Name(name).SetHeader("Accept", runtime.ContentTypeJSON).
-		Do(ctx).Raw()
+	return server.Get().Namespace(namespace).Resource(resource.Resource).Name(name).
+		SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
 }
 
 // controls reports whether a workload controls a pod. A Deployment controls it through a ReplicaSet, whose name is

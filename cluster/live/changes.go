@@ -10,8 +10,8 @@ import (
 // Change has what has changed since a follower's previous Change.
 type Change struct {
 	Version uint64
-	// Nodes are names of nodes, and Pods names of pods as "namespace/name", each in ascending order. The objects may be
-	// gone.
+	// Nodes are names of nodes, and Pods names of pods as "namespace/name", each in ascending order. The objects may
+	// be gone.
 	Nodes, Pods []string
 	// All is set if more has changed than is named; the receiver must then read everything again.
 	All bool
@@ -20,24 +20,24 @@ type Change struct {
 // maxNamed bounds the names that are kept for one follower.
 const maxNamed = 4096
 
-// changes counts the changes of a view, and passes each on to all followers. The zero value has no followers.
+// changes counts the changes of a view, and passes each change to all followers. The zero value has no followers.
 type changes struct {
 	mu        sync.Mutex
 	version   uint64
 	followers map[*follower]bool
 }
 
-// Follower receives changes. Whoever asked for it closes it. If several changes happen before a call of Next, one
-// Change has all of them; if they have more than maxNamed names, it has only All.
+// Follower receives changes. The caller of [View.Follow] closes it. If several changes happen before a call of Next,
+// one Change has all of them. If they have more than maxNamed names, that Change has All instead of names.
 type Follower interface {
-	// Next waits until something has changed since the last call, and returns what. A Change may be empty, because its
-	// names may have been part of the previous one. Next returns the error of ctx when ctx ends.
+	// Next waits until something has changed since the last call, and returns the change. A Change may be empty,
+	// because the previous one may already have had its names. Next returns the error of ctx when ctx ends.
 	Next(ctx context.Context) (Change, error)
 	Close()
 }
 
 type follower struct {
-	of          *changes
+	parent      *changes
 	wake        chan struct{} // has one element while something is pending
 	all         bool
 	nodes, pods map[string]bool
@@ -51,7 +51,7 @@ func (c *changes) now() uint64 {
 }
 
 func (c *changes) follow() *follower {
-	f := &follower{of: c, wake: make(chan struct{}, 1), nodes: map[string]bool{}, pods: map[string]bool{}}
+	f := &follower{parent: c, wake: make(chan struct{}, 1), nodes: map[string]bool{}, pods: map[string]bool{}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.followers == nil {
@@ -63,9 +63,9 @@ func (c *changes) follow() *follower {
 
 // Close stops the follower.
 func (f *follower) Close() {
-	f.of.mu.Lock()
-	defer f.of.mu.Unlock()
-	delete(f.of.followers, f)
+	f.parent.mu.Lock()
+	defer f.parent.mu.Unlock()
+	delete(f.parent.followers, f)
 }
 
 func (c *changes) node(name string)     { c.add(func(f *follower) { f.nodes[name] = true }) }
@@ -94,17 +94,17 @@ func (c *changes) add(note func(*follower)) {
 	}
 }
 
-// Next waits until something has changed since the last call, and returns the change. It returns the error of ctx when
-// ctx ends.
+// Next waits until something has changed since the last call, and returns the change. It returns the error of ctx
+// when ctx ends.
 func (f *follower) Next(ctx context.Context) (Change, error) {
 	select {
 	case <-ctx.Done():
 		return Change{}, ctx.Err()
 	case <-f.wake:
 	}
-	f.of.mu.Lock()
-	defer f.of.mu.Unlock()
-	out := Change{Version: f.of.version, Nodes: sorted(f.nodes), Pods: sorted(f.pods), All: f.all}
+	f.parent.mu.Lock()
+	defer f.parent.mu.Unlock()
+	out := Change{Version: f.parent.version, Nodes: sorted(f.nodes), Pods: sorted(f.pods), All: f.all}
 	f.all = false
 	clear(f.nodes)
 	clear(f.pods)

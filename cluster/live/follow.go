@@ -26,29 +26,29 @@ func (v *View) follow(ctx context.Context, cfg *rest.Config, namespaces []string
 	if err != nil {
 		return nil, err
 	}
-	custom, err := dynamic.NewForConfig(cfg)
+	untyped, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make client of custom resources: %w", err)
 	}
 	all := []*source{
-		lists(core.Nodes, &source{resource: "nodes", trim: trimmed(trimNode), put: v.putNode, gone: v.nodeGone}),
-		v.custom(custom, v1alpha1.NodeLayoutResource(), &source{trim: v1alpha1.Typed, put: v.putLayout,
+		viaTyped(core.Nodes, &source{resource: "nodes", trim: trimmed(trimNode), put: v.putNode, gone: v.nodeGone}),
+		viaUntyped(untyped, v1alpha1.NodeLayoutResource(), &source{trim: v1alpha1.Typed, put: v.putLayout,
 			gone: v.layoutGone}),
-		v.custom(custom, v1alpha1.LayoutBaseResource(), &source{optional: true, trim: v1alpha1.TypedBase, put: v.putBase,
+		viaUntyped(untyped, v1alpha1.LayoutBaseResource(), &source{optional: true, trim: v1alpha1.TypedBase, put: v.putBase,
 			gone: v.baseGone}),
 	}
 	all = append(all, v.podSources(ctx, core, namespaces)...)
-	if r, ok := servedTopologies(ctx, custom); ok {
-		all = append(all, v.custom(custom, r, &source{optional: true, trim: nrt.Typed, put: v.putTopology,
+	if r, ok := servedTopologies(ctx, untyped); ok {
+		all = append(all, viaUntyped(untyped, r, &source{optional: true, trim: nrt.Typed, put: v.putTopology,
 			gone: v.topologyGone}))
 	}
 	volcanos := nrt.Numatopologies()
-	if _, err := custom.Resource(volcanos).List(ctx, metav1.ListOptions{Limit: 1}); !apierrors.IsNotFound(err) {
-		all = append(all, v.custom(custom, volcanos, &source{optional: true, trim: nrt.TypedNumatopology,
+	if _, err := untyped.Resource(volcanos).List(ctx, metav1.ListOptions{Limit: 1}); !apierrors.IsNotFound(err) {
+		all = append(all, viaUntyped(untyped, volcanos, &source{optional: true, trim: nrt.TypedNumatopology,
 			put: v.putTopology, gone: v.topologyGone}))
 	}
 	for _, s := range all {
-		s.view, s.first, s.kept = v, make(chan struct{}), map[types.NamespacedName]any{}
+		s.view, s.answered, s.kept = v, make(chan struct{}), map[types.NamespacedName]any{}
 		go s.run(ctx)
 	}
 	return all, nil
@@ -57,8 +57,8 @@ func (v *View) follow(ctx context.Context, cfg *rest.Config, namespaces []string
 // everywhere is the place of the source of all pods; see source.where.
 const everywhere = "in all namespaces"
 
-// podSources returns the source of all pods. If the identity may not list them, it returns one source for each
-// namespace.
+// podSources returns the source of all pods. If the identity may not list them, and there are namespaces, it returns
+// one source for each namespace.
 func (v *View) podSources(ctx context.Context, core *objects.Core, namespaces []string) (out []*source) {
 	in := func(where, namespace string) *source {
 		return &source{resource: "pods", where: where, namespace: namespace, trim: trimmed(trimPod),
@@ -66,36 +66,36 @@ func (v *View) podSources(ctx context.Context, core *objects.Core, namespaces []
 	}
 	_, err := core.Pods.List(ctx, metav1.ListOptions{Limit: 1})
 	if !apierrors.IsForbidden(err) || len(namespaces) == 0 {
-		return []*source{lists(core.Pods, in(everywhere, ""))}
+		return []*source{viaTyped(core.Pods, in(everywhere, ""))}
 	}
-	v.limit("pods "+everywhere, "you may not list pods "+everywhere)
+	v.setLimit("pods "+everywhere, "you may not list pods "+everywhere)
 	for _, namespace := range namespaces {
-		out = append(out, lists(core.Pods.In(namespace), in("in namespace "+namespace, namespace)))
+		out = append(out, viaTyped(core.Pods.In(namespace), in("in namespace "+namespace, namespace)))
 	}
 	return out
 }
 
-// servedTopologies returns the resource under which the API server serves NodeResourceTopologies. ok is false if there
-// is none.
-func servedTopologies(ctx context.Context, custom dynamic.Interface) (schema.GroupVersionResource, bool) {
+// servedTopologies returns the resource under which the API server serves NodeResourceTopologies. ok is false if
+// there is none.
+func servedTopologies(ctx context.Context, untyped dynamic.Interface) (schema.GroupVersionResource, bool) {
 	for _, r := range nrt.Resources() {
-		if _, err := custom.Resource(r).List(ctx, metav1.ListOptions{Limit: 1}); !apierrors.IsNotFound(err) {
+		if _, err := untyped.Resource(r).List(ctx, metav1.ListOptions{Limit: 1}); !apierrors.IsNotFound(err) {
 			return r, true
 		}
 	}
 	return schema.GroupVersionResource{}, false
 }
 
-// lists makes a source list and watch through a typed client, and returns it.
-func lists[T objects.Object, L runtime.Object](c *objects.Client[T, L], s *source) *source {
+// viaTyped lets a source use a typed client for its lists and watches, and returns the source.
+func viaTyped[T objects.Object, L runtime.Object](c *objects.Client[T, L], s *source) *source {
 	s.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }
 	s.watch = c.Watch
 	return s
 }
 
-// custom makes a source list and watch custom resources as untyped objects, and returns it. Each object is decoded by
-// itself, so one that does not decode affects no other.
-func (v *View) custom(c dynamic.Interface, r schema.GroupVersionResource, s *source) *source {
+// viaUntyped lets a source use an untyped client for its lists and watches of a custom resource, and returns the
+// source. Each object is decoded by itself, so one that does not decode affects no other.
+func viaUntyped(c dynamic.Interface, r schema.GroupVersionResource, s *source) *source {
 	s.resource, s.page = r.Resource, customPage
 	s.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return c.Resource(r).List(ctx, o)

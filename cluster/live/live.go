@@ -59,7 +59,7 @@ type View struct {
 	rejected bool              // the API server rejects the identity
 	seen     *kube.Seen        // nil: the pods of all namespaces; set before the view is ready
 
-	stating sync.Mutex // held while a State is computed
+	stateMu sync.Mutex // held while a State is computed
 	states  states
 }
 
@@ -88,20 +88,21 @@ func newView(b Bounds) *View {
 func (v *View) begin(ctx context.Context, all []*source) {
 	for _, s := range all {
 		select {
-		case <-s.first:
+		case <-s.answered:
 		case <-ctx.Done():
 			return
 		}
 	}
-	v.see(all)
+	v.recordNamespaces(all)
 	v.feed.Begin()
-	v.recall(all)
+	v.recordRefusals(all)
 	close(v.ready)
 	v.changes.everything()
 }
 
-// see records the namespaces whose pods the view follows. It is called once every resource was listed or refused.
-func (v *View) see(all []*source) {
+// recordNamespaces records the namespaces whose pods the view follows, if it does not follow all pods. It is called
+// once every resource was listed or refused.
+func (v *View) recordNamespaces(all []*source) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.limits["pods "+everywhere] == "" {
@@ -117,18 +118,18 @@ func (v *View) see(all []*source) {
 	v.feed.Sees(v.seen)
 }
 
-// recall records in the feed which pods nodes have refused recently.
-func (v *View) recall(all []*source) {
+// recordRefusals records in the feed which pods nodes have refused since they wrote their layouts.
+func (v *View) recordRefusals(all []*source) {
 	var refused []v1.Pod
 	v.mu.Lock()
 	for p := range v.pods.all() {
-		if _, is := kube.Rejection(p); is {
+		if _, rejected := kube.Rejection(p); rejected {
 			refused = append(refused, *p)
 		}
 	}
 	v.mu.Unlock()
 	for _, s := range all {
-		for _, l := range s.known() {
+		for _, l := range s.keptObjects() {
 			if layout := layoutOf(l); layout != nil && len(refused) > 0 {
 				v.feed.RefusedBefore(layout, refused)
 			}
@@ -156,15 +157,16 @@ func (v *View) Limits() (out []document.Limit) {
 	return out
 }
 
-// limit records the reason why the view lacks a resource; with the reason "", it records that the view has it.
-func (v *View) limit(resource, reason string) {
+// setLimit records the reason why the view lacks a resource. With the reason "", it records that the view has the
+// resource.
+func (v *View) setLimit(resource, reason string) {
 	v.mu.Lock()
-	was := v.limits[resource]
+	old := v.limits[resource]
 	if v.limits[resource] = reason; reason == "" {
 		delete(v.limits, resource)
 	}
 	v.mu.Unlock()
-	if was != reason {
+	if old != reason {
 		v.changes.everything()
 	}
 }
@@ -202,7 +204,7 @@ func (v *View) Pod(namespace, name string) *v1.Pod {
 func (v *View) Pods(accept func(Pod) bool) (out []Pod) {
 	v.mu.Lock()
 	for _, r := range v.pods.kept {
-		if p := r.listed(); accept(p) {
+		if p := r.entry(); accept(p) {
 			out = append(out, p)
 		}
 	}
@@ -216,7 +218,7 @@ func (v *View) count() (all, waiting int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, r := range v.pods.kept {
-		if r.node == "" && !r.listed().Ended() {
+		if r.node == "" && !r.entry().Ended() {
 			waiting++
 		}
 	}

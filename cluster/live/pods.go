@@ -110,7 +110,7 @@ func newRecord(p *v1.Pod, spec *shared, from *origin) *record {
 	return r
 }
 
-// Pod returns the pod of the record. They share lists and maps.
+// Pod returns the pod of the record. The pod and the record share lists and maps.
 func (r *record) Pod() *v1.Pod {
 	p := &v1.Pod{Spec: r.spec.spec}
 	if r.rare != nil {
@@ -126,12 +126,12 @@ func (r *record) Pod() *v1.Pod {
 	return p
 }
 
-func (r *record) listed() Pod {
+func (r *record) entry() Pod {
 	return Pod{ID: r.id, Node: r.node, Scheduler: r.spec.spec.SchedulerName, Phase: r.phase, Reason: r.status().Reason,
 		Created: time.Unix(r.created, 0)}
 }
 
-// status returns the part of the status that rare has.
+// status returns the part of the status that rare has; without rare, an empty status.
 func (r *record) status() *v1.PodStatus {
 	if r.rare == nil {
 		return &v1.PodStatus{}
@@ -163,8 +163,8 @@ func newPods() pods {
 		origins: map[string]*origin{}}
 }
 
-// put keeps a trimmed pod, unless it is new and would exceed the bounds. It returns whether the pod is kept, and
-// whether that pod is new or differs from its previous record. The error is about a spec that cannot be encoded.
+// put keeps a trimmed pod, unless the pod is new and would exceed the bounds. It returns whether the pod is kept, and
+// whether the pod is new or differs from its previous record. The error is about a spec that cannot be encoded.
 func (s *pods) put(p *v1.Pod, b Bounds) (kept, changed bool, err error) {
 	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	spec := p.Spec
@@ -175,27 +175,27 @@ func (s *pods) put(p *v1.Pod, b Bounds) (kept, changed bool, err error) {
 	}
 	digest := sha256.Sum256(data)
 	old := s.kept[key]
-	one := s.specs[digest]
-	if one == nil {
+	sharedSpec := s.specs[digest]
+	if sharedSpec == nil {
 		// A decoded spec takes several times the bytes of its encoding.
-		one = &shared{digest: digest, spec: spec, size: 8 * int64(len(data))}
+		sharedSpec = &shared{digest: digest, spec: spec, size: 8 * int64(len(data))}
 	}
-	name := keyOfOrigin(p)
-	its := s.origins[name]
-	if its == nil {
-		its = &origin{key: name, labels: p.Labels, annotations: p.Annotations, owners: p.OwnerReferences}
+	originKey := keyOfOrigin(p)
+	from := s.origins[originKey]
+	if from == nil {
+		from = &origin{key: originKey, labels: p.Labels, annotations: p.Annotations, owners: p.OwnerReferences}
 	}
-	r := newRecord(p, one, its)
-	if old == nil && (len(s.kept) >= b.Pods || s.bytes+r.size()+one.size+its.size() > b.Bytes) {
+	r := newRecord(p, sharedSpec, from)
+	if old == nil && (len(s.kept) >= b.Pods || s.bytes+r.size()+sharedSpec.size+from.size() > b.Bytes) {
 		return false, false, nil
 	}
 	s.drop(key)
-	s.kept[key], s.specs[digest], s.origins[name] = r, one, its
-	if one.users++; one.users == 1 {
-		s.bytes += one.size
+	s.kept[key], s.specs[digest], s.origins[originKey] = r, sharedSpec, from
+	if sharedSpec.users++; sharedSpec.users == 1 {
+		s.bytes += sharedSpec.size
 	}
-	if its.users++; its.users == 1 {
-		s.bytes += its.size()
+	if from.users++; from.users == 1 {
+		s.bytes += from.size()
 	}
 	s.bytes += r.size()
 	return true, old == nil || old.spec.digest != digest || !old.equal(r), nil
@@ -204,7 +204,7 @@ func (s *pods) put(p *v1.Pod, b Bounds) (kept, changed bool, err error) {
 // equal reports whether two records agree in all that pods are listed and judged by, except the spec.
 func (r *record) equal(o *record) bool {
 	a, b := r.status(), o.status()
-	return r.listed() == o.listed() && a.NominatedNodeName == b.NominatedNodeName &&
+	return r.entry() == o.entry() && a.NominatedNodeName == b.NominatedNodeName &&
 		a.Message == b.Message && (r.started == nil) == (o.started == nil) &&
 		sameStates(a.ContainerStatuses, b.ContainerStatuses) && r.origin.key == o.origin.key &&
 		slices.EqualFunc(a.Conditions, b.Conditions, func(a, b v1.PodCondition) bool {

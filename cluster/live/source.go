@@ -30,22 +30,22 @@ type source struct {
 	view *View
 	// resource and where name it for people, such as "pods" and "in namespace ml".
 	resource, where string
-	namespace       string // of the pods that it follows; "" is all
+	namespace       string // of the followed pods; "" is all
 	// optional is set for a resource that an API server may lack. Its absence is then no limit of the view.
 	optional bool
 	page     int64 // objects per page; 0 for the default
 	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	trim     cache.TransformFunc
-	// put applies an object to the view. It returns what the source keeps of the object, or nil if the view does not take
-	// it. gone applies the end of an object; it receives what put returned, or the deleted object.
+	// put applies an object to the view. It returns what the source keeps of the object, or nil if the view does not
+	// take the object. gone applies the end of an object; it receives what put returned, or the deleted object.
 	put  func(obj any) (keep any)
 	gone func(obj any)
 
-	first chan struct{} // closed when the resource was listed or refused
-	once  sync.Once
-	mu    sync.Mutex
-	kept  map[types.NamespacedName]any
+	answered chan struct{} // closed when the resource was listed or refused
+	once     sync.Once     // for closing answered
+	mu       sync.Mutex
+	kept     map[types.NamespacedName]any // what put returned, by the object's name
 }
 
 // How many objects one page of a list has, if the API server does not stream the list. Pages of custom resources are
@@ -58,7 +58,7 @@ const (
 // run follows the resource until ctx ends. The reflector retries after errors, at growing intervals up to half a
 // minute, so that a right that is granted later takes effect.
 func (s *source) run(ctx context.Context) {
-	from := &cache.ListWatch{ListWithContextFunc: s.listTrimmed, WatchFuncWithContext: s.watched}
+	from := &cache.ListWatch{ListWithContextFunc: s.listTrimmed, WatchFuncWithContext: s.startWatch}
 	r := cache.NewReflectorWithOptions(from, nil, s, cache.ReflectorOptions{Name: "console-" + s.resource})
 	r.WatchListPageSize = cmp.Or(s.page, page)
 	r.RunWithContext(ctx)
@@ -68,13 +68,13 @@ func (s *source) run(ctx context.Context) {
 // takes effect with the next watch.
 const watchFor = 2 * time.Minute
 
-// watched starts a watch, which ends after watchFor unless it streams the first list.
-func (s *source) watched(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+// startWatch starts a watch, which ends after watchFor unless it streams the first list.
+func (s *source) startWatch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if o.SendInitialEvents == nil {
 		o.TimeoutSeconds = new(int64(watchFor.Seconds()))
 	}
 	w, err := s.watch(ctx, o)
-	s.noted(err)
+	s.recordResult(err)
 	return w, err
 }
 
@@ -85,7 +85,7 @@ func (s *source) listTrimmed(ctx context.Context, o metav1.ListOptions) (runtime
 		o.ResourceVersion = "" // the API server ignores the page size of a list from its cache
 	}
 	list, err := s.list(ctx, o)
-	s.noted(err)
+	s.recordResult(err)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (s *source) listTrimmed(ctx context.Context, o metav1.ListOptions) (runtime
 	}
 	out.ResourceVersion, out.Continue = head.GetResourceVersion(), head.GetContinue()
 	err = meta.EachListItem(list, func(o runtime.Object) error {
-		x, err := s.take(o)
+		x, err := s.takeListed(o)
 		if err == nil && x != nil {
 			out.Items = append(out.Items, runtime.RawExtension{Object: x})
 		}
@@ -105,9 +105,9 @@ func (s *source) listTrimmed(ctx context.Context, o metav1.ListOptions) (runtime
 	return out, err
 }
 
-// take trims and keeps an object of a list. It returns an object with only the name and version, or nil for an object
-// that does not decode.
-func (s *source) take(obj any) (*metav1.PartialObjectMetadata, error) {
+// takeListed trims an object of a list and puts it into the view. It returns an object with only the name and
+// version, or nil for an object that does not decode.
+func (s *source) takeListed(obj any) (*metav1.PartialObjectMetadata, error) {
 	x, err := s.trim(obj)
 	if err != nil {
 		return nil, err
@@ -116,32 +116,33 @@ func (s *source) take(obj any) (*metav1.PartialObjectMetadata, error) {
 	if err != nil {
 		return nil, nil // an object that does not decode affects no other
 	}
-	s.keep(x)
+	s.store(x)
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(),
 		ResourceVersion: m.GetResourceVersion()}}, nil
 }
 
-// noted records the result of a list or watch: why the resource cannot be read, or that it can. After an error, the
-// view no longer waits for the first list.
-func (s *source) noted(err error) {
+// recordResult records the result of a list or watch: why the resource cannot be read, or that it can. After an
+// error, the view no longer waits for the first list. An error about the form or the age of a request is no such
+// error, because the reflector then sends another request.
+func (s *source) recordResult(err error) {
 	switch {
 	case err == nil, apierrors.IsInvalid(err), apierrors.IsResourceExpired(err), apierrors.IsGone(err):
-		s.view.limit(s.name(), "")
+		s.view.setLimit(s.name(), "")
 		return
 	case apierrors.IsNotFound(err) && s.optional:
-		s.view.limit(s.name(), "")
+		s.view.setLimit(s.name(), "")
 	case apierrors.IsNotFound(err):
-		s.view.limit(s.name(), "the API server does not serve "+s.resource)
+		s.view.setLimit(s.name(), "the API server does not serve "+s.resource)
 	case apierrors.IsForbidden(err):
-		s.view.limit(s.name(), "you may not list "+s.name())
+		s.view.setLimit(s.name(), "you may not list "+s.name())
 		s.forget()
 	case apierrors.IsUnauthorized(err):
-		s.view.limit(s.name(), "the API server does not accept your credentials any more")
+		s.view.setLimit(s.name(), "the API server does not accept your credentials any more")
 		s.view.reject()
 	default:
-		s.view.limit(s.name(), fmt.Sprintf("cannot be read: %.200s", err))
+		s.view.setLimit(s.name(), fmt.Sprintf("cannot be read: %.200s", err))
 	}
-	s.once.Do(func() { close(s.first) })
+	s.once.Do(func() { close(s.answered) })
 }
 
 // forget removes the objects of the source from the view, because the identity may not read them any more.
@@ -171,7 +172,7 @@ func (v *View) reject() {
 // Transformer returns the function that the reflector applies to the objects of a streamed list as they arrive.
 func (s *source) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
-		x, err := s.take(obj)
+		x, err := s.takeListed(obj)
 		if x == nil {
 			return obj, err
 		}
@@ -188,23 +189,23 @@ func (s *source) Update(obj any) error {
 	if err != nil {
 		return err
 	}
-	s.keep(x)
+	s.store(x)
 	return nil
 }
 
-// keep puts an object into the view, and keeps what is needed to report the object's end.
-func (s *source) keep(obj any) {
+// store puts an object into the view, and keeps what is needed to report the object's end.
+func (s *source) store(obj any) {
 	key, ok := keyOf(obj)
 	if !ok {
 		return
 	}
-	keep := s.put(obj)
+	rest := s.put(obj)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if keep == nil {
+	if rest == nil {
 		delete(s.kept, key)
 	} else {
-		s.kept[key] = keep
+		s.kept[key] = rest
 	}
 }
 
@@ -246,15 +247,15 @@ func (s *source) Replace(list []any, _ string) error {
 	for _, o := range lost {
 		s.gone(o)
 	}
-	s.once.Do(func() { close(s.first) })
+	s.once.Do(func() { close(s.answered) })
 	return nil
 }
 
 // Resync does nothing: the view has all objects.
 func (s *source) Resync() error { return nil }
 
-// known returns the kept objects, in no particular order.
-func (s *source) known() (out []any) {
+// keptObjects returns what the source keeps of its objects, in no particular order.
+func (s *source) keptObjects() (out []any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.kept {
@@ -292,7 +293,7 @@ func (v *View) putNode(obj any) any {
 	}
 	v.mu.Unlock()
 	if full {
-		v.limit("more nodes", fmt.Sprintf("only %d nodes are kept", v.bounds.Nodes))
+		v.setLimit("more nodes", fmt.Sprintf("only %d nodes are kept", v.bounds.Nodes))
 		return nil
 	}
 	if old == nil || !sameNode(old, n) {
@@ -301,7 +302,7 @@ func (v *View) putNode(obj any) any {
 	return n
 }
 
-// sameNode compares nodes without what changes with every report of a kubelet.
+// sameNode reports whether two nodes agree in everything that readers of the view see.
 func sameNode(a, b *v1.Node) bool {
 	return a.Spec.Unschedulable == b.Spec.Unschedulable && slices.Equal(a.Spec.Taints, b.Spec.Taints) &&
 		reflect.DeepEqual(a.Status, b.Status) && reflect.DeepEqual(a.Labels, b.Labels)
@@ -331,7 +332,7 @@ func (v *View) putPod(obj any) any {
 	}
 	v.mu.Unlock()
 	if err != nil || !kept {
-		v.limit("more pods", fmt.Sprintf("only %d pods of together %d MiB are kept", v.bounds.Pods, v.bounds.Bytes>>20))
+		v.setLimit("more pods", fmt.Sprintf("only %d pods of together %d MiB are kept", v.bounds.Pods, v.bounds.Bytes>>20))
 		return nil
 	}
 	v.feed.Pod(p)

@@ -48,13 +48,13 @@ type states struct {
 // State returns the cluster as it is now. If nothing has changed since the last call, it returns the same State
 // again.
 func (v *View) State() State {
-	v.stating.Lock()
-	defer v.stating.Unlock()
+	v.stateMu.Lock()
+	defer v.stateMu.Unlock()
 	version := v.Version()
 	if v.states.known && v.states.last.Version == version {
 		return v.states.last
 	}
-	s := State{Version: version, Limits: v.Limits(), Nodes: v.listed()}
+	s := State{Version: version, Limits: v.Limits(), Nodes: v.listNodes()}
 	select {
 	case <-v.Ready():
 		s.Ready = true
@@ -65,9 +65,9 @@ func (v *View) State() State {
 	return s
 }
 
-// listed returns the nodes of the API server, and also the nodes that report without being among them: the identity may
-// not be allowed to read nodes.
-func (v *View) listed() (out []Node) {
+// listNodes returns the nodes of the API server, and the other nodes that report: the identity may not be allowed to
+// read nodes.
+func (v *View) listNodes() (out []Node) {
 	snap, problems, notes := v.Snapshot(), map[string]string{}, map[string][]string{}
 	for _, p := range v.Problems() {
 		problems[p.Node] = p.Reason

@@ -13,8 +13,8 @@ import (
 )
 
 // This file removes the fields of objects that do not matter when pods are judged. Among these are environments and
-// most volumes, which may hold secrets and are most of the bytes. Labels stay, because affinity and spreading depend
-// on the labels of all pods.
+// most volumes, which may hold secrets and take most of the memory. Labels are kept, because affinity and spreading
+// depend on the labels of all pods.
 
 // maxText bounds the texts of a status, in bytes.
 const maxText = 2 << 10
@@ -47,8 +47,9 @@ func trimPod(p *v1.Pod) *v1.Pod {
 	return out
 }
 
-// trimResize keeps what a pod takes while it is resized: what its kubelet has allocated, what its containers have, and
-// why the resize is pending. It leaves out a container that runs and has what its spec requests, as in most pods.
+// trimResize copies to out what a pod takes while it is resized: what its kubelet has allocated, what its containers
+// have, and why the resize is pending. It leaves out a container that runs and has what its spec requests, unless a
+// resize is pending.
 func trimResize(p *v1.Pod, out *v1.PodStatus) {
 	pending := slices.IndexFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodResizePending })
 	spec := map[string]v1.ResourceList{}
@@ -57,18 +58,18 @@ func trimResize(p *v1.Pod, out *v1.PodStatus) {
 			spec[list[i].Name] = list[i].Resources.Requests
 		}
 	}
-	sized := func(in []v1.ContainerStatus) (kept []v1.ContainerStatus) {
+	trimStatuses := func(in []v1.ContainerStatus) (kept []v1.ContainerStatus) {
 		for i := range in {
 			s := &in[i]
 			same := func(l v1.ResourceList) bool { return l == nil || equality.Semantic.DeepEqual(l, spec[s.Name]) }
 			_, known := spec[s.Name]
-			stops := known && stopped(p, s)
+			notRunning := known && stopped(p, s)
 			sized := pending >= 0 || !same(s.AllocatedResources) || s.Resources != nil && !same(s.Resources.Requests)
-			if !sized && !stops {
+			if !sized && !notRunning {
 				continue
 			}
 			k := v1.ContainerStatus{Name: s.Name, AllocatedResources: s.AllocatedResources}
-			if stops { // what a restart of the kubelet does depends on it
+			if notRunning { // what a restart of the kubelet does depends on it
 				k.State.Waiting = &v1.ContainerStateWaiting{}
 			}
 			if sized && s.Resources != nil {
@@ -82,8 +83,8 @@ func trimResize(p *v1.Pod, out *v1.PodStatus) {
 		c := p.Status.Conditions[pending]
 		out.Conditions = append(out.Conditions, v1.PodCondition{Type: c.Type, Status: c.Status, Reason: clip(c.Reason)})
 	}
-	out.ContainerStatuses = sized(p.Status.ContainerStatuses)
-	out.InitContainerStatuses = sized(p.Status.InitContainerStatuses)
+	out.ContainerStatuses = trimStatuses(p.Status.ContainerStatuses)
+	out.InitContainerStatuses = trimStatuses(p.Status.InitContainerStatuses)
 	if p.Spec.Resources != nil {
 		kube.CopyWhole(out, &p.Status)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Live is a cluster that is followed. Its methods may be called from any goroutine. They wait until everything was read
-// once: an earlier answer would lack nodes and pods.
+// Live is a cluster that is followed. Its methods may be called from any goroutine. They wait until everything was
+// read once: an earlier answer would lack nodes and pods.
 type Live struct {
 	view   *live.View
 	reader *kube.Reader // reads what the view does not follow
@@ -35,13 +35,14 @@ func (c *Live) await(ctx context.Context) error {
 	}
 }
 
-// Whole returns the followed view, completed by what the view does not follow, which is read for this call.
+// Whole returns the followed view, and adds what the view does not follow, which it reads for each call.
 func (c *Live) Whole(ctx context.Context) (*kube.View, error) {
 	if err := c.await(ctx); err != nil {
 		return nil, err
 	}
 	v := c.view.View()
 	for _, l := range c.view.Limits() {
+		// v.Seen already has the limits of pods.
 		if v.Seen == nil || !strings.HasPrefix(l.Resource, "pods ") {
 			v.Miss(l.Resource, l.Reason)
 		}
