@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The aliases of a document together may add at most this many values, and this many bytes of values.
+// Bounds of what the aliases of one document together may repeat: values, and bytes of values.
 const (
 	maxAdded      = 10_000
 	maxAddedBytes = 1 << 20
@@ -21,9 +21,9 @@ func checkAliases(doc []byte) error {
 	}
 	var root yaml.Node
 	if yaml.Unmarshal(doc, &root) != nil {
-		return nil // the next reader reports the fault
+		return nil // toJSON reports the fault
 	}
-	s := sizes{of: map[*yaml.Node]size{}}
+	s := sizes{anchors: map[*yaml.Node]size{}}
 	s.measure(&root)
 	if s.added.values > maxAdded || s.added.bytes > maxAddedBytes {
 		return fmt.Errorf("its YAML aliases repeat more than %d values or %d bytes: write them out", maxAdded, maxAddedBytes)
@@ -41,14 +41,14 @@ func (s *size) add(t size) {
 }
 
 type sizes struct {
-	of    map[*yaml.Node]size // of anchors
-	added size                // by all aliases
+	anchors map[*yaml.Node]size // of the anchors' values
+	added   size                // what all aliases together repeat
 }
 
 // measure returns the size of a value. It records the sizes of anchors, and adds up what all aliases repeat.
 func (s *sizes) measure(n *yaml.Node) size {
 	if n.Kind == yaml.AliasNode {
-		known := s.of[n.Alias] // zero for an alias within its own anchor, which decoders refuse
+		known := s.anchors[n.Alias] // zero for an alias within its own anchor, which decoders refuse
 		s.added.add(known)
 		return known
 	}
@@ -57,7 +57,7 @@ func (s *sizes) measure(n *yaml.Node) size {
 		out.add(s.measure(c))
 	}
 	if n.Anchor != "" {
-		s.of[n] = out
+		s.anchors[n] = out
 	}
 	return out
 }

@@ -28,11 +28,11 @@ func Tame(text []byte) error {
 	if !hugeExponent.Match(text) {
 		return nil
 	}
-	any, err := decode(text)
+	root, err := decode(text)
 	if err != nil {
 		return err
 	}
-	return tame("", any)
+	return tame("", root)
 }
 
 // tame checks a value and all values in it. path is the field of the value.
@@ -78,16 +78,16 @@ func quantities(text []byte) error {
 	if err := Tame(text); err != nil {
 		return err
 	}
-	any, err := decode(text)
+	root, err := decode(text)
 	if err != nil {
 		return err
 	}
-	return walk("", any, "")
+	return walk("", root, "")
 }
 
 // walk checks the amounts below a value. parent is the field that contains the value's field.
 func walk(path string, value any, parent string) error {
-	own := path[strings.LastIndexByte(path, '.')+1:]
+	fieldName := path[strings.LastIndexByte(path, '.')+1:]
 	switch value := value.(type) {
 	case []any:
 		for i, x := range value {
@@ -96,11 +96,11 @@ func walk(path string, value any, parent string) error {
 			}
 		}
 	case map[string]any:
-		if (own == "limits" || own == "requests") && parent == "resources" {
+		if (fieldName == "limits" || fieldName == "requests") && parent == "resources" {
 			return amounts(path, value)
 		}
 		for _, name := range slices.Sorted(maps.Keys(value)) {
-			if err := walk(subfield(path, name), value[name], own); err != nil {
+			if err := walk(subfield(path, name), value[name], fieldName); err != nil {
 				return err
 			}
 		}
@@ -128,11 +128,11 @@ func parse(text string) (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
-// fill gives containers with limits the requests that the API server would set by default
-// (pkg/apis/core/v1/defaults.go, SetDefaults_Pod). It also sets amounts of the pod as a whole; see fillWhole.
+// fill gives containers with limits the requests that the API server sets by default (pkg/apis/core/v1/defaults.go,
+// SetDefaults_Pod). It also sets amounts of the pod as a whole; see fillWhole.
 func fill(p *v1.Pod) {
 	_ = each(p, func(_ string, c *v1.Container) error {
-		c.Resources.Requests = requests(c.Resources.Requests, c.Resources.Limits)
+		c.Resources.Requests = withDefaults(c.Resources.Requests, c.Resources.Limits)
 		return nil
 	})
 	fillWhole(p)
@@ -147,14 +147,15 @@ func fillWhole(p *v1.Pod) {
 	}
 	// First, a missing limit of hugepages is the sum of the containers' limits, unless the pod requests such hugepages.
 	limits := resourcehelper.AggregateContainerLimits(p, resourcehelper.PodResourcesOptions{})
-	r.Limits = requests(r.Limits, pick(limits, func(name v1.ResourceName) bool {
+	r.Limits = withDefaults(r.Limits, pick(limits, func(name v1.ResourceName) bool {
 		_, requested := r.Requests[name]
 		return hugepages(name) && !requested
 	}))
 	// Then a missing request is the sum of the containers' requests or, if they request nothing, the pod's limit.
-	asked := resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{})
-	own := pick(asked, func(name v1.ResourceName) bool { return native(name) && !hugepages(name) })
-	r.Requests = requests(r.Requests, requests(own, pick(r.Limits, func(v1.ResourceName) bool { return true })))
+	sums := resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{})
+	own := pick(sums, func(name v1.ResourceName) bool { return native(name) && !hugepages(name) })
+	own = withDefaults(own, pick(r.Limits, func(v1.ResourceName) bool { return true }))
+	r.Requests = withDefaults(r.Requests, own)
 	// Last, the pod gets a limit where all containers have one: their sum, or the pod's request if that is higher.
 	more := pick(limits, func(name v1.ResourceName) bool {
 		_, requested := r.Requests[name]
@@ -165,7 +166,7 @@ func fillWhole(p *v1.Pod) {
 			more[name] = want
 		}
 	}
-	r.Limits = requests(r.Limits, more)
+	r.Limits = withDefaults(r.Limits, more)
 }
 
 // allLimited reports whether each container of a pod has a limit of a resource.
@@ -190,13 +191,13 @@ func pick(from v1.ResourceList, ok func(v1.ResourceName) bool) v1.ResourceList {
 	return out
 }
 
-// requests returns the amounts of the first list and, for resources that this list lacks, the amounts of the second.
-func requests(said, other v1.ResourceList) v1.ResourceList {
-	if len(other) == 0 {
-		return said
+// withDefaults returns the given amounts and, for the other resources, the defaults.
+func withDefaults(given, defaults v1.ResourceList) v1.ResourceList {
+	if len(defaults) == 0 {
+		return given
 	}
-	out := maps.Clone(other)
-	maps.Copy(out, said)
+	out := maps.Clone(defaults)
+	maps.Copy(out, given)
 	return out
 }
 
@@ -265,5 +266,5 @@ func checkAmounts(requests, limits v1.ResourceList) error {
 // kind describes a resource. known is false if containers cannot request it. whole is true if its amounts must be
 // whole numbers, with a request that equals its limit.
 func kind(name v1.ResourceName) (whole, known bool) {
-	return extended(name) || hugepages(name), ofContainer(name) == ""
+	return extended(name) || hugepages(name), containerFault(name) == ""
 }

@@ -33,27 +33,27 @@ var kinds = map[schema.GroupVersionKind]func(runtime.Object) (Template, error){
 	appsv1.SchemeGroupVersion.WithKind("Deployment"): func(o runtime.Object) (Template, error) {
 		x := o.(*appsv1.Deployment)
 		t, err := replicated("Deployment", x.ObjectMeta, x.Spec.Template, "spec.replicas", x.Spec.Replicas)
-		t.Refused = selects(x.Spec.Selector, &x.Spec.Template)
+		t.Refused = selectorRefusal(x.Spec.Selector, &x.Spec.Template)
 		return t, err
 	},
 	appsv1.SchemeGroupVersion.WithKind("StatefulSet"): func(o runtime.Object) (Template, error) {
 		x := o.(*appsv1.StatefulSet)
 		t, err := replicated("StatefulSet", x.ObjectMeta, x.Spec.Template, "spec.replicas", x.Spec.Replicas)
-		claim(&t, x.Spec.VolumeClaimTemplates)
-		t.Refused = selects(x.Spec.Selector, &x.Spec.Template)
+		addClaims(&t, x.Spec.VolumeClaimTemplates)
+		t.Refused = selectorRefusal(x.Spec.Selector, &x.Spec.Template)
 		return t, err
 	},
 	appsv1.SchemeGroupVersion.WithKind("ReplicaSet"): func(o runtime.Object) (Template, error) {
 		x := o.(*appsv1.ReplicaSet)
 		t, err := replicated("ReplicaSet", x.ObjectMeta, x.Spec.Template, "spec.replicas", x.Spec.Replicas)
-		t.Refused = selects(x.Spec.Selector, &x.Spec.Template)
+		t.Refused = selectorRefusal(x.Spec.Selector, &x.Spec.Template)
 		return t, err
 	},
 	appsv1.SchemeGroupVersion.WithKind("DaemonSet"): func(o runtime.Object) (Template, error) {
 		x := o.(*appsv1.DaemonSet)
 		t := template("DaemonSet", x.ObjectMeta, podOf(x.Spec.Template), 0)
-		t.PerNode, t.Refused = true, selects(x.Spec.Selector, &x.Spec.Template)
-		t.Pod.Spec.Tolerations = append(t.Pod.Spec.Tolerations, daemons()...)
+		t.PerNode, t.Refused = true, selectorRefusal(x.Spec.Selector, &x.Spec.Template)
+		t.Pod.Spec.Tolerations = append(t.Pod.Spec.Tolerations, daemonTolerations()...)
 		return t, nil
 	},
 	batchv1.SchemeGroupVersion.WithKind("Job"): func(o runtime.Object) (Template, error) {
@@ -66,10 +66,10 @@ var kinds = map[schema.GroupVersionKind]func(runtime.Object) (Template, error){
 	},
 }
 
-// claim gives the pod of a StatefulSet the volumes that its controller gives to each of its pods
+// addClaims gives the pod of a StatefulSet the volumes that its controller gives to each of its pods
 // (pkg/controller/statefulset, updateStorage). Each pod has claims of its own, which end in the pod's number. If
 // there are several pods, N stands for that number.
-func claim(t *Template, templates []v1.PersistentVolumeClaim) {
+func addClaims(t *Template, templates []v1.PersistentVolumeClaim) {
 	number := "N"
 	if t.Count == 1 {
 		number = "0"
@@ -82,9 +82,9 @@ func claim(t *Template, templates []v1.PersistentVolumeClaim) {
 	}
 }
 
-// daemons returns the tolerations that the DaemonSet controller gives to its pods (pkg/controller/daemon/util,
-// AddOrUpdateDaemonPodTolerations).
-func daemons() []v1.Toleration {
+// daemonTolerations returns the tolerations that the DaemonSet controller gives to its pods
+// (pkg/controller/daemon/util, AddOrUpdateDaemonPodTolerations).
+func daemonTolerations() []v1.Toleration {
 	var out []v1.Toleration
 	for _, key := range []string{v1.TaintNodeNotReady, v1.TaintNodeUnreachable} {
 		out = append(out, v1.Toleration{Key: key, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute})
@@ -129,7 +129,7 @@ func job(kind string, meta metav1.ObjectMeta, s batchv1.JobSpec, path string) (T
 		n = min(n, all)
 	}
 	t := template(kind, meta, podOf(s.Template), n)
-	t.Refused = endsAs(&s.Template, path, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)
+	t.Refused = restartRefusal(&s.Template, path, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)
 	return t, nil
 }
 
@@ -161,7 +161,7 @@ func complete(t *Template) error {
 	if bad := validation.IsDNS1123Label(t.Namespace); t.Namespace != "" && len(bad) > 0 {
 		return fmt.Errorf("metadata.namespace: %q: %s", clip(t.Namespace), bad[0])
 	}
-	fresh(t.Pod)
+	reset(t.Pod)
 	t.Pod.Namespace, t.Pod.Name = t.Namespace, t.Name
 	if !t.existing {
 		t.Written = t.Pod.DeepCopy()
@@ -170,9 +170,9 @@ func complete(t *Template) error {
 	return check(t.Pod)
 }
 
-// fresh resets a pod to its state before a scheduler saw it. Only a pod with a UID, which comes from a cluster, loses
+// reset resets a pod to its state before a scheduler saw it. Only a pod with a UID, which comes from a cluster, loses
 // its node: in a file, spec.nodeName is a request.
-func fresh(p *v1.Pod) {
+func reset(p *v1.Pod) {
 	if p.UID != "" {
 		p.Spec.NodeName, p.Spec.EphemeralContainers = "", nil
 	}

@@ -1,5 +1,5 @@
-// Package manifest reads workload files. It returns their pods, with the requests that the API server would add, and
-// the number of each.
+// Package manifest reads workload files. It returns the pods of each object, with the requests that the API server
+// would add, and how many of these pods there are.
 //
 // Invariant: every returned pod has the requests that the API server sets if only limits are given, and breaks no rule
 // of the API server that [Validate] has. The first object whose pods break such a rule is an error that names document,
@@ -97,14 +97,14 @@ func Read(data []byte) (*File, error) {
 		return nil, err
 	}
 	if len(r.file.Templates) == 0 {
-		return nil, nothing(&r.file)
+		return nil, noPods(&r.file)
 	}
 	return &r.file, nil
 }
 
-// nothing returns the error for a file without any pod that can be judged. It names up to three of the file's
+// noPods returns the error for a file without any pod that can be judged. It names up to three of the file's
 // objects.
-func nothing(f *File) error {
+func noPods(f *File) error {
 	const few = 3
 	list, text := f.Left, "no pods, and no objects that are known to have any"
 	if len(f.Unjudged) > 0 {
@@ -216,7 +216,7 @@ func (r *reader) object(where string, text []byte, implied schema.GroupVersionKi
 	if gvk.Kind == "" || gvk.Version == "" {
 		return fmt.Errorf("%s: apiVersion or kind is missing", where)
 	}
-	if item, list := strings.CutSuffix(gvk.Kind, "List"); list {
+	if item, isList := strings.CutSuffix(gvk.Kind, "List"); isList {
 		return r.list(where, h.Items, gvk.GroupVersion().WithKind(item), depth)
 	}
 	if r.objects++; r.objects > MaxObjects {
@@ -230,14 +230,14 @@ func (r *reader) object(where string, text []byte, implied schema.GroupVersionKi
 		return r.class(what, text)
 	}
 	if kinds[gvk] == nil {
-		return r.other(what, gvk, text)
+		return r.otherKind(what, gvk, text)
 	}
 	if err := quantities(text); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	obj, _, err := r.decoder.Decode(text, &gvk, nil)
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, plain(err))
+		return fmt.Errorf("%s: %w", what, firstError(err))
 	}
 	t, err := kinds[gvk](obj)
 	if err == nil {
@@ -273,9 +273,9 @@ func (r *reader) class(what string, text []byte) error {
 	return nil
 }
 
-// other reads an object whose Go type this program does not have: of a kind that an operator defines, or of an unknown
-// kind.
-func (r *reader) other(what string, gvk schema.GroupVersionKind, text []byte) error {
+// otherKind reads an object whose Go type this program does not have: of a kind that an operator defines, or of an
+// unknown kind.
+func (r *reader) otherKind(what string, gvk schema.GroupVersionKind, text []byte) error {
 	all, whyNot, known, err := r.operators(gvk, text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -293,23 +293,24 @@ func (r *reader) other(what string, gvk schema.GroupVersionKind, text []byte) er
 	return nil
 }
 
-func (r *reader) list(where string, items []json.RawMessage, of schema.GroupVersionKind, depth int) error {
+func (r *reader) list(where string, items []json.RawMessage, implied schema.GroupVersionKind, depth int) error {
 	if depth++; depth > maxDepth {
 		return fmt.Errorf("%s: lists in lists", where)
 	}
-	if of.Kind == "" { // a List has objects of any kind
-		of = schema.GroupVersionKind{}
+	if implied.Kind == "" { // a List has objects of any kind
+		implied = schema.GroupVersionKind{}
 	}
 	for i, item := range items {
-		if err := r.object(fmt.Sprintf("%s, item %d", where, i+1), item, of, depth); err != nil {
+		if err := r.object(fmt.Sprintf("%s, item %d", where, i+1), item, implied, depth); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// plain returns the first error of strict decoding, which collects several; any other error it returns unchanged.
-func plain(err error) error {
+// firstError returns the first error of strict decoding, which collects several. It returns any other error
+// unchanged.
+func firstError(err error) error {
 	if strict, ok := runtime.AsStrictDecodingError(err); ok && len(strict.Errors()) > 0 {
 		return strict.Errors()[0]
 	}

@@ -65,8 +65,8 @@ var sources = map[schema.GroupKind][]source{
 		{path: "spec.podSets.*.template", count: product("count")}},
 }
 
-// beyond has the kinds whose pods are not judged, with the reasons.
-var beyond = map[schema.GroupKind]string{
+// notJudged has the kinds of operators whose pods are not judged, with the reasons.
+var notJudged = map[schema.GroupKind]string{
 	{Group: "kubevirt.io", Kind: "VirtualMachine"}:                   virtual,
 	{Group: "kubevirt.io", Kind: "VirtualMachineInstance"}:           virtual,
 	{Group: "kubevirt.io", Kind: "VirtualMachineInstanceReplicaSet"}: virtual,
@@ -109,11 +109,11 @@ func product(fields ...string) func([]object) (int, error) {
 	}
 }
 
-// number reads a count from a field. If the field is missing, it returns the default that the caller passes.
-func number(o object, field string, otherwise int) (int, error) {
+// number reads a count from a field. If the field is missing, number returns fallback.
+func number(o object, field string, fallback int) (int, error) {
 	x, ok := o[field]
 	if !ok || x == nil {
-		return otherwise, nil
+		return fallback, nil
 	}
 	text, ok := x.(json.Number)
 	if !ok {
@@ -265,30 +265,27 @@ func search(at any, above []object, where string, depth int) (out []found) {
 // maxSearch bounds how deep search looks for templates.
 const maxSearch = 12
 
-// operators reads an object of a kind that an operator defines, or of an unknown kind. whyNot is the reason why its
-// pods are not judged, or "". known is false if the kind is unknown and the object has no template.
+// operators reads an object of a kind that an operator defines, or of an unknown kind. whyNot is the reason why the
+// object's pods are not judged, or "". known is false if the kind is unknown and the object has no template.
 func (r *reader) operators(gvk schema.GroupVersionKind, text []byte) (all []Template, whyNot string, known bool,
 	err error) {
-	if why, ok := beyond[gvk.GroupKind()]; ok {
+	if why, ok := notJudged[gvk.GroupKind()]; ok {
 		return nil, why, true, nil
 	}
 	if err := quantities(text); err != nil {
 		return nil, "", true, err
 	}
-	any, err := decode(text)
+	value, err := decode(text)
 	if err != nil {
 		return nil, "", true, err
 	}
-	root, ok := any.(object)
+	root, ok := value.(object)
 	if !ok {
 		return nil, "", false, nil
 	}
-	list, ok := sources[gvk.GroupKind()]
-	if !ok {
-		list = nil
-		if builtin(gvk.Group) {
-			return nil, "", false, nil
-		}
+	list, inTable := sources[gvk.GroupKind()]
+	if !inTable && builtin(gvk.Group) {
+		return nil, "", false, nil
 	}
 	for _, s := range list {
 		for _, f := range find(root, s.path) {
@@ -299,7 +296,7 @@ func (r *reader) operators(gvk schema.GroupVersionKind, text []byte) (all []Temp
 			all = append(all, t)
 		}
 	}
-	if ok {
+	if inTable {
 		if len(all) == 0 {
 			whyNot = "it has no pod template where such objects have theirs"
 		}
@@ -335,10 +332,10 @@ func (r *reader) embedded(gvk schema.GroupVersionKind, root object, f found, s s
 	if err != nil {
 		return t, fmt.Errorf("%s: %w", f.where, err)
 	}
-	of := v1.SchemeGroupVersion.WithKind("Pod")
-	got, _, err := r.decoder.Decode(text, &of, nil)
+	podKind := v1.SchemeGroupVersion.WithKind("Pod")
+	got, _, err := r.decoder.Decode(text, &podKind, nil)
 	if err != nil && (strict || got == nil) {
-		return t, fmt.Errorf("%s: %w", f.where, plain(err))
+		return t, fmt.Errorf("%s: %w", f.where, firstError(err))
 	}
 	p, ok := got.(*v1.Pod)
 	if !ok {

@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// This file and its neighbours validate_*.go refuse pods that the API server refuses. They have its rules about,
-// among others, what decides where a pod runs: names, amounts, containers, ports, claims, selectors, tolerations,
-// affinity and spreading (pkg/apis/core/validation of Kubernetes 1.37, ValidatePodCreate). They check little or
-// nothing of probes, environments, sources of volumes and security contexts. Where releases or gates differ, a pod
-// passes if any of them accepts it. A test in lab/admission compares them with the API server's own code.
+// This file and its neighbours validate_*.go refuse pods that the API server refuses. They have its rules about
+// names, amounts, containers, ports, claims, selectors, tolerations, affinity and spreading
+// (pkg/apis/core/validation of Kubernetes 1.37, ValidatePodCreate). They check little or nothing of probes,
+// environments, sources of volumes and security contexts. If releases or feature gates differ, a pod passes if one of
+// them accepts it. A test in lab/admission compares them with the API server's own code.
 
 // maxRefusal bounds the text of an error, in bytes.
 const maxRefusal = 400

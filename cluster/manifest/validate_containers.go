@@ -32,7 +32,7 @@ func containers(p *v1.Pod, at *field.Path) (out field.ErrorList) {
 		out = append(out, eachContainer(c, p, s, claims)...)
 		out = append(out, once(seen, p.Child("name"), c.Name)...)
 		out = append(out, hostPorts(c, p, map[string]bool{})...)
-		out = append(out, initOnly(c, p)...)
+		out = append(out, sidecarOnly(c, p)...)
 	}
 	return append(out, overhead(s.Overhead, at.Child("overhead"))...)
 }
@@ -46,7 +46,7 @@ func eachContainer(c *v1.Container, at *field.Path, s *v1.PodSpec, claims map[st
 	} else if strings.TrimSpace(c.Image) != c.Image {
 		out = append(out, field.Invalid(at.Child("image"), c.Image, "must not have leading or trailing whitespace"))
 	}
-	out = append(out, resources(&c.Resources, at.Child("resources"), ofContainer)...)
+	out = append(out, resources(&c.Resources, at.Child("resources"), containerFault)...)
 	out = append(out, claimed(c.Resources.Claims, at.Child("resources", "claims"), claims)...)
 	out = append(out, containerPorts(c.Ports, at.Child("ports"))...)
 	out = append(out, restarts(c, at, s)...)
@@ -82,8 +82,8 @@ func restarts(c *v1.Container, at *field.Path, s *v1.PodSpec) (out field.ErrorLi
 	return out
 }
 
-// initOnly refuses, in ordinary init containers, fields that only sidecars among the init containers may have.
-func initOnly(c *v1.Container, at *field.Path) (out field.ErrorList) {
+// sidecarOnly refuses, in ordinary init containers, fields that only sidecars among the init containers may have.
+func sidecarOnly(c *v1.Container, at *field.Path) (out field.ErrorList) {
 	if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
 		return nil
 	}
@@ -207,5 +207,5 @@ func claimed(list []v1.ResourceClaim, at *field.Path, known map[string]bool) (ou
 
 // overhead judges a pod's overhead by the rules for the limits of a container.
 func overhead(list v1.ResourceList, at *field.Path) field.ErrorList {
-	return resources(&v1.ResourceRequirements{Limits: list}, at, ofContainer)
+	return resources(&v1.ResourceRequirements{Limits: list}, at, containerFault)
 }

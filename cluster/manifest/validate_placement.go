@@ -104,20 +104,20 @@ func selector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 func labelKeys(at *field.Path, match, mismatch []string, s *metav1.LabelSelector) (out field.ErrorList) {
 	out = append(out, keys(at.Child("matchLabelKeys"), match, s)...)
 	out = append(out, keys(at.Child("mismatchLabelKeys"), mismatch, s)...)
-	both, own := map[string]bool{}, map[string]bool{}
+	mismatched, selected := map[string]bool{}, map[string]bool{}
 	for _, key := range mismatch {
-		both[key] = true
+		mismatched[key] = true
 	}
 	if s != nil {
 		for key := range s.MatchLabels {
-			own[key] = true
+			selected[key] = true
 		}
 		for _, x := range s.MatchExpressions {
-			own[x.Key] = true
+			selected[x.Key] = true
 		}
 	}
 	for i, key := range match {
-		if both[key] || own[key] {
+		if mismatched[key] || selected[key] {
 			out = append(out, field.Invalid(at.Child("matchLabelKeys").Index(i), key,
 				"is in mismatchLabelKeys or labelSelector, too"))
 		}

@@ -37,7 +37,7 @@ func resources(r *v1.ResourceRequirements, at *field.Path, valid func(v1.Resourc
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
-		out = append(out, within(at.Child("requests").Key(string(name)), r, name)...)
+		out = append(out, checkLimit(at.Child("requests").Key(string(name)), r, name)...)
 	}
 	if huge && !plain {
 		out = append(out, field.Forbidden(at, "hugepages need cpu or memory beside them"))
@@ -62,8 +62,8 @@ func amount(at *field.Path, name v1.ResourceName, q resource.Quantity) field.Err
 	return field.ErrorList{field.Invalid(at, q.String(), bad)}
 }
 
-// within refuses a request above its limit. For extended resources and hugepages, the two must be equal.
-func within(at *field.Path, r *v1.ResourceRequirements, name v1.ResourceName) field.ErrorList {
+// checkLimit refuses a request above its limit. For extended resources and hugepages, the two must be equal.
+func checkLimit(at *field.Path, r *v1.ResourceRequirements, name v1.ResourceName) field.ErrorList {
 	limit, limited := r.Limits[name]
 	q := r.Requests[name]
 	switch {
@@ -102,8 +102,8 @@ func divisible(name v1.ResourceName, q resource.Quantity) bool {
 	return err == nil && page.Sign() > 0 && page.MilliValue()%1000 == 0 && q.Value()%page.Value() == 0
 }
 
-// ofContainer returns why a container cannot name a resource, or "".
-func ofContainer(name v1.ResourceName) string {
+// containerFault returns why a container cannot name a resource, or "".
+func containerFault(name v1.ResourceName) string {
 	if bad := validation.IsQualifiedName(string(name)); len(bad) > 0 {
 		return bad[0]
 	}
@@ -119,8 +119,8 @@ func ofContainer(name v1.ResourceName) string {
 	return ""
 }
 
-// ofPod returns why a pod as a whole cannot name a resource, or "".
-func ofPod(name v1.ResourceName) string {
+// podFault returns why a pod as a whole cannot name a resource, or "".
+func podFault(name v1.ResourceName) string {
 	if bad := validation.IsQualifiedName(string(name)); len(bad) > 0 {
 		return bad[0]
 	}
@@ -142,7 +142,7 @@ func podResources(p *v1.Pod, at *field.Path) (out field.ErrorList) {
 	if r.Claims != nil {
 		out = append(out, field.Forbidden(at.Child("claims"), "only containers have claims"))
 	}
-	out = append(out, resources(r, at, ofPod)...)
+	out = append(out, resources(r, at, podFault)...)
 	for name, q := range ordered(resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{})) {
 		if own, ok := r.Requests[name]; ok && q.Cmp(own) > 0 {
 			out = append(out, field.Invalid(at.Child("requests").Key(string(name)), own.String(),

@@ -13,9 +13,9 @@ import (
 // This file checks the objects that have pod templates. The API server has rules for such an object in addition to
 // the rules for its pods, and refuses the whole object (pkg/apis/apps/validation, pkg/apis/batch/validation).
 
-// selects returns why the API server refuses the selector or the pod template of an object whose pods always restart,
-// such as a Deployment; "" if it accepts both.
-func selects(s *metav1.LabelSelector, t *v1.PodTemplateSpec) string {
+// selectorRefusal returns why the API server refuses the selector or the pod template of an object whose pods always
+// restart, such as a Deployment; "" if it accepts both.
+func selectorRefusal(s *metav1.LabelSelector, t *v1.PodTemplateSpec) string {
 	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
 		return "spec.selector is missing or empty"
 	}
@@ -26,12 +26,12 @@ func selects(s *metav1.LabelSelector, t *v1.PodTemplateSpec) string {
 	case !selector.Matches(labels.Set(t.Labels)):
 		return "spec.selector does not match spec.template.metadata.labels"
 	}
-	return endsAs(t, "spec", v1.RestartPolicyAlways)
+	return restartRefusal(t, "spec", v1.RestartPolicyAlways)
 }
 
-// endsAs returns a refusal if the restart policy of a template is not one of want, and otherwise "". The default
-// policy is Always.
-func endsAs(t *v1.PodTemplateSpec, path string, want ...v1.RestartPolicy) string {
+// restartRefusal returns a text that names the restart policy of a template if it is not one of want, and otherwise
+// "". The default policy is Always.
+func restartRefusal(t *v1.PodTemplateSpec, path string, want ...v1.RestartPolicy) string {
 	have := cmp.Or(t.Spec.RestartPolicy, v1.RestartPolicyAlways)
 	if slices.Contains(want, have) {
 		return ""

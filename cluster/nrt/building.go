@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// building constructs a machine with the amounts of the zones, and with the reserved and held part of them.
+// building constructs a machine with the amounts of the zones, and the reserved and the held part of these amounts.
 type building struct {
 	zones []zone // ascending by id, the order of the machine's NUMA nodes
 	rules place.Rules
@@ -67,10 +67,10 @@ func (b *building) cpus() error {
 		}
 		for k := range a.capacity {
 			b.spec.Cores = append(b.spec.Cores, topo.CoreSpec{NUMA: z.id, Socket: idset.Socket(i), L3: i, CPUs: idset.Of(next)})
-			switch keep := a.capacity - a.allocatable; {
-			case k < keep:
+			switch reservedCPUs := a.capacity - a.allocatable; {
+			case k < reservedCPUs:
 				reserved = append(reserved, next)
-			case k < keep+a.allocatable-a.available:
+			case k < reservedCPUs+a.allocatable-a.available:
 				held = append(held, next)
 			}
 			next++
@@ -129,9 +129,8 @@ func (b *building) book(i int, kind string, capacity int64, a amount) {
 	}
 }
 
-// counts returns how many devices the zones have of each resource. It omits a resource with too many devices. It also
-// omits resources, in the order of their names, once there are too many resources or too many devices of all
-// resources.
+// counts returns how many devices the zones have of each resource. It omits a resource with too many devices. In the
+// order of names, it also omits a resource that would be one too many, or bring too many devices of all resources.
 func (b *building) counts() map[string]int64 {
 	all := map[string]int64{}
 	for _, z := range b.zones {

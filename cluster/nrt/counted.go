@@ -41,9 +41,9 @@ func (r *Reading) Counted(sure, uncertain []Pod) (counted []bool, ok bool) {
 	return counted, true
 }
 
-// Match is Counted for callers that can distinguish pods of one name by other means. either has groups of indexes in
-// uncertain: the pods of a group have one namespace and name, and the fingerprint contains exactly one of them. counted
-// is true for one arbitrary pod of each group.
+// Match is Counted for callers that can tell pods of one name apart by other means. either has groups of indexes in
+// uncertain: the pods of a group have one namespace and name, and the fingerprint contains exactly one of them.
+// counted is true for one arbitrary pod of each group.
 func (r *Reading) Match(sure, uncertain []Pod) (counted []bool, either [][]int, ok bool) {
 	if r.Fingerprint == "" {
 		return nil, nil, false
@@ -76,14 +76,14 @@ func (r *Reading) Match(sure, uncertain []Pod) (counted []bool, either [][]int, 
 		return nil, nil, false
 	}
 	for _, group := range s.ambiguous(set) {
-		in := 0
+		contained := 0
 		for j, k := range group {
 			if set[k] {
-				in++
+				contained++
 			}
 			group[j] = at[k]
 		}
-		if in != 1 {
+		if contained != 1 {
 			return nil, nil, false
 		}
 		either = append(either, group)
@@ -126,8 +126,8 @@ func (s *search) run() (set []bool, ok bool) {
 	return nil, false
 }
 
-// sets yields sets of uncertain pods, likeliest first. Each slice is valid until the next one. No set is yielded
-// twice unless there are more than maxTries sets.
+// sets yields sets of uncertain pods, likeliest first: at most maxTries/2 sets of orderly, and then sets of all.
+// Each slice is valid until the next one. If orderly has fewer sets, no set is yielded twice.
 func (s *search) sets() iter.Seq[[]bool] {
 	return func(yield func([]bool) bool) {
 		tries := 0
@@ -141,8 +141,8 @@ func (s *search) sets() iter.Seq[[]bool] {
 			}
 		}
 		for set := range s.all() {
-			if tries < maxTries/2 && s.inOrder(set) {
-				continue // was yielded before
+			if tries < maxTries/2 && s.isOrderly(set) {
+				continue // orderly has yielded it
 			}
 			if !yield(set) {
 				return
@@ -153,16 +153,16 @@ func (s *search) sets() iter.Seq[[]bool] {
 
 // orderly yields the sets that follow the order of events: assumed pods come into a set from the first to the last,
 // and ended pods leave it from the first to the last. The sets are ordered by the number of pods in which they differ
-// from the likeliest set. The variable late counts the assumed pods among these, which are not in the set yet. The
-// others have ended and are still in it.
+// from the likeliest set.
 func (s *search) orderly() iter.Seq[[]bool] {
 	return func(yield func([]bool) bool) {
 		set := make([]bool, len(s.uncertain))
 		ended := len(set) - s.assumed
 		for differ := 0; differ <= len(set); differ++ {
-			for late := max(0, differ-ended); late <= min(differ, s.assumed); late++ {
+			// missing assumed pods are not in the set yet; differ-missing ended pods are still in it.
+			for missing := max(0, differ-ended); missing <= min(differ, s.assumed); missing++ {
 				for k := range set {
-					set[k] = k < s.assumed-late || k >= len(set)-(differ-late)
+					set[k] = k < s.assumed-missing || k >= len(set)-(differ-missing)
 				}
 				if !yield(set) {
 					return
@@ -192,9 +192,9 @@ func (s *search) all() iter.Seq[[]bool] {
 	}
 }
 
-// inOrder reports whether orderly yields a set: it has the first few assumed pods and the last few ended ones, and no
-// others.
-func (s *search) inOrder(set []bool) bool {
+// isOrderly reports whether orderly yields a set: it has the first few assumed pods and the last few ended ones, and
+// no others.
+func (s *search) isOrderly(set []bool) bool {
 	for k := 1; k < len(set); k++ {
 		if k < s.assumed && set[k] && !set[k-1] || k > s.assumed && set[k-1] && !set[k] {
 			return false

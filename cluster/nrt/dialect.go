@@ -22,10 +22,10 @@ import (
 // This file reads forms that only some producers write. The dialects are:
 //
 //   - resource-topology-exporter and NFD: zones of type Node; policy and scope as attributes. A kubelet without a
-//     static CPU manager allocates no CPUs; then they list no CPUs, or CPUs without allocatable amounts.
+//     static CPU manager allocates no CPUs; its zones then have no CPUs, or CPUs without allocatable amounts.
 //   - Their predecessors, and Koordinator's koordlet: policy and scope as one word in topologyPolicies.
 //   - Koordinator's koordlet: every zone lists CPUs and memory, whatever the kubelet's managers do. An annotation has
-//     the CPU manager's policy; the memory manager's is missing. The available amounts are all that is allocatable,
+//     the CPU manager's policy; the memory manager's policy is missing. All that is allocatable counts as available,
 //     even if pods hold it; annotations also list which pods hold which CPUs (koordlet.go).
 //   - The NRI plugins: a tree of zones. A NUMA node that is the only one of its die or socket has no zone of its own.
 //     The amounts are those that the plugin assigns while the kubelet's managers are off.
@@ -44,8 +44,8 @@ const (
 	zoneTypeL3   = "L3 cache"
 )
 
-// around are the types of zones that contain NUMA nodes. Such a zone repeats the amounts of the NUMA nodes in it.
-var around = []string{"virtual node", "socket", "Socket", "die"}
+// outerTypes are the types of zones that contain NUMA nodes. Such a zone repeats the amounts of the NUMA nodes in it.
+var outerTypes = []string{"virtual node", "socket", "Socket", "die"}
 
 // attributeMemorySet is the attribute of the NRI plugins that lists the NUMA nodes of a zone.
 const attributeMemorySet = "memory set"
@@ -65,7 +65,7 @@ func numas(in v1alpha2.ZoneList) ([]zone, error) {
 		if z.Type == zoneTypeL3 {
 			continue
 		}
-		if slices.Contains(around, z.Type) {
+		if slices.Contains(outerTypes, z.Type) {
 			others = append(others, z)
 			continue
 		}
@@ -112,9 +112,9 @@ func numaID(z *v1alpha2.Zone) (idset.NUMA, error) {
 	return idset.NUMA(id), nil
 }
 
-// substitute adds to found a zone for each NUMA node without a zone of its own: a zone of others whose memory set has
-// only this NUMA node. A NUMA node that is only in memory sets with several NUMA nodes is an error, since it would be
-// missing.
+// substitute adds to found a zone for each NUMA node without a zone of its own: the one of others whose memory set
+// has only this NUMA node. A NUMA node that is only in memory sets with several NUMA nodes is an error, because the
+// machine would lack it.
 func substitute(found map[idset.NUMA]*v1alpha2.Zone, others []*v1alpha2.Zone) error {
 	covered := map[idset.NUMA]bool{}
 	for id, z := range found {
@@ -192,16 +192,16 @@ func rulesOf(o *v1alpha2.NodeResourceTopology, zones []zone, n *notes) (
 		}
 	}
 	if o.Labels[labelManagedBy] == koordinator {
-		pods, err = koordinated(o, zones, &r, n)
+		pods, err = koordletRules(o, zones, &r, n)
 	}
 	return r, pods, err
 }
 
 func isMemory(name string) bool { return name == topo.Memory || strings.HasPrefix(name, hugepages) }
 
-// koordinated corrects the rules and the amounts of CPUs that a koordlet's zones show wrongly, and returns the UIDs
+// koordletRules corrects the rules and the amounts of CPUs that a koordlet's zones show wrongly, and returns the UIDs
 // of the pods that hold CPUs. pods is nil if no manager assigns CPUs.
-func koordinated(o *v1alpha2.NodeResourceTopology, zones []zone, r *place.Rules, n *notes) (
+func koordletRules(o *v1alpha2.NodeResourceTopology, zones []zone, r *place.Rules, n *notes) (
 	pods map[string]bool, err error,
 ) {
 	var manager managerPolicy
@@ -286,8 +286,8 @@ func formerRules(word string) (t place.TopologyRules, ok bool) {
 // topologyOptions reads the topology manager's options, from separate attributes or from the list in the form of the
 // kubelet's flag ("name=value,name=value").
 func topologyOptions(list v1alpha2.AttributeList, t *place.TopologyRules, n *notes) {
-	if most := attribute(list, nrt.AttributeMaxNUMAs); most != "" {
-		topologyOption(nrt.AttributeMaxNUMAs, "max-allowable-numa-nodes", most, t, n)
+	if limit := attribute(list, nrt.AttributeMaxNUMAs); limit != "" {
+		topologyOption(nrt.AttributeMaxNUMAs, "max-allowable-numa-nodes", limit, t, n)
 	}
 	if options := attribute(list, attributeOptions); options != "" {
 		for option := range strings.SplitSeq(options, ",") {
@@ -307,8 +307,8 @@ func topologyOptions(list v1alpha2.AttributeList, t *place.TopologyRules, n *not
 func topologyOption(attribute, name, value string, t *place.TopologyRules, n *notes) {
 	switch name {
 	case "max-allowable-numa-nodes":
-		if most, err := strconv.Atoi(value); err == nil && most > 0 && most <= v1alpha1.MaxAllowable {
-			t.MaxNUMAs = most
+		if limit, err := strconv.Atoi(value); err == nil && limit > 0 && limit <= v1alpha1.MaxAllowable {
+			t.MaxNUMAs = limit
 			return
 		}
 	case "prefer-closest-numa-nodes":

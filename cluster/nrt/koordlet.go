@@ -20,7 +20,7 @@ const (
 	annotationPodCPUs     = "node.koordinator.sh/pod-cpu-allocs"
 	// annotationHeld is a summary of these two annotations, which are large. Typed keeps only the summary.
 	annotationHeld = "tenon.sh/held"
-	// maxKoordlet bounds an annotation, in bytes: a CPU takes some 50 in the larger one.
+	// maxKoordlet bounds an annotation, in bytes. The larger annotation has some 50 bytes for each CPU.
 	maxKoordlet = 64 * topo.MaxCPUs
 )
 
@@ -51,7 +51,7 @@ func condense(o *v1alpha2.NodeResourceTopology) string {
 	}
 	out, err := json.Marshal(k)
 	if err != nil {
-		return "" // it consists of numbers and short texts
+		return "" // does not happen: k has only numbers and short texts
 	}
 	return string(out)
 }
@@ -95,7 +95,7 @@ func readKoordlet(annotations map[string]string) (k koordlet, err error) {
 		numa[idset.CPU(c.ID)] = idset.NUMA(c.Node)
 		k.CPUs[idset.NUMA(c.Node)]++
 	}
-	count := func(list string, by map[idset.NUMA]int64) error {
+	countCPUs := func(list string, byNUMA map[idset.NUMA]int64) error {
 		set, err := idset.Parse[idset.CPU](list)
 		if err != nil {
 			return err
@@ -105,15 +105,15 @@ func readKoordlet(annotations map[string]string) (k koordlet, err error) {
 			if !ok {
 				return fmt.Errorf("CPU %d is in no NUMA node of %s", id, annotationCPUTopology)
 			}
-			by[at]++
+			byNUMA[at]++
 		}
 		return nil
 	}
-	if err := count(manager.Reserved, k.Reserved); err != nil {
+	if err := countCPUs(manager.Reserved, k.Reserved); err != nil {
 		return k, fmt.Errorf("annotation %s: %w", annotationCPUManager, err)
 	}
 	for _, a := range allocs {
-		if err := count(a.CPUSet, k.Held); err != nil {
+		if err := countCPUs(a.CPUSet, k.Held); err != nil {
 			return k, fmt.Errorf("annotation %s: pod %s: %w", annotationPodCPUs, clip(a.UID), err)
 		}
 		k.Pods = append(k.Pods, clip(a.UID))

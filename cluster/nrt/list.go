@@ -20,17 +20,17 @@ func List(ctx context.Context, cfg *rest.Config) (out []*v1alpha2.NodeResourceTo
 
 // Each calls do with each object that List returns, in the same order.
 func Each(ctx context.Context, cfg *rest.Config, do func(*v1alpha2.NodeResourceTopology)) error {
-	all, err := dynamic.NewForConfig(cfg)
+	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return fmt.Errorf("make client for NodeResourceTopologies: %w", err)
 	}
-	return EachOf(ctx, all, do)
+	return EachOf(ctx, client, do)
 }
 
-// EachOf is Each with a client.
-func EachOf(ctx context.Context, all dynamic.Interface, do func(*v1alpha2.NodeResourceTopology)) error {
+// EachOf is Each with a client in place of a configuration.
+func EachOf(ctx context.Context, client dynamic.Interface, do func(*v1alpha2.NodeResourceTopology)) error {
 	for _, r := range Resources() {
-		err := pages(ctx, all.Resource(r), do)
+		err := pages(ctx, client.Resource(r), do)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -41,9 +41,9 @@ func EachOf(ctx context.Context, all dynamic.Interface, do func(*v1alpha2.NodeRe
 
 // Get returns the object of one node, in the version that the API server serves, decoded as by [Typed]. It returns nil
 // without an error if there is none.
-func Get(ctx context.Context, all dynamic.Interface, node string) (*v1alpha2.NodeResourceTopology, error) {
+func Get(ctx context.Context, client dynamic.Interface, node string) (*v1alpha2.NodeResourceTopology, error) {
 	for _, r := range Resources() {
-		in, err := all.Resource(r).Get(ctx, node, metav1.GetOptions{})
+		in, err := client.Resource(r).Get(ctx, node, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -60,15 +60,15 @@ func Get(ctx context.Context, all dynamic.Interface, node string) (*v1alpha2.Nod
 	return nil, nil
 }
 
-// pageOf is how many objects one request lists. It bounds memory, because as JSON the objects are several times as
+// pageSize is how many objects one request lists. It bounds memory, because as JSON the objects are several times as
 // large as decoded.
-const pageOf = 250
+const pageSize = 250
 
 // pages calls do with each object, page by page. NotFound means that the resource is not served.
-func pages(ctx context.Context, of dynamic.ResourceInterface, do func(*v1alpha2.NodeResourceTopology)) error {
+func pages(ctx context.Context, resource dynamic.ResourceInterface, do func(*v1alpha2.NodeResourceTopology)) error {
 	next := ""
 	for more := true; more; more = next != "" {
-		list, err := of.List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
+		list, err := resource.List(ctx, metav1.ListOptions{Limit: pageSize, Continue: next})
 		if err != nil {
 			return fmt.Errorf("list NodeResourceTopologies: %w", err)
 		}

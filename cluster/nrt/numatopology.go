@@ -129,9 +129,9 @@ func convert(o *unstructured.Unstructured, out *v1alpha2.NodeResourceTopology) e
 }
 
 func info(name string, capacity, allocatable, available int) v1alpha2.ResourceInfo {
-	of := func(n int) resource.Quantity { return *resource.NewQuantity(int64(n), resource.DecimalSI) }
-	return v1alpha2.ResourceInfo{Name: name, Capacity: of(capacity), Allocatable: of(allocatable),
-		Available: of(available)}
+	quantity := func(n int) resource.Quantity { return *resource.NewQuantity(int64(n), resource.DecimalSI) }
+	return v1alpha2.ResourceInfo{Name: name, Capacity: quantity(capacity), Allocatable: quantity(allocatable),
+		Available: quantity(available)}
 }
 
 // machine returns a machine with the CPUs of cpuDetail. A core is identified by its number together with NUMA node
@@ -175,8 +175,8 @@ func (s *numatopology) machine() (*topo.Machine, error) {
 }
 
 // cpus returns the reserved CPUs and the free ones; both are empty if the CPU manager is not static. The exporter
-// writes how many CPUs are reserved, and lists these as free, too. Which ones they are follows from their number, as
-// in a kubelet without a list of reserved CPUs.
+// writes how many CPUs are reserved, and lists these as free, too. As in a kubelet without a list of reserved CPUs,
+// the number determines which CPUs are reserved.
 func (s *numatopology) cpus(m *topo.Machine) (reserved, free idset.Set[idset.CPU], err error) {
 	if s.Policies["CPUManagerPolicy"] != "static" {
 		return reserved, free, nil

@@ -94,7 +94,7 @@ func read(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machi
 	if text := o.Annotations[annotationMalformed]; text != "" {
 		return nil, fmt.Errorf("object does not decode: %s", clipTo(maxMalformed, text))
 	}
-	if err := legible(o); err != nil {
+	if err := checkTexts(o); err != nil {
 		return nil, err
 	}
 	var n notes
@@ -153,9 +153,9 @@ func withoutAllocatable(zones []zone) bool {
 			if !r.Allocatable.IsZero() {
 				return false
 			}
-			counts := r.Name != cpu && !slices.Contains(wholeNode, r.Name) && r.Capacity.Sign() > 0
+			memoryOrDevice := r.Name != cpu && !slices.Contains(wholeNode, r.Name) && r.Capacity.Sign() > 0
 			given := r.Allocatable.Format != "" // an amount that the object lacks has no format
-			evidence = evidence || given && (counts || r.Available.Sign() > 0)
+			evidence = evidence || given && (memoryOrDevice || r.Available.Sign() > 0)
 		}
 	}
 	return evidence
@@ -354,8 +354,8 @@ func (n *notes) list() []string {
 // clip returns at most maxClip bytes of a text, with "?" in place of control characters.
 func clip(s string) string { return clipTo(maxClip, s) }
 
-func clipTo(most int, s string) string {
-	s = printable.Clip(s, most)
+func clipTo(limit int, s string) string {
+	s = printable.Clip(s, limit)
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return '?'

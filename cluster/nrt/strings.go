@@ -18,9 +18,9 @@ import (
 var attributesRead = []string{nrt.AttributePolicy, nrt.AttributeScope, nrt.AttributeMaxNUMAs, attributeOptions,
 	attributeNRIPolicy, podfingerprint.Attribute, podfingerprint.AttributeMethod}
 
-// legible returns an error for the first text that Read uses and that contains an unprintable character, such as a
-// control character or a change of writing direction.
-func legible(o *v1alpha2.NodeResourceTopology) error {
+// checkTexts returns an error if a text that Read uses contains an unprintable character, such as a control character
+// or a change of writing direction.
+func checkTexts(o *v1alpha2.NodeResourceTopology) error {
 	if len(o.Zones) > maxZones {
 		return nil // numas returns the error for this
 	}
@@ -30,12 +30,12 @@ func legible(o *v1alpha2.NodeResourceTopology) error {
 		}
 	}
 	for _, word := range o.TopologyPolicies {
-		if !prints(word) {
+		if !isPrintable(word) {
 			return unprintable("topologyPolicies", word)
 		}
 	}
 	for _, a := range o.Attributes {
-		if slices.Contains(attributesRead, a.Name) && !prints(a.Value) {
+		if slices.Contains(attributesRead, a.Name) && !isPrintable(a.Value) {
 			return unprintable("attribute "+a.Name, a.Value)
 		}
 	}
@@ -43,30 +43,30 @@ func legible(o *v1alpha2.NodeResourceTopology) error {
 }
 
 func printableZone(z *v1alpha2.Zone) error {
-	if !prints(z.Name) {
+	if !isPrintable(z.Name) {
 		return unprintable("zone name", z.Name)
 	}
 	within := fmt.Sprintf("zone %q: ", clip(z.Name))
 	for _, text := range []struct{ what, value string }{{"type", z.Type}, {"parent", z.Parent},
 		{"attribute " + attributeMemorySet, attribute(z.Attributes, attributeMemorySet)}} {
-		if !prints(text.value) {
+		if !isPrintable(text.value) {
 			return unprintable(within+text.what, text.value)
 		}
 	}
 	for _, r := range z.Resources {
-		if !prints(r.Name) {
+		if !isPrintable(r.Name) {
 			return unprintable(within+"resource name", r.Name)
 		}
 	}
 	for _, c := range z.Costs {
-		if !prints(c.Name) {
+		if !isPrintable(c.Name) {
 			return unprintable(within+"name of a cost", c.Name)
 		}
 	}
 	return nil
 }
 
-func prints(s string) bool {
+func isPrintable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 

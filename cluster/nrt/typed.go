@@ -35,8 +35,8 @@ const annotationWhole = "tenon.sh/whole"
 // annotationLeftOut marks an object whose data TypedOthers left out.
 const annotationLeftOut = "tenon.sh/left-out"
 
-// kept are the annotations that Read uses. Others may be large: a koordlet lists every CPU in one.
-var kept = []string{podfingerprint.Annotation, annotationCPUManager}
+// keptAnnotations are the annotations that Read uses. Others may be large: a koordlet lists every CPU in one.
+var keptAnnotations = []string{podfingerprint.Annotation, annotationCPUManager}
 
 // Typed converts an object of a dynamic informer, of version v1alpha2 or v1alpha1, to a typed object of v1alpha2. The
 // result lacks managedFields and the annotations that [Read] does not use. Typed has the form of an informer's
@@ -70,7 +70,7 @@ func Typed(obj any) (any, error) {
 // a whole.
 func TypedOthers(obj any) (any, error) {
 	in, ok := obj.(*unstructured.Unstructured)
-	if !ok || !written(in.GetManagedFields()) {
+	if !ok || !onlyAgentWrote(in.GetManagedFields()) {
 		return Typed(obj)
 	}
 	out := &v1alpha2.NodeResourceTopology{}
@@ -94,14 +94,14 @@ func decode(o *unstructured.Unstructured) (*v1alpha2.NodeResourceTopology, error
 // trim drops unused fields in place. The object was decoded for this informer only.
 func trim(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 	var annotations map[string]string
-	if written(o.ManagedFields) {
+	if onlyAgentWrote(o.ManagedFields) {
 		annotations = map[string]string{annotationWhole: "true"}
 	}
 	if o.Labels[labelManagedBy] == koordinator {
 		annotations = map[string]string{annotationHeld: condense(o)}
 	}
 	o.ManagedFields = nil
-	for _, name := range kept {
+	for _, name := range keptAnnotations {
 		if value, ok := o.Annotations[name]; ok {
 			if annotations == nil {
 				annotations = map[string]string{}
@@ -113,9 +113,9 @@ func trim(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 	return o
 }
 
-// written reports whether nrt.Client.Apply wrote all fields of the object that has these managedFields. If an exporter
-// updates the object, too, they have another manager's name.
-func written(fields []metav1.ManagedFieldsEntry) bool {
+// onlyAgentWrote reports whether nrt.Client.Apply wrote all fields of the object that has these managedFields. If an
+// exporter updates the object, too, managedFields also has the exporter's name.
+func onlyAgentWrote(fields []metav1.ManagedFieldsEntry) bool {
 	return len(fields) > 0 && !slices.ContainsFunc(fields, func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager != client.FieldManager
 	})

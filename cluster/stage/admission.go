@@ -24,14 +24,17 @@ func (s *Stage) Asking(ctx context.Context, t Trial) *Stage {
 	return &out
 }
 
-// admitted changes the pod of a file as the API server does when the pod is created. It asks the API server by a dry
-// run or, if it cannot, applies the rules of the admission that are known here. It does not ask about a pod whose
-// runtime class is in the file, because the API server does not have that class. own has the runtime classes of the
-// file. asked is true if the API server has answered. unjudged names the parts of the admission that were not judged.
-func (s *Stage) admitted(t *manifest.Template, own map[string]*nodev1.RuntimeClass) (asked bool, unjudged []string,
+// admit changes the pod of a file as the API server does when the pod is created. It asks the API server by a dry run
+// or, if it cannot, applies the rules of the admission that are known here. It does not ask about a pod whose runtime
+// class is in the file, because the API server does not have that class. own has the runtime classes of the file.
+// asked is true if the API server has answered. unjudged names the parts of the admission that were not judged. err
+// is why the pod is refused.
+func (s *Stage) admit(t *manifest.Template, own map[string]*nodev1.RuntimeClass) (asked bool, unjudged []string,
 	err error) {
-	if n := t.Pod.Spec.RuntimeClassName; s.ask == nil || t.Written == nil || n != nil && own[*n] != nil {
-		unjudged, err = s.admit(t, own)
+	class := t.Pod.Spec.RuntimeClassName
+	ownClass := class != nil && own[*class] != nil
+	if s.ask == nil || t.Written == nil || ownClass {
+		unjudged, err = s.admitByRules(t, own)
 		return false, unjudged, err
 	}
 	stored, refused, unasked := s.ask(written(t))
@@ -39,7 +42,7 @@ func (s *Stage) admitted(t *manifest.Template, own map[string]*nodev1.RuntimeCla
 	case refused != nil:
 		return true, nil, fmt.Errorf("the API server refuses the pod (asked by a dry run): %w", refused)
 	case unasked != nil:
-		unjudged, err = s.admit(t, own)
+		unjudged, err = s.admitByRules(t, own)
 		return false, append(unjudged, "what the API server says of the pod (not asked: "+unasked.Error()+")"), err
 	}
 	t.Pod = stored.DeepCopy()
@@ -73,9 +76,10 @@ func firstClaim(name string) string {
 	return name
 }
 
-// admit changes the pod of a file as the API server's admission does, by the runtime classes of the file and of the
-// cluster. It returns the parts of the admission that are not judged, and an error if the API server refuses the pod.
-func (s *Stage) admit(t *manifest.Template, own map[string]*nodev1.RuntimeClass) (unjudged []string, err error) {
+// admitByRules changes the pod of a file as the API server's admission does, by the runtime classes of the file and
+// of the cluster. It returns the parts of the admission that are not judged, and an error if the API server refuses
+// the pod.
+func (s *Stage) admitByRules(t *manifest.Template, own map[string]*nodev1.RuntimeClass) (unjudged []string, err error) {
 	known := s.admission != nil && s.admission.Classes != nil
 	name, class := "", (*nodev1.RuntimeClass)(nil)
 	if n := t.Pod.Spec.RuntimeClassName; n != nil {

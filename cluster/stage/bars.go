@@ -30,8 +30,8 @@ type wishes struct {
 	Ports       []hostPort
 }
 
-// barred returns, for each node, why a pod may not go there. It returns nil if the stage has no labels of nodes. The
-// result is shared by pods with the same wishes and without volumes that tie them to nodes.
+// barred returns, for each node, why a pod may not go there. It returns nil if the stage has no labels of nodes. Pods
+// with the same wishes and without volumes that may tie them to nodes share one result.
 func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 	if s.objects == nil {
 		return nil, nil
@@ -71,7 +71,7 @@ func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 	return b, nil
 }
 
-// filters are a pod's requirements of a node apart from amounts and NUMA nodes.
+// filters are a pod's requirements of a node apart from amounts, NUMA nodes, volumes and other pods.
 type filters struct {
 	pod      *v1.Pod
 	affinity nodeaffinity.RequiredNodeAffinity // without the node selector
@@ -116,8 +116,8 @@ func (f *filters) bar(n *v1.Node, on []kube.Stored) (out []place.Reason, err err
 	return append(out, f.taken(on)...), nil
 }
 
-// tolerated reports whether a pod tolerates a taint. It ignores tolerations with the operators Lt and Gt, which are
-// behind a gate that is off by default in 1.36.
+// tolerated reports whether a pod tolerates a taint. It ignores tolerations with the operators Lt and Gt, which need
+// a feature gate that is off by default in 1.36.
 func tolerated(p *v1.Pod, t v1.Taint) bool {
 	return tolerates(p.Spec.Tolerations, &t)
 }
@@ -127,8 +127,8 @@ func tolerated(p *v1.Pod, t v1.Taint) bool {
 func (s *Stage) unjudged(pod *v1.Pod) (out []string) {
 	p := &pod.Spec
 	for _, x := range []struct {
-		asked bool
-		name  string
+		required bool
+		name     string
 	}{
 		{s.objects == nil && (len(p.NodeSelector) > 0 || p.Affinity != nil && p.Affinity.NodeAffinity != nil),
 			"node selector and affinity (the nodes have no labels here)"},
@@ -137,7 +137,7 @@ func (s *Stage) unjudged(pod *v1.Pod) (out []string) {
 		{len(p.SchedulingGates) > 0 && pod.UID == "", "scheduling gates"},
 		{annotated(pod, "katalyst.kubewharf.io/"), "annotations of Katalyst (Tenon does not read them)"},
 	} {
-		if x.asked {
+		if x.required {
 			out = append(out, x.name)
 		}
 	}
@@ -159,12 +159,12 @@ func annotated(p *v1.Pod, prefix string) bool {
 }
 
 // devices describes the parts of a pod's requests that amounts cannot judge. These are resources that the reports of
-// some nodes leave out (whatif.Node.Uncounted), and devices that DRA allocates. They are also extended resources that
-// no node has, while it is unknown whether DRA serves them. If DRA does not serve such a resource, it counts as
-// lacking.
+// some nodes leave out (whatif.Node.Uncounted), and devices that DRA allocates. Extended resources that no node has
+// are among them while it is unknown whether DRA serves them. If DRA does not serve such a resource, the nodes lack
+// it.
 func (s *Stage) devices(pod *v1.Pod) (out []string) {
 	for name := range kube.Requests(pod) {
-		resource, offered := string(name), 0
+		resource, offering := string(name), 0
 		if slices.ContainsFunc(s.nodes, func(n whatif.Node) bool { return n.Uncounted[resource] }) {
 			out = append(out, "how much of "+resource+" nodes have whose report leaves it out")
 		}
@@ -173,13 +173,13 @@ func (s *Stage) devices(pod *v1.Pod) (out []string) {
 		}
 		for i := range s.nodes {
 			if s.nodes[i].Allocatable[resource] > 0 {
-				offered++
+				offering++
 			}
 		}
 		switch {
-		case s.served[resource] && offered < len(s.nodes):
+		case s.served[resource] && offering < len(s.nodes):
 			out = append(out, "devices that DRA allocates for "+resource)
-		case s.served == nil && offered == 0:
+		case s.served == nil && offering == 0:
 			out = append(out, "whether DRA serves "+resource+" (DeviceClasses were not read)")
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/component-helpers/scheduling/corev1"
 )
 
-// This file finds the volume that kube-scheduler would bind a claim to. k8s.io/component-helpers/storage/volume does
-// so, too, but links the types of all API groups.
+// This file finds the volume that kube-scheduler would bind a claim to. The package
+// k8s.io/component-helpers/storage/volume does that, too, but links the types of all API groups.
 
 // The annotations of kube-scheduler's VolumeBinding and of the controller that binds volumes.
 const (
@@ -37,9 +37,9 @@ func classOfVolume(v *v1.PersistentVolume) string {
 }
 
 // deref returns the value that a pointer points to, or the given default if the pointer is nil.
-func deref[T any](p *T, otherwise T) T {
+func deref[T any](p *T, fallback T) T {
 	if p == nil {
-		return otherwise
+		return fallback
 	}
 	return *p
 }

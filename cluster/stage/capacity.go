@@ -36,7 +36,7 @@ func byStorageClass(all []storagev1.CSIStorageCapacity) map[string][]capacity {
 		}
 		nodes, err := metav1.LabelSelectorAsSelector(c.NodeTopology)
 		if err != nil {
-			continue // kube-scheduler passes over such a report, too
+			continue // kube-scheduler ignores such a report, too
 		}
 		out[c.StorageClassName] = append(out[c.StorageClassName], capacity{nodes, largest.Value()})
 	}
@@ -52,14 +52,14 @@ func (s *storage) tooSmall(c *v1.PersistentVolumeClaim, class *storagev1.Storage
 	if !asked || !s.sized[class.Provisioner] || s.capacities == nil {
 		return r, false
 	}
-	most, reported := int64(0), false
+	possible, reported := int64(0), false
 	for _, x := range s.capacities[class.Name] {
 		if x.nodes.Matches(labels.Set(n.Labels)) {
-			most, reported = max(most, x.largest), true
+			possible, reported = max(possible, x.largest), true
 		}
 	}
-	if want := size.Value(); !reported || want > most {
-		return place.Reason{Code: place.SmallVolumes, Resource: c.Name, With: class.Name, Want: want, Have: most}, true
+	if want := size.Value(); !reported || want > possible {
+		return place.Reason{Code: place.SmallVolumes, Resource: c.Name, With: class.Name, Want: want, Have: possible}, true
 	}
 	return r, false
 }

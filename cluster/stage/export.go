@@ -82,7 +82,7 @@ func Export(data []byte) (*Stage, []document.Problem, error) {
 	s, err := Of(&kube.View{Nodes: e.nodes, States: states, Pods: e.pods, Storage: e.storage, Namespaces: e.namespaces,
 		Served: e.served})
 	if err == nil && len(e.pods) == 0 {
-		s.count()
+		s.useHoldings()
 	}
 	return s, problems, err
 }
@@ -127,8 +127,8 @@ func (e *export) problems(feed *kube.Feed, snap *ledger.Snapshot) []document.Pro
 	return out
 }
 
-// count is for a file without pods. It takes what is used of each node from the holdings in the node's layout.
-func (s *Stage) count() {
+// useHoldings is for a file without pods. It takes what is used of each node from the holdings in the node's layout.
+func (s *Stage) useHoldings() {
 	s.pods = nil
 	for i := range s.nodes {
 		if n := &s.nodes[i]; n.State != nil {
@@ -154,8 +154,8 @@ type export struct {
 // maxDepth bounds lists in lists.
 const maxDepth = 3
 
-// object reads one object, or the items of a list. where names the object in errors. implied is the kind of an item
-// that does not name its own, and depth counts the lists around it.
+// object reads one object, or the items of a list. where names the object in errors. implied is the kind of a list
+// item that names none, and depth is the number of lists around the object.
 func (e *export) object(where string, text []byte, implied schema.GroupVersionKind, depth int) error {
 	h, gvk, err := manifest.ReadHeader(text)
 	if err != nil {
@@ -170,10 +170,10 @@ func (e *export) object(where string, text []byte, implied schema.GroupVersionKi
 		if depth == maxDepth {
 			return fmt.Errorf("%s: lists in lists", where)
 		}
-		of := gvk
-		of.Kind = gvk.Kind[:len(gvk.Kind)-len("List")]
+		itemKind := gvk
+		itemKind.Kind = gvk.Kind[:len(gvk.Kind)-len("List")]
 		for i, item := range h.Items {
-			if err := e.object(fmt.Sprintf("%s, item %d", where, i+1), item, of, depth+1); err != nil {
+			if err := e.object(fmt.Sprintf("%s, item %d", where, i+1), item, itemKind, depth+1); err != nil {
 				return err
 			}
 		}
@@ -265,7 +265,7 @@ func nodesOf(states []*state.Node, pods []kube.Stored) (out []whatif.Node) {
 	on, each := residents(pods), amountsOnce{}
 	for _, n := range states {
 		x := whatif.Node{Name: n.Name, State: n, Allocatable: allocatable(n), Uncounted: uncounted(n)}
-		x.Used, x.Pods = asked(on[n.Name], each)
+		x.Used, x.Pods = requested(on[n.Name], each)
 		if len(pods) == 0 {
 			x.Used = held(n)
 		}
@@ -310,7 +310,7 @@ func allocatable(n *state.Node) whatif.Amounts {
 	return out
 }
 
-// held returns the amounts that the holders on a node hold, for want of their requests.
+// held returns the amounts that pods hold on a node. It stands in for their requests, which are unknown.
 func held(n *state.Node) whatif.Amounts {
 	out := whatif.Amounts{"pods": int64(len(n.Entries))}
 	out["cpu"] = int64(n.Machine.CPUs().Minus(n.Rules.CPU.Reserved).Minus(n.Usage.FreeCPUs()).Len()) * 1000

@@ -32,10 +32,8 @@ type peer struct {
 	affinity, anti []term
 	spread         []constraint
 	ports          []hostPort
-	// exclusive are the pod's claims that only one pod may use at a time. attaches are its volumes that count for the
-	// number of volumes of a node.
-	exclusive []string
-	attaches  attachments
+	exclusive      []string    // the pod's claims that only one pod may use at a time
+	attaches       attachments // the pod's volumes that count for the number of volumes of a node
 }
 
 // term is a required term of pod affinity or anti-affinity.
@@ -66,7 +64,7 @@ func (c *constraint) matches(p *v1.Pod, namespace string) bool {
 		c.selector.Matches(labels.Set(p.Labels))
 }
 
-// peers reads a pod's requirements of other pods. left names those that cannot be judged here.
+// peers reads a pod's requirements of other pods. left names the requirements that cannot be judged here.
 func (s *Stage) peers(p *v1.Pod) (out *peer, left []string, err error) {
 	out = &peer{stage: s, pod: p, ports: hostPorts(&p.Spec), exclusive: s.storage.exclusive(p),
 		attaches: s.storage.attaching(p)}
@@ -94,10 +92,10 @@ func (s *Stage) peers(p *v1.Pod) (out *peer, left []string, err error) {
 			continue
 		}
 		x := constraint{TopologySpreadConstraint: c}
-		if x.selector, err = selecting(p, c.LabelSelector, c.MatchLabelKeys, nil, note); err != nil {
+		if x.selector, err = podSelector(p, c.LabelSelector, c.MatchLabelKeys, nil, note); err != nil {
 			return nil, nil, fmt.Errorf("topology spread constraint: %w", err)
 		}
-		if s.groups(c.TopologyKey) {
+		if s.knowsKey(c.TopologyKey) {
 			out.spread = append(out.spread, x)
 		} else {
 			note("topology spread by " + c.TopologyKey + " (the nodes have no labels here)")
@@ -106,8 +104,8 @@ func (s *Stage) peers(p *v1.Pod) (out *peer, left []string, err error) {
 	return out, left, nil
 }
 
-// vague names, while the labels of namespaces are unknown, the existing pods that may exclude p by an anti-affinity
-// with a namespace selector. It returns nil if these labels are known.
+// vague names the existing pods that may exclude p by an anti-affinity with a namespace selector, if the labels of
+// namespaces are unknown.
 func (s *Stage) vague(p *v1.Pod) (out []string) {
 	if s.namespaces != nil {
 		return nil
@@ -141,17 +139,17 @@ func (s *Stage) terms(p *v1.Pod, in []v1.PodAffinityTerm, what string, note func
 		if len(x.Namespaces) == 0 && x.NamespaceSelector == nil {
 			t.namespaces = []string{p.Namespace}
 		}
-		if t.selector, err = selecting(p, x.LabelSelector, x.MatchLabelKeys, x.MismatchLabelKeys, note); err != nil {
+		if t.selector, err = podSelector(p, x.LabelSelector, x.MatchLabelKeys, x.MismatchLabelKeys, note); err != nil {
 			return nil, err
 		}
 		n := x.NamespaceSelector
-		if t.among, err = s.selected(n); err != nil {
+		if t.among, err = s.namespaceSelector(n); err != nil {
 			return nil, err
 		}
 		switch t.everywhere = n != nil && len(n.MatchLabels)+len(n.MatchExpressions) == 0; {
 		case n != nil && !t.everywhere && t.among == nil:
 			note(what + " by labels of namespaces")
-		case !s.groups(x.TopologyKey):
+		case !s.knowsKey(x.TopologyKey):
 			note(what + " by " + x.TopologyKey + " (the nodes have no labels here)")
 		default:
 			out = append(out, t)
@@ -160,18 +158,18 @@ func (s *Stage) terms(p *v1.Pod, in []v1.PodAffinityTerm, what string, note func
 	return out, nil
 }
 
-// selected reads a selector of namespaces. It returns nil if there is none or the labels of namespaces are unknown.
-func (s *Stage) selected(n *metav1.LabelSelector) (labels.Selector, error) {
+// namespaceSelector reads a selector. It returns nil if there is none, or if the labels of namespaces are unknown.
+func (s *Stage) namespaceSelector(n *metav1.LabelSelector) (labels.Selector, error) {
 	if n == nil || s.namespaces == nil {
 		return nil, nil
 	}
 	return metav1.LabelSelectorAsSelector(n)
 }
 
-// selecting reads a label selector, and adds the requirements that the API server or kube-scheduler derives from the
-// pod's labels: match and mismatch are matchLabelKeys and mismatchLabelKeys. It passes to note the keys that are not
-// labels of the pod, because a controller may add them.
-func selecting(p *v1.Pod, in *metav1.LabelSelector, match, mismatch []string,
+// podSelector reads a label selector of pods, and adds the requirements that the API server or kube-scheduler derives
+// from the pod's labels: match and mismatch are matchLabelKeys and mismatchLabelKeys. It passes to note the keys that
+// are not labels of the pod, because a controller may add them.
+func podSelector(p *v1.Pod, in *metav1.LabelSelector, match, mismatch []string,
 	note func(string)) (labels.Selector, error) {
 	if in == nil {
 		return labels.Nothing(), nil
@@ -192,8 +190,8 @@ func selecting(p *v1.Pod, in *metav1.LabelSelector, match, mismatch []string,
 	return metav1.LabelSelectorAsSelector(in)
 }
 
-// groups reports whether the nodes' values of a topology key are known. The host name is always known.
-func (s *Stage) groups(key string) bool { return s.objects != nil || key == v1.LabelHostname }
+// knowsKey reports whether the nodes' values of a topology key are known. The host name is always known.
+func (s *Stage) knowsKey(key string) bool { return s.objects != nil || key == v1.LabelHostname }
 
 // label returns the value of the label of the node at a position; the bool is false if the node lacks the label.
 func (s *Stage) label(node int, key string) (string, bool) {
@@ -213,10 +211,11 @@ type neighbours struct {
 	nodes []whatif.Node
 	// wanted counts, by domain, the pods that match all terms of the pod's own affinity.
 	wanted map[domain]int
-	// closedBy has the domains that the pod's own anti-affinity closes, each with one pod there that the anti-affinity
-	// excludes. kept has the domains that other pods' anti-affinity closes, each with one of these pods.
-	closedBy, kept map[domain]string
-	levels         []spread
+	// closedBy has the domains that the pod's own anti-affinity closes, each with one pod there that the
+	// anti-affinity excludes. closedByOthers has the domains that other pods' anti-affinity closes, each with one of
+	// these pods.
+	closedBy, closedByOthers map[domain]string
+	spreads                  []spread
 	// taken are the ports of placed pods, by node.
 	taken map[int][]port
 	// users has the pods that use the exclusive claims, by claim. attached has the volumes that pods attach to each
@@ -227,22 +226,23 @@ type neighbours struct {
 
 type port struct {
 	hostPort
-	of string
+	user string // the pod that uses it
 }
 
 // spread counts the pods that match a constraint, by domain. Only eligible nodes form domains.
 type spread struct {
 	constraint
-	eligible []bool
-	count    map[string]int
-	least    int
+	eligible []bool         // by position of the node
+	count    map[string]int // by the domain's value
+	least    int            // see setLeast
 }
 
 // Among implements whatif.Peers.
 func (p *peer) Among(nodes []whatif.Node) whatif.Neighbours {
 	n := &neighbours{peer: p, nodes: nodes, wanted: map[domain]int{}, closedBy: map[domain]string{},
-		kept: map[domain]string{}, taken: map[int][]port{}, users: map[string]string{}, attached: map[int]attachments{}}
-	n.levels = p.eligible(nodes)
+		closedByOthers: map[domain]string{}, taken: map[int][]port{}, users: map[string]string{},
+		attached: map[int]attachments{}}
+	n.spreads = p.eligible(nodes)
 	for i := range nodes {
 		if nodes[i].Gone {
 			continue
@@ -253,7 +253,7 @@ func (p *peer) Among(nodes []whatif.Node) whatif.Neighbours {
 		}
 		for other := range kube.EachPod(residents) {
 			if !same(other, p.pod) {
-				n.count(p.stage.known(other), i)
+				n.count(p.stage.asPeer(other), i)
 			}
 		}
 		if len(p.exclusive)+len(p.attaches) == 0 {
@@ -261,17 +261,16 @@ func (p *peer) Among(nodes []whatif.Node) whatif.Neighbours {
 		}
 		for other := range kube.EachPod(p.stage.on[nodes[i].Name]) {
 			if !same(other, p.pod) {
-				n.uses(other, i)
+				n.recordUse(other, i)
 			}
 		}
 	}
-	n.level()
+	n.setLeast()
 	return n
 }
 
-// known returns an existing pod as a peer, with its anti-affinity. If that cannot be read, the pod excludes no
-// others.
-func (s *Stage) known(p *v1.Pod) *peer {
+// asPeer returns an existing pod as a peer, with its anti-affinity unless that cannot be read.
+func (s *Stage) asPeer(p *v1.Pod) *peer {
 	if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		if out, _, err := s.peers(p); err == nil {
 			return out
@@ -286,20 +285,20 @@ func (p *peer) eligible(nodes []whatif.Node) (out []spread) {
 	for _, c := range p.spread {
 		x := spread{constraint: c, eligible: make([]bool, len(nodes)), count: map[string]int{}}
 		for i := range nodes {
-			if nodes[i].Gone || !p.grouped(i) || !p.includes(&c, required, i) {
+			if nodes[i].Gone || !p.hasSpreadKeys(i) || !p.includes(&c, required, i) {
 				continue
 			}
 			value, _ := p.stage.label(i, c.TopologyKey)
 			x.eligible[i] = true
-			x.count[value] += 0
+			x.count[value] += 0 // the domain exists even without a pod
 		}
 		out = append(out, x)
 	}
 	return out
 }
 
-// grouped reports whether a node has the labels of all constraints.
-func (p *peer) grouped(node int) bool {
+// hasSpreadKeys reports whether a node has the labels of all topology spread constraints.
+func (p *peer) hasSpreadKeys(node int) bool {
 	for _, c := range p.spread {
 		if _, ok := p.stage.label(node, c.TopologyKey); !ok {
 			return false
@@ -308,7 +307,7 @@ func (p *peer) grouped(node int) bool {
 	return true
 }
 
-// includes reports whether a constraint counts a node by its node inclusion policies.
+// includes reports whether a constraint's node inclusion policies let it count a node.
 func (p *peer) includes(c *constraint, required nodeaffinity.RequiredNodeAffinity, node int) bool {
 	if p.stage.objects == nil {
 		return true
@@ -334,7 +333,7 @@ func (n *neighbours) Placed(other whatif.Peers, node int) {
 		return
 	}
 	if len(n.exclusive)+len(n.attaches) > 0 {
-		n.uses(p.pod, node)
+		n.recordUse(p.pod, node)
 	}
 	for _, h := range p.ports {
 		if len(n.ports) > 0 {
@@ -343,13 +342,13 @@ func (n *neighbours) Placed(other whatif.Peers, node int) {
 	}
 	if len(n.affinity)+len(n.anti)+len(n.spread)+len(p.anti) > 0 {
 		n.count(p, node)
-		n.level()
+		n.setLeast()
 	}
 }
 
 func (p *peer) name() string { return p.pod.Namespace + "/" + p.pod.Name }
 
-// count adds the pod of p on a node to wanted, closedBy, kept and the counts of topology spread.
+// count adds the pod of p on a node to wanted, closedBy, closedByOthers and spreads.
 func (n *neighbours) count(p *peer, node int) {
 	in := func(key string, do func(domain)) {
 		if value, ok := n.stage.label(node, key); ok {
@@ -361,9 +360,9 @@ func (n *neighbours) count(p *peer, node int) {
 			in(t.key, func(d domain) { n.wanted[d]++ })
 		}
 	}
-	first := func(closed map[domain]string, terms []term, of *v1.Pod) {
+	closeDomains := func(closed map[domain]string, terms []term, other *v1.Pod) {
 		for _, t := range terms {
-			if t.matches(of) {
+			if t.matches(other) {
 				in(t.key, func(d domain) {
 					if closed[d] == "" || p.name() < closed[d] {
 						closed[d] = p.name()
@@ -372,10 +371,10 @@ func (n *neighbours) count(p *peer, node int) {
 			}
 		}
 	}
-	first(n.closedBy, n.anti, p.pod)
-	first(n.kept, p.anti, n.pod)
-	for i := range n.levels {
-		if s := &n.levels[i]; s.eligible[node] && s.matches(p.pod, n.pod.Namespace) {
+	closeDomains(n.closedBy, n.anti, p.pod)
+	closeDomains(n.closedByOthers, p.anti, n.pod)
+	for i := range n.spreads {
+		if s := &n.spreads[i]; s.eligible[node] && s.matches(p.pod, n.pod.Namespace) {
 			in(s.TopologyKey, func(d domain) { s.count[d.value]++ })
 		}
 	}
@@ -390,11 +389,11 @@ func matchesAll(terms []term, p *v1.Pod) bool {
 	return true
 }
 
-// level sets least, the fewest pods in any domain, of each constraint. If there are fewer domains than MinDomains,
-// least is 0.
-func (n *neighbours) level() {
-	for i := range n.levels {
-		s := &n.levels[i]
+// setLeast sets, for each constraint, least: the fewest pods in any domain, or 0 if there are fewer domains than
+// MinDomains.
+func (n *neighbours) setLeast() {
+	for i := range n.spreads {
+		s := &n.spreads[i]
 		s.least = math.MaxInt32
 		for _, have := range s.count {
 			s.least = min(s.least, have)
@@ -407,7 +406,7 @@ func (n *neighbours) level() {
 
 // Lets implements whatif.Neighbours.
 func (n *neighbours) Lets(node int) bool {
-	if len(n.affinity)+len(n.closedBy)+len(n.kept)+len(n.levels)+len(n.taken)+len(n.exclusive)+
+	if len(n.affinity)+len(n.closedBy)+len(n.closedByOthers)+len(n.spreads)+len(n.taken)+len(n.exclusive)+
 		len(n.attaches) == 0 {
 		return true
 	}
@@ -416,21 +415,21 @@ func (n *neighbours) Lets(node int) bool {
 
 // Why implements whatif.Neighbours.
 func (n *neighbours) Why(node int) []place.Reason {
-	out := slices.Concat(n.lonely(node), n.closed(node), n.mounted(node))
-	for i := range n.levels {
-		out = append(out, n.uneven(&n.levels[i], node)...)
+	out := slices.Concat(n.byAffinity(node), n.byAntiAffinity(node), n.byVolumes(node))
+	for i := range n.spreads {
+		out = append(out, n.bySpread(&n.spreads[i], node)...)
 	}
 	for _, want := range n.ports {
 		if i := slices.IndexFunc(n.taken[node], func(p port) bool { return p.conflicts(want) }); i >= 0 {
-			out = append(out, place.Reason{Code: place.PortTaken, Resource: want.String(), With: n.taken[node][i].of})
+			out = append(out, place.Reason{Code: place.PortTaken, Resource: want.String(), With: n.taken[node][i].user})
 		}
 	}
 	return out
 }
 
-// lonely returns why the pod's affinity excludes a node. If no pod matches the affinity anywhere, and the pod itself
-// does, it may go to any node, as the first of several pods that require each other.
-func (n *neighbours) lonely(node int) (out []place.Reason) {
+// byAffinity returns why the pod's affinity excludes a node. If only the pod itself matches the affinity, the
+// affinity excludes no node with the labels: the pod is the first of several that require each other.
+func (n *neighbours) byAffinity(node int) (out []place.Reason) {
 	var alone []string
 	for _, t := range n.affinity {
 		value, ok := n.stage.label(node, t.key)
@@ -447,8 +446,8 @@ func (n *neighbours) lonely(node int) (out []place.Reason) {
 	return []place.Reason{{Code: place.PodAffinity, Resource: strings.Join(alone, ", ")}}
 }
 
-// closed returns why anti-affinity excludes a node: the pod's own, and the anti-affinity of other pods.
-func (n *neighbours) closed(node int) (out []place.Reason) {
+// byAntiAffinity returns why anti-affinity excludes a node: the pod's own, and the anti-affinity of other pods.
+func (n *neighbours) byAntiAffinity(node int) (out []place.Reason) {
 	for _, t := range n.anti {
 		if value, ok := n.stage.label(node, t.key); ok {
 			r := place.Reason{Code: place.PodAntiAffinity, Resource: where(t.key, value),
@@ -459,12 +458,12 @@ func (n *neighbours) closed(node int) (out []place.Reason) {
 		}
 	}
 	keys := map[string]bool{}
-	for d := range n.kept {
+	for d := range n.closedByOthers {
 		keys[d.key] = true
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		value, ok := n.stage.label(node, key)
-		by := n.kept[domain{key, value}]
+		by := n.closedByOthers[domain{key, value}]
 		// Pods of one workload exclude each other: the reason is the pod's own anti-affinity.
 		mutual := place.Reason{Code: place.PodAntiAffinity, Resource: where(key, value), With: by}
 		if ok && by != "" && !slices.Contains(out, mutual) {
@@ -482,8 +481,8 @@ func where(key, value string) string {
 	return key + "=" + value
 }
 
-// uneven returns why a topology spread constraint excludes a node, or nil.
-func (n *neighbours) uneven(s *spread, node int) []place.Reason {
+// bySpread returns why a topology spread constraint excludes a node, or nil.
+func (n *neighbours) bySpread(s *spread, node int) []place.Reason {
 	value, ok := n.stage.label(node, s.TopologyKey)
 	if !ok {
 		return []place.Reason{{Code: place.NoDomain, Resource: s.TopologyKey, With: "topologySpreadConstraints"}}

@@ -34,8 +34,8 @@ import (
 // MaxNodes bounds the nodes of a simulation.
 const MaxNodes = 20_000
 
-// Stage is the nodes and the pods on them. Its methods may be called by any goroutine, but not by two at once: they
-// cache reasons in bars.
+// Stage is the nodes and the pods on them. Its methods may be called by any goroutine, but not by two at once,
+// because they cache reasons in bars.
 type Stage struct {
 	nodes []whatif.Node
 	// objects has the Node of each of nodes, at the same position; nil if labels and taints of the nodes are unknown.
@@ -44,7 +44,7 @@ type Stage struct {
 	on      map[string][]kube.Stored // pods that have not ended, by node
 	// excluding has the pods in on that have a required anti-affinity, by node.
 	excluding map[string][]kube.Stored
-	bars      map[string]*whatif.Bars // by the fields of a pod that they depend on
+	bars      map[string]*whatif.Bars // a cache, by a pod's wishes as JSON
 	storage   *storage                // nil if it is unknown
 	seen      *kube.Seen              // the namespaces whose pods it has
 	partial   string                  // see Partial
@@ -83,10 +83,10 @@ func assemble(nodes []v1.Node, states []*state.Node, pods []kube.Stored) (*Stage
 		all, _ := kube.Amounts(n.Status.Allocatable)
 		s.objects = append(s.objects, n)
 		x := whatif.Node{Name: n.Name, State: known[n.Name], Allocatable: all}
-		x.Used, x.Pods = asked(s.on[n.Name], each)
+		x.Used, x.Pods = requested(s.on[n.Name], each)
 		s.nodes = append(s.nodes, x)
 	}
-	return s, distinct(s.nodes)
+	return s, checkNodes(s.nodes)
 }
 
 // bare makes a stage of nodes without labels and taints. Requirements about these are then not judged.
@@ -94,12 +94,12 @@ func bare(nodes []whatif.Node, pods []kube.Stored) (*Stage, error) {
 	slices.SortFunc(nodes, func(a, b whatif.Node) int { return strings.Compare(a.Name, b.Name) })
 	on := residents(pods)
 	return &Stage{nodes: nodes, pods: pods, on: on, excluding: excluding(on), bars: map[string]*whatif.Bars{}},
-		distinct(nodes)
+		checkNodes(nodes)
 }
 
-// distinct returns an error if there are more than MaxNodes nodes, or two have the same name. The nodes are in order of
-// names.
-func distinct(nodes []whatif.Node) error {
+// checkNodes returns an error if there are more than MaxNodes nodes, or two have the same name. The nodes must be in
+// order of names.
+func checkNodes(nodes []whatif.Node) error {
 	if len(nodes) > MaxNodes {
 		return fmt.Errorf("%d nodes, at most %d", len(nodes), MaxNodes)
 	}
@@ -136,11 +136,11 @@ func excluding(on map[string][]kube.Stored) map[string][]kube.Stored {
 	return out
 }
 
-// amountsOnce keeps equal amounts once, since most pods are one of many alike.
+// amountsOnce lets equal amounts share their memory, since many pods request the same amounts.
 type amountsOnce map[string]whatif.Amounts
 
-// of returns equal amounts that it has returned before, or else a.
-func (o amountsOnce) of(a whatif.Amounts) whatif.Amounts {
+// shared returns equal amounts that it has returned before, or else a.
+func (o amountsOnce) shared(a whatif.Amounts) whatif.Amounts {
 	var key []byte
 	for _, name := range slices.Sorted(maps.Keys(a)) {
 		key = strconv.AppendInt(append(append(key, name...), '='), a[name], 10)
@@ -152,15 +152,15 @@ func (o amountsOnce) of(a whatif.Amounts) whatif.Amounts {
 	return a
 }
 
-// asked returns the sum of the requests of a node's pods, and each pod with its own requests. Pods with equal
-// requests share their amounts through known. An amount beyond bounds counts as the bound.
-func asked(pods []kube.Stored, known amountsOnce) (sum whatif.Amounts, each []whatif.Resident) {
+// requested returns the sum of the requests of a node's pods, and each pod with its own requests. Pods with equal
+// requests share their amounts by known. An amount beyond bounds counts as the bound.
+func requested(pods []kube.Stored, known amountsOnce) (sum whatif.Amounts, each []whatif.Resident) {
 	sum, each = whatif.Amounts{}, slices.Grow(each, len(pods))
 	for p := range kube.EachPod(pods) {
 		needs, _ := kube.Needs(p)
-		needs = known.of(needs)
+		needs = known.shared(needs)
 		sum = sum.Add(needs)
-		each = append(each, whatif.Resident{Pod: kube.ID(p), Needs: needs, Stays: bound(p)})
+		each = append(each, whatif.Resident{Pod: kube.ID(p), Needs: needs, Stays: goesWithNode(p)})
 	}
 	return sum, each
 }
@@ -217,7 +217,7 @@ func (s *Stage) Pending() (out []*whatif.Workload) {
 	}
 	slices.SortFunc(pods, inOrder)
 	for _, p := range pods {
-		out = append(out, s.moved(p))
+		out = append(out, s.toPlace(p))
 	}
 	return out
 }
@@ -239,7 +239,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 	for _, t := range f.Templates {
 		t.Namespace = cmp.Or(t.Namespace, namespace)
 		t.Pod.Namespace = t.Namespace
-		asked, unjudged, err := s.admitted(&t, f.Classes)
+		asked, unjudged, err := s.admit(&t, f.Classes)
 		if err != nil {
 			return nil, left, fmt.Errorf("%s: %w", t, err)
 		}
@@ -268,7 +268,7 @@ func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 			if err != nil {
 				return nil, err
 			}
-			t.Pod.UID = "" // it is another pod
+			t.Pod.UID = "" // the workload is another pod
 			w, err := s.workload(t)
 			if err == nil {
 				w.More = true
@@ -279,8 +279,7 @@ func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 	return nil, fmt.Errorf("pod %s/%s is not there", namespace, name)
 }
 
-// Existing returns the workload of an existing pod itself, as if it had no node. Unlike the result of Like, it is not
-// one more pod.
+// Existing returns the workload of an existing pod itself, as if the pod had no node. Unlike Like, it adds no pod.
 func (s *Stage) Existing(p *v1.Pod) (*whatif.Workload, error) {
 	free := p.DeepCopy()
 	free.Spec.NodeName = ""
@@ -312,7 +311,7 @@ func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
 	for p := range kube.EachPod(s.pods) {
 		switch {
 		case p.Spec.NodeName != node || kube.Ended(p):
-		case bound(p):
+		case goesWithNode(p):
 			stay++
 		default:
 			pods = append(pods, p)
@@ -320,7 +319,7 @@ func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
 	}
 	slices.SortFunc(pods, inOrder)
 	for _, p := range pods {
-		out = append(out, s.moved(p))
+		out = append(out, s.toPlace(p))
 	}
 	return out, stay, nil
 }
@@ -328,8 +327,8 @@ func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
 // busy reports whether pods hold something on a node.
 func busy(n whatif.Node) bool { return n.State != nil && len(n.State.Entries) > 0 }
 
-// bound reports whether a pod goes away with its node.
-func bound(p *v1.Pod) bool {
+// goesWithNode reports whether a pod goes away with its node: it is static, or a DaemonSet controls it.
+func goesWithNode(p *v1.Pod) bool {
 	if _, mirror := p.Annotations[v1.MirrorPodAnnotationKey]; mirror {
 		return true
 	}
@@ -344,9 +343,9 @@ func priority(p *v1.Pod) int32 {
 	return *p.Spec.Priority
 }
 
-// moved returns the workload of an existing pod that a scheduler has to place: a pending one, or one that has to
+// toPlace returns the workload of an existing pod that a scheduler has to place: a pending one, or one that has to
 // leave its node. A pod that no scheduler would accept is barred from all nodes.
-func (s *Stage) moved(p *v1.Pod) *whatif.Workload {
+func (s *Stage) toPlace(p *v1.Pod) *whatif.Workload {
 	t, err := manifest.Like(p)
 	if err == nil {
 		var w *whatif.Workload

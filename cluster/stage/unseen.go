@@ -11,9 +11,9 @@ import (
 // Partial describes what was not read and how answers suffer from it; "" if everything was read.
 func (s *Stage) Partial() string { return s.partial }
 
-// unseen adds to the nodes the pods that only their layouts show, because the pods of some namespaces could not be
+// addUnseen adds to each node the pods that only its layout shows, because the pods of some namespaces could not be
 // read. It counts what such a pod holds, since the pod requests at least as much.
-func (s *Stage) unseen() {
+func (s *Stage) addUnseen() {
 	if s.seen == nil {
 		return
 	}

@@ -17,8 +17,9 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Vary returns the stage after some changes, and the names of the nodes whose rules have changed. A kubelet accepts new
-// policies only after its node was drained, so the pods of these nodes have left; On returns them.
+// Vary returns a copy of the stage after some changes, and the names of the nodes whose rules have changed. A kubelet
+// accepts new policies only after its node was drained, so the copy has no pods on these nodes that a drain would
+// evict. On the original stage, On returns those pods.
 func (s *Stage) Vary(v whatif.Variation) (out *Stage, altered []string, err error) {
 	out = &Stage{nodes: slices.Clone(s.nodes), objects: slices.Clone(s.objects), pods: s.pods, on: maps.Clone(s.on),
 		storage: s.storage, namespaces: s.namespaces, admission: s.admission, ask: s.ask, served: s.served, seen: s.seen,
@@ -34,7 +35,7 @@ func (s *Stage) Vary(v whatif.Variation) (out *Stage, altered []string, err erro
 		}
 	}
 	for _, m := range v.Add {
-		m.Name = out.free(m.Name)
+		m.Name = out.freeName(m.Name)
 		added, err := Machines([]whatif.Machine{m})
 		if err != nil {
 			return nil, nil, err
@@ -45,11 +46,11 @@ func (s *Stage) Vary(v whatif.Variation) (out *Stage, altered []string, err erro
 	}
 	out.excluding = excluding(out.on)
 	out.sort()
-	return out, altered, distinct(out.nodes)
+	return out, altered, checkNodes(out.nodes)
 }
 
-// alter changes the rules of the selected nodes, and removes the pods that a drain would evict. With a selector, a
-// node without a layout is an error; without one, such nodes are skipped. It returns the names of the changed nodes.
+// alter changes the rules of the selected nodes, and removes the pods that a drain would evict. It returns the names
+// of the changed nodes. A selected node without a layout is an error; without a selector, alter skips such nodes.
 func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
 	selector, err := labels.Parse(v.Selector)
 	if err != nil {
@@ -63,9 +64,10 @@ func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
 		if s.objects != nil && !selector.Matches(labels.Set(s.objects[i].Labels)) {
 			continue
 		}
-		if known := n.State != nil && n.State.Quality == state.Exact; !known && selector.Empty() {
-			continue
-		} else if !known {
+		if n.State == nil || n.State.Quality != state.Exact {
+			if selector.Empty() {
+				continue
+			}
 			return nil, fmt.Errorf("node %s has no layout: its configuration is not known", n.Name)
 		}
 		if s.pods == nil && busy(*n) {
@@ -77,12 +79,12 @@ func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
 		}
 		var stay []kube.Stored
 		for _, p := range s.on[n.Name] {
-			if bound(p.Pod()) {
+			if goesWithNode(p.Pod()) {
 				stay = append(stay, p)
 			}
 		}
 		s.on[n.Name] = stay
-		n.Used, n.Pods = asked(stay, amountsOnce{})
+		n.Used, n.Pods = requested(stay, amountsOnce{})
 		n.State = empty(n.Name, n.State, rules)
 		altered = append(altered, n.Name)
 	}
@@ -118,11 +120,11 @@ func (s *Stage) twin(t whatif.Twin) error {
 			stay = append(stay, p)
 		}
 	}
-	name := s.free(t.Node)
+	name := s.freeName(t.Node)
 	for k := range t.Copies {
 		n := whatif.Node{Name: numbered(name, k, t.Copies), Allocatable: like.Allocatable, Served: like.Served,
 			Uncounted: like.Uncounted}
-		n.Used, n.Pods = asked(stay, amountsOnce{})
+		n.Used, n.Pods = requested(stay, amountsOnce{})
 		if like.State != nil {
 			n.State = empty(n.Name, like.State, like.State.Rules)
 		}
@@ -131,17 +133,17 @@ func (s *Stage) twin(t whatif.Twin) error {
 	return nil
 }
 
-// numbered returns the name of the node with index i, from 0, in a series: NAME-1, NAME-2 and so on, with leading
-// zeros. A single node keeps the name.
-func numbered(name string, i, of int) string {
-	if of == 1 {
+// numbered returns the name of the node with index i, from 0, in a series of count nodes: NAME-1, NAME-2 and so on,
+// with leading zeros. A single node has the plain name.
+func numbered(name string, i, count int) string {
+	if count == 1 {
 		return name
 	}
-	return fmt.Sprintf("%s-%0*d", name, len(fmt.Sprint(of)), i+1)
+	return fmt.Sprintf("%s-%0*d", name, len(fmt.Sprint(count)), i+1)
 }
 
-// free returns a name for nodes that join. No node has this name, or a name that begins with it and a hyphen.
-func (s *Stage) free(name string) string {
+// freeName returns a name for nodes that join. No node has this name, or a name that begins with it and a hyphen.
+func (s *Stage) freeName(name string) string {
 	for name = "new-" + name; slices.ContainsFunc(s.nodes, func(n whatif.Node) bool {
 		return n.Name == name || strings.HasPrefix(n.Name, name+"-")
 	}); name += "x" {

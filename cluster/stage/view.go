@@ -9,7 +9,7 @@ func Of(v *kube.View) (*Stage, error) {
 		return nil, err
 	}
 	s.seen, s.partial = v.Seen, v.Partial()
-	s.unseen()
+	s.addUnseen()
 	s.storage, s.namespaces = newStorage(v.Storage), v.Namespaces
 	s.admission = v.Admission
 	s.served = v.Served

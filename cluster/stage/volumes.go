@@ -102,7 +102,7 @@ type mounts struct {
 	// (WaitForFirstConsumer).
 	bound []mount
 	loose []*v1.PersistentVolumeClaim
-	// left names the parts that are not judged.
+	// left names the parts of the claims that are not judged.
 	left []string
 }
 
@@ -144,7 +144,7 @@ func (s *storage) mounts(p *v1.Pod) (out mounts) {
 		case v.Ephemeral != nil && p.UID != "" && !metav1.IsControlledBy(claim, p):
 			refuse("was not created for the pod")
 		default:
-			s.take(claim, &out, refuse)
+			s.sortClaim(claim, &out, refuse)
 		}
 	}
 	return out
@@ -161,9 +161,9 @@ func claimName(p *v1.Pod, v *v1.Volume) string {
 	return ""
 }
 
-// take adds an existing claim to out, as bound or loose. If kube-scheduler would refuse the claim on every node, take
-// calls refuse with the reason instead.
-func (s *storage) take(c *v1.PersistentVolumeClaim, out *mounts, refuse func(string)) {
+// sortClaim adds an existing claim to out, as bound or loose. If kube-scheduler would refuse the claim on every node,
+// sortClaim calls refuse with the reason instead.
+func (s *storage) sortClaim(c *v1.PersistentVolumeClaim, out *mounts, refuse func(string)) {
 	if c.Spec.VolumeName != "" && metav1.HasAnnotation(c.ObjectMeta, bindCompleted) {
 		pv := s.volumes[c.Spec.VolumeName]
 		if pv == nil {
@@ -194,7 +194,7 @@ func (s *storage) take(c *v1.PersistentVolumeClaim, out *mounts, refuse func(str
 	}
 }
 
-// inTree reports whether a volume is of a kind that kube-scheduler translates to another one (CSI migration).
+// inTree reports whether a volume is of a kind that kube-scheduler translates to a CSI volume (CSI migration).
 func inTree(v *v1.PersistentVolumeSource) bool {
 	return v.AWSElasticBlockStore != nil || v.GCEPersistentDisk != nil || v.AzureDisk != nil || v.AzureFile != nil ||
 		v.Cinder != nil || v.VsphereVolume != nil || v.PortworxVolume != nil
@@ -253,7 +253,7 @@ func provisions(c *storagev1.StorageClass, n *v1.Node) bool {
 	return len(c.AllowedTopologies) == 0 || slices.ContainsFunc(c.AllowedTopologies, allows)
 }
 
-// zones maps each label that ties a volume to nodes to the label that a node may have in its place.
+// zones has the labels that tie a volume to nodes. The value is the label that a node may have in place of the key.
 var zones = map[string]string{
 	v1.LabelFailureDomainBetaZone: v1.LabelTopologyZone, v1.LabelFailureDomainBetaRegion: v1.LabelTopologyRegion,
 	v1.LabelTopologyZone: v1.LabelTopologyZone, v1.LabelTopologyRegion: v1.LabelTopologyRegion,
@@ -304,7 +304,8 @@ func (s *storage) attaching(p *v1.Pod) attachments {
 	return out
 }
 
-// exclusive returns the claims of a pod that only one pod of the cluster may use at a time (ReadWriteOncePod).
+// exclusive returns the names of a pod's claims that only one pod of the cluster may use at a time
+// (ReadWriteOncePod).
 func (s *storage) exclusive(p *v1.Pod) (out []string) {
 	if s == nil {
 		return nil
@@ -328,8 +329,8 @@ func claimNames(p *v1.Pod) (out []string) {
 	return out
 }
 
-// uses records which exclusive claims another pod uses, and which volumes that pod attaches to a node.
-func (n *neighbours) uses(p *v1.Pod, node int) {
+// recordUse records which exclusive claims another pod uses, and which volumes that pod attaches to a node.
+func (n *neighbours) recordUse(p *v1.Pod, node int) {
 	if p.Namespace == n.pod.Namespace {
 		for _, name := range claimNames(p) {
 			by := p.Namespace + "/" + p.Name
@@ -347,9 +348,9 @@ func (n *neighbours) uses(p *v1.Pod, node int) {
 	maps.Copy(n.attached[node], n.stage.storage.attaching(p))
 }
 
-// mounted returns why a node is excluded by a claim that another pod uses exclusively, or by the number of volumes
+// byVolumes returns why a node is excluded by a claim that another pod uses exclusively, or by the number of volumes
 // that the node may attach.
-func (n *neighbours) mounted(node int) (out []place.Reason) {
+func (n *neighbours) byVolumes(node int) (out []place.Reason) {
 	for _, name := range n.exclusive {
 		if by := n.users[name]; by != "" {
 			out = append(out, place.Reason{Code: place.ClaimInUse, Resource: name, With: by})
@@ -359,22 +360,22 @@ func (n *neighbours) mounted(node int) (out []place.Reason) {
 		return out
 	}
 	limits := n.stage.storage.limits[n.nodes[node].Name]
-	// As in kube-scheduler, a volume that another pod on the node uses, too, counts once. A volume that is attached
-	// without such a pod counts twice.
-	there := n.attached[node]
+	// As in kube-scheduler, a volume of the pod that another pod on the node uses, too, counts once. A volume of the
+	// pod that is attached without such a pod counts twice.
+	usedByPods := n.attached[node]
 	all := maps.Clone(n.stage.storage.attached[n.nodes[node].Name])
 	if all == nil {
 		all = attachments{}
 	}
-	maps.Copy(all, there)
+	maps.Copy(all, usedByPods)
 	for _, driver := range slices.Sorted(maps.Keys(limits)) {
 		have, more := 0, 0
 		for _, d := range all {
-			have += count(d == driver)
+			have += oneIf(d == driver)
 		}
 		for unique, d := range n.attaches {
-			_, shared := there[unique]
-			more += count(d == driver && !shared)
+			_, shared := usedByPods[unique]
+			more += oneIf(d == driver && !shared)
 		}
 		if more == 0 || have+more <= limits[driver] {
 			continue
@@ -388,7 +389,7 @@ func (n *neighbours) mounted(node int) (out []place.Reason) {
 	return slices.Compact(out)
 }
 
-func count(b bool) int {
+func oneIf(b bool) int {
 	if b {
 		return 1
 	}
@@ -396,16 +397,16 @@ func count(b bool) int {
 }
 
 // disks names the first kind of volumes in the pod's own spec for which kube-scheduler has rules about sharing; "" if
-// it has none.
+// the pod has no such volume.
 func disks(p *v1.PodSpec) string {
 	for i := range p.Volumes {
 		v := &p.Volumes[i].VolumeSource
 		for _, x := range []struct {
-			is   bool
-			kind string
+			present bool
+			kind    string
 		}{{v.GCEPersistentDisk != nil, "gcePersistentDisk"}, {v.AWSElasticBlockStore != nil, "awsElasticBlockStore"},
 			{v.ISCSI != nil, "iscsi"}, {v.RBD != nil, "rbd"}} {
-			if x.is {
+			if x.present {
 				return x.kind + " volumes"
 			}
 		}

@@ -10,7 +10,7 @@
 // that did not opt in and pods that exchange nothing are not moved. Equal input gives equal output, and Decide on its
 // own result moves nothing.
 //
-// The package refuses to measure, to keep time and to handle containers: its callers do.
+// The package does not measure, keep time or handle containers: its callers do.
 package affinity
 
 import (
@@ -48,8 +48,8 @@ type Pod struct {
 	NUMA            idset.NUMA
 }
 
-// opted reports whether the pod may be moved.
-func (p *Pod) opted() bool { return !p.Exclusive && (p.Group != "" || p.Measured) }
+// optedIn reports whether the pod may be moved.
+func (p *Pod) optedIn() bool { return !p.Exclusive && (p.Group != "" || p.Measured) }
 
 // Weight is what two pods exchange, in bytes per second, both directions together. A and B are IDs of pods.
 type Weight struct {
@@ -74,8 +74,8 @@ type Input struct {
 type Rules struct {
 	// MinBytes is the least that two pods exchange per second for it to count.
 	MinBytes int64
-	// DemandBytes is the traffic, in bytes per second, as which the demand of a group counts between each two of its
-	// pods.
+	// DemandBytes is the weight of a demand: two pods of one group count as if they exchanged so many bytes per
+	// second.
 	DemandBytes int64
 	// Gain is the least share of a group's traffic, in percent, that a move must make local.
 	Gain int64
@@ -100,7 +100,8 @@ type Wish struct {
 // Wishes has the wanted moves that were not made, by the pod's ID. The zero value has none.
 type Wishes map[string]Wish
 
-// Outcome is the reason for a pod's place. Programs may compare the values; their meaning never changes.
+// Outcome is the reason why a pod is, or is not, on a NUMA node. Programs may compare the values; their meaning never
+// changes.
 type Outcome string
 
 // The outcomes.
@@ -186,7 +187,7 @@ func (in *Input) validate() error {
 	}
 	known := map[idset.NUMA]bool{Nowhere: true}
 	for _, n := range in.NUMAs {
-		if known[n.ID] || !idset.Valid(int(n.ID)) || !sane(n.MilliCPU) || !sane(n.Bytes) {
+		if known[n.ID] || !idset.Valid(int(n.ID)) || !inBounds(n.MilliCPU) || !inBounds(n.Bytes) {
 			return fmt.Errorf("NUMA node %d with %d milli-CPU and %d bytes is listed twice or out of bounds", n.ID,
 				n.MilliCPU, n.Bytes)
 		}
@@ -198,7 +199,7 @@ func (in *Input) validate() error {
 			return fmt.Errorf("pod %q is listed twice or has no ID", p.ID)
 		}
 		ids[p.ID] = true
-		if !sane(p.MilliCPU) || !sane(p.Bytes) || !known[p.NUMA] {
+		if !inBounds(p.MilliCPU) || !inBounds(p.Bytes) || !known[p.NUMA] {
 			return fmt.Errorf("pod %q with %d milli-CPU and %d bytes on NUMA node %d is out of bounds", p.ID, p.MilliCPU,
 				p.Bytes, p.NUMA)
 		}
@@ -211,7 +212,7 @@ func (in *Input) validate() error {
 	return nil
 }
 
-func sane(amount int64) bool { return amount >= 0 && amount <= MaxAmount }
+func inBounds(amount int64) bool { return amount >= 0 && amount <= MaxAmount }
 
 func (r Rules) validate() error {
 	if r.MinBytes < 1 || r.DemandBytes < 1 || max(r.MinBytes, r.DemandBytes) > MaxWeight || r.Gain < 1 ||
@@ -245,7 +246,7 @@ func links(in Input, rules Rules) (out []link) {
 	for _, w := range in.Weights {
 		a, okA := index[w.A]
 		b, okB := index[w.B]
-		if !okA || !okB || a == b || !counts(a) || !counts(b) || !in.Pods[a].opted() && !in.Pods[b].opted() {
+		if !okA || !okB || a == b || !counts(a) || !counts(b) || !in.Pods[a].optedIn() && !in.Pods[b].optedIn() {
 			continue
 		}
 		pair := [2]int{min(a, b), max(a, b)}

@@ -240,7 +240,7 @@ func TestDecisionsHold(t *testing.T) {
 				if v.NUMA == p.NUMA {
 					continue
 				}
-				if p.Exclusive || !p.opted() && v.NUMA != Nowhere || v.Outcome != Moved && v.Outcome != Released ||
+				if p.Exclusive || !p.optedIn() && v.NUMA != Nowhere || v.Outcome != Moved && v.Outcome != Released ||
 					v.Outcome == Moved && v.Bytes == 0 && p.Group == "" {
 					t.Fatalf("period %d: %+v moves: %+v", period, *p, v)
 				}

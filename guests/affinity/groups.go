@@ -8,32 +8,32 @@ import "slices"
 // moves do not change groups.
 func (s *state) groups() (out [][]int) {
 	room := s.rooms()
-	of := make([]int, len(s.pods)) // for each pod, the first pod of its group
+	groupOf := make([]int, len(s.pods)) // for each pod, the first pod of its group
 	sum := make([]amount, len(s.pods))
 	for i := range s.pods {
-		of[i], sum[i] = i, s.pods[i].amount()
+		groupOf[i], sum[i] = i, s.pods[i].amount()
 	}
 	for _, l := range s.links {
-		a, b := of[l.a], of[l.b]
+		a, b := groupOf[l.a], groupOf[l.b]
 		if a == b || s.pods[l.a].Exclusive || s.pods[l.b].Exclusive {
 			continue
 		}
-		both := sum[a].plus(sum[b])
-		if !slices.ContainsFunc(room, func(r amount) bool { return both.milli <= r.milli && both.bytes <= r.bytes }) {
+		together := sum[a].plus(sum[b])
+		if !slices.ContainsFunc(room, func(r amount) bool { return together.milli <= r.milli && together.bytes <= r.bytes }) {
 			continue
 		}
 		first, second := min(a, b), max(a, b)
-		for i := range of {
-			if of[i] == second {
-				of[i] = first
+		for i := range groupOf {
+			if groupOf[i] == second {
+				groupOf[i] = first
 			}
 		}
-		sum[first] = both
+		sum[first] = together
 	}
 	members := map[int][]int{}
 	for i := range s.pods {
-		if len(s.of[i]) > 0 && !s.pods[i].Exclusive {
-			members[of[i]] = append(members[of[i]], i)
+		if len(s.linksOf[i]) > 0 && !s.pods[i].Exclusive {
+			members[groupOf[i]] = append(members[groupOf[i]], i)
 		}
 	}
 	for i := range s.pods {
@@ -49,12 +49,12 @@ func (s *state) groups() (out [][]int) {
 func (s *state) rooms() []amount {
 	empty := s.clone()
 	for i := range s.pods {
-		if len(s.of[i]) > 0 && !s.pods[i].Exclusive {
-			empty.at[i] = -1 // there, count does not count a pod with links
+		if len(s.linksOf[i]) > 0 && !s.pods[i].Exclusive {
+			empty.at[i] = -1 // countFree ignores a pod with links there
 		}
 	}
 	empty.free = nil
-	empty.count()
+	empty.countFree()
 	for k, n := range s.numas {
 		empty.free[k] = empty.free[k].minus(amount{share(n.MilliCPU, s.rules.Spare, 100),
 			share(n.Bytes, s.rules.Spare, 100)})

@@ -8,8 +8,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Join returns how many pods of its group would share a NUMA node with one more pod, further, once Decide has placed
-// it. It returns 0 if no NUMA node has room for that pod beside the others. It returns the errors of Decide.
+// Join returns how many pods of further's group would share a NUMA node with further if that pod came to the machine
+// and Decide placed it. It returns 0 if no NUMA node has room for further beside such pods. The errors are those that
+// Decide returns.
 func Join(in Input, rules Rules, further Pod) (int, error) {
 	further.NUMA = Nowhere
 	in.Pods = append(in.Pods[:len(in.Pods):len(in.Pods)], further)
@@ -51,7 +52,7 @@ func Held(m *topo.Machine, holdings []place.Holding) (at idset.NUMA, exclusive b
 // not reserved for the system, and its memory without hugepages and without the memory in held.
 func Room(m *topo.Machine, rules place.Rules, shared idset.Set[idset.CPU], held iter.Seq[place.Holding]) []NUMA {
 	cpus := shared.Minus(rules.CPU.Reserved)
-	own := make([]int64, len(m.NUMAs()))
+	exclusive := make([]int64, len(m.NUMAs()))
 	for h := range held {
 		for _, b := range h.Memory {
 			if b.Kind != topo.Memory {
@@ -59,18 +60,18 @@ func Room(m *topo.Machine, rules place.Rules, shared idset.Set[idset.CPU], held 
 			}
 			at := b.NUMAs.Positions()
 			for _, i := range at {
-				own[i] += b.Bytes / int64(len(at))
+				exclusive[i] += b.Bytes / int64(len(at))
 			}
 		}
 	}
-	out := make([]NUMA, 0, len(own))
+	out := make([]NUMA, 0, len(exclusive))
 	for i, numa := range m.NUMAs() {
-		left := numa.Bytes - own[i]
+		bytes := numa.Bytes - exclusive[i]
 		for _, h := range numa.Hugepages {
-			left -= h.PageSize * h.Count
+			bytes -= h.PageSize * h.Count
 		}
 		out = append(out, NUMA{ID: numa.ID, MilliCPU: int64(numa.CPUs.AndLen(cpus)) * 1000,
-			Bytes: max(0, min(left, MaxAmount))})
+			Bytes: max(0, min(bytes, MaxAmount))})
 	}
 	return out
 }

@@ -9,8 +9,8 @@ import (
 type move struct {
 	to   int
 	gain int64 // the weight that becomes local, minus the weight that becomes remote
-	// moved is the sum of what the pods request that are not on the NUMA node yet. left is the milli-CPU that the NUMA
-	// node has free after the move.
+	// moved is what those pods of the group request that are not on the NUMA node yet. left is the milli-CPU that the
+	// NUMA node has free after the move.
 	moved amount
 	left  int64
 }
@@ -42,15 +42,15 @@ func (s *state) settle(groups [][]int) (steps []step) {
 func (s *state) best(g []int) (best move, ok bool) {
 	total := s.weight(g)
 	delete(s.refused, g[0])
-	var lost int64
+	var greatest int64 // gain of a refused move
 	for k := range s.numas {
 		m := s.move(g, k)
 		switch {
 		case m.gain <= 0:
 		case m.gain < total/100*s.rules.Gain:
-			s.refuse(g, refusal{numa: k}, m.gain, &lost)
+			s.refuse(g, refusal{numa: k}, m.gain, &greatest)
 		case s.lacks(k, m.moved) != nil:
-			s.refuse(g, refusal{k, s.lacks(k, m.moved)}, m.gain, &lost)
+			s.refuse(g, refusal{k, s.lacks(k, m.moved)}, m.gain, &greatest)
 		case !ok || m.compare(best) < 0:
 			best, ok = m, true
 		}
@@ -62,10 +62,10 @@ func (s *state) best(g []int) (best move, ok bool) {
 }
 
 // refuse records why a move of group g is not made, unless an earlier refused move had at least the same gain. It
-// keeps the greatest gain of the refused moves so far in *most.
-func (s *state) refuse(g []int, why refusal, gain int64, most *int64) {
-	if gain > *most {
-		*most, s.refused[g[0]] = gain, why
+// keeps the greatest gain of the refused moves so far in *greatest.
+func (s *state) refuse(g []int, why refusal, gain int64, greatest *int64) {
+	if gain > *greatest {
+		*greatest, s.refused[g[0]] = gain, why
 	}
 }
 
@@ -79,7 +79,7 @@ func (m move) compare(o move) int {
 // weight returns the sum of the weights of all links that pods of a group have, with each other and with other pods.
 func (s *state) weight(g []int) (sum int64) {
 	for _, i := range g {
-		for _, l := range s.of[i] {
+		for _, l := range s.linksOf[i] {
 			if _, in := slices.BinarySearch(g, l.other(i)); !in || l.other(i) > i {
 				sum += l.weight()
 			}
@@ -96,7 +96,7 @@ func (s *state) move(g []int, k int) move {
 		if s.at[i] != k {
 			m.moved = m.moved.plus(s.pods[i].amount())
 		}
-		for _, l := range s.of[i] {
+		for _, l := range s.linksOf[i] {
 			j := l.other(i)
 			if in(j) && j < i {
 				continue // counted with the other pod
@@ -115,16 +115,16 @@ func (s *state) move(g []int, k int) move {
 	return m
 }
 
-// place moves group g to the NUMA node at index k, and computes anew what is free.
+// place moves group g to the NUMA node at index k, and computes again what is free.
 func (s *state) place(g []int, k int) {
 	for _, i := range g {
 		s.at[i] = k
 	}
-	s.count()
+	s.countFree()
 }
 
-// wish returns a wish for each pod that is elsewhere in wanted than in s. A wish has the NUMA node in wanted, and for
-// how many periods in a row that node was wanted, at most Rules.Periods.
+// wish returns a wish for each pod that is on another NUMA node in wanted than in s. The wish has the node in wanted,
+// and for how many periods in a row that node was wanted, at most Rules.Periods.
 func (s *state) wish(wanted *state, before Wishes) Wishes {
 	out := Wishes{}
 	for i, to := range wanted.at {
@@ -140,9 +140,9 @@ func (s *state) wish(wanted *state, before Wishes) Wishes {
 	return out
 }
 
-// follow makes the steps of groups whose moves are due. Steps of other groups are not made, so a due group may lack
-// the room that these would make: then follow drops the group and begins anew. It removes the moves that it makes
-// from wishes.
+// follow makes the steps of groups whose moves are due. It does not make the steps of other groups, so a due group
+// may lack the room that those steps would make. Then follow starts again without that group. It removes the moves
+// that it makes from wishes.
 func (s *state) follow(groups [][]int, wanted *state, steps []step, wishes Wishes) {
 	due := make([]bool, len(groups))
 	for n, g := range groups {
@@ -150,10 +150,10 @@ func (s *state) follow(groups [][]int, wanted *state, steps []step, wishes Wishe
 	}
 	for {
 		t := s.clone()
-		for _, one := range steps {
-			g := groups[one.group]
-			if due[one.group] && t.lacks(one.to, t.move(g, one.to).moved) == nil {
-				t.place(g, one.to)
+		for _, step := range steps {
+			g := groups[step.group]
+			if due[step.group] && t.lacks(step.to, t.move(g, step.to).moved) == nil {
+				t.place(g, step.to)
 			}
 		}
 		missed := false
@@ -176,8 +176,8 @@ func (s *state) follow(groups [][]int, wanted *state, steps []step, wishes Wishe
 	}
 }
 
-// due reports whether a group is to be moved, and each of its pods that moves wanted that for enough periods. In
-// settle a group moves as a whole, so all its pods go to one NUMA node.
+// due reports whether a group has pods to move, and all these moves have been wanted for enough periods. In settle a
+// group moves as a whole, so all its pods go to one NUMA node.
 func (s *state) due(g []int, wanted *state, wishes Wishes) bool {
 	moves := false
 	for _, i := range g {
@@ -203,10 +203,10 @@ func (s *state) verdicts(groups [][]int, next Wishes) []Verdict {
 			v.Outcome = Exclusive
 		case s.released[i] && s.at[i] < 0:
 			v.Outcome = Released
-		case !p.opted():
+		case !p.optedIn():
 			v.Outcome = NotOpted
 		}
-		for _, l := range s.of[i] {
+		for _, l := range s.linksOf[i] {
 			v.Bytes += l.bytes
 			if s.apart(l) {
 				v.Remote += l.bytes

@@ -14,14 +14,14 @@ type state struct {
 	pods  []Pod // in ascending order of their IDs; not changed
 	numas []NUMA
 	// at is the NUMA node of each pod as an index in numas, or -1 for Nowhere; from is the same before any move.
-	at    []int
-	from  []int
-	links []link
-	of    [][]link // the links of each pod
+	at      []int
+	from    []int
+	links   []link
+	linksOf [][]link // the links of each pod
 	// free is what is left of each NUMA node: without the pods on it, and without its share of the pods that have no
 	// links and run on all NUMA nodes. It may be negative.
 	free []amount
-	// refused has, by the first pod of a group, why the group was not moved, as far as that is known.
+	// refused has, by the first pod of a group, why best found no move for the group although one would have a gain.
 	refused map[int]refusal
 	// released has the pods that release made leave their NUMA node.
 	released map[int]bool
@@ -49,30 +49,30 @@ func newState(in Input, rules Rules) *state {
 	slices.SortFunc(s.numas, func(a, b NUMA) int { return cmp.Compare(a.ID, b.ID) })
 	in.Pods = s.pods
 	s.links = links(in, rules)
-	s.of = make([][]link, len(s.pods))
+	s.linksOf = make([][]link, len(s.pods))
 	for _, l := range s.links {
-		s.of[l.a] = append(s.of[l.a], l)
-		s.of[l.b] = append(s.of[l.b], l)
+		s.linksOf[l.a] = append(s.linksOf[l.a], l)
+		s.linksOf[l.b] = append(s.linksOf[l.b], l)
 	}
 	for _, p := range s.pods {
 		s.at = append(s.at, slices.IndexFunc(s.numas, func(n NUMA) bool { return n.ID == p.NUMA }))
 	}
 	s.from = slices.Clone(s.at)
-	s.count()
+	s.countFree()
 	return s
 }
 
-// clone returns a copy whose places can be changed without changing s. Both share the map refused: what settle finds
-// out on the copy is read by explain.
+// clone returns a copy whose places can be changed without changing s. The copy shares the maps of s. So explain, on
+// s, reads what settle has recorded in refused on the copy.
 func (s *state) clone() *state {
 	c := *s
 	c.at, c.free = slices.Clone(s.at), slices.Clone(s.free)
 	return &c
 }
 
-// count computes free from at. Pods with exclusive CPUs do not count, because Input.NUMAs already leaves out what
+// countFree computes free from at. Pods with exclusive CPUs do not count, because Input.NUMAs already leaves out what
 // these hold.
-func (s *state) count() {
+func (s *state) countFree() {
 	s.free = s.free[:0]
 	var whole, floating amount
 	for _, n := range s.numas {
@@ -85,7 +85,7 @@ func (s *state) count() {
 		case p.Exclusive:
 		case k >= 0:
 			s.free[k] = s.free[k].minus(p.amount())
-		case len(s.of[i]) == 0:
+		case len(s.linksOf[i]) == 0:
 			floating = floating.plus(p.amount())
 		}
 	}
@@ -128,38 +128,38 @@ func (s *state) lacks(k int, coming amount) *Lack {
 // other pods there, and of equal pods the one that requests the most.
 func (s *state) release() {
 	for i := range s.pods {
-		if s.at[i] >= 0 && !s.pods[i].Exclusive && !s.pods[i].opted() {
+		if s.at[i] >= 0 && !s.pods[i].Exclusive && !s.pods[i].optedIn() {
 			s.leave(i)
 		}
 	}
 	for k, n := range s.numas {
 		for {
 			var used amount
-			last := -1
+			leaving := -1
 			for i := range s.pods {
 				if s.at[i] != k || s.pods[i].Exclusive {
 					continue
 				}
 				used = used.plus(s.pods[i].amount())
-				if last < 0 || s.order(i, last, k) < 0 {
-					last = i
+				if leaving < 0 || s.compareLeaving(i, leaving, k) < 0 {
+					leaving = i
 				}
 			}
 			if used.milli <= n.MilliCPU && used.bytes <= n.Bytes {
 				break
 			}
-			s.leave(last)
+			s.leave(leaving)
 		}
 	}
-	s.count()
+	s.countFree()
 }
 
 func (s *state) leave(i int) { s.at[i], s.released[i] = -1, true }
 
-// order compares pods i and j on the NUMA node at index k. The one that sorts first leaves the NUMA node first.
-func (s *state) order(i, j, k int) int {
+// compareLeaving compares pods i and j on the NUMA node at index k. The one that sorts first leaves the node first.
+func (s *state) compareLeaving(i, j, k int) int {
 	near := func(i int) (sum int64) {
-		for _, l := range s.of[i] {
+		for _, l := range s.linksOf[i] {
 			if s.at[l.other(i)] == k {
 				sum += l.weight()
 			}
@@ -174,7 +174,7 @@ func (s *state) order(i, j, k int) int {
 // other returns the pod at the other end of a link of pod i.
 func (l link) other(i int) int { return l.a + l.b - i }
 
-// apart reports whether the traffic of a link is between NUMA nodes. It is if one of the pods runs on all NUMA nodes.
+// apart reports whether the traffic of a link is between NUMA nodes. Traffic of a pod that runs on all NUMA nodes is.
 func (s *state) apart(l link) bool { return s.at[l.a] < 0 || s.at[l.a] != s.at[l.b] }
 
 // remote returns the measured bytes per second between NUMA nodes.

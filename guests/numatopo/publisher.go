@@ -67,7 +67,7 @@ func (p *Publisher) Publish(ctx context.Context, n *state.Node, meta metav1.Obje
 	if p.missing && read == nil {
 		return nil, false, nil
 	}
-	now, err := json.Marshal(content{FromCore(n, p.gpus), meta.OwnerReferences})
+	encoded, err := json.Marshal(content{FromCore(n, p.gpus), meta.OwnerReferences})
 	if err != nil {
 		return nil, false, fmt.Errorf("encode %s %s: %w", kind, meta.Name, err)
 	}
@@ -76,7 +76,7 @@ func (p *Publisher) Publish(ctx context.Context, n *state.Node, meta metav1.Obje
 			return nil, false, err
 		}
 	}
-	if bytes.Equal(now, p.sent) {
+	if bytes.Equal(encoded, p.sent) {
 		return object, false, nil
 	}
 	p.sent = nil // if the write fails, the API server may have stored it nevertheless
@@ -89,7 +89,7 @@ func (p *Publisher) Publish(ctx context.Context, n *state.Node, meta metav1.Obje
 		return nil, false, err
 	}
 	p.setMissing(false)
-	p.sent, p.stored = now, stored(written)
+	p.sent, p.stored = encoded, storedContent(written)
 	return written, true, nil
 }
 
@@ -99,9 +99,9 @@ type content struct {
 	Owners []metav1.OwnerReference
 }
 
-// stored returns the part of an object that the publisher sets, as the API server has it, in a form that can be
-// compared.
-func stored(o *unstructured.Unstructured) []byte {
+// storedContent returns the part of an object that the publisher sets, as the API server has it, in a form that can
+// be compared.
+func storedContent(o *unstructured.Unstructured) []byte {
 	data, _ := json.Marshal([]any{o.Object["spec"], o.GetOwnerReferences()}) // decoded JSON can be encoded
 	return data
 }
@@ -117,7 +117,7 @@ func (p *Publisher) read(ctx context.Context, name string, as metav1.GetOptions)
 	if err != nil {
 		return nil, fmt.Errorf("get %s %s: %w", kind, name, err)
 	}
-	if !bytes.Equal(stored(o), p.stored) {
+	if !bytes.Equal(storedContent(o), p.stored) {
 		p.sent = nil
 	}
 	return o, nil

@@ -2,10 +2,10 @@
 // containers. It measures (guests/affinity/traffic), decides (guests/affinity), and has the runtime pin (node/nri).
 // It publishes what it measured and decided in the node's NodeAffinity.
 //
-// Invariant: only pods that opted in are moved, and a pod with exclusive CPUs or memory of its own never is. The
+// Invariant: only pods that opted in are moved, and never a pod with exclusive CPUs or memory of its own. The
 // package reads the sockets of pods that opted in, and of pods with exclusive CPUs in the node's network namespace.
 // What was decided before the agent ended is read from the object, so that a restart moves no pod. The object is
-// written when something was decided, and otherwise every few minutes.
+// written when a decision has changed, and otherwise every few minutes.
 //
 // The package must run only where the agent is the arbiter. It does not check that; cmd/tenon-agent and node/nri refuse
 // to start it elsewhere.
@@ -41,7 +41,7 @@ const (
 	budget = 0.005
 	// maxSockets bounds the counters that are kept, some 2 MiB.
 	maxSockets = 50000
-	// refresh is how often the object is written where nothing was decided.
+	// refresh is how often the object is written while no decision changes.
 	refresh = 5 * time.Minute
 	// writeTime bounds a request to the API server.
 	writeTime = 10 * time.Second
@@ -113,17 +113,17 @@ type Runner struct {
 	meter  *traffic.Meter
 	wishes core.Wishes
 	// near has the NUMA nodes to which pods are pinned, by UID; nil until restore has succeeded.
-	near   map[string]idset.NUMA
-	pinner Pinner
-	began  time.Time // of the round
-	loads  map[string]*load
-	// written is the object that was read at the start or written last, or nil if there is none. at is the time of the
-	// last write.
-	written *v1alpha1.NodeAffinity
-	at      time.Time
-	move    *v1alpha1.AffinityMove
-	owners  []metav1.OwnerReference
-	said    string // the last error that was logged
+	near       map[string]idset.NUMA
+	pinner     Pinner
+	roundBegan time.Time // when the present round began
+	loads      map[string]*load
+	// written is the object that was read at the start or written last, or nil if there is none. writtenAt is the
+	// time of the last write.
+	written   *v1alpha1.NodeAffinity
+	writtenAt time.Time
+	move      *v1alpha1.AffinityMove
+	owners    []metav1.OwnerReference
+	lastError string // the last error that was logged
 }
 
 // New returns a Runner that has measured nothing. It returns an error if the period is out of bounds.
@@ -162,16 +162,16 @@ func (r *Runner) step(ctx context.Context, pods []*v1.Pod, p Pinner, now time.Ti
 		r.pinner = p
 		p.Near(maps.Clone(r.near), r.cfg.Migrate)
 	}
-	all := r.known(pods, p)
-	sample, ok := r.meter.Step(r.measured(all, p.Namespaces()), now)
+	all := r.nodePods(pods, p)
+	sample, ok := r.meter.Step(r.toMeasure(all, p.Namespaces()), now)
 	if !ok {
 		return
 	}
-	seconds := now.Sub(r.began).Seconds()
-	if r.began.IsZero() {
+	seconds := now.Sub(r.roundBegan).Seconds()
+	if r.roundBegan.IsZero() {
 		seconds = 0
 	}
-	r.began = now
+	r.roundBegan = now
 	r.complain(sample.Failed)
 	in := r.input(all, p.Node(), now)
 	for _, pair := range sample.Pairs {
@@ -207,7 +207,7 @@ func (r *Runner) follow(result core.Result, p Pinner) {
 		}
 	}
 	if moved > 0 {
-		r.move = &v1alpha1.AffinityMove{Time: metav1.NewTime(r.began), Pods: moved, RemoteBefore: result.Before,
+		r.move = &v1alpha1.AffinityMove{Time: metav1.NewTime(r.roundBegan), Pods: moved, RemoteBefore: result.Before,
 			RemoteAfter: result.After}
 	}
 	if !maps.Equal(near, r.near) {
@@ -221,7 +221,7 @@ func (r *Runner) follow(result core.Result, p Pinner) {
 func (r *Runner) restore(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	was, err := r.cfg.Store.Get(ctx, r.cfg.NodeName, metav1.GetOptions{})
+	old, err := r.cfg.Store.Get(ctx, r.cfg.NodeName, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		r.complain(fmt.Errorf("read what was decided before: %w", err))
 		return false
@@ -230,8 +230,8 @@ func (r *Runner) restore(ctx context.Context) bool {
 	if err != nil {
 		return true
 	}
-	r.written, r.move = was, was.LastMove
-	for _, p := range was.Pods[:min(len(was.Pods), v1alpha1.MaxAffinityPods)] {
+	r.written, r.move = old, old.LastMove
+	for _, p := range old.Pods[:min(len(old.Pods), v1alpha1.MaxAffinityPods)] {
 		if p.NUMA != nil && idset.Valid(int(*p.NUMA)) && core.Outcome(p.Outcome) != core.Exclusive {
 			r.near[p.UID] = idset.NUMA(*p.NUMA)
 		}
@@ -242,8 +242,10 @@ func (r *Runner) restore(ctx context.Context) bool {
 // publish writes the object if its decisions have changed, or if the last write is older than refresh. It writes
 // nothing if neither the object nor the last written one has pods.
 func (r *Runner) publish(ctx context.Context, out *v1alpha1.NodeAffinity, now time.Time) {
-	if len(out.Pods) == 0 && (r.written == nil || len(r.written.Pods) == 0) ||
-		r.written != nil && decided(out, r.written) && now.Sub(r.at) < refresh {
+	if len(out.Pods) == 0 && (r.written == nil || len(r.written.Pods) == 0) {
+		return
+	}
+	if r.written != nil && sameDecisions(out, r.written) && now.Sub(r.writtenAt) < refresh {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
@@ -261,11 +263,11 @@ func (r *Runner) publish(ctx context.Context, out *v1alpha1.NodeAffinity, now ti
 		r.complain(err)
 		return
 	}
-	r.written, r.at = out, now
+	r.written, r.writtenAt = out, now
 }
 
-// decided reports whether two objects have the same decisions.
-func decided(a, b *v1alpha1.NodeAffinity) bool {
+// sameDecisions reports whether two objects have the same decisions.
+func sameDecisions(a, b *v1alpha1.NodeAffinity) bool {
 	same := func(x, y *int64) bool { return (x == nil) == (y == nil) && (x == nil || *x == *y) }
 	return slices.EqualFunc(a.Pods, b.Pods, func(x, y v1alpha1.AffinityPod) bool {
 		return x.UID == y.UID && x.Outcome == y.Outcome && same(x.NUMA, y.NUMA) && same(x.Wanted, y.Wanted)
@@ -279,8 +281,8 @@ func (r *Runner) complain(err error) {
 	if err != nil {
 		text = err.Error()
 	}
-	if text != "" && text != r.said {
+	if text != "" && text != r.lastError {
 		r.cfg.Logger.Error(err, "affinity of pods is measured or published in part only")
 	}
-	r.said = text
+	r.lastError = text
 }

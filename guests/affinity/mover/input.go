@@ -20,16 +20,16 @@ import (
 	"github.com/tenon-numa/tenon/node/cgroup"
 )
 
-// known is a pod of the node that has not ended. The field is has the pod in the form of package affinity.
-type known struct {
+// nodePod is a pod of the node that has not ended.
+type nodePod struct {
 	pod        *v1.Pod
-	is         core.Pod // without load
+	core       core.Pod // the pod in the form of package affinity, without amounts
 	containers []cgroup.Container
 }
 
-// known returns the pods that have not ended and whose UID at the kubelet is known, at most core.MaxPods. Pods that
-// opted in or have exclusive CPUs come first; both parts are ordered by namespace and name.
-func (r *Runner) known(pods []*v1.Pod, p Pinner) (out []known) {
+// nodePods returns the pods that have not ended and whose UID at the kubelet is known, at most core.MaxPods. Pods
+// that opted in or have exclusive CPUs come first; both parts are ordered by namespace and name.
+func (r *Runner) nodePods(pods []*v1.Pod, p Pinner) (out []nodePod) {
 	n, uids := p.Node(), apipod.KubeletUIDs(pods)
 	running := map[types.NamespacedName][]cgroup.Container{}
 	for _, c := range cgroup.Running(pods) {
@@ -40,67 +40,68 @@ func (r *Runner) known(pods []*v1.Pod, p Pinner) (out []known) {
 		if pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
 			continue
 		}
-		k := known{pod: pod, containers: running[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]}
-		if k.is.ID = uids[pod.UID]; k.is.ID == "" {
+		k := nodePod{pod: pod, containers: running[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]}
+		if k.core.ID = uids[pod.UID]; k.core.ID == "" {
 			continue
 		}
-		k.is.NUMA = core.Nowhere
-		if at, ok := r.near[k.is.ID]; ok {
+		k.core.NUMA = core.Nowhere
+		if at, ok := r.near[k.core.ID]; ok {
 			if _, there := n.Machine().Position(at); there {
-				k.is.NUMA = at
+				k.core.NUMA = at
 			}
 		}
-		k.opt(r.cfg.Namespaces)
-		k.hold(n)
+		k.readAnnotations(r.cfg.Namespaces)
+		k.readHoldings(n)
 		out = append(out, k)
 	}
-	slices.SortFunc(out, func(a, b known) int {
-		rank := func(k known) int {
-			if k.is.Measured || k.is.Group != "" || k.is.Exclusive {
+	slices.SortFunc(out, func(a, b nodePod) int {
+		rank := func(k nodePod) int {
+			if k.core.Measured || k.core.Group != "" || k.core.Exclusive {
 				return 0
 			}
 			return 1
 		}
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.pod.Namespace, b.pod.Namespace),
-			cmp.Compare(a.pod.Name, b.pod.Name), cmp.Compare(a.is.ID, b.is.ID))
+			cmp.Compare(a.pod.Name, b.pod.Name), cmp.Compare(a.core.ID, b.core.ID))
 	})
 	return out[:min(len(out), core.MaxPods)]
 }
 
-// opt reads what the pod's annotations ask for. Without an annotation, the pod is measured if it is in one of
-// namespaces.
-func (k *known) opt(namespaces []string) {
+// readAnnotations reads what the pod's annotations ask for. Without an annotation, the pod is measured if it is in
+// one of namespaces.
+func (k *nodePod) readAnnotations(namespaces []string) {
 	switch k.pod.Annotations[v1alpha1.AffinityAnnotation] {
 	case v1alpha1.AffinityMeasure:
-		k.is.Measured = true
+		k.core.Measured = true
 	case v1alpha1.AffinityNone:
 	default:
-		k.is.Measured = slices.Contains(namespaces, k.pod.Namespace) || slices.Contains(namespaces, "*")
+		k.core.Measured = slices.Contains(namespaces, k.pod.Namespace) || slices.Contains(namespaces, "*")
 	}
-	k.is.Group = apipod.AffinityGroup(k.pod)
+	k.core.Group = apipod.AffinityGroup(k.pod)
 }
 
-// hold reads whether the pod has exclusive CPUs or memory, and on which NUMA node.
-func (k *known) hold(n *pin.Node) {
-	one, _ := n.Pod(k.is.ID)
-	if at, exclusive := core.Held(n.Machine(), one.Holdings); exclusive {
-		k.is.Exclusive, k.is.NUMA = true, at
+// readHoldings reads whether the pod has exclusive CPUs or memory, and on which NUMA node.
+func (k *nodePod) readHoldings(n *pin.Node) {
+	pinned, _ := n.Pod(k.core.ID)
+	if at, exclusive := core.Held(n.Machine(), pinned.Holdings); exclusive {
+		k.core.Exclusive, k.core.NUMA = true, at
 	}
 }
 
-// measured returns all pods in the form that the meter reads. The meter reads the sockets of pods that opted in, and
+// toMeasure returns all pods in the form that the meter reads. The meter reads the sockets of pods that opted in, and
 // of pods with exclusive CPUs in the node's network namespace. The other pods have addresses only, which identify
 // them as the other end of a connection.
-func (r *Runner) measured(all []known, namespaces map[string]string) (out []traffic.Pod) {
+func (r *Runner) toMeasure(all []nodePod, namespaces map[string]string) (out []traffic.Pod) {
 	for _, k := range all {
-		p := traffic.Pod{ID: k.is.ID}
-		if path, there := namespaces[k.is.ID]; there && k.is.Measured && !k.is.Exclusive {
+		p := traffic.Pod{ID: k.core.ID}
+		if path, there := namespaces[k.core.ID]; there && k.core.Measured && !k.core.Exclusive {
 			p.Namespace = path
 			if path == "" {
 				p.Namespace = r.cfg.HostNamespace
 			}
 		}
-		if k.pod.Spec.HostNetwork && (k.is.Measured || k.is.Exclusive) && r.cfg.HostNamespace != "" && r.cfg.Usage != nil {
+		readable := r.cfg.HostNamespace != "" && r.cfg.Usage != nil
+		if k.pod.Spec.HostNetwork && (k.core.Measured || k.core.Exclusive) && readable {
 			p.Namespace = r.cfg.HostNamespace
 			for _, c := range k.containers {
 				if id, err := r.cfg.Usage.ID(c); err == nil {
@@ -128,17 +129,17 @@ type load struct {
 	bytes int64
 }
 
-// keep is the weight of the earlier value in a smoothed one.
-const keep = 0.75
+// smoothing is the weight of the earlier value in a smoothed one.
+const smoothing = 0.75
 
 // input returns the input of core.Decide, still without weights.
-func (r *Runner) input(all []known, n *pin.Node, now time.Time) (in core.Input) {
+func (r *Runner) input(all []nodePod, n *pin.Node, now time.Time) (in core.Input) {
 	loads := map[string]*load{}
 	for _, k := range all {
 		p := k.requests()
-		if r.cfg.Usage != nil && (k.is.Measured || k.is.Group != "") && !k.is.Exclusive {
+		if r.cfg.Usage != nil && (k.core.Measured || k.core.Group != "") && !k.core.Exclusive {
 			if l := r.load(k, now); l != nil {
-				loads[k.is.ID] = l
+				loads[k.core.ID] = l
 				p.MilliCPU, p.Bytes = max(p.MilliCPU, int64(l.milli)), max(p.Bytes, l.bytes)
 			}
 		}
@@ -150,15 +151,15 @@ func (r *Runner) input(all []known, n *pin.Node, now time.Time) (in core.Input) 
 }
 
 // requests returns the pod with the amounts that it requests.
-func (k known) requests() core.Pod {
-	out := k.is
+func (k nodePod) requests() core.Pod {
+	out := k.core
 	out.MilliCPU, out.Bytes = apipod.Shares(k.pod)
 	return out
 }
 
 // load returns the memory that a pod uses, and its use of CPU since the last period, smoothed. The use of CPU is 0 if
 // the last period did not measure the pod.
-func (r *Runner) load(k known, now time.Time) *load {
+func (r *Runner) load(k nodePod, now time.Time) *load {
 	out := &load{at: now}
 	for _, c := range k.containers {
 		m, err := r.cfg.Usage.Memory(c)
@@ -171,13 +172,13 @@ func (r *Runner) load(k known, now time.Time) *load {
 		}
 	}
 	out.bytes = min(out.bytes, core.MaxAmount)
-	last := r.loads[k.is.ID]
+	last := r.loads[k.core.ID]
 	if last == nil || out.used < last.used || !now.After(last.at) {
 		return out // the CPU time is known from the next period on
 	}
 	milli := min((out.used-last.used).Seconds()/now.Sub(last.at).Seconds()*1000, maxMilli)
 	if out.milli = milli; last.milli > 0 {
-		out.milli = keep*last.milli + (1-keep)*milli
+		out.milli = smoothing*last.milli + (1-smoothing)*milli
 	}
 	return out
 }

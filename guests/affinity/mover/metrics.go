@@ -10,13 +10,13 @@ import (
 
 // Metrics are the Prometheus metrics of a Runner. Methods may be called by any goroutine.
 type Metrics struct {
-	mu    sync.Mutex
-	last  Report
-	any   bool
-	bytes map[string]float64 // by path, "local" or "remote"
-	saved float64
-	moves float64
-	cpu   float64
+	mu       sync.Mutex
+	last     Report
+	recorded bool               // last is set
+	bytes    map[string]float64 // by path, "local" or "remote"
+	saved    float64
+	moves    float64
+	cpu      float64
 }
 
 // The metrics.
@@ -42,7 +42,7 @@ func (m *Metrics) Record(r Report) {
 	if m.bytes == nil {
 		m.bytes = map[string]float64{}
 	}
-	m.last, m.any = r, true
+	m.last, m.recorded = r, true
 	m.bytes["local"] += float64(r.Local) * r.Seconds
 	m.bytes["remote"] += float64(r.Remote) * r.Seconds
 	m.saved += max(0, float64(r.Before-r.After))
@@ -65,7 +65,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.any {
+	if !m.recorded {
 		return
 	}
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {

@@ -10,7 +10,7 @@ import (
 )
 
 // object returns what is published about a round. The caller adds the time, the length and the sockets of the round.
-func (r *Runner) object(all []known, in core.Input, result core.Result) *v1alpha1.NodeAffinity {
+func (r *Runner) object(all []nodePod, in core.Input, result core.Result) *v1alpha1.NodeAffinity {
 	out := &v1alpha1.NodeAffinity{LastMove: r.move}
 	out.Name = r.cfg.NodeName
 	verdicts := map[string]core.Verdict{}
@@ -20,9 +20,9 @@ func (r *Runner) object(all []known, in core.Input, result core.Result) *v1alpha
 	names := map[string]string{}
 	at := map[string]idset.NUMA{}
 	for _, k := range all {
-		v := verdicts[k.is.ID]
-		names[k.is.ID], at[k.is.ID] = k.pod.Namespace+"/"+k.pod.Name, v.NUMA
-		opted := !k.is.Exclusive && (k.is.Measured || k.is.Group != "")
+		v := verdicts[k.core.ID]
+		names[k.core.ID], at[k.core.ID] = k.pod.Namespace+"/"+k.pod.Name, v.NUMA
+		opted := !k.core.Exclusive && (k.core.Measured || k.core.Group != "")
 		if !opted && v.Bytes == 0 && v.Outcome != core.Released || len(out.Pods) == v1alpha1.MaxAffinityPods {
 			continue
 		}
@@ -61,7 +61,7 @@ func (r *Runner) object(all []known, in core.Input, result core.Result) *v1alpha
 }
 
 // podOf returns the wire form of a verdict.
-func podOf(k known, v core.Verdict) v1alpha1.AffinityPod {
+func podOf(k nodePod, v core.Verdict) v1alpha1.AffinityPod {
 	numa := func(n idset.NUMA) *int64 {
 		if n == core.Nowhere {
 			return nil
@@ -69,7 +69,7 @@ func podOf(k known, v core.Verdict) v1alpha1.AffinityPod {
 		id := int64(n)
 		return &id
 	}
-	p := v1alpha1.AffinityPod{Namespace: k.pod.Namespace, Name: k.pod.Name, UID: k.is.ID, Group: k.is.Group,
+	p := v1alpha1.AffinityPod{Namespace: k.pod.Namespace, Name: k.pod.Name, UID: k.core.ID, Group: k.core.Group,
 		Outcome: string(v.Outcome), NUMA: numa(v.NUMA), Wanted: numa(v.Wanted), Periods: int64(v.Periods),
 		BytesPerSecond: v.Bytes, RemoteBytesPerSecond: v.Remote}
 	if v.Lacks != nil {

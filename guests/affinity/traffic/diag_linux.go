@@ -32,9 +32,9 @@ var (
 // readTimeout bounds how long one read waits for the kernel's answer.
 var readTimeout = unix.Timeval{Sec: 2}
 
-// Sockets is the Reader of this kernel. If path is empty, it reads the namespace of the process; all others need
-// CAP_SYS_ADMIN.
-func Sockets(path string, most int, each func(Socket)) (whole bool, err error) {
+// Sockets is the Reader of this kernel. If path is empty, it reads the namespace of the process; other namespaces
+// need CAP_SYS_ADMIN.
+func Sockets(path string, limit int, each func(Socket)) (whole bool, err error) {
 	fd, err := open(path)
 	if err != nil {
 		return false, err
@@ -43,7 +43,7 @@ func Sockets(path string, most int, each func(Socket)) (whole bool, err error) {
 	if err := ask(fd); err != nil {
 		return false, fmt.Errorf("ask the kernel for TCP sockets: %w", err)
 	}
-	if whole, err = receive(fd, make([]byte, 64<<10), most, each); err != nil {
+	if whole, err = receive(fd, make([]byte, 64<<10), limit, each); err != nil {
 		return false, fmt.Errorf("read TCP sockets from the kernel (does it have tcp_diag?): %w", err)
 	}
 	return whole, nil
@@ -70,8 +70,8 @@ func open(path string) (fd int, err error) {
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
-		var home bool
-		if fd, home, err = enter(path); home {
+		var returned bool
+		if fd, returned, err = enter(path); returned {
 			runtime.UnlockOSThread()
 		}
 	}()
@@ -79,8 +79,8 @@ func open(path string) (fd int, err error) {
 	return fd, err
 }
 
-// enter makes the socket in the namespace at path. home is true if the thread is in its own namespace afterwards.
-func enter(path string) (fd int, home bool, err error) {
+// enter makes the socket in the namespace at path. returned is true if the thread is in its own namespace afterwards.
+func enter(path string) (fd int, returned bool, err error) {
 	own, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, true, fmt.Errorf("open the thread's network namespace: %w", err)
@@ -123,9 +123,9 @@ func ask(fd int) error {
 	return unix.Sendto(fd, out, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 }
 
-// receive reads the kernel's answer and calls a function for every socket in it, up to a number of sockets. It
-// returns false if the answer has more.
-func receive(fd int, buffer []byte, left int, each func(Socket)) (whole bool, err error) {
+// receive reads the kernel's answer and calls each for every socket in it, up to limit sockets. It returns false if
+// the answer has more.
+func receive(fd int, buffer []byte, limit int, each func(Socket)) (whole bool, err error) {
 	for {
 		n, _, err := unix.Recvfrom(fd, buffer, 0)
 		if errors.Is(err, unix.EINTR) {
@@ -149,12 +149,12 @@ func receive(fd int, buffer []byte, left int, each func(Socket)) (whole bool, er
 				}
 				return false, unix.Errno(-int32(binary.NativeEndian.Uint32(body)))
 			case getTCP, unix.SOCK_DIAG_BY_FAMILY:
-				if left <= 0 {
+				if limit <= 0 {
 					return false, nil
 				}
 				if s, ok := parse(body); ok {
 					each(s)
-					left--
+					limit--
 				}
 			}
 			rest = rest[min(align(size), len(rest)):]

@@ -32,9 +32,9 @@ type Socket struct {
 	Bytes uint64
 }
 
-// Reader reads the sockets of the network namespace at path. It calls a function once per socket, for a bounded
-// number of sockets, and returns true if these are all sockets.
-type Reader func(path string, most int, each func(Socket)) (whole bool, err error)
+// Reader reads the sockets of the network namespace at path. It calls each once per socket, for at most limit
+// sockets, and returns true if these are all sockets of the namespace.
+type Reader func(path string, limit int, each func(Socket)) (whole bool, err error)
 
 // Pod is a pod whose traffic is measured, or with which others exchange data.
 type Pod struct {
@@ -101,7 +101,7 @@ type space struct {
 
 // round is what was found since a round began.
 type round struct {
-	left []string // namespaces to be read
+	remaining []string // paths of the namespaces to be read
 	// seen is the bytes per second that sockets of one pod exchange with another pod; the first of the two owns the
 	// sockets.
 	seen   map[[2]string]float64
@@ -117,12 +117,12 @@ func New(cfg Config) *Meter {
 	return &Meter{cfg: cfg, spaces: map[string]*space{}}
 }
 
-// Step reads namespaces of pods, at least one, until the budget is used up. ok is true if that completes a round; out
-// is its Sample then.
+// Step reads namespaces of pods, at least one, until the budget is used up. If that completes the round, ok is true
+// and out is the round's Sample.
 func (m *Meter) Step(pods []Pod, now time.Time) (out Sample, ok bool) {
 	r := m.newReading(pods)
 	if m.round == nil {
-		m.round = &round{left: r.paths(), seen: map[[2]string]float64{}}
+		m.round = &round{remaining: r.paths(), seen: map[[2]string]float64{}}
 		for path := range m.spaces {
 			if _, there := r.ofSpace[path]; !there {
 				m.forget(path)
@@ -131,9 +131,9 @@ func (m *Meter) Step(pods []Pod, now time.Time) (out Sample, ok bool) {
 	}
 	began := m.cfg.Clock()
 	defer func() { out.Used += m.cfg.Clock() - began }()
-	for len(m.round.left) > 0 {
-		path := m.round.left[0]
-		m.round.left = m.round.left[1:]
+	for len(m.round.remaining) > 0 {
+		path := m.round.remaining[0]
+		m.round.remaining = m.round.remaining[1:]
 		if _, there := r.ofSpace[path]; !there {
 			continue
 		}
@@ -145,7 +145,7 @@ func (m *Meter) Step(pods []Pod, now time.Time) (out Sample, ok bool) {
 			break
 		}
 	}
-	if len(m.round.left) > 0 {
+	if len(m.round.remaining) > 0 {
 		m.round.Used += m.cfg.Clock() - began
 		return Sample{}, false
 	}
@@ -182,7 +182,7 @@ func (m *Meter) newReading(pods []Pod) *reading {
 			for _, id := range p.Cgroups {
 				r.ofCgroup[id] = p.ID
 			}
-			continue // its IPs are the node's
+			continue // the pod's IPs are the node's
 		default:
 			r.ofSpace[p.Namespace] = p.ID
 		}
@@ -216,13 +216,13 @@ type half struct {
 func (r *reading) read(path string, now time.Time) error {
 	last := r.spaces[path]
 	next := &space{at: now, counters: map[uint64]uint64{}}
-	seconds, most := 0.0, r.cfg.MaxSockets-r.kept
+	seconds, limit := 0.0, r.cfg.MaxSockets-r.kept
 	if last != nil {
-		seconds, most = now.Sub(last.at).Seconds(), most+len(last.counters)
+		seconds, limit = now.Sub(last.at).Seconds(), limit+len(last.counters)
 	}
 	inside := halves{}
 	var err error
-	next.whole, err = r.cfg.Read(path, min(most, max(1, r.cfg.MaxSockets/4)), func(s Socket) {
+	next.whole, err = r.cfg.Read(path, min(limit, max(1, r.cfg.MaxSockets/4)), func(s Socket) {
 		next.counters[s.Cookie] = s.Bytes
 		if seconds <= 0 {
 			return
@@ -279,8 +279,8 @@ func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Add
 // that has seen more.
 func (r *round) pairs() (out []Pair) {
 	for ends, rate := range r.seen {
-		back, both := r.seen[[2]string{ends[1], ends[0]}]
-		if both && (rate < back || rate == back && ends[0] > ends[1]) {
+		back, seen := r.seen[[2]string{ends[1], ends[0]}]
+		if seen && (rate < back || rate == back && ends[0] > ends[1]) {
 			continue
 		}
 		out = append(out, Pair{min(ends[0], ends[1]), max(ends[0], ends[1]), int64(min(rate, maxRate))})

@@ -13,15 +13,15 @@ import (
 // kernel has the sockets of namespaces.
 type kernel map[string][]Socket
 
-func (k kernel) read(path string, most int, each func(Socket)) (bool, error) {
+func (k kernel) read(path string, limit int, each func(Socket)) (bool, error) {
 	all, ok := k[path]
 	if !ok {
 		return false, errors.New("no such namespace")
 	}
-	for _, s := range all[:min(most, len(all))] {
+	for _, s := range all[:min(limit, len(all))] {
 		each(s)
 	}
-	return len(all) <= most, nil
+	return len(all) <= limit, nil
 }
 
 func (k kernel) add(path string, cookie uint64, n uint64) {
@@ -143,9 +143,9 @@ func TestARoundTakesAsManyStepsAsTheBudgetPermits(t *testing.T) {
 	k := kernel{"/ns/a": nil, "/ns/b": nil, "/ns/c": nil, "/ns/d": nil,
 		"/ns/e": {{Cookie: 1, Local: addr("10.0.0.5:80"), Remote: addr("10.0.0.1:4000")}}}
 	var used time.Duration
-	read := func(path string, most int, each func(Socket)) (bool, error) {
+	read := func(path string, limit int, each func(Socket)) (bool, error) {
 		used += 10 * time.Millisecond
-		return k.read(path, most, each)
+		return k.read(path, limit, each)
 	}
 	m := New(Config{Read: read, MaxSockets: 100, Budget: 15 * time.Millisecond,
 		Clock: func() time.Duration { return used }})
