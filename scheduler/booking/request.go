@@ -35,14 +35,14 @@ func (e TooLarge) Error() string { return string(e) }
 // Read returns what a pod requests. It returns a [TooLarge] for a pod that costs too much to judge, and another error
 // if the pod, its demand or its strategy cannot be parsed. A pod that no kubelet aligns is never too large.
 func Read(pod *v1.Pod) (*Request, error) {
-	if why := tooLarge(pod); why != "" {
+	if why := surelyTooLarge(pod); why != "" {
 		return nil, TooLarge(why)
 	}
 	cp, err := apipod.ToPlace(pod)
 	if err != nil {
 		return nil, err
 	}
-	if why := oversized(cp); why != "" {
+	if why := whyTooLarge(cp); why != "" {
 		return nil, TooLarge(why)
 	}
 	demand, err := apipod.Demand(pod)
@@ -66,8 +66,8 @@ const (
 	maxKeyText = 256
 )
 
-// oversized returns why a pod costs too much to be judged on any node, or "".
-func oversized(p *place.Pod) string {
+// whyTooLarge returns why a pod costs too much to be judged on any node, or "".
+func whyTooLarge(p *place.Pod) string {
 	if p.Plain() {
 		return ""
 	}
@@ -80,11 +80,11 @@ func oversized(p *place.Pod) string {
 	return ""
 }
 
-// tooLarge finds most pods that oversized would find, but reads no container, because queueing hints call it for
-// every waiting pod at every event. It relies on the QoS class that the API server has set: all containers of a
-// Guaranteed pod name memory (qos.ComputePodQOS), so all need alignment. It returns "" for all other pods, whose
-// containers must be read.
-func tooLarge(pod *v1.Pod) string {
+// surelyTooLarge does what whyTooLarge does for most pods that are too large, but reads no container, because
+// queueing hints call it for every waiting pod at every event. It relies on the QoS class that the API server has
+// set: all containers of a Guaranteed pod name memory (qos.ComputePodQOS), so all need alignment. It returns "" for
+// all other pods, whose containers must be read.
+func surelyTooLarge(pod *v1.Pod) string {
 	n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
 	if n <= place.MaxContainers || pod.Status.QOSClass != v1.PodQOSGuaranteed || pod.Spec.Resources != nil {
 		return ""

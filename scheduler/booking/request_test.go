@@ -22,7 +22,7 @@ func TestContainersOfATooLargePodAreNotRead(t *testing.T) {
 	if _, err := Read(pod); err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	if pod.Spec.InitContainers = pod.Spec.InitContainers[1:]; tooLarge(pod) != "" {
+	if pod.Spec.InitContainers = pod.Spec.InitContainers[1:]; surelyTooLarge(pod) != "" {
 		t.Error("a pod within the bound is too large")
 	}
 }

@@ -16,9 +16,9 @@ import (
 )
 
 // unknown holds pods whose binding failed after they had their turn, while it is unknown whether the API server
-// stored the binding: it may have done so although its answer was lost, and then the node gets the pod. Such a pod
-// stays booked until the API server answers that the pod is not bound. If the pod is bound, the booking was right and
-// stays. The zero unknown asks no API server, and treats every failed binding as not stored.
+// stored the binding. The API server may have stored it although its answer was lost, and then the node gets the pod.
+// Such a pod stays booked until the API server answers that the pod is not bound. If the pod is bound, it stays
+// booked for good. The zero unknown asks no API server, and treats every failed binding as not stored.
 type unknown struct {
 	mu   sync.RWMutex
 	pods map[string]bool // by UID
@@ -27,8 +27,8 @@ type unknown struct {
 	freed func(node string)
 }
 
-// again is the delay before the API server is asked again when it does not answer. There is no last attempt.
-var again = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: math.MaxInt32,
+// retryDelay is the delay before the API server is asked again when it does not answer. There is no last attempt.
+var retryDelay = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: math.MaxInt32,
 	Cap: 5 * time.Second}
 
 // Ask makes the line ask the API server about failed bindings, until the context ends. Call it before the first
@@ -38,13 +38,13 @@ func (l *Line) Ask(ctx context.Context, client kubernetes.Interface, freed func(
 	l.freed = freed
 	get := func(pod *v1.Pod, answer func(*v1.Pod)) {
 		// Until fails only when the context ends, and then no caller waits for an answer.
-		_ = again.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-			now, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		_ = retryDelay.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+			present, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
-				now, err = nil, nil
+				present, err = nil, nil
 			}
 			if err == nil {
-				answer(now)
+				answer(present)
 			}
 			return err == nil, nil
 		})
@@ -62,8 +62,8 @@ func (l *Line) Failed(book *ledger.Book, pod *v1.Pod, node string) {
 		return
 	}
 	l.mark(uid, true)
-	l.ask(pod, func(now *v1.Pod) {
-		bound := now != nil && now.UID == pod.UID && now.Spec.NodeName == node
+	l.ask(pod, func(present *v1.Pod) {
+		bound := present != nil && present.UID == pod.UID && present.Spec.NodeName == node
 		if !bound {
 			book.Unreserve(uid)
 		}
@@ -81,12 +81,12 @@ func (l *Line) Unknown(uid string) bool {
 	return l.unknown.pods[uid]
 }
 
-// mark records that the outcome of a pod's last binding is unknown; with false, it removes that record.
-func (u *unknown) mark(uid string, is bool) {
+// mark records whether the outcome of a pod's last binding is unknown.
+func (u *unknown) mark(uid string, isUnknown bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
-	case !is:
+	case !isUnknown:
 		delete(u.pods, uid)
 	case u.pods == nil:
 		u.pods = map[string]bool{uid: true}

@@ -23,8 +23,8 @@ const maxLearned = 32
 type Workload struct {
 	mu     sync.Mutex
 	recent *score.Recent
-	// taken is the mix by which nodes are scored. Add sets it to recent's mix only when the two differ enough.
-	taken *score.Mix
+	// inUse is the mix by which nodes are scored. Add sets it to recent's mix only when the two differ enough.
+	inUse *score.Mix
 }
 
 // Add records a pod that is being scheduled. It returns the mix by which the pod's nodes are scored, and whether that
@@ -34,43 +34,43 @@ func (w *Workload) Add(uid string, p *place.Pod) (mix *score.Mix, renewed bool) 
 	defer w.mu.Unlock()
 	if w.recent == nil {
 		w.recent = score.NewRecent()
-		w.taken = w.recent.Mix()
+		w.inUse = w.recent.Mix()
 	}
-	if len(p.Containers) <= maxLearned && w.recent.Add(uid, p) && w.taken.Differs(w.recent.Mix()) {
-		w.taken, renewed = w.recent.Mix(), true
+	if len(p.Containers) <= maxLearned && w.recent.Add(uid, p) && w.inUse.Differs(w.recent.Mix()) {
+		w.inUse, renewed = w.recent.Mix(), true
 	}
-	return w.taken, renewed
+	return w.inUse, renewed
 }
 
 // Mix returns the latest mix, or nil before the first pod.
 func (w *Workload) Mix() *score.Mix {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.taken
+	return w.inUse
 }
 
-// Learn adds the newest of these pods as if they had been scheduled in the order of their creation. So a scheduler
-// that has just started has the profile of the scheduler before it, except for pods that have terminated. Learn sorts
-// pods.
+// Learn adds the newest of these pods, at most score.Remembered, as if they had been scheduled in the order of their
+// creation. So a scheduler that has just started has the profile of the scheduler before it, except for pods that
+// have terminated. Learn sorts pods.
 func (w *Workload) Learn(pods []*v1.Pod) {
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(string(a.UID), string(b.UID)))
 	})
-	type known struct {
+	type learned struct {
 		uid string
 		pod *place.Pod
 	}
-	var last []known // newest first
+	var newest []learned // newest first
 	for _, pod := range slices.Backward(pods) {
-		if len(last) == score.Remembered {
+		if len(newest) == score.Remembered {
 			break
 		}
 		// Pods that cannot be translated are not scheduled, and plain pods do not count.
 		if p, err := apipod.ToPlace(pod); err == nil && !p.Plain() {
-			last = append(last, known{string(pod.UID), p})
+			newest = append(newest, learned{string(pod.UID), p})
 		}
 	}
-	for _, k := range slices.Backward(last) {
+	for _, k := range slices.Backward(newest) {
 		w.Add(k.uid, k.pod)
 	}
 }

@@ -131,7 +131,8 @@ const (
 )
 
 // Few does what Names does, for a pod of so many containers that its nodes are not judged in advance. It calls fits
-// for one node after the other and returns names of nodes that fit; nil, if it does not soon find enough of them.
+// for one node after the other, and returns the names of up to fewNodes nodes that fit. It returns nil if it finds
+// too few of them within maxAsked.
 func (s *Selector) Few(ctx context.Context, a *Attempt, nodes []fwk.NodeInfo, containers int,
 	fits func(info fwk.NodeInfo) bool) sets.Set[string] {
 	if s == nil || fwk.Grouped(a.Pod) || len(nodes) <= fewNodes || !s.mayLeaveOut(a) {

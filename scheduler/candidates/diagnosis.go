@@ -20,11 +20,11 @@ type fullDiagnosis struct {
 	last *framework.Diagnosis
 }
 
-// Complete filters the nodes that a failed attempt left out, and adds their statuses to the attempt's own, which all
-// has. again is a copy of the cycle's state in which no node is left out. Complete runs PreFilter of all plugins
-// again on the same snapshot: in the failed attempt, the framework may have stopped PreFilter early, because the
-// plugins so far named no common node. fits is true if one of the nodes takes the pod after all, because something
-// has changed since nodes were named.
+// Complete filters the nodes that a failed attempt left out, and adds their statuses to all, which has the statuses
+// of the attempt. again is a copy of the cycle's state in which no node is left out. Complete runs PreFilter of all
+// plugins again on the same snapshot: in the failed attempt, the framework may have stopped PreFilter early, because
+// the plugins so far named no common node. fits is true if one of the nodes takes the pod after all, because
+// something has changed since nodes were named.
 func (s *Selector) Complete(ctx context.Context, again fwk.CycleState, pod *v1.Pod,
 	all *framework.NodeToStatus) (fits bool, err error) {
 	d := &framework.Diagnosis{NodeToStatus: all}
@@ -49,8 +49,8 @@ func (s *Selector) Complete(ctx context.Context, again fwk.CycleState, pod *v1.P
 	return fits, nil
 }
 
-// filter filters the nodes that have no status in d yet, except the nodes that other plugins leave out (those that
-// among does not name). It adds the refusals to d, and returns whether a node takes the pod.
+// filter filters the nodes that have no status in d yet, except the nodes that other plugins leave out: the nodes
+// that among does not name. It adds the refusals to d, and returns whether a node takes the pod.
 func (s *Selector) filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, among *fwk.PreFilterResult,
 	d *framework.Diagnosis) (bool, error) {
 	nodes, err := s.handle.SnapshotSharedLister().NodeInfos().List()
@@ -64,12 +64,12 @@ func (s *Selector) filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, a
 			fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(d.UnschedulablePlugins)))
 	}
 	d.NodeToStatus.SetAbsentNodesStatus(absent)
-	said := map[string]bool{}
-	d.NodeToStatus.ForEachExplicitNode(func(name string, _ *fwk.Status) { said[name] = true })
+	hasStatus := map[string]bool{}
+	d.NodeToStatus.ForEachExplicitNode(func(name string, _ *fwk.Status) { hasStatus[name] = true })
 	statuses, fits := make([]*fwk.Status, len(nodes)), atomic.Bool{}
 	s.handle.Parallelizer().Until(ctx, len(nodes), func(i int) {
 		name := nodes[i].Node().Name
-		if !said[name] && (among.AllNodes() || among.NodeNames.Has(name)) {
+		if !hasStatus[name] && (among.AllNodes() || among.NodeNames.Has(name)) {
 			statuses[i] = s.handle.RunFilterPluginsWithNominatedPods(ctx, cs, pod, nodes[i])
 			if statuses[i].IsSuccess() {
 				fits.Store(true)
@@ -101,12 +101,12 @@ func (s *Selector) Completed(all *framework.NodeToStatus) bool {
 func (s *Selector) Amend(why *framework.FitError) {
 	s.full.mu.Lock()
 	d := s.full.last
-	mine := d != nil && d.NodeToStatus == why.Diagnosis.NodeToStatus
-	if mine {
+	sameAttempt := d != nil && d.NodeToStatus == why.Diagnosis.NodeToStatus
+	if sameAttempt {
 		s.full.last = nil
 	}
 	s.full.mu.Unlock()
-	if mine {
+	if sameAttempt {
 		why.Diagnosis.PreFilterMsg = d.PreFilterMsg
 		why.Diagnosis.UnschedulablePlugins = why.Diagnosis.UnschedulablePlugins.Union(d.UnschedulablePlugins)
 		why.Diagnosis.PendingPlugins = why.Diagnosis.PendingPlugins.Union(d.PendingPlugins)

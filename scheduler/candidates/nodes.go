@@ -18,18 +18,18 @@ type Nodes struct {
 	// first, the address of the list's first element, and count, its length, identify the list.
 	first *fwk.NodeInfo
 	count int
-	at    map[*framework.NodeInfo]place
+	at    map[*framework.NodeInfo]entry
 	// unknown are the names of the nodes that the ledger does not have.
 	unknown []string
 }
 
-// place is the name and the ledger's slot of a node; the slot is -1 if the ledger does not have the node.
-type place struct {
+// entry has the name and the ledger's slot of a node; the slot is -1 if the ledger does not have the node.
+type entry struct {
 	name string
 	slot int
 }
 
-// Latest caches the Nodes of the last list. The zero Latest is empty, and is for concurrent use.
+// Latest caches the Nodes of the last list. The zero Latest is empty. Of may be called by any goroutine.
 type Latest struct{ nodes atomic.Pointer[Nodes] }
 
 // Of returns the Nodes of a list. It returns the same value as the last call if neither the list nor the ledger's set
@@ -46,22 +46,22 @@ func (l *Latest) Of(snap *ledger.Snapshot, list []fwk.NodeInfo) *Nodes {
 		roster: snap.Roster(),
 		first:  &list[0],
 		count:  len(list),
-		at:     make(map[*framework.NodeInfo]place, len(list)),
+		at:     make(map[*framework.NodeInfo]entry, len(list)),
 	}
-	same := old != nil && old.roster == out.roster
+	sameSlots := old != nil && old.roster == out.roster
 	for _, info := range list {
-		at, ok := info.(*framework.NodeInfo)
+		key, isKey := info.(*framework.NodeInfo)
 		if info.Node() == nil {
 			continue
 		}
-		known := place{info.Node().Name, -1}
-		if before, was := old.remembers(at, known.name); same && was {
+		known := entry{info.Node().Name, -1}
+		if before, found := old.entry(key, known.name); sameSlots && found {
 			known = before
-		} else if slot, in := snap.Slot(known.name); in {
+		} else if slot, found := snap.Slot(known.name); found {
 			known.slot = slot
 		}
-		if ok {
-			out.at[at] = known
+		if isKey {
+			out.at[key] = known
 		}
 		if known.slot < 0 {
 			out.unknown = append(out.unknown, known.name)
@@ -71,10 +71,11 @@ func (l *Latest) Of(snap *ledger.Snapshot, list []fwk.NodeInfo) *Nodes {
 	return out
 }
 
-// remembers returns the place of the node that has this NodeInfo and name; ok is false if the list did not have it.
-func (n *Nodes) remembers(info *framework.NodeInfo, name string) (place, bool) {
+// entry returns the entry of the node with this NodeInfo and name. The bool is false if the list did not have the
+// node.
+func (n *Nodes) entry(info *framework.NodeInfo, name string) (entry, bool) {
 	if n == nil || info == nil {
-		return place{}, false
+		return entry{}, false
 	}
 	known, ok := n.at[info]
 	return known, ok && known.name == name
@@ -83,7 +84,7 @@ func (n *Nodes) remembers(info *framework.NodeInfo, name string) (place, bool) {
 // Slot returns the slot of a node in a snapshot, by its NodeInfo and name, or -1 if the ledger does not have the node.
 func (n *Nodes) Slot(snap *ledger.Snapshot, info fwk.NodeInfo, name string) int {
 	if at, ok := info.(*framework.NodeInfo); ok {
-		if known, ok := n.remembers(at, name); ok {
+		if known, ok := n.entry(at, name); ok {
 			return known.slot
 		}
 	}

@@ -13,12 +13,12 @@ import (
 // mayLeaveOut reports whether nodes that fit may be left out. That is allowed only where nothing but Tenon's answer
 // and amounts makes nodes differ for the pod, and where the configuration does not set how many nodes to score.
 func (s *Selector) mayLeaveOut(a *Attempt) bool {
-	return !a.Picky && s.percent == 0 && !particular(a.Pod) && len(s.handle.Extenders()) == 0
+	return !a.Picky && s.percent == 0 && !requiresMore(a.Pod) && len(s.handle.Extenders()) == 0
 }
 
-// particular reports whether a pod requires other properties of nodes than resources. For such a pod, all nodes of a
+// requiresMore reports whether a pod requires more of a node than resources. For such a pod, all nodes of a
 // sample may fail where others would pass.
-func particular(pod *v1.Pod) bool {
+func requiresMore(pod *v1.Pod) bool {
 	spec := &pod.Spec
 	return spec.Affinity != nil || len(spec.NodeSelector) > 0 || len(spec.TopologySpreadConstraints) > 0 ||
 		len(spec.ResourceClaims) > 0 || spec.NodeName != "" || pod.Status.NominatedNodeName != "" ||
@@ -31,8 +31,8 @@ func particular(pod *v1.Pod) bool {
 // manyKeepOthersAway reports whether many nodes have pods with required anti-affinity. These pods make PreFilter
 // slow, and PreFilter runs once more for a sample.
 func (s *Selector) manyKeepOthersAway() bool {
-	keep, err := s.handle.SnapshotSharedLister().NodeInfos().HavePodsWithRequiredAntiAffinityList()
-	return err != nil || len(keep) > sample.Size
+	nodes, err := s.handle.SnapshotSharedLister().NodeInfos().HavePodsWithRequiredAntiAffinityList()
+	return err != nil || len(nodes) > sample.Size
 }
 
 // proven reports whether sample.Proven of the named nodes pass all filters. It returns false at the first node that

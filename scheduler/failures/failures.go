@@ -45,14 +45,14 @@ func New() *Line {
 func (l *Line) Add(namespace string, handle func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	mine := l.waiting[namespace]
-	if len(mine) >= maxWaiting || l.count == maxAll {
+	handlers := l.waiting[namespace]
+	if len(handlers) >= maxWaiting || l.count == maxAll {
 		return false
 	}
-	if len(mine) == 0 {
+	if len(handlers) == 0 {
 		l.turns = append(l.turns, namespace)
 	}
-	l.waiting[namespace] = append(mine, handle)
+	l.waiting[namespace] = append(handlers, handle)
 	l.count++
 	l.ready <- struct{}{} // there is room, since count is below maxAll
 	return true
@@ -64,11 +64,11 @@ func (l *Line) next() func() {
 	defer l.mu.Unlock()
 	namespace := l.turns[0]
 	l.turns = l.turns[1:]
-	mine := l.waiting[namespace]
-	handle := mine[0]
-	mine[0] = nil
-	if mine = mine[1:]; len(mine) > 0 {
-		l.waiting[namespace] = mine
+	handlers := l.waiting[namespace]
+	handle := handlers[0]
+	handlers[0] = nil
+	if handlers = handlers[1:]; len(handlers) > 0 {
+		l.waiting[namespace] = handlers
 		l.turns = append(l.turns, namespace)
 	} else {
 		delete(l.waiting, namespace)

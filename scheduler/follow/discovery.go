@@ -19,12 +19,12 @@ import (
 // servesLayouts returns an error if the API server does not serve NodeLayouts and LayoutBases. Without that check,
 // their informers would wait forever.
 func servesLayouts(config *rest.Config) error {
-	known, err := discovery.NewDiscoveryClientForConfig(config)
+	server, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make discovery client: %w", err)
 	}
 	gv := v1alpha1.GroupVersion().String()
-	list, err := known.ServerResourcesForGroupVersion(gv)
+	list, err := server.ServerResourcesForGroupVersion(gv)
 	if err != nil {
 		return fmt.Errorf("find resources of %s (is the NodeLayout definition installed?): %w", gv, err)
 	}
@@ -49,14 +49,14 @@ func findNumatopologies(ctx context.Context, cfg *rest.Config) (*schema.GroupVer
 
 // served returns the first of the given resources that the API server serves, if this scheduler may list it.
 // Otherwise it returns nil and the reason. The error means that the API server could not be asked.
-func served(ctx context.Context, cfg *rest.Config, any ...schema.GroupVersionResource) (
+func served(ctx context.Context, cfg *rest.Config, resources ...schema.GroupVersionResource) (
 	*schema.GroupVersionResource, string, error) {
-	known, err := discovery.NewDiscoveryClientForConfig(cfg)
+	server, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return nil, "", fmt.Errorf("make discovery client: %w", err)
 	}
-	for _, r := range any {
-		list, err := known.ServerResourcesForGroupVersion(r.GroupVersion().String())
+	for _, r := range resources {
+		list, err := server.ServerResourcesForGroupVersion(r.GroupVersion().String())
 		if apierrors.IsNotFound(err) {
 			continue
 		}

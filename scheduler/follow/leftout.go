@@ -12,16 +12,17 @@ import (
 	"github.com/tenon-numa/tenon/cluster/nrt"
 )
 
-// completer reads NodeResourceTopologies as a whole that arrived without their data. Tenon's agents write a topology
-// for other programs, and a layout for this one, so a large cluster's topologies are not kept twice. The topology is
-// needed only while the node has no valid layout.
+// completer reads, as a whole, NodeResourceTopologies that arrived without their data. Tenon's agents write a layout
+// for this program, and the same data as a topology for other programs. To save memory, the informer drops the data
+// of these topologies. It is needed only while the node has no valid layout.
 type completer struct {
 	// nodes makes the queue at its first call. A queue has goroutines, which only the end of run ends.
 	nodes func() workqueue.TypedRateLimitingInterface[string]
 	topos dynamic.Interface
-	read  func(*v1alpha2.NodeResourceTopology)
-	// unread is called with a node whose topology cannot be read, with the error, or was not found.
-	unread func(node string, err error)
+	// onRead is called with each topology that was read. onUnread is called with a node whose topology cannot be
+	// read, and the error, or was not found, and nil.
+	onRead   func(*v1alpha2.NodeResourceTopology)
+	onUnread func(node string, err error)
 }
 
 // maxRead bounds one reading, so that a slow answer does not delay all nodes for long.
@@ -35,12 +36,12 @@ func newCompleter() *completer {
 	return &completer{nodes: sync.OnceValue(nodes)}
 }
 
-// fewReads bounds the topologies that first reads one by one. Beyond that, a list of all is cheaper.
+// fewReads bounds the topologies that readFirst reads one by one. Beyond that, a list of all is cheaper.
 const fewReads = 50
 
-// first reads the topologies of the given nodes before the ledger is used, and passes them to use. It gives up when one
-// cannot be read, because those that are missing will be needed again.
-func (c *completer) first(ctx context.Context, nodes []string, use func(*v1alpha2.NodeResourceTopology)) error {
+// readFirst reads the topologies of the given nodes before the ledger is used, and passes them to use. It returns the
+// first error, because the feed will ask for the missing topologies again.
+func (c *completer) readFirst(ctx context.Context, nodes []string, use func(*v1alpha2.NodeResourceTopology)) error {
 	if len(nodes) > fewReads {
 		return nrt.EachOf(ctx, c.topos, use)
 	}
@@ -56,7 +57,7 @@ func (c *completer) first(ctx context.Context, nodes []string, use func(*v1alpha
 	return nil
 }
 
-// need asks for the topology of a node. It does not block.
+// need queues a node whose topology is needed. It does not block.
 func (c *completer) need(node string) { c.nodes().Add(node) }
 
 // run reads the topologies that are needed, one after the other, until the context ends. A topology that cannot be read
@@ -75,13 +76,13 @@ func (c *completer) run(ctx context.Context) {
 		o, err := c.get(ctx, node)
 		switch {
 		case err != nil:
-			c.unread(node, err)
+			c.onUnread(node, err)
 			nodes.AddRateLimited(node)
 		case o != nil:
-			c.read(o)
+			c.onRead(o)
 			nodes.Forget(node)
-		default: // it was deleted meanwhile
-			c.unread(node, nil)
+		default: // the topology was deleted meanwhile
+			c.onUnread(node, nil)
 			nodes.Forget(node)
 		}
 		nodes.Done(node)

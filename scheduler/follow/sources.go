@@ -74,11 +74,11 @@ type Sources struct {
 	ready                      chan struct{} // closed when the feed has begun
 	// synced has, by the list's name, a function that reports whether the first list has been received. It is set
 	// before the informers start.
-	synced   map[string]cache.InformerSynced
-	config   *rest.Config
-	dynamic  dynamicinformer.DynamicSharedInformerFactory
-	topology *schema.GroupVersionResource // the resource of NodeResourceTopologies, or nil if they are not served
-	whole    *completer
+	synced    map[string]cache.InformerSynced
+	config    *rest.Config
+	dynamic   dynamicinformer.DynamicSharedInformerFactory
+	topology  *schema.GroupVersionResource // the resource of NodeResourceTopologies, or nil if they are not served
+	completer *completer
 	// names lists the selected nodes; it lists none before Start.
 	names func() []string
 }
@@ -91,7 +91,7 @@ func New(logger klog.Logger, o Options) *Sources {
 	}
 	s := &Sources{Book: ledger.New(), options: o, logger: logger, events: report.NewEvents(logger),
 		layoutTimes: newReportTimes(time.Now), topologyTimes: newReportTimes(time.Now), ready: make(chan struct{}),
-		whole: newCompleter(), names: func() []string { return nil }}
+		completer: newCompleter(), names: func() []string { return nil }}
 	s.rejections = &rejections{events: s.events, pardon: s.pardon, machine: s.machine,
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 	s.conditions = report.NewConditions(logger, func(node string) []state.Inexact {
@@ -111,7 +111,7 @@ func New(logger klog.Logger, o Options) *Sources {
 		s.events.TopologyRefused(node, err)
 	})
 	s.Feed.OnTopologyConditions(s.events.TopologyFaults)
-	s.Feed.OnLeftOut(s.whole.need)
+	s.Feed.OnLeftOut(s.completer.need)
 	s.Feed.OnFreed(o.Wake)
 	s.Feed.OnReport(func(l *v1alpha1.NodeLayout) {
 		notices.Reported(l)
@@ -221,8 +221,8 @@ func (s *Sources) Start(ctx context.Context, api API, pods *Amounts, listed func
 		s.dynamic.Start(ctx.Done())
 	}
 	go s.conditions.Run(ctx, writer)
-	s.whole.topos, s.whole.read, s.whole.unread = c, s.topologyRead, s.topologyUnread
-	go s.whole.run(ctx)
+	s.completer.topos, s.completer.onRead, s.completer.onUnread = c, s.topologyRead, s.topologyUnread
+	go s.completer.run(ctx)
 	go s.begin(ctx, listed)
 	s.names = nodeNames(api.Informers, s.options.Nodes)
 	return nil
@@ -234,11 +234,11 @@ func (s *Sources) followLayouts() error {
 	if err := layouts.SetTransform(v1alpha1.Typed); err != nil {
 		return fmt.Errorf("set decoder: %w", err)
 	}
-	into, err := layouts.AddEventHandler(s.Feed.Layouts())
+	registration, err := layouts.AddEventHandler(s.Feed.Layouts())
 	if err != nil {
 		return err
 	}
-	s.synced["layouts"] = into.HasSynced
+	s.synced["layouts"] = registration.HasSynced
 	if _, err := layouts.AddEventHandler(s.layoutTimes); err != nil {
 		return err
 	}
@@ -246,10 +246,10 @@ func (s *Sources) followLayouts() error {
 	if err := bases.SetTransform(v1alpha1.TypedBase); err != nil {
 		return fmt.Errorf("set decoder of bases: %w", err)
 	}
-	if into, err = bases.AddEventHandler(s.Feed.Bases()); err != nil {
+	if registration, err = bases.AddEventHandler(s.Feed.Bases()); err != nil {
 		return err
 	}
-	s.synced["bases of layouts"] = into.HasSynced
+	s.synced["bases of layouts"] = registration.HasSynced
 	return nil
 }
 
@@ -257,11 +257,11 @@ func (s *Sources) followLayouts() error {
 func (s *Sources) followPods(ctx context.Context, api API) error {
 	pods := api.Informers.Core().V1().Pods().Informer()
 	ends := NewTerminations(s.Feed, s.Book, api.Client, s.options.Wake, s.logger)
-	into, err := pods.AddEventHandler(ends)
+	registration, err := pods.AddEventHandler(ends)
 	if err != nil {
 		return err
 	}
-	s.synced["pods"] = into.HasSynced
+	s.synced["pods"] = registration.HasSynced
 	go ends.Run(ctx)
 	return nil
 }
@@ -273,7 +273,7 @@ func (s *Sources) begin(ctx context.Context, listed func()) {
 		return
 	}
 	use := func(o *v1alpha2.NodeResourceTopology) { s.Feed.Complete(o) }
-	if err := s.whole.first(ctx, s.Feed.LeftOut(), use); err != nil {
+	if err := s.completer.readFirst(ctx, s.Feed.LeftOut(), use); err != nil {
 		s.logger.Info("NodeResourceTopologies of nodes without a layout cannot be read, will try again", "error", err.Error())
 	}
 	listed()

@@ -35,10 +35,10 @@ type Terminations struct {
 	getAt func(ctx context.Context, last *v1.Pod) (*v1.Pod, error)
 	// release records the end of a pod in the ledger.
 	release func(*v1.Pod)
-	// released is called with the node after each release.
-	released func(node string)
-	queue    workqueue.TypedRateLimitingInterface[*v1.Pod]
-	logger   klog.Logger
+	// onReleased is called with the node after each release.
+	onReleased func(node string)
+	queue      workqueue.TypedRateLimitingInterface[*v1.Pod]
+	logger     klog.Logger
 }
 
 const (
@@ -60,13 +60,13 @@ func NewTerminations(feed *kube.Feed, book *ledger.Book, client kubernetes.Inter
 		get: func(ctx context.Context, namespace, name string) (*v1.Pod, error) {
 			return client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
-		getAt: podAt(client), release: feed.PodGone, released: released, logger: logger,
+		getAt: podAt(client), release: feed.PodGone, onReleased: released, logger: logger,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*v1.Pod]())}
 }
 
 // OnDelete releases a pod at once if it was not assumed, or if its last state shows that it terminated. It queues
-// every other pod, to be read. If the node's last report still lists a pod that was released at once, OnDelete queues
-// the pod as well, after reportWait; the pod is not read if the node no longer reports it by then.
+// every other pod, so that resolve reads it. If the node's last report still lists a pod that was released at once,
+// OnDelete queues the pod as well, after reportWait; the pod is not read if the node no longer reports it by then.
 func (t *Terminations) OnDelete(o any) {
 	last := o
 	if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -107,14 +107,14 @@ func (t *Terminations) resolve(ctx context.Context, last *v1.Pod) {
 		if t.doubted(uid) {
 			t.queue.AddAfter(last, reportWait)
 		}
-		t.released(last.Spec.NodeName)
+		t.onReleased(last.Spec.NodeName)
 		return
 	}
-	now, err := t.get(ctx, last.Namespace, last.Name)
+	present, err := t.get(ctx, last.Namespace, last.Name)
 	switch {
-	case err == nil && now.UID == last.UID && kube.Ended(now):
+	case err == nil && present.UID == last.UID && kube.Ended(present):
 		t.queue.Forget(last)
-		last = now
+		last = present
 	case err != nil && !apierrors.IsNotFound(err) && t.queue.NumRequeues(last) < maxReads:
 		t.logger.V(report.LevelData).Info("Pod not read, will try again", "pod", klog.KObj(last), "error", err.Error())
 		t.queue.AddRateLimited(last)
@@ -122,14 +122,14 @@ func (t *Terminations) resolve(ctx context.Context, last *v1.Pod) {
 	default:
 		t.queue.Forget(last)
 		// Controllers delete a pod as soon as its kubelet has refused it, and create another pod of that name.
-		if then, err := t.getAt(ctx, last); err != nil {
+		if atEnd, err := t.getAt(ctx, last); err != nil {
 			t.logger.V(report.LevelData).Info("State at termination not read", "pod", klog.KObj(last), "error", err.Error())
-		} else if then != nil && then.UID == last.UID && kube.Ended(then) {
-			last = then
+		} else if atEnd != nil && atEnd.UID == last.UID && kube.Ended(atEnd) {
+			last = atEnd
 		}
 	}
 	t.release(last)
-	t.released(last.Spec.NodeName)
+	t.onReleased(last.Spec.NodeName)
 	if t.assumed(last.Spec.NodeName, uid) {
 		t.queue.AddAfter(last, graceOver)
 	}

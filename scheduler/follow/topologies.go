@@ -77,7 +77,7 @@ func (s *Sources) followNumatopologies(ctx context.Context) error {
 		go s.await(ctx, "Numatopologies", findNumatopologies)
 		return nil
 	}
-	s.synced["Numatopologies"], err = s.fill(*r, s.late())
+	s.synced["Numatopologies"], err = s.fill(*r, s.wakingHandler())
 	return err
 }
 
@@ -90,7 +90,7 @@ func (s *Sources) await(ctx context.Context, name string, find finder) {
 	_ = poll.PollUntilContextCancel(ctx, lookup, false, func(ctx context.Context) (bool, error) {
 		r, _, err := find(ctx, s.config)
 		if err == nil && r != nil {
-			_, err = s.fill(*r, s.late())
+			_, err = s.fill(*r, s.wakingHandler())
 		}
 		if err != nil {
 			s.logger.V(2).Info(name+" not found, will try again", "error", err.Error())
@@ -103,9 +103,9 @@ func (s *Sources) await(ctx context.Context, name string, find finder) {
 	}
 }
 
-// late returns the handler for an informer that the framework does not have. Since the framework calls no queueing
-// hints for its events, the handler wakes pods itself.
-func (s *Sources) late() cache.ResourceEventHandler {
+// wakingHandler returns the handler for an informer that the framework does not have. Since the framework calls no
+// queueing hints for its events, the handler wakes pods itself.
+func (s *Sources) wakingHandler() cache.ResourceEventHandler {
 	feed := s.Feed.Topologies()
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, first bool) {
@@ -138,7 +138,7 @@ func (s *Sources) topologyUnread(node string, err error) {
 }
 
 // topologyReported wakes pods that fit the node of a changed NodeResourceTopology or Numatopology. It does nothing if
-// the node is exact, because then its layout decides, and if the change concerns nothing that is read.
+// the node is exact, because then its layout counts, or if the change concerns nothing that is read.
 func (s *Sources) topologyReported(before, o any) {
 	now, ok := o.(*v1alpha2.NodeResourceTopology)
 	if !ok {

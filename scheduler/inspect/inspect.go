@@ -185,16 +185,16 @@ func (s Source) answer(w http.ResponseWriter, r *http.Request, v view, err error
 		http.Error(w, err.Error(), http.StatusNotFound)
 	case format == "text":
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if _, own := v.(election); !own {
+		if _, isElection := v.(election); !isElection {
 			e.mark(w, true)
 		}
 		v.text(w)
 	case format == "" || format == "json":
 		w.Header().Set("Content-Type", "application/json")
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
+		out := json.NewEncoder(w)
+		out.SetIndent("", "  ")
 		// A client that went away while the answer was written needs no error.
-		_ = e.Encode(v)
+		_ = out.Encode(v)
 	default:
 		http.Error(w, errFormat.Error(), http.StatusBadRequest)
 	}
@@ -202,9 +202,9 @@ func (s Source) answer(w http.ResponseWriter, r *http.Request, v view, err error
 
 // quoted quotes a name from a request, which may be any text.
 func quoted(name string) string {
-	const most = 253 // the longest name that Kubernetes accepts, in bytes
-	if len(name) > most {
-		name = name[:most] + "..."
+	const longest = 253 // the longest name that Kubernetes accepts, in bytes
+	if len(name) > longest {
+		name = name[:longest] + "..."
 	}
 	return fmt.Sprintf("%q", name)
 }

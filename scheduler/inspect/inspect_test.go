@@ -227,7 +227,7 @@ func TestOldestPrediction(t *testing.T) {
 		t.Errorf("of the foreign pod, a second later: %s", got)
 	}
 	s.Book.Release("uid-foreign")
-	if got := w.Oldest(s); got != 0 || len(w.first) > 0 {
+	if got := w.Oldest(s); got != 0 || len(w.since) > 0 {
 		t.Errorf("nothing is on its way, and the oldest is %s old", got)
 	}
 }

@@ -63,12 +63,12 @@ func (d *Decision) view(snap *ledger.Snapshot) document.Decision {
 		if !v.written.Load() {
 			continue
 		}
-		no := refused{}
+		refusal := refused{}
 		if v.refused != nil {
-			no = *v.refused
+			refusal = *v.refused
 		}
-		a := document.Verdict{Node: v.node, Fits: v.refused == nil, Why: no.why,
-			Reasons: document.Each(no.reasons, document.ReasonOf)}
+		a := document.Verdict{Node: v.node, Fits: v.refused == nil, Why: refusal.why,
+			Reasons: document.Each(refusal.reasons, document.ReasonOf)}
 		if cost, ok := costs[v.node]; ok && a.Fits {
 			a.Cost = &cost
 		}

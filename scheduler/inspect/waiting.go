@@ -11,7 +11,7 @@ import (
 // another scheduler bound, it takes the time of the first call of Oldest that finds the pod.
 type Waiting struct {
 	mu    sync.Mutex
-	first map[string]time.Time // by UID, of the assumed pods
+	since map[string]time.Time // by UID, of the assumed pods
 }
 
 // Oldest returns the age of the oldest prediction that the pod's node has not reported yet, or 0 if there is none.
@@ -20,23 +20,23 @@ func (w *Waiting) Oldest(s Source) time.Duration {
 	defer w.mu.Unlock()
 	now, oldest := s.Now(), time.Duration(0)
 	reserved := s.Decisions.Reserved()
-	first := map[string]time.Time{}
+	since := map[string]time.Time{}
 	snap := s.Book.Snapshot()
 	for _, name := range snap.Names() {
 		for _, e := range snap.Node(name).Entries {
 			if e.Source != state.Predicted {
 				continue
 			}
-			at, ok := w.first[e.Pod.UID]
+			at, ok := w.since[e.Pod.UID]
 			if !ok {
 				if at, ok = reserved[e.Pod.UID]; !ok {
 					at = now
 				}
 			}
-			first[e.Pod.UID] = at
+			since[e.Pod.UID] = at
 			oldest = max(oldest, now.Sub(at))
 		}
 	}
-	w.first = first
+	w.since = since
 	return oldest
 }

@@ -1,5 +1,5 @@
-// Package metrics counts and measures what a scheduler with the plugin does. kube-scheduler serves the metrics with its
-// own.
+// Package metrics counts and measures what a scheduler with the plugin does. kube-scheduler serves these metrics
+// together with its own.
 //
 // Invariant: foreseeable series exist before their first event. A label has only values that this release has
 // defined, so nodes and pods cannot add others. Three gauges are exceptions: their labels name nodes, pod shapes, and
@@ -31,7 +31,7 @@ type Counters struct {
 	exceeded    *metrics.CounterVec
 	suppressed  *metrics.Counter
 	turns       *metrics.HistogramVec
-	own         metrics.KubeRegistry
+	registry    metrics.KubeRegistry
 }
 
 func counter(name, help string) *metrics.CounterOpts {
@@ -73,10 +73,10 @@ func NewCounters() *Counters {
 		Help: "Time that pods waited for their turn on their node, by what they waited for at first (turn, order, " +
 			"devices, report, crowd). Pods that did not wait do not count.",
 		Buckets: metrics.ExponentialBuckets(0.01, 2, 14), StabilityLevel: metrics.ALPHA}, []string{"reason"})
-	m.own = metrics.NewKubeRegistry()
+	m.registry = metrics.NewKubeRegistry()
 	for _, c := range []metrics.Registerable{m.predicted, m.woken, m.predictions, m.wrong, m.rejected, m.foreign,
 		m.layouts, m.topologies, m.exceeded, m.suppressed, m.turns} {
-		m.own.MustRegister(c)
+		m.registry.MustRegister(c)
 		_ = legacyregistry.Register(c) // a second scheduler in one process finds the name registered
 	}
 	m.zero()
@@ -109,7 +109,7 @@ func (c *Counters) zero() {
 }
 
 // Gatherer returns this scheduler's counters, whether they are served or not.
-func (c *Counters) Gatherer() metrics.Gatherer { return c.own }
+func (c *Counters) Gatherer() metrics.Gatherer { return c.registry }
 
 // Waited counts the time since a pod began to wait for its turn, however the wait ended, under the reason for which
 // the pod waited at first.

@@ -22,9 +22,9 @@ const (
 	maxCounts  = 2000 // nodes that are counted anew in one scrape, all shapes together
 )
 
-// recount is how long the numbers of a complete count are sent again. Prometheus scrapes every 15 seconds or less
-// often. After an incomplete count, the next scrape goes on counting.
-const recount = 5 * time.Second
+// resendFor is how long scrapes send the numbers of a complete count again. Prometheus scrapes every 15 seconds or
+// less often. After an incomplete count, the next scrape goes on counting.
+const resendFor = 5 * time.Second
 
 // fitting counts how many more pods of some shapes fit. The count of a node stays valid until the node changes. A
 // scrape counts at most maxCounts nodes anew, so that it stays cheap after a start in a large cluster. A shape has
@@ -61,12 +61,12 @@ type Plain interface {
 // count is how many pods of a shape fit on a node in one state, with one version of its plain amounts. States are
 // immutable, so the count is valid as long as the node has this state.
 type count struct {
-	of      *state.Node
+	node    *state.Node
 	version uint64
 	pods    int
 }
 
-// newFitting returns a fitting without counts. Of named, it uses the first maxNamed shapes.
+// newFitting returns a fitting without counts. It uses only the first maxNamed shapes of named.
 func newFitting(named []*place.Pod, learned func() *score.Mix, plain Plain) *fitting {
 	return &fitting{plain: plain, named: named[:min(len(named), maxNamed)], learned: learned,
 		counts: map[string]map[string]count{}, now: time.Now,
@@ -91,14 +91,14 @@ func (f *fitting) shapes() (out []*place.Pod) {
 	return out
 }
 
-// collect sends one gauge per shape. If the last scrape that counted all nodes is younger than recount, it sends that
-// scrape's numbers.
+// collect sends one gauge per shape. If the last scrape that counted all nodes is younger than resendFor, it sends
+// that scrape's numbers.
 func (f *fitting) collect(snap *ledger.Snapshot, ch chan<- metrics.Metric) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := f.now(); f.counted.IsZero() || now.Sub(f.counted) >= recount {
-		var all bool
-		if f.sums, all = f.count(snap); all {
+	if now := f.now(); f.counted.IsZero() || now.Sub(f.counted) >= resendFor {
+		var complete bool
+		if f.sums, complete = f.count(snap); complete {
 			f.counted = now
 		} else {
 			f.counted = time.Time{}
@@ -111,8 +111,8 @@ func (f *fitting) collect(snap *ledger.Snapshot, ch chan<- metrics.Metric) {
 
 // count returns how many more pods of each shape fit on the nodes of a snapshot. It leaves out shapes for which some
 // nodes were never counted. It returns false if the next scrape may have to go on counting.
-func (f *fitting) count(snap *ledger.Snapshot) (out []sum, all bool) {
-	left, seen := maxCounts, map[string]bool{}
+func (f *fitting) count(snap *ledger.Snapshot) (out []sum, complete bool) {
+	budget, seen := maxCounts, map[string]bool{}
 	shapes, versions := f.shapes(), map[string]uint64{}
 	for n := range snap.All() {
 		if len(shapes) > 0 {
@@ -122,7 +122,7 @@ func (f *fitting) count(snap *ledger.Snapshot) (out []sum, all bool) {
 	for _, p := range shapes {
 		name := document.Shape(p)
 		seen[name] = true
-		if pods, whole := f.sum(snap, versions, name, p, &left); whole {
+		if pods, complete := f.sum(snap, versions, name, p, &budget); complete {
 			out = append(out, sum{name, pods})
 		}
 	}
@@ -131,32 +131,32 @@ func (f *fitting) count(snap *ledger.Snapshot) (out []sum, all bool) {
 			delete(f.counts, name)
 		}
 	}
-	return out, left > 0 && len(out) == len(shapes)
+	return out, budget > 0 && len(out) == len(shapes)
 }
 
-// sum adds up how many more pods of a shape fit on each node. It counts down the number of nodes that this scrape may
-// still count anew. At 0, it takes the last counts of changed nodes, and returns false if a node has none.
+// sum adds up how many more pods of a shape fit on each node. It counts down budget, the number of nodes that this
+// scrape may still count anew. At 0, it takes the last counts of changed nodes, and returns false if a node has none.
 func (f *fitting) sum(snap *ledger.Snapshot, versions map[string]uint64, shape string, p *place.Pod,
-	left *int) (sum int, whole bool) {
+	budget *int) (sum int, complete bool) {
 	before, now := f.counts[shape], map[string]count{}
-	whole = true
+	complete = true
 	for n := range snap.All() {
 		c, counted := before[n.Name]
 		version := versions[n.Name]
 		switch {
-		case counted && c.of == n && c.version == version:
-		case *left > 0:
-			*left--
+		case counted && c.node == n && c.version == version:
+		case *budget > 0:
+			*budget--
 			c = count{n, version, f.slots(n, p)}
 		case !counted:
-			whole = false
+			complete = false
 			continue
 		}
 		now[n.Name] = c
 		sum += c.pods
 	}
 	f.counts[shape] = now
-	return sum, whole
+	return sum, complete
 }
 
 // slots returns how many more pods like p fit on a node; 0 if nothing is known of the node.

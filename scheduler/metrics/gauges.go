@@ -11,14 +11,14 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/report"
 )
 
-// Measure registers the metrics that are computed when they are scraped. putOff returns how many layouts were
+// Measure registers the metrics that are computed when they are scraped. delayed returns how many layouts were
 // delayed, and misaligned how many pods are misaligned; either may be nil. shapes are counted in addition to the
 // shapes of the workload profile. For a second scheduler in one process nothing is served, because the names are
 // registered already.
-func Measure(s inspect.Source, putOff func() int64, misaligned func() int, shapes []*place.Pod, plain Plain) {
+func Measure(s inspect.Source, delayed func() int64, misaligned func() int, shapes []*place.Pod, plain Plain) {
 	g := newGauges(s)
 	g.fitting = newFitting(shapes, s.Mix, plain)
-	g.putOff, g.misaligned = putOff, misaligned
+	g.delayed, g.misaligned = delayed, misaligned
 	_ = legacyregistry.CustomRegister(g)
 }
 
@@ -34,9 +34,9 @@ type gauges struct {
 	hazards *metrics.Desc
 	feed    *metrics.Desc
 	paced   *metrics.Desc
-	// putOff returns how many events of layouts were delayed; nil in tests.
-	putOff func() int64
-	spread *metrics.Desc
+	// delayed returns how many events of layouts were delayed; nil in tests.
+	delayed func() int64
+	spread  *metrics.Desc
 	// misaligned returns how many pods are misaligned; nil in tests.
 	misaligned func() int
 	leads      *metrics.Desc
@@ -124,8 +124,8 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 		leads = 0
 	}
 	ch <- metrics.NewLazyConstMetric(g.leads, metrics.GaugeValue, leads, e.Leader)
-	if g.putOff != nil {
-		ch <- metrics.NewLazyConstMetric(g.paced, metrics.CounterValue, float64(g.putOff()))
+	if g.delayed != nil {
+		ch <- metrics.NewLazyConstMetric(g.paced, metrics.CounterValue, float64(g.delayed()))
 	}
 	if g.misaligned != nil {
 		ch <- metrics.NewLazyConstMetric(g.spread, metrics.GaugeValue, float64(g.misaligned()))

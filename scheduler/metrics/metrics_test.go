@@ -93,7 +93,7 @@ func TestFittingPodsAreCounted(t *testing.T) {
 	for _, s := range []struct {
 		after time.Duration
 		want  string
-	}{{time.Second, "8"}, {recount, "7"}} { // a second scrape just after the first counts nothing anew
+	}{{time.Second, "8"}, {resendFor, "7"}} { // a second scrape just after the first counts nothing anew
 		now = now.Add(s.after)
 		later := newGauges(inspect.Source{Book: book, Now: time.Now})
 		later.fitting = g.fitting
@@ -102,7 +102,7 @@ func TestFittingPodsAreCounted(t *testing.T) {
 		}
 	}
 	plain.Used, plain.version = whatif.Amounts{"cpu": 48_000, "pods": 109}, 2
-	now = now.Add(recount)
+	now = now.Add(resendFor)
 	last := newGauges(inspect.Source{Book: book, Now: time.Now})
 	last.fitting = g.fitting
 	if after := gathered(t, last); !strings.Contains(after, `tenon_fitting_pods{shape="cpu=4"} 2`) {
