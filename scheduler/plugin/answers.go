@@ -15,15 +15,15 @@ func (p *Plugin) readAnswers(s *podState) {
 		return p.answers.Row(answers.Kind{Profile: p.profile, Pod: s.key, Demand: d, By: s.strategy.Type}, s.pod,
 			s.strategy.Mix, s.snap.Slots())
 	}
-	var first bool
-	s.answers, first = row(s.demand)
+	var firstOfKind bool
+	s.answers, firstOfKind = row(s.demand)
 	if s.large() {
 		return
 	}
 	// Evaluating a demand on many nodes takes long and pays off only for later pods of the same kind. The first pod of
 	// a kind does not compute it.
-	if first && s.demand != (place.Demand{}) {
-		if free, _ := row(place.Demand{}); 2*free.Fitting(s.snap).Len() > s.snap.Len() {
+	if firstOfKind && s.demand != (place.Demand{}) {
+		if undemanding, _ := row(place.Demand{}); 2*undemanding.Fitting(s.snap).Len() > s.snap.Len() {
 			return
 		}
 	}
@@ -34,17 +34,17 @@ func (p *Plugin) readAnswers(s *podState) {
 // answers that are not cached, and caches them.
 func (p *Plugin) answer(s *podState, slot int) (cost int64, refusal *answers.Refusal) {
 	return s.answers.Answer(s.snap, slot, func(n *state.Node) (int64, *answers.Refusal) {
-		if cost, ok := s.outlined(n, slot); ok {
+		if cost, ok := s.outlineCost(n, slot); ok {
 			return cost, nil
 		}
 		return p.compute(s, n)
 	})
 }
 
-// outlined returns the cost of the pod on the node in a slot, if the outline of the verdict is known: its amounts,
+// outlineCost returns the cost of the pod on the node in a slot, if the outline of the verdict is known: its amounts,
 // without CPU ids. Computing the cost from these is much cheaper than compute. ok is false if the outline is not
 // known, or if the strategy needs more.
-func (s *podState) outlined(n *state.Node, slot int) (cost int64, ok bool) {
+func (s *podState) outlineCost(n *state.Node, slot int) (cost int64, ok bool) {
 	if s.fits == nil || !s.strategy.Outlines() || !s.fits.In(slot) {
 		return 0, false
 	}
@@ -52,7 +52,7 @@ func (s *podState) outlined(n *state.Node, slot int) (cost int64, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	return s.strategy.CostOf(n.Usage, s.pod, o, n.Quality == state.Estimated) + s.waits(n), true
+	return s.strategy.CostOf(n.Usage, s.pod, o, n.Quality == state.Estimated) + s.waitCost(n), true
 }
 
 // compute computes what answer returns, for a node in any state, also a hypothetical one. It uses no cached answer
@@ -81,9 +81,9 @@ func (p *Plugin) compute(s *podState, n *state.Node) (cost int64, refusal *answe
 	return 0, refusal
 }
 
-// refused returns the status of a refusal. It is a new one on each call, because the framework changes the statuses
-// that it receives.
-func refused(r *answers.Refusal) *fwk.Status {
+// refusedStatus returns the status of a refusal. Each call returns a new status, because the framework changes the
+// statuses that it receives.
+func refusedStatus(r *answers.Refusal) *fwk.Status {
 	if r.Permanent {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, r.Texts...)
 	}
@@ -92,8 +92,8 @@ func refused(r *answers.Refusal) *fwk.Status {
 
 // cost returns the cost of the pod on a node where it would hold what verdict v has.
 func (s *podState) cost(n *state.Node, v place.Verdict) int64 {
-	return s.strategy.Cost(n.Usage, s.pod, v, n.Quality == state.Estimated) + s.waits(n)
+	return s.strategy.Cost(n.Usage, s.pod, v, n.Quality == state.Estimated) + s.waitCost(n)
 }
 
-// waits returns the part of the cost that stands for the pods for which this pod may have to wait.
-func (s *podState) waits(n *state.Node) int64 { return s.strategy.Wait(n.Waits(s.shape)) }
+// waitCost returns the part of the cost that stands for the pods for which this pod may have to wait.
+func (s *podState) waitCost(n *state.Node) int64 { return s.strategy.Wait(n.Waits(s.shape)) }

@@ -55,16 +55,16 @@ func (p *Plugin) layoutChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (fwk
 }
 
 // podChanged applies the event of another pod to the ledger. It wakes the waiting pod in three cases: the event is
-// its own and changes its request; the other pod has started on a node whose report the waiting pod awaits; or the
-// other pod is deleted, and the waiting pod fits on the node to which that pod was bound or nominated. If the
+// the pod's own and changes its request; the other pod has started on a node whose report the waiting pod awaits; or
+// the other pod is deleted, and the waiting pod fits on the node to which that pod was bound or nominated. If the
 // scheduler is not tenon-scheduler, it also wakes a pod that may evict others after the deletion.
 func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.QueueingHint, error) {
-	if now, ok := after.(*v1.Pod); ok {
-		if now.UID == pod.UID {
-			return asksAnew(before, now), nil
+	if updated, ok := after.(*v1.Pod); ok {
+		if updated.UID == pod.UID {
+			return updateHint(before, updated), nil
 		}
-		p.Feed.Pod(now)
-		if kube.Started(now) && p.evicting().Awaits(pod, now.Spec.NodeName) {
+		p.Feed.Pod(updated)
+		if kube.Started(updated) && p.evicting().Awaits(pod, updated.Spec.NodeName) {
 			return fwk.Queue, nil
 		}
 		return fwk.QueueSkip, nil
@@ -89,9 +89,9 @@ func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.
 	return fwk.QueueSkip, nil
 }
 
-// asksAnew wakes a pod if its own update changes what it requests. The scheduler's own writes to the pod's status do
-// not change that, and so wake no pod.
-func asksAnew(before any, now *v1.Pod) fwk.QueueingHint {
+// updateHint wakes a pod if its own update changes what it requests. The scheduler's own writes to the pod's status
+// do not change that, and so wake no pod.
+func updateHint(before any, now *v1.Pod) fwk.QueueingHint {
 	old, ok := before.(*v1.Pod)
 	if !ok {
 		return fwk.Queue
@@ -122,7 +122,7 @@ func (p *Plugin) nodeAdded(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.Queueing
 
 // hint wakes a pod if it fits on the node that has changed, or waits for that node's report. It does not wake a pod
 // that is in the waiting queue: the framework calls hints for all pods in no order, and the change may help one pod
-// of thousands. For such a pod the call only shows that the framework has processed the event.
+// of thousands. For such a pod, hint only records in the queue that the framework has processed the event.
 func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 	if p.waiting.Has(string(pod.UID)) {
 		p.waiting.Observed(node)
@@ -130,7 +130,7 @@ func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 	}
 	s, status := translate(pod)
 	if status != nil {
-		return fwk.QueueSkip // still not understood
+		return fwk.QueueSkip // the request is still invalid
 	}
 	if p.evicting().Awaits(pod, node) {
 		return fwk.Queue

@@ -35,7 +35,7 @@ import (
 // Extend adds what needs more than the framework's public interfaces to a scheduler. The caller calls it once, before
 // the scheduler and the informers run.
 func (s *Shared) Extend(ctx context.Context, sched *scheduler.Scheduler) {
-	s.rest(sched)
+	s.wrapFailureHandler(sched)
 	if len(s.plugins) == 0 {
 		// Following every pod of a cluster costs memory and work, and without the plugin nothing reads the ledger.
 		Logger(ctx).Info("No profile enables the plugin: layouts and pods are not followed")
@@ -47,10 +47,10 @@ func (s *Shared) Extend(ctx context.Context, sched *scheduler.Scheduler) {
 	s.failures.Run(ctx)
 }
 
-// rest replaces the failure handler, so that a pod which the plugins refuse rests until a change helps it. The
-// handler adds to the diagnosis, sets the message, and records how the attempt ended; then kube-scheduler's own
-// handler runs, at once or later (see maybeLater).
-func (s *Shared) rest(sched *scheduler.Scheduler) {
+// wrapFailureHandler replaces the failure handler, so that a refused pod is tried again only after a change that
+// helps it. The new handler adds to the diagnosis and sets the message. Then, at once or later (see maybeLater), it
+// calls kube-scheduler's own handler and records how the attempt ended.
+func (s *Shared) wrapFailureHandler(sched *scheduler.Scheduler) {
 	s.newQueue()
 	next := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, info *framework.QueuedPodInfo,
@@ -131,14 +131,14 @@ func withAllNodes(cs fwk.CycleState, a report.Attempt) fwk.CycleState {
 func (p *Plugin) askAll(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	m fwk.NodeToStatusReader) (fwk.CycleState, error) {
 	s, ok := read(cs)
-	all, is := m.(*framework.NodeToStatus)
-	if !ok || s.named == nil || !is {
+	all, isMap := m.(*framework.NodeToStatus)
+	if !ok || s.named == nil || !isMap {
 		return cs, nil
 	}
 	cs = withAllNodes(cs, s.Attempt)
 	fits, err := p.candidates.Complete(ctx, cs, pod, all)
 	if fits {
-		p.preemption.Retry(pod) // a change since then made room, and no event announces it
+		p.preemption.Retry(pod) // a change has made room, and no event announces it
 	}
 	return cs, err
 }
@@ -151,8 +151,8 @@ func (p *Plugin) amend(ctx context.Context, pod *v1.Pod, why *framework.FitError
 		return nil
 	}
 	c, all := p.last.Load(), why.Diagnosis.NodeToStatus
-	if c != nil && c.state.uid == string(pod.UID) && c.state.named != nil && all != nil &&
-		len(all.AbsentNodesStatus().Reasons()) > 0 && !p.candidates.Completed(all) {
+	leftNodesOut := c != nil && c.state.uid == string(pod.UID) && c.state.named != nil
+	if leftNodesOut && all != nil && len(all.AbsentNodesStatus().Reasons()) > 0 && !p.candidates.Completed(all) {
 		_, err = p.askAll(ctx, c.cs, pod, all)
 	}
 	p.candidates.Amend(why)

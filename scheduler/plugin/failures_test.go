@@ -26,7 +26,7 @@ func TestFailuresAreHandledBesideTheLoop(t *testing.T) {
 		}
 		handled <- status.AsError().Error()
 	}
-	c.shared.rest(c.sched)
+	c.shared.wrapFailureHandler(c.sched)
 	pod := podOf("large", "cpu=1000 memory=1Gi")
 	nodes := c.f.SnapshotSharedLister().(*internalcache.Snapshot)
 	if err := c.sched.Cache.UpdateSnapshot(klog.Background(), nodes); err != nil {

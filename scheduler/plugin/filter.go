@@ -25,13 +25,16 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	name := info.Node().Name
 	slot := s.slot(info, name)
 	if slot >= 0 && s.fits != nil && s.fits.In(slot) && len(s.overlay) == 0 && s.backoff == nil && !p.guard.Picky() {
-		return s.filtered(name, nil, nil)
+		return s.recordFilter(name, nil, nil)
 	}
-	status := p.judged(s, name, slot)
-	if o := s.overlay[name]; status.IsSuccess() || o != nil && o.Removes() {
-		return status // an error in a trial of DefaultPreemption would not make the pod be tried again
+	status := p.judge(s, name, slot)
+	if status.IsSuccess() {
+		return status
 	}
-	if n, _ := s.snap.At(slot); p.lags(s, n, info) {
+	if o := s.overlay[name]; o != nil && o.Removes() {
+		return status // in a trial of DefaultPreemption, an error would not make the pod be tried again
+	}
+	if n, _ := s.snap.At(slot); p.isBehind(s, n, info) {
 		return fwk.AsStatus(
 			fmt.Errorf("node %s: pods that were evicted have left, and the ledger has not released them yet", name),
 		)
@@ -39,37 +42,37 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	return status
 }
 
-// judged computes Filter's result for the node in a slot; -1 if the ledger does not have the node.
-func (p *Plugin) judged(s *podState, name string, slot int) *fwk.Status {
+// judge computes Filter's result for the node in a slot. The slot is -1 if the ledger does not have the node.
+func (p *Plugin) judge(s *podState, name string, slot int) *fwk.Status {
 	n, _ := s.snap.At(slot)
 	o := s.overlay[name]
 	if o != nil {
 		n = o.Base
 	}
 	if why := p.guard.Distrusts(n); why != 0 {
-		return s.filtered(name, nil, p.distrusts(s, n, why, name))
+		return s.recordFilter(name, nil, p.distrustStatus(s, n, why, name))
 	}
 	if r := p.refuses(s, n, o, slot); r != nil {
-		return s.filtered(name, r.Reasons, refused(r))
+		return s.recordFilter(name, r.Reasons, refusedStatus(r))
 	}
 	if why := p.guard.Refuses(n, s.pod, s.demand); why != 0 {
-		return s.filtered(name, nil, barred(why, n))
+		return s.recordFilter(name, nil, barredStatus(why, n))
 	}
 	if o != nil && !o.Spares(s.pod) {
-		return s.filtered(
+		return s.recordFilter(
 			name,
 			nil,
 			fwk.NewStatus(fwk.Unschedulable, "pods that are nominated to the node would lose their place"),
 		)
 	}
-	if at, in := s.backoff[name]; in && at == n.News {
-		return s.filtered(
+	if news, timedOut := s.backoff[name]; timedOut && news == n.News {
+		return s.recordFilter(
 			name,
 			nil,
 			fwk.NewStatus(fwk.Unschedulable, "node has not reported pods that it must admit before this one"),
 		)
 	}
-	return s.filtered(name, nil, nil)
+	return s.recordFilter(name, nil, nil)
 }
 
 // refuses returns why the pod does not fit on a node, or nil if it fits. o is the node's hypothetical change, or nil.
@@ -86,9 +89,9 @@ func (p *Plugin) refuses(s *podState, n *state.Node, o *overlay.Node, slot int) 
 	return r
 }
 
-// barred returns the status of a node that the guard bars. Where the guard lacks data about the node or distrusts its
-// reports, the status shows that evictions do not help.
-func barred(why guard.Bar, n *state.Node) *fwk.Status {
+// barredStatus returns the status of a node that the guard bars. Where the guard lacks data about the node or
+// distrusts its reports, the status shows that evictions do not help.
+func barredStatus(why guard.Bar, n *state.Node) *fwk.Status {
 	code := fwk.Unschedulable
 	if why == guard.OnlyEstimated || why == guard.IsInexact {
 		code = fwk.UnschedulableAndUnresolvable
@@ -96,11 +99,11 @@ func barred(why guard.Bar, n *state.Node) *fwk.Status {
 	return fwk.NewStatus(code, report.Barred(why, n))
 }
 
-// distrusts returns the status of a node that the guard distrusts for the given reason. n is nil if the ledger does
-// not have the node; then distrusts returns nil if the pod may go there nevertheless.
-func (p *Plugin) distrusts(s *podState, n *state.Node, why guard.Bar, node string) *fwk.Status {
+// distrustStatus returns the status of a node that the guard distrusts for the given reason. n is nil if the ledger
+// does not have the node; then distrustStatus returns nil if the pod may go there nevertheless.
+func (p *Plugin) distrustStatus(s *podState, n *state.Node, why guard.Bar, node string) *fwk.Status {
 	if n != nil {
-		return barred(why, n)
+		return barredStatus(why, n)
 	}
 	if p.guard.LetsUnknown(s.demand) {
 		return nil

@@ -63,8 +63,8 @@ func (p *Plugin) preScoreGroup(cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeI
 	return nil
 }
 
-// joins returns how many pods of its group the pod would have beside it on one NUMA node of n. It decides as the
-// node's agent does, by what pods request. It returns 0 if the node is not exact, or if its kubelet decides and not
+// joins returns how many pods of its group the pod would share a NUMA node with on n. It decides as the node's agent
+// does, by what pods request. It returns 0 if the node is not exact, or if its kubelet decides and not
 // an agent.
 func joins(n *state.Node, pod *v1.Pod, info fwk.NodeInfo) int64 {
 	if n == nil || n.Quality != state.Exact || n.Rules.Arbiter != place.ByAgent {
@@ -76,15 +76,15 @@ func joins(n *state.Node, pod *v1.Pod, info fwk.NodeInfo) int64 {
 		if o.UID == pod.UID {
 			continue
 		}
-		one := sharing(n, o)
+		member := sharing(n, o)
 		if o.DeletionTimestamp != nil {
-			one.Group = "" // it leaves, and takes room until then
+			member.Group = "" // the pod leaves, and takes room until then
 		}
-		in.Pods = append(in.Pods, one)
+		in.Pods = append(in.Pods, member)
 	}
 	with, err := affinity.Join(in, affinity.Defaults(), sharing(n, pod))
 	if err != nil {
-		return 0 // a pod without a UID, or more pods than a node has: the first part of the number has to suffice
+		return 0 // a pod without a UID, or too many pods: the number then has only its first part
 	}
 	return int64(with)
 }
@@ -128,13 +128,13 @@ func scoreGroup(cs fwk.CycleState, node string) int64 {
 // normalizeGroup scales the numbers to scores: the highest number gets fwk.MaxNodeScore, and the others in
 // proportion.
 func normalizeGroup(scores fwk.NodeScoreList) {
-	var most int64
+	var highest int64
 	for _, s := range scores {
-		most = max(most, s.Score)
+		highest = max(highest, s.Score)
 	}
 	for i := range scores {
-		if most > 0 {
-			scores[i].Score = scores[i].Score * fwk.MaxNodeScore / most
+		if highest > 0 {
+			scores[i].Score = scores[i].Score * fwk.MaxNodeScore / highest
 		}
 	}
 }

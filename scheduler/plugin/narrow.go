@@ -32,7 +32,7 @@ func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *podState, pod
 		names = p.candidates.Few(ctx, a, nodes, len(s.pod.Containers), func(info fwk.NodeInfo) bool {
 			name := info.Node().Name
 			slot := s.slot(info, name)
-			return slot >= 0 && p.judged(s, name, slot).IsSuccess()
+			return slot >= 0 && p.judge(s, name, slot).IsSuccess()
 		})
 	} else {
 		names = p.candidates.Names(ctx, a, len(nodes))
@@ -52,15 +52,15 @@ func (p *Plugin) lets(s *podState, n *state.Node) bool {
 	return p.guard.Distrusts(n) == 0 && !backsOff && p.guard.Refuses(n, s.pod, s.demand) == 0
 }
 
-// leftOut calls Filter for the nodes that were left out, only to record why the pod does not fit there. It ends when
-// neither the record nor the log takes more answers.
-func (p *Plugin) leftOut(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s *podState) {
+// recordLeftOut calls Filter for the nodes that were left out, only to record why the pod does not fit there. It ends
+// when neither the record nor the log takes more answers.
+func (p *Plugin) recordLeftOut(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s *podState) {
 	if s.named == nil || !s.Open() || s.large() {
 		return
 	}
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
-		return // only the record is less complete
+		return // the record then lacks these nodes
 	}
 	for _, info := range nodes {
 		if !s.Open() {

@@ -191,7 +191,7 @@ func (c *town) open(ctx context.Context, client *fake.Clientset, ends chan<- end
 		}
 		ends <- e
 	}
-	c.shared.rest(sched)
+	c.shared.wrapFailureHandler(sched)
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	if err := sched.WaitForHandlersSync(ctx); err != nil {
@@ -428,7 +428,7 @@ func TestFilterWouldRefuseNodesThatAreLeftOut(t *testing.T) {
 			alone, _ := read(cs)
 			alone = alone.Clone().(*podState)
 			alone.fits = nil
-			if p.judged(alone, name, alone.slot(info, name)).IsSuccess() != lets {
+			if p.judge(alone, name, alone.slot(info, name)).IsSuccess() != lets {
 				rt.Errorf("node %s: Filter lets the pod on it: %v; asked by itself it says otherwise", name, lets)
 			}
 			if lets {

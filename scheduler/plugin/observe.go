@@ -39,9 +39,9 @@ func (p *Plugin) learn(s *podState) {
 	}
 }
 
-// filtered records the result of Filter for a node, and returns it. Results for hypothetical nodes, during preemption,
-// are not recorded.
-func (s *podState) filtered(node string, reasons []place.Reason, status *fwk.Status) *fwk.Status {
+// recordFilter records the result of Filter for a node, and returns it. Results for hypothetical nodes, during
+// preemption, are not recorded.
+func (s *podState) recordFilter(node string, reasons []place.Reason, status *fwk.Status) *fwk.Status {
 	if len(s.overlay) > 0 {
 		if o, ok := s.overlay[node]; ok && o.Removes() {
 			return status
@@ -55,14 +55,14 @@ func (s *podState) filtered(node string, reasons []place.Reason, status *fwk.Sta
 	return status
 }
 
-// costs records the cost of a node, and returns it.
-func (s *podState) costs(node string, cost int64) int64 {
+// recordCost records the cost of a node, and returns it.
+func (s *podState) recordCost(node string, cost int64) int64 {
 	s.Cost(node, cost)
 	return cost
 }
 
-// reserved records a reservation that was made or refused, and returns the status.
-func (p *Plugin) reserved(s *podState, node string, v place.Verdict, status *fwk.Status) *fwk.Status {
+// recordReserve records a reservation that was made or refused, and returns the status.
+func (p *Plugin) recordReserve(s *podState, node string, v place.Verdict, status *fwk.Status) *fwk.Status {
 	if !status.IsSuccess() {
 		s.NotReserved(node, status.Message())
 		return status
@@ -74,8 +74,8 @@ func (p *Plugin) reserved(s *podState, node string, v place.Verdict, status *fwk
 	return status
 }
 
-// turned records how the wait for a turn ended, and returns the status.
-func (s *podState) turned(node string, v place.Verdict, status *fwk.Status) *fwk.Status {
+// recordTurn records how the wait for a turn ended, and returns the status.
+func (s *podState) recordTurn(node string, v place.Verdict, status *fwk.Status) *fwk.Status {
 	if !status.IsSuccess() {
 		s.NoTurn(node, status.Message())
 		return status

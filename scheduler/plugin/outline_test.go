@@ -55,7 +55,7 @@ func TestAnswersAreThoseOfWholeVerdicts(t *testing.T) {
 				t.Fatalf("seed %d: pod %s costs %d on %s (%v), and as a whole verdict %d (%v)", seed, text, cost, n.Name,
 					refusal, s.cost(n, v), v)
 			}
-			if _, ok := s.outlined(n, slot); ok {
+			if _, ok := s.outlineCost(n, slot); ok {
 				outlined++
 			}
 		}

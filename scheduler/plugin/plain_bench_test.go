@@ -277,7 +277,7 @@ func (y *yard) openWith(b testing.TB, name string, list []schedapi.KubeScheduler
 		b.Fatal(err)
 	}
 	if instead == nil {
-		c.shared.rest(c.sched)
+		c.shared.wrapFailureHandler(c.sched)
 	}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())

@@ -53,7 +53,7 @@ func (p *Plugin) PostFilter(
 	m fwk.NodeToStatusReader,
 ) (*fwk.PostFilterResult, *fwk.Status) {
 	if p.alone {
-		p.failed(pod, m)
+		p.reportFailure(pod, m)
 	}
 	if p.preemption == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
@@ -65,12 +65,12 @@ func (p *Plugin) PostFilter(
 	return p.preemption.PostFilter(ctx, cs, pod, m)
 }
 
-// failed reports to the queue of waiting pods how an attempt ended. In a scheduler without Extend, nothing else
-// reports that. If another plugin's PostFilter ended the attempt earlier, failed is not called, and the attempt
-// lapses; see package waiting.
-func (p *Plugin) failed(pod *v1.Pod, m fwk.NodeToStatusReader) {
+// reportFailure reports to the queue of waiting pods how an attempt ended. In a scheduler without Extend, nothing
+// else reports that. If another plugin's PostFilter ended the attempt earlier, reportFailure is not called, and the
+// attempt lapses; see package waiting.
+func (p *Plugin) reportFailure(pod *v1.Pod, m fwk.NodeToStatusReader) {
 	others := &wake.Nodes{}
-	if all, is := m.(*framework.NodeToStatus); is {
+	if all, ok := m.(*framework.NodeToStatus); ok {
 		var refused bool
 		if others, refused = p.othersOf(all); !refused {
 			others = nil

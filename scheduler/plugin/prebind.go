@@ -29,7 +29,7 @@ func (p *Plugin) preFlight(cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Sta
 	if err == nil {
 		status = p.confirm(s, pod, node, v, "")
 	}
-	if status = s.turned(node, v, status); !status.IsSuccess() {
+	if status = s.recordTurn(node, v, status); !status.IsSuccess() {
 		return status
 	}
 	return fwk.NewStatus(fwk.Skip)
@@ -47,13 +47,13 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	}
 	v, waited, err := p.turns.Await(ctx, p.Book, p.metrics, pod, node, p.turnTimeout())
 	if err != nil {
-		return s.turned(node, v, fwk.AsStatus(err))
+		return s.recordTurn(node, v, fwk.AsStatus(err))
 	}
 	short := ""
 	if waited && v.Fits() {
-		short = p.short(ctx, cs, pod, node)
+		short = p.missingAmounts(ctx, cs, pod, node)
 	}
-	return s.turned(node, v, p.confirm(s, pod, node, v, short))
+	return s.recordTurn(node, v, p.confirm(s, pod, node, v, short))
 }
 
 // confirm checks that a node still takes a pod whose turn has come: v, the verdict at that time, must fit, and short

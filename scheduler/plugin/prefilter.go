@@ -25,8 +25,8 @@ func (p *Plugin) PreFilter(
 	pod *v1.Pod,
 	nodes []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
-	if s, again := read(cs); again && s.unnarrowed {
-		return nil, nil
+	if s, ok := read(cs); ok && s.unnarrowed {
+		return nil, nil // a repeated attempt uses the state of the first one; see withAllNodes
 	}
 	s, status := translate(pod)
 	if status != nil {
@@ -56,7 +56,7 @@ func (p *Plugin) PreFilter(
 	p.last.Store(&current{cs, s})
 	named := p.narrow(ctx, cs, s, pod, nodes)
 	if named == nil && s.snap.Len() <= fewNodes && s.fits != nil {
-		p.refuse(s)
+		p.cacheRefusals(s)
 	}
 	return named, nil
 }
@@ -65,9 +65,10 @@ func (p *Plugin) PreFilter(
 // nodes.
 const fewNodes = 100
 
-// refuse computes why nodes refuse the pod, except for nodes whose refusal is cached. In Filter, this would cost
-// more: Filter runs on new goroutines, and the runtime would have to copy and grow their small stacks.
-func (p *Plugin) refuse(s *podState) {
+// cacheRefusals computes and caches why nodes refuse the pod, except for nodes whose refusal is cached already. In
+// Filter, this would cost more: Filter runs on new goroutines, and the runtime would have to copy and grow their
+// small stacks.
+func (p *Plugin) cacheRefusals(s *podState) {
 	for slot := range s.snap.Slots() {
 		if n, _ := s.snap.At(slot); n != nil && !s.fits.In(slot) && !s.answers.Has(s.snap, slot) {
 			p.answer(s, slot)
@@ -148,6 +149,6 @@ func (p *Plugin) scoring(wish *score.Type) score.Strategy {
 
 // isTooLarge reports whether an error means that judging a pod costs too much.
 func isTooLarge(err error) bool {
-	_, is := errors.AsType[booking.TooLarge](err)
-	return is
+	_, ok := errors.AsType[booking.TooLarge](err)
+	return ok
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// The method short returns which plain amounts of a node are too small for a pod that has waited for its turn, or "".
+// missingAmounts returns which plain amounts of a node are too small for a pod that has waited for its turn, or "".
 // Another scheduler may have bound pods to the node meanwhile.
 //
-// The profile's own NodeResourcesFit decides, on the pods that the node has at present. So the method counts as
+// The profile's own NodeResourcesFit decides, on the pods that the node has at present. So missingAmounts counts as
 // kube-scheduler did when it chose the node: without resources that the profile ignores, an extender manages, or DRA
 // serves, and resized pods by their status. It returns "" where the profile does not have that plugin, and where the
 // plugin fails; then the kubelet decides.
-func (p *Plugin) short(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) string {
-	skip, ok := p.allBut(amountsName)
+func (p *Plugin) missingAmounts(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) string {
+	skip, ok := p.filtersExcept(amountsName)
 	n := p.amounts.Node(node)
 	if !ok || n == nil {
 		return ""
@@ -41,9 +41,9 @@ func (p *Plugin) short(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node
 	return ""
 }
 
-// allBut returns the names of the profile's filter plugins except the named one. ok is false if the profile does not
-// have that plugin.
-func (p *Plugin) allBut(name string) (skip sets.Set[string], ok bool) {
+// filtersExcept returns the names of the profile's filter plugins except the named one. ok is false if the profile
+// does not have that plugin.
+func (p *Plugin) filtersExcept(name string) (skip sets.Set[string], ok bool) {
 	f, lists := p.handle.(interface{ ListPlugins() *schedapi.Plugins })
 	if !lists {
 		return nil, false

@@ -18,22 +18,22 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	if !ok {
 		return nil
 	}
-	p.leftOut(ctx, cs, pod, s)
+	p.recordLeftOut(ctx, cs, pod, s)
 	if n := p.Book.Snapshot().Node(node); n != nil && !p.guard.Knows(n) {
-		return p.reserved(s, node, place.Verdict{}, barred(guard.OnlyEstimated, n))
+		return p.recordReserve(s, node, place.Verdict{}, barredStatus(guard.OnlyEstimated, n))
 	}
 	v, known := p.Book.Reserve(node, kube.ID(pod), s.pod, s.demand)
 	if !known || !v.Fits() {
 		p.retry(pod)
 	}
 	if !known {
-		return p.reserved(s, node, v, p.distrusts(s, nil, guard.NotKnown, node))
+		return p.recordReserve(s, node, v, p.distrustStatus(s, nil, guard.NotKnown, node))
 	}
 	if !v.Fits() {
-		return p.reserved(s, node, v, p.refusal(s.pod, v))
+		return p.recordReserve(s, node, v, p.refusal(s.pod, v))
 	}
 	p.waiting.Remove(string(pod.UID))
-	return p.reserved(s, node, v, nil)
+	return p.recordReserve(s, node, v, nil)
 }
 
 // retry puts a pod that Reserve refused back into the queue. Other nodes fit as well, and no event will announce

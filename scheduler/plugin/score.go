@@ -56,7 +56,7 @@ func (s *podState) outlineAll() (all bool) {
 // enough for that.
 func (s *podState) outline(slot int) bool {
 	n, _ := s.snap.At(slot)
-	cost, ok := s.outlined(n, slot)
+	cost, ok := s.outlineCost(n, slot)
 	if ok {
 		s.answers.Keep(s.snap, slot, cost)
 	}
@@ -71,7 +71,7 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk
 		return scoreGroup(cs, info.Node().Name), nil
 	}
 	name := info.Node().Name
-	return s.costs(name, p.costOf(s, name, s.slot(info, name))), nil
+	return s.recordCost(name, p.costOf(s, name, s.slot(info, name))), nil
 }
 
 // costOf returns the cost of the node in a slot; -1 if the ledger does not have the node.

@@ -52,7 +52,7 @@ type Shared struct {
 	// failures has failed attempts to handle beside the scheduling loop; nil if the loop handles all.
 	failures *failures.Line
 	// alone is true if the scheduler is not tenon-scheduler: Options.Informers is nil, and Extend was not called; see
-	// failed.
+	// reportFailure.
 	alone    bool
 	workload booking.Workload
 	plugins  []*Plugin // of all profiles, once the scheduler is set up

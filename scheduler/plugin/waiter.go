@@ -27,7 +27,7 @@ func (w waiter) Barred(pod *v1.Pod, here *waiting.Here) bool {
 		here.Node != nil && w.turns.Has(string(pod.UID), here.Name, here.Node.News)
 }
 
-// MayEvict implements waiting.Profile. Only where there is no room at all, it asks whether the pod may evict others.
+// MayEvict implements waiting.Profile. It asks whether the pod may evict others only if there is no room at all.
 func (w waiter) MayEvict(pod *v1.Pod, c *waiting.Class, here *waiting.Here, room int) bool {
 	if w.evicting().Awaits(pod, here.Name) {
 		return true
@@ -99,8 +99,8 @@ func (s *Shared) podEvents() cache.ResourceEventHandler {
 	}
 }
 
-// mayEvict reports whether the pod fits on a node without all pods of lower priority there, now that gone has left,
-// which the pod could not have evicted.
+// mayEvict reports whether the pod would fit, without all pods of lower priority, on the node that the pod gone has
+// left. It returns false if the pod could have evicted gone.
 func (p *Plugin) mayEvict(pod, gone *v1.Pod) bool {
 	rank := corev1.PodPriority(pod)
 	n := p.Book.Snapshot().Node(gone.Spec.NodeName)
@@ -117,17 +117,17 @@ func (p *Plugin) mayEvict(pod, gone *v1.Pod) bool {
 	return status == nil && len(lower) > 0 && p.accepts(s, n.Without(lower...))
 }
 
-// lags reports whether a node refuses its nominated pod for one reason only: the ledger still has pods that have left
-// the node. Filter then returns an error: after a refusal, DefaultPreemption would evict more pods. In
-// tenon-scheduler, lags returns false.
-func (p *Plugin) lags(s *podState, n *state.Node, info fwk.NodeInfo) bool {
+// isBehind reports whether a node refuses its nominated pod for one reason only: the ledger still has pods that have
+// left the node. Filter then returns an error: after a refusal, DefaultPreemption would evict more pods. In
+// tenon-scheduler, isBehind returns false.
+func (p *Plugin) isBehind(s *podState, n *state.Node, info fwk.NodeInfo) bool {
 	if !p.alone || n == nil {
 		return false
 	}
-	for _, promised := range p.handle.NominatedPodsForNode(n.Name) {
-		if string(promised.GetPod().UID) == s.uid {
-			left := preempt.Departed(n, info)
-			return len(left) > 0 && s.takes(n.Without(left...))
+	for _, nominated := range p.handle.NominatedPodsForNode(n.Name) {
+		if string(nominated.GetPod().UID) == s.uid {
+			departed := preempt.Departed(n, info)
+			return len(departed) > 0 && s.takes(n.Without(departed...))
 		}
 	}
 	return false

@@ -55,8 +55,8 @@ func (r *Residents) split(n *state.Node, rank int32, seed maphash.Seed) (leaving
 	return leaving, lower, others
 }
 
-// Openings records where pods of one kind were woken because they may evict others there. For each set of pods that
-// would stay on a node they are woken once. The zero Openings is empty.
+// Openings records where pods of one kind were woken because they may evict others there. They are woken once for
+// each set of pods that would stay on the node. The zero Openings is empty.
 type Openings struct {
 	// woken has, for the pods that would have stayed, the sum that split returns.
 	woken map[opening]uint64
@@ -82,7 +82,7 @@ func (o *Openings) Opens(pod *v1.Pod, p *place.Pod, d place.Demand, n *state.Nod
 	}
 	leaving, lower, others := r.split(n, rank, seed)
 	key := opening{n.Name, rank}
-	if was, tried := o.woken[key]; tried && was == others || len(lower) == 0 {
+	if last, woken := o.woken[key]; woken && last == others || len(lower) == 0 {
 		return false
 	}
 	n = n.Without(leaving...)

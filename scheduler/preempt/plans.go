@@ -153,10 +153,10 @@ func (p *plans) doubted(uid string) []string {
 	return nil
 }
 
-// explanation returns the text of the event on a victim: for which pod it is evicted, and where that pod will be. It
+// victimNote returns the text of the event on a victim: for which pod it is evicted, and where that pod will be. It
 // returns "" if kube-scheduler chose the victim. Call it before the eviction: as soon as the victim is gone, the
 // preemptor's next attempt may begin and replace the plans.
-func (pre *Preemption) explanation(preemptor types.UID, node string, victimUID types.UID) string {
+func (pre *Preemption) victimNote(preemptor types.UID, node string, victimUID types.UID) string {
 	p, ok := pre.plans.of(string(preemptor), node)
 	i := slices.IndexFunc(p.victims, func(v victim) bool { return v.uid == victimUID })
 	if !ok || i < 0 {
@@ -165,9 +165,9 @@ func (pre *Preemption) explanation(preemptor types.UID, node string, victimUID t
 	return p.note(p.victims[i])
 }
 
-// explain records the event on an evicted pod, unless the text is "". kube-scheduler's own event has only the
+// recordVictim records the event on an evicted pod, unless the text is "". kube-scheduler's own event has only the
 // preemptor's UID.
-func (pre *Preemption) explain(pod *v1.Pod, preemptor runtime.Object, text string) {
+func (pre *Preemption) recordVictim(pod *v1.Pod, preemptor runtime.Object, text string) {
 	if text != "" {
 		pre.Recorder.Eventf(pod, preemptor, v1.EventTypeNormal, "PreemptedForAlignment", "Preempting", "%s", text)
 	}

@@ -93,7 +93,7 @@ func New(ctx context.Context, p Plugin, c Config) (*Preemption, error) {
 		later: func(after time.Duration, do func()) { time.AfterFunc(after, do) }}
 	if !c.KeepVictims {
 		d.Evaluator.Interface = chooser{d, pre}
-		pre.explained()
+		pre.wrapEviction()
 	}
 	return pre, nil
 }
@@ -112,7 +112,7 @@ func (pre *Preemption) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v
 	}
 	uid := string(pod.UID)
 	pre.plans.begin(uid)
-	node, why, err := pre.patient(ctx, cs, a, pod, m)
+	node, why, err := pre.reasonToWait(ctx, cs, a, pod, m)
 	switch {
 	case err != nil:
 		return nil, fwk.AsStatus(err)
@@ -161,7 +161,7 @@ func (pre *Preemption) Evicts(pod *v1.Pod) bool {
 // Awaits reports whether the pod waits for a report of the node, where it does not fit at present. The report decides
 // whether the pod has to preempt, and which pods it evicts.
 func (pre *Preemption) Awaits(pod *v1.Pod, node string) bool {
-	return pre != nil && pre.waits.of(string(pod.UID), node)
+	return pre != nil && pre.waits.waitsFor(string(pod.UID), node)
 }
 
 // Victims returns the UIDs of the pods that the last attempt of the given pod evicts from a node.

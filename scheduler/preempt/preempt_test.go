@@ -207,11 +207,11 @@ func TestAVictimIsDeletedTooEarly(t *testing.T) {
 	s.pods = s.pods[1:]
 	s.framework(pod) // as it is after the deletion of low
 	s.later = nil
-	s.p.pre.missed(mid, pod)
+	s.p.pre.retryIfMissed(mid, pod)
 	if len(s.later) > 0 {
 		t.Errorf("the pod is tried again after %v, although its victim is there", s.later)
 	}
-	s.p.pre.missed(low, pod)
+	s.p.pre.retryIfMissed(low, pod)
 	if !slices.Equal(s.later, []time.Duration{catchUp}) {
 		t.Errorf("the pod is tried again after %v", s.later)
 	}

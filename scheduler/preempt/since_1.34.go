@@ -29,17 +29,17 @@ func (pre *Preemption) eligible(info fwk.NodeInfo, p fwk.PodInfo, preemptor *v1.
 	return pre.upstream.IsEligiblePod(info, p, preemptor)
 }
 
-// explained wraps the function that evicts a pod: it records an event on each victim.
-func (pre *Preemption) explained() {
+// wrapEviction wraps the function that evicts a pod: it records an event on each victim.
+func (pre *Preemption) wrapEviction() {
 	evict := pre.upstream.Evaluator.PreemptPod
 	pre.upstream.Evaluator.PreemptPod = func(ctx context.Context, c preemption.Candidate, by, pod *v1.Pod,
 		plugin string) error {
-		text := pre.explanation(by.UID, c.Name(), pod.UID)
+		text := pre.victimNote(by.UID, c.Name(), pod.UID)
 		if err := evict(ctx, c, by, pod, plugin); err != nil {
 			return err
 		}
-		pre.explain(pod, by, text)
-		pre.missed(pod, by)
+		pre.recordVictim(pod, by, text)
+		pre.retryIfMissed(pod, by)
 		return nil
 	}
 }

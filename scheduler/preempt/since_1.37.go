@@ -35,16 +35,16 @@ func (pre *Preemption) eligible(info fwk.NodeInfo, p fwk.PodInfo, preemptor *v1.
 	return pre.upstream.IsEligiblePod(info, preemption.NewPodVictim(p, nil, nil), preemptor)
 }
 
-// explained wraps the function that evicts a pod: it records an event on each victim.
-func (pre *Preemption) explained() {
+// wrapEviction wraps the function that evicts a pod: it records an event on each victim.
+func (pre *Preemption) wrapEviction() {
 	evict := pre.upstream.Executor.PreemptPod
 	pre.upstream.Executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor,
 		pod *v1.Pod, plugin string) (bool, error) {
-		text := pre.explanation(by.UID(), c.Name(), pod.UID)
+		text := pre.victimNote(by.UID(), c.Name(), pod.UID)
 		inMemory, err := evict(ctx, c, by, pod, plugin)
 		if err == nil {
-			pre.explain(pod, by.Obj(), text)
-			pre.missed(pod, slices.Collect(maps.Values(by.Pods()))...)
+			pre.recordVictim(pod, by.Obj(), text)
+			pre.retryIfMissed(pod, slices.Collect(maps.Values(by.Pods()))...)
 		}
 		return inMemory, err
 	}

@@ -38,13 +38,13 @@ func (c chooser) choose(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, inf
 	if t == nil {
 		return upstream()
 	}
-	v, status := t.possible()
+	v, status := t.withoutVictims()
 	if !status.IsSuccess() {
 		return nil, 0, status
 	}
 	choice, ok := evict.Choose(t.problem(v, pdbs))
 	if !ok {
-		t.heedPromised()
+		t.noteNominated()
 	}
 	switch {
 	case t.err != nil:
@@ -58,7 +58,7 @@ func (c chooser) choose(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, inf
 	for _, i := range choice.Set {
 		out = append(out, t.victims[i].GetPod())
 	}
-	slices.SortStableFunc(out, t.important)
+	slices.SortStableFunc(out, t.compareImportance)
 	c.pre.plans.put(string(pod.UID), t.plan(out))
 	return out, choice.Cost.Violations, nil
 }
@@ -125,8 +125,8 @@ func (t *trial) lower(pods []fwk.PodInfo) []fwk.PodInfo {
 	return slices.DeleteFunc(slices.Clone(pods), func(p fwk.PodInfo) bool { return !t.mayGo(p) })
 }
 
-// important orders pods by importance, the most important first, as kube-scheduler does.
-func (t *trial) important(a, b *v1.Pod) int {
+// compareImportance orders pods by importance, the most important first, as kube-scheduler does.
+func (t *trial) compareImportance(a, b *v1.Pod) int {
 	return cmp.Or(cmp.Compare(corev1.PodPriority(b), corev1.PodPriority(a)), cmp.Compare(started(a), started(b)))
 }
 
@@ -155,22 +155,22 @@ func (t *trial) doubtful() string {
 	return ""
 }
 
-// worded returns the status of a verdict that refuses the pod.
-func (t *trial) worded(v place.Verdict) *fwk.Status {
+// refusalStatus returns the status of a verdict that refuses the pod.
+func (t *trial) refusalStatus(v place.Verdict) *fwk.Status {
 	return fwk.NewStatus(fwk.Unschedulable, t.pre.plugin.Reasons(t.Pod, v)...)
 }
 
-// possible returns the verdict on the node without any possible victim, or a status if no pod may be evicted from the
-// node. In the latter case, if the node may accept the pod later, possible records the node as passed over.
-func (t *trial) possible() (v place.Verdict, status *fwk.Status) {
+// withoutVictims returns the verdict on the node without any possible victim, or a status if no pod may be evicted
+// from the node. In the latter case, if the node may accept the pod later, it records the node as passed over.
+func (t *trial) withoutVictims() (v place.Verdict, status *fwk.Status) {
 	if len(t.victims) == 0 {
-		t.heedPromised()
+		t.noteNominated()
 		return v, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, t.pre.Texts.NoVictims)
 	}
 	n := t.without(slices.Concat(t.leaving, t.victims))
 	v = n.Place(t.Pod, t.Demand)
 	if !n.Might(t.Pod, t.Demand) {
-		return v, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, t.worded(v).Reasons()...)
+		return v, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, t.refusalStatus(v).Reasons()...)
 	}
 	why := t.doubtful()
 	if why == "" && v.Fits() {
@@ -178,14 +178,14 @@ func (t *trial) possible() (v place.Verdict, status *fwk.Status) {
 	}
 	t.pre.plans.doubt(string(t.pod.UID), t.node.Name)
 	if why == "" {
-		return v, t.worded(v)
+		return v, t.refusalStatus(v)
 	}
 	return v, fwk.NewStatus(fwk.Unschedulable, why)
 }
 
-// heedPromised records the node as passed over if pods of equal or higher priority are nominated to it, so that the
-// pod is tried again: where those pods are placed decides whether this pod fits.
-func (t *trial) heedPromised() {
+// noteNominated records the node as passed over if pods of equal or higher priority are nominated to it, so that the
+// pod is tried again: whether this pod fits depends on where those pods are placed.
+func (t *trial) noteNominated() {
 	if slices.ContainsFunc(t.pre.Handle.NominatedPodsForNode(t.node.Name), func(p fwk.PodInfo) bool {
 		return p.GetPod().UID != t.pod.UID && corev1.PodPriority(p.GetPod()) >= corev1.PodPriority(t.pod)
 	}) {
@@ -208,7 +208,7 @@ func (t *trial) works(pods []fwk.PodInfo) bool {
 	if t.err != nil || !t.afford() || !t.without(pods).Takes(t.Pod, t.Demand) {
 		return false
 	}
-	if t.err = t.let(pods); t.err != nil {
+	if t.err = t.removeExactly(pods); t.err != nil {
 		return false
 	}
 	status := t.pre.Handle.RunFilterPluginsWithNominatedPods(t.ctx, t.cs, t.pod, t.info)
@@ -237,8 +237,9 @@ func (t *trial) afford() bool {
 	return true
 }
 
-// let removes pods from the node and the state, and puts others back, so that exactly the given pods are gone.
-func (t *trial) let(pods []fwk.PodInfo) error {
+// removeExactly removes pods from the node and the state, and puts others back, so that exactly the given pods are
+// gone.
+func (t *trial) removeExactly(pods []fwk.PodInfo) error {
 	want := map[string]fwk.PodInfo{}
 	for _, p := range pods {
 		want[string(p.GetPod().UID)] = p
@@ -246,10 +247,10 @@ func (t *trial) let(pods []fwk.PodInfo) error {
 	// Pods are put back in a fixed order, because other plugins' states may depend on the order.
 	for _, p := range slices.Concat(t.leaving, t.victims) {
 		uid := string(p.GetPod().UID)
-		_, is := t.gone[uid]
-		_, shall := want[uid]
+		_, removed := t.gone[uid]
+		_, remove := want[uid]
 		switch {
-		case shall && !is:
+		case remove && !removed:
 			if err := t.info.RemovePod(klog.FromContext(t.ctx), p.GetPod()); err != nil {
 				return fmt.Errorf("remove pod %s: %w", klog.KObj(p.GetPod()), err)
 			}
@@ -257,7 +258,7 @@ func (t *trial) let(pods []fwk.PodInfo) error {
 			if s := t.pre.Handle.RunPreFilterExtensionRemovePod(t.ctx, t.cs, t.pod, p, t.info); !s.IsSuccess() {
 				return fmt.Errorf("remove pod %s: %w", klog.KObj(p.GetPod()), s.AsError())
 			}
-		case is && !shall:
+		case removed && !remove:
 			t.info.AddPodInfo(p)
 			delete(t.gone, uid)
 			if s := t.pre.Handle.RunPreFilterExtensionAddPod(t.ctx, t.cs, t.pod, p, t.info); !s.IsSuccess() {

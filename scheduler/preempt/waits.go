@@ -17,15 +17,15 @@ import (
 // This file finds out whether a pod need not evict others, because room may appear on a node without evictions.
 
 const (
-	// patience is how long a pod waits for a report that may show room for it, before it preempts.
+	// patience is how long a pod waits, before it preempts, for a report that may show room for the pod.
 	patience = 30 * time.Second
 	// catchUp is longer than the event of a deleted pod takes from the API server to the ledger.
 	catchUp = time.Second
 )
 
-// patient returns why the pod should wait instead of evicting others, or "" if it should not wait. If the result is
-// not nil, it nominates the waiting pod to a node.
-func (pre *Preemption) patient(ctx context.Context, cs fwk.CycleState, a Attempt, pod *v1.Pod,
+// reasonToWait returns why the pod should wait instead of evicting others, or "" if it should not wait. If the result
+// is not nil, it nominates the waiting pod to a node.
+func (pre *Preemption) reasonToWait(ctx context.Context, cs fwk.CycleState, a Attempt, pod *v1.Pod,
 	m fwk.NodeToStatusReader) (*fwk.PostFilterResult, string, error) {
 	may, _ := pre.upstream.PodEligibleToPreemptOthers(ctx, pod, m.Get(pod.Status.NominatedNodeName))
 	if !may || fwk.Grouped(pod) {
@@ -35,19 +35,19 @@ func (pre *Preemption) patient(ctx context.Context, cs fwk.CycleState, a Attempt
 	if err != nil {
 		return nil, "", fmt.Errorf("list nodes that refused pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	if node, why := pre.leaves(ctx, cs, pod, nodes); why != "" {
+	if node, why := pre.roomAfterDeletions(ctx, cs, pod, nodes); why != "" {
 		return node, why, nil
 	}
-	return nil, pre.settles(a, pod, nodes, m), nil
+	return nil, pre.roomAfterReport(a, pod, nodes, m), nil
 }
 
-// leaves finds a node where the pod fits once pods that are being deleted have gone, and returns a text that names
-// it, or "". If the leaving pods of lower priority are enough, the result nominates the pod to the node, as if it had
-// evicted them; otherwise the result is nil.
-func (pre *Preemption) leaves(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (
+// roomAfterDeletions finds a node where the pod fits once pods that are being deleted have gone, and returns a text
+// that names it, or "". If the leaving pods of lower priority are enough, the result nominates the pod to the node,
+// as if it had evicted them; otherwise the result is nil.
+func (pre *Preemption) roomAfterDeletions(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (
 	*fwk.PostFilterResult, string) {
 	const afterwards = " once pods that are being deleted there have gone"
-	var node, kept string
+	var node, nominated string
 	for _, info := range nodes {
 		if !slices.ContainsFunc(info.GetPods(), pre.isLeaving) {
 			continue
@@ -57,7 +57,7 @@ func (pre *Preemption) leaves(ctx context.Context, cs fwk.CycleState, pod *v1.Po
 			continue
 		}
 		if t.works(t.lower(t.leaving)) {
-			kept = t.node.Name
+			nominated = t.node.Name
 			break
 		}
 		if node == "" && t.works(t.leaving) {
@@ -65,17 +65,17 @@ func (pre *Preemption) leaves(ctx context.Context, cs fwk.CycleState, pod *v1.Po
 		}
 	}
 	switch {
-	case kept != "":
-		return framework.NewPostFilterResultWithNominatedNode(kept), "fits on node " + kept + afterwards
+	case nominated != "":
+		return framework.NewPostFilterResultWithNominatedNode(nominated), "fits on node " + nominated + afterwards
 	case node != "":
 		return nil, "fits on node " + node + afterwards
 	}
 	return nil, ""
 }
 
-// settles returns a text that names a node whose next report may show room for the pod, or "" if there is none. It
-// passes over a node for which the pod has waited as long as patience. It also schedules a retry of the pod.
-func (pre *Preemption) settles(a Attempt, pod *v1.Pod, nodes []fwk.NodeInfo, m fwk.NodeToStatusReader) string {
+// roomAfterReport returns a text that names a node whose next report may show room for the pod, or "" if there is
+// none. It passes over a node for which the pod has waited as long as patience. It also schedules a retry of the pod.
+func (pre *Preemption) roomAfterReport(a Attempt, pod *v1.Pod, nodes []fwk.NodeInfo, m fwk.NodeToStatusReader) string {
 	uid := string(pod.UID)
 	for _, info := range nodes {
 		name := info.Node().Name
@@ -84,8 +84,8 @@ func (pre *Preemption) settles(a Attempt, pod *v1.Pod, nodes []fwk.NodeInfo, m f
 			continue
 		}
 		why := n.Doubtful()
-		if left := Departed(n, info); len(left) > 0 {
-			n, why = n.Without(left...), "pods have just left it"
+		if departed := Departed(n, info); len(departed) > 0 {
+			n, why = n.Without(departed...), "pods have just left it"
 		}
 		if why == "" || !n.Might(a.Pod, a.Demand) {
 			continue
@@ -105,8 +105,8 @@ func (a Attempt) refused(n *state.Node) bool {
 	if len(n.Refused) == 0 {
 		return false
 	}
-	_, is := n.Refused[a.Pod.Shape()]
-	return is
+	_, refused := n.Refused[a.Pod.Shape()]
+	return refused
 }
 
 // Departed returns the UIDs of the pods that the ledger has on a node and kube-scheduler does not. They were deleted,
@@ -152,13 +152,13 @@ func (pre *Preemption) retry(pod *v1.Pod, since time.Time) {
 	}
 }
 
-// missed retries the preemptors of a deleted pod, because kube-scheduler may have ignored the deletion. It tries a
-// preemptor again when the preemptor's last victim is deleted, but ignores deletions while it still evicts other
-// victims. A victim of two preemptors may be deleted that early (pkg/scheduler/framework/preemption/executor.go,
-// 1.37: "Victim Pod is already deleted").
-func (pre *Preemption) missed(victim *v1.Pod, preemptors ...*v1.Pod) {
+// retryIfMissed retries the preemptors of a deleted pod, because kube-scheduler may have ignored the deletion.
+// kube-scheduler tries a preemptor again when the preemptor's last victim is deleted, but ignores deletions while it
+// still evicts other victims. A victim of two preemptors may be deleted that early
+// (pkg/scheduler/framework/preemption/executor.go, 1.37: "Victim Pod is already deleted").
+func (pre *Preemption) retryIfMissed(victim *v1.Pod, preemptors ...*v1.Pod) {
 	if pre.present(victim) != nil {
-		return // its deletion is still to come
+		return // the informer has not delivered the deletion yet
 	}
 	for _, p := range preemptors {
 		pre.Retry(p)
@@ -245,8 +245,8 @@ func (w *waits) disarm(uid string) {
 	delete(w.armed, uid)
 }
 
-// of reports whether a pod waits for a report of a node.
-func (w *waits) of(uid, node string) bool {
+// waitsFor reports whether a pod waits for a report of a node.
+func (w *waits) waitsFor(uid, node string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Contains(w.pods[uid].nodes, node)

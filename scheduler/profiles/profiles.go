@@ -61,7 +61,7 @@ func completeProfile(pl *schedapi.Plugins, name string, logger klog.Logger) {
 			added = append(added, p.name)
 		}
 	}
-	if bindsFirst(pl, name) {
+	if putFirstAtBind(pl, name) {
 		added = append(added, "bind")
 	}
 	if len(added) > 0 {
@@ -76,10 +76,10 @@ func completeProfile(pl *schedapi.Plugins, name string, logger klog.Logger) {
 	}
 }
 
-// bindsFirst puts the plugin before all others at bind, if it runs at reserve. Only the first plugin that accepts a
-// pod binds the pod, and this plugin skips pods without a decision to pass on. bindsFirst returns true if the plugin
-// did not run at bind before.
-func bindsFirst(pl *schedapi.Plugins, name string) bool {
+// putFirstAtBind puts the plugin before all others at bind, if it runs at reserve. Only the first plugin that accepts
+// a pod binds the pod, and this plugin skips pods without a decision to pass on. It returns true if the plugin did
+// not run at bind before.
+func putFirstAtBind(pl *schedapi.Plugins, name string) bool {
 	if !enabledAt(pl, &pl.Reserve, name) || has(pl.Bind.Disabled, name) || has(pl.Bind.Enabled, name) {
 		return false
 	}
@@ -121,7 +121,7 @@ func Preemptors(
 			continue
 		}
 		for _, name := range []string{config.Tenon, config.Match} {
-			if preempts(pl, name) {
+			if enablePreemption(pl, name) {
 				out[profiles[i].SchedulerName] = preemptionArgs(profiles[i].PluginConfig)
 				logger.V(2).
 					Info("Plugin preempts in place of "+names.DefaultPreemption, "profile", profiles[i].SchedulerName, "plugin", name)
@@ -131,26 +131,30 @@ func Preemptors(
 	return out
 }
 
-// preempts makes the plugin preempt in a profile where it filters, in place of DefaultPreemption. It returns false,
-// and changes nothing, if the profile does not filter with it, does not preempt, or disables it at postFilter.
-func preempts(pl *schedapi.Plugins, name string) bool {
-	after := &pl.PostFilter
-	theirs := enabledAt(pl, after, names.DefaultPreemption)
-	if !enabledAt(pl, &pl.Filter, name) || has(after.Disabled, name) || !theirs && !has(after.Enabled, name) {
+// enablePreemption makes the plugin preempt, in place of DefaultPreemption, in a profile where the plugin filters. It
+// returns false, and changes nothing, if the profile does not filter with the plugin, does not preempt, or disables
+// the plugin at postFilter.
+func enablePreemption(pl *schedapi.Plugins, name string) bool {
+	postFilter := &pl.PostFilter
+	defaultPreempts := enabledAt(pl, postFilter, names.DefaultPreemption)
+	if !enabledAt(pl, &pl.Filter, name) || has(postFilter.Disabled, name) {
 		return false
 	}
-	if at := slices.IndexFunc(after.Enabled, func(p schedapi.Plugin) bool {
+	if !defaultPreempts && !has(postFilter.Enabled, name) {
+		return false
+	}
+	if at := slices.IndexFunc(postFilter.Enabled, func(p schedapi.Plugin) bool {
 		return p.Name == names.DefaultPreemption
 	}); at >= 0 {
-		after.Enabled = slices.Delete(slices.Clone(after.Enabled), at, at+1)
-		if !has(after.Enabled, name) {
-			after.Enabled = slices.Insert(after.Enabled, at, schedapi.Plugin{Name: name})
+		postFilter.Enabled = slices.Delete(slices.Clone(postFilter.Enabled), at, at+1)
+		if !has(postFilter.Enabled, name) {
+			postFilter.Enabled = slices.Insert(postFilter.Enabled, at, schedapi.Plugin{Name: name})
 		}
 	}
-	if theirs {
-		after.Disabled = append(slices.Clone(after.Disabled), schedapi.Plugin{Name: names.DefaultPreemption})
+	if defaultPreempts {
+		postFilter.Disabled = append(slices.Clone(postFilter.Disabled), schedapi.Plugin{Name: names.DefaultPreemption})
 	}
-	for _, p := range []point{{"postFilter", after}, {"preEnqueue", &pl.PreEnqueue}} {
+	for _, p := range []point{{"postFilter", postFilter}, {"preEnqueue", &pl.PreEnqueue}} {
 		if !enabledAt(pl, p.set, name) && !has(p.set.Disabled, name) {
 			p.set.Enabled = append(slices.Clone(p.set.Enabled), schedapi.Plugin{Name: name})
 		}

@@ -65,36 +65,36 @@ func (s *Shard) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *fwk.Stat
 // Confine enables [Shard] in the profiles whose arguments for the plugin select nodes. It returns the selector, which
 // matches everything if no profile has one. All profiles must have the same selector, because they share one ledger.
 func Confine(profiles []schedapi.KubeSchedulerProfile) (labels.Selector, error) {
-	said, first := "", ""
+	selector, firstProfile := "", ""
 	for i := range profiles {
 		p := &profiles[i]
-		text, enabled, err := selects(p)
+		text, enabled, err := selectorOf(p)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("profile %q: %w", p.SchedulerName, err)
 		case !enabled:
 			continue
-		case first == "":
-			said, first = text, p.SchedulerName
-		case text != said:
+		case firstProfile == "":
+			selector, firstProfile = text, p.SchedulerName
+		case text != selector:
 			return nil, fmt.Errorf(
 				"profiles %q and %q have the layoutSelectors %q and %q: profiles of one scheduler share one",
-				first,
+				firstProfile,
 				p.SchedulerName,
-				said,
+				selector,
 				text,
 			)
 		}
 		if text != "" {
-			enclose(p.Plugins)
+			enableShard(p.Plugins)
 		}
 	}
-	return labels.Parse(said)
+	return labels.Parse(selector)
 }
 
-// selects returns the selector in the profile's arguments for Tenon's plugin, and whether the profile enables that
+// selectorOf returns the selector in the profile's arguments for Tenon's plugin, and whether the profile enables that
 // plugin.
-func selects(p *schedapi.KubeSchedulerProfile) (text string, enabled bool, err error) {
+func selectorOf(p *schedapi.KubeSchedulerProfile) (text string, enabled bool, err error) {
 	for _, name := range []string{config.Tenon, config.Match} {
 		if p.Plugins == nil || !enabledSomewhere(p.Plugins, name) {
 			continue
@@ -114,10 +114,10 @@ func selects(p *schedapi.KubeSchedulerProfile) (text string, enabled bool, err e
 	return text, enabled, nil
 }
 
-// enclose enables Shard before all other filters, because it is the cheapest, and because the answers of other
+// enableShard enables Shard before all other filters, because it is the cheapest, and because the answers of other
 // filters about nodes outside the shard do not matter. It names Shard at the filter point, too, so that Shard also
 // runs in profiles that disable all filters of multiPoint.
-func enclose(pl *schedapi.Plugins) {
+func enableShard(pl *schedapi.Plugins) {
 	for _, set := range []*schedapi.PluginSet{&pl.MultiPoint, &pl.Filter} {
 		set.Enabled = slices.Insert(slices.Clone(set.Enabled), 0, schedapi.Plugin{Name: ShardName})
 	}

@@ -33,7 +33,7 @@ type Refused struct {
 // waiting helps nowhere, it returns a remedy, or "" if it knows none. It names only pods of the pod's own namespace
 // and counts the others, because a reader of events in one namespace may not be allowed to see the pods of another.
 func (r Refused) Advice(nodes []string) string {
-	left, together, remedy := maxEnds, "", ""
+	budget, together, remedy := maxEnds, "", ""
 	for _, name := range nodes[:min(len(nodes), MaxAdvice)] {
 		n := r.Snapshot.Node(name)
 		if n == nil {
@@ -48,7 +48,7 @@ func (r Refused) Advice(nodes []string) string {
 			continue
 		}
 		remedy = cmp.Or(remedy, v.Reasons[0].Remedy())
-		if left -= len(n.Entries); left < 0 {
+		if budget -= len(n.Entries); budget < 0 {
 			break
 		}
 		if ends := r.endings(n); len(ends) > 0 {

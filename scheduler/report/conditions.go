@@ -107,16 +107,16 @@ func write(ctx context.Context, w *client.Client, node string, reasons []state.I
 	if err != nil {
 		return err
 	}
-	if !judge(l, reasons) {
+	if !setConditions(l, reasons) {
 		return nil
 	}
 	_, err = w.UpdateStatus(ctx, l, metav1.UpdateOptions{FieldManager: "tenon-scheduler"})
 	return err
 }
 
-// judge sets the conditions in a layout, and reports whether they have changed. reasons are the reasons why
+// setConditions sets the conditions in a layout, and reports whether they have changed. reasons are the reasons why
 // predictions for the node may be wrong.
-func judge(l *v1alpha1.NodeLayout, reasons []state.Inexact) (changed bool) {
+func setConditions(l *v1alpha1.NodeLayout, reasons []state.Inexact) (changed bool) {
 	set := func(c metav1.Condition) {
 		c.ObservedGeneration = l.Generation
 		changed = meta.SetStatusCondition(&l.Status.Conditions, c) || changed

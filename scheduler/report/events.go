@@ -106,6 +106,6 @@ func (e *Events) node(node, kind, reason, note string) {
 		return
 	}
 	// Kubelets and kubectl describe use the name in place of the UID.
-	at := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}
-	e.recorder.Eventf(at, nil, kind, reason, "Reading", "%s", printable.Clip(note, maxNote))
+	ref := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}
+	e.recorder.Eventf(ref, nil, kind, reason, "Reading", "%s", printable.Clip(note, maxNote))
 }

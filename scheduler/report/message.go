@@ -33,14 +33,14 @@ func NoNode(counts map[string]int, advice string) string {
 	for text, n := range counts {
 		all = append(all, item{text, n})
 	}
-	first := func(x item) int {
+	rank := func(x item) int {
 		if strings.HasPrefix(x.text, neverBegins) {
 			return 0
 		}
 		return 1
 	}
 	slices.SortFunc(all, func(x, y item) int {
-		return cmp.Or(first(x)-first(y), y.count-x.count, strings.Compare(x.text, y.text))
+		return cmp.Or(rank(x)-rank(y), y.count-x.count, strings.Compare(x.text, y.text))
 	})
 	var b strings.Builder
 	for i, x := range all {

@@ -22,18 +22,18 @@ import (
 type Misaligned struct {
 	snapshot func() *ledger.Snapshot
 	pods     func(node string) []*v1.Pod
-	tell     *Events
+	events   *Events
 	since    time.Time
 
 	mu sync.Mutex
-	// on has, by node and by UID, whether a reported pod is misaligned.
-	on map[string]map[string]bool
+	// judged has, by node and by UID, whether a reported pod is misaligned.
+	judged map[string]map[string]bool
 }
 
 // NewMisaligned returns a Misaligned that counts the misaligned pods of a ledger. It records events only for pods
 // that did not start before since.
-func NewMisaligned(snapshot func() *ledger.Snapshot, tell *Events, since time.Time) *Misaligned {
-	return &Misaligned{snapshot: snapshot, tell: tell, since: since, on: map[string]map[string]bool{}}
+func NewMisaligned(snapshot func() *ledger.Snapshot, events *Events, since time.Time) *Misaligned {
+	return &Misaligned{snapshot: snapshot, events: events, since: since, judged: map[string]map[string]bool{}}
 }
 
 // Of sets the function that returns the pods of a node. Until then no pod is judged. Call it before anything is
@@ -48,13 +48,13 @@ func (m *Misaligned) Reported(l *v1alpha1.NodeLayout) {
 		return
 	}
 	m.mu.Lock()
-	before := m.on[l.Name]
+	before := m.judged[l.Name]
 	m.mu.Unlock()
 	now := map[string]bool{}
 	var specs map[string]*v1.Pod
 	for _, e := range node.Entries {
-		if was, known := before[e.Pod.UID]; known {
-			now[e.Pod.UID] = was
+		if result, known := before[e.Pod.UID]; known {
+			now[e.Pod.UID] = result
 			continue
 		}
 		if e.Source != state.Observed {
@@ -73,7 +73,7 @@ func (m *Misaligned) Reported(l *v1alpha1.NodeLayout) {
 		}
 	}
 	m.mu.Lock()
-	m.on[l.Name] = now
+	m.judged[l.Name] = now
 	m.mu.Unlock()
 }
 
@@ -96,7 +96,7 @@ func (m *Misaligned) judge(node *state.Node, pod *v1.Pod, e state.Entry) bool {
 		return false
 	}
 	if start := pod.Status.StartTime; start == nil || !start.Time.Before(m.since) {
-		m.tell.Misaligned(pod, misalignedText(node, all))
+		m.events.Misaligned(pod, misalignedText(node, all))
 	}
 	return true
 }
@@ -132,13 +132,13 @@ func (m *Misaligned) Count() (n int) {
 	known := m.snapshot()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for node, pods := range m.on {
+	for node, pods := range m.judged {
 		if known.Node(node) == nil {
-			delete(m.on, node)
+			delete(m.judged, node)
 			continue
 		}
-		for _, bad := range pods {
-			if bad {
+		for _, misaligned := range pods {
+			if misaligned {
 				n++
 			}
 		}

@@ -29,8 +29,8 @@ const (
 type Notices struct {
 	snapshot func() *ledger.Snapshot
 	events   *Events
-	// judge makes the conditions of a node's layout be written again.
-	judge func(node string)
+	// rewrite queues a node whose layout's conditions have to be written again.
+	rewrite func(node string)
 
 	mu sync.Mutex
 	// last has the last notice of every node that has one.
@@ -41,9 +41,10 @@ type Notices struct {
 // hazards.
 type notice struct{ inexact, hazards string }
 
-// NewNotices returns a Notices that records events on changes, and calls judge for each layout with stale conditions.
-func NewNotices(snapshot func() *ledger.Snapshot, e *Events, judge func(node string)) *Notices {
-	return &Notices{snapshot: snapshot, events: e, judge: judge, last: map[string]notice{}}
+// NewNotices returns a Notices that records events on changes, and calls rewrite for each layout with stale
+// conditions.
+func NewNotices(snapshot func() *ledger.Snapshot, e *Events, rewrite func(node string)) *Notices {
+	return &Notices{snapshot: snapshot, events: e, rewrite: rewrite, last: map[string]notice{}}
 }
 
 // Reported receives a layout that the ledger has accepted.
@@ -63,7 +64,7 @@ func (n *Notices) Reported(l *v1alpha1.NodeLayout) {
 	}
 	n.mu.Unlock()
 	if stale(l, node) {
-		n.judge(l.Name)
+		n.rewrite(l.Name)
 	}
 	switch {
 	case now.inexact == before.inexact:

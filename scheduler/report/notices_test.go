@@ -147,22 +147,22 @@ func TestTheConditionExactFollowsTheLayout(t *testing.T) {
 		if stale(l, &state.Node{Machine: known(t, l).Machine, Rules: known(t, l).Rules, Inexact: core(t, l)}) {
 			t.Error("the condition that was written would be written again")
 		}
-		if judge(l, core(t, l)) {
+		if setConditions(l, core(t, l)) {
 			t.Error("judging once more changes something")
 		}
 	}
-	judge(l, core(t, l))
+	setConditions(l, core(t, l))
 	check(metav1.ConditionTrue, "")
 	inexact(l, state.UnhealthyDevices)
-	if !judge(l, core(t, l)) {
+	if !setConditions(l, core(t, l)) {
 		t.Error("nothing is written")
 	}
 	check(metav1.ConditionFalse, "unhealthy-devices: because of unhealthy-devices")
 	inexact(l)
-	judge(l, core(t, l))
+	setConditions(l, core(t, l))
 	check(metav1.ConditionTrue, "")
 	l.Machine.NUMAs = nil
-	judge(l, nil)
+	setConditions(l, nil)
 	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact); c != nil {
 		t.Errorf("a layout that is refused has condition %+v", c)
 	}
@@ -190,11 +190,11 @@ func TestTheConditionAlignedNamesTheSettings(t *testing.T) {
 	aligned := func() *metav1.Condition {
 		return meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionAligned)
 	}
-	if judge(l, nil); aligned() != nil || stale(l, node()) {
+	if setConditions(l, nil); aligned() != nil || stale(l, node()) {
 		t.Errorf("a layout that leaves nothing unaligned has condition %+v", aligned())
 	}
 	l.Rules.TopologyManagerPolicy = "none"
-	if !stale(l, node()) || !judge(l, nil) || stale(l, node()) {
+	if !stale(l, node()) || !setConditions(l, nil) || stale(l, node()) {
 		t.Error("the condition is not written once")
 	}
 	if c := aligned(); c == nil || c.Status != metav1.ConditionFalse ||
@@ -202,7 +202,7 @@ func TestTheConditionAlignedNamesTheSettings(t *testing.T) {
 		t.Errorf("condition %+v", c)
 	}
 	l.Rules.TopologyManagerPolicy = "restricted"
-	if !stale(l, node()) || !judge(l, nil) || aligned().Status != metav1.ConditionTrue || aligned().Message != "" {
+	if !stale(l, node()) || !setConditions(l, nil) || aligned().Status != metav1.ConditionTrue || aligned().Message != "" {
 		t.Errorf("the policy is set: condition %+v", aligned())
 	}
 }

@@ -28,11 +28,11 @@ const (
 
 // PodLog logs lines about one pod; every line has the pod's key. The zero PodLog logs nothing.
 type PodLog struct {
-	logger klog.Logger // without the pod's key; named adds it, since few attempts log a line
-	pod    klog.ObjectRef
-	level  int // from the pod's annotation
-	most   int // the highest verbosity that is logged
-	lines  *Lines
+	logger   klog.Logger // without the pod's key; named adds it, since few attempts log a line
+	pod      klog.ObjectRef
+	level    int // from the pod's annotation
+	maxLevel int // the highest verbosity that is logged
+	lines    *Lines
 }
 
 // NewPodLog returns the log of a pod for one attempt. It computes the verbosity once, so that checking it costs
@@ -44,13 +44,13 @@ func NewPodLog(logger klog.Logger, pod *v1.Pod, annotated bool, lines *Lines) Po
 		level, err := strconv.Atoi(text)
 		if err == nil && 0 <= level && level <= maxLogLevel {
 			l.level = level
-		} else if lines.first(string(pod.UID)) && lines.take(logger) {
+		} else if lines.firstWarning(string(pod.UID)) && lines.allow(logger) {
 			l.named().Info("Annotation ignored: want a number from 0 to 10", "annotation", LogAnnotation, "value", clip(text))
 		}
 	}
 	for _, v := range [...]int{LevelDecision, LevelData, LevelRefusal, LevelNode} {
 		if v <= l.level || logger.V(v).Enabled() {
-			l.most = v
+			l.maxLevel = v
 		}
 	}
 	return l
@@ -63,7 +63,7 @@ func clip(text string) string { return printable.Clip(text, 60) }
 func (l *PodLog) named() klog.Logger { return l.logger.WithValues("pod", l.pod) }
 
 // On reports whether lines of a verbosity are logged.
-func (l *PodLog) On(v int) bool { return v <= l.most }
+func (l *PodLog) On(v int) bool { return v <= l.maxLevel }
 
 // Info logs a line about the pod if lines of this verbosity are logged.
 func (l *PodLog) Info(v int, msg string, pairs ...any) {
@@ -71,7 +71,7 @@ func (l *PodLog) Info(v int, msg string, pairs ...any) {
 	case !l.On(v):
 	case l.logger.V(v).Enabled():
 		l.named().V(v).WithCallDepth(1).Info(msg, pairs...)
-	case v <= l.level && l.lines.take(l.logger):
+	case v <= l.level && l.lines.allow(l.logger):
 		l.named().WithCallDepth(1).Info(msg, pairs...)
 	}
 }
@@ -100,8 +100,8 @@ func NewLines(suppress func()) *Lines {
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 }
 
-// first reports whether the pod has not been warned about yet, and records that it has been from now on.
-func (l *Lines) first(uid string) bool {
+// firstWarning reports whether the pod has not been warned about yet, and records that it now has been.
+func (l *Lines) firstWarning(uid string) bool {
 	if l == nil {
 		return true
 	}
@@ -112,9 +112,9 @@ func (l *Lines) first(uid string) bool {
 	return !warned
 }
 
-// take counts a line, and reports whether it may be logged. One minute after the first line, the count begins again,
+// allow counts a line, and reports whether it may be logged. One minute after the first line, the count begins again,
 // and the number of suppressed lines is logged.
-func (l *Lines) take(logger klog.Logger) bool {
+func (l *Lines) allow(logger klog.Logger) bool {
 	if l == nil {
 		return true
 	}

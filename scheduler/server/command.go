@@ -74,13 +74,13 @@ configuration; enable the plugin in a profile, by this name or as NodeResourceTo
 const inspectionFlag = "inspection-address"
 
 // inspectAt serves inspection at an address; "" serves none. If it fails, for example because the port is taken, and
-// the user did not set the address (asked is false), it only logs the error.
-func inspectAt(ctx context.Context, s *Scheduler, address string, asked bool) error {
+// the user did not set the address (explicit is false), it only logs the error.
+func inspectAt(ctx context.Context, s *Scheduler, address string, explicit bool) error {
 	if address == "" {
 		return nil
 	}
 	_, err := s.Inspect(ctx, address)
-	if err != nil && !asked {
+	if err != nil && !explicit {
 		klog.FromContext(ctx).Error(err, "Inspection is off", "flag", inspectionFlag)
 		return nil
 	}

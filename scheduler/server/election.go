@@ -24,9 +24,9 @@ type election struct {
 	read   bool
 }
 
-// follow makes the elector of a configuration read the lease through the returned election. It returns nil if there is
-// no election.
-func follow(ctx context.Context, cc *schedconfig.CompletedConfig) *election {
+// followElection makes the elector of a configuration read the lease through the returned election. It returns nil if
+// there is no election.
+func followElection(ctx context.Context, cc *schedconfig.CompletedConfig) *election {
 	if cc.LeaderElection == nil {
 		return nil
 	}
@@ -76,8 +76,8 @@ func (e *election) Update(ctx context.Context, r resourcelock.LeaderElectionReco
 
 // observe keeps a record, cut to a bounded length, and logs a change of the leader.
 func (e *election) observe(r resourcelock.LeaderElectionRecord) {
-	const most = 253 // the longest host name, with which an identity begins
-	r.HolderIdentity = r.HolderIdentity[:min(len(r.HolderIdentity), most+len("_")+len(uuidForm))]
+	const maxHost = 253 // the longest host name, with which an identity begins
+	r.HolderIdentity = r.HolderIdentity[:min(len(r.HolderIdentity), maxHost+len("_")+len(uuidForm))]
 	e.mu.Lock()
 	same := e.read && e.record.HolderIdentity == r.HolderIdentity
 	e.record, e.read = r, true

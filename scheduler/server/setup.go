@@ -51,7 +51,7 @@ func setUp(
 		Informers:  cc.DynInformerFactory,
 		Nodes:      selector,
 		Preemption: profiles.Preemptors(list, logger),
-		Election:   follow(ctx, cc).state,
+		Election:   followElection(ctx, cc).state,
 	}
 	if percentage := cc.ComponentConfig.PercentageOfNodesToScore; percentage != nil {
 		o.PercentageOfNodesToScore = *percentage
