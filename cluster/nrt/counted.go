@@ -127,7 +127,7 @@ func (s *search) run() (set []bool, ok bool) {
 }
 
 // sets yields sets of uncertain pods, likeliest first: at most maxTries/2 sets of orderly, and then sets of all.
-// Each slice is valid until the next one. If orderly has fewer sets, no set is yielded twice.
+// Each slice is valid until the next one. If orderly has fewer than that, no set is yielded twice.
 func (s *search) sets() iter.Seq[[]bool] {
 	return func(yield func([]bool) bool) {
 		tries := 0

@@ -153,7 +153,7 @@ func (o amountsOnce) shared(a whatif.Amounts) whatif.Amounts {
 }
 
 // requested returns the sum of the requests of a node's pods, and each pod with its own requests. Pods with equal
-// requests share their amounts by known. An amount beyond bounds counts as the bound.
+// requests share their amounts; see amountsOnce. An amount beyond bounds counts as the bound.
 func requested(pods []kube.Stored, known amountsOnce) (sum whatif.Amounts, each []whatif.Resident) {
 	sum, each = whatif.Amounts{}, slices.Grow(each, len(pods))
 	for p := range kube.EachPod(pods) {

@@ -75,16 +75,16 @@ func (d *Decisions) Begin(pod state.PodID) *Decision {
 	if d == nil {
 		return nil
 	}
-	one := &Decision{pod: pod, now: d.now, at: d.now(), stage: document.Judged}
+	record := &Decision{pod: pod, now: d.now, at: d.now(), stage: document.Judged}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.ring) < MaxDecisions {
-		d.ring = append(d.ring, one)
-		return one
+		d.ring = append(d.ring, record)
+		return record
 	}
-	d.ring[d.next] = one
+	d.ring[d.next] = record
 	d.next = (d.next + 1) % MaxDecisions
-	return one
+	return record
 }
 
 // newest returns the kept decisions, newest first.
@@ -102,16 +102,16 @@ func (d *Decisions) newest() []*Decision {
 // Outcome records the outcome of a prediction in the pod's newest decision. If no decision on the pod is kept any
 // more, it does nothing.
 func (d *Decisions) Outcome(o state.Outcome) {
-	for _, one := range d.newest() {
-		if one.pod.UID != o.Pod.UID {
+	for _, record := range d.newest() {
+		if record.pod.UID != o.Pod.UID {
 			continue
 		}
-		one.set(func() {
-			one.stage, one.why = document.Stage(o.Result), ""
+		record.set(func() {
+			record.stage, record.why = document.Stage(o.Result), ""
 			if o.Error != "" {
-				one.why = "node " + o.Node + ": " + string(o.Error)
+				record.why = "node " + o.Node + ": " + string(o.Error)
 			}
-			one.node, one.predicted, one.seen = o.Node, o.Predicted, o.Seen
+			record.node, record.predicted, record.seen = o.Node, o.Predicted, o.Seen
 		})
 		return
 	}
@@ -120,12 +120,12 @@ func (d *Decisions) Outcome(o state.Outcome) {
 // Reserved returns, by the pod's UID, when a pod was last reserved. It has only pods whose decision is still kept.
 func (d *Decisions) Reserved() map[string]time.Time {
 	out := map[string]time.Time{}
-	for _, one := range d.newest() {
-		one.mu.Lock()
-		at := one.reserved
-		one.mu.Unlock()
-		if _, later := out[one.pod.UID]; !later && !at.IsZero() {
-			out[one.pod.UID] = at
+	for _, record := range d.newest() {
+		record.mu.Lock()
+		at := record.reserved
+		record.mu.Unlock()
+		if _, later := out[record.pod.UID]; !later && !at.IsZero() {
+			out[record.pod.UID] = at
 		}
 	}
 	return out

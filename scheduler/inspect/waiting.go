@@ -11,7 +11,7 @@ import (
 // another scheduler bound, it takes the time of the first call of Oldest that finds the pod.
 type Waiting struct {
 	mu    sync.Mutex
-	since map[string]time.Time // by UID, of the assumed pods
+	since map[string]time.Time // by UID, since when each assumed pod is assumed
 }
 
 // Oldest returns the age of the oldest prediction that the pod's node has not reported yet, or 0 if there is none.
