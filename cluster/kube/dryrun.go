@@ -64,10 +64,10 @@ func (t *Trial) allowed(ctx context.Context, namespace string) error {
 	if err, known := t.may[namespace]; known {
 		return err
 	}
-	in := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods"}}}
 	var out authorizationv1.SelfSubjectAccessReview
-	err := t.access.Create(ctx, "selfsubjectaccessreviews", in, &out)
+	err := t.access.Create(ctx, "selfsubjectaccessreviews", review, &out)
 	if err == nil && !out.Status.Allowed {
 		err = fmt.Errorf("you may not create pods in namespace %s", namespace)
 	}

@@ -24,8 +24,8 @@ func (r *Reader) NodeNames(ctx context.Context) (out []string, err error) {
 
 // PodNames returns the names of the pods of a namespace, but no more than the first maxOffered.
 func (r *Reader) PodNames(ctx context.Context, namespace string) (out []string, err error) {
-	in := metav1.ListOptions{FieldSelector: "metadata.namespace=" + namespace, Limit: maxOffered}
-	pods, err := r.cluster.Pods.List(ctx, in)
+	options := metav1.ListOptions{FieldSelector: "metadata.namespace=" + namespace, Limit: maxOffered}
+	pods, err := r.cluster.Pods.List(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
 	}

@@ -60,17 +60,17 @@ const everywhere = "in all namespaces"
 // podSources returns the source of all pods. If the identity may not list them, and there are namespaces, it returns
 // one source for each namespace.
 func (v *View) podSources(ctx context.Context, core *objects.Core, namespaces []string) (out []*source) {
-	in := func(where, namespace string) *source {
+	newSource := func(where, namespace string) *source {
 		return &source{resource: "pods", where: where, namespace: namespace, trim: trimmed(trimPod),
 			put: v.putPod, gone: v.podGone}
 	}
 	_, err := core.Pods.List(ctx, metav1.ListOptions{Limit: 1})
 	if !apierrors.IsForbidden(err) || len(namespaces) == 0 {
-		return []*source{viaTyped(core.Pods, in(everywhere, ""))}
+		return []*source{viaTyped(core.Pods, newSource(everywhere, ""))}
 	}
 	v.setLimit("pods "+everywhere, "you may not list pods "+everywhere)
 	for _, namespace := range namespaces {
-		out = append(out, viaTyped(core.Pods.In(namespace), in("in namespace "+namespace, namespace)))
+		out = append(out, viaTyped(core.Pods.In(namespace), newSource("in namespace "+namespace, namespace)))
 	}
 	return out
 }

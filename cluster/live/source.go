@@ -229,16 +229,16 @@ func (s *source) Delete(obj any) error {
 // Replace receives the names of the whole list. Its objects were kept as they arrived. Objects whose names are not in
 // the list are gone.
 func (s *source) Replace(list []any, _ string) error {
-	there := map[types.NamespacedName]bool{}
+	listed := map[types.NamespacedName]bool{}
 	for _, o := range list {
 		if key, ok := keyOf(o); ok {
-			there[key] = true
+			listed[key] = true
 		}
 	}
 	s.mu.Lock()
 	var lost []any
 	for key, o := range s.kept {
-		if !there[key] {
+		if !listed[key] {
 			lost = append(lost, o)
 			delete(s.kept, key)
 		}

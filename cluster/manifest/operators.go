@@ -137,7 +137,7 @@ func followers(above []object) (int, error) {
 		return 0, err
 	}
 	size, err := number(above[2], "size", 1)
-	if _, own := above[2]["leaderTemplate"]; own {
+	if _, hasLeader := above[2]["leaderTemplate"]; hasLeader {
 		size = max(0, size-1)
 	}
 	if groups*size > MaxPods {

@@ -145,7 +145,7 @@ func (s *Stage) unjudged(pod *v1.Pod) (out []string) {
 	if s.objects == nil && volumes(p) {
 		return append(out, "volumes (the nodes have no labels here)")
 	}
-	return append(out, s.storage.mounts(pod).left...)
+	return append(out, s.storage.mounts(pod).unjudged...)
 }
 
 // annotated reports whether a pod has an annotation whose name begins with a prefix.

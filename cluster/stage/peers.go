@@ -64,13 +64,13 @@ func (c *constraint) matches(p *v1.Pod, namespace string) bool {
 		c.selector.Matches(labels.Set(p.Labels))
 }
 
-// peers reads a pod's requirements of other pods. left names the requirements that cannot be judged here.
-func (s *Stage) peers(p *v1.Pod) (out *peer, left []string, err error) {
+// peers reads a pod's requirements of other pods. unjudged names the requirements that cannot be judged here.
+func (s *Stage) peers(p *v1.Pod) (out *peer, unjudged []string, err error) {
 	out = &peer{stage: s, pod: p, ports: hostPorts(&p.Spec), exclusive: s.storage.exclusive(p),
 		attaches: s.storage.attaching(p)}
 	note := func(what string) {
-		if !slices.Contains(left, what) {
-			left = append(left, what)
+		if !slices.Contains(unjudged, what) {
+			unjudged = append(unjudged, what)
 		}
 	}
 	if a := p.Spec.Affinity; a != nil {
@@ -101,7 +101,7 @@ func (s *Stage) peers(p *v1.Pod) (out *peer, left []string, err error) {
 			note("topology spread by " + c.TopologyKey + " (the nodes have no labels here)")
 		}
 	}
-	return out, left, nil
+	return out, unjudged, nil
 }
 
 // vague names the existing pods that may exclude p by an anti-affinity with a namespace selector, if the labels of
@@ -350,20 +350,20 @@ func (p *peer) name() string { return p.pod.Namespace + "/" + p.pod.Name }
 
 // count adds the pod of p on a node to wanted, closedBy, closedByOthers and spreads.
 func (n *neighbours) count(p *peer, node int) {
-	in := func(key string, do func(domain)) {
+	forDomain := func(key string, do func(domain)) {
 		if value, ok := n.stage.label(node, key); ok {
 			do(domain{key, value})
 		}
 	}
 	if len(n.affinity) > 0 && matchesAll(n.affinity, p.pod) {
 		for _, t := range n.affinity {
-			in(t.key, func(d domain) { n.wanted[d]++ })
+			forDomain(t.key, func(d domain) { n.wanted[d]++ })
 		}
 	}
 	closeDomains := func(closed map[domain]string, terms []term, other *v1.Pod) {
 		for _, t := range terms {
 			if t.matches(other) {
-				in(t.key, func(d domain) {
+				forDomain(t.key, func(d domain) {
 					if closed[d] == "" || p.name() < closed[d] {
 						closed[d] = p.name()
 					}
@@ -375,7 +375,7 @@ func (n *neighbours) count(p *peer, node int) {
 	closeDomains(n.closedByOthers, p.anti, n.pod)
 	for i := range n.spreads {
 		if s := &n.spreads[i]; s.eligible[node] && s.matches(p.pod, n.pod.Namespace) {
-			in(s.TopologyKey, func(d domain) { s.count[d.value]++ })
+			forDomain(s.TopologyKey, func(d domain) { s.count[d.value]++ })
 		}
 	}
 }

@@ -377,11 +377,11 @@ func (s *Stage) workload(t manifest.Template) (*whatif.Workload, error) {
 	out := &whatif.Workload{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, Count: t.Count, PerNode: t.PerNode,
 		Want: &whatif.Want{}}
 	w := out.Want
-	peers, left, err := s.peers(t.Pod)
+	peers, unjudged, err := s.peers(t.Pod)
 	if err != nil {
 		return nil, err
 	}
-	w.Peers, out.Unjudged = peers, slices.Concat(s.unjudged(t.Pod), left, s.vague(t.Pod))
+	w.Peers, out.Unjudged = peers, slices.Concat(s.unjudged(t.Pod), unjudged, s.vague(t.Pod))
 	out.Unequal = Unequal(t.Pod)
 	if w.Pod, err = podapi.ToPlace(t.Pod); err != nil {
 		return nil, err

@@ -18,8 +18,8 @@ import (
 )
 
 // Vary returns a copy of the stage after some changes, and the names of the nodes whose rules have changed. A kubelet
-// accepts new policies only after its node was drained, so the copy has no pods on these nodes that a drain would
-// evict. On the original stage, On returns those pods.
+// accepts new policies only after its node was drained, so the copy counts no pods on these nodes that a drain
+// would evict. On still returns those pods.
 func (s *Stage) Vary(v whatif.Variation) (out *Stage, altered []string, err error) {
 	out = &Stage{nodes: slices.Clone(s.nodes), objects: slices.Clone(s.objects), pods: s.pods, on: maps.Clone(s.on),
 		storage: s.storage, namespaces: s.namespaces, admission: s.admission, ask: s.ask, served: s.served, seen: s.seen,
@@ -77,14 +77,14 @@ func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", n.Name, err)
 		}
-		var stay []kube.Stored
+		var staying []kube.Stored
 		for _, p := range s.on[n.Name] {
 			if goesWithNode(p.Pod()) {
-				stay = append(stay, p)
+				staying = append(staying, p)
 			}
 		}
-		s.on[n.Name] = stay
-		n.Used, n.Pods = requested(stay, amountsOnce{})
+		s.on[n.Name] = staying
+		n.Used, n.Pods = requested(staying, amountsOnce{})
 		n.State = empty(n.Name, n.State, rules)
 		altered = append(altered, n.Name)
 	}
@@ -114,17 +114,17 @@ func (s *Stage) twin(t whatif.Twin) error {
 	if s.objects != nil {
 		object = s.objects[i]
 	}
-	var stay []kube.Stored
+	var staying []kube.Stored
 	for _, p := range s.on[t.Node] {
 		if owner := metav1.GetControllerOf(p.Pod()); owner != nil && owner.Kind == "DaemonSet" && !kube.Ended(p.Pod()) {
-			stay = append(stay, p)
+			staying = append(staying, p)
 		}
 	}
 	name := s.freeName(t.Node)
 	for k := range t.Copies {
 		n := whatif.Node{Name: numbered(name, k, t.Copies), Allocatable: like.Allocatable, Served: like.Served,
 			Uncounted: like.Uncounted}
-		n.Used, n.Pods = requested(stay, amountsOnce{})
+		n.Used, n.Pods = requested(staying, amountsOnce{})
 		if like.State != nil {
 			n.State = empty(n.Name, like.State, like.State.Rules)
 		}

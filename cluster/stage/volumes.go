@@ -102,8 +102,8 @@ type mounts struct {
 	// (WaitForFirstConsumer).
 	bound []mount
 	loose []*v1.PersistentVolumeClaim
-	// left names the parts of the claims that are not judged.
-	left []string
+	// unjudged names the parts of the claims that are not judged.
+	unjudged []string
 }
 
 type mount struct {
@@ -116,7 +116,7 @@ type mount struct {
 func (s *storage) mounts(p *v1.Pod) (out mounts) {
 	if s == nil {
 		if volumes(&p.Spec) {
-			out.left = []string{"volumes"}
+			out.unjudged = []string{"volumes"}
 		}
 		return out
 	}
@@ -132,7 +132,7 @@ func (s *storage) mounts(p *v1.Pod) (out mounts) {
 		}
 		switch {
 		case claim == nil && p.UID == "":
-			out.left = append(out.left, "claim "+name+", which is not there yet")
+			out.unjudged = append(out.unjudged, "claim "+name+", which is not there yet")
 		case claim == nil && v.Ephemeral != nil:
 			refuse("is not there yet: the kube-controller-manager creates it")
 		case claim == nil:
@@ -171,7 +171,7 @@ func (s *storage) sortClaim(c *v1.PersistentVolumeClaim, out *mounts, refuse fun
 			return
 		}
 		if pv.Spec.CSI == nil && inTree(&pv.Spec.PersistentVolumeSource) {
-			out.left = append(out.left, "volume "+pv.Name+" of an old kind")
+			out.unjudged = append(out.unjudged, "volume "+pv.Name+" of an old kind")
 		}
 		out.bound = append(out.bound, mount{c, pv})
 		return
@@ -189,7 +189,7 @@ func (s *storage) sortClaim(c *v1.PersistentVolumeClaim, out *mounts, refuse fun
 	default:
 		out.loose = append(out.loose, c)
 		if s.sized[class.Provisioner] && s.capacities == nil {
-			out.left = append(out.left, "storage capacity for claim "+c.Name)
+			out.unjudged = append(out.unjudged, "storage capacity for claim "+c.Name)
 		}
 	}
 }

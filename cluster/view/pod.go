@@ -65,17 +65,17 @@ func newPod(pod *v1.Pod) (Pod, error) {
 
 // newPods returns the pods that can be translated. omitted counts the others, and has the reason of one of them.
 func newPods(pods []kube.Stored) (out []Pod, omitted string) {
-	count, first := 0, ""
+	count, example := 0, ""
 	for p := range kube.EachPod(pods) {
 		one, err := newPod(p)
 		if err == nil {
 			out = append(out, one)
 			continue
 		}
-		count, first = count+1, cmp.Or(first, err.Error())
+		count, example = count+1, cmp.Or(example, err.Error())
 	}
 	if count > 0 {
-		omitted = fmt.Sprintf("pods that are left out, since they cannot be judged: %d, such as %s", count, first)
+		omitted = fmt.Sprintf("pods that are left out, since they cannot be judged: %d, such as %s", count, example)
 	}
 	return out, omitted
 }

@@ -9,10 +9,10 @@ import (
 type move struct {
 	to   int
 	gain int64 // the weight that becomes local, minus the weight that becomes remote
-	// moved is what those pods of the group request that are not on the NUMA node yet. left is the milli-CPU that the
-	// NUMA node has free after the move.
-	moved amount
-	left  int64
+	// moved is what those pods of the group request that are not on the NUMA node yet. cpuLeft is the milli-CPU that
+	// the NUMA node has free after the move.
+	moved   amount
+	cpuLeft int64
 }
 
 // step is one move of a group: the group's index, and the index of the NUMA node.
@@ -73,14 +73,14 @@ func (s *state) refuse(g []int, why refusal, gain int64, greatest *int64) {
 // node.
 func (m move) compare(o move) int {
 	return cmp.Or(cmp.Compare(o.gain, m.gain), cmp.Compare(m.moved.bytes, o.moved.bytes),
-		cmp.Compare(m.moved.milli, o.moved.milli), cmp.Compare(o.left, m.left), cmp.Compare(m.to, o.to))
+		cmp.Compare(m.moved.milli, o.moved.milli), cmp.Compare(o.cpuLeft, m.cpuLeft), cmp.Compare(m.to, o.to))
 }
 
 // weight returns the sum of the weights of all links that pods of a group have, with each other and with other pods.
 func (s *state) weight(g []int) (sum int64) {
 	for _, i := range g {
 		for _, l := range s.linksOf[i] {
-			if _, in := slices.BinarySearch(g, l.other(i)); !in || l.other(i) > i {
+			if _, inGroup := slices.BinarySearch(g, l.other(i)); !inGroup || l.other(i) > i {
 				sum += l.weight()
 			}
 		}
@@ -91,18 +91,18 @@ func (s *state) weight(g []int) (sum int64) {
 // move returns the move of group g to the NUMA node at index k, with its gain.
 func (s *state) move(g []int, k int) move {
 	m := move{to: k}
-	in := func(i int) bool { _, ok := slices.BinarySearch(g, i); return ok }
+	inGroup := func(i int) bool { _, ok := slices.BinarySearch(g, i); return ok }
 	for _, i := range g {
 		if s.at[i] != k {
 			m.moved = m.moved.plus(s.pods[i].amount())
 		}
 		for _, l := range s.linksOf[i] {
 			j := l.other(i)
-			if in(j) && j < i {
+			if inGroup(j) && j < i {
 				continue // counted with the other pod
 			}
 			apart := s.apart(l)
-			after := !in(j) && s.at[j] != k
+			after := !inGroup(j) && s.at[j] != k
 			switch {
 			case apart && !after:
 				m.gain += l.weight()
@@ -111,7 +111,7 @@ func (s *state) move(g []int, k int) move {
 			}
 		}
 	}
-	m.left = s.free[k].milli - m.moved.milli
+	m.cpuLeft = s.free[k].milli - m.moved.milli
 	return m
 }
 

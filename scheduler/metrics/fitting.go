@@ -138,7 +138,7 @@ func (f *fitting) count(snap *ledger.Snapshot) (out []sum, complete bool) {
 // scrape may still count anew. At 0, it takes the last counts of changed nodes, and returns false if a node has none.
 func (f *fitting) sum(snap *ledger.Snapshot, versions map[string]uint64, shape string, p *place.Pod,
 	budget *int) (sum int, complete bool) {
-	before, now := f.counts[shape], map[string]count{}
+	before, counts := f.counts[shape], map[string]count{}
 	complete = true
 	for n := range snap.All() {
 		c, counted := before[n.Name]
@@ -152,10 +152,10 @@ func (f *fitting) sum(snap *ledger.Snapshot, versions map[string]uint64, shape s
 			complete = false
 			continue
 		}
-		now[n.Name] = c
+		counts[n.Name] = c
 		sum += c.pods
 	}
-	f.counts[shape] = now
+	f.counts[shape] = counts
 	return sum, complete
 }
 

@@ -90,9 +90,9 @@ func (p *Plugin) othersOf(nodes *framework.NodeToStatus) (out *wake.Nodes, refus
 	// complement: all nodes but those that this plugin refused.
 	out.But = len(nodes.AbsentNodesStatus().Reasons()) > 0
 	nodes.ForEachExplicitNode(func(node string, s *fwk.Status) {
-		own := s.Plugin() == p.name
-		refused = refused || own
-		if own == out.But {
+		byThis := s.Plugin() == p.name
+		refused = refused || byThis
+		if byThis == out.But {
 			out.Names[node] = true
 		}
 	})

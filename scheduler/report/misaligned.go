@@ -50,18 +50,18 @@ func (m *Misaligned) Reported(l *v1alpha1.NodeLayout) {
 	m.mu.Lock()
 	before := m.judged[l.Name]
 	m.mu.Unlock()
-	now := map[string]bool{}
+	results := map[string]bool{}
 	var specs map[string]*v1.Pod
 	for _, e := range node.Entries {
 		if result, known := before[e.Pod.UID]; known {
-			now[e.Pod.UID] = result
+			results[e.Pod.UID] = result
 			continue
 		}
 		if e.Source != state.Observed {
 			continue
 		}
 		if place.ExtentOf(node.Machine, e.Holdings...).NUMAs.Len() < 2 {
-			now[e.Pod.UID] = false
+			results[e.Pod.UID] = false
 			continue
 		}
 		if specs == nil {
@@ -69,11 +69,11 @@ func (m *Misaligned) Reported(l *v1alpha1.NodeLayout) {
 		}
 		// A pod that the informer does not have yet is judged with the next report.
 		if pod := specs[e.Pod.UID]; pod != nil {
-			now[e.Pod.UID] = m.judge(node, pod, e)
+			results[e.Pod.UID] = m.judge(node, pod, e)
 		}
 	}
 	m.mu.Lock()
-	m.judged[l.Name] = now
+	m.judged[l.Name] = results
 	m.mu.Unlock()
 }
 
