@@ -151,9 +151,8 @@ func (x *examination) schedulers() {
 	}
 }
 
-// foreign examines whether another scheduler places pods that need alignment on exact nodes, which Tenon schedules.
-// Only the configurations of kube-schedulers show which of their profiles have Tenon, so foreign finds nothing without
-// these. Volcano's configuration has no names of profiles.
+// foreign examines whether another scheduler places pods that need alignment on exact nodes, which Tenon schedules. It
+// finds nothing if no kube-scheduler's configuration shows a profile with Tenon. Volcano's has no names of profiles.
 func (x *examination) foreign() {
 	ours := map[string]bool{}
 	for _, s := range x.Schedulers {
@@ -171,7 +170,7 @@ func (x *examination) foreign() {
 		exact[n.Name] = n.Quality == state.Exact
 	}
 	for p := range kube.EachPod(x.View.Pods) {
-		if !exact[p.Spec.NodeName] || kube.Ended(p) || ours[p.Spec.SchedulerName] || stays(p) {
+		if !exact[p.Spec.NodeName] || kube.Ended(p) || ours[p.Spec.SchedulerName] || tiedToNode(p) {
 			continue
 		}
 		if spec, err := podapi.ToPlace(p); err == nil && !spec.Plain() {
@@ -181,15 +180,15 @@ func (x *examination) foreign() {
 	}
 }
 
-// stays reports whether the pod cannot be placed elsewhere: it is the mirror of a static pod, or its controller is a
+// tiedToNode reports whether no other node can get the pod: it is the mirror of a static pod, or its controller is a
 // DaemonSet.
-func stays(p *v1.Pod) bool {
+func tiedToNode(p *v1.Pod) bool {
 	_, mirror := p.Annotations[v1.MirrorPodAnnotationKey]
 	owner := metav1.GetControllerOfNoCopy(p)
 	return mirror || owner != nil && owner.Kind == "DaemonSet"
 }
 
-// programs examines Tenon's own pods: that all have one release, and that each agent works.
+// programs examines whether Tenon's own pods have one release, and whether each agent works.
 func (x *examination) programs() {
 	releases := map[string][]string{}
 	for p := range kube.EachPod(x.View.Pods) {
@@ -227,8 +226,8 @@ func unready(p *v1.Pod) *v1.PodCondition {
 	return nil
 }
 
-// agent examines the pod of an agent. If the agent runs without being ready, its node's layout may be as old as the
-// agent's last write.
+// agent adds a finding about an agent's pod that is not ready. If such an agent runs, the layout of its node may be
+// out of date, so the evidence says when the layout was last written.
 func (x *examination) agent(p *v1.Pod) {
 	c := unready(p)
 	if c == nil {

@@ -39,7 +39,7 @@ type Snapshot struct {
 	Leases     []Lease
 	Schedulers []document.Scheduler
 	Limits     []document.Limit
-	// Gone has, by node, the pods without an object that the node still reported at the second look; see LookAgain.
+	// Gone has, by node, the pods that the node still reports although they have no object any more; see LookAgain.
 	Gone map[string][]state.PodID
 }
 
@@ -109,7 +109,7 @@ func Examine(s *Snapshot, o Options) (document.Diagnosis, error) {
 			d.Pods++
 		}
 	}
-	return o.keep(d), nil
+	return o.filter(d), nil
 }
 
 // matches returns an error if a view lacks the node or the pod that the options select.
@@ -140,9 +140,9 @@ func (o Options) matches(v *kube.View) error {
 	return fmt.Errorf("there is no pod %s", o.Pod)
 }
 
-// keep returns the diagnosis without the objects that do not concern the selected node and the selected pod, and
-// without the findings that have no other objects.
-func (o Options) keep(d document.Diagnosis) document.Diagnosis {
+// filter returns the diagnosis with only the objects that concern the selected node and the selected pod, and without
+// the findings that then have no object.
+func (o Options) filter(d document.Diagnosis) document.Diagnosis {
 	if o.Node == "" && o.Pod == "" {
 		return d
 	}
@@ -167,9 +167,9 @@ func (x *examination) unexamined() (out []document.Limit) {
 			out = append(out, l)
 		}
 	}
-	if x.strange > 0 {
+	if x.unjudged > 0 {
 		out = append(out, document.Limit{Resource: "pods", Reason: fmt.Sprintf("%d of them cannot be judged, such as %s",
-			x.strange, x.strangest)})
+			x.unjudged, x.firstUnjudged)})
 	}
 	return out
 }
@@ -179,17 +179,17 @@ type examination struct {
 	*Snapshot
 	scene *stage.Stage
 	found map[string]*document.Finding
-	// judged counts the workloads that wait for a node. strange counts the pods that have a node but cannot be judged,
-	// and strangest is the reason for the first of these pods.
-	judged, strange int
-	strangest       string
+	// judged counts the judged workloads that wait for a node. unjudged counts the pods that have a node but cannot be
+	// judged, and firstUnjudged is the reason for the first of them.
+	judged, unjudged int
+	firstUnjudged    string
 	// static are the nodes whose kubelets have a static memory manager; see staticMemory.
 	static map[string]*state.Node
 }
 
 // add adds a finding about an object. A remedy that is not empty replaces the remedy of the id. An unknown id becomes
-// unknownReason.
-func (x *examination) add(id string, of document.FindingObject, text, remedy string) {
+// unknownReason. If the finding has the object already, add only adds the evidence.
+func (x *examination) add(id string, object document.FindingObject, text, remedy string) {
 	entry, ok := catalogue[id]
 	if !ok {
 		id, entry = unknownReason, catalogue[unknownReason]
@@ -201,14 +201,14 @@ func (x *examination) add(id string, of document.FindingObject, text, remedy str
 			Commands: entry.commands, Page: Page + "#" + id}
 		x.found[key] = f
 	}
-	same := func(o document.FindingObject) bool { return o.String() == of.String() }
+	same := func(o document.FindingObject) bool { return o.String() == object.String() }
 	if i := slices.IndexFunc(f.Objects, same); i >= 0 {
 		o := &f.Objects[i]
-		o.Nodes, o.Pods = union(o.Nodes, of.Nodes), union(o.Pods, of.Pods)
-		o.Evidence = append(o.Evidence, of.Evidence...)
+		o.Nodes, o.Pods = union(o.Nodes, object.Nodes), union(o.Pods, object.Pods)
+		o.Evidence = append(o.Evidence, object.Evidence...)
 		return
 	}
-	f.Objects = append(f.Objects, of)
+	f.Objects = append(f.Objects, object)
 }
 
 func union(a, b []string) []string {
@@ -220,7 +220,8 @@ func union(a, b []string) []string {
 // maxEvidence bounds the evidence of one object.
 const maxEvidence = 8
 
-// sorted returns the findings, the most severe first, and by id within one severity.
+// sorted returns the findings, the most severe first, and by id within one severity. It shortens long evidence, and
+// puts names into the commands.
 func (x *examination) sorted() []document.Finding {
 	out := []document.Finding{}
 	for _, key := range slices.Sorted(maps.Keys(x.found)) {

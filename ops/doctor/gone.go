@@ -18,8 +18,8 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file finds pods that have no object any more and that their node still reports. Every pod that ends is briefly
-// in this state, so only a second look, some seconds later, tells the difference.
+// This file finds pods that a node still reports although their objects are deleted. Every pod that ends is briefly in
+// this state, so the file reads the cluster a second time, some seconds later.
 
 // dropTime is how long a node may report a pod after the object of the pod is gone. The CPU manager takes CPUs back
 // every ten seconds (--cpu-manager-reconcile-period), and the agent needs a second to report that.
@@ -31,29 +31,29 @@ const (
 	maxGoneNodes = 50
 )
 
-// LookAgain looks a second time at the pods that reports list and that have no object. It stores pods that are still
-// in this state after dropTime in s.Gone, where Examine finds them. It calls pause, which waits for the given time,
-// only if there are such pods. It must not be called for a cluster that is read from files, which do not change.
+// LookAgain reads a second time the pods that are reported without having an object. If a pod is still reported without
+// an object after dropTime, LookAgain adds it to s.Gone, where Examine finds it. If there are such pods at first, it
+// calls pause, which waits for the given time. Do not call it for a cluster that is read from files: these do not change.
 func (s *Snapshot) LookAgain(ctx context.Context, cfg *rest.Config,
 	pause func(context.Context, time.Duration) error) error {
-	gone, left := map[string][]state.PodID{}, 0
+	gone, skipped := map[string][]state.PodID{}, 0
 	for _, n := range s.View.States {
-		switch some := n.Gone[:min(len(n.Gone), maxGone)]; {
-		case len(some) > 0 && len(gone) < maxGoneNodes:
-			gone[n.Name] = some
-			left += len(n.Gone) - len(some)
+		switch first := n.Gone[:min(len(n.Gone), maxGone)]; {
+		case len(first) > 0 && len(gone) < maxGoneNodes:
+			gone[n.Name] = first
+			skipped += len(n.Gone) - len(first)
 		default:
-			left += len(n.Gone)
+			skipped += len(n.Gone)
 		}
 	}
 	if len(gone) == 0 {
 		return nil
 	}
-	if left > 0 {
+	if skipped > 0 {
 		s.Limits = append(s.Limits, document.Limit{Resource: "nodelayouts", Reason: fmt.Sprintf(
-			"they list %d more pods without an object than were looked at twice", left)})
+			"they list %d more pods without an object than were looked at twice", skipped)})
 	}
-	cfg = brisk(cfg)
+	cfg = withRate(cfg)
 	layouts, err := client.New(cfg)
 	if err != nil {
 		return err
@@ -69,16 +69,16 @@ func (s *Snapshot) LookAgain(ctx context.Context, cfg *rest.Config,
 	for _, node := range slices.Sorted(maps.Keys(gone)) {
 		l, err := layouts.Get(ctx, node, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			continue
+			continue // the node reports nothing any more
 		}
 		if err != nil {
-			return s.mayAgain("nodelayouts", fmt.Errorf("read the layout of node %s again: %w", node, err))
+			return s.recordSecondRefusal("nodelayouts", fmt.Errorf("read the layout of node %s again: %w", node, err))
 		}
 		for _, id := range gone[node] {
-			switch is, err := exists(ctx, pods, id); {
+			switch found, err := exists(ctx, pods, id); {
 			case err != nil:
-				return s.mayAgain("pods", err)
-			case !is && slices.ContainsFunc(l.Holdings, func(h v1alpha1.PodHoldings) bool { return h.UID == id.UID }):
+				return s.recordSecondRefusal("pods", err)
+			case !found && slices.ContainsFunc(l.Holdings, func(h v1alpha1.PodHoldings) bool { return h.UID == id.UID }):
 				s.Gone[node] = append(s.Gone[node], id)
 			}
 		}
@@ -86,9 +86,9 @@ func (s *Snapshot) LookAgain(ctx context.Context, cfg *rest.Config,
 	return nil
 }
 
-// mayAgain records a refusal of the second look as a limit, because an identity that may list objects may lack the
-// right to get a single one. It returns other errors.
-func (s *Snapshot) mayAgain(resource string, err error) error {
+// recordSecondRefusal adds a limit if the second look is Forbidden, and returns nil: a user who may list objects may
+// lack the right to get a single one. It returns other errors.
+func (s *Snapshot) recordSecondRefusal(resource string, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
@@ -109,7 +109,7 @@ func exists(ctx context.Context, c *objects.Core, id state.PodID) (bool, error) 
 	return string(p.UID) == id.UID, nil
 }
 
-// dropped adds a finding about the pods that a node still reports long after their end.
+// dropped adds a finding about the pods in x.Gone: the node still reports them long after their end.
 func (x *examination) dropped(n *state.Node) {
 	if ids := x.Gone[n.Name]; len(ids) > 0 {
 		x.add("pods-gone", onNode(n.Name, podNames(ids)...), "a node reports pods that have no object any more", "")

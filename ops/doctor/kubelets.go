@@ -15,9 +15,9 @@ import (
 
 // This file examines kubelets and their configurations for effects on pods that users do not expect.
 
-// starts examines whether the kubelet would start again with its configuration. The kubelet runs, so a fault can only
-// come from a later change of the machine or of a file. The method reservation examines reserved amounts of memory.
-func (x *examination) starts(n *state.Node, l *v1alpha1.NodeLayout) {
+// startFaults examines whether the kubelet would start again with its configuration. The kubelet runs now, so a fault
+// comes from a later change of the machine or of a file. Method reservation examines reserved memory.
+func (x *examination) startFaults(n *state.Node, l *v1alpha1.NodeLayout) {
 	gates := map[string]bool{}
 	if l != nil {
 		for _, g := range l.Kubelet.FeatureGates {
@@ -61,9 +61,9 @@ func (x *examination) reservedCPUs(n *state.Node) {
 	}
 }
 
-// lost examines a node whose kubelet has stopped reporting. A static memory manager refuses its state file after a boot
-// at which the firmware or the kernel has reserved another amount of memory (docs/design/kubelet.md).
-func (x *examination) lost(n *state.Node, object *v1.Node) {
+// silentKubelet adds a finding if the kubelet has stopped reporting and its memory manager is static. After a boot with
+// another amount of memory, such a kubelet refuses its state file and does not start (docs/design/kubelet.md).
+func (x *examination) silentKubelet(n *state.Node, object *v1.Node) {
 	if object == nil || n.Rules.Arbiter != place.ByKubelet || !n.Rules.Memory.Static {
 		return
 	}
@@ -91,7 +91,7 @@ func (x *examination) refused(p *v1.Pod, why place.RefusalReason) {
 	x.add("kubelet-refused", onPod(p, p.Status.Message), text, remedy)
 }
 
-// ours reports whether a scheduler with this name has Tenon, as far as configurations could be read.
+// ours reports whether a configuration that could be read has a scheduler of this name with Tenon.
 func (x *examination) ours(scheduler string) bool {
 	for _, s := range x.Schedulers {
 		for _, p := range s.Profiles {

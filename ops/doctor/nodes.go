@@ -38,9 +38,9 @@ func (x *examination) nodes() {
 			continue
 		}
 		x.settings(n)
-		x.starts(n, layouts[n.Name])
+		x.startFaults(n, layouts[n.Name])
 		x.reservedCPUs(n)
-		x.lost(n, objects[n.Name])
+		x.silentKubelet(n, objects[n.Name])
 		x.hardware(n, layouts[n.Name])
 		x.reservation(n, objects[n.Name])
 		for _, h := range n.RestartHazards() {
@@ -53,7 +53,7 @@ func (x *examination) nodes() {
 	}
 }
 
-// unread examines the nodes without a usable report.
+// unread adds findings about the nodes without a usable report.
 func (x *examination) unread(layouts map[string]*v1alpha1.NodeLayout) {
 	for _, p := range x.View.Problems {
 		switch {
@@ -67,8 +67,8 @@ func (x *examination) unread(layouts map[string]*v1alpha1.NodeLayout) {
 	}
 }
 
-// unreported examines a node that publishes no data. An agent that runs there without being ready has a finding of
-// its own.
+// unreported adds a finding about a node that publishes no data. It adds none if an agent runs there without being
+// ready, because method agent adds one.
 func (x *examination) unreported(node string) {
 	agent := x.agentOn(node)
 	switch {
@@ -95,17 +95,17 @@ func (x *examination) report(n *state.Node, l *v1alpha1.NodeLayout, object *v1.N
 				object.Status.NodeInfo.KubeletVersion), "the layout is of another release of the kubelet than the node", "")
 		}
 	}
-	// If the rules show why the kubelet cannot be used, method settings adds the finding, with the remedy.
-	barred := n.Quality == state.Exact && len(n.Rules.Obstacles(n.Machine)) > 0
+	// If the rules show why the kubelet is unusable, method settings adds that finding, with a remedy.
+	explained := n.Quality == state.Exact && len(n.Rules.Obstacles(n.Machine)) > 0
 	for _, r := range n.Inexact {
-		if r.Code == state.KubeletUnusable && barred {
+		if r.Code == state.KubeletUnusable && explained {
 			continue
 		}
 		x.add(string(r.Code), onNode(n.Name, r.Message), "predictions may be inexact: "+string(r.Code), "")
 	}
 }
 
-// awaited examines whether a report of a node is overdue, and finds the pods that no report lists.
+// awaited examines whether a report of a node is overdue or awaited, and finds the pods that no report lists.
 func (x *examination) awaited(n *state.Node) {
 	if n.Quality != state.Exact {
 		return
@@ -180,11 +180,11 @@ func (x *examination) hardware(n *state.Node, l *v1alpha1.NodeLayout) {
 // devices of the resource, restricted and single-numa-node never count its devices without a NUMA node
 // (devicemanager/topology_hints.go).
 func (x *examination) locality(n *state.Node, r topo.Resource) {
-	// lost counts devices without a NUMA node, and foreign devices with a NUMA node that the machine lacks.
-	lost, foreign := 0, 0
+	// bare counts devices without a NUMA node, and foreign counts devices with a NUMA node that the machine lacks.
+	bare, foreign := 0, 0
 	for i := range r.Devices {
 		if r.Devices[i].NUMAs == 0 {
-			lost++
+			bare++
 		}
 		if r.Devices[i].List.Names() {
 			foreign++
@@ -193,20 +193,21 @@ func (x *examination) locality(n *state.Node, r topo.Resource) {
 	policy := n.Rules.Topology.Policy
 	refuses := policy == place.Restricted || policy == place.SingleNUMA
 	count := func(k int) string { return fmt.Sprintf("%d of %d devices", k, len(r.Devices)) }
-	never := "; restricted and single-numa-node would refuse pods that need them"
+	effect := "; restricted and single-numa-node would refuse pods that need them"
 	if refuses {
-		never = fmt.Sprintf("; %s refuses pods that need them", policy)
+		effect = fmt.Sprintf("; %s refuses pods that need them", policy)
 	}
 	switch {
 	case foreign > 0:
 		x.add("device-locality", onNode(n.Name, count(foreign)), "the plugin of "+r.Name+
-			" names NUMA nodes for devices that the machine lacks"+never, "")
-	case lost == 0 || len(n.Machine.NUMAs()) == 1 && !refuses:
+			" names NUMA nodes for devices that the machine lacks"+effect, "")
+	case bare == 0:
+	case len(n.Machine.NUMAs()) == 1 && !refuses: // there is nothing to align, and no pod is refused
 	case r.NUMAs != 0 && refuses:
-		x.add("devices-without-locality", onNode(n.Name, count(lost)), "devices of "+r.Name+
-			" have no NUMA node, and others have one"+never, "")
+		x.add("devices-without-locality", onNode(n.Name, count(bare)), "devices of "+r.Name+
+			" have no NUMA node, and others have one"+effect, "")
 	case len(n.Machine.NUMAs()) > 1:
-		x.add("devices-without-locality", onNode(n.Name, count(lost)),
+		x.add("devices-without-locality", onNode(n.Name, count(bare)),
 			"devices of "+r.Name+" have no NUMA node: the kubelet does not align them", "")
 	}
 }

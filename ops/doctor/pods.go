@@ -36,7 +36,7 @@ func (x *examination) pods() error {
 			continue
 		}
 		byUID[string(p.UID)] = stored
-		x.nearly(p)
+		x.nearlyGuaranteed(p)
 		x.uncounted(p)
 		if p.Spec.NodeName != "" {
 			continue
@@ -62,18 +62,18 @@ func (x *examination) pods() error {
 	return nil
 }
 
-// nearly finds pods that a small change would align. A container requests whole CPUs with equal limits, but the pod
-// is not Guaranteed; or the pod is Guaranteed, but a number of CPUs is not whole.
-func (x *examination) nearly(p *v1.Pod) {
+// nearlyGuaranteed finds pods that a small change would align. Either a container requests whole CPUs with equal limits
+// and the pod is not Guaranteed, or the pod is Guaranteed and a container requests a fraction of a CPU.
+func (x *examination) nearlyGuaranteed(p *v1.Pod) {
 	spec, err := podapi.ToPlace(p)
 	if err != nil {
 		if p.Spec.NodeName != "" { // for a pod without a node, method waiting adds a finding
-			x.strange++
-			x.strangest = cmp.Or(x.strangest, err.Error())
+			x.unjudged++
+			x.firstUnjudged = cmp.Or(x.firstUnjudged, err.Error())
 		}
 		return
 	}
-	if spec.QoS != place.Guaranteed && !spec.PodLevel && !slices.ContainsFunc(p.Spec.Containers, meant) {
+	if spec.QoS != place.Guaranteed && !spec.PodLevel && !slices.ContainsFunc(p.Spec.Containers, wholeCPUs) {
 		return
 	}
 	for _, a := range whatif.NearlyGuaranteed(spec, stage.Unequal(p), x.scene.Nodes()) {
@@ -81,8 +81,9 @@ func (x *examination) nearly(p *v1.Pod) {
 	}
 }
 
-// meant reports whether a container requests CPUs as a container of a Guaranteed pod does to get CPUs of its own.
-func meant(c v1.Container) bool {
+// wholeCPUs reports whether a container's CPU limit is a whole number above 0, and its request, if any, is the same.
+// In a Guaranteed pod such a container gets CPUs of its own.
+func wholeCPUs(c v1.Container) bool {
 	limit, limited := c.Resources.Limits[v1.ResourceCPU]
 	request, requested := c.Resources.Requests[v1.ResourceCPU]
 	return limited && limit.Value() > 0 && limit.MilliValue()%1000 == 0 && (!requested || request.Cmp(limit) == 0)
@@ -115,7 +116,7 @@ func (x *examination) waiting(p *v1.Pod, cores map[int64][]string) error {
 	return nil
 }
 
-// never adds the finding that no node will ever take a pod, whichever other pods end. The reasons are the evidence.
+// never adds the finding that no node can ever run a pod, even if all other pods end. The reasons are the evidence.
 func (x *examination) never(p *v1.Pod, l whatif.Lasting) {
 	var evidence, remedies []string
 	for _, r := range l.Refusals {
@@ -130,7 +131,7 @@ func (x *examination) never(p *v1.Pod, l whatif.Lasting) {
 		choose(len(x.scene.Nodes()), "node")), strings.Join(remedies[:min(maxRemedies, len(remedies))], "; or "))
 }
 
-// maxRemedies bounds the remedies in one such finding.
+// maxRemedies bounds the remedies in one finding of never.
 const maxRemedies = 4
 
 // choose returns a number with a noun, in the plural unless the number is 1.
@@ -143,9 +144,9 @@ func choose(n int, what string) string {
 
 // few returns a text with the first names, and the number of the others.
 func few(names []string) string {
-	const most = 3
-	out := strings.Join(names[:min(most, len(names))], ", ")
-	if more := len(names) - most; more > 0 {
+	const shown = 3
+	out := strings.Join(names[:min(shown, len(names))], ", ")
+	if more := len(names) - shown; more > 0 {
 		out += fmt.Sprintf(" and %d more", more)
 	}
 	return out
@@ -177,8 +178,8 @@ func (x *examination) misaligned(byUID map[string]kube.Stored) {
 	}
 }
 
-// cost describes a container's NUMA nodes and how few would do. If memory is farther away than necessary, it also has
-// the ratio of the distances.
+// cost describes the NUMA nodes that a container holds, and how few would do. If memory is farther away than necessary,
+// the text also has the ratio of the distances.
 func cost(n *state.Node, u place.Alignment) string {
 	out := fmt.Sprintf("%s on %s: NUMA nodes %s; %d would do", cmp.Or(u.Container, "the pod"), n.Name,
 		document.NUMAs(n.Machine, u.Held.NUMAs), u.Best.NUMAs.Len())

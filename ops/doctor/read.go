@@ -67,7 +67,7 @@ func Read(ctx context.Context, cfg *rest.Config, at time.Time) (*Snapshot, error
 // ReadAround returns a snapshot with the view v. It reads with the rights of cfg what the doctor needs and a view
 // does not have.
 func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config, at time.Time) (*Snapshot, error) {
-	cfg = brisk(cfg)
+	cfg = withRate(cfg)
 	s := &Snapshot{At: at, View: v}
 	all, err := dynamic.NewForConfig(cfg)
 	if err != nil {
@@ -82,17 +82,17 @@ func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config, at time.Tim
 	return s, errors.Join(s.readInstallation(got), s.readLeases(got), s.readRights(ctx, cfg), s.readSchedulers(ctx, cfg))
 }
 
-// brisk returns a copy of cfg that permits 50 requests per second, because the doctor sends some fifty short ones.
-func brisk(cfg *rest.Config) *rest.Config {
+// withRate returns a copy of cfg that permits 50 requests per second, because the doctor sends some fifty at once.
+func withRate(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = 50, 100
 	return cfg
 }
 
-// key names an object, and answer is the API server's answer about it.
+// key names an object that fetch reads, and answer is what the API server returned for it.
 type (
 	key struct {
-		of              schema.GroupVersionResource
+		resource        schema.GroupVersionResource
 		namespace, name string
 	}
 	answer struct {
@@ -105,9 +105,9 @@ type (
 func fetch(ctx context.Context, from dynamic.Interface, keys []key) map[key]answer {
 	answers := make([]answer, len(keys))
 	each(len(keys), func(i int) {
-		var in dynamic.ResourceInterface = from.Resource(keys[i].of)
+		var in dynamic.ResourceInterface = from.Resource(keys[i].resource)
 		if keys[i].namespace != "" {
-			in = from.Resource(keys[i].of).Namespace(keys[i].namespace)
+			in = from.Resource(keys[i].resource).Namespace(keys[i].namespace)
 		}
 		answers[i].object, answers[i].err = in.Get(ctx, keys[i].name, metav1.GetOptions{})
 	})
@@ -118,8 +118,8 @@ func fetch(ctx context.Context, from dynamic.Interface, keys []key) map[key]answ
 	return out
 }
 
-// maxQuestions bounds the requests to the API server at the same time. A busy API server would need seconds for some
-// fifty requests one after the other.
+// maxQuestions bounds the requests that are sent at the same time. Some fifty requests one after the other would take
+// seconds on a busy API server.
 const maxQuestions = 16
 
 // each calls do for the numbers from 0 to n-1, several at a time.
@@ -136,8 +136,8 @@ func each(n int, do func(i int)) {
 	all.Wait()
 }
 
-// may records a refusal as a limit, once per resource, and returns nil. It returns other errors.
-func (s *Snapshot) may(resource string, err error) error {
+// recordRefusal adds a limit for a Forbidden error, once per resource, and returns nil. It returns other errors.
+func (s *Snapshot) recordRefusal(resource string, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
@@ -150,7 +150,7 @@ func (s *Snapshot) may(resource string, err error) error {
 	return nil
 }
 
-// readInstallation stores the definitions, and the missing objects of the admission policy.
+// readInstallation stores the definitions, and the names of missing objects of the admission policy.
 func (s *Snapshot) readInstallation(got map[key]answer) error {
 	s.Definitions = map[string]map[string]any{}
 	for kind, name := range kinds() {
@@ -160,26 +160,25 @@ func (s *Snapshot) readInstallation(got map[key]answer) error {
 		case d.err == nil:
 			s.Definitions[kind] = d.object.Object
 		default:
-			if err := s.may(definitions.Resource, d.err); err != nil {
+			if err := s.recordRefusal(definitions.Resource, d.err); err != nil {
 				return fmt.Errorf("read the definition of %s: %w", kind, err)
 			}
 		}
 	}
-	for _, of := range []schema.GroupVersionResource{policies, bindings} {
-		err := got[key{of, "", policyName}].err
+	for _, resource := range []schema.GroupVersionResource{policies, bindings} {
+		err := got[key{resource, "", policyName}].err
 		if apierrors.IsNotFound(err) {
-			s.NoPolicy = append(s.NoPolicy, of.Resource+"/"+policyName)
+			s.NoPolicy = append(s.NoPolicy, resource.Resource+"/"+policyName)
 			continue
 		}
-		if err := s.may(of.Resource, err); err != nil {
+		if err := s.recordRefusal(resource.Resource, err); err != nil {
 			return fmt.Errorf("read the admission policy: %w", err)
 		}
 	}
 	return nil
 }
 
-// readLeases stores the leases with the scheduler's name. A lease without a duration counts as one of 15 seconds, the
-// default.
+// readLeases stores the leases with the scheduler's name. A lease without a duration gets the default, 15 seconds.
 func (s *Snapshot) readLeases(got map[key]answer) error {
 	for _, namespace := range []string{deploy.Namespace, metav1.NamespaceSystem} {
 		a := got[key{leases, namespace, deploy.Scheduler}]
@@ -188,7 +187,7 @@ func (s *Snapshot) readLeases(got map[key]answer) error {
 			continue
 		}
 		if err != nil {
-			if err := s.may(leases.Resource, err); err != nil {
+			if err := s.recordRefusal(leases.Resource, err); err != nil {
 				return fmt.Errorf("read leases: %w", err)
 			}
 			continue
@@ -252,7 +251,7 @@ func (s *Snapshot) readRights(ctx context.Context, cfg *rest.Config) error {
 	})
 	for i, r := range wanted {
 		if errs[i] != nil {
-			if err := s.may("subjectaccessreviews", errs[i]); err != nil {
+			if err := s.recordRefusal("subjectaccessreviews", errs[i]); err != nil {
 				return fmt.Errorf("ask for the rights of %s: %w", r.User, err)
 			}
 			return nil

@@ -58,11 +58,11 @@ type podLister interface {
 func (a *agents) scrape(ctx context.Context, node string) (io.ReadCloser, error) {
 	pod, err := a.find(ctx, node)
 	if err != nil {
-		return nil, a.worded(err)
+		return nil, a.withRole(err)
 	}
 	conn, err := a.connect(ctx, pod)
 	if err != nil {
-		return nil, a.worded(fmt.Errorf("forward a port to pod %s/%s: %w", a.namespace, pod, err))
+		return nil, a.withRole(fmt.Errorf("forward a port to pod %s/%s: %w", a.namespace, pod, err))
 	}
 	client := http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: func(context.Context,
 		string, string) (net.Conn, error) {
@@ -108,8 +108,8 @@ func (a *agents) find(ctx context.Context, node string) (string, error) {
 	return "", fmt.Errorf("no agent of namespace %s runs on node %s", a.namespace, node)
 }
 
-// worded adds the role that the identity needs to an error about missing rights, and returns other errors unchanged.
-func (a *agents) worded(err error) error {
+// withRole adds the role that the user needs to an error about missing rights. It returns other errors unchanged.
+func (a *agents) withRole(err error) error {
 	if apierrors.IsForbidden(err) || strings.Contains(strings.ToLower(err.Error()), "forbidden") {
 		return fmt.Errorf("the use of nodes is read from their agents, which needs the role tenon-node-use in namespace "+
 			"%s: %w", a.namespace, err)
@@ -117,7 +117,7 @@ func (a *agents) worded(err error) error {
 	return err
 }
 
-// connect opens a connection to the agent's port in a pod. It returns at the end of ctx although Dial does not.
+// connect opens a connection to the agent's port in a pod. It returns when ctx ends, even if Dial still waits.
 func (a *agents) connect(ctx context.Context, pod string) (*forwarded, error) {
 	at := a.base.JoinPath("api", "v1", "namespaces", a.namespace, "pods", pod, "portforward")
 	dial, err := dialer(a.cfg, at)
@@ -191,14 +191,14 @@ const whyTime = time.Second
 
 // why adds the node's error about the port to err, if the node sent one, and closes the connection.
 func (f *forwarded) why(err error) error {
-	said := ""
+	reason := ""
 	select {
-	case said = <-f.failed:
+	case reason = <-f.failed:
 	case <-time.After(whyTime):
 	}
 	_ = f.conn.Close()
-	if said != "" {
-		return fmt.Errorf("%w: %.300s", err, said)
+	if reason != "" {
+		return fmt.Errorf("%w: %.300s", err, reason)
 	}
 	return err
 }

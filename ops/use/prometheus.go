@@ -48,11 +48,11 @@ type question struct {
 func questions(node, pod string) []question {
 	in := fmt.Sprintf("node=%q", node)
 	out := []question{
-		{"rate(numa_node_cpu_busy_seconds_total{" + in + "}[2m])", lasts,
+		{"rate(numa_node_cpu_busy_seconds_total{" + in + "}[2m])", lineLength,
 			func(r *reading, l map[string]string, v float64) { numa(r.busy, l, v) }},
-		{"numa_node_memory_used_bytes{" + in + "}", lasts,
+		{"numa_node_memory_used_bytes{" + in + "}", lineLength,
 			func(r *reading, l map[string]string, v float64) { numa(r.used, l, int64(v)) }},
-		{"numa_node_memory_unused_bytes{" + in + "}", lasts,
+		{"numa_node_memory_unused_bytes{" + in + "}", lineLength,
 			func(r *reading, l map[string]string, v float64) { numa(r.unused, l, int64(v)) }},
 	}
 	ofContainers := func(in string, over time.Duration) {
@@ -63,7 +63,7 @@ func questions(node, pod string) []question {
 	}
 	ofContainers(in, 0)
 	if namespace, name, ok := strings.Cut(pod, "/"); ok {
-		ofContainers(fmt.Sprintf("%s,namespace=%q,pod=%q", in, namespace, name), lasts)
+		ofContainers(fmt.Sprintf("%s,namespace=%q,pod=%q", in, namespace, name), lineLength)
 	}
 	return out
 }

@@ -26,7 +26,7 @@ const (
 	maxList   = 4096     // bytes of a list of NUMA nodes
 	maxNUMAs  = 64
 	maxNumber = 1 << 53 // of bytes or seconds; float64 has all integers up to it
-	maxOf     = 2048    // containers in one reading
+	maxRead   = 2048    // containers in one reading
 )
 
 // reading has the metrics of an agent at one time. busy and the CPU time of containers are counters in seconds, until
@@ -119,7 +119,7 @@ func numa[T any](of map[int32]T, labels map[string]string, v T) {
 }
 
 // container returns the container that the labels name, and adds it if it is new. It returns nil if a label is
-// missing or too long, and for a new container beyond maxOf.
+// missing or too long, and for a new container beyond maxRead.
 func (r *reading) container(labels map[string]string) *container {
 	n := name{labels["namespace"], labels["pod"], labels["container"]}
 	for _, s := range []string{n.namespace, n.pod, n.container} {
@@ -127,7 +127,7 @@ func (r *reading) container(labels map[string]string) *container {
 			return nil
 		}
 	}
-	if r.containers[n] == nil && len(r.containers) < maxOf {
+	if r.containers[n] == nil && len(r.containers) < maxRead {
 		r.containers[n] = &container{memory: map[int32]int64{}}
 	}
 	return r.containers[n]

@@ -23,8 +23,8 @@ type Scrape func(ctx context.Context, node string) (io.ReadCloser, error)
 // Bounds of the kept data.
 const (
 	scrapePeriod  = 5 * time.Second  // between two scrapes of a node, less a tenth
-	lasts         = 10 * time.Minute // the length of a time line
-	maxSamples    = int(lasts / scrapePeriod)
+	lineLength    = 10 * time.Minute // the length of a time line
+	maxSamples    = int(lineLength / scrapePeriod)
 	maxNodes      = 16
 	maxContainers = 12_000           // in all samples of a node
 	maxScrape     = 10 * time.Second // bounds one scrape, even if the client would wait longer
@@ -101,12 +101,13 @@ func (t *Timelines) line(node string) *line {
 	return l
 }
 
-// read adds a sample to a time line, or records why there is none.
+// read scrapes the agent, and adds a sample to the time line. It drops samples that are too old, and records in
+// l.problem why there is no sample or what the sample lacks.
 func (t *Timelines) read(ctx context.Context, node string, l *line) {
 	ctx, cancel := context.WithTimeout(ctx, maxScrape)
 	defer cancel()
 	r, err := t.scraped(ctx, node)
-	l.forget(t.now().Add(-lasts))
+	l.forget(t.now().Add(-lineLength))
 	if err != nil {
 		l.problem = err.Error()
 		return
@@ -135,7 +136,8 @@ func (l *line) forget(before time.Time) {
 	}
 }
 
-// bound drops the oldest samples beyond maxSamples, and the containers of older samples beyond maxContainers.
+// bound drops the oldest samples beyond maxSamples. It also drops the containers of older samples, so that at most
+// maxContainers remain in all samples; only the newest sample always keeps its containers.
 func (l *line) bound() {
 	l.samples = l.samples[max(0, len(l.samples)-maxSamples):]
 	count := 0

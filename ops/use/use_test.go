@@ -83,7 +83,7 @@ func TestATimeLine(t *testing.T) {
 	if gone := ask(); gone.Problem != "no agent" || len(gone.Samples) != 3 {
 		t.Errorf("without an agent: %q, %d samples", gone.Problem, len(gone.Samples))
 	}
-	now = now.Add(lasts + time.Second)
+	now = now.Add(lineLength + time.Second)
 	if late := ask(); len(late.Samples) != 0 || s.closed != 3 {
 		t.Errorf("ten minutes later there are %d samples; %d of 3 answers were closed", len(late.Samples), s.closed)
 	}
@@ -106,7 +106,7 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	var got document.NodeUse
 	for range maxSamples + 10 {
 		got = lines.Node(t.Context(), "n", "")
-		now = now.Add(often)
+		now = now.Add(scrapePeriod)
 	}
 	sum := 0
 	for _, one := range got.Samples {
@@ -115,8 +115,8 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	if len(got.Samples) != maxSamples || sum > maxContainers || len(got.Samples[maxSamples-1].Containers) != count {
 		t.Errorf("%d samples with %d containers are kept", len(got.Samples), sum)
 	}
-	s.texts = []string{many(maxOf + 5)}
-	if r := lines.Node(t.Context(), "large", ""); len(r.Samples[0].Containers) != maxOf {
+	s.texts = []string{many(maxRead + 5)}
+	if r := lines.Node(t.Context(), "large", ""); len(r.Samples[0].Containers) != maxRead {
 		t.Errorf("%d containers of one node", len(r.Samples[0].Containers))
 	}
 	s.texts = []string{""}
@@ -177,7 +177,7 @@ func FuzzReading(f *testing.F) {
 			return
 		}
 		s := now.since(last).sample()
-		if len(s.NUMAs) > 3*maxNUMAs || len(s.Containers) > maxOf {
+		if len(s.NUMAs) > 3*maxNUMAs || len(s.Containers) > maxRead {
 			t.Errorf("%d NUMA nodes, %d containers", len(s.NUMAs), len(s.Containers))
 		}
 		for _, c := range s.Containers {
