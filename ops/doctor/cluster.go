@@ -151,8 +151,9 @@ func (x *examination) schedulers() {
 	}
 }
 
-// foreign examines whether another scheduler places pods that need alignment on exact nodes, which Tenon schedules. It
-// finds nothing if no kube-scheduler's configuration shows a profile with Tenon. Volcano's has no names of profiles.
+// foreign examines whether another scheduler places pods that need alignment on exact nodes, which Tenon schedules.
+// It finds nothing if no kube-scheduler's configuration shows a profile with Tenon. Volcano's has no names of
+// profiles.
 func (x *examination) foreign() {
 	ours := map[string]bool{}
 	for _, s := range x.Schedulers {

@@ -27,8 +27,8 @@ import (
 type Snapshot struct {
 	At   time.Time
 	View *kube.View
-	// Definitions are the CustomResourceDefinitions of Tenon's objects, by kind. A value is empty if the cluster has no
-	// such definition. A kind is missing if the identity may not read its definition.
+	// Definitions are the CustomResourceDefinitions of Tenon's objects, by kind. A value is empty if the cluster has
+	// no such definition. A kind is missing if the identity may not read its definition.
 	Definitions map[string]map[string]any
 	// NoPolicy are the missing objects of the admission policy for agents.
 	NoPolicy []string
@@ -179,8 +179,8 @@ type examination struct {
 	*Snapshot
 	scene *stage.Stage
 	found map[string]*document.Finding
-	// judged counts the judged workloads that wait for a node. unjudged counts the pods that have a node but cannot be
-	// judged, and firstUnjudged is the reason for the first of them.
+	// judged counts the judged workloads that wait for a node. unjudged counts the pods that have a node but cannot
+	// be judged, and firstUnjudged is the reason for the first of them.
 	judged, unjudged int
 	firstUnjudged    string
 	// static are the nodes whose kubelets have a static memory manager; see staticMemory.

@@ -18,8 +18,8 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// This file finds pods that a node still reports although their objects are deleted. Every pod that ends is briefly in
-// this state, so the file reads the cluster a second time, some seconds later.
+// This file finds pods that a node still reports although their objects are deleted. Every pod that ends is briefly
+// in this state, so the file reads the cluster a second time, some seconds later.
 
 // dropTime is how long a node may report a pod after the object of the pod is gone. The CPU manager takes CPUs back
 // every ten seconds (--cpu-manager-reconcile-period), and the agent needs a second to report that.
@@ -31,9 +31,10 @@ const (
 	maxGoneNodes = 50
 )
 
-// LookAgain reads a second time the pods that are reported without having an object. If a pod is still reported without
-// an object after dropTime, LookAgain adds it to s.Gone, where Examine finds it. If there are such pods at first, it
-// calls pause, which waits for the given time. Do not call it for a cluster that is read from files: these do not change.
+// LookAgain reads a second time the pods that are reported without having an object. If a pod is still reported
+// without an object after dropTime, LookAgain adds it to s.Gone, where Examine finds it. If there are such pods at
+// first, it calls pause, which waits for the given time. Do not call it for a cluster that is read from files: these
+// do not change.
 func (s *Snapshot) LookAgain(ctx context.Context, cfg *rest.Config,
 	pause func(context.Context, time.Duration) error) error {
 	gone, skipped := map[string][]state.PodID{}, 0
@@ -75,10 +76,10 @@ func (s *Snapshot) LookAgain(ctx context.Context, cfg *rest.Config,
 			return s.recordSecondRefusal("nodelayouts", fmt.Errorf("read the layout of node %s again: %w", node, err))
 		}
 		for _, id := range gone[node] {
-			switch found, err := exists(ctx, pods, id); {
+			switch ok, err := exists(ctx, pods, id); {
 			case err != nil:
 				return s.recordSecondRefusal("pods", err)
-			case !found && slices.ContainsFunc(l.Holdings, func(h v1alpha1.PodHoldings) bool { return h.UID == id.UID }):
+			case !ok && slices.ContainsFunc(l.Holdings, func(h v1alpha1.PodHoldings) bool { return h.UID == id.UID }):
 				s.Gone[node] = append(s.Gone[node], id)
 			}
 		}

@@ -25,7 +25,8 @@ func (x *examination) startFaults(n *state.Node, l *v1alpha1.NodeLayout) {
 		}
 	}
 	for _, f := range n.Rules.StartFaults(n.Machine, place.Startup{Gates: gates}) {
-		// These two faults are left out: the agent may know only the files, and flags may enable a gate or reserve CPUs.
+		// These two faults are left out: the agent may know only the files, and flags may enable a gate or reserve
+		// CPUs.
 		if !f.Gate && f.Setting != "cpuManagerPolicy" {
 			x.add("kubelet-start", onNode(n.Name, f.Text), "a kubelet does not work with its configuration: "+f.Setting, "")
 		}
@@ -61,8 +62,8 @@ func (x *examination) reservedCPUs(n *state.Node) {
 	}
 }
 
-// silentKubelet adds a finding if the kubelet has stopped reporting and its memory manager is static. After a boot with
-// another amount of memory, such a kubelet refuses its state file and does not start (docs/design/kubelet.md).
+// silentKubelet adds a finding if the kubelet has stopped reporting and its memory manager is static. After a boot
+// with another amount of memory, such a kubelet refuses its state file and does not start (docs/design/kubelet.md).
 func (x *examination) silentKubelet(n *state.Node, object *v1.Node) {
 	if object == nil || n.Rules.Arbiter != place.ByKubelet || !n.Rules.Memory.Static {
 		return
@@ -103,8 +104,8 @@ func (x *examination) ours(scheduler string) bool {
 	return false
 }
 
-// uncounted finds pods with hugepages that the memory manager of their node does not count: it counts only hugepages of
-// Guaranteed pods (memorymanager/policy_static.go, Allocate).
+// uncounted finds pods with hugepages that the memory manager of their node does not count: it counts only hugepages
+// of Guaranteed pods (memorymanager/policy_static.go, Allocate).
 func (x *examination) uncounted(p *v1.Pod) {
 	n := x.staticMemory()[p.Spec.NodeName]
 	if n == nil {

@@ -62,8 +62,8 @@ func (x *examination) pods() error {
 	return nil
 }
 
-// nearlyGuaranteed finds pods that a small change would align. Either a container requests whole CPUs with equal limits
-// and the pod is not Guaranteed, or the pod is Guaranteed and a container requests a fraction of a CPU.
+// nearlyGuaranteed finds pods that a small change would align. Either a container requests whole CPUs with equal
+// limits and the pod is not Guaranteed, or the pod is Guaranteed and a container requests a fraction of a CPU.
 func (x *examination) nearlyGuaranteed(p *v1.Pod) {
 	spec, err := podapi.ToPlace(p)
 	if err != nil {
@@ -178,8 +178,8 @@ func (x *examination) misaligned(byUID map[string]kube.Stored) {
 	}
 }
 
-// cost describes the NUMA nodes that a container holds, and how few would do. If memory is farther away than necessary,
-// the text also has the ratio of the distances.
+// cost describes the NUMA nodes that a container holds, and how few would do. If memory is farther away than
+// necessary, the text also has the ratio of the distances.
 func cost(n *state.Node, u place.Alignment) string {
 	out := fmt.Sprintf("%s on %s: NUMA nodes %s; %d would do", cmp.Or(u.Container, "the pod"), n.Name,
 		document.NUMAs(n.Machine, u.Held.NUMAs), u.Best.NUMAs.Len())

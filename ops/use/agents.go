@@ -27,8 +27,8 @@ const port = "9203"
 // AgentNamespace is the namespace of agents in the manifests.
 const AgentNamespace = "tenon-agents"
 
-// Agents returns a Scrape that forwards a port to an agent's pod through the API server of cfg, as kubectl port-forward
-// does. The API server checks the rights of cfg, and no credentials reach a node.
+// Agents returns a Scrape that forwards a port to an agent's pod through the API server of cfg, as kubectl
+// port-forward does. The API server checks the rights of cfg, and no credentials reach a node.
 func Agents(cfg *rest.Config, namespace string) (Scrape, error) {
 	core, err := objects.NewCore(cfg)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package use returns what nodes use, by NUMA node and container, from the metrics of their agents, with a time line of
-// the last minutes.
+// Package use returns what nodes use, by NUMA node and container, from the metrics of their agents, with a time line
+// of the last minutes.
 //
 // Invariant: a node is scraped at most every few seconds, however many clients ask, and only while some client asks.
 // The kept data is bounded by nodes, samples and containers. A node's metrics are checked: numbers are finite and
