@@ -55,11 +55,11 @@ type Right struct {
 	Allowed bool   `json:"allowed"`
 }
 
-// Bundle is the data that was read from a cluster. It must not be changed after it was made.
+// Bundle is the data that was read from a cluster. Nothing changes it once Collect or Read has returned it.
 type Bundle struct {
 	About
-	// Lists has the objects by resource, named as by [Resource.String]. Texts has logs and metrics by the name of their
-	// file in the archive.
+	// Lists has the objects by resource, named as by [Resource.String]. Texts has logs and metrics by the name of
+	// their file in the archive.
 	Lists map[string][]map[string]any
 	Texts map[string]string
 }
@@ -127,8 +127,7 @@ func sorted[V any](m map[string]V) []string {
 	return out
 }
 
-// Read reads an archive that Write wrote. It returns an error if the archive is no bundle, or is larger than the
-// bounds.
+// Read reads an archive that Write wrote. It returns an error if the archive is no bundle or exceeds a bound.
 func Read(r io.Reader) (*Bundle, error) {
 	zip, err := gzip.NewReader(r)
 	if err != nil {
@@ -151,7 +150,7 @@ func Read(r io.Reader) (*Bundle, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %q of the bundle: %w", head.Name, err)
 		}
-		if err := b.take(head.Name, data); err != nil {
+		if err := b.addFile(head.Name, data); err != nil {
 			return nil, fmt.Errorf("read %q of the bundle: %w", head.Name, err)
 		}
 	}
@@ -161,8 +160,8 @@ func Read(r io.Reader) (*Bundle, error) {
 	return b, nil
 }
 
-// take adds one file of an archive to the bundle.
-func (b *Bundle) take(name string, data []byte) error {
+// addFile adds one file of an archive to the bundle. It ignores the README.
+func (b *Bundle) addFile(name string, data []byte) error {
 	list, isList := strings.CutPrefix(name, objects)
 	switch {
 	case name == aboutFile:

@@ -68,7 +68,7 @@ func Collect(ctx context.Context, cfg *rest.Config, at time.Time, o Options) (*B
 		return nil, fmt.Errorf("make client: %w", err)
 	}
 	s := server{http, cfg}
-	if err := errors.Join(b.askRights(ctx, s, o), b.logs(ctx, s, o), b.release(ctx, s)); err != nil {
+	if err := errors.Join(b.askRights(ctx, s, o), b.logs(ctx, s, o), b.readServerVersion(ctx, s)); err != nil {
 		return nil, err
 	}
 	for name, text := range o.Texts {
@@ -147,8 +147,8 @@ type server struct {
 	cfg  *rest.Config
 }
 
-// do sends a request with a body of JSON. It returns the body and the HTTP status of the answer, whatever the status
-// is.
+// do sends a request with a body of JSON, and returns the body and the HTTP status of the answer. A status of failure
+// is no error.
 func (s server) do(ctx context.Context, method, path string, body []byte) ([]byte, int, error) {
 	base, _, err := rest.DefaultServerUrlFor(s.cfg)
 	if err != nil {
@@ -169,7 +169,8 @@ func (s server) do(ctx context.Context, method, path string, body []byte) ([]byt
 	return data, answer.StatusCode, err
 }
 
-// askRights adds the answers to the reviews of o.Rights. If the identity may not ask, it records that instead.
+// askRights sends the reviews of o.Rights and adds the answers. If the API server refuses a review, askRights records
+// the reviews as missing and sends no others.
 func (b *Bundle) askRights(ctx context.Context, s server, o Options) error {
 	for _, spec := range o.Rights {
 		ask := authorizationv1.SubjectAccessReview{TypeMeta: metav1.TypeMeta{Kind: "SubjectAccessReview",
@@ -200,8 +201,8 @@ func asked(spec authorizationv1.SubjectAccessReviewSpec) string {
 	return string(data)
 }
 
-// release reads the version of the API server, which every user may read.
-func (b *Bundle) release(ctx context.Context, s server) error {
+// readServerVersion reads the version of the API server, which every user may read.
+func (b *Bundle) readServerVersion(ctx context.Context, s server) error {
 	data, code, err := s.do(ctx, http.MethodGet, "/version", nil)
 	if err != nil {
 		return fmt.Errorf("read the version of the API server: %w", err)
@@ -221,7 +222,8 @@ func (b *Bundle) release(ctx context.Context, s server) error {
 // logOf begins the entry in About.Missing for a log that could not be read; the name of the pod follows.
 const logOf = "v1_pods/log of "
 
-// logs reads the last lines of the logs of Tenon's programs.
+// logs reads the last o.LogLines lines of the logs of Tenon's programs. A log that cannot be read is recorded as
+// missing.
 func (b *Bundle) logs(ctx context.Context, s server, o Options) error {
 	if o.LogLines == 0 {
 		return nil
@@ -248,37 +250,37 @@ func (b *Bundle) logs(ctx context.Context, s server, o Options) error {
 	return nil
 }
 
-// clean removes credentials from all texts, and replaces names.
+// clean removes credentials from objects and texts. With o.Hash it also replaces names by hashes.
 func (b *Bundle) clean(o Options) error {
-	do := redact
+	clean := redact
 	if o.Hash {
-		key := make([]byte, sha)
+		key := make([]byte, keyBytes)
 		if _, err := rand.Read(key); err != nil {
 			return fmt.Errorf("make a key: %w", err)
 		}
-		n := newNames(key, b.Lists)
-		do = func(s string) string { return n.replace(redact(s)) }
-		b.Namespace = do(b.Namespace)
+		n := newHasher(key, b.Lists)
+		clean = func(s string) string { return n.replace(redact(s)) }
+		b.Namespace = clean(b.Namespace)
 	}
 	for resource, list := range b.Lists {
 		if strings.HasPrefix(resource, "apiextensions") || strings.HasPrefix(resource, "admission") {
 			continue // these objects come from Tenon's manifests: they have no names of the cluster
 		}
 		for i := range list {
-			texts(list[i], do)
+			texts(list[i], clean)
 		}
 	}
 	for i, m := range b.Missing {
 		if strings.HasPrefix(m.Resource, logOf) {
-			b.Missing[i].Resource = do(m.Resource)
+			b.Missing[i].Resource = clean(m.Resource)
 		}
 	}
-	clean := map[string]string{}
+	cleaned := map[string]string{}
 	for name, text := range b.Texts {
-		clean[do(name)] = do(text)
+		cleaned[clean(name)] = clean(text)
 	}
-	b.Texts = clean
+	b.Texts = cleaned
 	return nil
 }
 
-const sha = 32 // bytes of a key
+const keyBytes = 32 // length of the key of hashes

@@ -33,26 +33,27 @@ func texts(value any, do func(string) string) any {
 	return value
 }
 
-// names replaces names by keyed hashes. The key is stored nowhere, so no reader can compute the hashes of guessed
-// names.
-type names struct {
+// hasher replaces names of objects by keyed hashes. The key is stored nowhere, so no reader can compute the hashes of
+// guessed names.
+type hasher struct {
 	key   []byte
 	known map[string]bool
 	// bases are names of workloads. The names of their pods begin with them.
 	bases []string
 }
 
-// usual are names that every cluster has, and words with a meaning in a layout. They are not replaced.
-var usual = words(`default kube-system kube-public kube-node-lease tenon-system tenon-agents tenon-agent tenon-scheduler
+// common has names that every cluster has, and words with a meaning in a layout. They are not hashed.
+var common = words(`default kube-system kube-public kube-node-lease tenon-system tenon-agents tenon-agent tenon-scheduler
 	tenon-console kube-scheduler default-scheduler none static restricted best-effort single-numa-node container pod node
 	memory cpu kubelet agent files app init sidecar gpu dax movable nic nvme infiniband accelerator pods`)
 
-// token matches words that may be names of objects, or begin with one.
+// token matches words that may be the name of an object, or begin with such a name.
 var token = regexp.MustCompile(`[a-z0-9]([-.a-z0-9]*[a-z0-9])?`)
 
-// newNames returns a names that replaces the names of the objects in lists, of their owners and of their namespaces.
-func newNames(key []byte, lists map[string][]map[string]any) *names {
-	n := &names{key: key, known: map[string]bool{}}
+// newHasher returns a hasher for the names of the objects in lists, of their owners and of their namespaces. It does
+// not replace the names in common.
+func newHasher(key []byte, lists map[string][]map[string]any) *hasher {
+	n := &hasher{key: key, known: map[string]bool{}}
 	for _, resource := range words(`v1_nodes v1_pods v1_namespaces v1_persistentvolumeclaims v1_persistentvolumes
 		apps_v1_deployments apps_v1_replicasets apps_v1_statefulsets apps_v1_daemonsets batch_v1_jobs
 		policy_v1_poddisruptionbudgets`) {
@@ -78,8 +79,8 @@ func newNames(key []byte, lists map[string][]map[string]any) *names {
 	return n
 }
 
-func (n *names) add(name string, base bool) {
-	if name == "" || slices.Contains(usual, name) || n.known[name] {
+func (n *hasher) add(name string, base bool) {
+	if name == "" || slices.Contains(common, name) || n.known[name] {
 		return
 	}
 	n.known[name] = true
@@ -88,14 +89,14 @@ func (n *names) add(name string, base bool) {
 	}
 }
 
-// replace replaces the names in a text.
-func (n *names) replace(text string) string {
+// replace returns the text with hashes in place of the names.
+func (n *hasher) replace(text string) string {
 	return token.ReplaceAllStringFunc(text, n.word)
 }
 
 // word returns the replacement of a word that is a name, or that begins with a name and a dot. It returns other words
 // unchanged.
-func (n *names) word(word string) string {
+func (n *hasher) word(word string) string {
 	for at := len(word); at > 0; at = strings.LastIndexByte(word[:at], '.') {
 		if n.known[word[:at]] {
 			return n.hash(word[:at]) + word[at:]
@@ -106,7 +107,7 @@ func (n *names) word(word string) string {
 
 // hash returns the hash of a name. If the name begins with the name of a workload, its hash begins with the hash of
 // that workload, so that the pods of one workload can be recognised. The ordinal of a pod stays.
-func (n *names) hash(name string) string {
+func (n *hasher) hash(name string) string {
 	for _, base := range n.bases {
 		if rest, ok := strings.CutPrefix(name, base+"-"); ok {
 			if strings.Trim(rest, "0123456789") != "" {
@@ -118,7 +119,7 @@ func (n *names) hash(name string) string {
 	return n.sum(name)
 }
 
-func (n *names) sum(text string) string {
+func (n *hasher) sum(text string) string {
 	h := hmac.New(sha256.New, n.key)
 	h.Write([]byte(text))
 	return "x" + hex.EncodeToString(h.Sum(nil))[:10]

@@ -73,8 +73,8 @@ func (b *Bundle) answer(r *http.Request, body []byte) (int, any) {
 				return failure(m.Code, metav1.StatusReasonNotFound, "the API server did not have "+at.resource.Resource)
 			}
 			if m.Resource == key(at.resource) {
-				// Whatever the API server answered then, this answer is Forbidden: programs name resources that they may not
-				// read, and continue without them.
+				// For any other code the answer is Forbidden: Tenon's programs report a forbidden resource as
+				// missing, and continue without it.
 				return failure(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
 					"who made the bundle could not read %s: %d %s", at.resource.Resource, m.Code, m.Reason))
 			}
@@ -93,14 +93,14 @@ func (b *Bundle) answer(r *http.Request, body []byte) (int, any) {
 	return b.list(at, items, q.Get("fieldSelector"), q.Get("labelSelector"))
 }
 
-// place is the resource and object that a path names.
+// place is what a path of the API names: an object, or a list of a resource.
 type place struct {
 	resource        schema.GroupVersionResource
 	namespace, name string
 }
 
-// parse returns what a path of the API server names; false for other paths. name is "" for a list, and namespace is
-// "" for all namespaces.
+// parse returns what a path of the API server names; false if it is no path of a list or an object. For a list, name
+// is "". For a cluster-scoped resource, and for a list of all namespaces, namespace is "".
 func parse(path string) (out place, ok bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
@@ -190,7 +190,7 @@ func text(o map[string]any, path string) string {
 	}
 }
 
-// review answers a SubjectAccessReview by the answer that the bundle recorded to the same question.
+// review answers a SubjectAccessReview with the recorded answer to the same review. Without one it answers Forbidden.
 func (b *Bundle) review(body []byte) (int, any) {
 	var ask authorizationv1.SubjectAccessReview
 	if err := json.Unmarshal(body, &ask); err != nil {

@@ -15,7 +15,8 @@ type Resource struct {
 	schema.GroupVersionResource
 	Kind string
 	keep []string
-	// only are the names of the objects that are kept, for resources that Tenon shares with others; empty keeps all.
+	// only are the names of the objects that a bundle keeps; empty keeps all objects. It is set for resources that
+	// other programs use, too.
 	only []string
 }
 
@@ -126,7 +127,7 @@ func (r Resource) kept(object map[string]any, o Options) map[string]any {
 	return out
 }
 
-// dropTerminationMessages removes the termination messages of a pod's containers, because with the policy
+// dropTerminationMessages removes the termination messages of a pod's containers: with the policy
 // FallbackToLogsOnError a message is the end of a log.
 func dropTerminationMessages(pod map[string]any) {
 	status, _ := pod["status"].(map[string]any)
@@ -166,7 +167,8 @@ func (r Resource) fields(object map[string]any) map[string]any {
 	return out
 }
 
-// copyPath copies the value at a path from one object to another. Items of lists on the path keep their positions.
+// copyPath copies the value at a path from one object to another, if there is one. Items of lists keep their
+// positions.
 func copyPath(to, from map[string]any, path []string) {
 	name, list := strings.CutSuffix(path[0], "[]")
 	value, ok := from[name]

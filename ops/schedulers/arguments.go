@@ -61,7 +61,7 @@ func (c *Configuration) arguments(profile string) (*yaml.Node, error) {
 	var found *yaml.Node
 	for i, node := range all.Content {
 		configs := value(node, "pluginConfig")
-		k := named(configs, numaPlugin)
+		k := indexNamed(configs, numaPlugin)
 		if k < 0 || profile != "" && c.Profiles[i].SchedulerName != profile {
 			continue
 		}
@@ -99,7 +99,7 @@ func (e *editor) argument(args *yaml.Node, name string, v any) error {
 		return err
 	}
 	if at < 0 {
-		e.paste(args, last(args), block)
+		e.paste(args, lastLine(args), block)
 		args.Content = append(args.Content, scalar(name), &to)
 		return nil
 	}
@@ -144,12 +144,12 @@ func blockOf(name string, v any) (string, error) {
 // cut removes the lines of the key at position at of a mapping, and the lines of its value. If the mapping is within
 // braces or has no other key, it only marks the configuration to be written anew.
 func (e *editor) cut(mapping *yaml.Node, at int) {
-	key, value := mapping.Content[at], mapping.Content[at+1]
-	if mapping.Style&yaml.FlowStyle != 0 || len(mapping.Content) == 2 || key.Line < 1 || last(value) > len(e.lines) {
+	first, last := mapping.Content[at].Line, lastLine(mapping.Content[at+1])
+	if mapping.Style&yaml.FlowStyle != 0 || len(mapping.Content) == 2 || first < 1 || last > len(e.lines) {
 		e.rewrite = true
 		return
 	}
-	for n := key.Line; n <= last(value); n++ {
+	for n := first; n <= last; n++ {
 		e.lines[n-1] = ""
 	}
 }

@@ -17,8 +17,9 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// Get returns the scheduler with an id; "" selects the only one. Otherwise the error is of the API: BadRequest if
-// there are other schedulers, Forbidden if they may not be read, and NotFound if there are none.
+// Get returns the scheduler with an id; "" selects the only one. If there is no such scheduler, it returns an error
+// of the Kubernetes API: BadRequest if there are others, Forbidden if they may not be read, and NotFound if there are
+// none.
 func (c *Client) Get(ctx context.Context, id string) (document.Scheduler, error) {
 	all, limits, err := c.List(ctx)
 	if err != nil {
@@ -41,8 +42,9 @@ func (c *Client) Get(ctx context.Context, id string) (document.Scheduler, error)
 	return document.Scheduler{}, apierrors.NewNotFound(schema.GroupResource{Resource: "schedulers"}, id)
 }
 
-// Set changes a scheduler's configuration, records an event about it, and makes the scheduler read it. It returns a
-// conflict if the configuration is not the version that change names, or changes meanwhile. A dry run writes nothing.
+// Set changes a scheduler's configuration, records an event about the change, and makes the scheduler read it. It
+// returns a Conflict error if the configuration is not the version that change names, or changes meanwhile. A dry run
+// writes nothing.
 func (c *Client) Set(ctx context.Context, change document.PluginChange) (document.NUMAAware, error) {
 	s, err := c.Get(ctx, change.Scheduler)
 	if err != nil {
@@ -55,8 +57,8 @@ func (c *Client) Set(ctx context.Context, change document.PluginChange) (documen
 		return document.NUMAAware{}, errors.New(s.Problem)
 	}
 	namespace, name, _ := strings.Cut(s.ID, "/")
-	maps := c.configMaps.In(namespace)
-	m, err := maps.Get(ctx, name, metav1.GetOptions{})
+	configMaps := c.configMaps.In(namespace)
+	m, err := configMaps.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return document.NUMAAware{}, fmt.Errorf("get ConfigMap %s: %w", s.ID, err)
 	}
@@ -83,7 +85,7 @@ func (c *Client) Set(ctx context.Context, change document.PluginChange) (documen
 		return out, nil
 	}
 	m.Data[s.Key] = text
-	written, err := maps.Update(ctx, m, metav1.UpdateOptions{DryRun: dryRun(change.DryRun)})
+	written, err := configMaps.Update(ctx, m, metav1.UpdateOptions{DryRun: dryRun(change.DryRun)})
 	if err != nil {
 		return document.NUMAAware{}, fmt.Errorf("update ConfigMap %s: %w", s.ID, err)
 	}
@@ -95,7 +97,7 @@ func (c *Client) Set(ctx context.Context, change document.PluginChange) (documen
 		return out, nil
 	}
 	out.Version = written.ResourceVersion
-	c.note(ctx, m, s, &out)
+	c.recordEvent(ctx, m, s, &out)
 	c.reload(ctx, s, &out)
 	return out, nil
 }
@@ -120,9 +122,9 @@ func dryRun(yes bool) []string {
 	return nil
 }
 
-// note records an event about the change, for everybody who may read events in the namespace of the ConfigMap. If
-// that fails, it adds a warning to out.
-func (c *Client) note(ctx context.Context, m *v1.ConfigMap, s document.Scheduler, out *document.NUMAAware) {
+// recordEvent records an event about the change, for everybody who may read events in the namespace of the ConfigMap.
+// If that fails, it adds a warning to out.
+func (c *Client) recordEvent(ctx context.Context, m *v1.ConfigMap, s document.Scheduler, out *document.NUMAAware) {
 	now, what := metav1.NewTime(c.now()), fmt.Sprintf("set plugin %s to %s", s.Plugin, out.Status)
 	if out.Status == "" {
 		what = "changed arguments of plugin " + s.Plugin

@@ -16,8 +16,8 @@ import (
 )
 
 // Set returns the text of the configuration with the plugin turned on or off, and validates it. If nothing changes,
-// it returns the same text. profile is the name of the profile to change. If it is "", Set changes all profiles with
-// the plugin or arguments for it, or the only profile.
+// it returns the same text. profile is the name of the profile to change. If profile is "", Set changes all profiles
+// that have the plugin or arguments for it, or the only profile.
 func (c *Configuration) Set(on bool, profile string) (string, error) {
 	e := editor{lines: strings.SplitAfter(c.text, "\n")}
 	var err error
@@ -80,7 +80,7 @@ func (e *editor) setVolcano(root *yaml.Node, on bool) error {
 	var all, placing *yaml.Node
 	for _, t := range tiers.Content {
 		all = value(t, "plugins")
-		i := named(all, func(name string) bool { return name == NUMAAware })
+		i := indexNamed(all, func(name string) bool { return name == NUMAAware })
 		switch {
 		case i >= 0 && on:
 			return nil
@@ -90,7 +90,7 @@ func (e *editor) setVolcano(root *yaml.Node, on bool) error {
 			}
 			e.remove(nil, all, i)
 		}
-		if named(all, func(name string) bool { return name == "predicates" }) >= 0 {
+		if indexNamed(all, func(name string) bool { return name == "predicates" }) >= 0 {
 			placing = all
 		}
 	}
@@ -146,7 +146,7 @@ func (e *editor) disable(profile *yaml.Node) {
 	for k := 1; k < len(plugins.Content); k += 2 {
 		point := plugins.Content[k]
 		enabled := value(point, "enabled")
-		for i := named(enabled, numaPlugin); i >= 0; i = named(enabled, numaPlugin) {
+		for i := indexNamed(enabled, numaPlugin); i >= 0; i = indexNamed(enabled, numaPlugin) {
 			e.remove(key(point, "enabled"), enabled, i)
 		}
 	}
@@ -203,7 +203,7 @@ func node(v any) *yaml.Node {
 
 func scalar(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
 
-// write returns pairs as lines of YAML, indented by indent.
+// write returns pairs as lines of YAML, each with indent before it.
 func write(all []pair, indent string) (out []string) {
 	for _, p := range all {
 		if inner, ok := p.value.([]pair); ok {
@@ -216,8 +216,8 @@ func write(all []pair, indent string) (out []string) {
 	return out
 }
 
-// add appends an item to a list. key is the node of the list's key: if the list is empty, it may be written as [] in
-// the line of its key. key may be nil for a list that is not empty.
+// add appends an item to a list, in the tree and, if possible, in the lines. key is the node of the list's key. It is
+// needed for an empty list, which is written as [] behind its key; otherwise it may be nil.
 func (e *editor) add(key, list *yaml.Node, item []pair) {
 	e.changed = true
 	indent, after := 0, 0 // column of the item's dash, and number of the line before it
@@ -226,7 +226,7 @@ func (e *editor) add(key, list *yaml.Node, item []pair) {
 		indent, after = key.Column-1, key.Line
 		e.lines[key.Line-1] = strings.Replace(e.line(key.Line), " []", "", 1)
 	case len(list.Content) > 0 && list.Style&yaml.FlowStyle == 0 && list.Column > 0:
-		indent, after = list.Column-1, last(list)
+		indent, after = list.Column-1, lastLine(list)
 	default:
 		e.rewrite = true
 	}
@@ -242,12 +242,12 @@ func (e *editor) add(key, list *yaml.Node, item []pair) {
 	list.Content = append(list.Content, node(item))
 }
 
-// remove removes the item at position i of a list. key is the node of the list's key, for a list that becomes empty;
-// nil if it does not become empty.
+// remove removes the item at position i of a list, in the tree and in the lines. key is the node of the list's key.
+// It is needed for a list that becomes empty, which is then written as []; otherwise it may be nil.
 func (e *editor) remove(key, list *yaml.Node, i int) {
 	e.changed = true
 	item := list.Content[i]
-	for n := item.Line; n > 0 && n <= last(item) && n <= len(e.lines); n++ {
+	for n := item.Line; n > 0 && n <= lastLine(item) && n <= len(e.lines); n++ {
 		e.lines[n-1] = ""
 	}
 	list.Content = slices.Delete(list.Content, i, i+1)
@@ -266,15 +266,15 @@ func (e *editor) remove(key, list *yaml.Node, i int) {
 
 func (e *editor) line(n int) string { return e.lines[n-1] }
 
-// last returns the number of the last line of a node. For folded and quoted scalars of several lines the number is
-// too small; then method text finds that the lines do not give the tree, and writes the tree anew.
-func last(n *yaml.Node) int {
+// lastLine returns the number of the last line of a node. For folded and quoted scalars of several lines the number
+// is too small; then method text finds that the lines do not give the tree, and writes the tree anew.
+func lastLine(n *yaml.Node) int {
 	out := n.Line
 	if n.Style&yaml.LiteralStyle != 0 {
 		out += strings.Count(strings.TrimRight(n.Value, "\n"), "\n") + 1
 	}
 	for _, c := range n.Content {
-		out = max(out, last(c))
+		out = max(out, lastLine(c))
 	}
 	return out
 }
@@ -287,7 +287,7 @@ func value(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// key returns the key of a mapping, or nil.
+// key returns the node of a key of a mapping, or nil.
 func key(n *yaml.Node, name string) *yaml.Node {
 	if i := keyAt(n, name); i >= 0 {
 		return n.Content[i]
@@ -307,8 +307,8 @@ func keyAt(n *yaml.Node, name string) int {
 	return -1
 }
 
-// named returns the index of the first item of a list whose name accept returns true for, or -1.
-func named(list *yaml.Node, accept func(string) bool) int {
+// indexNamed returns the index of the first item of a list whose name accept accepts; -1 if there is none.
+func indexNamed(list *yaml.Node, accept func(string) bool) int {
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return -1
 	}

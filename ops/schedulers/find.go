@@ -55,7 +55,7 @@ func New(cfg *rest.Config, user string) (*Client, error) {
 
 // kind describes how to find one kind of scheduler.
 type kind struct {
-	of                  document.SchedulerType
+	schedulerType       document.SchedulerType
 	selector            string   // label selector of its Deployments
 	namespace           string   // its usual namespace, searched if Deployments may not be listed in all namespaces
 	configMap, fileName string   // usual ConfigMap and key, used if no Deployment is found or may be read
@@ -75,14 +75,14 @@ func kinds() []kind {
 type place struct {
 	namespace, name, key string
 	deployment           string // "" if it is not known
-	of                   document.SchedulerType
+	schedulerType        document.SchedulerType
 }
 
 func (p place) id() string { return p.namespace + "/" + p.name }
 
-// places returns where schedulers have their configurations, according to their Deployments. If no Deployment of a
-// kind is found or may be read, it returns the usual place of that kind, since the scheduler may be a static pod, or
-// not run yet. limits are the Deployments that may not be listed.
+// places returns where schedulers have their configurations, according to their Deployments. If a kind has no
+// Deployment that may be listed, places returns the usual place of that kind: its scheduler may be a static pod, or
+// may not run yet. limits are the Deployments that may not be listed.
 func (c *Client) places(ctx context.Context) (out []place, limits []document.Limit, err error) {
 	for _, k := range kinds() {
 		list, err := c.deployments.List(ctx, metav1.ListOptions{LabelSelector: k.selector})
@@ -96,7 +96,7 @@ func (c *Client) places(ctx context.Context) (out []place, limits []document.Lim
 			out = append(out, k.usual())
 			continue
 		case err != nil:
-			return nil, nil, fmt.Errorf("list Deployments of %s: %w", k.of, err)
+			return nil, nil, fmt.Errorf("list Deployments of %s: %w", k.schedulerType, err)
 		}
 		if len(list.Items) == 0 {
 			out = append(out, k.usual())
@@ -112,7 +112,7 @@ func (c *Client) places(ctx context.Context) (out []place, limits []document.Lim
 }
 
 // usual returns the usual place of the configuration.
-func (k kind) usual() place { return place{k.namespace, k.configMap, k.fileName, "", k.of} }
+func (k kind) usual() place { return place{k.namespace, k.configMap, k.fileName, "", k.schedulerType} }
 
 // mounted returns the ConfigMap and key that a Deployment mounts at the path in its scheduler's flag; false if there
 // is none.
@@ -130,7 +130,8 @@ func (k kind) mounted(d *appsv1.Deployment) (place, bool) {
 			}
 			for _, v := range spec.Volumes {
 				if v.Name == m.Name && v.ConfigMap != nil {
-					return place{d.Namespace, v.ConfigMap.Name, keyOf(v.ConfigMap.Items, inside), d.Name, k.of}, true
+					return place{d.Namespace, v.ConfigMap.Name, keyOf(v.ConfigMap.Items, inside), d.Name,
+						k.schedulerType}, true
 				}
 			}
 		}
@@ -171,7 +172,8 @@ func (c *Client) List(ctx context.Context) (out []document.Scheduler, limits []d
 		return nil, nil, err
 	}
 	for _, p := range all {
-		s := document.Scheduler{ID: p.id(), Type: p.of, Key: p.key, Profiles: []document.SchedulerProfile{}}
+		s := document.Scheduler{ID: p.id(), Type: p.schedulerType, Key: p.key,
+			Profiles: []document.SchedulerProfile{}}
 		if p.deployment != "" {
 			s.Deployment = p.namespace + "/" + p.deployment
 		}
@@ -181,7 +183,7 @@ func (c *Client) List(ctx context.Context) (out []document.Scheduler, limits []d
 			limits = append(limits, document.Limit{Resource: "configmaps", Reason: "you may not read ConfigMap " + p.id()})
 			continue
 		case apierrors.IsNotFound(err) && p.deployment == "":
-			continue // it is not at its usual place
+			continue // there is nothing at the usual place
 		case apierrors.IsNotFound(err):
 			s.Problem = "there is no ConfigMap " + p.id()
 		case err != nil:
@@ -195,7 +197,7 @@ func (c *Client) List(ctx context.Context) (out []document.Scheduler, limits []d
 	return out, limits, nil
 }
 
-// read adds the content of a ConfigMap to s. If the content cannot be used, it sets s.Problem.
+// read adds the content of a ConfigMap to s. If the content is no valid configuration, it sets s.Problem.
 func read(s *document.Scheduler, m *v1.ConfigMap) {
 	text, ok := m.Data[s.Key]
 	s.Version, s.Text = m.ResourceVersion, text

@@ -1,5 +1,5 @@
-// Package schedulers reads the configuration of the schedulers of a cluster, and turns their NUMA plugin on and off.
-// The schedulers are kube-schedulers with Tenon, by their KubeSchedulerConfiguration, and Volcano.
+// Package schedulers reads the configuration of the schedulers of a cluster. It turns their NUMA plugin on and off,
+// and changes the plugin's arguments. The schedulers are Volcano and kube-schedulers with Tenon.
 //
 // Invariant: every request is made with the rights of one identity. A configuration is changed as YAML: comments,
 // order and all other lines stay unchanged. If its lines cannot be changed one by one, only comments and order stay.
@@ -116,8 +116,8 @@ func (c *Configuration) readKubeScheduler() error {
 	return nil
 }
 
-// profile returns how a profile configures the plugin. Enabled is false if no extension point has the plugin; there
-// may be arguments for it even then.
+// profile returns how a profile configures the plugin. Enabled is false if no extension point has the plugin, even if
+// the profile has arguments for it.
 func profile(p *schedulerapi.KubeSchedulerProfile) (out document.SchedulerProfile, err error) {
 	out = document.SchedulerProfile{SchedulerName: "default-scheduler", Arguments: map[string]any{}}
 	if p.SchedulerName != nil {
