@@ -34,13 +34,13 @@ import (
 
 // Node changes the kubelet of a node. Every method may be called again after an interruption.
 type Node interface {
-	// Begin makes the node stop its kubelet, remove the state files, write the configuration and start the kubelet. It
-	// returns once the node can do all this without further orders. Unless Keep is called in time, the node restores
-	// its old files.
+	// Begin makes the node stop its kubelet, remove the state files, write the configuration and start the kubelet.
+	// It returns as soon as the node does all this by itself. Unless Keep is called in time, the node restores its
+	// old files.
 	Begin(ctx context.Context, node string, c Configuration) error
-	// Keep makes the change permanent. It fails where the node has restored the old configuration.
+	// Keep makes the change permanent. It returns an error if the node has restored the old configuration.
 	Keep(ctx context.Context, node string) error
-	// Undo returns when the node has its old configuration and has started its kubelet.
+	// Undo makes the node restore its old configuration and start its kubelet, and returns when both are done.
 	Undo(ctx context.Context, node string) error
 }
 
@@ -73,7 +73,7 @@ type Options struct {
 // Cluster applies plans to one cluster, with the rights of one user.
 type Cluster struct {
 	core    *objects.Core
-	all     dynamic.Interface // for evictions and DaemonSets, because typed clients of their groups are large
+	dynamic dynamic.Interface // for evictions and DaemonSets, because typed clients of their groups are large
 	layouts *layouts.Client
 	node    Node
 	configz func(ctx context.Context, node string) ([]byte, error)
@@ -95,7 +95,7 @@ func New(cfg *rest.Config, n Node, configz func(ctx context.Context, node string
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{core: core, all: all, layouts: l, node: n, configz: configz}, nil
+	return &Cluster{core: core, dynamic: all, layouts: l, node: n, configz: configz}, nil
 }
 
 // Pending returns the nodes of a plan that are not changed yet, in the order of the change; nodes with an interrupted
@@ -109,13 +109,13 @@ func (c *Cluster) Pending(ctx context.Context, p document.KubeletPlan, o Options
 			return nil, err
 		}
 	}
-	var begun, out []document.KubeletPlanNode
+	var begun, fresh []document.KubeletPlanNode
 	asked := false
 	for _, n := range p.Nodes {
 		if len(n.Errors) > 0 {
 			return nil, fmt.Errorf("node %s: its kubelet does not accept the change: %s", n.Name, n.Errors[0])
 		}
-		r, err := c.record(ctx, n)
+		r, err := c.readRecord(ctx, n)
 		if err != nil {
 			return nil, err
 		}
@@ -126,11 +126,11 @@ func (c *Cluster) Pending(ctx context.Context, p document.KubeletPlan, o Options
 		case r != nil:
 			begun = append(begun, n)
 		case SameRules(l.Rules, n.After):
-			continue // it is done: its pods stay
+			continue // the node is changed already, so its pods stay
 		case !SameRules(l.Rules, n.Before):
 			return nil, fmt.Errorf("node %s has another configuration than when the plan was made: plan again", n.Name)
 		default:
-			out = append(out, n)
+			fresh = append(fresh, n)
 		}
 		pods, err := c.leaving(ctx, n.Name, o)
 		if apierrors.IsForbidden(err) {
@@ -139,19 +139,19 @@ func (c *Cluster) Pending(ctx context.Context, p document.KubeletPlan, o Options
 		if err != nil {
 			return nil, err
 		}
-		if !asked && len(out) > 0 { // the rights are the same for each node
+		if !asked && len(fresh) > 0 { // the rights are the same for each node
 			asked = true
-			if err := c.may(ctx, n, pods); err != nil {
+			if err := c.checkRights(ctx, n, pods); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return append(begun, out...), nil
+	return append(begun, fresh...), nil
 }
 
-// record returns the progress of a node's change; nil if the change has not begun. It returns an error if the
+// readRecord returns the progress of a node's change; nil if the change has not begun. It returns an error if the
 // annotation cannot be read, or belongs to another plan.
-func (c *Cluster) record(ctx context.Context, n document.KubeletPlanNode) (*Record, error) {
+func (c *Cluster) readRecord(ctx context.Context, n document.KubeletPlanNode) (*Record, error) {
 	node, err := c.core.Nodes.Get(ctx, n.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read node %s: %w", n.Name, err)
@@ -208,13 +208,13 @@ func (c *Cluster) Run(ctx context.Context, nodes []document.KubeletPlanNode, o O
 	return errors.Join(errs...)
 }
 
-// change takes the steps of one node, beginning with the recorded step if there is a record. It returns nil only if
-// the node has the new configuration.
+// change takes the steps of one node. If there is a record, it continues from the recorded step. It returns nil only
+// if the node has the new configuration.
 func (c *Cluster) change(ctx context.Context, n document.KubeletPlanNode, o Options) error {
 	if err := accept(n.Name, configurationOf(n)); err != nil {
 		return err
 	}
-	found, err := c.record(ctx, n)
+	found, err := c.readRecord(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (c *Cluster) change(ctx context.Context, n document.KubeletPlanNode, o Opti
 		r.Stays = node.Spec.Unschedulable
 	}
 	for more := true; more; {
-		if err := c.note(ctx, n.Name, &r); err != nil {
+		if err := c.writeRecord(ctx, n.Name, &r); err != nil {
 			return interrupted(n.Name, r.Step, err)
 		}
 		if o.Say != nil {
@@ -245,7 +245,7 @@ func (c *Cluster) change(ctx context.Context, n document.KubeletPlanNode, o Opti
 				was.Step, err)
 		}
 	}
-	if err := c.note(ctx, n.Name, nil); err != nil {
+	if err := c.writeRecord(ctx, n.Name, nil); err != nil {
 		return interrupted(n.Name, r.Step, err)
 	}
 	r.Step = Done
@@ -269,8 +269,8 @@ func interrupted(node string, s Step, err error) error {
 // restoreWithin bounds the wait for a kubelet with the restored old configuration.
 const restoreWithin = 5 * time.Minute
 
-// note writes the record of a node into its annotation; nil removes the annotation.
-func (c *Cluster) note(ctx context.Context, node string, r *Record) error {
+// writeRecord writes the record of a node into its annotation; nil removes the annotation.
+func (c *Cluster) writeRecord(ctx context.Context, node string, r *Record) error {
 	var value any
 	if r != nil {
 		text, err := json.Marshal(r)
@@ -322,7 +322,7 @@ func (c *Cluster) do(ctx context.Context, n document.KubeletPlanNode, r Record, 
 }
 
 // verify waits until the kubelet runs with the configuration, its Node is ready, and its agent reports the rules. If
-// that takes longer than the time limit, within, it returns the remaining difference as an error.
+// that takes longer than within, verify returns what still differs as an error.
 func (c *Cluster) verify(ctx context.Context, node, dropIn string, rules v1alpha1.Rules, within time.Duration) error {
 	lacks := errors.New("no answer")
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
@@ -342,7 +342,7 @@ func (c *Cluster) differs(ctx context.Context, node, dropIn string, rules v1alph
 	if err != nil {
 		return fmt.Errorf("ask the kubelet for its configuration: %w", err)
 	}
-	if err := within(dropIn, data); err != nil {
+	if err := checkConfigz(dropIn, data); err != nil {
 		return fmt.Errorf("the kubelet does not run with the configuration: %w", err)
 	}
 	n, err := c.core.Nodes.Get(ctx, node, metav1.GetOptions{})

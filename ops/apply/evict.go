@@ -25,7 +25,7 @@ var (
 	daemonSets  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
 )
 
-// leaving returns the pods that have to leave a node. It returns an error if one of them would be lost and the
+// leaving returns the pods that have to leave a node. It returns an error if a pod or its data would be lost and the
 // options do not permit that.
 func (c *Cluster) leaving(ctx context.Context, node string, o Options) ([]v1.Pod, error) {
 	list, err := c.core.Pods.List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
@@ -34,14 +34,14 @@ func (c *Cluster) leaving(ctx context.Context, node string, o Options) ([]v1.Pod
 	}
 	var out []v1.Pod
 	for _, p := range list.Items {
-		of, err := c.daemons(ctx, &p)
+		set, err := c.daemonSetOf(ctx, &p)
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", node, err)
 		}
 		switch {
-		case of == existing || c.remains(node, &p):
+		case set == existing || c.remains(node, &p):
 			continue
-		case (of == missing || metav1.GetControllerOfNoCopy(&p) == nil) && !o.Force:
+		case (set == missing || metav1.GetControllerOfNoCopy(&p) == nil) && !o.Force:
 			return nil, fmt.Errorf("node %s: pod %s/%s has no controller, and would end for good: --force permits that", node,
 				p.Namespace, p.Name)
 		case !o.LoseEmptyDir && slices.ContainsFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.EmptyDir != nil }):
@@ -53,9 +53,8 @@ func (c *Cluster) leaving(ctx context.Context, node string, o Options) ([]v1.Pod
 	return out, nil
 }
 
-// own is implemented by a [Node] that changes a node by means of a pod. Own reports whether p is this pod, which is
-// not evicted.
-type own interface {
+// podNode is a [Node] that changes a node by means of a pod. Own reports whether p is that pod, which is not evicted.
+type podNode interface {
 	Own(node string, p *v1.Pod) bool
 }
 
@@ -63,7 +62,7 @@ type own interface {
 // ended. Any user can write the annotation of mirror pods, but gains nothing by it, because kubelets do not run such
 // a pod.
 func (c *Cluster) remains(node string, p *v1.Pod) bool {
-	o, ok := c.node.(own)
+	o, ok := c.node.(podNode)
 	return apipod.Mirror(p) || ok && o.Own(node, p) || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 
@@ -76,24 +75,24 @@ const (
 	missing                   // the DaemonSet does not exist, so the pod counts as one without a controller
 )
 
-// daemons returns the state of the DaemonSet that controls a pod. It reads the DaemonSet, because users may write any
-// owner reference to their pods.
-func (c *Cluster) daemons(ctx context.Context, p *v1.Pod) (daemonSet, error) {
+// daemonSetOf returns the state of the DaemonSet that controls a pod. It reads the DaemonSet, because users may write
+// any owner reference to their pods.
+func (c *Cluster) daemonSetOf(ctx context.Context, p *v1.Pod) (daemonSet, error) {
 	owner := metav1.GetControllerOfNoCopy(p)
 	if owner == nil || owner.Kind != "DaemonSet" {
 		return none, nil
 	}
-	type set struct {
+	type controller struct {
 		namespace, name string
 		uid             types.UID
 	}
-	key := set{p.Namespace, owner.Name, owner.UID}
+	key := controller{p.Namespace, owner.Name, owner.UID}
 	if _, known := c.sets.Load(key); known {
 		return existing, nil
 	}
-	is, err := c.all.Resource(daemonSets).Namespace(p.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	found, err := c.dynamic.Resource(daemonSets).Namespace(p.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err) || err == nil && is.GetUID() != owner.UID:
+	case apierrors.IsNotFound(err) || err == nil && found.GetUID() != owner.UID:
 		return missing, nil
 	case err != nil:
 		return none, fmt.Errorf("read the DaemonSet of pod %s/%s: %w", p.Namespace, p.Name, err)
@@ -103,33 +102,33 @@ func (c *Cluster) daemons(ctx context.Context, p *v1.Pod) (daemonSet, error) {
 }
 
 // evict asks for the eviction of each pod until all have gone, and asks again while a PodDisruptionBudget refuses it.
-// If pods remain after o.EvictWithin, it returns a [remaining] with the reasons. It finishes the last round even
-// after this time, so that no reason is missing.
+// If pods remain after o.EvictWithin, it returns a [remainingError] with the reasons. A round of requests is finished
+// even after this time, so that no reason is missing.
 func (c *Cluster) evict(ctx context.Context, node string, o Options) error {
-	var stay []string
+	var reasons []string // why pods remain, one for each pod
 	round := func(context.Context) (bool, error) {
 		pods, err := c.leaving(ctx, node, o)
 		if err != nil {
 			return false, err
 		}
-		stay = nil
+		reasons = nil
 		for _, p := range pods {
 			switch err := c.evictPod(ctx, &p); {
 			case err == nil:
-				stay = append(stay, fmt.Sprintf("pod %s/%s is ending still", p.Namespace, p.Name))
+				reasons = append(reasons, fmt.Sprintf("pod %s/%s is ending still", p.Namespace, p.Name))
 			case apierrors.IsNotFound(err):
 			case apierrors.IsTooManyRequests(err):
-				stay = append(stay, fmt.Sprintf("pod %s/%s: %v", p.Namespace, p.Name, err))
+				reasons = append(reasons, fmt.Sprintf("pod %s/%s: %v", p.Namespace, p.Name, err))
 			default:
 				return false, fmt.Errorf("evict pod %s/%s: %w", p.Namespace, p.Name, err)
 			}
 		}
-		return len(stay) == 0, nil
+		return len(reasons) == 0, nil
 	}
 	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, o.EvictWithin, true, round)
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return remaining{fmt.Errorf("not all pods were evicted within %s: %s", o.EvictWithin, strings.Join(stay, "; ")),
-			len(stay)}
+		return remainingError{fmt.Errorf("not all pods were evicted within %s: %s", o.EvictWithin,
+			strings.Join(reasons, "; ")), len(reasons)}
 	}
 	return err
 }
@@ -141,7 +140,7 @@ func (c *Cluster) evictPod(ctx context.Context, p *v1.Pod) error {
 	}
 	eviction := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "policy/v1", "kind": "Eviction",
 		"metadata": map[string]any{"name": p.Name, "namespace": p.Namespace}}}
-	pods := c.all.Resource(podResource).Namespace(p.Namespace)
+	pods := c.dynamic.Resource(podResource).Namespace(p.Namespace)
 	_, err := pods.Create(ctx, eviction, metav1.CreateOptions{}, "eviction")
 	return err
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// A record that a node's kubelet has forged is refused, with the remedy. It counts only for the same plan, whose steps
-// this node can make fail anyway.
+// A record that a node's kubelet has forged is refused, with the remedy. It counts only for the same plan, whose
+// steps this node can make fail anyway.
 func TestRecordsThatAreLies(t *testing.T) {
 	plan := document.KubeletPlanNode{Name: "n"}
 	for record, want := range map[string]string{
@@ -40,7 +40,7 @@ func TestRecordsThatAreLies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.record(t.Context(), plan)
+		_, err = c.readRecord(t.Context(), plan)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("record %s: error %v, want %q", record, err, want)
 		}

@@ -23,11 +23,11 @@ type trier interface {
 	Try(ctx context.Context, node string, c Configuration) error
 }
 
-// may returns an error if the API server would refuse a request of the change or of its verification, and nil
+// checkRights returns an error if the API server would refuse a request of the change or of its verification, and nil
 // otherwise. pods are the pods that would be evicted. All its requests are reads or dry runs.
-func (c *Cluster) may(ctx context.Context, n document.KubeletPlanNode, pods []v1.Pod) error {
-	none := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, Annotation)
-	if _, err := c.core.Nodes.Patch(ctx, n.Name, types.MergePatchType, none,
+func (c *Cluster) checkRights(ctx context.Context, n document.KubeletPlanNode, pods []v1.Pod) error {
+	removal := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, Annotation)
+	if _, err := c.core.Nodes.Patch(ctx, n.Name, types.MergePatchType, removal,
 		metav1.PatchOptions{DryRun: dryRun}); err != nil {
 		return fmt.Errorf("nothing was changed, since you may not change node %s: %w", n.Name, err)
 	}
@@ -56,7 +56,7 @@ func (c *Cluster) tryEviction(ctx context.Context, p *v1.Pod) error {
 	eviction := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "policy/v1", "kind": "Eviction",
 		"metadata":      map[string]any{"name": p.Name, "namespace": p.Namespace},
 		"deleteOptions": map[string]any{"dryRun": []any{metav1.DryRunAll}}}}
-	_, err := c.all.Resource(podResource).Namespace(p.Namespace).Create(ctx, eviction,
+	_, err := c.dynamic.Resource(podResource).Namespace(p.Namespace).Create(ctx, eviction,
 		metav1.CreateOptions{DryRun: dryRun}, "eviction")
 	return err
 }

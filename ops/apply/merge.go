@@ -49,9 +49,9 @@ func merge(base, patch map[string]any) map[string]any {
 	return out
 }
 
-// within returns an error that names the first value of the drop-in file that a kubelet's answer to /configz lacks;
-// nil if it has all of them. An empty drop-in file has no values.
-func within(dropIn string, configz []byte) error {
+// checkConfigz returns an error that names the first value of the drop-in file that a kubelet's answer to /configz
+// lacks; nil if it has all of them. An empty drop-in file has no values.
+func checkConfigz(dropIn string, configz []byte) error {
 	var want map[string]any
 	if err := yaml.Unmarshal([]byte(dropIn), &want); err != nil {
 		return fmt.Errorf("parse the drop-in file of the plan: %w", err)
@@ -81,8 +81,8 @@ func text(value any) string {
 	return string(data)
 }
 
-// covers reports whether have contains everything in want. Quantities are compared by amount. If want is null, have
-// must be null, empty or missing.
+// covers reports whether have contains everything in want. Lists must be equally long, and quantities equal in
+// amount. If want is null, have must be null, empty or missing.
 func covers(have, want any) bool {
 	switch want := want.(type) {
 	case nil:

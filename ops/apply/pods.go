@@ -49,8 +49,8 @@ type PodOptions struct {
 	Image string
 	// Stop and Start are the shell commands on the host that stop and start the kubelet.
 	Stop, Start string
-	// ConfigDir, Config and Root are the kubelet's --config-dir, --config and --root-dir. The pod reads empty ones from
-	// the command line of the kubelet.
+	// ConfigDir, Config and Root are the kubelet's --config-dir, --config and --root-dir. The pod reads empty ones
+	// from the command line of the kubelet.
 	ConfigDir, Config, Root string
 	// KeepWithin is the time after which a node restores its old configuration, unless Keep comes first.
 	KeepWithin time.Duration
@@ -106,8 +106,8 @@ func bounded(ctx context.Context, r *rest.Request) ([]byte, error) {
 	return data, nil
 }
 
-// podName returns the name of the pod that changes a node. The hash makes it unique, because long names of nodes are
-// cut.
+// podName returns the name of the pod that changes a node. It cuts long names of nodes, so a hash makes the name
+// unique.
 func podName(node string) string {
 	h := fnv.New32a()
 	h.Write([]byte(node))
@@ -132,12 +132,12 @@ func (p *Pods) Begin(ctx context.Context, node string, c Configuration) error {
 	if err := accept(node, c); err != nil {
 		return err
 	}
-	log, err := p.begin(ctx, node, c)
-	if err != nil || strings.Contains(log, "tenon: kept\n") {
+	log, err := p.startPod(ctx, node, c)
+	if err != nil || strings.Contains(log, "tenon: kept\n") { // kept: an interrupted change was complete
 		return err
 	}
 	found := fileLine.FindStringSubmatch(log)
-	was, err := base64.StdEncoding.DecodeString(found[1])
+	old, err := base64.StdEncoding.DecodeString(found[1])
 	if err != nil {
 		return fmt.Errorf("read the file of node %s: %w", node, err)
 	}
@@ -148,16 +148,17 @@ func (p *Pods) Begin(ctx context.Context, node string, c Configuration) error {
 	if pod.Annotations[orderKey] != "" { // a change was interrupted after this order
 		return nil
 	}
-	is, err := Merge(string(was), c.DropIn)
+	merged, err := Merge(string(old), c.DropIn)
 	if err != nil {
 		return fmt.Errorf("node %s: %w", node, err)
 	}
-	return p.order(ctx, node, "change", base64.StdEncoding.EncodeToString([]byte(is)))
+	return p.order(ctx, node, "change", base64.StdEncoding.EncodeToString([]byte(merged)))
 }
 
-// begin creates the pod that changes a node, unless it exists, and waits until the pod has logged the kubelet's file.
-// It returns the pod's log. If the pod fails, it deletes the pod and returns the reason.
-func (p *Pods) begin(ctx context.Context, node string, c Configuration) (log string, err error) {
+// startPod creates the pod that changes a node, unless it exists. It waits until the pod has logged the kubelet's
+// file, and returns the pod's log. If the pod logs a failure, startPod deletes the pod and returns the reason. It
+// replaces a pod that has restored the old configuration or has otherwise failed.
+func (p *Pods) startPod(ctx context.Context, node string, c Configuration) (log string, err error) {
 	why := "it does not start"
 	within := p.options.KeepWithin
 	err = wait.PollUntilContextTimeout(ctx, time.Second, within, true, func(ctx context.Context) (bool, error) {
@@ -214,7 +215,7 @@ func (p *Pods) Keep(ctx context.Context, node string) error {
 	if err := p.order(ctx, node, "keep", ""); err != nil {
 		return err
 	}
-	log, err := p.ended(ctx, node)
+	log, err := p.awaitEnd(ctx, node)
 	if err != nil {
 		return err
 	}
@@ -224,8 +225,8 @@ func (p *Pods) Keep(ctx context.Context, node string) error {
 	return p.remove(ctx, node)
 }
 
-// Undo implements [Node]. If the kubelet runs, the pod receives the order. If it does not run, the pod restores the
-// old configuration by itself when the time for Keep is over.
+// Undo implements [Node]. The pod receives the order only while the kubelet runs. Otherwise the pod restores the old
+// configuration by itself when the time for Keep is over.
 func (p *Pods) Undo(ctx context.Context, node string) error {
 	err := p.order(ctx, node, "undo", "")
 	if apierrors.IsNotFound(err) {
@@ -234,7 +235,7 @@ func (p *Pods) Undo(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	log, err := p.ended(ctx, node)
+	log, err := p.awaitEnd(ctx, node)
 	if err != nil {
 		return err
 	}
@@ -245,8 +246,8 @@ func (p *Pods) Undo(ctx context.Context, node string) error {
 	return p.remove(ctx, node)
 }
 
-// ended waits until a node's pod has ended, and returns its log.
-func (p *Pods) ended(ctx context.Context, node string) (log string, err error) {
+// awaitEnd waits until a node's pod has ended, and returns its log.
+func (p *Pods) awaitEnd(ctx context.Context, node string) (log string, err error) {
 	within := 2*p.options.KeepWithin + time.Minute
 	err = wait.PollUntilContextTimeout(ctx, time.Second, within, true, func(ctx context.Context) (bool, error) {
 		pod, err := p.pods().Get(ctx, podName(node), metav1.GetOptions{})

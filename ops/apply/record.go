@@ -39,8 +39,8 @@ const (
 	Restored Step = "restored" // the node has the old configuration again
 )
 
-// Record is the progress of a node's change. A step is recorded before it begins and can be repeated. So an interrupted
-// change continues with the step of its record.
+// Record is the progress of a node's change. A step is recorded before it begins and can be repeated. So an
+// interrupted change continues with the step of its record.
 type Record struct {
 	// Plan identifies the node's part of the plan.
 	Plan string `json:"plan"`
@@ -50,31 +50,32 @@ type Record struct {
 	// Why is the reason for undoing the change: the step that failed, and the number of remaining pods. Everybody who
 	// may read nodes can read it, so it names no pod and quotes no log.
 	Why string `json:"why,omitempty"`
-	// detail is the full error, for the administrator who applies the plan. It is not written to the annotation, so it
-	// is "" after an interruption.
+	// detail is the full error, for the administrator who applies the plan. It is not written to the annotation, so
+	// it is "" after an interruption.
 	detail string
 }
 
 // Reason returns the reason for undoing the change, for the administrator; "" if the change is not undone.
 func (r Record) Reason() string { return cmp.Or(r.detail, r.Why) }
 
-// remaining is the error of an eviction after which pods remain on a node.
-type remaining struct {
+// remainingError is the error of an eviction after which pods remain on a node.
+type remainingError struct {
 	error
 	pods int
 }
 
-func (r remaining) Unwrap() error { return r.error }
+func (r remainingError) Unwrap() error { return r.error }
 
-// withhold returns the part of a step's error that a record may contain.
-func withhold(step Step, err error) string {
-	if left := (remaining{}); errors.As(err, &left) {
-		return fmt.Sprintf("step %s failed: pods that remained: %d", step, left.pods)
+// publicReason returns a text about a step's error that everybody may read; see Record.Why.
+func publicReason(step Step, err error) string {
+	if rest := (remainingError{}); errors.As(err, &rest) {
+		return fmt.Sprintf("step %s failed: pods that remained: %d", step, rest.pods)
 	}
 	return fmt.Sprintf("step %s failed", step)
 }
 
-// identity returns 16 hexadecimal digits that identify a node's part of a plan.
+// identity returns 16 hexadecimal digits that identify a node's part of a plan: its name, drop-in file and state
+// files.
 func identity(n document.KubeletPlanNode) string {
 	data, err := json.Marshal([]any{n.Name, n.DropIn, n.StateFiles})
 	if err != nil { // strings always encode
@@ -96,7 +97,7 @@ func (r Record) next(failed error) (_ Record, more bool) {
 		default:
 			return r, false
 		}
-		r.Why, r.detail = withhold(was, failed), failed.Error()
+		r.Why, r.detail = publicReason(was, failed), failed.Error()
 		return r, true
 	}
 	after := map[Step]Step{Cordon: Evict, Evict: Change, Change: Verify, Verify: Keep, Keep: Uncordon, Undo: Uncordon}

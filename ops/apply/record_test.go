@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// However steps end, a change ends with the new configuration, with the old one, or at a step that an administrator has
-// to repair.
+// However steps end, a change ends with the new configuration, with the old one, or at a step that an administrator
+// has to repair.
 func TestStepsFollowEachOther(t *testing.T) {
 	no := errors.New("no")
 	for _, test := range []struct {
@@ -50,10 +50,10 @@ func TestStepsFollowEachOther(t *testing.T) {
 	}
 }
 
-// Everybody who may read nodes can read the record, even without the right to read pods: it names no pod and quotes no
-// log. The administrator who applies the plan sees the full error.
+// Everybody who may read nodes can read the record, even without the right to read pods: it names no pod and quotes
+// no log. The administrator who applies the plan sees the full error.
 func TestARecordNamesNoPods(t *testing.T) {
-	budget := remaining{errors.New("not all pods were evicted within 1m0s: pod shop/db-0: a budget"), 1}
+	budget := remainingError{errors.New("not all pods were evicted within 1m0s: pod shop/db-0: a budget"), 1}
 	for _, c := range []struct {
 		step Step
 		err  error
@@ -97,7 +97,7 @@ reservedMemory:
 		{`{}`, false},
 		{`not found`, false},
 	} {
-		if err := within(dropIn, []byte(test.configz)); (err == nil) != test.ok {
+		if err := checkConfigz(dropIn, []byte(test.configz)); (err == nil) != test.ok {
 			t.Errorf("%s: %v", test.configz, err)
 		}
 	}

@@ -42,8 +42,8 @@ type hasher struct {
 	bases []string
 }
 
-// common has names that every cluster has, and words with a meaning in a layout. They are not hashed.
-var common = words(`default kube-system kube-public kube-node-lease tenon-system tenon-agents tenon-agent tenon-scheduler
+// usual has names that every cluster has, and words with a meaning in a layout. They are not hashed.
+var usual = words(`default kube-system kube-public kube-node-lease tenon-system tenon-agents tenon-agent tenon-scheduler
 	tenon-console kube-scheduler default-scheduler none static restricted best-effort single-numa-node container pod node
 	memory cpu kubelet agent files app init sidecar gpu dax movable nic nvme infiniband accelerator pods`)
 
@@ -51,7 +51,7 @@ var common = words(`default kube-system kube-public kube-node-lease tenon-system
 var token = regexp.MustCompile(`[a-z0-9]([-.a-z0-9]*[a-z0-9])?`)
 
 // newHasher returns a hasher for the names of the objects in lists, of their owners and of their namespaces. It does
-// not replace the names in common.
+// not replace the names in usual.
 func newHasher(key []byte, lists map[string][]map[string]any) *hasher {
 	n := &hasher{key: key, known: map[string]bool{}}
 	for _, resource := range words(`v1_nodes v1_pods v1_namespaces v1_persistentvolumeclaims v1_persistentvolumes
@@ -80,7 +80,7 @@ func newHasher(key []byte, lists map[string][]map[string]any) *hasher {
 }
 
 func (n *hasher) add(name string, base bool) {
-	if name == "" || slices.Contains(common, name) || n.known[name] {
+	if name == "" || slices.Contains(usual, name) || n.known[name] {
 		return
 	}
 	n.known[name] = true

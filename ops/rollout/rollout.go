@@ -97,8 +97,8 @@ func (s *Scene) Plan(change whatif.Variation) (document.KubeletPlan, error) {
 	return out, nil
 }
 
-// unknown returns the nodes that a change of all nodes leaves out because their configuration is not known. It names at
-// most maxUnknown of them, and counts the others.
+// unknown returns the nodes that a change of all nodes leaves out because their configuration is not known. It names
+// at most maxUnknown of them, and counts the others.
 func (s *Scene) unknown(change whatif.Variation) (out []document.Limit) {
 	const maxUnknown, reason = 10, "no layout: its configuration is not known, and the plan leaves it out"
 	if change.Selector != "" {
@@ -161,14 +161,14 @@ func (s *Scene) node(name string) (whatif.Node, bool) {
 
 func sameRules(a, b *state.Node) bool { return rulesOf(a).equal(rulesOf(b)) }
 
-// change computes the effects on the node at position i of p.nodes, and stores there the node after the change.
-// before is the same node before the change.
+// change computes the effects on the node at position i of p.nodes, and stores the node after the change at this
+// position. before is the same node before the change.
 func (p *planner) change(before whatif.Node, i int) (out document.KubeletPlanNode, err error) {
 	n := &p.nodes[i]
-	was, is := rulesOf(before.State), rulesOf(n.State)
-	out = document.KubeletPlanNode{Name: n.Name, Before: was.wire, After: is.wire, Diff: was.diff(is), Blocked: []string{},
-		Pods: []document.PlannedPod{}}
-	if out.DropIn, err = was.dropIn(is); err != nil {
+	from, to := rulesOf(before.State), rulesOf(n.State)
+	out = document.KubeletPlanNode{Name: n.Name, Before: from.wire, After: to.wire, Diff: from.diff(to),
+		Blocked: []string{}, Pods: []document.PlannedPod{}}
+	if out.DropIn, err = from.dropIn(to); err != nil {
 		return out, err
 	}
 	object := p.Nodes[n.Name]
@@ -198,7 +198,7 @@ func (p *planner) change(before whatif.Node, i int) (out document.KubeletPlanNod
 	return out, err
 }
 
-// allocatable returns the amounts that the node n would have for pods if it had the reserved CPUs of the rules r.
+// allocatable returns the amounts that the node n would have for pods if the rules r reserved its CPUs.
 func allocatable(n whatif.Node, r place.Rules) whatif.Amounts {
 	was := n.State.Rules.CPU.Reserved
 	if r.CPU.Reserved.Equal(was) {
@@ -209,9 +209,8 @@ func allocatable(n whatif.Node, r place.Rules) whatif.Amounts {
 	return out
 }
 
-// restart predicts the start of the kubelet with the new rules. It lets n admit the pods of the node again, in the
-// order in which the node admitted them before; pods without holdings come last. Pods that n refuses are added to
-// p.refused.
+// restart predicts the start of the kubelet with the new rules. It empties n, and lets n admit the pods of the node
+// again; see order. It adds all pods to out.Pods, and the pods that n refuses to p.refused.
 func (p *planner) restart(before whatif.Node, n *whatif.Node, out *document.KubeletPlanNode) {
 	n.State = &state.Node{Name: n.Name, Machine: n.State.Machine, Rules: n.State.Rules,
 		Usage: place.NewUsage(n.State.Machine, n.State.Rules)}
@@ -241,7 +240,8 @@ func (p *planner) restart(before whatif.Node, n *whatif.Node, out *document.Kube
 	}
 }
 
-// order returns the pods of a node in the order in which they start again.
+// order returns the pods of a node in the order in which they start again: first the pods with holdings, in the order
+// in which the node admitted them, and then the others by age.
 func (p *planner) order(n whatif.Node) (out []*v1.Pod) {
 	seen := map[string]bool{}
 	for _, e := range n.State.Entries {
@@ -262,8 +262,8 @@ func (p *planner) order(n whatif.Node) (out []*v1.Pod) {
 	return append(out, rest...)
 }
 
-// admit returns the kubelet's decision about a pod, and the node with the pod, or the unchanged node if the kubelet
-// refuses the pod. Like the kubelet, it first compares the amounts of the node, and then asks the managers.
+// admit returns the kubelet's decision about a pod, and the node with the pod; if the kubelet refuses the pod, the
+// node is unchanged. Like the kubelet, admit first compares the amounts of the node, and then asks the managers.
 func admit(n *whatif.Node, pod *v1.Pod) (whatif.Node, place.Verdict, error) {
 	spec, err := podapi.ToPlace(pod)
 	if err != nil {
@@ -273,9 +273,8 @@ func admit(n *whatif.Node, pod *v1.Pod) (whatif.Node, place.Verdict, error) {
 	if err != nil {
 		return *n, place.Verdict{}, err
 	}
-	for _, resource := range short(n, needs) {
-		return *n, place.Verdict{Refusal: place.RefusalReason("OutOf" + resource.Resource),
-			Reasons: []place.Reason{resource}}, nil
+	if lacks := short(n, needs); len(lacks) > 0 {
+		return *n, place.Verdict{Refusal: place.RefusalReason("OutOf" + lacks[0].Resource), Reasons: lacks[:1]}, nil
 	}
 	v := place.Place(n.State.Usage, spec)
 	if !v.Fits() {
@@ -304,7 +303,7 @@ func short(n *whatif.Node, needs whatif.Amounts) (out []place.Reason) {
 	return out
 }
 
-// stays reports whether a pod belongs to its node: a drain leaves it there.
+// stays reports whether a drain leaves a pod on its node: it is a mirror pod, or a DaemonSet controls it.
 func stays(p *v1.Pod) bool {
 	_, mirror := p.Annotations[v1.MirrorPodAnnotationKey]
 	owner := metav1.GetControllerOfNoCopy(p)
@@ -322,8 +321,8 @@ func (p *planner) staying(node string) (out []place.Holding) {
 	return out
 }
 
-// moves finds other nodes for the pods that their changed nodes would refuse, after all nodes have changed. A move
-// has no destination if no node takes the pod, or if the pod belongs to its node.
+// moves finds other nodes for the pods in p.refused, once all nodes have changed. A move has no destination if no
+// node has room for the pod, or if a drain leaves the pod on its node.
 func (p *planner) moves() ([]document.PlannedMove, error) {
 	out := []document.PlannedMove{}
 	plan := whatif.New(p.nodes, whatif.Rules{})
@@ -351,8 +350,8 @@ func (p *planner) moves() ([]document.PlannedMove, error) {
 	return out, nil
 }
 
-// drain predicts the effects of draining a node before any change: how many pods are evicted, how many of them then
-// wait because no other node has room, and which PodDisruptionBudgets block the drain.
+// drain predicts what happens if the node is drained before any node has changed: how many pods are evicted, how many
+// of them then wait because no other node has room, and which PodDisruptionBudgets block the drain.
 func (p *planner) drain(node string, out *document.KubeletPlanNode) error {
 	nodes := slices.Clone(p.Stage.Nodes())
 	for i := range nodes {
@@ -394,8 +393,8 @@ func (p *planner) drain(node string, out *document.KubeletPlanNode) error {
 // maxShapes bounds the shapes that slots counts.
 const maxShapes = 4
 
-// slots counts how many pods of the usual shapes would fit on the changed nodes if these were empty, before and
-// after.
+// slots counts how many pods of the usual shapes would fit on the changed nodes, if the nodes were empty, before and
+// after the change.
 func (p *planner) slots() []document.ShapeSlots {
 	out := []document.ShapeSlots{}
 	for _, share := range whatif.Usual(p.Stage.Usual(), nil).Shares() {

@@ -16,11 +16,11 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file writes rules as a KubeletConfiguration, and finds out whether a kubelet accepts them and which of its state
-// files it refuses afterwards.
+// This file writes rules as a KubeletConfiguration, and finds out whether a kubelet accepts them and which of its
+// state files it refuses afterwards.
 
-// settings are the rules of a node: wire as in a NodeLayout, and fields as the fields of a KubeletConfiguration, by
-// name.
+// settings are the rules of a node in two forms: wire as in a NodeLayout, and fields as the fields of a
+// KubeletConfiguration, by name.
 type settings struct {
 	wire   v1alpha1.Rules
 	fields map[string]any
@@ -102,7 +102,8 @@ func unset(value any) bool {
 	return value == nil
 }
 
-// diff returns a line "- field: value" for each removed value, and "+ field: value" for each added one.
+// diff returns how the settings to differ from s: a line "- field: value" for each old value, and "+ field: value"
+// for each new one.
 func (s settings) diff(to settings) []string {
 	out := []string{}
 	for _, name := range s.changed(to) {
@@ -139,7 +140,8 @@ func (s settings) dropIn(to settings) (string, error) {
 	return string(text), nil
 }
 
-// patch returns the JSON merge patch from one value of a field to another; nil removes the field.
+// patch returns the JSON merge patch from one value of a field to another. nil removes the field; an empty text is
+// written as such, so that it replaces a text of an earlier file.
 func patch(from, to any) any {
 	after, isMap := to.(map[string]string)
 	if unset(to) && (isMap || to == nil) {
@@ -203,22 +205,22 @@ const (
 )
 
 // stateFiles returns the names of the state files that a kubelet refuses when it starts with the rules r on the
-// drained node n. stay are the holdings of the pods that a drain leaves (cpumanager/policy_static.go, validateState
-// and cpumanager/state/state_checkpoint.go; memorymanager the same).
-func stateFiles(n *state.Node, r place.Rules, stay []place.Holding) []string {
+// drained node n. staying are the holdings of the pods that a drain leaves (cpumanager/policy_static.go,
+// validateState and cpumanager/state/state_checkpoint.go; memorymanager the same).
+func stateFiles(n *state.Node, r place.Rules, staying []place.Holding) []string {
 	out := []string{}
 	was := n.Rules
-	cpus := was.CPU.Static != r.CPU.Static
+	refused := was.CPU.Static != r.CPU.Static
 	if r.CPU.Static && was.CPU.Static {
-		// The file's shared CPUs have to contain the reserved ones; under strict-cpu-reservation they must contain none
-		// of them.
-		cpus = was.CPU.StrictReservation != r.CPU.StrictReservation ||
+		// The file's shared CPUs have to contain the reserved ones; under strict-cpu-reservation they must contain
+		// none of them.
+		refused = was.CPU.StrictReservation != r.CPU.StrictReservation ||
 			r.CPU.StrictReservation && !was.CPU.Reserved.Equal(r.CPU.Reserved)
-		for _, h := range stay {
-			cpus = cpus || h.CPUs.AndLen(r.CPU.Reserved) > 0
+		for _, h := range staying {
+			refused = refused || h.CPUs.AndLen(r.CPU.Reserved) > 0
 		}
 	}
-	if cpus {
+	if refused {
 		out = append(out, cpuState)
 	}
 	if was.Memory.Static != r.Memory.Static || r.Memory.Static && !slices.Equal(was.Memory.Reserved, r.Memory.Reserved) {
