@@ -17,9 +17,9 @@ import (
 	"github.com/tenon-numa/tenon/ops/rollout"
 )
 
-// restoresAfter is added to the time for the verification. If a change is not kept within the sum, the node restores
-// its old configuration.
-const restoresAfter = time.Minute
+// restoreMargin is the time between the end of the verification and the restore: a node restores its old
+// configuration if the change is not kept within VerifyWithin plus restoreMargin.
+const restoreMargin = time.Minute
 
 // applyKubelets returns an applier that changes kubelets in the cluster of a kubeconfig, by pods in the kubeconfig's
 // namespace.
@@ -37,7 +37,7 @@ func applyKubelets(k cli.Kubeconfig, o cli.KubeletApplyOptions) (cli.KubeletAppl
 // applying returns an applier that changes kubelets with the rights of cfg, by pods in a namespace.
 func applying(cfg *rest.Config, namespace string, o cli.KubeletApplyOptions) (cli.KubeletApplier, error) {
 	pods, err := apply.NewPods(cfg, apply.PodOptions{Namespace: namespace, Image: o.Image, Stop: o.Stop, Start: o.Start,
-		ConfigDir: o.ConfigDir, Config: o.Config, Root: o.Root, KeepWithin: o.VerifyWithin + restoresAfter})
+		ConfigDir: o.ConfigDir, Config: o.Config, Root: o.Root, KeepWithin: o.VerifyWithin + restoreMargin})
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +48,8 @@ func applying(cfg *rest.Config, namespace string, o cli.KubeletApplyOptions) (cl
 	return Applier(c, o), nil
 }
 
-// changers is the default namespace of the pods that change kubelets when a console applies a plan.
-const changers = "kube-system"
+// changerNamespace is the default namespace of the pods that change kubelets when a console applies a plan.
+const changerNamespace = "kube-system"
 
 // kubelets implements [console.Kubelets] with a live view and the rights of cfg.
 type kubelets struct {
@@ -70,12 +70,12 @@ func (k kubelets) Plan(ctx context.Context, v whatif.Variation) (document.Kubele
 }
 
 func (k kubelets) Apply(namespace string, o cli.KubeletApplyOptions) (cli.KubeletApplier, string, error) {
-	namespace = cmp.Or(namespace, changers)
+	namespace = cmp.Or(namespace, changerNamespace)
 	a, err := applying(k.cfg, namespace, o)
 	return a, namespace, err
 }
 
-// Applier returns an applier of plans that uses c and the options of the command.
+// Applier returns an applier that changes kubelets through c, with the options of the command.
 func Applier(c *apply.Cluster, o cli.KubeletApplyOptions) cli.KubeletApplier { return applier{c, o} }
 
 type applier struct {
@@ -83,8 +83,8 @@ type applier struct {
 	options cli.KubeletApplyOptions
 }
 
-// with returns the options of the command as options of package apply.
-func (a applier) with(say func(node string, r apply.Record)) apply.Options {
+// applyOptions returns the options of the command as options of package apply.
+func (a applier) applyOptions(say func(node string, r apply.Record)) apply.Options {
 	o := a.options
 	return apply.Options{MaxUnavailable: o.MaxUnavailable, Force: o.Force, LoseEmptyDir: o.LoseEmptyDir,
 		EvictWithin: o.EvictWithin, VerifyWithin: o.VerifyWithin, Say: say}
@@ -92,16 +92,16 @@ func (a applier) with(say func(node string, r apply.Record)) apply.Options {
 
 // Pending implements [cli.KubeletApplier].
 func (a applier) Pending(ctx context.Context, p document.KubeletPlan) ([]document.KubeletPlanNode, error) {
-	return a.Cluster.Pending(ctx, p, a.with(nil))
+	return a.Cluster.Pending(ctx, p, a.applyOptions(nil))
 }
 
 // Run implements [cli.KubeletApplier]. It calls say from one goroutine at a time.
 func (a applier) Run(ctx context.Context, nodes []document.KubeletPlanNode,
 	say func(document.KubeletStep)) error {
-	var one sync.Mutex
-	return a.Cluster.Run(ctx, nodes, a.with(func(node string, r apply.Record) {
-		one.Lock()
-		defer one.Unlock()
+	var mu sync.Mutex
+	return a.Cluster.Run(ctx, nodes, a.applyOptions(func(node string, r apply.Record) {
+		mu.Lock()
+		defer mu.Unlock()
 		say(document.KubeletStep{Node: node, Step: string(r.Step), Why: r.Reason()})
 	}))
 }

@@ -30,8 +30,8 @@ type reached struct {
 	at        time.Time // now, or the time at which the bundle was made
 }
 
-// reach returns the cluster of a kubeconfig, or of its bundle if it has one. A namespace on the command line takes
-// precedence over the namespace of the bundle.
+// reach returns the cluster of a kubeconfig, or the cluster in a bundle if the user gave one. A namespace on the
+// command line takes precedence over the namespace of the bundle.
 func reach(k cli.Kubeconfig) (reached, error) {
 	if k.Bundle() == "" {
 		cfg, namespace, err := k.Load()
@@ -66,8 +66,8 @@ func (r reached) reader() (*kube.Reader, error) {
 // maxScraped bounds the number of agents whose metrics a bundle has.
 const maxScraped = 20
 
-// writeBundle returns the function that collects a bundle and writes it to w. What could not be read is listed in the
-// result and is no error.
+// writeBundle returns the function that collects a bundle and writes it to w. A resource that cannot be read is
+// listed in the result and is no error.
 func writeBundle(version string) cli.Bundler {
 	return func(ctx context.Context, k cli.Kubeconfig, o cli.BundleOptions, w io.Writer) (cli.BundleContent, error) {
 		var out cli.BundleContent
@@ -140,8 +140,8 @@ func reviews() (out []authorizationv1.SubjectAccessReviewSpec, err error) {
 	return out, err
 }
 
-// agentMetrics reads the metrics of up to maxScraped agents. It returns them by the name of their file in the bundle,
-// and the agents that it could not read. It reads nothing if namespace is "".
+// agentMetrics reads the metrics of up to maxScraped agents. It returns the metrics by the name of their file in the
+// bundle, and the agents that it could not read. If namespace is "", it reads nothing.
 func agentMetrics(ctx context.Context, cfg *rest.Config, namespace string) (out map[string]string,
 	missing []document.Limit, err error) {
 	out = map[string]string{}

@@ -1,5 +1,6 @@
 // Package commands connects the commands of face/cli to the cluster of a kubeconfig. The kubectl plugin and the lab's
-// demonstration run the same commands through it. It only connects packages, and decides nothing about clusters.
+// demonstration run their commands through this package. It only connects other packages, and decides nothing about
+// clusters.
 package commands
 
 import (
@@ -38,7 +39,7 @@ func readMachine(data []byte) (*topo.Machine, []string, error) {
 	return found.Machine, warnings, nil
 }
 
-// connect returns the cluster of a kubeconfig, read at most once, and the kubeconfig's namespace.
+// connect returns the cluster of a kubeconfig, which is read once at most, and the namespace that the user selected.
 func connect(k cli.Kubeconfig) (cli.Cluster, string, error) {
 	r, err := reach(k)
 	if err != nil {

@@ -77,8 +77,8 @@ func serveConsole(version string) func(context.Context, cli.Kubeconfig, cli.Cons
 	}
 }
 
-// Use returns the function that reads the use of nodes: from Prometheus if its address is not empty, and otherwise from
-// the agents of a namespace, with the rights of cfg. It returns nil if both are empty.
+// Use returns the function that reads the use of nodes: from Prometheus if its address is not empty, and otherwise
+// from the agents of a namespace, with the rights of cfg. If address and namespace are empty, the function is nil.
 func Use(cfg *rest.Config, namespace, prometheus string) (
 	func(ctx context.Context, node, pod string) document.NodeUse, error) {
 	switch {
@@ -98,8 +98,8 @@ func Use(cfg *rest.Config, namespace, prometheus string) (
 	return use.NewTimelines(scrape, time.Now).Node, nil
 }
 
-// browse opens an address in the person's browser, if there is one. It passes the address in a file that only the
-// person can read, because every user of the computer can read command lines. remove deletes this file.
+// browse opens an address in the user's browser, if there is one. It passes the address in a file that only the user
+// can read, because other users of the computer can read command lines. remove deletes this file.
 func browse(address string) (remove func()) {
 	remove = func() {}
 	program := []string{"xdg-open"}

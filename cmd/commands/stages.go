@@ -49,8 +49,8 @@ func vary(s cli.Stage, v whatif.Variation) (cli.Stage, []string, error) {
 	return out, altered, nil
 }
 
-// newFault returns why a kubelet does not start with changed rules; "" if it starts. A fault that the present rules
-// have too does not count: the kubelet runs with them, so a part of its rules is not known here, such as a
+// newFault returns why a kubelet would not start with changed rules; "" if it would. It ignores faults that the
+// present rules have, too: the kubelet runs with these rules, so some setting is not known here, such as a
 // reservation by a flag. before may be nil.
 func newFault(before, after *state.Node) string {
 	var known []place.StartFault
@@ -65,8 +65,8 @@ func newFault(before, after *state.Node) string {
 	return ""
 }
 
-// catalogue returns the text of the described machine with a name, and the KubeletConfiguration of its nodes; false
-// if there is no such machine.
+// catalogue returns the text of the machine with this name in the catalogue, and the KubeletConfiguration of its
+// nodes; false if there is no such machine.
 func catalogue(name string) (machine, config []byte, ok bool) {
 	if !slices.Contains(machines.List(), name) {
 		return nil, nil, false
@@ -98,7 +98,7 @@ func readCluster(ctx context.Context, k cli.Kubeconfig) (cli.Stage, []document.P
 // ask returns a stage that sends its pods to the API server as dry runs, so that admission completes them. A stage of
 // a bundle is returned unchanged.
 func ask(ctx context.Context, k cli.Kubeconfig, s cli.Stage) (cli.Stage, error) {
-	own, ok := s.(*stage.Stage)
+	known, ok := s.(*stage.Stage)
 	if !ok || k.Bundle() != "" {
 		return s, nil
 	}
@@ -110,7 +110,7 @@ func ask(ctx context.Context, k cli.Kubeconfig, s cli.Stage) (cli.Stage, error) 
 	if err != nil {
 		return nil, err
 	}
-	return own.Asking(ctx, trial), nil
+	return known.Asking(ctx, trial), nil
 }
 
 func readExport(data []byte) (cli.Stage, []document.Problem, error) {

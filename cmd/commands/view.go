@@ -53,7 +53,8 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 		Valid:    func() bool { return !seen.Rejected() }, Close: stop}, nil
 }
 
-// onStage returns a function that returns the present stage of a live view. Its kubeconfig is not used.
+// onStage returns a function for [cli.Stages] that returns the present stage of a live view. The function ignores its
+// kubeconfig.
 func onStage(w *view.Live) func(context.Context, cli.Kubeconfig) (cli.Stage, []document.Problem, string, error) {
 	return func(ctx context.Context, _ cli.Kubeconfig) (cli.Stage, []document.Problem, string, error) {
 		s, problems, err := w.Stage(ctx)

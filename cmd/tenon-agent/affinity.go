@@ -39,8 +39,8 @@ func (a *affinities) flags(fs *flag.FlagSet) {
 		"file of the node's own network namespace, to measure pods with hostNetwork, such as /proc/1/ns/net; none when empty")
 }
 
-// open returns the component that moves pods between NUMA nodes; nil if --affinity is off. It needs an agent that
-// pins containers.
+// open returns the component that moves pods between NUMA nodes; nil if --affinity is off. It returns an error if
+// --affinity is on and the agent pins no containers.
 func (a *affinities) open(cfg *agent.Config, pin *pins, out *outlets) (arbiter.Affinity, error) {
 	if !a.on {
 		return nil, nil

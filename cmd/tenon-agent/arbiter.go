@@ -25,9 +25,9 @@ func (p *pins) flags(fs *flag.FlagSet) {
 		"what becomes of containers whose pod is not known yet: Ignore starts them on shared CPUs, Fail does not start them")
 }
 
-// open adds the arbiter to cfg, which pins containers. Without --pin-config it does nothing. cfg.Rules must already
-// be the source of the kubelet's configuration. cgroups returns the host's cgroups, or nil if they cannot be read.
-// moves may be nil.
+// open adds to cfg the arbiter, the component that pins containers. Without --pin-config it does nothing. cfg.Rules
+// must already be the source of the kubelet's configuration. cgroups returns the host's cgroups, or nil if there are
+// none. moves is the component that moves pods, or nil.
 func (p *pins) open(cfg *agent.Config, cgroups func() (*cgroup.Tree, error), moves arbiter.Affinity) error {
 	if p.config == "" {
 		return nil

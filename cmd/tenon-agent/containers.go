@@ -12,8 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/node/metrics"
 )
 
-// containers provides the running containers, which it gets from the agent, and their memory, which it reads from the
-// host's cgroups.
+// containers lists the running containers, which the agent knows, and reads their memory from the host's cgroups.
 type containers struct {
 	*cgroup.Tree
 	pods atomic.Pointer[func() []*v1.Pod] // nil until the agent runs
@@ -29,7 +28,7 @@ func (c *containers) Running() []cgroup.Container {
 }
 
 // memory returns the source of metrics about the memory of containers. It returns nil if the flags disable these
-// metrics. It returns nil too on a host without cgroup v2, and logs that.
+// metrics, or if the host has no cgroup v2; the latter it logs.
 func (o *outlets) memory(cfg *agent.Config) (metrics.Memory, error) {
 	if o.containers == 0 {
 		return nil, nil

@@ -1,9 +1,9 @@
 // Command tenon-agent publishes the NodeLayout of the node that it runs on. "tenon-agent snapshot" writes one text
 // file with the files that describe the node's hardware, for a map or a bug report.
 //
-// It only reads its flags and wires the parts; it refuses unknown arguments and flags. It
-// writes nothing on the node, unless --pin-config makes it pin containers: then it connects to the container runtime
-// (--nri-socket) and keeps a file (--pin-state). It reads these files there, as root where only root may read them:
+// The command only reads its flags and connects packages; it refuses unknown arguments and flags. It writes nothing
+// on the node, unless --pin-config makes it pin containers: then it connects to the container runtime (--nri-socket)
+// and keeps a file (--pin-state). It reads these files of the node, as root where only root may read them:
 //
 //	/sys, /proc                                   hardware; a container shows its host's
 //	/var/lib/kubelet/cpu_manager_state            with memory_manager_state beside it
@@ -66,9 +66,9 @@ func main() {
 	}
 }
 
-// endAfter makes signals end the process whatever the agent waits for: the first signal after stopTime, and the
-// second one at once, because stop restores the default effect of signals. Some system calls cannot be interrupted
-// otherwise, for example on a file system whose server is gone.
+// endAfter makes signals end the process even if the agent does not stop by itself: some system calls cannot be
+// interrupted, for example on a file system whose server is gone. The first signal ends the process after stopTime.
+// The second one ends it at once, because stop restores the default effect of signals.
 func endAfter(ctx context.Context, stop func(), exit func(code int)) {
 	context.AfterFunc(ctx, func() {
 		stop()
@@ -109,8 +109,8 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 		"publish --machine even where /sys or Node.status.capacity contradicts it; for tests")
 	verbose := fs.Int("v", 0, "verbosity of the log")
 	show := fs.Bool("version", false, "print the version and exit")
-	var at pace
-	at.flags(fs)
+	var timing pace
+	timing.flags(fs)
 	var source configSource
 	source.flags(fs, node.ip)
 	var out outlets
@@ -134,7 +134,7 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 		_, err := fmt.Fprintln(stdout, version.Line("tenon-agent"))
 		return err
 	}
-	err := at.open(&cfg)
+	err := timing.open(&cfg)
 	if err != nil {
 		return err
 	}

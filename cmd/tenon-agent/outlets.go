@@ -27,7 +27,7 @@ type outlets struct {
 	authorize                 bool
 	pods, containers          int
 	cgroups, kubeletRoot      string
-	// affinity has the metrics of the traffic between pods; it has none if --affinity is off.
+	// affinity has the metrics of the traffic between pods; they are empty if --affinity is off.
 	affinity mover.Metrics
 }
 
@@ -79,7 +79,7 @@ func (o *outlets) open(ctx context.Context, cfg *agent.Config) error {
 	return o.openMetrics(ctx, cfg)
 }
 
-// openMetrics serves metrics at one or two addresses.
+// openMetrics serves metrics at o.address and at o.local, if they are not empty.
 func (o *outlets) openMetrics(ctx context.Context, cfg *agent.Config) error {
 	memory, err := o.memory(cfg)
 	if err != nil {
@@ -110,7 +110,7 @@ func (o *outlets) openMetrics(ctx context.Context, cfg *agent.Config) error {
 	return nil
 }
 
-// open serves metrics at the address that listen opens. filter checks the requests; nil lets all pass.
+// open serves metrics at the address that listen opens. filter checks the requests; if it is nil, none is refused.
 func open(ctx context.Context, cfg *agent.Config, m *metrics.Metrics, filter func(http.Handler) http.Handler,
 	listen func(http.Handler) (*metrics.Server, error)) error {
 	h, err := m.Handler(filter)
@@ -131,8 +131,8 @@ func (o *outlets) openHealth(ctx context.Context, cfg *agent.Config) error {
 		return nil
 	}
 	h := &agent.Health{}
-	at := func(check func(time.Time) error) func() error { return func() error { return check(time.Now()) } }
-	s, err := metrics.ListenHealth(o.health, metrics.Health(at(h.Alive), at(h.Ready)))
+	now := func(check func(time.Time) error) func() error { return func() error { return check(time.Now()) } }
+	s, err := metrics.ListenHealth(o.health, metrics.Health(now(h.Alive), now(h.Ready)))
 	if err != nil {
 		return fmt.Errorf("health: %w", err)
 	}

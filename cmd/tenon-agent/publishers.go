@@ -6,8 +6,8 @@ import (
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
-// publisher returns the publisher of the objects that the agent writes in addition to the layout, as the flags select
-// them; nil if they select none.
+// publisher returns the publisher of the objects that the agent writes in addition to the layout. The flags select
+// these objects; publisher returns nil if they select none.
 func (o *outlets) publisher(cfg *agent.Config) (agent.Publisher, error) {
 	var out agent.Publisher
 	if o.zones {

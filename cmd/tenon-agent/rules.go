@@ -26,8 +26,9 @@ func (c *configSource) flags(fs *flag.FlagSet, nodeIP string) {
 			"those of the API server when empty")
 }
 
-// The first and the longest pause between requests to a kubelet that has never answered. The agent reads the
-// configuration again every 30 seconds (--resync), so it asks the kubelet again at its second reading.
+// The first and the longest pause between requests to a kubelet that has never answered. firstPause is shorter than
+// the 30 seconds after which the agent reads the configuration again (--resync), so the second reading asks the
+// kubelet.
 const (
 	firstPause = 20 * time.Second
 	lastPause  = 2 * time.Minute

@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
 
-// subcommand is an action other than to run the agent. Use is its name, the first argument of the command line.
+// subcommand is an action other than running the agent. Use is its name, which is the first argument of the command
+// line.
 type subcommand struct {
 	Use string
 	run func(args []string, stdout, stderr io.Writer) error

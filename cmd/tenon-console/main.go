@@ -35,7 +35,7 @@ type list []string
 
 func (l *list) String() string { return strings.Join(*l, ",") }
 
-// Set adds values.
+// Set adds the values in s. Package flag calls it each time the flag is given.
 func (l *list) Set(s string) error {
 	for v := range strings.SplitSeq(s, ",") {
 		if v = strings.TrimSpace(v); v != "" {

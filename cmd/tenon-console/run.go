@@ -25,7 +25,7 @@ func run(ctx context.Context, o options) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	api, err := o.server()
+	api, err := o.apiServer()
 	if err != nil {
 		return err
 	}
@@ -89,9 +89,9 @@ func (o *options) check() error {
 	return nil
 }
 
-// server returns how to reach the API server with the console's own account. The rights of this account are used only
-// to impersonate users and to read agents.
-func (o *options) server() (*rest.Config, error) {
+// apiServer returns how to reach the API server with the console's own account. The rights of this account are used
+// only to impersonate users and to read agents.
+func (o *options) apiServer() (*rest.Config, error) {
 	if o.kubeconfig == "" {
 		cfg, err := rest.InClusterConfig()
 		if err != nil {
@@ -115,17 +115,17 @@ func (o *options) listen() (net.Listener, error) {
 	if o.plain {
 		return on, nil
 	}
-	c, err := o.secure()
+	c, err := o.tlsConfig()
 	if err != nil {
 		return nil, errors.Join(err, on.Close())
 	}
 	return tls.NewListener(on, c), nil
 }
 
-// secure returns a configuration of TLS that reads the certificate for every connection. If that fails, for example
-// while only one of its files is new, the last valid pair stays in use. Browsers get HTTP/1.1, so that a bound on
-// connections also bounds requests.
-func (o *options) secure() (*tls.Config, error) {
+// tlsConfig returns a configuration of TLS that reads the certificate for every connection. If that fails, for
+// example while only one of its files is new, the last valid pair stays in use. Browsers get HTTP/1.1, so that a
+// bound on connections also bounds requests.
+func (o *options) tlsConfig() (*tls.Config, error) {
 	first, err := tls.LoadX509KeyPair(o.cert, o.key)
 	if err != nil {
 		return nil, fmt.Errorf("certificate %s with key %s: %w", o.cert, o.key, err)

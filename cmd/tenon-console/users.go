@@ -63,8 +63,8 @@ func (u *users) open(ctx context.Context, c console.Credential) (*console.Identi
 	return who, nil
 }
 
-// config returns a configuration with the rights of a credential. For a user that a proxy has named, it impersonates
-// the user. For a token, it has none of the console's own credentials.
+// config returns a configuration with the rights of a credential. If a proxy has named a user, the configuration
+// impersonates that user. For a token, it has the token and none of the console's own credentials.
 func (u *users) config(c console.Credential) (*rest.Config, error) {
 	cfg := rest.AnonymousClientConfig(u.api)
 	switch {
@@ -80,20 +80,21 @@ func (u *users) config(c console.Credential) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// shown returns the namespaces that are shown to an identity that may not list all pods: the requested ones, if any.
-// Otherwise it returns the flag's namespaces, and for a service account its own namespace before them.
+// shown returns the namespaces that are shown to an identity that may not list all pods. These are the namespaces in
+// asked, if there are any, and otherwise those of the flag. A service account gets its own namespace before the
+// flag's.
 func (u *users) shown(name string, asked []string) []string {
 	if len(asked) > 0 {
 		return asked
 	}
-	if of, ok := strings.CutPrefix(name, "system:serviceaccount:"); ok {
-		namespace, _, _ := strings.Cut(of, ":")
+	if account, ok := strings.CutPrefix(name, "system:serviceaccount:"); ok {
+		namespace, _, _ := strings.Cut(account, ":")
 		return append([]string{namespace}, u.namespaces...)
 	}
 	return u.namespaces
 }
 
-// whoAmI returns the name of the user that the API server sees in requests with a configuration.
+// whoAmI returns the name of the user whom the API server identifies in requests with cfg.
 func whoAmI(ctx context.Context, cfg *rest.Config) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -111,7 +112,7 @@ func whoAmI(ctx context.Context, cfg *rest.Config) (string, error) {
 	return out.Status.UserInfo.Username, nil
 }
 
-// validity checks from time to time whether the API server still accepts a token.
+// validity checks from time to time whether the API server still accepts a credential.
 type validity struct {
 	cfg *rest.Config
 	now func() time.Time
@@ -121,9 +122,9 @@ type validity struct {
 	valid bool
 }
 
-// holds reports whether the API server accepts the token. It asks the API server at most once a minute (recheck), and
-// a refused token stays refused. If the API server does not answer, the last result stays. This is safe because an
-// API server that does not answer returns no data either.
+// holds reports whether the API server accepts the credential. It asks the API server at most once a minute
+// (recheck). A refused credential stays refused. If the API server does not answer, holds returns true: such an API
+// server returns no data either.
 func (v *validity) holds() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

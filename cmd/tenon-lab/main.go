@@ -1,5 +1,5 @@
-// Command tenon-lab runs a Kubernetes cluster of described machines with real kubelets on one computer. It only wires
-// lab/command to a scheduler, to pictures and to the commands of the kubectl plugin.
+// Command tenon-lab runs a Kubernetes cluster of described machines with real kubelets on one computer. It only
+// connects lab/command to a scheduler, to pictures and to the commands of the kubectl plugin.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command tenon-scheduler is kube-scheduler with Tenon's plugin. It only wires, and accepts whatever kube-scheduler
-// accepts.
+// Command tenon-scheduler is kube-scheduler with Tenon's plugin. It only connects the two. It accepts whatever
+// kube-scheduler accepts.
 package main
 
 import (

@@ -1,8 +1,8 @@
 // Package chart draws bar charts as SVG.
 //
 // Invariant: the same panels give the same text. The text has only the colours of its own style sheet, which has a
-// second set for dark pages, and writes beside each bar the number that the bar shows. The package refuses values that
-// are negative or not numbers, and knows nothing of what the bars mean.
+// second set for dark pages, and writes beside each bar the number that the bar shows. The package refuses values
+// that are negative or not numbers, and does not depend on what the bars mean.
 package chart
 
 import (
@@ -122,11 +122,11 @@ func (r Row) write(w io.Writer, y int) {
 func (p Panel) write(w io.Writer, x, y, width int) {
 	fmt.Fprintf(w, "<text class=\"title\" x=\"%d\" y=\"%d\">%s</text>\n", x, y+12, escaped(p.Title))
 	fmt.Fprintf(w, "<text class=\"note\" x=\"%d\" y=\"%d\">%s</text>\n", x, y+28, escaped(p.Note))
-	label, text, most := 0, 0, 0.0
+	label, text, largest := 0, 0, 0.0
 	for _, b := range p.Bars {
 		label = max(label, utf8.RuneCountInString(b.Label))
 		text = max(text, utf8.RuneCountInString(b.Text))
-		most = max(most, b.Value)
+		largest = max(largest, b.Value)
 	}
 	from := x + int(float64(label)*letter) + 8
 	room := max(8, width-(from-x)-int(float64(text)*letter)-8)
@@ -135,8 +135,8 @@ func (p Panel) write(w io.Writer, x, y, width int) {
 		if b.Strong {
 			class = "bar strong"
 		}
-		if most > 0 {
-			long = int(math.Round(b.Value / most * float64(room)))
+		if largest > 0 {
+			long = int(math.Round(b.Value / largest * float64(room)))
 		}
 		fmt.Fprintf(w, "<text x=\"%d\" y=\"%d\">%s</text>", x, top+11, escaped(b.Label))
 		fmt.Fprintf(w, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>", class, from, top,

@@ -19,13 +19,13 @@ const (
 // boxes draws every NUMA node as a box, side by side if the boxes fit. All boxes have the same width.
 func (p *picture) boxes(width int) []line {
 	numas := p.machine.NUMAs()
-	least, most := leastBox, 0
+	least, widest := leastBox, 0
 	for i := range numas {
-		l, m := p.boxWidths(i)
-		least, most = max(least, l), max(most, m)
+		l, w := p.boxWidths(i)
+		least, widest = max(least, l), max(widest, w)
 	}
 	cols := balance(len(numas), (width+boxGap)/(min(least, width)+boxGap))
-	outer := min((width-boxGap*(cols-1))/cols, most)
+	outer := min((width-boxGap*(cols-1))/cols, widest)
 	var out []line
 	for at := 0; at < len(numas); at += cols {
 		var row [][]line
@@ -37,9 +37,9 @@ func (p *picture) boxes(width int) []line {
 	return out
 }
 
-// boxWidths returns two widths for the box of the NUMA node at position i, in columns. With less than the first, the
-// box would be hard to read; more than the second would not make it clearer.
-func (p *picture) boxWidths(i int) (least, most int) {
+// boxWidths returns two widths for the box of the NUMA node at position i, in columns. A box narrower than least
+// would be hard to read; a box wider than widest would be no clearer.
+func (p *picture) boxWidths(i int) (least, widest int) {
 	const frameAndBlanks, fewRuns = 4, 4
 	runs := p.runs(i)
 	longest := 0
@@ -48,8 +48,8 @@ func (p *picture) boxWidths(i int) (least, most int) {
 	}
 	label := labelWidth(runs) + 1
 	least = gridWidth(min(len(runs), fewRuns), longest, 1) + label + frameAndBlanks
-	most = max(60, gridWidth(len(runs), longest, 2)+label+frameAndBlanks)
-	return max(leastBox, least), most
+	widest = max(60, gridWidth(len(runs), longest, 2)+label+frameAndBlanks)
+	return max(leastBox, least), widest
 }
 
 // beside joins boxes of the width outer line by line. It makes all boxes as tall as the tallest one.
@@ -170,8 +170,8 @@ func (p *picture) cpuCount(n topo.NUMA, inner int) line {
 	return freeOf("CPUs", fmt.Sprint(free), fmt.Sprint(n.CPUs.Len()), inner)
 }
 
-// freeOf returns "FREE of ALL free", or a shorter text if that does not leave room for the name in a line of inner
-// columns.
+// freeOf returns "FREE of ALL free". If that and the name do not fit in a line of inner columns, it returns
+// "FREE/ALL".
 func freeOf(name, free, all string, inner int) line {
 	room := inner - utf8.RuneCountInString(name) - 1
 	out := fmt.Sprintf("%s of %s free", free, all)
@@ -208,8 +208,8 @@ func memorySign(n topo.NUMA) rune {
 	return freeSign
 }
 
-// captioned returns a caption with the first of the texts that fits in the same line. If none fits, it puts the last
-// text into a line below the caption.
+// captioned returns a caption, and in the same line the first of the texts that fits there. If none fits, it puts the
+// last text into a line of its own.
 func captioned(caption string, s style, texts []string, inner int) []line {
 	for _, t := range texts {
 		if utf8.RuneCountInString(caption)+1+utf8.RuneCountInString(t) <= inner {
@@ -328,24 +328,24 @@ func shortName(resource string) string {
 // cell for each stretch of equal neighbours, with their number.
 func (p *picture) deviceCells(resource string, devs []topo.Device) (free int, cells line) {
 	const few, many = 8, 128
-	var stretch []int
+	var lengths []int // of the stretches
 	for i, d := range devs {
 		c := p.deviceCell(resource, d)
 		if c.text == string(freeSign) {
 			free++
 		}
 		if len(devs) > many && i > 0 && cells[len(cells)-1] == c {
-			stretch[len(stretch)-1]++
+			lengths[len(lengths)-1]++
 			continue
 		}
 		if len(devs) <= few && i < len(devs)-1 {
 			c.text += " "
 		}
-		cells, stretch = append(cells, c), append(stretch, 1)
+		cells, lengths = append(cells, c), append(lengths, 1)
 	}
 	if len(devs) > many {
 		for i := range cells {
-			cells[i].text += fmt.Sprintf("×%d ", stretch[i])
+			cells[i].text += fmt.Sprintf("×%d ", lengths[i])
 		}
 	}
 	return free, cells

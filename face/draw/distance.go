@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// manyNUMAs is the number of NUMA nodes, and of lines about them, beyond which distances are summarised.
+// manyNUMAs is the largest number of NUMA nodes, and of lines about them, for which distances are not summarised.
 const manyNUMAs = 16
 
 // distances returns a table of the distances between NUMA nodes; nil if they are not known. If the table would be too
@@ -118,12 +118,14 @@ func (p *picture) twins() (sets []topo.Mask) {
 // distanceSpans returns only the smallest and the largest distance of NUMA nodes, for machines with little symmetry.
 func (p *picture) distanceSpans(width int) []line {
 	type span struct{ nearest, farthest int }
-	on := map[span]topo.Mask{}
+	bySpan := map[span]topo.Mask{}
 	for i := range p.machine.NUMAs() {
 		others := slices.Delete(slices.Clone(p.distancesOf(i)), i, i+1)
-		on[span{slices.Min(others), slices.Max(others)}] |= 1 << uint(i)
+		bySpan[span{slices.Min(others), slices.Max(others)}] |= 1 << uint(i)
 	}
-	spans := slices.SortedFunc(maps.Keys(on), func(a, b span) int { return on[a].First() - on[b].First() })
+	spans := slices.SortedFunc(maps.Keys(bySpan), func(a, b span) int {
+		return bySpan[a].First() - bySpan[b].First()
+	})
 	out := []line{text(bold, " distances to other NUMA nodes")}
 	for i, s := range spans {
 		if i == manyNUMAs {
@@ -134,7 +136,7 @@ func (p *picture) distanceSpans(width int) []line {
 		if s.nearest == s.farthest {
 			item = strconv.Itoa(s.nearest)
 		}
-		out = append(out, p.distanceLine(on[s], []string{item}, width)...)
+		out = append(out, p.distanceLine(bySpan[s], []string{item}, width)...)
 	}
 	return out
 }

@@ -119,7 +119,7 @@ func (p *picture) gridRows(runs []run, label, cell, width int) []line {
 }
 
 // rowLabel returns a label for the CPUs of a row: the first id if the ids go up by one, and "8+2" if they go up by 2
-// from 8. For other ids it is the first id alone, and whole is false.
+// from 8. For other ids the label is the first id, and whole is false: the label does not determine all ids.
 func rowLabel(ids []idset.CPU) (label string, whole bool) {
 	if len(ids) == 0 {
 		return "", true

@@ -195,8 +195,8 @@ func (p *picture) numaList(m topo.Mask) string {
 	return document.NUMANodes(document.NUMAs(p.machine, m))
 }
 
-// balance returns how many of n things to put in one row, if at most fit of them have room. It prefers a number that
-// makes all rows equally long, unless this needs many more rows.
+// balance returns how many of n things to put in one row, which has room for fit of them. It prefers a number that
+// makes all rows equally long, unless that is at most half of fit.
 func balance(n, fit int) int {
 	fit = max(1, min(fit, n))
 	for d := fit; d > fit/2; d-- {
