@@ -19,7 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
-// content is an answer in the forms in which it is sent. tag is a digest of plain, for the header ETag.
+// content is an answer in the two forms in which it is sent. tag is a digest of plain, for the header ETag.
 type content struct {
 	media, tag  string
 	plain, gzip []byte // gzip is nil for short answers
@@ -27,7 +27,7 @@ type content struct {
 
 const fewBytes = 1 << 10 // an answer of fewer bytes is not worth compressing
 
-// newContent returns an answer, compressed if it is long enough to gain by that.
+// newContent returns an answer. It compresses answers of at least fewBytes.
 func newContent(media string, plain []byte) (*content, error) {
 	sum := sha256.Sum256(plain)
 	c := &content{media: media, plain: plain, tag: base64.RawURLEncoding.EncodeToString(sum[:16])}
@@ -103,7 +103,7 @@ type overviews struct {
 	last *content
 }
 
-// cluster answers with the overview of all nodes, in which labels selects the labels of nodes.
+// cluster answers with the overview of all nodes. The parameter label names the labels of nodes that it contains.
 func (h *Handler) cluster(w http.ResponseWriter, q *request) error {
 	state, labels := q.who.View.State(), slices.Sorted(slices.Values(q.values["label"]))
 	key := fmt.Sprint(state.Version, state.Ready, labels)
@@ -127,7 +127,7 @@ func (h *Handler) cluster(w http.ResponseWriter, q *request) error {
 	return nil
 }
 
-// overviewOf returns the overview of a node. labels are the keys of the labels that it has.
+// overviewOf returns the overview of a node. labels are the keys of the labels that the overview contains.
 func overviewOf(n live.Node, labels []string) document.NodeOverview {
 	out := document.NodeOverviewOf(n.Name, n.State)
 	out.Problem = n.Problem
@@ -173,8 +173,8 @@ func (h *Handler) pods(w http.ResponseWriter, q *request) error {
 	})
 	doc := document.PodList{Kind: "PodList", Version: state.Version, Total: len(all), Pods: []document.PodSummary{},
 		Limits: append([]document.Limit{}, state.Limits...)}
-	// Pods are in ascending order of namespace and name. NUL in place of the slash sorts a namespace before longer ones
-	// that begin with it.
+	// Pods are in ascending order of namespace and name. NUL in place of the slash gives the same order for texts: it
+	// puts a namespace before longer ones that begin with the same letters.
 	after := q.values.Get("continue")
 	for _, p := range all {
 		if after != "" && strings.ReplaceAll(p.ID.String(), "/", "\x00") <= strings.ReplaceAll(after, "/", "\x00") {
@@ -213,9 +213,9 @@ func (h *Handler) pod(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, doc)
 }
 
-// asked returns the values of a request as a request to package cli. Count is -1 for "max", and 0 if the request has
-// none.
-func (q *request) asked() cli.Request {
+// asRequest returns the values of a request as a request to package cli. Count is -1 for "max", and 0 if the request
+// has none.
+func (q *request) asRequest() cli.Request {
 	out := cli.Request{Manifest: q.body, Namespace: "default", Without: q.values["without"],
 		Pending: q.values.Get("pending") == "true", Add: q.values["add"], Policy: q.values.Get("policy"),
 		Options: q.values["option"], Selector: q.values.Get("selector")}
@@ -232,10 +232,10 @@ func (q *request) asked() cli.Request {
 	return out
 }
 
-// simulation returns the simulation that a request asks for. For a request that the command simulate would refuse, the
-// error names the parameter.
+// simulation returns the simulation that a request asks for. For a request that the command simulate would refuse,
+// the error names the parameter.
 func (q *request) simulation() (cli.Request, error) {
-	asked := q.asked()
+	asked := q.asRequest()
 	refused := func(field, detail string) (cli.Request, error) {
 		return asked, fail(http.StatusUnprocessableEntity, field, detail)
 	}
@@ -285,14 +285,17 @@ func (h *Handler) decisions(w http.ResponseWriter, q *request) error {
 }
 
 func (h *Handler) check(w http.ResponseWriter, q *request) error {
-	doc, err := h.bounded(q, func(ctx context.Context) (any, error) { return cli.Check(ctx, q.who.Stages, q.asked()) })
+	doc, err := h.bounded(q, func(ctx context.Context) (any, error) {
+		return cli.Check(ctx, q.who.Stages, q.asRequest())
+	})
 	if err != nil {
 		return err
 	}
 	return answer(w, q.Request, doc)
 }
 
-// fitting answers with the number of further pods that fit. If shapes are given, an error is taken to be theirs.
+// fitting answers with the number of further pods that fit. If the request has shapes, every error is answered as an
+// error of the parameter shape.
 func (h *Handler) fitting(w http.ResponseWriter, q *request) error {
 	doc, err := h.bounded(q, func(ctx context.Context) (any, error) {
 		return cli.Fitting(ctx, q.who.Stages, q.values["shape"])
@@ -310,7 +313,7 @@ func (h *Handler) session(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, document.SessionDetails{Name: q.who.Name, Version: h.config.Version})
 }
 
-// signIn begins a session and sets its cookie. Credentials are checked in turn by address.
+// signIn begins a session and sets its cookie. The check of the credential may have to wait; see checks.
 func (h *Handler) signIn(w http.ResponseWriter, q *request) error {
 	var cookie *http.Cookie
 	who, err := h.checks.do(q.Context(), q.RemoteAddr, func() (who *Identity, err error) {
@@ -331,7 +334,7 @@ func (h *Handler) signOut(w http.ResponseWriter, q *request) error {
 	return nil
 }
 
-func (h *Handler) described(w http.ResponseWriter, q *request) error {
+func (h *Handler) describeAPI(w http.ResponseWriter, q *request) error {
 	c, err := newContent("application/json", h.openAPI)
 	if err != nil {
 		return err

@@ -47,9 +47,9 @@ func (s *sharing) get(ctx context.Context, c Credential) (*Identity, error) {
 	return s.use(key, opened), nil
 }
 
-// use returns an identity of the view with the key. If there is no such view, it stores the new view, opened, under
-// the key; if opened is nil, it returns nil. If another request has stored a view in the meantime, it closes opened
-// and returns an identity of the stored view.
+// use returns an identity of the view with the key. opened is a new view, or nil. If there is no view with the key,
+// use stores opened under the key; without opened it returns nil. If there is a view already, because another request
+// was faster, use closes opened.
 func (s *sharing) use(key [sha256.Size]byte, opened *Identity) *Identity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *sharing) leave(key [sha256.Size]byte, one *sharedView) {
 }
 
 // Tokens are [Identities] by Kubernetes tokens. Either a person signs in with a token and gets a session, or a proxy
-// before the console sends a token with each request ("Authorization: Bearer").
+// in front of the console sends a token with each request ("Authorization: Bearer").
 type Tokens struct{ *Sessions }
 
 // Identify returns the identity of a request. A token from a proxy takes precedence over a cookie.
@@ -96,13 +96,13 @@ func (t Tokens) Identify(r *http.Request) (*Identity, error) {
 	if !ok {
 		return t.Sessions.Identify(r)
 	}
-	return t.known(r, Credential{Secret: token})
+	return t.proxySession(r, Credential{Secret: token})
 }
 
-// known returns the identity of the session that belongs to a credential from a proxy, and begins the session if it
-// does not exist. Only a request without a session waits until its credential is checked; a request with a session
-// never waits.
-func (s *Sessions) known(r *http.Request, c Credential) (*Identity, error) {
+// proxySession returns the identity of the session that belongs to a credential from a proxy, and begins the session
+// if it does not exist. Only a request without a session waits until its credential is checked; a request with a
+// session never waits.
+func (s *Sessions) proxySession(r *http.Request, c Credential) (*Identity, error) {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("digest a credential: %w", err)
@@ -112,7 +112,7 @@ func (s *Sessions) known(r *http.Request, c Credential) (*Identity, error) {
 	if who, err := s.session(id); err == nil {
 		return who, nil
 	}
-	return s.unknown.do(r.Context(), r.RemoteAddr, func() (*Identity, error) {
+	return s.proxyChecks.do(r.Context(), r.RemoteAddr, func() (*Identity, error) {
 		if who, err := s.session(id); err == nil { // another request of the same proxy came first
 			return who, nil
 		}
@@ -120,8 +120,9 @@ func (s *Sessions) known(r *http.Request, c Credential) (*Identity, error) {
 	})
 }
 
-// Proxied are [Identities] by an authenticating proxy that names the user in a header; other requests go to Tokens. The
-// proxy proves its identity by a client certificate that TLS has verified; headers from other clients are refused.
+// Proxied are [Identities] by an authenticating proxy that names the user in a header; other requests go to Tokens.
+// The proxy proves its identity by a client certificate that TLS has verified; headers from other clients are
+// refused.
 type Proxied struct {
 	Tokens
 	// User and Group are names of headers; Group may be repeated.
@@ -145,7 +146,7 @@ func (p Proxied) Identify(r *http.Request) (*Identity, error) {
 	case len(users) != 1 || users[0] == "" || len(groups) > maxGroups:
 		return nil, fail(http.StatusBadRequest, "header "+p.User, "want one user, and not too many groups")
 	}
-	return p.known(r, Credential{User: users[0], Groups: groups})
+	return p.proxySession(r, Credential{User: users[0], Groups: groups})
 }
 
 // verified reports whether the request comes from a proxy with an accepted certificate.

@@ -32,24 +32,25 @@ const (
 // cannot send these types, so no other site can send such a request.
 func (x *route) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	given, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	yes := []string{x.body}
+	accepted := []string{x.body}
 	if x.body == "application/yaml" {
-		yes = append(yes, "application/json")
+		accepted = append(accepted, "application/json")
 	}
-	if !slices.Contains(yes, given) {
-		return nil, fail(http.StatusUnsupportedMediaType, "header Content-Type", "want "+strings.Join(yes, " or "))
+	if !slices.Contains(accepted, given) {
+		return nil, fail(http.StatusUnsupportedMediaType, "header Content-Type",
+			"want "+strings.Join(accepted, " or "))
 	}
-	if x.open { // other people are signed in, and may take as long as the server allows
+	if x.open { // clients without a session get less time than the server allows
 		control := http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Now().Add(signInBody)) // a test recorder has no deadlines
 		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	}
-	tooLarge := fail(http.StatusRequestEntityTooLarge, "body", "larger than "+strconv.Itoa(x.most)+" bytes")
-	if r.ContentLength > int64(x.most) {
+	tooLarge := fail(http.StatusRequestEntityTooLarge, "body", "larger than "+strconv.Itoa(x.maxBody)+" bytes")
+	if r.ContentLength > int64(x.maxBody) {
 		return nil, tooLarge
 	}
 	body := bytes.NewBuffer(make([]byte, 0, max(0, r.ContentLength)+bytes.MinRead))
-	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, int64(x.most)))
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, int64(x.maxBody)))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -64,7 +65,8 @@ func (x *route) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error)
 }
 
 // values returns an upper bound of the number of values in a text of YAML or JSON. It counts line breaks, commas,
-// dashes and opening brackets, even inside strings, so it returns at most about three times the number.
+// dashes, question marks and opening brackets, even inside strings. The bound is at most about three times the
+// number.
 func values(text []byte) (n int) {
 	at := func(i int) byte {
 		if i < 0 || i >= len(text) {

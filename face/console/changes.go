@@ -20,7 +20,7 @@ const (
 )
 
 // changes streams changes of the cluster as server-sent events. The first event makes the client read everything,
-// because earlier changes are not known. The stream ends when the API server no longer accepts the identity.
+// because it does not know earlier changes. The stream ends when the API server no longer accepts the identity.
 func (h *Handler) changes(w http.ResponseWriter, q *request) error {
 	ctx, end, ok := h.streams.begin(q.Context(), q.who.person())
 	if !ok {
@@ -46,7 +46,7 @@ func (h *Handler) changes(w http.ResponseWriter, q *request) error {
 			}
 			continue
 		case err != nil:
-			return nil // the client has gone, or its place went to another person
+			return nil // the client has gone, or another person has got its place; see streams
 		}
 		if s.send(changeOf(q.who.View.State(), c)) != nil || !pause(ctx, eventPause) {
 			return nil
@@ -56,7 +56,7 @@ func (h *Handler) changes(w http.ResponseWriter, q *request) error {
 	return nil
 }
 
-// errQuiet is the error of next where nothing has changed for the time of a heartbeat.
+// errQuiet is the error of next if nothing has changed for the time of a heartbeat.
 var errQuiet = errors.New("nothing has changed")
 
 // next returns the next change. It returns errQuiet if nothing changes for the time of a heartbeat.

@@ -54,19 +54,19 @@ type Identity struct {
 	// History returns the events of schedulers and kubelets about a pod.
 	History    func(ctx context.Context, namespace, pod string) (document.PodHistory, error)
 	Schedulers Schedulers
-	// Doctor examines the cluster; nil where doctor is not offered.
+	// Doctor examines the cluster; nil if doctor is not offered.
 	Doctor func(ctx context.Context, o cli.DoctorOptions) (document.Diagnosis, error)
-	// Kubelets changes kubelets' configuration; nil where changes are not offered.
+	// Kubelets changes kubelets' configuration; nil if changes are not offered.
 	Kubelets Kubelets
-	// Use returns what the pods of all people use on a node; nil where nothing measures it. A pod ("namespace/name")
-	// limits the time line to the containers of that pod.
+	// Use returns what the pods of all people use on a node; nil if nothing measures it. A pod ("namespace/name")
+	// limits all samples except the last one to the containers of that pod.
 	Use func(ctx context.Context, node, pod string) document.NodeUse
-	// Affinity returns what a node's agent measured between pods of all people, or no nodes; nil where nothing measures
-	// it. Errors are the API server's.
+	// Affinity returns what a node's agent measured between pods of all people. The result has no nodes if the agent
+	// has measured nothing. Errors are the API server's. It is nil if the console reads no NodeAffinity.
 	Affinity func(ctx context.Context, node string) (document.Affinity, error)
 	// Valid reports whether the API server still accepts the identity; nil means always.
 	Valid func() bool
-	// Close ends the view; nil where there is nothing to end.
+	// Close ends the view; nil if there is nothing to end.
 	Close func()
 
 	overviews overviews
@@ -92,8 +92,8 @@ type Config struct {
 	Identities Identities
 	// Hosts are the accepted values of the header Host. A value without a port accepts every port.
 	Hosts []string
-	// Computing is the largest number of answers that are computed at a time; 0 means 2. Each one takes memory in
-	// proportion to the cluster.
+	// Computing is the largest number of answers that are computed at a time; 0 means 2. Each computation takes
+	// memory in proportion to the size of the cluster.
 	Computing int
 	// Secure is set if browsers reach the server by HTTPS.
 	Secure bool
@@ -106,7 +106,7 @@ const (
 	computing  = 2                // answers that are computed at a time
 	maxStreams = 32               // streams of changes at a time
 	perSecond  = 50               // requests of one person per second
-	answered   = 4                // requests of one person that are answered at a time, without streams
+	answered   = 4                // requests of one person that are answered at a time; streams do not count
 	waiting    = 8                // requests of one person that wait
 	plansRead  = 2                // plans that are read at a time, at most one of each person
 	plansWait  = 1                // plans of one person that wait to be read
@@ -130,10 +130,11 @@ type Handler struct {
 
 // New returns the handler of the console. The caller must close it.
 func New(c Config) (*Handler, error) {
-	most := cmp.Or(c.Computing, computing)
+	limit := cmp.Or(c.Computing, computing)
+	perPerson := max(1, limit-1) // so that one person never blocks all others
 	h := &Handler{config: c, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(),
 		requests: newRates(perSecond), checks: newChecks(), answering: newTurns(0, answered, waiting),
-		plans: newTurns(plansRead, 1, plansWait), compute: newTurns(most, max(1, most-1), waiting)}
+		plans: newTurns(plansRead, 1, plansWait), compute: newTurns(limit, perPerson, waiting)}
 	h.routes = h.table()
 	var err error
 	if h.openAPI, err = describe(h.routes, c.Version); err != nil {

@@ -9,13 +9,14 @@ import (
 
 // This file refuses requests that the console's own page never makes.
 
-// policy allows pages to load only what the console serves, and forbids scripts to make HTML from text.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+// csp, the content security policy, allows pages to load only what the console serves, and forbids scripts to make
+// HTML from text.
+const csp = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // secure sets the headers that all answers have.
 func secure(h http.Header, https bool) {
-	h.Set("Content-Security-Policy", policy)
+	h.Set("Content-Security-Policy", csp)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer")

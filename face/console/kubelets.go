@@ -69,8 +69,8 @@ func variation(c document.KubeletChange) (whatif.Variation, error) {
 			continue
 		}
 		if _, err := one.Variation(); err != nil {
-			said := strings.TrimLeft(strings.TrimPrefix(err.Error(), "--"+one.flag), ": ")
-			return whatif.Variation{}, fail(http.StatusUnprocessableEntity, one.field, said)
+			detail := strings.TrimLeft(strings.TrimPrefix(err.Error(), "--"+one.flag), ": ")
+			return whatif.Variation{}, fail(http.StatusUnprocessableEntity, one.field, detail)
 		}
 	}
 	return change.Variation()

@@ -20,7 +20,7 @@ type object = map[string]any
 // describe returns the OpenAPI description of the routes, as JSON.
 func describe(routes []route, version string) ([]byte, error) {
 	s := schemas{all: object{}, names: map[reflect.Type]string{}}
-	problem := s.of(reflect.TypeFor[document.ErrorDetails]())
+	problem := s.schema(reflect.TypeFor[document.ErrorDetails]())
 	paths := object{}
 	for _, r := range routes {
 		at, _ := paths[r.full()].(object)
@@ -48,7 +48,7 @@ func (r *route) operation(s *schemas, problem object) object {
 		"content": object{"application/problem+json": object{"schema": problem}}}
 	if strings.HasPrefix(r.path, openFuyao) {
 		failed = object{"description": "Why there is no answer.",
-			"content": object{"application/json": object{"schema": s.of(reflect.TypeOf(r.answer))}}}
+			"content": object{"application/json": object{"schema": s.schema(reflect.TypeOf(r.answer))}}}
 	}
 	responses := object{"default": failed}
 	switch {
@@ -57,10 +57,10 @@ func (r *route) operation(s *schemas, problem object) object {
 	case r.stream:
 		responses["200"] = object{"description": "Events named change; the data of each is a ClusterChange.",
 			"content": object{"text/event-stream": object{"schema": object{"type": "string"}}}}
-		s.of(reflect.TypeOf(r.answer))
+		s.schema(reflect.TypeOf(r.answer))
 	default:
 		responses["200"] = object{"description": r.help,
-			"content": object{"application/json": object{"schema": s.of(reflect.TypeOf(r.answer))}}}
+			"content": object{"application/json": object{"schema": s.schema(reflect.TypeOf(r.answer))}}}
 	}
 	out := object{"operationId": r.id, "summary": r.help, "responses": responses}
 	if r.open {
@@ -81,7 +81,7 @@ func (r *route) operation(s *schemas, problem object) object {
 	if r.body != "" {
 		content := object{r.body: object{"schema": object{"type": "string"}}}
 		if r.input != nil {
-			content = object{r.body: object{"schema": s.of(reflect.TypeOf(r.input))}}
+			content = object{r.body: object{"schema": s.schema(reflect.TypeOf(r.input))}}
 		}
 		if r.body == "application/yaml" {
 			content["application/json"] = object{"schema": object{"type": "object"}}
@@ -91,19 +91,19 @@ func (r *route) operation(s *schemas, problem object) object {
 	return out
 }
 
-// schemas has the schemas of the answers' types by name, and the names of the types.
+// schemas has the schemas of the structs in answers and bodies by name, and the names of the structs.
 type schemas struct {
 	all   object
 	names map[reflect.Type]string
 }
 
-// of returns the schema of a type. For a struct it is a reference to a schema that s has.
-func (s *schemas) of(t reflect.Type) object {
+// schema returns the schema of a type. For a struct it returns a reference, and stores the struct's schema in s.
+func (s *schemas) schema(t reflect.Type) object {
 	switch {
 	case t == reflect.TypeFor[time.Time](), t == reflect.TypeFor[metav1.Time]():
 		return object{"type": "string", "format": "date-time"}
 	case t.Kind() == reflect.Pointer:
-		return s.of(t.Elem())
+		return s.schema(t.Elem())
 	case t.Kind() == reflect.Struct:
 		return s.reference(t)
 	}
@@ -113,12 +113,12 @@ func (s *schemas) of(t reflect.Type) object {
 	case reflect.Bool:
 		return object{"type": "boolean"}
 	case reflect.Slice:
-		return object{"type": "array", "items": s.of(t.Elem())}
+		return object{"type": "array", "items": s.schema(t.Elem())}
 	case reflect.Map:
 		if t.Elem().Kind() == reflect.Interface {
 			return object{"type": "object"}
 		}
-		return object{"type": "object", "additionalProperties": s.of(t.Elem())}
+		return object{"type": "object", "additionalProperties": s.schema(t.Elem())}
 	case reflect.Float32, reflect.Float64:
 		return object{"type": "number"}
 	case reflect.Int32, reflect.Uint32, reflect.Int16, reflect.Uint16, reflect.Int8, reflect.Uint8:
@@ -170,12 +170,12 @@ func (s *schemas) fields(t reflect.Type, properties object, required *[]string) 
 		case name == "":
 			name = f.Name
 		}
-		properties[name] = s.of(f.Type)
+		properties[name] = s.schema(f.Type)
 		if !strings.Contains(options, "omit") {
 			*required = append(*required, name)
 			// A slice without elements may be nil in documents that are also part of NodeLayouts.
 			if f.Type.Kind() == reflect.Slice || f.Type.Kind() == reflect.Pointer {
-				properties[name] = object{"anyOf": []object{s.of(f.Type), {"type": "null"}}}
+				properties[name] = object{"anyOf": []object{s.schema(f.Type), {"type": "null"}}}
 			}
 		}
 	}

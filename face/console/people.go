@@ -10,13 +10,13 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// This file decides who counts as one person, and who gives up a place when there are too few.
+// This file decides who counts as one person, and who gives up a place when all places are taken.
 
 // person returns the name under which requests are counted. All service accounts of a namespace count as one person,
 // because a user who may create service accounts there can have any number of names.
 func person(name string) string {
-	if of, ok := strings.CutPrefix(name, "system:serviceaccount:"); ok {
-		namespace, _, _ := strings.Cut(of, ":")
+	if account, ok := strings.CutPrefix(name, "system:serviceaccount:"); ok {
+		namespace, _, _ := strings.Cut(account, ":")
 		return "system:serviceaccounts:" + namespace
 	}
 	return name
@@ -26,13 +26,13 @@ func person(name string) string {
 // places of each person. ok is false if no person has at least two places more than newcomer, because a person with
 // one place more would only change roles with the newcomer.
 func givesWay(held map[string]int, newcomer string) (who string, ok bool) {
-	most, at := held[newcomer]+1, ""
-	for _, who := range slices.Sorted(maps.Keys(held)) {
-		if n := held[who]; n > most {
-			most, at = n, who
+	most := held[newcomer] + 1
+	for _, candidate := range slices.Sorted(maps.Keys(held)) {
+		if n := held[candidate]; n > most {
+			most, who = n, candidate
 		}
 	}
-	return at, at != ""
+	return who, who != ""
 }
 
 // rates bounds how many requests each person or address makes per second.
@@ -40,8 +40,8 @@ type rates struct {
 	each int // requests per second
 
 	mu sync.Mutex
-	// recent and older have the limiters by person or address. When recent is full, it becomes older, and the previous
-	// older is dropped. So memory is bounded.
+	// recent and older have the limiters by person or address. When recent is full, it becomes older, and the
+	// previous older is dropped. So memory is bounded.
 	recent, older map[string]flowcontrol.RateLimiter
 }
 
@@ -56,10 +56,10 @@ func newRates(each int) *rates {
 }
 
 // accept reports whether who may make a request now.
-func (r *rates) accept(who string) bool { return r.of(who).TryAccept() }
+func (r *rates) accept(who string) bool { return r.limiter(who).TryAccept() }
 
-// of returns the limiter of a person or address, and adds it if it is new.
-func (r *rates) of(who string) flowcontrol.RateLimiter {
+// limiter returns the limiter of a person or address, and adds it if it is new.
+func (r *rates) limiter(who string) flowcontrol.RateLimiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	own := r.recent[who]
@@ -91,7 +91,7 @@ type openStream struct {
 }
 
 // begin returns the context of a new stream of a person. The context ends when another person gets the stream's
-// place. ok is false if there is no place. The caller must call end.
+// place. If there is no place, ok is false; otherwise the caller must call end.
 func (s *streams) begin(ctx context.Context, who string) (_ context.Context, end func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

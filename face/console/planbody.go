@@ -13,8 +13,8 @@ import (
 // This file reads the plan in a rollout request. It decodes only the fields that a rollout needs, and no more nodes
 // and bytes than a plan may have, because a large plan would take much memory.
 
-// planned reads the body of a request that carries out a plan.
-func planned(body []byte) (document.KubeletRolloutRequest, error) {
+// decodePlan decodes the body of a rollout request.
+func decodePlan(body []byte) (document.KubeletRolloutRequest, error) {
 	var read struct {
 		document.KubeletRolloutRequest
 		Plan struct {

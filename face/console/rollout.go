@@ -32,8 +32,8 @@ func (h *Handler) getRollout(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, h.rollouts.shown(q.who))
 }
 
-// shown returns what an identity may read of the last rollout. It leaves out nodes that the identity may not read. If
-// it leaves out a node, it also replaces the error, which may name that node or its pods.
+// shown returns what an identity may read of the last rollout, without the nodes that the identity may not read. If
+// there are such nodes, it also replaces the error, which may name them or their pods.
 func (r *rollouts) shown(who *Identity) document.KubeletRollout {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,13 +51,13 @@ func (r *rollouts) shown(who *Identity) document.KubeletRollout {
 	return out
 }
 
-// beginRollout checks that a plan can be carried out, and begins the rollout, unless the request is a dry run. A
-// request without nodes continues the last rollout of the same person.
+// beginRollout checks that a plan can be carried out. It then begins the rollout, unless the request is a dry run or
+// no node has to change. A request without nodes continues the last rollout, if the same person began it.
 func (h *Handler) beginRollout(w http.ResponseWriter, q *request) error {
 	if q.who.Kubelets == nil {
 		return fail(http.StatusNotFound, "path", "nothing changes kubelets here")
 	}
-	body, err := planned(q.body)
+	body, err := decodePlan(q.body)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (h *Handler) beginRollout(w http.ResponseWriter, q *request) error {
 			return fail(http.StatusUnprocessableEntity, "plan", "has no nodes, and there is none of yours to go on with")
 		}
 	}
-	options, err := chosen(body)
+	options, err := optionsOf(body)
 	if err != nil {
 		return err
 	}
@@ -99,9 +99,9 @@ func (h *Handler) beginRollout(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, h.rollouts.shown(q.who))
 }
 
-// chosen returns the options that a request selects, with defaults for the others. It returns an error for a value
+// optionsOf returns the options that a request selects, with defaults for the others. It returns an error for a value
 // out of bounds.
-func chosen(r document.KubeletRolloutRequest) (cli.KubeletApplyOptions, error) {
+func optionsOf(r document.KubeletRolloutRequest) (cli.KubeletApplyOptions, error) {
 	o := cli.KubeletDefaults()
 	refused := func(field, detail string) (cli.KubeletApplyOptions, error) {
 		return o, fail(http.StatusUnprocessableEntity, field, detail)
@@ -133,15 +133,15 @@ func chosen(r document.KubeletRolloutRequest) (cli.KubeletApplyOptions, error) {
 	return o, nil
 }
 
-// lastRequest returns the last rollout request. The second result is false if another person made it, or if it has no
-// nodes.
+// lastRequest returns the last rollout request; false if another person made the request, or if it has no nodes.
 func (r *rollouts) lastRequest(who *Identity) (document.KubeletRolloutRequest, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.request, r.last.By == who.Name && len(r.request.Plan.Nodes) > 0
 }
 
-// begin starts do, which changes the nodes of a rollout. It refuses while another rollout runs.
+// begin records a rollout, and starts do, which changes its nodes, in a goroutine. It returns a failure if a rollout
+// runs already.
 func (r *rollouts) begin(asked document.KubeletRolloutRequest, doc document.KubeletRollout,
 	do func(ctx context.Context, say func(document.KubeletStep)) error) error {
 	r.mu.Lock()

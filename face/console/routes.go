@@ -37,7 +37,7 @@ type route struct {
 	method, path, id, help string
 	parameters             []parameter
 	body                   string // media type, or ""
-	most                   int    // largest size of the body in bytes
+	maxBody                int    // largest size of the body in bytes
 	input                  any    // a value of the type of a JSON body; nil for text
 	answer                 any    // a value of the type of the answer; nil if the answer is empty
 	stream                 bool   // answers with server-sent events
@@ -100,10 +100,10 @@ func (h *Handler) table() []route {
 		{method: "POST", path: "/simulate", id: "simulate", help: "What would happen to the pods of a manifest.",
 			parameters: append(variations(), namespace, count, without,
 				parameter{"pending", "query", "true: place the pods that wait, too.", false, checkBool}),
-			body: "application/yaml", most: maxManifest, answer: cli.Simulation{}, do: h.simulate},
+			body: "application/yaml", maxBody: maxManifest, answer: cli.Simulation{}, do: h.simulate},
 		{method: "POST", path: "/check", id: "check", help: "Whether the pods of a manifest can ever run on any node.",
-			parameters: []parameter{namespace}, body: "application/yaml", most: maxManifest, answer: cli.PodCheck{},
-			do: h.check},
+			parameters: []parameter{namespace}, body: "application/yaml", maxBody: maxManifest,
+			answer: cli.PodCheck{}, do: h.check},
 		{method: "GET", path: "/fitting", id: "getFitting", help: "How many more pods of the usual shapes fit.",
 			parameters: []parameter{{"shape", "query", "RESOURCE=AMOUNT[,...] of a pod. May be repeated.", true, checkText}},
 			answer:     cli.Capacity{}, do: h.fitting},
@@ -115,18 +115,18 @@ func (h *Handler) table() []route {
 			answer: document.SchedulingPolicy{}, do: h.policy},
 		{method: "PATCH", path: "/scheduling/arguments", id: "setArguments",
 			help:       "Change arguments of the NUMA plugin of a scheduler, such as its strategy.",
-			parameters: append([]parameter{scheduler}, changing()...), body: "application/json", most: maxSmall,
+			parameters: append([]parameter{scheduler}, changing()...), body: "application/json", maxBody: maxSmall,
 			input: document.ArgumentChange{}, answer: document.SchedulerChange{}, do: h.setArguments},
 		{method: "POST", path: "/kubelets/plan", id: "planKubelets",
 			help: "What a change of kubelets' configuration would do. Nothing is changed.",
-			body: "application/json", most: maxSmall, input: document.KubeletChange{}, answer: document.KubeletPlan{},
-			do: h.planKubelets},
+			body: "application/json", maxBody: maxSmall, input: document.KubeletChange{},
+			answer: document.KubeletPlan{}, do: h.planKubelets},
 		{method: "GET", path: "/kubelets/rollout", id: "getRollout", help: "How far the plan is that is carried out, or " +
 			"was carried out last.", answer: document.KubeletRollout{}, do: h.getRollout},
 		{method: "POST", path: "/kubelets/rollout", id: "beginRollout", help: "Carry out a plan, or go on with your last " +
 			"one where the body has none.", parameters: []parameter{{"dryRun", "query",
 			"true: check that it can begin, and change nothing.", false, checkBool}},
-			body: "application/json", most: maxPlanBody, input: document.KubeletRolloutRequest{},
+			body: "application/json", maxBody: maxPlanBody, input: document.KubeletRolloutRequest{},
 			answer: document.KubeletRollout{}, do: h.beginRollout},
 		{method: "DELETE", path: "/kubelets/rollout", id: "stopRollout", help: "Interrupt the plan that you began.",
 			answer: document.KubeletRollout{}, do: h.stopRollout},
@@ -134,7 +134,7 @@ func (h *Handler) table() []route {
 			help:       "Whether the NUMA plugin of a scheduler is on, as clients of openFuyao ask for it.",
 			parameters: []parameter{scheduler}, answer: document.NUMAAware{}, do: h.numaAware},
 		{method: "PUT", path: openFuyao + "numaaware", id: "setNUMAAware", help: "Turn the NUMA plugin on or off.",
-			parameters: append([]parameter{scheduler}, changing()...), body: "application/json", most: maxSmall,
+			parameters: append([]parameter{scheduler}, changing()...), body: "application/json", maxBody: maxSmall,
 			input: document.PluginStatus{}, answer: document.NUMAAware{}, do: h.setNUMAAware},
 		{method: "GET", path: "/changes", id: "followChanges", help: "What changes, at most four times a second.",
 			answer: document.ClusterChange{}, stream: true, do: h.changes},
@@ -143,10 +143,10 @@ func (h *Handler) table() []route {
 		{method: "POST", path: "/session", id: "signIn", help: "Sign in by the secret of the address, or by a token.",
 			parameters: []parameter{{"namespace", "query", "Namespace whose pods are shown to who may not list all. May be " +
 				"repeated.", true, checkNamespace}},
-			body: "text/plain", most: maxSecret, answer: document.SessionDetails{}, open: true, do: h.signIn},
+			body: "text/plain", maxBody: maxSecret, answer: document.SessionDetails{}, open: true, do: h.signIn},
 		{method: "DELETE", path: "/session", id: "signOut", help: "Sign out.", open: true, do: h.signOut},
 		{method: "GET", path: "/openapi.json", id: "getOpenAPI", help: "This description.", answer: map[string]any{},
-			open: true, do: h.described},
+			open: true, do: h.describeAPI},
 	}
 }
 
@@ -237,14 +237,15 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, x *route) error {
 }
 
 // turn waits until few other requests of the person are in progress, because their bodies and answers take memory.
-// Requests with large bodies wait in a queue of their own. The caller must call leave.
+// Requests with large bodies wait in a queue of their own. Streams and routes without sign-in do not wait. If turn
+// returns no error, the caller must call leave.
 func (h *Handler) turn(q *request, x *route) (leave func(), err error) {
 	if x.open || x.stream {
 		return func() {}, nil
 	}
 	ctx, cancel := context.WithTimeout(q.Context(), maxAnswer)
 	defer cancel()
-	if x.most > maxManifest {
+	if x.maxBody > maxManifest {
 		return h.plans.enter(ctx, q.who.person())
 	}
 	return h.answering.enter(ctx, q.who.person())
@@ -279,8 +280,8 @@ func (x *route) check(r *http.Request) (url.Values, error) {
 	return values, nil
 }
 
-// bounded runs a function that computes an answer, with a time limit. Few such functions run at the same time, and
-// people take turns; see turns.
+// bounded runs do, which computes an answer, with a time limit. Few such functions run at the same time, and people
+// take turns; see turns.
 func (h *Handler) bounded(q *request, do func(ctx context.Context) (any, error)) (any, error) {
 	ctx, cancel := context.WithTimeout(q.Context(), maxAnswer)
 	defer cancel()

@@ -23,13 +23,14 @@ const (
 	stopTimeout = 3 * time.Second
 )
 
-// Serve serves a handler until ctx ends, and then waits for requests in progress for stopTimeout. It returns an error
-// if it cannot serve. If there are too many connections, it closes one on which no whole request with its body has
-// arrived: the oldest such connection of the address that has most of them. So slow clients do not block others.
+// Serve serves a handler until ctx ends, and then waits for requests in progress, for stopTimeout at most. It returns
+// an error if it cannot serve. If there are too many connections, it closes one that waits for its client: the oldest
+// of the address that has most such connections. So slow clients do not block others.
 func Serve(ctx context.Context, on net.Listener, h http.Handler) error {
-	c := &connections{most: maxConns, all: map[net.Conn]*connection{}}
-	s := &http.Server{Handler: c.mark(h), ReadHeaderTimeout: readHeader, ReadTimeout: readAll, WriteTimeout: writeAll,
-		IdleTimeout: idleTime, MaxHeaderBytes: maxHeader, ConnState: c.note, ErrorLog: log.New(io.Discard, "", 0),
+	c := &connections{limit: maxConns, all: map[net.Conn]*connection{}}
+	s := &http.Server{Handler: c.counting(h), ReadHeaderTimeout: readHeader, ReadTimeout: readAll,
+		WriteTimeout: writeAll, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader, ConnState: c.stateChanged,
+		ErrorLog:    log.New(io.Discard, "", 0),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, conn)
@@ -54,28 +55,28 @@ type connKey struct{}
 
 // connections bounds the connections of one server.
 type connections struct {
-	most int
-	mu   sync.Mutex
-	all  map[net.Conn]*connection
-	next int
+	limit int
+	mu    sync.Mutex
+	all   map[net.Conn]*connection
+	next  int
 }
 
 type connection struct {
 	order    int    // order of arrival
 	address  string // the client's network; see network
-	requests int    // complete requests that the handler answers now
+	requests int    // whole requests, with their bodies, that the handler answers now
 }
 
-// note records new and ended connections, and closes a waiting one if there are too many. The HTTP server calls it
-// whenever the state of a connection changes.
-func (c *connections) note(conn net.Conn, s http.ConnState) {
+// stateChanged records new and ended connections, and closes a waiting one if there are too many. The HTTP server
+// calls it whenever the state of a connection changes.
+func (c *connections) stateChanged(conn net.Conn, s http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch s {
 	case http.StateNew:
 		c.next++
 		c.all[conn] = &connection{order: c.next, address: network(conn.RemoteAddr().String()).String()}
-		if len(c.all) > c.most {
+		if len(c.all) > c.limit {
 			c.evict()
 		}
 	case http.StateClosed, http.StateHijacked:
@@ -83,8 +84,8 @@ func (c *connections) note(conn net.Conn, s http.ConnState) {
 	}
 }
 
-// evict closes a connection that waits for its client: the oldest one of the address that has most waiting
-// connections. The caller holds the lock.
+// evict closes a connection on which no whole request is being answered: the oldest one of the address that has most
+// of them. It closes none if all connections are busy. The caller holds the lock.
 func (c *connections) evict() {
 	idle := map[string]int{}
 	for _, x := range c.all {
@@ -92,25 +93,25 @@ func (c *connections) evict() {
 			idle[x.address]++
 		}
 	}
-	var out net.Conn
+	var victim net.Conn
 	for conn, x := range c.all {
 		if x.requests > 0 {
 			continue
 		}
-		if out == nil || idle[x.address] > idle[c.all[out].address] ||
-			idle[x.address] == idle[c.all[out].address] && x.order < c.all[out].order {
-			out = conn
+		if victim == nil || idle[x.address] > idle[c.all[victim].address] ||
+			idle[x.address] == idle[c.all[victim].address] && x.order < c.all[victim].order {
+			victim = conn
 		}
 	}
-	if out != nil {
-		delete(c.all, out)
-		_ = out.Close()
+	if victim != nil {
+		delete(c.all, victim)
+		_ = victim.Close()
 	}
 }
 
-// mark returns a handler that counts, for each connection, the whole requests that h answers. A request is whole once
-// its body has arrived.
-func (c *connections) mark(h http.Handler) http.Handler {
+// counting returns a handler that counts, for each connection, the whole requests that h answers. A request is whole
+// once its body has arrived.
+func (c *connections) counting(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _ := r.Context().Value(connKey{}).(net.Conn)
 		whole := false

@@ -18,7 +18,8 @@ var ErrSignIn = errors.New("you are not signed in")
 type Credential struct {
 	// Secret is the one-time secret from a console address, or a token.
 	Secret string
-	// User and Groups are the user and groups that an authenticating proxy names, in place of a secret; see [Proxied].
+	// User and Groups are the user and groups that an authenticating proxy names, in place of a secret; see
+	// [Proxied].
 	User   string
 	Groups []string
 	// Namespaces are shown to an identity that may not list the pods of all namespaces.
@@ -30,16 +31,16 @@ type Open func(ctx context.Context, c Credential) (*Identity, error)
 
 // Sessions are [Identities] by cookie: the identities that have signed in.
 type Sessions struct {
-	open    Open
-	name    string // name of the cookie
-	secure  bool
-	limit   int // largest number of sessions
-	idle    time.Duration
-	unknown checks // checks the credentials of requests that have no session yet; see known
+	open        Open
+	name        string // name of the cookie
+	secure      bool
+	limit       int // largest number of sessions
+	idle        time.Duration
+	proxyChecks checks // checks the credentials of requests that have no session yet; see proxySession
 
 	mu   sync.Mutex
 	all  map[string]*session
-	uses int // number of uses of all sessions together
+	uses int // counts the uses of all sessions together
 }
 
 type session struct {
@@ -58,7 +59,7 @@ func NewSessions(open Open, secure bool, limit int, idle time.Duration) *Session
 		name = "__Host-" + name
 	}
 	return &Sessions{open: open, name: name, secure: secure, limit: limit, idle: idle, all: map[string]*session{},
-		unknown: newChecks()}
+		proxyChecks: newChecks()}
 }
 
 // Identify returns the identity of a request.
@@ -91,7 +92,7 @@ func (s *Sessions) session(id string) (*Identity, error) {
 	return one.who, nil
 }
 
-// SignIn begins a session, and returns its identity and its cookie. On an error there is no session for the cookie.
+// SignIn begins a session, and returns its identity and its cookie. On an error the cookie is useless.
 func (s *Sessions) SignIn(ctx context.Context, c Credential) (*Identity, *http.Cookie, error) {
 	id := rand.Text()
 	who, err := s.begin(ctx, id, c)
@@ -124,7 +125,7 @@ func (s *Sessions) begin(ctx context.Context, id string, c Credential) (*Identit
 func (s *Sessions) put(id string, who *Identity) (ended []*Identity, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all[id] != nil { // another request with the same credential was faster; see known
+	if s.all[id] != nil { // another request with the same credential was faster; see proxySession
 		ended = append(ended, s.remove(id))
 	}
 	if len(s.all) >= s.limit {
@@ -188,7 +189,7 @@ func (s *Sessions) cookie(value string, age int) *http.Cookie {
 		SameSite: http.SameSiteStrictMode}
 }
 
-// OneTime returns a new secret, and a function that opens the given identity for the first client with the secret.
+// OneTime returns a new secret, and a function that returns the given identity to the first client with the secret.
 // The secret works once, and only within the lifetime.
 func OneTime(who *Identity, lifetime time.Duration, now func() time.Time) (secret string, open Open) {
 	secret = rand.Text() + rand.Text()

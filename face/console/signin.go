@@ -16,9 +16,8 @@ const (
 )
 
 // checks bounds the checking of credentials: a few at a time, in turn by address. As many may wait as there may be
-// connections, so none is refused for lack of room. A correct credential from an address that many clients share,
-// such as an ingress, waits until those that came before it from there were checked, at most one for each open
-// connection.
+// connections, so none is refused for lack of room. Credentials from one address are checked in order of arrival,
+// even if many clients share that address, as behind an ingress.
 type checks struct{ *turns }
 
 func newChecks() checks { return checks{newTurns(checking, checking, maxConns)} }
@@ -42,7 +41,7 @@ func (c checks) do(ctx context.Context, remote string, examine func() (*Identity
 }
 
 // network returns the address of a client. For IPv6 it returns the /64, because its owner can use every address in
-// it. Clients whose address is not known count as one.
+// that network. Clients whose address cannot be parsed count as one.
 func network(remote string) netip.Prefix {
 	from, err := netip.ParseAddrPort(remote)
 	if err != nil {

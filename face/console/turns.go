@@ -11,9 +11,9 @@ import (
 // served least recently is next. So an occasional user waits for the work in progress, but not for the queues of
 // others.
 type turns struct {
-	most    int // turns at a time; 0: only each person is bounded
-	each    int // turns of one person at a time
-	waiting int // turns of one person that may wait
+	limit      int // turns at a time; 0: only each person is bounded
+	perPerson  int // turns of one person at a time
+	maxWaiting int // turns of one person that may wait
 
 	mu   sync.Mutex
 	busy int            // turns that are taken
@@ -21,20 +21,20 @@ type turns struct {
 	// queues are the waiting turns by person, and order has the people who wait, both in order of arrival.
 	queues map[string][]chan struct{}
 	order  []string
-	served map[string]int // value of count when each person was served last; few are remembered
+	served map[string]int // value of count when each person was served last; forgotten when it has too many people
 	count  int            // turns that were given so far
 }
 
-func newTurns(most, each, waiting int) *turns {
-	return &turns{most: most, each: each, waiting: waiting, held: map[string]int{}, queues: map[string][]chan struct{}{},
-		served: map[string]int{}}
+func newTurns(limit, perPerson, maxWaiting int) *turns {
+	return &turns{limit: limit, perPerson: perPerson, maxWaiting: maxWaiting, held: map[string]int{},
+		queues: map[string][]chan struct{}{}, served: map[string]int{}}
 }
 
-// enter waits for a turn of the person. The caller must call leave. It returns the error of ctx if ctx ends first,
-// and a failure if too many turns of the person wait.
+// enter waits for a turn of the person. It returns the error of ctx if ctx ends first, and a failure if too many
+// turns of the person wait. Otherwise the caller must call leave.
 func (t *turns) enter(ctx context.Context, who string) (leave func(), err error) {
 	t.mu.Lock()
-	if len(t.queues[who]) >= t.waiting && !t.free(who) {
+	if len(t.queues[who]) >= t.maxWaiting && !t.free(who) {
 		t.mu.Unlock()
 		return nil, fail(http.StatusTooManyRequests, "", "too many of your requests wait: try again in a second")
 	}
@@ -59,7 +59,7 @@ func (t *turns) enter(ctx context.Context, who string) (leave func(), err error)
 
 // free reports whether a person may begin now. Callers of free and of serve hold the lock.
 func (t *turns) free(who string) bool {
-	return (t.most == 0 || t.busy < t.most) && t.held[who] < t.each
+	return (t.limit == 0 || t.busy < t.limit) && t.held[who] < t.perPerson
 }
 
 // serve gives turns to waiting people, as far as the bounds allow.

@@ -135,7 +135,7 @@ func TestBodiesOfSmallValuesTakeLittleMemory(t *testing.T) {
 		"errors": plan(`{"plan":{"nodes":[{"name":"a","errors":[`, `""`, `]}]}}`),
 		"memory": plan(`{"plan":{"nodes":[{"name":"a","after":{"reservedMemory":[`, `{}`, `]}}]}}`),
 	} {
-		if got := allocated(func() { _, _ = planned([]byte(body)) }); got > 80<<20 {
+		if got := allocated(func() { _, _ = decodePlan([]byte(body)) }); got > 80<<20 {
 			t.Errorf("a plan of small %s allocates %d MiB", name, got>>20)
 		}
 	}
@@ -157,7 +157,7 @@ func TestBodiesOfSmallValuesTakeLittleMemory(t *testing.T) {
 		got := allocated(func() {
 			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/yaml")
-			x := route{body: "application/yaml", most: maxManifest}
+			x := route{body: "application/yaml", maxBody: maxManifest}
 			if text, err := x.readBody(httptest.NewRecorder(), r); err == nil {
 				_, _ = manifest.Read(text)
 			} else if name == "bounded" {

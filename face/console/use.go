@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/cluster/live"
 )
 
-// use answers with what a node uses. The user must be allowed to read the node. The answer has only containers of
-// pods that the user may read, and except for the last sample only containers of the requested pod.
+// use answers with what a node uses. The user must be allowed to read the node. The last sample has the containers of
+// all pods that the user may read. The others have only those of the requested pod, if the user may read the pod.
 func (h *Handler) use(w http.ResponseWriter, q *request) error {
 	name, pod := q.values.Get("node"), q.values.Get("pod")
 	if _, ok := q.who.View.State().Node(name); !ok {
@@ -31,8 +31,8 @@ func (h *Handler) use(w http.ResponseWriter, q *request) error {
 		s := &doc.Samples[i]
 		all := append([]document.ContainerUse{}, s.Containers...)
 		s.Containers = slices.DeleteFunc(all, func(c document.ContainerUse) bool {
-			of := c.Namespace + "/" + c.Pod
-			return !may[of] || of != pod && i < len(doc.Samples)-1
+			owner, last := c.Namespace+"/"+c.Pod, i == len(doc.Samples)-1
+			return !may[owner] || !last && owner != pod
 		})
 	}
 	return answer(w, q.Request, doc)
