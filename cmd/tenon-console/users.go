@@ -80,9 +80,8 @@ func (u *users) config(c console.Credential) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// shown returns the namespaces that are shown to an identity that may not list all pods. These are the namespaces in
-// asked, if there are any, and otherwise those of the flag. A service account gets its own namespace before the
-// flag's.
+// shown returns the namespaces that are shown to an identity that may not list all pods. If asked has namespaces, it
+// returns them. Otherwise it returns the flag's namespaces, and for a service account its own namespace before them.
 func (u *users) shown(name string, asked []string) []string {
 	if len(asked) > 0 {
 		return asked

@@ -95,7 +95,7 @@ func nodesLike(names []string) (out []string) {
 	return out
 }
 
-// ManifestError wraps an error of the manifest, for which the user and not the cluster is the cause.
+// ManifestError wraps an error whose cause is the user's manifest, and not the cluster.
 type ManifestError struct{ Err error }
 
 func (e *ManifestError) Error() string { return e.Err.Error() }
@@ -121,16 +121,17 @@ func Check(ctx context.Context, from Stages, r Request) (out PodCheck, err error
 }
 
 // run reads the cluster once, runs a command on it, and decodes the command's JSON into a document. It returns an
-// error if the manifest has more workloads than the bound most.
-func (s Stages) run(ctx context.Context, r Request, most int, args []string, into any) error {
+// error if the manifest has more than maxWorkloads workloads. Pods without a place, pods that cannot run and objects
+// that cannot be judged are no error.
+func (s Stages) run(ctx context.Context, r Request, maxWorkloads int, args []string, into any) error {
 	stage, problems, _, err := s.Cluster(ctx, Kubeconfig{})
 	if err != nil {
 		return fmt.Errorf("read the cluster: %w", err)
 	}
 	if len(r.Manifest) > 0 || args[0] == "check" {
 		all, _, err := stage.Workloads(r.Manifest, r.Namespace)
-		if err == nil && len(all) > most {
-			err = fmt.Errorf("%d workloads, at most %d", len(all), most)
+		if err == nil && len(all) > maxWorkloads {
+			err = fmt.Errorf("%d workloads, at most %d", len(all), maxWorkloads)
 		}
 		if err != nil {
 			return &ManifestError{err}
@@ -155,7 +156,7 @@ func (s Stages) run(ctx context.Context, r Request, most int, args []string, int
 	return nil
 }
 
-// Fitting counts how many more pods of the given shapes fit, or of the cluster's usual shapes where none is given.
+// Fitting counts how many more pods of the given shapes fit, or of the cluster's usual shapes if none is given.
 // Shapes are written as for "top --shape".
 func Fitting(ctx context.Context, from Stages, shapes []string) (*Capacity, error) {
 	a := &app{setup: Setup{Stages: from}}

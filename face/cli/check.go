@@ -34,15 +34,15 @@ const checkExample = `  kubectl tenon check -f pod.yaml
   # Without a cluster, for a machine of the catalogue or a file
   kubectl tenon check -f pod.yaml --machine gpu-8`
 
-// checkCode is an error with the exit code of check or doctor. An answer such as "can run on no node" also has one,
-// though it is no failure of the program.
-type checkCode struct {
+// codedError is an error with the exit code of check or doctor. The error may also stand for an answer such as "can
+// run on no node", which is no failure of the program.
+type codedError struct {
 	code int
 	err  error
 }
 
-func (c checkCode) Error() string { return c.err.Error() }
-func (c checkCode) Unwrap() error { return c.err }
+func (c codedError) Error() string { return c.err.Error() }
+func (c codedError) Unwrap() error { return c.err }
 
 var (
 	errNotAdmitted = errors.New("not all pods can be admitted")
@@ -63,14 +63,14 @@ func (a *app) checkCommand() *cobra.Command {
 			case err == nil:
 				return nil
 			case errors.Is(err, errNotAdmitted):
-				return checkCode{1, err}
+				return codedError{1, err}
 			case errors.Is(err, errNotJudged):
-				return checkCode{3, err}
+				return codedError{3, err}
 			}
-			return checkCode{2, err}
+			return codedError{2, err}
 		},
 	}
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return checkCode{2, kustomization(c, err)} })
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return codedError{2, kustomization(c, err)} })
 	s := c.Flags()
 	s.StringArrayVarP(&f.files, "filename", "f", nil,
 		`File with workloads: Pods, Deployments and others; "-" is stdin. This flag can be repeated.`)
@@ -115,13 +115,14 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 	}
 	namespace := cmp.Or(a.kube.Namespace(), "default")
 	var out []checked
-	var left whatif.Left
+	var skipped whatif.Left
 	for _, file := range all.files {
 		workloads, more, err := stage.Workloads(file.data, namespace)
 		if err != nil {
 			return fmt.Errorf("workload file %s: %w", file.name, err)
 		}
-		left.NoPods, left.NotJudged = append(left.NoPods, more.NoPods...), append(left.NotJudged, more.NotJudged...)
+		skipped.NoPods = append(skipped.NoPods, more.NoPods...)
+		skipped.NotJudged = append(skipped.NotJudged, more.NotJudged...)
 		warnLeft(c.ErrOrStderr(), file.name, more)
 		for _, w := range workloads {
 			if err := c.Context().Err(); err != nil {
@@ -135,8 +136,8 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 		}
 	}
 	doc := checkDocumentOf(out, all.problems, coarse(stage.Nodes()))
-	doc.NoPods, doc.NotJudged = append(doc.NoPods, left.NoPods...), append(doc.NotJudged, left.NotJudged...)
-	doc.Passes = doc.Passes && len(left.NotJudged) == 0
+	doc.NoPods, doc.NotJudged = append(doc.NoPods, skipped.NoPods...), append(doc.NotJudged, skipped.NotJudged...)
+	doc.Passes = doc.Passes && len(skipped.NotJudged) == 0
 	done, err := f.output.write(c.OutOrStdout(), doc, nil)
 	if !done {
 		err = writeChecks(c.OutOrStdout(), out, stage.Nodes(), all.problems)
@@ -146,7 +147,7 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 		return err
 	case slices.ContainsFunc(out, func(x checked) bool { return !x.passes() }):
 		return errNotAdmitted
-	case len(left.NotJudged) > 0:
+	case len(skipped.NotJudged) > 0:
 		return errNotJudged
 	}
 	return nil
@@ -161,7 +162,7 @@ type checked struct {
 
 func (c checked) passes() bool { return len(c.Ever) > 0 }
 
-// checkOn judges a workload on every node, each by itself.
+// checkOn judges a workload on every node, as if that were the only one.
 func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
 	out := checked{workload: w, Lasting: whatif.Rules{}.Lasting(nodes, w.Want)}
 	for _, a := range whatif.NearlyGuaranteed(w.Want.Pod, w.Unequal, nodes) {

@@ -3,8 +3,8 @@
 //
 // Commands are functions of a context, arguments and two writers. They read a cluster through [Cluster], which the
 // caller connects. Invariant: a command reads and never changes a cluster, except for "kubelet apply"; its output on
-// stdout is complete, or the exit code is not 0. The package refuses names that Kubernetes does not allow, and machine
-// files beyond 32 MiB.
+// stdout is complete, or the exit code is not 0. The package refuses names that Kubernetes does not allow, and
+// machine files beyond 32 MiB.
 package cli
 
 import (
@@ -43,8 +43,8 @@ type Connect func(k Kubeconfig) (c Cluster, namespace string, err error)
 type Setup struct {
 	Version string
 	Connect Connect
-	// Machine returns the machine in a machine file, and warnings about hardware anomalies. If it is nil, machine files
-	// must be in the text form of package topo.
+	// Machine returns the machine in a machine file, and warnings about hardware anomalies. If it is nil, machine
+	// files must be in the text form of package topo.
 	Machine func(data []byte) (m *topo.Machine, warnings []string, err error)
 	// Catalogue returns a machine by its name, as the content of a machine file, and the KubeletConfiguration of its
 	// nodes. If it is nil, there is no catalogue.
@@ -91,9 +91,10 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) 
 		return exitIncomplete
 	}
 	code := 1
-	if of := (checkCode{}); errors.As(err, &of) {
-		if code, err = of.code, of.err; errors.Is(err, errNotAdmitted) ||
-			errors.Is(err, errFindings) || errors.Is(err, errUnread) {
+	if coded := (codedError{}); errors.As(err, &coded) {
+		code, err = coded.code, coded.err
+		answered := errors.Is(err, errNotAdmitted) || errors.Is(err, errFindings) || errors.Is(err, errUnread)
+		if answered { // the command has already written the answer
 			return code
 		}
 	}
@@ -131,7 +132,7 @@ type app struct {
 	sources []any
 }
 
-// newApp returns an app that also records the stages that it reads.
+// newApp returns an app. Reading the stage of a cluster adds the stage to its sources.
 func newApp(s Setup) *app {
 	a := &app{setup: s}
 	if read := s.Stages.Cluster; read != nil {

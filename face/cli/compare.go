@@ -95,7 +95,7 @@ func (f compareFlags) check() error {
 	return f.output.check()
 }
 
-// scripts returns the traces that the flags name.
+// scripts returns the traces that --trace names: built-in ones, or a file.
 func (f compareFlags) scripts() (out []*sim.Script, err error) {
 	names := []string{f.trace}
 	if f.trace == allTraces {
@@ -134,18 +134,18 @@ func readTrace(path string) (string, error) {
 	return string(data), nil
 }
 
-// compare runs the comparison on each trace, and writes its progress to stderr. It ends with ctx.
+// compare runs the comparison on each trace, and writes the progress to stderr. It returns an error when ctx ends.
 func (f compareFlags) compare(ctx context.Context, stderr io.Writer, scripts []*sim.Script) (out []*sim.Comparison,
 	err error) {
 	for _, s := range scripts {
-		say := compareProgress{w: stderr, trace: s.Name, terminal: isTerminal(stderr)}
+		progress := compareProgress{w: stderr, trace: s.Name, terminal: isTerminal(stderr)}
 		settings := f.settings
 		settings.Progress = func(p sim.Progress) error {
-			say.tell(p)
+			progress.report(p)
 			return ctx.Err()
 		}
 		c, err := sim.Compare(s, settings)
-		say.end()
+		progress.end()
 		if err != nil {
 			return nil, err
 		}
@@ -168,7 +168,7 @@ type compareProgress struct {
 	last     string
 }
 
-func (p *compareProgress) tell(at sim.Progress) {
+func (p *compareProgress) report(at sim.Progress) {
 	line := fmt.Sprintf("%s: run %d of %d", p.trace, at.Run, at.Runs)
 	if at.Contender == "" {
 		line = p.trace + ": small cases"
@@ -223,7 +223,7 @@ func writePage(path string, found []*sim.Comparison) error {
 		if err := writeComparison(&table, c); err != nil {
 			return err
 		}
-		if page, err = between(page, c.Trace, "\n```text\n"+table.String()+"```\n"); err != nil {
+		if page, err = replaceBetween(page, c.Trace, "\n```text\n"+table.String()+"```\n"); err != nil {
 			return fmt.Errorf("page %s: %w", path, err)
 		}
 	}
@@ -235,8 +235,8 @@ func writePage(path string, found []*sim.Comparison) error {
 	return errors.Join(os.WriteFile(path, []byte(page), 0o644), os.WriteFile(image, picture.Bytes(), 0o644))
 }
 
-// between returns a page with new text between the two markers of a name; an error if a marker is missing.
-func between(page, name, text string) (string, error) {
+// replaceBetween returns a page with new text between the two markers of a name; an error if a marker is missing.
+func replaceBetween(page, name, text string) (string, error) {
 	begin, end := "<!-- begin "+name+" -->", "<!-- end "+name+" -->"
 	head, rest, ok := strings.Cut(page, begin)
 	_, tail, closed := strings.Cut(rest, end)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -73,14 +74,14 @@ func (a *app) doctorCommand() *cobra.Command {
 			case err == nil:
 				return nil
 			case errors.Is(err, errFindings):
-				return checkCode{1, err}
+				return codedError{1, err}
 			case errors.Is(err, errUnread):
-				return checkCode{3, err}
+				return codedError{3, err}
 			}
-			return checkCode{2, err}
+			return codedError{2, err}
 		},
 	}
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return checkCode{2, err} })
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return codedError{2, err} })
 	s := c.Flags()
 	s.StringVar(&f.node, "node", "", "Report only what is about this node.")
 	s.StringVar(&f.pod, "pod", "", "Report only what is about this pod, [NAMESPACE/]NAME.")
@@ -93,8 +94,8 @@ func (a *app) doctorCommand() *cobra.Command {
 	return c
 }
 
-// doctor writes the findings that are at least as severe as --severity. It returns errFindings or errUnread after
-// that, and another error if there is no diagnosis.
+// doctor writes the findings that are at least as severe as --severity. It then returns nil, errFindings or
+// errUnread. It returns another error if there is no diagnosis.
 func (a *app) doctor(c *cobra.Command, f doctorFlags) error {
 	if err := f.output.check(); err != nil {
 		return err
@@ -106,7 +107,7 @@ func (a *app) doctor(c *cobra.Command, f doctorFlags) error {
 	if a.setup.Doctor == nil {
 		return errors.New("this program cannot examine a cluster")
 	}
-	o, err := a.examined(f)
+	o, err := a.doctorOptions(f)
 	if err != nil {
 		return err
 	}
@@ -136,9 +137,9 @@ func (a *app) doctor(c *cobra.Command, f doctorFlags) error {
 	return nil
 }
 
-// examined returns the node and the pod that the flags select. A pod without a namespace is in the namespace of the
-// kubeconfig.
-func (a *app) examined(f doctorFlags) (DoctorOptions, error) {
+// doctorOptions returns the node and the pod that the flags select. A pod without a namespace is in the namespace of
+// the kubeconfig.
+func (a *app) doctorOptions(f doctorFlags) (DoctorOptions, error) {
 	o := DoctorOptions{Node: f.node}
 	if f.pod == "" {
 		return o, nil
@@ -196,8 +197,9 @@ func plural(n int, what string) string { return choose(n, "1 "+what, fmt.Sprintf
 func writeFinding(b *bufio.Writer, f document.Finding, all bool) {
 	objects, evidence := fewObjects, fewEvidence
 	if all {
-		objects, evidence = len(f.Objects), len(f.Objects)*100
+		objects, evidence = math.MaxInt, math.MaxInt
 	}
+	// The first line is wrapped with an indent of 8 columns, which the severity then replaces.
 	var head strings.Builder
 	text := bufio.NewWriter(&head)
 	writeWrapped(text, "        ", fmt.Sprintf("%s: %s.", f.ID, f.Text))

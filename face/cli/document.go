@@ -22,8 +22,8 @@ type explanationDocument struct {
 	Holds      *document.Holder   `json:"holds,omitempty"` // what it holds on Node
 	// Scheduling is how far the scheduler has come with a pod that has no node; nil where this is not known.
 	Scheduling *document.Scheduling `json:"scheduling,omitempty"`
-	// Warnings describe annotations, labels and a schedulerName of the pod that no program reads and that are probably
-	// misspelt.
+	// Warnings describe annotations, labels and a schedulerName of the pod that no program reads and that are
+	// probably misspelt.
 	Warnings []string `json:"warnings,omitempty"`
 	// Unjudged describes the pod's demands on nodes that Tenon does not judge.
 	Unjudged  []string           `json:"unjudged"`
@@ -85,7 +85,7 @@ func (v verdictOn) missing() []document.Missing {
 	})
 }
 
-// document returns the JSON form of a scene. file is set if the scene comes from a machine file and not from a
+// document returns the JSON form of a scene. file is set if the scene was read from a machine file, and not from a
 // cluster.
 func (s scene) document(file bool) mapDocument {
 	d := mapDocument{Kind: "MachineMap", NotDrawn: append([]document.Problem{}, s.problems...),

@@ -81,8 +81,8 @@ func (a *app) explainPod(c *cobra.Command, f explainFlags, ref string) error {
 // explanation is what the command explain shows of one pod.
 type explanation struct {
 	pod view.Pod
-	// home is the node to which the pod is bound; nil if the pod is not bound or the node's layout is not known. holds
-	// is what the pod holds there; nil if nothing is known or held.
+	// home is the node to which the pod is bound; nil if the pod is not bound or the node's layout is not known.
+	// holds is what the pod holds there; nil if nothing is known or held.
 	home  *state.Node
 	holds *state.Entry
 	// verdicts are the verdicts on all nodes except the one where the pod holds something, in order of the nodes'
@@ -125,8 +125,8 @@ func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
 	return newExplanation(pod, nodes, problems), nil
 }
 
-// orGone extends the error about a pod that does not exist: it adds the node that still reports the pod, if there is
-// one. It returns other errors unchanged.
+// orGone adds to a NotFound error about a pod the node that still reports the pod, if there is one. It returns other
+// errors unchanged.
 func orGone(ctx context.Context, c Cluster, namespace, name string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return err
@@ -179,6 +179,8 @@ func newExplanation(pod view.Pod, nodes []*state.Node, problems []document.Probl
 		}
 		e.judge(n.Name, n)
 	}
+	// If another reason excludes the pod from a node without known data, judge adds a verdict in place of the
+	// problem.
 	e.problems = slices.DeleteFunc(e.problems, func(p document.Problem) bool {
 		_, known := pod.Around[p.Node]
 		return known && p.Node != pod.Node && !e.judge(p.Node, nil)
@@ -231,13 +233,14 @@ func (e *explanation) want() *whatif.Want {
 
 // findWays finds the pods whose end would make room, for the first fewNodes nodes that only lack amounts now.
 func (e *explanation) findWays() {
-	left := fewNodes
+	searches := 0
 	for i := range e.verdicts {
 		v := &e.verdicts[i]
-		if v.judged.Fits() || v.judged.When() != place.Later || len(e.pod.Around[v.name].Barred) > 0 || left == 0 {
+		lacksAmounts := !v.judged.Fits() && v.judged.When() == place.Later && len(e.pod.Around[v.name].Barred) == 0
+		if !lacksAmounts || searches == fewNodes {
 			continue
 		}
-		left--
+		searches++
 		at, rules := e.on(v.name, v.node), whatif.Rules{}
 		if way, ok := rules.Way(&at, e.want()); ok {
 			v.way = &way
@@ -255,8 +258,8 @@ func (e *explanation) fitting() (out []string) {
 	return out
 }
 
-// refused reports whether a kubelet rejected the pod at admission. The user then wants to know where the next pod like
-// it fits.
+// refused reports whether a kubelet rejected the pod at admission. Then explain shows where the next pod like it
+// fits.
 func (e *explanation) refused() bool {
 	switch place.RefusalReason(e.pod.Reason) {
 	case place.TopologyAffinityError, place.SMTAlignmentError, place.UnexpectedAdmissionError:
@@ -265,7 +268,7 @@ func (e *explanation) refused() bool {
 	return false
 }
 
-// ended reports whether the pod has ended for good and holds nothing any more.
+// ended reports whether all containers of the pod have ended for good, so that it holds nothing any more.
 func (e *explanation) ended() bool { return e.pod.Phase == "Succeeded" || e.pod.Phase == "Failed" }
 
 // sortedNodes returns the nodes that can be judged, in order of their names. A node without a machine or a usage

@@ -62,8 +62,8 @@ func (e *explanation) writePod(b *bufio.Writer) {
 		fmt.Fprintf(b, "Pod %s (%s) is %s on node %s", p.ID, qos, strings.ToLower(p.Phase), p.Node)
 	}
 	fmt.Fprintln(b, ".")
-	if said := strings.Trim(p.Reason+": "+p.Message, ": "); said != "" {
-		writeWrapped(b, "  ", "Its status says "+said)
+	if status := strings.Trim(p.Reason+": "+p.Message, ": "); status != "" {
+		writeWrapped(b, "  ", "Its status says "+status)
 	}
 	e.writeScheduling(b)
 	for _, text := range p.Misspelt {
@@ -248,7 +248,7 @@ func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 			on = append(on, v.node)
 		}
 		writeUnaligned(b, on, e.pod.Pod, false, limit)
-		e.writeKept(b, fits)
+		e.writeStricter(b, fits)
 	}
 	if len(refused) > 0 {
 		fmt.Fprintf(b, "\nIt would be refused on %s:\n", nodes(len(refused)))
@@ -265,19 +265,19 @@ func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 	}
 }
 
-// writeKept counts the nodes where the pod fits, but where a scheduler with stricter arguments would not place it.
-// This program does not know the profile of the scheduler.
-func (e *explanation) writeKept(b *bufio.Writer, fits []verdictOn) {
-	kept := map[string]int{}
+// writeStricter writes, for each of strictArguments, on how many of the fitting nodes a scheduler with this argument
+// would not place the pod. This program does not know which arguments the scheduler has.
+func (e *explanation) writeStricter(b *bufio.Writer, fits []verdictOn) {
+	count := map[string]int{}
 	for _, v := range fits {
-		for _, argument := range keptBy(v.node, e.pod.Pod, e.pod.Demand) {
-			kept[argument]++
+		for _, argument := range argumentsAgainst(v.node, e.pod.Pod, e.pod.Demand) {
+			count[argument]++
 		}
 	}
-	for _, argument := range slices.Sorted(maps.Keys(kept)) {
+	for _, argument := range slices.Sorted(maps.Keys(count)) {
 		fmt.Fprintln(b)
 		writeWrapped(b, "", fmt.Sprintf("A scheduler whose profile has %s keeps it from %d of these nodes.", argument,
-			kept[argument]))
+			count[argument]))
 	}
 }
 

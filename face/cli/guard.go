@@ -12,8 +12,9 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// guardFlags are flags for the scheduler's arguments that keep pods from nodes. Names and meanings are the same
-// (docs/reference/scheduler.md). The user gives them because the command does not know the scheduler's profile.
+// guardFlags are flags for the scheduler's arguments that keep pods from nodes. The flags have the names and meanings
+// of the arguments (docs/reference/scheduler.md). They exist because the command does not know the scheduler's
+// profile.
 type guardFlags struct {
 	unknown, coarse, silent, inexact string
 	keepRestartable                  bool
@@ -27,18 +28,18 @@ var (
 
 func (f *guardFlags) bind(c *cobra.Command) {
 	for _, x := range f.choices() {
-		c.Flags().StringVar(x.to, x.flag, "Allow", x.help+" One of: ("+strings.Join(x.of, ", ")+").")
-		complete(c, x.flag, choices(x.of...))
+		c.Flags().StringVar(x.target, x.flag, "Allow", x.help+" One of: ("+strings.Join(x.values, ", ")+").")
+		complete(c, x.flag, choices(x.values...))
 	}
 	c.Flags().BoolVar(&f.keepRestartable, "keep-restartable", false,
 		"Keep pods from nodes whose kubelets could not start again with them.")
 }
 
-// guardChoice is one flag, with the values that it accepts (of) and the variable that gets its value (to).
+// guardChoice is one flag, with the values that it accepts and the variable that gets its value.
 type guardChoice struct {
 	flag, help string
-	of         []string
-	to         *string
+	values     []string
+	target     *string
 }
 
 func (f *guardFlags) choices() []guardChoice {
@@ -54,8 +55,9 @@ func (f *guardFlags) choices() []guardChoice {
 // names the flag.
 func (f *guardFlags) guard() (guard.Guard, error) {
 	for _, x := range f.choices() {
-		if *x.to != "" && !slices.Contains(x.of, *x.to) {
-			return guard.Guard{}, fmt.Errorf("--%s %q is not known: want one of %s", x.flag, *x.to, strings.Join(x.of, ", "))
+		if *x.target != "" && !slices.Contains(x.values, *x.target) {
+			return guard.Guard{}, fmt.Errorf("--%s %q is not known: want one of %s", x.flag, *x.target,
+				strings.Join(x.values, ", "))
 		}
 	}
 	const refuse = "Refuse"
@@ -82,9 +84,9 @@ var strictArguments = []struct {
 	{"keepRestartable: true", guard.Guard{KeepRestartable: true}},
 }
 
-// keptBy returns the strictArguments with which a scheduler would keep a pod from the node n, on which the pod fits
-// by the defaults. n must not be nil.
-func keptBy(n *state.Node, p *place.Pod, d place.Demand) (arguments []string) {
+// argumentsAgainst returns the strictArguments with which a scheduler would keep a pod from the node n, on which the
+// pod fits by the defaults. n must not be nil.
+func argumentsAgainst(n *state.Node, p *place.Pod, d place.Demand) (arguments []string) {
 	for _, x := range strictArguments {
 		if x.guard.Distrusts(n) != 0 || x.guard.Refuses(n, p, d) != 0 {
 			arguments = append(arguments, x.argument)

@@ -10,15 +10,15 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Kubeconfig is the cluster that a user selects by kubectl's flags. Without a flag, the kubeconfig file decides,
-// which Load finds as kubectl does.
+// Kubeconfig is the cluster that a user selects by kubectl's flags. The kubeconfig file decides what no flag selects.
+// Load finds this file as kubectl does.
 type Kubeconfig struct {
 	path   string
 	chosen clientcmd.ConfigOverrides
 	bundle string
-	// file is the namespace that the kubeconfig selects; "" until simulate has read the cluster. It is only a default,
-	// because NAMESPACE/NAME may name another namespace.
-	file string
+	// fileNamespace is the namespace that the kubeconfig selects; "" until simulate has read the cluster. It is only
+	// a default, because NAMESPACE/NAME may name another namespace.
+	fileNamespace string
 }
 
 // Namespace returns the value of --namespace; "" if it is not given.

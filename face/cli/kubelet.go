@@ -85,7 +85,7 @@ func (a *app) kubeletCommand() *cobra.Command {
 	return group
 }
 
-// kubeletPlan writes the plan. It returns unfit after a plan that is not harmless.
+// kubeletPlan computes and writes the plan. It returns unfit after a plan that is not harmless.
 func (a *app) kubeletPlan(c *cobra.Command, f kubeletFlags) error {
 	if err := f.output.check(); err != nil {
 		return err
@@ -277,8 +277,8 @@ func writeKubeletPlan(w io.Writer, p document.KubeletPlan, all bool) error {
 	return b.Flush()
 }
 
-// writeDiffs writes each change of a configuration once, with the names of the nodes that get it. The reasons why
-// kubelets would not start follow.
+// writeDiffs writes each change of a configuration once, with the names of the nodes that get it, why their kubelets
+// would not start, and warnings.
 func writeDiffs(b *bufio.Writer, p document.KubeletPlan) {
 	var keys []string
 	on := map[string][]string{}

@@ -159,13 +159,13 @@ func (a *app) scene(ctx context.Context, c *cobra.Command, file string, args []s
 	return s, nil
 }
 
-// only removes all nodes except the named one from the scene. It returns an error if that node cannot be drawn or is
-// not known.
+// only removes from the scene all nodes except the named one. It returns an error if the named node cannot be drawn,
+// or is not known.
 func (s *scene) only(name string) error {
 	for _, n := range s.nodes {
 		if n.Name == name {
-			others := func(p document.Problem) bool { return p.Node != n.Name }
-			s.nodes, s.problems, s.notes = []*state.Node{n}, nil, slices.DeleteFunc(s.notes, others)
+			ofOther := func(p document.Problem) bool { return p.Node != n.Name }
+			s.nodes, s.problems, s.notes = []*state.Node{n}, nil, slices.DeleteFunc(s.notes, ofOther)
 			return nil
 		}
 	}

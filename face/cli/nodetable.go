@@ -74,8 +74,8 @@ func podCount(n *state.Node) string {
 	return fmt.Sprint(len(n.Entries))
 }
 
-// freeDevices returns the number of free devices of each resource, as text. With "-o wide" it has all resources;
-// otherwise it has as many as fit into the narrowest last column of a table.
+// freeDevices returns the number of free devices of each resource, as text. If wide is set, the text has all
+// resources. Otherwise it has as many resources as fit into the narrowest last column of a table.
 func freeDevices(n *state.Node, wide bool) string {
 	const room = leastLast - len(", +64 more")
 	out := ""
@@ -83,13 +83,16 @@ func freeDevices(n *state.Node, wide bool) string {
 	for i, r := range all {
 		item := fmt.Sprintf("%s %d/%d", r.Name[strings.LastIndexByte(r.Name, '/')+1:], len(n.Usage.FreeDevices(r.Name)),
 			len(r.Devices))
-		last := i == len(all)-1
+		bound := room
+		if i == len(all)-1 { // no number of further resources follows
+			bound = leastLast
+		}
 		switch {
 		case out == "" && !wide:
 			out = draw.Clip(item, room)
 		case out == "":
 			out = item
-		case !wide && len(out)+len(item)+2 > room && !(last && len(out)+len(item)+2 <= leastLast):
+		case !wide && len(out)+len(", ")+len(item) > bound:
 			return fmt.Sprintf("%s, +%d more", out, len(all)-i)
 		default:
 			out += ", " + item

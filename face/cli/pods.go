@@ -79,8 +79,8 @@ func (a *app) podsCommand() *cobra.Command {
 	return c
 }
 
-// aligned is one pod: what it holds, and the least that it could hold.
-type aligned struct {
+// podAlignment compares what one pod holds with the least that it could hold.
+type podAlignment struct {
 	node  *state.Node
 	entry state.Entry
 	units []place.Alignment
@@ -88,13 +88,12 @@ type aligned struct {
 	now []*state.Node
 }
 
-func (a aligned) misaligned() bool { return place.Misaligned(a.units) }
+func (a podAlignment) misaligned() bool { return place.Misaligned(a.units) }
 
-// alignments are pods in order of namespace and name, and the nodes whose pods cannot be judged, as problems.
+// alignments has pods in order of namespace and name. Its problems are the nodes whose pods cannot be judged.
 type alignments struct {
-	pods []aligned
-	// namespace is "" for all namespaces. vacant is set if the namespace has no pods at all, as far as they can be
-	// read.
+	pods []podAlignment
+	// namespace is "" for all namespaces. vacant is set if no pod at all could be read in it.
 	namespace string
 	vacant    bool
 	problems  []document.Problem
@@ -141,7 +140,7 @@ func (a *app) alignments(ctx context.Context, f podsFlags, names []string) (*ali
 	out := alignmentsOf(nodes, pods)
 	out.namespace, out.vacant = namespace, vacant
 	out.problems = append(out.problems, problems...)
-	out.keep(f)
+	out.filter(f)
 	out.findRoom(nodes, pods)
 	return out, nil
 }
@@ -173,9 +172,9 @@ func knownNode(name string, nodes []*state.Node, problems []document.Problem) er
 	return fmt.Errorf("node %q is not known", name)
 }
 
-// keep removes the pods that the flags do not select.
-func (a *alignments) keep(f podsFlags) {
-	a.pods = slices.DeleteFunc(a.pods, func(p aligned) bool {
+// filter removes the pods that the flags do not select.
+func (a *alignments) filter(f podsFlags) {
+	a.pods = slices.DeleteFunc(a.pods, func(p podAlignment) bool {
 		return f.misaligned && !p.misaligned() || f.node != "" && p.node.Name != f.node
 	})
 	a.problems = sortedProblems(slices.DeleteFunc(a.problems, func(p document.Problem) bool {
@@ -201,11 +200,11 @@ func alignmentsOf(nodes []*state.Node, pods []view.Pod) *alignments {
 				continue
 			}
 			if units := place.Alignments(ideal, p.Pod, e.Holdings); len(units) > 0 {
-				out.pods = append(out.pods, aligned{node: n, entry: e, units: units})
+				out.pods = append(out.pods, podAlignment{node: n, entry: e, units: units})
 			}
 		}
 	}
-	slices.SortFunc(out.pods, func(a, b aligned) int {
+	slices.SortFunc(out.pods, func(a, b podAlignment) int {
 		return cmp.Or(strings.Compare(a.entry.Pod.Namespace, b.entry.Pod.Namespace),
 			strings.Compare(a.entry.Pod.Name, b.entry.Pod.Name))
 	})
@@ -323,7 +322,7 @@ func (a *alignments) write(w io.Writer, f podsFlags) error {
 		if err := t.write(w, wide); err != nil {
 			return err
 		}
-	} else if _, err := fmt.Fprintln(w, a.none(f)); err != nil {
+	} else if _, err := fmt.Fprintln(w, a.whyEmpty(f)); err != nil {
 		return err
 	}
 	a.writeRemedies(w, bad)
@@ -334,9 +333,9 @@ func (a *alignments) write(w io.Writer, f podsFlags) error {
 	return problemTable("NOT JUDGED BECAUSE", a.problems).write(w, false)
 }
 
-// none returns the reason why the table has no rows. It does not tell whether a namespace without pods exists,
-// because the user may lack the right to know that.
-func (a *alignments) none(f podsFlags) string {
+// whyEmpty returns the reason why the table has no rows. It does not say whether a namespace without pods exists: the
+// user may lack the right to read that.
+func (a *alignments) whyEmpty(f podsFlags) string {
 	in := ""
 	if a.namespace != "" {
 		in = " in the namespace " + a.namespace
@@ -357,7 +356,7 @@ func (a *alignments) writeRemedies(w io.Writer, bad int) {
 	}
 	fmt.Fprintf(w, "\n%s misaligned. ", choose(bad, "1 pod is", fmt.Sprintf("%d pods are", bad)))
 	fmt.Fprintf(w, "To align %s, create it again while NOW names a node.\n", choose(bad, "it", "one"))
-	lax := map[place.Policy][]string{}
+	lax := map[place.Policy][]string{} // nodes with misaligned pods, by policies that admit such pods
 	for _, p := range a.pods {
 		policy := p.node.Rules.Topology.Policy
 		if p.misaligned() && policy < place.Restricted && !slices.Contains(lax[policy], p.node.Name) {
@@ -399,7 +398,7 @@ func bestText(e place.Extent) string {
 
 // nowText returns the nodes on which the pod would be aligned now, as text: up to two names, or the first one and the
 // number of the others.
-func (a aligned) nowText() string {
+func (a podAlignment) nowText() string {
 	var names []string
 	for _, n := range a.now {
 		name := n.Name
@@ -448,7 +447,7 @@ type extentDocument struct {
 
 func (a *alignments) document() alignmentsDocument {
 	return alignmentsDocument{Kind: "PodAlignments", NotJudged: append([]document.Problem{}, a.problems...),
-		Pods: document.Each(a.pods, func(p aligned) alignmentDocument {
+		Pods: document.Each(a.pods, func(p podAlignment) alignmentDocument {
 			m := p.node.Machine
 			extent := func(e place.Extent) extentDocument { return extentDocument{document.NUMAs(m, e.NUMAs), e.Distance} }
 			d := alignmentDocument{Holder: document.HolderOf(m, p.entry), Node: p.node.Name,

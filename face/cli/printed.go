@@ -37,8 +37,8 @@ func (w *printed) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// raw returns the writer below a printed one, or w itself. Archives need it. Drawings need it too: they make every
-// text in them printable, and have colours and cursor movements of their own.
+// raw returns the writer to which a printed writes, or w itself if it is no printed. Archives need raw. Drawings need
+// it, too: they make their texts printable themselves, and have colours and cursor movements.
 func raw(w io.Writer) io.Writer {
 	if p, ok := w.(*printed); ok {
 		return p.out

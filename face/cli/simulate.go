@@ -29,11 +29,12 @@ type Stage interface {
 	Workloads(data []byte, namespace string) (all []*whatif.Workload, left whatif.Left, err error)
 	// Like returns a copy of an existing pod as a workload.
 	Like(namespace, name string) (*whatif.Workload, error)
-	// On returns the pods that their owners would create again without the node, and counts the pods that end with it.
-	On(node string) (pods []*whatif.Workload, stay int, err error)
+	// On returns the pods that their owners would create again if the node were gone, and the number of pods that
+	// would end with the node.
+	On(node string) (pods []*whatif.Workload, ended int, err error)
 	// Pending returns the pods without a node, in the order in which the scheduler takes them.
 	Pending() []*whatif.Workload
-	// Usual returns the pods that users created lately, the newest last.
+	// Usual returns the pods that users have created lately, the newest last.
 	Usual() []*place.Pod
 	// Waiting counts the pods without a node.
 	Waiting() int
@@ -66,10 +67,11 @@ const (
 	maxSimulated = 100_000 // pods in one run
 )
 
-// exitUnfit is the exit code of a simulation that leaves pods without a place.
+// exitUnfit is the exit code for the error unfit.
 const exitUnfit = 2
 
-// unfit is the error of a simulation that leaves pods without a place. The command has already written the result.
+// unfit is the error of a simulation or a kubelet plan that leaves pods without a place or cannot judge them. The
+// command has already written the result.
 type unfit struct{}
 
 func (unfit) Error() string { return "not all pods have a place, as far as they are judged" }
@@ -263,9 +265,10 @@ func (f *simulateFlags) alters() bool { return f.altered != "" || len(f.options)
 
 func asksLeast(arg string) bool { return strings.HasSuffix(arg, "="+leastText) }
 
-// simulate places the pods and writes the result. For a machine with =min it first finds the number of nodes and then
-// places the pods on them. If pods have no place, and there is one machine whose number can vary, it also finds the
-// number of nodes that they need. It returns unfit after a result with pods that have no place.
+// simulate places the pods and writes the result. For a machine with =min it first finds the least number of nodes,
+// and then places the pods on them. If some pods have no place, and the number of nodes of exactly one machine can
+// vary, it also finds the number of nodes that all pods need. It returns unfit after a result in which pods have no
+// place or are not judged.
 func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
 	if _, _, err := f.check(); err != nil {
 		return err
@@ -291,7 +294,8 @@ func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
 	if err != nil {
 		return err
 	}
-	if s.needed = needed; needed == nil && copies != nil && s.left() > 0 && !s.most {
+	s.needed = needed
+	if needed == nil && copies != nil && s.unplaced() > 0 && !s.countMax {
 		n, err := a.least(c, f, all)
 		if err != nil {
 			return fmt.Errorf("find how many nodes of %s it takes: %w", name, err)
@@ -303,7 +307,7 @@ func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
 		f.drawing.all = f.drawing.all || f.output.format == "wide"
 		err = s.write(c.OutOrStdout(), f)
 	}
-	if err == nil && (s.left() > 0 && !s.most || len(s.notJudged) > 0) {
+	if err == nil && (s.unplaced() > 0 && !s.countMax || len(s.notJudged) > 0) {
 		return unfit{}
 	}
 	return err
@@ -315,7 +319,7 @@ func (a *app) attempt(c *cobra.Command, f simulateFlags, all *scenery, stderr io
 	if err != nil {
 		return nil, err
 	}
-	s := &simulation{rules: rules, most: count < 0, problems: all.problems, source: all.source}
+	s := &simulation{rules: rules, countMax: count < 0, problems: all.problems, source: all.source}
 	altered := []string(nil)
 	if s.stage, altered, err = a.vary(f, all); err != nil {
 		return nil, err
@@ -342,7 +346,7 @@ func (a *app) scenery(c *cobra.Command, f simulateFlags) (*scenery, error) {
 		if out.machines, err = a.described(f, f.machines, c.ErrOrStderr()); err != nil {
 			return nil, err
 		}
-	} else if err := a.onCluster(c, f, out); err != nil {
+	} else if err := a.readCluster(c, f, out); err != nil {
 		return nil, err
 	}
 	for _, file := range f.files {
@@ -355,8 +359,8 @@ func (a *app) scenery(c *cobra.Command, f simulateFlags) (*scenery, error) {
 	return out, nil
 }
 
-// onCluster adds a cluster, and the nodes that join it, to out.
-func (a *app) onCluster(c *cobra.Command, f simulateFlags, out *scenery) error {
+// readCluster adds a cluster, and the nodes that join it, to out.
+func (a *app) readCluster(c *cobra.Command, f simulateFlags, out *scenery) error {
 	var listed []string
 	for _, arg := range f.add {
 		t, ok, err := twin(arg)
@@ -398,7 +402,7 @@ func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []docu
 		}
 		return s, problems, "exported", nil
 	}
-	if s, problems, a.kube.file, err = from.Cluster(c.Context(), a.kube); err != nil {
+	if s, problems, a.kube.fileNamespace, err = from.Cluster(c.Context(), a.kube); err != nil {
 		return nil, nil, "", fmt.Errorf("read the cluster: %w", err)
 	}
 	return s, problems, "the cluster", nil
@@ -425,7 +429,7 @@ func (a *app) tasks(f simulateFlags, s *simulation, all *scenery, count int, std
 		if err != nil {
 			return nil, fmt.Errorf("--without: %w", err)
 		}
-		s.gone = append(s.gone, leaving{node, len(pods), ended})
+		s.without = append(s.without, leaving{node, len(pods), ended})
 		for _, w := range pods {
 			out = append(out, &task{workload: w, wanted: w.Count, from: node})
 		}
@@ -435,7 +439,7 @@ func (a *app) tasks(f simulateFlags, s *simulation, all *scenery, count int, std
 			out = append(out, &task{workload: w, wanted: w.Count, waiting: true})
 		}
 	}
-	namespace := cmp.Or(a.kube.Namespace(), a.kube.file, "default")
+	namespace := cmp.Or(a.kube.Namespace(), a.kube.fileNamespace, "default")
 	for _, file := range all.files {
 		workloads, left, err := s.stage.Workloads(file.data, namespace)
 		if err != nil {
@@ -459,7 +463,7 @@ func (a *app) tasks(f simulateFlags, s *simulation, all *scenery, count int, std
 		out = append(out, &task{workload: w})
 	}
 	warnUnjudged(stderr, out)
-	return out, counted(out, count)
+	return out, setCounts(out, count)
 }
 
 // warnLeft warns of the objects of a file whose pods are not placed.
@@ -472,18 +476,18 @@ func warnLeft(w io.Writer, file string, left whatif.Left) {
 	}
 }
 
-// counted sets the number of pods of each task by --count. More than maxSimulated pods together are an error.
-func counted(tasks []*task, count int) error {
+// setCounts sets the number of pods of each task by --count. More than maxSimulated pods together are an error.
+func setCounts(tasks []*task, count int) error {
 	total := 0
 	for _, t := range tasks {
 		switch {
 		case t.from != "" || t.waiting || count == 0 || t.workload.PerNode:
 		case count < 0:
-			t.wanted, t.most = maxSimulated, true
+			t.wanted, t.countMax = maxSimulated, true
 		default:
 			t.wanted, t.workload.Count = count, count
 		}
-		if t.most {
+		if t.countMax {
 			t.workload.Count = 0 // their names are numbered
 			continue
 		}
@@ -515,8 +519,9 @@ func warnUnjudged(w io.Writer, tasks []*task) {
 	}
 }
 
-// readBounded reads a file, or stdin for "-". It returns an error if there are more bytes than the bound most.
-func readBounded(path, what string, most int64, stdin io.Reader) ([]byte, error) {
+// readBounded reads a file, or stdin for "-". It returns an error if there are more than limit bytes. what describes
+// the file in errors.
+func readBounded(path, what string, limit int64, stdin io.Reader) ([]byte, error) {
 	in := stdin
 	if path != "-" {
 		f, err := os.Open(path)
@@ -526,12 +531,12 @@ func readBounded(path, what string, most int64, stdin io.Reader) ([]byte, error)
 		defer f.Close()
 		in = f
 	}
-	data, err := io.ReadAll(io.LimitReader(in, most+1))
+	data, err := io.ReadAll(io.LimitReader(in, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", what, path, err)
 	}
-	if int64(len(data)) > most {
-		return nil, fmt.Errorf("%s %s is larger than %d bytes", what, path, most)
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s %s is larger than %d bytes", what, path, limit)
 	}
 	return data, nil
 }

@@ -24,8 +24,8 @@ type simulationDocument struct {
 	// Altered are the nodes with a changed configuration, and Added counts the nodes that joined.
 	Altered []leavingDocument `json:"altered,omitempty"`
 	Added   int               `json:"added,omitempty"`
-	// Needs is the number of nodes of a machine that the pods need. It is present if the user asked for it, or if pods
-	// have no place.
+	// Needs is the number of nodes of a machine that the pods need. It is present if the user asked for it, or if
+	// pods have no place.
 	Needs   *need `json:"needs,omitempty"`
 	Waiting int   `json:"waiting"` // pods without a node; the simulation keeps no room for them
 	// Rounds has one round, in which all workloads are placed together. With --count max it has one round for each
@@ -106,9 +106,9 @@ type freeDocument struct {
 
 func (s *simulation) document() simulationDocument {
 	return simulationDocument{
-		Kind: "Simulation", Strategy: s.rules.Strategy.Type.String(), Fits: s.left() == 0 && len(s.notJudged) == 0,
-		Waiting: s.stage.Waiting(),
-		Without: document.Each(s.gone, leaving.document), Altered: document.Each(s.altered, leaving.document),
+		Kind: "Simulation", Strategy: s.rules.Strategy.Type.String(),
+		Fits: s.unplaced() == 0 && len(s.notJudged) == 0, Waiting: s.stage.Waiting(),
+		Without: document.Each(s.without, leaving.document), Altered: document.Each(s.altered, leaving.document),
 		Added: s.added, Needs: s.needed,
 		Rounds: document.Each(s.rounds, func(r round) roundDocument {
 			return roundDocument{
@@ -131,7 +131,7 @@ func (t *task) document(p *whatif.Plan) workloadDocument {
 	d := workloadDocument{
 		Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, From: t.from, QoS: document.QoSName(w.Want.Pod.QoS),
 		Containers: document.Each(w.Want.Pod.Containers, document.RequestOf), Unjudged: append([]string{}, w.Unjudged...),
-		Placed: t.placed(), NoPlace: t.left(), Bounded: t.most && t.placed() == t.wanted,
+		Placed: t.placed(), NoPlace: t.unplaced(), Bounded: t.countMax && t.placed() == t.wanted,
 		Placements: document.Each(t.outcome.Placed, func(x whatif.Placement) placementDocument {
 			return placementOn(p.Nodes()[x.Node], x)
 		}),
@@ -139,7 +139,7 @@ func (t *task) document(p *whatif.Plan) workloadDocument {
 			return refusalDocument{r.Nodes, bar(r), string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
 		}),
 	}
-	if !t.most {
+	if !t.countMax {
 		d.Wanted = &t.wanted
 	}
 	return d

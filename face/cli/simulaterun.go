@@ -13,15 +13,15 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// simulation is one run of the command simulate: its input, and in rounds its results.
+// simulation is one run of the command simulate: its input, and the results in rounds.
 type simulation struct {
 	stage    Stage
 	source   string
 	rules    whatif.Rules
-	most     bool // --count max
+	countMax bool // --count max
 	pending  bool // pods that wait are placed, too
 	problems []document.Problem
-	gone     []leaving
+	without  []leaving // the nodes that are taken away
 	// altered are the nodes with changed rules, and added is the number of nodes that joined.
 	altered []leaving
 	added   int
@@ -48,7 +48,7 @@ type round struct {
 type task struct {
 	workload *whatif.Workload
 	wanted   int    // number of pods
-	most     bool   // as many as fit, up to wanted
+	countMax bool   // place as many as fit, up to wanted
 	from     string // the node that its pods lose; "" if none
 	waiting  bool   // the workload is an existing pod without a node
 	outcome  whatif.Outcome
@@ -56,9 +56,9 @@ type task struct {
 
 func (t *task) placed() int { return len(t.outcome.Placed) }
 
-// left returns the number of pods that have no place; 0 if as many were placed as fit.
-func (t *task) left() int {
-	if t.most {
+// unplaced returns the number of pods that have no place; 0 for a task that places as many as fit.
+func (t *task) unplaced() int {
+	if t.countMax {
 		return 0
 	}
 	return t.wanted - t.placed()
@@ -74,10 +74,10 @@ func (t *task) blind() (n int) {
 	return n
 }
 
-func (s *simulation) left() (n int) {
+func (s *simulation) unplaced() (n int) {
 	for _, r := range s.rounds {
 		for _, t := range r.tasks {
-			n += t.left()
+			n += t.unplaced()
 		}
 	}
 	return n
@@ -100,7 +100,7 @@ func (s *simulation) names() (out []string) {
 func (s *simulation) nodes() []whatif.Node {
 	out := append([]whatif.Node{}, s.stage.Nodes()...)
 	for i := range out {
-		for _, g := range s.gone {
+		for _, g := range s.without {
 			out[i].Gone = out[i].Gone || g.node == out[i].Name
 		}
 	}
@@ -111,7 +111,7 @@ func (s *simulation) nodes() []whatif.Node {
 // the room of another.
 func (s *simulation) run(tasks []*task, p *progress) error {
 	nodes, past := s.nodes(), s.stage.Usual()
-	if !s.most {
+	if !s.countMax {
 		s.rounds = []round{{s.plan(nodes, past, tasks), tasks}}
 	} else {
 		for _, t := range tasks {
@@ -121,8 +121,8 @@ func (s *simulation) run(tasks []*task, p *progress) error {
 	for _, t := range tasks {
 		p.all += t.wanted
 	}
-	if s.most {
-		p.all = 0 // the number is not known before
+	if s.countMax {
+		p.all = 0 // the number of pods is not known yet
 	}
 	turn := 0
 	for _, r := range s.rounds {
@@ -147,8 +147,8 @@ func (s *simulation) plan(nodes []whatif.Node, past []*place.Pod, tasks []*task)
 	return whatif.New(nodes, r)
 }
 
-// do places the pods of a task. turn numbers the task, so that pods of different tasks differ. step is called before
-// each pod.
+// do places the pods of a task. turn is the number of the task, which makes the names of its pods unique. step is
+// called before each pod.
 func (t *task) do(p *whatif.Plan, turn int, step func() error) (err error) {
 	name := func(i int) state.PodID { return t.workload.ID(turn, i) }
 	if t.workload.PerNode {

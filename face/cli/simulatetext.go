@@ -87,7 +87,8 @@ func coarse(all []whatif.Node) (out []string) {
 
 // writeScene writes on which nodes pods are placed, and how these nodes differ from the source.
 func (s *simulation) writeScene(b *bufio.Writer) {
-	fmt.Fprintf(b, "On %s (%s), scored by %s:\n", nodes(len(s.stage.Nodes())-len(s.gone)), s.source, s.rules.Strategy.Type)
+	fmt.Fprintf(b, "On %s (%s), scored by %s:\n", nodes(len(s.stage.Nodes())-len(s.without)), s.source,
+		s.rules.Strategy.Type)
 	if s.added > 0 {
 		fmt.Fprintf(b, "%s joined.\n", choose(s.added, "1 of them has", fmt.Sprintf("%d of them have", s.added)))
 	}
@@ -102,7 +103,7 @@ func (s *simulation) writeScene(b *bufio.Writer) {
 		fmt.Fprintf(b, "With another configuration of %s, which has to be drained for it: %s to be placed anew.\n", who,
 			pods(moved))
 	}
-	for _, g := range s.gone {
+	for _, g := range s.without {
 		fmt.Fprintf(b, "Without node %s: %s to be placed anew", g.node, pods(g.moved))
 		if g.ended > 0 {
 			fmt.Fprintf(b, ", %d more (of DaemonSets, or its own) would go with it", g.ended)
@@ -128,7 +129,7 @@ func choose(n int, one, many string) string {
 // writeTasks writes the table of workloads. Pods that lose the same node share a line.
 func (s *simulation) writeTasks(b *bufio.Writer, limit int) {
 	rows := [][]string{{"WORKLOAD", "WANTED", "PLACED", "NO PLACE", "ON"}}
-	if s.most {
+	if s.countMax {
 		rows = [][]string{{"WORKLOAD", "MORE THAT FIT", "ON"}}
 	}
 	more := 0
@@ -183,7 +184,7 @@ func (s *simulation) taskRow(p *whatif.Plan, group []*task) []string {
 			on[x.Node]++
 		}
 	}
-	if s.most {
+	if s.countMax {
 		text := fmt.Sprint(placed)
 		if placed == maxSimulated {
 			text += " and more"
@@ -222,7 +223,7 @@ func (s *simulation) writeRefusals(b *bufio.Writer, limit int) {
 	shown, more := 0, 0
 	for _, r := range s.rounds {
 		for _, t := range r.tasks {
-			if len(t.outcome.Refusals) == 0 && (t.left() == 0 || len(s.gone) == 0) {
+			if len(t.outcome.Refusals) == 0 && (t.unplaced() == 0 || len(s.without) == 0) {
 				continue
 			}
 			if shown++; shown > limit {
@@ -240,14 +241,14 @@ func (s *simulation) writeRefusals(b *bufio.Writer, limit int) {
 
 func (s *simulation) writeRefusal(b *bufio.Writer, t *task, limit int) {
 	switch {
-	case t.most && t.placed() == 0:
+	case t.countMax && t.placed() == 0:
 		fmt.Fprintf(b, "%s fits nowhere:\n", t.workload)
-	case t.most:
+	case t.countMax:
 		fmt.Fprintf(b, "The next one of %s has no place:\n", t.workload)
 	case t.wanted == 1:
 		fmt.Fprintf(b, "%s has no place:\n", t.workload)
 	default:
-		fmt.Fprintf(b, "%d of %s %s no place:\n", t.left(), t.workload, choose(t.left(), "has", "have"))
+		fmt.Fprintf(b, "%d of %s %s no place:\n", t.unplaced(), t.workload, choose(t.unplaced(), "has", "have"))
 	}
 	if len(t.outcome.Refusals) == 0 {
 		writeWrapped(b, "  ", "no node is left")

@@ -18,14 +18,13 @@ import (
 // This file changes the cluster of a simulation: it adds nodes, sets other policies, and finds the least number of
 // nodes.
 
-// leastText is the value of COPIES that asks for the least number of nodes. Copies is 0 for it until the number is
-// found.
+// leastText is the value of COPIES that asks for the least number of nodes. Until that number is found, Copies is 0.
 const leastText = "min"
 
 // maxNeeded is the number of nodes at which the search for the least number ends.
 const maxNeeded = 4096
 
-// scenery is the input of a simulation. It is read once, even if the pods are placed several times.
+// scenery has what a simulation reads. It is read once, even if the pods are placed several times.
 type scenery struct {
 	stage    Stage // nil if there are only described machines
 	problems []document.Problem
@@ -83,26 +82,28 @@ func (s *scenery) set(n int) *scenery {
 }
 
 // least returns the least number of nodes of the one machine with which all pods have a place. It doubles the number
-// until it is enough, or until twice as many nodes leave as many pods without a place. Then it bisects.
+// until all pods have a place, and then bisects. It gives up when twice as many nodes leave as many pods without a
+// place, or at maxNeeded.
 func (a *app) least(c *cobra.Command, f simulateFlags, s *scenery) (need, error) {
 	name, _ := s.counts()
-	left := func(n int) (int, error) {
+	unplaced := func(n int) (int, error) {
 		sim, err := a.attempt(c, f, s.set(n), io.Discard)
 		if err != nil {
 			return 0, err
 		}
-		return sim.left(), nil
+		return sim.unplaced(), nil
 	}
-	low, high, before := 0, 1, -1 // low is not enough; before: pods without a place on the previous number of nodes
+	// low nodes are not enough. before is the number of pods without a place on low nodes; -1 if that is not known.
+	low, high, before := 0, 1, -1
 	if s.stage != nil {
-		now, err := left(0)
+		now, err := unplaced(0)
 		if err != nil || now == 0 {
 			return need{name, 0, true}, err
 		}
 		before = now
 	}
 	for ; ; high *= 2 {
-		now, err := left(high)
+		now, err := unplaced(high)
 		if err != nil {
 			return need{}, err
 		}
@@ -110,16 +111,16 @@ func (a *app) least(c *cobra.Command, f simulateFlags, s *scenery) (need, error)
 			break
 		}
 		switch {
-		case now == before && (low > 0 || s.stage != nil):
+		case now == before: // more than low nodes do not help
 			return need{name, low, false}, nil
-		case now == before || high >= maxNeeded:
+		case high >= maxNeeded:
 			return need{name, high, false}, nil
 		}
 		low, before = high, now
 	}
 	for low+1 < high {
 		mid := (low + high) / 2
-		now, err := left(mid)
+		now, err := unplaced(mid)
 		if err != nil {
 			return need{}, err
 		}

@@ -16,10 +16,10 @@ type Slots struct {
 	known map[string]map[string]slot // by shape, then by node name
 }
 
-// slot is the count for one node, and the data that it was computed from. A changed node has another state or other
-// amounts.
+// slot is the count for one node, and the data from which the count was computed. A changed node has another pointer
+// in state, or other amounts.
 type slot struct {
-	of                *state.Node
+	state             *state.Node
 	allocatable, used whatif.Amounts
 	pods              int
 }
@@ -34,10 +34,11 @@ func (s *Slots) count(p *place.Pod, n whatif.Node) int {
 	}
 	shape := p.Shape()
 	s.mu.Lock()
-	before, ok := s.known[shape][n.Name]
+	last, ok := s.known[shape][n.Name]
 	s.mu.Unlock()
-	if ok && before.of == n.State && maps.Equal(before.used, n.Used) && maps.Equal(before.allocatable, n.Allocatable) {
-		return before.pods
+	unchanged := last.state == n.State && maps.Equal(last.used, n.Used) && maps.Equal(last.allocatable, n.Allocatable)
+	if ok && unchanged {
+		return last.pods
 	}
 	out := whatif.Slots(n, p)
 	s.mu.Lock()
@@ -52,8 +53,8 @@ func (s *Slots) count(p *place.Pod, n whatif.Node) int {
 	return out
 }
 
-// keep drops the counts of nodes that no longer exist.
-func (s *Slots) keep(nodes []whatif.Node) {
+// dropGone drops the counts of nodes that no longer exist.
+func (s *Slots) dropGone(nodes []whatif.Node) {
 	if s == nil {
 		return
 	}

@@ -44,7 +44,7 @@ func TestRememberedSlotsFollowTheNode(t *testing.T) {
 	if got := s.count(pod(4), node(100)); got != 3 {
 		t.Errorf("%d pods of 4 CPUs fit beside one", got)
 	}
-	if s.keep(nil); len(s.known[pod(4).Shape()]) > 0 {
+	if s.dropGone(nil); len(s.known[pod(4).Shape()]) > 0 {
 		t.Error("a node that is gone is remembered")
 	}
 }

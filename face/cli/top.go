@@ -34,8 +34,8 @@ const topExample = `  # Where is the room, and for how many pods of the usual sh
   kubectl tenon top --shape cpu=4,memory=8Gi,gpu=1`
 
 const (
-	fewShapes  = 3 // shapes of the workload profile that are shown
-	mostShapes = 8 // shapes that may be asked for
+	fewShapes = 3 // usual shapes that are shown without --shape
+	maxShapes = 8 // shapes that --shape may give
 )
 
 // topFlags are the choices of the command.
@@ -126,7 +126,7 @@ func (a *app) top(ctx context.Context, f topFlags, names []string) (*capacity, e
 		return nil, fmt.Errorf("read the cluster: %w", err)
 	}
 	nodes := slices.Clone(stage.Nodes())
-	a.setup.Stages.Slots.keep(nodes)
+	a.setup.Stages.Slots.dropGone(nodes)
 	if len(names) > 0 {
 		for _, name := range names {
 			if !slices.ContainsFunc(nodes, func(n whatif.Node) bool { return n.Name == name }) {
@@ -222,10 +222,10 @@ func demandText(p *place.Pod) string {
 	return strings.Join(out, " + ")
 }
 
-// shapesOf parses the values of --shape. nodes have the names that resources may have.
+// shapesOf parses the values of --shape. A shape may name only resources that one of the nodes has.
 func shapesOf(args []string, nodes []whatif.Node) (out []shape, err error) {
-	if len(args) > mostShapes {
-		return nil, fmt.Errorf("--shape: %d shapes, at most %d", len(args), mostShapes)
+	if len(args) > maxShapes {
+		return nil, fmt.Errorf("--shape: %d shapes, at most %d", len(args), maxShapes)
 	}
 	names := map[string]bool{}
 	for _, n := range nodes {

@@ -13,9 +13,9 @@ import (
 
 // This file finds what kubelets do not align because of their settings, and the settings that would align it.
 
-// unaligned returns what the kubelet of a node does not align for a pod, by its settings. If apart is false, the pod
-// is on one NUMA node, and settings that administrators choose on purpose do not count. An estimated node does not
-// report its settings, so the result is empty.
+// unaligned returns what the kubelet of a node does not align for a pod because of its settings. apart is set if the
+// pod is on several NUMA nodes; otherwise settings that administrators choose on purpose do not count. The result is
+// empty for an estimated node, which does not report its settings.
 func unaligned(n *state.Node, p *place.Pod, apart bool) []place.Unaligned {
 	if n.Quality == state.Estimated || p.Plain() {
 		return nil

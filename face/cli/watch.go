@@ -17,8 +17,8 @@ import (
 
 // changer is a [Cluster] that can be followed.
 type changer interface {
-	// Changes returns a channel that receives when nodes, layouts or pods have changed, until ctx ends. Several changes
-	// may cause one receive.
+	// Changes returns a channel that receives when nodes, layouts or pods have changed, until ctx ends. Several
+	// changes may cause one receive.
 	Changes(ctx context.Context) (<-chan struct{}, error)
 }
 
@@ -58,8 +58,8 @@ func (a *app) repeat(c *cobra.Command, watch bool, do func(ctx context.Context, 
 // It returns nil when ctx ends, and the error of do. pause returns a channel that receives after a time.
 func writeChanges(ctx context.Context, w io.Writer, changes <-chan struct{}, pause func(time.Duration) <-chan time.Time,
 	do func(ctx context.Context, w io.Writer) error) error {
-	screen, on := w.(*os.File)
-	on = on && term.IsTerminal(int(screen.Fd()))
+	file, terminal := w.(*os.File)
+	terminal = terminal && term.IsTerminal(int(file.Fd()))
 	var last []byte
 	for {
 		var out bytes.Buffer
@@ -72,7 +72,7 @@ func writeChanges(ctx context.Context, w io.Writer, changes <-chan struct{}, pau
 		}
 		if !bytes.Equal(out.Bytes(), last) {
 			text := out.Bytes()
-			if on {
+			if terminal {
 				text = append([]byte(clearScreen), text...)
 			} else if last != nil {
 				text = append([]byte("\n"), text...)

@@ -10,7 +10,7 @@ import (
 )
 
 // use answers with what a node uses. The user must be allowed to read the node. The last sample has the containers of
-// all pods that the user may read. The others have only those of the requested pod, if the user may read the pod.
+// all pods that the user may read. The others have only the containers of the requested pod, if the user may read it.
 func (h *Handler) use(w http.ResponseWriter, q *request) error {
 	name, pod := q.values.Get("node"), q.values.Get("pod")
 	if _, ok := q.who.View.State().Node(name); !ok {
