@@ -61,7 +61,7 @@ func (a *app) affinityCommand() *cobra.Command {
 		},
 	}
 	out.bind(c, "json", "yaml", "wide")
-	c.ValidArgsFunction = first(a.nodeNames)
+	c.ValidArgsFunction = firstArgOnly(a.nodeNames)
 	return c
 }
 
@@ -73,7 +73,7 @@ func writeAffinity(w io.Writer, d document.Affinity, one, wide bool, now time.Ti
 	}
 	t := table{heads: []string{"NODE", "PODS", "PLACED", "LOCAL", "REMOTE", "MEASURED", "LAST MOVE"}}
 	for _, n := range d.Nodes {
-		t.rows = append(t.rows, []string{shown(n.Node), fmt.Sprint(n.Summary.Pods), fmt.Sprint(n.Summary.Placed),
+		t.rows = append(t.rows, []string{sanitized(n.Node), fmt.Sprint(n.Summary.Pods), fmt.Sprint(n.Summary.Placed),
 			rate(n.Summary.LocalBytesPerSecond), rate(n.Summary.RemoteBytesPerSecond), ago(now, n.Measured), lastMove(n, now)})
 	}
 	if err := t.write(w, wide); err != nil || !one {
@@ -104,8 +104,8 @@ func writeTalkers(w io.Writer, n document.NodeAffinity, wide bool) error {
 		if p.NUMA != nil {
 			numa = strconv.FormatInt(*p.NUMA, 10)
 		}
-		pods.rows = append(pods.rows, []string{shown(p.Namespace + "/" + p.Name), numa, rate(p.BytesPerSecond),
-			rate(p.RemoteBytesPerSecond), shown(p.Group), shown(p.Why)})
+		pods.rows = append(pods.rows, []string{sanitized(p.Namespace + "/" + p.Name), numa, rate(p.BytesPerSecond),
+			rate(p.RemoteBytesPerSecond), sanitized(p.Group), sanitized(p.Why)})
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
@@ -119,7 +119,7 @@ func writeTalkers(w io.Writer, n document.NodeAffinity, wide bool) error {
 		if x.Remote {
 			path = "remote"
 		}
-		pairs.rows = append(pairs.rows, []string{shown(x.A), rate(x.BytesPerSecond), path, shown(x.B)})
+		pairs.rows = append(pairs.rows, []string{sanitized(x.A), rate(x.BytesPerSecond), path, sanitized(x.B)})
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err

@@ -70,8 +70,8 @@ func (r Request) args() (out []string) {
 	for _, flag := range []struct {
 		name   string
 		values []string
-	}{{"without", r.Without}, {"add", nodesLike(r.Add)}, {"option", r.Options}, {"policy", given(r.Policy)},
-		{"selector", given(r.Selector)}} {
+	}{{"without", r.Without}, {"add", nodesLike(r.Add)}, {"option", r.Options}, {"policy", nonEmpty(r.Policy)},
+		{"selector", nonEmpty(r.Selector)}} {
 		for _, v := range flag.values {
 			out = append(out, "--"+flag.name+"="+v)
 		}
@@ -79,7 +79,7 @@ func (r Request) args() (out []string) {
 	return out
 }
 
-func given(s string) []string {
+func nonEmpty(s string) []string {
 	if s == "" {
 		return nil
 	}

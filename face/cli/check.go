@@ -182,7 +182,7 @@ func writeChecks(w io.Writer, all []checked, on []whatif.Node, problems []docume
 		x.write(b, len(on))
 	}
 	if n := len(problems); n > 0 {
-		fmt.Fprintf(b, "\nThe NUMA nodes of %s are not known: kubelets there may refuse the pods.\n", nodes(n))
+		fmt.Fprintf(b, "\nThe NUMA nodes of %s are not known: kubelets there may refuse the pods.\n", nodesText(n))
 	}
 	writeAssumed(b, coarse(on))
 	if !slices.ContainsFunc(all, func(x checked) bool { return x.workload.Asked }) {
@@ -206,7 +206,7 @@ func writeAssumed(b *bufio.Writer, names []string) {
 	fmt.Fprintln(b)
 	writeWrapped(b, "", fmt.Sprintf("%s estimated by amounts: policies and options of CPU and memory managers are "+
 		"assumed, and kubelets there may refuse the pods: %s",
-		choose(len(names), "1 node is", nodes(len(names))+" are"), list))
+		choose(len(names), "1 node is", nodesText(len(names))+" are"), list))
 }
 
 func (c checked) write(b *bufio.Writer, judged int) {
@@ -214,10 +214,10 @@ func (c checked) write(b *bufio.Writer, judged int) {
 	case judged == 0:
 		fmt.Fprintf(b, "%s: there are no nodes.\n", c.workload)
 	case !c.passes():
-		fmt.Fprintf(b, "%s can run on none of %s.\n", c.workload, nodes(judged))
+		fmt.Fprintf(b, "%s can run on none of %s.\n", c.workload, nodesText(judged))
 	default:
 		fmt.Fprintf(b, "%s can run on %d of %s; there is room for a pod of it on %d now.\n", c.workload, len(c.Ever),
-			nodes(judged), len(c.Now))
+			nodesText(judged), len(c.Now))
 	}
 	for _, r := range c.Refusals[:min(fewNodes, len(c.Refusals))] {
 		writeWrapped(b, "  ", onWhich(r, false)+":")

@@ -99,15 +99,15 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) 
 		}
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, shown(errorText(err)))
+		fmt.Fprintln(stderr, sanitized(errorText(err)))
 		return code
 	}
 	return 0
 }
 
-// shown returns a text without runes that could move a terminal's cursor; line breaks stay. Errors quote texts from
-// outside, which may have such runes.
-func shown(text string) string {
+// sanitized returns a text without runes that could move a terminal's cursor; line breaks stay. Errors quote texts
+// from outside, which may have such runes.
+func sanitized(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		lines[i] = draw.Printable(line)

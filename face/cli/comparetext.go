@@ -88,7 +88,7 @@ func hundredths(sum, count int64) string {
 
 func percent(part, whole int64) string { return ratio(100*part, whole) }
 
-func machines(n int) string {
+func machinesText(n int) string {
 	if n == 1 {
 		return "1 machine"
 	}
@@ -98,7 +98,7 @@ func machines(n int) string {
 // writeComparison writes one trace as a table.
 func writeComparison(w io.Writer, c *sim.Comparison) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s, seed %d", c.Trace, machines(c.Machines), c.Seed)
+	fmt.Fprintf(&b, "%s: %s, seed %d", c.Trace, machinesText(c.Machines), c.Seed)
 	if c.Runs > 1 {
 		fmt.Fprintf(&b, " to %d, means", c.Seed+uint64(c.Runs)-1)
 	}
@@ -136,7 +136,7 @@ func drawComparisons(w io.Writer, found []*sim.Comparison) error {
 	var rows []chart.Row
 	for _, c := range found {
 		refused := func(k sim.Column) int { return k.Stay.Refused + k.Churn.Refused }
-		rows = append(rows, chart.Row{Title: c.Trace + ", " + machines(c.Machines), Panels: []chart.Panel{
+		rows = append(rows, chart.Row{Title: c.Trace + ", " + machinesText(c.Machines), Panels: []chart.Panel{
 			panel(c, "placed till the first waits", "more is better", func(k sim.Column) (float64, string) {
 				return float64(k.Stay.First), mean(k.Stay.First, c.Runs)
 			}),

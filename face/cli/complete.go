@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// This file completes arguments in a shell. Completion reports no errors: it does not offer names that it cannot read.
+// This file completes arguments in a shell. Completion reports no errors: it does not offer names that it cannot
+// read.
 
 // namer is a [Cluster] that also lists names, for completion.
 type namer interface {
@@ -20,8 +21,8 @@ type namer interface {
 // completion returns the values that begin with begun.
 type completion = func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
-// first returns a completion of only the first argument of a command.
-func first(f completion) completion {
+// firstArgOnly returns a completion of only the first argument of a command.
+func firstArgOnly(f completion) completion {
 	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp

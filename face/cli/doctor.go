@@ -170,7 +170,7 @@ func writeDiagnosis(w io.Writer, d document.Diagnosis, all bool) error {
 		count[f.Severity]++
 		writeFinding(b, f, all)
 	}
-	examined := fmt.Sprintf("%s and %s examined", nodes(d.Nodes), plural(d.Pods, "pod"))
+	examined := fmt.Sprintf("%s and %s examined", nodesText(d.Nodes), plural(d.Pods, "pod"))
 	switch {
 	case len(d.Findings) == 0 && len(d.Limits) > 0:
 		fmt.Fprintf(b, "%s; nothing wrong was found, and not everything was examined.\n", examined)

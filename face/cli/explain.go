@@ -57,7 +57,7 @@ With -o name the command prints the nodes on which the pod fits.`,
 		RunE:    func(c *cobra.Command, args []string) error { return a.explainPod(c, f, args[0]) },
 	}
 	f.bind(pod)
-	pod.ValidArgsFunction = first(a.podNames)
+	pod.ValidArgsFunction = firstArgOnly(a.podNames)
 	group.AddCommand(pod)
 	a.explainOthers(group)
 	return group

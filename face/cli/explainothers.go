@@ -82,7 +82,7 @@ func (a *app) explainOthers(group *cobra.Command) {
 		}
 		return a.explainReference(c, f, args[0])
 	}
-	group.ValidArgsFunction = first(a.references)
+	group.ValidArgsFunction = firstArgOnly(a.references)
 	node := &cobra.Command{
 		Use:     "node NAME",
 		Aliases: []string{"nodes", "no"},
@@ -93,7 +93,7 @@ func (a *app) explainOthers(group *cobra.Command) {
 	var onNode explainFlags
 	onNode.bind(node)
 	node.RunE = func(c *cobra.Command, args []string) error { return a.explainNode(c, onNode, args[0]) }
-	node.ValidArgsFunction = first(a.nodeNames)
+	node.ValidArgsFunction = firstArgOnly(a.nodeNames)
 	group.AddCommand(node)
 	for kind, aliases := range workloadTypes {
 		c := &cobra.Command{
@@ -253,7 +253,7 @@ func (x *workloadExplanation) row(p view.Pod) []string {
 	row := []string{p.ID.Name, cmp.Or(p.Reason, p.Phase), cmp.Or(p.Node, "-"), "-", "-"}
 	for _, l := range x.list.pods {
 		if l.entry.Pod.UID == p.ID.UID {
-			row[3], row[4] = spread(l.node, l.entry.Holdings...), yes(!l.misaligned())
+			row[3], row[4] = spread(l.node, l.entry.Holdings...), yesNo(!l.misaligned())
 		}
 	}
 	return row

@@ -70,7 +70,7 @@ func (e *explanation) writePod(b *bufio.Writer) {
 		writeWrapped(b, "", "Warning: "+text+".")
 	}
 	if p.Demand.Policy != place.None {
-		writeWrapped(b, "", "By its annotations it demands "+demanded(p.Demand)+".")
+		writeWrapped(b, "", "By its annotations it demands "+demandText(p.Demand)+".")
 	}
 	fmt.Fprintln(b)
 	rows := [][]string{{"CONTAINER", "KIND", "WANTS"}}
@@ -102,8 +102,8 @@ func (e *explanation) writeScheduling(b *bufio.Writer) {
 	}
 }
 
-// demanded returns the demand in a pod's annotations as text.
-func demanded(d place.Demand) string {
+// demandText returns the demand in a pod's annotations as text.
+func demandText(d place.Demand) string {
 	s := fmt.Sprintf("%s per %s", d.Policy, d.Scope)
 	switch {
 	case d.Align != "":
@@ -195,7 +195,7 @@ func sourceText(s state.Source) string {
 	return "predicted: the node has not reported it yet"
 }
 
-func yes(b bool) string {
+func yesNo(b bool) string {
 	if b {
 		return "yes"
 	}
@@ -207,7 +207,7 @@ func yes(b bool) string {
 func alignedText(units []place.Alignment, h place.Holding) string {
 	for _, u := range units {
 		if h.Kind != place.Init && (u.Container == h.Container || u.Container == "") {
-			return yes(!u.Misaligned())
+			return yesNo(!u.Misaligned())
 		}
 	}
 	return "-"
@@ -239,9 +239,9 @@ func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 	case judged == 0:
 		fmt.Fprintf(b, "\nNo node can be judged.\n")
 	case len(fits) == 0:
-		fmt.Fprintf(b, "\n%s fits on none of %s.\n", e.subject(), nodes(judged))
+		fmt.Fprintf(b, "\n%s fits on none of %s.\n", e.subject(), nodesText(judged))
 	default:
-		fmt.Fprintf(b, "\n%s fits on %d of %s. There it would get:\n\n", e.subject(), len(fits), nodes(judged))
+		fmt.Fprintf(b, "\n%s fits on %d of %s. There it would get:\n\n", e.subject(), len(fits), nodesText(judged))
 		writeFits(b, fits, limit)
 		var on []*state.Node
 		for _, v := range fits {
@@ -251,7 +251,7 @@ func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 		e.writeStricter(b, fits)
 	}
 	if len(refused) > 0 {
-		fmt.Fprintf(b, "\nIt would be refused on %s:\n", nodes(len(refused)))
+		fmt.Fprintf(b, "\nIt would be refused on %s:\n", nodesText(len(refused)))
 		writeRefusals(b, refused, limit)
 		writeWays(b, refused)
 	}
@@ -260,7 +260,7 @@ func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 		writeWrapped(b, "", "It also asks for what is not judged here: "+strings.Join(asked, ", ")+".")
 	}
 	if len(e.problems) > 0 {
-		fmt.Fprintf(b, "\nNot judged, %s:\n\n", nodes(len(e.problems)))
+		fmt.Fprintf(b, "\nNot judged, %s:\n\n", nodesText(len(e.problems)))
 		writeProblems(b, e.problems, limit)
 	}
 }
@@ -288,7 +288,7 @@ func (e *explanation) subject() string {
 	return "It"
 }
 
-func nodes(n int) string {
+func nodesText(n int) string {
 	if n == 1 {
 		return "1 node"
 	}
@@ -425,7 +425,7 @@ func writeWays(b *bufio.Writer, refused []verdictOn) {
 	}
 	writeTable(b, rows)
 	if more := len(ways) - fewWays; more > 0 {
-		fmt.Fprintf(b, "... or on %s, where no fewer would have to end\n", nodes(more)+" more")
+		fmt.Fprintf(b, "... or on %s, where no fewer would have to end\n", nodesText(more)+" more")
 	}
 	if gone {
 		fmt.Fprintln(b, "\n(gone) the pod no longer exists, and the node has not reported that: see its agent")

@@ -72,7 +72,7 @@ With -o wide the command prints the table alone, with all columns.`,
 	bindWatch(c, &f.watch)
 	f.output.bind(c, "json", "yaml", "name", "wide")
 	complete(c, "color", choices(colors...))
-	c.ValidArgsFunction = first(a.nodeNames)
+	c.ValidArgsFunction = firstArgOnly(a.nodeNames)
 	return c
 }
 

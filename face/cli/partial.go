@@ -16,7 +16,7 @@ type Partial interface {
 func writePartial(w io.Writer, sources ...any) {
 	for _, s := range sources {
 		if p, ok := s.(Partial); ok && p.Partial() != "" {
-			fmt.Fprintln(w, shown("Warning: "+p.Partial()))
+			fmt.Fprintln(w, sanitized("Warning: "+p.Partial()))
 			return
 		}
 	}

@@ -308,7 +308,7 @@ func (a *alignments) write(w io.Writer, f podsFlags) error {
 		}
 		for _, u := range p.units {
 			row := []string{name, cmp.Or(u.Container, "(all)"), p.node.Name, extentNUMAs(p.node.Machine, u.Held),
-				distanceText(u.Held), yes(!u.Misaligned()), "-", "-"}
+				distanceText(u.Held), yesNo(!u.Misaligned()), "-", "-"}
 			if u.Misaligned() {
 				row[6], row[7] = bestText(u.Best), p.nowText()
 			}

@@ -39,7 +39,7 @@ func (s *simulation) write(w io.Writer, f simulateFlags) error {
 		s.writeNodes(b, s.rounds[0].plan, limit)
 	}
 	if len(s.problems) > 0 {
-		fmt.Fprintf(b, "\nThe NUMA nodes of %s are not known: %s.\n\n", nodes(len(s.problems)), [...]string{
+		fmt.Fprintf(b, "\nThe NUMA nodes of %s are not known: %s.\n\n", nodesText(len(s.problems)), [...]string{
 			guard.Everybody:     "pods may go there, and their kubelets may refuse them",
 			guard.WithoutDemand: "pods without a demand of their own may go there, and their kubelets may refuse them",
 			guard.Nobody:        "pods that need alignment do not go there",
@@ -72,7 +72,7 @@ func (s *simulation) writeCoarse(b *bufio.Writer, limit int) {
 	}
 	fmt.Fprintln(b)
 	writeWrapped(b, "", fmt.Sprintf("%s only amounts per NUMA node; %s: %s", choose(len(names), "1 node reports",
-		nodes(len(names))+" report"), what, list))
+		nodesText(len(names))+" report"), what, list))
 }
 
 // coarse returns the names of the estimated nodes, which report only amounts.
@@ -87,7 +87,7 @@ func coarse(all []whatif.Node) (out []string) {
 
 // writeScene writes on which nodes pods are placed, and how these nodes differ from the source.
 func (s *simulation) writeScene(b *bufio.Writer) {
-	fmt.Fprintf(b, "On %s (%s), scored by %s:\n", nodes(len(s.stage.Nodes())-len(s.without)), s.source,
+	fmt.Fprintf(b, "On %s (%s), scored by %s:\n", nodesText(len(s.stage.Nodes())-len(s.without)), s.source,
 		s.rules.Strategy.Type)
 	if s.added > 0 {
 		fmt.Fprintf(b, "%s joined.\n", choose(s.added, "1 of them has", fmt.Sprintf("%d of them have", s.added)))
@@ -98,13 +98,13 @@ func (s *simulation) writeScene(b *bufio.Writer) {
 			moved += x.moved
 		}
 		if n > 1 {
-			who = nodes(n)
+			who = nodesText(n)
 		}
 		fmt.Fprintf(b, "With another configuration of %s, which has to be drained for it: %s to be placed anew.\n", who,
-			pods(moved))
+			podsText(moved))
 	}
 	for _, g := range s.without {
-		fmt.Fprintf(b, "Without node %s: %s to be placed anew", g.node, pods(g.moved))
+		fmt.Fprintf(b, "Without node %s: %s to be placed anew", g.node, podsText(g.moved))
 		if g.ended > 0 {
 			fmt.Fprintf(b, ", %d more (of DaemonSets, or its own) would go with it", g.ended)
 		}
@@ -117,7 +117,7 @@ func (s *simulation) writeScene(b *bufio.Writer) {
 	fmt.Fprintln(b)
 }
 
-func pods(n int) string { return choose(n, "1 pod", fmt.Sprintf("%d pods", n)) }
+func podsText(n int) string { return choose(n, "1 pod", fmt.Sprintf("%d pods", n)) }
 
 func choose(n int, one, many string) string {
 	if n == 1 {
@@ -210,7 +210,7 @@ func onNodes(p *whatif.Plan, on map[int]int) string {
 		items = append(items, fmt.Sprintf("%s %d", p.Nodes()[i].Name, on[i]))
 	}
 	if more := len(at) - fewOn; more > 0 {
-		items = append(items, fmt.Sprintf("%s more", nodes(more)))
+		items = append(items, fmt.Sprintf("%s more", nodesText(more)))
 	}
 	if len(items) == 0 {
 		return "-"
@@ -267,9 +267,9 @@ func onWhich(r whatif.Refusal, all bool) string {
 		return "node " + r.Nodes[0]
 	}
 	if all || len(r.Nodes) <= fewOf {
-		return nodes(len(r.Nodes)) + " (" + strings.Join(r.Nodes, ", ") + ")"
+		return nodesText(len(r.Nodes)) + " (" + strings.Join(r.Nodes, ", ") + ")"
 	}
-	return nodes(len(r.Nodes))
+	return nodesText(len(r.Nodes))
 }
 
 // refusalTexts returns the reasons of a refusal in the words of explain, or the kubelet's error if there are none.

@@ -52,11 +52,11 @@ type need struct {
 func (n need) text() string {
 	switch {
 	case !n.Enough && n.Nodes >= maxNeeded:
-		return fmt.Sprintf("%s of machine %s are not enough.", nodes(n.Nodes), n.Machine)
+		return fmt.Sprintf("%s of machine %s are not enough.", nodesText(n.Nodes), n.Machine)
 	case !n.Enough:
 		return fmt.Sprintf("More nodes of machine %s give no more of them a place.", n.Machine)
 	}
-	return fmt.Sprintf("It takes %s of machine %s.", nodes(n.Nodes), n.Machine)
+	return fmt.Sprintf("It takes %s of machine %s.", nodesText(n.Nodes), n.Machine)
 }
 
 // counts returns the name of the machine or copied node whose number of nodes can be varied, and a pointer to this

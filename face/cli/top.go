@@ -206,7 +206,7 @@ func usualShapes(pods []*place.Pod) (out []shape) {
 	for _, s := range all {
 		out = append(out, shape{Shape: document.Shape(s.Pod),
 			Containers: document.Each(s.Pod.Containers, document.RequestOf),
-			Percent:    s.Weight * 100 / total, pod: s.Pod, text: demandText(s.Pod)})
+			Percent:    s.Weight * 100 / total, pod: s.Pod, text: requestText(s.Pod)})
 	}
 	slices.SortStableFunc(out, func(a, b shape) int {
 		return cmp.Or(cmp.Compare(b.Percent, a.Percent), strings.Compare(a.text, b.text))
@@ -214,7 +214,7 @@ func usualShapes(pods []*place.Pod) (out []shape) {
 	return out[:min(fewShapes, len(out))]
 }
 
-func demandText(p *place.Pod) string {
+func requestText(p *place.Pod) string {
 	var out []string
 	for _, c := range p.Containers {
 		out = append(out, document.Demand(c))
@@ -250,7 +250,7 @@ func shapesOf(args []string, nodes []whatif.Node) (out []shape, err error) {
 		slices.SortFunc(c.Devices, func(a, b place.Count) int { return strings.Compare(a.Resource, b.Resource) })
 		p := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{c}}
 		out = append(out, shape{Shape: document.Shape(p), Containers: document.Each(p.Containers, document.RequestOf), pod: p,
-			text: demandText(p)})
+			text: requestText(p)})
 	}
 	return out, nil
 }

@@ -22,12 +22,12 @@ func warnings(nodes []*state.Node) (out []document.Problem) {
 			out = append(out, document.Problem{Node: n.Name, Reason: h.Text()})
 		}
 	}
-	return append(out, forgotten(nodes)...)
+	return append(out, unalignedRows(nodes)...)
 }
 
-// forgotten returns the rows about what kubelets do not align. Each setting has one row, with its first node and the
-// number of the others, because on a cluster that is not configured the setting is the same on every node.
-func forgotten(nodes []*state.Node) (out []document.Problem) {
+// unalignedRows returns the rows about what kubelets do not align. Each setting has one row, with its first node and
+// the number of the others, because on a cluster that is not configured the setting is the same on every node.
+func unalignedRows(nodes []*state.Node) (out []document.Problem) {
 	on := map[string][]string{}
 	for _, n := range nodes {
 		for _, u := range document.Forgotten(n) {

@@ -20,7 +20,8 @@ const (
 )
 
 // changes streams changes of the cluster as server-sent events. The first event makes the client read everything,
-// because it does not know earlier changes. The stream ends when the API server no longer accepts the identity.
+// because the client may have missed earlier changes. The stream ends when the API server no longer accepts the
+// identity.
 func (h *Handler) changes(w http.ResponseWriter, q *request) error {
 	ctx, end, ok := h.streams.begin(q.Context(), q.who.person())
 	if !ok {

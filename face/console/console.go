@@ -58,11 +58,11 @@ type Identity struct {
 	Doctor func(ctx context.Context, o cli.DoctorOptions) (document.Diagnosis, error)
 	// Kubelets changes kubelets' configuration; nil if changes are not offered.
 	Kubelets Kubelets
-	// Use returns what the pods of all people use on a node; nil if nothing measures it. A pod ("namespace/name")
-	// limits all samples except the last one to the containers of that pod.
+	// Use returns what the pods of all people use on a node; nil if nothing measures it. All samples except the last
+	// one may lack containers of other pods than pod ("namespace/name").
 	Use func(ctx context.Context, node, pod string) document.NodeUse
 	// Affinity returns what a node's agent measured between pods of all people. The result has no nodes if the agent
-	// has measured nothing. Errors are the API server's. It is nil if the console reads no NodeAffinity.
+	// has measured nothing. Errors are the API server's. The function is nil if the console reads no NodeAffinity.
 	Affinity func(ctx context.Context, node string) (document.Affinity, error)
 	// Valid reports whether the API server still accepts the identity; nil means always.
 	Valid func() bool
@@ -131,7 +131,7 @@ type Handler struct {
 // New returns the handler of the console. The caller must close it.
 func New(c Config) (*Handler, error) {
 	limit := cmp.Or(c.Computing, computing)
-	perPerson := max(1, limit-1) // so that one person never blocks all others
+	perPerson := max(1, limit-1) // if possible, one place stays free for other people
 	h := &Handler{config: c, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(),
 		requests: newRates(perSecond), checks: newChecks(), answering: newTurns(0, answered, waiting),
 		plans: newTurns(plansRead, 1, plansWait), compute: newTurns(limit, perPerson, waiting)}

@@ -303,18 +303,18 @@ const (
 	maxAdded    = 1000   // nodes that are copies of one node
 )
 
-// first returns the first of the messages as an error; nil if there are none.
-func first(bad []string) error {
+// firstError returns the first of the messages as an error; nil if there are none.
+func firstError(bad []string) error {
 	if len(bad) > 0 {
 		return errors.New(bad[0])
 	}
 	return nil
 }
 
-func checkNode(s string) error      { return first(validation.IsDNS1123Subdomain(s)) }
-func checkPod(s string) error       { return first(validation.IsDNS1123Subdomain(s)) }
-func checkNamespace(s string) error { return first(validation.IsDNS1123Label(s)) }
-func checkLabel(s string) error     { return first(validation.IsQualifiedName(s)) }
+func checkNode(s string) error      { return firstError(validation.IsDNS1123Subdomain(s)) }
+func checkPod(s string) error       { return firstError(validation.IsDNS1123Subdomain(s)) }
+func checkNamespace(s string) error { return firstError(validation.IsDNS1123Label(s)) }
+func checkLabel(s string) error     { return firstError(validation.IsQualifiedName(s)) }
 
 // checkAdd accepts NODE, NODE=COUNT and NODE=min.
 func checkAdd(s string) error {

@@ -99,7 +99,7 @@ func (p *picture) gridRows(runs []run, label, cell, width int) []line {
 			for _, c := range r.cores {
 				s := span{" ", plain}
 				if t < len(c) {
-					s = p.cell(c[t])
+					s = p.cpuCell(c[t])
 					ids = append(ids, c[t])
 				}
 				s.text += strings.Repeat(" ", cell-1)

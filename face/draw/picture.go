@@ -134,12 +134,12 @@ func (p *picture) fillMemory() {
 	}
 }
 
-// cell returns the sign and style of a CPU.
-func (p *picture) cell(id idset.CPU) span {
+// cpuCell returns the sign and style of a CPU.
+func (p *picture) cpuCell(id idset.CPU) span {
 	o, held := p.cpus[id]
 	switch {
 	case held:
-		return p.owned(o)
+		return p.ownerCell(o)
 	case p.node.Rules.CPU.Reserved.Has(id):
 		return p.mark(reservedSign, faint)
 	}
@@ -151,7 +151,7 @@ func (p *picture) deviceCell(resource string, d topo.Device) span {
 	o, held := p.devices[resource][d.ID]
 	switch {
 	case held:
-		return p.owned(o)
+		return p.ownerCell(o)
 	case d.Unhealthy:
 		return p.mark(unhealthySign, alarm)
 	case p.node.Rules.Stranded(p.machine, resource, d):
@@ -160,7 +160,7 @@ func (p *picture) deviceCell(resource string, d topo.Device) span {
 	return p.mark(freeSign, faint)
 }
 
-func (p *picture) owned(o int) span { return span{string(p.owners[o].sign), p.owners[o].style} }
+func (p *picture) ownerCell(o int) span { return span{string(p.owners[o].sign), p.owners[o].style} }
 
 // mark returns a sign, and records that the legend has to explain it.
 func (p *picture) mark(sign rune, s style) span {

@@ -96,7 +96,7 @@ func (b *Bundle) collect(ctx context.Context, all dynamic.Interface, r Resource,
 		}
 		for i := range list.Items {
 			if r.wants(list.Items[i].Object, o) {
-				items = append(items, r.kept(list.Items[i].Object, o))
+				items = append(items, r.stripped(list.Items[i].Object, o))
 			}
 		}
 		if options.Continue = list.GetContinue(); options.Continue == "" {
@@ -125,7 +125,7 @@ func statusCode(err error) int {
 	return 0
 }
 
-// wants reports whether a bundle keeps the object at all; method kept selects its fields.
+// wants reports whether a bundle keeps the object at all; method stripped selects its fields.
 func (r Resource) wants(object map[string]any, o Options) bool {
 	meta, _ := object["metadata"].(map[string]any)
 	name, _ := meta["name"].(string)

@@ -117,9 +117,9 @@ func Resources() []Resource {
 	}
 }
 
-// kept returns the part of an object that a bundle keeps.
-func (r Resource) kept(object map[string]any, o Options) map[string]any {
-	out := r.fields(object)
+// stripped returns a copy of an object with only the parts that a bundle keeps.
+func (r Resource) stripped(object map[string]any, o Options) map[string]any {
+	out := r.keptFields(object)
 	meta, _ := out["metadata"].(map[string]any)
 	if namespace, _ := meta["namespace"].(string); r.Resource == "pods" && !slices.Contains(o.Messages, namespace) {
 		dropTerminationMessages(out)
@@ -145,8 +145,9 @@ func dropTerminationMessages(pod map[string]any) {
 	}
 }
 
-// fields returns the fields of an object that are kept.
-func (r Resource) fields(object map[string]any) map[string]any {
+// keptFields returns a copy of an object with only the fields in r.keep and the annotations with a prefix in
+// annotations.
+func (r Resource) keptFields(object map[string]any) map[string]any {
 	out := map[string]any{"apiVersion": strings.TrimPrefix(r.Group+"/"+r.Version, "/"), "kind": r.Kind}
 	for _, path := range r.keep {
 		copyPath(out, object, strings.Split(path, "."))
