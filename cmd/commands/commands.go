@@ -39,8 +39,8 @@ func readMachine(data []byte) (*topo.Machine, []string, error) {
 	return found.Machine, warnings, nil
 }
 
-// connect returns the cluster of a kubeconfig, and the namespace that the user selected. The cluster reads its data at
-// most once.
+// connect returns the cluster of a kubeconfig, and the namespace that the user selected. The cluster reads its data
+// at most once.
 func connect(k cli.Kubeconfig) (cli.Cluster, string, error) {
 	r, err := reach(k)
 	if err != nil {

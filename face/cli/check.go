@@ -100,7 +100,7 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 	if err := f.output.check(); err != nil {
 		return err
 	}
-	all, err := a.scenery(c, f)
+	all, err := a.inputs(c, f)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,9 @@
 // would fit, compares schedulers on simulated machines, and draws machines.
 //
 // Commands are functions of a context, arguments and two writers. They read a cluster through [Cluster], which the
-// caller connects. Invariant: a command reads and never changes a cluster, except for "kubelet apply"; its output on
-// stdout is complete, or the exit code is not 0. The package refuses names that Kubernetes does not allow, and
-// machine files beyond 32 MiB.
+// caller connects. Invariant: a command changes no cluster, except for "kubelet apply" and for what the user changes
+// on the page of "console"; its output on stdout is complete, or the exit code is not 0. The package refuses names
+// that Kubernetes does not allow, and machine files beyond 32 MiB.
 package cli
 
 import (

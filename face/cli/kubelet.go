@@ -39,10 +39,10 @@ type KubeletPlanner func(ctx context.Context, k Kubeconfig, v whatif.Variation) 
 
 // kubeletFlags are the choices of the command.
 type kubeletFlags struct {
-	selector, policy, cpus, memory string
-	reservedCPUs, reservedMemory   string
-	options                        []string
-	output                         output
+	selector, policy, cpuPolicy, memoryPolicy string
+	reservedCPUs, reservedMemory              string
+	options                                   []string
+	output                                    output
 }
 
 func (a *app) kubeletCommand() *cobra.Command {
@@ -71,8 +71,8 @@ func (a *app) kubeletCommand() *cobra.Command {
 		"single-numa-node).")
 	s.StringArrayVar(&f.options, "option", nil,
 		"NAME[=VALUE], an option of the topology or CPU manager, or scope=pod. This flag can be repeated.")
-	s.StringVar(&f.cpus, "cpu-manager-policy", "", "CPU manager policy. One of: (none, static).")
-	s.StringVar(&f.memory, "memory-manager-policy", "", "Memory manager policy. One of: (None, Static).")
+	s.StringVar(&f.cpuPolicy, "cpu-manager-policy", "", "CPU manager policy. One of: (none, static).")
+	s.StringVar(&f.memoryPolicy, "memory-manager-policy", "", "Memory manager policy. One of: (None, Static).")
 	s.StringVar(&f.reservedCPUs, "reserved-cpus", "", "CPUs that are kept for the system, such as 0-1,64-65.")
 	s.StringVar(&f.reservedMemory, "reserved-memory", "",
 		"Memory that is kept for the system, such as 0:memory=2Gi;1:memory=2Gi.")
@@ -135,8 +135,8 @@ func (k KubeletChange) Empty() bool {
 
 // Variation returns the change as a variation of a cluster; an error for a value that is not valid.
 func (k KubeletChange) Variation() (whatif.Variation, error) {
-	return kubeletFlags{selector: k.Selector, policy: k.Policy, options: k.Options, cpus: k.CPUManager,
-		memory: k.MemoryManager, reservedCPUs: k.ReservedCPUs, reservedMemory: k.ReservedMemory}.variation()
+	return kubeletFlags{selector: k.Selector, policy: k.Policy, options: k.Options, cpuPolicy: k.CPUManager,
+		memoryPolicy: k.MemoryManager, reservedCPUs: k.ReservedCPUs, reservedMemory: k.ReservedMemory}.variation()
 }
 
 // variation returns the function that changes the rules of nodes as the flags describe. It returns an error if no
@@ -146,23 +146,25 @@ func (f kubeletFlags) variation() (whatif.Variation, error) {
 	set := func(do func(*place.Rules)) {
 		changes = append(changes, func(r *place.Rules) error { do(r); return nil })
 	}
-	switch f.cpus {
+	switch f.cpuPolicy {
 	case "":
 	case "none":
 		set(func(r *place.Rules) { r.CPU = place.CPURules{Reserved: r.CPU.Reserved} })
 	case "static":
 		set(func(r *place.Rules) { r.CPU.Static = true })
 	default:
-		return whatif.Variation{}, fmt.Errorf("--cpu-manager-policy %q is not known: want none or static", f.cpus)
+		return whatif.Variation{}, fmt.Errorf("--cpu-manager-policy %q is not known: want none or static",
+			f.cpuPolicy)
 	}
-	switch f.memory {
+	switch f.memoryPolicy {
 	case "":
 	case "None":
 		set(func(r *place.Rules) { r.Memory = place.MemoryRules{} })
 	case "Static":
 		set(func(r *place.Rules) { r.Memory.Static = true })
 	default:
-		return whatif.Variation{}, fmt.Errorf("--memory-manager-policy %q is not known: want None or Static", f.memory)
+		return whatif.Variation{}, fmt.Errorf("--memory-manager-policy %q is not known: want None or Static",
+			f.memoryPolicy)
 	}
 	if f.reservedCPUs != "" {
 		cpus, err := idset.Parse[idset.CPU](f.reservedCPUs)
@@ -179,7 +181,7 @@ func (f kubeletFlags) variation() (whatif.Variation, error) {
 		set(func(r *place.Rules) { r.Memory.Reserved = reserved })
 	}
 	if f.policy != "" || len(f.options) > 0 {
-		alter, err := (simulateFlags{altered: f.policy, options: f.options}).alter()
+		alter, err := (simulateFlags{newPolicy: f.policy, options: f.options}).alter()
 		if err != nil {
 			return whatif.Variation{}, err
 		}

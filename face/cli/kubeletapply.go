@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// This file carries out a change of kubelets' configuration. It is the only command that changes a cluster.
+// This file carries out a change of kubelets' configuration. No other command changes a cluster by itself.
 
 const kubeletApplyLong = `Carry out a change that "kubectl tenon kubelet plan -o json" has planned, node by node.
 
@@ -38,8 +38,8 @@ type KubeletApplyOptions struct {
 	MaxUnavailable            int
 	Force, LoseEmptyDir       bool
 	EvictWithin, VerifyWithin time.Duration
-	// Image is the image of the pods that change nodes. Stop and Start are the shell commands on the node that stop and
-	// start the kubelet. ConfigDir, Config and Root are paths of the kubelet; the pods read empty ones from the
+	// Image is the image of the pods that change nodes. Stop and Start are the shell commands on the node that stop
+	// and start the kubelet. ConfigDir, Config and Root are paths of the kubelet; the pods read empty ones from the
 	// kubelet's command line.
 	Image, Stop, Start      string
 	ConfigDir, Config, Root string
@@ -54,8 +54,8 @@ func KubeletDefaults() KubeletApplyOptions {
 
 // KubeletApplier applies plans to a cluster.
 type KubeletApplier interface {
-	// Pending returns the nodes of the plan that still have to change, in order. For a plan that cannot be applied, it
-	// returns an error with the reason.
+	// Pending returns the nodes of the plan that still have to change, in order. For a plan that cannot be applied,
+	// it returns an error with the reason.
 	Pending(ctx context.Context, p document.KubeletPlan) ([]document.KubeletPlanNode, error)
 	// Run changes the nodes. It calls say before each step, and after the last step of a node with the result.
 	Run(ctx context.Context, nodes []document.KubeletPlanNode, say func(document.KubeletStep)) error

@@ -112,14 +112,15 @@ const simulateExample = `  # Would this fit today?
 type simulateFlags struct {
 	files, without, machines, configs []string
 	add, options                      []string
-	altered, selector                 string
+	newPolicy, selector               string // --policy, --selector
 	pod, count, nodes                 string
 	strategy                          string
 	guarded                           guardFlags
 	output                            output
 	drawing                           mapFlags
 	maps, pending, askServer          bool
-	policy, scope, cpus, memory       string
+	policy, scope                     string // of the kubelets of --machines, as the following ones
+	cpuPolicy, memoryPolicy           string
 	reservedCPUs, reservedMemory      string
 }
 
@@ -164,7 +165,7 @@ func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 	s.StringArrayVar(&f.add, "add", nil,
 		`Nodes that join the cluster: node/NAME[=COUNT] like an existing node, or FILE[=COUNT] as of --machines; "=min" `+
 			"is as few as it takes. This flag can be repeated.")
-	s.StringVar(&f.altered, "policy", "",
+	s.StringVar(&f.newPolicy, "policy", "",
 		"Topology manager policy of nodes of the cluster, in place of their own; their pods are placed again; see "+
 			"--selector.")
 	s.StringArrayVar(&f.options, "option", nil,
@@ -179,11 +180,11 @@ func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 	s.StringVar(&f.policy, "topology-manager-policy", "",
 		"Policy of the kubelets of --machines, in place of that in --kubelet-config.")
 	s.StringVar(&f.scope, "topology-manager-scope", "", "Scope of the kubelets of --machines. One of: (container, pod).")
-	s.StringVar(&f.cpus, "cpu-manager-policy", "",
+	s.StringVar(&f.cpuPolicy, "cpu-manager-policy", "",
 		"CPU manager policy of the kubelets of --machines. One of: (none, static).")
 	s.StringVar(&f.reservedCPUs, "reserved-cpus", "",
 		"CPUs that the kubelets of --machines keep for the system, such as 0-1,64-65.")
-	s.StringVar(&f.memory, "memory-manager-policy", "",
+	s.StringVar(&f.memoryPolicy, "memory-manager-policy", "",
 		"Memory manager policy of the kubelets of --machines. One of: (None, Static).")
 	s.StringVar(&f.reservedMemory, "reserved-memory", "",
 		"Memory that the kubelets of --machines keep for the system, such as 0:memory=2Gi;1:memory=2Gi.")
@@ -261,7 +262,7 @@ func (f *simulateFlags) counted() (int, error) {
 }
 
 // alters reports whether the flags change the rules of nodes of the cluster.
-func (f *simulateFlags) alters() bool { return f.altered != "" || len(f.options) > 0 }
+func (f *simulateFlags) alters() bool { return f.newPolicy != "" || len(f.options) > 0 }
 
 func asksLeast(arg string) bool { return strings.HasSuffix(arg, "="+leastText) }
 
@@ -273,7 +274,7 @@ func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
 	if _, _, err := f.check(); err != nil {
 		return err
 	}
-	all, err := a.scenery(c, f)
+	all, err := a.inputs(c, f)
 	if err != nil {
 		return err
 	}
@@ -314,7 +315,7 @@ func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
 }
 
 // attempt places the pods once, and returns the result. Warnings go to stderr.
-func (a *app) attempt(c *cobra.Command, f simulateFlags, all *scenery, stderr io.Writer) (*simulation, error) {
+func (a *app) attempt(c *cobra.Command, f simulateFlags, all *inputs, stderr io.Writer) (*simulation, error) {
 	rules, count, err := f.check()
 	if err != nil {
 		return nil, err
@@ -337,9 +338,9 @@ func (a *app) attempt(c *cobra.Command, f simulateFlags, all *scenery, stderr io
 	return s, s.run(tasks, progressOn(c.Context(), stderr))
 }
 
-// scenery reads the sources that the flags name.
-func (a *app) scenery(c *cobra.Command, f simulateFlags) (*scenery, error) {
-	out := &scenery{}
+// inputs reads the sources that the flags name.
+func (a *app) inputs(c *cobra.Command, f simulateFlags) (*inputs, error) {
+	out := &inputs{}
 	var err error
 	if len(f.machines) > 0 {
 		out.source = "described"
@@ -360,7 +361,7 @@ func (a *app) scenery(c *cobra.Command, f simulateFlags) (*scenery, error) {
 }
 
 // readCluster adds a cluster, and the nodes that join it, to out.
-func (a *app) readCluster(c *cobra.Command, f simulateFlags, out *scenery) error {
+func (a *app) readCluster(c *cobra.Command, f simulateFlags, out *inputs) error {
 	var listed []string
 	for _, arg := range f.add {
 		t, ok, err := twin(arg)
@@ -410,7 +411,7 @@ func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []docu
 
 // tasks returns the workloads to place, in order: first pods that lose their node, then the pods that wait (with
 // --pending), pods from files, and copies of an existing pod. Warnings go to stderr, as kubectl's do.
-func (a *app) tasks(f simulateFlags, s *simulation, all *scenery, count int, stderr io.Writer) (out []*task,
+func (a *app) tasks(f simulateFlags, s *simulation, all *inputs, count int, stderr io.Writer) (out []*task,
 	err error) {
 	for i := range s.altered {
 		x := &s.altered[i]

@@ -122,8 +122,9 @@ func (f simulateFlags) kubeletConfigs(machines int) (out []kubeletConfig, err er
 func (f simulateFlags) kubeletFlags() map[string]any {
 	var out map[string]any
 	for field, value := range map[string]string{
-		"topologyManagerPolicy": f.policy, "topologyManagerScope": f.scope, "cpuManagerPolicy": f.cpus,
-		"reservedSystemCPUs": f.reservedCPUs, "memoryManagerPolicy": f.memory, "reservedMemory": f.reservedMemory,
+		"topologyManagerPolicy": f.policy, "topologyManagerScope": f.scope, "cpuManagerPolicy": f.cpuPolicy,
+		"reservedSystemCPUs": f.reservedCPUs, "memoryManagerPolicy": f.memoryPolicy,
+		"reservedMemory": f.reservedMemory,
 	} {
 		if value == "" {
 			continue

@@ -29,7 +29,7 @@ func (s *simulation) write(w io.Writer, f simulateFlags) error {
 		limit = maxSimulated
 	}
 	b := bufio.NewWriter(w)
-	s.writeScene(b)
+	s.writeSource(b)
 	s.writeTasks(b, limit)
 	s.writeRefusals(b, limit)
 	if s.needed != nil {
@@ -85,8 +85,8 @@ func coarse(all []whatif.Node) (out []string) {
 	return out
 }
 
-// writeScene writes on which nodes pods are placed, and how these nodes differ from the source.
-func (s *simulation) writeScene(b *bufio.Writer) {
+// writeSource writes on which nodes pods are placed, and how these nodes differ from the source.
+func (s *simulation) writeSource(b *bufio.Writer) {
 	fmt.Fprintf(b, "On %s (%s), scored by %s:\n", nodesText(len(s.stage.Nodes())-len(s.without)), s.source,
 		s.rules.Strategy.Type)
 	if s.added > 0 {

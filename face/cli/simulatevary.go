@@ -24,8 +24,8 @@ const leastText = "min"
 // maxNeeded is the number of nodes at which the search for the least number ends.
 const maxNeeded = 4096
 
-// scenery has what a simulation reads. It is read once, even if the pods are placed several times.
-type scenery struct {
+// inputs are the data that a simulation reads. They are read once, even if the pods are placed several times.
+type inputs struct {
 	stage    Stage // nil if there are only described machines
 	problems []document.Problem
 	source   string
@@ -61,7 +61,7 @@ func (n need) text() string {
 
 // counts returns the name of the machine or copied node whose number of nodes can be varied, and a pointer to this
 // number. The pointer is nil if there is not exactly one machine or copied node.
-func (s *scenery) counts() (name string, count *int) {
+func (s *inputs) counts() (name string, count *int) {
 	if len(s.machines)+len(s.twins) != 1 {
 		return "", nil
 	}
@@ -71,8 +71,8 @@ func (s *scenery) counts() (name string, count *int) {
 	return s.twins[0].Node, &s.twins[0].Copies
 }
 
-// set returns a copy of the scenery with n nodes of the machine or copied node that counts returns.
-func (s *scenery) set(n int) *scenery {
+// set returns a copy of the inputs, with n as the number that counts points to.
+func (s *inputs) set(n int) *inputs {
 	out := *s
 	out.machines, out.twins = slices.Clone(s.machines), slices.Clone(s.twins)
 	if _, count := out.counts(); count != nil {
@@ -84,7 +84,7 @@ func (s *scenery) set(n int) *scenery {
 // least returns the least number of nodes of the one machine with which all pods have a place. It doubles the number
 // until all pods have a place, and then bisects. It gives up when twice as many nodes leave as many pods without a
 // place, or at maxNeeded.
-func (a *app) least(c *cobra.Command, f simulateFlags, s *scenery) (need, error) {
+func (a *app) least(c *cobra.Command, f simulateFlags, s *inputs) (need, error) {
 	name, _ := s.counts()
 	unplaced := func(n int) (int, error) {
 		sim, err := a.attempt(c, f, s.set(n), io.Discard)
@@ -133,9 +133,9 @@ func (a *app) least(c *cobra.Command, f simulateFlags, s *scenery) (need, error)
 	return need{name, high, true}, nil
 }
 
-// vary returns the stage of a scenery: described machines alone, or a cluster with the changes, and the names of the
-// nodes whose rules have changed. It leaves out machines with 0 copies.
-func (a *app) vary(f simulateFlags, s *scenery) (Stage, []string, error) {
+// vary returns the stage that the inputs and the flags describe: described machines alone, or a cluster with changes.
+// It also returns the names of the nodes whose rules have changed. It leaves out machines with 0 copies.
+func (a *app) vary(f simulateFlags, s *inputs) (Stage, []string, error) {
 	from := a.setup.Stages
 	present := slices.DeleteFunc(slices.Clone(s.machines), func(m whatif.Machine) bool { return m.Copies == 0 })
 	if s.stage == nil {
@@ -163,18 +163,18 @@ func (a *app) vary(f simulateFlags, s *scenery) (Stage, []string, error) {
 
 // alter returns the function that applies --policy and --option to the rules of a node; nil if neither is given.
 func (f simulateFlags) alter() (func(place.Rules) (place.Rules, error), error) {
-	if f.altered == "" && len(f.options) == 0 {
+	if f.newPolicy == "" && len(f.options) == 0 {
 		if f.selector != "" {
 			return nil, errors.New("--selector needs --policy or --option")
 		}
 		return nil, nil
 	}
 	var changes []func(*place.Rules) error
-	if f.altered != "" {
-		p, ok := place.ParsePolicy(f.altered)
+	if f.newPolicy != "" {
+		p, ok := place.ParsePolicy(f.newPolicy)
 		if !ok {
 			return nil, fmt.Errorf("--policy %q is not known: want one of none, best-effort, restricted, single-numa-node",
-				f.altered)
+				f.newPolicy)
 		}
 		changes = append(changes, func(r *place.Rules) error { r.Topology.Policy = p; return nil })
 	}

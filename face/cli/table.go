@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// padding is the number of blanks that kubectl's tables put behind a cell, and leastCol the least width of a cell
-	// with them.
+	// padding is the number of blanks that kubectl's tables put behind a cell. leastCol is the least width of a cell
+	// including these blanks.
 	padding  = 3
 	leastCol = 6
 	// The least widths of the first and of the last column.

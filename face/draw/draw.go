@@ -1,10 +1,10 @@
-// Package draw renders machines as text: which CPUs, memory and devices of every NUMA node are reserved, free, or held
-// by which pod.
+// Package draw renders machines as text: which CPUs, memory and devices of every NUMA node are reserved, free, or
+// held by which pod.
 //
 // Invariant: the same node gives the same text, no line is wider than Options.Width runes, and the text without
 // colour has all information. Upper-case letters are holdings that the node reported, and lower-case letters are
-// predictions. The package never looks at terminals or the environment by itself; callers who want that use
-// [ColorWanted].
+// predictions. Drawing does not depend on the terminal or the environment: callers pass what [ColorWanted]
+// returns.
 package draw
 
 import (
@@ -43,8 +43,8 @@ func ColorWanted(f *os.File) bool {
 	return f != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
-// Map draws one node: a box per NUMA node, devices that belong to no single NUMA node, distances, and a legend with the
-// holdings of every pod. It returns the writer's error, or an error that names a node without a machine.
+// Map draws one node: a box per NUMA node, devices that belong to no single NUMA node, distances, and a legend with
+// the holdings of every pod. It returns the writer's error, or an error that names a node without a machine.
 func Map(w io.Writer, n *state.Node, o Options) error {
 	if n == nil {
 		return errors.New("draw map: no node")

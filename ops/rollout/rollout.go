@@ -1,5 +1,5 @@
 // Package rollout computes the effects of a change of kubelets' configuration before it is made. A plan has the pods
-// that their nodes would admit again, new places for the other pods, and how many pods of the usual shapes fit before
+// that their nodes would admit again, new places for the other pods, and how many pods of frequent shapes fit before
 // and after. It also has the state files that have to be removed, and the order in which nodes are changed.
 //
 // It only computes, with the algorithm that predicts placements. Invariant: a plan depends only on the data that was
@@ -290,8 +290,8 @@ func admit(n *whatif.Node, pod *v1.Pod) (whatif.Node, place.Verdict, error) {
 	return next, v, nil
 }
 
-// short returns a reason for each resource in needs that the node has too little of, in ascending order of the
-// resource's name.
+// short returns a reason for each resource that the node cannot provide in the needed amount, in ascending order of
+// the resource's name.
 func short(n *whatif.Node, needs whatif.Amounts) (out []place.Reason) {
 	for resource, want := range needs {
 		if have := n.Left(resource); want > 0 && want > have {
