@@ -117,7 +117,8 @@ func (a *agents) withRole(err error) error {
 	return err
 }
 
-// connect opens a connection to the agent's port in a pod. It returns when ctx ends, even if Dial still waits.
+// connect opens a connection to the agent's port in a pod. It returns an error as soon as ctx ends, even if Dial
+// waits.
 func (a *agents) connect(ctx context.Context, pod string) (*forwarded, error) {
 	at := a.base.JoinPath("api", "v1", "namespaces", a.namespace, "pods", pod, "portforward")
 	dial, err := dialer(a.cfg, at)
