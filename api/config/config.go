@@ -34,7 +34,7 @@ const (
 // InexactNodes.
 const (
 	Allow  = "Allow"  // accept pods, as a scheduler without NUMA data would; prefer known nodes
-	Refuse = "Refuse" // keep pods that need alignment away
+	Refuse = "Refuse" // keep away pods that need alignment
 	// AllowWithoutDemand accepts pods without a demand, and keeps the others away, since a demand cannot be guaranteed
 	// there. It is a value of UnknownNodes.
 	AllowWithoutDemand = "AllowWithoutDemand"
@@ -152,7 +152,7 @@ func (a Args) complete() (Args, error) {
 		{"inexactNodes", a.InexactNodes, []string{Allow, Refuse}},
 		{"podLogs", a.PodLogs, []string{Allow, Deny}},
 	} {
-		if err := c.fails(tenonKind); err != nil {
+		if err := c.verify(tenonKind); err != nil {
 			return Args{}, err
 		}
 	}
@@ -193,14 +193,14 @@ func checkSelector(text string) error {
 	return nil
 }
 
-// check is a field with a fixed set of values.
+// check is a field, its value, and the values that it may have.
 type check struct {
 	field, value string
 	values       []string
 }
 
-// fails returns an error if the field has none of its values. kind begins the text of the error.
-func (c check) fails(kind string) error {
+// verify returns an error unless the value is one of values. kind begins the text of the error.
+func (c check) verify(kind string) error {
 	if slices.Contains(c.values, c.value) {
 		return nil
 	}

@@ -13,9 +13,9 @@ const (
 	matchKind    = Match + "Args"
 )
 
-// theirs are the scoring types of scheduler-plugins, its default first.
-var theirs = [...]string{score.LeastAllocated.String(), score.MostAllocated.String(), score.BalancedAllocation.String(),
-	score.LeastNUMANodes.String()}
+// matchTypes are the scoring types of scheduler-plugins, its default first.
+var matchTypes = [...]string{score.LeastAllocated.String(), score.MostAllocated.String(),
+	score.BalancedAllocation.String(), score.LeastNUMANodes.String()}
 
 // matchArgs are NodeResourceTopologyMatchArgs as scheduler-plugins reads them.
 type matchArgs struct {
@@ -42,7 +42,7 @@ func (m matchArgs) complete() (Args, error) {
 		{"apiVersion", m.APIVersion, []string{"", matchVersion}},
 		{"kind", m.Kind, []string{"", matchKind}},
 	} {
-		if err := c.fails(matchKind); err != nil {
+		if err := c.verify(matchKind); err != nil {
 			return Args{}, err
 		}
 	}
@@ -50,32 +50,31 @@ func (m matchArgs) complete() (Args, error) {
 	if err != nil {
 		return Args{}, err
 	}
-	if t := m.ScoringStrategy.Type; t != "" && !slices.Contains(theirs[:], t) {
+	if t := m.ScoringStrategy.Type; t != "" && !slices.Contains(matchTypes[:], t) {
 		return Args{}, fmt.Errorf("%s: scoringStrategy.type: Invalid value: %q: invalid ScoringStrategyType: want one of %s",
-			matchKind, t, strings.Join(theirs[:], ", "))
+			matchKind, t, strings.Join(matchTypes[:], ", "))
 	}
-	if a.Strategy, err = m.ScoringStrategy.complete(matchKind, theirs[:]); err != nil {
+	if a.Strategy, err = m.ScoringStrategy.complete(matchKind, matchTypes[:]); err != nil {
 		return Args{}, err
 	}
 	a.KeepVictims = m.PreemptionMode != nil && *m.PreemptionMode == preemptionDisabled
 	for _, f := range m.knobs(a) {
 		if f.given {
-			a.note(f.field, f.says)
+			a.note(f.field, f.text)
 		}
 	}
 	return a, nil
 }
 
-func (a *Args) note(field, says string) { a.Notes = append(a.Notes, field+": "+says) }
+func (a *Args) note(field, text string) { a.Notes = append(a.Notes, field+": "+text) }
 
 // knob is a field of scheduler-plugins that has no effect here, or another one: most of them tune a mechanism that
-// Tenon does not have. given is set if the arguments have the field; the last field is the text of the note about it.
-// The value is not checked, because scheduler-plugins does not check it either, so a file that works there works
-// here.
+// Tenon does not have. given is set if the arguments have the field and text is the note that applies to it. The
+// value is not checked, because scheduler-plugins does not check it either, so a file that works there works here.
 type knob struct {
 	field string
 	given bool
-	says  string
+	text  string
 }
 
 // preemptionDisabled is scheduler-plugins' default for preemptionMode. Here, preemption is off only if the arguments
@@ -84,7 +83,7 @@ const preemptionDisabled = "Disabled"
 
 const noResync = "no effect: what is known of a node follows every event; nothing is resynchronized"
 
-// knobs are the fields in the order in which scheduler-plugins declares them.
+// knobs returns the fields in the order in which scheduler-plugins declares them.
 func (m matchArgs) knobs(a Args) []knob {
 	c := m.Cache
 	if c == nil {

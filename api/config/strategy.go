@@ -30,7 +30,7 @@ func (s Strategy) complete(kind string, types []string) (Strategy, error) {
 	if s.Type == "" {
 		s.Type = types[0]
 	}
-	if err := (check{"scoringStrategy.type", s.Type, types}).fails(kind); err != nil {
+	if err := (check{"scoringStrategy.type", s.Type, types}).verify(kind); err != nil {
 		return Strategy{}, err
 	}
 	if n := len(s.Resources); n > maxResources {

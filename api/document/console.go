@@ -65,7 +65,8 @@ type DevicesOnNUMA struct {
 	Free     int    `json:"free"`
 }
 
-// NodeOverviewOf returns a node in numbers. A nil node has no usable report.
+// NodeOverviewOf returns what the ledger knows of a node, in numbers. A nil node has no usable report. The caller
+// adds Problem, Labels, and the flags notReady and cordoned.
 func NodeOverviewOf(name string, n *state.Node) NodeOverview {
 	out := NodeOverview{Name: name, Quality: None, NUMAs: []NUMAOverview{}}
 	if n == nil || n.Machine == nil || n.Usage == nil {
@@ -74,10 +75,10 @@ func NodeOverviewOf(name string, n *state.Node) NodeOverview {
 	out.Quality, out.Pods, out.Policy = n.Quality.String(), len(n.Entries), n.Rules.Topology.Policy.String()
 	for _, f := range []struct {
 		name string
-		is   bool
+		set  bool
 	}{{"unsettled", n.Unsettled}, {"crowded", n.Crowded}, {"silent", n.Silent}, {"inexact", len(n.Inexact) > 0},
 		{"unaligned", len(Forgotten(n)) > 0}} {
-		if f.is {
+		if f.set {
 			out.Flags = append(out.Flags, f.name)
 		}
 	}

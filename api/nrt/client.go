@@ -36,8 +36,8 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 }
 
 // Apply writes the object by server-side apply, with the field manager of the agent's layout (client.FieldManager).
-// It takes over fields that other managers own, and returns the object as the server stored it. It creates a missing
-// object. If the server does not serve the kind, the error is NotFound.
+// It also sets fields that other managers own. It creates a missing object, and returns the object that the server
+// stored. If the server does not serve the kind, the error is NotFound.
 func (c *Client) Apply(ctx context.Context, o *v1alpha2.NodeResourceTopology) (*v1alpha2.NodeResourceTopology, error) {
 	data, err := json.Marshal(o)
 	if err != nil {

@@ -62,20 +62,23 @@ type Object interface {
 	metav1.Object
 }
 
-// Client reads and writes the objects T of one resource, whose lists are L, in one namespace or in all. It returns the
+// Client reads and writes the objects of one resource, in one namespace or in all. T is their type, and L the type
+// of their lists. It returns the
 // errors of the API server (k8s.io/apimachinery/pkg/api/errors). An object that is returned with an error must not be
 // used.
 type Client[T Object, L runtime.Object] struct {
 	group     *Group
 	resource  string
 	namespace string // "" for all, and for resources without namespaces
-	one       func() T
-	list      func() L
+	newObject func() T
+	newList   func() L
 }
 
-// NewClient returns a client of a resource, such as "pods", in all namespaces; one and list make empty objects.
-func NewClient[T Object, L runtime.Object](g *Group, resource string, one func() T, list func() L) *Client[T, L] {
-	return &Client[T, L]{group: g, resource: resource, one: one, list: list}
+// NewClient returns a client of a resource, such as "pods", in all namespaces. newObject and newList return empty
+// values.
+func NewClient[T Object, L runtime.Object](g *Group, resource string, newObject func() T,
+	newList func() L) *Client[T, L] {
+	return &Client[T, L]{group: g, resource: resource, newObject: newObject, newList: newList}
 }
 
 // In returns a client of the same resource in one namespace.
@@ -93,7 +96,7 @@ func (c *Client[T, L]) to(r *rest.Request, options runtime.Object) *rest.Request
 
 // read sends a request whose answer is an object.
 func (c *Client[T, L]) read(ctx context.Context, r *rest.Request) (T, error) {
-	out := c.one()
+	out := c.newObject()
 	err := r.Do(ctx).Into(out)
 	return out, err
 }
@@ -105,7 +108,7 @@ func (c *Client[T, L]) Get(ctx context.Context, name string, o metav1.GetOptions
 
 // List returns the objects that the options select.
 func (c *Client[T, L]) List(ctx context.Context, o metav1.ListOptions) (L, error) {
-	out := c.list()
+	out := c.newList()
 	err := c.to(c.group.server.Get(), &o).Timeout(timeout(o)).Do(ctx).Into(out)
 	return out, err
 }

@@ -47,9 +47,9 @@ func computeClass(p *v1.Pod) place.QoS {
 func classOf(r *v1.ResourceRequirements) place.QoS {
 	given, equal := 0, true
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-		want, most := quantity.Clamp(r.Requests[name]), quantity.Clamp(r.Limits[name])
-		equal = equal && want.Cmp(most) == 0
-		if !want.IsZero() || !most.IsZero() {
+		request, limit := quantity.Clamp(r.Requests[name]), quantity.Clamp(r.Limits[name])
+		equal = equal && request.Cmp(limit) == 0
+		if !request.IsZero() || !limit.IsZero() {
 			given++
 		}
 	}

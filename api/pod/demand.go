@@ -45,16 +45,16 @@ func Demand(p *v1.Pod) (d place.Demand, err error) {
 			return place.Demand{}, unknown(p, ScopeAnnotation, value, "one of container, pod")
 		}
 	}
-	about, err := aboutOf(p)
+	annotation, err := listAnnotation(p)
 	switch {
 	case err != nil:
 		return place.Demand{}, err
-	case about == "":
+	case annotation == "":
 	case !set:
 		d.Policy = place.SingleNUMA
 	case !d.Binds():
 		return place.Demand{}, fmt.Errorf("pod %s/%s: annotation %s: the pod's policy is %s, which demands nothing",
-			p.Namespace, p.Name, about, d.Policy)
+			p.Namespace, p.Name, annotation, d.Policy)
 	}
 	if !d.Binds() {
 		return d, nil
@@ -68,17 +68,17 @@ func Demand(p *v1.Pod) (d place.Demand, err error) {
 		return place.Demand{}, fmt.Errorf("pod %s/%s: demands %s, and no node can give it CPUs, memory or devices "+
 			"of its own: want a Guaranteed pod or one that asks for devices", p.Namespace, p.Name, d.Policy)
 	}
-	if about == "" {
+	if annotation == "" {
 		return d, nil
 	}
-	list, err := names(p, about, own)
+	list, err := parseNames(p, annotation, own)
 	switch {
 	case err != nil:
 		return place.Demand{}, err
-	case about == AlignAnnotation:
+	case annotation == AlignAnnotation:
 		d.Align = list
 	case list == own:
-		return place.Demand{}, unknown(p, about, p.Annotations[about],
+		return place.Demand{}, unknown(p, annotation, p.Annotations[annotation],
 			"fewer resources than all that it can get of its own")
 	default:
 		d.Ignore = list
@@ -86,9 +86,9 @@ func Demand(p *v1.Pod) (d place.Demand, err error) {
 	return d, nil
 }
 
-// aboutOf returns the name of the pod's annotation that lists resources, or "" if it has none. To have both such
-// annotations is an error.
-func aboutOf(p *v1.Pod) (annotation string, err error) {
+// listAnnotation returns the name of the annotation in which the pod lists resources, or "" if it has none. A pod
+// with both such annotations is an error.
+func listAnnotation(p *v1.Pod) (annotation string, err error) {
 	_, aligns := p.Annotations[AlignAnnotation]
 	_, ignores := p.Annotations[IgnoreAnnotation]
 	switch {
@@ -103,9 +103,9 @@ func aboutOf(p *v1.Pod) (annotation string, err error) {
 	return "", nil
 }
 
-// names reads the list of resources in an annotation. Each resource must be in own, the resources that the pod can
-// get of its own, and may be there only once.
-func names(p *v1.Pod, annotation string, own place.Names) (place.Names, error) {
+// parseNames reads the list of resources in an annotation. Each resource must be in own, the resources that the pod
+// can get of its own, and may be there only once.
+func parseNames(p *v1.Pod, annotation string, own place.Names) (place.Names, error) {
 	value := p.Annotations[annotation]
 	list := strings.Split(value, ",")
 	if len(value) > maxNamesText || len(list) > maxNames {

@@ -13,8 +13,8 @@ import (
 // create pods may set it. But a kubelet never runs a pod that has the annotation. It deletes such a pod if it has no
 // static pod of that name (pkg/kubelet, HandlePodCleanups).
 func Mirror(p *v1.Pod) bool {
-	_, is := p.Annotations[v1.MirrorPodAnnotationKey]
-	return is
+	_, marked := p.Annotations[v1.MirrorPodAnnotationKey]
+	return marked
 }
 
 // StaticUID returns the UID of the static pod for which a pod claims to stand; "" for other pods. A kubelet may

@@ -82,9 +82,9 @@ func BaseOf(l *NodeLayout) *LayoutBase {
 		Holdings: l.Holdings, MemoryGroups: l.MemoryGroups}
 }
 
-// constant reports whether two bases have equal data, apart from sequence, holdings, memoryGroups and the time of the
-// agent.
-func (b *LayoutBase) constant(o *LayoutBase) bool {
+// sameConstants reports whether two bases have equal data, apart from sequence, holdings, memoryGroups and the time
+// of the agent.
+func (b *LayoutBase) sameConstants(o *LayoutBase) bool {
 	same := equality.Semantic.DeepEqual
 	return b.Agent.ID == o.Agent.ID && same(b.Machine, o.Machine) && same(b.Rules, o.Rules) &&
 		same(b.Kubelet, o.Kubelet) && same(b.Inexact, o.Inexact)
@@ -93,7 +93,7 @@ func (b *LayoutBase) constant(o *LayoutBase) bool {
 // Same reports whether two bases have the same data.
 func (b *LayoutBase) Same(o *LayoutBase) bool {
 	same := equality.Semantic.DeepEqual
-	return b.Sequence == o.Sequence && b.constant(o) && same(b.Holdings, o.Holdings) &&
+	return b.Sequence == o.Sequence && b.sameConstants(o) && same(b.Holdings, o.Holdings) &&
 		same(b.MemoryGroups, o.MemoryGroups)
 }
 
@@ -109,7 +109,7 @@ func (b *LayoutBase) onto(l *NodeLayout) {
 // which the base also has, or the order of the holdings.
 func (l *NodeLayout) Since(b *LayoutBase) (d *NodeLayout, ok bool) {
 	same := equality.Semantic.DeepEqual
-	if !b.constant(BaseOf(l)) || !same(l.Labels, b.Labels) || !same(l.OwnerReferences, b.OwnerReferences) {
+	if !b.sameConstants(BaseOf(l)) || !same(l.Labels, b.Labels) || !same(l.OwnerReferences, b.OwnerReferences) {
 		return nil, false
 	}
 	d = &NodeLayout{TypeMeta: l.TypeMeta, ObjectMeta: l.ObjectMeta, Sequence: l.Sequence, Agent: l.Agent,
@@ -161,7 +161,7 @@ func continued[E any](base []E, ended []string, changed []E, uid func(E) string)
 		}
 	}
 	for i, e := range changed {
-		if k, left := at[uid(e)]; left && k == i {
+		if k, isNew := at[uid(e)]; isNew && k == i {
 			out = append(out, e)
 		}
 	}
@@ -197,11 +197,11 @@ func (l *NodeLayout) On(b *LayoutBase) (*NodeLayout, error) {
 		return l, nil
 	}
 	if b == nil {
-		return nil, l.lacksBase()
+		return nil, l.missingBase()
 	}
 	continues, older := l.follows(b.Agent.ID, b.Sequence)
 	if !continues && !older {
-		return nil, l.lacksBase()
+		return nil, l.missingBase()
 	}
 	out := *l
 	b.onto(&out)
@@ -214,20 +214,20 @@ func (l *NodeLayout) On(b *LayoutBase) (*NodeLayout, error) {
 	return &out, nil
 }
 
-// lacksBase returns an error that wraps ErrNoBase.
-func (l *NodeLayout) lacksBase() error {
+// missingBase returns an error that wraps ErrNoBase.
+func (l *NodeLayout) missingBase() error {
 	return fmt.Errorf("layout of node %q continues base %d: %w", clip(l.Name), l.Base, ErrNoBase)
 }
 
-// Base is a LayoutBase as core values. It converts the object when that is first needed, and keeps no more of it then:
-// the object is large.
+// Base is a LayoutBase as core values. It converts the object at the first use, and drops it then, because the object
+// is large.
 //
 // +kubebuilder:object:generate=false
 type Base struct {
 	metav1.ObjectMeta
 	Sequence int64
 	Agent    string
-	Parts    int // containers, devices and groups of CPUs: what the conversion takes is in proportion
+	Parts    int // NodeLayout.Parts of the complete layout: the time of the conversion is in proportion to it
 
 	mu     sync.Mutex
 	object *NodeLayout // the complete layout, until it is converted
@@ -283,11 +283,11 @@ func (l *NodeLayout) CoreFrom(base *Base, machine func(topo.Spec) (*topo.Machine
 		return l.CoreOn(machine)
 	}
 	if base == nil {
-		return out, l.lacksBase()
+		return out, l.missingBase()
 	}
 	continues, older := l.follows(base.Agent, base.Sequence)
 	if !continues && !older {
-		return out, l.lacksBase()
+		return out, l.missingBase()
 	}
 	if out, err = base.core(machine); err != nil {
 		return Layout{}, fmt.Errorf("base: %w", err)
@@ -295,15 +295,15 @@ func (l *NodeLayout) CoreFrom(base *Base, machine func(topo.Spec) (*topo.Machine
 	if older {
 		return out, nil
 	}
-	if err := l.difference(&out); err != nil {
+	if err := l.applyTo(&out); err != nil {
 		return Layout{}, fmt.Errorf("layout of node %q: %w", clip(l.Name), err)
 	}
 	return out, nil
 }
 
-// difference checks the layout, which is a difference, and applies it to the core values of its base.
-func (l *NodeLayout) difference(out *Layout) error {
-	if err := l.head(); err != nil {
+// applyTo checks the layout, which is a difference, and applies it to the core values of its base, in out.
+func (l *NodeLayout) applyTo(out *Layout) error {
+	if err := l.checkHead(); err != nil {
 		return err
 	}
 	if err := within("ended", len(l.Ended), 0, MaxPods); err != nil {

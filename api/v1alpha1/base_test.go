@@ -198,7 +198,7 @@ func TestBadDifferencesAreRefused(t *testing.T) {
 		}
 		_, err := l.CoreFrom(NewBase(base), topo.New)
 		if l.Sequence < 0 {
-			err = l.difference(&Layout{})
+			err = l.applyTo(&Layout{})
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -45,7 +45,7 @@ func (l *NodeLayout) CoreOn(machine func(topo.Spec) (*topo.Machine, error)) (Lay
 }
 
 func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out Layout, err error) {
-	if err := l.head(); err != nil {
+	if err := l.checkHead(); err != nil {
 		return out, err
 	}
 	switch {
@@ -80,16 +80,16 @@ func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out L
 	if out.Inexact, err = inexact(l.Inexact); err != nil {
 		return out, fmt.Errorf("inexact: %w", err)
 	}
-	if l.silent() {
+	if l.omitsVersion() {
 		out.Inexact = append(out.Inexact, state.Inexact{Code: state.UnknownKubeletVersion,
 			Message: "the layout does not say which version its kubelet has; its agent may be of an earlier release"})
 	}
 	return out, nil
 }
 
-// head checks the fields that a layout and a difference both have: the decoding error, sequence, base and the agent's
-// id.
-func (l *NodeLayout) head() error {
+// checkHead checks the fields that a layout and a difference both have: the decoding error, sequence, base and the
+// agent's id.
+func (l *NodeLayout) checkHead() error {
 	if l.Malformed != "" {
 		return errors.New(visible(l.Malformed))
 	}

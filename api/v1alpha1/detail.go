@@ -76,8 +76,8 @@ func rooted(in []DeviceGroup, roots map[string]string) (out []DeviceGroup) {
 	return out
 }
 
-// Before reports whether agent a must stand by while b writes the layout: its claim is older, or is equally old and
-// has a smaller id.
+// Before reports whether agent a must stand by while b writes the layout: the claim of a is older, or it is equally
+// old and a has the smaller id.
 func (a Agent) Before(b Agent) bool {
 	return cmp.Or(a.Since.Time.Compare(b.Since.Time), cmp.Compare(a.ID, b.ID)) < 0
 }
@@ -107,10 +107,10 @@ func checkOddities(in []Oddity) error {
 		return err
 	}
 	for i, o := range in {
-		if err := matches("code", o.Code, maxWord, codeForm); err != nil {
+		if err := checkPattern("code", o.Code, maxWord, codeForm); err != nil {
 			return fmt.Errorf("oddities[%d]: %w", i, err)
 		}
-		if err := matches("message", o.Message, MaxMessage, messageForm); err != nil {
+		if err := checkPattern("message", o.Message, MaxMessage, messageForm); err != nil {
 			return fmt.Errorf("oddities[%d]: %w", i, err)
 		}
 	}

@@ -6,9 +6,9 @@ import (
 )
 
 // Differences decides what an agent writes of the successive layouts of its node: the difference from the base, or a
-// new base first. A base is replaced when the differences from it have taken as many bytes as it has itself. That keeps
-// the sum of both near its least, whatever pods do. A small base stays longer, because a request has its price, too.
-// The zero Differences has no base.
+// new base first. A base is replaced when the differences from it have taken as many bytes as the base has. That
+// keeps the bytes of bases and differences together near the minimum. A small base is used longer (leastBudget),
+// because each request costs something, too. The zero Differences has no base.
 //
 // +kubebuilder:object:generate=false
 type Differences struct {
@@ -45,7 +45,8 @@ func (d *Differences) Begin(b *LayoutBase) error {
 // End forgets the base: the next layout needs a new one.
 func (d *Differences) End() { *d = Differences{} }
 
-// Next returns what to write of a complete layout, or nil if it needs a new base.
+// Next returns what to write of a complete layout: its difference from the base. It returns nil if the layout needs a
+// new base, which includes the case that the budget is spent.
 func (d *Differences) Next(l *NodeLayout) (*NodeLayout, error) {
 	if d.base == nil || d.spent >= d.budget {
 		return nil, nil

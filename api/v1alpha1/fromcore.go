@@ -96,10 +96,10 @@ type lanes struct {
 	cpus             [][]idset.CPU
 }
 
-// takes reports whether a core with these CPUs can be the next one of the group. It can only if the CPUs are above
+// accepts reports whether a core with these CPUs can be the next one of the group. It can only if the CPUs are above
 // the last ones of their lanes. A list of ids is written in ascending order, so otherwise the k-th CPU of a lane
 // would not stay the k-th.
-func (l *lanes) takes(numa, socket, l3 int32, threads []idset.CPU) bool {
+func (l *lanes) accepts(numa, socket, l3 int32, threads []idset.CPU) bool {
 	if l.numa != numa || l.socket != socket || l.l3 != l3 || len(l.cpus) != len(threads) {
 		return false
 	}
@@ -121,7 +121,7 @@ func fromCores(m *topo.Machine) []CPUGroup {
 		threads := m.CoreCPUs(core).List()
 		numa, socket, l3 := int32(m.NUMAs()[c.NUMA].ID), int32(c.Socket), int32(c.L3)
 		key := [3]int32{numa, socket, l3}
-		at := slices.IndexFunc(byPlace[key], func(l *lanes) bool { return l.takes(numa, socket, l3, threads) })
+		at := slices.IndexFunc(byPlace[key], func(l *lanes) bool { return l.accepts(numa, socket, l3, threads) })
 		var l *lanes
 		if at >= 0 {
 			l = byPlace[key][at]

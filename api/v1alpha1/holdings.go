@@ -89,11 +89,11 @@ func (t *tally) addCPUs(set idset.Set[idset.CPU]) error {
 func checkPod(id state.PodID) error {
 	for _, f := range []struct {
 		field, value string
-		most         int
+		limit        int
 		form         form
 	}{{"namespace", id.Namespace, maxLabel, label}, {"name", id.Name, topo.MaxName, dotted},
 		{"uid", id.UID, topo.MaxName, word}} {
-		if err := checkText(f.field, f.value, 1, f.most, f.form); err != nil {
+		if err := checkText(f.field, f.value, 1, f.limit, f.form); err != nil {
 			return fmt.Errorf("pod %q: %w", clip(id.String()), err)
 		}
 	}

@@ -83,10 +83,12 @@ var (
 )
 
 // IsVersion reports whether the text can be a kubelet version in a layout.
-func IsVersion(text string) bool { return matches("version", text, MaxVersion, versionForm) == nil }
+func IsVersion(text string) bool {
+	return checkPattern("version", text, MaxVersion, versionForm) == nil
+}
 
 func (k *Kubelet) check() error {
-	if err := matches("version", k.Version, MaxVersion, versionForm); err != nil {
+	if err := checkPattern("version", k.Version, MaxVersion, versionForm); err != nil {
 		return err
 	}
 	if err := within("featureGates", len(k.FeatureGates), 0, MaxGates); err != nil {
@@ -94,7 +96,7 @@ func (k *Kubelet) check() error {
 	}
 	seen := map[string]bool{}
 	for _, g := range k.FeatureGates {
-		if err := matches("featureGates: name", g.Name, maxWord, gateForm); err != nil {
+		if err := checkPattern("featureGates: name", g.Name, maxWord, gateForm); err != nil {
 			return err
 		}
 		if seen[g.Name] {
@@ -114,9 +116,9 @@ func (k *Kubelet) gates() map[string]bool {
 	return out
 }
 
-// silent reports whether an agent wrote the layout without the kubelet's version, and without the reason that the
-// version is unknown. Agents of earlier releases write no version.
-func (l *NodeLayout) silent() bool {
+// omitsVersion reports whether an agent wrote the layout without the kubelet's version, and without the reason that
+// the version is unknown. Agents of earlier releases write no version.
+func (l *NodeLayout) omitsVersion() bool {
 	return l.Agent.ID != "" && l.Kubelet.Version == "" && !slices.ContainsFunc(l.Inexact, func(r Inexact) bool {
 		return r.Code == string(state.UnknownKubeletVersion)
 	})
@@ -128,10 +130,10 @@ func inexact(in []Inexact) (out []state.Inexact, err error) {
 		return nil, err
 	}
 	for i, r := range in {
-		if err := matches("code", r.Code, maxWord, codeForm); err != nil {
+		if err := checkPattern("code", r.Code, maxWord, codeForm); err != nil {
 			return nil, fmt.Errorf("[%d]: %w", i, err)
 		}
-		if err := matches("message", r.Message, MaxMessage, messageForm); err != nil {
+		if err := checkPattern("message", r.Message, MaxMessage, messageForm); err != nil {
 			return nil, fmt.Errorf("[%d]: %w", i, err)
 		}
 		out = append(out, state.Inexact{Code: state.InexactCode(r.Code), Message: r.Message})
@@ -139,11 +141,11 @@ func inexact(in []Inexact) (out []state.Inexact, err error) {
 	return out, nil
 }
 
-// matches returns an error if a text from outside has too many bytes or does not match its pattern. The error quotes
-// the text with escapes, so that its control characters reach no terminal.
-func matches(field, text string, most int, form *regexp.Regexp) error {
-	if len(text) > most {
-		return fmt.Errorf("%s: %q has %d bytes, at most %d are allowed", field, clip(text), len(text), most)
+// checkPattern returns an error if a text from outside has too many bytes or does not match its pattern. The error
+// quotes the text with escapes, so that its control characters reach no terminal.
+func checkPattern(field, text string, limit int, form *regexp.Regexp) error {
+	if len(text) > limit {
+		return fmt.Errorf("%s: %q has %d bytes, at most %d are allowed", field, clip(text), len(text), limit)
 	}
 	if !form.MatchString(text) {
 		return fmt.Errorf("%s: %q does not match %s", field, clip(text), form)

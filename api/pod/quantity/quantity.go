@@ -32,9 +32,9 @@ func Small(q resource.Quantity) bool {
 	return math.Abs(q.AsApproximateFloat64()) < small
 }
 
-// Within reports whether q is in the range from 0 to most, both included.
-func Within(q resource.Quantity, most int64) bool {
-	return q.IsZero() || q.Sign() > 0 && Small(q) && q.CmpInt64(most) <= 0
+// Within reports whether q is in the range from 0 to high, both included.
+func Within(q resource.Quantity, high int64) bool {
+	return q.IsZero() || q.Sign() > 0 && Small(q) && q.CmpInt64(high) <= 0
 }
 
 // Text returns q as text of bounded length, for messages.
@@ -77,12 +77,12 @@ func ClampList(list v1.ResourceList) v1.ResourceList {
 // over the containers of the result are cheap.
 func ClampPod(pod *v1.Pod) *v1.Pod {
 	ok := true
-	lists(pod, func(list *v1.ResourceList) { ok = ok && smallList(*list) })
+	eachList(pod, func(list *v1.ResourceList) { ok = ok && smallList(*list) })
 	if ok {
 		return pod
 	}
 	out := pod.DeepCopy()
-	lists(out, func(list *v1.ResourceList) { *list = ClampList(*list) })
+	eachList(out, func(list *v1.ResourceList) { *list = ClampList(*list) })
 	return out
 }
 
@@ -95,8 +95,8 @@ func smallList(list v1.ResourceList) bool {
 	return true
 }
 
-// lists calls do for every list of quantities in a pod's spec.
-func lists(pod *v1.Pod, do func(*v1.ResourceList)) {
+// eachList calls do for every list of quantities in a pod's spec.
+func eachList(pod *v1.Pod, do func(*v1.ResourceList)) {
 	requirements := func(r *v1.ResourceRequirements) {
 		do(&r.Requests)
 		do(&r.Limits)

@@ -56,7 +56,7 @@ func TestAClampedPodIsSummedAtOnce(t *testing.T) {
 	}}
 	clamped := ClampPod(pod)
 	total := resource.Quantity{}
-	lists(clamped, func(list *v1.ResourceList) {
+	eachList(clamped, func(list *v1.ResourceList) {
 		for _, q := range *list {
 			total.Add(q)
 			total.Sub(q)

@@ -102,14 +102,14 @@ func unreadable(err error) bool { return apierrors.IsNotFound(err) || apierrors.
 // completeAll replaces layouts by their complete forms. If bases could not be read, bases is nil and why is the
 // reason. A layout without its base has the reason in Malformed afterwards.
 func completeAll(layouts []v1alpha1.NodeLayout, bases *v1alpha1.LayoutBaseList, why error) {
-	of := map[string]*v1alpha1.LayoutBase{}
+	byName := map[string]*v1alpha1.LayoutBase{}
 	if bases != nil {
 		for i := range bases.Items {
-			of[bases.Items[i].Name] = &bases.Items[i]
+			byName[bases.Items[i].Name] = &bases.Items[i]
 		}
 	}
 	for i := range layouts {
-		complete(&layouts[i], of[layouts[i].Name], why)
+		complete(&layouts[i], byName[layouts[i].Name], why)
 	}
 }
 
