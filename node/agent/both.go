@@ -22,6 +22,6 @@ type Both struct {
 func (b *Both) Publish(ctx context.Context, n *state.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
 	object metav1.Object, wrote bool, err error) {
 	object, wrote, err = b.Publisher.Publish(ctx, n, meta, read)
-	_, also, second := b.Second.Publish(ctx, n, meta, read)
-	return object, wrote || also, errors.Join(err, second)
+	_, wroteSecond, secondErr := b.Second.Publish(ctx, n, meta, read)
+	return object, wrote || wroteSecond, errors.Join(err, secondErr)
 }

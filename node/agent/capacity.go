@@ -12,9 +12,10 @@ import (
 // memory, because what the kernel keeps for itself differs from boot to boot.
 const memoryShare = 16
 
-// fitsCapacity compares the CPUs and memory of a machine with the kubelet's Node.status.capacity. It returns an error
-// that names each difference, or nil if there is none. It ignores amounts that the kubelet has not reported yet.
-func fitsCapacity(m *topo.Machine, n desired.Node) error {
+// compareCapacity compares the CPUs and memory of a machine with the kubelet's Node.status.capacity. It returns an
+// error that names each difference, or nil if there is none. It ignores amounts that the kubelet has not reported
+// yet.
+func compareCapacity(m *topo.Machine, n desired.Node) error {
 	var errs []error
 	if cpus := int64(m.CPUs().Len()); n.CPUs != 0 && cpus != n.CPUs {
 		errs = append(errs, fmt.Errorf("%d CPUs, the node has %d", cpus, n.CPUs))

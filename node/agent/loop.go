@@ -148,14 +148,14 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// logError logs an error if its text differs from before, the last text logged, and logs once when errors end. It
-// returns the text to pass as before the next time; "" if err is nil.
-func (l *loop) logError(before string, err error) (now string) {
+// logError logs an error if its text differs from last, the text of the previous reconcile's error, and logs once
+// when errors end. It returns the text to pass as last the next time; "" if err is nil.
+func (l *loop) logError(last string, err error) (now string) {
 	if err != nil {
 		now = err.Error()
 	}
 	switch {
-	case now == before:
+	case now == last:
 	case err != nil:
 		l.log.Error(err, "cannot publish; will retry")
 	default:

@@ -50,7 +50,7 @@ func (o *observer) observe(ctx context.Context, facts desired.Facts, full bool) 
 		return out, err
 	}
 	if o.checkCapacity {
-		if err := fitsCapacity(out.Facts.Machine, out.Node); err != nil {
+		if err := compareCapacity(out.Facts.Machine, out.Node); err != nil {
 			return out, err
 		}
 	}

@@ -49,15 +49,20 @@ func newPodWatch(pods *objects.Client[*v1.Pod, *v1.PodList], node string, onChan
 			UpdateFunc: func(before, after any) {
 				a, okA := before.(*v1.Pod)
 				b, okB := after.(*v1.Pod)
-				if !okA || !okB || a.UID != b.UID || ended(a) != ended(b) || started(a) != started(b) ||
-					a.Annotations[v1alpha1.DecisionAnnotation] != b.Annotations[v1alpha1.DecisionAnnotation] ||
-					!slices.EqualFunc(cpus(a), cpus(b), resource.Quantity.Equal) {
+				if !okA || !okB || !equalToAgent(a, b) {
 					onChange()
 				}
 			},
 		},
 	})
 	return w
+}
+
+// equalToAgent reports whether two states of a pod differ in nothing that has to trigger a reconcile.
+func equalToAgent(a, b *v1.Pod) bool {
+	return a.UID == b.UID && ended(a) == ended(b) && started(a) == started(b) &&
+		a.Annotations[v1alpha1.DecisionAnnotation] == b.Annotations[v1alpha1.DecisionAnnotation] &&
+		slices.EqualFunc(cpus(a), cpus(b), resource.Quantity.Equal)
 }
 
 // trimPod keeps the parts of a pod that package desired, the translation of requests and the users of Config.Pods read.

@@ -107,7 +107,7 @@ func New(cfg Config) (*Arbiter, error) {
 // and sends events. list returns the pods of the node, and changed is called when any pin has changed. Both may be
 // called from any goroutine.
 func (a *Arbiter) Run(ctx context.Context, list func() []*v1.Pod, changed func()) {
-	a.pods.watch(list)
+	a.pods.setList(list)
 	a.mu.Lock()
 	a.changed = changed
 	a.mu.Unlock()
@@ -130,11 +130,11 @@ func (a *Arbiter) Run(ctx context.Context, list func() []*v1.Pod, changed func()
 			if p == nil {
 				continue
 			}
-			each, cancel := context.WithCancel(ctx)
+			pluginCtx, cancel := context.WithCancel(ctx)
 			ended := make(chan struct{})
 			all.Go(func() {
 				defer close(ended)
-				p.Run(each, a.cfg.Socket, a.connected)
+				p.Run(pluginCtx, a.cfg.Socket, a.connected)
 			})
 			stop = func() {
 				cancel()
@@ -180,13 +180,13 @@ const unconnected = "the agent is not connected to the container runtime, so con
 func (a *Arbiter) Observe(ctx context.Context, f desired.Facts,
 	seen *kubelet.Observation) (unpinned string, err error) {
 	if f.Rules.Arbiter != place.ByAgent {
-		return "", a.use(ctx, nil)
+		return "", a.setPlugin(ctx, nil)
 	}
 	m, err := seen.MachineBy(f.Machine, a.machines.New)
 	if err != nil {
 		return "", fmt.Errorf("arbiter: %w", err)
 	}
-	if err := a.follow(ctx, m, f.Rules); err != nil {
+	if err := a.updatePlugin(ctx, m, f.Rules); err != nil {
 		return "", fmt.Errorf("arbiter: %w", err)
 	}
 	a.mu.Lock()
@@ -196,13 +196,13 @@ func (a *Arbiter) Observe(ctx context.Context, f desired.Facts,
 	case <-tried:
 	case <-ctx.Done():
 	}
-	there, err := a.settle(ctx)
+	exists, err := a.passPods(ctx)
 	if err != nil {
 		return "", fmt.Errorf("arbiter: %w", err)
 	}
-	a.tooLate()
-	a.compare()
-	for _, l := range a.plugin.Lingering(there) {
+	a.reportLate()
+	a.comparePins()
+	for _, l := range a.plugin.Lingering(exists) {
 		if len(l.Holdings) > 0 {
 			seen.Held = append(seen.Held, state.Entry{Holdings: l.Holdings,
 				Pod: state.PodID{UID: l.UID, Namespace: l.Namespace, Name: l.Name}})
@@ -217,9 +217,9 @@ func (a *Arbiter) Observe(ctx context.Context, f desired.Facts,
 	return "", nil
 }
 
-// follow makes a plugin for the machine and the rules, or passes them to the existing plugin.
-func (a *Arbiter) follow(ctx context.Context, m *topo.Machine, r place.Rules) error {
-	a.pods.on(m)
+// updatePlugin makes a plugin for the machine and the rules, or passes them to the existing plugin.
+func (a *Arbiter) updatePlugin(ctx context.Context, m *topo.Machine, r place.Rules) error {
+	a.pods.setMachine(m)
 	if a.plugin != nil {
 		return a.plugin.Use(m, r)
 	}
@@ -236,12 +236,12 @@ func (a *Arbiter) follow(ctx context.Context, m *topo.Machine, r place.Rules) er
 	if err != nil {
 		return err
 	}
-	return a.use(ctx, p)
+	return a.setPlugin(ctx, p)
 }
 
-// use makes p the current plugin, and makes Run connect it. If p is nil, Run only disconnects the current plugin. use
-// returns an error if ctx ends before Run can receive p.
-func (a *Arbiter) use(ctx context.Context, p *nri.Plugin) error {
+// setPlugin makes p the current plugin, and makes Run connect it. If p is nil, Run only disconnects the current
+// plugin. setPlugin returns an error if ctx ends before Run can receive p.
+func (a *Arbiter) setPlugin(ctx context.Context, p *nri.Plugin) error {
 	if a.plugin == p {
 		return nil
 	}
@@ -258,13 +258,13 @@ func (a *Arbiter) use(ctx context.Context, p *nri.Plugin) error {
 	}
 }
 
-// settle passes to the plugin what the runtime may not have reported: which pods the node has, which have ended, and
-// which were resized. It returns a function that reports whether the API server still has the pod of a sandbox,
+// passPods passes to the plugin what the runtime may not have reported: which pods the node has, which have ended,
+// and which were resized. It returns a function that reports whether the API server still has the pod of a sandbox,
 // according to the agent's watch.
-func (a *Arbiter) settle(ctx context.Context) (there func(nri.Sandbox) bool, err error) {
-	all, resized := a.pods.now()
-	there = among(all)
-	if err := a.plugin.Left(there); err != nil {
+func (a *Arbiter) passPods(ctx context.Context) (exists func(nri.Sandbox) bool, err error) {
+	all, resized := a.pods.active()
+	exists = existsIn(all)
+	if err := a.plugin.Left(exists); err != nil {
 		return nil, err
 	}
 	for _, pod := range all {
@@ -281,12 +281,12 @@ func (a *Arbiter) settle(ctx context.Context) (there func(nri.Sandbox) bool, err
 			return nil, err
 		}
 	}
-	return there, nil
+	return exists, nil
 }
 
-// tooLate reports decisions of the scheduler that arrived after the plugin had placed their pods without a decision.
-// The agent does not move such a pod. Its node reports where it is, and schedulers follow the report.
-func (a *Arbiter) tooLate() {
+// reportLate reports decisions of the scheduler that arrived after the plugin had placed their pods without a
+// decision. The agent does not move such a pod. Its node reports where it is, and schedulers follow the report.
+func (a *Arbiter) reportLate() {
 	late, n := map[string]bool{}, a.plugin.Node()
 	for _, pod := range a.pods.withDecision() {
 		uid := string(pod.UID)
@@ -301,20 +301,20 @@ func (a *Arbiter) tooLate() {
 	a.late = late
 }
 
-// compare reads the cpusets of running containers from the kernel, and passes them to the plugin. The plugin pins
+// comparePins reads the cpusets of running containers from the kernel, and passes them to the plugin. The plugin pins
 // again the containers whose cpuset differs from its decisions.
-func (a *Arbiter) compare() {
+func (a *Arbiter) comparePins() {
 	if a.cfg.Kernel == nil {
 		return
 	}
 	found := map[string]nri.Cpuset{}
 	for _, c := range cgroup.Running(a.pods.watched()) {
-		is, err := a.cfg.Kernel.Cpuset(c)
+		set, err := a.cfg.Kernel.Cpuset(c)
 		if err != nil {
 			continue // the container has ended, or runs in a virtual machine
 		}
 		_, id, _ := strings.Cut(c.ID, "://")
-		found[id] = nri.Cpuset(is)
+		found[id] = nri.Cpuset(set)
 	}
 	a.plugin.Compare(found)
 }

@@ -60,8 +60,8 @@ func newPods(cfg Config) (*pods, error) {
 		translate: cfg.Translate, log: cfg.Logger, list: func() []*v1.Pod { return nil }}, nil
 }
 
-// watch sets the function that lists the pods of the agent's watch.
-func (p *pods) watch(list func() []*v1.Pod) {
+// setList sets the function that lists the pods of the agent's watch.
+func (p *pods) setList(list func() []*v1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.list = list
@@ -74,16 +74,16 @@ func (p *pods) watched() []*v1.Pod {
 	return p.list()
 }
 
-// on sets the machine that decisions are checked against.
-func (p *pods) on(m *topo.Machine) {
+// setMachine sets the machine that decisions are checked against.
+func (p *pods) setMachine(m *topo.Machine) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.machine = m
 }
 
-// is reports whether p, a pod of the API server, is the pod of the runtime's sandbox s. The runtime alone decides
-// which pods are static, because the author of a pod could forge its annotations.
-func is(p *v1.Pod, s nri.Sandbox) bool {
+// samePod reports whether p, a pod of the API server, is the pod of the runtime's sandbox s. The runtime alone
+// decides which pods are static, because the author of a pod could forge its annotations.
+func samePod(p *v1.Pod, s nri.Sandbox) bool {
 	if s.Static {
 		return apipod.StaticUID(p) == s.UID && p.Namespace == s.Namespace && p.Name == s.Name
 	}
@@ -94,28 +94,28 @@ func ended(p *v1.Pod) bool {
 	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 
-// now returns the pods of the watch that have not ended. carriedOut has, by UID, the requests of the pods whose
-// containers run with what they request, so that a resize is complete; see resized. It omits static pods, which
-// cannot be resized.
-func (p *pods) now() (there []*v1.Pod, carriedOut map[string]*place.Pod) {
+// active returns the pods of the watch that have not ended. carriedOut has, by UID, the requests of the pods whose
+// containers run with what they request, so that a resize is complete; see runsAsRequested. It omits static pods,
+// which cannot be resized.
+func (p *pods) active() (out []*v1.Pod, carriedOut map[string]*place.Pod) {
 	carriedOut = map[string]*place.Pod{}
 	for _, pod := range p.watched() {
 		if ended(pod) {
 			continue
 		}
-		there = append(there, pod)
-		if apipod.Mirror(pod) || !resized(pod) {
+		out = append(out, pod)
+		if apipod.Mirror(pod) || !runsAsRequested(pod) {
 			continue
 		}
 		if spec, err := p.translate(pod); err == nil {
 			carriedOut[string(pod.UID)] = spec
 		}
 	}
-	return there, carriedOut
+	return out, carriedOut
 }
 
-// among returns a function that reports whether the pod of a sandbox is one of all.
-func among(all []*v1.Pod) func(nri.Sandbox) bool {
+// existsIn returns a function that reports whether the pod of a sandbox is one of all.
+func existsIn(all []*v1.Pod) func(nri.Sandbox) bool {
 	type name struct{ namespace, name string }
 	byUID, byName := map[string]*v1.Pod{}, map[name]*v1.Pod{}
 	for _, p := range all {
@@ -126,16 +126,16 @@ func among(all []*v1.Pod) func(nri.Sandbox) bool {
 		if s.Static {
 			p = byName[name{s.Namespace, s.Name}]
 		}
-		return p != nil && is(p, s)
+		return p != nil && samePod(p, s)
 	}
 }
 
-// resized reports whether all containers of a pod run with the CPUs that the pod requests. It ignores containers whose
-// status has no resources, and returns false if no container has them. A resize that the kubelet has deferred, or finds
-// infeasible, changes only the request.
-func resized(p *v1.Pod) bool {
+// runsAsRequested reports whether all containers of a pod run with the CPUs that the pod requests. It ignores
+// containers whose status has no resources, and returns false if no container has them. A resize that the kubelet has
+// deferred, or finds infeasible, changes only the request.
+func runsAsRequested(p *v1.Pod) bool {
 	statuses := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
-	one := false
+	known := false
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		i := slices.IndexFunc(statuses, func(s v1.ContainerStatus) bool { return s.Name == c.Name })
 		if i < 0 || statuses[i].Resources == nil {
@@ -145,9 +145,9 @@ func resized(p *v1.Pod) bool {
 		if want.MilliValue() != has.MilliValue() {
 			return false
 		}
-		one = true
+		known = true
 	}
-	return one
+	return known
 }
 
 // Arriving implements nri.Pods. It also returns false if the requests or the devices of the pod cannot be read.
@@ -174,10 +174,10 @@ func (p *pods) Arriving(ctx context.Context, s nri.Sandbox) (nri.Arriving, bool)
 
 // Bound implements nri.Pods. It leaves out a decision that Arriving would report as refused, so that such a decision
 // keeps no CPUs free.
-func (p *pods) Bound(but func(uid string) bool) (out []pin.Arrival) {
+func (p *pods) Bound(except func(uid string) bool) (out []pin.Arrival) {
 	for _, pod := range p.withDecision() {
 		uid := string(pod.UID)
-		if but(uid) {
+		if except(uid) {
 			continue
 		}
 		if spec, err := p.translate(pod.Pod); err == nil {
@@ -224,15 +224,15 @@ func (p *pods) withDecision() (out []decided) {
 func (p *pods) find(ctx context.Context, s nri.Sandbox) (*v1.Pod, *topo.Machine) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	its := func(pod *v1.Pod) bool { return is(pod, s) }
-	if all := p.list(); slices.ContainsFunc(all, its) {
-		return all[slices.IndexFunc(all, its)], p.machine
+	matches := func(pod *v1.Pod) bool { return samePod(pod, s) }
+	if all := p.list(); slices.ContainsFunc(all, matches) {
+		return all[slices.IndexFunc(all, matches)], p.machine
 	}
 	if err := p.refresh(ctx); err != nil {
 		p.log.Error(err, "pod is not known, so its containers are not pinned yet", "pod", s.Namespace+"/"+s.Name)
 		return nil, p.machine
 	}
-	if i := slices.IndexFunc(p.listed, its); i >= 0 {
+	if i := slices.IndexFunc(p.listed, matches); i >= 0 {
 		return p.listed[i], p.machine
 	}
 	return nil, p.machine
@@ -270,7 +270,7 @@ func (p *pods) devices(ctx context.Context, uid string, pod *v1.Pod, spec *place
 	}
 	if state != nil {
 		for container, all := range state.Containers[uid] {
-			out = given(out, container, all)
+			out = addGiven(out, container, all)
 		}
 	}
 	if slices.ContainsFunc(spec.Containers, func(c place.Container) bool {
@@ -283,7 +283,7 @@ func (p *pods) devices(ctx context.Context, uid string, pod *v1.Pod, spec *place
 		for _, l := range listed {
 			if l.Namespace == pod.Namespace && l.Name == pod.Name {
 				for _, c := range l.Containers {
-					out = given(out, c.Name, c.Devices)
+					out = addGiven(out, c.Name, c.Devices)
 				}
 			}
 		}
@@ -297,11 +297,11 @@ func (p *pods) devices(ctx context.Context, uid string, pod *v1.Pod, spec *place
 	return out, nil
 }
 
-// given adds the devices of a container to out, each once, in one element per container and resource.
-func given(out []pin.Given, container string, all []kubelet.Device) []pin.Given {
+// addGiven adds the devices of a container to out, each once, in one element per container and resource.
+func addGiven(out []pin.Given, container string, all []kubelet.Device) []pin.Given {
 	for _, d := range all {
-		is := func(g pin.Given) bool { return g.Container == container && g.Resource == d.Resource }
-		i := slices.IndexFunc(out, is)
+		same := func(g pin.Given) bool { return g.Container == container && g.Resource == d.Resource }
+		i := slices.IndexFunc(out, same)
 		if i < 0 {
 			i, out = len(out), append(out, pin.Given{Container: container, Resource: d.Resource})
 		}
@@ -321,7 +321,7 @@ func (p *pods) Ended(ctx context.Context, all []nri.Sandbox) (out []string, err 
 		return nil, err
 	}
 	for _, s := range all {
-		i := slices.IndexFunc(p.listed, func(pod *v1.Pod) bool { return is(pod, s) })
+		i := slices.IndexFunc(p.listed, func(pod *v1.Pod) bool { return samePod(pod, s) })
 		if i < 0 && !s.Static || i >= 0 && ended(p.listed[i]) {
 			out = append(out, s.UID)
 		}

@@ -19,28 +19,29 @@ type Source struct {
 // Configuration implements kubelet.Source. If a static manager makes the kubelet the arbiter, Refusal in the result
 // is the reason why the agent is not. Rules of the agent that cannot be used are an error.
 func (s Source) Configuration(ctx context.Context) (kubelet.Configuration, error) {
-	has, err := s.Kubelet.Configuration(ctx)
+	kubeletConfig, err := s.Kubelet.Configuration(ctx)
 	if err != nil {
-		return has, err
+		return kubeletConfig, err
 	}
 	pins, err := s.Pins.Configuration(ctx)
 	if err == nil && !pins.Rules.CPU.Static {
 		err = errors.New("cpuManagerPolicy is none, so no container would get CPUs of its own; set it to static")
 	}
 	if err != nil {
-		return has, fmt.Errorf("pin configuration: %w", err)
+		return kubeletConfig, fmt.Errorf("pin configuration: %w", err)
 	}
-	if has.Refusal = managed(has.Rules); has.Refusal != nil {
-		return has, nil
+	if kubeletConfig.Refusal = checkManagers(kubeletConfig.Rules); kubeletConfig.Refusal != nil {
+		return kubeletConfig, nil
 	}
 	pins.Rules.Arbiter = place.ByAgent
-	pins.Doubt = has.Doubt
+	pins.Doubt = kubeletConfig.Doubt
 	return pins, nil
 }
 
-// managed returns why the agent cannot pin beside a kubelet with these rules, or nil. A static CPU manager writes the
-// CPUs of all containers every few seconds. A static memory manager writes their NUMA nodes when they start.
-func managed(r place.Rules) error {
+// checkManagers returns the reason why the agent cannot pin beside a kubelet with these rules, or nil. A static CPU
+// manager writes the CPUs of all containers every few seconds. A static memory manager writes their NUMA nodes when
+// they start.
+func checkManagers(r place.Rules) error {
 	switch {
 	case r.CPU.Static:
 		return errors.New("the kubelet's cpuManagerPolicy is static; " +

@@ -159,18 +159,18 @@ func (m Memory) Remote(home idset.Set[idset.NUMA]) (share float64, ok bool) {
 }
 
 // read returns the text of a file. A file of more than the given number of bytes is an error.
-func (t *Tree) read(name string, most int64) (string, error) {
+func (t *Tree) read(name string, limit int64) (string, error) {
 	f, err := t.root.Open(name)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return "", fmt.Errorf("read %s: %w", name, err)
 	}
-	if int64(len(data)) > most {
-		return "", fmt.Errorf("%s has more than %d bytes", name, most)
+	if int64(len(data)) > limit {
+		return "", fmt.Errorf("%s has more than %d bytes", name, limit)
 	}
 	return string(data), nil
 }

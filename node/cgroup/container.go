@@ -96,12 +96,12 @@ func (t *Tree) paths(c Container) ([]string, error) {
 	if runtime == "cri-o" {
 		leaf = scope + id
 	}
-	return []string{path.Join(sliced(parts), scope+id+".scope"), path.Join(path.Join(parts...), leaf)}, nil
+	return []string{path.Join(slicePath(parts), scope+id+".scope"), path.Join(path.Join(parts...), leaf)}, nil
 }
 
-// sliced returns the path that the systemd driver gives a cgroup. Every part is a slice whose name contains the names
-// above it, joined by "-". A name itself must not contain "-" (systemd.slice(5)).
-func sliced(parts []string) string {
+// slicePath returns the path that the systemd driver gives a cgroup. Every part is a slice whose name contains the
+// names above it, joined by "-". A name itself must not contain "-" (systemd.slice(5)).
+func slicePath(parts []string) string {
 	var names, out []string
 	for _, p := range parts {
 		names = append(names, strings.ReplaceAll(p, "-", "_"))

@@ -14,10 +14,10 @@ import (
 // maxBytes bounds one number, so that a sum of all of them does not overflow.
 const maxBytes = 1 << 52
 
-// counted returns the field of an Amount to which a line of memory.numa_stat adds
+// fieldOf returns the field of an Amount to which a line of memory.numa_stat adds
 // (Documentation/admin-guide/cgroup-v2.rst). It returns nil for lines that repeat parts of other lines, and for unknown
 // lines.
-func (a *Amount) counted(name string) *int64 {
+func (a *Amount) fieldOf(name string) *int64 {
 	switch name {
 	case "anon":
 		return &a.Anon
@@ -36,7 +36,7 @@ func parseStat(text string) (map[idset.NUMA]Amount, error) {
 	seen := map[string]bool{}
 	for line := range strings.Lines(text) {
 		w := strings.Fields(line)
-		if len(w) == 0 || new(Amount).counted(w[0]) == nil {
+		if len(w) == 0 || new(Amount).fieldOf(w[0]) == nil {
 			continue
 		}
 		if seen[w[0]] {
@@ -54,7 +54,7 @@ func parseStat(text string) (map[idset.NUMA]Amount, error) {
 }
 
 // addLine adds the amounts in the words of one line, such as N0=4096, to out. The name is the first word of the line,
-// which must be counted.
+// for which fieldOf must return a field.
 func addLine(out map[idset.NUMA]Amount, name string, words []string) error {
 	here := map[idset.NUMA]bool{}
 	for _, word := range words {
@@ -67,7 +67,7 @@ func addLine(out map[idset.NUMA]Amount, name string, words []string) error {
 		}
 		here[numa] = true
 		a := out[numa]
-		*a.counted(name) += bytes
+		*a.fieldOf(name) += bytes
 		out[numa] = a
 	}
 	return nil

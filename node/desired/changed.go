@@ -23,9 +23,9 @@ type start struct {
 	at      time.Time     // when the kubelet started; zero if unknown
 }
 
-// startOf returns the machine, without devices, and the kubelet's start from a layout that an earlier agent published.
-// It returns the zero start if the layout is invalid, or does not record when the kubelet started.
-func startOf(l *v1alpha1.NodeLayout) (s start) {
+// publishedStart returns the machine, without devices, and the kubelet's start from a layout that an earlier agent
+// published. It returns the zero start if the layout is invalid, or does not record when the kubelet started.
+func publishedStart(l *v1alpha1.NodeLayout) (s start) {
 	if l.Kubelet.Started.IsZero() {
 		return s
 	}
@@ -42,27 +42,27 @@ func startOf(l *v1alpha1.NodeLayout) (s start) {
 	return start{m, l.Kubelet.Started.Time}
 }
 
-// atStart compares the present machine with the machine with which the kubelet started, because the kubelet decides by
-// the latter until it restarts. It returns how the present machine differs; "" if it does not differ, or if the kubelet
-// is not the arbiter.
+// factsAtStart compares the present machine with the machine with which the kubelet started, because the kubelet
+// decides by the latter until it restarts. It returns how the present machine differs; "" if it does not differ, or
+// if the kubelet is not the arbiter.
 //
 // If it differs, the returned facts have the machine of the kubelet's start, provided that an earlier reconcile or
 // agent read that machine during the same run of the kubelet, and that it agrees with what the kubelet reports.
 // Otherwise the returned facts have the present machine. A present machine that does not differ is recorded in s as the
 // machine of the start.
-func (s *State) atStart(o Observation) (Facts, string) {
+func (s *State) factsAtStart(o Observation) (Facts, string) {
 	f := o.Facts
 	if f.Rules.Arbiter != place.ByKubelet {
 		return f, ""
 	}
-	at := startedAt(o.Kubelet)
-	why := changed(f.Machine, o)
+	at := kubeletStarted(o.Kubelet)
+	why := capacityDifference(f.Machine, o)
 	kept := s.start.machine
-	if kept != nil && (!s.start.at.Equal(at) || changed(kept, o) != "") {
+	if kept != nil && (!s.start.at.Equal(at) || capacityDifference(kept, o) != "") {
 		kept = nil
 	}
 	if kept != nil && why == "" && !at.IsZero() {
-		why = replaced(f.Machine, kept)
+		why = startDifference(f.Machine, kept)
 	}
 	if why == "" {
 		s.start = start{f.Machine, at}
@@ -79,13 +79,13 @@ func (s *State) atStart(o Observation) (Facts, string) {
 	return f, why
 }
 
-// startedAt returns when the kubelet started, with the precision of a layout.
-func startedAt(o kubelet.Observation) time.Time { return o.Started.Truncate(time.Microsecond) }
+// kubeletStarted returns when the kubelet started, with the precision of a layout.
+func kubeletStarted(o kubelet.Observation) time.Time { return o.Started.Truncate(time.Microsecond) }
 
-// changed returns how a machine differs from what its kubelet reports; "" if it does not. The kubelet reads the machine
-// once, when it starts (pkg/kubelet, GetCachedMachineInfo). It writes the amounts of that machine to
-// Node.status.capacity, and its CPUs to the CPU manager's state file.
-func changed(m *topo.Machine, o Observation) string {
+// capacityDifference returns how a machine differs from what its kubelet reports; "" if it does not. The kubelet
+// reads the machine once, when it starts (pkg/kubelet, GetCachedMachineInfo). It writes the amounts of that machine
+// to Node.status.capacity, and its CPUs to the CPU manager's state file.
+func capacityDifference(m *topo.Machine, o Observation) string {
 	n, s := o.Node, o.Kubelet.CPU
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -117,39 +117,39 @@ func changed(m *topo.Machine, o Observation) string {
 			add("the machine has %s of %s, the kubelet %s", topo.FormatBytes(pages[kind]), kind, topo.FormatBytes(bytes))
 		}
 	}
-	return differing(out)
+	return joinDifferences(out)
 }
 
-// replaced returns how the machine m differs from before, the machine with which its kubelet started. It finds what
-// equal total amounts hide: other CPUs, a NUMA node that is gone, or hugepages on other NUMA nodes. It returns "" if
-// m does not differ.
-func replaced(m, before *topo.Machine) string {
+// startDifference returns how the machine m differs from before, the machine with which its kubelet started. It finds
+// what equal total amounts hide: other CPUs, a NUMA node that is gone, or hugepages on other NUMA nodes. It returns
+// "" if m does not differ.
+func startDifference(m, before *topo.Machine) string {
 	var out []string
 	if gone := before.CPUs().Minus(m.CPUs()); !gone.Empty() {
 		out = append(out, fmt.Sprintf("CPUs %s went offline", gone))
 	}
-	if came := m.CPUs().Minus(before.CPUs()); !came.Empty() {
-		out = append(out, fmt.Sprintf("CPUs %s came", came))
+	if added := m.CPUs().Minus(before.CPUs()); !added.Empty() {
+		out = append(out, fmt.Sprintf("CPUs %s came", added))
 	}
-	for _, was := range before.NUMAs() {
-		i, ok := m.Position(was.ID)
+	for _, old := range before.NUMAs() {
+		i, ok := m.Position(old.ID)
 		if !ok {
-			out = append(out, fmt.Sprintf("NUMA node %d is gone", was.ID))
+			out = append(out, fmt.Sprintf("NUMA node %d is gone", old.ID))
 			continue
 		}
-		for _, h := range was.Hugepages {
+		for _, h := range old.Hugepages {
 			kind := h.Kind()
-			if now, then := m.NUMAs()[i].Capacity(kind), was.Capacity(kind); now != then {
-				out = append(out, fmt.Sprintf("NUMA node %d has %s of %s, the kubelet %s", was.ID, topo.FormatBytes(now), kind,
-					topo.FormatBytes(then)))
+			if now, then := m.NUMAs()[i].Capacity(kind), old.Capacity(kind); now != then {
+				out = append(out, fmt.Sprintf("NUMA node %d has %s of %s, the kubelet %s", old.ID,
+					topo.FormatBytes(now), kind, topo.FormatBytes(then)))
 			}
 		}
 	}
-	return differing(out)
+	return joinDifferences(out)
 }
 
-// differing makes one text of the differences; "" if there are none.
-func differing(in []string) string {
+// joinDifferences makes one text of the differences; "" if there are none.
+func joinDifferences(in []string) string {
 	if len(in) == 0 {
 		return ""
 	}

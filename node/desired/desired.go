@@ -57,7 +57,7 @@ type Observation struct {
 type State struct {
 	// Facts are the machine and the rules that were read last.
 	Facts Facts
-	// start is the machine of the kubelet's start; see atStart.
+	// start is the machine of the kubelet's start; see factsAtStart.
 	start start
 	// order ranks the pods by when they were first seen to hold something.
 	order order
@@ -94,7 +94,7 @@ type Result struct {
 func Compute(opts Options, previous State, o Observation) Result {
 	out := Result{State: previous, Err: o.Facts.Stale}
 	next := &out.State
-	o.Facts = o.Facts.of(o.Node)
+	o.Facts = o.Facts.forNode(o.Node)
 	next.Facts = o.Facts
 	next.learn(o.Earlier)
 	if !o.Facts.Known() {
@@ -106,7 +106,7 @@ func Compute(opts Options, previous State, o Observation) Result {
 
 	var wait bool
 	var machineChanged string
-	o.Facts, machineChanged = next.atStart(o)
+	o.Facts, machineChanged = next.factsAtStart(o)
 	contradiction := seen.Unsettled(o.Facts.Machine, o.Facts.Rules.CPU)
 	if next.files, wait = previous.files.observe(contradiction); wait {
 		out.Again = true
@@ -116,7 +116,7 @@ func Compute(opts Options, previous State, o Observation) Result {
 	if next.startup, wait, out.Again = previous.startup.observe(listed, missing); wait {
 		return out
 	}
-	out.layout(opts, o, seen, machineChanged)
+	out.addLayout(opts, o, seen, machineChanged)
 	return out
 }
 
@@ -132,12 +132,12 @@ func (s *State) learn(earlier *v1alpha1.NodeLayout) {
 	}
 	s.order = s.order.with(uids...)
 	if s.start.machine == nil {
-		s.start = startOf(earlier)
+		s.start = publishedStart(earlier)
 	}
 }
 
-// layout adds the layout to the result, or the error that prevents it.
-func (r *Result) layout(opts Options, o Observation, seen kubelet.Observation, machineChanged string) {
+// addLayout adds the layout to the result, or the error that prevents it.
+func (r *Result) addLayout(opts Options, o Observation, seen kubelet.Observation, machineChanged string) {
 	next, facts := &r.State, o.Facts
 	m, err := seen.MachineBy(facts.Machine, next.withDevices.build)
 	if err != nil {
@@ -164,7 +164,7 @@ func (r *Result) layout(opts Options, o Observation, seen kubelet.Observation, m
 	l.Describe(facts.Detail)
 	l.Rules.From = facts.source()
 	l.Kubelet = facts.kubelet(o.Node)
-	l.Kubelet.Started = metav1.NewMicroTime(startedAt(seen))
+	l.Kubelet.Started = metav1.NewMicroTime(kubeletStarted(seen))
 	l.Inexact = v1alpha1.FromInexact(inexact(o, seen, reasons{machine: m, entries: all, podErr: podErr,
 		policyErr: policyErr, contradiction: next.files.accepted, machineChanged: machineChanged}))
 	// The layout is parsed as readers will parse it: a layout that they would reject is not published.

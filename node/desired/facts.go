@@ -74,10 +74,10 @@ func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 	return f
 }
 
-// rulesOn returns the rules of a configuration that a kubelet has started with, on a machine. A kubelet starts only if
-// the machine has the CPUs that it reserves. So reserved CPUs that the machine lacks went offline later (see changed),
-// and rulesOn leaves them out. Where the agent is the arbiter, no kubelet has started with the configuration, so a
-// reserved CPU that the machine lacks is an error.
+// rulesOn returns the rules of a configuration that a kubelet has started with, on a machine. A kubelet starts only
+// if the machine has the CPUs that it reserves. So reserved CPUs that the machine lacks went offline later (see
+// capacityDifference), and rulesOn leaves them out. Where the agent is the arbiter, no kubelet has started with the
+// configuration, so a reserved CPU that the machine lacks is an error.
 func rulesOn(m *topo.Machine, c kubelet.Configuration, release place.Release) (place.Rules, error) {
 	if c.Rules.Arbiter == place.ByKubelet {
 		c.Rules.CPU.Reserved = c.Rules.CPU.Reserved.And(m.CPUs())
@@ -85,8 +85,9 @@ func rulesOn(m *topo.Machine, c kubelet.Configuration, release place.Release) (p
 	return c.On(m, release)
 }
 
-// of returns the facts for a kubelet of the Node's version: which CPUs it reserves may depend on its release.
-func (f Facts) of(n Node) Facts {
+// forNode returns the facts for the release of the Node's kubelet, because which CPUs a kubelet reserves may depend
+// on its release.
+func (f Facts) forNode(n Node) Facts {
 	release, _, _ := kubelet.Release(n.KubeletVersion)
 	if !f.rulesKnown || f.Rules.Release == release {
 		return f

@@ -36,7 +36,7 @@ func inexact(o Observation, seen kubelet.Observation, r reasons) (out []state.In
 	if o.Unpinned != "" {
 		add(state.NotPinning, "%s", o.Unpinned)
 	}
-	if why, is := kubelet.Unusable(r.machine, facts.Rules); is {
+	if why, found := kubelet.Unusable(r.machine, facts.Rules); found {
 		out = append(out, why)
 	}
 	if facts.Rules.Arbiter == place.ByKubelet {
@@ -79,7 +79,7 @@ func inexactKubelet(o Observation, seen kubelet.Observation, r reasons) (out []s
 		out = append(out, state.Inexact{Code: state.MachineChanged, Message: r.machineChanged})
 	}
 	out = append(out, seen.Unhealthy(r.machine, facts.Rules)...)
-	if why, is := seen.ReleaseOrder(facts.Rules, r.entries, o.Pods); is {
+	if why, found := seen.ReleaseOrder(facts.Rules, r.entries, o.Pods); found {
 		out = append(out, why)
 	}
 	return out

@@ -17,7 +17,7 @@ type order struct {
 	next int
 }
 
-// with ranks pods after all others, unless they have a rank.
+// with returns the order with further pods: those that have no rank yet follow all others.
 func (o order) with(uids ...string) order {
 	if len(uids) == 0 {
 		return o

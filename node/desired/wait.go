@@ -4,7 +4,7 @@ import "github.com/tenon-numa/tenon/node/kubelet"
 
 // maxUnsettled is how many observations in a row may find a new contradiction in the state files. The kubelet writes
 // a file for every step of an admission, so most contradictions last for milliseconds. One that lasts longer is
-// accepted, and the observations after it are published at once.
+// accepted: while it stays the same, observations are published at once.
 const maxUnsettled = 20
 
 // files counts for how many observations the state files have contradicted themselves.

@@ -93,9 +93,9 @@ func memoryReserved(in *kubeletv1beta1.KubeletConfiguration, all int64) (int64, 
 	if err != nil {
 		return 0, err
 	}
-	threshold, said := in.EvictionHard["memory.available"]
+	threshold, set := in.EvictionHard["memory.available"]
 	merge := in.MergeDefaultEvictionSettings != nil && *in.MergeDefaultEvictionSettings
-	if !said && (in.EvictionHard == nil || merge) {
+	if !set && (in.EvictionHard == nil || merge) {
 		threshold = defaultEviction
 	}
 	if threshold == "" {

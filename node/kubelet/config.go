@@ -137,9 +137,9 @@ func topologyRules(in *kubeletv1beta1.KubeletConfiguration, r *place.TopologyRul
 	if r.Policy == place.None {
 		// Under policy none the kubelet does not read the options (topologymanager/topology_manager.go, NewManager), so
 		// bad ones are no error. If all are valid, they are kept, because they take effect when the policy changes.
-		with := place.TopologyRules{}
-		if topologyOptions(in.TopologyManagerPolicyOptions, &with) == nil {
-			r.PreferClosest, r.MaxNUMAs = with.PreferClosest, with.MaxNUMAs
+		options := place.TopologyRules{}
+		if topologyOptions(in.TopologyManagerPolicyOptions, &options) == nil {
+			r.PreferClosest, r.MaxNUMAs = options.PreferClosest, options.MaxNUMAs
 		}
 		return nil
 	}
@@ -216,8 +216,9 @@ func reservedList(in *kubeletv1beta1.KubeletConfiguration) (idset.Set[idset.CPU]
 	return set, nil
 }
 
-// reservedCPUs follows the kubelet: a list takes precedence over the amounts (cmd/kubelet/app/server.go), and the
-// static policy does not start without a reservation (cpumanager/cpu_manager.go).
+// reservedCPUs sets the reserved CPUs in c as the kubelet does: a list takes precedence over the amounts
+// (cmd/kubelet/app/server.go), and the static policy does not start without a reservation
+// (cpumanager/cpu_manager.go).
 func reservedCPUs(in *kubeletv1beta1.KubeletConfiguration, c *Configuration) error {
 	set, err := reservedList(in)
 	if err != nil {

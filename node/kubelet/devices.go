@@ -231,8 +231,8 @@ func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []state.Inex
 }
 
 // Unusable returns why a kubelet with these rules serves no pod that needs alignment on a machine: its managers fail,
-// or do not start. is reports whether there is such a reason.
-func Unusable(m *topo.Machine, r place.Rules) (why state.Inexact, is bool) {
+// or do not start. found reports whether there is such a reason.
+func Unusable(m *topo.Machine, r place.Rules) (why state.Inexact, found bool) {
 	reasons := r.Obstacles(m)
 	if len(reasons) == 0 {
 		return why, false

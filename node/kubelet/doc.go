@@ -32,32 +32,32 @@ const (
 )
 
 // read returns the content of a file. A file of more than the given number of bytes is an error.
-func read(fsys fs.FS, name string, most int64) ([]byte, error) {
+func read(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	if int64(len(data)) > most {
-		return nil, fmt.Errorf("read %s: more than %d bytes", name, most)
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("read %s: more than %d bytes", name, limit)
 	}
 	return data, nil
 }
 
 // within returns an error if a number is outside the bounds, 0 and the given maximum. what names the number.
-func within(what string, n, most int) error {
-	if n < 0 || n > most {
-		return fmt.Errorf("%s: %d is outside 0..%d", what, n, most)
+func within(what string, n, limit int) error {
+	if n < 0 || n > limit {
+		return fmt.Errorf("%s: %d is outside 0..%d", what, n, limit)
 	}
 	return nil
 }
 
-// name returns an error if the name s is empty or longer than topo.MaxName bytes. what names its kind.
-func name(what, s string) error {
+// checkName returns an error if the name s is empty or longer than topo.MaxName bytes. what names its kind.
+func checkName(what, s string) error {
 	if s == "" || len(s) > topo.MaxName {
 		return fmt.Errorf("%s of %d bytes is outside 1..%d", what, len(s), topo.MaxName)
 	}

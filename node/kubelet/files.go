@@ -134,24 +134,24 @@ func readDropIn(path string) (patch map[string]any, size int64, err error) {
 	if len(data) == 0 {
 		return nil, 0, errors.New("file is empty")
 	}
-	var is kubeletv1beta1.KubeletConfiguration
-	if err := decode(data, &is.TypeMeta); err != nil {
+	var object kubeletv1beta1.KubeletConfiguration
+	if err := decode(data, &object.TypeMeta); err != nil {
 		return nil, 0, err
 	}
-	if err := checkKind(is.GroupVersionKind()); err != nil {
+	if err := checkKind(object.GroupVersionKind()); err != nil {
 		return nil, 0, err
 	}
 	patch = map[string]any{}
 	if err := decode(data, &patch); err != nil {
 		return nil, 0, err
 	}
-	return patch, int64(len(data)), once(data)
+	return patch, int64(len(data)), checkRepeats(data)
 }
 
-// once returns an error if a drop-in file has a key twice. A kubelet does not start with such a drop-in file, although
-// it starts with such a main file (pkg/kubelet/kubeletconfig/util/codec, DecodeKubeletConfigurationIntoJSON: it decodes
-// strictly).
-func once(data []byte) error {
+// checkRepeats returns an error if a drop-in file has a key twice. A kubelet does not start with such a drop-in file,
+// although it starts with such a main file (pkg/kubelet/kubeletconfig/util/codec, DecodeKubeletConfigurationIntoJSON:
+// it decodes strictly).
+func checkRepeats(data []byte) error {
 	if yaml.IsJSONBuffer(data) {
 		var b bytes.Buffer
 		if err := json.Compact(&b, data); err != nil { // without the tabs that JSON allows and YAML does not

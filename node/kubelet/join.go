@@ -155,7 +155,7 @@ func (o Observation) Entries(m *topo.Machine, pods Pods) ([]state.Entry, error) 
 		seen[pod.ID.UID] = true
 		e := state.Entry{Pod: pod.ID, Source: state.Observed}
 		var err error
-		if e.Holdings, err = o.holdings(m, l, pod); err != nil {
+		if e.Holdings, err = o.podHoldings(m, l, pod); err != nil {
 			faults = append(faults, fmt.Errorf("pod %s: %w", pod.ID, err))
 		}
 		if len(e.Holdings) > 0 {
@@ -165,9 +165,9 @@ func (o Observation) Entries(m *topo.Machine, pods Pods) ([]state.Entry, error) 
 	return out, errors.Join(faults...)
 }
 
-// holdings returns what a pod holds as a whole, if it does, and then what its containers hold, in the order of the
+// podHoldings returns what a pod holds as a whole, if it does, and then what its containers hold, in the order of the
 // pod. If CPUs are offline, it returns an error beside the remaining holdings.
-func (o Observation) holdings(m *topo.Machine, l Listed, pod Pod) (out []place.Holding, err error) {
+func (o Observation) podHoldings(m *topo.Machine, l Listed, pod Pod) (out []place.Holding, err error) {
 	add := func(h place.Holding) {
 		if !h.Empty() {
 			out = append(out, h)
@@ -196,7 +196,7 @@ func (o Observation) holdings(m *topo.Machine, l Listed, pod Pod) (out []place.H
 		if at >= 0 {
 			listed = l.Containers[at]
 		}
-		h, err := o.holding(m, listed, pod.StateUID)
+		h, err := o.containerHolding(m, listed, pod.StateUID)
 		if err != nil {
 			return nil, fmt.Errorf("container %q: %w", c.Name, err)
 		}
@@ -216,10 +216,10 @@ func (o Observation) holdings(m *topo.Machine, l Listed, pod Pod) (out []place.H
 	return out, offline
 }
 
-// holding joins the service's and the files' data about one container; uid is the pod's StateUID. CPUs and memory
-// come from the files, which are complete, if there are files. Devices come from both sources: the file lacks devices
-// that are not written yet, and the service omits init containers.
-func (o Observation) holding(m *topo.Machine, l ListedContainer, uid string) (h place.Holding, err error) {
+// containerHolding joins the service's and the files' data about one container; uid is the pod's StateUID. CPUs and
+// memory come from the files, which are complete, if there are files. Devices come from both sources: the file lacks
+// devices that are not written yet, and the service omits init containers.
+func (o Observation) containerHolding(m *topo.Machine, l ListedContainer, uid string) (h place.Holding, err error) {
 	h.Container = l.Name
 	h.CPUs = l.CPUs
 	if o.CPU != nil && uid != "" {

@@ -25,17 +25,17 @@ func (o Observation) Groups(m *topo.Machine, r place.Rules, entries []state.Entr
 	for _, e := range entries {
 		u = u.Hold(e.Holdings...)
 	}
-	left := o.Memory.leave(stateUIDs(entries, pods))
+	tables := o.Memory.tables(stateUIDs(entries, pods))
 	out := map[int]place.MemoryGroup{}
 	for at, n := range m.NUMAs() {
-		t := left[n.ID]
+		t := tables[n.ID]
 		if t == nil {
 			continue
 		}
 		mask, err := m.MaskOf(t.cells.List()...)
-		said := place.MemoryGroup{NUMAs: mask, Free: t.amounts(m.Kinds())}
-		if err == nil && mask.Has(at) && differ(said, u.MemoryGroup(at)) {
-			out[at] = said
+		reported := place.MemoryGroup{NUMAs: mask, Free: t.amounts(m.Kinds())}
+		if err == nil && mask.Has(at) && differ(reported, u.MemoryGroup(at)) {
+			out[at] = reported
 		}
 	}
 	return out
@@ -54,13 +54,13 @@ func stateUIDs(entries []state.Entry, pods Pods) map[string]bool {
 
 // differ reports whether the manager's data has another group, or another free amount, than the data that follows from
 // holdings. It compares only kinds of memory that both have.
-func differ(said, follows place.MemoryGroup) bool {
-	if said.NUMAs != follows.NUMAs {
+func differ(reported, derived place.MemoryGroup) bool {
+	if reported.NUMAs != derived.NUMAs {
 		return true
 	}
-	for _, f := range said.Free {
-		at := slices.IndexFunc(follows.Free, func(x place.Amount) bool { return x.Kind == f.Kind })
-		if at >= 0 && follows.Free[at].Bytes != f.Bytes {
+	for _, f := range reported.Free {
+		at := slices.IndexFunc(derived.Free, func(x place.Amount) bool { return x.Kind == f.Kind })
+		if at >= 0 && derived.Free[at].Bytes != f.Bytes {
 			return true
 		}
 	}
@@ -74,10 +74,10 @@ type table struct {
 	free, reserved map[string]uint64     // unassigned and assigned bytes by kind
 }
 
-// leave returns the tables that the manager would have after it returned the memory of all pods that are not in keep.
-// The memory is returned in the order of UIDs and containers. The manager's own order is the random order of a Go
-// map; see ReleaseOrder.
-func (s *MemoryState) leave(keep map[string]bool) map[idset.NUMA]*table {
+// tables returns the tables that the manager would have after it returned the memory of all pods that are not in
+// keep. The memory is returned in the order of UIDs and containers. The manager's own order is the random order of a
+// Go map; see ReleaseOrder.
+func (s *MemoryState) tables(keep map[string]bool) map[idset.NUMA]*table {
 	out := map[idset.NUMA]*table{}
 	for id, cells := range s.Cells {
 		out[id] = &table{cells: cells, free: maps.Clone(s.Free[id]), reserved: maps.Clone(s.Used[id])}
@@ -138,18 +138,18 @@ func (s *MemoryState) blocks(uid string) (out []MemoryBlock) {
 // many of the block's bytes as are assigned there, whichever container they are assigned to
 // (memorymanager/policy_static.go, releaseMemory).
 func release(tables map[idset.NUMA]*table, b MemoryBlock) {
-	left := uint64(b.Bytes)
+	rest := uint64(b.Bytes)
 	for id := range b.NUMAs.All() {
 		t := tables[id]
 		if t == nil {
 			continue
 		}
 		t.assignments--
-		part := min(left, t.reserved[b.Kind])
+		part := min(rest, t.reserved[b.Kind])
 		if part > 0 {
 			t.reserved[b.Kind] -= part
 			t.free[b.Kind] += part
-			left -= part
+			rest -= part
 		}
 	}
 }

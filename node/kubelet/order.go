@@ -14,14 +14,14 @@ import (
 const maxOrdered = 6
 
 // ReleaseOrder returns a reason if the memory manager still has to release memory of ended pods, and the order in
-// which it does so decides how much memory each NUMA node then has free. is reports whether there is a reason.
+// which it does so decides how much memory each NUMA node then has free. found reports whether there is a reason.
 // entries come from the same observation.
 //
 // The manager releases in the random order of a Go map (pkg/kubelet/cm/memorymanager/memory_manager.go,
 // removeStaleState). To release a block on several NUMA nodes, it starts at the lowest of them, and releases there as
 // much as is assigned to any container. Once it has released the memory, its file has the free amounts, and the
 // reason disappears.
-func (o Observation) ReleaseOrder(r place.Rules, entries []state.Entry, pods Pods) (why state.Inexact, is bool) {
+func (o Observation) ReleaseOrder(r place.Rules, entries []state.Entry, pods Pods) (why state.Inexact, found bool) {
 	if o.Memory == nil || !r.Memory.Static {
 		return why, false
 	}
@@ -39,7 +39,7 @@ func (o Observation) ReleaseOrder(r place.Rules, entries []state.Entry, pods Pod
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(ended)) {
-		if o.Memory.ordered(kind, ended[kind]) {
+		if o.Memory.orderMatters(kind, ended[kind]) {
 			return state.Inexact{Code: state.ReleaseOrder,
 				Message: fmt.Sprintf("the kubelet still has to release %s of %d ended pods; "+
 					"which NUMA nodes then have how much of it free depends on an order that it leaves to chance", kind, count)}, true
@@ -48,9 +48,9 @@ func (o Observation) ReleaseOrder(r place.Rules, entries []state.Entry, pods Pod
 	return why, false
 }
 
-// ordered reports whether different orders of releasing blocks of one kind may leave different amounts free. The
+// orderMatters reports whether different orders of releasing blocks of one kind may leave different amounts free. The
 // result is exact for up to maxOrdered connected blocks; for more it is true.
-func (s *MemoryState) ordered(kind string, blocks []MemoryBlock) bool {
+func (s *MemoryState) orderMatters(kind string, blocks []MemoryBlock) bool {
 	wide := func(b MemoryBlock) bool { return b.NUMAs.Len() > 1 }
 	for len(blocks) > 0 {
 		var together []MemoryBlock

@@ -144,7 +144,7 @@ func (p *PodResources) Devices(ctx context.Context) ([]Device, error) {
 func readDevices(in []*podresources.ContainerDevices) ([]Device, error) {
 	var out []Device
 	for _, d := range in {
-		numas, list := announced(d.GetTopology())
+		numas, list := announcedNUMAs(d.GetTopology())
 		for _, id := range d.GetDeviceIds() {
 			out = append(out, Device{Resource: d.GetResourceName(), ID: id, NUMAs: numas, List: list})
 		}
@@ -161,10 +161,10 @@ func topologyNUMAs(t *podresources.TopologyInfo) (idset.Set[idset.NUMA], error) 
 	return ids[idset.NUMA](out)
 }
 
-// announced reads the NUMA nodes that a plugin has announced for devices. A plugin may announce any number. Some
+// announcedNUMAs reads the NUMA nodes that a plugin has announced for devices. A plugin may announce any number. Some
 // announce -1, which /sys has for a device without a NUMA node. list reports ids that cannot be NUMA nodes, and numas
 // leaves them out.
-func announced(t *podresources.TopologyInfo) (numas idset.Set[idset.NUMA], list topo.NUMAList) {
+func announcedNUMAs(t *podresources.TopologyInfo) (numas idset.Set[idset.NUMA], list topo.NUMAList) {
 	var known []idset.NUMA
 	for _, n := range t.GetNodes() {
 		switch id := n.GetID(); {
@@ -192,7 +192,7 @@ func mergeDevices(in []Device) ([]Device, error) {
 			out[n-1].List = max(out[n-1].List, d.List)
 			continue
 		}
-		if err := name("resource", d.Resource); err != nil {
+		if err := checkName("resource", d.Resource); err != nil {
 			return nil, err
 		}
 		out = append(out, d)

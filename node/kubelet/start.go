@@ -97,8 +97,8 @@ var reservable = []string{"cpu", topo.Memory, "ephemeral-storage", "pid"}
 // hostFaults returns the errors with which the kubelet ends before it makes its managers: in reservations and in
 // evictionHard.
 func hostFaults(in *kubeletv1beta1.KubeletConfiguration) (out []place.StartFault) {
-	say := func(is bool, field, format string, args ...any) {
-		if is {
+	add := func(faulty bool, field, format string, args ...any) {
+		if faulty {
 			out = append(out, place.StartFault{Setting: field, Text: field + ": " + fmt.Sprintf(format, args...)})
 		}
 	}
@@ -107,22 +107,23 @@ func hostFaults(in *kubeletv1beta1.KubeletConfiguration) (out []place.StartFault
 		list map[string]string
 	}{{"systemReserved", in.SystemReserved}, {"kubeReserved", in.KubeReserved}} {
 		for _, resource := range slices.Sorted(maps.Keys(f.list)) {
-			say(!slices.Contains(reservable, resource), f.name, "a kubelet cannot reserve %q", clip(resource))
-			say(slices.Contains(reservable, resource) && !isAmount(f.list[resource]), f.name,
+			add(!slices.Contains(reservable, resource), f.name, "a kubelet cannot reserve %q", clip(resource))
+			add(slices.Contains(reservable, resource) && !isAmount(f.list[resource]), f.name,
 				"%s: %q is not an amount of 0 or more", resource, clip(f.list[resource]))
 		}
 	}
 	for _, signal := range slices.Sorted(maps.Keys(in.EvictionHard)) {
-		say(!slices.Contains(signals, signal), "evictionHard", "the kubelet has no signal %q", clip(signal))
+		add(!slices.Contains(signals, signal), "evictionHard", "the kubelet has no signal %q", clip(signal))
 	}
 	for _, x := range in.ReservedMemory {
 		for kind, q := range x.Limits {
 			_, whole := q.AsInt64()
-			say(!whole && in.MemoryManagerPolicy == "Static", "reservedMemory", "NUMA node %d: %s of %s is no whole number "+
-				"of bytes", x.NumaNode, q.String(), clip(string(kind)))
+			add(!whole && in.MemoryManagerPolicy == "Static", "reservedMemory",
+				"NUMA node %d: %s of %s is no whole number "+
+					"of bytes", x.NumaNode, q.String(), clip(string(kind)))
 		}
 	}
-	say(in.ReservedSystemCPUs != "" && in.SystemReservedCgroup+in.KubeReservedCgroup != "", "reservedSystemCPUs",
+	add(in.ReservedSystemCPUs != "" && in.SystemReservedCgroup+in.KubeReservedCgroup != "", "reservedSystemCPUs",
 		"it cannot be together with systemReservedCgroup or kubeReservedCgroup")
 	return out
 }

@@ -86,8 +86,8 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range kernelCounters() {
 		ch <- d.numastat[c.name]
 	}
-	m.unreadable.Describe(ch)
-	m.hidden.Describe(ch)
+	m.fileErrors.Describe(ch)
+	m.cgroupErrors.Describe(ch)
 }
 
 // Collect implements prometheus.Collector. It collects nothing before the agent has recorded a node.
@@ -116,8 +116,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	if m.o.Memory != nil {
 		m.collectMemory(c)
 	}
-	m.unreadable.Collect(ch) // last, so that the counters include the failures of this scrape
-	m.hidden.Collect(ch)
+	m.fileErrors.Collect(ch) // last, so that the counters include the failures of this scrape
+	m.cgroupErrors.Collect(ch)
 }
 
 // collection is one scrape.
@@ -196,12 +196,12 @@ func (c collection) devices() {
 	}
 }
 
-// near sends the devices of a resource that here selects. free are the free devices of the resource, and name is the
-// value of the label numa_node.
-func (c collection) near(r topo.Resource, free []topo.Device, name string, here func(topo.Device) bool) {
+// near sends the devices of a resource for which selects returns true. free are the free devices of the resource, and
+// name is the value of the label numa_node.
+func (c collection) near(r topo.Resource, free []topo.Device, name string, selects func(topo.Device) bool) {
 	var capacity, healthy, unheld int64
 	for _, d := range r.Devices {
-		if here(d) {
+		if selects(d) {
 			capacity++
 			if !d.Unhealthy {
 				healthy++
@@ -209,7 +209,7 @@ func (c collection) near(r topo.Resource, free []topo.Device, name string, here 
 		}
 	}
 	for _, d := range free {
-		if here(d) {
+		if selects(d) {
 			unheld++
 		}
 	}

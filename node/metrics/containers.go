@@ -43,7 +43,7 @@ func (m *Metrics) collectMemory(c collection) {
 			missing++
 		case err != nil:
 			unreadable++
-			m.hidden.Inc()
+			m.cgroupErrors.Inc()
 		default:
 			shown++
 			sent[k] = true
@@ -71,12 +71,12 @@ func (c collection) memory(m cgroup.Memory, labels ...string) {
 		c.gauge(c.d.containerMemory, float64(a.Kernel), append(l[:len(l):len(l)], "kernel")...)
 	}
 	if m.CPUTime >= 0 {
-		on := "unknown"
+		numas := "unknown"
 		if mask := c.n.Machine.MaskOfCPUs(m.CPUs); mask != 0 {
-			on = c.list(mask)
+			numas = c.list(mask)
 		}
 		c.ch <- prometheus.MustNewConstMetric(c.d.containerCPU, prometheus.CounterValue, m.CPUTime.Seconds(),
-			append(labels[:len(labels):len(labels)], on)...)
+			append(labels[:len(labels):len(labels)], numas)...)
 	}
 	home := idset.Of(c.n.Machine.IDs(c.n.Machine.MaskOfCPUs(m.CPUs))...)
 	if home.Empty() {

@@ -25,7 +25,7 @@ Metrics are at the address of --metrics-address (:9201 unless set).
 // Health answers probes: /livez whether the process works, and /readyz and /healthz whether what it publishes is up to
 // date. A failed probe is answered with 503 and the reason.
 func Health(alive, ready func() error) http.Handler {
-	say := func(check func() error) http.HandlerFunc {
+	probe := func(check func() error) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			if err := check(); err != nil {
 				http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -36,9 +36,9 @@ func Health(alive, ready func() error) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", index(healthIndex))
-	mux.HandleFunc("GET /livez", say(alive))
-	mux.HandleFunc("GET /readyz", say(ready))
-	mux.HandleFunc("GET /healthz", say(ready))
+	mux.HandleFunc("GET /livez", probe(alive))
+	mux.HandleFunc("GET /readyz", probe(ready))
+	mux.HandleFunc("GET /healthz", probe(ready))
 	return mux
 }
 

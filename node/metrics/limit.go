@@ -11,16 +11,16 @@ import (
 // served.
 type limited struct {
 	net.Listener
-	most int // open connections
+	limit int // open connections
 
 	mu    sync.Mutex
-	open  map[string][]*counted // by source, the oldest first
+	open  map[string][]*limitedConn // by source, the oldest first
 	count int
 	next  int // number of the next connection
 }
 
-func newLimited(l net.Listener, most int) *limited {
-	return &limited{Listener: l, most: most, open: map[string][]*counted{}}
+func newLimited(l net.Listener, limit int) *limited {
+	return &limited{Listener: l, limit: limit, open: map[string][]*limitedConn{}}
 }
 
 // Accept implements net.Listener.
@@ -29,7 +29,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &counted{Conn: c, from: l, source: source(c.RemoteAddr())}
+	n := &limitedConn{Conn: c, listener: l, source: source(c.RemoteAddr())}
 	if evicted := l.add(n); evicted != nil {
 		evicted.Conn.Close()
 	}
@@ -37,10 +37,10 @@ func (l *limited) Accept() (net.Conn, error) {
 }
 
 // add records a connection, and returns the one that the caller has to close for it; nil if the bound is not reached.
-func (l *limited) add(c *counted) (evicted *counted) {
+func (l *limited) add(c *limitedConn) (evicted *limitedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.count >= l.most {
+	if l.count >= l.limit {
 		evicted = l.fullest()
 		l.drop(evicted)
 	}
@@ -53,11 +53,11 @@ func (l *limited) add(c *counted) (evicted *counted) {
 
 // fullest returns the oldest connection of the source with the most connections. If several sources have equally
 // many, it takes the source whose oldest connection came first.
-func (l *limited) fullest() (out *counted) {
-	most := 0
+func (l *limited) fullest() (out *limitedConn) {
+	largest := 0
 	for _, list := range l.open {
-		if n := len(list); n > most || n == most && list[0].number < out.number {
-			most, out = n, list[0]
+		if n := len(list); n > largest || n == largest && list[0].number < out.number {
+			largest, out = n, list[0]
 		}
 	}
 	return out
@@ -65,7 +65,7 @@ func (l *limited) fullest() (out *counted) {
 
 // drop removes a connection from the records. It does nothing if the connection was removed before, as after an
 // eviction. The caller holds the lock.
-func (l *limited) drop(c *counted) {
+func (l *limited) drop(c *limitedConn) {
 	list := l.open[c.source]
 	for i, x := range list {
 		if x == c {
@@ -87,18 +87,18 @@ func source(a net.Addr) string {
 	return a.String()
 }
 
-// counted is a connection of a limited listener.
-type counted struct {
+// limitedConn is a connection of a limited listener.
+type limitedConn struct {
 	net.Conn
-	from   *limited
-	source string
-	number int // connections are numbered in the order in which they came
+	listener *limited
+	source   string
+	number   int // connections are numbered in the order in which they came
 }
 
 // Close implements net.Conn.
-func (c *counted) Close() error {
-	c.from.mu.Lock()
-	c.from.drop(c)
-	c.from.mu.Unlock()
+func (c *limitedConn) Close() error {
+	c.listener.mu.Lock()
+	c.listener.drop(c)
+	c.listener.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -59,7 +59,7 @@ type wired struct {
 
 func (c *wired) RemoteAddr() net.Addr { return c.from }
 
-// SetReadDeadline sets no timers: a pipe's timers outlive the pipe, and would be counted as memory of the server.
+// SetReadDeadline sets no timers: a pipe's timers outlive the pipe, and would be limitedConn as memory of the server.
 func (c *wired) SetReadDeadline(at time.Time) error {
 	if at.IsZero() || at.Before(time.Now()) {
 		return c.Conn.SetReadDeadline(at)
@@ -95,11 +95,11 @@ func (w *wires) ask(from, path string) (int, error) {
 func serveOn(t *testing.T, s *Server, most int) *wires {
 	t.Helper()
 	w := newWires()
-	s.on = newLimited(w, most)
+	s.listener = newLimited(w, most)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = s.http.Serve(s.on)
+		_ = s.http.Serve(s.listener)
 	}()
 	t.Cleanup(func() {
 		s.http.Close()
@@ -164,8 +164,8 @@ func TestLimitedIsFair(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		most := rapid.IntRange(1, 6).Draw(r, "most")
 		l := newLimited(nil, most)
-		var open []*counted
-		closed := map[*counted]bool{}
+		var open []*limitedConn
+		closed := map[*limitedConn]bool{}
 		of := func(source string) (n int) {
 			for _, c := range open {
 				if c.source == source {
@@ -174,7 +174,7 @@ func TestLimitedIsFair(t *testing.T) {
 			}
 			return n
 		}
-		remove := func(c *counted) {
+		remove := func(c *limitedConn) {
 			for i, x := range open {
 				if x == c {
 					open = append(open[:i:i], open[i+1:]...)
@@ -190,7 +190,7 @@ func TestLimitedIsFair(t *testing.T) {
 				remove(c)
 				continue
 			}
-			c := &counted{source: rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(r, "source")}
+			c := &limitedConn{source: rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(r, "source")}
 			evicted := l.add(c)
 			if (evicted != nil) != (len(open) == most) {
 				r.Fatalf("%d of %d are open, evicted %v", len(open), most, evicted)

@@ -1,9 +1,9 @@
 // Package metrics exports what the agent observes and does to Prometheus.
 //
 // A [Metrics] keeps the last node that the agent recorded, and computes the other metrics from it when it is scraped.
-// Invariant: a scrape waits for no lock of the agent and never makes the agent wait; unreadable values are left out and
-// counted, and the rest is served. Series are bounded by the machine, Options.Pods and Options.Containers. The package
-// serves profiles only to the machine itself.
+// Invariant: a scrape waits for no lock of the agent and never makes the agent wait; unreadable values are left out
+// and limitedConn, and the rest is served. Series are bounded by the machine, Options.Pods and Options.Containers.
+// The package serves profiles only to the machine itself.
 //
 // The family numa_node_* has a label numa_node, the id of a NUMA node, and a label type. Of the types, "capacity" is
 // what exists and "allocatable" is what reservations leave. "allocated" is the part of the allocatable amount that
@@ -54,8 +54,8 @@ type Metrics struct {
 
 	writes, writeErrors *prometheus.CounterVec
 	reconciles, failed  prometheus.Counter
-	unreadable          prometheus.Counter // files of the kernel that could not be read
-	hidden              prometheus.Counter // cgroups that could not be read
+	fileErrors          prometheus.Counter // files of the kernel that could not be read
+	cgroupErrors        prometheus.Counter // cgroups that could not be read
 	latency             prometheus.Histogram
 }
 
@@ -87,9 +87,9 @@ func New(o Options) (*Metrics, error) {
 		Help: "Reconciles of what is published with the node."})
 	m.failed = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_look_errors_total",
 		Help: "Reconciles that failed to read or to publish something."})
-	m.unreadable = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_numastat_errors_total",
+	m.fileErrors = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_numastat_errors_total",
 		Help: "Counters of a NUMA node that could not be read from /sys or /proc."})
-	m.hidden = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_cgroup_errors_total",
+	m.cgroupErrors = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_cgroup_errors_total",
 		Help: "Containers whose cgroup could not be read."})
 	m.latency = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tenon_agent_publish_latency_seconds",
 		Help:    "Time from the first change that a reconcile observed until it was published.",
@@ -123,8 +123,8 @@ func (m *Metrics) RecordReconcile(after time.Duration, wrote bool, err error) {
 	}
 }
 
-// counters returns the metrics that keep their values between scrapes, for Register. It omits unreadable and hidden,
-// which Collect sends itself.
+// counters returns the metrics that keep their values between scrapes, for Register. It omits fileErrors and
+// cgroupErrors, which Collect sends itself.
 func (m *Metrics) counters() []prometheus.Collector {
 	return []prometheus.Collector{m.writes, m.writeErrors, m.reconciles, m.failed, m.latency}
 }

@@ -34,7 +34,7 @@ func (m *Metrics) collectNumastat(c collection) {
 	for _, numa := range c.n.Machine.NUMAs() {
 		stat, err := readNumastat(m.o.Sys, id(numa.ID))
 		if err != nil {
-			m.unreadable.Inc()
+			m.fileErrors.Inc()
 			continue
 		}
 		for name, d := range c.d.numastat {
@@ -59,18 +59,18 @@ func readNumastat(sys fs.FS, numa string) (map[string]uint64, error) {
 }
 
 // readText returns the text of a file. A file of more than the given number of bytes is an error.
-func readText(root fs.FS, path string, most int64) (string, error) {
+func readText(root fs.FS, path string, limit int64) (string, error) {
 	f, err := root.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
-	if int64(len(data)) > most {
-		return "", fmt.Errorf("%s has more than %d bytes", path, most)
+	if int64(len(data)) > limit {
+		return "", fmt.Errorf("%s has more than %d bytes", path, limit)
 	}
 	return string(data), nil
 }

@@ -20,8 +20,8 @@ type holding struct {
 
 // pods sends the holdings of the first pods, up to the given number, in the order in which they were first seen. It
 // also sends how many pods hold something, and how many of these it omits.
-func (c collection) pods(most int) {
-	shown := c.n.Entries[:min(most, len(c.n.Entries))]
+func (c collection) pods(limit int) {
+	shown := c.n.Entries[:min(limit, len(c.n.Entries))]
 	c.gauge(c.d.pods, float64(len(c.n.Entries)))
 	c.gauge(c.d.omitted, float64(len(c.n.Entries)-len(shown)))
 	sum := map[holding]float64{}

@@ -26,10 +26,10 @@ func selfSigned(name string) (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	now := time.Now()
-	is := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(lifetime),
+	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name},
+		DNSNames: []string{name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(lifetime),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, is, is, key.Public(), key)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return tls.Certificate{}, err
 	}

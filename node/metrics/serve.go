@@ -67,9 +67,9 @@ func (m *Metrics) Handler(guard func(http.Handler) http.Handler) (http.Handler, 
 
 // Server is an HTTP server that listens already.
 type Server struct {
-	http *http.Server
-	on   net.Listener
-	tls  bool
+	http     *http.Server
+	listener net.Listener
+	tls      bool
 }
 
 // Listen opens an address, such as ":9201". With the files of a certificate and its key it speaks TLS. It reads the
@@ -119,12 +119,12 @@ func (s *Server) secure(c *tls.Config) {
 	s.http.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
 }
 
-func (s *Server) listen(address string, most int) (*Server, error) {
-	on, err := net.Listen("tcp", address)
+func (s *Server) listen(address string, limit int) (*Server, error) {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %q: %w", address, err)
 	}
-	s.on = newLimited(on, most)
+	s.listener = newLimited(l, limit)
 	return s, nil
 }
 
@@ -174,7 +174,7 @@ func checkLoopback(address string) error {
 }
 
 // Address returns the address that the server listens on.
-func (s *Server) Address() string { return s.on.Addr().String() }
+func (s *Server) Address() string { return s.listener.Addr().String() }
 
 // Run serves until ctx ends and then returns nil.
 func (s *Server) Run(ctx context.Context) error {
@@ -188,9 +188,9 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stop()
 	serve := s.http.Serve
 	if s.tls {
-		serve = func(on net.Listener) error { return s.http.ServeTLS(on, "", "") }
+		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
 	}
-	if err := serve(s.on); !errors.Is(err, http.ErrServerClosed) {
+	if err := serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", s.Address(), err)
 	}
 	return nil

@@ -20,8 +20,8 @@ const (
 	maxProc    = 8 << 20
 )
 
-// ticks are the units of /proc/stat in a second: USER_HZ, 100 on all architectures that run Kubernetes (time(7)).
-const ticks = 100
+// ticksPerSecond is the unit of times in /proc/stat: USER_HZ, 100 on all architectures that run Kubernetes (time(7)).
+const ticksPerSecond = 100
 
 // collectBusy sends how long the CPUs of each NUMA node were busy. It omits a NUMA node if the kernel does not report
 // every CPU of it, for example because this computer is not the described machine.
@@ -34,21 +34,22 @@ func (m *Metrics) collectBusy(c collection) {
 		}
 	}
 	if err != nil {
-		m.unreadable.Inc()
+		m.fileErrors.Inc()
 	}
 }
 
-// busy sends the sums for the NUMA nodes whose CPUs are all known. by has the ticks of each CPU.
-func (c collection) busy(by map[idset.CPU]uint64) {
+// busy sends the sums for the NUMA nodes whose CPUs are all known. ticks has the busy time of each CPU.
+func (c collection) busy(ticks map[idset.CPU]uint64) {
 	for _, numa := range c.n.Machine.NUMAs() {
 		var sum uint64
 		whole := !numa.CPUs.Empty()
 		for cpu := range numa.CPUs.All() {
-			n, ok := by[cpu]
+			n, ok := ticks[cpu]
 			sum, whole = sum+n, whole && ok
 		}
 		if whole {
-			c.ch <- prometheus.MustNewConstMetric(c.d.busy, prometheus.CounterValue, float64(sum)/ticks, id(numa.ID))
+			c.ch <- prometheus.MustNewConstMetric(c.d.busy, prometheus.CounterValue,
+				float64(sum)/ticksPerSecond, id(numa.ID))
 		}
 	}
 }
@@ -98,7 +99,7 @@ func (m *Metrics) collectMeminfo(c collection) {
 			}
 		}
 		if err != nil {
-			m.unreadable.Inc()
+			m.fileErrors.Inc()
 		}
 	}
 }

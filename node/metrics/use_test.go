@@ -23,7 +23,7 @@ Node 0 SReclaimable:     20 kB
 Node 0 HugePages_Total:     4
 `
 
-// A NUMA node with a CPU that is not counted has no busy time, and one without a file no memory.
+// A NUMA node with a CPU that is not limitedConn has no busy time, and one without a file no memory.
 func TestUseOfNUMANodes(t *testing.T) {
 	m := made(t, Options{Sys: fstest.MapFS{"devices/system/node/node0/meminfo": {Data: []byte(meminfo)}},
 		Proc: fstest.MapFS{"stat": {Data: []byte(procStat)}}})

@@ -20,21 +20,21 @@ func (p *Plugin) Near(numas map[string]idset.NUMA, migrate bool) {
 // pin returns the pin of a container: the decision of core/pin, narrowed to the pod's NUMA node by Near. If this NUMA
 // node has no shared CPU, the container runs on all shared CPUs.
 func (p *Plugin) pin(uid, container string) pin.Pin {
-	is, m := p.node.Pin(uid, container), p.node.Machine()
-	numa, put := p.near[uid]
+	out, m := p.node.Pin(uid, container), p.node.Machine()
+	numa, placed := p.near[uid]
 	i, known := m.Position(numa)
-	if !put || !known || is.Exclusive || is.NUMAs != 0 {
-		return is
+	if !placed || !known || out.Exclusive || out.NUMAs != 0 {
+		return out
 	}
-	cpus := is.CPUs.And(m.NUMAs()[i].CPUs)
+	cpus := out.CPUs.And(m.NUMAs()[i].CPUs)
 	if cpus.Empty() {
-		return is
+		return out
 	}
-	is.CPUs = cpus
+	out.CPUs = cpus
 	if p.migrate && m.NUMAs()[i].Bytes > 0 {
-		is.NUMAs = topo.Mask(1) << i
+		out.NUMAs = topo.Mask(1) << i
 	}
-	return is
+	return out
 }
 
 // Namespaces returns the paths of the network namespaces of the pods with containers, by UID. The path is "" for a

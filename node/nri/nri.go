@@ -51,8 +51,8 @@ type Pods interface {
 	// a fraction of a second old.
 	Ended(ctx context.Context, all []Sandbox) (ended []string, err error)
 	// Bound returns the pods that are bound to the node with a decision of the scheduler, ordered by UID. It leaves out
-	// the pods for whose UID the function returns true.
-	Bound(but func(uid string) bool) []pin.Arrival
+	// the pods for whose UID except returns true.
+	Bound(except func(uid string) bool) []pin.Arrival
 }
 
 // Sandbox identifies a pod of the runtime. The kubelet writes all its fields; the author of the pod writes none.
@@ -126,8 +126,8 @@ type Plugin struct {
 type container struct {
 	pod, name string
 	sandbox   *api.PodSandbox
-	is        pin.Pin // last pin that the runtime received; the zero Pin if it has to be sent (again)
-	made      pin.Pin // pin at its creation, which it keeps until an update reaches it
+	sent      pin.Pin // last pin that the runtime received; the zero Pin if it has to be sent (again)
+	created   pin.Pin // pin at its creation, which it keeps until an update reaches it
 	runs      bool    // it runs, so updates reach it
 	differs   int     // how often in a row the kernel had another pin
 }
@@ -181,7 +181,7 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 	}
 	p.node = p.node.Without(gone...)
 	p.containers = map[string]*container{}
-	var came []*api.PodSandbox
+	var present []*api.PodSandbox
 	slices.SortFunc(all, func(a, b *api.Container) int { return int(a.CreatedAt - b.CreatedAt) })
 	for _, c := range all {
 		s := sandboxes[c.PodSandboxId]
@@ -190,11 +190,11 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 		}
 		p.containers[c.Id] = &container{pod: s.Uid, name: c.Name, sandbox: s,
 			runs: c.State != api.ContainerState_CONTAINER_CREATED}
-		came = append(came, s)
+		present = append(present, s)
 	}
 	p.synchronized = true
-	p.arriveAll(ctx, came)
-	p.tell()
+	p.arriveAll(ctx, present)
+	p.reportFaults()
 	if err := p.save(); err != nil {
 		return nil, err
 	}
@@ -214,22 +214,22 @@ func (p *Plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 	defer cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before, holds := p.node, p.cfg.Failure == Fail && !sandbox(s).Static
-	if !p.arrive(ctx, s) && holds {
+	before, mustPin := p.node, p.cfg.Failure == Fail && !sandbox(s).Static
+	if !p.arrive(ctx, s) && mustPin {
 		return nil, nil, fmt.Errorf("pod %s/%s is not known yet, so its containers cannot be pinned", s.Namespace, s.Name)
 	}
 	if err := p.save(); err != nil {
-		if holds {
+		if mustPin {
 			return nil, nil, err
 		}
 		p.cfg.Logger.Error(err, "containers share CPUs until that is possible", "pod", s.Namespace+"/"+s.Name)
 		p.node = before
 	}
-	is := p.pin(s.Uid, c.Name)
-	p.containers[c.Id] = &container{pod: s.Uid, name: c.Name, sandbox: s, is: is, made: is}
+	want := p.pin(s.Uid, c.Name)
+	p.containers[c.Id] = &container{pod: s.Uid, name: c.Name, sandbox: s, sent: want, created: want}
 	adjust := &api.ContainerAdjustment{}
-	adjust.SetLinuxCPUSetCPUs(is.CPUs.String())
-	adjust.SetLinuxCPUSetMems(p.mems(is))
+	adjust.SetLinuxCPUSetCPUs(want.CPUs.String())
+	adjust.SetLinuxCPUSetMems(p.mems(want))
 	return adjust, p.updates(c.Id), nil
 }
 
@@ -250,7 +250,7 @@ func (p *Plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 		p.node = before
 	}
 	if known := p.containers[c.Id]; known != nil {
-		known.is = pin.Pin{} // send the pin again: the kubelet's update may replace it
+		known.sent = pin.Pin{} // send the pin again: the kubelet's update may replace it
 	}
 	return p.updates(""), nil
 }
@@ -278,19 +278,19 @@ func (p *Plugin) forget(id string) {
 
 // RemovePodSandbox ends a pod, unless it has containers in another sandbox. Its exclusive CPUs become shared.
 func (p *Plugin) RemovePodSandbox(_ context.Context, s *api.PodSandbox) error {
-	return p.end(func(one Sandbox) bool { return one.UID == s.Uid })
+	return p.endPods(func(one Sandbox) bool { return one.UID == s.Uid })
 }
 
 // Left ends the pods for which the given function returns false, because the API server no longer has them, unless
 // the runtime still has a container of the pod. It does nothing before the runtime has listed its running containers.
-func (p *Plugin) Left(there func(Sandbox) bool) error {
+func (p *Plugin) Left(exists func(Sandbox) bool) error {
 	p.mu.Lock()
 	unknown := !p.synchronized
 	p.mu.Unlock()
 	if unknown {
 		return nil
 	}
-	return p.end(func(one Sandbox) bool { return !there(one) })
+	return p.endPods(func(one Sandbox) bool { return !exists(one) })
 }
 
 // Lingering is a pod that the API server has deleted and whose containers still run.
@@ -301,12 +301,12 @@ type Lingering struct {
 
 // Lingering returns the pods that have containers although the given function returns false for them, in the order of
 // their arrival.
-func (p *Plugin) Lingering(there func(Sandbox) bool) (out []Lingering) {
+func (p *Plugin) Lingering(exists func(Sandbox) bool) (out []Lingering) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sandboxes := p.sandboxes()
 	for _, one := range p.node.Pods() {
-		if s := sandboxes[one.UID]; s != nil && !there(sandbox(s)) {
+		if s := sandboxes[one.UID]; s != nil && !exists(sandbox(s)) {
 			out = append(out, Lingering{s.Namespace, s.Name, one})
 		}
 	}
@@ -322,24 +322,24 @@ func (p *Plugin) sandboxes() map[string]*api.PodSandbox {
 	return out
 }
 
-// end ends the pods without containers for which the given function returns true. Other pods may then get CPUs that
-// were not free before (pin.Node.Mended).
-func (p *Plugin) end(over func(Sandbox) bool) error {
+// endPods ends the pods without containers for which the given function returns true. Other pods may then get CPUs
+// that were not free before (pin.Node.Mended).
+func (p *Plugin) endPods(over func(Sandbox) bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var uids []string
 	for _, one := range p.node.Pods() {
-		if over(p.of(one.UID)) && !p.has(one.UID) {
+		if over(p.sandboxOf(one.UID)) && !p.hasContainer(one.UID) {
 			uids = append(uids, one.UID)
 		}
 	}
-	maps.DeleteFunc(p.known, func(uid string, one Sandbox) bool { return over(one) && !p.has(uid) })
-	p.await()
-	return p.become(p.node.Without(uids...).Mended())
+	maps.DeleteFunc(p.known, func(uid string, one Sandbox) bool { return over(one) && !p.hasContainer(uid) })
+	p.reserveForBound()
+	return p.replaceNode(p.node.Without(uids...).Mended())
 }
 
-// of returns the runtime's pod with a UID, or a Sandbox with only the UID if the runtime has no such pod.
-func (p *Plugin) of(uid string) Sandbox {
+// sandboxOf returns the runtime's pod with a UID, or a Sandbox with only the UID if the runtime has no such pod.
+func (p *Plugin) sandboxOf(uid string) Sandbox {
 	if one, ok := p.known[uid]; ok {
 		return one
 	}
@@ -370,7 +370,7 @@ func (p *Plugin) Use(m *topo.Machine, r place.Rules) error {
 		kept = append(kept, one)
 	}
 	next := pin.New(m, r).Restored(kept, anew...)
-	return p.become(next)
+	return p.replaceNode(next)
 }
 
 // Resized receives the new request of a pod after the kubelet has carried out a resize.
@@ -388,24 +388,23 @@ func (p *Plugin) Resized(uid string, spec *place.Pod) error {
 // resize changes the holdings of a pod to match a's request. It does nothing if they match already, or if the resize
 // has the same fault as the last attempt.
 func (p *Plugin) resize(uid string, a Arriving) {
-	p.await()
+	p.reserveForBound()
 	before, _ := p.node.Pod(uid)
 	next := p.node.Resized(uid, a.Spec)
 	after, _ := next.Pod(uid)
-	if next == p.node || after.Fault != nil && before.Fault != nil && after.Fault.Code == before.Fault.Code &&
-		after.Fault.Resize == before.Fault.Resize {
-		return // unchanged, or the same fault as before
+	if next == p.node || sameFault(before.Fault, after.Fault) {
+		return
 	}
-	p.set(next, uid, a)
+	p.setNode(next, uid, a)
 }
 
-// become makes n the present node, reports faults that are not reported yet, and pins the containers whose pin
+// replaceNode makes n the present node, reports faults that are not reported yet, and pins the containers whose pin
 // differs.
-func (p *Plugin) become(n *pin.Node) error {
+func (p *Plugin) replaceNode(n *pin.Node) error {
 	before := p.node
 	if n != before {
-		p.set(n, "", Arriving{})
-		p.tell()
+		p.setNode(n, "", Arriving{})
+		p.reportFaults()
 	}
 	return p.commit(before)
 }
@@ -427,7 +426,7 @@ func (p *Plugin) Arrived(ctx context.Context, uid string) error {
 	defer cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, known := p.node.Pod(uid); known || !p.has(uid) {
+	if _, known := p.node.Pod(uid); known || !p.hasContainer(uid) {
 		return nil
 	}
 	before := p.node
@@ -443,8 +442,8 @@ func sandbox(s *api.PodSandbox) Sandbox {
 	return Sandbox{UID: s.Uid, Namespace: s.Namespace, Name: s.Name, Static: source == "file" || source == "http"}
 }
 
-// has reports whether the runtime has a container of a pod.
-func (p *Plugin) has(uid string) bool {
+// hasContainer reports whether the runtime has a container of a pod.
+func (p *Plugin) hasContainer(uid string) bool {
 	for _, c := range p.containers {
 		if c.pod == uid {
 			return true
@@ -467,7 +466,7 @@ func (p *Plugin) arrive(ctx context.Context, s *api.PodSandbox) (known bool) {
 	}
 	p.known[s.Uid] = sandbox(s)
 	arrival := pin.Arrival{UID: s.Uid, Spec: a.Spec, Decision: a.Decision, Devices: a.Devices}
-	p.await()
+	p.reserveForBound()
 	next := p.node.With(arrival)
 	if one, _ := next.Pod(s.Uid); one.Fault != nil {
 		if ended := p.ended(ctx); len(ended) > 0 {
@@ -475,13 +474,13 @@ func (p *Plugin) arrive(ctx context.Context, s *api.PodSandbox) (known bool) {
 			next = p.node.With(arrival)
 		}
 	}
-	p.set(next, s.Uid, a)
+	p.setNode(next, s.Uid, a)
 	return true
 }
 
-// await makes the present node keep free the CPUs that the scheduler has decided for pods that are bound to the node
-// and have not arrived.
-func (p *Plugin) await() {
+// reserveForBound makes the present node keep free the CPUs that the scheduler has decided for pods that are bound to
+// the node and have not arrived.
+func (p *Plugin) reserveForBound() {
 	p.node = p.node.Awaiting(p.cfg.Pods.Bound(func(uid string) bool {
 		_, arrived := p.node.Pod(uid)
 		return arrived
@@ -508,8 +507,8 @@ func (p *Plugin) arriveAll(ctx context.Context, all []*api.PodSandbox) {
 func (p *Plugin) ended(ctx context.Context) []string {
 	var all []Sandbox
 	for _, known := range p.node.Pods() {
-		if !p.has(known.UID) {
-			all = append(all, p.of(known.UID))
+		if !p.hasContainer(known.UID) {
+			all = append(all, p.sandboxOf(known.UID))
 		}
 	}
 	if len(all) == 0 {
@@ -522,38 +521,38 @@ func (p *Plugin) ended(ctx context.Context) []string {
 	return ended
 }
 
-// tell reports, for pods with containers, the faults that were not reported when the pod was placed. An earlier agent
-// may have placed the pod, or the machine or the rules may have changed since.
-func (p *Plugin) tell() {
+// reportFaults reports, for pods with containers, the faults that were not reported when the pod was placed. An
+// earlier agent may have placed the pod, or the machine or the rules may have changed since.
+func (p *Plugin) reportFaults() {
 	sandboxes := p.sandboxes()
-	there := map[string]bool{}
+	present := map[string]bool{}
 	for _, one := range p.node.Pods() {
-		there[one.UID] = true
+		present[one.UID] = true
 		s := sandboxes[one.UID]
 		if s == nil || one.Fault != nil && p.reported[one.UID] == one.Fault.Code {
 			continue
 		}
-		p.passed(one)
+		p.recordReported(one)
 		if one.Fault != nil && p.cfg.Faulty != nil {
 			p.cfg.Faulty(s.Namespace, s.Name, one)
 		}
 	}
-	maps.DeleteFunc(p.reported, func(uid string, _ pin.FaultCode) bool { return !there[uid] })
+	maps.DeleteFunc(p.reported, func(uid string, _ pin.FaultCode) bool { return !present[uid] })
 }
 
-// passed records which fault of a pod was reported.
-func (p *Plugin) passed(one pin.Pod) {
+// recordReported records which fault of a pod was reported.
+func (p *Plugin) recordReported(one pin.Pod) {
 	delete(p.reported, one.UID)
 	if one.Fault != nil {
 		p.reported[one.UID] = one.Fault.Code
 	}
 }
 
-// set makes n the present node, and reports the pod with the UID as placed, if n has it.
-func (p *Plugin) set(n *pin.Node, uid string, a Arriving) {
+// setNode makes n the present node, and reports the pod with the UID as placed, if n has it.
+func (p *Plugin) setNode(n *pin.Node, uid string, a Arriving) {
 	p.node = n
 	if one, ok := n.Pod(uid); ok {
-		p.passed(one)
+		p.recordReported(one)
 		if p.cfg.Placed != nil {
 			p.cfg.Placed(a, one)
 		}

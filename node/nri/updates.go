@@ -14,18 +14,18 @@ import (
 // updates returns an update for each container whose pin differs from the last one that the runtime received, in
 // ascending order of container IDs, and records these pins as received. It leaves out the container with the given
 // ID, because its pin is in the same answer; "" leaves out none.
-func (p *Plugin) updates(but string) (out []*api.ContainerUpdate) {
+func (p *Plugin) updates(except string) (out []*api.ContainerUpdate) {
 	for _, id := range slices.Sorted(maps.Keys(p.containers)) {
 		c := p.containers[id]
-		is := p.pin(c.pod, c.name)
-		if id == but || same(is, c.is) {
+		want := p.pin(c.pod, c.name)
+		if id == except || samePin(want, c.sent) {
 			continue
 		}
-		c.is = is
+		c.sent = want
 		u := &api.ContainerUpdate{}
 		u.SetContainerId(id)
-		u.SetLinuxCPUSetCPUs(is.CPUs.String())
-		u.SetLinuxCPUSetMems(p.mems(is))
+		u.SetLinuxCPUSetCPUs(want.CPUs.String())
+		u.SetLinuxCPUSetMems(p.mems(want))
 		u.SetIgnoreFailure() // the container may have stopped meanwhile
 		out = append(out, u)
 	}
@@ -35,19 +35,19 @@ func (p *Plugin) updates(but string) (out []*api.ContainerUpdate) {
 // PostCreateContainer is called when a container can be updated. The runtime has lost the updates between
 // CreateContainer and this call.
 func (p *Plugin) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	p.caughtUp(c.Id, false)
+	p.catchUp(c.Id, false)
 	return nil
 }
 
 // PostStartContainer is called when a container runs. Updates that were sent while it started may be lost.
 func (p *Plugin) PostStartContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	p.caughtUp(c.Id, true)
+	p.catchUp(c.Id, true)
 	return nil
 }
 
-// caughtUp records whether a container runs. If its pin has changed since its creation, it sends the pin again,
+// catchUp records whether a container runs. If its pin has changed since its creation, it sends the pin again,
 // because the container may still have the pin of its creation.
-func (p *Plugin) caughtUp(id string, runs bool) {
+func (p *Plugin) catchUp(id string, runs bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.containers[id]
@@ -55,13 +55,17 @@ func (p *Plugin) caughtUp(id string, runs bool) {
 		return
 	}
 	c.runs = runs
-	if !same(c.is, c.made) {
-		c.is = c.made
+	if !samePin(c.sent, c.created) {
+		c.sent = c.created
 		p.push()
 	}
 }
 
-func same(a, b pin.Pin) bool { return a.CPUs.Equal(b.CPUs) && a.NUMAs == b.NUMAs }
+func samePin(a, b pin.Pin) bool { return a.CPUs.Equal(b.CPUs) && a.NUMAs == b.NUMAs }
+
+func sameFault(a, b *pin.Fault) bool {
+	return a != nil && b != nil && a.Code == b.Code && a.Resize == b.Resize
+}
 
 // push sends the pins that differ to the runtime, and does not wait. A goroutine sends them one after the other,
 // because the runtime may be waiting for the plugin's answer to another call.
@@ -89,7 +93,7 @@ func (p *Plugin) sendOnce() bool {
 	}
 	sent := map[string]pin.Pin{}
 	for _, u := range updates {
-		sent[u.ContainerId], u.IgnoreFailure = p.containers[u.ContainerId].is, false
+		sent[u.ContainerId], u.IgnoreFailure = p.containers[u.ContainerId].sent, false
 	}
 	p.sending = len(updates) > 0
 	p.mu.Unlock()
@@ -99,9 +103,9 @@ func (p *Plugin) sendOnce() bool {
 	_, err := send(updates)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for id, is := range sent {
-		if c := p.containers[id]; c != nil && (err != nil || !same(c.is, is)) {
-			c.is = pin.Pin{}
+	for id, pinned := range sent {
+		if c := p.containers[id]; c != nil && (err != nil || !samePin(c.sent, pinned)) {
+			c.sent = pin.Pin{}
 		}
 	}
 	if err != nil {
@@ -127,32 +131,32 @@ func (p *Plugin) Compare(found map[string]Cpuset) {
 		return // the goroutine is changing cpusets, so found may be out of date
 	}
 	for id, c := range p.containers {
-		is, ok := found[id]
+		cpuset, ok := found[id]
 		if !ok || !c.runs {
 			continue
 		}
-		if want := p.pin(c.pod, c.name); is.CPUs.Equal(want.CPUs) && is.NUMAs.Equal(p.memsOf(want)) {
+		if want := p.pin(c.pod, c.name); cpuset.CPUs.Equal(want.CPUs) && cpuset.NUMAs.Equal(p.memsOf(want)) {
 			c.differs = 0
 			continue
 		}
 		if c.differs++; c.differs == 2 { // the first time, the update may still be on its way
 			p.cfg.Logger.Info("container is not pinned as decided; pinning it again", "pod",
-				c.sandbox.Namespace+"/"+c.sandbox.Name, "container", c.name, "cpus", is.CPUs.String(),
-				"numas", is.NUMAs.String())
+				c.sandbox.Namespace+"/"+c.sandbox.Name, "container", c.name, "cpus", cpuset.CPUs.String(),
+				"numas", cpuset.NUMAs.String())
 		}
-		c.is = pin.Pin{}
+		c.sent = pin.Pin{}
 	}
 	p.push()
 }
 
 // mems returns the NUMA nodes of a pin in the Linux list format.
-func (p *Plugin) mems(is pin.Pin) string { return p.memsOf(is).String() }
+func (p *Plugin) mems(x pin.Pin) string { return p.memsOf(x).String() }
 
 // memsOf returns the NUMA nodes of a pin. If the pin allows any NUMA node, these are all that have memory.
-func (p *Plugin) memsOf(is pin.Pin) idset.Set[idset.NUMA] {
+func (p *Plugin) memsOf(x pin.Pin) idset.Set[idset.NUMA] {
 	var ids []idset.NUMA
 	for i, n := range p.node.Machine().NUMAs() {
-		if is.NUMAs.Has(i) || is.NUMAs == 0 && n.Bytes > 0 {
+		if x.NUMAs.Has(i) || x.NUMAs == 0 && n.Bytes > 0 {
 			ids = append(ids, n.ID)
 		}
 	}

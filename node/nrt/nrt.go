@@ -141,14 +141,14 @@ func info(name string, f resource.Format, capacity, allocatable, available int64
 // attributes returns the attributes in ascending order of name.
 func attributes(n *state.Node) v1alpha2.AttributeList {
 	t := n.Rules.Topology
-	most := t.MaxNUMAs
-	if most == 0 {
-		most = nrt.DefaultMaxNUMAs
+	maxNUMAs := t.MaxNUMAs
+	if maxNUMAs == 0 {
+		maxNUMAs = nrt.DefaultMaxNUMAs
 	}
 	return v1alpha2.AttributeList{
 		{Name: podfingerprint.Attribute, Value: Fingerprint(n)},
 		{Name: podfingerprint.AttributeMethod, Value: podfingerprint.MethodWithExclusiveResources},
-		{Name: nrt.AttributeMaxNUMAs, Value: strconv.Itoa(most)},
+		{Name: nrt.AttributeMaxNUMAs, Value: strconv.Itoa(maxNUMAs)},
 		{Name: nrt.AttributePolicy, Value: t.Policy.String()},
 		{Name: nrt.AttributeScope, Value: t.Scope.String()},
 	}

@@ -93,9 +93,9 @@ func (p *Publisher) Publish(ctx context.Context, n *state.Node, meta metav1.Obje
 
 // read gets the object from the API server with the given options, and records its content. It returns nil without an
 // error if there is none.
-func (p *Publisher) read(ctx context.Context, name string, as metav1.GetOptions) (metav1.Object, error) {
+func (p *Publisher) read(ctx context.Context, name string, opts metav1.GetOptions) (metav1.Object, error) {
 	p.published = nil
-	o, err := p.client.Get(ctx, name, as)
+	o, err := p.client.Get(ctx, name, opts)
 	if apierrors.IsNotFound(err) {
 		return nil, nil // the object is missing, or its kind: Apply finds out which
 	}

@@ -27,13 +27,13 @@ func topologyFile(id idset.CPU, name string) string {
 	return fmt.Sprintf("%s/cpu%d/topology/%s", cpuDir, id, name)
 }
 
-// reported reads an id that cadvisor needs. Without the file cadvisor leaves out the CPU; if the text is not a number,
-// cadvisor reports nothing at all. In both cases the result is unknown.
-func (t *tree) reported(file string) int {
+// reportedID reads an id that cadvisor needs. Without the file cadvisor leaves out the CPU; if the text is not a
+// number, cadvisor reports nothing at all. In both cases the result is unknown.
+func (t *tree) reportedID(file string) int {
 	n := t.number(file, unknown, -1, maxKernelID)
 	if n == unknown {
 		if text, ok := t.text(file); ok {
-			t.fails(file, "%q is not an id", clip(text))
+			t.recordBlind(file, "%q is not an id", clip(text))
 		}
 	}
 	return n
@@ -42,8 +42,8 @@ func (t *tree) reported(file string) int {
 // topology reads the data about one CPU. A CPU without lists of threads counts as a core of its own.
 func (t *tree) topology(id idset.CPU) cpu {
 	c := cpu{
-		pkg:  t.reported(topologyFile(id, "physical_package_id")),
-		core: t.reported(topologyFile(id, "core_id")),
+		pkg:  t.reportedID(topologyFile(id, "physical_package_id")),
+		core: t.reportedID(topologyFile(id, "core_id")),
 	}
 	// core_id is unique only per package or die, so cores are identified by their threads.
 	set, ok := t.cpus(path.Dir(topologyFile(id, "core_id")),

@@ -88,14 +88,14 @@ func keys[V any](m map[idset.CPU]V) []idset.CPU {
 
 // renumber replaces the numbers in a field of all cores by their ranks, if one of the numbers is below 0 or above the
 // given maximum.
-func renumber[T ~int](cores []topo.CoreSpec, field func(*topo.CoreSpec) *T, most T) {
+func renumber[T ~int](cores []topo.CoreSpec, field func(*topo.CoreSpec) *T, high T) {
 	var all []T
 	for i := range cores {
 		all = append(all, *field(&cores[i]))
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
-	if len(all) == 0 || all[0] >= 0 && all[len(all)-1] <= most {
+	if len(all) == 0 || all[0] >= 0 && all[len(all)-1] <= high {
 		return
 	}
 	for i := range cores {
@@ -171,8 +171,8 @@ func (t *tree) reportedCaches(id idset.CPU) (out []reportedCache, ok bool) {
 // an uncore cache, so skip is true for it.
 func (t *tree) reportedCache(dir string) (c reportedCache, skip, ok bool) {
 	level, known := t.leading(dir + "/level")
-	text, whole := t.text(dir + "/shared_cpu_map")
-	if !whole && known && level <= 2 {
+	text, hasMap := t.text(dir + "/shared_cpu_map")
+	if !hasMap && known && level <= 2 {
 		return c, true, true
 	}
 	id, identified := t.leading(dir + "/id")
@@ -181,7 +181,7 @@ func (t *tree) reportedCache(dir string) (c reportedCache, skip, ok bool) {
 		return c, false, false
 	}
 	c = reportedCache{id: id, level: level}
-	if !whole {
+	if !hasMap {
 		set, ok := ids[idset.CPU](t, dir+"/shared_cpu_list")
 		c.cpus = set.Len()
 		return c, false, ok
@@ -207,9 +207,9 @@ func (t *tree) leading(file string) (int, bool) {
 
 // compareViews warns if a core or an L3 group in the kubelet's view has other CPUs than in the hardware's view. It
 // reports only the first difference of each kind.
-func (t *tree) compareViews(theirs, ours *topo.Machine) {
+func (t *tree) compareViews(inKubelet, inHardware *topo.Machine) {
 	for _, level := range []struct {
-		of   topo.Level
+		kind topo.Level
 		name Anomaly
 		what string
 	}{
@@ -217,11 +217,11 @@ func (t *tree) compareViews(theirs, ours *topo.Machine) {
 		{topo.L3s, KubeletL3, "the kubelet takes CPUs %s for one L3 group, which has CPUs %s; " +
 			"only prefer-align-cpus-by-uncorecache minds"},
 	} {
-		for _, g := range theirs.Groups(level.of) {
-			if _, ok := ours.CPU(g.CPUs.Min()); !ok {
+		for _, g := range inKubelet.Groups(level.kind) {
+			if _, ok := inHardware.CPU(g.CPUs.Min()); !ok {
 				continue
 			}
-			if own := ours.GroupOf(level.of, g.CPUs.Min()).CPUs; !own.Equal(g.CPUs) {
+			if own := inHardware.GroupOf(level.kind, g.CPUs.Min()).CPUs; !own.Equal(g.CPUs) {
 				t.warn(level.name, fmt.Sprintf("%s/cpu%d", cpuDir, g.CPUs.Min()), level.what,
 					clip(g.CPUs.String()), clip(own.String()))
 				break
@@ -230,9 +230,9 @@ func (t *tree) compareViews(theirs, ours *topo.Machine) {
 	}
 }
 
-// fails records, once for a tree, that cadvisor reports no topology at all because it cannot read the file. A kubelet
-// with static managers does not start then. format and args describe the problem.
-func (t *tree) fails(file, format string, args ...any) {
+// recordBlind records, once for a tree, that cadvisor reports no topology at all because it cannot read the file. A
+// kubelet with static managers does not start then. format and args describe the problem.
+func (t *tree) recordBlind(file, format string, args ...any) {
 	if !t.blind {
 		t.blind = true
 		t.warn(KubeletBlind, file,

@@ -137,7 +137,7 @@ func (t *tree) share(nodes []node, online cpuSet) error {
 		t.warn(CPUWithoutNUMA, nodeDir, "CPUs %s are in no NUMA node: left out, as the kubelet does", clip(left.String()))
 	case len(nodes) == 1:
 		t.warn(CPUWithoutNUMA, nodes[0].dir(), "no CPU is in the only NUMA node: all were given to it")
-		t.fails(nodes[0].dir(), "no CPU is in the only NUMA node")
+		t.recordBlind(nodes[0].dir(), "no CPU is in the only NUMA node")
 		nodes[0].cpus = left
 	default:
 		return fmt.Errorf("machine in /%s: none of %d NUMA nodes has a CPU that is online", nodeDir, len(nodes))
@@ -152,7 +152,7 @@ func (t *tree) meminfo(file string) int64 {
 	if !ok {
 		t.warn(Missing, file, "no MemTotal: the NUMA node counts as one without memory")
 		if text, ok := t.text(file); ok && !strings.Contains(text, "MemTotal:") {
-			t.fails(file, "no MemTotal")
+			t.recordBlind(file, "no MemTotal")
 		}
 	}
 	return n
@@ -166,7 +166,7 @@ func (t *tree) hugepages(dir string) []topo.Hugepages {
 		size, err := parseHugepagesName(name)
 		if err != nil {
 			t.warn(Malformed, dir, "%v", err)
-			t.fails(dir, "%q is not the directory of a page size", clip(name))
+			t.recordBlind(dir, "%q is not the directory of a page size", clip(name))
 			continue
 		}
 		if len(out) == topo.MaxKinds {
@@ -178,7 +178,7 @@ func (t *tree) hugepages(dir string) []topo.Hugepages {
 		pages := t.number(file, -1, 0, int(topo.MaxBytes/size))
 		if pages < 0 {
 			t.warn(Missing, file, "no number: counts as 0")
-			t.fails(file, "no number of hugepages")
+			t.recordBlind(file, "no number of hugepages")
 			pages = 0
 		}
 		out = append(out, topo.Hugepages{PageSize: size, Count: int64(pages)})
@@ -195,8 +195,8 @@ func (t *tree) distances(nodes []node) {
 	for _, n := range nodes {
 		file := path.Join(n.dir(), "distance")
 		row, ok := value(t, file, parseDistance)
-		if text, there := t.text(file); there && !ok {
-			t.fails(file, "%q is not a row of distances", clip(text))
+		if text, exists := t.text(file); exists && !ok {
+			t.recordBlind(file, "%q is not a row of distances", clip(text))
 		}
 		columns := t.columns(nodes, len(row))
 		if !ok || columns == nil {
@@ -285,7 +285,7 @@ func (t *tree) packages(online cpuSet) []node {
 	byPackage := map[int]cpuSet{}
 	for _, dir := range dirs {
 		id := idset.CPU(dir)
-		p := t.reported(topologyFile(id, "physical_package_id"))
+		p := t.reportedID(topologyFile(id, "physical_package_id"))
 		switch {
 		case online.Has(id):
 			byPackage[p] = byPackage[p].With(id)
@@ -298,7 +298,7 @@ func (t *tree) packages(online cpuSet) []node {
 			"CPUs %s have no physical_package_id: left out, as the kubelet does", clip(lone.String()))
 		delete(byPackage, unknown)
 	} else if !lone.Empty() {
-		t.fails(cpuDir, "no CPU has a physical_package_id")
+		t.recordBlind(cpuDir, "no CPU has a physical_package_id")
 		byPackage = map[int]cpuSet{0: lone}
 	}
 	return t.packageNodes(byPackage)
@@ -312,7 +312,7 @@ func (t *tree) packageNodes(byPackage map[int]cpuSet) []node {
 	for _, p := range slices.Sorted(maps.Keys(byPackage)) {
 		n := node{id: idset.NUMA(p), claimed: byPackage[p], cpus: byPackage[p]}
 		if p < 0 || p > idset.Max {
-			for known(byPackage, int(next)) {
+			for hasKey(byPackage, int(next)) {
 				next++
 			}
 			n.id = next
@@ -334,7 +334,7 @@ func (t *tree) packageNodes(byPackage map[int]cpuSet) []node {
 	return out
 }
 
-func known(byPackage map[int]cpuSet, id int) bool {
+func hasKey(byPackage map[int]cpuSet, id int) bool {
 	_, ok := byPackage[id]
 	return ok
 }

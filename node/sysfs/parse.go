@@ -14,10 +14,10 @@ import (
 // out of bounds.
 
 // parseNumber reads a decimal number. A number outside the bounds, which are included, is an error.
-func parseNumber(s string, least, most int) (int, error) {
+func parseNumber(s string, low, high int) (int, error) {
 	n, err := strconv.Atoi(s)
-	if err != nil || n < least || n > most {
-		return 0, fmt.Errorf("%q is not a number in %d..%d", clip(s), least, most)
+	if err != nil || n < low || n > high {
+		return 0, fmt.Errorf("%q is not a number in %d..%d", clip(s), low, high)
 	}
 	return n, nil
 }

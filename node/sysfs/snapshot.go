@@ -60,7 +60,7 @@ func Snapshot(fsys fs.FS, w io.Writer) error {
 	}
 	slices.SortFunc(a.Files, func(x, y txtar.File) int { return strings.Compare(x.Name, y.Name) })
 	data := txtar.Format(&a)
-	if err := t.seen.readsBack(data); err != nil {
+	if err := t.seen.verify(data); err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
 	if _, err := w.Write(data); err != nil {
@@ -69,9 +69,9 @@ func Snapshot(fsys fs.FS, w io.Writer) error {
 	return nil
 }
 
-// readsBack checks a snapshot by reading it again, and returns an error for what a reader would refuse or misread:
+// verify checks a snapshot by reading it again, and returns an error for what a reader would refuse or misread:
 // certain names, texts that look like other files, and too many bytes.
-func (r *record) readsBack(data []byte) error {
+func (r *record) verify(data []byte) error {
 	a, err := parseSnapshot(data)
 	if err != nil {
 		return err

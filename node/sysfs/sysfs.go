@@ -85,19 +85,20 @@ func discover(t *tree) (*Found, error) {
 		return nil, fmt.Errorf("machine in /sys: %w", err)
 	}
 	out := &Found{Kinds: kinds}
-	if out.Machine, err = t.kubelet(nodes, cpus, hardware); err != nil {
+	if out.Machine, err = t.kubeletMachine(nodes, cpus, hardware); err != nil {
 		return nil, fmt.Errorf("machine in /sys, as the kubelet has it: %w", err)
 	}
 	if !alike(out.Machine, hardware) {
 		out.Hardware = hardware
 	}
-	t.balancing()
+	t.warnBalancing()
 	out.Warnings = t.warnings.list()
 	return out, nil
 }
 
-// balancing warns where the kernel moves memory and threads by itself (Documentation/admin-guide/sysctl/kernel.rst).
-func (t *tree) balancing() {
+// warnBalancing warns where the kernel moves memory and threads by itself
+// (Documentation/admin-guide/sysctl/kernel.rst).
+func (t *tree) warnBalancing() {
 	const file = "proc/sys/kernel/numa_balancing"
 	if mode := t.number(file, 0, 0, 3); mode != 0 {
 		t.warn(NUMABalancing, file, "is %d: the kernel unmaps memory to see who uses it, and moves memory and threads of "+
@@ -105,12 +106,12 @@ func (t *tree) balancing() {
 	}
 }
 
-// kubelet makes the machine of the kubelet's view. If cadvisor would report no topology, the machine has the cores of
-// the hardware instead.
-func (t *tree) kubelet(nodes []node, cpus map[idset.CPU]cpu, hardware *topo.Machine) (*topo.Machine, error) {
+// kubeletMachine makes the machine of the kubelet's view. If cadvisor would report no topology, the machine has the
+// cores of the hardware instead.
+func (t *tree) kubeletMachine(nodes []node, cpus map[idset.CPU]cpu, hardware *topo.Machine) (*topo.Machine, error) {
 	cores := t.kubeletCores(nodes, cpus)
 	if len(cores) == 0 {
-		t.fails(cpuDir, "no CPU has core_id and physical_package_id")
+		t.recordBlind(cpuDir, "no CPU has core_id and physical_package_id")
 	}
 	if t.blind {
 		return machineOf(nodes, hardware.Spec().Cores, false)
@@ -172,7 +173,7 @@ func (t *tree) online() (cpuSet, error) {
 			}
 		}
 		if set = idset.Of(all...); ok && !set.Empty() {
-			t.fails(file, "no CPU is online")
+			t.recordBlind(file, "no CPU is online")
 			t.warn(Malformed, file, "no CPU is online: believed the directories of CPUs instead")
 		}
 	}

@@ -112,8 +112,8 @@ func ids[T ~int](t *tree, name string) (idset.Set[T], bool) { return value(t, na
 
 // number reads a file with one decimal number. If there is no number within the bounds, number returns the value
 // absent.
-func (t *tree) number(name string, absent, least, most int) int {
-	n, ok := value(t, name, func(s string) (int, error) { return parseNumber(s, least, most) })
+func (t *tree) number(name string, absent, low, high int) int {
+	n, ok := value(t, name, func(s string) (int, error) { return parseNumber(s, low, high) })
 	if !ok {
 		return absent
 	}

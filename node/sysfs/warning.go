@@ -79,9 +79,9 @@ func (w Warning) String() string { return fmt.Sprintf("%s: /%s: %s", w.Name, w.F
 // warnings collects warnings by kind. Warnings of a kind have one name, one text except for its values, and one file
 // name except for its numbers.
 type warnings struct {
-	kinds []*kind
-	at    map[string]*kind
-	said  map[Warning]bool
+	kinds    []*kind
+	at       map[string]*kind
+	recorded map[Warning]bool
 }
 
 // kind has the warnings of one kind.
@@ -97,13 +97,13 @@ func (t *tree) warn(name Anomaly, file, format string, args ...any) {
 
 // add adds a warning that was made with the format, unless an equal one was added before.
 func (w *warnings) add(one Warning, format string) {
-	if w.said[one] {
+	if w.recorded[one] {
 		return
 	}
 	if w.at == nil {
-		w.at, w.said = map[string]*kind{}, map[Warning]bool{}
+		w.at, w.recorded = map[string]*kind{}, map[Warning]bool{}
 	}
-	w.said[one] = true
+	w.recorded[one] = true
 	key := fmt.Sprintf("%s %s %s", one.Name, withoutNumbers(path.Base(one.File)), format)
 	k := w.at[key]
 	if k == nil {

@@ -50,7 +50,7 @@ func Of(data []byte) []Ignored {
 	}
 	w := &walk{json: bytes.HasPrefix(bytes.TrimSpace(data), []byte("{"))}
 	w.value(doc.Content[0], reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), "", 0)
-	w.others(in)
+	w.addFollowing(in)
 	return w.found
 }
 
@@ -66,9 +66,9 @@ func (w *walk) add(line int, format string, args ...any) {
 	}
 }
 
-// others adds one finding if more text follows the first document. The kubelet does not read it, so it need not be
-// YAML.
-func (w *walk) others(in *yaml.Decoder) {
+// addFollowing adds one finding if more text follows the first document. The kubelet does not read it, so it need not
+// be YAML.
+func (w *walk) addFollowing(in *yaml.Decoder) {
 	for range maxIgnored {
 		var doc yaml.Node
 		err := in.Decode(&doc)
@@ -85,10 +85,10 @@ func (w *walk) others(in *yaml.Decoder) {
 	}
 }
 
-// again adds a finding if a mapping has the key for the second time. before has the last occurrence of each earlier
-// key. The kubelet takes the last value. In JSON, however, it decodes repeated mappings and lists into the same value
-// one after the other, which joins them.
-func (w *walk) again(key *yaml.Node, before map[string]*yaml.Node, value *yaml.Node, path string) {
+// addRepeated adds a finding if a mapping has the key for the second time. before has the last occurrence of each
+// earlier key. The kubelet takes the last value. In JSON, however, it decodes repeated mappings and lists into the
+// same value one after the other, which joins them.
+func (w *walk) addRepeated(key *yaml.Node, before map[string]*yaml.Node, value *yaml.Node, path string) {
 	earlier := before[key.Value]
 	before[key.Value] = key
 	switch {
@@ -102,39 +102,39 @@ func (w *walk) again(key *yaml.Node, before map[string]*yaml.Node, value *yaml.N
 
 // value looks for ignored parts in a value of the given type. It skips a value that does not have the type, because the
 // kubelet itself refuses it.
-func (w *walk) value(n *yaml.Node, of reflect.Type, path string, depth int) {
+func (w *walk) value(n *yaml.Node, typ reflect.Type, path string, depth int) {
 	if w.nodes++; w.nodes > maxNodes || depth > maxDepth || len(w.found) >= maxIgnored {
 		return
 	}
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	for of.Kind() == reflect.Pointer {
-		of = of.Elem()
+	for typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
 	}
 	switch {
-	case of.Kind() == reflect.Slice && n.Kind == yaml.SequenceNode:
+	case typ.Kind() == reflect.Slice && n.Kind == yaml.SequenceNode:
 		for i, item := range n.Content {
-			w.value(item, of.Elem(), fmt.Sprintf("%s[%d]", path, i), depth+1)
+			w.value(item, typ.Elem(), fmt.Sprintf("%s[%d]", path, i), depth+1)
 		}
-	case of.Kind() == reflect.Map && n.Kind == yaml.MappingNode:
+	case typ.Kind() == reflect.Map && n.Kind == yaml.MappingNode:
 		before := map[string]*yaml.Node{}
 		for i := 1; i < len(n.Content); i += 2 {
 			key, here := n.Content[i-1], path+"."+clip(n.Content[i-1].Value)
 			if key.Tag != "!!merge" {
-				w.again(key, before, n.Content[i], here)
+				w.addRepeated(key, before, n.Content[i], here)
 			}
-			w.value(n.Content[i], of.Elem(), here, depth+1)
+			w.value(n.Content[i], typ.Elem(), here, depth+1)
 		}
-	case of.Kind() == reflect.Struct && n.Kind == yaml.MappingNode:
-		w.fields(n, of, path, depth)
+	case typ.Kind() == reflect.Struct && n.Kind == yaml.MappingNode:
+		w.fields(n, typ, path, depth)
 	}
 }
 
 // fields looks for unknown and repeated keys in a mapping that the kubelet decodes into a struct of the given type.
-func (w *walk) fields(n *yaml.Node, of reflect.Type, path string, depth int) {
+func (w *walk) fields(n *yaml.Node, typ reflect.Type, path string, depth int) {
 	known := map[string]reflect.Type{}
-	names(of, known)
+	names(typ, known)
 	if len(known) == 0 {
 		return // a type that decodes itself, such as a quantity
 	}
@@ -142,12 +142,12 @@ func (w *walk) fields(n *yaml.Node, of reflect.Type, path string, depth int) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Tag == "!!merge" {
-			w.merged(value, of, path, depth)
+			w.merged(value, typ, path, depth)
 			continue
 		}
 		here := strings.TrimPrefix(path+"."+clip(key.Value), ".")
 		if t, ok := known[key.Value]; ok {
-			w.again(key, before, value, here)
+			w.addRepeated(key, before, value, here)
 			w.value(value, t, here, depth+1)
 			continue
 		}
@@ -160,20 +160,20 @@ func (w *walk) fields(n *yaml.Node, of reflect.Type, path string, depth int) {
 }
 
 // merged looks for ignored parts in the mapping, or the list of mappings, of a merge key (<<).
-func (w *walk) merged(n *yaml.Node, of reflect.Type, path string, depth int) {
+func (w *walk) merged(n *yaml.Node, typ reflect.Type, path string, depth int) {
 	if n.Kind == yaml.SequenceNode {
 		for _, one := range n.Content {
-			w.value(one, of, path, depth+1)
+			w.value(one, typ, path, depth+1)
 		}
 		return
 	}
-	w.value(n, of, path, depth+1)
+	w.value(n, typ, path, depth+1)
 }
 
 // names adds to out the types of a struct's fields by their names in JSON, including the fields of embedded structs.
-func names(of reflect.Type, out map[string]reflect.Type) {
-	for i := range of.NumField() {
-		f := of.Field(i)
+func names(typ reflect.Type, out map[string]reflect.Type) {
+	for i := range typ.NumField() {
+		f := typ.Field(i)
 		name, rest, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case name == "" && f.Anonymous && (rest == "inline" || rest == ""):
@@ -203,8 +203,8 @@ var flags = map[string]string{"reservedcpus": "reservedSystemCPUs", "reserved": 
 
 // nearest returns the field that an unknown name may mean, with its path; "" if none is similar.
 func nearest(name, path string, known map[string]reflect.Type) string {
-	if in := options[name]; in != "" {
-		return in + "." + name
+	if field := options[name]; field != "" {
+		return field + "." + name
 	}
 	best := flags[printable.Plain(name)]
 	if _, ok := known[best]; !ok {
