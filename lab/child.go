@@ -85,7 +85,7 @@ func runNodes(in io.Reader, answers io.Writer) error {
 		}
 	}()
 	stopped := make(chan bool, 1)
-	go func() { stopped <- s.obey(dec, json.NewEncoder(answers)) }()
+	go func() { stopped <- s.carryOut(dec, json.NewEncoder(answers)) }()
 	select {
 	case err := <-failed:
 		return err
@@ -141,12 +141,12 @@ func (h *hardware) change(description string, offline idset.Set[idset.CPU], page
 	return nil
 }
 
-// running reads a kubelet's configuration file and reports it as the configuration in effect, as /configz would. It
-// may do so, because a kubelet of the lab has neither a server nor flags, and its file does not change while its
-// process lives.
-type running struct{ nodekubelet.Files }
+// effectiveFiles reads a kubelet's configuration file and reports it as the configuration in effect, as /configz
+// would. It may do so, because a kubelet of the lab has neither a server nor flags, and its file does not change
+// while its process lives.
+type effectiveFiles struct{ nodekubelet.Files }
 
-func (r running) Configuration(ctx context.Context) (nodekubelet.Configuration, error) {
+func (r effectiveFiles) Configuration(ctx context.Context) (nodekubelet.Configuration, error) {
 	c, err := r.Files.Configuration(ctx)
 	c.Effective = err == nil
 	return c, err
@@ -187,7 +187,7 @@ func agentOnce(ctx context.Context, logger klog.Logger, administrator *rest.Conf
 	}
 	cfg := agent.Config{
 		Translate: pod.ToPlace, Publisher: published, Labels: labels,
-		NodeName: n.Name, Machine: n.Machine, Rules: running{nodekubelet.Files{File: n.KubeletConfigPath}},
+		NodeName: n.Name, Machine: n.Machine, Rules: effectiveFiles{nodekubelet.Files{File: n.KubeletConfigPath}},
 		PodResourcesSocket: n.PodResourcesSocket, StateDir: n.StateDir, REST: own, Logger: logger,
 	}
 	if n.PinConfig != "" {

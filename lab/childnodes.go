@@ -84,7 +84,7 @@ func (s *childNodes) start() error {
 		return err
 	}
 	for i, n := range s.job.Nodes {
-		nri, pins, err := pinned(n)
+		nri, pins, err := pinPaths(n)
 		if err != nil {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
@@ -113,9 +113,9 @@ func (s *childNodes) start() error {
 	return nil
 }
 
-// pinned returns, for a node whose agent pins containers, the path of the container runtime's socket and the path of
-// the agent's rules, which it writes. For other nodes both are "".
-func pinned(n jobNode) (nri, pins string, err error) {
+// pinPaths returns, for a node whose agent pins containers, the path of the container runtime's socket and the path
+// of the agent's rules, which it writes. For other nodes both are "".
+func pinPaths(n jobNode) (nri, pins string, err error) {
 	if !n.Pinned {
 		return "", "", nil
 	}
@@ -149,9 +149,9 @@ func (s *childNodes) startAgent(n *childNode) {
 	}()
 }
 
-// obey carries out orders until it reads the order to stop, and then returns true. It returns false if the parent has
-// died: the input ends, or an answer cannot be written.
-func (s *childNodes) obey(orders *json.Decoder, answers *json.Encoder) (stop bool) {
+// carryOut carries out orders until it reads the order to stop, and then returns true. It returns false if the parent
+// has died: the input ends, or an answer cannot be written.
+func (s *childNodes) carryOut(orders *json.Decoder, answers *json.Encoder) (stop bool) {
 	for {
 		var o order
 		if err := orders.Decode(&o); err != nil {

@@ -81,7 +81,7 @@ func (c *Cluster) replaceKubelet(node, yaml string, release *string) error {
 	if !c.cfg.Apart {
 		return fmt.Errorf("restart kubelet of node %s: its process has other nodes too", node)
 	}
-	was, err := c.processes.child(node)
+	old, err := c.processes.child(node)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (c *Cluster) replaceKubelet(node, yaml string, release *string) error {
 			return fmt.Errorf("restart kubelet of node %s: %w", node, err)
 		}
 	}
-	if err := was.kill(); err != nil {
+	if err := old.kill(); err != nil {
 		return err
 	}
 	c.described[node] = m

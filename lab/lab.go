@@ -128,7 +128,7 @@ func (c *Cluster) start(ctx context.Context, cfg Config) error {
 	if err := c.giveAccess(ctx); err != nil {
 		return err
 	}
-	say(fmt.Sprintf("control plane ready at %s (%s)", c.plane.Admin.Host, since(began)))
+	say(fmt.Sprintf("control plane ready at %s (%s)", c.plane.Admin.Host, elapsed(began)))
 	if err := c.startNodes(); err != nil {
 		return err
 	}
@@ -138,11 +138,11 @@ func (c *Cluster) start(ctx context.Context, cfg Config) error {
 	if err := c.awaitPolicy(ctx); err != nil {
 		return err
 	}
-	say(fmt.Sprintf("%d nodes ready (%s)", len(c.Nodes), since(began)))
+	say(fmt.Sprintf("%d nodes ready (%s)", len(c.Nodes), elapsed(began)))
 	return nil
 }
 
-func since(t time.Time) time.Duration { return time.Since(t).Round(100 * time.Millisecond) }
+func elapsed(t time.Time) time.Duration { return time.Since(t).Round(100 * time.Millisecond) }
 
 // RESTConfig returns the access of a cluster administrator, as a copy.
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.plane.Admin) }

@@ -64,8 +64,8 @@ func DefaultNodes() []Node {
 	return out
 }
 
-// counted matches a machine with a count, such as 2xgpu-8.
-var counted = regexp.MustCompile(`^([0-9]+)x(.+)$`)
+// countPattern matches a machine with a count, such as 2xgpu-8.
+var countPattern = regexp.MustCompile(`^([0-9]+)x(.+)$`)
 
 // ParseNodes parses a comma list of machines, each with an optional count and an optional release of its kubelet,
 // such as "2xxeon-2s,gpu-8@1.35". If a machine gets one node, the node has the machine's name; if it gets several,
@@ -77,7 +77,7 @@ func ParseNodes(text string) ([]Node, error) {
 		part = strings.TrimSpace(part)
 		part, release, _ := strings.Cut(part, "@")
 		count, machine := 1, part
-		if m := counted.FindStringSubmatch(part); m != nil {
+		if m := countPattern.FindStringSubmatch(part); m != nil {
 			n, err := strconv.Atoi(m[1])
 			if err != nil || n < 1 || n > maxNodes {
 				return nil, fmt.Errorf("nodes %q: count is outside 1..%d", part, maxNodes)

@@ -108,12 +108,12 @@ func startChild(program string, j job, logPath string) (*child, error) {
 		return nil, err
 	}
 	c.stdin = stdin
-	answers, theirs, err := os.Pipe()
+	answers, childEnd, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	defer theirs.Close()
-	c.answers, c.cmd.ExtraFiles = json.NewDecoder(answers), []*os.File{theirs}
+	defer childEnd.Close()
+	c.answers, c.cmd.ExtraFiles = json.NewDecoder(answers), []*os.File{childEnd}
 	c.close = answers.Close
 	started := make(chan error, 1)
 	go c.run(started)

@@ -15,9 +15,9 @@ import (
 // processes are the child processes that run the nodes: with [Config.Apart] one for each node, otherwise one for all
 // nodes of a release.
 type processes struct {
-	mu  sync.Mutex
-	of  map[string]*child // by node
-	all []*child          // each process once
+	mu     sync.Mutex
+	byNode map[string]*child
+	all    []*child // each process once
 	// failed are the processes that ended by themselves and were not replaced, in the order of their ends.
 	failed []*child
 	close  func()        // closes ended, once
@@ -25,7 +25,7 @@ type processes struct {
 }
 
 func newProcesses() *processes {
-	w := &processes{of: map[string]*child{}, ended: make(chan struct{})}
+	w := &processes{byNode: map[string]*child{}, ended: make(chan struct{})}
 	w.close = sync.OnceFunc(func() { close(w.ended) })
 	return w
 }
@@ -98,9 +98,9 @@ func (w *processes) add(p *child, nodes []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range nodes {
-		was := w.of[n]
-		w.failed = slices.DeleteFunc(w.failed, func(c *child) bool { return c == was })
-		w.of[n] = p
+		old := w.byNode[n]
+		w.failed = slices.DeleteFunc(w.failed, func(c *child) bool { return c == old })
+		w.byNode[n] = p
 	}
 	w.all = append(w.all, p)
 	go w.watch(p)
@@ -127,7 +127,7 @@ func (w *processes) watch(p *child) {
 func (w *processes) child(node string) (*child, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p, ok := w.of[node]
+	p, ok := w.byNode[node]
 	if !ok {
 		return nil, fmt.Errorf("the cluster has no node %q", node)
 	}

@@ -20,10 +20,10 @@ type Page struct{ Command, Text string }
 
 // Times in the recording, in seconds.
 const (
-	perKey  = 0.04 // to type one letter of a command
-	perLine = 0.03 // to print one line of output
-	perRead = 0.25 // added to a page's time for each line of output
-	least   = 4.0  // shortest time that a page stays
+	perKey     = 0.04 // to type one letter of a command
+	perLine    = 0.03 // to print one line of output
+	perRead    = 0.25 // added to a page's time for each line of output
+	minVisible = 4.0  // shortest time that a page stays
 )
 
 const prompt = "$ "
@@ -36,8 +36,8 @@ type screen struct {
 	raw     []string
 }
 
-// stays returns the seconds that the screen stays visible, long enough to read it.
-func (s screen) stays() float64 { return max(least, float64(len(s.lines))*perRead) }
+// visibleSeconds returns the seconds that the screen stays visible, long enough to read it.
+func (s screen) visibleSeconds() float64 { return max(minVisible, float64(len(s.lines))*perRead) }
 
 // layout parses pages into screens, and returns the columns and lines that the largest screen needs, its prompt
 // included. It fails if there are no pages, or if a page has a control character that the package refuses.
@@ -106,7 +106,7 @@ func Write(w io.Writer, title string, pages []Page) error {
 		for _, line := range s.raw {
 			out(perLine, line+"\r\n")
 		}
-		out(s.stays(), "")
+		out(s.visibleSeconds(), "")
 	}
 	if err == nil {
 		err = b.Flush()

@@ -33,7 +33,7 @@ func Draw(w io.Writer, title string, pages []Page) error {
 		"<title>%s</title>\n"
 	fmt.Fprintf(b, svg, width,
 		height, escaped(title))
-	fmt.Fprintf(b, "<style>%s%s</style>\n", sheet, turns(screens))
+	fmt.Fprintf(b, "<style>%s%s</style>\n", sheet, animation(screens))
 	fmt.Fprintf(b, "<rect width=\"%d\" height=\"%d\" rx=\"8\" fill=\"#0d1117\"/>\n", width, height)
 	for i, s := range screens {
 		fmt.Fprintf(b, "<g class=\"s%d\">\n", i)
@@ -50,19 +50,20 @@ func Draw(w io.Writer, title string, pages []Page) error {
 	return nil
 }
 
-// turns returns the rules of the style sheet that show the screens one after the other, or "" for a single screen.
-func turns(screens []screen) string {
+// animation returns the rules of the style sheet that show the screens one after the other, or "" for a single
+// screen.
+func animation(screens []screen) string {
 	if len(screens) == 1 {
 		return ""
 	}
 	total := 0.0
 	for _, s := range screens {
-		total += s.stays()
+		total += s.visibleSeconds()
 	}
 	var b strings.Builder
 	from := 0.0
 	for i, s := range screens {
-		to := from + s.stays()
+		to := from + s.visibleSeconds()
 		first := "hidden"
 		if i == 0 {
 			first = "visible"
@@ -97,15 +98,15 @@ func row(b *bufio.Writer, at int, line []span, class string) {
 				hex(s.style.bg))
 		}
 		if strings.TrimSpace(s.text) != "" {
-			look := ""
+			attributes := ""
 			if s.style.bold {
-				look += " class=\"b\""
+				attributes += " class=\"b\""
 			}
 			if s.style.fg != 0 {
-				look += fmt.Sprintf(" style=\"fill:%s\"", hex(s.style.fg))
+				attributes += fmt.Sprintf(" style=\"fill:%s\"", hex(s.style.fg))
 			}
 			const tspan = "<tspan x=\"%.1f\" textLength=\"%.1f\" lengthAdjust=\"spacingAndGlyphs\"%s>%s</tspan>"
-			fmt.Fprintf(&text, tspan, x, wide, look,
+			fmt.Fprintf(&text, tspan, x, wide, attributes,
 				escaped(s.text))
 		}
 		x += wide

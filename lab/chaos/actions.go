@@ -34,15 +34,17 @@ var actions = []action{
 	{"pods", 18, func(r *run, ctx context.Context) error { return r.create(ctx, 3+r.rand.IntN(9), 0) }},
 	{"foreign pods", 8, func(r *run, ctx context.Context) error { return r.create(ctx, 1+r.rand.IntN(4), 100) }},
 	{"pods of both", 12, func(r *run, ctx context.Context) error { return r.create(ctx, 4+r.rand.IntN(8), 30) }},
-	{"pods finish", 10, func(r *run, ctx context.Context) error { return r.finish(ctx, r.some(1+r.rand.IntN(5))) }},
+	{"pods finish", 10, func(r *run, ctx context.Context) error {
+		return r.finish(ctx, r.drawAlive(1+r.rand.IntN(5)))
+	}},
 	{"pods deleted", 10, func(r *run, ctx context.Context) error {
-		return r.remove(ctx, r.doomed(1+r.rand.IntN(5)),
+		return r.remove(ctx, r.drawDoomed(1+r.rand.IntN(5)),
 			nil)
 	}},
 	{"pods deleted by force", 8, func(r *run, ctx context.Context) error {
-		return r.remove(ctx, r.doomed(1+r.rand.IntN(4)), ptr.To[int64](0))
+		return r.remove(ctx, r.drawDoomed(1+r.rand.IntN(4)), ptr.To[int64](0))
 	}},
-	{"pods have a fate", 12, func(r *run, ctx context.Context) error { return r.bound(ctx) }},
+	{"pods have a fate", 12, func(r *run, ctx context.Context) error { return r.awaitFates(ctx) }},
 	{"agent stops", 4, func(r *run, ctx context.Context) error { return r.stopAgent(ctx, r.node()) }},
 	{"agents start", 4, func(r *run, ctx context.Context) error { return r.startAgents(ctx) }},
 	{"report held", 5, func(r *run, ctx context.Context) error { return r.cluster.HoldReport(ctx, r.node()) }},
@@ -57,7 +59,7 @@ var actions = []action{
 	// Forged mirror pods last until the end of the round, and the effects of the other actions below for several
 	// rounds.
 	{"users forge mirror pods", 4, func(r *run, ctx context.Context) error { return r.forgeMirrors(ctx) }},
-	{"agent is silent", 2, func(r *run, ctx context.Context) error { return r.sicken(ctx) }},
+	{"agent is silent", 2, func(r *run, ctx context.Context) error { return r.silenceAgent(ctx) }},
 	{"right withdrawn", 2, func(r *run, ctx context.Context) error { return r.withdraw(ctx) }},
 	{"machine changes", 2, func(r *run, ctx context.Context) error { return r.changeMachine(ctx) }},
 }
@@ -87,32 +89,32 @@ func (r *run) act(round context.Context) error {
 	if round.Err() != nil {
 		return fmt.Errorf("%s: %w", actions[i].name, err)
 	}
-	r.broke(actions[i].name, err)
+	r.breakdown(actions[i].name, err)
 	return r.restartDead(round)
 }
 
 // node draws a node, and returns its name.
 func (r *run) node() string { return nodes[r.rand.IntN(len(nodes))].Name }
 
-// some draws n of the pods that no action has deleted yet, or all if there are fewer, and returns their names. The
-// result depends only on the seed and not on timing.
-func (r *run) some(n int) []string {
+// drawAlive draws n of the pods that no action has deleted yet, or all if there are fewer, and returns their names.
+// The result depends only on the seed and not on timing.
+func (r *run) drawAlive(n int) []string {
 	out := slices.Clone(r.alive)
 	r.rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out[:min(n, len(out))]
 }
 
-// doomed draws n pods, as the method some does. From then on they are not drawn again, because the caller deletes
+// drawDoomed draws n pods, as drawAlive does. From then on they are not drawn again, because the caller deletes
 // them.
-func (r *run) doomed(n int) []string {
-	out := r.some(n)
+func (r *run) drawDoomed(n int) []string {
+	out := r.drawAlive(n)
 	r.alive = slices.DeleteFunc(r.alive, func(name string) bool { return slices.Contains(out, name) })
 	return out
 }
 
 // create creates n pods; foreign percent of them are for the default scheduler.
 func (r *run) create(ctx context.Context, n, foreign int) error {
-	for _, p := range r.draw(n, foreign) {
+	for _, p := range r.drawPods(n, foreign) {
 		if err := r.add(ctx, p); err != nil {
 			return err
 		}
@@ -120,9 +122,9 @@ func (r *run) create(ctx context.Context, n, foreign int) error {
 	return nil
 }
 
-// draw returns n random pods with new names, which the caller creates; foreign percent of them are for the default
-// scheduler. It counts them as alive.
-func (r *run) draw(n, foreign int) []*v1.Pod {
+// drawPods returns n random pods with new names, which the caller creates; foreign percent of them are for the
+// default scheduler. It counts them as alive.
+func (r *run) drawPods(n, foreign int) []*v1.Pod {
 	var out []*v1.Pod
 	for range n {
 		r.created++
@@ -130,7 +132,7 @@ func (r *run) draw(n, foreign int) []*v1.Pod {
 		if r.rand.IntN(100) < foreign {
 			name, scheduler = "f"+name, foreignScheduler
 		}
-		out = append(out, draw(r.rand, name, scheduler))
+		out = append(out, drawPod(r.rand, name, scheduler))
 		r.alive = append(r.alive, name)
 	}
 	r.mu.Lock()
@@ -184,7 +186,7 @@ func (r *run) remove(ctx context.Context, names []string, grace *int64) error {
 // finish ends the containers of the named pods with success. It skips pods that do not run.
 func (r *run) finish(ctx context.Context, names []string) error {
 	for _, name := range names {
-		l, ok := r.record.named(name)
+		l, ok := r.record.podNamed(name)
 		if !ok || l.pod.Status.Phase != v1.PodRunning {
 			continue
 		}
@@ -195,9 +197,9 @@ func (r *run) finish(ctx context.Context, names []string) error {
 	return nil
 }
 
-// bound waits until every pod is bound, or has a condition that it fits nowhere. It returns an error if the action's
-// time ends first. It does not wait while schedulers lack what they need; see blind.
-func (r *run) bound(ctx context.Context) error {
+// awaitFates waits until every pod is bound, or has a condition that it fits nowhere. It returns an error if the
+// action's time ends first. It does not wait while schedulers lack what they need; see blind.
+func (r *run) awaitFates(ctx context.Context) error {
 	if r.blind() {
 		return nil
 	}
@@ -205,7 +207,7 @@ func (r *run) bound(ctx context.Context) error {
 		fate, _ := workload.FateOf(l.pod)
 		return !l.over() && fate == workload.Waiting && l.pod.Spec.NodeName == ""
 	}
-	err := r.record.until(ctx, "all pods have a fate",
+	err := r.record.wait(ctx, "all pods have a fate",
 		func(lives []life) bool { return !slices.ContainsFunc(lives, waits) })
 	if err == nil {
 		return nil
@@ -226,7 +228,7 @@ func (r *run) bound(ctx context.Context) error {
 // stopAgent ends a node's agent until startAgents or a restart of the kubelet. It does nothing if the agent already
 // has an ailment.
 func (r *run) stopAgent(ctx context.Context, node string) error {
-	if r.ails(node, silent) {
+	if r.hasAilment(node, silent) {
 		return nil
 	}
 	r.stopped[node] = true
@@ -246,18 +248,18 @@ func (r *run) startAgents(ctx context.Context) error {
 	return nil
 }
 
-// mostServers bounds the restarts of the API server: each leaves some 100 MB in this process.
-const mostServers = 12
+// maxServerRestarts bounds the restarts of the API server: each leaves some 100 MB in this process.
+const maxServerRestarts = 12
 
-// restartServer restarts the API server, unless it was restarted mostServers times.
+// restartServer restarts the API server, unless it was restarted maxServerRestarts times.
 func (r *run) restartServer(ctx context.Context) error {
-	if r.servers++; r.servers > mostServers {
-		r.say("not again: it was restarted %d times", mostServers)
+	if r.servers++; r.servers > maxServerRestarts {
+		r.say("not again: it was restarted %d times", maxServerRestarts)
 		return nil
 	}
 	err := r.cluster.RestartAPIServer(ctx)
 	for tries := 2; err != nil && ctx.Err() == nil && tries > 0; tries-- {
-		r.broke("the API server did not restart", err)
+		r.breakdown("the API server did not restart", err)
 		err = r.cluster.RestartAPIServer(ctx)
 	}
 	return err
@@ -349,7 +351,7 @@ func value(line *regexp.Regexp, yaml string) string {
 // killScheduler creates a burst of pods. Before one of them it stops Tenon's scheduler, and it starts the scheduler
 // again after the last one.
 func (r *run) killScheduler(ctx context.Context) error {
-	pods := r.draw(4+r.rand.IntN(8), 20)
+	pods := r.drawPods(4+r.rand.IntN(8), 20)
 	at := r.rand.IntN(len(pods))
 	for i, p := range pods {
 		if i == at {

@@ -30,10 +30,10 @@ type ailment struct {
 	nodes []string // their layouts may be old, or show another machine than the kubelet's
 	// blind is true if, during the ailment, schedulers may lack data or rights without which they cannot schedule at
 	// all.
-	blind bool
-	kind  ailmentKind
-	began time.Time
-	left  int // rounds until it ends
+	blind      bool
+	kind       ailmentKind
+	began      time.Time
+	roundsLeft int // rounds until it ends
 	// start is the start time of the node's kubelet. It is set only if the node's layout had that kubelet's machine
 	// when the machine changed, and is zero otherwise.
 	start metav1.MicroTime
@@ -50,36 +50,37 @@ const (
 	changed                      // machines changed; the layouts show that the machine is not the kubelet's
 )
 
-// mostRounds bounds how many rounds an ailment lasts; a round takes some seconds. mostSilent is the bound for agents
-// that do not report. It is larger, because a node counts as silent only after more than a minute.
-const mostRounds, mostSilent = 6, 24
+// maxRounds bounds how many rounds an ailment lasts; a round takes some seconds. maxSilentRounds is the bound for
+// agents that do not report. It is larger, because a node counts as silent only after more than a minute.
+const maxRounds, maxSilentRounds = 6, 24
 
-// ail begins an ailment for a random number of rounds: it calls begin, and recover later calls end. It does nothing
-// if the ailment conflicts with one that still lasts; see shares.
-func (r *run) ail(ctx context.Context, a ailment, begin, end func(context.Context) error) error {
-	most := mostRounds
+// beginAilment begins an ailment for a random number of rounds: it calls begin, and recover later calls end. It does
+// nothing if the ailment conflicts with one that still lasts; see conflict.
+func (r *run) beginAilment(ctx context.Context, a ailment, begin, end func(context.Context) error) error {
+	rounds := maxRounds
 	if a.kind == silent {
-		most = mostSilent
+		rounds = maxSilentRounds
 	}
-	a.left, a.began, a.end = 1+r.rand.IntN(most), time.Now(), end
-	if slices.ContainsFunc(r.ailing, func(b *ailment) bool { return shares(a, b) }) {
+	a.roundsLeft, a.began, a.end = 1+r.rand.IntN(rounds), time.Now(), end
+	if slices.ContainsFunc(r.ailing, func(b *ailment) bool { return conflict(a, b) }) {
 		return nil
 	}
-	r.say("from now on, for %d rounds: %s", a.left, a.what)
+	r.say("from now on, for %d rounds: %s", a.roundsLeft, a.what)
 	r.ailing = append(r.ailing, &a)
 	return begin(ctx)
 }
 
-// shares reports whether two ailments conflict: they are of the same kind and on the same nodes. Any two withdrawals
-// of rights conflict, because both may change the same role, and each later restores the rules that it found.
-func shares(a ailment, b *ailment) bool {
+// conflict reports whether two ailments conflict: they are of the same kind and on the same nodes. Any two
+// withdrawals of rights conflict, because both may change the same role, and each later restores the rules that it
+// found.
+func conflict(a ailment, b *ailment) bool {
 	return a.kind == b.kind && (a.kind == withdrawn || slices.Equal(a.nodes, b.nodes))
 }
 
 // recover counts down one round, and ends the ailments whose rounds are over.
 func (r *run) recover(ctx context.Context) error {
 	for _, a := range slices.Clone(r.ailing) {
-		if a.left--; a.left > 0 {
+		if a.roundsLeft--; a.roundsLeft > 0 {
 			continue
 		}
 		r.say("no longer, after %s: %s", time.Since(a.began).Round(time.Second), a.what)
@@ -91,8 +92,8 @@ func (r *run) recover(ctx context.Context) error {
 	return nil
 }
 
-// ails reports whether a node has an ailment of one of the kinds, or of any kind if none is given.
-func (r *run) ails(node string, kinds ...ailmentKind) bool {
+// hasAilment reports whether a node has an ailment of one of the kinds, or of any kind if none is given.
+func (r *run) hasAilment(node string, kinds ...ailmentKind) bool {
 	return slices.ContainsFunc(r.ailing, func(a *ailment) bool {
 		return slices.Contains(a.nodes, node) && (len(kinds) == 0 || slices.Contains(kinds, a.kind))
 	})
@@ -103,18 +104,19 @@ func (r *run) blind() bool {
 	return slices.ContainsFunc(r.ailing, func(a *ailment) bool { return a.blind })
 }
 
-// forgot reports whether a node's machine changed before any agent published the machine with which the kubelet last
-// started. An agent that starts after the change cannot read that machine, so the node's layout may show another one.
-func (r *run) forgot(node string) bool {
-	layout, _ := r.record.reported(node)
+// lostMachine reports whether a node's machine changed before any agent published the machine with which the kubelet
+// last started. An agent that starts after the change cannot read that machine, so the node's layout may show another
+// one.
+func (r *run) lostMachine(node string) bool {
+	layout, _ := r.record.layoutOf(node)
 	return slices.ContainsFunc(r.ailing, func(a *ailment) bool {
 		return a.kind == changed && a.nodes[0] == node &&
 			(layout == nil || a.start.IsZero() || !layout.Kubelet.Started.Equal(&a.start))
 	})
 }
 
-// described returns the machines of the nodes' kubelets.
-func described() (map[string]*topo.Machine, error) {
+// kubeletMachines returns the machines of the nodes' kubelets.
+func kubeletMachines() (map[string]*topo.Machine, error) {
 	out := map[string]*topo.Machine{}
 	for _, n := range nodes {
 		m, err := machines.Load(n.Machine)
@@ -133,8 +135,8 @@ func sameHardware(a, b *topo.Machine) bool {
 	})
 }
 
-// sicken begins an ailment of an agent: the agent is ended and not started again, or gets no answers.
-func (r *run) sicken(ctx context.Context) error {
+// silenceAgent begins an ailment of an agent: the agent is ended and not started again, or gets no answers.
+func (r *run) silenceAgent(ctx context.Context) error {
 	node, hangs := r.node(), r.rand.IntN(2) == 0
 	a := ailment{what: "agent of node " + node + " is ended", nodes: []string{node}, kind: silent}
 	begin := func(ctx context.Context) error { return r.cluster.StopAgent(ctx, node) }
@@ -144,7 +146,7 @@ func (r *run) sicken(ctx context.Context) error {
 		begin = func(ctx context.Context) error { return r.cluster.HangAgent(ctx, node) }
 		end = func(ctx context.Context) error { return r.cluster.AnswerAgent(ctx, node) }
 	}
-	return r.ail(ctx, a, begin, end)
+	return r.beginAilment(ctx, a, begin, end)
 }
 
 // changeMachine takes CPUs of a node offline, or changes its hugepages, while its kubelet runs. The node's layout keeps
@@ -160,13 +162,14 @@ func (r *run) changeMachine(ctx context.Context) error {
 	if offline.Empty() && (pages == 0 || node == nodes[1].Name) {
 		return nil // nothing changes; the second machine has no hugepages
 	}
-	if layout, _ := r.record.reported(node); layout != nil {
+	if layout, _ := r.record.layoutOf(node); layout != nil {
 		if l, err := layout.Core(); err == nil && sameHardware(l.Machine, r.hardware[node]) {
 			a.start = layout.Kubelet.Started
 		}
 	}
-	return r.ail(ctx, a, func(ctx context.Context) error { return r.cluster.ChangeMachine(ctx, node, offline, pages) },
-		func(ctx context.Context) error { return r.cluster.ChangeMachine(ctx, node, idset.Set[idset.CPU]{}, 0) })
+	begin := func(ctx context.Context) error { return r.cluster.ChangeMachine(ctx, node, offline, pages) }
+	end := func(ctx context.Context) error { return r.cluster.ChangeMachine(ctx, node, idset.Set[idset.CPU]{}, 0) }
+	return r.beginAilment(ctx, a, begin, end)
 }
 
 // right is a right that can be withdrawn: some verbs on one resource, which a ClusterRole grants.
@@ -214,35 +217,36 @@ func (r *run) withdrawRight(ctx context.Context, x right) error {
 			a.nodes = append(a.nodes, n.Name)
 		}
 	}
-	var had []rbacv1.PolicyRule
+	var original []rbacv1.PolicyRule
 	begin := func(ctx context.Context) error {
 		return r.changeRole(ctx, x.role, func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
-			had = rules
-			return x.from(rules)
+			original = rules
+			return x.removeFrom(rules)
 		})
 	}
-	return r.ail(ctx, a, begin, func(ctx context.Context) error {
-		return r.changeRole(ctx, x.role, func([]rbacv1.PolicyRule) []rbacv1.PolicyRule { return had })
+	return r.beginAilment(ctx, a, begin, func(ctx context.Context) error {
+		return r.changeRole(ctx, x.role, func([]rbacv1.PolicyRule) []rbacv1.PolicyRule { return original })
 	})
 }
 
 // changeRole replaces the rules of a ClusterRole by the result of a function of its present rules.
-func (r *run) changeRole(ctx context.Context, name string, with func([]rbacv1.PolicyRule) []rbacv1.PolicyRule) error {
+func (r *run) changeRole(ctx context.Context, name string,
+	change func([]rbacv1.PolicyRule) []rbacv1.PolicyRule) error {
 	return r.try(ctx, func() error {
 		roles := r.client.RbacV1().ClusterRoles()
 		role, err := roles.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		role.Rules = with(role.Rules)
+		role.Rules = change(role.Rules)
 		_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
 		return err
 	})
 }
 
-// from returns the rules without the right x. It splits a rule that names x among others into one rule for each group
-// and resource.
-func (x right) from(rules []rbacv1.PolicyRule) (out []rbacv1.PolicyRule) {
+// removeFrom returns the rules without the right x. It splits a rule that names x among others into one rule for each
+// group and resource.
+func (x right) removeFrom(rules []rbacv1.PolicyRule) (out []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		if !slices.Contains(rule.APIGroups, x.group) || !slices.Contains(rule.Resources, x.resource) {
 			out = append(out, rule)
@@ -264,8 +268,8 @@ func (x right) from(rules []rbacv1.PolicyRule) (out []rbacv1.PolicyRule) {
 	return out
 }
 
-// unsaid returns, as text, what the scheduler should report about ailing nodes and does not.
-func (r *run) unsaid(lives []life) (out []string) {
+// missingReports returns, as text, what the scheduler should report about ailing nodes and does not.
+func (r *run) missingReports(lives []life) (out []string) {
 	for _, a := range r.ailing {
 		for _, node := range a.nodes {
 			n := r.tenon.Shared.Book.Snapshot().Node(node)
@@ -288,7 +292,7 @@ const reportDue = 75 * time.Second
 // the time since, its containers have run for longer than reportDue, and the node's last layout is older than the
 // binding.
 func (r *run) overdue(node string, since time.Time, lives []life) bool {
-	layout, _ := r.record.reported(node)
+	layout, _ := r.record.layoutOf(node)
 	if layout == nil {
 		return false
 	}

@@ -34,7 +34,7 @@ func TestARightIsWithdrawnAlone(t *testing.T) {
 			"events.k8s.io/events create", "events.k8s.io/events patch", "/pods delete", "/nodes get", "/nodes delete"}},
 	} {
 		var got []string
-		for _, rule := range c.x.from(rules) {
+		for _, rule := range c.x.removeFrom(rules) {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					for _, verb := range rule.Verbs {
@@ -61,11 +61,11 @@ func TestAilmentsOfOneKindDoNotOverlap(t *testing.T) {
 		{ailment{kind: silent, nodes: []string{"b"}}, false},
 		{ailment{kind: changed, nodes: []string{"a"}}, false},
 	} {
-		if got := shares(c.next, first); got != c.want {
+		if got := conflict(c.next, first); got != c.want {
 			t.Errorf("%v beside %v: %t, want %t", c.next, first, got, c.want)
 		}
 	}
-	if !shares(ailment{kind: withdrawn}, &ailment{kind: withdrawn, nodes: []string{"a"}}) {
+	if !conflict(ailment{kind: withdrawn}, &ailment{kind: withdrawn, nodes: []string{"a"}}) {
 		t.Error("two rights are withdrawn at a time, and each gives back the whole role")
 	}
 }
@@ -115,7 +115,7 @@ func TestAnAgentThatStartsLaterForgetsNothing(t *testing.T) {
 		l := &v1alpha1.NodeLayout{Kubelet: v1alpha1.Kubelet{Started: c.now}}
 		r := &run{record: &record{layouts: map[string]*v1alpha1.NodeLayout{"a": l}},
 			ailing: []*ailment{{kind: changed, nodes: []string{"a"}, start: c.start}}}
-		if got := r.forgot("a"); got != c.want {
+		if got := r.lostMachine("a"); got != c.want {
 			t.Errorf("%s: forgot %t, want %t", c.what, got, c.want)
 		}
 	}
@@ -146,24 +146,24 @@ func TestAnAgentSaysThatItMayNotWrite(t *testing.T) {
 		t.Fatalf("wait until the agent logs that it may not write: %v", err)
 	}
 	listed := func([]life) bool {
-		l, _ := r.record.reported("a")
+		l, _ := r.record.layoutOf("a")
 		return l != nil && len(l.Holdings) == 1
 	}
 	if listed(nil) {
 		t.Error("the agent may not write, and the layout lists the pod")
 	}
-	r.ailing[0].left = 1
+	r.ailing[0].roundsLeft = 1
 	if err := r.recover(ctx); err != nil || len(r.ailing) != 0 {
 		t.Fatalf("the right is not given back: %v", err)
 	}
-	if err := r.record.until(ctx, "the layout lists the pod", listed); err != nil {
+	if err := r.record.wait(ctx, "the layout lists the pod", listed); err != nil {
 		t.Error(err)
 	}
-	hardware, err := described()
+	hardware, err := kubeletMachines()
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, _ := r.record.reported("a")
+	l, _ := r.record.layoutOf("a")
 	if c, err := l.Core(); err != nil || !sameHardware(c.Machine, hardware[nodes[0].Name]) {
 		t.Errorf("the layout has another machine than the kubelet (error %v)", err)
 	}

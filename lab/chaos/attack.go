@@ -36,8 +36,8 @@ const (
 	mute = "mute"
 )
 
-// mostByHand bounds how many pods that were bound by hand exist at the same time.
-const mostByHand = 300
+// maxByHand bounds how many pods that were bound by hand exist at the same time.
+const maxByHand = 300
 
 // attackers has the state of the attackers.
 type attackers struct {
@@ -49,17 +49,19 @@ type attackers struct {
 	lies    int64                     // layouts that were written
 }
 
-// ofAttackers reports whether a node is one of attackers.
-func ofAttackers(node string) bool { return node == liar || node == absurd || node == mute }
+// isAttackersNode reports whether a node is one of attackers.
+func isAttackersNode(node string) bool { return node == liar || node == absurd || node == mute }
 
 // admitAttackers creates the attackers' nodes, and clients that write layouts with the tokens of these nodes' agents.
 func (r *run) admitAttackers(ctx context.Context) error {
 	r.attackers.layouts = map[string]*client.Client{}
 	for _, name := range []string{liar, absurd, mute} {
-		has := v1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("256Gi"),
+		capacity := v1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("256Gi"),
 			"pods": resource.MustParse("110")}
-		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Capacity: has, Allocatable: has},
-			Spec: v1.NodeSpec{Taints: []v1.Taint{{Key: "lab.tenon.sh/attackers", Effect: v1.TaintEffectNoSchedule}}}}
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status: v1.NodeStatus{Capacity: capacity, Allocatable: capacity},
+			Spec: v1.NodeSpec{Taints: []v1.Taint{
+				{Key: "lab.tenon.sh/attackers", Effect: v1.TaintEffectNoSchedule}}}}
 		if _, err := r.client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create node %s: %w", name, err)
 		}
@@ -83,17 +85,17 @@ func (r *run) lie(ctx context.Context) error {
 		if r.rand.IntN(4) == 0 {
 			l.Name, l.Sequence = absurd, pick[int64](r.rand, 0, 1, 1<<40, math.MaxInt64-1, math.MaxInt64)
 		}
-		switch taken, err := r.writeLayout(ctx, l); {
+		switch accepted, err := r.writeLayout(ctx, l); {
 		case err != nil:
 			return err
-		case taken:
+		case accepted:
 			written++
 		default:
 			refused++
 		}
 	}
 	r.say("%d layouts written that list the pods of other nodes, %d refused by the API server", written, refused)
-	return r.touch(ctx, r.some(8))
+	return r.touch(ctx, r.drawAlive(8))
 }
 
 // lieAgain writes a false layout that lists the present pods, and has users change these pods. It runs at the end of
@@ -139,7 +141,7 @@ func (r *run) falseLayout(name, like string, policyAndScope [2]string) *v1alpha1
 	r.attackers.lies++
 	lives, _ := r.record.all()
 	l := &v1alpha1.NodeLayout{}
-	if known, _ := r.record.reported(like); known != nil {
+	if known, _ := r.record.layoutOf(like); known != nil {
 		l = known.DeepCopy()
 	}
 	l.ObjectMeta = metav1.ObjectMeta{Name: name}
@@ -175,7 +177,7 @@ func (r *run) touch(ctx context.Context, names []string) error {
 func foreignHoldings(lives []life) (out []v1alpha1.PodHoldings) {
 	const first, last = 8, 39 // CPUs that every machine has and none reserves
 	for _, l := range lives {
-		if l.over() || l.pod.Spec.NodeName == "" || ofAttackers(l.pod.Spec.NodeName) {
+		if l.over() || l.pod.Spec.NodeName == "" || isAttackersNode(l.pod.Spec.NodeName) {
 			continue
 		}
 		p := v1alpha1.PodHoldings{Namespace: l.pod.Namespace, Name: l.pod.Name, UID: string(l.pod.UID)}
@@ -189,22 +191,23 @@ func foreignHoldings(lives []life) (out []v1alpha1.PodHoldings) {
 
 // writeLayout writes a layout with the token of its node's agent, and reports whether the API server accepts it. A
 // rejection is not an error. After other failures it tries again until ctx ends.
-func (r *run) writeLayout(ctx context.Context, l *v1alpha1.NodeLayout) (taken bool, err error) {
+func (r *run) writeLayout(ctx context.Context, l *v1alpha1.NodeLayout) (accepted bool, err error) {
 	err = r.try(ctx, func() error {
 		_, err := r.attackers.layouts[l.Name].Apply(ctx, l)
-		if taken = err == nil; apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+		accepted = err == nil
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
 			return nil
 		}
 		return err
 	})
-	return taken, err
+	return accepted, err
 }
 
 // bindByHand creates pods that name the mute node, a few of them with very many init containers. Then it deletes the
 // oldest such pods by force. Its first call also publishes a layout of the mute node, a copy of another node's
 // without holdings.
 func (r *run) bindByHand(ctx context.Context) (err error) {
-	if l, _ := r.record.reported(r.node()); !r.attackers.muted && l != nil {
+	if l, _ := r.record.layoutOf(r.node()); !r.attackers.muted && l != nil {
 		l = l.DeepCopy()
 		l.ObjectMeta = metav1.ObjectMeta{Name: mute}
 		l.Holdings, l.MemoryGroups = nil, nil
@@ -230,13 +233,13 @@ func (r *run) bindByHand(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return r.dropByHand(ctx, max(small/2, len(r.attackers.byHand)-mostByHand))
+	return r.dropByHand(ctx, max(small/2, len(r.attackers.byHand)-maxByHand))
 }
 
 // forge creates pods whose annotations claim that they are static pods, with the UID of another pod or an unused one.
 func (r *run) forge(ctx context.Context) error {
-	victims := r.some(1 + r.rand.IntN(6))
-	for i, p := range r.draw(2+r.rand.IntN(5), 20) {
+	victims := r.drawAlive(1 + r.rand.IntN(6))
+	for i, p := range r.drawPods(2+r.rand.IntN(5), 20) {
 		uid := fmt.Sprintf("%032x", r.rand.Uint64())
 		if i < len(victims) {
 			victim, err := r.client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, victims[i], metav1.GetOptions{})
@@ -256,15 +259,15 @@ func (r *run) forge(ctx context.Context) error {
 // Some have the node as their owner, some a finalizer and labels. They name a node, as API servers require of
 // mirrors.
 func (r *run) forgeMirrors(ctx context.Context) error {
-	victims := r.some(1 + r.rand.IntN(4))
+	victims := r.drawAlive(1 + r.rand.IntN(4))
 	for i := range 1 + r.rand.IntN(4) {
 		r.attackers.created++
 		name := fmt.Sprintf("mirror%05d", r.attackers.created)
-		p := draw(r.rand, name, pick(r.rand, tenonScheduler, foreignScheduler))
+		p := drawPod(r.rand, name, pick(r.rand, tenonScheduler, foreignScheduler))
 		uid, on := fmt.Sprintf("%032x", r.rand.Uint64()), r.node()
 		owned, kept := r.rand.IntN(2) == 0, r.rand.IntN(2) == 0
 		if i < len(victims) {
-			if l, ok := r.record.named(victims[i]); ok {
+			if l, ok := r.record.podNamed(victims[i]); ok {
 				uid, on = string(l.pod.UID), cmp.Or(l.pod.Spec.NodeName, on)
 			}
 		}

@@ -119,7 +119,7 @@ type run struct {
 	// mu guards result and evidence, which callbacks write too, and tenon, which a callback of the record reads.
 	mu     sync.Mutex
 	result Result
-	judged map[string]bool // UIDs of refused pods that refusals has judged
+	judged map[string]bool // UIDs of refused pods that judgeRefusals has judged
 	// evidence has, by UID, what gather recorded when it saw that a kubelet refused a pod of Tenon's scheduler.
 	evidence map[string]evidence
 	begun    []moment // starts of Tenon's schedulers
@@ -148,7 +148,7 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 		return r.result, err
 	}
 	defer r.record.stop()
-	if r.hardware, err = described(); err != nil {
+	if r.hardware, err = kubeletMachines(); err != nil {
 		return r.result, err
 	}
 	if err := r.admitAttackers(ctx); err != nil {
@@ -157,7 +157,7 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 	if err := r.startSchedulers(); err != nil {
 		return r.result, err
 	}
-	r.record.watch(r.gather)
+	r.record.onRefused(r.gather)
 	defer func() { err = errors.Join(err, r.tenon.Stop(), r.plain.Stop()) }()
 	for began := time.Now(); r.result.Rounds == 0 || time.Since(began) < o.For; {
 		if err := r.round(ctx); err != nil {
@@ -200,7 +200,7 @@ func (r *run) startSchedulers() error {
 
 // startTenon starts Tenon's scheduler, counts the outcomes of its predictions, and records what it receives.
 func (r *run) startTenon() error {
-	now := r.record.mark()
+	now := r.record.now()
 	d := newDeliveries(now)
 	outcome := func(o state.Outcome) {
 		if o.Result != state.Confirmed {
@@ -231,8 +231,8 @@ func (r *run) round(ctx context.Context) error {
 	r.result.Rounds++
 	r.earlier = r.servers
 	began := time.Now()
-	const least, more = 12, 14
-	for range least + r.rand.IntN(more) {
+	const minActions, moreActions = 12, 14
+	for range minActions + r.rand.IntN(moreActions) {
 		if err := r.act(ctx); err != nil {
 			return err
 		}
@@ -242,27 +242,27 @@ func (r *run) round(ctx context.Context) error {
 	}
 	if r.check(ctx) {
 		if err := r.lieAgain(ctx); err != nil {
-			r.broke("node lies", err)
+			r.breakdown("node lies", err)
 		}
 	}
-	if err := r.probe(ctx); err != nil {
+	if err := r.probeNodes(ctx); err != nil {
 		return err
 	}
-	r.refusals()
-	if err := r.clear(ctx); err != nil {
+	r.judgeRefusals()
+	if err := r.clean(ctx); err != nil {
 		return err
 	}
 	now := r.counted()
 	r.say("round %d done after %s: %d actions, %d pods, predictions %v, refusals %v, %d faults (seed %d)", now.Rounds,
 		time.Since(began).Round(time.Millisecond), now.Actions, now.Pods, now.Outcomes, now.Refusals, len(now.Faults), r.Seed)
-	if err := r.record.broken(); err != nil {
+	if err := r.record.err(); err != nil {
 		return err
 	}
 	return r.restartDead(ctx)
 }
 
-// broke counts a failure of the lab itself, by the operation that failed.
-func (r *run) broke(what string, err error) {
+// breakdown counts a failure of the lab itself, by the operation that failed.
+func (r *run) breakdown(what string, err error) {
 	r.say("BREAKDOWN: round %d: %s: %v", r.result.Rounds, what, err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -278,12 +278,12 @@ func (r *run) restartDead(ctx context.Context) error {
 			continue
 		}
 		if file := tornFile(err); file != "" {
-			r.broke("a kubelet was killed between two writes of "+file, fmt.Errorf("node %s: %w", n.Name, err))
+			r.breakdown("a kubelet was killed between two writes of "+file, fmt.Errorf("node %s: %w", n.Name, err))
 			if err := r.removeTorn(n.Name, file); err != nil {
 				return fmt.Errorf("start node %s again: %w", n.Name, err)
 			}
 		} else {
-			r.broke("the process of a node ended by itself", fmt.Errorf("node %s: %w", n.Name, err))
+			r.breakdown("the process of a node ended by itself", fmt.Errorf("node %s: %w", n.Name, err))
 		}
 		if err := r.restartKubelet(ctx, n.Name, false); err != nil {
 			return fmt.Errorf("start node %s again: %w", n.Name, err)

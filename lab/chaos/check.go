@@ -39,7 +39,7 @@ func (r *run) settle(ctx context.Context) error {
 	}
 	for _, n := range nodes {
 		if err := r.cluster.DeliverReport(ctx, n.Name); err != nil {
-			r.broke("report delivered", err)
+			r.breakdown("report delivered", err)
 		}
 	}
 	if r.blind() {
@@ -47,7 +47,7 @@ func (r *run) settle(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not settled after %s", patience))
 	defer cancel()
-	err := r.record.until(ctx, "all pods settle", func(lives []life) bool { return len(restless(lives)) == 0 })
+	err := r.record.wait(ctx, "all pods settle", func(lives []life) bool { return len(restless(lives)) == 0 })
 	if err != nil {
 		lives, _ := r.record.all()
 		if all := r.withoutUnplaced(restless(lives)); len(all) > 0 {
@@ -87,7 +87,7 @@ func (r *run) withoutUnplaced(lives []life) (out []life) {
 func restless(lives []life) (out []life) {
 	for _, l := range lives {
 		fate, _ := workload.FateOf(l.pod)
-		if l.gone.known() || ofAttackers(l.pod.Spec.NodeName) {
+		if l.gone.known() || isAttackersNode(l.pod.Spec.NodeName) {
 			continue
 		}
 		if podapi.Mirror(l.pod) && l.pod.Spec.NodeName != "" {
@@ -118,14 +118,15 @@ func statesOf(lives []life) (out []string) {
 func (r *run) check(ctx context.Context) bool {
 	return r.await(ctx, func() []string {
 		lives, _ := r.record.all()
-		return slices.Concat(r.disagreements(lives), r.unreported(lives), r.waitThoughFitting(ctx, lives), r.unsaid(lives))
+		return slices.Concat(r.disagreements(lives), r.unreported(lives), r.waitingThoughFitting(ctx, lives),
+			r.missingReports(lives))
 	})
 }
 
 // disagreements returns the differences between the ledger and the managers of all nodes.
 func (r *run) disagreements(lives []life) (wrong []string) {
 	for _, n := range nodes {
-		if r.ails(n.Name, withdrawn, silent) || r.forgot(n.Name) {
+		if r.hasAilment(n.Name, withdrawn, silent) || r.lostMachine(n.Name) {
 			continue
 		}
 		for _, w := range r.differences(n.Name, lives) {
@@ -141,7 +142,7 @@ func (r *run) disagreements(lives []life) (wrong []string) {
 // of the decision until then.
 func (r *run) unreported(lives []life) (out []string) {
 	for _, n := range nodes {
-		layout, _ := r.record.reported(n.Name)
+		layout, _ := r.record.layoutOf(n.Name)
 		if layout == nil {
 			continue
 		}
@@ -206,7 +207,7 @@ func (r *run) differences(node string, lives []life) (out []string) {
 	if n.Silent {
 		out = append(out, "it counts as silent, and its agent reports")
 	}
-	if machineChanged(n) && !r.ails(node, changed) {
+	if machineChanged(n) && !r.hasAilment(node, changed) {
 		out = append(out, "its layout still says that its machine is not the kubelet's")
 	}
 	if !sameHardware(n.Machine, r.hardware[node]) {
@@ -227,7 +228,7 @@ func (r *run) differences(node string, lives []life) (out []string) {
 		if l.over() || l.pod.Spec.NodeName != node {
 			continue
 		}
-		if book := booked(n.Machine, books[uid].Holdings); !maps.Equal(book, have[uid]) {
+		if book := ledgerText(n.Machine, books[uid].Holdings); !maps.Equal(book, have[uid]) {
 			out = append(out, fmt.Sprintf("pod %s holds %v by the book and %v by the managers", l.pod.Name, book, have[uid]))
 		}
 		if r.tenon.Shared.Book.Booked(node, uid) {
@@ -242,8 +243,8 @@ func (r *run) differences(node string, lives []life) (out []string) {
 	return slices.Compact(out)
 }
 
-// waitThoughFitting returns pods of Tenon's scheduler that wait although they fit a node.
-func (r *run) waitThoughFitting(ctx context.Context, lives []life) (out []string) {
+// waitingThoughFitting returns pods of Tenon's scheduler that wait although they fit a node.
+func (r *run) waitingThoughFitting(ctx context.Context, lives []life) (out []string) {
 	if r.blind() {
 		return nil
 	}
@@ -263,7 +264,7 @@ func (r *run) waitThoughFitting(ctx context.Context, lives []life) (out []string
 		snap := r.tenon.Shared.Book.Snapshot()
 		for _, n := range nodes {
 			x := snap.Node(n.Name)
-			if x != nil && !r.ails(n.Name) && len(lacks[n.Name]) == 0 && x.Place(p, place.Demand{}).Fits() {
+			if x != nil && !r.hasAilment(n.Name) && len(lacks[n.Name]) == 0 && x.Place(p, place.Demand{}).Fits() {
 				_, why := workload.FateOf(l.pod)
 				out = append(out, fmt.Sprintf("pod %s waits though it fits node %s; it was told: %s", l.pod.Name, n.Name, why))
 			}
@@ -272,18 +273,18 @@ func (r *run) waitThoughFitting(ctx context.Context, lives []life) (out []string
 	return out
 }
 
-// probe schedules a small pod to every node with room, waits until the pods run, and deletes them. A node that has
-// refused a shape, or was unsettled, must accept pods again after its next report. If a node does not, probe records
-// a violation.
-func (r *run) probe(ctx context.Context) error {
+// probeNodes schedules a small pod to every node with room, waits until the pods run, and deletes them. A node that
+// has refused a shape, or was unsettled, must accept pods again after its next report. If a node does not, probeNodes
+// records a violation.
+func (r *run) probeNodes(ctx context.Context) error {
 	var names []string
 	probes := map[string]*v1.Pod{} // by node
 	for _, n := range nodes {
-		if r.blind() || r.ails(n.Name) {
+		if r.blind() || r.hasAilment(n.Name) {
 			continue
 		}
-		pod := probe(fmt.Sprintf("probe%05d-%s", r.result.Rounds, n.Name), n.Name)
-		if room, err := r.room(ctx, pod, n.Name); err != nil {
+		pod := probePod(fmt.Sprintf("probe%05d-%s", r.result.Rounds, n.Name), n.Name)
+		if room, err := r.hasRoom(ctx, pod, n.Name); err != nil {
 			return err
 		} else if !room {
 			continue
@@ -295,12 +296,12 @@ func (r *run) probe(ctx context.Context) error {
 	}
 	r.await(ctx, func() (wrong []string) {
 		for _, node := range slices.Sorted(maps.Keys(probes)) {
-			l, ok := r.record.named(probes[node].Name)
+			l, ok := r.record.podNamed(probes[node].Name)
 			if ok && l.pod.Status.Phase == v1.PodRunning {
 				continue
 			}
 			// A pod that waited longer may have taken the room.
-			if room, err := r.room(ctx, probes[node], node); err != nil || room {
+			if room, err := r.hasRoom(ctx, probes[node], node); err != nil || room {
 				_, why := workload.FateOf(l.podOrNone())
 				wrong = append(wrong, fmt.Sprintf("pod %s fits and does not run: %s", probes[node].Name, why))
 			}
@@ -322,9 +323,9 @@ func (r *run) probe(ctx context.Context) error {
 	return nil
 }
 
-// room reports whether a node has room for a pod, by the ledger and by the amounts at the API server. It is false if
-// the ledger does not have the node.
-func (r *run) room(ctx context.Context, pod *v1.Pod, node string) (bool, error) {
+// hasRoom reports whether a node has room for a pod, by the ledger and by the amounts at the API server. It is false
+// if the ledger does not have the node.
+func (r *run) hasRoom(ctx context.Context, pod *v1.Pod, node string) (bool, error) {
 	p, err := podapi.ToPlace(pod)
 	if err != nil {
 		return false, err
@@ -345,8 +346,8 @@ func (l life) podOrNone() *v1.Pod {
 	return l.pod
 }
 
-// refusals judges the refused pods of Tenon's scheduler that it has not judged before.
-func (r *run) refusals() {
+// judgeRefusals judges the refused pods of Tenon's scheduler that it has not judged before.
+func (r *run) judgeRefusals() {
 	lives, _ := r.record.all()
 	for _, l := range lives {
 		if uid := string(l.pod.UID); !l.tenon() || !refused(l) || r.judged[uid] {
@@ -356,7 +357,7 @@ func (r *run) refusals() {
 		}
 		v, err := r.judge(l, lives)
 		if err != nil {
-			r.broke("a refusal cannot be judged", fmt.Errorf("pod %s: %w", l.pod.Name, err))
+			r.breakdown("a refusal cannot be judged", fmt.Errorf("pod %s: %w", l.pod.Name, err))
 			continue
 		}
 		r.say("refused: %s", v)
@@ -368,7 +369,7 @@ func (r *run) refusals() {
 			r.mu.Lock()
 			evidence := r.evidence[string(l.pod.UID)].text
 			r.mu.Unlock()
-			r.say("schedulers begun: %v; node's pods:\n%s%s", r.begun, others(l, lives), evidence)
+			r.say("schedulers begun: %v; node's pods:\n%s%s", r.begun, describeNeighbours(l, lives), evidence)
 		}
 	}
 }
@@ -376,7 +377,7 @@ func (r *run) refusals() {
 // judge returns the cause of the refusal of one pod, by the records of the pod's node.
 func (r *run) judge(l life, lives []life) (refusal, error) {
 	node := l.pod.Spec.NodeName
-	layout, most := r.record.reported(node)
+	layout, allocatable := r.record.layoutOf(node)
 	if layout == nil {
 		return refusal{}, fmt.Errorf("node %s has no layout", node)
 	}
@@ -384,7 +385,8 @@ func (r *run) judge(l life, lives []life) (refusal, error) {
 	if err != nil {
 		return refusal{}, err
 	}
-	s := &scene{machine: c.Machine, rules: c.Rules, allocatable: most, lives: lives, agentSince: r.record.since}
+	s := &scene{machine: c.Machine, rules: c.Rules, allocatable: allocatable, lives: lives,
+		agentSince: r.record.agentSince}
 	if s.admissions, err = readJournal(r.cluster.NodeDir(node), c.Machine); err != nil {
 		return refusal{}, err
 	}
@@ -403,16 +405,16 @@ func (r *run) judge(l life, lives []life) (refusal, error) {
 // maxLog bounds the logs of the nodes' processes, in bytes, because they are in a memory file system.
 const maxLog = 16 << 20
 
-// clear deletes the pods that have ended and half of the others, in every third round all, so that the next round has
+// clean deletes the pods that have ended and half of the others, in every third round all, so that the next round has
 // room and the run does not grow. It then checks the cluster once more, and drops the records of pods that are gone.
-func (r *run) clear(ctx context.Context) error {
+func (r *run) clean(ctx context.Context) error {
 	lives, _ := r.record.all()
 	const all = 3 // every third round, all pods are deleted
 	n := len(r.alive) / 2
 	if r.result.Rounds%all == 0 {
 		n = len(r.alive)
 	}
-	drop := r.doomed(n)
+	drop := r.drawDoomed(n)
 	var ended []string
 	for _, l := range lives {
 		if l.over() && !l.gone.known() {
@@ -433,7 +435,7 @@ func (r *run) clear(ctx context.Context) error {
 			return err
 		}
 	}
-	err := r.record.until(ctx, "deleted pods are gone", func(lives []life) bool {
+	err := r.record.wait(ctx, "deleted pods are gone", func(lives []life) bool {
 		return !slices.ContainsFunc(lives, func(l life) bool {
 			return !l.gone.known() && (l.pod.DeletionTimestamp != nil || slices.Contains(drop, l.pod.Name))
 		})
@@ -442,7 +444,7 @@ func (r *run) clear(ctx context.Context) error {
 		return err
 	}
 	r.check(ctx)
-	r.refusals() // of pods that found room just now
+	r.judgeRefusals() // of pods that found room just now
 	r.record.forget()
 	if err := r.forget(); err != nil {
 		return err

@@ -86,13 +86,17 @@ func (d *deliveries) layout(l *v1alpha1.NodeLayout, now time.Time) {
 	d.layouts[l.Name] = append(d.layouts[l.Name], r)
 }
 
-// knewBound reports whether the scheduler had received, until the given time, that a pod is bound.
-func (d *deliveries) knewBound(uid string, by time.Time) bool { return d.knew(d.bound, uid, by) }
+// receivedBound reports whether the scheduler had received, until the given time, that a pod is bound.
+func (d *deliveries) receivedBound(uid string, by time.Time) bool {
+	return d.receivedBy(d.bound, uid, by)
+}
 
-// knewOver reports whether the scheduler had received, until the given time, that a pod has ended or is gone.
-func (d *deliveries) knewOver(uid string, by time.Time) bool { return d.knew(d.over, uid, by) }
+// receivedOver reports whether the scheduler had received, until the given time, that a pod has ended or is gone.
+func (d *deliveries) receivedOver(uid string, by time.Time) bool {
+	return d.receivedBy(d.over, uid, by)
+}
 
-func (d *deliveries) knew(what map[string]time.Time, uid string, by time.Time) bool {
+func (d *deliveries) receivedBy(what map[string]time.Time, uid string, by time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	at, known := what[uid]
@@ -112,14 +116,14 @@ func (d *deliveries) report(node string, by time.Time) (last report, ok bool) {
 	return last, ok
 }
 
-// forget drops all layouts but the last of each node, and the records of pods that no longer exist. The function
-// there reports whether a pod exists.
-func (d *deliveries) forget(there func(uid string) bool) {
+// forget drops all layouts but the last of each node, and the records of pods that no longer exist. The
+// function exists reports whether a pod exists.
+func (d *deliveries) forget(exists func(uid string) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, m := range []map[string]time.Time{d.bound, d.over} {
 		for uid := range m {
-			if !there(uid) {
+			if !exists(uid) {
 				delete(m, uid)
 			}
 		}

@@ -18,9 +18,9 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/inspect"
 )
 
-// watch sets the function that the record calls for every pod that a kubelet refuses from now on. The record is
+// onRefused sets the function that the record calls for every pod that a kubelet refuses from now on. The record is
 // locked during the call, so the function must not use the record.
-func (r *record) watch(refused func(life)) {
+func (r *record) onRefused(refused func(life)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refused = refused
@@ -139,9 +139,9 @@ func (r *run) inspect(path string) string {
 	return w.Body.String()
 }
 
-// others describes the pods that were bound to the node of l before l ended, l itself included. It returns one line
-// for each, in the given order.
-func others(l life, all []life) string {
+// describeNeighbours describes the pods that were bound to the node of l before l ended, l itself included. It
+// returns one line for each, in the given order.
+func describeNeighbours(l life, all []life) string {
 	var b strings.Builder
 	for _, x := range all {
 		if x.pod.Spec.NodeName == l.pod.Spec.NodeName && x.bound.version <= l.ended.version {

@@ -43,7 +43,7 @@ func readJournal(dir string, m *topo.Machine) (out []admission, err error) {
 		if err := json.Unmarshal(line, &a.Admission); err != nil {
 			continue // the line is empty, or a kubelet was killed in the middle of it
 		}
-		c, err := read(func(name string) ([]byte, error) { return a.States[name], nil })
+		c, err := readCheckpoints(func(name string) ([]byte, error) { return a.States[name], nil })
 		if err != nil {
 			return nil, fmt.Errorf("admission of pod %s: %w", a.Name, err)
 		}

@@ -17,9 +17,9 @@ import (
 	"github.com/tenon-numa/tenon/lab/kubelet"
 )
 
-// held has what each container of a pod holds, by container name, as text such as "cpus 1-2; memory 1073741824 on
+// heldText has what each container of a pod holds, by container name, as text such as "cpus 1-2; memory 1073741824 on
 // [0]". The same holdings give the same text, whether they are read from the managers' files or from the ledger.
-type held map[string]string
+type heldText map[string]string
 
 // checkpoints are the state files of a kubelet's managers, in the managers' format.
 type checkpoints struct {
@@ -51,9 +51,10 @@ type memoryBlock struct {
 	Size  uint64       `json:"size"`
 }
 
-// read decodes the managers' state files. file returns the content of the file with the given name, or nothing if it
-// does not exist. read does not use the agent's parser, so that a mistake of that parser is not repeated here.
-func read(file func(name string) ([]byte, error)) (*checkpoints, error) {
+// readCheckpoints decodes the managers' state files. file returns the content of the file with the given name, or
+// nothing if it does not exist. readCheckpoints does not use the agent's parser, so that a mistake of that parser is
+// not repeated here.
+func readCheckpoints(file func(name string) ([]byte, error)) (*checkpoints, error) {
 	out := &checkpoints{}
 	into := []any{&out.cpu, &out.memory, &out.devices}
 	for i, name := range kubelet.StateFiles() {
@@ -70,8 +71,8 @@ func read(file func(name string) ([]byte, error)) (*checkpoints, error) {
 
 // managers reads what each pod holds in the state files of a kubelet's managers, by UID. dir is the kubelet's
 // directory.
-func managers(dir string) (map[string]held, error) {
-	c, err := read(func(name string) ([]byte, error) {
+func managers(dir string) (map[string]heldText, error) {
+	c, err := readCheckpoints(func(name string) ([]byte, error) {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
@@ -81,11 +82,11 @@ func managers(dir string) (map[string]held, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.held(), nil
+	return c.heldTexts(), nil
 }
 
-// held returns what each pod holds, by UID.
-func (c *checkpoints) held() map[string]held {
+// heldTexts returns what each pod holds, by UID.
+func (c *checkpoints) heldTexts() map[string]heldText {
 	parts := map[[2]string][]string{}
 	for uid, containers := range c.cpu.Entries {
 		for c, cpus := range containers {
@@ -105,8 +106,8 @@ func (c *checkpoints) held() map[string]held {
 	}
 	for _, e := range c.devices.Data.PodDeviceEntries {
 		var ids []string
-		for _, some := range e.DeviceIDs {
-			ids = append(ids, some...)
+		for _, onNUMA := range e.DeviceIDs {
+			ids = append(ids, onNUMA...)
 		}
 		slices.Sort(ids)
 		at := [2]string{e.PodUID, e.ContainerName}
@@ -118,7 +119,7 @@ func (c *checkpoints) held() map[string]held {
 // holdings returns the holdings of each pod, by UID and in the order of container names.
 func (c *checkpoints) holdings(m *topo.Machine) (map[string][]place.Holding, error) {
 	all := map[string]map[string]*place.Holding{}
-	of := func(uid, container string) *place.Holding {
+	holding := func(uid, container string) *place.Holding {
 		if all[uid] == nil {
 			all[uid] = map[string]*place.Holding{}
 		}
@@ -133,7 +134,7 @@ func (c *checkpoints) holdings(m *topo.Machine) (map[string][]place.Holding, err
 			if err != nil {
 				return nil, fmt.Errorf("CPUs of pod %s: %w", uid, err)
 			}
-			of(uid, name).CPUs = set
+			holding(uid, name).CPUs = set
 		}
 	}
 	for uid, containers := range c.memory.Entries {
@@ -143,13 +144,13 @@ func (c *checkpoints) holdings(m *topo.Machine) (map[string][]place.Holding, err
 				if err != nil {
 					return nil, fmt.Errorf("memory of pod %s: %w", uid, err)
 				}
-				h := of(uid, name)
+				h := holding(uid, name)
 				h.Memory = append(h.Memory, place.Block{Kind: b.Type, NUMAs: mask, Bytes: int64(b.Size)})
 			}
 		}
 	}
 	for _, e := range c.devices.Data.PodDeviceEntries {
-		h := of(e.PodUID, e.ContainerName)
+		h := holding(e.PodUID, e.ContainerName)
 		h.Devices = append(h.Devices, deviceBlock(m, e.ResourceName, e.DeviceIDs))
 	}
 	out := map[string][]place.Holding{}
@@ -199,8 +200,9 @@ func (c *checkpoints) groups(m *topo.Machine) map[int]place.MemoryGroup {
 	return out
 }
 
-// booked returns what a pod holds according to the ledger, as the same text that held has for the managers' files.
-func booked(m *topo.Machine, holdings []place.Holding) held {
+// ledgerText returns what a pod holds according to the ledger, as the same text that heldText has for the managers'
+// files.
+func ledgerText(m *topo.Machine, holdings []place.Holding) heldText {
 	parts := map[[2]string][]string{}
 	for _, h := range holdings {
 		at := [2]string{"", h.Container}
@@ -221,12 +223,12 @@ func booked(m *topo.Machine, holdings []place.Holding) held {
 
 // join joins the parts of each container, sorted, into one text. The keys of parts are pairs of UID and container;
 // the keys of the result are UIDs.
-func join(parts map[[2]string][]string) map[string]held {
-	out := map[string]held{}
+func join(parts map[[2]string][]string) map[string]heldText {
+	out := map[string]heldText{}
 	for at, list := range parts {
 		slices.Sort(list)
 		if out[at[0]] == nil {
-			out[at[0]] = held{}
+			out[at[0]] = heldText{}
 		}
 		out[at[0]][at[1]] = strings.Join(list, "; ")
 	}

@@ -40,7 +40,7 @@ func startedAgain(t *testing.T, file string, tear func(*testing.T, string)) {
 	if err := r.add(ctx, p); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.record.until(ctx, "the pod runs", runs); err != nil {
+	if err := r.record.wait(ctx, "the pod runs", runs); err != nil {
 		t.Fatal(err)
 	}
 	tear(t, filepath.Join(c.NodeDir("a"), file))
@@ -70,7 +70,7 @@ func startedAgain(t *testing.T, file string, tear func(*testing.T, string)) {
 		t.Fatal(err)
 	}
 	next := func(lives []life) bool { return len(lives) == 2 && runs(lives) }
-	if err := r.record.until(ctx, "the next pod runs", next); err != nil {
+	if err := r.record.wait(ctx, "the next pod runs", next); err != nil {
 		now, _ := r.client.CoreV1().Pods("default").Get(t.Context(), "q", metav1.GetOptions{})
 		t.Errorf("%v: %+v", err, now.Status)
 	}

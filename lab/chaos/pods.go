@@ -73,16 +73,16 @@ var shapes = []func(r *rand.Rand, name string) *v1.Pod{
 	},
 }
 
-// draw makes a random pod.
-func draw(r *rand.Rand, name, scheduler string) *v1.Pod {
+// drawPod makes a random pod.
+func drawPod(r *rand.Rand, name, scheduler string) *v1.Pod {
 	p := shapes[r.IntN(len(shapes))](r, name)
 	p.Spec.SchedulerName = scheduler
 	p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](stopSeconds)
 	return p
 }
 
-// probe makes a small pod that only the named node can take.
-func probe(name, node string) *v1.Pod {
+// probePod makes a small pod that only the named node can take.
+func probePod(name, node string) *v1.Pod {
 	p := workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "256Mi"}))
 	p.Spec.SchedulerName = tenonScheduler
 	p.Spec.NodeSelector = map[string]string{v1.LabelHostname: node}

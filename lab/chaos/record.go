@@ -84,12 +84,12 @@ func follow(c *lab.Cluster) (r *record, err error) {
 	r = &record{lives: map[string]*life{}, pods: map[string]*v1.Pod{}, nodes: map[string]v1.ResourceList{},
 		layouts: map[string]*v1alpha1.NodeLayout{}, bases: map[string]*v1alpha1.LayoutBase{},
 		agents: map[string]time.Time{}, changed: make(chan struct{})}
-	r.stop, err = c.FollowStore("/registry/", r.see)
+	r.stop, err = c.FollowStore("/registry/", r.process)
 	return r, err
 }
 
-// see processes one write. FollowStore calls it from one goroutine, in the order of the versions.
-func (r *record) see(c control.Change) {
+// process processes one write. FollowStore calls it from one goroutine, in the order of the versions.
+func (r *record) process(c control.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = uint64(c.Version)
@@ -97,7 +97,7 @@ func (r *record) see(c control.Change) {
 	var err error
 	switch {
 	case strings.HasPrefix(c.Key, podKeys):
-		err = r.seePod(c, now)
+		err = r.processPod(c, now)
 	case strings.HasPrefix(c.Key, layoutKeys) && !c.Deleted:
 		l := &v1alpha1.NodeLayout{}
 		if err = json.Unmarshal(c.Value, l); err == nil {
@@ -115,7 +115,7 @@ func (r *record) see(c control.Change) {
 	case strings.HasPrefix(c.Key, nodeKeys) && !c.Deleted:
 		n := &v1.Node{}
 		if err = decode(c.Value, n); err == nil {
-			r.seeNode(n)
+			r.processNode(n)
 		}
 	default:
 		return
@@ -133,13 +133,13 @@ func decode(value []byte, into runtime.Object) error {
 	return err
 }
 
-// seePod processes a write of a pod. A deletion has no value, so the pod's last state stands for it.
-func (r *record) seePod(c control.Change, now moment) error {
+// processPod processes a write of a pod. A deletion has no value, so the pod's last state stands for it.
+func (r *record) processPod(c control.Change, now moment) error {
 	p := r.pods[c.Key]
 	if c.Deleted {
 		delete(r.pods, c.Key)
 		if p != nil {
-			r.pod(p, now, true)
+			r.updateLife(p, now, true)
 		}
 		return nil
 	}
@@ -149,35 +149,35 @@ func (r *record) seePod(c control.Change, now moment) error {
 	}
 	p.ResourceVersion = strconv.FormatUint(now.version, 10)
 	r.pods[c.Key] = p
-	r.pod(p, now, false)
+	r.updateLife(p, now, false)
 	return nil
 }
 
-// seeNode keeps the most of each resource that a node ever had, because a restarted kubelet reports less until its
-// device plugins have registered.
-func (r *record) seeNode(n *v1.Node) {
-	most := r.nodes[n.Name]
-	if most == nil {
-		most = v1.ResourceList{}
-		r.nodes[n.Name] = most
+// processNode keeps the most of each resource that a node ever had, because a restarted kubelet reports less until
+// its device plugins have registered.
+func (r *record) processNode(n *v1.Node) {
+	seen := r.nodes[n.Name]
+	if seen == nil {
+		seen = v1.ResourceList{}
+		r.nodes[n.Name] = seen
 	}
 	for name, q := range n.Status.Allocatable {
-		if have, ok := most[name]; !ok || q.Cmp(have) > 0 {
-			most[name] = q
+		if have, ok := seen[name]; !ok || q.Cmp(have) > 0 {
+			seen[name] = q
 		}
 	}
 }
 
-// pod updates the life of a pod, and calls r.refused if the pod has just been refused. r.mu must be held.
-func (r *record) pod(p *v1.Pod, now moment, gone bool) {
+// updateLife updates the life of a pod, and calls r.refused if the pod has just been refused. r.mu must be held.
+func (r *record) updateLife(p *v1.Pod, now moment, gone bool) {
 	l := r.lives[string(p.UID)]
 	if l == nil {
 		l = &life{}
 		r.lives[string(p.UID)] = l
 	}
 	l.pod = p
-	set := func(m *moment, is bool) {
-		if is && !m.known() {
+	set := func(m *moment, happened bool) {
+		if happened && !m.known() {
 			*m = now
 		}
 	}
@@ -212,8 +212,8 @@ func (r *record) all() ([]life, <-chan struct{}) {
 	return out, r.changed
 }
 
-// named returns the life of the existing pod with a name. The bool is false if there is no such pod.
-func (r *record) named(name string) (life, bool) {
+// podNamed returns the life of the existing pod with a name. The bool is false if there is no such pod.
+func (r *record) podNamed(name string) (life, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.lives {
@@ -224,16 +224,16 @@ func (r *record) named(name string) (life, bool) {
 	return life{}, false
 }
 
-// mark returns the present moment.
-func (r *record) mark() moment {
+// now returns the present moment.
+func (r *record) now() moment {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return moment{r.last, time.Now()}
 }
 
-// reported returns a node's last layout, and the most of each resource that the node ever had allocatable. The layout
+// layoutOf returns a node's last layout, and the most of each resource that the node ever had allocatable. The layout
 // is nil if there is none or its base is missing.
-func (r *record) reported(node string) (last *v1alpha1.NodeLayout, most v1.ResourceList) {
+func (r *record) layoutOf(node string) (last *v1alpha1.NodeLayout, allocatable v1.ResourceList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if l := r.layouts[node]; l != nil {
@@ -244,15 +244,15 @@ func (r *record) reported(node string) (last *v1alpha1.NodeLayout, most v1.Resou
 	return last, maps.Clone(r.nodes[node])
 }
 
-// since returns when an agent's process wrote its first layout, or the zero time.
-func (r *record) since(agent string) time.Time {
+// agentSince returns when an agent's process wrote its first layout, or the zero time.
+func (r *record) agentSince(agent string) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.agents[agent]
 }
 
-// broken returns why the record is incomplete, or nil.
-func (r *record) broken() error {
+// err returns why the record is incomplete, or nil.
+func (r *record) err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.failed
@@ -269,9 +269,9 @@ func (r *record) forget() {
 	}
 }
 
-// until calls done with the lives of all pods, again at each change, until it returns true. If ctx ends first, it
+// wait calls done with the lives of all pods, again at each change, until it returns true. If ctx ends first, it
 // returns an error that names what it waited for.
-func (r *record) until(ctx context.Context, what string, done func([]life) bool) error {
+func (r *record) wait(ctx context.Context, what string, done func([]life) bool) error {
 	for {
 		lives, changed := r.all()
 		if done(lives) {

@@ -17,7 +17,7 @@ import (
 // refusal.
 type blame string
 
-// The causes of refusals. Those from overtaken to together name information that the scheduler had not received when
+// The causes of refusals. Those from overtaken to combined name information that the scheduler had not received when
 // it bound the pod. Without this information the pod fits: judge computes that with package place.
 const (
 	// knowable: the scheduler had received everything that led to the refusal. This is a fault.
@@ -35,16 +35,16 @@ const (
 	stale blame = "a restarted kubelet counted pods that are gone"
 	// unplugged: the kubelet was restarted, and its device plugins had not registered.
 	unplugged blame = "a restarted kubelet had no devices yet"
-	// together: several of the causes from overtaken to unplugged made the kubelet refuse the pod.
-	together blame = "several of these together"
+	// combined: several of the causes from overtaken to unplugged made the kubelet refuse the pod.
+	combined blame = "several of these together"
 	// unheard: the node counted as silent, and the profile permits pods there (silentNodes: Allow). The scheduler then
 	// relies on the last report and its predictions since, and keeps only the likeliest possible state of the node.
 	unheard blame = "the node counted as silent"
 	// remade: the machine changed before an agent had published the kubelet's machine, so no agent can read it any more.
 	// The layout reports that predictions are inexact, and the profile permits that (inexactNodes: Allow).
 	remade blame = "no agent had read the kubelet's machine"
-	// again: the pod ran, and the restarted kubelet did not admit it again.
-	again blame = "the pod ran, and a restarted kubelet refused it"
+	// notReadmitted: the pod ran, and the restarted kubelet did not admit it again.
+	notReadmitted blame = "the pod ran, and a restarted kubelet refused it"
 )
 
 // A refusal is judged by the objects that the scheduler had received when the pod got its turn. A scheduler that has
@@ -77,8 +77,8 @@ func refused(l life) bool {
 			strings.HasPrefix(l.pod.Status.Message, "Pod was rejected"))
 }
 
-// end returns when the API server recorded that the pod holds nothing any more.
-func (l life) end() moment {
+// endMoment returns when the API server recorded that the pod holds nothing any more.
+func (l life) endMoment() moment {
 	if l.ended.known() {
 		return l.ended
 	}
@@ -111,7 +111,7 @@ func (s *scene) judge(l life) refusal {
 	}
 	e := s.admissions[at]
 	if s.admittedBefore(l, at) {
-		out.why, out.detail = again, s.readmission(l, at)
+		out.why, out.detail = notReadmitted, s.readmission(l, at)
 		return out
 	}
 	p, err := pod.ToPlace(l.pod)
@@ -120,9 +120,9 @@ func (s *scene) judge(l life) refusal {
 		return out
 	}
 	t := &trial{scene: s, pod: p, life: l, at: at, admission: e}
-	t.find()
+	t.findUnreceived()
 	if e.Admitted { // by the managers, and then refused for its plain amounts
-		out.why, out.detail = t.amounts()
+		out.why, out.detail = t.causeByAmounts()
 		return out
 	}
 	out.why, out.detail = t.cause()
@@ -130,9 +130,9 @@ func (s *scene) judge(l life) refusal {
 }
 
 // lastOf returns the index of the last admission that satisfies a condition, or -1.
-func lastOf(all []admission, is func(admission) bool) int {
+func lastOf(all []admission, match func(admission) bool) int {
 	for i := len(all) - 1; i >= 0; i-- {
-		if is(all[i]) {
+		if match(all[i]) {
 			return i
 		}
 	}
@@ -157,8 +157,8 @@ func (s *scene) readmission(l life, at int) string {
 	var parts []string
 	first := slices.IndexFunc(s.admissions[:at], func(a admission) bool { return a.UID == uid && a.Admitted })
 	if first >= 0 {
-		if was := s.admissions[first].rules(); was != e.rules() {
-			parts = append(parts, fmt.Sprintf("the rules were %s and are %s", was, e.rules()))
+		if before := s.admissions[first].rules(); before != e.rules() {
+			parts = append(parts, fmt.Sprintf("the rules were %s and are %s", before, e.rules()))
 		}
 	}
 	if len(e.held[uid]) == 0 {

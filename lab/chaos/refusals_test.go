@@ -270,7 +270,7 @@ func TestARestartExcusesOnlyWhatItCauses(t *testing.T) {
 		s.admissions = append(s.admissions,
 			admission{Admission: kubelet.Admission{At: at(7).at, Began: s.began.at, UID: "ran"}})
 		l.pod.Status.Phase, l.ended = v1.PodFailed, at(7)
-		s.want(l, again)
+		s.want(l, notReadmitted)
 	})
 }
 

@@ -27,17 +27,18 @@ type trial struct {
 	admission admission
 
 	// What the scheduler had not received.
-	foreign map[string]bool // UIDs of pods that other schedulers bound
-	ended   map[string]bool // UIDs of pods that have ended
-	before  rules           // the rules that the scheduler had received, if the kubelet was restarted since
-	late    bool            // the kubelet was restarted, and no layout since then was received
+	foreign       map[string]bool // UIDs of pods that other schedulers bound
+	ended         map[string]bool // UIDs of pods that have ended
+	receivedRules rules           // the rules that the scheduler had received, if the kubelet was restarted since
+	unreported    bool            // the kubelet was restarted, and no layout since then was received
 }
 
 // without selects the kinds of events that are assumed not to have happened.
 type without struct{ foreign, ended, rules, stale, unplugged bool }
 
-// find sets foreign, ended, before and late: what the scheduler had not received when the pod got its turn.
-func (t *trial) find() {
+// findUnreceived sets foreign, ended, receivedRules and unreported: what the scheduler had not received when the pod
+// got its turn.
+func (t *trial) findUnreceived() {
 	by := t.life.bound.at.Add(-lag)
 	if !t.decided.IsZero() {
 		by = t.decided.Add(-skew)
@@ -48,23 +49,23 @@ func (t *trial) find() {
 		if l.pod.Spec.NodeName != t.life.pod.Spec.NodeName || l.pod.UID == t.life.pod.UID || !l.bound.known() {
 			continue
 		}
-		if l.over() && l.end().version < t.received.began.version {
+		if l.over() && l.endMoment().version < t.received.began.version {
 			continue // the scheduler listed all pods later, so it had the information that this one is gone
 		}
 		others := !l.tenon() || l.bound.version <= t.received.began.version // or an earlier scheduler of Tenon's
-		if others && !t.received.knewBound(uid, by) {
+		if others && !t.received.receivedBound(uid, by) {
 			t.foreign[uid] = true
 		}
-		over := l.over() && l.end().version < t.life.ended.version || t.released(uid) < len(t.admissions)
-		if over && !t.received.knewOver(uid, by) {
+		over := l.over() && l.endMoment().version < t.life.ended.version || t.releaseIndex(uid) < len(t.admissions)
+		if over && !t.received.receivedOver(uid, by) {
 			t.ended[uid] = true
 		}
 	}
 	r, ok := t.received.report(t.life.pod.Spec.NodeName, by)
-	if t.late = !ok || t.agentSince(r.agent).Before(t.admission.Began); t.late && ok {
-		t.before = r.rules
+	if t.unreported = !ok || t.agentSince(r.agent).Before(t.admission.Began); t.unreported && ok {
+		t.receivedRules = r.rules
 	} else {
-		t.before = t.admission.rules()
+		t.receivedRules = t.admission.rules()
 	}
 }
 
@@ -73,7 +74,7 @@ func (t *trial) find() {
 // have received some of the ends in t before it decided. If no event explains the refusal, cause therefore tries
 // again without the earliest end, then without the two earliest, and so on.
 func (t *trial) cause() (blame, string) {
-	why, text := t.only()
+	why, text := t.causeOnce()
 	ends := t.ends()
 	for i := 1; why == knowable && i < len(ends); i++ {
 		u := *t
@@ -81,7 +82,7 @@ func (t *trial) cause() (blame, string) {
 		for _, uid := range ends[i:] {
 			u.ended[uid] = true
 		}
-		if w, s := u.only(); w == roomier || w == together {
+		if w, s := u.causeOnce(); w == roomier || w == combined {
 			return w, s
 		}
 	}
@@ -93,7 +94,7 @@ func (t *trial) ends() (uids []string) {
 	lives := slices.Clone(t.lives)
 	version := func(l life) uint64 {
 		if l.over() {
-			return l.end().version
+			return l.endMoment().version
 		}
 		return math.MaxUint64
 	}
@@ -106,8 +107,8 @@ func (t *trial) ends() (uids []string) {
 	return uids
 }
 
-// only is one try of cause: it assumes that the scheduler had received none of the ends in t.
-func (t *trial) only() (blame, string) {
+// causeOnce is one try of cause: it assumes that the scheduler had received none of the ends in t.
+func (t *trial) causeOnce() (blame, string) {
 	if t.fits(without{}) && t.remade {
 		return remade, "the pod fits on the machine of the layout, which is not the kubelet's"
 	}
@@ -120,7 +121,7 @@ func (t *trial) only() (blame, string) {
 		text string
 	}{
 		{overtaken, without{foreign: true}, "without " + t.names(t.foreign)},
-		{ruled, without{rules: true}, fmt.Sprintf("by %s, not by %s", t.before, t.admission.rules())},
+		{ruled, without{rules: true}, fmt.Sprintf("by %s, not by %s", t.receivedRules, t.admission.rules())},
 		{stale, without{stale: true}, "without pods that are gone"},
 		{unplugged, without{unplugged: true}, "with " + strings.Join(t.missing(t.admission), ", ")},
 		{roomier, without{ended: true}, "beside " + t.names(t.ended)},
@@ -130,8 +131,8 @@ func (t *trial) only() (blame, string) {
 		}
 	}
 	if t.fits(without{true, true, true, true, true}) || t.fits(without{true, false, true, true, true}) {
-		return together, fmt.Sprintf("it fits by %s, without %s and pods that are gone, with devices, beside %s",
-			t.before, t.names(t.foreign), t.names(t.ended))
+		return combined, fmt.Sprintf("it fits by %s, without %s and pods that are gone, with devices, beside %s",
+			t.receivedRules, t.names(t.foreign), t.names(t.ended))
 	}
 	why := knowable
 	switch {
@@ -141,7 +142,8 @@ func (t *trial) only() (blame, string) {
 		why = unheard
 	}
 	return why, fmt.Sprintf("the scheduler had not received the foreign pods %s, the ends of %s, other rules: %t; "+
-		"without all this it does not fit either", t.names(t.foreign), t.names(t.ended), t.before != t.admission.rules())
+		"without all this it does not fit either", t.names(t.foreign), t.names(t.ended),
+		t.receivedRules != t.admission.rules())
 }
 
 // names returns the names of pods as text.
@@ -175,17 +177,17 @@ func (t *trial) usage(at int, w without, other map[string][]place.Holding) *plac
 	r := t.rules
 	rules := a.rules()
 	if w.rules && at == t.at {
-		rules = t.before
+		rules = t.receivedRules
 	}
 	r.Topology.Policy, _ = place.ParsePolicy(rules.policy)
 	r.Topology.Scope, _ = place.ParseScope(rules.scope)
 	u := place.NewUsage(t.machine, r)
-	// whole is true while the state equals the managers' own. Only then do their records of memory groups apply.
-	whole := len(other) == 0
+	// unchanged is true while the state equals the managers' own. Only then do their records of memory groups apply.
+	unchanged := len(other) == 0
 	for _, uid := range t.order(a) {
 		switch {
-		case a.releases(uid), w.foreign && t.foreign[uid], w.stale && !a.Ready && t.past(uid, a):
-			whole = false
+		case a.releases(uid), w.foreign && t.foreign[uid], w.stale && !a.Ready && t.hadEnded(uid, a):
+			unchanged = false
 		case other[uid] != nil:
 			u = u.Hold(other[uid]...)
 		default:
@@ -193,16 +195,16 @@ func (t *trial) usage(at int, w without, other map[string][]place.Holding) *plac
 		}
 	}
 	if w.ended {
-		for _, hs := range t.left(at) {
-			u, whole = u.Hold(hs...), false
+		for _, hs := range t.stillCounted(at) {
+			u, unchanged = u.Hold(hs...), false
 		}
 	}
-	if whole {
+	if unchanged {
 		u = u.WithGroups(a.groups)
 	}
 	for _, name := range t.missing(a) {
-		if !w.unplugged || !t.late {
-			u = u.Hold(t.all(name))
+		if !w.unplugged || !t.unreported {
+			u = u.Hold(t.allDevices(name))
 		}
 	}
 	return u
@@ -227,21 +229,21 @@ func (t *trial) order(a admission) []string {
 	return out
 }
 
-// past reports whether a pod had ended by the time of an admission.
-func (t *trial) past(uid string, a admission) bool {
+// hadEnded reports whether a pod had ended by the time of an admission.
+func (t *trial) hadEnded(uid string, a admission) bool {
 	for _, l := range t.lives {
 		if string(l.pod.UID) == uid {
-			return l.over() && l.end().at.Before(a.At)
+			return l.over() && l.endMoment().at.Before(a.At)
 		}
 	}
 	return true // it was gone before the round began
 }
 
-// left returns the last known holdings of the pods in t.ended that the managers no longer count at t.admissions[at].
-// The scheduler still counted them, because it had not received that these pods had ended.
-func (t *trial) left(at int) (out [][]place.Holding) {
+// stillCounted returns the last known holdings of the pods in t.ended that the managers no longer count at
+// t.admissions[at]. The scheduler still counted them, because it had not received that these pods had ended.
+func (t *trial) stillCounted(at int) (out [][]place.Holding) {
 	for _, uid := range slices.Sorted(maps.Keys(t.ended)) {
-		if _, there := t.admissions[at].held[uid]; there && !t.admissions[at].releases(uid) {
+		if _, counted := t.admissions[at].held[uid]; counted && !t.admissions[at].releases(uid) {
 			continue
 		}
 		last := lastOf(t.admissions[:at+1], func(a admission) bool { return len(a.held[uid]) > 0 })
@@ -252,8 +254,8 @@ func (t *trial) left(at int) (out [][]place.Holding) {
 	return out
 }
 
-// all returns a holding of all devices of a resource. It stands for devices that the kubelet did not have yet.
-func (t *trial) all(resource string) place.Holding {
+// allDevices returns a holding of all devices of a resource. It stands for devices that the kubelet did not have yet.
+func (t *trial) allDevices(resource string) place.Holding {
 	r, _ := t.machine.Resource(resource)
 	b := place.DeviceBlock{Resource: resource}
 	for _, d := range r.Devices {
@@ -276,7 +278,7 @@ func (t *trial) replay(w without) map[string][]place.Holding {
 	}
 	if w.ended {
 		for uid := range t.ended {
-			first = min(first, t.released(uid))
+			first = min(first, t.releaseIndex(uid))
 		}
 	}
 	for i := first; i < t.at; i++ {
@@ -297,10 +299,10 @@ func (t *trial) replay(w without) map[string][]place.Holding {
 	return other
 }
 
-// released returns the index of the first admission, up to the refusal, at which the managers had released what a pod
-// had held before. That may be earlier than the pod's end at the API server, because managers release holdings before
-// the kubelet writes the end. If there is no such admission, it returns the number of all admissions.
-func (t *trial) released(uid string) int {
+// releaseIndex returns the index of the first admission, up to the refusal, at which the managers had released what a
+// pod had held before. That may be earlier than the pod's end at the API server, because managers release holdings
+// before the kubelet writes the end. If there is no such admission, it returns the number of all admissions.
+func (t *trial) releaseIndex(uid string) int {
 	held := false
 	for i, a := range t.admissions[:t.at+1] {
 		has := len(a.held[uid]) > 0
@@ -311,9 +313,9 @@ func (t *trial) released(uid string) int {
 	return len(t.admissions)
 }
 
-// amounts returns the cause of a refusal by plain amounts: the managers had admitted the pod, but then the kubelet
-// found too little of a resource (lifecycle/predicate.go).
-func (t *trial) amounts() (blame, string) {
+// causeByAmounts returns the cause of a refusal by plain amounts: the managers had admitted the pod, but then the
+// kubelet found too little of a resource (lifecycle/predicate.go).
+func (t *trial) causeByAmounts() (blame, string) {
 	node := &v1.Node{Status: v1.NodeStatus{Allocatable: t.allocatable}}
 	var all, own []*v1.Pod
 	for _, l := range t.lives {
@@ -332,7 +334,7 @@ func (t *trial) amounts() (blame, string) {
 	switch short := kube.Lacks(asks, node, all); {
 	case len(short) > 0 && len(kube.Lacks(asks, node, own)) == 0:
 		return overtaken, "without " + t.names(t.foreign) + " it fits"
-	case len(short) == 0 && t.late && len(t.missing(t.admission)) > 0:
+	case len(short) == 0 && t.unreported && len(t.missing(t.admission)) > 0:
 		return unplugged, "with " + strings.Join(t.missing(t.admission), ", ") + " it fits"
 	default:
 		return knowable, fmt.Sprintf("the node lacks %v; without %s it lacks %v", short, t.names(t.foreign),

@@ -55,7 +55,7 @@ type Cluster struct {
 	access  string // the scheduler's kubeconfig
 	plane   *control.Plane
 	cancel  context.CancelFunc
-	kubelet chan error // the result of play
+	kubelet chan error // the result of imitateKubelets
 }
 
 // Start starts the control plane and the imitated kubelets, with files below dir. The scheduler starts later, so that
@@ -140,7 +140,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	}
 	playing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel, c.kubelet = cancel, make(chan error, 1)
-	go func() { c.kubelet <- c.play(playing) }()
+	go func() { c.kubelet <- c.imitateKubelets(playing) }()
 	return nil
 }
 
@@ -179,8 +179,9 @@ func (c *Cluster) Stop() error {
 	return errors.Join(errs...)
 }
 
-// play imitates the kubelets until the context ends: it admits or refuses every bound pod that has no start time.
-func (c *Cluster) play(ctx context.Context) error {
+// imitateKubelets imitates the kubelets until the context ends: it admits or refuses every bound pod that has no
+// start time.
+func (c *Cluster) imitateKubelets(ctx context.Context) error {
 	for {
 		pods, changed := c.Pods.Pods()
 		for _, p := range pods {

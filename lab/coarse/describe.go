@@ -49,13 +49,13 @@ func Topology(node, policy, zones string) *v1alpha2.NodeResourceTopology {
 				continue
 			}
 			r, q := amount(k, part)
-			has := strings.Split(q, ":")
-			for len(has) < 3 {
-				has = append(has, has[len(has)-1])
+			values := strings.Split(q, ":")
+			for len(values) < 3 {
+				values = append(values, values[len(values)-1])
 			}
 			zone.Resources = append(zone.Resources, v1alpha2.ResourceInfo{Name: string(r),
-				Available: resource.MustParse(has[0]), Allocatable: resource.MustParse(has[1]),
-				Capacity: resource.MustParse(has[2])})
+				Available: resource.MustParse(values[0]), Allocatable: resource.MustParse(values[1]),
+				Capacity: resource.MustParse(values[2])})
 		}
 		o.Zones = append(o.Zones, zone)
 	}

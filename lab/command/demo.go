@@ -101,7 +101,7 @@ func (f demoFlags) print(w io.Writer, found *demo.Found, show Show) error {
 		e.SetIndent("", "  ")
 		return e.Encode(found.Demo)
 	}
-	pages, err := found.Pages(show.on(false))
+	pages, err := found.Pages(show.drawer(false))
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (f demoFlags) record(found *demo.Found, show Show) error {
 	if show.Record == nil {
 		return errors.New("record the demonstration: this program has no recorder")
 	}
-	pages, err := found.Pages(show.on(true))
+	pages, err := found.Pages(show.drawer(true))
 	if err != nil {
 		return err
 	}
@@ -140,9 +140,9 @@ func (f demoFlags) record(found *demo.Found, show Show) error {
 	return nil
 }
 
-// on returns the function that draws nodes: in colour for a recording, otherwise as the terminal allows. It returns
-// nil if there is none.
-func (s Show) on(recording bool) demo.Draw {
+// drawer returns the function that draws nodes: in colour for a recording, otherwise as the terminal allows. It
+// returns nil if there is none.
+func (s Show) drawer(recording bool) demo.Draw {
 	if s.Draw == nil {
 		return nil
 	}

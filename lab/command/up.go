@@ -62,7 +62,7 @@ func up(parts Parts) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.release != "" && f.release != releases.Own() {
-				return f.ofRelease(cmd)
+				return f.runRelease(cmd)
 			}
 			return run(cmd, parts, f)
 		},
@@ -123,13 +123,13 @@ func run(cmd *cobra.Command, parts Parts, f upFlags) (err error) {
 		started = append(started, r)
 		cfg.Progress(part.name + " started")
 	}
-	hello(out, c, parts, started)
-	f.volcano.hello(out)
-	return watch(ctx, c, started)
+	printUsage(out, c, parts, started)
+	f.volcano.printUsage(out)
+	return waitForEnd(ctx, c, started)
 }
 
-// ofRelease builds this program for the release of --release, and runs "up" in it with all other flags.
-func (f upFlags) ofRelease(cmd *cobra.Command) error {
+// runRelease builds this program for the release of --release, and runs "up" in it with all other flags.
+func (f upFlags) runRelease(cmd *cobra.Command) error {
 	ctx, progress := cmd.Context(), cmd.ErrOrStderr()
 	programs, err := releases.Programs(ctx, func(line string) { fmt.Fprintln(progress, line) }, f.release)
 	if err != nil {
@@ -150,8 +150,8 @@ func (f upFlags) ofRelease(cmd *cobra.Command) error {
 	return nil
 }
 
-// watch returns nil when the user interrupts, or the error of a part of the cluster that ended by itself.
-func watch(ctx context.Context, c *lab.Cluster, started []Running) error {
+// waitForEnd returns nil when the user interrupts, or the error of a part of the cluster that ended by itself.
+func waitForEnd(ctx context.Context, c *lab.Cluster, started []Running) error {
 	ended := make(chan error, len(started))
 	for _, r := range started {
 		go func() {
@@ -169,8 +169,8 @@ func watch(ctx context.Context, c *lab.Cluster, started []Running) error {
 	}
 }
 
-// hello prints how to use the cluster, with a sample pod that fits every machine of the catalogue.
-func hello(out io.Writer, c *lab.Cluster, parts Parts, started []Running) {
+// printUsage prints how to use the cluster, with a sample pod that fits every machine of the catalogue.
+func printUsage(out io.Writer, c *lab.Cluster, parts Parts, started []Running) {
 	bind := ""
 	if parts.Scheduler == nil {
 		bind = fmt.Sprintf("\n  nodeName: %s  # there is no scheduler", c.Nodes[0].Name)

@@ -71,8 +71,8 @@ type besideKubernetes struct{ *volcano.Volcano }
 // Addresses implements Running.
 func (besideKubernetes) Addresses() []Address { return nil }
 
-// hello prints which programs of Volcano run.
-func (f *volcanoFlags) hello(out io.Writer) {
+// printUsage prints which programs of Volcano run.
+func (f *volcanoFlags) printUsage(out io.Writer) {
 	switch f.plugin {
 	case "":
 	case noScheduler:

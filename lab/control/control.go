@@ -70,11 +70,11 @@ type Plane struct {
 	clientCA      string // path of a file, or empty
 	kubelets      Kubelets
 
-	tokens map[string]string // by user
-	etcd   *embed.Etcd
-	cancel context.CancelFunc
-	accept *listener  // of the present API server; nil before the first
-	served chan error // the result of the API server, when it has ended
+	tokens   map[string]string // by user
+	etcd     *embed.Etcd
+	cancel   context.CancelFunc
+	listener *listener  // of the present API server; nil before the first
+	served   chan error // the result of the API server, when it has ended
 }
 
 // stopTimeout bounds how long a stop waits for requests in progress.
@@ -126,7 +126,8 @@ func (p *Plane) start(ctx context.Context, o Options) error {
 	return rights.Apply(ctx, p.Admin, o.Manifests...)
 }
 
-// serve starts the API server and returns its URL. The server runs until end, not until the caller's context ends.
+// serve starts the API server and returns its URL. The server runs until stopServer, not until the caller's context
+// ends.
 func (p *Plane) serve(ctx context.Context) (host string, err error) {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p.cancel = cancel
@@ -136,7 +137,7 @@ func (p *Plane) serve(ctx context.Context) (host string, err error) {
 // Restart ends the API server and starts it again on the same etcd and at the same address, with the same certificate,
 // users and keys. It returns when the server is ready. Connections are lost.
 func (p *Plane) Restart(ctx context.Context) error {
-	if err := p.end(); err != nil {
+	if err := p.stopServer(); err != nil {
 		return fmt.Errorf("restart API server: %w", err)
 	}
 	if _, err := p.serve(ctx); err != nil {
@@ -145,28 +146,28 @@ func (p *Plane) Restart(ctx context.Context) error {
 	return p.waitReady(ctx)
 }
 
-// end ends the API server, if one runs, and returns when it has ended. It returns an error if the server still runs
-// after stopTimeout.
-func (p *Plane) end() error {
+// stopServer ends the API server, if one runs, and returns when it has ended. It returns an error if the server still
+// runs after stopTimeout.
+func (p *Plane) stopServer() error {
 	if p.cancel == nil {
 		return nil
 	}
 	p.cancel()
 	p.cancel = nil
-	if p.accept == nil {
+	if p.listener == nil {
 		return nil // it was not started
 	}
-	late := time.NewTimer(stopTimeout)
-	defer late.Stop()
-	again := time.NewTicker(cutInterval)
-	defer again.Stop()
+	deadline := time.NewTimer(stopTimeout)
+	defer deadline.Stop()
+	ticker := time.NewTicker(cutInterval)
+	defer ticker.Stop()
 	for {
 		select {
 		case err := <-p.served:
 			return err
-		case <-again.C:
-			p.accept.cut()
-		case <-late.C:
+		case <-ticker.C:
+			p.listener.cut()
+		case <-deadline.C:
 			return fmt.Errorf("the API server still runs after %s", stopTimeout)
 		}
 	}
@@ -178,7 +179,7 @@ const cutInterval = 100 * time.Millisecond
 
 // Stop ends the control plane and returns when no part of it runs. Files stay in the directory.
 func (p *Plane) Stop() error {
-	err := p.end()
+	err := p.stopServer()
 	if err != nil {
 		err = fmt.Errorf("stop control plane: %w", err)
 	}

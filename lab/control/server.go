@@ -69,7 +69,7 @@ func (p *Plane) startServer(ctx context.Context, dir, etcd string) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("prepare API server: %w", err)
 	}
-	p.address, p.accept = o.SecureServing.Listener.Addr().String(), o.SecureServing.Listener.(*listener)
+	p.address, p.listener = o.SecureServing.Listener.Addr().String(), o.SecureServing.Listener.(*listener)
 	go func() { p.served <- prepared.Run(ctx) }()
 	return "https://" + p.address, nil
 }

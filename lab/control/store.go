@@ -26,7 +26,7 @@ func (p *Plane) FollowStore(prefix string, each func(Change)) (stop func(), err 
 		return nil, errors.New("follow the store: no prefix, or the control plane does not run")
 	}
 	stream := p.etcd.Server.Watchable().NewWatchStream()
-	if err := watchKeys(stream, []byte(prefix), after(prefix)); err != nil {
+	if err := watchKeys(stream, []byte(prefix), prefixEnd(prefix)); err != nil {
 		stream.Close()
 		return nil, err
 	}
@@ -50,8 +50,8 @@ func (p *Plane) FollowStore(prefix string, each func(Change)) (stop func(), err 
 	return sync.OnceFunc(func() { close(ended); <-done; stream.Close() }), nil
 }
 
-// after returns the first key after all keys with the prefix.
-func after(prefix string) []byte {
+// prefixEnd returns the first key after all keys with the prefix.
+func prefixEnd(prefix string) []byte {
 	end := slices.Clone([]byte(prefix))
 	end[len(end)-1]++ // prefixes are text, so no byte is the greatest
 	return end

@@ -22,9 +22,9 @@ const (
 	byTenon   = "Tenon"
 )
 
-// busy plays the act about a busy cluster: for each seed, one round under the default scheduler and then one under
-// Tenon, on empty machines.
-func (d *demo) busy(ctx context.Context) (*document.DemoBusy, error) {
+// playBusy plays the act about a busy cluster: for each seed, one round under the default scheduler and then one
+// under Tenon, on empty machines.
+func (d *demo) playBusy(ctx context.Context) (*document.DemoBusy, error) {
 	out := &document.DemoBusy{Nodes: len(d.cluster.Nodes)}
 	for seed := d.Seed; seed < d.Seed+uint64(d.Seeds); seed++ {
 		for _, by := range []struct{ name, profiles string }{{byDefault, scheduler.Plain}, {byTenon, scheduler.Tenon}} {
@@ -35,7 +35,7 @@ func (d *demo) busy(ctx context.Context) (*document.DemoBusy, error) {
 			d.Progress(fmt.Sprintf("seed %d, %s scheduler: %d of %d pods run, %d refusals, last bound after %.1f s", seed,
 				by.name, r.Running, r.Asked, r.Refusals(), r.LastBound))
 			out.Rounds = append(out.Rounds, r)
-			if err := d.clear(ctx); err != nil {
+			if err := d.clearPods(ctx); err != nil {
 				return nil, err
 			}
 		}
@@ -62,7 +62,7 @@ func (d *demo) round(ctx context.Context, name, profiles string, seed uint64) (d
 		}
 	}
 	var pods []*v1.Pod
-	err := d.under(profiles, count, func() (err error) {
+	err := d.withScheduler(profiles, count, func() (err error) {
 		began := time.Now()
 		if err = workload.Create(ctx, d.client, wanted...); err == nil {
 			pods, err = d.play(ctx, &r, began)
@@ -74,7 +74,7 @@ func (d *demo) round(ctx context.Context, name, profiles string, seed uint64) (d
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	err = d.count(ctx, pods, &r)
+	err = d.countResults(ctx, pods, &r)
 	return r, err
 }
 
@@ -84,8 +84,8 @@ func (d *demo) round(ctx context.Context, name, profiles string, seed uint64) (d
 func (d *demo) play(ctx context.Context, r *document.DemoRound, began time.Time) ([]*v1.Pod, error) {
 	counted := map[string]bool{} // refused pods, by UID
 	bound := map[string]bool{}   // by UID
-	still := time.NewTimer(quiet)
-	defer still.Stop()
+	settle := time.NewTimer(quiet)
+	defer settle.Stop()
 	for {
 		pods, changed := d.pods.Pods()
 		for _, p := range pods {
@@ -97,7 +97,7 @@ func (d *demo) play(ctx context.Context, r *document.DemoRound, began time.Time)
 			if f, why := workload.FateOf(p); f == workload.Refused && !counted[uid] {
 				counted[uid] = true
 				r.Refused[why]++
-				more, err := d.again(ctx, p)
+				more, err := d.retry(ctx, p)
 				if err != nil {
 					return pods, err
 				}
@@ -108,21 +108,21 @@ func (d *demo) play(ctx context.Context, r *document.DemoRound, began time.Time)
 		}
 		select {
 		case <-changed:
-			still.Reset(quiet)
-		case <-still.C:
+			settle.Reset(quiet)
+		case <-settle.C:
 			if workload.Settled(1)(pods) {
 				return pods, nil
 			}
-			still.Reset(quiet)
+			settle.Reset(quiet)
 		case <-ctx.Done():
 			return pods, fmt.Errorf("wait for pods (%s): %w", workload.Count(pods), context.Cause(ctx))
 		}
 	}
 }
 
-// again deletes a refused pod and creates it under the name of its next try. more is false if the pod has no tries
+// retry deletes a refused pod and creates it under the name of its next try. more is false if the pod has no tries
 // left; then it is not changed.
-func (d *demo) again(ctx context.Context, p *v1.Pod) (more bool, err error) {
+func (d *demo) retry(ctx context.Context, p *v1.Pod) (more bool, err error) {
 	name, more := retryName(p.Name)
 	if !more {
 		return false, nil
@@ -147,9 +147,9 @@ func retryName(name string) (next string, more bool) {
 	return retrySuffix.ReplaceAllString(name, fmt.Sprintf("-try%d", try)), try <= tries
 }
 
-// count counts, at the end of a round, the pods that run, and the devices that are idle although pods that do not run
-// request them.
-func (d *demo) count(ctx context.Context, pods []*v1.Pod, r *document.DemoRound) error {
+// countResults counts, at the end of a round, the pods that run, and the devices that are idle although pods that do
+// not run request them.
+func (d *demo) countResults(ctx context.Context, pods []*v1.Pod, r *document.DemoRound) error {
 	wanted := map[v1.ResourceName]int64{}
 	for _, p := range pods {
 		switch f, _ := workload.FateOf(p); f {
@@ -165,7 +165,7 @@ func (d *demo) count(ctx context.Context, pods []*v1.Pod, r *document.DemoRound)
 			}
 		}
 	}
-	nodes, err := d.reported(ctx)
+	nodes, err := d.awaitReports(ctx)
 	if err != nil {
 		return err
 	}

@@ -130,12 +130,12 @@ func (o Options) onCluster(ctx context.Context, found *Found) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	if o.plays(Story) || o.plays(Waiting) {
-		if err := d.few(ctx, found); err != nil {
+		if err := d.playFew(ctx, found); err != nil {
 			return err
 		}
 	}
 	if o.plays(Busy) {
-		found.Busy, err = d.busy(ctx)
+		found.Busy, err = d.playBusy(ctx)
 	}
 	return err
 }
@@ -182,9 +182,9 @@ func (d *demo) close() error {
 	return d.cluster.Stop()
 }
 
-// under starts one scheduler, runs play, and stops the scheduler. onOutcome, if not nil, receives the outcome of
-// every prediction.
-func (d *demo) under(profiles string, onOutcome func(state.Outcome), play func() error) error {
+// withScheduler starts one scheduler, runs play, and stops the scheduler. onOutcome, if not nil, receives the outcome
+// of every prediction.
+func (d *demo) withScheduler(profiles string, onOutcome func(state.Outcome), play func() error) error {
 	s, err := scheduler.Start(d.cluster.Dir, d.cluster.SchedulerKubeconfig, profiles, onOutcome)
 	if err != nil {
 		return err
@@ -219,8 +219,8 @@ func (d *demo) await(ctx context.Context, done func([]*state.Node) string) ([]*s
 	}
 }
 
-// reported waits until the nodes have reported all pods that hold something, and returns the nodes.
-func (d *demo) reported(ctx context.Context) ([]*state.Node, error) {
+// awaitReports waits until the nodes have reported all pods that hold something, and returns the nodes.
+func (d *demo) awaitReports(ctx context.Context) ([]*state.Node, error) {
 	return d.await(ctx, func(nodes []*state.Node) string {
 		for _, n := range nodes {
 			for _, e := range n.Entries {
@@ -233,8 +233,8 @@ func (d *demo) reported(ctx context.Context) ([]*state.Node, error) {
 	})
 }
 
-// clear deletes all pods and waits until no machine has holdings.
-func (d *demo) clear(ctx context.Context) error {
+// clearPods deletes all pods and waits until no machine has holdings.
+func (d *demo) clearPods(ctx context.Context) error {
 	if err := d.pods.Clear(ctx, d.client); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func TestASeedDecidesTheOrderOfPodsAndNothingElse(t *testing.T) {
 // shapes returns the requests of the pods, in their order.
 func shapes(pods []*v1.Pod) (out []string) {
 	for _, p := range pods {
-		out = append(out, wants(p))
+		out = append(out, requests(p))
 	}
 	return out
 }

@@ -19,45 +19,45 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// few plays the acts about few pods. It creates every pod when the previous one has settled, so that every run gives
-// the same result.
-func (d *demo) few(ctx context.Context, found *Found) (err error) {
+// playFew plays the acts about few pods. It creates every pod when the previous one has settled, so that every run
+// gives the same result.
+func (d *demo) playFew(ctx context.Context, found *Found) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("not settled after %s", actTimeout))
 	defer cancel()
 	if err := d.cordon(ctx, true); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.cordon(ctx, false)) }()
-	var blind []document.DemoFate
+	var underDefault []document.DemoFate
 	if d.plays(Story) {
 		d.Progress("three pods under the default scheduler")
-		tell := func() (err error) {
-			blind, found.Died, err = d.playStory(ctx)
+		play := func() (err error) {
+			underDefault, found.Died, err = d.playStory(ctx)
 			return err
 		}
-		if err := d.under(scheduler.Plain, nil, tell); err != nil {
+		if err := d.withScheduler(scheduler.Plain, nil, play); err != nil {
 			return fmt.Errorf("story under the default scheduler: %w", err)
 		}
-		if err := d.clear(ctx); err != nil {
+		if err := d.clearPods(ctx); err != nil {
 			return err
 		}
 	}
 	d.Progress("the same pods under Tenon")
-	err = d.under(scheduler.Tenon, nil, func() error {
+	err = d.withScheduler(scheduler.Tenon, nil, func() error {
 		fates, ran, err := d.playStory(ctx)
 		if err != nil {
 			return fmt.Errorf("story under Tenon: %w", err)
 		}
 		if d.plays(Story) {
-			found.Ran, found.Story = ran, together(blind, fates)
+			found.Ran, found.Story = ran, pairFates(underDefault, fates)
 		}
 		if d.plays(Waiting) {
 			d.Progress("one more pod, which has to wait")
-			found.Waiting, err = d.wait(ctx)
+			found.Waiting, err = d.playWaiting(ctx)
 		}
 		return err
 	})
-	return errors.Join(err, d.clear(ctx))
+	return errors.Join(err, d.clearPods(ctx))
 }
 
 // cordon cordons the nodes that the acts about few pods do not use, or uncordons them if closed is false.
@@ -72,11 +72,12 @@ func (d *demo) cordon(ctx context.Context, closed bool) error {
 	return nil
 }
 
-// together pairs the fates of the story's pods under the default scheduler (blind) and under Tenon.
-func together(blind, tenon []document.DemoFate) *document.DemoStory {
+// pairFates pairs the fates of the story's pods under the default scheduler (underDefault) and under Tenon.
+func pairFates(underDefault, tenon []document.DemoFate) *document.DemoStory {
 	out := &document.DemoStory{}
 	for i, p := range arrivals() {
-		out.Pods = append(out.Pods, document.DemoPod{Name: p.Name, Wants: wants(p), Default: blind[i], Tenon: tenon[i]})
+		out.Pods = append(out.Pods, document.DemoPod{Name: p.Name, Wants: requests(p), Default: underDefault[i],
+			Tenon: tenon[i]})
 	}
 	return out
 }
@@ -85,7 +86,7 @@ func together(blind, tenon []document.DemoFate) *document.DemoStory {
 // state of the node on which the first of these ran or failed.
 func (d *demo) playStory(ctx context.Context) (fates []document.DemoFate, node *state.Node, err error) {
 	for _, p := range residents() {
-		fate, err := d.one(ctx, p)
+		fate, err := d.runPod(ctx, p)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -94,13 +95,13 @@ func (d *demo) playStory(ctx context.Context) (fates []document.DemoFate, node *
 		}
 	}
 	for _, p := range arrivals() {
-		fate, err := d.one(ctx, p)
+		fate, err := d.runPod(ctx, p)
 		if err != nil {
 			return nil, nil, err
 		}
 		fates = append(fates, fate)
 	}
-	nodes, err := d.reported(ctx)
+	nodes, err := d.awaitReports(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -111,14 +112,14 @@ func (d *demo) playStory(ctx context.Context) (fates []document.DemoFate, node *
 	return fates, nodes[at], nil
 }
 
-// one creates a pod, and creates it again while kubelets refuse it and it has tries left. It returns the pod's fate; if
-// the pod runs, it first waits until the pod's node has reported it.
-func (d *demo) one(ctx context.Context, p *v1.Pod) (out document.DemoFate, err error) {
+// runPod creates a pod, and creates it again while kubelets refuse it and it has tries left. It returns the pod's
+// fate; if the pod runs, it first waits until the pod's node has reported it.
+func (d *demo) runPod(ctx context.Context, p *v1.Pod) (out document.DemoFate, err error) {
 	if err := workload.Create(ctx, d.client, p); err != nil {
 		return out, err
 	}
 	for name := p.Name; ; {
-		now, err := d.settled(ctx, name)
+		now, err := d.awaitSettled(ctx, name)
 		if err != nil {
 			return out, err
 		}
@@ -126,7 +127,7 @@ func (d *demo) one(ctx context.Context, p *v1.Pod) (out document.DemoFate, err e
 		switch fate {
 		case workload.Running:
 			out.Node, out.Running = now.Spec.NodeName, true
-			out.Holds, err = d.holds(ctx, now)
+			out.Holds, err = d.awaitHoldings(ctx, now)
 			return out, err
 		case workload.Pending:
 			out.Message = why
@@ -134,7 +135,7 @@ func (d *demo) one(ctx context.Context, p *v1.Pod) (out document.DemoFate, err e
 		}
 		out.Node, out.Reason, out.Message = now.Spec.NodeName, now.Status.Reason, now.Status.Message
 		out.Refusals++
-		more, err := d.again(ctx, now)
+		more, err := d.retry(ctx, now)
 		if err != nil || !more {
 			return out, err
 		}
@@ -142,8 +143,9 @@ func (d *demo) one(ctx context.Context, p *v1.Pod) (out document.DemoFate, err e
 	}
 }
 
-// settled waits until a pod runs, was refused, or cannot be placed according to its scheduler, and returns the pod.
-func (d *demo) settled(ctx context.Context, name string) (found *v1.Pod, err error) {
+// awaitSettled waits until a pod runs, was refused, or cannot be placed according to its scheduler, and returns the
+// pod.
+func (d *demo) awaitSettled(ctx context.Context, name string) (found *v1.Pod, err error) {
 	_, err = d.pods.Until(ctx, func(pods []*v1.Pod) bool {
 		at := slices.IndexFunc(pods, func(p *v1.Pod) bool { return p.Name == name })
 		if at < 0 {
@@ -159,8 +161,8 @@ func (d *demo) settled(ctx context.Context, name string) (found *v1.Pod, err err
 	return found, nil
 }
 
-// holds waits until the node of a pod has reported it, and returns its holdings as text.
-func (d *demo) holds(ctx context.Context, p *v1.Pod) (text string, err error) {
+// awaitHoldings waits until the node of a pod has reported it, and returns its holdings as text.
+func (d *demo) awaitHoldings(ctx context.Context, p *v1.Pod) (text string, err error) {
 	_, err = d.await(ctx, func(nodes []*state.Node) string {
 		for _, n := range nodes {
 			if e, ok := n.Entry(string(p.UID)); ok && e.Source == state.Observed {
@@ -173,11 +175,11 @@ func (d *demo) holds(ctx context.Context, p *v1.Pod) (text string, err error) {
 	return text, err
 }
 
-// wait creates a pod that no node accepts, explains why, deletes another pod that is in its way, and waits until the
-// new pod runs. It returns these steps.
-func (d *demo) wait(ctx context.Context) (*document.DemoWaiting, error) {
+// playWaiting creates a pod that no node accepts, explains why, deletes another pod that is in its way, and waits
+// until the new pod runs. It returns these steps.
+func (d *demo) playWaiting(ctx context.Context) (*document.DemoWaiting, error) {
 	p := latecomer()
-	fate, err := d.one(ctx, p)
+	fate, err := d.runPod(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +204,7 @@ func (d *demo) wait(ctx context.Context) (*document.DemoWaiting, error) {
 		return nil, fmt.Errorf("pod %s after the end of %s: %w", p.Name, out.Ends, err)
 	}
 	out.Seconds = time.Since(began).Seconds()
-	if _, err := d.reported(ctx); err != nil {
+	if _, err := d.awaitReports(ctx); err != nil {
 		return nil, err
 	}
 	out.After, err = d.Explain(ctx, d.cluster.KubeconfigPath, p.Name)
@@ -220,7 +222,7 @@ func (d *demo) remedy(ctx context.Context, p *v1.Pod) (name, node string, err er
 	if err != nil {
 		return "", "", err
 	}
-	nodes, err := d.reported(ctx)
+	nodes, err := d.awaitReports(ctx)
 	if err != nil {
 		return "", "", err
 	}
@@ -247,8 +249,8 @@ func (d *demo) remedy(ctx context.Context, p *v1.Pod) (name, node string, err er
 	return name, node, nil
 }
 
-// wants returns a pod's requests as text.
-func wants(p *v1.Pod) string {
+// requests returns a pod's requests as text.
+func requests(p *v1.Pod) string {
 	var out []string
 	for i := range p.Spec.Containers {
 		r := p.Spec.Containers[i].Resources.Requests

@@ -55,20 +55,20 @@ func pod(name, cpu, memory string, more workload.Amounts) *v1.Pod {
 // GPUs on each GPU node: on gpu-1 one at each socket, on gpu-2 both at one. On dpdk-1 the free network functions are at
 // the socket whose CPUs are taken.
 func residents() []*v1.Pod {
-	on := func(node string, p *v1.Pod) *v1.Pod {
+	bind := func(node string, p *v1.Pod) *v1.Pod {
 		p.Spec.NodeName = node
 		return p
 	}
 	return []*v1.Pod{
-		on("gpu-1", pod("train-a", "18", "74Gi", workload.Amounts{gpu: "3"})),
-		on("gpu-1", pod("train-b", "18", "74Gi", workload.Amounts{gpu: "3"})),
-		on("gpu-2", pod("train-c", "24", "100Gi", workload.Amounts{gpu: "4"})),
-		on("gpu-2", pod("train-d", "20", "82Gi", workload.Amounts{gpu: "2"})),
-		on("dpdk-1", pod("upf-a", "6", "4Gi", workload.Amounts{"hugepages-1Gi": "4Gi", functions: "4"})),
-		on("dpdk-1", pod("cache-a", "26", "100Gi", nil)),
-		on("dpdk-2", pod("upf-b", "6", "4Gi", workload.Amounts{"hugepages-1Gi": "4Gi", functions: "4"})),
-		on("dpdk-2", pod("cache-b", "22", "90Gi", nil)),
-		on("dpdk-2", pod("api-b", "12", "50Gi", nil)),
+		bind("gpu-1", pod("train-a", "18", "74Gi", workload.Amounts{gpu: "3"})),
+		bind("gpu-1", pod("train-b", "18", "74Gi", workload.Amounts{gpu: "3"})),
+		bind("gpu-2", pod("train-c", "24", "100Gi", workload.Amounts{gpu: "4"})),
+		bind("gpu-2", pod("train-d", "20", "82Gi", workload.Amounts{gpu: "2"})),
+		bind("dpdk-1", pod("upf-a", "6", "4Gi", workload.Amounts{"hugepages-1Gi": "4Gi", functions: "4"})),
+		bind("dpdk-1", pod("cache-a", "26", "100Gi", nil)),
+		bind("dpdk-2", pod("upf-b", "6", "4Gi", workload.Amounts{"hugepages-1Gi": "4Gi", functions: "4"})),
+		bind("dpdk-2", pod("cache-b", "22", "90Gi", nil)),
+		bind("dpdk-2", pod("api-b", "12", "50Gi", nil)),
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 // packingMachines is the number of simulated machines.
 const packingMachines = 2000
 
-// packed are the compared schedulers: their names in core/sim, and their names in the output.
-var packed = []struct{ name, shown string }{{"blind", byDefault}, {"Tenon", byTenon}}
+// packingSchedulers are the compared schedulers: their names in core/sim, and their names in the output.
+var packingSchedulers = []struct{ name, shown string }{{"blind", byDefault}, {"Tenon", byTenon}}
 
 // packing plays the act about many machines, as a simulation. Jobs of one to eight GPUs arrive until all GPUs are
 // requested, and none of them ends.
@@ -30,7 +30,7 @@ func packing(ctx context.Context, seed uint64, progress func(string)) (*document
 	}
 	out := &document.DemoPacking{Source: script.Source, Machines: trace.Machines(), Seed: seed}
 	contenders := sim.Contenders()
-	for _, c := range packed {
+	for _, c := range packingSchedulers {
 		at := slices.IndexFunc(contenders, func(k sim.Contender) bool { return k.Name == c.name })
 		if at < 0 {
 			return nil, fmt.Errorf("simulate: no scheduler %q", c.name)

@@ -48,15 +48,15 @@ func (f *Found) Pages(draw Draw) ([]Page, error) {
 }
 
 // row is one line of a table: a label, and the values for the two schedulers or plugins that the table compares.
-type row struct{ label, blind, tenon string }
+type row struct{ label, left, right string }
 
 func table(rows []row) string { return tableOf("default scheduler", "Tenon", rows) }
 
 // tableOf returns a table whose value columns have the given heads.
-func tableOf(blind, tenon string, rows []row) string {
+func tableOf(left, right string, rows []row) string {
 	var b strings.Builder
-	line := func(r row) { fmt.Fprintf(&b, "%-56s %18s %18s\n", r.label, r.blind, r.tenon) }
-	line(row{"", blind, tenon})
+	line := func(r row) { fmt.Fprintf(&b, "%-56s %18s %18s\n", r.label, r.left, r.right) }
+	line(row{"", left, right})
 	b.WriteString(strings.Repeat("─", 94) + "\n")
 	for _, r := range rows {
 		line(r)
@@ -68,9 +68,9 @@ func tableOf(blind, tenon string, rows []row) string {
 func (f *Found) result() string {
 	var rows []row
 	if s := f.Story; s != nil {
-		blind, tenon := runs(s)
-		of := len(s.Pods)
-		rows = append(rows, row{fmt.Sprintf("a  %d pods, one after the other: running", of), fmt.Sprint(blind),
+		blind, tenon := countRunning(s)
+		total := len(s.Pods)
+		rows = append(rows, row{fmt.Sprintf("a  %d pods, one after the other: running", total), fmt.Sprint(blind),
 			fmt.Sprint(tenon)})
 	}
 	if b := f.Busy; b != nil {
@@ -92,8 +92,8 @@ func (f *Found) result() string {
 	return table(rows)
 }
 
-// runs counts the pods of the story that run under each scheduler.
-func runs(s *document.DemoStory) (blind, tenon int) {
+// countRunning counts the pods of the story that run under each scheduler.
+func countRunning(s *document.DemoStory) (blind, tenon int) {
 	for _, p := range s.Pods {
 		if p.Default.Running {
 			blind++
@@ -254,7 +254,7 @@ func seeds(n int) string {
 	return fmt.Sprintf("%d seeds", n)
 }
 
-// busy renders the act about a busy cluster.
+// playBusy renders the act about a busy cluster.
 func busy(x *document.DemoBusy) string {
 	d, t := mean(x, byDefault), mean(x, byTenon)
 	var b strings.Builder
@@ -306,9 +306,9 @@ func packingText(p *document.DemoPacking) string {
 		{"GPUs idle while pods wait for as many", fmt.Sprint(d.IdleGPUs), fmt.Sprint(t.IdleGPUs)},
 	}))
 	b.WriteString("\nPods placed before the first one waits:\n")
-	most := max(d.First, t.First, 1)
+	longest := max(d.First, t.First, 1)
 	for _, s := range p.Schedulers {
-		fmt.Fprintf(&b, "  %-8s %s %d\n", s.Name, strings.Repeat("█", max(1, s.First*70/most)), s.First)
+		fmt.Fprintf(&b, "  %-8s %s %d\n", s.Name, strings.Repeat("█", max(1, s.First*70/longest)), s.First)
 	}
 	b.WriteString("\n")
 	b.WriteString(wrap("Machines and pods: "+p.Source+".", 0))

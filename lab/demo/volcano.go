@@ -149,7 +149,7 @@ func (d *demo) gangRound(ctx context.Context, o volcano.Options, plugin string, 
 	if err := seen.Remove(ctx, names...); err != nil {
 		return r, err
 	}
-	return r, d.clear(ctx)
+	return r, d.clearPods(ctx)
 }
 
 // countGangs counts, at the end of a round, the gangs and their tasks by state, and the GPUs that do no work although
@@ -167,7 +167,7 @@ func (d *demo) countGangs(ctx context.Context, r *document.DemoGangs, all []gang
 			wanted += g.tasks * g.gpus
 		}
 	}
-	nodes, err := d.reported(ctx)
+	nodes, err := d.awaitReports(ctx)
 	if err != nil {
 		return err
 	}

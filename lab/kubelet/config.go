@@ -25,9 +25,9 @@ import (
 // diskBytes is the size of the disk that every described machine has.
 const diskBytes = 100 << 30
 
-// effective returns the configuration with the kubelet's own defaults. It fails if the kubelet's own validation does.
-// The second result is the same configuration in its versioned form, for the file.
-func effective(c *configv1beta1.KubeletConfiguration) (*config.KubeletConfiguration,
+// withDefaults returns the configuration with the kubelet's own defaults. It fails if the kubelet's own validation
+// does. The second result is the same configuration in its versioned form, for the file.
+func withDefaults(c *configv1beta1.KubeletConfiguration) (*config.KubeletConfiguration,
 	*configv1beta1.KubeletConfiguration, error) {
 	s, _, err := scheme.NewSchemeAndCodecs(serializer.EnableStrict)
 	if err != nil {
@@ -159,13 +159,13 @@ func (a *allocatable) reservation() v1.ResourceList {
 func (a *allocatable) absolute() v1.ResourceList {
 	out := v1.ResourceList{}
 	for name, have := range a.capacity {
-		left := have.DeepCopy()
-		left.Sub(a.systemReserved[name])
-		left.Sub(a.kubeReserved[name])
-		if left.Sign() < 0 {
-			left.Set(0)
+		rest := have.DeepCopy()
+		rest.Sub(a.systemReserved[name])
+		rest.Sub(a.kubeReserved[name])
+		if rest.Sign() < 0 {
+			rest.Set(0)
 		}
-		out[name] = left
+		out[name] = rest
 	}
 	return out
 }

@@ -51,7 +51,7 @@ func (c *containerManager) Start(ctx context.Context, _ *v1.Node, pods cm.Active
 	around := surroundings{pods: pods, sources: ready, statuses: statuses, runtime: runtime,
 		containers: found, running: running}
 	if c.journal != nil {
-		c.journal.starts(around)
+		c.journal.setSurroundings(around)
 	}
 	if err := c.start(ctx, around); err != nil {
 		return err

@@ -41,21 +41,21 @@ func openContainerRuntime(o Options) (containerRuntime, error) {
 	if err != nil {
 		return r, fmt.Errorf("read containers: %w", err)
 	}
-	var was remembered
-	if err := json.Unmarshal(text, &was); err != nil {
+	var saved remembered
+	if err := json.Unmarshal(text, &saved); err != nil {
 		return r, fmt.Errorf("read containers of %s: %w", r.file, err)
 	}
-	for id, s := range was.Sandboxes {
+	for id, s := range saved.Sandboxes {
 		r.Sandboxes[id] = s
 	}
-	for id, c := range was.Containers {
+	for id, c := range saved.Containers {
 		r.Containers[id] = c
 	}
 	return r, nil
 }
 
-// keep writes the containers to the file, if they are durable. The runtime must be locked.
-func (r containerRuntime) keep() error {
+// save writes the containers to the file, if they are durable. The runtime must be locked.
+func (r containerRuntime) save() error {
 	if r.file == "" {
 		return nil
 	}
@@ -70,25 +70,25 @@ func (r containerRuntime) keep() error {
 	return os.Rename(r.file+".new", r.file)
 }
 
-// after completes a call of the runtime that returned err. If err is nil, it writes durable containers to the file,
-// and returns the error of the write; otherwise it returns err.
-func (r containerRuntime) after(err error) error {
+// saveAfter completes a call of the runtime that returned err. If err is nil, it writes durable containers to the
+// file, and returns the error of the write; otherwise it returns err.
+func (r containerRuntime) saveAfter(err error) error {
 	if err != nil || r.file == "" {
 		return err
 	}
 	r.Lock()
 	defer r.Unlock()
-	return r.keep()
+	return r.save()
 }
 
 func (r containerRuntime) RunPodSandbox(ctx context.Context, c *runtimeapi.PodSandboxConfig,
 	handler string) (string, error) {
 	id, err := r.FakeRuntimeService.RunPodSandbox(ctx, c, handler)
-	return id, r.after(err)
+	return id, r.saveAfter(err)
 }
 
 func (r containerRuntime) StopPodSandbox(ctx context.Context, id string) error {
-	return r.after(r.FakeRuntimeService.StopPodSandbox(ctx, id))
+	return r.saveAfter(r.FakeRuntimeService.StopPodSandbox(ctx, id))
 }
 
 func (r containerRuntime) RemovePodSandbox(ctx context.Context, id string) error {
@@ -98,9 +98,9 @@ func (r containerRuntime) RemovePodSandbox(ctx context.Context, id string) error
 		gone = sandboxOf(id, s.Metadata, s.Annotations)
 	}
 	r.Unlock()
-	err := r.after(r.FakeRuntimeService.RemovePodSandbox(ctx, id))
-	if err == nil && gone != nil && r.plugged != nil {
-		err = r.plugged.removed(ctx, gone)
+	err := r.saveAfter(r.FakeRuntimeService.RemovePodSandbox(ctx, id))
+	if err == nil && gone != nil && r.nri != nil {
+		err = r.nri.sandboxRemoved(ctx, gone)
 	}
 	return err
 }
@@ -108,24 +108,24 @@ func (r containerRuntime) RemovePodSandbox(ctx context.Context, id string) error
 func (r containerRuntime) CreateContainer(ctx context.Context, sandbox string, c *runtimeapi.ContainerConfig,
 	s *runtimeapi.PodSandboxConfig) (string, error) {
 	id, err := r.FakeRuntimeService.CreateContainer(ctx, sandbox, c, s)
-	if err == nil && r.plugged != nil {
-		if err = r.plugged.created(ctx, id, sandbox, c, s); err != nil {
+	if err == nil && r.nri != nil {
+		if err = r.nri.containerCreated(ctx, id, sandbox, c, s); err != nil {
 			return "", errors.Join(err, r.FakeRuntimeService.RemoveContainer(ctx, id))
 		}
 	}
-	return id, r.after(err)
+	return id, r.saveAfter(err)
 }
 
 func (r containerRuntime) StopContainer(ctx context.Context, id string, timeout int64) error {
-	err := r.after(r.FakeRuntimeService.StopContainer(ctx, id, timeout))
-	if err == nil && r.plugged != nil {
-		err = r.plugged.ended(ctx, id)
+	err := r.saveAfter(r.FakeRuntimeService.StopContainer(ctx, id, timeout))
+	if err == nil && r.nri != nil {
+		err = r.nri.containerEnded(ctx, id)
 	}
 	return err
 }
 
 func (r containerRuntime) RemoveContainer(ctx context.Context, id string) error {
-	return r.after(r.FakeRuntimeService.RemoveContainer(ctx, id))
+	return r.saveAfter(r.FakeRuntimeService.RemoveContainer(ctx, id))
 }
 
 // Finish ends the running containers of a pod with success, as if their work were done. It returns an error if the node
@@ -140,14 +140,14 @@ func (k *Kubelet) Finish(uid string) error {
 			found = append(found, id)
 		}
 	}
-	err := r.keep()
+	err := r.save()
 	r.Unlock()
 	if len(found) == 0 {
 		return fmt.Errorf("no container of pod %s runs", uid)
 	}
-	if r.plugged != nil {
+	if r.nri != nil {
 		for _, id := range found {
-			err = errors.Join(err, r.plugged.ended(context.Background(), id))
+			err = errors.Join(err, r.nri.containerEnded(context.Background(), id))
 		}
 	}
 	return err

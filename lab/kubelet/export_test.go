@@ -21,7 +21,7 @@ import (
 // health.
 func (m *Managers) Announce(machine *topo.Machine) {
 	for _, r := range machine.Resources() {
-		m.listed(r.Name, plugins.List(machine, r))
+		m.updateDevices(r.Name, plugins.List(machine, r))
 	}
 }
 
@@ -39,7 +39,7 @@ func (m *Managers) StartContainers(pod *v1.Pod) {
 // Prefer has the plugin of a resource register anew, with preferences.
 func (m *Managers) Prefer(ctx context.Context, resource string,
 	prefer func(available, include []string, size int) ([]string, error)) error {
-	if err := m.connected(ctx, resource, plugin{resource, prefer}); err != nil {
+	if err := m.connectPlugin(ctx, resource, plugin{resource, prefer}); err != nil {
 		return fmt.Errorf("connect devices of %s: %w", resource, err)
 	}
 	return nil
@@ -61,7 +61,7 @@ type Container struct {
 // is called no device plugin has registered, and the managers free nothing.
 func Reopen(ctx context.Context, dir string, m *topo.Machine, c *configv1beta1.KubeletConfiguration,
 	pods func() []*v1.Pod, found []Container) (out *Managers, settle func() error, err error) {
-	internal, _, err := effective(withoutHost(c))
+	internal, _, err := withDefaults(withoutHost(c))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -111,7 +111,7 @@ type ReservedMemory struct {
 
 // SettingsOf returns what compose hands to the managers.
 func SettingsOf(m *topo.Machine, c *configv1beta1.KubeletConfiguration) (*Settings, error) {
-	internal, _, err := effective(withoutHost(c))
+	internal, _, err := withDefaults(withoutHost(c))
 	if err != nil {
 		return nil, err
 	}

@@ -21,21 +21,21 @@ func (m machineEvents) Events(namespace string) typedv1.EventInterface {
 type machineEventWriter struct{ typedv1.EventInterface }
 
 func (w machineEventWriter) CreateWithEventNamespace(e *v1.Event) (*v1.Event, error) {
-	if ofHost(e) {
+	if aboutHost(e) {
 		return e, nil
 	}
 	return w.EventInterface.CreateWithEventNamespaceWithContext(context.Background(), e)
 }
 
 func (w machineEventWriter) PatchWithEventNamespace(e *v1.Event, data []byte) (*v1.Event, error) {
-	if ofHost(e) {
+	if aboutHost(e) {
 		return e, nil
 	}
 	return w.EventInterface.PatchWithEventNamespaceWithContext(context.Background(), e, data)
 }
 
 func (w machineEventWriter) UpdateWithEventNamespace(e *v1.Event) (*v1.Event, error) {
-	if ofHost(e) {
+	if aboutHost(e) {
 		return e, nil
 	}
 	return w.EventInterface.UpdateWithEventNamespaceWithContext(context.Background(), e)
@@ -44,7 +44,7 @@ func (w machineEventWriter) UpdateWithEventNamespace(e *v1.Event) (*v1.Event, er
 // systemOOM is the reason of events about out-of-memory kills; the kubelet does not export it.
 const systemOOM = "SystemOOM"
 
-// ofHost reports whether an event is about the computer, not about the described machine.
-func ofHost(e *v1.Event) bool {
+// aboutHost reports whether an event is about the computer, not about the described machine.
+func aboutHost(e *v1.Event) bool {
 	return e.Reason == systemOOM || e.Reason == events.PossibleMemoryBackedVolumesOnDisk
 }

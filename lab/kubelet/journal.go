@@ -66,8 +66,8 @@ type journal struct {
 	around surroundings // set when the managers start, which is before the first admission
 }
 
-// starts stores what the journal asks the kubelet for. It is called before the managers start.
-func (j *journal) starts(s surroundings) {
+// setSurroundings stores what the journal asks the kubelet for. It is called before the managers start.
+func (j *journal) setSurroundings(s surroundings) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.around = s
@@ -78,7 +78,7 @@ func (j *journal) starts(s surroundings) {
 func (j *journal) admit(ctx context.Context, attrs *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	a, err := j.before(attrs.Pod)
+	a, err := j.newRecord(attrs.Pod)
 	result := j.decide(ctx, attrs)
 	if err == nil {
 		a.Admitted, a.Reason = result.Admit, result.Reason
@@ -90,8 +90,8 @@ func (j *journal) admit(ctx context.Context, attrs *lifecycle.PodAdmitAttributes
 	return result
 }
 
-// before returns the record of an admission without the decision: the state on which the managers will base it.
-func (j *journal) before(pod *v1.Pod) (Admission, error) {
+// newRecord returns the record of an admission without the decision: the state on which the managers will base it.
+func (j *journal) newRecord(pod *v1.Pod) (Admission, error) {
 	a := Admission{At: time.Now(), Began: j.began, Policy: j.policy, Scope: j.scope, UID: string(pod.UID), Name: pod.Name,
 		Devices: map[string]int{}, States: map[string]json.RawMessage{}}
 	if j.around.pods == nil {

@@ -77,7 +77,7 @@ func Start(ctx context.Context, o Options) (*Kubelet, error) {
 	}
 	written := withoutHost(o.Config)
 	written.PodLogsDir = filepath.Join(o.Root, "logs")
-	internal, versioned, err := effective(written)
+	internal, versioned, err := withDefaults(written)
 	if err != nil {
 		return nil, fmt.Errorf("start kubelet %s: %w", o.Node, err)
 	}
@@ -92,7 +92,7 @@ func Start(ctx context.Context, o Options) (*Kubelet, error) {
 		return nil, fmt.Errorf("start kubelet %s: %w", o.Node, err)
 	}
 	if o.NRI != "" {
-		if err := plug(&out.runtime, o.NRI, o.Root); err != nil {
+		if err := serveNRI(&out.runtime, o.NRI, o.Root); err != nil {
 			return nil, fmt.Errorf("start kubelet %s: %w", o.Node, err)
 		}
 	}

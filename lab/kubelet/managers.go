@@ -58,7 +58,7 @@ type Managers struct {
 // [Managers.Collect], and at the latest by the next admission.
 func NewManagers(ctx context.Context, dir string, m *topo.Machine, c *configv1beta1.KubeletConfiguration,
 	pods func() []*v1.Pod) (*Managers, error) {
-	internal, _, err := effective(withoutHost(c))
+	internal, _, err := withDefaults(withoutHost(c))
 	if err != nil {
 		return nil, err
 	}
@@ -80,10 +80,10 @@ func NewManagers(ctx context.Context, dir string, m *topo.Machine, c *configv1be
 // connect registers a device plugin for every resource of the machine, with its devices.
 func (m *Managers) connect(ctx context.Context, machine *topo.Machine) error {
 	for _, r := range machine.Resources() {
-		if err := m.connected(ctx, r.Name, plugin{name: r.Name}); err != nil {
+		if err := m.connectPlugin(ctx, r.Name, plugin{name: r.Name}); err != nil {
 			return fmt.Errorf("connect devices of %s: %w", r.Name, err)
 		}
-		m.listed(r.Name, plugins.List(machine, r))
+		m.updateDevices(r.Name, plugins.List(machine, r))
 	}
 	return nil
 }

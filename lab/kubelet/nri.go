@@ -26,9 +26,9 @@ type CPUSet struct {
 	Mems string `json:"mems"`
 }
 
-// plugged is a runtime's side of NRI. Plugins connect to its socket. It only records the cpusets that they request,
+// nriServer is a runtime's side of NRI. Plugins connect to its socket. It only records the cpusets that they request,
 // because containers do not run.
-type plugged struct {
+type nriServer struct {
 	runtime containerRuntime
 	nri     *adaptation.Adaptation
 	file    string
@@ -37,9 +37,9 @@ type plugged struct {
 	sets map[string]CPUSet // by container ID
 }
 
-// plug makes a runtime serve NRI plugins at a socket.
-func plug(r *containerRuntime, socket, root string) error {
-	p := &plugged{runtime: *r, file: filepath.Join(root, CPUSetsFile), sets: map[string]CPUSet{}}
+// serveNRI makes a runtime serve NRI plugins at a socket.
+func serveNRI(r *containerRuntime, socket, root string) error {
+	p := &nriServer{runtime: *r, file: filepath.Join(root, CPUSetsFile), sets: map[string]CPUSet{}}
 	none := filepath.Join(root, "nri-plugins") // there are none to start
 	var err error
 	p.nri, err = adaptation.New("lab", "v1", p.synchronize, p.update, adaptation.WithSocketPath(socket),
@@ -50,12 +50,12 @@ func plug(r *containerRuntime, socket, root string) error {
 	if err != nil {
 		return fmt.Errorf("serve NRI plugins: %w", err)
 	}
-	r.plugged = p
+	r.nri = p
 	return nil
 }
 
 // lists returns all sandboxes, and the containers that have not exited.
-func (p *plugged) lists() (pods []*api.PodSandbox, all []*api.Container) {
+func (p *nriServer) lists() (pods []*api.PodSandbox, all []*api.Container) {
 	r := p.runtime
 	r.Lock()
 	defer r.Unlock()
@@ -76,7 +76,7 @@ func sandboxOf(id string, m *runtimeapi.PodSandboxMetadata, annotations map[stri
 }
 
 // synchronize passes the existing containers to a plugin that has connected, and applies its updates.
-func (p *plugged) synchronize(ctx context.Context, with adaptation.SyncCB) error {
+func (p *nriServer) synchronize(ctx context.Context, with adaptation.SyncCB) error {
 	pods, all := p.lists()
 	updates, err := with(ctx, pods, all)
 	if err != nil {
@@ -86,12 +86,12 @@ func (p *plugged) synchronize(ctx context.Context, with adaptation.SyncCB) error
 }
 
 // update applies the updates that a plugin sends on its own. No container fails to be updated.
-func (p *plugged) update(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
+func (p *nriServer) update(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	return nil, p.apply(updates...)
 }
 
 // apply records the cpusets of updates, and writes the file.
-func (p *plugged) apply(updates ...*api.ContainerUpdate) error {
+func (p *nriServer) apply(updates ...*api.ContainerUpdate) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, u := range updates {
@@ -102,7 +102,7 @@ func (p *plugged) apply(updates ...*api.ContainerUpdate) error {
 }
 
 // write drops the cpusets of containers that are gone or have exited, and writes the file. p.mu must be held.
-func (p *plugged) write() error {
+func (p *nriServer) write() error {
 	out := map[string]CPUSet{}
 	r := p.runtime
 	r.Lock()
@@ -128,8 +128,8 @@ func (p *plugged) write() error {
 	return nil
 }
 
-// created reports a new container to the plugins, and applies the cpusets that they answer.
-func (p *plugged) created(ctx context.Context, id, sandbox string, c *runtimeapi.ContainerConfig,
+// containerCreated reports a new container to the plugins, and applies the cpusets that they answer.
+func (p *nriServer) containerCreated(ctx context.Context, id, sandbox string, c *runtimeapi.ContainerConfig,
 	s *runtimeapi.PodSandboxConfig) error {
 	defer p.nri.BlockPluginSync().Unblock()
 	pod := sandboxOf(sandbox, s.Metadata, s.Annotations)
@@ -147,7 +147,7 @@ func (p *plugged) created(ctx context.Context, id, sandbox string, c *runtimeapi
 }
 
 // container returns a container and its sandbox. Both are nil if one of them does not exist.
-func (p *plugged) container(id string) (*api.PodSandbox, *api.Container) {
+func (p *nriServer) container(id string) (*api.PodSandbox, *api.Container) {
 	r := p.runtime
 	r.Lock()
 	defer r.Unlock()
@@ -159,9 +159,9 @@ func (p *plugged) container(id string) (*api.PodSandbox, *api.Container) {
 	return sandboxOf(s.Id, s.Metadata, s.Annotations), &api.Container{Id: id, PodSandboxId: s.Id, Name: c.Metadata.Name}
 }
 
-// ended reports to the plugins that a container has ended, and applies their updates of other containers. It does
-// nothing if the runtime has no such container.
-func (p *plugged) ended(ctx context.Context, id string) error {
+// containerEnded reports to the plugins that a container has ended, and applies their updates of other containers. It
+// does nothing if the runtime has no such container.
+func (p *nriServer) containerEnded(ctx context.Context, id string) error {
 	s, c := p.container(id)
 	if c == nil {
 		return nil
@@ -173,7 +173,7 @@ func (p *plugged) ended(ctx context.Context, id string) error {
 	return p.apply(reply.Update...)
 }
 
-// removed reports to the plugins that a sandbox was removed.
-func (p *plugged) removed(ctx context.Context, s *api.PodSandbox) error {
+// sandboxRemoved reports to the plugins that a sandbox was removed.
+func (p *nriServer) sandboxRemoved(ctx context.Context, s *api.PodSandbox) error {
 	return p.nri.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: s})
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // PrepareProcess prepares this process for several kubelets. It sets feature gates, which must not contradict each
-// other, and changes state that is global to the process: metrics that are registered twice count once, and names are
-// not resolved by DNS. Call it once, before anything else.
+// other, and changes state that is global to the process: metrics that are registered twice count tolerant, and names
+// are not resolved by DNS. Call it tolerant, before anything else.
 func PrepareProcess(configs ...*configv1beta1.KubeletConfiguration) error {
 	releases.Set()
 	// A kubelet looks up its node's name whenever it reports its status, and no name server has these names.
@@ -32,20 +32,20 @@ type registry interface {
 	prometheus.Gatherer
 }
 
-// once is a registry that accepts a collector that it already has, and keeps the first. Every kubelet of the process
-// registers the same collectors.
-type once struct{ registry }
+// tolerant is a registry that accepts a collector that it already has, and keeps the first. Every kubelet of the
+// process registers the same collectors.
+type tolerant struct{ registry }
 
-func (o once) Register(c prometheus.Collector) error {
+func (o tolerant) Register(c prometheus.Collector) error {
 	err := o.registry.Register(c)
-	var again prometheus.AlreadyRegisteredError
-	if errors.As(err, &again) {
+	var duplicate prometheus.AlreadyRegisteredError
+	if errors.As(err, &duplicate) {
 		return nil
 	}
 	return err
 }
 
-func (o once) MustRegister(list ...prometheus.Collector) {
+func (o tolerant) MustRegister(list ...prometheus.Collector) {
 	for _, c := range list {
 		if err := o.Register(c); err != nil {
 			panic(err)
@@ -57,9 +57,9 @@ func (o once) MustRegister(list ...prometheus.Collector) {
 func shareMetrics() {
 	field := reflect.ValueOf(legacyregistry.DefaultGatherer).Elem().FieldByName("PromRegistry")
 	if inner, ok := field.Interface().(registry); ok {
-		field.Set(reflect.ValueOf(once{inner}))
+		field.Set(reflect.ValueOf(tolerant{inner}))
 	}
 	if inner, ok := prometheus.DefaultRegisterer.(registry); ok {
-		prometheus.DefaultRegisterer = once{inner}
+		prometheus.DefaultRegisterer = tolerant{inner}
 	}
 }

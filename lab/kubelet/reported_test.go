@@ -17,7 +17,7 @@ import (
 // report, and m only names their holdings.
 func NewReportedManagers(ctx context.Context, dir string, m *topo.Machine, report *cadvisorapi.MachineInfo,
 	c *configv1beta1.KubeletConfiguration, pods func() []*v1.Pod) (*Managers, error) {
-	internal, _, err := effective(withoutHost(c))
+	internal, _, err := withDefaults(withoutHost(c))
 	if err != nil {
 		return nil, err
 	}

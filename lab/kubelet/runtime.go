@@ -34,8 +34,8 @@ type containerRuntime struct {
 	// file is where containers are recorded for the next kubelet of the node; empty for a runtime that ends with its
 	// process.
 	file string
-	// plugged serves NRI plugins; nil if the runtime serves none.
-	plugged *plugged
+	// nri serves NRI plugins; nil if the runtime serves none.
+	nri *nriServer
 }
 
 func newContainerRuntime(file string) containerRuntime {
@@ -57,10 +57,10 @@ func (r containerRuntime) StartContainer(ctx context.Context, id string) error {
 	if finished {
 		complete(c)
 	}
-	err := r.keep()
+	err := r.save()
 	r.Unlock()
-	if finished && r.plugged != nil {
-		err = errors.Join(err, r.plugged.ended(ctx, id))
+	if finished && r.nri != nil {
+		err = errors.Join(err, r.nri.containerEnded(ctx, id))
 	}
 	return err
 }
@@ -86,8 +86,8 @@ func (r containerRuntime) ListPodSandbox(ctx context.Context,
 // healthy.
 type prober struct{ probes.FakeManager }
 
-// probed sets what probes would: containers that run, or have finished, are ready.
-func probed(s *v1.PodStatus) {
+// setProbeResults sets what probes would: containers that run, or have finished, are ready.
+func setProbeResults(s *v1.PodStatus) {
 	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
 		for i := range list {
 			running := list[i].State.Running != nil

@@ -126,11 +126,11 @@ func (m *Managers) askForHints(pod *v1.Pod, c *v1.Container) {
 
 func (m *Managers) freeDevices() { m.Device.UpdateAllocatedDevices() }
 
-func (m *Managers) connected(_ context.Context, resource string, p plugin) error {
+func (m *Managers) connectPlugin(_ context.Context, resource string, p plugin) error {
 	return m.Device.PluginConnected(resource, p)
 }
 
-func (m *Managers) listed(resource string, r *deviceplugin.ListAndWatchResponse) {
+func (m *Managers) updateDevices(resource string, r *deviceplugin.ListAndWatchResponse) {
 	m.Device.PluginListAndWatchReceiver(resource, r)
 }
 
@@ -207,4 +207,4 @@ func (l containerLifecycle) PreStartContainer(p *v1.Pod, k *v1.Container, id str
 
 func (l containerLifecycle) PostStopContainer(id string) error { return l.c.dropHints(id) }
 
-func (prober) UpdatePodStatus(_ *v1.Pod, s *v1.PodStatus) { probed(s) }
+func (prober) UpdatePodStatus(_ *v1.Pod, s *v1.PodStatus) { setProbeResults(s) }

@@ -130,11 +130,11 @@ func (m *Managers) askForHints(pod *v1.Pod, c *v1.Container) {
 
 func (m *Managers) freeDevices() { m.Device.UpdateAllocatedDevices(klog.Background()) }
 
-func (m *Managers) connected(ctx context.Context, resource string, p plugin) error {
+func (m *Managers) connectPlugin(ctx context.Context, resource string, p plugin) error {
 	return m.Device.PluginConnected(ctx, resource, p)
 }
 
-func (m *Managers) listed(resource string, r *deviceplugin.ListAndWatchResponse) {
+func (m *Managers) updateDevices(resource string, r *deviceplugin.ListAndWatchResponse) {
 	m.Device.PluginListAndWatchReceiver(klog.Background(), resource, r)
 }
 
@@ -231,4 +231,4 @@ func (l containerLifecycle) PostStopContainer(_ klog.Logger, id string) error {
 	return l.c.dropHints(id)
 }
 
-func (prober) UpdatePodStatus(_ context.Context, _ *v1.Pod, s *v1.PodStatus) { probed(s) }
+func (prober) UpdatePodStatus(_ context.Context, _ *v1.Pod, s *v1.PodStatus) { setProbeResults(s) }

@@ -100,7 +100,7 @@ func Serve(ctx context.Context, registration string, m *topo.Machine) error {
 		return fmt.Errorf("dial kubelet registration: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	if err := await(ctx, conn); err != nil {
+	if err := waitForKubelet(ctx, conn); err != nil {
 		return fmt.Errorf("wait for kubelet registration: %w", err)
 	}
 	for i, r := range m.Resources() {
@@ -123,9 +123,9 @@ func Serve(ctx context.Context, registration string, m *topo.Machine) error {
 	return nil
 }
 
-// await returns when the kubelet listens. Before it listens it empties the directory of its socket, including the
-// sockets of plugins that started earlier (devicemanager/plugin/v1beta1/server.go, Start).
-func await(ctx context.Context, conn *grpc.ClientConn) error {
+// waitForKubelet returns when the kubelet listens. Before it listens it empties the directory of its socket,
+// including the sockets of plugins that started earlier (devicemanager/plugin/v1beta1/server.go, Start).
+func waitForKubelet(ctx context.Context, conn *grpc.ClientConn) error {
 	for {
 		conn.Connect()
 		s := conn.GetState()
