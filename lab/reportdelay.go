@@ -18,10 +18,10 @@ import (
 type reportDelay struct {
 	next http.RoundTripper // to the API server; mu guards it too
 
-	mu   sync.Mutex
-	hold bool          // hold back the next report
-	held *http.Request // the report that is held back, with its body; nil if there is none
-	open chan struct{} // closed when requests no longer hang; nil if none hangs
+	mu     sync.Mutex
+	hold   bool          // hold back the next report
+	held   *http.Request // the report that is held back, with its body; nil if there is none
+	resume chan struct{} // closed when requests no longer hang; nil if none hangs
 }
 
 // deliverTimeout bounds how long the delivery of a report may take.
@@ -32,15 +32,15 @@ var errHeld = errors.New("connection lost (the report is held back)")
 // wrap returns a round tripper that sends requests through rt unless they are held back.
 func (p *reportDelay) wrap(rt http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		report := r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodelayouts/")
+		isReport := r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodelayouts/")
 		p.mu.Lock()
 		p.next = rt
-		open := p.open
-		keep := p.hold && report && r.Body != nil
+		resume := p.resume
+		keep := p.hold && isReport && r.Body != nil
 		p.mu.Unlock()
-		if open != nil {
+		if resume != nil {
 			select {
-			case <-open:
+			case <-resume:
 			case <-r.Context().Done():
 				return nil, context.Cause(r.Context())
 			}
@@ -53,10 +53,10 @@ func (p *reportDelay) wrap(rt http.RoundTripper) http.RoundTripper {
 		if err != nil {
 			return nil, err
 		}
-		late := r.Clone(context.Background())
-		late.Body = io.NopCloser(bytes.NewReader(body))
+		report := r.Clone(context.Background())
+		report.Body = io.NopCloser(bytes.NewReader(body))
 		p.mu.Lock()
-		p.hold, p.held = false, late
+		p.hold, p.held = false, report
 		p.mu.Unlock()
 		return nil, errHeld
 	})
@@ -70,8 +70,8 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func (p *reportDelay) hang() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.open == nil {
-		p.open = make(chan struct{})
+	if p.resume == nil {
+		p.resume = make(chan struct{})
 	}
 }
 
@@ -79,9 +79,9 @@ func (p *reportDelay) hang() {
 func (p *reportDelay) answer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.open != nil {
-		close(p.open)
-		p.open = nil
+	if p.resume != nil {
+		close(p.resume)
+		p.resume = nil
 	}
 }
 
@@ -95,15 +95,15 @@ func (p *reportDelay) holdNext() {
 // deliver sends the report that is held back, if there is one, and stops holding.
 func (p *reportDelay) deliver(ctx context.Context) error {
 	p.mu.Lock()
-	late, next := p.held, p.next
+	report, next := p.held, p.next
 	p.hold, p.held = false, nil
 	p.mu.Unlock()
-	if late == nil {
+	if report == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, deliverTimeout)
 	defer cancel()
-	resp, err := next.RoundTrip(late.WithContext(ctx))
+	resp, err := next.RoundTrip(report.WithContext(ctx))
 	if err != nil {
 		return fmt.Errorf("deliver a report late: %w", err)
 	}

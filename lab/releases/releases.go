@@ -67,7 +67,7 @@ func build(ctx context.Context, r, name string, progress func(line string)) (str
 	}
 	folder := filepath.Join(root, "tools", "kubernetes")
 	if _, err := os.Stat(filepath.Join(folder, r+".mod")); errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("programs are built for %s", strings.Join(built(folder), ", "))
+		return "", fmt.Errorf("programs are built for %s", strings.Join(buildable(folder), ", "))
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -85,8 +85,9 @@ func build(ctx context.Context, r, name string, progress func(line string)) (str
 	return file, nil
 }
 
-// built returns the releases that programs can be built for: releases with a file of modules, and this program's own.
-func built(folder string) []string {
+// buildable returns the releases that programs can be built for: releases with a file of modules, and this program's
+// own.
+func buildable(folder string) []string {
 	files, err := filepath.Glob(filepath.Join(folder, "1.*.mod"))
 	if err != nil {
 		return nil

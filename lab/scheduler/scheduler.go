@@ -206,7 +206,7 @@ func prepare(ctx context.Context, opts *options.Options, tenon bool, o Observer)
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := o.follow(s); err != nil {
+		if err := o.observe(s); err != nil {
 			return nil, nil, err
 		}
 		return s.Run, s.Shared, nil
@@ -221,9 +221,9 @@ func prepare(ctx context.Context, opts *options.Options, tenon bool, o Observer)
 	}, nil, nil
 }
 
-// follow calls o.Delivered for pods, layouts and their bases. It observes the same informers as the scheduler's own
+// observe calls o.Delivered for pods, layouts and their bases. It observes the same informers as the scheduler's own
 // handlers.
-func (o Observer) follow(s *server.Scheduler) error {
+func (o Observer) observe(s *server.Scheduler) error {
 	if o.Delivered == nil {
 		return nil
 	}

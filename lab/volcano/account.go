@@ -11,9 +11,9 @@ import (
 	"github.com/tenon-numa/tenon/lab/rights"
 )
 
-// account writes a kubeconfig for the scheduler, with exactly the rights of the chart's service account, and returns
-// its path.
-func (o Options) account(ctx context.Context) (string, error) {
+// schedulerKubeconfig writes a kubeconfig for the scheduler, with exactly the rights of the chart's service account,
+// and returns its path.
+func (o Options) schedulerKubeconfig(ctx context.Context) (string, error) {
 	administrator, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
 		return "", fmt.Errorf("make client: %w", err)

@@ -24,8 +24,8 @@ var configurations = map[string]schema.GroupVersionResource{
 		Resource: "validatingwebhookconfigurations"},
 }
 
-// admit starts Volcano's admission webhooks, and returns when the API server calls them.
-func (v *Volcano) admit(ctx context.Context) error {
+// startWebhooks starts Volcano's admission webhooks, and returns when the API server calls them.
+func (v *Volcano) startWebhooks(ctx context.Context) error {
 	port, err := freePort()
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (v *Volcano) admit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := until(ctx, v.Err, func() error { return v.asked(ctx) }); err != nil {
+	if err := until(ctx, v.Err, func() error { return v.checkWebhook(ctx) }); err != nil {
 		return fmt.Errorf("wait for Volcano's webhooks: %w", err)
 	}
 	return nil
@@ -91,12 +91,12 @@ func (v *Volcano) configure(ctx context.Context, url string, ca []byte) (paths [
 	return paths, nil
 }
 
-// errNotAsked means that the API server accepted an invalid job, because it does not call Volcano's webhook yet.
-var errNotAsked = errors.New("the API server accepts a job that needs more tasks than it has")
+// errNoWebhook means that the API server accepted an invalid job, because it does not call Volcano's webhook yet.
+var errNoWebhook = errors.New("the API server accepts a job that needs more tasks than it has")
 
-// asked sends, as a dry run, a job that needs more tasks than it has. It returns nil if Volcano's webhook rejects the
-// job.
-func (v *Volcano) asked(ctx context.Context) error {
+// checkWebhook sends, as a dry run, a job that needs more tasks than it has. It returns nil if Volcano's webhook
+// rejects the job.
+func (v *Volcano) checkWebhook(ctx context.Context) error {
 	task := map[string]any{"name": "t", "replicas": int64(1), "template": map[string]any{"spec": map[string]any{
 		"containers": []any{map[string]any{"name": "c", "image": "lab.invalid/c:1"}}}}}
 	invalid := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
@@ -106,7 +106,7 @@ func (v *Volcano) asked(ctx context.Context) error {
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
 	case err == nil:
-		return errNotAsked
+		return errNoWebhook
 	case strings.Contains(err.Error(), `"validatejob.volcano.sh" denied the request`):
 		return nil
 	}

@@ -35,14 +35,14 @@ type Programs string
 // always builds them, into a folder of the user's cache. To build, the working directory must be in a checkout of the
 // repository.
 func Find(ctx context.Context, dir string, progress func(line string)) (Programs, error) {
-	if dir != "" && missing(dir) == nil {
+	if dir != "" && checkFiles(dir) == nil {
 		return Programs(dir), nil
 	}
 	root, err := releases.Checkout()
 	module := filepath.Join(root, "volcano")
 	if err != nil {
 		if dir != "" {
-			err = errors.Join(missing(dir), err)
+			err = errors.Join(checkFiles(dir), err)
 		}
 		return "", fmt.Errorf("find Volcano's programs: %w", err)
 	}
@@ -60,8 +60,8 @@ func Find(ctx context.Context, dir string, progress func(line string)) (Programs
 	return Programs(dir), nil
 }
 
-// missing returns an error that names the first file that a folder lacks, or nil.
-func missing(dir string) error {
+// checkFiles returns an error that names the first file that a folder lacks, or nil.
+func checkFiles(dir string) error {
 	for _, name := range []string{scheduler, controllers, webhooks, manifest} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			return err

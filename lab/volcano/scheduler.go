@@ -59,7 +59,7 @@ func Schedule(ctx context.Context, o Options, plugin string) (*Scheduler, error)
 		return nil, err
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	if o.Kubeconfig, err = o.account(ctx); err != nil {
+	if o.Kubeconfig, err = o.schedulerKubeconfig(ctx); err != nil {
 		return nil, err
 	}
 	r, err := o.launch("scheduler", scheduler, "--scheduler-conf="+conf, "--leader-elect=false", "--v=1",
@@ -109,11 +109,11 @@ func (s *Scheduler) Counter(ctx context.Context, name, label, value string) (sum
 		return 0, fmt.Errorf("read metrics of Volcano's scheduler: it serves no %s", name)
 	}
 	for _, m := range family.GetMetric() {
-		has := label == ""
+		matches := label == ""
 		for _, l := range m.GetLabel() {
-			has = has || l.GetName() == label && l.GetValue() == value
+			matches = matches || l.GetName() == label && l.GetValue() == value
 		}
-		if has {
+		if matches {
 			sum += m.GetCounter().GetValue()
 		}
 	}

@@ -205,15 +205,15 @@ const (
 	// quiet is how long nothing must change before jobs count as settled: ten sessions of the scheduler, which begins
 	// one every 200 ms.
 	quiet = 2 * time.Second
-	// looks is the interval at which Settle reads the jobs.
-	looks = 200 * time.Millisecond
+	// pollInterval is the interval at which Settle reads the jobs.
+	pollInterval = 200 * time.Millisecond
 )
 
 // Settle waits until no job is moving and nothing has changed for the duration quiet, and returns the state.
 func (w *Observer) Settle(ctx context.Context) (s State, err error) {
 	var before State
 	since := time.Now()
-	tick := time.NewTicker(looks)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		if s, err = w.State(ctx); err != nil {

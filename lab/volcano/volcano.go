@@ -82,7 +82,7 @@ func (v *Volcano) start(ctx context.Context) error {
 	if _, err := v.client.CoreV1().Namespaces().Create(ctx, home, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create namespace %s: %w", namespace, err)
 	}
-	if err := v.admit(ctx); err != nil {
+	if err := v.startWebhooks(ctx); err != nil {
 		return err
 	}
 	return v.run("controllers", controllers, "--leader-elect=false", "--kube-api-qps=1000", "--kube-api-burst=1000")

@@ -61,8 +61,8 @@ func pod(cpus, gigs, huge, gpus int64) *place.Pod {
 	return &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{c}}
 }
 
-// beside adds a second container to p, which requests one CPU and one GiB of memory, and returns p.
-func beside(p *place.Pod) *place.Pod {
+// withSecondContainer adds a second container to p, which requests one CPU and one GiB of memory, and returns p.
+func withSecondContainer(p *place.Pod) *place.Pod {
 	c := pod(1, 1, 0, 0).Containers[0]
 	c.Name = "beside"
 	p.Containers = append(p.Containers, c)
@@ -131,10 +131,10 @@ func plain(have free, want *[4]int64) (n int) {
 	return n
 }
 
-// on returns four subjects that judge one pod on many usages of one machine: the plain loop; [place.Question.Fits]
-// with a question that is prepared once ("asked again"); [place.Fits], which prepares one for each usage ("asked
-// once"); and [place.Place], which returns the verdict with all holdings.
-func on(us []*place.Usage, p *place.Pod) []subject {
+// subjectsOf returns four subjects that judge one pod on many usages of one machine: the plain loop;
+// [place.Question.Fits] with a question that is prepared once ("asked again"); [place.Fits], which prepares one for
+// each usage ("asked once"); and [place.Place], which returns the verdict with all holdings.
+func subjectsOf(us []*place.Usage, p *place.Pod) []subject {
 	var have []free
 	for _, u := range us {
 		have = append(have, freeOf(u))

@@ -13,7 +13,7 @@ import (
 type line struct {
 	name  string
 	class string // CSS class, for the colour
-	at    []int  // sizes
+	sizes []int
 	times []float64
 }
 
@@ -21,7 +21,7 @@ type line struct {
 const (
 	chartWidth, chartHeight = 860, 420
 	left, right             = 60, 300
-	above, below            = 40, 50
+	marginTop, marginBottom = 40, 50
 )
 
 const style = `text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
@@ -45,7 +45,7 @@ func lines(all []result) (out []line) {
 			continue
 		}
 		if r.policy == place.SingleNUMA.String() {
-			loop.at, loop.times = append(loop.at, r.numas), append(loop.times, r.plain/base)
+			loop.sizes, loop.times = append(loop.sizes, r.numas), append(loop.times, r.plain/base)
 		}
 		name := r.policy + ", " + r.request
 		i := slices.IndexFunc(out, func(l line) bool { return l.name == name })
@@ -53,24 +53,24 @@ func lines(all []result) (out []line) {
 			i = len(out)
 			out = append(out, line{name: name, class: classes[i%len(classes)]})
 		}
-		out[i].at, out[i].times = append(out[i].at, r.numas), append(out[i].times, r.again/base)
+		out[i].sizes, out[i].times = append(out[i].sizes, r.numas), append(out[i].times, r.again/base)
 	}
 	return append(out, loop)
 }
 
 // frame is where curves are drawn. Both axes are logarithmic, so that linear growth has the same slope everywhere.
-// least and most are the sizes at the left and the right edge. low and high are the base-2 logarithms of the times at
-// the lower and the upper edge.
+// smallest and largest are the sizes at the left and the right edge. low and high are the base-2 logarithms of the
+// times at the lower and the upper edge.
 type frame struct {
-	from, width            int // pixels: the left edge, and the width
-	least, most, low, high float64
+	from, width                  int // pixels: the left edge, and the width
+	smallest, largest, low, high float64
 }
 
 func frameOf(ls []line, from, width int) frame {
-	f := frame{from: from, width: width, least: math.Inf(1), low: math.Inf(1), high: math.Inf(-1)}
+	f := frame{from: from, width: width, smallest: math.Inf(1), low: math.Inf(1), high: math.Inf(-1)}
 	for _, l := range ls {
 		for k, t := range l.times {
-			f.least, f.most = min(f.least, float64(l.at[k])), max(f.most, float64(l.at[k]))
+			f.smallest, f.largest = min(f.smallest, float64(l.sizes[k])), max(f.largest, float64(l.sizes[k]))
 			f.low, f.high = min(f.low, math.Log2(t)), max(f.high, math.Log2(t))
 		}
 	}
@@ -80,14 +80,14 @@ func frameOf(ls []line, from, width int) frame {
 }
 
 func (f frame) x(size float64) float64 {
-	if f.most <= f.least {
+	if f.largest <= f.smallest {
 		return float64(f.from)
 	}
-	return float64(f.from) + math.Log2(size/f.least)/math.Log2(f.most/f.least)*float64(f.width)
+	return float64(f.from) + math.Log2(size/f.smallest)/math.Log2(f.largest/f.smallest)*float64(f.width)
 }
 
 func (f frame) y(t float64) float64 {
-	return chartHeight - below - (math.Log2(t)-f.low)/(f.high-f.low)*(chartHeight-above-below)
+	return chartHeight - marginBottom - (math.Log2(t)-f.low)/(f.high-f.low)*(chartHeight-marginTop-marginBottom)
 }
 
 func (f frame) grid(b *strings.Builder) {
@@ -103,16 +103,17 @@ func (f frame) draw(b *strings.Builder, ls []line) {
 	for _, l := range ls {
 		var path strings.Builder
 		for k, t := range l.times {
-			fmt.Fprintf(&path, "%s%.1f %.1f", map[bool]string{true: "M", false: " L"}[k == 0], f.x(float64(l.at[k])), f.y(t))
+			fmt.Fprintf(&path, "%s%.1f %.1f", map[bool]string{true: "M", false: " L"}[k == 0],
+				f.x(float64(l.sizes[k])), f.y(t))
 		}
 		fmt.Fprintf(b, "<path class=\"%s\" d=\"%s\"/>\n", l.class, path.String())
 	}
 }
 
-// key draws the legend.
-func key(b *strings.Builder, ls []line, from int) {
+// drawLegend draws the legend.
+func drawLegend(b *strings.Builder, ls []line, from int) {
 	for i, l := range ls {
-		at := above + 20 + 24*i
+		at := marginTop + 20 + 24*i
 		fmt.Fprintf(b, "<path class=\"%s\" d=\"M%d %d h20\"/><text x=\"%d\" y=\"%d\">%s</text>\n", l.class, from, at-4,
 			from+28, at, l.name)
 	}
@@ -131,7 +132,7 @@ func drawGrowth(all []result) string {
 	f.grid(&b)
 	for _, n := range []int{2, 4, 8, 16} {
 		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d NUMA nodes</text>\n", f.x(float64(n)),
-			chartHeight-below+20, n)
+			chartHeight-marginBottom+20, n)
 	}
 	if top := math.Exp2(f.high); top > 8 {
 		fmt.Fprintf(&b,
@@ -139,7 +140,7 @@ func drawGrowth(all []result) string {
 			f.x(2), f.y(top/8), f.x(16), f.y(top), f.x(2)+4, f.y(top/8)-14)
 	}
 	f.draw(&b, ls)
-	key(&b, ls, chartWidth-right+24)
+	drawLegend(&b, ls, chartWidth-right+24)
 	b.WriteString("</svg>\n")
 	return b.String()
 }

@@ -75,7 +75,7 @@ type plot struct {
 func (p plot) exponent(name string) (float64, bool) {
 	var xs, ys []float64
 	for _, c := range p.cells {
-		if r := c.of(name); r != nil && !r.Slow {
+		if r := c.result(name); r != nil && !r.Slow {
 			xs, ys = append(xs, float64(p.x(c.size))), append(ys, r.CPU)
 		}
 	}
@@ -97,7 +97,7 @@ func (p plot) table() string {
 	for _, c := range p.cells {
 		fmt.Fprintf(&b, "| %d", p.x(c.size))
 		for _, g := range growers {
-			r := c.of(g.name)
+			r := c.result(g.name)
 			switch {
 			case r == nil:
 				b.WriteString(" | ")
@@ -107,7 +107,7 @@ func (p plot) table() string {
 				fmt.Fprintf(&b, " | %.0f us", r.CPU/1e3)
 			}
 		}
-		plain, tenon := c.of(rounds.Plain), c.of(rounds.Tenon)
+		plain, tenon := c.result(rounds.Plain), c.result(rounds.Tenon)
 		fmt.Fprintf(&b, " | %.2f | %s | %s |\n", tenon.CPU/plain.CPU, memories(plain), memories(tenon))
 	}
 	b.WriteString("| exponent")
@@ -129,11 +129,11 @@ func (p plot) curves() (out []line) {
 	for _, g := range growers {
 		l := line{name: brief(g.name), class: g.class}
 		for _, c := range p.cells {
-			if r := c.of(g.name); r != nil && !r.Slow {
-				l.at, l.times = append(l.at, p.x(c.size)), append(l.times, r.CPU/1e3)
+			if r := c.result(g.name); r != nil && !r.Slow {
+				l.sizes, l.times = append(l.sizes, p.x(c.size)), append(l.times, r.CPU/1e3)
 			}
 		}
-		if len(l.at) > 0 {
+		if len(l.sizes) > 0 {
 			out = append(out, l)
 		}
 	}
@@ -157,13 +157,13 @@ func drawPlots(plots ...plot) string {
 		for _, c := range p.cells {
 			x := p.x(c.size)
 			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>\n", f.x(float64(x)),
-				chartHeight-below+20, x)
+				chartHeight-marginBottom+20, x)
 		}
 		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\">%s</text>\n", f.from, chartHeight-10, p.title)
 		f.draw(&b, ls)
 	}
 	if len(plots) > 0 {
-		key(&b, plots[0].curves(), len(plots)*plotWidth+10)
+		drawLegend(&b, plots[0].curves(), len(plots)*plotWidth+10)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()

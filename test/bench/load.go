@@ -60,7 +60,7 @@ func weigh(rounds int) (out []weight, err error) {
 			if w.topology, _, err = kindsOf[2].measure(topology(n)); err != nil {
 				return nil, err
 			}
-			if err := w.follow(kindsOf[1], base, l, rounds); err != nil {
+			if err := w.measureChanges(kindsOf[1], base, l, rounds); err != nil {
 				return nil, err
 			}
 			out = append(out, w)
@@ -69,9 +69,9 @@ func weigh(rounds int) (out []weight, err error) {
 	return out, nil
 }
 
-// follow sets the mean size of the layouts that an agent writes after a base, while pods end and others start in
-// turn. It measures the time to encode and decode one of them, from the middle, if rounds is not 0.
-func (w *weight) follow(d *definition, base *v1alpha1.LayoutBase, l *v1alpha1.NodeLayout, rounds int) error {
+// measureChanges sets the mean size of the layouts that an agent writes after a base, while pods end and others start
+// in turn. It measures the time to encode and decode one of them, from the middle, if rounds is not 0.
+func (w *weight) measureChanges(d *definition, base *v1alpha1.LayoutBase, l *v1alpha1.NodeLayout, rounds int) error {
 	all, err := successors(base, l)
 	if err != nil {
 		return err
@@ -93,13 +93,13 @@ func (w *weight) follow(d *definition, base *v1alpha1.LayoutBase, l *v1alpha1.No
 			}
 		}
 	}
-	w.changes, w.change = len(all), sum.over(len(all))
+	w.changes, w.change = len(all), sum.dividedBy(len(all))
 	return nil
 }
 
-// mostChanges bounds the layouts that follow a base. A node without pods needs the bound, because its layouts never
+// maxChanges bounds the layouts that follow a base. A node without pods needs the bound, because its layouts never
 // grow so much that the agent writes the next base.
-const mostChanges = 100
+const maxChanges = 100
 
 // successors returns the layouts that an agent writes after a base until it writes the next one: the oldest pod ends,
 // and another one of its size starts, in turn.
@@ -109,17 +109,17 @@ func successors(base *v1alpha1.LayoutBase, l *v1alpha1.NodeLayout) (out []*v1alp
 		return nil, err
 	}
 	now := *l
-	var left v1alpha1.PodHoldings
-	for i := range mostChanges {
+	var ended v1alpha1.PodHoldings
+	for i := range maxChanges {
 		now.Sequence++
 		switch {
 		case len(base.Holdings) == 0:
 		case i%2 == 0:
-			left, now.Holdings = now.Holdings[0], now.Holdings[1:]
+			ended, now.Holdings = now.Holdings[0], now.Holdings[1:]
 		default:
-			left.UID = fmt.Sprintf("7a1f9b63-4c2e-4d80-ae3f-%012d", i)
-			left.Name = fmt.Sprintf("inference-7c9f8d5b4a-%05d", i)
-			now.Holdings = append(slices.Clone(now.Holdings), left)
+			ended.UID = fmt.Sprintf("7a1f9b63-4c2e-4d80-ae3f-%012d", i)
+			ended.Name = fmt.Sprintf("inference-7c9f8d5b4a-%05d", i)
+			now.Holdings = append(slices.Clone(now.Holdings), ended)
 		}
 		next, err := d.Next(&now)
 		if err != nil || next == nil {
@@ -179,9 +179,9 @@ func coding(rounds int, base *v1alpha1.LayoutBase, l *v1alpha1.NodeLayout, u *un
 
 // Defaults of the agent and of kube-apiserver that the calculation uses, in seconds.
 const (
-	leastInterval = 0.2 // between two writes of one agent
-	reread        = 600 // after so long without a watch event, an agent reads its objects again
-	history       = 600 // longest history in etcd: a compaction, every 300 s, keeps what is newer than the one before
+	minInterval = 0.2 // between two writes of one agent
+	reread      = 600 // after so long without a watch event, an agent reads its objects again
+	history     = 600 // longest history in etcd: a compaction, every 300 s, keeps what is newer than the one before
 )
 
 // demand is the size of a cluster, and how often its pods change.
@@ -197,22 +197,22 @@ func writesPerNode(changes float64) float64 {
 	if changes == 0 {
 		return 0
 	}
-	return 1 / (leastInterval + math.Exp(-changes*leastInterval)/changes)
+	return 1 / (minInterval + math.Exp(-changes*minInterval)/changes)
 }
 
 // load is the load that a demand causes if all nodes have one weight. Bytes and counts are per second, except for
-// objects and most.
+// objects and withHistory.
 type load struct {
-	writes        float64 // of layouts, and as many of topologies
-	bases         float64 // writes of bases
-	sent          float64 // bytes that agents send
-	layouts       float64 // bytes of layouts and bases that etcd stores
-	topologies    float64 // bytes of topologies that etcd stores
-	watcher       float64 // bytes to one scheduler
-	own           float64 // bytes of metadata that all agents receive by watching their own objects
-	reads, read   float64 // requests and bytes of agents that read layout and base again, without a watch event
-	objects, most float64 // bytes in etcd: the present objects, and these with the longest history
-	decoding      float64 // CPUs that one scheduler takes to read layouts
+	writes               float64 // of layouts, and as many of topologies
+	bases                float64 // writes of bases
+	sent                 float64 // bytes that agents send
+	layouts              float64 // bytes of layouts and bases that etcd stores
+	topologies           float64 // bytes of topologies that etcd stores
+	watcher              float64 // bytes to one scheduler
+	own                  float64 // bytes of metadata that all agents receive by watching their own objects
+	reads, read          float64 // requests and bytes of agents that read layout and base again, without a watch event
+	objects, withHistory float64 // bytes in etcd: the present objects, and these with the longest history
+	decoding             float64 // CPUs that one scheduler takes to read layouts
 }
 
 // load returns the load on nodes of weight w. A pod changes its node's layout twice: when it starts and when it ends.
@@ -220,8 +220,8 @@ func (d demand) load(w weight) load {
 	n := float64(d.nodes)
 	writes := n * writesPerNode(2*d.churn/n)
 	bases := writes / float64(w.changes)
-	sum := func(of func(wire) int) float64 {
-		return writes*float64(of(w.change)) + bases*float64(of(w.base))
+	sum := func(size func(wire) int) float64 {
+		return writes*float64(size(w.change)) + bases*float64(size(w.base))
 	}
 	out := load{
 		writes:     writes,
@@ -236,6 +236,6 @@ func (d demand) load(w weight) load {
 		objects:    n * float64(w.base.stored+w.change.stored+w.topology.stored),
 		decoding:   writes * w.decode / 1e9,
 	}
-	out.most = out.objects + history*(out.layouts+out.topologies)
+	out.withHistory = out.objects + history*(out.layouts+out.topologies)
 	return out
 }

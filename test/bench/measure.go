@@ -16,11 +16,11 @@ type subject struct {
 	before func()
 }
 
-// slice is the least duration of a subject's turn.
-const slice = 200 * time.Microsecond
+// minTurn is the least duration of a subject's turn.
+const minTurn = 200 * time.Microsecond
 
-// compare lets the subjects take turns, and returns the nanoseconds of one answer of each: the least of all rounds.
-// It first finds out how many repetitions of a subject take at least [slice]. A single round only shows that the
+// compare lets the subjects take turns, and returns the nanoseconds of one answer of each, in its fastest round.
+// It first finds out how many repetitions of a subject take at least [minTurn]. A single round only shows that the
 // subjects work: it runs each one once.
 func compare(rounds int, subjects []subject) []float64 {
 	times, best := make([]int, len(subjects)), make([]float64, len(subjects))
@@ -34,7 +34,7 @@ func compare(rounds int, subjects []subject) []float64 {
 		return time.Since(start)
 	}
 	for i, s := range subjects {
-		for times[i] = 1; rounds > 1 && timed(i) < slice && times[i] < 1<<24 && s.before == nil; times[i] *= 2 {
+		for times[i] = 1; rounds > 1 && timed(i) < minTurn && times[i] < 1<<24 && s.before == nil; times[i] *= 2 {
 		}
 	}
 	for range rounds {

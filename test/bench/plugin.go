@@ -19,8 +19,8 @@ type cell struct {
 	results []rounds.Result
 }
 
-// of returns the result of a contender, or nil if it was not measured.
-func (c cell) of(name string) *rounds.Result {
+// result returns the result of a contender, or nil if it was not measured.
+func (c cell) result(name string) *rounds.Result {
 	for i := range c.results {
 		if c.results[i].Contender == name {
 			return &c.results[i]
@@ -89,17 +89,17 @@ func pluginTables(cells []cell) string {
 	b.WriteString("| nodes | full | Tenon / plain | Match / plain | Tenon adds | Match adds | Match / Tenon |\n" +
 		"|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, c := range cells {
-		plain, tenon, peerPlain, peer := c.of(rounds.Plain), c.of(rounds.Tenon), c.of(rounds.PeerPlain), c.of(rounds.Peer)
+		plain, tenon, peerPlain, peer := c.result(rounds.Plain), c.result(rounds.Tenon), c.result(rounds.PeerPlain), c.result(rounds.Peer)
 		if plain == nil || tenon == nil || peerPlain == nil || peer == nil {
 			continue
 		}
-		added, theirs := tenon.CPU-plain.CPU, peer.CPU-peerPlain.CPU
+		added, peerAdded := tenon.CPU-plain.CPU, peer.CPU-peerPlain.CPU
 		times := "saves time"
 		if added > 0 {
-			times = fmt.Sprintf("%.0f times", theirs/added)
+			times = fmt.Sprintf("%.0f times", peerAdded/added)
 		}
 		fmt.Fprintf(&b, "| %d | %d %% | %.2f | %.1f | %+.0f us | %+.0f us | %s |\n", c.size.Nodes, c.size.Full,
-			tenon.CPU/plain.CPU, peer.CPU/peerPlain.CPU, added/1e3, theirs/1e3, times)
+			tenon.CPU/plain.CPU, peer.CPU/peerPlain.CPU, added/1e3, peerAdded/1e3, times)
 	}
 	b.WriteString("\n| nodes | full | scheduler | CPU of a pod | allocated | allocations | filtered | refused |\n" +
 		"|---:|---:|---|---:|---:|---:|---:|---:|\n")

@@ -8,9 +8,9 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/section"
 )
 
-// reckoned are the clusters for which the page shows the load. Readers compute the load of other clusters from the
-// sizes.
-var reckoned = [...]demand{{5000, 100}, {20000, 400}}
+// shownDemands are the clusters for which the page shows the load. Readers compute the load of other clusters from
+// the sizes.
+var shownDemands = [...]demand{{5000, 100}, {20000, 400}}
 
 // scaleLayer measures what nodes write. Only the tables of its page are generated.
 func scaleLayer(_ context.Context, o options) (found, error) {
@@ -38,7 +38,7 @@ type table struct{ name, text string }
 func sizeTables(all []weight) (out []table) {
 	out = append(out, table{"sizes", sizes(all)})
 	var b strings.Builder
-	for i, d := range reckoned {
+	for i, d := range shownDemands {
 		if i > 0 {
 			b.WriteString("\n")
 		}
@@ -70,7 +70,7 @@ func timeTable(all []weight) string {
 	b.WriteString("| CPUs, NUMA nodes | pods | agent: to JSON | scheduler: from JSON | " +
 		"CPUs at 200 writes/s |\n|---|---:|---:|---:|---:|\n")
 	for _, w := range all {
-		l := reckoned[0].load(w)
+		l := shownDemands[0].load(w)
 		fmt.Fprintf(&b, "| %d, %d | %d | %.0f us | %.0f us | %.2f |\n", w.cpus(), w.numas, w.pods, w.encode/1e3,
 			w.decode/1e3, l.decoding)
 	}
@@ -101,8 +101,8 @@ func (d demand) table(b *strings.Builder, all []weight) {
 		{"all agents get of what they published", func(l load) string { return rate(l.own) }},
 		{"agents read layouts and bases from etcd", func(l load) string { return fmt.Sprintf("%.0f /s", l.reads) }},
 		{"bytes of these", func(l load) string { return rate(l.read) }},
-		{"in etcd, current", func(l load) string { return mega(l.objects) }},
-		{"in etcd, with at most 10 minutes of history", func(l load) string { return mega(l.most) }},
+		{"in etcd, current", func(l load) string { return megabytes(l.objects) }},
+		{"in etcd, with at most 10 minutes of history", func(l load) string { return megabytes(l.withHistory) }},
 	} {
 		fmt.Fprintf(b, "| %s", r.name)
 		for _, l := range loads {
@@ -114,7 +114,7 @@ func (d demand) table(b *strings.Builder, all []weight) {
 
 func rate(bytes float64) string { return fmt.Sprintf("%.1f MB/s", bytes/1e6) }
 
-func mega(bytes float64) string {
+func megabytes(bytes float64) string {
 	if bytes < 1e9 {
 		return fmt.Sprintf("%.0f MB", bytes/1e6)
 	}

@@ -82,10 +82,10 @@ func TestWritesAreThoseOfAnAgent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		changes := rapid.Float64Range(0.05, 50).Draw(t, "changes per second")
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		writes, last, now := 0, -leastInterval, 0.0 // last may be yet to come
+		writes, last, now := 0, -minInterval, 0.0 // last may be yet to come
 		for range 40_000 {
 			if now += rng.ExpFloat64() / changes; now >= last {
-				last = max(now, last+leastInterval)
+				last = max(now, last+minInterval)
 				writes++
 			}
 		}
@@ -99,7 +99,7 @@ func TestWritesAreThoseOfAnAgent(t *testing.T) {
 func TestNoAgentWritesMoreOftenThanItMay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		changes := rapid.Float64Range(0, 1e6).Draw(t, "changes per second")
-		if w := writesPerNode(changes); w > changes*(1+1e-9) || w > 1/leastInterval {
+		if w := writesPerNode(changes); w > changes*(1+1e-9) || w > 1/minInterval {
 			t.Errorf("%g changes/s make %g writes/s", changes, w)
 		}
 	})

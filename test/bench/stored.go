@@ -27,7 +27,7 @@ func (w wire) plus(o wire) wire {
 	return wire{w.apply + o.apply, w.stored + o.stored, w.managed + o.managed, w.event + o.event, w.meta + o.meta}
 }
 
-func (w wire) over(n int) wire {
+func (w wire) dividedBy(n int) wire {
 	return wire{w.apply / n, w.stored / n, w.managed / n, w.event / n, w.meta / n}
 }
 
@@ -59,7 +59,7 @@ func define(crd []byte) (*definition, error) {
 		if err != nil {
 			return nil, fmt.Errorf("types of %s: %w", kind.Kind, err)
 		}
-		m, err := managedfields.NewDefaultCRDFieldManager(types, asIs{}, runtime.NewScheme(),
+		m, err := managedfields.NewDefaultCRDFieldManager(types, noConversion{}, runtime.NewScheme(),
 			unstructuredscheme.NewUnstructuredCreator(),
 			kind, kind.GroupVersion(), "", nil)
 		return &definition{m}, err
@@ -98,20 +98,20 @@ func (d *definition) apply(o any) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	said := &unstructured.Unstructured{}
-	if err := said.UnmarshalJSON(data); err != nil {
+	applied := &unstructured.Unstructured{}
+	if err := applied.UnmarshalJSON(data); err != nil {
 		return nil, err
 	}
-	unstructured.RemoveNestedField(said.Object, "metadata", "creationTimestamp")
-	live := &unstructured.Unstructured{Object: map[string]any{"apiVersion": said.GetAPIVersion(), "kind": said.GetKind(),
-		"metadata": map[string]any{"name": said.GetName()}}}
-	made, err := d.manager.Apply(live, said, "tenon-agent", true)
+	unstructured.RemoveNestedField(applied.Object, "metadata", "creationTimestamp")
+	live := &unstructured.Unstructured{Object: map[string]any{"apiVersion": applied.GetAPIVersion(), "kind": applied.GetKind(),
+		"metadata": map[string]any{"name": applied.GetName()}}}
+	made, err := d.manager.Apply(live, applied, "tenon-agent", true)
 	if err != nil {
-		return nil, fmt.Errorf("apply %s: %w", said.GetKind(), err)
+		return nil, fmt.Errorf("apply %s: %w", applied.GetKind(), err)
 	}
 	u, ok := made.(*unstructured.Unstructured)
 	if !ok {
-		return nil, fmt.Errorf("apply %s: got a %T", said.GetKind(), made)
+		return nil, fmt.Errorf("apply %s: got a %T", applied.GetKind(), made)
 	}
 	u.SetUID("d2b1c0af-9e8d-4c7b-a6f5-e4d3c2b1a098")
 	u.SetGeneration(4711)
@@ -148,17 +148,17 @@ func (d *definition) measure(o any) (w wire, u *unstructured.Unstructured, err e
 	return wire{apply: len(sent), stored: len(stored), managed: len(managed), event: len(event), meta: p.Size()}, u, nil
 }
 
-// asIs converts nothing: the definition has one version.
-type asIs struct{}
+// noConversion converts nothing: the definition has one version.
+type noConversion struct{}
 
-func (asIs) Convert(in, out, context any) error {
+func (noConversion) Convert(in, out, context any) error {
 	return fmt.Errorf("convert %T to %T: there is one version only", in, out)
 }
 
-func (asIs) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
+func (noConversion) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
 	return in, nil
 }
 
-func (asIs) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
+func (noConversion) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
 	return label, value, nil
 }

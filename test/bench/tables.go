@@ -41,7 +41,7 @@ func oneNode(rounds int) (out []result, err error) {
 		}{
 			{"CPUs, memory", pod(8, 8, 0, 0)},
 			{"CPUs, memory, hugepages, GPU", pod(8, 8, 1, 1)},
-			{"the same in two containers", beside(pod(8, 8, 1, 1))},
+			{"the same in two containers", withSecondContainer(pod(8, 8, 1, 1))},
 			{"more CPUs than a NUMA node has", pod(40, 8, 0, 0)},
 			{"more GPUs than a NUMA node has", pod(8, 8, 0, 3)},
 		} {
@@ -52,7 +52,7 @@ func oneNode(rounds int) (out []result, err error) {
 }
 
 func measured(rounds int, us []*place.Usage, policy, request string, p *place.Pod) result {
-	ns := compare(rounds, on(us, p))
+	ns := compare(rounds, subjectsOf(us, p))
 	r := result{policy: policy, request: request, numas: len(us[0].Machine.NUMAs()), plain: ns[0], again: ns[1],
 		once: ns[2], verdict: ns[3]}
 	for _, u := range us {
@@ -65,7 +65,7 @@ func measured(rounds int, us []*place.Usage, policy, request string, p *place.Po
 
 // grown measures only the plain loop and the prepared question, because the table of growth shows nothing else.
 func grown(rounds int, us []*place.Usage, policy, request string, p *place.Pod) result {
-	ns := compare(rounds, on(us, p)[:2])
+	ns := compare(rounds, subjectsOf(us, p)[:2])
 	return result{policy: policy, request: request, numas: len(us[0].Machine.NUMAs()), plain: ns[0], again: ns[1]}
 }
 

@@ -22,14 +22,14 @@ import (
 
 // Numbers of a measurement.
 const (
-	patience  = 3 * time.Minute // for one step
-	perSecond = 200             // changes
-	changing  = 20 * time.Second
+	patience         = 3 * time.Minute // for one step
+	changesPerSecond = 200             // changes
+	changeTime       = 20 * time.Second
 )
 
-// watching is the script that runs before the page's own scripts. It records when the page shows its numbers and has
-// painted the map, and the duration of the longest task.
-const watching = `window.bench = { usable: 0, longest: 0 };
+// observerScript is the script that runs before the page's own scripts. It records when the page shows its numbers
+// and has painted the map, and the duration of the longest task.
+const observerScript = `window.bench = { usable: 0, longest: 0 };
 bench.note = (all) => { for (const e of all) bench.longest = Math.max(bench.longest, e.duration); };
 bench.tasks = new PerformanceObserver((all) => bench.note(all.getEntries()));
 bench.tasks.observe({ type: "longtask", buffered: true });
@@ -62,17 +62,17 @@ func open(ctx context.Context, address string) (*browser, error) {
 	return b, nil
 }
 
-// starts bounds the attempts to start a browser: on a busy computer, Chromium sometimes exits before it listens.
-const starts = 3
+// maxStarts bounds the attempts to start a browser: on a busy computer, Chromium sometimes exits before it listens.
+const maxStarts = 3
 
-// launch starts a browser that counts the received bytes and records long tasks. It tries up to [starts] times.
+// launch starts a browser that counts the received bytes and records long tasks. It tries up to [maxStarts] times.
 func launch(ctx context.Context) (*browser, error) {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		return nil, fmt.Errorf("find the browser (go run ./test packages installs it): %w", err)
 	}
 	b, err := startBrowser(ctx, path)
-	for n := 1; err != nil && n < starts && ctx.Err() == nil; n++ {
+	for n := 1; err != nil && n < maxStarts && ctx.Err() == nil; n++ {
 		b, err = startBrowser(ctx, path)
 	}
 	return b, err
@@ -91,7 +91,7 @@ func startBrowser(ctx context.Context, path string) (*browser, error) {
 	})
 	err := chromedp.Run(ctx, network.Enable(), chromedp.EmulateViewport(1280, 800),
 		chromedp.ActionFunc(func(ctx context.Context) error {
-			_, err := page.AddScriptToEvaluateOnNewDocument(watching).Do(ctx)
+			_, err := page.AddScriptToEvaluateOnNewDocument(observerScript).Do(ctx)
 			return err
 		}))
 	if err != nil {
@@ -131,8 +131,8 @@ func (b *browser) do(actions ...chromedp.Action) error {
 	return nil
 }
 
-// first loads the first page with an empty cache, and measures the time and the bytes until it can be used.
-func (b *browser) first(found *Found) error {
+// loadFirstPage loads the first page with an empty cache, and measures the time and the bytes until it can be used.
+func (b *browser) loadFirstPage(found *Found) error {
 	var usable float64
 	err := b.do(chromedp.Navigate("about:blank"), network.ClearBrowserCache(), chromedp.ActionFunc(
 		func(context.Context) error { b.bytes.Store(0); return nil }), chromedp.NavigateBack(),
@@ -146,17 +146,18 @@ func (b *browser) first(found *Found) error {
 
 func milliseconds(n float64) time.Duration { return time.Duration(n * float64(time.Millisecond)) }
 
-// changes sends changes of the cluster for a while, and creates a pod in between. It measures how long the page takes
-// to show the pod, and its longest task.
-func (b *browser) changes(ctx context.Context, found *Found, api *staticapi.Server, c *synthetic.Cluster) error {
+// measureChanges sends changes of the cluster for a while, and creates a pod in between. It measures how long the
+// page takes to show the pod, and its longest task.
+func (b *browser) measureChanges(ctx context.Context, found *Found, api *staticapi.Server,
+	c *synthetic.Cluster) error {
 	if err := b.do(chromedp.Evaluate("bench.longest = 0", nil)); err != nil {
 		return fmt.Errorf("begin with changes: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	sent := make(chan error, 1)
 	began := time.Now()
-	go func() { sent <- change(ctx, api, c, &found.Changes) }()
-	time.Sleep(changing / 2)
+	go func() { sent <- sendChanges(ctx, api, c, &found.Changes) }()
+	time.Sleep(changeTime / 2)
 	pod := c.Pods[0].DeepCopy()
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	pod.Name, pod.UID, pod.Spec.NodeName, pod.ResourceVersion = "new-pod", "new-pod", "", "999999999"
@@ -165,7 +166,7 @@ func (b *browser) changes(ctx context.Context, found *Found, api *staticapi.Serv
 		b.do(b.until(`document.querySelector("#waiting")?.innerText.includes("new-pod")`)))
 	found.Appears = time.Since(created)
 	if err == nil {
-		time.Sleep(time.Until(began.Add(changing)))
+		time.Sleep(time.Until(began.Add(changeTime)))
 	}
 	cancel()
 	err = errors.Join(err, <-sent)
@@ -177,11 +178,11 @@ func (b *browser) changes(ctx context.Context, found *Found, api *staticapi.Serv
 	return err
 }
 
-// change sends a layout of another node at each tick, until ctx ends. The layouts of the first pass over the cluster
-// lack the node's first pod, the layouts of the second pass its first two pods, and so on in turn, so that each
-// layout is a change. sent counts the layouts.
-func change(ctx context.Context, api *staticapi.Server, c *synthetic.Cluster, sent *int) error {
-	tick := time.NewTicker(time.Second / perSecond)
+// sendChanges sends a layout of another node at each tick, until ctx ends. The layouts of the first pass over the
+// cluster lack the node's first pod, the layouts of the second pass its first two pods, and so on in turn, so that
+// each layout is a change. sent counts the layouts.
+func sendChanges(ctx context.Context, api *staticapi.Server, c *synthetic.Cluster, sent *int) error {
+	tick := time.NewTicker(time.Second / changesPerSecond)
 	defer tick.Stop()
 	for i := 0; ; i++ {
 		select {
@@ -202,9 +203,9 @@ func change(ctx context.Context, api *staticapi.Server, c *synthetic.Cluster, se
 	}
 }
 
-// answer requests a path of the console's API, and returns how long the answer took. While the server answers 503, it
-// repeats the request, and the repetitions count.
-func (b *browser) answer(path string) (time.Duration, error) {
+// timeAnswer requests a path of the console's API, and returns how long the answer took. While the server answers
+// 503, it repeats the request, and the repetitions count.
+func (b *browser) timeAnswer(path string) (time.Duration, error) {
 	var took float64
 	text, err := json.Marshal("/api/v1" + path)
 	if err != nil {

@@ -56,30 +56,30 @@ func Measure(ctx context.Context, nodes int) (found Found, err error) {
 	if err != nil {
 		return found, err
 	}
-	defer func() { err = errors.Join(err, s.end()) }()
+	defer func() { err = errors.Join(err, s.stop()) }()
 	b, err := open(ctx, s.address)
 	if err != nil {
 		return found, err
 	}
 	defer b.close()
 	found.Nodes, found.Pods = len(c.Nodes), len(c.Pods)
-	if err := b.first(&found); err != nil {
+	if err := b.loadFirstPage(&found); err != nil {
 		return found, err
 	}
 	if found.Loaded, err = s.memory("VmRSS"); err != nil {
 		return found, err
 	}
 	pod := c.Pods[0]
-	if found.Fitting, err = b.answer("/fitting"); err != nil {
+	if found.Fitting, err = b.timeAnswer("/fitting"); err != nil {
 		return found, err
 	}
-	if found.Explaining, err = b.answer("/pods/" + pod.Namespace + "/" + pod.Name); err != nil {
+	if found.Explaining, err = b.timeAnswer("/pods/" + pod.Namespace + "/" + pod.Name); err != nil {
 		return found, err
 	}
-	if found.Examining, err = b.answer("/doctor"); err != nil {
+	if found.Examining, err = b.timeAnswer("/doctor"); err != nil {
 		return found, err
 	}
-	if err := b.changes(ctx, &found, api, c); err != nil {
+	if err := b.measureChanges(ctx, &found, api, c); err != nil {
 		return found, err
 	}
 	found.Most, err = s.memory("VmHWM")

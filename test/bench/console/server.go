@@ -60,9 +60,9 @@ func start(ctx context.Context, dir, api string) (*server, error) {
 	return s, nil
 }
 
-// end interrupts the console and waits for its end. A non-zero exit status is no error, because the interrupt can
+// stop interrupts the console and waits for its end. A non-zero exit status is no error, because the interrupt can
 // cause one.
-func (s *server) end() error {
+func (s *server) stop() error {
 	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		return fmt.Errorf("end the console: %w", err)
 	}

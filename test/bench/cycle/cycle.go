@@ -122,15 +122,15 @@ func (d *driver) round(ctx context.Context, r wire.Round) (o wire.Outcome, err e
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	began, from := time.Now(), used()
+	began, from := time.Now(), cpuTime()
 	for _, p := range r.Pods {
-		where, evaluated, err := d.one(ctx, p)
+		where, evaluated, err := d.schedulePod(ctx, p)
 		if err != nil {
 			return o, err
 		}
 		o.Places, o.Evaluated = append(o.Places, where), o.Evaluated+evaluated
 	}
-	o.CPU, o.Wall = used()-from, int64(time.Since(began))
+	o.CPU, o.Wall = cpuTime()-from, int64(time.Since(began))
 	runtime.ReadMemStats(&after)
 	o.Bytes, o.Allocations = after.TotalAlloc-before.TotalAlloc, after.Mallocs-before.Mallocs
 	for len(d.held) > max(0, r.Keep) {
@@ -148,9 +148,9 @@ func (d *driver) round(ctx context.Context, r wire.Round) (o wire.Outcome, err e
 	return o, nil
 }
 
-// one runs a pod's scheduling cycle. It returns where the pod was placed, or why not, and how many nodes were
+// schedulePod runs a pod's scheduling cycle. It returns where the pod was placed, or why not, and how many nodes were
 // filtered. A pod that fits nowhere is no error.
-func (d *driver) one(ctx context.Context, pod *v1.Pod) (wire.Place, int, error) {
+func (d *driver) schedulePod(ctx context.Context, pod *v1.Pod) (wire.Place, int, error) {
 	where := wire.Place{Pod: pod.Name}
 	fw, ok := d.sched.Profiles[pod.Spec.SchedulerName]
 	if !ok {
@@ -201,8 +201,8 @@ func snapshot(s *scheduler.Scheduler, fw framework.Framework, log klog.Logger) e
 	return s.Cache.UpdateSnapshot(log, nodes)
 }
 
-// used returns the CPU time of this process, in nanoseconds.
-func used() int64 {
+// cpuTime returns the CPU time of this process, in nanoseconds.
+func cpuTime() int64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		panic(err) // it cannot fail for the process itself

@@ -61,16 +61,16 @@ type Result struct {
 	Places []wire.Place
 }
 
-// kept is how many pods stay placed between rounds.
-const kept = 2 * synthetic.Block
+// keptPods is how many pods stay placed between rounds.
+const keptPods = 2 * synthetic.Block
 
-// most bounds one measurement, so that a contender that hangs does not block the others.
-const most = 20 * time.Minute
+// maxDuration bounds one measurement, so that a contender that hangs does not block the others.
+const maxDuration = 20 * time.Minute
 
 // Measure has the contenders place pods, and writes its progress to a writer. The results are in the order of the
 // contenders. Measure fails if one contender fails.
 func Measure(ctx context.Context, all []Contender, o Options, progress io.Writer) (out []Result, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("contenders are not done after %s", most))
+	ctx, cancel := context.WithTimeoutCause(ctx, maxDuration, fmt.Errorf("contenders are not done after %s", maxDuration))
 	defer cancel()
 	dir, err := os.MkdirTemp("", "tenon-rounds-")
 	if err != nil {
@@ -94,7 +94,7 @@ func Measure(ctx context.Context, all []Contender, o Options, progress io.Writer
 	turns, err := begin(ctx, all, dir, server.URL(), pods, o, progress)
 	defer func() {
 		for _, t := range turns {
-			err = errors.Join(err, t.end())
+			err = errors.Join(err, t.stop())
 		}
 	}()
 	if err != nil {
@@ -131,7 +131,7 @@ func begin(ctx context.Context, all []Contender, dir, url string, pods []*v1.Pod
 			defer func() { <-free }()
 			t, err := start(ctx, c, filepath.Join(dir, fmt.Sprint(i)), url, pods)
 			if err == nil {
-				err = t.warm(o)
+				err = t.warmUp(o)
 			}
 			done[i] <- begun{t, err}
 		}()
@@ -165,7 +165,7 @@ type turn struct {
 }
 
 // start starts a contender's program with the pods that it will place. The end of its standard error becomes part of
-// the error that end returns.
+// the error that stop returns.
 func start(ctx context.Context, c Contender, home, url string, pods []*v1.Pod) (*turn, error) {
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
@@ -192,17 +192,17 @@ func start(ctx context.Context, c Contender, home, url string, pods []*v1.Pod) (
 	return t, nil
 }
 
-// end closes the program's standard input, which ends it, and waits for that.
-func (t *turn) end() error {
+// stop closes the program's standard input, which ends it, and waits for that.
+func (t *turn) stop() error {
 	if err := errors.Join(t.in.Close(), t.cmd.Wait()); err != nil {
 		return fmt.Errorf("end %s: %w\n%s", t.Contender, err, t.cmd.Stderr)
 	}
 	return nil
 }
 
-// warm has a contender place one block of pods, so that it has seen all shapes. The CPU time decides how many blocks
-// the contender gets in each round, and whether it is slow.
-func (t *turn) warm(o Options) error {
+// warmUp has a contender place one block of pods, so that it has seen all shapes. The CPU time decides how many
+// blocks the contender gets in each round, and whether it is slow.
+func (t *turn) warmUp(o Options) error {
 	began := time.Now()
 	out, err := t.round(synthetic.Block, true)
 	if err != nil {
@@ -240,7 +240,7 @@ func (t *turn) round(n int, settle bool) (out wire.Outcome, err error) {
 	if n > len(t.pods) {
 		return out, fmt.Errorf("%s: %d pods are left, %d are wanted", t.Contender, len(t.pods), n)
 	}
-	if err := t.ask.Encode(wire.Round{Pods: t.pods[:n], Keep: kept, Settle: settle}); err != nil {
+	if err := t.ask.Encode(wire.Round{Pods: t.pods[:n], Keep: keptPods, Settle: settle}); err != nil {
 		return out, fmt.Errorf("ask %s: %w", t.Contender, err)
 	}
 	if err := t.answer.Decode(&out); err != nil {

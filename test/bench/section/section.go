@@ -16,8 +16,8 @@ import (
 func Into(page, name, text string) (string, error) {
 	begin, end := "<!-- measured: "+name+" -->\n", "<!-- end of "+name+" -->\n"
 	before, rest, ok := strings.Cut(page, begin)
-	_, after, also := strings.Cut(rest, end)
-	if !ok || !also {
+	_, after, okEnd := strings.Cut(rest, end)
+	if !ok || !okEnd {
 		return "", fmt.Errorf("no lines %q and %q", strings.TrimSpace(begin), strings.TrimSpace(end))
 	}
 	return before + begin + text + end + after, nil

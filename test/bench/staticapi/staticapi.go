@@ -40,11 +40,11 @@ const (
 
 // Server serves one cluster.
 type Server struct {
-	cluster *synthetic.Cluster
-	at      map[string]int                         // positions of nodes by name
-	kinds   map[schema.GroupVersionResource]string // list kinds of all resources that client-go has types for
-	addr    string
-	http    http.Server
+	cluster   *synthetic.Cluster
+	positions map[string]int                         // positions of nodes by name
+	kinds     map[schema.GroupVersionResource]string // list kinds of all resources that client-go has types for
+	addr      string
+	http      http.Server
 
 	pods, nodes func() ([]byte, error) // the complete lists as protobuf, encoded once
 
@@ -54,10 +54,10 @@ type Server struct {
 
 // Serve serves a cluster on a port of this computer until Close. The caller must not change the cluster.
 func Serve(c *synthetic.Cluster) (*Server, error) {
-	s := &Server{cluster: c, at: map[string]int{}, kinds: map[schema.GroupVersionResource]string{},
+	s := &Server{cluster: c, positions: map[string]int{}, kinds: map[schema.GroupVersionResource]string{},
 		watchers: map[chan event]string{}}
 	for i, n := range c.Nodes {
-		s.at[n.Name] = i
+		s.positions[n.Name] = i
 	}
 	for kind := range scheme.Scheme.AllKnownTypes() {
 		if name, ok := strings.CutSuffix(kind.Kind, "List"); ok {
@@ -143,9 +143,9 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, resource schema.Gr
 	binary := strings.Contains(r.Header.Get("Accept"), protobufs)
 	switch {
 	case resource.Group == "" && resource.Resource == "nodes" && binary:
-		encoded(w, paged(r, len(s.cluster.Nodes), s.nodes, s.encodeNodes))
+		writeProtobuf(w, pageEncoder(r, len(s.cluster.Nodes), s.nodes, s.encodeNodes))
 	case resource.Group == "" && resource.Resource == "pods" && binary:
-		encoded(w, paged(r, len(s.cluster.Pods), s.pods, s.encodePods))
+		writeProtobuf(w, pageEncoder(r, len(s.cluster.Pods), s.pods, s.encodePods))
 	case resource == v1alpha1.NodeLayoutResource():
 		s.stream(w, r, v1alpha1.GroupVersion().String(), v1alpha1.Kind, s.layoutAt)
 	case resource == v1alpha1.LayoutBaseResource():
@@ -182,7 +182,7 @@ func (s *Server) topologyAt(i int) any {
 }
 
 func (s *Server) topology(w http.ResponseWriter, name string) {
-	i, ok := s.at[name]
+	i, ok := s.positions[name]
 	if !ok {
 		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no topology of node "+name)
 		return
@@ -239,8 +239,8 @@ func (s *Server) encodeNodes(from, to int, next string) ([]byte, error) {
 	return binary(list)
 }
 
-// paged returns a function that encodes the requested part of a list. The whole list is encoded once.
-func paged(r *http.Request, count int, all func() ([]byte, error),
+// pageEncoder returns a function that encodes the requested part of a list. The whole list is encoded once.
+func pageEncoder(r *http.Request, count int, all func() ([]byte, error),
 	part func(from, to int, next string) ([]byte, error)) func() ([]byte, error) {
 	from, to, next := page(r, count)
 	if to-from == count {
@@ -258,7 +258,7 @@ func binary(list runtime.Object) ([]byte, error) {
 	return data, nil
 }
 
-func encoded(w http.ResponseWriter, list func() ([]byte, error)) {
+func writeProtobuf(w http.ResponseWriter, list func() ([]byte, error)) {
 	data, err := list()
 	if err != nil {
 		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())

@@ -36,12 +36,12 @@ func (s *Server) Send(resource, what string, object any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for to, of := range s.watchers {
-		if of != resource {
+	for queue, watched := range s.watchers {
+		if watched != resource {
 			continue
 		}
 		select {
-		case to <- event{watch.EventType(what), object}:
+		case queue <- event{watch.EventType(what), object}:
 		default:
 		}
 	}
@@ -66,7 +66,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource schema.G
 		defer s.mu.Unlock()
 		delete(s.watchers, events)
 	}()
-	if r.URL.Query().Get("sendInitialEvents") == "true" && s.initial(send, resource, kind) != nil {
+	if r.URL.Query().Get("sendInitialEvents") == "true" && s.sendInitial(send, resource, kind) != nil {
 		return // the client has gone
 	}
 	for out.Flush() == nil {
@@ -81,8 +81,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource schema.G
 	}
 }
 
-// initial sends all objects of a resource, and the bookmark that ends them.
-func (s *Server) initial(send func(event) error, resource schema.GroupVersionResource,
+// sendInitial sends all objects of a resource, and the bookmark that ends them.
+func (s *Server) sendInitial(send func(event) error, resource schema.GroupVersionResource,
 	kind schema.GroupVersionKind) error {
 	count, at := s.objects(resource)
 	for i := range count {
