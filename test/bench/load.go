@@ -210,7 +210,7 @@ type load struct {
 	topologies           float64 // bytes of topologies that etcd stores
 	watcher              float64 // bytes to one scheduler
 	own                  float64 // bytes of metadata that all agents receive by watching their own objects
-	reads, read          float64 // requests and bytes of agents that read layout and base again, without a watch event
+	reads, read          float64 // requests and bytes of agents that read their objects again, without an event
 	objects, withHistory float64 // bytes in etcd: the present objects, and these with the longest history
 	decoding             float64 // CPUs that one scheduler takes to read layouts
 }

@@ -123,7 +123,7 @@ nodes.
 	for _, x := range p.passes {
 		fmt.Fprintf(b, "| %d | %.1f | %.1f | %.4f | %.3f | %.2f | %.0f us | %.0f ns |\n", x.nodes, x.nodewise/x.plain,
 			x.first/x.plain,
-			x.none/x.plain, x.one/x.plain, x.some/x.plain, x.plain, x.plain*1e3/float64(x.nodes))
+			x.unchanged/x.plain, x.oneChanged/x.plain, x.someChanged/x.plain, x.plain, x.plain*1e3/float64(x.nodes))
 	}
 	b.WriteString("\n")
 }

@@ -89,7 +89,8 @@ func pluginTables(cells []cell) string {
 	b.WriteString("| nodes | full | Tenon / plain | Match / plain | Tenon adds | Match adds | Match / Tenon |\n" +
 		"|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, c := range cells {
-		plain, tenon, peerPlain, peer := c.result(rounds.Plain), c.result(rounds.Tenon), c.result(rounds.PeerPlain), c.result(rounds.Peer)
+		plain, tenon := c.result(rounds.Plain), c.result(rounds.Tenon)
+		peerPlain, peer := c.result(rounds.PeerPlain), c.result(rounds.Peer)
 		if plain == nil || tenon == nil || peerPlain == nil || peer == nil {
 			continue
 		}

@@ -50,7 +50,7 @@ func TestGrowthIsReported(t *testing.T) {
 	for _, n := range []int{100, 1000, 20000} {
 		p.cells = append(p.cells, sample(synthetic.Size{Nodes: n}, float64(n), float64(10*n), 1, 50))
 	}
-	last := p.cells[2].of(rounds.Peer)
+	last := p.cells[2].result(rounds.Peer)
 	last.Slow, last.CPU = true, 2.5e9
 	text := p.table()
 	for _, want := range []string{"| exponent | 1.00 | 1.00 | 0.00 |", "| 2.5 s, not warm |",

@@ -103,7 +103,8 @@ func (d *definition) apply(o any) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	unstructured.RemoveNestedField(applied.Object, "metadata", "creationTimestamp")
-	live := &unstructured.Unstructured{Object: map[string]any{"apiVersion": applied.GetAPIVersion(), "kind": applied.GetKind(),
+	live := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": applied.GetAPIVersion(), "kind": applied.GetKind(),
 		"metadata": map[string]any{"name": applied.GetName()}}}
 	made, err := d.manager.Apply(live, applied, "tenon-agent", true)
 	if err != nil {

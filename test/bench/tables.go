@@ -45,13 +45,13 @@ func oneNode(rounds int) (out []result, err error) {
 			{"more CPUs than a NUMA node has", pod(40, 8, 0, 0)},
 			{"more GPUs than a NUMA node has", pod(8, 8, 0, 3)},
 		} {
-			out = append(out, measured(rounds, us, policy.String(), x.request, x.pod))
+			out = append(out, measureAll(rounds, us, policy.String(), x.request, x.pod))
 		}
 	}
 	return out, nil
 }
 
-func measured(rounds int, us []*place.Usage, policy, request string, p *place.Pod) result {
+func measureAll(rounds int, us []*place.Usage, policy, request string, p *place.Pod) result {
 	ns := compare(rounds, subjectsOf(us, p))
 	r := result{policy: policy, request: request, numas: len(us[0].Machine.NUMAs()), plain: ns[0], again: ns[1],
 		once: ns[2], verdict: ns[3]}
@@ -63,8 +63,9 @@ func measured(rounds int, us []*place.Usage, policy, request string, p *place.Po
 	return r
 }
 
-// grown measures only the plain loop and the prepared question, because the table of growth shows nothing else.
-func grown(rounds int, us []*place.Usage, policy, request string, p *place.Pod) result {
+// measureGrowth measures only the plain loop and the prepared question, because the table of growth shows nothing
+// else.
+func measureGrowth(rounds int, us []*place.Usage, policy, request string, p *place.Pod) result {
 	ns := compare(rounds, subjectsOf(us, p)[:2])
 	return result{policy: policy, request: request, numas: len(us[0].Machine.NUMAs()), plain: ns[0], again: ns[1]}
 }
@@ -86,11 +87,11 @@ func growth(rounds int) (out []result, err error) {
 			all = append(all, fill(m, rules(policy)))
 		}
 		for _, us := range all {
-			out = append(out, grown(rounds, us, policy.String(), "one NUMA node", pod(8, 8, 1, 1)))
+			out = append(out, measureGrowth(rounds, us, policy.String(), "one NUMA node", pod(8, 8, 1, 1)))
 		}
 		for _, us := range all {
 			if policy != place.SingleNUMA {
-				out = append(out, grown(rounds, us, policy.String(), "two NUMA nodes", pod(24, 80, 9, 3)))
+				out = append(out, measureGrowth(rounds, us, policy.String(), "two NUMA nodes", pod(24, 80, 9, 3)))
 			}
 		}
 		m, err := superchip()
@@ -99,7 +100,8 @@ func growth(rounds int) (out []result, err error) {
 		}
 		r := rules(policy)
 		r.Memory.Static = false
-		out = append(out, measured(rounds, fill(m, r), policy.String(), "36 NUMA nodes, two with CPUs", pod(8, 8, 0, 1)))
+		out = append(out, measureAll(rounds, fill(m, r), policy.String(), "36 NUMA nodes, two with CPUs",
+			pod(8, 8, 0, 1)))
 	}
 	return out, nil
 }
@@ -109,7 +111,7 @@ type pass struct {
 	nodes                  int
 	plain, nodewise, first float64
 	// The passes of one index again, after no node, one node, and one node in a hundred has changed.
-	none, one, some float64
+	unchanged, oneChanged, someChanged float64
 }
 
 // cluster returns a ledger of equal machines from empty to full, and the input of the plain loop for each node.
@@ -130,7 +132,7 @@ func cluster(nodes int) (*ledger.Book, []free, error) {
 	b := ledger.New()
 	have := make([]free, nodes)
 	for i := range nodes {
-		b.Report(nodeName(i), own(layouts[i%len(layouts)], i))
+		b.Report(nodeName(i), copyFor(layouts[i%len(layouts)], i))
 	}
 	for i := range nodes {
 		have[i] = freeOf(b.Snapshot().Node(nodeName(i)).Usage)
@@ -155,9 +157,9 @@ func layouts(m *topo.Machine) (out []state.Layout, err error) {
 	}
 }
 
-// own returns a copy of a layout for one node, whose pods have names of their own. Copies share only the machine, as
-// if the report of each node were read separately.
-func own(l state.Layout, node int) state.Layout {
+// copyFor returns a copy of a layout for one node, whose pods have names of their own. Copies share only the machine,
+// as if the report of each node were read separately.
+func copyFor(l state.Layout, node int) state.Layout {
 	out := l
 	out.Entries = nil
 	for k, e := range l.Entries {
@@ -237,7 +239,8 @@ func onePass(b *ledger.Book, have []free, rounds int) pass {
 	for i := range ns {
 		ns[i] /= 1e3
 	}
-	return pass{nodes: nodes, plain: ns[0], nodewise: ns[1], first: ns[2], none: ns[3], one: ns[4], some: ns[5]}
+	return pass{nodes: nodes, plain: ns[0], nodewise: ns[1], first: ns[2], unchanged: ns[3],
+		oneChanged: ns[4], someChanged: ns[5]}
 }
 
 // footprint has sizes of a ledger with some nodes, in bytes: of a node without pods, of each pod on it, of the whole
@@ -268,7 +271,7 @@ func memory(nodes int) (f footprint, err error) {
 	runtime.KeepAlive(own)
 	size := func(pods, nodes int) (int64, error) {
 		before := heap()
-		b, err := ten(pods, nodes)
+		b, err := tenKinds(pods, nodes)
 		if err != nil {
 			return 0, err
 		}
@@ -291,8 +294,9 @@ func memory(nodes int) (f footprint, err error) {
 	return f, nil
 }
 
-// ten returns a ledger of ten kinds of machines, each with its own amount of memory, and this many pods on each node.
-func ten(pods, nodes int) (*ledger.Book, error) {
+// tenKinds returns a ledger of ten kinds of machines, each with its own amount of memory, and this many pods on each
+// node.
+func tenKinds(pods, nodes int) (*ledger.Book, error) {
 	var pool topo.Pool
 	b := ledger.New()
 	kinds := make([]state.Layout, 10)
@@ -313,7 +317,7 @@ func ten(pods, nodes int) (*ledger.Book, error) {
 		kinds[k] = all[pods]
 	}
 	for i := range nodes {
-		b.Report(nodeName(i), own(kinds[i%len(kinds)], i))
+		b.Report(nodeName(i), copyFor(kinds[i%len(kinds)], i))
 	}
 	return b, nil
 }

@@ -70,7 +70,8 @@ const maxDuration = 20 * time.Minute
 // Measure has the contenders place pods, and writes its progress to a writer. The results are in the order of the
 // contenders. Measure fails if one contender fails.
 func Measure(ctx context.Context, all []Contender, o Options, progress io.Writer) (out []Result, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, maxDuration, fmt.Errorf("contenders are not done after %s", maxDuration))
+	ctx, cancel := context.WithTimeoutCause(ctx, maxDuration,
+		fmt.Errorf("contenders are not done after %s", maxDuration))
 	defer cancel()
 	dir, err := os.MkdirTemp("", "tenon-rounds-")
 	if err != nil {

@@ -66,9 +66,9 @@ evictionHard: {memory.available: 1Gi}
 `
 )
 
-// mix returns the kinds of machines of a cluster: for packet processing, for services, and with GPUs. A quarter of
-// the nodes has the policy restricted, the others single-numa-node.
-func mix() (out []*kind, err error) {
+// mixedKinds returns the kinds of machines of a cluster: for packet processing, for services, and with GPUs. A
+// quarter of the nodes has the policy restricted, the others single-numa-node.
+func mixedKinds() (out []*kind, err error) {
 	for _, x := range []struct {
 		name, yaml string
 		share      int
@@ -102,11 +102,11 @@ const (
 	wholeDevices                       = 144            // of each sort
 )
 
-// counted returns one kind of machine with the given number of NUMA nodes and always the same total size. If there
-// are more than 16 NUMA nodes, only two have CPUs, memory and devices, as on machines whose GPUs' memory forms NUMA
-// nodes. The kubelets of such machines do not pin memory, because no kubelet can compute memory hints for that many
-// NUMA nodes.
-func counted(numas int) ([]*kind, error) {
+// kindsWithNUMAs returns one kind of machine with the given number of NUMA nodes and always the same total size. If
+// there are more than 16 NUMA nodes, only two have CPUs, memory and devices, as on machines whose GPUs' memory forms
+// NUMA nodes. The kubelets of such machines do not pin memory, because no kubelet can compute memory hints for that
+// many NUMA nodes.
+func kindsWithNUMAs(numas int) ([]*kind, error) {
 	parts, config := numas, fmt.Sprintf(oneOfMany, fmt.Sprintf("0,%d", wholeCPUs/2))
 	if numas > 16 {
 		parts = 2
@@ -174,10 +174,12 @@ func quantity(name string, n int64) *resource.Quantity {
 // node returns a ready node of the kind, the i-th of the cluster.
 func (k *kind) node(name string, i int) *v1.Node {
 	conditions := []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady",
-		LastHeartbeatTime: began(), LastTransitionTime: began()}}
+		LastHeartbeatTime: creationTime(), LastTransitionTime: creationTime()}}
 	return &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid(1, i), CreationTimestamp: began(), Labels: map[string]string{
-			v1.LabelHostname: name, v1.LabelOSStable: "linux", v1.LabelArchStable: "amd64", v1.LabelInstanceTypeStable: k.Name}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid(1, i), CreationTimestamp: creationTime(),
+			Labels: map[string]string{
+				v1.LabelHostname: name, v1.LabelOSStable: "linux", v1.LabelArchStable: "amd64",
+				v1.LabelInstanceTypeStable: k.Name}},
 		Status: v1.NodeStatus{Capacity: k.allocatable, Allocatable: k.allocatable, Conditions: conditions},
 	}
 }

@@ -72,14 +72,14 @@ func Make(s Size, seed uint64) (*Cluster, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	kinds, err := mix()
+	kinds, err := mixedKinds()
 	if s.NUMAs > 0 {
-		kinds, err = counted(s.NUMAs)
+		kinds, err = kindsWithNUMAs(s.NUMAs)
 	}
 	if err != nil {
 		return nil, err
 	}
-	shapes, err := running()
+	shapes, err := newShapes()
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (c *Cluster) add(r *rand.Rand, k *kind, shapes []*shape, full int) {
 	f := filling{kind: k, usage: k.empty, target: spread(r, full) * float64(k.allocatable.Cpu().MilliValue())}
 	n := &state.Node{Name: name, Quality: state.Exact, Machine: k.Machine.Topo, Rules: k.rules}
 	for _, s := range f.fill(r, shapes) {
-		p := s.shape.runs(name, len(c.Pods))
+		p := s.shape.runningPod(name, len(c.Pods))
 		c.Pods = append(c.Pods, p)
 		if len(s.holdings) > 0 {
 			n.Entries = append(n.Entries, state.Entry{Pod: kube.ID(p), Source: state.Observed, Holdings: s.holdings})
@@ -127,12 +127,12 @@ func (c *Cluster) Layout(i int) *v1alpha1.NodeLayout {
 
 // Base returns the LayoutBase that the agent of the node at position i has written, with what all its pods hold.
 func (c *Cluster) Base(i int) *v1alpha1.LayoutBase {
-	return v1alpha1.BaseOf(c.written(i, c.States[i].Entries, 1))
+	return v1alpha1.BaseOf(c.layoutOf(i, c.States[i].Entries, 1))
 }
 
-// written returns the complete layout that the agent of the node at position i writes when the node has these
+// layoutOf returns the complete layout that the agent of the node at position i writes when the node has these
 // holdings.
-func (c *Cluster) written(i int, entries []state.Entry, sequence int64) *v1alpha1.NodeLayout {
+func (c *Cluster) layoutOf(i int, entries []state.Entry, sequence int64) *v1alpha1.NodeLayout {
 	n := c.States[i]
 	l := v1alpha1.FromCore(n.Name, n.Machine, n.Rules, entries, nil)
 	l.Sequence, l.Agent.ID, l.Kubelet.Version = sequence, "agent", KubeletVersion()
@@ -146,7 +146,7 @@ func KubeletVersion() string { return "v" + place.DefaultRelease.String() + ".0"
 // refers to the node's base where that is possible, and is complete otherwise. others is the number of layouts that
 // the agent has written since the base.
 func (c *Cluster) Difference(i int, entries []state.Entry, others int64) *v1alpha1.NodeLayout {
-	l := c.written(i, entries, 2+others)
+	l := c.layoutOf(i, entries, 2+others)
 	if d, ok := l.Since(c.Base(i)); ok {
 		return d
 	}
@@ -162,13 +162,13 @@ const Block = 20
 // Arrivals returns the first n arriving pods, unbound. A longer list begins with the same pods. All blocks of [Block]
 // pods have the same shapes in different orders, so that their costs can be compared.
 func (c *Cluster) Arrivals(n int) ([]*v1.Pod, error) {
-	shapes, err := running()
+	shapes, err := newShapes()
 	if err != nil {
 		return nil, err
 	}
 	var block []*shape
 	for _, s := range shapes {
-		for range s.comes {
+		for range s.perBlock {
 			block = append(block, s)
 		}
 	}
@@ -178,7 +178,7 @@ func (c *Cluster) Arrivals(n int) ([]*v1.Pod, error) {
 		if i%len(block) == 0 {
 			r.Shuffle(len(block), func(a, b int) { block[a], block[b] = block[b], block[a] })
 		}
-		out = append(out, block[i%len(block)].arrives(i))
+		out = append(out, block[i%len(block)].arrivingPod(i))
 	}
 	return out, nil
 }
@@ -214,18 +214,18 @@ type filling struct {
 
 // fill adds pods until no shape brings the node closer to its target. It does not retry a shape that did not fit.
 func (f *filling) fill(r *rand.Rand, shapes []*shape) (out []placed) {
-	var left []*shape
+	var candidates []*shape
 	for _, s := range shapes {
-		if s.stays > 0 && s.servedBy(f.allocatable) {
-			left = append(left, s)
+		if s.weight > 0 && s.servedBy(f.allocatable) {
+			candidates = append(candidates, s)
 		}
 	}
 	f.sum = v1.ResourceList{}
-	for len(left) > 0 {
-		s := pick(r, left, func(s *shape) int { return s.stays })
-		hs, ok := f.take(s)
+	for len(candidates) > 0 {
+		s := pick(r, candidates, func(s *shape) int { return s.weight })
+		hs, ok := f.addPod(s)
 		if !ok {
-			left = without(left, s)
+			candidates = without(candidates, s)
 			continue
 		}
 		out = append(out, placed{s, hs})
@@ -242,9 +242,9 @@ func without(all []*shape, gone *shape) (out []*shape) {
 	return out
 }
 
-// take adds a pod and returns its holdings, if the node has room for it and it brings the node closer to its target.
-// Otherwise it returns false.
-func (f *filling) take(s *shape) ([]place.Holding, bool) {
+// addPod adds a pod and returns its holdings, if the node has room for it and it brings the node closer to its
+// target. Otherwise it returns false.
+func (f *filling) addPod(s *shape) ([]place.Holding, bool) {
 	gap := f.target - float64(f.sum.Cpu().MilliValue())
 	if float64(s.requests.Cpu().MilliValue()) > 2*gap {
 		return nil, false
@@ -261,7 +261,7 @@ func (f *filling) take(s *shape) ([]place.Holding, bool) {
 		sum[name] = have
 	}
 	for name, q := range sum {
-		if most := f.allocatable[name]; q.Cmp(most) > 0 {
+		if limit := f.allocatable[name]; q.Cmp(limit) > 0 {
 			return nil, false
 		}
 	}
@@ -273,8 +273,8 @@ func (f *filling) take(s *shape) ([]place.Holding, bool) {
 	return v.Holdings, true
 }
 
-// began is the creation time of all objects, equal for all clusters.
-func began() metav1.Time { return metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) }
+// creationTime is the creation time of all objects, equal for all clusters.
+func creationTime() metav1.Time { return metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) }
 
 // uid returns a UID for the n-th object of a kind.
 func uid(sort, n int) types.UID {

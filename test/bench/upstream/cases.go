@@ -36,10 +36,10 @@ func readCases(file string) ([]testCase, error) {
 	return out, nil
 }
 
-// only returns the test case with one workload, with the parameters that w replaces, and upstream's threshold: the
+// isolate returns the test case with one workload, with the parameters that w replaces, and upstream's threshold: the
 // workload's own if w replaces nothing, otherwise the first one in the test case. The returned test case has no
 // threshold, because upstream's code would fail a run below it.
-func only(all []testCase, w Workload) (testCase, Threshold, error) {
+func isolate(all []testCase, w Workload) (testCase, Threshold, error) {
 	for _, c := range all {
 		if c["name"] != w.Case {
 			continue
@@ -64,14 +64,14 @@ func only(all []testCase, w Workload) (testCase, Threshold, error) {
 		if err := replace(found, w.Set); err != nil {
 			return nil, limit, fmt.Errorf("%s: %w", w, err)
 		}
-		return alone(c, found), limit, nil
+		return withOneWorkload(c, found), limit, nil
 	}
 	return nil, Threshold{}, fmt.Errorf("topic %s has no test case %s", w.Topic, w.Case)
 }
 
-// alone returns a test case with one workload, without thresholds. Upstream's code then collects the time of a decision
-// instead of its own selection of histograms; it measures the throughput in any case.
-func alone(c testCase, workload map[string]any) testCase {
+// withOneWorkload returns a test case with one workload, without thresholds. Upstream's code then collects the time
+// of a decision instead of its own selection of histograms; it measures the throughput in any case.
+func withOneWorkload(c testCase, workload map[string]any) testCase {
 	delete(workload, "threshold")
 	delete(workload, "thresholdMetricSelector")
 	out := maps.Clone(c)
@@ -118,7 +118,7 @@ func (k *Kit) prepare(w Workload, s Subject, dir string) (Job, Threshold, error)
 	if err != nil {
 		return Job{}, Threshold{}, err
 	}
-	c, limit, err := only(all, w)
+	c, limit, err := isolate(all, w)
 	if err != nil {
 		return Job{}, limit, err
 	}

@@ -22,31 +22,32 @@ type Workload struct {
 // NUMA is the topic of the workloads in the folder numa: nodes with layouts, half full.
 const NUMA = "numa"
 
-// sized sets the parameters that most workloads have.
-func sized(nodes, pods int) map[string]int {
+// sizeParams sets the parameters that most workloads have.
+func sizeParams(nodes, pods int) map[string]int {
 	return map[string]int{"initNodes": nodes, "measurePods": pods}
 }
 
 // Workloads are the workloads that [Choose] selects from. The sizes are such that a run takes at most some minutes on
 // two CPUs.
 var Workloads = []Workload{
-	{Topic: "misc", Case: "SchedulingBasic", Name: "500Nodes", Set: sized(1000, 2000), Short: true},
+	{Topic: "misc", Case: "SchedulingBasic", Name: "500Nodes", Set: sizeParams(1000, 2000), Short: true},
 	{Topic: "misc", Case: "SchedulingBasic", Name: "5000Nodes_10000Pods"},
-	{Topic: "misc", Case: "SchedulingDaemonset", Name: "15000Nodes", Set: sized(1000, 3000)},
-	{Topic: "misc", Case: "SchedulingWithMixedChurn", Name: "1000Nodes", Set: sized(1000, 2000), Short: true},
+	{Topic: "misc", Case: "SchedulingDaemonset", Name: "15000Nodes", Set: sizeParams(1000, 3000)},
+	{Topic: "misc", Case: "SchedulingWithMixedChurn", Name: "1000Nodes", Set: sizeParams(1000, 2000), Short: true},
 	{Topic: "misc", Case: "SchedulingDeletedPodsWithFinalizers", Name: "1000Node_1000DeletingPods"},
-	{Topic: "affinity", Case: "SchedulingPodAntiAffinity", Name: "500Nodes", Set: sized(2000, 1500)},
+	{Topic: "affinity", Case: "SchedulingPodAntiAffinity", Name: "500Nodes", Set: sizeParams(2000, 1500)},
 	{Topic: "affinity", Case: "SchedulingPodAffinity", Name: "500Nodes", Short: true},
-	{Topic: "affinity", Case: "SchedulingPreferredPodAffinity", Name: "500Nodes", Set: sized(500, 2000)},
-	{Topic: "affinity", Case: "SchedulingNodeAffinity", Name: "500Nodes", Set: sized(1000, 3000)},
-	{Topic: "affinity", Case: "MixedSchedulingBasePod", Name: "500Nodes", Set: sized(500, 2000)},
-	{Topic: "topology_spreading", Case: "TopologySpreading", Name: "500Nodes", Set: sized(1000, 2000), Short: true},
-	{Topic: "topology_spreading", Case: "PreferredTopologySpreading", Name: "500Nodes", Set: sized(1000, 2000)},
+	{Topic: "affinity", Case: "SchedulingPreferredPodAffinity", Name: "500Nodes", Set: sizeParams(500, 2000)},
+	{Topic: "affinity", Case: "SchedulingNodeAffinity", Name: "500Nodes", Set: sizeParams(1000, 3000)},
+	{Topic: "affinity", Case: "MixedSchedulingBasePod", Name: "500Nodes", Set: sizeParams(500, 2000)},
+	{Topic: "topology_spreading", Case: "TopologySpreading", Name: "500Nodes", Set: sizeParams(1000, 2000),
+		Short: true},
+	{Topic: "topology_spreading", Case: "PreferredTopologySpreading", Name: "500Nodes", Set: sizeParams(1000, 2000)},
 	{Topic: "volumes", Case: "SchedulingCSIPVs", Name: "500Nodes"},
 	{Topic: "default_preemption", Case: "PreemptionBasic", Name: "1000Nodes"},
 	{Topic: "default_preemption", Case: "PreemptionBasic", Name: "1000Nodes_AsyncAPICallsEnabled"},
 	{Topic: "default_preemption", Case: "PreemptionAsync", Name: "500Nodes", Short: true},
-	{Topic: "default_preemption", Case: "Unschedulable", Name: "500Nodes/10Init/1kPods", Set: sized(500, 2000)},
+	{Topic: "default_preemption", Case: "Unschedulable", Name: "500Nodes/10Init/1kPods", Set: sizeParams(500, 2000)},
 	{Topic: "dra", Case: "SchedulingWithResourceClaimTemplate", Name: "2000pods_200nodes", Short: true},
 	{Topic: "dra", Case: "SchedulingWithResourceClaim", Name: "2000pods_200nodes"},
 	{Topic: "dra/extendedresource", Case: "ExtendedResource", Name: "Implicit_25classes_2000pods_200nodes"},
@@ -57,7 +58,8 @@ var Workloads = []Workload{
 	{Topic: "workload_preemption", Case: "GangPreemptionBasic",
 		Name: "100Nodes_10PreemptorGangs_10Pods_Evicting_1000InitPods"},
 	{Topic: "event_handling", Case: "EventHandlingPodDelete", Name: "50Nodes_500Pods"},
-	{Topic: "batching", Case: "ResourceSaturation", Name: "20000Nodes_20000Pods_100BatchSize", Set: sized(3000, 3000)},
+	{Topic: "batching", Case: "ResourceSaturation", Name: "20000Nodes_20000Pods_100BatchSize",
+		Set: sizeParams(3000, 3000)},
 	{Topic: NUMA, Case: "NUMAGuaranteed", Name: "500Nodes", Short: true},
 	{Topic: NUMA, Case: "NUMAGuaranteed", Name: "1000Nodes"},
 	{Topic: NUMA, Case: "NUMAMixed", Name: "500Nodes"},

@@ -45,8 +45,8 @@ type Result struct {
 	Err       error // why the workload could not be run
 }
 
-// most bounds a run. Upstream's own bound is 30 minutes.
-const most = 20 * time.Minute
+// maxRun bounds a run. Upstream's own bound is 30 minutes.
+const maxRun = 20 * time.Minute
 
 // Measure runs all workloads. Subjects take turns, in the opposite order in every second round. A workload that cannot
 // be run does not keep others from running: its result has the error.
@@ -82,7 +82,7 @@ func (k *Kit) round(ctx context.Context, o Options, dir string, round int, r *Re
 	}
 	for _, s := range subjects {
 		began := time.Now()
-		run, err := k.one(ctx, r, s, filepath.Join(dir, fmt.Sprintf("%d-%s", round, s)))
+		run, err := k.runOnce(ctx, r, s, filepath.Join(dir, fmt.Sprintf("%d-%s", round, s)))
 		if err != nil {
 			return fmt.Errorf("%s: %w", s, err)
 		}
@@ -93,8 +93,9 @@ func (k *Kit) round(ctx context.Context, o Options, dir string, round int, r *Re
 	return nil
 }
 
-// one runs a workload with a subject. If the folder dir has the result of an earlier run, it returns that instead.
-func (k *Kit) one(ctx context.Context, r *Result, s Subject, dir string) (run Run, err error) {
+// runOnce runs a workload with a subject. If the folder dir has the result of an earlier run, it returns that
+// instead.
+func (k *Kit) runOnce(ctx context.Context, r *Result, s Subject, dir string) (run Run, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return Run{}, fmt.Errorf("make a folder for a run: %w", err)
 	}
@@ -121,10 +122,10 @@ func (k *Kit) one(ctx context.Context, r *Result, s Subject, dir string) (run Ru
 		}
 	}
 	if s != Plain {
-		if run.Own, err = k.share(ctx, dir, own); err != nil {
+		if run.Own, err = k.share(ctx, dir, ownCode); err != nil {
 			return run, err
 		}
-		if run.Gauges, err = k.share(ctx, dir, gauges); err != nil {
+		if run.Gauges, err = k.share(ctx, dir, gaugeCode); err != nil {
 			return run, err
 		}
 	}
@@ -139,7 +140,7 @@ func (k *Kit) start(ctx context.Context, topic, dir string) (used time.Duration,
 		return 0, fmt.Errorf("make a folder for temporary files: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
-	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("the run took more than %s", most))
+	ctx, cancel := context.WithTimeoutCause(ctx, maxRun, fmt.Errorf("the run took more than %s", maxRun))
 	defer cancel()
 	args := []string{"-test.run=^$", "-test.bench=^BenchmarkPerfScheduling$", "-test.benchtime=1ns", "-test.timeout=0",
 		"-perf-scheduling-label-filter=", "-perf-cpuprofile", "-data-items-dir=" + dir}

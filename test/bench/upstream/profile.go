@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// own matches functions of the plugin. It does not match the harness, because that is on the stack of upstream's main
-// goroutine, too. gauges matches the computation of metrics when they are read.
+// ownCode matches functions of the plugin. It does not match the harness, because that is on the stack of upstream's
+// main goroutine, too. gaugeCode matches the computation of metrics when they are read.
 const (
-	own    = "tenon-numa/tenon/(api|cluster|core|scheduler)/"
-	gauges = `tenon-numa/tenon/scheduler/metrics\.\(\*gauges\)`
+	ownCode   = "tenon-numa/tenon/(api|cluster|core|scheduler)/"
+	gaugeCode = `tenon-numa/tenon/scheduler/metrics\.\(\*gauges\)`
 )
 
 // total matches the line in which go tool pprof sums up the samples that it shows.

@@ -22,8 +22,9 @@ func Report(results []Result, subjects []Subject) string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %.0f |", r.Workload.Case, r.Workload.size(), mean(each(r.Runs[first], pace)))
 		for _, s := range subjects[1:] {
-			fmt.Fprintf(&b, " %.0f | %s | %s | %s | %.1f %% | %.1f %% |", mean(each(r.Runs[s], pace)), r.spread(s, first, pace),
-				r.middle(s, first, cost), r.middle(s, first, decision), 100*mean(each(r.Runs[s], share)),
+			fmt.Fprintf(&b, " %.0f | %s | %s | %s | %.1f %% | %.1f %% |",
+				mean(each(r.Runs[s], pace)), r.ratioRange(s, first, pace),
+				r.medianRatio(s, first, cost), r.medianRatio(s, first, decision), 100*mean(each(r.Runs[s], share)),
 				100*mean(each(r.Runs[s], reading)))
 		}
 		fmt.Fprintf(&b, " %s |\n", r.Threshold.text(r.Workload))
@@ -78,18 +79,18 @@ func decision(r Run) float64 { return r.Decision.Seconds() }
 func share(r Run) float64    { return r.Own - r.Gauges }
 func reading(r Run) float64  { return r.Gauges }
 
-func each(runs []Run, of func(Run) float64) (out []float64) {
+func each(runs []Run, figure func(Run) float64) (out []float64) {
 	for _, r := range runs {
-		out = append(out, of(r))
+		out = append(out, figure(r))
 	}
 	return out
 }
 
 // ratios divides a figure of each run of the first subject by the figure of the second subject's run in the same
 // round. It returns the ratios in ascending order. Rounds in which one of the figures is 0 have no ratio.
-func (r Result) ratios(s, to Subject, of func(Run) float64) (out []float64) {
+func (r Result) ratios(s, to Subject, figure func(Run) float64) (out []float64) {
 	for i := range min(len(r.Runs[s]), len(r.Runs[to])) {
-		if a, b := of(r.Runs[s][i]), of(r.Runs[to][i]); a > 0 && b > 0 {
+		if a, b := figure(r.Runs[s][i]), figure(r.Runs[to][i]); a > 0 && b > 0 {
 			out = append(out, a/b)
 		}
 	}
@@ -97,20 +98,20 @@ func (r Result) ratios(s, to Subject, of func(Run) float64) (out []float64) {
 	return out
 }
 
-// middle returns the median ratio, or "-" if there is none.
-func (r Result) middle(s, to Subject, of func(Run) float64) string {
-	all := r.ratios(s, to, of)
+// medianRatio returns the median ratio, or "-" if there is none.
+func (r Result) medianRatio(s, to Subject, figure func(Run) float64) string {
+	all := r.ratios(s, to, figure)
 	if len(all) == 0 {
 		return "-"
 	}
 	return fmt.Sprintf("%.2f", median(all))
 }
 
-// spread returns the median ratio, and the least and the largest.
-func (r Result) spread(s, to Subject, of func(Run) float64) string {
-	all := r.ratios(s, to, of)
+// ratioRange returns the median ratio, and the least and the largest.
+func (r Result) ratioRange(s, to Subject, figure func(Run) float64) string {
+	all := r.ratios(s, to, figure)
 	if len(all) < 2 {
-		return r.middle(s, to, of)
+		return r.medianRatio(s, to, figure)
 	}
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", median(all), all[0], all[len(all)-1])
 }

@@ -86,7 +86,7 @@ func TestOneWorkloadIsChosen(t *testing.T) {
 		{Workload{Case: "One", Name: "none"}, "", "", "has no workload none"},
 		{Workload{Case: "Two", Name: "small"}, "", "", "has no test case Two"},
 	} {
-		c, limit, err := only(all, x.w)
+		c, limit, err := isolate(all, x.w)
 		if x.refused != "" {
 			if err == nil || !strings.Contains(err.Error(), x.refused) {
 				t.Errorf("%s: %v, want %q", x.w, err, x.refused)

@@ -44,15 +44,15 @@ const silent = "silent"
 // liar returns the position of the node with false layouts: the one with the most free CPUs, because schedulers do not
 // read the layout of a full node.
 func liar(c *synthetic.Cluster) (at int) {
-	left := map[string]int64{}
+	freeCPUs := map[string]int64{}
 	for _, n := range c.Nodes {
-		left[n.Name] = n.Status.Allocatable.Cpu().MilliValue()
+		freeCPUs[n.Name] = n.Status.Allocatable.Cpu().MilliValue()
 	}
 	for _, p := range c.Pods {
-		left[p.Spec.NodeName] -= p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
+		freeCPUs[p.Spec.NodeName] -= p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
 	}
 	for i, n := range c.Nodes {
-		if left[n.Name] > left[c.Nodes[at].Name] {
+		if freeCPUs[n.Name] > freeCPUs[c.Nodes[at].Name] {
 			at = i
 		}
 	}

@@ -45,7 +45,7 @@ const (
 // Endure plays every attack against every contender, each on the same cluster, and returns how ordinary pods fared.
 func Endure(ctx context.Context, o Options, attacks []Attack) (out []Endured, err error) {
 	o.Pods = calmPods + attackedPods
-	err = o.with(ctx, func(a *arena) error {
+	err = o.withCluster(ctx, func(a *arena) error {
 		for _, x := range attacks {
 			for _, c := range o.Contenders {
 				e, err := a.endure(ctx, c, x)
@@ -85,13 +85,13 @@ func (a *arena) endure(ctx context.Context, c Contender, x Attack) (e Endured, e
 	if err != nil {
 		return e, err
 	}
-	defer seen.stop()
+	defer seen.finish()
 	p, address, err := c.start(s.dir, s.plane, a.QPS)
 	if err != nil {
 		return e, err
 	}
 	defer func() { err = errors.Join(err, p.stop()) }()
-	if e.Calm, err = a.ordinary(ctx, s, seen, p, "calm", a.pods[:calmPods]); err != nil {
+	if e.Calm, err = a.createOrdinary(ctx, s, seen, p, "calm", a.pods[:calmPods]); err != nil {
 		return e, err
 	}
 	if e.Calmly, err = p.peak(); err != nil {
@@ -116,16 +116,16 @@ func (a *arena) endure(ctx context.Context, c Contender, x Attack) (e Endured, e
 		done <- x.run(attacked, &target{client: s.client, layouts: layouts, cluster: a.cluster, liar: liar(a.cluster)})
 	}()
 	wait(ctx, lead)
-	e.Attacked, err = a.ordinary(ctx, s, seen, p, "attacked", a.pods[calmPods:])
+	e.Attacked, err = a.createOrdinary(ctx, s, seen, p, "attacked", a.pods[calmPods:])
 	cancel()
 	if err := cmp.Or(err, <-done); err != nil {
 		return e, err
 	}
-	return e, e.spent(p, before)
+	return e, e.recordSpent(p, before)
 }
 
-// spent records the resources that the scheduler used, or how it ended.
-func (e *Endured) spent(p *process, before time.Duration) error {
+// recordSpent records the resources that the scheduler used, or how it ended.
+func (e *Endured) recordSpent(p *process, before time.Duration) error {
 	if err := p.failure(); err != nil {
 		e.Ended = err.Error()
 		return nil
@@ -147,11 +147,11 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ordinary creates ordinary pods at a steady pace, and measures how long each waits for its binding. If name is
+// createOrdinary creates ordinary pods at a steady pace, and measures how long each waits for its binding. If name is
 // "calm", the first pod is not counted, because it waits for the start of the scheduler.
-func (a *arena) ordinary(ctx context.Context, s *stage, seen *follower, p *process, name string,
+func (a *arena) createOrdinary(ctx context.Context, s *stage, seen *follower, p *process, name string,
 	pods []*v1.Pod) (Waits, error) {
-	born := map[types.UID]time.Time{}
+	created := map[types.UID]time.Time{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	var first error
@@ -161,14 +161,14 @@ func (a *arena) ordinary(ctx context.Context, s *stage, seen *follower, p *proce
 			uid, err := createOne(ctx, s.client, fmt.Sprintf("%s-%06d", name, i), pod)
 			mu.Lock()
 			defer mu.Unlock()
-			born[uid], first = at, cmp.Or(first, err)
+			created[uid], first = at, cmp.Or(first, err)
 		})
 		if i == 0 && name == "calm" { // the scheduler starts
 			all.Wait()
-			if err := seen.await(ctx, born, patience, p); err != nil {
+			if err := seen.awaitBound(ctx, created, patience, p); err != nil {
 				return Waits{}, err
 			}
-			clear(born)
+			clear(created)
 			continue
 		}
 		wait(ctx, ordinaryPause)
@@ -178,19 +178,20 @@ func (a *arena) ordinary(ctx context.Context, s *stage, seen *follower, p *proce
 		return Waits{}, first
 	}
 	// The error does not matter: waits counts the pods that are not bound by then as unbound.
-	_ = seen.await(ctx, born, patience, p)
-	return seen.waits(born, time.Now()), context.Cause(ctx)
+	_ = seen.awaitBound(ctx, created, patience, p)
+	return seen.waits(created, time.Now()), context.Cause(ctx)
 }
 
-// await returns nil when all pods are bound. It returns an error if that takes longer than the given time, or if the
-// scheduler's process p ends.
-func (f *follower) await(ctx context.Context, born map[types.UID]time.Time, most time.Duration, p *process) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, most, errors.New("pods are not bound in time"))
+// awaitBound returns nil when all pods are bound. It returns an error if that takes longer than the given time, or if
+// the scheduler's process p ends.
+func (f *follower) awaitBound(ctx context.Context, created map[types.UID]time.Time, limit time.Duration,
+	p *process) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("pods are not bound in time"))
 	defer cancel()
 	tick := time.NewTicker(sampling)
 	defer tick.Stop()
 	for {
-		if f.waits(born, time.Now()).Unbound == 0 {
+		if f.waits(created, time.Now()).Unbound == 0 {
 			return nil
 		}
 		if err := p.failure(); err != nil {
@@ -205,16 +206,16 @@ func (f *follower) await(ctx context.Context, born map[types.UID]time.Time, most
 }
 
 // waits returns how long pods waited for a node since their creation. A pod without a node has waited until now.
-func (f *follower) waits(born map[types.UID]time.Time, now time.Time) Waits {
+func (f *follower) waits(created map[types.UID]time.Time, now time.Time) Waits {
 	f.mu.Lock()
 	bound := map[types.UID]time.Time{}
 	for _, b := range f.bindings {
 		bound[b.pod] = b.at
 	}
 	f.mu.Unlock()
-	w := Waits{Pods: len(born)}
+	w := Waits{Pods: len(created)}
 	var all []time.Duration
-	for uid, at := range born {
+	for uid, at := range created {
 		end, ok := bound[uid]
 		if !ok {
 			end = now

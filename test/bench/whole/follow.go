@@ -60,7 +60,7 @@ func follow(ctx context.Context, c kubernetes.Interface) (*follower, error) {
 				err = fmt.Errorf("watch pods: %w", apierrors.FromObject(e.Object))
 				break
 			}
-			f.saw(e)
+			f.processEvent(e)
 		}
 		f.mu.Lock()
 		f.err = err
@@ -69,8 +69,8 @@ func follow(ctx context.Context, c kubernetes.Interface) (*follower, error) {
 	return f, nil
 }
 
-// saw records an event of a pod. It records a binding only if an earlier event had the pod without a node.
-func (f *follower) saw(e watch.Event) {
+// processEvent records an event of a pod. It records a binding only if an earlier event had the pod without a node.
+func (f *follower) processEvent(e watch.Event) {
 	pod, ok := e.Object.(*v1.Pod)
 	if !ok || e.Type == watch.Bookmark {
 		return
@@ -95,28 +95,28 @@ func (f *follower) allSettled() (all bool, settled int, last time.Time, err erro
 	return len(f.settled) >= len(f.bindings), len(f.settled), f.last, f.err
 }
 
-// bound returns the number of bound pods.
-func (f *follower) bound() (int, error) {
+// countBound returns the number of bound pods.
+func (f *follower) countBound() (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.bindings), f.err
 }
 
-// all returns the bindings so far, in their order.
-func (f *follower) all() []binding {
+// allBindings returns the bindings so far, in their order.
+func (f *follower) allBindings() []binding {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.bindings)
 }
 
-// end stops following, and returns the pods by UID and the bindings in their order.
-func (f *follower) end() (map[types.UID]*v1.Pod, []binding) {
+// finish stops following, and returns the pods by UID and the bindings in their order.
+func (f *follower) finish() (map[types.UID]*v1.Pod, []binding) {
 	f.stop()
 	return f.pods, f.bindings
 }
 
-// waiting counts the pods without a node by their scheduler's message, most frequent first.
-func waiting(pods map[types.UID]*v1.Pod) (out []Why) {
+// waitingReasons counts the pods without a node by their scheduler's message, most frequent first.
+func waitingReasons(pods map[types.UID]*v1.Pod) (out []Why) {
 	count := map[string]int{}
 	for _, p := range pods {
 		if p.Spec.NodeName != "" {

@@ -73,7 +73,7 @@ func (i *Imitation) Stop() error { return i.process.stop() }
 // startNodes starts the process that imitates the nodes, and returns its first message.
 func startNodes(job nodesJob, log string) (*process, nodesAnswer, error) {
 	var ready nodesAnswer
-	cmd, err := self(roleNodes)
+	cmd, err := ownCommand(roleNodes)
 	if err != nil {
 		return nil, ready, err
 	}

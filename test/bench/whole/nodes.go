@@ -70,16 +70,16 @@ func (w *written) now() Written {
 
 // nodes are the imitated nodes of a cluster.
 type nodes struct {
-	pods    kubernetes.Interface
-	layouts *client.Client
-	zones   *nrtapi.Client // nil: they publish layouts only
-	of      map[string]*node
-	reports workqueue.TypedDelayingInterface[string] // nodes that have to publish
-	words   chan statusWrite                         // statuses that have to be written
-	settled atomic.Int64                             // pods that were admitted or refused and whose statuses are written
-	written written
-	journal *journal   // nil: nothing is recorded
-	failed  chan error // the first error
+	pods     kubernetes.Interface
+	layouts  *client.Client
+	zones    *nrtapi.Client // nil: they publish layouts only
+	byName   map[string]*node
+	reports  workqueue.TypedDelayingInterface[string] // nodes that have to publish
+	statuses chan statusWrite                         // statuses that have to be written
+	settled  atomic.Int64                             // admitted or refused pods whose statuses are written
+	written  written
+	journal  *journal   // nil: nothing is recorded
+	failed   chan error // the first error
 }
 
 // node is one node.
@@ -141,13 +141,13 @@ func runNodes(ctx context.Context, in io.Reader, answers *json.Encoder) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for range publishers {
-		all.Go(func() { s.publishing(ctx) })
+		all.Go(func() { s.publishReports(ctx) })
 	}
 	for range writers {
-		all.Go(func() { s.writing(ctx) })
+		all.Go(func() { s.writeStatuses(ctx) })
 	}
 	context.AfterFunc(ctx, s.reports.ShutDown)
-	from, err := s.begin(ctx)
+	from, err := s.admitBound(ctx)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func runNodes(ctx context.Context, in io.Reader, answers *json.Encoder) error {
 }
 
 func newNodes(cfg *rest.Config, topologies bool) (*nodes, error) {
-	s := &nodes{of: map[string]*node{}, words: make(chan statusWrite, 1<<16), failed: make(chan error, 1),
+	s := &nodes{byName: map[string]*node{}, statuses: make(chan statusWrite, 1<<16), failed: make(chan error, 1),
 		reports: workqueue.NewTypedDelayingQueue[string]()}
 	protobuf := rest.CopyConfig(cfg)
 	protobuf.ContentType = "application/vnd.kubernetes.protobuf"
@@ -223,10 +223,10 @@ func (s *nodes) read(ctx context.Context) error {
 			n.usage = n.usage.Hold(e.Holdings...)
 		}
 		n.usage = n.usage.WithGroups(c.Groups)
-		s.of[l.Name] = n
+		s.byName[l.Name] = n
 	}
 	for i := range all.Items {
-		n := s.of[all.Items[i].Name]
+		n := s.byName[all.Items[i].Name]
 		if n == nil {
 			return fmt.Errorf("node %s has no layout", all.Items[i].Name)
 		}
@@ -235,9 +235,9 @@ func (s *nodes) read(ctx context.Context) error {
 	return nil
 }
 
-// begin admits the pods that are already bound, in the order of their creation, and has every node publish its
+// admitBound admits the pods that are already bound, in the order of their creation, and has every node publish its
 // report. It returns the version to continue from.
-func (s *nodes) begin(ctx context.Context) (version string, err error) {
+func (s *nodes) admitBound(ctx context.Context) (version string, err error) {
 	list, err := s.pods.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: boundOnly})
 	if err != nil {
 		return "", fmt.Errorf("list pods: %w", err)
@@ -250,7 +250,7 @@ func (s *nodes) begin(ctx context.Context) (version string, err error) {
 	})
 	for i := range list.Items {
 		p := &list.Items[i]
-		n := s.of[p.Spec.NodeName]
+		n := s.byName[p.Spec.NodeName]
 		if n == nil {
 			return "", fmt.Errorf("pod %s is on node %s, which has no layout", p.Name, p.Spec.NodeName)
 		}
@@ -262,7 +262,7 @@ func (s *nodes) begin(ctx context.Context) (version string, err error) {
 			return "", err
 		}
 	}
-	for _, n := range s.of { // there are no bases and topologies yet
+	for _, n := range s.byName { // there are no bases and topologies yet
 		s.report(n)
 	}
 	return list.ResourceVersion, nil
@@ -277,7 +277,7 @@ func (s *nodes) admit(pod *v1.Pod) error {
 	if pod.Spec.NodeName == silent {
 		return nil
 	}
-	n := s.of[pod.Spec.NodeName]
+	n := s.byName[pod.Spec.NodeName]
 	if n == nil {
 		return fmt.Errorf("pod %s is on node %s, which has no layout", pod.Name, pod.Spec.NodeName)
 	}
@@ -303,7 +303,7 @@ func (s *nodes) admit(pod *v1.Pod) error {
 	if holds {
 		s.report(n)
 	}
-	s.words <- statusWrite{pod.Namespace, pod.Name, pod.UID, v.Refusal}
+	s.statuses <- statusWrite{pod.Namespace, pod.Name, pod.UID, v.Refusal}
 	return nil
 }
 

@@ -40,7 +40,7 @@ type planeAnswer struct {
 
 // startPlane starts etcd and an API server on the data in a directory, which may be empty.
 func startPlane(dir, log string, topologies bool) (*plane, error) {
-	cmd, err := self(rolePlane)
+	cmd, err := ownCommand(rolePlane)
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +57,8 @@ func startPlane(dir, log string, topologies bool) (*plane, error) {
 			CAData: a.CA}}}, nil
 }
 
-// spent returns the CPU time of the control plane so far as text for a progress line, or the error's text.
-func (p *plane) spent() string {
+// spentText returns the CPU time of the control plane so far as text for a progress line, or the error's text.
+func (p *plane) spentText() string {
 	t, err := p.process.cpu()
 	if err != nil {
 		return err.Error()
@@ -97,8 +97,8 @@ func runPlane(ctx context.Context, in io.Reader, answers *json.Encoder) (err err
 	return nil
 }
 
-// self returns the command of this program in a role.
-func self(role string) (*exec.Cmd, error) {
+// ownCommand returns the command of this program in a role.
+func ownCommand(role string) (*exec.Cmd, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)

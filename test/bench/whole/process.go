@@ -41,17 +41,17 @@ func startProcess(name string, cmd *exec.Cmd, job any, log string) (*process, er
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	defer out.Close()
-	mine, theirs, err := os.Pipe()
+	parentEnd, childEnd, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	defer theirs.Close()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(text), out, out, []*os.File{theirs}
+	defer childEnd.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(text), out, out, []*os.File{childEnd}
 	// An interrupt at the terminal is for this process, which then ends the others in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	p := &process{name: name, cmd: cmd, answers: json.NewDecoder(mine), log: log, done: make(chan struct{})}
+	p := &process{name: name, cmd: cmd, answers: json.NewDecoder(parentEnd), log: log, done: make(chan struct{})}
 	started := make(chan error, 1)
-	go p.run(started, mine)
+	go p.run(started, parentEnd)
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -87,8 +87,8 @@ func (p *process) ask(ctx context.Context, signal syscall.Signal, into any) erro
 	if err := p.cmd.Process.Signal(signal); err != nil {
 		return fmt.Errorf("ask %s: %w; the end of its log:\n%s", p.name, err, program.LogTail(p.log))
 	}
-	over := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() })
-	defer over()
+	stopKill := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() })
+	defer stopKill()
 	if err := p.receive(into); err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}

@@ -20,21 +20,22 @@ const profileSeconds = 8
 
 // profile records the CPU profile of a program that serves at address, and writes it to a file whose name begins with
 // the given name. It returns at once; the channel receives the result. If the context ends first, no file is written.
-func (a *arena) profile(ctx context.Context, of string, s *stage, address string) <-chan error {
+func (a *arena) profile(ctx context.Context, contender string, s *stage, address string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		text, err := fetchProfile(ctx, s, address)
 		if err == nil && len(text) > 0 {
-			err = os.WriteFile(a.profileName(of, "pprof"), text, 0o644)
+			err = os.WriteFile(a.profileName(contender, "pprof"), text, 0o644)
 		}
 		done <- err
 	}()
 	return done
 }
 
-// keep writes a scheduler's metrics and the bindings of a round into the folder of profiles. The bindings show which
-// pods were bound last.
-func (a *arena) keep(ctx context.Context, of string, s *stage, address string, bindings []binding) error {
+// writeProfiles writes a scheduler's metrics and the bindings of a round into the folder of profiles. The bindings
+// show which pods were bound last.
+func (a *arena) writeProfiles(ctx context.Context, contender string, s *stage, address string,
+	bindings []binding) error {
 	if a.Profiles == "" {
 		return nil
 	}
@@ -42,14 +43,14 @@ func (a *arena) keep(ctx context.Context, of string, s *stage, address string, b
 	for _, b := range bindings {
 		fmt.Fprintf(&lines, "%.3f\t%s\t%s\n", b.at.Sub(bindings[0].at).Seconds(), b.pod, b.node)
 	}
-	if err := os.WriteFile(a.profileName(of, "bindings"), []byte(lines.String()), 0o644); err != nil {
+	if err := os.WriteFile(a.profileName(contender, "bindings"), []byte(lines.String()), 0o644); err != nil {
 		return fmt.Errorf("write bindings: %w", err)
 	}
 	text, err := fetch(ctx, s, address+"/metrics")
 	if err != nil {
-		return fmt.Errorf("read the metrics of %s: %w", of, err)
+		return fmt.Errorf("read the metrics of %s: %w", contender, err)
 	}
-	if err := os.WriteFile(a.profileName(of, "metrics"), text, 0o644); err != nil {
+	if err := os.WriteFile(a.profileName(contender, "metrics"), text, 0o644); err != nil {
 		return fmt.Errorf("write metrics: %w", err)
 	}
 	return nil
@@ -57,8 +58,8 @@ func (a *arena) keep(ctx context.Context, of string, s *stage, address string, b
 
 // profileName returns the path of a file in the folder of profiles. The name consists of a scheduler, the number of
 // nodes, and the kind of data.
-func (a *arena) profileName(of, kind string) string {
-	name := fmt.Sprintf("%s-%d.%s", of, len(a.cluster.Nodes), kind)
+func (a *arena) profileName(contender, kind string) string {
+	name := fmt.Sprintf("%s-%d.%s", contender, len(a.cluster.Nodes), kind)
 	return filepath.Join(a.Profiles, strings.ReplaceAll(name, " ", "-"))
 }
 

@@ -41,13 +41,13 @@ func (w statusWrite) patch(now metav1.Time) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": w.uid}, "status": status})
 }
 
-// writing writes statuses until the context ends.
-func (s *nodes) writing(ctx context.Context) {
+// writeStatuses writes statuses until the context ends.
+func (s *nodes) writeStatuses(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case w := <-s.words:
+		case w := <-s.statuses:
 			if err := s.write(ctx, w); err != nil && ctx.Err() == nil {
 				s.fail(fmt.Errorf("write status of pod %s/%s: %w", w.namespace, w.name, err))
 				return
@@ -78,16 +78,16 @@ func busy(err error) bool {
 	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
-// publishing publishes the nodes' reports until the queue is shut down.
-func (s *nodes) publishing(ctx context.Context) {
+// publishReports publishes the nodes' reports until the queue is shut down.
+func (s *nodes) publishReports(ctx context.Context) {
 	for {
 		name, end := s.reports.Get()
 		if end {
 			return
 		}
-		err := s.publish(ctx, s.of[name])
+		err := s.publish(ctx, s.byName[name])
 		for busy(err) && ctx.Err() == nil {
-			err = s.publish(ctx, s.of[name])
+			err = s.publish(ctx, s.byName[name])
 		}
 		s.reports.Done(name)
 		if err != nil && ctx.Err() == nil {
@@ -180,7 +180,7 @@ func (s *nodes) settle(ctx context.Context, answers *json.Encoder) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if quiet, last := s.quiet(); quiet && s.written.statuses.Load() >= s.settled.Load() {
+		if quiet, last := s.allPublished(); quiet && s.written.statuses.Load() >= s.settled.Load() {
 			if err := s.journal.write(); err != nil {
 				return err
 			}
@@ -196,9 +196,9 @@ func (s *nodes) settle(ctx context.Context, answers *json.Encoder) error {
 	}
 }
 
-// quiet reports whether no node has anything to publish, and when the last one published.
-func (s *nodes) quiet() (quiet bool, last time.Time) {
-	for _, n := range s.of {
+// allPublished reports whether no node has anything to publish, and when the last one published.
+func (s *nodes) allPublished() (quiet bool, last time.Time) {
+	for _, n := range s.byName {
 		n.mu.Lock()
 		done, at := !n.due && n.publishedSequence == n.sequence, n.publishedAt
 		n.mu.Unlock()

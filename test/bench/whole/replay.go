@@ -81,16 +81,16 @@ func judge(ctx context.Context, c *synthetic.Cluster, arrived map[string][]*v1.P
 // its argument with the common result, under a lock.
 func judgeNode(ctx context.Context, dir string, c *synthetic.Cluster, i int, before, arrived []*v1.Pod,
 	note func(func(*Judged))) error {
-	own, err := os.MkdirTemp(dir, "n")
+	nodeDir, err := os.MkdirTemp(dir, "n")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(own)
+	defer os.RemoveAll(nodeDir)
 	m := c.Machine(i)
 	static := m.Kubelet.CPUManagerPolicy == "static"
-	j := &court{looping: make(chan struct{}), ended: !static}
-	if j.real, err = kubelet.NewManagers(klog.NewContext(ctx, logr.Discard()), own, m.Topo, m.Kubelet,
-		j.active); err != nil {
+	j := &nodeManagers{looping: make(chan struct{}), ended: !static}
+	if j.real, err = kubelet.NewManagers(klog.NewContext(ctx, logr.Discard()), nodeDir, m.Topo, m.Kubelet,
+		j.activePods); err != nil {
 		return fmt.Errorf("start the managers: %w", err)
 	}
 	defer func() { _ = j.real.Stop() }() // removing its folder removes all that it could leave
@@ -119,17 +119,17 @@ func judgeNode(ctx context.Context, dir string, c *synthetic.Cluster, i int, bef
 	return nil
 }
 
-// court has the managers of one node.
-type court struct {
+// nodeManagers has the managers of one node.
+type nodeManagers struct {
 	real    *kubelet.Managers
 	pods    []*v1.Pod
 	looping chan struct{} // closed when the CPU manager's loop has ended
 	ended   bool          // the loop has ended, or there is none because the policy is not static
 }
 
-// active lists the active pods. The first caller is the CPU manager's reconcile loop. This function ends that loop,
-// because nothing else does, and a running loop keeps the managers of thousands of nodes in memory.
-func (c *court) active() []*v1.Pod {
+// activePods lists the active pods. The first caller is the CPU manager's reconcile loop. This function ends that
+// loop, because nothing else does, and a running loop keeps the managers of thousands of nodes in memory.
+func (c *nodeManagers) activePods() []*v1.Pod {
 	if !c.ended {
 		c.ended = true
 		close(c.looping)
@@ -139,7 +139,7 @@ func (c *court) active() []*v1.Pod {
 }
 
 // admit returns why the managers refuse a pod, or "".
-func (c *court) admit(p *v1.Pod) string {
+func (c *nodeManagers) admit(p *v1.Pod) string {
 	c.pods = append(c.pods, p)
 	r := c.real.Admit(p)
 	if r.Admit {

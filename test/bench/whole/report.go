@@ -14,11 +14,11 @@ import (
 func Report(rounds []Round) string {
 	var b strings.Builder
 	for _, n := range sizes(rounds) {
-		own := slices.DeleteFunc(slices.Clone(rounds), func(r Round) bool { return r.Nodes != n })
-		fmt.Fprintf(&b, "%d nodes, %d pods:\n\n", n, own[0].Pods)
-		b.WriteString(figures(own))
-		b.WriteString(ratios(own))
-		b.WriteString(causes(own))
+		ofSize := slices.DeleteFunc(slices.Clone(rounds), func(r Round) bool { return r.Nodes != n })
+		fmt.Fprintf(&b, "%d nodes, %d pods:\n\n", n, ofSize[0].Pods)
+		b.WriteString(figures(ofSize))
+		b.WriteString(ratios(ofSize))
+		b.WriteString(causes(ofSize))
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
@@ -68,7 +68,7 @@ func ratios(rounds []Round) string {
 			names = append(names, r.Contender)
 		}
 		all[r.Contender] = best{max(x.rate, r.Rate), max(x.slope, r.Slope), max(x.ran, r.Ran), max(x.told, r.Told),
-			least(x.cpu, r.CPU), least(x.peak, r.Peak)}
+			smaller(x.cpu, r.CPU), smaller(x.peak, r.Peak)}
 	}
 	if len(names) < 2 {
 		return ""
@@ -87,8 +87,8 @@ func ratios(rounds []Round) string {
 	return b.String() + "\n"
 }
 
-// least returns the lesser of two figures. A figure of 0 is missing; if both are, least returns 0.
-func least[T time.Duration | int64](a, b T) T {
+// smaller returns the lesser of two figures. A figure of 0 is missing; if both are, smaller returns 0.
+func smaller[T time.Duration | int64](a, b T) T {
 	if a == 0 || b == 0 {
 		return max(a, b)
 	}

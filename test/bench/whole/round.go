@@ -87,7 +87,7 @@ func (a *arena) round(ctx context.Context, c Contender) (r Round, err error) {
 	if err != nil {
 		return r, err
 	}
-	defer seen.stop()
+	defer seen.finish()
 	if err := create(ctx, s.client, "new", a.pods); err != nil {
 		return r, err
 	}
@@ -99,11 +99,11 @@ func (a *arena) round(ctx context.Context, c Contender) (r Round, err error) {
 	if err := s.nodes.process.stop(); err != nil {
 		return r, err
 	}
-	pods, bindings := seen.end()
+	pods, bindings := seen.finish()
 	r.measure(bindings, end)
-	r.Waiting = waiting(pods)
+	r.Waiting = waitingReasons(pods)
 	if a.Trace {
-		if r.Traced, err = traced(s.dir, r.began, pods, bindings); err != nil {
+		if r.Traced, err = tracePods(s.dir, r.began, pods, bindings); err != nil {
 			return r, err
 		}
 	}
@@ -163,8 +163,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// telling is the interval of progress lines.
-const telling = 10 * time.Second
+// progressInterval is the interval of progress lines.
+const progressInterval = 10 * time.Second
 
 // sampling is the interval at which a scheduler's progress is read.
 const sampling = 50 * time.Millisecond
@@ -191,7 +191,7 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 	if r.Peak, err = p.peak(); err != nil {
 		return end, err
 	}
-	if err := a.keep(ctx, c.Name, s, address, seen.all()); err != nil {
+	if err := a.writeProfiles(ctx, c.Name, s, address, seen.allBindings()); err != nil {
 		return end, err
 	}
 	// A scheduler that has bound all pods keeps running until the nodes have published, because reading the reports is
@@ -202,10 +202,10 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 			return end, err
 		}
 	}
-	if end.settled, err = a.settled(ctx, s, seen); err != nil {
+	if end.settled, err = a.awaitSettled(ctx, s, seen); err != nil {
 		return end, err
 	}
-	if end.published, err = a.published(ctx, s, r); err == nil && all {
+	if end.published, err = a.awaitPublished(ctx, s, r); err == nil && all {
 		err = p.failure()
 	}
 	return end, err
@@ -229,14 +229,14 @@ func (a *arena) bind(ctx context.Context, began time.Time, p *process, s *stage,
 		if err := cmp.Or(p.failure(), s.plane.process.failure(), s.nodes.process.failure()); err != nil {
 			return cut, err
 		}
-		moved, err := m.look(seen, began, r)
+		moved, err := m.update(seen, began, r)
 		if err != nil {
 			return cut, err
 		}
 		if moved {
 			last, r.Bound = now, m.bound
 		}
-		if now.Sub(printed) > telling {
+		if now.Sub(printed) > progressInterval {
 			printed = now
 			a.say("%s: %d bound", r.Contender, m.bound)
 		}
@@ -257,39 +257,39 @@ type meter struct {
 	schedulerFirst, planeFirst time.Duration
 }
 
-// look reports whether more pods are bound than at the last call, and updates the CPU times of r. The first bindings
-// that it sees are left out, because the CPU time until then includes the start of the scheduler.
-func (m *meter) look(seen *follower, began time.Time, r *Round) (moved bool, err error) {
-	bound, err := seen.bound()
+// update reports whether more pods are bound than at the last call, and updates the CPU times of r. The first
+// bindings that it sees are left out, because the CPU time until then includes the start of the scheduler.
+func (m *meter) update(seen *follower, began time.Time, r *Round) (moved bool, err error) {
+	bound, err := seen.countBound()
 	if err != nil || bound == m.bound {
 		return false, err
 	}
-	mine, err := m.scheduler.cpu()
+	schedulerCPU, err := m.scheduler.cpu()
 	if err != nil {
 		return false, err
 	}
-	theirs, err := m.plane.cpu()
+	planeCPU, err := m.plane.cpu()
 	if err != nil {
 		return false, err
 	}
 	if m.bound == 0 {
-		r.Start, r.StartCPU = time.Since(began), mine
-		m.first, m.schedulerFirst, m.planeFirst = bound, mine, theirs
+		r.Start, r.StartCPU = time.Since(began), schedulerCPU
+		m.first, m.schedulerFirst, m.planeFirst = bound, schedulerCPU, planeCPU
 	}
 	m.bound = bound
 	if n := time.Duration(bound - m.first); n > 0 {
-		r.CPU, r.PlaneCPU = (mine-m.schedulerFirst)*1000/n, (theirs-m.planeFirst)*1000/n
+		r.CPU, r.PlaneCPU = (schedulerCPU-m.schedulerFirst)*1000/n, (planeCPU-m.planeFirst)*1000/n
 	}
 	return true, nil
 }
 
-// settleMost is how long nodes may take to report the pods that were bound last, and as long again to publish: 5,000
-// nodes may have a layout and a topology to write each, at some milliseconds of CPU time of the API server.
-const settleMost = 5 * time.Minute
+// settleTimeout is how long nodes may take to report the pods that were bound last, and as long again to publish:
+// 5,000 nodes may have a layout and a topology to write each, at some milliseconds of CPU time of the API server.
+const settleTimeout = 5 * time.Minute
 
-// settled waits until every bound pod was admitted or refused by its node, and returns when the last one was.
-func (a *arena) settled(ctx context.Context, s *stage, seen *follower) (at time.Time, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, settleMost, errors.New("nodes are silent"))
+// awaitSettled waits until every bound pod was admitted or refused by its node, and returns when the last one was.
+func (a *arena) awaitSettled(ctx context.Context, s *stage, seen *follower) (at time.Time, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errors.New("nodes are silent"))
 	defer cancel()
 	tick := time.NewTicker(sampling)
 	defer tick.Stop()
@@ -306,10 +306,10 @@ func (a *arena) settled(ctx context.Context, s *stage, seen *follower) (at time.
 	}
 }
 
-// published waits until every node has published its layout and topology, and returns when the last one had. The
+// awaitPublished waits until every node has published its layout and topology, and returns when the last one had. The
 // caller makes sure that no more pods are bound, and that the bound pods are settled.
-func (a *arena) published(ctx context.Context, s *stage, r *Round) (at time.Time, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, settleMost, errors.New("nodes are still at it"))
+func (a *arena) awaitPublished(ctx context.Context, s *stage, r *Round) (at time.Time, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errors.New("nodes are still at it"))
 	defer cancel()
 	var answer nodesAnswer
 	if err := s.nodes.process.ask(ctx, settleSignal, &answer); err != nil {

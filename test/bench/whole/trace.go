@@ -99,9 +99,9 @@ func (j *journal) add(m Moment, pods ...string) {
 // logLine is a line of klog about a pod.
 var logLine = regexp.MustCompile(`^[IWE](\d{4} \d\d:\d\d:\d\d\.\d{6}) .*?\] "([^"]*)".*? pod="([^"]*)"`)
 
-// said has the log messages of schedulers at -v=4 that show a moment. They are in pkg/scheduler/schedule_one.go and
-// plugins/defaultbinder of Kubernetes 1.37, and in scheduler/report.
-var said = map[string]Moment{
+// momentByMessage has the log messages of schedulers at -v=4 that show a moment. They are in
+// pkg/scheduler/schedule_one.go and plugins/defaultbinder of Kubernetes 1.37, and in scheduler/report.
+var momentByMessage = map[string]Moment{
 	"Attempting to schedule pod":     Tried,
 	"Reserved":                       Chosen,
 	"Turn has come":                  Turn,
@@ -126,7 +126,7 @@ func readLog(name string, year int, add func(record)) error {
 		if m == nil {
 			continue
 		}
-		what, known := said[m[2]]
+		what, known := momentByMessage[m[2]]
 		if !known {
 			continue
 		}
@@ -191,9 +191,9 @@ var stages = []struct {
 	{"watch", Bound, Arrived}, {"status", Arrived, Started}, {"report", Arrived, Told}, {"ledger", Told, Learnt},
 }
 
-// took returns how long a stage of a pod took; ok is false if one of its moments did not come. Without a turn, the
-// stage after the turn begins when the node is chosen.
-func (t *Traced) took(from, to Moment) (d time.Duration, ok bool) {
+// duration returns how long a stage of a pod took; ok is false if one of its moments did not come. Without a turn,
+// the stage after the turn begins when the node is chosen.
+func (t *Traced) duration(from, to Moment) (d time.Duration, ok bool) {
 	begin := t.At[from]
 	if from == Turn && begin < 0 {
 		begin = t.At[Chosen]
@@ -211,7 +211,7 @@ func TraceReport(contender string, pods []Traced) string {
 		var all []time.Duration
 		var sum time.Duration
 		for i := range pods {
-			if d, ok := pods[i].took(s.from, s.to); ok {
+			if d, ok := pods[i].duration(s.from, s.to); ok {
 				all, sum = append(all, d), sum+d
 			}
 		}
@@ -228,21 +228,21 @@ func TraceReport(contender string, pods []Traced) string {
 		tries += pods[i].Tries
 	}
 	fmt.Fprintf(&b, "\n%d attempts for %d pods\n\n", tries, len(pods))
-	b.WriteString(ways(pods))
+	b.WriteString(timeLines(pods))
 	return b.String()
 }
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.2f", float64(d.Microseconds())/1000) }
 
-// ways draws the time lines of the pods at some percentiles of the time from the queue to the node.
-func ways(pods []Traced) string {
+// timeLines draws the time lines of the pods at some percentiles of the time from the queue to the node.
+func timeLines(pods []Traced) string {
 	type ranked struct {
 		*Traced
 		took time.Duration
 	}
 	var all []ranked
 	for i := range pods {
-		if d, ok := pods[i].took(Tried, Arrived); ok {
+		if d, ok := pods[i].duration(Tried, Arrived); ok {
 			all = append(all, ranked{&pods[i], d})
 		}
 	}
@@ -269,7 +269,7 @@ func (t *Traced) draw(rank string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s on %s, %.3f s after the start, %d tries\n", rank, t.Pod, t.Node, begin.Seconds(), t.Tries)
 	for _, s := range stages {
-		d, ok := t.took(s.from, s.to)
+		d, ok := t.duration(s.from, s.to)
 		if !ok {
 			continue
 		}
@@ -288,8 +288,8 @@ func (a *arena) verbosity() []string {
 	return nil
 }
 
-// traced returns the ways of the bound pods of a round, from its scheduler's start on.
-func traced(dir string, began time.Time, pods map[types.UID]*v1.Pod, bindings []binding) ([]Traced, error) {
+// tracePods returns the ways of the bound pods of a round, from its scheduler's start on.
+func tracePods(dir string, began time.Time, pods map[types.UID]*v1.Pod, bindings []binding) ([]Traced, error) {
 	records, err := readRecords(dir)
 	if err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ I1127 15:00:02.255000    77 sources.go:120] "Prediction settled" pod="default/a"
 		{0, Turn, Sent, time.Millisecond}, {0, Sent, Bound, 10 * time.Millisecond}, {0, Bound, Arrived, 5 * time.Millisecond},
 		{1, Tried, Chosen, 10 * time.Millisecond}, {1, Chosen, Turn, -1}, {1, Sent, Bound, -1},
 	} {
-		d, ok := got[c.pod].took(c.from, c.to)
+		d, ok := got[c.pod].duration(c.from, c.to)
 		if ok != (c.want >= 0) || ok && d != c.want {
 			t.Errorf("pod %s from %s to %s: %s (%v), want %s", got[c.pod].Pod, c.from, c.to, d, ok, c.want)
 		}

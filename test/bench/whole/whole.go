@@ -45,7 +45,7 @@ type arena struct {
 
 // Run lets the contenders take turns on one cluster and returns the measurements, in the order of the rounds.
 func Run(ctx context.Context, o Options) (out []Round, err error) {
-	err = o.with(ctx, func(a *arena) error {
+	err = o.withCluster(ctx, func(a *arena) error {
 		for n := range o.Rounds {
 			for _, c := range o.Contenders {
 				r, err := a.round(ctx, c)
@@ -61,8 +61,8 @@ func Run(ctx context.Context, o Options) (out []Round, err error) {
 	return out, err
 }
 
-// with prepares a cluster, calls play on it, and removes it. It refuses options out of bounds.
-func (o Options) with(ctx context.Context, play func(*arena) error) (err error) {
+// withCluster prepares a cluster, calls play on it, and removes it. It refuses options out of bounds.
+func (o Options) withCluster(ctx context.Context, play func(*arena) error) (err error) {
 	if o.Pods < 1 || o.Pods > 100_000 || o.Rounds < 1 || len(o.Contenders) == 0 {
 		return fmt.Errorf("run %d rounds of %d contenders with %d pods: at least one of each, and at most 100000 pods",
 			o.Rounds, len(o.Contenders), o.Pods)
@@ -110,33 +110,33 @@ func (a *arena) prepare(ctx context.Context) (err error) {
 	if err := seed(ctx, p.admin, a.cluster); err != nil {
 		return err
 	}
-	a.say("created (%s); the nodes admit their pods and publish", p.spent())
+	a.say("created (%s); the nodes admit their pods and publish", p.spentText())
 	n, err := a.nodes(p, filepath.Join(a.dir, "nodes.log"), false, "")
 	if err != nil {
 		return err
 	}
-	a.say("nodes wrote %d statuses and %d layouts (%s)", n.begun.Statuses, n.begun.Layouts, p.spent())
+	a.say("nodes wrote %d statuses and %d layouts (%s)", n.begun.Statuses, n.begun.Layouts, p.spentText())
 	return n.process.stop()
 }
 
-// running is the process that imitates the nodes.
-type running struct {
+// nodesProcess is the process that imitates the nodes.
+type nodesProcess struct {
 	process *process
 	begun   Written // what it had written when all nodes had published for the first time
 }
 
 // nodes starts the process that imitates the nodes, and returns when all have published.
-func (a *arena) nodes(p *plane, log string, topologies bool, trace string) (running, error) {
+func (a *arena) nodes(p *plane, log string, topologies bool, trace string) (nodesProcess, error) {
 	n, ready, err := startNodes(nodesJob{Host: p.admin.Host, Token: p.admin.BearerToken, CA: p.admin.CAData,
 		Topologies: topologies, Trace: trace}, log)
-	return running{n, ready.Written}, err
+	return nodesProcess{n, ready.Written}, err
 }
 
 // stage is the cluster of one round.
 type stage struct {
 	dir    string
 	plane  *plane
-	nodes  running
+	nodes  nodesProcess
 	client kubernetes.Interface
 }
 

@@ -33,9 +33,9 @@ type subject struct {
 	job        upstream.Job
 	preemption preemption
 
-	shared *plugin.Shared // nil unless the plugin is set up as tenon-scheduler sets it up
-	extend sync.Once      // for shared.Extend
-	made   sync.Once      // for imitate
+	shared   *plugin.Shared // nil unless the plugin is set up as tenon-scheduler sets it up
+	extend   sync.Once      // for shared.Extend
+	imitated sync.Once      // for imitate
 }
 
 // registry returns the plugins that upstream's code adds to kube-scheduler.
@@ -88,7 +88,7 @@ func (s *subject) nodesMade(t ktesting.TContext, sched *scheduler.Scheduler, _ *
 		s.extend.Do(func() { s.shared.Extend(t, sched) })
 	}
 	if s.job.NUMA {
-		s.made.Do(func() { err = s.imitate(t, len(n.Items)) })
+		s.imitated.Do(func() { err = s.imitate(t, len(n.Items)) })
 	}
 	return err
 }
