@@ -12,34 +12,36 @@ import (
 	"time"
 )
 
-// recent is the number of latest commits that are searched for changes: a change of a package in one of them makes the
-// long tests that depend on the package run.
-const recent = 60
+// recentCommits is the number of latest commits that are searched for changes: a change of a package in one of them
+// makes the long tests that depend on the package run.
+const recentCommits = 60
 
 // pinnedNode boots a real node whose agent pins containers.
 const pinnedNode = "^TestPinnedNode$"
 
-// pinned are the packages whose changes make TestPinnedNode run: the test, and the program that its node runs.
-var pinned = []string{"./test/vm/realnode/trial", "./cmd/tenon-agent"}
+// pinnedPackages are the packages whose changes make TestPinnedNode run: the test, and the program that its node
+// runs.
+var pinnedPackages = []string{"./test/vm/realnode/trial", "./cmd/tenon-agent"}
 
-// pinnedBegins is the latest time in a run at which TestPinnedNode begins. If it began later, it would not end within
-// the 90 minutes of continuous integration.
-const pinnedBegins = 60 * time.Minute
+// pinnedLatestStart is the latest time in a run at which TestPinnedNode begins. If it began later, it would not end
+// within the 90 minutes of continuous integration.
+const pinnedLatestStart = 60 * time.Minute
 
 // pinnedNodes runs TestPinnedNode if something that it depends on has changed lately. It takes 13 minutes, which is
 // too long for every run. If the test has to run but the run was too slow, the last lines of the run report that too.
 func (r *runner) pinnedNodes(ctx context.Context, args []string) error {
-	why, err := mustRun(ctx, pinned)
+	why, err := mustRun(ctx, pinnedPackages)
 	if err != nil {
 		return fmt.Errorf("find out whether %s has to run: %w", pinnedNode, err)
 	}
 	if why == "" {
 		r.say("pinning on a real node: left out, as nothing that it depends on has changed in %d commits "+
-			"(go run ./test node runs it)", recent)
+			"(go run ./test node runs it)", recentCommits)
 		return nil
 	}
-	if time.Since(r.began) > pinnedBegins {
-		r.leaveOut("pinning on a real node: this run has taken %s already, and %s: run go run ./test node", pinnedBegins, why)
+	if time.Since(r.began) > pinnedLatestStart {
+		r.reportLeftOut("pinning on a real node: this run has taken %s already, and %s: run go run ./test node",
+			pinnedLatestStart, why)
 		return nil
 	}
 	r.say("pinning on a real node: runs, because %s", why)
@@ -50,9 +52,9 @@ func (r *runner) pinnedNodes(ctx context.Context, args []string) error {
 // uncommitted files that concerns a package or one of its dependencies. A history that is too short to decide is a
 // reason, too.
 func mustRun(ctx context.Context, packages []string) (why string, err error) {
-	since := fmt.Sprintf("HEAD~%d", recent)
+	since := fmt.Sprintf("HEAD~%d", recentCommits)
 	if exec.CommandContext(ctx, "git", "rev-parse", "--verify", "--quiet", since+"^{commit}").Run() != nil {
-		return fmt.Sprintf("there is no history of %d commits here", recent), nil
+		return fmt.Sprintf("there is no history of %d commits here", recentCommits), nil
 	}
 	diff, err := output(ctx, "git", "diff", "--name-only", since)
 	if err != nil {
@@ -71,7 +73,7 @@ func mustRun(ctx context.Context, packages []string) (why string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return concerns(strings.Fields(diff+untracked), folders(root, strings.Fields(dirs))), nil
+	return reasonToRun(strings.Fields(diff+untracked), relativeFolders(root, strings.Fields(dirs))), nil
 }
 
 // output runs a program and returns what it prints.
@@ -85,8 +87,8 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// folders returns the folders below a root, relative to it and with slashes.
-func folders(root string, dirs []string) map[string]bool {
+// relativeFolders returns the folders below a root, relative to it and with slashes.
+func relativeFolders(root string, dirs []string) map[string]bool {
 	out := map[string]bool{}
 	for _, dir := range dirs {
 		if rel, err := filepath.Rel(root, dir); err == nil && filepath.IsLocal(rel) {
@@ -96,11 +98,11 @@ func folders(root string, dirs []string) map[string]bool {
 	return out
 }
 
-// concerns returns the name of the first file, in alphabetical order, whose change matters, with the words "has
+// reasonToRun returns the name of the first file, in alphabetical order, whose change matters, with the words "has
 // changed"; "" if there is none. A Go file matters if its folder is one of folders. Another file also matters if a
 // folder above it is one of them. Files such as go.mod and go.work at the root always matter. Documents and pictures
 // do not matter.
-func concerns(files []string, folders map[string]bool) string {
+func reasonToRun(files []string, folders map[string]bool) string {
 	slices.Sort(files)
 	for _, f := range files {
 		switch path.Ext(f) {

@@ -3,7 +3,7 @@ package main
 import "testing"
 
 func TestOnlyChangesOfImportedPackagesConcern(t *testing.T) {
-	imported := folders("/src", []string{"/src/node/nri", "/src/test/vm", "/src", "/mod/k8s.io/api"})
+	imported := relativeFolders("/src", []string{"/src/node/nri", "/src/test/vm", "/src", "/mod/k8s.io/api"})
 	for _, c := range []struct {
 		file string
 		want bool
@@ -19,7 +19,7 @@ func TestOnlyChangesOfImportedPackagesConcern(t *testing.T) {
 		{"tools/lint/go.mod", false},
 		{"scheduler/plugin/sched.go", false},
 	} {
-		got := concerns([]string{"README.md", c.file}, imported)
+		got := reasonToRun([]string{"README.md", c.file}, imported)
 		if (got != "") != c.want {
 			t.Errorf("a change of %s: %q, want one: %t", c.file, got, c.want)
 		}

@@ -13,13 +13,13 @@ import (
 	"github.com/tenon-numa/tenon/test/debian"
 )
 
-// needed is a Debian package that tests need.
-type needed struct{ arch, name, why string }
+// debianPackage is a Debian package that tests need.
+type debianPackage struct{ arch, name, why string }
 
 const host = runtime.GOARCH // Debian has the same names
 
 // toInstall are packages that apt-get installs.
-var toInstall = []needed{
+var toInstall = []debianPackage{
 	{host, "gcc", "race detector, runc"},
 	{host, "libc6-dev", "race detector, runc"},
 	{host, "qemu-system-x86", "guests"},
@@ -32,7 +32,7 @@ var toInstall = []needed{
 
 // toUnpack are packages that are unpacked into the user's cache. A kernel is for guests and must not become the host's;
 // busybox is of the guest's architecture; installing prometheus would start it as a service of the host.
-var toUnpack = []needed{
+var toUnpack = []debianPackage{
 	{"amd64", "linux-image-cloud-amd64", "guests"},
 	{"amd64", "busybox-static", "guests"},
 	{"arm64", "linux-image-cloud-arm64", "guests of arm64"},
@@ -40,18 +40,18 @@ var toUnpack = []needed{
 	{host, "prometheus", "alerting rules"},
 }
 
-// systemd and besidesSystemd are packages that are unpacked with their dependencies, for guests that run systemd.
+// systemd and systemdExtras are packages that are unpacked with their dependencies, for guests that run systemd.
 var (
-	systemd        = needed{"amd64", "systemd", "guests with systemd"}
-	besidesSystemd = []string{"mount", "util-linux", "coreutils", "dash"}
+	systemd       = debianPackage{"amd64", "systemd", "guests with systemd"}
+	systemdExtras = []string{"mount", "util-linux", "coreutils", "dash"}
 )
 
 // debianPackages installs and unpacks the missing packages. It reports each package that is not available; the tests
 // that need it do not run.
 func (r *runner) debianPackages(ctx context.Context) error {
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		all := slices.Concat(toInstall, toUnpack, []needed{systemd})
-		return r.notRun("what this machine, which is no Debian, may lack: %s", reasons(all))
+		all := slices.Concat(toInstall, toUnpack, []debianPackage{systemd})
+		return r.reportNotRun("what this machine, which is no Debian, may lack: %s", reasons(all))
 	}
 	errs := []error{r.install(ctx)}
 	for _, n := range toUnpack {
@@ -59,26 +59,26 @@ func (r *runner) debianPackages(ctx context.Context) error {
 			return errors.Join(append(errs, context.Cause(ctx))...)
 		}
 		err := debian.Unpack(ctx, n.arch, n.name, func(line string) {
-			r.got = true
+			r.installed = true
 			r.say("%s", line)
 		})
 		if err != nil {
-			errs = append(errs, r.notRun("%s: %v", n.why, err))
+			errs = append(errs, r.reportNotRun("%s: %v", n.why, err))
 		}
 	}
-	err := debian.UnpackTree(ctx, systemd.arch, systemd.name, besidesSystemd, func(line string) {
-		r.got = true
+	err := debian.UnpackTree(ctx, systemd.arch, systemd.name, systemdExtras, func(line string) {
+		r.installed = true
 		r.say("%s", line)
 	})
 	if err != nil {
-		errs = append(errs, r.notRun("%s: %v", systemd.why, err))
+		errs = append(errs, r.reportNotRun("%s: %v", systemd.why, err))
 	}
 	return errors.Join(errs...)
 }
 
 // install installs missing packages, as root or by sudo without a password.
 func (r *runner) install(ctx context.Context) error {
-	missing := slices.DeleteFunc(slices.Clone(toInstall), func(n needed) bool {
+	missing := slices.DeleteFunc(slices.Clone(toInstall), func(n debianPackage) bool {
 		out, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f", "${db:Status-Status}", n.name).Output()
 		return err == nil && string(out) == "installed"
 	})
@@ -92,30 +92,31 @@ func (r *runner) install(ctx context.Context) error {
 	apt := slices.Concat(root, []string{"apt-get", "install", "-y", "--no-install-recommends", "-o",
 		"DPkg::Lock::Timeout=120"})
 	update := slices.Concat(root, []string{"apt-get", "update"})
-	all := slices.Concat(apt, names(missing))
+	all := slices.Concat(apt, packageNames(missing))
 	r.say("installing Debian packages: %s", strings.Join(all, " "))
-	if r.got = r.quiet(ctx, all) == nil; r.got {
+	if r.installed = r.runQuietly(ctx, all) == nil; r.installed {
 		return nil
 	}
 	// The usual cause is a list of packages that is missing or old. One unavailable package should not keep the others
 	// away.
 	r.say("reading Debian's list of packages: %s", strings.Join(update, " "))
-	old := r.quiet(ctx, update)
+	updateErr := r.runQuietly(ctx, update)
 	var errs []error
 	for _, n := range missing {
 		r.say("installing Debian package %s", n.name)
-		if err := r.quiet(ctx, slices.Concat(apt, []string{n.name})); err != nil {
-			errs = append(errs, r.notRun("%s: Debian package %s: %v", n.why, n.name, errors.Join(err, old)))
+		if err := r.runQuietly(ctx, slices.Concat(apt, []string{n.name})); err != nil {
+			errs = append(errs, r.reportNotRun("%s: Debian package %s: %v", n.why, n.name,
+				errors.Join(err, updateErr)))
 			continue
 		}
-		r.got = true
+		r.installed = true
 	}
 	return errors.Join(errs...)
 }
 
-// quiet runs a program. If it fails, the error has the last three lines of its output; otherwise the output is not
-// shown.
-func (r *runner) quiet(ctx context.Context, line []string) error {
+// runQuietly runs a program. If it fails, the error has the last three lines of its output; otherwise the output is
+// not shown.
+func (r *runner) runQuietly(ctx context.Context, line []string) error {
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	out, err := cmd.CombinedOutput()
@@ -126,18 +127,18 @@ func (r *runner) quiet(ctx context.Context, line []string) error {
 	return nil
 }
 
-// notRun reports that something is not tested, at once and again at the end. With CI set that is an error: a run that
-// passes must have tested everything.
-func (r *runner) notRun(format string, args ...any) error {
-	line := r.leaveOut(format, args...)
+// reportNotRun reports that something is not tested, at once and again at the end. With CI set that is an error: a
+// run that passes must have tested everything.
+func (r *runner) reportNotRun(format string, args ...any) error {
+	line := r.reportLeftOut(format, args...)
 	if os.Getenv("CI") != "" {
 		return errors.New(line)
 	}
 	return nil
 }
 
-// leaveOut prints at once, and again at the end, that something is not run. It returns the line.
-func (r *runner) leaveOut(format string, args ...any) string {
+// reportLeftOut prints at once, and again at the end, that something is not run. It returns the line.
+func (r *runner) reportLeftOut(format string, args ...any) string {
 	line := "NOT RUN: " + fmt.Sprintf(format, args...)
 	r.say("%s", line)
 	first, _, _ := strings.Cut(line, "\n")
@@ -145,7 +146,7 @@ func (r *runner) leaveOut(format string, args ...any) string {
 	return line
 }
 
-func names(list []needed) []string {
+func packageNames(list []debianPackage) []string {
 	var out []string
 	for _, n := range list {
 		out = append(out, n.name)
@@ -154,7 +155,7 @@ func names(list []needed) []string {
 }
 
 // reasons lists what packages are for, each reason once.
-func reasons(list []needed) string {
+func reasons(list []debianPackage) string {
 	var out []string
 	for _, n := range list {
 		out = append(out, strings.Split(n.why, ", ")...)

@@ -12,7 +12,7 @@ func TestWhatIsNotRunIsSaidAndFailsInCI(t *testing.T) {
 		t.Setenv("CI", ci)
 		var out bytes.Buffer
 		r := &runner{out: &out, began: time.Now()}
-		if err := r.notRun("%s: no kernel", "guests"); (err != nil) != (ci != "") {
+		if err := r.reportNotRun("%s: no kernel", "guests"); (err != nil) != (ci != "") {
 			t.Errorf("CI=%q: %v", ci, err)
 		}
 		if len(r.untested) != 1 || !strings.Contains(out.String(), "NOT RUN: guests: no kernel") {
@@ -27,7 +27,8 @@ func TestEveryPackageHasAReason(t *testing.T) {
 			t.Errorf("%+v", n)
 		}
 	}
-	if got := reasons([]needed{{"", "b", "two, three"}, {"", "a", "one"}, {"", "c", "two"}}); got != "one, three, two" {
+	got := reasons([]debianPackage{{"", "b", "two, three"}, {"", "a", "one"}, {"", "c", "two"}})
+	if got != "one, three, two" {
 		t.Errorf("reasons are %q", got)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 )
 
-// without reports, at once and at the end, that something is not tested. Unlike notRun, it never makes a run fail:
-// the project's programs work without the part that is not tested.
-func (r *runner) without(format string, args ...any) {
+// reportOptional reports, at once and at the end, that something is not tested. Unlike reportNotRun, it never makes a
+// run fail: the project's programs work without the part that is not tested.
+func (r *runner) reportOptional(format string, args ...any) {
 	text := fmt.Sprintf("NOT RUN: "+format, args...)
 	r.say("%s", text)
 	r.untested = append(r.untested, text)
@@ -25,7 +25,7 @@ func (r *runner) headlamp(ctx context.Context) error {
 	dir := filepath.Join("guests", "headlamp")
 	for _, name := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(name); err != nil {
-			r.without("the plugin for Headlamp: there is no %s here", name)
+			r.reportOptional("the plugin for Headlamp: there is no %s here", name)
 			return nil
 		}
 	}
@@ -35,7 +35,7 @@ func (r *runner) headlamp(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			r.without("the plugin for Headlamp: its libraries cannot be had: %v", err)
+			r.reportOptional("the plugin for Headlamp: its libraries cannot be had: %v", err)
 			return nil
 		}
 	}

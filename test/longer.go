@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// longer maps commands of this program to go commands that take long, which a run of all checks therefore leaves out.
-// The last go command of each gets the arguments.
-var longer = map[string][][]string{
+// longCommands maps commands of this program to go commands that take long, which a run of all checks therefore
+// leaves out. The last go command of each gets the arguments.
+var longCommands = map[string][][]string{
 	"model": {{"test", "-v", "-timeout", "0", "./core/ledger", "-run", "TestEveryInterleaving", "-model.depth", "2"}},
 	"mixed": {{"test", "-v", "-count=1", "-timeout", "0", "./lab/scheduler", "-run",
 		"TestMixedReleases|TestOlderSchedulers", "-mixed.releases", "1.34,1.35,1.36"}},
@@ -19,9 +19,10 @@ var longer = map[string][][]string{
 	},
 }
 
-// long runs a command of longer. What the doctor finds and changes is tried on a real node with systemd, too.
-func (r *runner) long(ctx context.Context, what string, args []string) error {
-	lines := longer[what]
+// runLong runs a command of longCommands. What the doctor finds and changes is tried on a real node with systemd,
+// too.
+func (r *runner) runLong(ctx context.Context, what string, args []string) error {
+	lines := longCommands[what]
 	var errs []error
 	for i, line := range lines {
 		name := what

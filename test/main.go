@@ -128,20 +128,20 @@ func (r *runner) run(ctx context.Context, args []string) error {
 	case "unit", "lab", "machines":
 		return errors.Join(err, r.part(ctx, what, args[1:]))
 	case "doctor", "mixed", "model":
-		return errors.Join(err, r.long(ctx, what, args[1:]))
+		return errors.Join(err, r.runLong(ctx, what, args[1:]))
 	}
 	return errors.Join(err, r.part(ctx, "unit", args), r.part(ctx, "lab", args), r.part(ctx, "machines", args))
 }
 
-// runner runs steps, one at a time.
+// runner runs the steps, one at a time, and collects their results.
 type runner struct {
 	mu    sync.Mutex // guards out
 	out   io.Writer
 	began time.Time
 	done  []string // the steps that passed, for the last line
 
-	untested []string // the steps that were not run, one line each
-	got      bool     // packages were installed by this run
+	untested  []string // the steps that were not run, one line each
+	installed bool     // packages were installed by this run
 }
 
 // say prints a line with the time since the start.
@@ -173,7 +173,7 @@ func (r *runner) part(ctx context.Context, name string, args []string) error {
 func (r *runner) light(ctx context.Context, args []string) error {
 	race, raceErr := r.raceDetector(ctx)
 	r.say("listing packages")
-	light, _, err := packages(ctx)
+	light, _, err := testPackages(ctx)
 	if err != nil {
 		return errors.Join(raceErr, err)
 	}
@@ -188,7 +188,7 @@ func (r *runner) heavy(ctx context.Context, args []string, race bool) error {
 		}
 	}
 	r.say("listing packages")
-	_, heavy, err := packages(ctx)
+	_, heavy, err := testPackages(ctx)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (r *runner) test(ctx context.Context, kind string, race bool, args, package
 	}
 	name := fmt.Sprintf("%d %s packages", len(packages), kind)
 	line := []string{"test", "-timeout", "20m"}
-	if r.got {
+	if r.installed {
 		// go test cannot detect that a test which its cache has as skipped could run now.
 		line = append(line, "-count=1")
 	}
@@ -267,7 +267,7 @@ func (r *runner) program(ctx context.Context, copies io.Writer, name string, lin
 	cmd.WaitDelay = time.Minute
 	alive, stop := context.WithCancel(ctx)
 	defer stop()
-	w := &loud{r: r, spoke: make(chan struct{}, 1)}
+	w := &progressWriter{r: r, wrote: make(chan struct{}, 1)}
 	go w.beat(alive, name, began)
 	out := io.MultiWriter(w, copies)
 	cmd.Stdout, cmd.Stderr = out, out
@@ -280,29 +280,29 @@ func (r *runner) program(ctx context.Context, copies io.Writer, name string, lin
 	return nil
 }
 
-// loud passes a step's output on. Its method beat prints a line whenever there was no output for the time heartbeat,
-// until the context ends.
-type loud struct {
+// progressWriter passes a step's output on. Its method beat prints a line whenever there was no output for the time
+// heartbeat, until the context ends.
+type progressWriter struct {
 	r     *runner
-	spoke chan struct{}
+	wrote chan struct{}
 }
 
-func (w *loud) Write(p []byte) (int, error) {
+func (w *progressWriter) Write(p []byte) (int, error) {
 	w.r.mu.Lock()
 	defer w.r.mu.Unlock()
 	select {
-	case w.spoke <- struct{}{}:
+	case w.wrote <- struct{}{}:
 	default:
 	}
 	return w.r.out.Write(p)
 }
 
-func (w *loud) beat(ctx context.Context, name string, began time.Time) {
+func (w *progressWriter) beat(ctx context.Context, name string, began time.Time) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.spoke:
+		case <-w.wrote:
 		case <-time.After(heartbeat):
 			w.r.say("%s: still running after %s", name, time.Since(began).Round(time.Second))
 		}
@@ -328,7 +328,7 @@ func (r *runner) raceDetector(ctx context.Context) (bool, error) {
 	if why == "" {
 		return true, nil
 	}
-	return false, r.notRun("the race detector: %s", why)
+	return false, r.reportNotRun("the race detector: %s", why)
 }
 
 // lacking returns what the race detector lacks, or "". It reads the two lines of go env CGO_ENABLED CC.
@@ -370,9 +370,9 @@ func modules(ctx context.Context) ([]string, error) {
 	return dirs, nil
 }
 
-// packages lists the packages of the workspace that have tests. The test programs of heavy ones link
+// testPackages lists the packages of the workspace that have tests. The test programs of heavy ones link
 // k8s.io/kubernetes, and the test programs of light ones do not. The packages in trials are in neither list.
-func packages(ctx context.Context) (light, heavy []string, err error) {
+func testPackages(ctx context.Context) (light, heavy []string, err error) {
 	const format = `{{.ImportPath}}{{range .Deps}} {{.}}{{end}}`
 	cmd := exec.CommandContext(ctx, "go", "list", "-test", "-f", format, "work")
 	cmd.Stderr = os.Stderr
@@ -380,14 +380,14 @@ func packages(ctx context.Context) (light, heavy []string, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("go list: %w", err)
 	}
-	light, heavy = split(string(out))
+	light, heavy = splitByKubernetes(string(out))
 	trial := func(p string) bool { return slices.Contains(slices.Collect(maps.Values(trials)), p) }
 	return slices.DeleteFunc(light, trial), slices.DeleteFunc(heavy, trial), nil
 }
 
-// split reads lines that have a package and its dependencies each. It uses only the lines of test programs, which go
-// list names PACKAGE.test.
-func split(list string) (light, heavy []string) {
+// splitByKubernetes reads lines that have a package and its dependencies each. It uses only the lines of test
+// programs, which go list names PACKAGE.test.
+func splitByKubernetes(list string) (light, heavy []string) {
 	sc := bufio.NewScanner(strings.NewReader(list))
 	sc.Buffer(nil, len(list)+1)
 	for sc.Scan() {

@@ -7,7 +7,7 @@ import (
 )
 
 func TestOnlyTestProgramsThatLinkKubernetesAreHeavy(t *testing.T) {
-	light, heavy := split(`x/core fmt
+	light, heavy := splitByKubernetes(`x/core fmt
 x/core.test fmt os testing
 x/core [x/core.test] fmt testing
 x/lab fmt k8s.io/kubernetes/pkg/kubelet
@@ -46,7 +46,7 @@ func TestRaceDetectorNeedsCgoAndACompiler(t *testing.T) {
 
 // A test that was skipped must not pass for one that ran.
 func TestSkippedTestsAreSeen(t *testing.T) {
-	s := &skips{}
+	s := &testOutput{}
 	for _, part := range []string{"=== RUN   TestA\n    a_test.go:7: buil",
 		"ding\n--- PASS: TestA (1s)\n    b_test.go:9: no busybox\n--- SK", "IP: TestB (0.00s)\nPASS\n"} {
 		if n, err := s.Write([]byte(part)); n != len(part) || err != nil {

@@ -34,37 +34,38 @@ const hungTries = 6
 func (r *runner) trial(ctx context.Context, name string, args []string) error {
 	// The package comes before the arguments, because the go command takes what follows a test's own flag for the test.
 	line := slices.Concat([]string{"go", "test", "-v", "-count=1", "-timeout", "75m", trials[name]}, args)
-	seen := &skips{}
-	err := r.watched(ctx, seen, name, line)
+	out := &testOutput{}
+	err := r.watchTrial(ctx, out, name, line)
 	for range hungTries - 1 {
-		if err == nil || !seen.hung {
+		if err == nil || !out.hung {
 			break
 		}
 		r.say("%s: a guest stood still, which is QEMU's fault and not the nodes': once more", name)
-		seen = &skips{}
-		err = r.watched(ctx, seen, name, line)
+		out = &testOutput{}
+		err = r.watchTrial(ctx, out, name, line)
 	}
-	if err != nil || len(seen.why) == 0 {
+	if err != nil || len(out.why) == 0 {
 		return err
 	}
 	r.done = slices.DeleteFunc(r.done, func(s string) bool { return s == name })
-	return r.notRun("%s: %s", name, strings.Join(seen.why, "; "))
+	return r.reportNotRun("%s: %s", name, strings.Join(out.why, "; "))
 }
 
 // silentFor is how long a trial may print nothing. A trial that passes waits silently for two minutes at most, and
 // for some five while it builds a kubelet for the first time.
 const silentFor = 10 * time.Minute
 
-// watched runs a trial, and ends it when it has printed nothing for silentFor. In this case a guest hangs without a
-// message of its kernel; the trial prints what its goroutines wait for, seen.hung is set, and the error is errSilent.
-func (r *runner) watched(ctx context.Context, seen *skips, name string, line []string) error {
-	watched, stop := context.WithCancelCause(ctx)
+// watchTrial runs a trial, and ends it when it has printed nothing for silentFor. In this case a guest hangs without
+// a message of its kernel; the trial prints what its goroutines wait for, out.hung is set, and the error is
+// errSilent.
+func (r *runner) watchTrial(ctx context.Context, out *testOutput, name string, line []string) error {
+	watchedCtx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	seen.silent = time.AfterFunc(silentFor, func() { stop(errSilent) })
-	defer seen.silent.Stop()
-	err := r.program(watched, seen, name, line...)
-	if errors.Is(context.Cause(watched), errSilent) {
-		seen.hung = true
+	out.silent = time.AfterFunc(silentFor, func() { stop(errSilent) })
+	defer out.silent.Stop()
+	err := r.program(watchedCtx, out, name, line...)
+	if errors.Is(context.Cause(watchedCtx), errSilent) {
+		out.hung = true
 		return fmt.Errorf("%w: %w", errSilent, err)
 	}
 	return err
@@ -73,17 +74,17 @@ func (r *runner) watched(ctx context.Context, seen *skips, name string, line []s
 // errSilent is the end of a trial that printed nothing.
 var errSilent = fmt.Errorf("nothing was printed for %s", silentFor)
 
-// skips finds skipped tests in the output of go test -v, each with the last line of its output.
-type skips struct {
+// testOutput finds skipped tests in the output of go test -v, each with the last line of its output.
+type testOutput struct {
 	rest []byte // an incomplete line
 	last string
 	why  []string
 	hung bool // a guest hung (guest.ErrHung), or nothing was printed (errSilent)
 
-	silent *time.Timer // of watched: starts anew when something is printed
+	silent *time.Timer // of watchTrial: starts anew when something is printed
 }
 
-func (s *skips) Write(p []byte) (int, error) {
+func (s *testOutput) Write(p []byte) (int, error) {
 	if s.silent != nil {
 		s.silent.Reset(silentFor)
 	}

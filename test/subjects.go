@@ -10,35 +10,35 @@ import (
 	"unicode/utf8"
 )
 
-// agreed is the commit with which the rules of subjects began; older commits are not checked.
-const agreed = "6e4b38d5ca9c77a04b9e716f4fcdfa892090311a"
+// firstChecked is the commit with which the rules of subjects began; older commits are not checked.
+const firstChecked = "6e4b38d5ca9c77a04b9e716f4fcdfa892090311a"
 
-// mostSubject is how many characters a subject may have: git and forges cut longer ones off.
-const mostSubject = 72
+// maxSubject is how many characters a subject may have: git and forges cut longer ones off.
+const maxSubject = 72
 
-// begin matches how a subject begins: with what is changed and a colon, or with a capital letter.
-var begin = regexp.MustCompile(`^([a-z0-9][a-z0-9/_., -]*: \S|[A-Z])`)
+// subjectStart matches how a subject begins: with what is changed and a colon, or with a capital letter.
+var subjectStart = regexp.MustCompile(`^([a-z0-9][a-z0-9/_., -]*: \S|[A-Z])`)
 
-// amiss returns what is wrong with the subject of a commit, or "".
-func amiss(subject string) string {
+// subjectFault returns what is wrong with the subject of a commit, or "".
+func subjectFault(subject string) string {
 	switch n := utf8.RuneCountInString(subject); {
-	case n > mostSubject:
-		return fmt.Sprintf("it has %d characters, at most %d", n, mostSubject)
+	case n > maxSubject:
+		return fmt.Sprintf("it has %d characters, at most %d", n, maxSubject)
 	case strings.HasSuffix(subject, "."):
 		return "it ends with a period"
-	case !begin.MatchString(subject):
+	case !subjectStart.MatchString(subject):
 		return `want "area: what it does", or a capital letter first`
 	}
 	return ""
 }
 
-// subjects checks the first lines of the last commits that are newer than the commit since. It omits merges and commits
-// of robots, whose subjects the forge writes. If the history lacks since, the check is NOT RUN.
-func (r *runner) subjects(ctx context.Context, since string) error {
+// checkSubjects checks the first lines of the last commits that are newer than the commit since. It omits merges and
+// commits of robots, whose subjects the forge writes. If the history lacks since, the check is NOT RUN.
+func (r *runner) checkSubjects(ctx context.Context, since string) error {
 	const name = "subjects of commits"
 	lines, why := history(ctx, since)
 	if why != "" {
-		return r.notRun("%s: %s", name, why)
+		return r.reportNotRun("%s: %s", name, why)
 	}
 	var errs []error
 	for _, line := range lines {
@@ -46,7 +46,7 @@ func (r *runner) subjects(ctx context.Context, since string) error {
 		if len(w) != 3 || strings.HasSuffix(w[1], "[bot]") {
 			continue
 		}
-		if what := amiss(w[2]); what != "" {
+		if what := subjectFault(w[2]); what != "" {
 			errs = append(errs, fmt.Errorf("%s: commit %s %q: %s", name, w[0], w[2], what))
 		}
 	}
@@ -71,7 +71,7 @@ func history(ctx context.Context, since string) (lines []string, why string) {
 	if _, err := git("merge-base", "--is-ancestor", since, "HEAD"); err != nil {
 		return nil, fmt.Sprintf("the history here lacks commit %s, after which they are checked (%v)", since, err)
 	}
-	out, err := git("log", "--no-merges", fmt.Sprintf("--max-count=%d", recent), "--format=%h%x09%an%x09%s",
+	out, err := git("log", "--no-merges", fmt.Sprintf("--max-count=%d", recentCommits), "--format=%h%x09%an%x09%s",
 		since+"..HEAD")
 	if err != nil {
 		return nil, fmt.Sprintf("git log: %v", err)

@@ -24,7 +24,7 @@ func TestSubjectsOfCommits(t *testing.T) {
 		"draw:wrap table cells":                         false,
 		"":                                              false,
 	} {
-		if what := amiss(subject); (what == "") != right {
+		if what := subjectFault(subject); (what == "") != right {
 			t.Errorf("%q: %q is amiss, want nothing: %t", subject, what, right)
 		}
 	}
@@ -41,7 +41,7 @@ func TestSubjectsAreCheckedSinceTheRules(t *testing.T) {
 	check := func(since string) (*runner, error) {
 		var out bytes.Buffer
 		r := &runner{out: &out, began: time.Now()}
-		return r, r.subjects(t.Context(), since)
+		return r, r.checkSubjects(t.Context(), since)
 	}
 	t.Chdir(t.TempDir())
 	for _, ci := range []string{"", "1"} {

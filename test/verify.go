@@ -16,12 +16,13 @@ import (
 // verify checks the files themselves: that generated files match their sources, and the rules in the tests of
 // internal/house, such as formatting and the lengths of lines and files. It checks the subjects of commits, too.
 func (r *runner) verify(ctx context.Context) error {
-	return errors.Join(r.generated(ctx), r.description(ctx), r.subjects(ctx, agreed),
+	return errors.Join(r.checkGenerated(ctx), r.checkOpenAPI(ctx), r.checkSubjects(ctx, firstChecked),
 		r.step(ctx, "rules of the repository", "test", "-count=1", "./internal/house"))
 }
 
-// description validates the OpenAPI document of the console. The validator is built from source, like the generators.
-func (r *runner) description(ctx context.Context) error {
+// checkOpenAPI validates the OpenAPI document of the console. The validator is built from source, like the
+// generators.
+func (r *runner) checkOpenAPI(ctx context.Context) error {
 	return r.program(ctx, io.Discard, "OpenAPI document of the console", filepath.Join("tools", "run"), "validate",
 		filepath.Join("face", "console", "openapi.json"))
 }
@@ -38,7 +39,7 @@ func (r *runner) lint(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		return r.notRun("the linters: golangci-lint cannot be built here: %v", err)
+		return r.reportNotRun("the linters: golangci-lint cannot be built here: %v", err)
 	}
 	line := []string{filepath.Join("tools", "run"), "golangci-lint", "run"}
 	for _, dir := range modules {
@@ -47,24 +48,24 @@ func (r *runner) lint(ctx context.Context) error {
 	return r.program(ctx, io.Discard, "lint", line...)
 }
 
-// sources are the folders that go generate writes to, from the root.
-var sources = []string{"api", filepath.Join("deploy", "crd")}
+// generatedFolders are the folders that go generate writes to, from the root.
+var generatedFolders = []string{"api", filepath.Join("deploy", "crd")}
 
-// generated runs go generate, and fails if that changes a file. The changed files stay, so a second run passes.
-func (r *runner) generated(ctx context.Context) error {
+// checkGenerated runs go generate, and fails if that changes a file. The changed files stay, so a second run passes.
+func (r *runner) checkGenerated(ctx context.Context) error {
 	const name = "generated files"
-	before, err := contents(sources)
+	before, err := contents(generatedFolders)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if err := r.step(ctx, name, "generate", "./api/..."); err != nil {
 		return err
 	}
-	after, err := contents(sources)
+	after, err := contents(generatedFolders)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if stale := changed(before, after); len(stale) > 0 {
+	if stale := differingFiles(before, after); len(stale) > 0 {
 		r.done = slices.DeleteFunc(r.done, func(s string) bool { return s == name })
 		return fmt.Errorf("%s: these were not current, and are now: %s", name, strings.Join(stale, ", "))
 	}
@@ -89,8 +90,9 @@ func contents(dirs []string) (map[string][]byte, error) {
 	return out, nil
 }
 
-// changed returns, in ascending order, the names of the files that differ between a and b or that one of them lacks.
-func changed(a, b map[string][]byte) (names []string) {
+// differingFiles returns, in ascending order, the names of the files that differ between a and b or that one of them
+// lacks.
+func differingFiles(a, b map[string][]byte) (names []string) {
 	for name, data := range a {
 		if other, ok := b[name]; !ok || !bytes.Equal(data, other) {
 			names = append(names, name)

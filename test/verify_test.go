@@ -29,10 +29,10 @@ func TestEveryChangedFileIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{filepath.Join(dir, "added"), filepath.Join(dir, "edited"), filepath.Join(dir, "removed")}
-	if got := changed(before, after); !slices.Equal(got, want) {
+	if got := differingFiles(before, after); !slices.Equal(got, want) {
 		t.Errorf("changed files: %q, want %q", got, want)
 	}
-	if got := changed(after, after); len(got) > 0 {
+	if got := differingFiles(after, after); len(got) > 0 {
 		t.Errorf("changed files without a change: %q", got)
 	}
 }

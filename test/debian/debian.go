@@ -55,11 +55,11 @@ func Unpack(ctx context.Context, arch, name string, progress func(line string)) 
 	})
 }
 
-const half = ".new-" // prefix of the name of an incomplete directory
+const incompletePrefix = ".new-" // prefix of the name of an incomplete directory
 
-// removeHalves removes incomplete directories of a killed process.
-func removeHalves(root string) error {
-	left, err := filepath.Glob(filepath.Join(root, half+"*"))
+// removeIncomplete removes incomplete directories of a killed process.
+func removeIncomplete(root string) error {
+	left, err := filepath.Glob(filepath.Join(root, incompletePrefix+"*"))
 	for _, dir := range left {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
@@ -105,9 +105,9 @@ func validName(s string) bool {
 // apt is apt-get with its own state.
 type apt struct {
 	options []string
-	// updated is why the package lists could not be read completely, or nil. One source of several may lack the
+	// updateErr is why the package lists could not be read completely, or nil. One source of several may lack the
 	// architecture, so the error is reported only if a package is not available.
-	updated error
+	updateErr error
 }
 
 // newApt returns apt-get for one architecture, with its state below dir, and reads the package lists of the host's
@@ -138,7 +138,8 @@ func newApt(ctx context.Context, arch, dir string) (*apt, error) {
 	} {
 		a.options = append(a.options, "-o", o)
 	}
-	_, a.updated = run(ctx, dir, "apt-get", append(a.options, "-q", "-o", "APT::Update::Error-Mode=any", "update")...)
+	_, a.updateErr = run(ctx, dir, "apt-get",
+		append(a.options, "-q", "-o", "APT::Update::Error-Mode=any", "update")...)
 	return a, nil
 }
 
@@ -146,19 +147,19 @@ func newApt(ctx context.Context, arch, dir string) (*apt, error) {
 func (a *apt) unpack(ctx context.Context, root, name string, progress func(string)) error {
 	description, err := run(ctx, root, "apt-cache", append(a.options, "show", "--no-all-versions", name)...)
 	if err != nil {
-		return errors.Join(err, a.updated)
+		return errors.Join(err, a.updateErr)
 	}
-	tmp, err := os.MkdirTemp(root, half)
+	tmp, err := os.MkdirTemp(root, incompletePrefix)
 	if err != nil {
 		return fmt.Errorf("make room: %w", err)
 	}
 	defer os.RemoveAll(tmp)
-	real := newest(description, name)
-	if real != name {
-		progress(fmt.Sprintf("Debian package %s: fetching %s", name, real))
+	concrete := realName(description, name)
+	if concrete != name {
+		progress(fmt.Sprintf("Debian package %s: fetching %s", name, concrete))
 	}
-	if _, err := run(ctx, tmp, "apt-get", append(a.options, "-q", "download", real)...); err != nil {
-		return errors.Join(err, a.updated)
+	if _, err := run(ctx, tmp, "apt-get", append(a.options, "-q", "download", concrete)...); err != nil {
+		return errors.Join(err, a.updateErr)
 	}
 	archives, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
 	if err != nil || len(archives) != 1 {
@@ -174,9 +175,9 @@ func (a *apt) unpack(ctx context.Context, root, name string, progress func(strin
 	return nil
 }
 
-// newest returns the package that name stands for, according to its description from apt-cache. If name depends on
+// realName returns the package that name stands for, according to its description from apt-cache. If name depends on
 // exactly one package, of the same version, that is the package; otherwise it is name.
-func newest(description, name string) string {
+func realName(description, name string) string {
 	var version, depends string
 	for line := range strings.Lines(description) {
 		switch key, val, _ := strings.Cut(strings.TrimSpace(line), ": "); key {
@@ -197,12 +198,12 @@ func run(ctx context.Context, dir, program string, args ...string) (string, erro
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
-	var out, complaint strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &complaint
+	var out, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := cmd.Run(); err != nil {
-		const most = 2000
-		text := strings.TrimSpace(complaint.String())
-		return "", fmt.Errorf("%s: %w: %s", program, err, text[max(0, len(text)-most):])
+		const maxText = 2000
+		text := strings.TrimSpace(stderr.String())
+		return "", fmt.Errorf("%s: %w: %s", program, err, text[max(0, len(text)-maxText):])
 	}
 	return out.String(), nil
 }

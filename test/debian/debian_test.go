@@ -42,7 +42,7 @@ func TestUnpackLeavesWhatIsThere(t *testing.T) {
 		t.Error(err)
 	}
 	// An incomplete package does not count, and is removed.
-	left := filepath.Join(root, half+"1")
+	left := filepath.Join(root, incompletePrefix+"1")
 	if err := os.MkdirAll(left, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestAPackageThatOnlyNamesAnotherIsThatOne(t *testing.T) {
 		{"Package: x\nVersion: 1\nDepends: ../y (= 1)\n", "x"},
 		{"", "x"},
 	} {
-		if got := newest(c.description, "x"); got != c.want {
+		if got := realName(c.description, "x"); got != c.want {
 			t.Errorf("%q is %q, want %q", c.description, got, c.want)
 		}
 	}
@@ -72,7 +72,7 @@ func TestAPackageThatOnlyNamesAnotherIsThatOne(t *testing.T) {
 func FuzzNewest(f *testing.F) {
 	f.Add("Version: 1\nDepends: y (= 1)\n")
 	f.Fuzz(func(t *testing.T, description string) {
-		if got := newest(description, "x"); !validName(got) && got != "x" {
+		if got := realName(description, "x"); !validName(got) && got != "x" {
 			t.Errorf("%q is no name of a package", got)
 		}
 	})

@@ -12,8 +12,8 @@ import (
 	"slices"
 )
 
-// suffix ends the name of a tree in the cache.
-const suffix = ".tree"
+// treeSuffix ends the name of a tree in the cache.
+const treeSuffix = ".tree"
 
 // maxArchives bounds the packages of a tree.
 const maxArchives = 1000
@@ -21,7 +21,7 @@ const maxArchives = 1000
 // Tree returns the directory with the files of a package and of all its dependencies, as in a Debian system on which
 // nothing was configured. It does not download: if the tree is missing the error is a [*MissingError].
 func Tree(arch, name string) (string, error) {
-	dir, err := Dir(arch, name+suffix)
+	dir, err := Dir(arch, name+treeSuffix)
 	if missing := (*MissingError)(nil); errors.As(err, &missing) {
 		return "", &MissingError{arch, name}
 	}
@@ -30,20 +30,20 @@ func Tree(arch, name string) (string, error) {
 
 // UnpackTree fetches a package, further packages, and all their dependencies, unless their tree is in the cache. It
 // reports each step to progress.
-func UnpackTree(ctx context.Context, arch, name string, further []string, progress func(line string)) error {
-	if i := slices.IndexFunc(further, func(n string) bool { return !validName(n) }); i >= 0 {
-		return fmt.Errorf("%q is not the name of a Debian package", further[i])
+func UnpackTree(ctx context.Context, arch, name string, extra []string, progress func(line string)) error {
+	if i := slices.IndexFunc(extra, func(n string) bool { return !validName(n) }); i >= 0 {
+		return fmt.Errorf("%q is not the name of a Debian package", extra[i])
 	}
-	return inCache(ctx, arch, name+suffix, func(a *apt, root string) error {
+	return inCache(ctx, arch, name+treeSuffix, func(a *apt, root string) error {
 		progress(fmt.Sprintf("Debian package %s:%s: fetching it and what it needs", name, arch))
-		return a.tree(ctx, root, name, further)
+		return a.unpackTree(ctx, root, name, extra)
 	})
 }
 
-// tree downloads packages with all dependencies, and unpacks them into one tree. It first makes the links of a merged
-// /usr, such as /bin to /usr/bin, because packages may have their files below either path.
-func (a *apt) tree(ctx context.Context, root, name string, further []string) error {
-	tmp, err := os.MkdirTemp(root, half)
+// unpackTree downloads packages with all dependencies, and unpacks them into one tree. It first makes the links of a
+// merged /usr, such as /bin to /usr/bin, because packages may have their files below either path.
+func (a *apt) unpackTree(ctx context.Context, root, name string, extra []string) error {
+	tmp, err := os.MkdirTemp(root, incompletePrefix)
 	if err != nil {
 		return fmt.Errorf("make room: %w", err)
 	}
@@ -53,9 +53,9 @@ func (a *apt) tree(ctx context.Context, root, name string, further []string) err
 		return fmt.Errorf("make room: %w", err)
 	}
 	get := slices.Concat(a.options, []string{"-q", "-y", "-o", "Dir::Cache::archives=" + archives,
-		"--no-install-recommends", "--download-only", "install", name}, further)
+		"--no-install-recommends", "--download-only", "install", name}, extra)
 	if _, err := run(ctx, tmp, "apt-get", get...); err != nil {
-		return errors.Join(err, a.updated)
+		return errors.Join(err, a.updateErr)
 	}
 	for _, dir := range []string{"bin", "sbin", "lib", "lib64"} {
 		if err := os.MkdirAll(filepath.Join(files, "usr", dir), 0o755); err != nil {
@@ -74,7 +74,7 @@ func (a *apt) tree(ctx context.Context, root, name string, further []string) err
 			return err
 		}
 	}
-	if err := os.Rename(files, filepath.Join(root, name+suffix)); err != nil {
+	if err := os.Rename(files, filepath.Join(root, name+treeSuffix)); err != nil {
 		return fmt.Errorf("keep: %w", err)
 	}
 	return nil
@@ -85,8 +85,8 @@ func (a *apt) tree(ctx context.Context, root, name string, further []string) err
 func unpackInto(ctx context.Context, dir, archive string) error {
 	read := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", archive)
 	write := exec.CommandContext(ctx, "tar", "-x", "--keep-directory-symlink", "--no-same-owner", "-C", dir)
-	var complaint bytes.Buffer
-	read.Stderr, write.Stderr = &complaint, &complaint
+	var stderr bytes.Buffer
+	read.Stderr, write.Stderr = &stderr, &stderr
 	pipe, err := read.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("unpack %s: %w", filepath.Base(archive), err)
@@ -96,7 +96,7 @@ func unpackInto(ctx context.Context, dir, archive string) error {
 		return fmt.Errorf("unpack %s: %w", filepath.Base(archive), err)
 	}
 	if err := errors.Join(write.Run(), read.Wait()); err != nil {
-		return fmt.Errorf("unpack %s: %w: %s", filepath.Base(archive), err, complaint.String())
+		return fmt.Errorf("unpack %s: %w: %s", filepath.Base(archive), err, stderr.String())
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func inCache(ctx context.Context, arch, name string, fill func(a *apt, root stri
 	if _, err := os.Stat(filepath.Join(root, name)); !errors.Is(err, fs.ErrNotExist) {
 		return err // another process had the lock
 	}
-	if err := removeHalves(root); err != nil {
+	if err := removeIncomplete(root); err != nil {
 		return err
 	}
 	a, err := newApt(ctx, arch, filepath.Join(root, ".apt"))

@@ -69,24 +69,25 @@ func run(ctx context.Context, renew bool) (err error) {
 	if err := os.WriteFile(now, text.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("count effort: %w", err)
 	}
-	if err := show(ctx, now); err != nil {
+	if err := printComparison(ctx, now); err != nil {
 		fmt.Fprintf(os.Stderr, "effort: benchstat cannot be had (%v); this is what was counted:\n%s", err, text.String())
 	}
 	return compare(string(before), text.String())
 }
 
-// show prints benchstat's table. The tool is a separate module, so that its versions affect no other module.
-func show(ctx context.Context, now string) error {
+// printComparison prints benchstat's table. The tool is a separate module, so that its versions affect no other
+// module.
+func printComparison(ctx context.Context, now string) error {
 	before, err := filepath.Abs(baseline)
 	if err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "tools/run", "benchstat", "baseline="+before, "now="+now)
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 	_, err = os.Stdout.Write(out)
 	return err
@@ -108,24 +109,24 @@ func measure(ctx context.Context, out *bytes.Buffer, pkg, dir string) error {
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, text)
 	}
-	counted := map[string]int{}
+	statementsByCase := map[string]int{}
 	fmt.Fprintf(out, "pkg: %s\n", pkg)
 	for line := range strings.Lines(string(text)) {
-		c, ok := parse(line)
+		c, ok := parseCost(line)
 		if !ok {
 			continue
 		}
-		n, known := counted[c.name]
+		n, known := statementsByCase[c.name]
 		if !known {
 			if n, err = statements(ctx, binary, filepath.Join(dir, "profile"), c.name); err != nil {
 				return err
 			}
-			counted[c.name] = n
+			statementsByCase[c.name] = n
 		}
 		fmt.Fprintf(out, "%s 100 %d statements/op %.0f B/op %.0f allocs/op\n", c.name, n, c.units["B/op"],
 			c.units["allocs/op"])
 	}
-	if len(counted) == 0 {
+	if len(statementsByCase) == 0 {
 		return errors.New("no benchmark Effort")
 	}
 	return nil
@@ -169,7 +170,7 @@ type cost struct {
 	units map[string]float64
 }
 
-func parse(line string) (cost, bool) {
+func parseCost(line string) (cost, bool) {
 	words := strings.Fields(line)
 	if len(words) < 4 || !strings.HasPrefix(words[0], "BenchmarkEffort/") {
 		return cost{}, false
@@ -185,15 +186,15 @@ func parse(line string) (cost, bool) {
 	return c, true
 }
 
-// read returns the costs of every case, by package and name. Of several lines for a case, it returns the least
+// readCosts returns the costs of every case, by package and name. Of several lines for a case, it returns the least
 // amounts.
-func read(text string) map[string]cost {
+func readCosts(text string) map[string]cost {
 	out, pkg := map[string]cost{}, ""
 	for line := range strings.Lines(text) {
 		if p, ok := strings.CutPrefix(line, "pkg: "); ok {
 			pkg = strings.TrimSpace(p)
 		}
-		c, ok := parse(line)
+		c, ok := parseCost(line)
 		if !ok {
 			continue
 		}
@@ -210,26 +211,27 @@ func read(text string) map[string]cost {
 
 // compare returns an error that names the cases whose cost has grown too much.
 func compare(before, now string) error {
-	old, fresh := read(before), read(now)
+	baselineCosts, newCosts := readCosts(before), readCosts(now)
 	var errs []error
-	say := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	names := slices.Sorted(maps.Keys(fresh))
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	names := slices.Sorted(maps.Keys(newCosts))
 	for _, name := range names {
-		was, ok := old[name]
-		is := fresh[name]
+		oldCost, ok := baselineCosts[name]
+		newCost := newCosts[name]
 		switch {
 		case !ok:
-			say("%s is not in the baseline: go run ./test/effort -renew", name)
-		case is.units["allocs/op"] > was.units["allocs/op"]:
-			say("%s: %.0f allocations, %.0f in the baseline", name, is.units["allocs/op"], was.units["allocs/op"])
-		case is.units["statements/op"] > 2*was.units["statements/op"]:
-			say("%s: %.0f statements, more than twice the %.0f of the baseline", name, is.units["statements/op"],
-				was.units["statements/op"])
+			fail("%s is not in the baseline: go run ./test/effort -renew", name)
+		case newCost.units["allocs/op"] > oldCost.units["allocs/op"]:
+			fail("%s: %.0f allocations, %.0f in the baseline", name, newCost.units["allocs/op"],
+				oldCost.units["allocs/op"])
+		case newCost.units["statements/op"] > 2*oldCost.units["statements/op"]:
+			fail("%s: %.0f statements, more than twice the %.0f of the baseline", name,
+				newCost.units["statements/op"], oldCost.units["statements/op"])
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(old)) {
-		if _, ok := fresh[name]; !ok {
-			say("%s is in the baseline only: go run ./test/effort -renew", name)
+	for _, name := range slices.Sorted(maps.Keys(baselineCosts)) {
+		if _, ok := newCosts[name]; !ok {
+			fail("%s is in the baseline only: go run ./test/effort -renew", name)
 		}
 	}
 	return errors.Join(errs...)

@@ -109,9 +109,9 @@ func faults() []fault {
 	}
 }
 
-// subtle are faults that random machines hardly show, or that the differential test does not cover. The tests of
-// core/place must detect them.
-func subtle() []fault {
+// subtleFaults are faults that random machines hardly show, or that the differential test does not cover. The tests
+// of core/place must detect them.
+func subtleFaults() []fault {
 	const at = "core/place/"
 	return []fault{
 		{"memory of init containers asked for", at + "complete.go",

@@ -44,8 +44,8 @@ func run(ctx context.Context, names []string) error {
 		return fmt.Errorf("make a directory: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	var chosen []planted
-	for _, f := range all() {
+	var chosen []judgedFault
+	for _, f := range allFaults() {
 		if len(names) == 0 || slices.ContainsFunc(names, func(n string) bool { return strings.Contains(f.name, n) }) {
 			chosen = append(chosen, f)
 		}
@@ -73,22 +73,22 @@ func run(ctx context.Context, names []string) error {
 }
 
 // fault is one mistake: a text of a file and its replacement.
-type fault struct{ name, file, is, becomes string }
+type fault struct{ name, file, old, replacement string }
 
-// planted is a fault with the checks that judge it; at least one of them must detect it.
-type planted struct {
+// judgedFault is a fault with the checks that judge it; at least one of them must detect it.
+type judgedFault struct {
 	fault
-	by []check
+	checks []check
 }
 
-// all returns every fault.
-func all() (out []planted) {
+// allFaults returns every fault.
+func allFaults() (out []judgedFault) {
 	for _, f := range faults() {
-		out = append(out, planted{f, checks()})
+		out = append(out, judgedFault{f, differentialTests()})
 	}
-	out = append(out, released()...)
-	for _, f := range subtle() {
-		out = append(out, planted{f, own()})
+	out = append(out, releaseFaults()...)
+	for _, f := range subtleFaults() {
+		out = append(out, judgedFault{f, placeTests()})
 	}
 	return out
 }
@@ -99,15 +99,15 @@ func (f fault) apply() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("fault %q: %w", f.name, err)
 	}
-	if n := strings.Count(string(text), f.is); n != 1 {
-		return "", fmt.Errorf("fault %q: %s has its text %d times, want once: %q", f.name, f.file, n, f.is)
+	if n := strings.Count(string(text), f.old); n != 1 {
+		return "", fmt.Errorf("fault %q: %s has its text %d times, want once: %q", f.name, f.file, n, f.old)
 	}
-	return strings.Replace(string(text), f.is, f.becomes, 1), nil
+	return strings.Replace(string(text), f.old, f.replacement, 1), nil
 }
 
 // judge runs the checks against the fault until one fails, and returns what that one found. It returns an error if
 // the fault does not build, or if no check detects it.
-func (p planted) judge(ctx context.Context, dir string) (how string, err error) {
+func (p judgedFault) judge(ctx context.Context, dir string) (how string, err error) {
 	text, err := p.apply()
 	if err != nil {
 		return "", err
@@ -127,40 +127,41 @@ func (p planted) judge(ctx context.Context, dir string) (how string, err error) 
 	if err := os.WriteFile(overlay, list, 0o644); err != nil {
 		return "", err
 	}
-	for _, c := range p.by {
-		args := append([]string{"test", "-vet=off", "-count=1", "-overlay", overlay, c.of, "-run", c.test}, c.flags...)
+	for _, c := range p.checks {
+		args := slices.Concat([]string{"test", "-vet=off", "-count=1", "-overlay", overlay, c.pkg, "-run", c.test},
+			c.flags)
 		cmd := exec.CommandContext(ctx, "go", args...)
 		out, err := cmd.CombinedOutput()
 		if err == nil {
 			continue
 		}
-		m := c.says.FindStringSubmatch(string(out))
+		m := c.pattern.FindStringSubmatch(string(out))
 		if m == nil {
 			return "", fmt.Errorf("no difference, but: %w\n%s", err, out)
 		}
-		return shorten(c.by + m[1]), nil
+		return shorten(c.prefix + m[1]), nil
 	}
 	return "", errors.New("the tests pass")
 }
 
 // check is a test of a package that must fail with a fault, and what its output must then contain.
 type check struct {
-	of   string         // package
-	test string         // pattern of its tests, as for go test -run
-	by   string         // begins the printed result
-	says *regexp.Regexp // matches the output of a test that detects the fault; the first group is printed
+	pkg     string
+	test    string         // pattern of its tests, as for go test -run
+	prefix  string         // begins the printed result
+	pattern *regexp.Regexp // matches the output of a test that detects the fault; the first group is printed
 	// flags of the test.
 	flags []string
 }
 
-// own returns the tests of core/place.
-func own() []check {
+// placeTests returns the tests of core/place.
+func placeTests() []check {
 	return []check{{"./core/place", ".", "", regexp.MustCompile(`(?m)^--- FAIL: (\w+)`), nil}}
 }
 
-// checks returns the differential test on random machines, and then the one on scenario files, both with the managers
-// of the default release.
-func checks() []check {
+// differentialTests returns the differential test on random machines, and then the one on scenario files, both with
+// the managers of the default release.
+func differentialTests() []check {
 	by := []string{"-diff.release", place.DefaultRelease.String()}
 	return []check{
 		{"./lab/kubelet", "TestPlaceAgreesWithTheManagers", "", regexp.MustCompile(`(?m)^.*?(seed \d+: [a-z].*)$`), by},
@@ -170,9 +171,9 @@ func checks() []check {
 }
 
 func shorten(s string) string {
-	const most = 90
-	if len(s) > most {
-		return s[:most] + "..."
+	const maxLen = 90
+	if len(s) > maxLen {
+		return s[:maxLen] + "..."
 	}
 	return s
 }

@@ -2,10 +2,10 @@ package main
 
 import "regexp"
 
-// released returns faults in each row of place.Changes, the rules that hold for some releases of the kubelet only: a
-// rule begins a release late, or a release early, or is misread. Each fault must be detected by the differential test
-// with the managers of the release in which the fault shows.
-func released() (out []planted) {
+// releaseFaults returns faults in each row of place.Changes, the rules that hold for some releases of the kubelet
+// only: a rule begins a release late, or a release early, or is misread. Each fault must be detected by the
+// differential test with the managers of the release in which the fault shows.
+func releaseFaults() (out []judgedFault) {
 	const at, table = "core/place/", "core/place/release.go"
 	for _, r := range []struct {
 		rule, last, first, next string  // minor releases: last has the old rule, first the new one, next follows first
@@ -75,7 +75,7 @@ func released() (out []planted) {
 		begins := `Name: "` + r.rule + `", Since: `
 		add := func(release string, f fault) {
 			f.name = r.rule + ": " + f.name
-			out = append(out, planted{f, judgedBy("1." + release + r.gate)})
+			out = append(out, judgedFault{f, testsOfRelease("1." + release + r.gate)})
 		}
 		add(r.first, fault{"begins a release late", table, begins + r.first, begins + r.next})
 		add(r.last, fault{"begins a release early", table, begins + r.first, begins + r.last})
@@ -89,8 +89,8 @@ func released() (out []planted) {
 	return out
 }
 
-// judgedBy returns the checks with the managers of a release: the scenario files, and then random machines.
-func judgedBy(release string) []check {
+// testsOfRelease returns the checks with the managers of a release: the scenario files, and then random machines.
+func testsOfRelease(release string) []check {
 	flags := []string{"-diff.release", release, "-diff.n", "60000"}
 	return []check{
 		{"./lab/kubelet", "TestScenarioFilesAreWhatTheManagersDo", "scenario ",
