@@ -14,16 +14,16 @@ import (
 
 // Bounds on the kept part of a console: the end in memory, the beginning in the file.
 const (
-	consoleTail = 64 << 10
-	consoleFile = 8 << 20
+	maxTail    = 64 << 10
+	maxLogFile = 8 << 20
 )
 
 // console receives the output of the guest's first serial port.
 type console struct {
-	mu   sync.Mutex
-	tail []byte
-	file *os.File // nil: none, or closed
-	left int      // bytes that the file may still take
+	mu        sync.Mutex
+	tail      []byte
+	file      *os.File // nil: none, or closed
+	fileSpace int      // bytes that the file may still take
 	// hung is closed when the kernel reports that a CPU has been stuck for a minute; stuck is set then.
 	hung  chan struct{}
 	stuck bool
@@ -33,12 +33,12 @@ type console struct {
 // host with fewer CPUs; another boot succeeds.
 var ErrHung = errors.New("the guest's CPUs are stuck")
 
-// lockup matches the message of Linux' watchdog, which repeats it every half minute while a CPU is stuck.
-var lockup = regexp.MustCompile(`soft lockup - CPU#[0-9]+ stuck for ([0-9]+)s`)
+// lockupMessage matches the message of Linux' watchdog, which repeats it every half minute while a CPU is stuck.
+var lockupMessage = regexp.MustCompile(`soft lockup - CPU#[0-9]+ stuck for ([0-9]+)s`)
 
-// lockupLimit is how many seconds a CPU may be stuck before the guest counts as hung. On a busy host, a CPU of a
+// maxLockupSeconds is how many seconds a CPU may be stuck before the guest counts as hung. On a busy host, a CPU of a
 // healthy guest may be stuck for some twenty seconds.
-const lockupLimit = 60
+const maxLockupSeconds = 60
 
 func newConsole(dir string) (*console, error) {
 	c := &console{hung: make(chan struct{})}
@@ -49,7 +49,7 @@ func newConsole(dir string) (*console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the console's log: %w", err)
 	}
-	c.file, c.left = f, consoleFile
+	c.file, c.fileSpace = f, maxLogFile
 	return c, nil
 }
 
@@ -58,18 +58,18 @@ func (c *console) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tail = append(c.tail, p...)
-	c.tail = c.tail[max(0, len(c.tail)-consoleTail):]
+	c.tail = c.tail[max(0, len(c.tail)-maxTail):]
 	if !c.stuck && bytes.Contains(c.tail, []byte("soft lockup")) {
-		for _, m := range lockup.FindAllSubmatch(c.tail, -1) {
-			if n, err := strconv.Atoi(string(m[1])); !c.stuck && (err != nil || n >= lockupLimit) {
+		for _, m := range lockupMessage.FindAllSubmatch(c.tail, -1) {
+			if n, err := strconv.Atoi(string(m[1])); !c.stuck && (err != nil || n >= maxLockupSeconds) {
 				c.stuck = true
 				close(c.hung)
 			}
 		}
 	}
-	if c.file != nil && c.left > 0 {
-		n, _ := c.file.Write(p[:min(len(p), c.left)])
-		c.left -= n
+	if c.file != nil && c.fileSpace > 0 {
+		n, _ := c.file.Write(p[:min(len(p), c.fileSpace)])
+		c.fileSpace -= n
 	}
 	return len(p), nil
 }

@@ -15,8 +15,8 @@ type cpio struct {
 	err error // the first; after it, writes do nothing
 }
 
-// maxCPIO is the largest size that eight hexadecimal digits can express.
-const maxCPIO = 1<<32 - 1
+// maxCPIOSize is the largest size that eight hexadecimal digits can express.
+const maxCPIOSize = 1<<32 - 1
 
 const (
 	cpioDir  = 0o040000
@@ -36,7 +36,7 @@ func (c *cpio) add(name string, mode fs.FileMode, size int64, data io.Reader) {
 	case mode&fs.ModeSymlink != 0:
 		kind = cpioLink
 	}
-	if size < 0 || size > maxCPIO {
+	if size < 0 || size > maxCPIOSize {
 		c.err = fmt.Errorf("file %s of %d bytes is too large", name, size)
 		return
 	}
@@ -44,7 +44,7 @@ func (c *cpio) add(name string, mode fs.FileMode, size int64, data io.Reader) {
 	header := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%s\x00",
 		c.ino, kind|int(mode.Perm()), 0, 0, 1, 0, size, 0, 0, 0, 0, len(name)+1, 0, name)
 	c.write([]byte(header))
-	c.fill(len(header))
+	c.pad(len(header))
 	if c.err != nil || size == 0 {
 		return
 	}
@@ -52,7 +52,7 @@ func (c *cpio) add(name string, mode fs.FileMode, size int64, data io.Reader) {
 		c.err = fmt.Errorf("copy %s: %w", name, err)
 		return
 	}
-	c.fill(int(size % 4))
+	c.pad(int(size % 4))
 }
 
 func (c *cpio) write(p []byte) {
@@ -61,11 +61,11 @@ func (c *cpio) write(p []byte) {
 	}
 }
 
-// fill pads n bytes that were written to a multiple of four.
-func (c *cpio) fill(n int) { c.write(make([]byte, (4-n%4)%4)) }
+// pad pads n bytes that were written to a multiple of four.
+func (c *cpio) pad(n int) { c.write(make([]byte, (4-n%4)%4)) }
 
-// end writes the last entry of an archive.
-func (c *cpio) end() error {
+// writeTrailer writes the last entry of an archive.
+func (c *cpio) writeTrailer() error {
 	c.add("TRAILER!!!", 0, 0, nil)
 	return c.err
 }

@@ -115,11 +115,11 @@ func boot(ctx context.Context, c Config, parts *Parts, accel string, limit time.
 	if g.console, err = newConsole(c.Dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("boot guest: %w", err), os.RemoveAll(g.tmp))
 	}
-	if err := g.start(parts.QEMU, args(c, parts, accel, initrd)); err != nil {
+	if err := g.start(parts.QEMU, qemuArgs(c, parts, accel, initrd)); err != nil {
 		return nil, errors.Join(fmt.Errorf("boot guest: %w", err), g.console.close(), os.RemoveAll(g.tmp))
 	}
-	if err := g.shell.ready(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("boot guest: %w", g.why(ctx, err)), g.Close())
+	if err := g.shell.awaitReady(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("boot guest: %w", g.explain(ctx, err)), g.Close())
 	}
 	return g, nil
 }
@@ -129,22 +129,22 @@ const shellFD = 3
 
 // start starts QEMU with one end of a pair of sockets as the serial port of the shell.
 func (g *Guest) start(qemu string, args []string) error {
-	ours, theirs, err := socketPair()
+	hostConn, guestEnd, err := socketPair()
 	if err != nil {
 		return err
 	}
-	defer theirs.Close()
+	defer guestEnd.Close()
 	g.cmd = exec.Command(qemu, args...)
-	g.cmd.ExtraFiles = []*os.File{theirs}
+	g.cmd.ExtraFiles = []*os.File{guestEnd}
 	g.cmd.Stdout, g.cmd.Stderr = g.console, g.console
 	// Its own process group: an interrupt at the terminal is for the program that closes the guest.
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)
-	go g.wait(started)
+	go g.runQEMU(started)
 	if err := <-started; err != nil {
-		return errors.Join(fmt.Errorf("start QEMU: %w", err), ours.Close())
+		return errors.Join(fmt.Errorf("start QEMU: %w", err), hostConn.Close())
 	}
-	g.shell = newShell(ours)
+	g.shell = newShell(hostConn)
 	go func() {
 		select {
 		case <-g.console.hung:
@@ -155,9 +155,9 @@ func (g *Guest) start(qemu string, args []string) error {
 	return nil
 }
 
-// wait starts QEMU and waits for it, on one thread: the kernel sends the death signal when the thread
+// runQEMU starts QEMU and waits for it, on one thread: the kernel sends the death signal when the thread
 // that started the child ends, not when the process does.
-func (g *Guest) wait(started chan<- error) {
+func (g *Guest) runQEMU(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := g.cmd.Start()
@@ -168,18 +168,18 @@ func (g *Guest) wait(started chan<- error) {
 	close(g.done)
 }
 
-func socketPair() (ours net.Conn, theirs *os.File, err error) {
+func socketPair() (hostConn net.Conn, guestEnd *os.File, err error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a pair of sockets: %w", err)
 	}
-	theirs = os.NewFile(uintptr(fds[1]), "guest")
-	own := os.NewFile(uintptr(fds[0]), "host")
-	defer own.Close()
-	if ours, err = net.FileConn(own); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("make a pair of sockets: %w", err), theirs.Close())
+	guestEnd = os.NewFile(uintptr(fds[1]), "guest")
+	hostEnd := os.NewFile(uintptr(fds[0]), "host")
+	defer hostEnd.Close()
+	if hostConn, err = net.FileConn(hostEnd); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("make a pair of sockets: %w", err), guestEnd.Close())
 	}
-	return ours, theirs, nil
+	return hostConn, guestEnd, nil
 }
 
 // Run runs a shell script in the guest and returns its standard output and error, at most [MaxOutput] bytes. A failed
@@ -190,7 +190,7 @@ func (g *Guest) Run(ctx context.Context, script string) (string, error) {
 	defer g.mu.Unlock()
 	out, err := g.shell.run(ctx, script)
 	if exit := (*ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		err = fmt.Errorf("run script in guest: %w", g.why(ctx, err))
+		err = fmt.Errorf("run script in guest: %w", g.explain(ctx, err))
 	}
 	return out, err
 }
@@ -199,41 +199,41 @@ func (g *Guest) Run(ctx context.Context, script string) (string, error) {
 // keeps what was written to it: all programs stop at one moment, and only then Linux writes their files. Otherwise a
 // program could rename a file meanwhile whose new content is lost.
 func (g *Guest) Reboot(ctx context.Context) error {
-	return g.again(ctx, "kill -STOP -1; /bin/busybox sync; /bin/busybox reboot -f")
+	return g.rebootBy(ctx, "kill -STOP -1; /bin/busybox sync; /bin/busybox reboot -f")
 }
 
 // Cut boots the guest again as after a power cut, and returns when its shell answers: what programs have written and
 // Linux has not yet sent to the disk is lost.
-func (g *Guest) Cut(ctx context.Context) error { return g.again(ctx, "/bin/busybox reboot -n -f") }
+func (g *Guest) Cut(ctx context.Context) error { return g.rebootBy(ctx, "/bin/busybox reboot -n -f") }
 
 // Booted waits for a guest that boots again by itself, and returns when its shell answers.
 func (g *Guest) Booted(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.shell.ready(ctx); err != nil {
-		return fmt.Errorf("wait for the guest's boot: %w", g.why(ctx, err))
+	if err := g.shell.awaitReady(ctx); err != nil {
+		return fmt.Errorf("wait for the guest's boot: %w", g.explain(ctx, err))
 	}
 	return nil
 }
 
-// again boots the guest again by a script, and returns when its shell answers.
-func (g *Guest) again(ctx context.Context, script string) error {
+// rebootBy boots the guest again by a script, and returns when its shell answers.
+func (g *Guest) rebootBy(ctx context.Context, script string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ctx, cancel := context.WithTimeoutCause(ctx, bootTimeout, fmt.Errorf("%w after %s", errSilent, bootTimeout))
 	defer cancel()
-	err := g.shell.leave(ctx, script)
+	err := g.shell.sendOnly(ctx, script)
 	if err == nil {
-		err = g.shell.ready(ctx)
+		err = g.shell.awaitReady(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("reboot guest: %w", g.why(ctx, err))
+		return fmt.Errorf("reboot guest: %w", g.explain(ctx, err))
 	}
 	return nil
 }
 
-// why returns why the shell does not answer: because QEMU ended, or because a context did.
-func (g *Guest) why(ctx context.Context, err error) error {
+// explain returns why the shell does not answer: because QEMU ended, or because a context did.
+func (g *Guest) explain(ctx context.Context, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 		select {
 		case <-g.done: // the other end of the socket is QEMU's alone

@@ -30,7 +30,7 @@ const maxFiles = 1 << 12
 // writeInitramfs writes the archive with busybox, scripts, modules and files. It is not compressed: the
 // guest would take longer to unpack it than the host takes to read it.
 func writeInitramfs(file string, c Config, p *Parts) error {
-	content, err := content(c, p)
+	files, err := archiveFiles(c, p)
 	if err != nil {
 		return err
 	}
@@ -40,19 +40,19 @@ func writeInitramfs(file string, c Config, p *Parts) error {
 	}
 	w := bufio.NewWriterSize(f, 1<<20)
 	archive := &cpio{w: w}
-	for _, name := range slices.Sorted(maps.Keys(content)) {
-		if err := archive.file(name, content[name]); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := archive.addFile(name, files[name]); err != nil {
 			return errors.Join(fmt.Errorf("write initramfs: %w", err), f.Close())
 		}
 	}
-	if err := errors.Join(archive.end(), w.Flush(), f.Close()); err != nil {
+	if err := errors.Join(archive.writeTrailer(), w.Flush(), f.Close()); err != nil {
 		return fmt.Errorf("write initramfs: %w", err)
 	}
 	return nil
 }
 
-// content returns every file of the archive by its path in it, directories included.
-func content(c Config, p *Parts) (map[string]File, error) {
+// archiveFiles returns every file of the archive by its path in it, directories included.
+func archiveFiles(c Config, p *Parts) (map[string]File, error) {
 	modules := slices.Clone(c.Modules)
 	out := map[string]File{
 		"bin/busybox":    {Host: p.Busybox, Mode: 0o755},
@@ -62,9 +62,9 @@ func content(c Config, p *Parts) (map[string]File, error) {
 		// The kernel opens /dev/console, if it exists, before init mounts /dev.
 		"dev": {Mode: fs.ModeDir | 0o755},
 	}
-	under := ""
+	prefix := ""
 	if c.Disk != "" {
-		under = "guest/files"
+		prefix = "guest/files"
 		out["guest/disk"] = File{}
 		modules = append(modules, "virtio_pci", "virtio_blk")
 	}
@@ -72,7 +72,7 @@ func content(c Config, p *Parts) (map[string]File, error) {
 		out["guest/network"] = File{}
 		modules = append(modules, "virtio_pci", "virtio_net")
 	}
-	loaded, err := load(p.Modules, modules)
+	loaded, err := loadModules(p.Modules, modules)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func content(c Config, p *Parts) (map[string]File, error) {
 		if !path.IsAbs(name) || path.Clean(name) != name || name == "/" || strings.ContainsRune(name, 0) {
 			return nil, fmt.Errorf("file of the guest %q: not a clean absolute path", name)
 		}
-		out[path.Join(under, name[1:])] = f
+		out[path.Join(prefix, name[1:])] = f
 	}
 	for name := range maps.Clone(out) {
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
@@ -102,8 +102,8 @@ func content(c Config, p *Parts) (map[string]File, error) {
 	return out, nil
 }
 
-// file adds a file to the archive.
-func (c *cpio) file(name string, f File) error {
+// addFile adds a file to the archive.
+func (c *cpio) addFile(name string, f File) error {
 	if f.Host == "" {
 		c.add(name, f.Mode, int64(len(f.Data)), bytes.NewReader(f.Data))
 		return c.err

@@ -31,17 +31,17 @@ func TestArchive(t *testing.T) {
 		{"etc/host", File{Host: host, Mode: 0o755}},
 		{"etc/link", File{Data: []byte("a"), Mode: fs.ModeSymlink | 0o777}},
 	} {
-		if err := a.file(f.name, f.File); err != nil {
+		if err := a.addFile(f.name, f.File); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := a.end(); err != nil {
+	if err := a.writeTrailer(); err != nil {
 		t.Fatal(err)
 	}
 	if b.Len()%4 != 0 || bytes.Count(b.Bytes(), []byte("070701")) != 6 {
 		t.Errorf("%d bytes with %d headers", b.Len(), bytes.Count(b.Bytes(), []byte("070701")))
 	}
-	if err := a.file("dir", File{Host: t.TempDir()}); err == nil {
+	if err := a.addFile("dir", File{Host: t.TempDir()}); err == nil {
 		t.Error("a directory was taken for a file")
 	}
 	reader, err := exec.LookPath("cpio")
@@ -62,7 +62,7 @@ func TestBadFilesOfAGuestAreRefusedByName(t *testing.T) {
 		for _, name := range names {
 			c.Files[name] = File{}
 		}
-		_, err := content(c, &Parts{})
+		_, err := archiveFiles(c, &Parts{})
 		if want := fmt.Sprintf("%q", names[len(names)-1]); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("files %q: %v", names, err)
 		}
@@ -82,7 +82,7 @@ func TestModulesComeAfterWhatTheyNeed(t *testing.T) {
 	if err != nil {
 		skip(t, err)
 	}
-	loaded, err := load(p.Modules, []string{"virtio-net", "ext4", "virtio_pci"})
+	loaded, err := loadModules(p.Modules, []string{"virtio-net", "ext4", "virtio_pci"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestModulesComeAfterWhatTheyNeed(t *testing.T) {
 			t.Errorf("%s does not come before %s in %q", order[0], order[1], names)
 		}
 	}
-	if _, err := load(p.Modules, []string{"no_such_module"}); err == nil ||
+	if _, err := loadModules(p.Modules, []string{"no_such_module"}); err == nil ||
 		!strings.Contains(err.Error(), `"no_such_module"`) {
 		t.Errorf("a module that the kernel lacks: %v", err)
 	}

@@ -19,15 +19,15 @@ type module struct {
 	data []byte
 }
 
-// maxModule bounds the size of a module's file, and maxModules their number.
+// maxModuleSize bounds the size of a module's file, and maxModules their number.
 const (
-	maxModule  = 64 << 20
-	maxModules = 100
+	maxModuleSize = 64 << 20
+	maxModules    = 100
 )
 
-// load returns the named modules and all modules that they depend on, each after its dependencies. It omits modules
-// that are built into the kernel. An unknown name is an error.
-func load(dir string, names []string) ([]module, error) {
+// loadModules returns the named modules and all modules that they depend on, each after its dependencies. It omits
+// modules that are built into the kernel. An unknown name is an error.
+func loadModules(dir string, names []string) ([]module, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
@@ -36,8 +36,8 @@ func load(dir string, names []string) ([]module, error) {
 		return nil, err
 	}
 	var out []module
-	var need func(name string) error
-	need = func(name string) error {
+	var add func(name string) error
+	add = func(name string) error {
 		name = strings.ReplaceAll(name, "-", "_")
 		file, ok := files[name]
 		switch {
@@ -52,13 +52,13 @@ func load(dir string, names []string) ([]module, error) {
 		if err != nil {
 			return err
 		}
-		depends, err := dependsOn(data)
+		depends, err := dependencies(data)
 		if err != nil {
 			return fmt.Errorf("kernel module %s: %w", file, err)
 		}
 		delete(files, name) // so that a module that depends on itself counts as missing
 		for _, other := range depends {
-			if err := need(other); err != nil {
+			if err := add(other); err != nil {
 				return fmt.Errorf("kernel module %s: %w", name, err)
 			}
 		}
@@ -66,7 +66,7 @@ func load(dir string, names []string) ([]module, error) {
 		return nil
 	}
 	for _, name := range names {
-		if err := need(name); err != nil {
+		if err := add(name); err != nil {
 			return nil, err
 		}
 	}
@@ -77,7 +77,7 @@ func load(dir string, names []string) ([]module, error) {
 // built into the kernel.
 func moduleFiles(dir string) (map[string]string, error) {
 	out := map[string]string{}
-	put := func(path, file string) {
+	addFile := func(path, file string) {
 		if name, _, ok := strings.Cut(filepath.Base(path), ".ko"); ok {
 			out[strings.ReplaceAll(name, "-", "_")] = file
 		}
@@ -87,11 +87,11 @@ func moduleFiles(dir string) (map[string]string, error) {
 		return nil, fmt.Errorf("find kernel modules: %w", err)
 	}
 	for line := range strings.Lines(string(builtin)) {
-		put(strings.TrimSpace(line), "")
+		addFile(strings.TrimSpace(line), "")
 	}
 	err = filepath.WalkDir(filepath.Join(dir, "kernel"), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
-			put(path, path)
+			addFile(path, path)
 		}
 		return err
 	})
@@ -107,8 +107,8 @@ func readModule(file string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kernel module: %w", err)
 	}
-	if info.Size() > maxModule {
-		return nil, fmt.Errorf("kernel module %s has %d bytes, the most is %d", file, info.Size(), maxModule)
+	if info.Size() > maxModuleSize {
+		return nil, fmt.Errorf("kernel module %s has %d bytes, the most is %d", file, info.Size(), maxModuleSize)
 	}
 	if !strings.HasSuffix(file, ".xz") {
 		return os.ReadFile(file)
@@ -120,9 +120,9 @@ func readModule(file string) ([]byte, error) {
 	return out, nil
 }
 
-// dependsOn returns the names of the modules that a module needs: the entry "depends" of its section .modinfo, in which
-// zero bytes separate the entries.
-func dependsOn(data []byte) ([]string, error) {
+// dependencies returns the names of the modules that a module needs: the entry "depends" of its section .modinfo, in
+// which zero bytes separate the entries.
+func dependencies(data []byte) ([]string, error) {
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ type architecture struct {
 	append                           string // for the kernel's command line
 }
 
-func find(arch string) (architecture, error) {
+func findArchitecture(arch string) (architecture, error) {
 	switch arch {
 	case "amd64":
 		return architecture{"qemu-system-x86_64", "qemu-system-x86", "linux-image-cloud-amd64", "ttyS0", "ttyS1",
@@ -63,7 +63,7 @@ func find(arch string) (architecture, error) {
 // tests then skip.
 func Find(arch string) (*Parts, error) {
 	arch = cmp.Or(arch, "amd64")
-	a, err := find(arch)
+	a, err := findArchitecture(arch)
 	if err != nil {
 		return nil, err
 	}
@@ -71,27 +71,27 @@ func Find(arch string) (*Parts, error) {
 	if p.QEMU, err = exec.LookPath(a.qemu); err != nil {
 		return nil, &MissingError{a.qemuPackage, err}
 	}
-	kernel, err := unpacked(arch, a.kernelPackage)
+	kernel, err := packageDir(arch, a.kernelPackage)
 	if err != nil {
 		return nil, err
 	}
-	if p.Kernel, err = only(kernel, "boot/vmlinuz-*"); err != nil {
+	if p.Kernel, err = singleMatch(kernel, "boot/vmlinuz-*"); err != nil {
 		return nil, err
 	}
 	release := strings.TrimPrefix(filepath.Base(p.Kernel), "vmlinuz-")
 	// If /lib is a link to /usr/lib, newer packages have their modules there.
-	if p.Modules, err = only(kernel, "lib/modules/"+release, "usr/lib/modules/"+release); err != nil {
+	if p.Modules, err = singleMatch(kernel, "lib/modules/"+release, "usr/lib/modules/"+release); err != nil {
 		return nil, err
 	}
-	busybox, err := unpacked(arch, "busybox-static")
+	busybox, err := packageDir(arch, "busybox-static")
 	if err != nil {
 		return nil, err
 	}
-	p.Busybox, err = only(busybox, "bin/busybox", "usr/bin/busybox")
+	p.Busybox, err = singleMatch(busybox, "bin/busybox", "usr/bin/busybox")
 	return &p, err
 }
 
-func unpacked(arch, name string) (string, error) {
+func packageDir(arch, name string) (string, error) {
 	dir, err := debian.Dir(arch, name)
 	if missing := (*debian.MissingError)(nil); errors.As(err, &missing) {
 		return "", &MissingError{name + ":" + arch, err}
@@ -99,9 +99,9 @@ func unpacked(arch, name string) (string, error) {
 	return dir, err
 }
 
-// only returns the single file of a directory that matches a pattern. It uses the first pattern that exactly one file
-// matches.
-func only(dir string, patterns ...string) (string, error) {
+// singleMatch returns the single file of a directory that matches a pattern. It uses the first pattern that exactly
+// one file matches.
+func singleMatch(dir string, patterns ...string) (string, error) {
 	for _, p := range patterns {
 		if found, err := filepath.Glob(filepath.Join(dir, p)); err != nil {
 			return "", fmt.Errorf("find %s: %w", p, err)
@@ -134,9 +134,9 @@ func accelerator(qemu []string, hostCPUs int) string {
 	return "tcg,thread=multi"
 }
 
-// args returns QEMU's command line.
-func args(c Config, p *Parts, accel, initrd string) []string {
-	a, _ := find(cmp.Or(c.Arch, "amd64"))
+// qemuArgs returns QEMU's command line.
+func qemuArgs(c Config, p *Parts, accel, initrd string) []string {
+	a, _ := findArchitecture(cmp.Or(c.Arch, "amd64"))
 	line := fmt.Sprintf("console=%s quiet loglevel=4 panic=-1 mitigations=off %s guest.shell=%s", a.console,
 		a.append, a.shell)
 	reboot := "shutdown"

@@ -35,9 +35,9 @@ func (e *ExitError) Error() string {
 // request is a line "TAG SCRIPT"; the answer is "TAG begin", the output, and "TAG end STATUS SIZE". Script and output
 // are in base64, and the output is compressed first, so that no text in them looks like an answer.
 type shell struct {
-	conn net.Conn
-	in   *bufio.Reader
-	n    int // requests so far
+	conn     net.Conn
+	in       *bufio.Reader
+	requests int // so far
 }
 
 func newShell(conn net.Conn) *shell {
@@ -46,8 +46,8 @@ func newShell(conn net.Conn) *shell {
 
 func (s *shell) close() error { return s.conn.Close() }
 
-// within makes reads and writes fail once a context ends, until the returned function is called.
-func (s *shell) within(ctx context.Context) (release func()) {
+// boundBy makes reads and writes fail once a context ends, until the returned function is called.
+func (s *shell) boundBy(ctx context.Context) (release func()) {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
@@ -61,23 +61,23 @@ func (s *shell) within(ctx context.Context) (release func()) {
 	}
 }
 
-// ready waits for the guest's first line.
-func (s *shell) ready(ctx context.Context) error {
-	defer s.within(ctx)()
+// awaitReady waits for the guest's first line.
+func (s *shell) awaitReady(ctx context.Context) error {
+	defer s.boundBy(ctx)()
 	return s.skipTo("guest ready")
 }
 
 // send sends a script, and returns its tag.
 func (s *shell) send(script string) (tag string, err error) {
-	s.n++
-	tag = fmt.Sprintf("r%d", s.n)
+	s.requests++
+	tag = fmt.Sprintf("r%d", s.requests)
 	_, err = fmt.Fprintf(s.conn, "%s %s\n", tag, base64.StdEncoding.EncodeToString([]byte(script)))
 	return tag, err
 }
 
-// leave sends a script that does not answer.
-func (s *shell) leave(ctx context.Context, script string) error {
-	defer s.within(ctx)()
+// sendOnly sends a script that does not answer.
+func (s *shell) sendOnly(ctx context.Context, script string) error {
+	defer s.boundBy(ctx)()
 	_, err := s.send(script)
 	return err
 }
@@ -88,7 +88,7 @@ func (s *shell) run(ctx context.Context, script string) (string, error) {
 	if len(script) > MaxScript {
 		return "", fmt.Errorf("a script of %d bytes, the most is %d: put it in a file", len(script), MaxScript)
 	}
-	defer s.within(ctx)()
+	defer s.boundBy(ctx)()
 	tag, err := s.send(script)
 	if err != nil {
 		return "", err
@@ -97,29 +97,29 @@ func (s *shell) run(ctx context.Context, script string) (string, error) {
 	if err := s.skipTo(tag + " begin"); err != nil {
 		return "", err
 	}
-	var packed bytes.Buffer
+	var encoded bytes.Buffer
 	for {
-		line, err := s.line()
+		line, err := s.readLine()
 		if err != nil {
 			return "", err
 		}
 		var status, size int
 		if n, _ := fmt.Sscanf(line, tag+" end %d %d", &status, &size); n == 2 {
-			return answer(packed.Bytes(), status, size)
+			return decodeAnswer(encoded.Bytes(), status, size)
 		}
-		if packed.Len() > 2*MaxOutput {
+		if encoded.Len() > 2*MaxOutput {
 			return "", fmt.Errorf("more output than %d bytes", MaxOutput)
 		}
-		packed.WriteString(line)
+		encoded.WriteString(line)
 	}
 }
 
-// answer decodes the result of a script.
-func answer(packed []byte, status, size int) (string, error) {
+// decodeAnswer decodes the result of a script.
+func decodeAnswer(encoded []byte, status, size int) (string, error) {
 	if size > MaxOutput {
 		return "", fmt.Errorf("%d bytes of output, the most is %d", size, MaxOutput)
 	}
-	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(packed)))
+	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(encoded)))
 	if err != nil {
 		return "", fmt.Errorf("read output: %w", err)
 	}
@@ -138,7 +138,7 @@ func answer(packed []byte, status, size int) (string, error) {
 
 func (s *shell) skipTo(want string) error {
 	for {
-		if line, err := s.line(); err != nil {
+		if line, err := s.readLine(); err != nil {
 			return err
 		} else if line == want {
 			return nil
@@ -146,9 +146,9 @@ func (s *shell) skipTo(want string) error {
 	}
 }
 
-// line reads one line without its end. A line of more than maxLine bytes is returned in pieces; no answer has such a
-// line.
-func (s *shell) line() (string, error) {
+// readLine reads one line without its end. A line of more than maxLine bytes is returned in pieces; no answer has
+// such a line.
+func (s *shell) readLine() (string, error) {
 	line, err := s.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		err = nil

@@ -21,12 +21,12 @@ const loopback = "127.0.0.1"
 
 // configFiles returns the files of the guest that differ between nodes, by absolute path.
 func configFiles(c Config) (map[string]guest.File, error) {
-	configured := inGuest(c.Machine.Kubelet)
-	configured.ServerTLSBootstrap = c.SignedByCluster
+	kubeletConfig := configForGuest(c.Machine.Kubelet)
+	kubeletConfig.ServerTLSBootstrap = c.SignedByCluster
 	if c.Disk.systemd {
-		configured.CgroupDriver = "systemd"
+		kubeletConfig.CgroupDriver = "systemd"
 	}
-	kubelet, err := yaml.Marshal(configured)
+	kubelet, err := yaml.Marshal(kubeletConfig)
 	if err != nil {
 		return nil, fmt.Errorf("write kubelet configuration: %w", err)
 	}
@@ -34,7 +34,7 @@ func configFiles(c Config) (map[string]guest.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("access of the kubelet: %w", err)
 	}
-	server, err := address(c.Kubelet)
+	server, err := guestAddress(c.Kubelet)
 	if err != nil {
 		return nil, err
 	}
@@ -53,9 +53,9 @@ func configFiles(c Config) (map[string]guest.File, error) {
 	return out, nil
 }
 
-// inGuest returns a kubelet configuration with the settings for the guest's containerd, cgroups and network. None of
-// them affects the managers of CPUs, memory, devices and topology.
-func inGuest(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletConfiguration {
+// configForGuest returns a kubelet configuration with the settings for the guest's containerd, cgroups and network.
+// None of them affects the managers of CPUs, memory, devices and topology.
+func configForGuest(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletConfiguration {
 	out := c.DeepCopy()
 	on, off := true, false
 	out.CgroupDriver = "cgroupfs"
@@ -71,9 +71,9 @@ func inGuest(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletConfig
 	return out
 }
 
-// address returns the address at which the guest reaches the API server, which listens on the host's loopback
+// guestAddress returns the address at which the guest reaches the API server, which listens on the host's loopback
 // interface.
-func address(c *rest.Config) (string, error) {
+func guestAddress(c *rest.Config) (string, error) {
 	u, err := url.Parse(c.Host)
 	if err != nil {
 		return "", fmt.Errorf("address of the API server: %w", err)
@@ -88,7 +88,7 @@ func address(c *rest.Config) (string, error) {
 // server on the host's loopback interface. The server's certificate is for the address on the host, so the file has
 // that as the server name.
 func kubeconfig(c *rest.Config) ([]byte, error) {
-	server, err := address(c)
+	server, err := guestAddress(c)
 	if err != nil {
 		return nil, err
 	}

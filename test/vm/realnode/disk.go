@@ -99,8 +99,8 @@ func (d *Disk) build(ctx context.Context, dir string, say func(string)) error {
 	}
 	defer os.RemoveAll(tree)
 	if d.systemd {
-		err = fillSystemd(ctx, tree, bin, linux.Busybox)
-	} else if err = fill(tree, bin, linux.Busybox); err == nil {
+		err = layOutSystemd(ctx, tree, bin, linux.Busybox)
+	} else if err = layOut(tree, bin, linux.Busybox); err == nil {
 		err = copyFiles(tree, guestFiles, "root", 0o755)
 	}
 	if err != nil {
@@ -120,7 +120,7 @@ func (d *Disk) build(ctx context.Context, dir string, say func(string)) error {
 
 // replaceKubelet puts the older kubelet in place of the newest one.
 func replaceKubelet(ctx context.Context, tree string, say func(string)) error {
-	bin, err := buildAll(ctx, "older", older, say)
+	bin, err := buildAll(ctx, "older", olderParts, say)
 	if err != nil {
 		return err
 	}
@@ -139,8 +139,8 @@ func checkHost() error {
 	return nil
 }
 
-// fill lays out the files of a node below a directory.
-func fill(tree, bin, busybox string) error {
+// layOut lays out the files of a node below a directory.
+func layOut(tree, bin, busybox string) error {
 	for _, dir := range []string{"dev", "proc", "sys", "run", "tmp", "root", "bin", "sbin", "usr/bin", "usr/sbin",
 		"var/log", "var/lib"} {
 		if err := os.MkdirAll(filepath.Join(tree, dir), 0o755); err != nil {
@@ -226,7 +226,7 @@ func (d *Disk) makeFileSystem(ctx context.Context, mkfs, tree string) error {
 	cmd := exec.CommandContext(ctx, mkfs, "-q", "-F", "-O", journal, "-m", "0", "-E", "root_owner=0:0",
 		"-d", tree, d.path, fmt.Sprintf("%dM", diskMiB))
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("make file system %s: %w: %s", d.path, err, last(string(out), 400))
+		return fmt.Errorf("make file system %s: %w: %s", d.path, err, tail(string(out), 400))
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func Egress(dir string, port int) (config string, stop func() error, err error) 
 	if err != nil {
 		return "", nil, fmt.Errorf("open the way to kubelets: %w", err)
 	}
-	server := &http.Server{Handler: connect(port), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: connectHandler(port), ReadHeaderTimeout: 10 * time.Second}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
 	return config, func() error {
@@ -47,12 +47,12 @@ func Egress(dir string, port int) (config string, stop func() error, err error) 
 	}, nil
 }
 
-// connect is a handler of HTTP CONNECT. It connects every client to one port of the loopback interface, whatever
-// address the client requests.
-type connect int
+// connectHandler is a handler of HTTP CONNECT. It connects every client to one port of the loopback interface,
+// whatever address the client requests.
+type connectHandler int
 
 // ServeHTTP implements [http.Handler].
-func (port connect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (port connectHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodConnect {
 		http.Error(w, "want CONNECT", http.StatusBadRequest)
 		return
@@ -77,11 +77,11 @@ func (port connect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.WriteString(in, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
 		return
 	}
-	join(in, buffered, out)
+	copyBoth(in, buffered, out)
 }
 
-// join copies between two connections until both directions have ended.
-func join(in net.Conn, buffered io.Reader, out net.Conn) {
+// copyBoth copies between two connections until both directions have ended.
+func copyBoth(in net.Conn, buffered io.Reader, out net.Conn) {
 	var both sync.WaitGroup
 	both.Go(func() { _, _ = io.Copy(out, buffered); _ = out.Close() }) // an end that has gone is the usual way to end
 	both.Go(func() { _, _ = io.Copy(in, out); _ = in.Close() })

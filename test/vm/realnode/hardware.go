@@ -19,11 +19,11 @@ const (
 	mebibyte = 1 << 20
 )
 
-// hardware returns the arguments of QEMU for a machine, and the kernel's command line for its hugepages. QEMU numbers
+// qemuArgs returns the arguments of QEMU for a machine, and the kernel's command line for its hugepages. QEMU numbers
 // CPUs thread by thread, then core by core, then socket by socket, and makes all sockets and cores equal; other
 // machines are refused.
-func hardware(m *topo.Machine) (args []string, cmdline string, err error) {
-	sockets, threads, err := shape(m)
+func qemuArgs(m *topo.Machine) (args []string, cmdline string, err error) {
+	sockets, threads, err := socketsAndThreads(m)
 	if err != nil {
 		return nil, "", err
 	}
@@ -65,8 +65,8 @@ func hardware(m *topo.Machine) (args []string, cmdline string, err error) {
 	return args, hugepages(m), nil
 }
 
-// shape returns the number of sockets and the threads of each core.
-func shape(m *topo.Machine) (sockets, threads int, err error) {
+// socketsAndThreads returns the number of sockets and the threads of each core.
+func socketsAndThreads(m *topo.Machine) (sockets, threads int, err error) {
 	cpus, cores := m.CPUs(), m.Cores()
 	switch {
 	case cpus.Len() == 0 || cpus.Len() > maxCPUs || cpus.Min() != 0 || int(cpus.Max()) != cpus.Len()-1:
@@ -75,17 +75,17 @@ func shape(m *topo.Machine) (sockets, threads int, err error) {
 		return 0, 0, fmt.Errorf("%d NUMA nodes, at most %d", len(m.NUMAs()), maxNUMAs)
 	}
 	sockets, threads = len(m.Sockets()), m.CoreCPUs(cores[0]).Len()
-	each := cpus.Len() / sockets
+	perSocket := cpus.Len() / sockets
 	for id := range cpus.All() {
 		c, _ := m.CPU(id)
 		if c.Core != idset.Core(int(id)/threads*threads) {
 			return 0, 0, fmt.Errorf("CPU %d is not of the core of CPU %d", id, int(id)/threads*threads)
 		}
-		if c.Socket != m.Sockets()[min(int(id)/each, sockets-1)] {
+		if c.Socket != m.Sockets()[min(int(id)/perSocket, sockets-1)] {
 			return 0, 0, fmt.Errorf("CPU %d is on socket %d: sockets are not equal ranges of CPUs", id, c.Socket)
 		}
 	}
-	if each*sockets != cpus.Len() || each%threads != 0 {
+	if perSocket*sockets != cpus.Len() || perSocket%threads != 0 {
 		return 0, 0, errors.New("sockets are not equal")
 	}
 	return sockets, threads, nil

@@ -94,7 +94,7 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 	if err := n.boot(ctx, c); err != nil {
 		return nil, fmt.Errorf("start node %s: %w", c.Name, err)
 	}
-	if err := n.join(ctx, c); err != nil {
+	if err := n.startPrograms(ctx, c); err != nil {
 		return nil, errors.Join(fmt.Errorf("start node %s: %w", c.Name, err), n.Stop())
 	}
 	return n, nil
@@ -111,7 +111,7 @@ func progress(c Config) func(string) {
 }
 
 func (n *Node) boot(ctx context.Context, c Config) error {
-	args, cmdline, err := hardware(c.Machine.Topo)
+	args, cmdline, err := qemuArgs(c.Machine.Topo)
 	if err != nil {
 		return fmt.Errorf("machine %s: %w", c.Machine.Name, err)
 	}
@@ -137,9 +137,9 @@ func (n *Node) boot(ctx context.Context, c Config) error {
 	return nil
 }
 
-// join starts the programs of a node on its guest, one after the other. It returns when the node is ready and, if it
-// has an agent, its layout is published.
-func (n *Node) join(ctx context.Context, c Config) error {
+// startPrograms starts the programs of a node on its guest, one after the other. It returns when the node is ready
+// and, if it has an agent, its layout is published.
+func (n *Node) startPrograms(ctx context.Context, c Config) error {
 	for _, step := range []struct{ name, done string }{
 		{"system", "file systems mounted"}, {"service", "the API server's service reached"},
 		{"containerd", "containerd runs"}, {"image", "image imported"},
@@ -150,7 +150,7 @@ func (n *Node) join(ctx context.Context, c Config) error {
 		}
 		n.say(step.done)
 	}
-	if err := n.awaitNode(ctx, c.Admin, registered); err != nil {
+	if err := n.awaitNode(ctx, c.Admin, isRegistered); err != nil {
 		return errors.Join(fmt.Errorf("wait until it is registered: %w", err), n.explain("kubelet"))
 	}
 	if c.Agent != nil {
@@ -158,8 +158,8 @@ func (n *Node) join(ctx context.Context, c Config) error {
 			return fmt.Errorf("start its agent: %w", err)
 		}
 	}
-	whole := func(n *v1.Node) bool { return ready(n) && counted(n, c.Machine.Topo) }
-	if err := n.awaitNode(ctx, c.Admin, whole); err != nil {
+	readyWithDevices := func(n *v1.Node) bool { return isReady(n) && hasDevices(n, c.Machine.Topo) }
+	if err := n.awaitNode(ctx, c.Admin, readyWithDevices); err != nil {
 		return errors.Join(fmt.Errorf("wait until it is ready: %w", err), n.explain("kubelet"))
 	}
 	n.say("ready")
@@ -288,7 +288,7 @@ func (n *Node) Booted(ctx context.Context) error {
 func (n *Node) Stop() error { return n.guest.Close() }
 
 // awaitNode waits until the API server has the node's object and the given function accepts it.
-func (n *Node) awaitNode(ctx context.Context, admin *rest.Config, is func(*v1.Node) bool) error {
+func (n *Node) awaitNode(ctx context.Context, admin *rest.Config, accept func(*v1.Node) bool) error {
 	k, err := kubernetes.NewForConfig(admin)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
@@ -296,28 +296,28 @@ func (n *Node) awaitNode(ctx context.Context, admin *rest.Config, is func(*v1.No
 	nodes := k.CoreV1().Nodes()
 	return n.await(ctx, &v1.Node{}, &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (apiruntime.Object, error) {
-			return nodes.List(ctx, n.only(o))
+			return nodes.List(ctx, n.selectNode(o))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return nodes.Watch(ctx, n.only(o))
+			return nodes.Watch(ctx, n.selectNode(o))
 		},
 	}, func(e watch.Event) (bool, error) {
 		node, ok := e.Object.(*v1.Node)
-		return ok && is(node), nil
+		return ok && accept(node), nil
 	})
 }
 
-func registered(*v1.Node) bool { return true }
+func isRegistered(*v1.Node) bool { return true }
 
-func ready(n *v1.Node) bool {
+func isReady(n *v1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
 		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
 	})
 }
 
-// counted reports whether a node's capacity has all devices of its machine, which means that the kubelet has them
+// hasDevices reports whether a node's capacity has all devices of its machine, which means that the kubelet has them
 // from the device plugins.
-func counted(n *v1.Node, m *topo.Machine) bool {
+func hasDevices(n *v1.Node, m *topo.Machine) bool {
 	for _, r := range m.Resources() {
 		if have := n.Status.Capacity[v1.ResourceName(r.Name)]; have.Value() != int64(len(r.Devices)) {
 			return false
@@ -333,10 +333,10 @@ func (n *Node) awaitLayout(ctx context.Context, admin *rest.Config) error {
 	}
 	return n.await(ctx, &v1alpha1.NodeLayout{}, &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (apiruntime.Object, error) {
-			return layouts.List(ctx, n.only(o))
+			return layouts.List(ctx, n.selectNode(o))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return layouts.Watch(ctx, n.only(o))
+			return layouts.Watch(ctx, n.selectNode(o))
 		},
 	}, func(e watch.Event) (bool, error) {
 		_, ok := e.Object.(*v1alpha1.NodeLayout)
@@ -344,8 +344,8 @@ func (n *Node) awaitLayout(ctx context.Context, admin *rest.Config) error {
 	})
 }
 
-// only narrows a list or watch to the object with the node's name.
-func (n *Node) only(o metav1.ListOptions) metav1.ListOptions {
+// selectNode narrows a list or watch to the object with the node's name.
+func (n *Node) selectNode(o metav1.ListOptions) metav1.ListOptions {
 	o.FieldSelector = fields.OneTermEqualSelector("metadata.name", n.Name).String()
 	return o
 }

@@ -33,8 +33,8 @@ type part struct {
 // compile them, so that they are in the build cache.
 const staticC = "-s -w -linkmode external -extldflags -static"
 
-// parts lists the programs of a node. release is Kubernetes', such as "v1.37.2".
-func parts(release string) []part {
+// nodeParts lists the programs of a node. release is Kubernetes', such as "v1.37.2".
+func nodeParts(release string) []part {
 	const version = "k8s.io/component-base/version"
 	noC := []string{"CGO_ENABLED=0"}
 	return []part{
@@ -45,14 +45,16 @@ func parts(release string) []part {
 		{name: "service forwarder", packages: []string{module + "/test/vm/realnode/forward"}, env: noC, ldflags: "-s -w"},
 		{name: "workload", packages: []string{module + "/test/vm/realnode/work"}, env: noC, ldflags: "-s -w"},
 		{name: "containerd", dir: "test/vm/realnode/parts/containerd", env: noC, ldflags: "-s -w",
-			tags: "no_btrfs no_devmapper no_zfs no_aufs", packages: under("github.com/containerd/containerd/v2/cmd/",
-				"containerd", "containerd-shim-runc-v2", "ctr")},
+			tags: "no_btrfs no_devmapper no_zfs no_aufs",
+			packages: withPrefix("github.com/containerd/containerd/v2/cmd/", "containerd",
+				"containerd-shim-runc-v2", "ctr")},
 		// The kubelet gives every sandbox the runtime's seccomp profile, so runc must support seccomp.
 		{name: "runc", dir: "test/vm/realnode/parts/runc", ldflags: staticC,
 			tags:     "seccomp netgo osusergo urfave_cli_no_docs",
 			packages: []string{"github.com/opencontainers/runc"}},
 		{name: "network plugins", dir: "test/vm/realnode/parts/cni", env: noC, ldflags: "-s -w",
-			packages: under("github.com/containernetworking/plugins/plugins/", "main/ptp", "main/loopback", "ipam/host-local")},
+			packages: withPrefix("github.com/containernetworking/plugins/plugins/", "main/ptp", "main/loopback",
+				"ipam/host-local")},
 	}
 }
 
@@ -60,29 +62,29 @@ func parts(release string) []part {
 // it.
 const OlderKubelet = "v1.33.13"
 
-// older returns the part with [OlderKubelet], which replaces the newest kubelet. The argument, a release of
+// olderParts returns the part with [OlderKubelet], which replaces the newest kubelet. The argument, a release of
 // Kubernetes, has no influence.
-func older(string) []part {
+func olderParts(string) []part {
 	return []part{{name: "kubelet " + OlderKubelet, dir: "test/vm/realnode/parts/kubelet",
 		packages: []string{"k8s.io/kubernetes/cmd/kubelet"},
 		ldflags:  staticC + " -X k8s.io/component-base/version.gitVersion=" + OlderKubelet}}
 }
 
-// tools lists the programs of an administrator's computer, and kube-controller-manager, which the lab's control plane
-// lacks.
-func tools(release string) []part {
+// toolParts lists the programs of an administrator's computer, and kube-controller-manager, which the lab's control
+// plane lacks.
+func toolParts(release string) []part {
 	const version = " -X k8s.io/component-base/version.gitVersion="
 	kubernetes := "-s -w" + version + release
 	return []part{
 		{name: "kube-controller-manager and kubectl", ldflags: kubernetes,
-			packages: under("k8s.io/kubernetes/cmd/", "kube-controller-manager", "kubectl")},
+			packages: withPrefix("k8s.io/kubernetes/cmd/", "kube-controller-manager", "kubectl")},
 		{name: "kubectl-tenon", packages: []string{module + "/cmd/kubectl-tenon"}, ldflags: "-s -w"},
 		{name: "helm", dir: "test/vm/realnode/parts/helm", env: []string{"CGO_ENABLED=0"}, ldflags: "-s -w",
 			packages: []string{"helm.sh/helm/v4/cmd/helm"}},
 	}
 }
 
-func under(prefix string, names ...string) []string {
+func withPrefix(prefix string, names ...string) []string {
 	out := make([]string, len(names))
 	for i, n := range names {
 		out[i] = prefix + n
@@ -92,7 +94,7 @@ func under(prefix string, names ...string) []string {
 
 // buildParts builds the programs of a node that are not up to date, and returns their directory.
 func buildParts(ctx context.Context, say func(string)) (string, error) {
-	return buildAll(ctx, "", parts, say)
+	return buildAll(ctx, "", nodeParts, say)
 }
 
 // BuildTools builds kubectl with Tenon's plugin, helm, and kube-controller-manager for this computer if they are not up
@@ -101,12 +103,13 @@ func BuildTools(ctx context.Context, progress func(line string)) (string, error)
 	if err := checkHost(); err != nil {
 		return "", err
 	}
-	return buildAll(ctx, "tools", tools, progress)
+	return buildAll(ctx, "tools", toolParts, progress)
 }
 
 // buildAll builds parts for the release of Kubernetes in go.mod, and returns the directory of the programs. Each
 // checkout has its own directory in the user's cache; name is a folder in it.
-func buildAll(ctx context.Context, name string, of func(release string) []part, say func(string)) (string, error) {
+func buildAll(ctx context.Context, name string, partsOf func(release string) []part,
+	say func(string)) (string, error) {
 	root, err := Root(ctx)
 	if err != nil {
 		return "", err
@@ -124,7 +127,7 @@ func buildAll(ctx context.Context, name string, of func(release string) []part, 
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return "", fmt.Errorf("make a place for the parts: %w", err)
 	}
-	for _, p := range of(release) {
+	for _, p := range partsOf(release) {
 		if err := p.build(ctx, root, bin, say); err != nil {
 			return "", err
 		}
@@ -158,7 +161,8 @@ func (p part) build(ctx context.Context, root, bin string, say func(string)) err
 	cmd.Stdout, cmd.Stderr = &output, &output
 	say("building " + p.name)
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("build %s: %w:\n%s", p.name, errors.Join(err, context.Cause(ctx)), last(output.String(), 4000))
+		return fmt.Errorf("build %s: %w:\n%s", p.name, errors.Join(err, context.Cause(ctx)),
+			tail(output.String(), 4000))
 	}
 	say(fmt.Sprintf("built %s (%s)", p.name, time.Since(began).Round(100*time.Millisecond)))
 	return nil
@@ -176,7 +180,7 @@ func checkLinker(ctx context.Context) error {
 	cmd.Stdin = strings.NewReader("int main(void) { return 0; }\n")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return &guest.MissingError{Package: "gcc libc6-dev libseccomp-dev", Err: fmt.Errorf("%s: %w: %s", words[0], err,
-			last(string(out), 400))}
+			tail(string(out), 400))}
 	}
 	return nil
 }
@@ -197,13 +201,13 @@ func goOutput(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("go %s: %w: %s", args[0], err, last(stderr.String(), 400))
+		return "", fmt.Errorf("go %s: %w: %s", args[0], err, tail(stderr.String(), 400))
 	}
 	return strings.TrimSpace(string(out)), nil
 }
 
-// last returns the end of a text, at most n bytes.
-func last(s string, n int) string {
+// tail returns the end of a text, at most n bytes.
+func tail(s string, n int) string {
 	s = strings.TrimSpace(s)
 	if len(s) > n {
 		s = "... " + s[len(s)-n:]

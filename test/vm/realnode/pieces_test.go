@@ -19,7 +19,7 @@ import (
 
 // The release that the older kubelet is named by is that of its source.
 func TestTheOlderKubeletIsPinned(t *testing.T) {
-	for _, p := range older("") {
+	for _, p := range olderParts("") {
 		text, err := os.ReadFile(filepath.Join("../../..", p.dir, "go.mod"))
 		if err != nil {
 			t.Fatal(err)
@@ -35,7 +35,7 @@ func TestHardware(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args, cmdline, err := hardware(m.Topo)
+	args, cmdline, err := qemuArgs(m.Topo)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestHardwareThatQEMUCannotMakeIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := hardware(m); err == nil || !strings.Contains(err.Error(), c.why) {
+		if _, _, err := qemuArgs(m); err == nil || !strings.Contains(err.Error(), c.why) {
 			t.Errorf("machine %q: error %v, want %q in it", c.text, err, c.why)
 		}
 	}

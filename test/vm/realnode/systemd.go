@@ -18,18 +18,18 @@ import (
 // DropIns is where the kubelet of a node with systemd reads its drop-in files.
 const DropIns = "/etc/kubernetes/kubelet.conf.d"
 
-// masked are units that never start, because no user logs in to a node or answers a prompt, and no record of a crash
-// or a login is kept.
-var masked = []string{"systemd-logind.service", "getty@tty1.service", "serial-getty@ttyS0.service",
+// maskedUnits are units that never start, because no user logs in to a node or answers a prompt, and no record of a
+// crash or a login is kept.
+var maskedUnits = []string{"systemd-logind.service", "getty@tty1.service", "serial-getty@ttyS0.service",
 	"serial-getty@ttyS1.service", "systemd-firstboot.service", "systemd-update-utmp.service", "getty.target",
 	"systemd-pstore.service", "systemd-ask-password-wall.path", "systemd-ask-password-console.path"}
 
-// wanted are the units that start at boot.
-var wanted = []string{"containerd.service", "join.service", "kubelet.service", "tenon-agent.service"}
+// enabledUnits are the units that start at boot.
+var enabledUnits = []string{"containerd.service", "join.service", "kubelet.service", "tenon-agent.service"}
 
-// fillSystemd lays out the files of a node with systemd below a directory. Programs that Debian's packages lack are
+// layOutSystemd lays out the files of a node with systemd below a directory. Programs that Debian's packages lack are
 // busybox's.
-func fillSystemd(ctx context.Context, tree, bin, busybox string) error {
+func layOutSystemd(ctx context.Context, tree, bin, busybox string) error {
 	from, err := debian.Tree(arch, "systemd")
 	if missing := (*debian.MissingError)(nil); errors.As(err, &missing) {
 		return &guest.MissingError{Package: "systemd", Err: err}
@@ -37,9 +37,9 @@ func fillSystemd(ctx context.Context, tree, bin, busybox string) error {
 		return err
 	}
 	if out, err := exec.CommandContext(ctx, "cp", "-a", from+"/.", tree).CombinedOutput(); err != nil {
-		return fmt.Errorf("copy systemd: %w: %s", err, last(string(out), 400))
+		return fmt.Errorf("copy systemd: %w: %s", err, tail(string(out), 400))
 	}
-	if err := fill(tree, bin, busybox); err != nil {
+	if err := layOut(tree, bin, busybox); err != nil {
 		return err
 	}
 	if err := copyFiles(tree, systemdFiles, "systemd", 0o644); err != nil {
@@ -57,10 +57,10 @@ func fillSystemd(ctx context.Context, tree, bin, busybox string) error {
 	}
 	links := map[string]string{"sbin/init": "/usr/lib/systemd/systemd",
 		"etc/systemd/system/default.target": "/usr/lib/systemd/system/multi-user.target"}
-	for _, unit := range masked {
+	for _, unit := range maskedUnits {
 		links["etc/systemd/system/"+unit] = "/dev/null"
 	}
-	for _, unit := range wanted {
+	for _, unit := range enabledUnits {
 		links["etc/systemd/system/multi-user.target.wants/"+unit] = "/usr/lib/systemd/system/" + unit
 	}
 	for name, target := range links {

@@ -43,24 +43,24 @@ func run(args []string) error {
 
 // serve forwards connections until the listener fails.
 func serve(l net.Listener, to string) error {
-	free := make(chan struct{}, maxConnections)
+	slots := make(chan struct{}, maxConnections)
 	for {
 		from, err := l.Accept()
 		if err != nil {
 			return fmt.Errorf("accept at %s: %w", l.Addr(), err)
 		}
-		free <- struct{}{}
+		slots <- struct{}{}
 		go func() {
-			defer func() { <-free }()
-			if err := pass(from, to); err != nil {
+			defer func() { <-slots }()
+			if err := forward(from, to); err != nil {
 				fmt.Fprintln(os.Stderr, "forward:", err)
 			}
 		}()
 	}
 }
 
-// pass forwards one connection until one of its ends is closed.
-func pass(from net.Conn, address string) error {
+// forward forwards one connection until one of its ends is closed.
+func forward(from net.Conn, address string) error {
 	defer from.Close()
 	to, err := net.Dial("tcp", address)
 	if err != nil {

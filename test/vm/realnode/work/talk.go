@@ -21,8 +21,8 @@ const (
 	tick  = 16 * time.Millisecond
 )
 
-// nobody is written to the second port to end the sending.
-const nobody = "-"
+// stopAddress is written to the second port to end the sending.
+const stopAddress = "-"
 
 // talk serves both ports and sends data until one port cannot be served. It returns why.
 func talk() error {
@@ -69,7 +69,7 @@ func serve(port string, handle func(net.Conn) error) error {
 // again.
 func send(to <-chan string) {
 	data := make([]byte, chunk)
-	address := nobody
+	address := stopAddress
 	var c net.Conn
 	t := time.NewTicker(tick)
 	for {
@@ -79,7 +79,7 @@ func send(to <-chan string) {
 			continue
 		case <-t.C:
 		}
-		if address == nobody {
+		if address == stopAddress {
 			continue
 		}
 		if c == nil {
