@@ -108,6 +108,7 @@ func (a *app) alignments(ctx context.Context, f podsFlags, names []string) (*ali
 	if namespace = cmp.Or(a.kube.Namespace(), namespace, "default"); f.everywhere {
 		namespace = ""
 	}
+	names = slices.Clone(names) // they are the command's arguments, which --watch reads again
 	for i, ref := range names {
 		ns, name, err := a.podName(ref)
 		if err != nil {

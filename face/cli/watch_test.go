@@ -8,6 +8,9 @@ import (
 	"io"
 	"testing"
 	"time"
+
+	"github.com/tenon-numa/tenon/cluster/view"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // A watch writes the output again when it differs, and writes nothing when it does not.
@@ -48,5 +51,17 @@ func TestAgainEndsWithAnError(t *testing.T) {
 	err := writeChanges(t.Context(), io.Discard, nil, nil, func(context.Context, io.Writer) error { return want })
 	if !errors.Is(err, want) {
 		t.Errorf("error %v, want %v", err, want)
+	}
+}
+
+// A watch of pods reads its arguments again for each output.
+func TestAWatchOfAPodFindsItAgain(t *testing.T) {
+	c := cluster{pods: map[string]view.Pod{"ml/a": {ID: state.PodID{Namespace: "ml", Name: "a", UID: "a"}, Node: "n"}}}
+	a := newApp(Setup{Connect: func(Kubeconfig) (Cluster, string, error) { return c, "default", nil }})
+	args := []string{"ml/a"}
+	for range 2 {
+		if _, err := a.alignments(t.Context(), podsFlags{}, args); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -96,7 +96,7 @@ func Examine(s *Snapshot, o Options) (document.Diagnosis, error) {
 	if err != nil {
 		return document.Diagnosis{}, fmt.Errorf("judge the cluster: %w", err)
 	}
-	x := &examination{Snapshot: s, scene: scene, found: map[string]*document.Finding{}}
+	x := &examination{Snapshot: s, scene: scene, selectedPod: o.Pod, found: map[string]*document.Finding{}}
 	x.cluster()
 	x.nodes()
 	if err := x.pods(); err != nil {
@@ -177,8 +177,9 @@ func (x *examination) unexamined() (out []document.Limit) {
 // examination collects findings. It merges findings with the same id and text into one with several objects.
 type examination struct {
 	*Snapshot
-	scene *stage.Stage
-	found map[string]*document.Finding
+	scene       *stage.Stage
+	selectedPod string // Options.Pod
+	found       map[string]*document.Finding
 	// judged counts the judged workloads that wait for a node. unjudged counts the pods that have a node but cannot
 	// be judged, and firstUnjudged is the reason for the first of them.
 	judged, unjudged int

@@ -464,6 +464,17 @@ func TestFindingsAreOfTheNodeOrPodThatIsAskedFor(t *testing.T) {
 	if got := ids(w.examine(t, doctor.Options{Pod: "default/wide"})); !slices.Equal(got, []string{"never-admitted"}) {
 		t.Errorf("of the pod: %v", got)
 	}
+	// Of the waiting pods of one controller only one is judged: the one that is asked for.
+	w.pods = append(w.pods, *kubetest.CPUs("wide-2", 400))
+	for i := range w.pods {
+		w.pods[i].OwnerReferences = []metav1.OwnerReference{
+			{Kind: "ReplicaSet", Name: "wide", UID: "w", Controller: new(true)}}
+	}
+	for _, name := range []string{"default/wide", "default/wide-2"} {
+		if got := ids(w.examine(t, doctor.Options{Pod: name})); !slices.Equal(got, []string{"never-admitted"}) {
+			t.Errorf("of pod %s of a ReplicaSet: %v", name, got)
+		}
+	}
 	for _, o := range []doctor.Options{{Node: "other"}, {Pod: "default/other"}, {Pod: "ml/wide"}} {
 		if d, err := doctor.Examine(w.read(t), o); err == nil {
 			t.Errorf("%+v is not there, and the answer is %v", o, d.Findings)

@@ -26,8 +26,8 @@ const maxJudged = 200
 func (x *examination) pods() error {
 	byUID := map[string]kube.Stored{} // converted only when needed: a view may store pods without all their fields
 	judged := map[string]bool{}
-	cores := x.wholeCores()
-	for _, stored := range x.View.Pods {
+	cores, more := x.wholeCores(), false
+	for _, stored := range x.podsInOrder() {
 		p := stored.Pod()
 		if why, refused := kube.Rejection(p); refused {
 			x.refused(p, why)
@@ -44,6 +44,7 @@ func (x *examination) pods() error {
 		// Pods of one controller are equal.
 		key := onPod(p).String()
 		if len(judged) == maxJudged && !judged[key] {
+			more = true
 			continue
 		}
 		if !judged[key] {
@@ -53,13 +54,25 @@ func (x *examination) pods() error {
 			}
 		}
 	}
-	if len(judged) == maxJudged {
+	if more {
 		x.Limits = append(x.Limits, document.Limit{Resource: "pods",
 			Reason: fmt.Sprintf("of the workloads that wait, the first %d were judged", maxJudged)})
 	}
 	x.judged = len(judged)
 	x.misaligned(byUID)
 	return nil
+}
+
+// podsInOrder returns all pods, the selected one first: of the waiting pods of one controller only the first is judged.
+func (x *examination) podsInOrder() []kube.Stored {
+	at := slices.IndexFunc(x.View.Pods, func(s kube.Stored) bool {
+		p := s.Pod()
+		return p.Namespace+"/"+p.Name == x.selectedPod
+	})
+	if at < 0 {
+		return x.View.Pods
+	}
+	return slices.Concat(x.View.Pods[at:at+1], x.View.Pods[:at], x.View.Pods[at+1:])
 }
 
 // nearlyGuaranteed finds pods that a small change would align. Either a container requests whole CPUs with equal

@@ -206,7 +206,10 @@ func (w *waits) note(uid string, nodes []string, now time.Time) time.Time {
 	defer w.mu.Unlock()
 	old, known := w.pods[uid]
 	if len(nodes) == 0 {
-		delete(w.pods, uid)
+		if known {
+			delete(w.pods, uid)
+			w.order = slices.DeleteFunc(w.order, func(of string) bool { return of == uid })
+		}
 		return now
 	}
 	if w.pods == nil {
