@@ -66,16 +66,16 @@ var documented = regexp.MustCompile(`(?m)^[a-z][a-z-]*:.*## `)
 
 // Measure returns the report on the files of a tree. It fails if a Go file does not parse.
 func Measure(tree fs.FS) (Report, error) {
-	m := &measuring{tree: tree, fset: token.NewFileSet(), areas: map[string]*Area{}, rooms: map[string]bool{},
+	m := &measurement{tree: tree, fset: token.NewFileSet(), areas: map[string]*Area{}, folders: map[string]bool{},
 		types: map[string][]string{}}
 	err := Walk(tree, func(string) bool { return false }, func(name string) error {
 		switch {
 		case path.Ext(name) == ".mod":
 			m.report.Modules++
 		case name == "Makefile":
-			return m.makefile(name)
+			return m.countTargets(name)
 		case path.Ext(name) == ".go":
-			return m.file(name)
+			return m.measureFile(name)
 		}
 		return nil
 	})
@@ -85,22 +85,22 @@ func Measure(tree fs.FS) (Report, error) {
 	return m.result(), nil
 }
 
-type measuring struct {
-	tree   fs.FS
-	fset   *token.FileSet
-	report Report
-	areas  map[string]*Area
-	rooms  map[string]bool     // folders with code
-	types  map[string][]string // packages by exported type
+type measurement struct {
+	tree    fs.FS
+	fset    *token.FileSet
+	report  Report
+	areas   map[string]*Area
+	folders map[string]bool     // folders with code
+	types   map[string][]string // packages by exported type
 }
 
-func (m *measuring) makefile(name string) error {
+func (m *measurement) countTargets(name string) error {
 	text, err := fs.ReadFile(m.tree, name)
 	m.report.MakeTargets = len(documented.FindAll(text, -1))
 	return err
 }
 
-func (m *measuring) file(name string) error {
+func (m *measurement) measureFile(name string) error {
 	f, text, err := Parse(m.tree, m.fset, name)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (m *measuring) file(name string) error {
 	if ast.IsGenerated(f) {
 		return nil
 	}
-	area := m.area(name)
+	area := m.areaOf(name)
 	for _, group := range f.Comments {
 		for _, c := range group.List {
 			area.Comments += 1 + strings.Count(c.Text, "\n")
@@ -121,15 +121,15 @@ func (m *measuring) file(name string) error {
 		return nil
 	}
 	area.Code += lines
-	if room := path.Dir(name); !m.rooms[room] {
-		m.rooms[room] = true
+	if folder := path.Dir(name); !m.folders[folder] {
+		m.folders[folder] = true
 		area.Packages++
 	}
-	m.declarations(path.Dir(name), f, area)
+	m.countDeclarations(path.Dir(name), f, area)
 	return nil
 }
 
-func (m *measuring) area(name string) *Area {
+func (m *measurement) areaOf(name string) *Area {
 	first, _, below := strings.Cut(name, "/")
 	if !below {
 		first = "."
@@ -161,8 +161,8 @@ func codeLines(name string, text []byte) int {
 	}
 }
 
-// declarations counts the declarations of a file.
-func (m *measuring) declarations(room string, f *ast.File, area *Area) {
+// countDeclarations counts the declarations of a file.
+func (m *measurement) countDeclarations(folder string, f *ast.File, area *Area) {
 	count := func(id *ast.Ident) {
 		if id.IsExported() {
 			area.Exported++
@@ -181,24 +181,24 @@ func (m *measuring) declarations(room string, f *ast.File, area *Area) {
 					}
 				case *ast.TypeSpec:
 					count(s.Name)
-					m.declared(room, f.Name.Name, s)
+					m.recordType(folder, f.Name.Name, s)
 				}
 			}
 		}
 	}
 }
 
-// declared records an exported type for Doubled, and a struct for Largest.
-func (m *measuring) declared(room, pkg string, s *ast.TypeSpec) {
+// recordType records an exported type for Doubled, and a struct for Largest.
+func (m *measurement) recordType(folder, pkg string, s *ast.TypeSpec) {
 	if s.Name.IsExported() {
-		m.types[s.Name.Name] = append(m.types[s.Name.Name], room)
+		m.types[s.Name.Name] = append(m.types[s.Name.Name], folder)
 	}
 	if t, ok := s.Type.(*ast.StructType); ok && t.Fields.NumFields() > m.report.Largest.Fields {
 		m.report.Largest = Struct{pkg + "." + s.Name.Name, t.Fields.NumFields()}
 	}
 }
 
-func (m *measuring) result() Report {
+func (m *measurement) result() Report {
 	out := m.report
 	for _, a := range m.areas {
 		out.Areas = append(out.Areas, *a)
@@ -206,10 +206,10 @@ func (m *measuring) result() Report {
 	slices.SortFunc(out.Areas, func(a, b Area) int {
 		return cmp.Or(b.Code-a.Code, cmp.Compare(a.Name, b.Name))
 	})
-	for name, rooms := range m.types {
-		slices.Sort(rooms)
-		if rooms = slices.Compact(rooms); len(rooms) > 1 {
-			out.Doubled = append(out.Doubled, Doubled{name, rooms})
+	for name, packages := range m.types {
+		slices.Sort(packages)
+		if packages = slices.Compact(packages); len(packages) > 1 {
+			out.Doubled = append(out.Doubled, Doubled{name, packages})
 		}
 	}
 	slices.SortFunc(out.Doubled, func(a, b Doubled) int {

@@ -29,12 +29,12 @@ func generate(_ context.Context, o *options, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	made, err := chart.Manifests(c)
+	manifests, err := chart.Manifests(c)
 	if err != nil {
 		return err
 	}
 	files = map[string][]byte{}
-	for name, text := range made {
+	for name, text := range manifests {
 		files[name] = []byte(text)
 	}
 	return writeChanged(deploy, files, stdout)

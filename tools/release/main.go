@@ -38,7 +38,7 @@ func main() {
 
 // command is one subcommand.
 type command struct {
-	name, what string
+	name, help string
 	run        func(ctx context.Context, o *options, stdout io.Writer) error
 }
 
@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		var b strings.Builder
 		b.WriteString("want one of these commands:")
 		for _, c := range all {
-			fmt.Fprintf(&b, "\n  %-10s %s", c.name, c.what)
+			fmt.Fprintf(&b, "\n  %-10s %s", c.name, c.help)
 		}
 		return errors.New(b.String())
 	}
@@ -89,7 +89,7 @@ type options struct {
 	tagged    bool // the commit has the tag of the version
 	registry  string
 	out       string // folder
-	output    string // "json", or empty for a table
+	format    string // "json", or empty for a table
 	platforms []v1.Platform
 	programs  []image.Program
 }
@@ -100,7 +100,7 @@ func (o *options) flags(name string) *flag.FlagSet {
 		"tag at HEAD, else 0.0.0-dev.gCOMMIT)")
 	flags.StringVar(&o.registry, "registry", "ghcr.io/tenon-numa", "registry and folder of the images")
 	flags.StringVar(&o.out, "out", "", "folder for what is made (default: dist in the repository)")
-	flags.StringVar(&o.output, "o", "", "json, or a table")
+	flags.StringVar(&o.format, "o", "", "json, or a table")
 	flags.Func("platforms", "platforms of the images (default: linux/amd64,linux/arm64)", func(text string) error {
 		o.platforms = nil
 		for _, t := range strings.Split(text, ",") {
@@ -138,14 +138,14 @@ func programsOf(text string) (out []image.Program, err error) {
 	for _, name := range strings.Split(text, ",") {
 		i := slices.IndexFunc(all, func(p image.Program) bool { return p.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("program %q has no image; those of %s have", name, namesOf(all))
+			return nil, fmt.Errorf("program %q has no image; those of %s have", name, programNames(all))
 		}
 		out = append(out, all[i])
 	}
 	return out, nil
 }
 
-func namesOf(all []image.Program) string {
+func programNames(all []image.Program) string {
 	var names []string
 	for _, p := range all {
 		names = append(names, p.Name)
@@ -164,8 +164,8 @@ func (o *options) complete(ctx context.Context) (err error) {
 	if o.out == "" {
 		o.out = filepath.Join(o.source.Root, "dist")
 	}
-	if o.output != "" && o.output != "json" {
-		return fmt.Errorf("-o %s: want json, or no -o for a table", o.output)
+	if o.format != "" && o.format != "json" {
+		return fmt.Errorf("-o %s: want json, or no -o for a table", o.format)
 	}
 	return nil
 }
@@ -175,8 +175,8 @@ func images(ctx context.Context, o *options, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.output == "json" {
-		return encode(stdout, all)
+	if o.format == "json" {
+		return printJSON(stdout, all)
 	}
 	return printImages(stdout, all)
 }

@@ -42,9 +42,9 @@ func TestParseVersion(t *testing.T) {
 func TestEveryCommitHasAVersion(t *testing.T) {
 	for _, hash := range []string{"4f63f781c2aa", "1234567890ab", "0123456789ab", "012345678901", "999999999999",
 		"000000000000", "1234567e8901"} {
-		version := development(hash + "0123")
+		version := developmentVersion(hash + "0123")
 		got, err := parseVersion(version)
-		if err != nil || !strings.HasSuffix(got, hash) || !forDevelopment(got) {
+		if err != nil || !strings.HasSuffix(got, hash) || !isDevelopment(got) {
 			t.Errorf("commit %s has version %q (%v), want one for development that ends with it", hash, got, err)
 		}
 	}
@@ -170,8 +170,8 @@ func TestProgramsOf(t *testing.T) {
 		"all":                                 "tenon-agent, tenon-console, tenon-scheduler, tenon-volcano-scheduler",
 		"tenon-volcano-scheduler,tenon-agent": "tenon-volcano-scheduler, tenon-agent",
 	} {
-		if got, err := programsOf(text); err != nil || namesOf(got) != want {
-			t.Errorf("%q: %s, %v, want %s", text, namesOf(got), err, want)
+		if got, err := programsOf(text); err != nil || programNames(got) != want {
+			t.Errorf("%q: %s, %v, want %s", text, programNames(got), err, want)
 		}
 	}
 	want := `program "tenon-lab" has no image; those of tenon-agent, tenon-console,`
@@ -199,7 +199,7 @@ func TestOneChartIsInTheFolder(t *testing.T) {
 // list of what to sign has digests.
 func TestFilesOfARelease(t *testing.T) {
 	o := built(t)
-	if err := os.Mkdir(o.folder(), 0o755); err != nil {
+	if err := os.Mkdir(o.pageFolder(), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	var all []image.Built
@@ -212,15 +212,15 @@ func TestFilesOfARelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := writeChart(o, o.folder(), io.Discard); err != nil {
+	if err := writeChart(o, o.pageFolder(), io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := finish(t.Context(), o, pushed, &out); err != nil {
+	if err := writeSums(t.Context(), o, pushed, &out); err != nil {
 		t.Fatal(err)
 	}
-	checkSums(t, o.folder())
-	data, err := os.ReadFile(filepath.Join(o.folder(), provenanceFile))
+	checkSums(t, o.pageFolder())
+	data, err := os.ReadFile(filepath.Join(o.pageFolder(), provenanceFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,11 +23,11 @@ import (
 	"github.com/tenon-numa/tenon/tools/release/page"
 )
 
-// plugin is the program that kubectl finds as kubectl tenon.
-const plugin = "kubectl-tenon"
+// pluginName is the program that kubectl finds as kubectl tenon.
+const pluginName = "kubectl-tenon"
 
-// plugins returns the platforms of the kubectl plugin.
-func plugins() (out []v1.Platform) {
+// pluginPlatforms returns the platforms of the kubectl plugin.
+func pluginPlatforms() (out []v1.Platform) {
 	for _, os := range []string{"linux", "darwin", "windows"} {
 		for _, arch := range []string{"amd64", "arm64"} {
 			out = append(out, v1.Platform{OS: os, Architecture: arch})
@@ -36,8 +36,8 @@ func plugins() (out []v1.Platform) {
 	return out
 }
 
-// folder is where the files of a release's page are; it has no other files.
-func (o *options) folder() string { return filepath.Join(o.out, "v"+o.source.Version) }
+// pageFolder is where the files of a release's page are; it has no other files.
+func (o *options) pageFolder() string { return filepath.Join(o.out, "v"+o.source.Version) }
 
 // release makes all files of a release's page on GitHub, and prints what to sign. It removes earlier files of the
 // version.
@@ -50,10 +50,10 @@ func release(ctx context.Context, o *options, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(o.folder()); err != nil {
+	if err := os.RemoveAll(o.pageFolder()); err != nil {
 		return fmt.Errorf("make room for the release: %w", err)
 	}
-	if err := os.MkdirAll(o.folder(), 0o755); err != nil {
+	if err := os.MkdirAll(o.pageFolder(), 0o755); err != nil {
 		return fmt.Errorf("make the folder of the release: %w", err)
 	}
 	built, err := buildImages(ctx, o)
@@ -68,7 +68,7 @@ func release(ctx context.Context, o *options, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := writeChart(o, o.folder(), io.Discard); err != nil {
+	if err := writeChart(o, o.pageFolder(), io.Discard); err != nil {
 		return err
 	}
 	base := "https://github.com/tenon-numa/tenon/releases/download/v" + o.source.Version
@@ -76,18 +76,18 @@ func release(ctx context.Context, o *options, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := o.write("tenon.yaml", krew); err != nil {
+	if err := o.writePageFile("tenon.yaml", krew); err != nil {
 		return err
 	}
-	if err := o.write("NOTES.md", []byte(notes)); err != nil {
+	if err := o.writePageFile("NOTES.md", []byte(notes)); err != nil {
 		return err
 	}
-	return finish(ctx, o, pushed, stdout)
+	return writeSums(ctx, o, pushed, stdout)
 }
 
-// write writes a file of the release's page.
-func (o *options) write(name string, data []byte) error {
-	if err := os.WriteFile(filepath.Join(o.folder(), name), data, 0o644); err != nil {
+// writePageFile writes a file of the release's page.
+func (o *options) writePageFile(name string, data []byte) error {
+	if err := os.WriteFile(filepath.Join(o.pageFolder(), name), data, 0o644); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
@@ -112,7 +112,7 @@ func listPushed(o *options, built []image.Built) (subjects []page.Subject, err e
 		if err != nil {
 			return nil, fmt.Errorf("read the bill of materials of %s: %w", i.Name, err)
 		}
-		if err := o.write(file, bill); err != nil {
+		if err := o.writePageFile(file, bill); err != nil {
 			return nil, err
 		}
 	}
@@ -125,7 +125,7 @@ func listPushed(o *options, built []image.Built) (subjects []page.Subject, err e
 		return nil, err
 	}
 	add(fmt.Sprintf("%s/charts/%s:%s", o.registry, c.Name(), o.source.Version), digest, "")
-	return subjects, o.write("images.txt", b.Bytes())
+	return subjects, o.writePageFile("images.txt", b.Bytes())
 }
 
 // archiveAll builds the kubectl plugin for all platforms, and writes an archive and a bill of materials for each.
@@ -139,10 +139,10 @@ func archiveAll(ctx context.Context, o *options) (out []page.Archive, err error)
 		return nil, fmt.Errorf("make a folder for programs: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	for _, on := range plugins() {
-		fmt.Fprintf(os.Stderr, "build %s for %s\n", plugin, on)
-		path := filepath.Join(work, plugin)
-		if err := o.source.Compile(ctx, image.Program{Name: plugin}, on, path); err != nil {
+	for _, on := range pluginPlatforms() {
+		fmt.Fprintf(os.Stderr, "build %s for %s\n", pluginName, on)
+		path := filepath.Join(work, pluginName)
+		if err := o.source.Compile(ctx, image.Program{Name: pluginName}, on, path); err != nil {
 			return nil, err
 		}
 		a, err := packPlugin(o, on, path, license)
@@ -162,13 +162,14 @@ func packPlugin(o *options, on v1.Platform, path string, license []byte) (a page
 		return a, fmt.Errorf("read program: %w", err)
 	}
 	if on.OS == runtime.GOOS && on.Architecture == runtime.GOARCH {
-		if err := saysItsVersion(o, path); err != nil {
+		if err := checkVersion(o, path); err != nil {
 			return a, err
 		}
 	}
-	stem := fmt.Sprintf("%s_v%s_%s_%s", plugin, o.source.Version, on.OS, on.Architecture)
+	stem := fmt.Sprintf("%s_v%s_%s_%s", pluginName, o.source.Version, on.OS, on.Architecture)
 	a = page.Archive{OS: on.OS, Arch: on.Architecture, Name: stem + ".tar.gz"}
-	files := []archive.File{{Name: plugin, Mode: 0o755, Data: program}, {Name: "LICENSE", Mode: 0o644, Data: license}}
+	files := []archive.File{{Name: pluginName, Mode: 0o755, Data: program},
+		{Name: "LICENSE", Mode: 0o644, Data: license}}
 	var data []byte
 	if on.OS == "windows" {
 		files[0].Name += ".exe"
@@ -180,20 +181,20 @@ func packPlugin(o *options, on v1.Platform, path string, license []byte) (a page
 	if err != nil {
 		return a, err
 	}
-	bill, err := o.source.BillOfMaterials(plugin, path)
+	bill, err := o.source.BillOfMaterials(pluginName, path)
 	if err != nil {
 		return a, err
 	}
 	sum := sha256.Sum256(data)
 	a.SHA256 = hex.EncodeToString(sum[:])
-	if err := o.write(a.Name, data); err != nil {
+	if err := o.writePageFile(a.Name, data); err != nil {
 		return a, err
 	}
-	return a, o.write(stem+".spdx.json", bill)
+	return a, o.writePageFile(stem+".spdx.json", bill)
 }
 
-// saysItsVersion runs a program of this machine's platform, and fails if it prints another version or commit.
-func saysItsVersion(o *options, path string) error {
+// checkVersion runs a program of this machine's platform, and fails if it prints another version or commit.
+func checkVersion(o *options, path string) error {
 	out, err := exec.Command(path, "--version").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("ask %s for its version: %w: %s", filepath.Base(path), err, out)
@@ -212,16 +213,16 @@ const (
 	provenanceFile = "provenance.intoto.json"
 )
 
-// finish writes the checksums of all files and the statement of provenance, and prints what to sign.
-func finish(ctx context.Context, o *options, pushed []page.Subject, stdout io.Writer) error {
-	entries, err := os.ReadDir(o.folder())
+// writeSums writes the checksums of all files and the statement of provenance, and prints what to sign.
+func writeSums(ctx context.Context, o *options, pushed []page.Subject, stdout io.Writer) error {
+	entries, err := os.ReadDir(o.pageFolder())
 	if err != nil {
 		return fmt.Errorf("read the folder of the release: %w", err)
 	}
 	var sums bytes.Buffer
 	var subjects []page.Subject
 	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(o.folder(), e.Name()))
+		data, err := os.ReadFile(filepath.Join(o.pageFolder(), e.Name()))
 		if err != nil {
 			return fmt.Errorf("read %s: %w", e.Name(), err)
 		}
@@ -230,7 +231,7 @@ func finish(ctx context.Context, o *options, pushed []page.Subject, stdout io.Wr
 		fmt.Fprintf(&sums, "%s  %s\n", text, e.Name())
 		subjects = append(subjects, page.Subject{Name: e.Name(), Digest: map[string]string{"sha256": text}})
 	}
-	if err := o.write(sumsFile, sums.Bytes()); err != nil {
+	if err := o.writePageFile(sumsFile, sums.Bytes()); err != nil {
 		return err
 	}
 	version, err := exec.CommandContext(ctx, "go", "env", "GOVERSION").Output()
@@ -242,20 +243,20 @@ func finish(ctx context.Context, o *options, pushed []page.Subject, stdout io.Wr
 	if err != nil {
 		return err
 	}
-	if err := o.write(provenanceFile, statement); err != nil {
+	if err := o.writePageFile(provenanceFile, statement); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%s\nThese files are in %s.\n", sums.String(), o.folder())
+	fmt.Fprintf(stdout, "%s\nThese files are in %s.\n", sums.String(), o.pageFolder())
 	if !o.tagged {
 		fmt.Fprintf(stdout, "\nThis is a trial: commit %.12s has no tag v%s.\n", o.source.Commit, o.source.Version)
 	}
-	return toSign(o, pushed, stdout)
+	return writeSigning(o, pushed, stdout)
 }
 
-// toSign prints the commands that sign a release, and writes them to a file beside the folder of the release. They
-// sign first the files of the release's page, then the artifacts in the registry. The list of a program's images is
-// signed together with all images that it lists.
-func toSign(o *options, pushed []page.Subject, stdout io.Writer) error {
+// writeSigning prints the commands that sign a release, and writes them to a file beside the folder of the release.
+// They sign first the files of the release's page, then the artifacts in the registry. The list of a program's images
+// is signed together with all images that it lists.
+func writeSigning(o *options, pushed []page.Subject, stdout io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "#!/bin/sh\n# Run this in the folder v%s, after make push; cosign asks for an identity, or takes "+
 		"the one of a workflow.\nset -eu\n", o.source.Version)
@@ -280,7 +281,7 @@ func toSign(o *options, pushed []page.Subject, stdout io.Writer) error {
 		o.source.Version, path)
 	_, commands, _ := strings.Cut(b.String(), "set -eu\n")
 	fmt.Fprintf(stdout, "%s\nThe page of the release gets all files of %s, with the two bundles that cosign writes there.\n",
-		commands, o.folder())
+		commands, o.pageFolder())
 	return nil
 }
 
@@ -305,8 +306,8 @@ func buildImages(ctx context.Context, o *options) (all []image.Built, err error)
 	return all, nil
 }
 
-// encode writes JSON for programs.
-func encode(w io.Writer, v any) error {
+// printJSON writes JSON for programs.
+func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(v)

@@ -26,12 +26,12 @@ func parseVersion(text string) (string, error) {
 	return m[1], nil
 }
 
-// development returns the version of a commit without a tag. The hash follows a g, as in git describe. Without the g,
-// a hash of only digits that begins with a zero would make the version invalid.
-func development(commit string) string { return "0.0.0-dev.g" + commit[:12] }
+// developmentVersion returns the version of a commit without a tag. The hash follows a g, as in git describe. Without
+// the g, a hash of only digits that begins with a zero would make the version invalid.
+func developmentVersion(commit string) string { return "0.0.0-dev.g" + commit[:12] }
 
-// forDevelopment reports whether a version is not a release's.
-func forDevelopment(version string) bool { return strings.HasPrefix(version, "0.0.0-") }
+// isDevelopment reports whether a version is not a release's.
+func isDevelopment(version string) bool { return strings.HasPrefix(version, "0.0.0-") }
 
 // readSource returns the sources of a release according to git, and whether HEAD has the version's tag. If the
 // version is empty, it is the tag at HEAD, or a development version if there is none. A version that is not for
@@ -56,10 +56,10 @@ func readSource(ctx context.Context, version string) (s image.Source, tagged boo
 		if tag, err := git(ctx, "describe", "--exact-match", "--tags", "--match", "v*", "HEAD"); err == nil {
 			version = tag
 		} else {
-			version = development(s.Commit)
+			version = developmentVersion(s.Commit)
 		}
 	}
-	if s.Version, err = parseVersion(version); err != nil || forDevelopment(s.Version) {
+	if s.Version, err = parseVersion(version); err != nil || isDevelopment(s.Version) {
 		return s, false, err
 	}
 	tagged, err = checkRelease(ctx, s)
@@ -78,13 +78,13 @@ func checkRelease(ctx context.Context, s image.Source) (tagged bool, err error) 
 			"take a version 0.0.0-NAME):\n%s", s.Version, s.Commit, changed)
 	}
 	// --verify with --quiet fails without a message if the tag does not exist.
-	of, err := git(ctx, "rev-parse", "--quiet", "--verify", "refs/tags/v"+s.Version+"^{commit}")
+	tagCommit, err := git(ctx, "rev-parse", "--quiet", "--verify", "refs/tags/v"+s.Version+"^{commit}")
 	if err != nil {
 		return false, nil
 	}
-	if of != s.Commit {
+	if tagCommit != s.Commit {
 		return false, fmt.Errorf("tag v%s is at commit %.12s, and HEAD is %.12s: check out the tag, or take another version",
-			s.Version, of, s.Commit)
+			s.Version, tagCommit, s.Commit)
 	}
 	return true, nil
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/tenon-numa/tenon/internal/house"
 )
 
-// shown is the number of doubled names in the table.
-const shown = 12
+// maxDoubled is the number of doubled names in the table.
+const maxDoubled = 12
 
 func main() {
 	format := flag.String("o", "table", "table or json")
@@ -66,15 +66,15 @@ func table(w io.Writer, r house.Report) error {
 	}
 	fmt.Fprintf(w, "\nmodules %d, make targets %d, largest struct %s (%d fields), type names in several packages %d:\n",
 		r.Modules, r.MakeTargets, r.Largest.Name, r.Largest.Fields, len(r.Doubled))
-	for _, d := range r.Doubled[:min(shown, len(r.Doubled))] {
+	for _, d := range r.Doubled[:min(maxDoubled, len(r.Doubled))] {
 		fmt.Fprintf(w, "  %-12s %2d  %s\n", d.Name, len(d.Packages), clip(strings.Join(d.Packages, " "), 80))
 	}
 	return nil
 }
 
-func clip(s string, most int) string {
-	if len(s) > most {
-		return s[:most-1] + "…"
+func clip(s string, limit int) string {
+	if len(s) > limit {
+		return s[:limit-1] + "…"
 	}
 	return s
 }

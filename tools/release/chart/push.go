@@ -63,8 +63,8 @@ func asArtifact(c *chart.Chart, date time.Time) (a v1.Image, digest string, err 
 	}
 	const at = "org.opencontainers.image."
 	manifest, err := json.Marshal(v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1,
-		Config: describe(configType, config),
-		Layers: []v1.Descriptor{describe(contentType, content)},
+		Config: descriptor(configType, config),
+		Layers: []v1.Descriptor{descriptor(contentType, content)},
 		Annotations: map[string]string{at + "title": c.Name(), at + "description": c.Metadata.Description,
 			at + "version": c.Metadata.Version, at + "created": date.UTC().Format(time.RFC3339),
 			at + "source": c.Metadata.Home}})
@@ -72,10 +72,10 @@ func asArtifact(c *chart.Chart, date time.Time) (a v1.Image, digest string, err 
 		return nil, "", fmt.Errorf("encode the chart's manifest: %w", err)
 	}
 	a, err = partial.CompressedToImage(artifact{config, content, manifest})
-	return a, describe("", manifest).Digest.String(), err
+	return a, descriptor("", manifest).Digest.String(), err
 }
 
-func describe(kind types.MediaType, data []byte) v1.Descriptor {
+func descriptor(kind types.MediaType, data []byte) v1.Descriptor {
 	digest, size, _ := v1.SHA256(bytes.NewReader(data)) // memory can be read
 	return v1.Descriptor{MediaType: kind, Digest: digest, Size: size}
 }

@@ -49,9 +49,9 @@ func Render(c *chart.Chart, values map[string]any, namespace string) (map[string
 	return out, nil
 }
 
-// manifests are the chart's values for the manifests that are applied without Helm. Their images have the name of a
-// development build, which a kustomization changes.
-const manifests = `
+// manifestValues are the chart's values for the manifests that are applied without Helm. Their images have the name
+// of a development build, which a kustomization changes.
+const manifestValues = `
 kustomize: true
 image: {registry: localhost, tag: dev}
 crds: {install: false}
@@ -60,15 +60,15 @@ crds: {install: false}
 // Manifests returns the files for kubectl apply -k that are rendered from the chart, by their paths below deploy.
 func Manifests(c *chart.Chart) (map[string]string, error) {
 	values := map[string]any{}
-	if err := yaml.Unmarshal([]byte(manifests), &values); err != nil {
+	if err := yaml.Unmarshal([]byte(manifestValues), &values); err != nil {
 		return nil, fmt.Errorf("values of the manifests: %w", err)
 	}
 	return Render(c, values, "tenon-system")
 }
 
-// copied maps files in deploy to their copies in the chart, which exist because Helm reads nothing outside the
+// copiedFiles maps files in deploy to their copies in the chart, which exist because Helm reads nothing outside the
 // chart's folder.
-func copied() map[string]string {
+func copiedFiles() map[string]string {
 	return map[string]string{
 		"crd/tenon.sh_nodeaffinities.yaml":                     "files/nodeaffinities.tenon.sh.yaml",
 		"crd/tenon.sh_layoutbases.yaml":                        "files/layoutbases.tenon.sh.yaml",
@@ -82,7 +82,7 @@ func copied() map[string]string {
 // values.yaml and README.md. [Manifests] returns the files that are rendered from the chart.
 func Generate(deploy string) (map[string][]byte, error) {
 	out := map[string][]byte{}
-	sources := copied()
+	sources := copiedFiles()
 	dashboards, err := filepath.Glob(filepath.Join(deploy, "monitoring", "*.json"))
 	if err != nil {
 		return nil, fmt.Errorf("find dashboards: %w", err)

@@ -27,23 +27,23 @@ func properties(schema []byte) ([]property, error) {
 	if len(doc.Content) != 1 {
 		return nil, fmt.Errorf("the schema of values is empty")
 	}
-	return members(doc.Content[0], "")
+	return readGroup(doc.Content[0], "")
 }
 
-func members(n *yaml.Node, at string) (out []property, err error) {
+func readGroup(n *yaml.Node, at string) (out []property, err error) {
 	list := field(n, "properties")
 	if list == nil {
 		return nil, fmt.Errorf("schema: %s has no properties", at)
 	}
 	for i := 0; i+1 < len(list.Content); i += 2 {
 		name, v := list.Content[i].Value, list.Content[i+1]
-		p := property{name: name, kind: kindOf(v), value: field(v, "default")}
+		p := property{name: name, kind: allowedValues(v), value: field(v, "default")}
 		if d := field(v, "description"); d != nil {
 			p.description = d.Value
 		}
 		path := strings.TrimPrefix(at+"."+name, ".")
 		if p.value == nil {
-			if p.members, err = members(v, path); err != nil {
+			if p.members, err = readGroup(v, path); err != nil {
 				return nil, err
 			}
 		}
@@ -65,8 +65,8 @@ func field(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// kindOf returns a short text on the allowed values.
-func kindOf(n *yaml.Node) string {
+// allowedValues returns a short text on the allowed values.
+func allowedValues(n *yaml.Node) string {
 	if enum := field(n, "enum"); enum != nil {
 		var all []string
 		for _, v := range enum.Content {
@@ -112,7 +112,7 @@ func writeValues(b *bytes.Buffer, all []property, indent string) error {
 		if indent == "" || i > 0 && (len(p.members) > 0 || len(all[i-1].members) > 0) {
 			b.WriteString("\n")
 		}
-		for _, line := range fill(p.description, 116-len(indent)) {
+		for _, line := range wrap(p.description, 116-len(indent)) {
 			fmt.Fprintf(b, "%s# %s\n", indent, line)
 		}
 		if len(p.members) > 0 {
@@ -122,7 +122,7 @@ func writeValues(b *bytes.Buffer, all []property, indent string) error {
 			}
 			continue
 		}
-		text, err := block(p)
+		text, err := yamlText(p)
 		if err != nil {
 			return err
 		}
@@ -133,21 +133,21 @@ func writeValues(b *bytes.Buffer, all []property, indent string) error {
 	return nil
 }
 
-// block returns a value as YAML. It is one line, unless the value is a mapping with fields or a list of mappings.
-func block(p property) (string, error) {
+// yamlText returns a value as YAML. It is one line, unless the value is a mapping with fields or a list of mappings.
+func yamlText(p property) (string, error) {
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
 	e.CompactSeqIndent()
-	if err := e.Encode(map[string]*yaml.Node{p.name: plain(p.value)}); err != nil {
+	if err := e.Encode(map[string]*yaml.Node{p.name: unstyled(p.value)}); err != nil {
 		return "", fmt.Errorf("write value %s: %w", p.name, err)
 	}
 	return b.String(), nil
 }
 
-// plain returns a value without the style of JSON. Strings have quotes only if YAML needs them. Lists that are empty
-// or begin with a scalar are in one line; other lists and mappings are in several.
-func plain(n *yaml.Node) *yaml.Node {
+// unstyled returns a value without the style of JSON. Strings have quotes only if YAML needs them. Lists that are
+// empty or begin with a scalar are in one line; other lists and mappings are in several.
+func unstyled(n *yaml.Node) *yaml.Node {
 	out := *n
 	out.Style = 0
 	if n.Kind == yaml.SequenceNode && (len(n.Content) == 0 || n.Content[0].Kind == yaml.ScalarNode) {
@@ -158,13 +158,13 @@ func plain(n *yaml.Node) *yaml.Node {
 	}
 	out.Content = nil
 	for _, c := range n.Content {
-		out.Content = append(out.Content, plain(c))
+		out.Content = append(out.Content, unstyled(c))
 	}
 	return &out
 }
 
-// fill breaks a text into lines of at most width bytes. A longer word has a line of its own.
-func fill(text string, width int) (lines []string) {
+// wrap breaks a text into lines of at most width bytes. A longer word has a line of its own.
+func wrap(text string, width int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {
 		if line != "" && len(line)+1+len(word) > width {
@@ -183,23 +183,23 @@ func Table(schema []byte) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	b.WriteString("| value | default | type | meaning |\n|---|---|---|---|\n")
-	rows(&b, all, "")
+	writeRows(&b, all, "")
 	return b.Bytes(), nil
 }
 
-func rows(b *bytes.Buffer, all []property, at string) {
+func writeRows(b *bytes.Buffer, all []property, at string) {
 	for _, p := range all {
 		path := strings.TrimPrefix(at+"."+p.name, ".")
 		if len(p.members) > 0 {
-			rows(b, p.members, path)
+			writeRows(b, p.members, path)
 			continue
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", path, shown(p.value), p.kind, p.description)
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", path, inlineCode(p.value), p.kind, p.description)
 	}
 }
 
-// shown returns a default in one line as code in Markdown, or "" if it is empty.
-func shown(n *yaml.Node) string {
+// inlineCode returns a default in one line as code in Markdown, or "" if it is empty.
+func inlineCode(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode {
 		if n.Value == "" {
 			return ""

@@ -52,7 +52,7 @@ const user = "65532:65532"
 
 // Compile builds a program for a platform into the file at path. The source is the folder cmd/NAME of the program's
 // module.
-func (s Source) Compile(ctx context.Context, p Program, on v1.Platform, path string) error {
+func (s Source) Compile(ctx context.Context, p Program, platform v1.Platform, path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return fmt.Errorf("find %s: %w", path, err)
@@ -60,34 +60,34 @@ func (s Source) Compile(ctx context.Context, p Program, on v1.Platform, path str
 	// Without gRPC's traces, which use templates, the linker omits methods that are never called: the agent is a sixth
 	// smaller on disk, and a tenth in memory.
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace",
-		"-ldflags", "-s -w -buildid= "+s.stamp(), "-o", path, "./cmd/"+p.Name)
+		"-ldflags", "-s -w -buildid= "+s.versionFlags(), "-o", path, "./cmd/"+p.Name)
 	cmd.Dir = filepath.Join(s.Root, p.Module)
-	work := filepath.Join(s.Root, "go.work")
+	workspace := filepath.Join(s.Root, "go.work")
 	if p.Module != "" {
-		work = "off"
+		workspace = "off"
 	}
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK="+work, "GOFLAGS=",
-		"GOOS="+on.OS, "GOARCH="+on.Architecture, "GOAMD64=v1", "GOARM64=v8.0")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK="+workspace, "GOFLAGS=",
+		"GOOS="+platform.OS, "GOARCH="+platform.Architecture, "GOAMD64=v1", "GOARM64=v8.0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s for %s: %w\n%s", p.Name, on, err, lastOf(out))
+		return fmt.Errorf("build %s for %s: %w\n%s", p.Name, platform, err, tail(out))
 	}
 	return nil
 }
 
-// stamp returns the linker's flags that set a program's version.
-func (s Source) stamp() string {
+// versionFlags returns the linker's flags that set a program's version.
+func (s Source) versionFlags() string {
 	const at = "-X github.com/tenon-numa/tenon/internal/version."
 	return at + "tag=v" + s.Version + " " + at + "commit=" + s.Commit
 }
 
-// lastOf returns the end of what a command printed.
-func lastOf(out []byte) []byte {
-	const most = 4 << 10
-	return out[max(0, len(out)-most):]
+// tail returns the end of what a command printed.
+func tail(out []byte) []byte {
+	const maxBytes = 4 << 10
+	return out[max(0, len(out)-maxBytes):]
 }
 
 // Image returns the image of a program for a platform. The file at path is the compiled program.
-func (s Source) Image(p Program, on v1.Platform, path string) (v1.Image, error) {
+func (s Source) Image(p Program, platform v1.Platform, path string) (v1.Image, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read program: %w", err)
@@ -105,8 +105,9 @@ func (s Source) Image(p Program, on v1.Platform, path string) (v1.Image, error) 
 		return nil, fmt.Errorf("pack %s: %w", p.Name, err)
 	}
 	date := v1.Time{Time: s.Date}
-	config := &v1.ConfigFile{OS: on.OS, Architecture: on.Architecture, Variant: on.Variant, Created: date,
-		RootFS: v1.RootFS{Type: "layers"}, Config: v1.Config{User: user, Entrypoint: []string{"/" + p.Name},
+	config := &v1.ConfigFile{OS: platform.OS, Architecture: platform.Architecture, Variant: platform.Variant,
+		Created: date,
+		RootFS:  v1.RootFS{Type: "layers"}, Config: v1.Config{User: user, Entrypoint: []string{"/" + p.Name},
 			WorkingDir: "/", Labels: s.Labels(p), ExposedPorts: map[string]struct{}{}}}
 	for _, port := range p.Ports {
 		config.Config.ExposedPorts[port] = struct{}{}

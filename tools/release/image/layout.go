@@ -27,14 +27,15 @@ type Built struct {
 }
 
 // Write compiles a program for each platform and stores its images; see [Source.Store].
-func (s Source) Write(ctx context.Context, p Program, on []v1.Platform, registry, out string) ([]Built, error) {
+func (s Source) Write(ctx context.Context, p Program, platforms []v1.Platform,
+	registry, out string) ([]Built, error) {
 	work, err := os.MkdirTemp("", "tenon-image-")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for programs: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(work) }()
 	var files []Binary
-	for _, platform := range on {
+	for _, platform := range platforms {
 		b := Binary{platform, filepath.Join(work, platform.Architecture)}
 		if err := s.Compile(ctx, p, platform, b.Path); err != nil {
 			return nil, err
@@ -72,11 +73,11 @@ func (s Source) Store(p Program, files []Binary, registry, out string) ([]Built,
 	var built []Built
 	var attached []v1.Image
 	for _, f := range files {
-		img, bill, err := s.one(p, f, out)
+		img, bill, err := s.makeImage(p, f, out)
 		if err != nil {
 			return nil, err
 		}
-		b, err := describe(p.Name, f.Platform, img)
+		b, err := builtImage(p.Name, f.Platform, img)
 		if err != nil {
 			return nil, err
 		}
@@ -95,8 +96,9 @@ func (s Source) Store(p Program, files []Binary, registry, out string) ([]Built,
 	return built, s.pack(dir, dir+".tar")
 }
 
-// one makes the image of a program for a platform, and its bill of materials, which it also writes into a folder.
-func (s Source) one(p Program, b Binary, out string) (img, bill v1.Image, err error) {
+// makeImage makes the image of a program for a platform, and its bill of materials, which it also writes into a
+// folder.
+func (s Source) makeImage(p Program, b Binary, out string) (img, bill v1.Image, err error) {
 	if img, err = s.Image(p, b.Platform, b.Path); err != nil {
 		return nil, nil, err
 	}
@@ -111,7 +113,7 @@ func (s Source) one(p Program, b Binary, out string) (img, bill v1.Image, err er
 	return img, bill, err
 }
 
-func describe(name string, on v1.Platform, img v1.Image) (Built, error) {
+func builtImage(name string, platform v1.Platform, img v1.Image) (Built, error) {
 	digest, err := img.Digest()
 	if err != nil {
 		return Built{}, fmt.Errorf("digest of %s: %w", name, err)
@@ -120,7 +122,7 @@ func describe(name string, on v1.Platform, img v1.Image) (Built, error) {
 	if err != nil {
 		return Built{}, fmt.Errorf("manifest of %s: %w", name, err)
 	}
-	b := Built{Name: name, Platform: on.String(), Digest: digest.String(), Size: manifest.Config.Size}
+	b := Built{Name: name, Platform: platform.String(), Digest: digest.String(), Size: manifest.Config.Size}
 	for _, l := range manifest.Layers {
 		b.Size += l.Size
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // Push sends the images of a layout that [Source.Write] wrote, with their bills of materials, to
-// registry/NAME:VERSION. It returns the name with the digest of the list of all platforms. The credentials come from
-// Docker's own configuration.
+// registry/NAME:VERSION. It returns the name with the digest of the list of all platforms. The credentials come
+// from Docker's own configuration.
 func Push(ctx context.Context, dir, registry, version string) (sent string, err error) {
 	tag, err := name.NewTag(registry + "/" + filepath.Base(dir) + ":" + version)
 	if err != nil {
@@ -25,12 +25,12 @@ func Push(ctx context.Context, dir, registry, version string) (sent string, err 
 	if err != nil {
 		return "", fmt.Errorf("read the layout of %s: %w", tag, err)
 	}
-	all, err := partial.Manifests(at)
+	manifests, err := partial.Manifests(at)
 	if err != nil {
 		return "", fmt.Errorf("read the layout of %s: %w", tag, err)
 	}
-	with := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
-	for _, m := range all {
+	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	for _, m := range manifests {
 		digest, err := m.Digest()
 		if err != nil {
 			return "", fmt.Errorf("read the layout of %s: %w", tag, err)
@@ -39,7 +39,7 @@ func Push(ctx context.Context, dir, registry, version string) (sent string, err 
 		if _, ok := m.(v1.ImageIndex); ok {
 			sent, to = to.String(), tag
 		}
-		if err := remote.Push(to, m.(remote.Taggable), with...); err != nil {
+		if err := remote.Push(to, m.(remote.Taggable), options...); err != nil {
 			return "", fmt.Errorf("push %s: %w", to, err)
 		}
 	}

@@ -24,8 +24,8 @@ import (
 // spdxType is the media type of an SPDX document in JSON.
 const spdxType types.MediaType = "application/spdx+json"
 
-// none is SPDX's value of a field about which a document states nothing.
-const none = "NOASSERTION"
+// noAssertion is SPDX's value of a field about which a document states nothing.
+const noAssertion = "NOASSERTION"
 
 // BillOfMaterials returns the components of a compiled program as an SPDX document: the modules that the Go linker
 // wrote into it, with their checksums, and the toolchain.
@@ -35,17 +35,18 @@ func (s Source) BillOfMaterials(name, path string) ([]byte, error) {
 		return nil, fmt.Errorf("read the modules of %s: %w", path, err)
 	}
 	const home = "https://github.com/tenon-numa/tenon"
-	document, own := spdx.DocElementID{ElementRefID: "DOCUMENT"}, spdx.DocElementID{ElementRefID: "program"}
+	document, program := spdx.DocElementID{ElementRefID: "DOCUMENT"}, spdx.DocElementID{ElementRefID: "program"}
 	doc := spdx.Document{SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense,
 		SPDXIdentifier: document.ElementRefID, DocumentName: name + "-" + s.Version,
 		DocumentNamespace: home + "/spdx/" + name + "/" + s.Version + "/" + s.Commit + "/" + platformOf(info),
 		CreationInfo: &spdx.CreationInfo{Created: s.Date.UTC().Format(time.RFC3339),
 			Creators: []spdx.Creator{{CreatorType: "Tool", Creator: "tenon-release"}}},
-		Packages: []*spdx.Package{{PackageSPDXIdentifier: own.ElementRefID, PackageName: name,
+		Packages: []*spdx.Package{{PackageSPDXIdentifier: program.ElementRefID, PackageName: name,
 			PackageVersion: s.Version, PackageDownloadLocation: "git+" + home + "@" + s.Commit,
 			PackageLicenseConcluded: "Apache-2.0", PackageLicenseDeclared: "Apache-2.0",
-			PackageCopyrightText: none, PrimaryPackagePurpose: "APPLICATION"}},
-		Relationships: []*spdx.Relationship{{RefA: document, RefB: own, Relationship: spdx.RelationshipDescribes}}}
+			PackageCopyrightText: noAssertion, PrimaryPackagePurpose: "APPLICATION"}},
+		Relationships: []*spdx.Relationship{{RefA: document, RefB: program,
+			Relationship: spdx.RelationshipDescribes}}}
 	parts := append([]*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")}}, info.Deps...)
 	for _, m := range parts {
 		if m.Replace != nil {
@@ -56,7 +57,7 @@ func (s Source) BillOfMaterials(name, path string) ([]byte, error) {
 		}
 		p := modulePackage(m)
 		doc.Packages = append(doc.Packages, p)
-		doc.Relationships = append(doc.Relationships, &spdx.Relationship{RefA: own,
+		doc.Relationships = append(doc.Relationships, &spdx.Relationship{RefA: program,
 			RefB: spdx.DocElementID{ElementRefID: p.PackageSPDXIdentifier}, Relationship: spdx.RelationshipDependsOn})
 	}
 	var b bytes.Buffer
@@ -80,8 +81,9 @@ func platformOf(info *debug.BuildInfo) string {
 func modulePackage(m *debug.Module) *spdx.Package {
 	id := regexp.MustCompile(`[^a-zA-Z0-9.-]`).ReplaceAllString("module-"+m.Path+"-"+m.Version, "-")
 	p := &spdx.Package{PackageSPDXIdentifier: spdx.ElementID(id), PackageName: m.Path, PackageVersion: m.Version,
-		PackageDownloadLocation: none, PackageLicenseConcluded: none, PackageLicenseDeclared: none,
-		PackageCopyrightText: none, PackageExternalReferences: []*spdx.PackageExternalReference{{
+		PackageDownloadLocation: noAssertion, PackageLicenseConcluded: noAssertion,
+		PackageLicenseDeclared: noAssertion, PackageCopyrightText: noAssertion,
+		PackageExternalReferences: []*spdx.PackageExternalReference{{
 			Category: spdx.CategoryPackageManager, RefType: spdx.PackageManagerPURL,
 			Locator: "pkg:golang/" + m.Path + "@" + m.Version}}}
 	if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:")); err == nil && len(sum) == 32 {

@@ -48,7 +48,7 @@ func Krew(version, base string, archives []Archive) ([]byte, error) {
 				"not, lists pods on more NUMA nodes than they need, and simulates what else would fit. Needs\n" +
 				"Tenon's agents in the cluster for most commands; simulations of described machines need nothing.\n"}}
 	for _, a := range archives {
-		k := krewPlatform{URI: base + "/" + a.Name, SHA256: a.SHA256, Bin: plugin + extension(a.OS)}
+		k := krewPlatform{URI: base + "/" + a.Name, SHA256: a.SHA256, Bin: pluginName + programExtension(a.OS)}
 		k.Selector.MatchLabels = map[string]string{"os": a.OS, "arch": a.Arch}
 		p.Spec.Platforms = append(p.Spec.Platforms, k)
 	}
@@ -59,10 +59,10 @@ func Krew(version, base string, archives []Archive) ([]byte, error) {
 	return out, nil
 }
 
-// plugin is the program that kubectl finds as kubectl tenon.
-const plugin = "kubectl-tenon"
+// pluginName is the program that kubectl finds as kubectl tenon.
+const pluginName = "kubectl-tenon"
 
-func extension(os string) string {
+func programExtension(os string) string {
 	if os == "windows" {
 		return ".exe"
 	}

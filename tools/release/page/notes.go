@@ -9,9 +9,9 @@ import (
 // version has no section, or an empty one, and trial is true, it returns the section Unreleased. If there is no text
 // then, that is an error.
 func Notes(changelog, version string, trial bool) (string, error) {
-	text := part(changelog, version)
+	text := section(changelog, version)
 	if text == "" && trial {
-		text = part(changelog, "Unreleased")
+		text = section(changelog, "Unreleased")
 	}
 	if text == "" {
 		return "", fmt.Errorf("CHANGELOG.md says nothing of version %s: add a heading \"## %s - DATE\" with what has changed",
@@ -20,21 +20,21 @@ func Notes(changelog, version string, trial bool) (string, error) {
 	return text + "\n", nil
 }
 
-// part returns the text below the heading of a version, up to the next such heading, or "" if there is none.
-func part(changelog, version string) string {
+// section returns the text below the heading of a version, up to the next such heading, or "" if there is none.
+func section(changelog, version string) string {
 	var out []string
-	in := false
+	inSection := false
 	for line := range strings.Lines(changelog) {
 		line = strings.TrimRight(line, "\r\n")
 		if heading, ok := strings.CutPrefix(line, "## "); ok {
-			if in {
+			if inSection {
 				break
 			}
 			name, _, _ := strings.Cut(heading, " ")
-			in = strings.TrimPrefix(strings.Trim(name, "[]"), "v") == version
+			inSection = strings.TrimPrefix(strings.Trim(name, "[]"), "v") == version
 			continue
 		}
-		if in {
+		if inSection {
 			out = append(out, line)
 		}
 	}
