@@ -35,8 +35,8 @@ func Validate(given framework.Arguments) error {
 func parse(given framework.Arguments) (arguments, error) {
 	out, rest := arguments{weight: defaultWeight}, maps.Clone(given)
 	if w, ok := rest[weightArgument]; ok {
-		n, is := w.(int)
-		if !is || n < 0 || n > maxWeight {
+		n, ok := w.(int)
+		if !ok || n < 0 || n > maxWeight {
 			return arguments{}, fmt.Errorf("argument %s: %v is not a whole number in 0..%d", weightArgument, w, maxWeight)
 		}
 		out.weight = n

@@ -21,13 +21,13 @@ type gang struct {
 	timeout int32 // seconds
 	members []*reservation
 	once    sync.Once
-	broken  error // why begin failed, or nil
+	broken  error // why takeTurns failed, or nil
 }
 
-// begin takes the turns of all members before the first one is bound, once per gang. If a member no longer fits,
-// begin ends all bookings and returns an error, so that no member is bound and the gang is tried again as a whole. A
-// member that has to wait for an earlier pod, which may be another member, gets its turn later, in await.
-func (g *gang) begin() error {
+// takeTurns takes the turns of all members before the first one is bound, once per gang. If a member no longer fits,
+// takeTurns ends all bookings and returns an error, so that no member is bound and the gang is tried again as a
+// whole. A member that has to wait for an earlier pod, which may be another member, gets its turn later, in await.
+func (g *gang) takeTurns() error {
 	g.once.Do(func() {
 		for _, b := range g.members {
 			v, wait, err := g.book.Turn(b.UID, created(b.task.Pod))
@@ -39,7 +39,7 @@ func (g *gang) begin() error {
 				g.broken = fmt.Errorf("task %s of the same job no longer fits: %w", b.task.Name, refusal(b.node, b.Pod, v))
 			}
 			if g.broken != nil {
-				g.giveBack()
+				g.endBookings()
 				return
 			}
 		}
@@ -47,8 +47,8 @@ func (g *gang) begin() error {
 	return g.broken
 }
 
-// giveBack ends the bookings of all members, at a time when none is bound yet.
-func (g *gang) giveBack() {
+// endBookings ends the bookings of all members, at a time when none is bound yet.
+func (g *gang) endBookings() {
 	for _, b := range g.members {
 		g.book.Decline(b.UID)
 	}
@@ -63,7 +63,7 @@ func (s *Scheduler) PreBind(ctx context.Context, bind *cache.BindContext) error 
 	if !ok {
 		return nil
 	}
-	if err := b.gang.begin(); err != nil {
+	if err := b.gang.takeTurns(); err != nil {
 		return err
 	}
 	if err := s.await(ctx, b); err != nil {
@@ -90,13 +90,13 @@ func (s *Scheduler) await(ctx context.Context, b *reservation) error {
 	case !v.Fits():
 		return fmt.Errorf("no longer fits: %w", refusal(b.node, b.Pod, v))
 	case waited:
-		return s.short(b)
+		return s.checkAmounts(b)
 	}
 	return nil
 }
 
-// short returns an error if the node has too little of plain amounts since a task has waited for its turn.
-func (s *Scheduler) short(b *reservation) error {
+// checkAmounts returns an error if the node has too little of plain amounts since a task has waited for its turn.
+func (s *Scheduler) checkAmounts(b *reservation) error {
 	s.mu.Lock()
 	amounts := s.amounts
 	s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 
 // reservation is the ledger's booking for one task that this session has allocated.
 type reservation struct {
-	*ask
+	*taskRequest
 	task      *api.TaskInfo
 	node      string
 	committed bool
@@ -28,7 +28,7 @@ type reservation struct {
 // node may have changed since the predicate ran. For a pipelined task it books nothing, because the node is not free
 // yet; it checks that the task will fit once the node is. If it sets event.Err, Volcano takes the allocation back.
 func (s *session) allocate(event *framework.Event) {
-	a := s.of(event.Task)
+	a := s.requestOf(event.Task)
 	if a.plain() {
 		return
 	}
@@ -42,8 +42,8 @@ func (s *session) allocate(event *framework.Event) {
 
 // reserve books an allocated task. It returns an error if the task does not fit, and books nothing for a task that
 // would hold nothing or goes to a node without data.
-func (s *session) reserve(a *ask, task *api.TaskInfo) error {
-	n, err := s.judged(a, task, &api.NodeInfo{Name: task.NodeName})
+func (s *session) reserve(a *taskRequest, task *api.TaskInfo) error {
+	n, err := s.stateFor(a, task, &api.NodeInfo{Name: task.NodeName})
 	if n == nil || err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (s *session) reserve(a *ask, task *api.TaskInfo) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &reservation{ask: a, task: task, node: n.Name}
+	b := &reservation{taskRequest: a, task: task, node: n.Name}
 	s.booked[a.UID] = b
 	s.order = append(s.order, b)
 	return nil
@@ -72,16 +72,16 @@ func refusal(node string, pod *place.Pod, v place.Verdict) error {
 }
 
 // pipeline returns an error if a task does not fit on its node once the node's expected changes have happened.
-func (s *session) pipeline(a *ask, task *api.TaskInfo) error {
+func (s *session) pipeline(a *taskRequest, task *api.TaskInfo) error {
 	node := s.ssn.Nodes[task.NodeName]
 	if node == nil {
 		return nil
 	}
-	n, err := s.judged(a, task, node)
+	n, err := s.stateFor(a, task, node)
 	if n == nil || err != nil {
 		return err
 	}
-	if v := s.later(n, node, a.id.UID).Place(a.Pod, a.Demand); !v.Fits() {
+	if v := s.stateAfterSession(n, node, a.id.UID).Place(a.Pod, a.Demand); !v.Fits() {
 		return refusal(n.Name, a.Pod, v)
 	}
 	return nil
@@ -96,12 +96,12 @@ func (s *session) deallocate(event *framework.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b := s.booked[string(event.Task.Pod.UID)]; b != nil {
-		s.drop(b)
+		s.endBooking(b)
 	}
 }
 
-// drop ends a booking. The caller holds s.mu.
-func (s *session) drop(b *reservation) {
+// endBooking ends a booking. The caller holds s.mu.
+func (s *session) endBooking(b *reservation) {
 	s.book.Unreserve(b.UID)
 	delete(s.booked, b.UID)
 	s.order = slices.DeleteFunc(s.order, func(o *reservation) bool { return o == b })
@@ -128,23 +128,23 @@ func (s *session) SetupBindContextExtension(_ *k8sframework.CycleState, bind *ca
 	b.committed = true
 	s.counters.Made()
 	bind.Extensions[Name] = b
-	s.commit(b)
-	if err := s.decide(b, bind.TaskInfo); err != nil {
+	s.markCommitted(b)
+	if err := s.writeDecision(b, bind.TaskInfo); err != nil {
 		s.logger.Error(err, "The agent decides where the pod runs", "pod", b.id.String(), "node", b.node)
 	}
 }
 
-// commit records that Volcano will now try to bind a task; see recall.
-func (s *Scheduler) commit(b *reservation) {
+// markCommitted records that Volcano will now try to bind a task; see endUnbound.
+func (s *Scheduler) markCommitted(b *reservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending[b.UID] = b
 }
 
-// decide writes the decision into the task's pod if the node's agent assigns CPUs itself. Volcano's binder copies the
-// pod's annotations into the binding, and the API server adds them to the pod. The task gets a copy of the pod,
-// because an informer shares the original.
-func (s *session) decide(b *reservation, task *api.TaskInfo) error {
+// writeDecision writes the decision into the task's pod if the node's agent assigns CPUs itself. Volcano's binder
+// copies the pod's annotations into the binding, and the API server adds them to the pod. The task gets a copy of the
+// pod, because an informer shares the original.
+func (s *session) writeDecision(b *reservation, task *api.TaskInfo) error {
 	n := s.book.Snapshot().Node(b.node)
 	if n == nil || n.Rules.Arbiter != place.ByAgent {
 		return nil

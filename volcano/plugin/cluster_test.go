@@ -62,15 +62,15 @@ func (nobody) Evict(*v1.Pod, string) error                                      
 func newCluster(t testing.TB) *cluster {
 	c := &cluster{TB: t, plugin: Name, pods: map[string]*v1.Pod{}, layouts: map[string]*v1alpha1.NodeLayout{},
 		preempt: map[string]any{topologyAware: false}}
-	c.begin()
+	c.startScheduler()
 	c.sched.Sources().Begin()
 	c.cache = cache.NewCustomMockSchedulerCache("volcano", nobody{}, nobody{}, &util.FakeStatusUpdater{}, nil, nil)
 	c.queue("default", 1)
 	return c
 }
 
-// begin starts a scheduler with an empty ledger.
-func (c *cluster) begin() {
+// startScheduler starts a scheduler with an empty ledger.
+func (c *cluster) startScheduler() {
 	c.sched = New(c.Context(), nil)
 	framework.RegisterPluginBuilder(Name, c.sched.Build)
 }
@@ -78,7 +78,7 @@ func (c *cluster) begin() {
 // restart replaces the scheduler by one that reads layouts and pods anew. Volcano's cache has forgotten which tasks it
 // was about to bind.
 func (c *cluster) restart() {
-	c.begin()
+	c.startScheduler()
 	for _, l := range c.layouts {
 		c.sched.Sources().Feed.Layout(l)
 	}

@@ -74,8 +74,9 @@ func (s *Scheduler) Sources() *follow.Sources {
 	return s.sources
 }
 
-// tell logs, when it changes, the problem that keeps sessions from judging pods. A nil problem is not logged.
-func (s *Scheduler) tell(problem error) {
+// logProblem logs the problem that keeps sessions from judging pods, if it has changed. It does not log a nil
+// problem.
+func (s *Scheduler) logProblem(problem error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := fmt.Sprint(problem)

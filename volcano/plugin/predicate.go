@@ -21,13 +21,14 @@ const words = report.Words(config.Tenon)
 
 // predicate refuses nodes whose kubelet would refuse the task. Volcano allocates a task where the plain amounts are
 // free now, and pipelines it where they will be free once other tasks have left. So a task that is allocated has to
-// fit on the node as it is and as it will be (see later); a task that is pipelined has to fit on the latter only.
+// fit on the node as it is and as it will be (see stateAfterSession); a task that is pipelined has to fit on the
+// latter only.
 func (s *session) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
-	a := s.of(task)
+	a := s.requestOf(task)
 	if a.plain() {
 		return nil
 	}
-	n, err := s.judged(a, task, node)
+	n, err := s.stateFor(a, task, node)
 	if n == nil || err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func (s *session) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	if s.turns.Has(a.UID, n.Name, n.News) {
 		return refused(task, node, false, "node has not reported pods that it must admit before this one")
 	}
-	later := s.later(n, node, a.id.UID)
+	later := s.stateAfterSession(n, node, a.id.UID)
 	if task.InitResreq.LessEqual(node.Idle, api.Zero) || later == n {
 		if _, r := s.answer(a, n); r != nil {
 			return refused(task, node, r.Permanent, r.Texts...)
@@ -56,11 +57,11 @@ func (s *session) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 
 // simulated is the predicate that preemption uses. node is a copy that has fewer tasks than the real node.
 func (s *session) simulated(_ context.Context, _ fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
-	a := s.of(task)
+	a := s.requestOf(task)
 	if a.plain() {
 		return nil
 	}
-	n, err := s.judged(a, task, node)
+	n, err := s.stateFor(a, task, node)
 	if n == nil || err != nil {
 		return err
 	}
@@ -73,15 +74,16 @@ func (s *session) simulated(_ context.Context, _ fwk.CycleState, task *api.TaskI
 		}
 	}
 	slices.Sort(gone)
-	if _, r := compute(a, s.after(n, changesOf(node, a.id.UID).without(gone))); r != nil {
+	if _, r := compute(a, s.stateAfter(n, changesOf(node, a.id.UID).without(gone))); r != nil {
 		return refused(task, node, r.Permanent, r.Texts...)
 	}
 	return nil
 }
 
-// judged returns the ledger's state of a node by which the task is judged, or an error if the node is refused without
-// a verdict. It returns nil and no error if the ledger does not have the node and the task may go there nevertheless.
-func (s *session) judged(a *ask, task *api.TaskInfo, node *api.NodeInfo) (*state.Node, error) {
+// stateFor returns the ledger's state of a node by which the task is judged, or an error if the node is refused
+// without a verdict. It returns nil and no error if the ledger does not have the node and the task may go there
+// nevertheless.
+func (s *session) stateFor(a *taskRequest, task *api.TaskInfo, node *api.NodeInfo) (*state.Node, error) {
 	switch {
 	case s.problem != nil:
 		return nil, refused(task, node, true, s.problem.Error())
@@ -107,7 +109,7 @@ func (s *session) judged(a *ask, task *api.TaskInfo, node *api.NodeInfo) (*state
 func permanent(why guard.Bar) bool { return why == guard.OnlyEstimated || why == guard.IsInexact }
 
 // answer returns the cost of the task on a node of the ledger, or why the task does not fit there. It caches answers.
-func (s *session) answer(a *ask, n *state.Node) (int64, *answers.Refusal) {
+func (s *session) answer(a *taskRequest, n *state.Node) (int64, *answers.Refusal) {
 	snap := s.book.Snapshot()
 	slot, ok := snap.Slot(n.Name)
 	if !ok || slot >= a.slots {
@@ -117,7 +119,7 @@ func (s *session) answer(a *ask, n *state.Node) (int64, *answers.Refusal) {
 }
 
 // compute computes what answer returns, for a node in any state, also a hypothetical one.
-func compute(a *ask, n *state.Node) (int64, *answers.Refusal) {
+func compute(a *taskRequest, n *state.Node) (int64, *answers.Refusal) {
 	v := n.Place(a.Pod, a.Demand)
 	if v.Fits() {
 		return a.cost(n, v), nil
@@ -186,28 +188,29 @@ func (c changes) text() string {
 	return b.String()
 }
 
-// after returns the state of a node after the given changes. It leaves out coming tasks that do not fit.
-func (s *session) after(n *state.Node, c changes) *state.Node {
+// stateAfter returns the state of a node after the given changes. It leaves out coming tasks that do not fit.
+func (s *session) stateAfter(n *state.Node, c changes) *state.Node {
 	if len(c.leaving) > 0 {
 		n = n.Without(c.leaving...)
 	}
 	for _, t := range c.coming {
-		if a := s.of(t); a.err == nil {
+		if a := s.requestOf(t); a.err == nil {
 			n, _ = n.With(a.id, a.Pod) // unchanged where the pod does not fit
 		}
 	}
 	return n
 }
 
-// future caches a result of later: the node's state at present, the text of its changes, and its state after them.
+// future caches a result of stateAfterSession: the node's state at present, the text of its changes, and its state
+// after them.
 type future struct {
 	now, then *state.Node
 	changes   string
 }
 
-// later returns the state of node n after the session's changes, leaving out changes by the pod with the UID except.
-// It returns n itself if there are none.
-func (s *session) later(n *state.Node, node *api.NodeInfo, except string) *state.Node {
+// stateAfterSession returns the state of node n after the session's changes, leaving out changes by the pod with the
+// UID except. It returns n itself if there are none.
+func (s *session) stateAfterSession(n *state.Node, node *api.NodeInfo, except string) *state.Node {
 	c := changesOf(node, except)
 	if len(c.leaving) == 0 && len(c.coming) == 0 {
 		return n
@@ -219,7 +222,7 @@ func (s *session) later(n *state.Node, node *api.NodeInfo, except string) *state
 	if f.now == n && f.changes == text {
 		return f.then
 	}
-	f = future{now: n, then: s.after(n, c), changes: text}
+	f = future{now: n, then: s.stateAfter(n, c), changes: text}
 	s.mu.Lock()
 	s.futures[n.Name] = f
 	s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 // scores returns a score for each of the nodes: 0 to 100, times the plugin's weight. It returns nil for a task that
 // the plugin does not judge.
 func (s *session) scores(task *api.TaskInfo, nodes []*api.NodeInfo) (map[string]float64, error) {
-	a := s.of(task)
+	a := s.requestOf(task)
 	if a.plain() || a.err != nil || s.problem != nil {
 		return nil, nil
 	}
@@ -27,18 +27,18 @@ func (s *session) scores(task *api.TaskInfo, nodes []*api.NodeInfo) (map[string]
 }
 
 // costOn returns the cost of the task on a node. n is the ledger's state of the node, or nil.
-func (s *session) costOn(a *ask, n *state.Node, task *api.TaskInfo, node *api.NodeInfo) int64 {
+func (s *session) costOn(a *taskRequest, n *state.Node, task *api.TaskInfo, node *api.NodeInfo) int64 {
 	if !s.guard.Knows(n) {
 		return a.strategy.Unknown()
 	}
 	if cost, r := s.answer(a, n); r == nil {
 		return cost
 	}
-	then := s.later(n, node, a.id.UID) // the task does not fit now, so it would be pipelined
+	then := s.stateAfterSession(n, node, a.id.UID) // the task does not fit now, so it would be pipelined
 	return a.cost(then, then.Place(a.Pod, a.Demand))
 }
 
 // cost returns the cost of the task on a node where it would hold what verdict v has.
-func (a *ask) cost(n *state.Node, v place.Verdict) int64 {
+func (a *taskRequest) cost(n *state.Node, v place.Verdict) int64 {
 	return a.strategy.Cost(n.Usage, a.Pod, v, n.Quality == state.Estimated) + a.strategy.Wait(n.Waits(a.Shape))
 }

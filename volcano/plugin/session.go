@@ -27,7 +27,7 @@ type session struct {
 
 	ssn      *framework.Session
 	book     *ledger.Book
-	requests sync.Map // of tasks, by UID; values are *ask
+	requests sync.Map // of tasks, by UID; values are *taskRequest
 	victims  evictions
 
 	mu      sync.Mutex
@@ -36,8 +36,8 @@ type session struct {
 	futures map[string]future       // by node
 }
 
-// ask is the request of one task.
-type ask struct {
+// taskRequest is the request of one task.
+type taskRequest struct {
 	*booking.Request
 	err      error
 	id       state.PodID
@@ -60,8 +60,8 @@ func (s *session) Name() string { return Name }
 func (s *session) OnSessionOpen(ssn *framework.Session) {
 	s.ssn = ssn
 	s.problem = s.prepare()
-	s.tell(s.problem)
-	s.recall()
+	s.logProblem(s.problem)
+	s.endUnbound()
 	ssn.AddPredicateFn(Name, s.predicate)
 	ssn.AddBatchNodeOrderFn(Name, s.scores)
 	ssn.AddSimulatePredicateFn(Name, s.simulated)
@@ -91,10 +91,10 @@ func (s *session) prepare() (err error) {
 	}
 }
 
-// recall ends the bookings of tasks that Volcano has committed but not bound. It is needed because Volcano calls
+// endUnbound ends the bookings of tasks that Volcano has committed but not bound. It is needed because Volcano calls
 // neither PreBind nor PreBindRollBack of this plugin if another plugin fails before the task is bound; the task then
 // waits again.
-func (s *session) recall() {
+func (s *session) endUnbound() {
 	s.Scheduler.mu.Lock()
 	defer s.Scheduler.mu.Unlock()
 	for uid, b := range s.pending {
@@ -119,24 +119,24 @@ func (s *session) OnSessionClose(*framework.Session) {
 	defer s.mu.Unlock()
 	for i := len(s.order) - 1; i >= 0; i-- {
 		if b := s.order[i]; !b.committed {
-			s.drop(b)
+			s.endBooking(b)
 		}
 	}
 }
 
-// of returns the request of a task, which is read once per session.
-func (s *session) of(task *api.TaskInfo) *ask {
+// requestOf returns the request of a task, which is read once per session.
+func (s *session) requestOf(task *api.TaskInfo) *taskRequest {
 	if a, ok := s.requests.Load(task.UID); ok {
-		return a.(*ask)
+		return a.(*taskRequest)
 	}
 	a, _ := s.requests.LoadOrStore(task.UID, s.read(task))
-	return a.(*ask)
+	return a.(*taskRequest)
 }
 
 // read parses the request of a task. For a task that needs alignment, it also adds the pod to the workload profile,
 // and finds the cached answers for pods of this kind.
-func (s *session) read(task *api.TaskInfo) *ask {
-	a := &ask{id: kube.ID(task.Pod)}
+func (s *session) read(task *api.TaskInfo) *taskRequest {
+	a := &taskRequest{id: kube.ID(task.Pod)}
 	if a.Request, a.err = booking.Read(task.Pod); a.err != nil || a.Pod.Plain() {
 		return a
 	}
@@ -155,7 +155,7 @@ func (s *session) read(task *api.TaskInfo) *ask {
 func (s *session) profile() string { return fmt.Sprint(s.args.Strategy) }
 
 // plain reports whether the task needs no alignment on any node.
-func (a *ask) plain() bool { return a.err == nil && a.Pod.Plain() }
+func (a *taskRequest) plain() bool { return a.err == nil && a.Pod.Plain() }
 
 // refused returns the error that makes Volcano refuse a node. If permanent is true, it shows that evicting tasks does
 // not help.

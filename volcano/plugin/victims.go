@@ -11,7 +11,7 @@ import (
 )
 
 // evictions has the lists of candidates for which choose is asking other plugins at present.
-type evictions struct{ asked sync.Map }
+type evictions struct{ asking sync.Map }
 
 // preemptable returns the candidates that preemption may evict for the task, and a vote; see choose.
 func (s *session) preemptable(task *api.TaskInfo, all []*api.TaskInfo) ([]*api.TaskInfo, int) {
@@ -31,15 +31,15 @@ func (s *session) reclaimable(task *api.TaskInfo, all []*api.TaskInfo) ([]*api.T
 // The last argument asks all plugins, also choose itself; that inner call abstains.
 func (s *session) choose(task *api.TaskInfo, all []*api.TaskInfo,
 	others func(*api.TaskInfo, []*api.TaskInfo) []*api.TaskInfo) ([]*api.TaskInfo, int) {
-	a := s.of(task)
+	a := s.requestOf(task)
 	if len(all) == 0 || a.plain() || a.err != nil || s.problem != nil {
 		return nil, util.Abstain
 	}
-	if _, asked := s.victims.asked.LoadOrStore(&all[0], true); asked {
+	if _, asked := s.victims.asking.LoadOrStore(&all[0], true); asked {
 		return nil, util.Abstain
 	}
 	allowed := others(task, all)
-	s.victims.asked.Delete(&all[0])
+	s.victims.asking.Delete(&all[0])
 	node := s.ssn.Nodes[all[0].NodeName]
 	if node == nil {
 		return nil, util.Abstain
@@ -48,7 +48,7 @@ func (s *session) choose(task *api.TaskInfo, all []*api.TaskInfo,
 	if s.guard.Distrusts(n) != 0 {
 		return nil, util.Abstain
 	}
-	n = s.later(n, node, a.id.UID)
+	n = s.stateAfterSession(n, node, a.id.UID)
 	if n.Takes(a.Pod, a.Demand) {
 		return nil, util.Abstain
 	}
@@ -60,7 +60,7 @@ func (s *session) choose(task *api.TaskInfo, all []*api.TaskInfo,
 
 // cheapest returns the cheapest set of the allowed tasks without which the pod fits on node n, with a vote to permit
 // it. If no set is enough, it votes to reject.
-func cheapest(a *ask, n *state.Node, allowed []*api.TaskInfo) ([]*api.TaskInfo, int) {
+func cheapest(a *taskRequest, n *state.Node, allowed []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	p := evict.Problem{Works: func(gone []int) bool {
 		uids := make([]string, 0, len(gone))
 		for _, i := range gone {

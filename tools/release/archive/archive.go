@@ -53,11 +53,11 @@ func Zip(files []File, date time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
 	for _, f := range files {
-		f1, err := w.CreateHeader(&zip.FileHeader{Name: f.Name, Method: zip.Deflate, Modified: date.UTC()})
+		entry, err := w.CreateHeader(&zip.FileHeader{Name: f.Name, Method: zip.Deflate, Modified: date.UTC()})
 		if err != nil {
 			return nil, fmt.Errorf("pack %s: %w", f.Name, err)
 		}
-		if _, err := f1.Write(f.Data); err != nil {
+		if _, err := entry.Write(f.Data); err != nil {
 			return nil, fmt.Errorf("pack %s: %w", f.Name, err)
 		}
 	}
