@@ -21,7 +21,7 @@ type Differences struct {
 // leastBudget is the budget of small bases, in bytes.
 const leastBudget = 16 << 10
 
-// Base returns the base that the next layout may continue, or nil.
+// Base returns the base whose differences the next layout may have, or nil if there is none.
 func (d *Differences) Base() *LayoutBase { return d.base }
 
 // Begin makes b, which the caller has written, the base of the following layouts. It keeps b.

@@ -178,11 +178,15 @@ func volcano(p *v1.Pod, above []object) {
 	p.Annotations["volcano.sh/numa-topology-policy"] = policy
 }
 
-// knative names a container that has no name, as Knative's defaults do.
+// knative names containers that have no name, as Knative's defaults do: of several containers each gets its position.
 func knative(p *v1.Pod, _ []object) {
 	for i := range p.Spec.Containers {
-		if p.Spec.Containers[i].Name == "" {
-			p.Spec.Containers[i].Name = "user-container"
+		if p.Spec.Containers[i].Name != "" {
+			continue
+		}
+		p.Spec.Containers[i].Name = "user-container"
+		if len(p.Spec.Containers) > 1 {
+			p.Spec.Containers[i].Name += fmt.Sprintf("-%d", i)
 		}
 	}
 }

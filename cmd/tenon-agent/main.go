@@ -1,9 +1,10 @@
 // Command tenon-agent publishes the NodeLayout of the node that it runs on. "tenon-agent snapshot" writes one text
 // file with the files that describe the node's hardware, for a map or a bug report.
 //
-// The command only reads its flags and connects packages; it refuses unknown arguments and flags. It writes nothing
-// on the node, unless --pin-config makes it pin containers: then it connects to the container runtime (--nri-socket)
-// and keeps a file (--pin-state). It reads these files of the node, as root where only root may read them:
+// This package only parses flags and connects other packages; it refuses unknown arguments and flags. The agent
+// writes nothing on the node, unless --pin-config makes it pin containers: then it connects to the container runtime
+// (--nri-socket) and keeps a file (--pin-state). It reads these files of the node, as root where only root may read
+// them:
 //
 //	/sys, /proc                                   hardware; a container shows its host's
 //	/var/lib/kubelet/cpu_manager_state            with memory_manager_state beside it
@@ -19,11 +20,14 @@
 //	pods                                          list, watch, on its own node
 //	nodelayouts.tenon.sh, layoutbases.tenon.sh    get, list, watch, create, patch, its own
 //	noderesourcetopologies.topology.node.k8s.io   the same, with --node-resource-topology
-//	nodes/configz                                 get, checked by the kubelet; --kubelet-config-source=auto or kubelet
+//	numatopologies.nodeinfo.volcano.sh            the same, only with --numatopology
 //	nodes/proxy                                   get, only with --kubelet-config-source=api-server
 //	events                                        create, only with --pin-config
 //	nodeaffinities.tenon.sh                       get, create, patch, its own, only with --affinity
 //	tokenreviews, subjectaccessreviews            create, unless --metrics-authorization=false
+//
+// With --kubelet-config-source=auto or kubelet it also asks the kubelet itself for its configuration. The kubelet asks
+// the API server whether the agent has the right to get nodes/configz.
 package main
 
 import (

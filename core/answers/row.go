@@ -197,7 +197,7 @@ func (r *Row) cell(slot int) *cell {
 	return &b[slot%blockSize]
 }
 
-// refusalKey is equal for equal refusals. It has no text for a refusal with one reason, as most refusals are.
+// refusalKey is equal for equal refusals. Most refusals have one reason, and their keys need no text.
 type refusalKey struct {
 	permanent bool
 	first     place.Reason

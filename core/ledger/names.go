@@ -39,7 +39,7 @@ func (t *names) branch(hash uint64, depth uint) (bit uint32, before int) {
 // slot returns the slot of a name, or false if the trie does not have the name.
 func (t *names) slot(name string) (int, bool) { return t.find(hashOf(name), name) }
 
-// find is slot for a name with this hash. At each depth, five bits of the hash select the branch.
+// find does the work of slot for a name whose hash is known. At each depth, five bits of the hash select the branch.
 func (t *names) find(hash uint64, name string) (int, bool) {
 	for depth := uint(0); t != nil; depth++ {
 		if t.leaves != nil {

@@ -2,10 +2,10 @@ package place
 
 import "github.com/tenon-numa/tenon/core/topo"
 
-// podPlan is a pod with any number of containers, prepared for all usages of one ground. The kubelet admits
-// containers one after the other, so ask subtracts what an earlier container takes from a copy of the amounts. That
-// is exact if the container takes everything from one NUMA node. The engine handles pods with init containers, which
-// leave their holdings to later ones.
+// podPlan is a pod with any number of containers, prepared for all usages of one ground. Like the kubelet, ask goes
+// through the containers in order. It keeps a copy of the free amounts, and reduces it by what each container takes.
+// That is exact if the container takes everything from one NUMA node; otherwise the answer may be unsure. Pods that
+// only the engine can judge, such as most with init containers, have hard set.
 type podPlan struct {
 	// plans has one plan for each container, in order; a pod that is aligned as a whole has one plan.
 	plans   []plan

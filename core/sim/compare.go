@@ -24,8 +24,8 @@ const (
 type Progress struct {
 	Contender string // empty while small cases are solved
 	Run, Runs int    // the seed, from 1
-	Stay      bool
-	Done, Of  int // pods that have arrived, or cases
+	Stay      bool   // pods never depart in this run
+	Done, Of  int    // pods that have arrived, or cases
 }
 
 // Comparison has the results of all contenders, on the same machines, pods, order of arrival and seeds.
@@ -33,10 +33,10 @@ type Comparison struct {
 	Trace, Source string
 	Machines      int
 	Pods          int // in each run with departures
-	Asked         int // mean over the runs without departures
+	Asked         int // pods that arrived in a run without departures: the mean, for the first contender
 	Seed          uint64
 	Runs          int
-	Scarce        string
+	Scarce        string // the resource that decides the results; see Trace.Scarce
 	Columns       []Column
 	// Cases is the number of small cases that were solved exactly, Optimum the number of pods in all of them. With full
 	// knowledge in advance, every one of these pods could be placed.

@@ -20,14 +20,14 @@ type Node struct {
 	Usage *place.Usage
 	// Others are the other possible states of the node, fewer than 16. They have no Others. They differ in what
 	// assumed pods hold, and in whether the Unlisted and Gone pods are there. On an estimated node they also differ
-	// in the NUMA nodes of pods that only amounts show.
+	// in the NUMA nodes of pods of which the report has only the amounts.
 	Others []*Node
 	// Unsettled: the node may be in a state that is neither this one nor among Others. Until it reports, only pods
 	// that hold nothing fit.
 	Unsettled bool
-	// Crowded: more may be free than is counted, for one of two reasons. What pods keep from their init containers
-	// may be in more places than Others show, and counts in all of them. Or the report may already contain pods that
-	// are counted in addition. Pods of several containers do not fit on a crowded node: if more is free than counted,
+	// Crowded: more may be free than Usage says, for one of two reasons. It is not known where pods keep what their
+	// init containers held, so it counts as taken wherever it may be. Or the report may already contain pods that are
+	// counted once more. Pods of several containers do not fit on a crowded node: if more is free than counted,
 	// one container may get something else, which affects the next one.
 	Crowded bool
 	// Silent: a report of the node is overdue.

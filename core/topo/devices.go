@@ -36,8 +36,8 @@ func ParseNUMAList(s string) (NUMAList, bool) {
 	return NUMAList(max(0, i)), i >= 0
 }
 
-// Names reports whether the list names an id that no NUMA node of the machine has. The kubelet then aligns the
-// resource, even if none of its devices has a NUMA node.
+// Names reports whether the list has an id that is no NUMA node of the machine. A list with any id makes the kubelet
+// align the resource, so it does that even if none of the devices is on a NUMA node.
 func (l NUMAList) Names() bool { return l == NegativeID || l == UnknownID }
 
 // Device is one allocatable unit of a device plugin.

@@ -16,8 +16,9 @@ type Source struct {
 	Kubelet, Pins kubelet.Source
 }
 
-// Configuration implements kubelet.Source. If a static manager makes the kubelet the arbiter, Refusal in the result
-// is the reason why the agent is not. Rules of the agent that cannot be used are an error.
+// Configuration implements kubelet.Source. If one of the kubelet's managers is static, the kubelet is the arbiter:
+// the result has its rules, and Refusal says why the agent cannot pin. Rules of the agent that cannot be used are an
+// error.
 func (s Source) Configuration(ctx context.Context) (kubelet.Configuration, error) {
 	kubeletConfig, err := s.Kubelet.Configuration(ctx)
 	if err != nil {

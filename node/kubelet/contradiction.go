@@ -35,9 +35,10 @@ func (s *CPUState) byPod() map[string]idset.Set[idset.CPU] {
 }
 
 // contradiction returns how a file of the static policy contradicts itself, the machine or the reservation. It
-// returns "" for a consistent file, for no file, and for a file that has another policy or is keyed by container IDs.
-// When the kubelet starts, it refuses a file in which a CPU is both shared and held, or a reserved CPU is in no set
-// (cpumanager/policy_static.go, validateState). It does not notice that two pods hold the same CPU.
+// returns "" for a consistent file, for no file, for a file without shared CPUs, and for a file that has another
+// policy or is keyed by container IDs. When the kubelet starts, it refuses a file in which a CPU is both shared and
+// held, or in no set (cpumanager/policy_static.go, validateState). It does not notice that two pods hold the same
+// CPU.
 func (s *CPUState) contradiction(m *topo.Machine, r place.CPURules) string {
 	if s == nil || s.Policy != "static" || len(s.ByContainerID) > 0 {
 		return ""
@@ -55,7 +56,7 @@ func (s *CPUState) contradiction(m *topo.Machine, r place.CPURules) string {
 		return "CPUs " + both.String() + " are both shared and held; the kubelet does not start with that"
 	}
 	if s.Shared.Empty() {
-		return ""
+		return "" // the kubelet refuses that, too, which is a hazard of its own (place.NoSharedCPU)
 	}
 	// With strict-cpu-reservation the reserved CPUs are in no set, and no pod has them.
 	missing := m.CPUs().Minus(held).Minus(s.Shared)
@@ -68,5 +69,5 @@ func (s *CPUState) contradiction(m *topo.Machine, r place.CPURules) string {
 	case missing.SubsetOf(r.Reserved):
 		return "reserved CPUs " + missing.String() + " are in no set; the kubelet does not start with that"
 	}
-	return "CPUs " + missing.String() + " are nobody's"
+	return "CPUs " + missing.String() + " are in no set; the kubelet does not start with that"
 }

@@ -322,8 +322,8 @@ func (p *Plugin) sandboxes() map[string]*api.PodSandbox {
 	return out
 }
 
-// endPods ends the pods without containers for which the given function returns true. Other pods may then get CPUs
-// that were not free before (pin.Node.Mended).
+// endPods forgets the pods for which over returns true, if they have no containers left, and so frees what they held.
+// Other pods may then get these CPUs (pin.Node.Mended).
 func (p *Plugin) endPods(over func(Sandbox) bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -26,7 +26,7 @@ func Read(ctx context.Context, reader *kube.Reader, cfg *rest.Config) (*Scene, e
 }
 
 // ReadAround returns the scene of a view. It reads the PodDisruptionBudgets, which a view lacks, with the rights of
-// cfg. If cfg may not list them, they are a limit of the plan.
+// cfg. If cfg may not list them, the plan is made without them, and has a document.Limit that says so.
 func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config) (*Scene, error) {
 	all, err := dynamic.NewForConfig(cfg)
 	if err != nil {

@@ -187,7 +187,8 @@ func open(ctx context.Context, conn connection) (*forwarded, error) {
 	return f, nil
 }
 
-// whyTime bounds the wait for the node's error after the connection has ended: the error arrives on another stream.
+// whyTime bounds the wait for the node's error after the stream of data has failed: the error arrives on another
+// stream.
 const whyTime = time.Second
 
 // why adds the node's error about the port to err, if the node sent one, and closes the connection.
