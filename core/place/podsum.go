@@ -10,34 +10,34 @@ package place
 
 // addUp sets sum to what all containers want. It returns false if a container may be aligned to several NUMA nodes
 // although one serves it, or may take devices from other NUMA nodes.
-func (c *podPlan) addUp(g *ground) bool {
-	sum := &c.sum
-	sum.policy, sum.near = c.plans[0].policy, g.all
+func (p *podPlan) addUp(g *ground) bool {
+	sum := &p.sum
+	sum.policy, sum.near = p.plans[0].policy, g.all
 	if g.numas == 1 && sum.policy != None {
 		return false
 	}
-	for i := range c.plans {
-		p := &c.plans[i]
-		if !p.takesOne() {
+	for i := range p.plans {
+		own := &p.plans[i]
+		if !own.takesOne() {
 			return false
 		}
-		sum.near, sum.cpus, sum.cores = sum.near&p.near, sum.cpus+p.cpus, sum.cores || p.cores
-		for _, x := range p.stocks[:p.stocked] {
+		sum.near, sum.cpus, sum.cores = sum.near&own.near, sum.cpus+own.cpus, sum.cores || own.cores
+		for _, x := range own.stocks[:own.stocked] {
 			if !sum.addStock(x) {
 				return false
 			}
 		}
-		for _, x := range p.rows[:p.choosy] {
+		for _, x := range own.rows[:own.choosy] {
 			if x.stock != 0 && g.setOf(x.stock).shared > 0 || !sum.addRow(x) {
 				return false
 			}
 		}
 	}
 	sum.choosy = sum.n
-	for i := range c.plans { // rows of memory come last
-		p := &c.plans[i]
-		sum.pinned = sum.pinned || p.pinned
-		for _, x := range p.rows[p.choosy:p.n] {
+	for i := range p.plans { // rows of memory come last
+		own := &p.plans[i]
+		sum.pinned = sum.pinned || own.pinned
+		for _, x := range own.rows[own.choosy:own.n] {
 			if !sum.addRow(x) {
 				return false
 			}
