@@ -40,6 +40,9 @@ type coarse struct {
 // neither.
 func (c *coarse) object() *v1alpha2.NodeResourceTopology { return cmp.Or(c.topology, c.numatopology) }
 
+// reset records that the ledger has no amounts of the object.
+func (c *coarse) reset() { c.reported, c.ended, c.past = false, nil, nil }
+
 // newest returns a pointer to the field of c for o's kind: topology or numatopology.
 func (c *coarse) newest(o *v1alpha2.NodeResourceTopology) **v1alpha2.NodeResourceTopology {
 	if nrt.KindOf(o) == nrt.Numatopology {
@@ -118,7 +121,7 @@ func (f *Feed) TopologyGone(o *v1alpha2.NodeResourceTopology) {
 	}
 	f.goneTopologies.put(goneName(o), o.ResourceVersion)
 	used := c.object() == *c.newest(o)
-	awaited := nrt.LeftOut(*c.newest(o)) && !f.exact[o.Name]
+	awaited := f.lacksData(o.Name)
 	*c.newest(o) = nil
 	if !used {
 		return
@@ -193,11 +196,17 @@ func (f *Feed) LeftOut() (nodes []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, node := range slices.Sorted(maps.Keys(f.coarse)) {
-		if nrt.LeftOut(f.coarse[node].object()) && !f.exact[node] {
+		if f.lacksData(node) {
 			nodes = append(nodes, node)
 		}
 	}
 	return nodes
+}
+
+// lacksData reports whether a node has no valid layout, and its topology arrived without data. f.mu is held.
+func (f *Feed) lacksData(node string) bool {
+	c := f.coarse[node]
+	return c != nil && !f.exact[node] && nrt.LeftOut(c.object())
 }
 
 // Unreadable receives a node whose NodeResourceTopology could not be read, or was not found, after OnLeftOut's
@@ -205,8 +214,8 @@ func (f *Feed) LeftOut() (nodes []string) {
 func (f *Feed) Unreadable(node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if c := f.coarse[node]; c != nil && !f.exact[node] && nrt.LeftOut(c.object()) {
-		c.reported, c.ended, c.past = false, nil, nil
+	if f.lacksData(node) {
+		f.coarse[node].reset()
 		f.book.Forget(node)
 	}
 }
@@ -226,11 +235,10 @@ func (f *Feed) layoutLost(node string) {
 	if c != nil && c.reported {
 		return
 	}
-	if c != nil && f.begun && nrt.LeftOut(c.object()) {
-		f.onLeftOut(node) // the last layout counts until the topology is read: an unknown node may take any pod
-		return
+	// The last layout counts until a topology without data is read: an unknown node may take any pod.
+	if !f.begun || !f.lacksData(node) {
+		f.book.Forget(node)
 	}
-	f.book.Forget(node)
 	if c != nil {
 		f.apply(node, c)
 	}
@@ -240,7 +248,7 @@ func (f *Feed) layoutLost(node string) {
 func (f *Feed) layoutAccepted(node string) {
 	f.exact[node] = true
 	if c := f.coarse[node]; c != nil {
-		c.reported, c.ended, c.past = false, nil, nil
+		c.reset()
 	}
 }
 
@@ -262,7 +270,7 @@ func (f *Feed) apply(node string, c *coarse) {
 			c.problem = why
 			f.onTopology(node, err)
 		}
-		c.reported, c.ended, c.past = false, nil, nil
+		c.reset()
 		f.book.Forget(node)
 		return
 	}

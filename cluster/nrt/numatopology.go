@@ -77,9 +77,8 @@ func TypedNumatopology(obj any) (any, error) {
 	if !ok {
 		return nil, fmt.Errorf("decode Numatopology: unexpected type %T", obj)
 	}
-	out := &v1alpha2.NodeResourceTopology{TypeMeta: metav1.TypeMeta{Kind: Numatopology}}
-	out.Name, out.UID = o.GetName(), o.GetUID()
-	out.ResourceVersion, out.Generation = o.GetResourceVersion(), o.GetGeneration()
+	out := bare(o)
+	out.TypeMeta = metav1.TypeMeta{Kind: Numatopology}
 	if err := convert(o, out); err != nil {
 		out.Zones, out.Attributes = nil, nil
 		out.Annotations = map[string]string{annotationMalformed: clipTo(maxMalformed, err.Error())}

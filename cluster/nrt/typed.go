@@ -54,9 +54,7 @@ func Typed(obj any) (any, error) {
 	case *unstructured.Unstructured:
 		out, err := decode(o)
 		if err != nil {
-			out = &v1alpha2.NodeResourceTopology{}
-			out.Name, out.UID = o.GetName(), o.GetUID()
-			out.ResourceVersion, out.Generation = o.GetResourceVersion(), o.GetGeneration()
+			out = bare(o)
 			out.Annotations = map[string]string{annotationMalformed: clipTo(maxMalformed, err.Error())}
 			return out, nil
 		}
@@ -73,11 +71,17 @@ func TypedOthers(obj any) (any, error) {
 	if !ok || !onlyAgentWrote(in.GetManagedFields()) {
 		return Typed(obj)
 	}
+	out := bare(in)
+	out.Annotations = map[string]string{annotationLeftOut: "true"}
+	return out, nil
+}
+
+// bare returns an object with only the metadata that a reader needs of any object.
+func bare(in *unstructured.Unstructured) *v1alpha2.NodeResourceTopology {
 	out := &v1alpha2.NodeResourceTopology{}
 	out.Name, out.UID = in.GetName(), in.GetUID()
 	out.ResourceVersion, out.Generation = in.GetResourceVersion(), in.GetGeneration()
-	out.Annotations = map[string]string{annotationLeftOut: "true"}
-	return out, nil
+	return out
 }
 
 // LeftOut reports whether TypedOthers left out the data of an object.

@@ -20,7 +20,7 @@ type Node struct {
 	Usage *place.Usage
 	// Others are the other possible states of the node, fewer than 16. They have no Others. They differ in what
 	// assumed pods hold, and in whether the Unlisted and Gone pods are there. On an estimated node they also differ
-	// in the NUMA nodes of pods of which the report has only the amounts.
+	// in the NUMA nodes of some pods, because the report has only amounts.
 	Others []*Node
 	// Unsettled: the node may be in a state that is neither this one nor among Others. Until it reports, only pods
 	// that hold nothing fit.

@@ -116,8 +116,8 @@ func Whole(resource string, want, have int64) (int64, int64) {
 	return want, have
 }
 
-// Lacks returns a reason for each plain amount of which the node has too little left, as kube-scheduler's
-// NodeResourcesFit counts them.
+// Lacks returns a reason for each resource of which the node has less left than needs has. It counts resources like
+// kube-scheduler's plugin NodeResourcesFit.
 func (n *Node) Lacks(needs Amounts) (out []place.Reason) {
 	for name, want := range needs {
 		have := n.Left(name)

@@ -65,6 +65,9 @@ func (x *examination) pods() error {
 
 // podsInOrder returns all pods, the selected one first: of the waiting pods of one controller only the first is judged.
 func (x *examination) podsInOrder() []kube.Stored {
+	if x.selectedPod == "" {
+		return x.View.Pods
+	}
 	at := slices.IndexFunc(x.View.Pods, func(s kube.Stored) bool {
 		p := s.Pod()
 		return p.Namespace+"/"+p.Name == x.selectedPod
