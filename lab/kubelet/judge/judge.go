@@ -19,7 +19,7 @@ type judge struct {
 
 	mu      sync.Mutex // guards pods, which goroutines of the managers read
 	pods    []*v1.Pod
-	looping chan struct{} // closed when the CPU manager's loop has ended; nil if there is none; see activePods
+	looping chan struct{} // closed when the CPU manager's loop has ended; nil if the CPU manager runs none. See active.
 	looped  bool          // looping is closed
 }
 
@@ -46,31 +46,31 @@ func (j *judge) do(r request) (a answer) {
 	case "announce":
 		j.announce(r.Devices)
 	case "prefer":
-		err = j.connectPlugin(r.Name, plugin{name: r.Name, ask: j.ask})
+		err = j.connected(r.Name, plugin{name: r.Name, ask: j.ask})
 	case "settle":
 		j.ready = true
 		err = j.connect(r.Devices)
 	case "close":
-		return answerOf(j.stop())
+		return done(j.stop())
 	default:
 		err = fmt.Errorf("unknown request %q", r.Do)
 	}
 	if err != nil {
-		return answerOf(err)
+		return done(err)
 	}
 	a.State = j.state()
 	return a
 }
 
-func answerOf(err error) answer {
+func done(err error) answer {
 	if err != nil {
 		return answer{Error: err.Error()}
 	}
 	return answer{}
 }
 
-// open composes the managers and starts them. It returns when the CPU manager's loop has ended; see activePods. After
-// a restart (Reopen) it keeps the pods, and devices are connected later, by the request "settle".
+// open composes the managers and starts them. It returns when the CPU manager's loop has ended; see active. After a
+// restart (Reopen) it keeps the pods, and devices are connected later, by the request "settle".
 func (j *judge) open(r request) error {
 	if !r.Reopen {
 		j.pods = nil
@@ -82,7 +82,7 @@ func (j *judge) open(r request) error {
 	if err := j.compose(r.Dir, r.Settings); err != nil {
 		return err
 	}
-	if err := j.startAll(j.activePods, (*readiness)(j), r.Found); err != nil {
+	if err := j.startAll(j.active, (*readiness)(j), r.Found); err != nil {
 		_ = j.stop() // nothing may have been started
 		return err
 	}
@@ -102,11 +102,10 @@ type readiness judge
 func (*readiness) AddSource(string) {}
 func (r *readiness) AllReady() bool { return r.ready }
 
-// activePods returns the active pods, and stops the CPU manager's loop. With the static policy, the CPU manager
-// starts a goroutine that reconciles containers forever. It would keep the managers in memory, and the CPU manager
-// has no way to end it. This goroutine is the first that calls activePods, so activePods ends the goroutine at its
-// first call.
-func (j *judge) activePods() []*v1.Pod {
+// active returns the active pods, and stops the CPU manager's loop. With the static policy, the CPU manager starts a
+// goroutine that reconciles containers forever. It would keep the managers in memory, and the CPU manager has no way
+// to end it. This goroutine is the first that calls active, so active ends the goroutine at its first call.
+func (j *judge) active() []*v1.Pod {
 	if j.looping != nil && !j.looped {
 		j.looped = true
 		close(j.looping)
@@ -121,7 +120,7 @@ func (j *judge) activePods() []*v1.Pod {
 // is admitted again.
 func (j *judge) admit(pod *v1.Pod) answer {
 	j.mu.Lock()
-	if at := j.indexOf(pod.Name); at >= 0 {
+	if at := j.at(pod.Name); at >= 0 {
 		pod = j.pods[at]
 	} else {
 		j.pods = append(slices.Clone(j.pods), pod)
@@ -136,8 +135,8 @@ func (j *judge) admit(pod *v1.Pod) answer {
 	return answer{Admit: got.Admit, Reason: got.Reason, Message: got.Message}
 }
 
-// indexOf returns the index of the listed pod with a name, or -1.
-func (j *judge) indexOf(name string) int {
+// at returns the index of the listed pod with a name, or -1.
+func (j *judge) at(name string) int {
 	return slices.IndexFunc(j.pods, func(p *v1.Pod) bool { return p.Name == name })
 }
 
@@ -152,7 +151,7 @@ func each(pod *v1.Pod, do func(c *v1.Container)) {
 // start reports to the managers that the containers of an admitted pod start, one after the other
 // (cm/internal_container_lifecycle_linux.go).
 func (j *judge) start(name string) {
-	if at := j.indexOf(name); at >= 0 {
+	if at := j.at(name); at >= 0 {
 		pod := j.pods[at]
 		each(pod, func(c *v1.Container) { j.startContainer(pod, c, string(pod.UID)+"/"+c.Name) })
 	}
@@ -160,7 +159,7 @@ func (j *judge) start(name string) {
 
 // end removes a pod from the active pods. The managers free what it holds when they list the active pods next.
 func (j *judge) end(name string) {
-	at := j.indexOf(name)
+	at := j.at(name)
 	if at < 0 {
 		return
 	}
@@ -173,14 +172,14 @@ func (j *judge) end(name string) {
 
 func (j *judge) announce(devices map[string][]device) {
 	for name, list := range devices {
-		j.updateDevices(name, announcement(list))
+		j.listed(name, announcement(list))
 	}
 }
 
 // connect registers a device plugin for every resource, with its devices.
 func (j *judge) connect(devices map[string][]device) error {
 	for name := range devices {
-		if err := j.connectPlugin(name, plugin{name: name}); err != nil {
+		if err := j.connected(name, plugin{name: name}); err != nil {
 			return fmt.Errorf("connect devices of %s: %w", name, err)
 		}
 	}

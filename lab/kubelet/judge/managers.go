@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// never is the period of the CPU manager's loop. judge.activePods ends the loop in its first run.
+// never is the period of the CPU manager's loop. judge.active ends the loop in its first run.
 const never = 10000 * time.Hour
 
 // managers are the kubelet's four resource managers. Their methods that differ between releases are in the files
@@ -128,7 +128,7 @@ func (j *judge) state() *state {
 			out.Held = append(out.Held, whole)
 		}
 		each(pod, func(c *v1.Container) {
-			h := j.heldBy(string(pod.UID), c.Name)
+			h := j.held(string(pod.UID), c.Name)
 			if ok { // the CPUs and memory of its containers are a part of the pod's
 				h.CPUs, h.Memory = "", nil
 			}
@@ -140,8 +140,8 @@ func (j *judge) state() *state {
 	return out
 }
 
-// heldBy returns what the managers have recorded for one container. A list of devices is sorted by id.
-func (m *managers) heldBy(pod, container string) held {
+// held returns what the managers have recorded for one container. A list of devices is sorted by id.
+func (m *managers) held(pod, container string) held {
 	h := held{Pod: pod, Container: container, CPUs: m.cpu.GetExclusiveCPUs(pod, container).String()}
 	for _, b := range m.blocks(pod, container) {
 		h.Memory = append(h.Memory, block{string(b.Type), b.NUMAAffinity, b.Size})

@@ -91,11 +91,9 @@ func (m *managers) collect() {
 	m.device.GetTopologyHints(pod, container)
 }
 
-func (m *managers) connectPlugin(name string, p plugin) error {
-	return m.device.PluginConnected(name, p)
-}
+func (m *managers) connected(name string, p plugin) error { return m.device.PluginConnected(name, p) }
 
-func (m *managers) updateDevices(name string, r *api.ListAndWatchResponse) {
+func (m *managers) listed(name string, r *api.ListAndWatchResponse) {
 	m.device.PluginListAndWatchReceiver(name, r)
 }
 

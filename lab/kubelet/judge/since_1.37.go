@@ -95,11 +95,11 @@ func (m *managers) collect() {
 	m.device.GetTopologyHints(klog.Background(), pod, container, lifecycle.AddOperation)
 }
 
-func (m *managers) connectPlugin(name string, p plugin) error {
+func (m *managers) connected(name string, p plugin) error {
 	return m.device.PluginConnected(context.Background(), name, p)
 }
 
-func (m *managers) updateDevices(name string, r *api.ListAndWatchResponse) {
+func (m *managers) listed(name string, r *api.ListAndWatchResponse) {
 	m.device.PluginListAndWatchReceiver(klog.Background(), name, r)
 }
 

@@ -79,7 +79,7 @@ type state struct {
 	Held       []held
 }
 
-// heldBy is what one container holds, or a pod as a whole; Container is then "".
+// held is what one container holds, or a pod as a whole; Container is then "".
 type held struct {
 	Pod, Container string
 	CPUs           string
