@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/score"
@@ -36,6 +37,7 @@ func (s Strategy) complete(kind string, types []string) (Strategy, error) {
 	if n := len(s.Resources); n > maxResources {
 		return Strategy{}, fmt.Errorf("%s: scoringStrategy.resources: %d resources, at most %d", kind, n, maxResources)
 	}
+	s.Resources = slices.Clone(s.Resources)
 	for i, r := range s.Resources {
 		switch {
 		case strings.TrimSpace(r.Name) == "":

@@ -17,12 +17,15 @@ func (n *Node) Awaiting(bound []Arrival) *Node {
 		}
 	}
 	if slices.EqualFunc(expected, n.bound, func(a, b Arrival) bool {
-		return a.UID == b.UID && a.Spec.Shape() == b.Spec.Shape()
+		return a.UID == b.UID && a.Spec.Shape() == b.Spec.Shape() && slices.EqualFunc(a.Decision, b.Decision, sameHolding)
 	}) {
 		return n
 	}
 	return &Node{empty: n.empty, pods: n.pods, bound: expected}
 }
+
+// sameHolding reports whether two decisions give a container the same.
+func sameHolding(a, b place.Holding) bool { return a.Container == b.Container && a.Matches(b) }
 
 // usageWithBound returns the node's usage, in which bound pods that have not arrived hold what is decided for them.
 // It leaves out the bound pod whose UID is except.

@@ -54,3 +54,10 @@ func TestAnImpossibleDecisionKeepsNothingFree(t *testing.T) {
 		Awaiting([]pin.Arrival{onNUMA3("taken", "12,13,14,15"), wide}).With(gpu("p"))
 	want(t, n, "p", "c0", "12-13,28-29", 3)
 }
+
+// A decision that is written anew while its pod is on its way replaces the older one.
+func TestADecisionThatChangesOnTheWay(t *testing.T) {
+	n := node(t, nil).Awaiting([]pin.Arrival{onNUMA3("late", "14-15,30-31")}).
+		Awaiting([]pin.Arrival{onNUMA3("late", "12-13,28-29")}).With(gpu("p"))
+	want(t, n, "p", "c0", "14-15,30-31", 3)
+}

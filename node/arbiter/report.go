@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/pin"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/node/nri"
 )
 
@@ -116,9 +117,7 @@ func cpusOf(p pin.Pod) string {
 // report writes a text to the log, and queues it as an event about the pod. kind is the type of the event, Normal or
 // Warning.
 func (r *reporter) report(namespace, name, uid, kind, reason, text string) {
-	if len(text) > maxMessage {
-		text = text[:maxMessage-3] + "..."
-	}
+	text = printable.Clip(text, maxMessage-len("..."))
 	r.log.Info(text, "pod", namespace+"/"+name, "reason", reason)
 	now := metav1.NewTime(time.Now())
 	r.events.send(&v1.Event{

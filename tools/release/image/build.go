@@ -53,14 +53,14 @@ const user = "65532:65532"
 // Compile builds a program for a platform into the file at path. The source is the folder cmd/NAME of the program's
 // module.
 func (s Source) Compile(ctx context.Context, p Program, platform v1.Platform, path string) error {
-	path, err := filepath.Abs(path)
+	file, err := filepath.Abs(path)
 	if err != nil {
 		return fmt.Errorf("find %s: %w", path, err)
 	}
 	// Without gRPC's traces, which use templates, the linker omits methods that are never called: the agent is a sixth
 	// smaller on disk, and a tenth in memory.
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace",
-		"-ldflags", "-s -w -buildid= "+s.versionFlags(), "-o", path, "./cmd/"+p.Name)
+		"-ldflags", "-s -w -buildid= "+s.versionFlags(), "-o", file, "./cmd/"+p.Name)
 	cmd.Dir = filepath.Join(s.Root, p.Module)
 	workspace := filepath.Join(s.Root, "go.work")
 	if p.Module != "" {
