@@ -37,53 +37,43 @@ bench-packing = go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 
 
 .PHONY: help demo test lint verify generate build bench diff chaos fuzz images chart release push
 
-help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p; s/^## /  \t/p' Makefile | expand -t 13
+##@ Begin:
+
+help: ## List the targets, by what they are for
+	@sed -n 's/^##@ \(.*\)/\n\1/p; s/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p; s/^## /  \t/p' Makefile | expand -t 12
 
 demo: ## Show in a minute what Tenon is for, beside the default scheduler
 	go run ./cmd/tenon-lab demo
 
-test: ## Run all tests, or the part that ONLY names (make test ONLY=console; go run ./test -h lists the parts),
-## or what has control plane and kubelets of RELEASE, 1.34 to 1.36 (make test RELEASE=1.35)
-	$(if $(RELEASE),tools/kubernetes/test $(RELEASE),go run ./test $(ONLY))
+build: ## Build all programs into bin, or tenon-scheduler of RELEASE, for older API servers,
+## into dist (make build RELEASE=1.35)
+	$(if $(RELEASE),tools/kubernetes/build $(RELEASE) dist/tenon-scheduler-$(RELEASE) ./cmd/tenon-scheduler, \
+		go build -o bin/ ./cmd/...)
 
-lint: ## Run the linters (the first time some minutes to build them)
-	go run ./test lint
+##@ Before each commit:
+
+test: ## Run all tests, or the part that ONLY names (make test ONLY=console)
+## (go run ./test -h lists the parts), or what has control plane and kubelets of RELEASE,
+## 1.34 to 1.36 (make test RELEASE=1.35)
+	$(if $(RELEASE),tools/kubernetes/test $(RELEASE),go run ./test $(ONLY))
 
 verify: ## Fail if generated files are not current, or a rule of the repository is broken
 	go run ./test verify
 
-generate: ## Write generated code, the custom resource definition, and what is made of the chart anew
+lint: ## Run the linters (the first time some minutes to build them)
+	go run ./test lint
+
+generate: ## Write generated code, the custom resource definition, and what is made of the
+## chart anew
 	go generate ./api/...
 	tools/release/run chart
 
-build: ## Build all programs into bin, or tenon-scheduler of RELEASE, for older API servers, into dist
-## (make build RELEASE=1.35)
-	$(if $(RELEASE),tools/kubernetes/build $(RELEASE) dist/tenon-scheduler-$(RELEASE) ./cmd/tenon-scheduler, \
-		go build -o bin/ ./cmd/...)
+##@ Long tests:
 
-bench: ## Measure LAYER (make bench LAYER=core), or all from core to agent (50 minutes on two quiet CPUs):
-## core     the core beside a plain loop (2 minutes)
-## plugin   scheduling cycles beside two other schedulers (10 minutes; the first time 10 to build)
-## growth   how these grow with nodes and NUMA nodes (10 minutes)
-## whole    the same schedulers on whole clusters (15 minutes)
-## console  the console in a browser, with 5,000 nodes and 50,000 pods (2 minutes)
-## scale    what nodes write to an API server
-## go       the core, a cycle beside kube-scheduler's, and place beside the kubelet's managers (8 minutes)
-## agent    what agents take of their nodes, and what they write (2 minutes)
-## docs     all from core to scale, into docs/performance.md, its charts and docs/scale.md (45 minutes)
-## attack   how long others' pods wait while a hostile node or user attacks (15 minutes)
-## trace    where the time of each of 600 pods goes, from the queue to the report, on NODES nodes (2 minutes)
-## upstream  kube-scheduler's own benchmark, with Tenon and without (10 minutes; WORKLOADS=all takes 1 hour)
-## volcano  a session of Volcano's scheduler, 5,000 tasks on 1,000 nodes, numa-aware and tenon (25 minutes)
-## gangs    200 jobs of Volcano that come and go with tenon and with numa-aware (6 minutes)
-## packing  schedulers on simulated machines, into docs/packing.md and its picture
-	$(if $(LAYER),$(or $(bench-$(LAYER)),go run ./test/bench -$(LAYER)), \
-		go run ./test/bench && $(bench-go) && $(bench-agent))
-
-diff: ## Judge N admissions by the kubelet's own managers, of RELEASE, from seed S on (make diff N=1000000 S=1
-## RELEASE=1.32); with RELEASE=all by the managers of every release, with their scenarios (the first
-## time each builds for some minutes). With RECORD=yes they answer what the test run compares with.
+diff: ## Judge N admissions by the kubelet's own managers, of RELEASE, from seed S on
+## (make diff N=1000000 S=1 RELEASE=1.32); with RELEASE=all by those of every release,
+## with their scenarios (the first time each builds for some minutes). With RECORD=yes
+## they answer what the test run compares with.
 	@for r in $(judged); do echo "release $${r:-that is linked}"; \
 		$(if $(RECORD),go test ./lab/kubelet -run TestRecord -diff.release "$$r" -diff.record -timeout 0, \
 		go test ./lab/kubelet -run TestPlaceAgreesWithTheManagers -diff.n $(N) -diff.seed $(S) -diff.release "$$r" \
@@ -100,6 +90,29 @@ fuzz: ## Run every fuzz target for T (make fuzz T=1m)
 		echo "fuzz $$dir $$name for $(T)"; \
 		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(T) "$$dir" || exit 1; \
 	done
+
+##@ Measurements:
+
+bench: ## Measure LAYER (make bench LAYER=core), or all from core to agent (50 minutes):
+## core      the core beside a plain loop (2 minutes)
+## plugin    scheduling cycles beside two other schedulers (10 minutes; first 10 to build)
+## growth    how these grow with nodes and NUMA nodes (10 minutes)
+## whole     the same schedulers on whole clusters (15 minutes)
+## console   the console in a browser, with 5,000 nodes and 50,000 pods (2 minutes)
+## scale     what nodes write to an API server
+## go        the core, a cycle beside kube-scheduler's, place (8 minutes)
+## agent     what agents take of their nodes, and what they write (2 minutes)
+## docs      all from core to scale, into docs/performance.md, docs/scale.md (45 minutes)
+## attack    how long others' pods wait while a node or user attacks (15 minutes)
+## trace     where the time of each of 600 pods goes, on NODES nodes (2 minutes)
+## upstream  kube-scheduler's own benchmark (10 minutes; WORKLOADS=all takes 1 hour)
+## volcano   a session of Volcano's scheduler, 5,000 tasks on 1,000 nodes (25 minutes)
+## gangs     200 jobs of Volcano that come and go, two plugins (6 minutes)
+## packing   schedulers on simulated machines, into docs/packing.md and its picture
+	$(if $(LAYER),$(or $(bench-$(LAYER)),go run ./test/bench -$(LAYER)), \
+		go run ./test/bench && $(bench-go) && $(bench-agent))
+
+##@ A release:
 
 images: ## Build the images of PROGRAMS into dist/images, for PLATFORMS (the first time 20 minutes)
 	tools/release/run images -programs "$$PROGRAMS" -platforms $(PLATFORMS) -version "$$VERSION"

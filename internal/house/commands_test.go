@@ -93,6 +93,24 @@ func TestMakeHelpListsEveryLayer(t *testing.T) {
 	}
 }
 
+// The help of make fits a terminal of 100 columns, in groups.
+func TestMakeHelpFitsATerminal(t *testing.T) {
+	const before = 12 // columns before a text
+	groups := 0
+	for line := range strings.Lines(document(t, "Makefile")) {
+		if strings.HasPrefix(line, "##@ ") {
+			groups++
+			continue
+		}
+		if _, text, ok := strings.Cut(line, "## "); ok && before+len(strings.TrimSpace(text)) > 100 {
+			t.Errorf("a line of the help takes %d columns: %s", before+len(strings.TrimSpace(text)), text)
+		}
+	}
+	if groups < 3 {
+		t.Errorf("the help has %d groups", groups)
+	}
+}
+
 // Workflows of the forge are YAML, and run what is there.
 func TestWorkflowsRunWhatExists(t *testing.T) {
 	known := knownCommands(t)
