@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,6 +70,36 @@ func ParseMachine(text string) (*Machine, error) {
 		return nil, err
 	}
 	return New(t.Spec)
+}
+
+// String returns the size of the machine in one line, such as "2 sockets, 4 NUMA nodes, 64 cores, 128 CPUs, 256Gi, 8
+// nvidia.com/gpu". It leaves out what the text form of [ParseText] has beside that.
+func (m *Machine) String() string {
+	if m == nil {
+		return "no machine"
+	}
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		what string
+	}{{len(m.sockets), "socket"}, {len(m.numas), "NUMA node"}, {len(m.cores), "core"}, {m.all.Len(), "CPU"}} {
+		text := fmt.Sprintf("%d %ss", p.n, p.what)
+		if p.n == 1 {
+			text = "1 " + p.what
+		}
+		parts = append(parts, text)
+	}
+	var bytes int64
+	for _, n := range m.numas {
+		bytes += n.Bytes
+	}
+	const tenths = 10
+	gi := math.Round(float64(bytes)/(1<<30)*tenths) / tenths
+	parts = append(parts, strconv.FormatFloat(gi, 'f', -1, 64)+"Gi")
+	for _, r := range m.resources {
+		parts = append(parts, fmt.Sprintf("%d %s", len(r.Devices), r.Name))
+	}
+	return strings.Join(parts, ", ")
 }
 
 type parser struct {

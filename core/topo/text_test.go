@@ -1,6 +1,7 @@
 package topo_test
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -134,4 +135,21 @@ func FuzzParseBytes(f *testing.F) {
 			t.Fatalf("%q is %d, written as %s, read as %d (%v)", s, n, topo.FormatBytes(n), back, err)
 		}
 	})
+}
+
+// Whoever prints a machine gets its size in one line, and not its fields.
+func TestMachinesPrintInOneLine(t *testing.T) {
+	m, err := topo.ParseMachine("numa 0 socket 0 cpus 0-3/4-7 memory 4Gi\nnuma 1 memory 1536Mi\n" +
+		"device acme.com/gpu a,b numa 0\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "1 socket, 2 NUMA nodes, 4 cores, 8 CPUs, 5.5Gi, 2 acme.com/gpu"
+	if got := fmt.Sprintf("%v", m); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	var none *topo.Machine
+	if got := fmt.Sprint(none); got != "no machine" {
+		t.Errorf("no machine prints %q", got)
+	}
 }
