@@ -1,6 +1,10 @@
 package printable
 
-import "strings"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // maxNear bounds the bytes of the misspelt name that are compared.
 const maxNear = 60
@@ -17,6 +21,31 @@ func Nearest(name string, known []string) string {
 		}
 	}
 	return best
+}
+
+// maxListed bounds the names that Instead lists.
+const maxListed = 5
+
+// Instead returns the end of an error about a name that is not among the known ones: "; NAME may be meant" with the
+// name that [Nearest] finds, or with the first one that begins like the unknown name. Otherwise it lists the first
+// few known names. It returns "" if no name is known.
+func Instead(name string, known []string) string {
+	all := slices.Compact(slices.Sorted(slices.Values(known)))
+	near := Nearest(name, all)
+	if i := slices.IndexFunc(all, func(k string) bool { return strings.HasPrefix(k, name) }); near == "" && i >= 0 {
+		near = all[i]
+	}
+	switch more := len(all) - maxListed; {
+	case len(all) == 0:
+		return ""
+	case name != "" && near != "":
+		return "; " + near + " may be meant"
+	case more > 0:
+		return fmt.Sprintf("; there are %s and %d more", strings.Join(all[:maxListed], ", "), more)
+	case len(all) == 1:
+		return "; there is " + all[0]
+	}
+	return "; there are " + strings.Join(all, ", ")
 }
 
 // Plain returns a name without capitals, "-" and "_".

@@ -3,7 +3,7 @@
 // A name may contain what a terminal or a log viewer interprets: escape sequences, line breaks, controls that reverse
 // the direction of text. Invariant: the result of [Text] is one line of valid UTF-8 in which every rune is printable,
 // and the results for two different strings differ. [Clip] bounds the length of a string before it is shown, and
-// [Nearest] finds the name that a misspelt one may mean.
+// [Nearest] and [Instead] find the name that a misspelt one may mean.
 package printable
 
 import (

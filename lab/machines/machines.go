@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -62,6 +63,9 @@ func List() []string {
 func Load(name string) (Machine, error) {
 	m, err := Read(catalogue, name)
 	if errors.Is(err, fs.ErrNotExist) {
+		if near := printable.Nearest(name, List()); near != "" {
+			return Machine{}, fmt.Errorf("no machine %q; %s may be meant", name, near)
+		}
 		return Machine{}, fmt.Errorf("no machine %q: have %s", name, strings.Join(List(), ", "))
 	}
 	return m, err
