@@ -67,7 +67,6 @@ func New(parts Parts, show Show) *cobra.Command {
 	root.SetVersionTemplate("tenon-lab {{.Version}}\n")
 	// Kubernetes' packages register a flag of this name for all commands, which prints another version.
 	root.PersistentFlags().Bool("version", false, "Print the version and quit.")
-	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(up(parts), tryOut(show), list())
 	for _, c := range root.Commands() {
 		c.Version = root.Version // --version of a command prints the program's version
@@ -78,9 +77,10 @@ func New(parts Parts, show Show) *cobra.Command {
 // list returns the command that prints the machines of the catalogue.
 func list() *cobra.Command {
 	return &cobra.Command{
-		Use:   "machines",
-		Short: "List the machines that a cluster can be made of",
-		Args:  cobra.NoArgs,
+		Use:     "machines",
+		Aliases: []string{"list"},
+		Short:   "List the machines that a cluster can be made of",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return printMachines(cmd.OutOrStdout())
 		},

@@ -90,3 +90,34 @@ func TestUpRefuses(t *testing.T) {
 		}
 	}
 }
+
+// Names of machines and releases are completed, the last one of a comma list.
+func TestNamesAreCompleted(t *testing.T) {
+	for line, want := range map[string]string{
+		"up --nodes gpu":          "gpu-8",
+		"up --nodes gpu-8,2xxeon": "gpu-8,2xxeon-2s gpu-8,2xxeon-snc2",
+		"up --nodes xeon-2s@1.3":  "xeon-2s@1.34 xeon-2s@1.35 xeon-2s@1.36 xeon-2s@1.37",
+		"up --release 1.35":       "1.35",
+		"up --volcano=n":          "numa-aware none",
+		"demo --act c":            "c",
+		"mach":                    "machines",
+	} {
+		var out bytes.Buffer
+		cmd := command.New(command.Parts{}, command.Show{})
+		cmd.SetArgs(append([]string{"__complete"}, strings.Fields(line)...))
+		cmd.SetOut(&out)
+		cmd.SetErr(io.Discard)
+		if err := cmd.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		offered, _, _ := strings.Cut(out.String(), ":")
+		var names []string
+		for l := range strings.Lines(offered) {
+			name, _, _ := strings.Cut(strings.TrimSpace(l), "\t")
+			names = append(names, name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}

@@ -61,6 +61,7 @@ place the same gangs with Volcano's plugin numa-aware and with Tenon's; name oth
 	flags.StringVar(&f.cast, "cast", "", "file for a recording in the asciicast v2 format, for asciinema")
 	flags.StringVar(&f.svg, "svg", "", "file for the recording as an SVG")
 	flags.StringVar(&f.dir, "dir", "", "where the cluster's directory is made; keep it short (default: memory)")
+	completeDemo(cmd)
 	return cmd
 }
 

@@ -80,6 +80,7 @@ func up(parts Parts) *cobra.Command {
 	flags.StringVar(&f.volcano.plugin, "volcano", "",
 		"run Volcano too, with this plugin for NUMA nodes: tenon (without a value), numa-aware, or none for no scheduler")
 	flags.Lookup("volcano").NoOptDefVal = volcano.Tenon
+	completeUp(cmd)
 	return cmd
 }
 
