@@ -113,7 +113,8 @@ func (r *Reader) PodsOf(ctx context.Context, kind, namespace, name string) ([]v1
 	return slices.DeleteFunc(list.Items, func(p v1.Pod) bool { return !controls(kind, name, &p) }), nil
 }
 
-// raw returns an object as JSON, so that the program need not link the object's type.
+// raw returns an object as JSON, so that the program need not link the object's type. If the name is "", raw returns a
+// list of the objects of the namespace.
 func (r *Reader) raw(ctx context.Context, resource schema.GroupVersionResource, namespace,
 	name string) ([]byte, error) {
 	gv := resource.GroupVersion()
@@ -124,8 +125,13 @@ func (r *Reader) raw(ctx context.Context, resource schema.GroupVersionResource, 
 	if err != nil {
 		return nil, fmt.Errorf("make client of %s: %w", gv, err)
 	}
-	return server.Get().Namespace(namespace).Resource(resource.Resource).Name(name).
-		SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
+	request := server.Get().Namespace(namespace).Resource(resource.Resource)
+	if name != "" {
+		request = request.Name(name)
+	} else {
+		request = request.VersionedParams(&metav1.ListOptions{Limit: maxOffered}, metav1.ParameterCodec)
+	}
+	return request.SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
 }
 
 // controls reports whether a workload controls a pod. A Deployment controls it through a ReplicaSet, whose name is

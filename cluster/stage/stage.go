@@ -19,6 +19,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/api/document"
@@ -26,6 +27,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/manifest"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/score"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -276,7 +278,16 @@ func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 			return w, err
 		}
 	}
-	return nil, fmt.Errorf("pod %s/%s is not there", namespace, name)
+	var here []string
+	for p := range kube.EachPod(s.pods) {
+		switch {
+		case p.Namespace == namespace:
+			here = append(here, p.Name)
+		case p.Name == name:
+			return nil, fmt.Errorf("pod %s/%s is not there; there is %s/%s", namespace, name, p.Namespace, p.Name)
+		}
+	}
+	return nil, fmt.Errorf("pod %s/%s is not there%s", namespace, name, printable.Instead(name, here))
 }
 
 // Existing returns the workload of an existing pod itself, as if the pod had no node. Unlike Like, it adds no pod.
@@ -303,7 +314,7 @@ func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
 	})
 	switch {
 	case !ok:
-		return nil, 0, fmt.Errorf("node %q is not there", node)
+		return nil, 0, s.noNode(node)
 	case s.pods == nil && busy(s.nodes[i]):
 		return nil, 0, fmt.Errorf("what the pods of node %q ask for is not known", node)
 	}
@@ -322,6 +333,31 @@ func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
 		out = append(out, s.toPlace(p))
 	}
 	return out, stay, nil
+}
+
+// noNode returns the error about a node that the stage lacks.
+func (s *Stage) noNode(name string) error {
+	var known []string
+	for i := range s.nodes {
+		known = append(known, s.nodes[i].Name)
+	}
+	return fmt.Errorf("node %q is not there%s", name, printable.Instead(name, known))
+}
+
+// NodesWith returns the names of the nodes that a label selector selects, in ascending order. None is an error.
+func (s *Stage) NodesWith(_ context.Context, selector string) ([]string, error) {
+	return s.selected(selector)
+}
+
+func (s *Stage) selected(selector string) ([]string, error) {
+	if s.objects == nil {
+		return nil, errors.New("the nodes have no labels here, so a selector chooses none")
+	}
+	all := map[string]labels.Set{}
+	for _, n := range s.objects {
+		all[n.Name] = n.Labels
+	}
+	return kube.Selected("node", selector, all)
 }
 
 // busy reports whether pods hold something on a node.

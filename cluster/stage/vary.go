@@ -88,10 +88,15 @@ func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
 		n.State = empty(n.Name, n.State, rules)
 		altered = append(altered, n.Name)
 	}
-	if len(altered) == 0 {
-		return nil, fmt.Errorf("no node matches the selector %q", v.Selector)
+	if len(altered) > 0 {
+		return altered, nil
 	}
-	return altered, nil
+	if !selector.Empty() {
+		if _, err := s.selected(v.Selector); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("no node has a layout, so no kubelet's configuration is known")
 }
 
 // empty returns the state of a node with the machine of another one, the given rules, and no holdings.
@@ -104,7 +109,7 @@ func empty(name string, like *state.Node, r place.Rules) *state.Node {
 func (s *Stage) twin(t whatif.Twin) error {
 	i := slices.IndexFunc(s.nodes, func(n whatif.Node) bool { return n.Name == t.Node })
 	if i < 0 {
-		return fmt.Errorf("node %q is not there", t.Node)
+		return s.noNode(t.Node)
 	}
 	like := s.nodes[i]
 	if like.State != nil && like.State.Quality != state.Exact {

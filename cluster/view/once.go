@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/state"
@@ -77,6 +79,43 @@ func (o *Once) Partial() string {
 
 // NodeNames returns names of nodes for shell completion.
 func (o *Once) NodeNames(ctx context.Context) ([]string, error) { return o.reader.NodeNames(ctx) }
+
+// NamespaceNames returns names of namespaces for shell completion, and to tell a wrong name from an empty namespace.
+func (o *Once) NamespaceNames(ctx context.Context) ([]string, error) {
+	return o.reader.NamespaceNames(ctx)
+}
+
+// WorkloadNames returns names of the workloads of one kind in a namespace for shell completion.
+func (o *Once) WorkloadNames(ctx context.Context, kind, namespace string) ([]string, error) {
+	return o.reader.WorkloadNames(ctx, kind, namespace)
+}
+
+// NodesWith returns the names of the nodes that a label selector selects, in ascending order. None is an error.
+func (o *Once) NodesWith(ctx context.Context, selector string) ([]string, error) {
+	v, err := o.read(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]labels.Set{}
+	for i := range v.Nodes {
+		all[v.Nodes[i].Name] = v.Nodes[i].Labels
+	}
+	return kube.Selected("node", selector, all)
+}
+
+// PodsWith returns the UIDs of the pods that a label selector selects in a namespace, or in all if it is empty, in
+// ascending order. None is an error.
+func (o *Once) PodsWith(ctx context.Context, namespace, selector string) ([]string, error) {
+	v, err := o.read(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]labels.Set{}
+	for p := range kube.EachPod(within(v.Pods, namespace)) {
+		all[string(p.UID)] = p.Labels
+	}
+	return kube.Selected("pod", selector, all)
+}
 
 // PodNames returns names of the pods of one namespace for shell completion.
 func (o *Once) PodNames(ctx context.Context, namespace string) ([]string, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
@@ -26,7 +27,7 @@ func affinity(ctx context.Context, k cli.Kubeconfig, node string) (document.Affi
 	if node != "" {
 		one, err := affinityOf(ctx, r.cfg, node)
 		if err == nil && len(one.Nodes) == 0 {
-			err = fmt.Errorf("the agent of node %q has measured no pods: see docs/howto/affinity.md", node)
+			err = r.notMeasured(ctx, node)
 		}
 		return one, err
 	}
@@ -43,6 +44,18 @@ func affinity(ctx context.Context, k cli.Kubeconfig, node string) (document.Affi
 	}
 	slices.SortFunc(all.Items, func(a, b v1alpha1.NodeAffinity) int { return cmp.Compare(a.Name, b.Name) })
 	return document.AffinityOf(all.Items), nil
+}
+
+// notMeasured returns the error about a node whose agent has published nothing. If the user may list nodes, a name that
+// no node has gets an error of its own.
+func (r reached) notMeasured(ctx context.Context, node string) error {
+	if reader, err := r.reader(); err == nil {
+		names, err := reader.NodeNames(ctx)
+		if err == nil && !slices.Contains(names, node) {
+			return fmt.Errorf("node %q is not known%s", node, printable.Instead(node, names))
+		}
+	}
+	return fmt.Errorf("the agent of node %q has measured no pods: see %showto/affinity.md", node, document.Docs)
 }
 
 // affinityOf reads what the agent of one node has published. The result has no nodes if the agent has measured no

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/cli"
+	"github.com/tenon-numa/tenon/lab/machines"
 	"github.com/tenon-numa/tenon/node/sysfs"
 	"github.com/tenon-numa/tenon/ops/doctor"
 	"github.com/tenon-numa/tenon/ops/rollout"
@@ -22,7 +23,7 @@ import (
 // Setup returns the functions that the commands call. version is the version of the program.
 func Setup(version string) cli.Setup {
 	return cli.Setup{Version: version, Connect: connect, Machine: readMachine, Catalogue: catalogue,
-		Stages: stages(), Affinity: affinity, Doctor: examine, Bundle: writeBundle(version),
+		Catalogued: machines.List(), Stages: stages(), Affinity: affinity, Doctor: examine, Bundle: writeBundle(version),
 		KubeletPlan: planKubelets, ApplyKubelets: applyKubelets, Console: serveConsole(version)}
 }
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
@@ -225,7 +226,7 @@ func (a *agreement) simulated(ctx context.Context, t *testing.T, p *v1.Pod) stri
 		t.Fatal(err)
 	}
 	out, errs, code := run(ctx, a.Cluster, "simulate", "-f", file, "-o", "json")
-	if code == 1 {
+	if code == cli.ExitError {
 		t.Fatalf("simulate: %s", errs)
 	}
 	var doc struct {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/workload"
 	"github.com/tenon-numa/tenon/ops/apply"
@@ -253,11 +254,12 @@ func (x *changed) announced(ctx context.Context, t *testing.T) {
 		}
 	}
 	checkWidth(t, out)
-	if _, stderr, code := run(ctx, x.Cluster, "kubelet", "apply", file); code != 1 || !strings.Contains(stderr, "--yes") {
+	if _, stderr, code := run(ctx, x.Cluster, "kubelet", "apply", file); code != cli.ExitNo ||
+		!strings.Contains(stderr, "--yes") {
 		t.Errorf("without an answer: exit code %d, %s", code, stderr)
 	}
 	x.fill(ctx, t, "alone", "b")
-	if _, stderr, code := run(ctx, x.Cluster, "kubelet", "apply", file, "--yes"); code != 1 ||
+	if _, stderr, code := run(ctx, x.Cluster, "kubelet", "apply", file, "--yes"); code != cli.ExitError ||
 		!strings.Contains(stderr, "alone has no controller") {
 		t.Errorf("with a pod that would be lost: exit code %d, %s", code, stderr)
 	}

@@ -68,7 +68,7 @@ func TestTheCommandsAgreeWithTheCluster(t *testing.T) {
 	t.Run("explain a pod that waits", func(t *testing.T) { explainPending(ctx, t, c) })
 	t.Run("explain a pod that is not there", func(t *testing.T) {
 		_, stderr, code := run(ctx, c, "explain", "pod", "nobody")
-		if code != 1 || !strings.HasPrefix(stderr, `Error from server (NotFound): pods "nobody" not found`) {
+		if code != cli.ExitError || !strings.HasPrefix(stderr, `Error from server (NotFound): pods "nobody" not found`) {
 			t.Errorf("exit code %d, stderr %q", code, stderr)
 		}
 	})

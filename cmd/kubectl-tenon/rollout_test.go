@@ -25,6 +25,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/machines"
 	"github.com/tenon-numa/tenon/lab/workload"
@@ -52,7 +53,7 @@ func TestAPlanSaysWhatKubeletsDo(t *testing.T) {
 		args := x.draw(t)
 		out, stderr, code := run(ctx, x.Cluster, append([]string{"kubelet", "plan", "-o", "json"}, args...)...)
 		var plan document.KubeletPlan
-		if err := json.Unmarshal([]byte(out), &plan); err != nil || len(plan.Nodes) != 1 || code == 1 {
+		if err := json.Unmarshal([]byte(out), &plan); err != nil || len(plan.Nodes) != 1 || code == cli.ExitError {
 			t.Fatalf("%s: plan %v: exit code %d, %s, %v", x.machine.Name, args, code, stderr, err)
 		}
 		n := x.again(ctx, t, plan.Nodes[0], pods)

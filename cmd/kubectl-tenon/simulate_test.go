@@ -105,8 +105,8 @@ func simulates(ctx context.Context, t *testing.T, c *lab.Cluster) {
 		}
 		return out.String()
 	}
-	text := simulate(2, "-f", file, "-o", "json", "--kubeconfig", readOnly)
-	if again := simulate(2, "-f", file, "-o", "json", "--nodes", exportOf(ctx, t, c)); again != text {
+	text := simulate(cli.ExitNo, "-f", file, "-o", "json", "--kubeconfig", readOnly)
+	if again := simulate(cli.ExitNo, "-f", file, "-o", "json", "--nodes", exportOf(ctx, t, c)); again != text {
 		t.Errorf("what was exported gives\n%s\nthe cluster gave\n%s", again, text)
 	}
 	if out := simulate(0, "--pod", "run-2", "--count", "max", "--kubeconfig", readOnly); !strings.Contains(out,

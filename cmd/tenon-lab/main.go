@@ -34,7 +34,7 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "tenon-lab:", err)
-		os.Exit(1)
+		os.Exit(cli.ExitError)
 	}
 }
 

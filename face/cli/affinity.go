@@ -19,7 +19,10 @@ import (
 const affinityLong = `Show what pods that share CPUs send each other on a node, and on which NUMA node its agent put them.
 
 Without a node there is a line for each node that has such pods. With one, its pods follow, each with
-why it is where it is, and the pairs that exchange the most. docs/howto/affinity.md says how pods opt in.`
+why it is where it is, and the pairs that exchange the most. How pods opt in:
+` + affinityPage
+
+const affinityPage = document.Docs + "howto/affinity.md"
 
 const affinityExample = `  kubectl tenon affinity
   kubectl tenon affinity node-a
@@ -48,7 +51,7 @@ func (a *app) affinityCommand() *cobra.Command {
 			}
 			node := ""
 			if len(args) > 0 {
-				node = args[0]
+				node = nodeName(args[0])
 			}
 			d, err := a.setup.Affinity(c.Context(), a.kube, node)
 			if err != nil {
@@ -68,7 +71,7 @@ func (a *app) affinityCommand() *cobra.Command {
 // writeAffinity writes a table of nodes. If the user has named a node (one is set), a table of its pods follows.
 func writeAffinity(w io.Writer, d document.Affinity, one, wide bool, now time.Time) error {
 	if len(d.Nodes) == 0 {
-		_, err := fmt.Fprintln(w, "No agent puts pods that share CPUs on NUMA nodes (docs/howto/affinity.md).")
+		_, err := fmt.Fprintln(w, "No agent puts pods that share CPUs on NUMA nodes. How to begin: "+affinityPage)
 		return err
 	}
 	t := table{heads: []string{"NODE", "PODS", "PLACED", "LOCAL", "REMOTE", "MEASURED", "LAST MOVE"}}

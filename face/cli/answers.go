@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -147,7 +146,7 @@ func (s Stages) run(ctx context.Context, r Request, maxWorkloads int, args []str
 	root.SetOut(&out)
 	root.SetErr(io.Discard) // the document has these notes, too
 	err = root.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, unfit{}) && !errors.Is(err, errNotAdmitted) && !errors.Is(err, errNotJudged) {
+	if _, written := exitCode(err); !written {
 		return err
 	}
 	if err := json.Unmarshal(out.Bytes(), into); err != nil {

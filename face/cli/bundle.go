@@ -25,7 +25,7 @@ messages but of the namespaces that you name. Texts that look like a credential 
 map, pods, top, explain, simulate, check and doctor read the archive with --bundle FILE.
 
 Exit code: 0 when everything was read, 3 when the archive was written and something is missing in it that
-you may not read or that the API server did not answer (it is named, and in the archive), 1 after an error.`
+you may not read or that the API server did not answer (it is named, and in the archive), 2 after an error.`
 
 const bundleExample = `  kubectl tenon bundle -f report.tar.gz --hash-names
   kubectl tenon doctor --bundle report.tar.gz
@@ -51,12 +51,6 @@ type BundleContent struct {
 	Missing                []document.Limit
 }
 
-// errIncomplete is the error of the command if the archive was written but lacks something. The command has already
-// printed what is missing.
-var errIncomplete = errors.New("the bundle is incomplete")
-
-const exitIncomplete = 3
-
 // Bundler writes an archive.
 type Bundler func(ctx context.Context, k Kubeconfig, o BundleOptions, w io.Writer) (BundleContent, error)
 
@@ -81,6 +75,9 @@ func (a *app) bundleCommand() *cobra.Command {
 		"Namespace of Tenon's other programs, whose logs are read; empty for none.")
 	s.StringSliceVar(&o.Messages, "termination-messages", nil,
 		"Namespaces whose pods keep the termination messages of containers, which may be ends of logs.")
+	complete(c, "agent-namespace", a.namespaceNames)
+	complete(c, "system-namespace", a.namespaceNames)
+	complete(c, "termination-messages", a.namespaceNames)
 	return c
 }
 

@@ -29,25 +29,11 @@ The exit code is 0 if all pods pass, 1 if one does not, 3 if the pods of an obje
 judged, and 2 after an error, which is on stderr.`
 
 const checkExample = `  kubectl tenon check -f pod.yaml
+  kubectl tenon check -f manifests/
   helm template ./chart | kubectl tenon check -f -
 
   # Without a cluster, for a machine of the catalogue or a file
   kubectl tenon check -f pod.yaml --machine gpu-8`
-
-// codedError is an error with the exit code of check or doctor. The error may also stand for an answer such as "can
-// run on no node", which is no failure of the program.
-type codedError struct {
-	code int
-	err  error
-}
-
-func (c codedError) Error() string { return c.err.Error() }
-func (c codedError) Unwrap() error { return c.err }
-
-var (
-	errNotAdmitted = errors.New("not all pods can be admitted")
-	errNotJudged   = errors.New("not all pods can be judged")
-)
 
 func (a *app) checkCommand() *cobra.Command {
 	var f simulateFlags
@@ -57,23 +43,13 @@ func (a *app) checkCommand() *cobra.Command {
 		Long:    checkLong,
 		Example: checkExample,
 		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			err := a.check(c, f)
-			switch {
-			case err == nil:
-				return nil
-			case errors.Is(err, errNotAdmitted):
-				return codedError{1, err}
-			case errors.Is(err, errNotJudged):
-				return codedError{3, err}
-			}
-			return codedError{2, err}
-		},
+		RunE:    func(c *cobra.Command, _ []string) error { return a.check(c, f) },
 	}
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return codedError{2, kustomization(c, err)} })
+	c.SetFlagErrorFunc(kustomization)
 	s := c.Flags()
 	s.StringArrayVarP(&f.files, "filename", "f", nil,
-		`File with workloads: Pods, Deployments and others; "-" is stdin. This flag can be repeated.`)
+		filesHelp)
+	s.BoolVarP(&f.recursive, "recursive", "R", false, recursiveHelp)
 	s.StringArrayVar(&f.machines, "machine", nil,
 		"Machine, as a file in text form or a name of the catalogue, in place of a cluster. This flag can be repeated.")
 	s.StringArrayVar(&f.machines, "snapshot", nil,
@@ -85,6 +61,7 @@ func (a *app) checkCommand() *cobra.Command {
 	s.BoolVar(&f.askServer, "ask-server", true,
 		"Ask the API server by a dry run whether it accepts the pods, and judge them as it would store them.")
 	f.output.bind(c, "json", "yaml")
+	complete(c, "machine", a.machineNames)
 	return c
 }
 

@@ -47,8 +47,9 @@ type Setup struct {
 	// files must be in the text form of package topo.
 	Machine func(data []byte) (m *topo.Machine, warnings []string, err error)
 	// Catalogue returns a machine by its name, as the content of a machine file, and the KubeletConfiguration of its
-	// nodes. If it is nil, there is no catalogue.
-	Catalogue func(name string) (machine, config []byte, ok bool)
+	// nodes. If it is nil, there is no catalogue. Catalogued are the names of its machines.
+	Catalogue  func(name string) (machine, config []byte, ok bool)
+	Catalogued []string
 	// Stages make the nodes on which simulate and check place pods.
 	Stages Stages
 	// Bundle writes everything that the commands read from a cluster into one archive. Here and below, nil means that
@@ -66,13 +67,11 @@ type Setup struct {
 	Console func(ctx context.Context, k Kubeconfig, o ConsoleOptions) error
 }
 
-// Run runs one command line (without the program's name) and returns the exit code: 0, or 1 after an error, which it
-// writes to stderr in kubectl's words.
+// Run runs one command line (without the program's name) and returns the exit code: [ExitYes], [ExitNo], [ExitError]
+// or [ExitPart]. It writes errors to stderr in kubectl's words.
 //
-// A pod that fits nowhere is an answer and no error. For scripts, simulate and "kubelet plan" then return 2, and
-// check returns 1. doctor returns 1 for findings. check and doctor return 2 after an error. bundle returns 3 for an
-// archive that lacks something, check for pods that it cannot judge, and doctor if it has no findings but could not
-// examine everything.
+// A pod that fits nowhere is an answer and no error: simulate, check and "kubelet plan" then return ExitNo. The
+// commands that show something, such as explain and map, return ExitYes whatever they show.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) int {
 	a := newApp(s)
 	root := a.root()
@@ -84,33 +83,19 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) 
 	root.SetErr(&printed{out: stderr})
 	err := root.ExecuteContext(ctx)
 	writePartial(stderr, a.sources...)
-	if errors.Is(err, unfit{}) {
-		return exitUnfit
-	}
-	if errors.Is(err, errIncomplete) {
-		return exitIncomplete
-	}
-	code := 1
-	if coded := (codedError{}); errors.As(err, &coded) {
-		code, err = coded.code, coded.err
-		answered := errors.Is(err, errNotAdmitted) || errors.Is(err, errFindings) || errors.Is(err, errUnread)
-		if answered { // the command has already written the answer
-			return code
-		}
-	}
-	if err != nil {
+	code, written := exitCode(err)
+	if !written {
 		fmt.Fprintln(stderr, sanitized(errorText(err)))
-		return code
 	}
-	return 0
+	return code
 }
 
-// sanitized returns a text without runes that could move a terminal's cursor; line breaks stay. Errors quote texts
-// from outside, which may have such runes.
+// sanitized returns a text without runes that could move a terminal's cursor. Line breaks stay, and a tab becomes two
+// blanks. Errors quote texts from outside, which may have such runes.
 func sanitized(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		lines[i] = draw.Printable(line)
+		lines[i] = draw.Printable(strings.ReplaceAll(line, "\t", "  "))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -153,7 +138,8 @@ func (a *app) root() *cobra.Command {
 		Long: `See on which NUMA nodes of your cluster pods fit, and why.
 
 The commands compute what the kubelet of every node will do with a pod: which CPUs, memory and
-devices it will assign, or which error it will give. They read and change nothing, except for kubelet apply.
+devices it will assign, or which error it will give. They only read, with two exceptions: kubelet apply
+changes kubelets, after it has asked you, and the page of console changes what you confirm on it.
 
 To complete names of pods and nodes behind "kubectl tenon", link the plugin to a second name beside it:
 
@@ -168,26 +154,49 @@ To complete names of pods and nodes behind "kubectl tenon", link the plugin to a
 	// Kubernetes' packages register a flag "version" for all commands of a program. That flag is no boolean switch.
 	root.Flags().Bool("version", false, "print the version of this program")
 	a.kube.bind(root.PersistentFlags())
-	complete(root, "context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return a.kube.contexts(), cobra.ShellCompDirectiveNoFileComp
-	})
+	complete(root, "context", choicesOf(a.kube.contexts))
+	complete(root, "namespace", a.namespaceNames)
+	complete(root, "cluster", choicesOf(a.kube.clusters))
+	complete(root, "user", choicesOf(a.kube.users))
 	root.AddCommand(a.explainCommand(), a.mapCommand(), a.podsCommand(), a.topCommand(), a.simulateCommand(),
 		a.checkCommand(), a.affinityCommand(), a.doctorCommand(), a.bundleCommand(), a.kubeletCommand(),
 		a.compareCommand(), a.consoleCommand(), a.versionCommand())
 	return root
 }
 
+// versionDocument is what version writes with "-o json" and "-o yaml".
+type versionDocument struct {
+	Kind    string `json:"kind"` // "Version"
+	Version string `json:"version"`
+	// Built has what the version was built of, such as "commit 4f63f781c2aa" and "Kubernetes 1.37.2".
+	Built []string `json:"built"`
+}
+
 func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
+	var out output
+	c := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of this program",
-		Example: "  kubectl tenon version",
+		Example: "  kubectl tenon version\n  kubectl tenon version -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			version, built, _ := strings.Cut(strings.TrimSuffix(a.setup.Version, ")"), " (")
+			d := versionDocument{Kind: "Version", Version: version, Built: []string{}}
+			if built != "" {
+				d.Built = strings.Split(built, ", ")
+			}
+			if done, err := out.write(c.OutOrStdout(), d, nil); done {
+				return err
+			}
 			_, err := fmt.Fprintln(c.OutOrStdout(), "kubectl-tenon "+a.setup.Version)
 			return err
 		},
 	}
+	out.bind(c, "json", "yaml")
+	return c
 }
 
 func (a *app) connect() (Cluster, string, error) {

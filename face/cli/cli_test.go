@@ -175,7 +175,8 @@ func run(t testing.TB, c Cluster, args ...string) (stdout, stderr string, code i
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = Run(t.Context(), args, &out, &errs, Setup{
-		Version: "v0-test",
+		Version:    "v0-test",
+		Catalogued: []string{"gpu-8", "xeon-2s"},
 		Connect: func(k Kubeconfig) (Cluster, string, error) {
 			if c == nil {
 				return nil, "", errors.New("no cluster here")
@@ -277,7 +278,7 @@ func TestErrorsAreWordedAsKubectlDoes(t *testing.T) {
 		"map -w":                                 "error: --watch: the cluster cannot be followed",
 		"map nowhere":                            `error: node "nowhere" is not known`,
 		"map edge-1":                             `error: node "edge-1" cannot be drawn: no NodeLayout`,
-		"map gpu-a --machine x":                  "error: a NODE and --machine cannot both be given",
+		"map gpu-a --machine x":                  "error: a NODE or --selector and --machine cannot both be given",
 		"map --color pink":                       `error: --color "pink" is not known`,
 		"map --machine testdata/absent":          "error: open machine file: open testdata/absent: no such file or directory",
 		"map --machine testdata/version.txt":     `error: machine file testdata/version.txt: line 1: unknown word "kubectl-tenon"`,
@@ -286,11 +287,12 @@ func TestErrorsAreWordedAsKubectlDoes(t *testing.T) {
 		"map --kubeconfig testdata/absent --bad": "error: unknown flag: --bad",
 	} {
 		out, errs, code := run(t, c, strings.Fields(line)...)
-		if code != 1 || out != "" || !strings.Contains(errs, want) {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want 1, nothing, %q", line, code, out, errs, want)
+		if code != ExitError || out != "" || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want 2, nothing, %q", line, code, out, errs, want)
 		}
 	}
-	if _, errs, code := run(t, nil, "map"); code != 1 || errs != "error: connect to the cluster: no cluster here\n" {
+	if _, errs, code := run(t, nil, "map"); code != ExitError ||
+		errs != "error: connect to the cluster: no cluster here\n" {
 		t.Errorf("without a cluster: exit code %d, stderr %q", code, errs)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/sim"
 	"github.com/tenon-numa/tenon/face/draw"
 )
@@ -21,8 +22,9 @@ import (
 const compareLong = `Replay pods that come and go on many machines under Tenon and under other schedulers.
 
 Nothing runs, and no cluster is asked: the kubelets are computed, time is a number. All contenders get
-the same machines, the same pods in the same order, and the same seeds. docs/packing.md says what they
-know and what the rows mean, and describes the text form of a trace.`
+the same machines, the same pods in the same order, and the same seeds. What they know, what the rows mean,
+and how to write a trace:
+` + document.Docs + "packing.md"
 
 const compareExample = `  # Jobs of 1 to 8 GPUs on machines with two sockets
   kubectl tenon compare --trace gpu

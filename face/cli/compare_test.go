@@ -89,7 +89,7 @@ func TestCompareWritesAPage(t *testing.T) {
 	if err := os.WriteFile(page, []byte("no markers\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, errs, code := run(t, nil, args...); code != 1 || !strings.Contains(errs, "no lines") {
+	if _, errs, code := run(t, nil, args...); code != ExitError || !strings.Contains(errs, "no lines") {
 		t.Errorf("without markers: exit code %d, %q", code, errs)
 	}
 }
@@ -106,7 +106,7 @@ func TestCompareNamesWhatIsWrong(t *testing.T) {
 		"compare --trace testdata/compare.trace --page absent": "error: read page: open absent",
 	} {
 		out, errs, code := run(t, nil, strings.Fields(line)...)
-		if code != 1 || out != "" || !strings.Contains(errs, want) {
+		if code != ExitError || out != "" || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want %q", line, code, out, errs, want)
 		}
 	}

@@ -17,6 +17,17 @@ func (named) NodeNames(context.Context) ([]string, error) {
 	return []string{"gpu-a", "gpu-b", "plain-1"}, nil
 }
 
+func (named) NamespaceNames(context.Context) ([]string, error) {
+	return []string{"db", "default", "ml"}, nil
+}
+
+func (named) WorkloadNames(_ context.Context, kind, namespace string) ([]string, error) {
+	if kind != "deployment" || namespace != "ml" {
+		return nil, errors.New("forbidden")
+	}
+	return []string{"trainer", "web"}, nil
+}
+
 func (named) PodNames(_ context.Context, namespace string) ([]string, error) {
 	if namespace != "ml" {
 		return nil, errors.New("forbidden")
@@ -42,6 +53,22 @@ func TestNamesAreCompleted(t *testing.T) {
 		"explain node|gpu":                         "gpu-a gpu-b",
 		"pods|--node|pl":                           "plain-1",
 		"map|gpu":                                  "gpu-a gpu-b",
+		"map|gpu-a|gpu":                            "gpu-b",
+		"top|node/gpu":                             "node/gpu-a node/gpu-b",
+		"explain pod|":                             "db/ default/ ml/",
+		"explain pod|-n|ml|":                       "trainer-0 trainer-9 wide-0",
+		"explain|deploy/ml/":                       "deploy/ml/trainer deploy/ml/web",
+		"explain deployment|-n|ml|w":               "web",
+		"pods|-n|d":                                "db default",
+		"map|--machine|gp":                         "gpu-8",
+		"check|--machine|":                         "gpu-8 xeon-2s",
+		"simulate|--add|":                          "node/ gpu-8 xeon-2s",
+		"simulate|--add|node/gpu":                  "node/gpu-a node/gpu-b",
+		"simulate|--policy|s":                      "single-numa-node",
+		"kubelet plan|--option|full":               "full-pcpus-only",
+		"bundle|--agent-namespace|m":               "ml",
+		"doctor|--node|pl":                         "plain-1",
+		"doctor|--pod|ml/w":                        "ml/wide-0",
 		"map|--color|":                             "auto always never",
 		"map|-o|":                                  "json yaml name wide",
 		"simulate|--pod|ml/w":                      "ml/wide-0",
@@ -54,7 +81,7 @@ func TestNamesAreCompleted(t *testing.T) {
 		out, _, code := run(t, c, args...)
 		offered, directive, _ := strings.Cut(out, ":")
 		if got := strings.Join(strings.Fields(offered), " "); code != 0 || got != want ||
-			!slices.Contains([]string{"4\n", "6\n", "36\n"}, directive) {
+			!slices.Contains([]string{"0\n", "2\n", "4\n", "6\n", "36\n"}, directive) {
 			t.Errorf("%s: exit code %d, %q, directive %q; want %q", line, code, got, directive, want)
 		}
 	}

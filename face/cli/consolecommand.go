@@ -60,6 +60,7 @@ func (a *app) consoleCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Prometheus, "prometheus", "",
 		"Address of a Prometheus from which the use of nodes is read, in place of the agents.")
 	c.Flags().BoolVar(&quiet, "no-browser", false, "Print the address, and do not open a browser.")
+	complete(c, "agent-namespace", a.namespaceNames)
 	return c
 }
 

@@ -22,7 +22,8 @@ const doctorLong = `Say what is wrong with the installation, with nodes and with
 The command reads the cluster and changes nothing. It examines the definition of NodeLayout, rights,
 the admission policy, schedulers and agents; whether nodes report and what their kubelets align; and
 pods that are nearly Guaranteed, that no node can ever admit, or that hold more NUMA nodes than they need.
-docs/reference/findings.md explains every finding by its name.
+This page explains every finding by its name:
+` + document.Docs + `reference/findings.md
 
 The exit code is 0 if nothing is wrong, 1 if there is an error or a warning, 2 where the cluster cannot
 be examined, and 3 where nothing wrong was found and something could not be examined, which the output
@@ -36,13 +37,6 @@ const doctorExample = `  kubectl tenon doctor
 
   # In a pipeline: fail if something does not work
   kubectl tenon doctor --severity error -o json`
-
-// The errors of doctor after it has written a diagnosis: errFindings if there are errors or warnings, errUnread if
-// there are none but not everything was examined.
-var (
-	errFindings = errors.New("something is wrong")
-	errUnread   = errors.New("not everything was examined")
-)
 
 // DoctorOptions select the findings that doctor returns, by their objects; empty options select all.
 type DoctorOptions struct {
@@ -68,20 +62,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long:    doctorLong,
 		Example: doctorExample,
 		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			err := a.doctor(c, f)
-			switch {
-			case err == nil:
-				return nil
-			case errors.Is(err, errFindings):
-				return codedError{1, err}
-			case errors.Is(err, errUnread):
-				return codedError{3, err}
-			}
-			return codedError{2, err}
-		},
+		RunE:    func(c *cobra.Command, _ []string) error { return a.doctor(c, f) },
 	}
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return codedError{2, err} })
 	s := c.Flags()
 	s.StringVar(&f.node, "node", "", "Report only what is about this node.")
 	s.StringVar(&f.pod, "pod", "", "Report only what is about this pod, [NAMESPACE/]NAME.")
@@ -94,8 +76,9 @@ func (a *app) doctorCommand() *cobra.Command {
 	return c
 }
 
-// doctor writes the findings that are at least as severe as --severity. It then returns nil, errFindings or
-// errUnread. It returns another error if there is no diagnosis.
+// doctor writes the findings that are at least as severe as --severity. It then returns nil; errFindings if there are
+// errors or warnings; errUnread if there are none and not everything was examined. It returns another error if there
+// is no diagnosis.
 func (a *app) doctor(c *cobra.Command, f doctorFlags) error {
 	if err := f.output.check(); err != nil {
 		return err
@@ -140,7 +123,7 @@ func (a *app) doctor(c *cobra.Command, f doctorFlags) error {
 // doctorOptions returns the node and the pod that the flags select. A pod without a namespace is in the namespace of
 // the kubeconfig.
 func (a *app) doctorOptions(f doctorFlags) (DoctorOptions, error) {
-	o := DoctorOptions{Node: f.node}
+	o := DoctorOptions{Node: nodeName(f.node)}
 	if f.pod == "" {
 		return o, nil
 	}
@@ -178,7 +161,7 @@ func writeDiagnosis(w io.Writer, d document.Diagnosis, all bool) error {
 		fmt.Fprintf(b, "%s; nothing is wrong.\n", examined)
 	default:
 		page, _, _ := strings.Cut(d.Findings[0].Page, "#")
-		fmt.Fprintf(b, "%s: %s, %s, %d to know.\n%s explains each by its name.\n", examined,
+		fmt.Fprintf(b, "%s: %s, %s, %d info.\nEach is explained by its name:\n%s\n", examined,
 			plural(count[document.Broken], "error"), plural(count[document.Warned], "warning"), count[document.Noted], page)
 	}
 	for _, l := range d.Limits {

@@ -36,7 +36,7 @@ func diagnosedWithin(t *testing.T, limits []document.Limit, findings []document.
 func TestDoctorSaysWhatMendsIt(t *testing.T) {
 	all := []document.Finding{
 		{ID: "agent-missing", Severity: document.Broken, Text: "no agent reports of the node", Remedy: "see why",
-			Commands: []string{"kubectl get pods"}, Page: "docs/reference/findings.md#agent-missing",
+			Commands: []string{"kubectl get pods"}, Page: document.Docs + "reference/findings.md#agent-missing",
 			Objects: []document.FindingObject{{Kind: "Node", Name: "a"}, {Kind: "Node", Name: "b"}, {Kind: "Node", Name: "c"},
 				{Kind: "Node", Name: "d"}}},
 		{ID: "misaligned", Severity: document.Warned, Text: "it holds more than it needs", Remedy: "create it again",
@@ -49,7 +49,8 @@ func TestDoctorSaysWhatMendsIt(t *testing.T) {
 	for _, want := range []string{"error   agent-missing: no agent reports of the node.", "Node a\n", "and 1 more",
 		"Remedy: see why.\n          kubectl get pods\n",
 		"warning misaligned", "ReplicaSet ml/t (2 pods): one",
-		"2 nodes and 1 pod examined: 1 error, 1 warning, 1 to know", "Not examined: leases"} {
+		"2 nodes and 1 pod examined: 1 error, 1 warning, 1 info.\nEach is explained by its name:\nhttps://github.com/",
+		"Not examined: leases"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}

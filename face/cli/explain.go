@@ -113,7 +113,7 @@ func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
 	namespace = cmp.Or(namespace, chosen, "default")
 	pod, err := cluster.Pod(ctx, namespace, name)
 	if err != nil {
-		return nil, orGone(ctx, cluster, namespace, name, err)
+		return nil, notFound(ctx, cluster, namespace, name, err)
 	}
 	if pod.Pod == nil {
 		return nil, fmt.Errorf("explain pod %s: its containers are not known", pod.ID)
@@ -125,9 +125,9 @@ func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
 	return newExplanation(pod, nodes, problems), nil
 }
 
-// orGone adds to a NotFound error about a pod the node that still reports the pod, if there is one. It returns other
-// errors unchanged.
-func orGone(ctx context.Context, c Cluster, namespace, name string, err error) error {
+// notFound adds to a NotFound error about a pod the node that still reports the pod, if there is one, and otherwise
+// which pod may be meant. It returns other errors unchanged.
+func notFound(ctx context.Context, c Cluster, namespace, name string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
@@ -141,16 +141,19 @@ func orGone(ctx context.Context, c Cluster, namespace, name string, err error) e
 				err, n.Name)
 		}
 	}
-	return err
+	return fmt.Errorf("%w%s", err, podInstead(namespace, name, podsKnown(ctx, c)))
 }
 
-// podName parses "NAMESPACE/NAME" or "NAME". For a name alone it returns the namespace of --namespace; if that is "",
-// the caller uses the kubeconfig's namespace.
+// podName parses "NAMESPACE/NAME" or "NAME", which "pod/" may precede as kubectl writes it. For a name alone it returns
+// the namespace of --namespace; if that is "", the caller uses the kubeconfig's namespace.
 func (a *app) podName(ref string) (namespace, name string, err error) {
 	chosen := a.kube.Namespace()
 	namespace, name, both := strings.Cut(ref, "/")
+	if both && slices.Contains(podTypes, namespace) {
+		namespace, name, both = strings.Cut(name, "/")
+	}
 	if !both {
-		namespace, name = chosen, ref
+		namespace, name = chosen, namespace
 	} else if chosen != "" && chosen != namespace {
 		return "", "", fmt.Errorf("pod %q is not in the namespace %q of --namespace", ref, chosen)
 	}

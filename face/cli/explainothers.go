@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/view"
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // This file explains nodes and the pods of workloads. Like kubectl, it takes TYPE/NAME.
@@ -75,7 +76,12 @@ var workloadTypes = map[string][]string{
 func (a *app) explainOthers(group *cobra.Command) {
 	var f explainFlags
 	f.bind(group)
-	group.Args = cobra.MaximumNArgs(1)
+	group.Args = func(c *cobra.Command, args []string) error {
+		if len(args) > 1 && !strings.Contains(args[0], "/") { // a known type would have been a command
+			return unknownType(args[0])
+		}
+		return cobra.MaximumNArgs(1)(c, args)
+	}
 	group.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return errors.New(`say what to explain, for example "kubectl tenon explain pod ml/trainer-0"`)
@@ -106,6 +112,7 @@ func (a *app) explainOthers(group *cobra.Command) {
 		own := &explainFlags{}
 		own.bind(c)
 		c.RunE = func(c *cobra.Command, args []string) error { return a.explainWorkload(c, *own, kind, args[0]) }
+		c.ValidArgsFunction = firstArgOnly(a.workloadNames(kind))
 		group.AddCommand(c)
 	}
 }
@@ -122,10 +129,20 @@ func (a *app) explainReference(c *cobra.Command, f explainFlags, ref string) err
 	case "node", "nodes", "no":
 		return a.explainNode(c, f, name)
 	}
-	for known, aliases := range workloadTypes {
-		if kind == known || slices.Contains(aliases, kind) {
-			return a.explainWorkload(c, f, known, name)
-		}
+	if known := workloadType(kind); known != "" {
+		return a.explainWorkload(c, f, known, name)
+	}
+	return unknownType(kind)
+}
+
+// unknownType returns the error about a type that cannot be explained.
+func unknownType(kind string) error {
+	known := slices.Concat(podTypes, nodeTypes)
+	for name, aliases := range workloadTypes {
+		known = append(append(known, name), aliases...)
+	}
+	if near := printable.Nearest(kind, known); near != "" {
+		return fmt.Errorf("%q is no type that can be explained; %s may be meant", kind, near)
 	}
 	return fmt.Errorf("%q is no type that can be explained: want pod, node, deployment, statefulset, daemonset, "+
 		"replicaset, job, cronjob or a kind of an operator; a pod of another namespace is pod/NAME -n NAMESPACE, or pod "+
@@ -136,19 +153,29 @@ func (a *app) explainReference(c *cobra.Command, f explainFlags, ref string) err
 func (a *app) references(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	kind, name, both := strings.Cut(begun, "/")
 	var names []string
-	switch {
+	directive := cobra.ShellCompDirectiveNoFileComp
+	switch workload := workloadType(kind); {
 	case !both:
 		return beginning([]string{"deployment/", "job/", "node/", "pod/", "statefulset/"}, begun),
 			cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
-	case slices.Contains([]string{"pod", "pods", "po"}, kind):
-		names, _ = a.podNames(c, nil, name)
-	case slices.Contains([]string{"node", "nodes", "no"}, kind):
-		names, _ = a.nodeNames(c, nil, name)
+	case slices.Contains(podTypes, kind):
+		names, directive = a.podNames(c, nil, name)
+	case slices.Contains(nodeTypes, kind):
+		names, directive = a.nodeNames(c, nil, name)
+	case workload != "":
+		names, directive = a.workloadNames(workload)(c, nil, name)
 	}
-	for i := range names {
-		names[i] = kind + "/" + names[i]
+	return prefixed(kind+"/", names), directive
+}
+
+// workloadType returns the kind of workloads with a name that kubectl takes for it; "" if there is none.
+func workloadType(name string) string {
+	for known, aliases := range workloadTypes {
+		if name == known || slices.Contains(aliases, name) {
+			return known
+		}
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return ""
 }
 
 // explainNode draws a node and lists what its pods hold.
@@ -156,7 +183,7 @@ func (a *app) explainNode(c *cobra.Command, f explainFlags, name string) error {
 	if err := f.output.check(); err != nil {
 		return err
 	}
-	w := c.OutOrStdout()
+	w, name := c.OutOrStdout(), nodeName(name)
 	if err := a.drawMap(c.Context(), c, w, mapFlags{output: f.output, color: "auto"}, []string{name}); err != nil {
 		return err
 	}

@@ -58,11 +58,28 @@ func (k Kubeconfig) Load() (*rest.Config, string, error) {
 	return config, namespace, nil
 }
 
-// contexts returns the names of the contexts in the kubeconfig, in order; none if it cannot be read.
-func (k Kubeconfig) contexts() []string {
+// contexts returns the names of the contexts in the kubeconfig, in order; none if it cannot be read. So do clusters and
+// users with their names.
+func (k *Kubeconfig) contexts() []string {
 	all, err := k.loader().RawConfig()
 	if err != nil {
 		return nil
 	}
 	return slices.Sorted(maps.Keys(all.Contexts))
+}
+
+func (k *Kubeconfig) clusters() []string {
+	all, err := k.loader().RawConfig()
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(all.Clusters))
+}
+
+func (k *Kubeconfig) users() []string {
+	all, err := k.loader().RawConfig()
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(all.AuthInfos))
 }

@@ -27,7 +27,7 @@ pods that run now the node would refuse when they start again and where these wo
 to be removed, how many pods of the usual shapes fit more or less, and in which order nodes are changed best.
 It computes what the kubelet's managers do, as for a pod that waits.
 
-The exit code is 0 if every kubelet accepts the change and every pod has a place afterwards, 2 if not, and 1
+The exit code is 0 if every kubelet accepts the change and every pod has a place afterwards, 1 if not, and 2
 after an error.`
 
 const kubeletPlanExample = `  kubectl tenon kubelet plan -l pool=gpu --policy restricted
@@ -77,15 +77,16 @@ func (a *app) kubeletCommand() *cobra.Command {
 	s.StringVar(&f.reservedMemory, "reserved-memory", "",
 		"Memory that is kept for the system, such as 0:memory=2Gi;1:memory=2Gi.")
 	f.output.bind(c, "json", "yaml", "wide")
-	for flag, values := range map[string][]string{"policy": {"none", "best-effort", "restricted", "single-numa-node"},
+	for flag, values := range map[string][]string{"policy": policies,
 		"cpu-manager-policy": {"none", "static"}, "memory-manager-policy": {"None", "Static"}} {
 		complete(c, flag, choices(values...))
 	}
+	complete(c, "option", choices(optionNames()...))
 	group.AddCommand(c, a.kubeletApplyCommand())
 	return group
 }
 
-// kubeletPlan computes and writes the plan. It returns unfit after a plan that is not harmless.
+// kubeletPlan computes and writes the plan. It returns errNoPlace after a plan that is not harmless.
 func (a *app) kubeletPlan(c *cobra.Command, f kubeletFlags) error {
 	if err := f.output.check(); err != nil {
 		return err
@@ -106,7 +107,7 @@ func (a *app) kubeletPlan(c *cobra.Command, f kubeletFlags) error {
 		err = writeKubeletPlan(c.OutOrStdout(), p, f.output.format == "wide")
 	}
 	if err == nil && !harmless(p) {
-		return unfit{}
+		return errNoPlace
 	}
 	return err
 }

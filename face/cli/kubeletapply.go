@@ -27,7 +27,9 @@ the new configuration, the pod is removed, and the node takes pods again.
 
 If anything fails, the node gets its old configuration back, takes pods again, and no other node is begun. If the
 command is interrupted, apply the same plan again: it goes on where it was. A node whose change is not confirmed
-in time restores its old configuration by itself.`
+in time restores its old configuration by itself.
+
+The exit code is 0 after the change, 1 if you do not agree to it, and 2 after an error.`
 
 const kubeletApplyExample = `  kubectl tenon kubelet apply plan.json --dry-run
   kubectl tenon kubelet apply plan.json --max-unavailable 2 --yes
@@ -130,7 +132,7 @@ func readPlan(file string) (p document.KubeletPlan, err error) {
 }
 
 // applyKubelets announces the changes of a plan, asks the user unless yes is set, and makes the changes unless dryRun
-// is set. An answer other than yes is an error.
+// is set. After an answer other than yes it returns errDeclined.
 func applyKubelets(c *cobra.Command, by KubeletApplier, file string, o KubeletApplyOptions, yes, dryRun bool) error {
 	if o.MaxUnavailable < 1 || o.EvictWithin <= 0 || o.VerifyWithin <= 0 {
 		return errors.New("--max-unavailable, --evict-timeout and --verify-timeout must be positive")
@@ -155,7 +157,8 @@ func applyKubelets(c *cobra.Command, by KubeletApplier, file string, o KubeletAp
 		fmt.Fprint(out, "Go on? [y/N] ")
 		line, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n') // no answer means no
 		if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
-			return errors.New("nothing was changed: answer y, or give --yes")
+			fmt.Fprintln(c.ErrOrStderr(), "Nothing was changed: answer y, or give --yes.")
+			return errDeclined
 		}
 	}
 	if err := by.Run(c.Context(), nodes, func(s document.KubeletStep) { fmt.Fprintln(out, stepText(s)) }); err != nil {

@@ -28,10 +28,12 @@ const (
 const mapExample = `  # All nodes
   kubectl tenon map
 
-  # One node
+  # One node, or those with a label
   kubectl tenon map node-a
+  kubectl tenon map -l pool=gpu
 
-  # A machine described in a file, without a cluster
+  # A machine of the catalogue or of a file, without a cluster
+  kubectl tenon map --machine gpu-8
   kubectl tenon map --machine epyc.txt`
 
 const colorHelp = `When to use colour. One of: (auto, always, never). "auto" is on a terminal, unless NO_COLOR is set.`
@@ -43,22 +45,22 @@ type mapFlags struct {
 	all, watch     bool
 	output         output
 	machine, color string
+	selector       string
 }
 
 func (a *app) mapCommand() *cobra.Command {
 	var f mapFlags
 	c := &cobra.Command{
-		Use:   "map [NODE]",
+		Use:   "map [NODE...]",
 		Short: "Draw machines: which CPUs, memory and devices are free, reserved, or held by which pod",
 		Long: `Draw machines: which CPUs, memory and devices are free, reserved, or held by which pod.
 
-Without NODE the command prints a table of all nodes, and then their maps if there are few. It knows
+Without NODE and selector the command prints a table of all nodes, and then their maps if there are few. It knows
 a node by its layout. A node that has none is known by its NodeResourceTopology and marked coarse: that
 object has amounts, and not which CPUs and devices they are.
 
 With -o wide the command prints the table alone, with all columns.`,
 		Example: mapExample,
-		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(args); err != nil {
 				return err
@@ -67,18 +69,21 @@ With -o wide the command prints the table alone, with all columns.`,
 		},
 	}
 	c.Flags().BoolVar(&f.all, "all", false, "Draw every node, however many there are.")
-	c.Flags().StringVar(&f.machine, "machine", "", "Draw the machine that this file describes, without a cluster.")
+	c.Flags().StringVarP(&f.selector, "selector", "l", "", "Draw only the nodes that this label selector selects.")
+	c.Flags().StringVar(&f.machine, "machine", "",
+		"Draw a machine, as a file in text form or a name of the catalogue, without a cluster.")
 	c.Flags().StringVar(&f.color, "color", "auto", colorHelp)
 	bindWatch(c, &f.watch)
 	f.output.bind(c, "json", "yaml", "name", "wide")
 	complete(c, "color", choices(colors...))
-	c.ValidArgsFunction = firstArgOnly(a.nodeNames)
+	complete(c, "machine", a.machineNames)
+	c.ValidArgsFunction = others(a.nodeNames)
 	return c
 }
 
 // drawMap writes the map once, or the table or the document that the flags select.
 func (a *app) drawMap(ctx context.Context, c *cobra.Command, w io.Writer, f mapFlags, args []string) error {
-	s, err := a.scene(ctx, c, f.machine, args)
+	s, err := a.scene(ctx, c, f, nodeNamesIn(args))
 	if err != nil {
 		return err
 	}
@@ -103,8 +108,11 @@ func (f mapFlags) check(args []string) error {
 	if f.machine != "" && f.watch {
 		return errors.New("--machine and --watch cannot both be given: a file does not change")
 	}
-	if f.machine != "" && len(args) > 0 {
-		return errors.New("a NODE and --machine cannot both be given")
+	if f.machine != "" && (len(args) > 0 || f.selector != "") {
+		return errors.New("a NODE or --selector and --machine cannot both be given")
+	}
+	if len(args) > 0 && f.selector != "" {
+		return errors.New("a NODE and --selector cannot both be given")
 	}
 	if !slices.Contains(colors, f.color) {
 		return fmt.Errorf("--color %q is not known: want auto, always or never", f.color)
@@ -128,11 +136,11 @@ type scene struct {
 	misaligned      map[string]bool
 }
 
-// scene reads the machine file if its name is not "", and otherwise the cluster. args may have the name of one node
-// of the cluster.
-func (a *app) scene(ctx context.Context, c *cobra.Command, file string, args []string) (s scene, err error) {
-	if file != "" {
-		n, err := a.readMachine(file, c.ErrOrStderr())
+// scene reads the machine of --machine if there is one, and otherwise the cluster, with all nodes if there are neither
+// names nor a selector.
+func (a *app) scene(ctx context.Context, c *cobra.Command, f mapFlags, names []string) (s scene, err error) {
+	if f.machine != "" {
+		n, err := a.readRuled(f.machine, c.ErrOrStderr())
 		return scene{nodes: []*state.Node{n}}, err
 	}
 	cluster, _, err := a.connect()
@@ -150,8 +158,14 @@ func (a *app) scene(ctx context.Context, c *cobra.Command, file string, args []s
 	if n, ok := cluster.(noter); ok {
 		s.notes = sortedProblems(n.Notes())
 	}
-	if len(args) > 0 {
-		if err := s.only(args[0]); err != nil {
+	switch {
+	case f.selector != "":
+		if names, err = selectedNodes(ctx, cluster, f.selector); err != nil {
+			return s, err
+		}
+		s.keep(names)
+	case len(names) > 0:
+		if err := s.only(names); err != nil {
 			return s, err
 		}
 	}
@@ -159,22 +173,35 @@ func (a *app) scene(ctx context.Context, c *cobra.Command, file string, args []s
 	return s, nil
 }
 
-// only removes from the scene all nodes except the named one. It returns an error if the named node cannot be drawn,
-// or is not known.
-func (s *scene) only(name string) error {
-	for _, n := range s.nodes {
-		if n.Name == name {
-			ofOther := func(p document.Problem) bool { return p.Node != n.Name }
-			s.nodes, s.problems, s.notes = []*state.Node{n}, nil, slices.DeleteFunc(s.notes, ofOther)
-			return nil
+// only removes from the scene all nodes except the named ones. It returns an error if one of them cannot be drawn, or
+// is not known.
+func (s *scene) only(names []string) error {
+	for _, name := range names {
+		if slices.ContainsFunc(s.nodes, func(n *state.Node) bool { return n.Name == name }) {
+			continue
 		}
-	}
-	for _, p := range s.problems {
-		if p.Node == name {
+		if p := s.problem(name); p != nil {
 			return fmt.Errorf("node %q cannot be drawn: %s", p.Node, p.Reason)
 		}
+		return unknownNode(name, nodesKnown(s.nodes, s.problems))
 	}
-	return fmt.Errorf("node %q is not known", name)
+	s.keep(names)
+	return nil
+}
+
+// keep removes from the scene all nodes except the named ones.
+func (s *scene) keep(names []string) {
+	ofOther := func(p document.Problem) bool { return !slices.Contains(names, p.Node) }
+	s.nodes = slices.DeleteFunc(s.nodes, func(n *state.Node) bool { return !slices.Contains(names, n.Name) })
+	s.problems, s.notes = slices.DeleteFunc(s.problems, ofOther), slices.DeleteFunc(s.notes, ofOther)
+}
+
+// problem returns the reason why a node cannot be drawn; nil if there is none.
+func (s *scene) problem(name string) *document.Problem {
+	if i := slices.IndexFunc(s.problems, func(p document.Problem) bool { return p.Node == name }); i >= 0 {
+		return &s.problems[i]
+	}
+	return nil
 }
 
 // noter is a [Cluster] that also has warnings about the reports of nodes. Notes returns the warnings about the nodes

@@ -38,7 +38,7 @@ const podsExample = `  # Which pods are badly placed?
 // podsFlags are the choices of the command.
 type podsFlags struct {
 	everywhere, misaligned, watch bool
-	node                          string
+	node, selector                string
 	output                        output
 }
 
@@ -54,9 +54,13 @@ func (a *app) podsCommand() *cobra.Command {
 			if err := f.output.check(); err != nil {
 				return err
 			}
-			if f.everywhere && len(args) > 0 {
+			switch {
+			case f.everywhere && len(args) > 0:
 				return errors.New("a NAME and --all-namespaces cannot both be given")
+			case f.selector != "" && len(args) > 0:
+				return errors.New("a NAME and --selector cannot both be given")
 			}
+			f.node = nodeName(f.node)
 			return a.repeat(c, f.watch, func(ctx context.Context, w io.Writer) error {
 				l, err := a.alignments(ctx, f, args)
 				if err != nil {
@@ -72,10 +76,11 @@ func (a *app) podsCommand() *cobra.Command {
 	c.Flags().BoolVarP(&f.everywhere, "all-namespaces", "A", false, "List the pods of all namespaces.")
 	c.Flags().BoolVar(&f.misaligned, "misaligned", false, "List only pods that are misaligned.")
 	c.Flags().StringVar(&f.node, "node", "", "List only pods on this node.")
+	c.Flags().StringVarP(&f.selector, "selector", "l", "", "List only the pods that this label selector selects.")
 	bindWatch(c, &f.watch)
 	f.output.bind(c, "json", "yaml", "name", "wide")
 	complete(c, "node", a.nodeNames)
-	c.ValidArgsFunction = a.podNames
+	c.ValidArgsFunction = others(a.podNames)
 	return c
 }
 
@@ -131,12 +136,17 @@ func (a *app) alignments(ctx context.Context, f podsFlags, names []string) (*ali
 		return nil, fmt.Errorf("read the pods: %w", err)
 	}
 	vacant := len(pods) == 0
-	if pods, err = withNames(pods, names, namespace); err != nil {
+	if vacant && namespace != "" {
+		if err := knownNamespace(ctx, cluster, namespace); err != nil {
+			return nil, err
+		}
+	}
+	if pods, err = a.chosenPods(ctx, cluster, pods, names, namespace, f.selector); err != nil {
 		return nil, err
 	}
 	nodes = sortedNodes(nodes)
-	if err := knownNode(f.node, nodes, problems); err != nil {
-		return nil, err
+	if known := nodesKnown(nodes, problems); f.node != "" && !slices.Contains(known, f.node) {
+		return nil, unknownNode(f.node, known)
 	}
 	out := alignmentsOf(nodes, pods)
 	out.namespace, out.vacant = namespace, vacant
@@ -146,9 +156,20 @@ func (a *app) alignments(ctx context.Context, f podsFlags, names []string) (*ali
 	return out, nil
 }
 
-// withNames returns the pods with the given names, or all pods if there are no names. It returns an error for a name
-// that no pod has.
-func withNames(pods []view.Pod, names []string, namespace string) ([]view.Pod, error) {
+// chosenPods returns the pods of a namespace with the given names, or those that the selector selects, or all pods if
+// there are neither. It returns an error for a name that no pod has, and for a selector that selects none.
+func (a *app) chosenPods(ctx context.Context, cluster Cluster, pods []view.Pod, names []string, namespace,
+	selector string) ([]view.Pod, error) {
+	if selector != "" {
+		chosen, err := selectedPods(ctx, cluster, namespace, selector)
+		if err != nil {
+			return nil, err
+		}
+		return slices.DeleteFunc(pods, func(p view.Pod) bool {
+			_, ok := slices.BinarySearch(chosen, p.ID.UID)
+			return !ok
+		}), nil
+	}
 	if len(names) == 0 {
 		return pods, nil
 	}
@@ -158,19 +179,10 @@ func withNames(pods []view.Pod, names []string, namespace string) ([]view.Pod, e
 	}
 	for _, name := range names {
 		if !there[name] {
-			return nil, fmt.Errorf("there is no pod %s/%s", namespace, name)
+			return nil, unknownPod(namespace, name, podsKnown(ctx, cluster))
 		}
 	}
 	return slices.DeleteFunc(pods, func(p view.Pod) bool { return !slices.Contains(names, p.ID.Name) }), nil
-}
-
-// knownNode returns an error if name is neither the name of a node nor of a problem. "" is always known.
-func knownNode(name string, nodes []*state.Node, problems []document.Problem) error {
-	if name == "" || slices.ContainsFunc(nodes, func(n *state.Node) bool { return n.Name == name }) ||
-		slices.ContainsFunc(problems, func(p document.Problem) bool { return p.Node == name }) {
-		return nil
-	}
-	return fmt.Errorf("node %q is not known", name)
 }
 
 // filter removes the pods that the flags do not select.

@@ -67,15 +67,6 @@ const (
 	maxSimulated = 100_000 // pods in one run
 )
 
-// exitUnfit is the exit code for the error unfit.
-const exitUnfit = 2
-
-// unfit is the error of a simulation or a kubelet plan that leaves pods without a place or cannot judge them. The
-// command has already written the result.
-type unfit struct{}
-
-func (unfit) Error() string { return "not all pods have a place, as far as they are judged" }
-
 const simulateLong = `Say how many pods would fit, where, and what stops the next one.
 
 The command places pods one after the other, as the scheduler would, on the cluster as it is now, on
@@ -83,13 +74,14 @@ what kubectl wrote of a cluster, or on machines that files describe. It only rea
 nothing. It judges labels, taints, affinity, spreading, amounts and NUMA alignment, and names what else a
 pod asks for.
 
-The exit code is 0 if all pods have a place, 2 if some have none or the pods of an object cannot be
-judged, and 1 after an error. With --count max it is 0 however many pods fit.`
+The exit code is 0 if all pods have a place, 1 if some have none, 3 if the pods of an object cannot be
+judged and all others have one, and 2 after an error. With --count max it is 0 however many pods fit.`
 
 const simulateExample = `  # Would this fit today?
   kubectl tenon simulate -f train.yaml
 
-  # How many more of a pod that runs?
+  # Would one more of a pod that runs fit, and how many more?
+  kubectl tenon simulate --pod ml/trainer-0
   kubectl tenon simulate --pod ml/trainer-0 --count max
 
   # Do the pods of a node find another place, when it fails or is drained?
@@ -111,6 +103,7 @@ const simulateExample = `  # Would this fit today?
 // simulateFlags are the choices of the command.
 type simulateFlags struct {
 	files, without, machines, configs []string
+	recursive                         bool
 	add, options                      []string
 	newPolicy, selector               string // --policy, --selector
 	pod, count, nodes                 string
@@ -151,8 +144,10 @@ func kustomization(c *cobra.Command, err error) error {
 func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 	s := c.Flags()
 	s.StringArrayVarP(&f.files, "filename", "f", nil,
-		`File with workloads: Pods, Deployments and others; "-" is stdin. This flag can be repeated.`)
-	s.StringVar(&f.pod, "pod", "", "Existing pod to replicate, [NAMESPACE/]NAME; see --count.")
+		filesHelp)
+	s.BoolVarP(&f.recursive, "recursive", "R", false, recursiveHelp)
+	s.StringVar(&f.pod, "pod", "",
+		"Existing pod to replicate, [NAMESPACE/]NAME: one more of it, or as many as --count says.")
 	s.StringVar(&f.count, "count", "",
 		`Number of pods of each workload, in place of its replicas; "max" is as many as fit, each workload by itself.`)
 	s.StringArrayVar(&f.without, "without", nil,
@@ -197,12 +192,15 @@ func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 	f.output.bind(c, "json", "yaml", "name", "wide")
 	for flag, values := range map[string][]string{"strategy": score.Names(), "color": colors,
 		"topology-manager-scope": {"container", "pod"}, "cpu-manager-policy": {"none", "static"},
-		"memory-manager-policy": {"None", "Static"}, "topology-manager-policy": {"none", "best-effort", "restricted",
-			"single-numa-node"}} {
+		"memory-manager-policy": {"None", "Static"}, "topology-manager-policy": policies} {
 		complete(c, flag, choices(values...))
 	}
 	complete(c, "pod", a.podNames)
 	complete(c, "without", a.nodeNames)
+	complete(c, "policy", choices(policies...))
+	complete(c, "option", choices(optionNames()...))
+	complete(c, "machines", a.machineNames)
+	complete(c, "add", a.joiners)
 }
 
 // check returns the rules, and the number of pods for each workload: 0 for the workload's own number, -1 for as many
@@ -222,8 +220,6 @@ func (f *simulateFlags) check() (r whatif.Rules, count int, err error) {
 		return r, 0, errors.New("--machines have no pods: --pod, --pending and --without need a cluster or --nodes")
 	case f.count == "max" && f.pending:
 		return r, 0, errors.New("--count max and --pending cannot both be given")
-	case f.pod != "" && f.count == "":
-		return r, 0, errors.New("--pod needs --count N or --count max")
 	case f.count != "" && len(f.files) == 0 && f.pod == "":
 		return r, 0, errors.New("--count needs -f FILE or --pod NAME")
 	case f.count == "max" && len(f.without) > 0:
@@ -268,8 +264,8 @@ func asksLeast(arg string) bool { return strings.HasSuffix(arg, "="+leastText) }
 
 // simulate places the pods and writes the result. For a machine with =min it first finds the least number of nodes,
 // and then places the pods on them. If some pods have no place, and the number of nodes of exactly one machine can
-// vary, it also finds the number of nodes that all pods need. It returns unfit after a result in which pods have no
-// place or are not judged.
+// vary, it also finds the number of nodes that all pods need. After a result in which pods have no place or are not
+// judged, it returns errNoPlace or errNotJudged.
 func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
 	if _, _, err := f.check(); err != nil {
 		return err
@@ -308,10 +304,15 @@ func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
 		f.drawing.all = f.drawing.all || f.output.format == "wide"
 		err = s.write(c.OutOrStdout(), f)
 	}
-	if err == nil && (s.unplaced() > 0 && !s.countMax || len(s.notJudged) > 0) {
-		return unfit{}
+	switch {
+	case err != nil:
+		return err
+	case s.unplaced() > 0 && !s.countMax:
+		return errNoPlace
+	case len(s.notJudged) > 0:
+		return errNotJudged
 	}
-	return err
+	return nil
 }
 
 // attempt places the pods once, and returns the result. Warnings go to stderr.
@@ -341,8 +342,8 @@ func (a *app) attempt(c *cobra.Command, f simulateFlags, all *inputs, stderr io.
 // inputs reads the sources that the flags name.
 func (a *app) inputs(c *cobra.Command, f simulateFlags) (*inputs, error) {
 	out := &inputs{}
-	var err error
 	if len(f.machines) > 0 {
+		var err error
 		out.source = "described"
 		if out.machines, err = a.described(f, f.machines, c.ErrOrStderr()); err != nil {
 			return nil, err
@@ -350,7 +351,11 @@ func (a *app) inputs(c *cobra.Command, f simulateFlags) (*inputs, error) {
 	} else if err := a.readCluster(c, f, out); err != nil {
 		return nil, err
 	}
-	for _, file := range f.files {
+	files, err := expanded(f.files, f.recursive)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
 		data, err := readBounded(file, "workload file", maxWorkload, c.InOrStdin())
 		if err != nil {
 			return nil, err
@@ -424,8 +429,7 @@ func (a *app) tasks(f simulateFlags, s *simulation, all *inputs, count int, stde
 			out = append(out, &task{workload: w, wanted: w.Count, from: x.node})
 		}
 	}
-	slices.Sort(f.without)
-	for _, node := range slices.Compact(f.without) {
+	for _, node := range slices.Compact(slices.Sorted(slices.Values(nodeNamesIn(f.without)))) {
 		pods, ended, err := s.stage.On(node)
 		if err != nil {
 			return nil, fmt.Errorf("--without: %w", err)
@@ -461,7 +465,7 @@ func (a *app) tasks(f simulateFlags, s *simulation, all *inputs, count int, stde
 		if err != nil {
 			return nil, fmt.Errorf("--pod: %w", err)
 		}
-		out = append(out, &task{workload: w})
+		out = append(out, &task{workload: w, wanted: 1})
 	}
 	warnUnjudged(stderr, out)
 	return out, setCounts(out, count)

@@ -92,8 +92,10 @@ func simulate(t testing.TB, exported []byte, stdin string, args ...string) (stdo
 	root.SetOut(&out)
 	root.SetErr(&errs)
 	if err := root.ExecuteContext(t.Context()); err != nil {
-		code = 1
-		errs.WriteString(errorText(err) + "\n")
+		written := false
+		if code, written = exitCode(err); !written {
+			errs.WriteString(errorText(err) + "\n")
+		}
 	}
 	return out.String(), errs.String(), code
 }
@@ -176,7 +178,7 @@ var progressLine = regexp.MustCompile(`(?m)^simulate: pod \d+( of \d+)?\n`)
 
 func TestSimulationsWriteAsDrawn(t *testing.T) {
 	cluster := gpuCluster(t)
-	if out, _, code := simulate(t, cluster, "", "--pending"); code != exitUnfit ||
+	if out, _, code := simulate(t, cluster, "", "--pending"); code != ExitNo ||
 		strings.Contains(out, "no room is kept") || !strings.Contains(out, "Pod ml/waits has no place") {
 		t.Errorf("--pending: exit code %d, %s", code, out)
 	}
@@ -185,22 +187,22 @@ func TestSimulationsWriteAsDrawn(t *testing.T) {
 		code int
 	}{
 		"simulate-machines.txt": {"-f testdata/simulate-train.yaml --machines " + lab + "gpu-8.txt=2 --kubelet-config " +
-			lab + "gpu-8.yaml", 2},
+			lab + "gpu-8.yaml", ExitNo},
 		"simulate-fits.txt": {"-f testdata/simulate-train.yaml --machines " + lab + "gpu-8.txt=3 --kubelet-config " +
 			lab + "gpu-8.yaml", 0},
 		"simulate-max.txt": {"-f testdata/simulate-train.yaml --count max --machines " + lab +
 			"gpu-8.txt=100 --kubelet-config " + lab + "gpu-8.yaml", 0},
-		"simulate-cluster.txt":  {"-f testdata/simulate-train.yaml", 2},
-		"simulate-pod.txt":      {"--pod ml/wide-1 --count 3", 2},
+		"simulate-cluster.txt":  {"-f testdata/simulate-train.yaml", ExitNo},
+		"simulate-pod.txt":      {"--pod ml/wide-1 --count 3", ExitNo},
 		"simulate-podmax.txt":   {"--pod ml/wide-1 --count max", 0},
-		"simulate-without.txt":  {"--without gpu-a", 2},
-		"simulate-without2.txt": {"--without gpu-b", 2},
-		"simulate-refuse.txt":   {"-f testdata/simulate-one.yaml --unknown-nodes Refuse", 2},
+		"simulate-without.txt":  {"--without gpu-a", ExitNo},
+		"simulate-without2.txt": {"--without gpu-b", ExitNo},
+		"simulate-refuse.txt":   {"-f testdata/simulate-one.yaml --unknown-nodes Refuse", ExitNo},
 		"simulate-map.txt": {"-f testdata/simulate-one.yaml --map --machines testdata/simulate-pair.txt " +
 			"--topology-manager-policy single-numa-node --cpu-manager-policy static --reserved-cpus 0 " +
 			"--memory-manager-policy Static --reserved-memory 0:memory=1Gi", 0},
 		"simulate.json": {"-f testdata/simulate-one.yaml --count 3 -o json --machines testdata/simulate-pair.txt " +
-			"--kubelet-config testdata/simulate-kubelet.yaml", 2},
+			"--kubelet-config testdata/simulate-kubelet.yaml", ExitNo},
 	} {
 		out, errs, code := simulate(t, cluster, "", strings.Fields(c.line)...)
 		errs = progressLine.ReplaceAllString(errs, "") // on a slow machine
@@ -261,7 +263,7 @@ func TestExitCodes(t *testing.T) {
 		cpus int
 		args string
 		want int
-	}{{100, "", 2}, {100, "--count max", 0}, {1, "", 0}, {1, "--count max", 0}, {1, "--count 0", 1}} {
+	}{{100, "", ExitNo}, {100, "--count max", 0}, {1, "", 0}, {1, "--count max", 0}, {1, "--count 0", ExitError}} {
 		if err := os.WriteFile(file, fmt.Appendf(nil, text, c.cpus), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -299,7 +301,7 @@ func TestConfigurationsOfKubeletsAreJudged(t *testing.T) {
 		_, errs, code := simulate(t, nil, "", "-f", "testdata/simulate-train.yaml", "--machines", lab+"gpu-8.txt=1",
 			"--kubelet-config", file, "--count", "max")
 		if !strings.Contains(strings.Join(strings.Fields(errs), " "), strings.Join(strings.Fields(want), " ")) ||
-			(code == 1) != !strings.Contains(errs, "Warning") {
+			(code == ExitError) != !strings.Contains(errs, "Warning") {
 			t.Errorf("%s: exit code %d,\n%s\nwant %q", text, code, errs, want)
 		}
 	}
@@ -327,7 +329,11 @@ func TestErrorsOfSimulate(t *testing.T) {
 			"--pending or --without NODE",
 		one + pair + "--nodes x":            "error: --machines and --nodes cannot both be given",
 		"--pod x --count 1 " + pair:         "error: --machines have no pods",
-		"--pod ml/wide-0":                   "error: --pod needs --count",
+		"--pod ml/wide-9":                   "error: --pod: pod ml/wide-9 is not there; wide-0 may be meant",
+		"--pod db/wide-0":                   "error: --pod: pod db/wide-0 is not there; there is ml/wide-0",
+		"--without node/gpu_a":              `error: --without: node "gpu_a" is not there; gpu-a may be meant`,
+		"--pending --add node/gpu_a":        `node "gpu_a" is not there; gpu-a may be meant`,
+		"--pending --option full-pcpu-only": `error: --option "full-pcpu-only" is not known; full-pcpus-only may be meant`,
 		"--without gpu-a --count 3":         "error: --count needs",
 		one + "--without gpu-a --count max": "error: --count max and --without cannot both be given",
 		one + "--count some":                `error: --count "some": want 1..100000 or max`,
@@ -379,11 +385,11 @@ func TestErrorsOfSimulate(t *testing.T) {
 			"machine simulate-pair: reservedMemory: ",
 	} {
 		out, errs, code := simulate(t, cluster, "", strings.Fields(line)...)
-		if code != 1 || out != "" || !strings.Contains(errs, want) {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want 1, nothing, %q", line, code, out, errs, want)
+		if code != ExitError || out != "" || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want 2, nothing, %q", line, code, out, errs, want)
 		}
 	}
-	if _, errs, code := simulate(t, nil, "", strings.Fields(one)...); code != 1 ||
+	if _, errs, code := simulate(t, nil, "", strings.Fields(one)...); code != ExitError ||
 		errs != "error: read the cluster: no cluster here\n" {
 		t.Errorf("without a cluster: exit code %d, stderr %q", code, errs)
 	}
@@ -479,7 +485,7 @@ func TestProgress(t *testing.T) {
 func TestSimulationsAreBounded(t *testing.T) {
 	many := strings.Repeat("---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec:\n  replicas: 60000\n"+
 		"  template: {spec: {containers: [{name: c, image: i}]}}\n", 2)
-	if _, errs, code := simulate(t, nil, many, "-f", "-", "--machines", "testdata/simulate-pair.txt"); code != 1 ||
+	if _, errs, code := simulate(t, nil, many, "-f", "-", "--machines", "testdata/simulate-pair.txt"); code != ExitError ||
 		errs != "error: more than 100000 pods\n" {
 		t.Errorf("exit code %d, stderr %q", code, errs)
 	}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-numa/tenon/api/pod/quantity"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -66,13 +68,30 @@ func (a *app) described(f simulateFlags, list []string, stderr io.Writer) ([]wha
 // from the catalogue, and its configuration.
 func (a *app) readListed(file string, stderr io.Writer) (*state.Node, []byte, error) {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) && a.setup.Catalogue != nil {
-		if text, config, ok := a.setup.Catalogue(file); ok {
-			n, err := a.parsed(file, text, stderr)
-			return n, config, err
+		text, config, ok := a.setup.Catalogue(file)
+		if !ok {
+			return nil, nil, fmt.Errorf("there is no machine file %s, and no such machine in the catalogue%s", file,
+				printable.Instead(file, a.setup.Catalogued))
 		}
+		n, err := a.parsed(file, text, stderr)
+		return n, config, err
 	}
 	n, err := a.readMachine(file, stderr)
 	return n, nil, err
+}
+
+// readRuled returns a node as readListed does. A node with a machine of the catalogue has the rules of its kubelet's
+// configuration.
+func (a *app) readRuled(file string, stderr io.Writer) (*state.Node, error) {
+	n, config, err := a.readListed(file, stderr)
+	if err != nil || config == nil || a.setup.Stages.Kubelet == nil {
+		return n, err
+	}
+	if n.Rules, _, err = a.setup.Stages.Kubelet(config, n.Machine); err != nil {
+		return nil, fmt.Errorf("kubelet configuration of machine %s of the catalogue: %w", file, err)
+	}
+	n.Usage = place.NewUsage(n.Machine, n.Rules)
+	return n, nil
 }
 
 // machineCopies parses FILE, FILE=COPIES or FILE=min. copies is 0 for FILE=min.

@@ -12,11 +12,15 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
 // This file changes the cluster of a simulation: it adds nodes, sets other policies, and finds the least number of
 // nodes.
+
+// policies are the topology manager policies.
+var policies = []string{"none", "best-effort", "restricted", "single-numa-node"}
 
 // leastText is the value of COPIES that asks for the least number of nodes. Until that number is found, Copies is 0.
 const leastText = "min"
@@ -225,6 +229,9 @@ func optionChange(text string) (func(*place.Rules) error, error) {
 	}
 	field := cpuOptions[name]
 	if field == nil {
+		if near := printable.Nearest(name, optionNames()); near != "" {
+			return nil, fmt.Errorf("--option %q is not known; %s may be meant", text, near)
+		}
 		return nil, fmt.Errorf("--option %q is not known: want one of %s", text, strings.Join(optionNames(), ", "))
 	}
 	return func(r *place.Rules) error {

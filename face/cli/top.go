@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -30,8 +31,8 @@ the shapes that the cluster runs most.`
 const topExample = `  # Where is the room, and for how many pods of the usual shapes?
   kubectl tenon top
 
-  # For how many pods of this shape?
-  kubectl tenon top --shape cpu=4,memory=8Gi,gpu=1`
+  # For how many pods of this shape, on the nodes with a label?
+  kubectl tenon top -l pool=gpu --shape cpu=4,memory=8Gi,gpu=1`
 
 const (
 	fewShapes = 3 // usual shapes that are shown without --shape
@@ -40,9 +41,10 @@ const (
 
 // topFlags are the choices of the command.
 type topFlags struct {
-	shapes []string
-	watch  bool
-	output output
+	shapes   []string
+	selector string
+	watch    bool
+	output   output
 }
 
 func (a *app) topCommand() *cobra.Command {
@@ -56,8 +58,11 @@ func (a *app) topCommand() *cobra.Command {
 			if err := f.output.check(); err != nil {
 				return err
 			}
+			if f.selector != "" && len(args) > 0 {
+				return errors.New("a NODE and --selector cannot both be given")
+			}
 			return a.repeat(c, f.watch, func(ctx context.Context, w io.Writer) error {
-				t, err := a.top(ctx, f, args)
+				t, err := a.top(ctx, f, nodeNamesIn(args))
 				if err != nil {
 					return err
 				}
@@ -70,9 +75,10 @@ func (a *app) topCommand() *cobra.Command {
 	}
 	c.Flags().StringArrayVar(&f.shapes, "shape", nil,
 		"RESOURCE=AMOUNT[,RESOURCE=AMOUNT...] of a pod, such as cpu=4,memory=8Gi,gpu=1. This flag can be repeated.")
+	c.Flags().StringVarP(&f.selector, "selector", "l", "", "Show only the nodes that this label selector selects.")
 	bindWatch(c, &f.watch)
 	f.output.bind(c, "json", "yaml", "name", "wide")
-	c.ValidArgsFunction = a.nodeNames
+	c.ValidArgsFunction = others(a.nodeNames)
 	return c
 }
 
@@ -119,7 +125,7 @@ type room struct {
 }
 
 // top reads the nodes, and counts what is free on them and how many more pods of each shape fit. names selects nodes;
-// all if it is empty.
+// all if it is empty and the flags have no selector.
 func (a *app) top(ctx context.Context, f topFlags, names []string) (*capacity, error) {
 	stage, problems, _, err := a.setup.Stages.Cluster(ctx, a.kube)
 	if err != nil {
@@ -127,11 +133,14 @@ func (a *app) top(ctx context.Context, f topFlags, names []string) (*capacity, e
 	}
 	nodes := slices.Clone(stage.Nodes())
 	a.setup.Stages.Slots.dropGone(nodes)
+	if f.selector != "" {
+		if names, err = selectedNodes(ctx, stage, f.selector); err != nil {
+			return nil, err
+		}
+	}
 	if len(names) > 0 {
-		for _, name := range names {
-			if !slices.ContainsFunc(nodes, func(n whatif.Node) bool { return n.Name == name }) {
-				return nil, fmt.Errorf("node %q is not known", name)
-			}
+		if err := stageKnows(nodes, names); err != nil {
+			return nil, err
 		}
 		nodes = slices.DeleteFunc(nodes, func(n whatif.Node) bool { return !slices.Contains(names, n.Name) })
 		problems = slices.DeleteFunc(problems, func(p document.Problem) bool { return !slices.Contains(names, p.Node) })
@@ -160,6 +169,20 @@ func (a *app) top(ctx context.Context, f topFlags, names []string) (*capacity, e
 		out.Nodes = append(out.Nodes, r)
 	}
 	return out, nil
+}
+
+// stageKnows returns an error if one of the names is not the name of a node.
+func stageKnows(nodes []whatif.Node, names []string) error {
+	var known []string
+	for i := range nodes {
+		known = append(known, nodes[i].Name)
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return unknownNode(name, known)
+		}
+	}
+	return nil
 }
 
 // roomOf returns what is free on a node.

@@ -42,7 +42,7 @@ func TestTopNamesWhatIsWrong(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		code := Run(t.Context(), strings.Fields(line), &out, &errs, Setup{Stages: stages(exported)})
-		if code != 1 || !strings.Contains(errs.String(), want) {
+		if code != ExitError || !strings.Contains(errs.String(), want) {
 			t.Errorf("%s: exit code %d, stderr %q; want %q", line, code, errs.String(), want)
 		}
 	}

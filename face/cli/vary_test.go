@@ -10,7 +10,7 @@ import (
 func TestSimulateSaysHowManyNodesItTakes(t *testing.T) {
 	line := "-f testdata/simulate-one.yaml --count 7 --kubelet-config testdata/simulate-kubelet.yaml --machines " +
 		"testdata/simulate-pair.txt"
-	for copies, want := range map[string]int{"": 2, "=min": 0, "=3": 2} {
+	for copies, want := range map[string]int{"": ExitNo, "=min": 0, "=3": ExitNo} {
 		out, errs, code := simulate(t, nil, "", strings.Fields(line+copies)...)
 		if code != want || !strings.Contains(out, "\nIt takes 4 nodes of machine simulate-pair.\n") {
 			t.Errorf("%q: exit code %d, want %d:\n%s%s", copies, code, want, out, errs)
@@ -31,7 +31,7 @@ func TestSimulateSaysHowManyNodesItTakes(t *testing.T) {
 	}
 	never := "-f testdata/simulate-train.yaml --kubelet-config testdata/simulate-kubelet.yaml --machines " +
 		"testdata/simulate-pair.txt=min"
-	if out, _, code := simulate(t, nil, "", strings.Fields(never)...); code != 2 ||
+	if out, _, code := simulate(t, nil, "", strings.Fields(never)...); code != ExitNo ||
 		!strings.Contains(out, "More nodes of machine simulate-pair give no more of them a place.") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
@@ -52,7 +52,7 @@ func TestVariationsAreChecked(t *testing.T) {
 		"--pending --policy restricted --selector pool=no": `no node matches the selector "pool=no"`,
 	} {
 		_, errs, code := simulate(t, gpuCluster(t), "", strings.Fields(line)...)
-		if code != 1 || !strings.Contains(errs, want) {
+		if code != ExitError || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d, %q, want %q", line, code, errs, want)
 		}
 	}
@@ -66,7 +66,7 @@ func TestSimulateVariesACluster(t *testing.T) {
 	}{
 		"--pod ml/wide-1 --count 9 --add node/gpu-a=min": {0, []string{"(the cluster), scored by Tenon:\n",
 			"of them have joined.\n", "of machine gpu-a.\n"}},
-		"-f testdata/simulate-one.yaml --add " + lab + "gpu-8.txt --kubelet-config " + lab + "gpu-8.yaml": {2,
+		"-f testdata/simulate-one.yaml --add " + lab + "gpu-8.txt --kubelet-config " + lab + "gpu-8.yaml": {ExitNo,
 			[]string{"On 5 nodes (the cluster)", "1 of them has joined."}},
 		"--policy best-effort --option scope=pod": {0, []string{
 			"With another configuration of 3 nodes, which has to be drained for it: 4 pods to be placed anew.\n"}},

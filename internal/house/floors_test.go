@@ -170,7 +170,7 @@ var floors = []floor{
 
 	// What an administrator runs.
 	{"ops/bundle", nil, nil, inCluster},
-	{"ops/doctor", nil, words(`core/place core/state core/topo core/whatif api/... deploy deploy/crd cluster/kube
+	{"ops/doctor", nil, words(`core/place core/printable core/state core/topo core/whatif api/... deploy deploy/crd cluster/kube
 		ops/schedulers cluster/stage`),
 		append(topologies, inCluster...)},
 	{"ops/apply", nil, words(`api/document api/objects api/pod api/v1alpha1 api/v1alpha1/client`), inCluster},

@@ -231,9 +231,9 @@ case "$1 $2 $3" in
 *) echo "the test does not know: go $*" >&2; exit 1 ;;
 esac
 `
-	// Exit code 2 of simulate is an answer: some pods do not fit.
+	// Exit code 1 of simulate is an answer: some pods do not fit.
 	const kubectlcommand = `#!/bin/sh
-%s "$@" || { code=$?; [ "$1 $2 $code" = "tenon simulate 2" ] || exit $code; }
+%s "$@" || { code=$?; [ "$1 $2 $code" = "tenon simulate 1" ] || exit $code; }
 `
 	for name, text := range map[string]string{"go": gocommand, "kubectl": fmt.Sprintf(kubectlcommand, kubectl)} {
 		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil {

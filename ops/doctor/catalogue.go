@@ -7,8 +7,11 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
+// docs is where remedies point to.
+const docs = document.Docs
+
 // Page explains every finding.
-const Page = "docs/reference/findings.md"
+const Page = docs + "reference/findings.md"
 
 // unknownReason is the id of findings for reasons that this release does not know. Agents of later releases report
 // such reasons.
@@ -47,7 +50,8 @@ var catalogue = map[string]entry{
 		"DaemonSet", []string{"kubectl get pods -n tenon-agents -o wide"}},
 	"agent-not-ready": {document.Broken, "see the log of the agent and its events",
 		[]string{"kubectl get pods -n tenon-agents -o wide", "kubectl logs -n NAMESPACE POD --tail 50"}},
-	"version-skew": {document.Warned, "upgrade agents and scheduler to the same release (docs/howto/upgrade.md)", nil},
+	"version-skew": {document.Warned, "upgrade agents and scheduler to the same release (" + docs +
+		"howto/upgrade.md)", nil},
 	"amounts-only": {document.Noted, "run the agent on the node: a NodeResourceTopology has amounts, and no CPUs", nil},
 	"topology-foreign": {document.Warned, "let one program write the node's NodeResourceTopology: remove the other " +
 		"exporter, or turn that of the agent off", []string{"kubectl get noderesourcetopologies NODE " +
@@ -61,7 +65,7 @@ var catalogue = map[string]entry{
 		"message names",
 		[]string{"kubectl get nodelayouts NODE -o yaml"}},
 	"report-overdue": {document.Broken, "see whether the agent of the node runs, and whether it may write " +
-		"(docs/howto/runbooks/nodes-silent.md)", []string{"kubectl get pods -n tenon-agents -o wide"}},
+		"(" + docs + "howto/runbooks/nodes-silent.md)", []string{"kubectl get pods -n tenon-agents -o wide"}},
 	"pods-unlisted": {document.Warned, "see the log of the node's agent, and the pods: other pods no longer wait for " +
 		"them, and count what was predicted for them as held", []string{"kubectl logs -n tenon-agents POD --tail 50"}},
 	"pods-gone": {document.Warned, "see on the node whether their containers run; if not, restart the agent, then the " +
@@ -76,7 +80,7 @@ var catalogue = map[string]entry{
 	"unhealthy-devices": {document.Warned, "see the device plugin and its devices: the kubelet counts " +
 		"unhealthy ones", nil},
 	"rules-from-files": {document.Warned, "let the agent read the kubelet's /configz: files lack the kubelet's flags " +
-		"(docs/reference/agent.md)", nil},
+		"(" + docs + "reference/agent.md)", nil},
 	"kubelet-unusable": {document.Broken, "change the kubelet's configuration: on this machine its managers fail",
 		nil},
 	"release-order": {document.Noted, "wait until the memory manager has released the memory of ended pods", nil},
@@ -88,7 +92,8 @@ var catalogue = map[string]entry{
 		"resource are placed by plain amounts alone, and its NUMA nodes are not predicted", nil},
 	"state-inconsistent": {document.Broken, "drain the node, stop the kubelet, remove the state file that the " +
 		"message names, " +
-		"start the kubelet (docs/howto/change-a-kubelet-policy.md)", []string{"kubectl drain NODE --ignore-daemonsets"}},
+		"start the kubelet (" + docs + "howto/change-a-kubelet-policy.md)",
+		[]string{"kubectl drain NODE --ignore-daemonsets"}},
 	"stale-facts": {document.Warned, "see the log of the agent: machine or rules could not be read again", nil},
 	"machine-changed": {document.Broken, "undo the change, or drain the node and restart its kubelet, which decides " +
 		"by the machine of its start; where it does not start, remove the state files that its log names",
@@ -114,7 +119,7 @@ var catalogue = map[string]entry{
 	"half-cores":          {document.Warned, "", nil},
 	"reserved-cpus-given": {document.Warned, "", nil},
 	"reserved-cpus-shared": {document.Noted, "set the option strict-cpu-reservation of cpuManagerPolicyOptions where " +
-		"the system needs these CPUs for itself (docs/howto/change-a-kubelet-policy.md)", nil},
+		"the system needs these CPUs for itself (" + docs + "howto/change-a-kubelet-policy.md)", nil},
 	"hugepages-uncounted": {document.Warned, "make the pods Guaranteed: the memory manager counts pages of Guaranteed " +
 		"pods only, and admits others onto pages that are in use", nil},
 	"node-lost": {document.Warned, "see the log of the kubelet: after a boot the amounts of memory may differ from its " +

@@ -253,7 +253,7 @@ func (x *examination) agent(p *v1.Pod) {
 	}
 	x.add("agent-not-ready", onPod(p, append([]string{last}, evidence...)...), "an agent runs, and cannot read its node "+
 		"or cannot publish: what is known of the node is old", "see the log of the agent: it has what could not be read, or "+
-		"the answer of the API server to what it writes (docs/howto/runbooks/agent-cannot-publish.md)")
+		"the answer of the API server to what it writes ("+docs+"howto/runbooks/agent-cannot-publish.md)")
 }
 
 // runs reports whether a container of the pod runs.

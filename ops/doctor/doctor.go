@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/state"
 )
 
@@ -114,8 +115,12 @@ func Examine(s *Snapshot, o Options) (document.Diagnosis, error) {
 
 // matches returns an error if a view lacks the node or the pod that the options select.
 func (o Options) matches(v *kube.View) error {
-	if o.Node != "" && !slices.ContainsFunc(v.Nodes, func(n v1.Node) bool { return n.Name == o.Node }) {
-		return fmt.Errorf("node %q is not known", o.Node)
+	var nodes, here []string
+	for i := range v.Nodes {
+		nodes = append(nodes, v.Nodes[i].Name)
+	}
+	if o.Node != "" && !slices.Contains(nodes, o.Node) {
+		return fmt.Errorf("node %q is not known%s", o.Node, printable.Instead(o.Node, nodes))
 	}
 	if o.Pod == "" {
 		return nil
@@ -124,6 +129,8 @@ func (o Options) matches(v *kube.View) error {
 	elsewhere := ""
 	for p := range kube.EachPod(v.Pods) {
 		switch {
+		case p.Name != name && p.Namespace == namespace:
+			here = append(here, p.Name)
 		case p.Name != name:
 		case p.Namespace == namespace:
 			return nil
@@ -137,7 +144,7 @@ func (o Options) matches(v *kube.View) error {
 	case elsewhere != "":
 		return fmt.Errorf("there is no pod %s; there is %s/%s", o.Pod, elsewhere, name)
 	}
-	return fmt.Errorf("there is no pod %s", o.Pod)
+	return fmt.Errorf("there is no pod %s%s", o.Pod, printable.Instead(name, here))
 }
 
 // filter returns the diagnosis with only the objects that concern the selected node and the selected pod, and without

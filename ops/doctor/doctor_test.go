@@ -441,7 +441,7 @@ func TestEveryFindingHasItsCause(t *testing.T) {
 
 // The document explains every finding under its id.
 func TestEveryFindingIsExplained(t *testing.T) {
-	text, err := os.ReadFile("../../" + doctor.Page)
+	text, err := os.ReadFile("../../docs/" + strings.TrimPrefix(doctor.Page, document.Docs))
 	if err != nil {
 		t.Fatal(err)
 	}

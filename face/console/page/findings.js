@@ -28,7 +28,7 @@ export function findingsPage(root) {
       table([t.object, t.evidence], rows, f.text, true),
       f.objects.length > few ? quiet(say("moreObjects", f.objects.length - few)) : null,
       el("p", {}, el("strong", {}, t.remedy + ": "), f.remedy),
-      f.commands?.length ? el("pre", { tabindex: "0" }, f.commands.join("\n")) : null, quiet(say("explained", f.page)));
+      f.commands?.length ? el("pre", { tabindex: "0" }, f.commands.join("\n")) : null, quiet(el("a", { href: f.page, rel: "noreferrer" }, say("explained", f.page.split("/").at(-1)))));
   }
 
   function draw() {
