@@ -44,18 +44,23 @@ type NodeOverview struct {
 	// Labels are the node's labels that the request named.
 	Labels map[string]string `json:"labels,omitempty"`
 	Pods   int               `json:"pods"` // the pods that hold something
-	NUMAs  []NUMAOverview    `json:"numas"`
+	// Misaligned counts the pods that hold parts of more NUMA nodes, or of more distant ones, than they would on the
+	// empty machine. Pods that you may not read are not counted.
+	Misaligned int            `json:"misaligned,omitempty"`
+	NUMAs      []NUMAOverview `json:"numas"`
 }
 
 // NUMAOverview is one NUMA node in numbers: all its CPUs, the memory that pods may have, in bytes, and how much of both
 // is free.
 type NUMAOverview struct {
-	ID         int32           `json:"id"`
-	CPUs       int             `json:"cpus"`
-	FreeCPUs   int             `json:"freeCPUs"`
-	Memory     int64           `json:"memory"`
-	FreeMemory int64           `json:"freeMemory"`
-	Devices    []DevicesOnNUMA `json:"devices,omitempty"`
+	ID   int32 `json:"id"`
+	CPUs int   `json:"cpus"`
+	// ReservedCPUs counts the CPUs that are kept for the system: no pod has them for itself.
+	ReservedCPUs int             `json:"reservedCPUs,omitempty"`
+	FreeCPUs     int             `json:"freeCPUs"`
+	Memory       int64           `json:"memory"`
+	FreeMemory   int64           `json:"freeMemory"`
+	Devices      []DevicesOnNUMA `json:"devices,omitempty"`
 }
 
 // DevicesOnNUMA counts the devices of one resource that are near a NUMA node.
@@ -85,7 +90,8 @@ func NodeOverviewOf(name string, n *state.Node) NodeOverview {
 	u, free := n.Usage, n.Usage.FreeCPUs()
 	for i, x := range n.Machine.NUMAs() {
 		on := NUMAOverview{ID: int32(x.ID), CPUs: x.CPUs.Len(), FreeCPUs: x.CPUs.AndLen(free),
-			Memory: u.Allocatable(i, topo.Memory), FreeMemory: u.FreeMemory(i, topo.Memory)}
+			ReservedCPUs: x.CPUs.AndLen(n.Rules.CPU.Reserved),
+			Memory:       u.Allocatable(i, topo.Memory), FreeMemory: u.FreeMemory(i, topo.Memory)}
 		for at, r := range n.Machine.Resources() {
 			count := 0
 			for k := range r.Devices {

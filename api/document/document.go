@@ -37,7 +37,7 @@ type Holder struct {
 	NUMAs      v1alpha1.IDList `json:"numas,omitempty"`
 	Containers []Container     `json:"containers"`
 	// Misaligned is set if the pod holds parts of more NUMA nodes, or of more distant ones, than it would on the empty
-	// machine. Only kubectl tenon sets it.
+	// machine.
 	Misaligned bool `json:"misaligned,omitempty"`
 	// Gone is set if the pod has no object any more, and the node still reports it.
 	Gone bool `json:"gone,omitempty"`

@@ -50,6 +50,8 @@ func (e *explanation) document() explanationDocument {
 	}
 	if e.holds != nil {
 		holds := document.HolderOf(e.home.Machine, *e.holds)
+		holds.Misaligned = e.home.Quality != state.Estimated &&
+			place.Misaligned(place.Alignments(e.home.Usage.Ideal(), p.Pod, e.holds.Holdings))
 		d.Holds = &holds
 	}
 	return d

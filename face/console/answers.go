@@ -98,9 +98,10 @@ func answer(w http.ResponseWriter, r *http.Request, doc any) error {
 
 // overviews stores the last overview of an identity, so that several pages of one person need one computation.
 type overviews struct {
-	mu   sync.Mutex
-	key  string
-	last *content
+	mu         sync.Mutex
+	key        string
+	last       *content
+	alignments map[string]alignment // by name of the node
 }
 
 // cluster answers with the overview of all nodes. The parameter label names the labels of nodes that it contains.
@@ -111,9 +112,12 @@ func (h *Handler) cluster(w http.ResponseWriter, q *request) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.key != key {
+		o.forget(state)
 		doc := document.ClusterOverview{Kind: "ClusterOverview", Version: state.Version, Ready: state.Ready,
-			Nodes: document.Each(state.Nodes, func(n live.Node) document.NodeOverview { return overviewOf(n, labels) }),
-			Pods:  state.Pods, Waiting: state.Waiting, Limits: append([]document.Limit{}, state.Limits...)}
+			Nodes: document.Each(state.Nodes, func(n live.Node) document.NodeOverview {
+				return overviewOf(n, q.who.misaligned(n), labels)
+			}),
+			Pods: state.Pods, Waiting: state.Waiting, Limits: append([]document.Limit{}, state.Limits...)}
 		data, err := json.Marshal(doc)
 		if err != nil {
 			return fmt.Errorf("encode overview: %w", err)
@@ -127,10 +131,11 @@ func (h *Handler) cluster(w http.ResponseWriter, q *request) error {
 	return nil
 }
 
-// overviewOf returns the overview of a node. labels are the keys of the labels that the overview contains.
-func overviewOf(n live.Node, labels []string) document.NodeOverview {
+// overviewOf returns the overview of a node. misaligned counts its misaligned pods, and labels are the keys of the
+// labels that the overview contains.
+func overviewOf(n live.Node, misaligned int, labels []string) document.NodeOverview {
 	out := document.NodeOverviewOf(n.Name, n.State)
-	out.Problem = n.Problem
+	out.Problem, out.Misaligned = n.Problem, misaligned
 	if n.NotReady {
 		out.Flags = append(out.Flags, "notReady")
 	}
@@ -156,6 +161,12 @@ func (h *Handler) node(w http.ResponseWriter, q *request) error {
 	}
 	doc := document.NodeOf(name, n.State)
 	doc.Problem, doc.Warnings = n.Problem, n.Warnings
+	if n.State != nil && q.who.Misaligned != nil {
+		misaligned, _ := q.who.Misaligned(n.State)
+		for i := range doc.Holdings {
+			doc.Holdings[i].Misaligned = misaligned[doc.Holdings[i].UID]
+		}
+	}
 	return answer(w, q.Request, doc)
 }
 

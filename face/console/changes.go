@@ -49,7 +49,7 @@ func (h *Handler) changes(w http.ResponseWriter, q *request) error {
 		case err != nil:
 			return nil // the client has gone, or another person has got its place; see streams
 		}
-		if s.send(changeOf(q.who.View.State(), c)) != nil || !pause(ctx, eventPause) {
+		if s.send(q.who.changeOf(q.who.View.State(), c)) != nil || !pause(ctx, eventPause) {
 			return nil
 		}
 	}
@@ -88,16 +88,18 @@ func pause(ctx context.Context, d time.Duration) bool {
 const manyNodes = 500
 
 // changeOf returns the event about a change: the changed nodes as they are in s, and the names of removed ones.
-func changeOf(s live.State, c live.Change) document.ClusterChange {
+func (i *Identity) changeOf(s live.State, c live.Change) document.ClusterChange {
 	out := document.ClusterChange{Version: s.Version, All: c.All || len(c.Nodes) > manyNodes, PodCount: s.Pods,
 		Waiting: s.Waiting}
 	if out.All {
 		return out
 	}
 	out.Pods = c.Pods
+	i.overviews.mu.Lock()
+	defer i.overviews.mu.Unlock()
 	for _, name := range c.Nodes {
 		if n, ok := s.Node(name); ok {
-			out.Nodes = append(out.Nodes, overviewOf(n, nil))
+			out.Nodes = append(out.Nodes, overviewOf(n, i.misaligned(n), nil))
 		} else {
 			out.Gone = append(out.Gone, name)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/live"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
@@ -51,6 +52,9 @@ type Identity struct {
 	// Cluster and Stages are what commands read; see package cli. Stages has only Cluster, Vary and Slots.
 	Cluster cli.Cluster
 	Stages  cli.Stages
+	// Misaligned returns the UIDs of a node's misaligned pods. complete is false if pods of the node could not be read,
+	// so that the answer may change without a change of the node. The function is nil if pods are not judged.
+	Misaligned func(n *state.Node) (uids map[string]bool, complete bool)
 	// History returns the events of schedulers and kubelets about a pod.
 	History    func(ctx context.Context, namespace, pod string) (document.PodHistory, error)
 	Schedulers Schedulers
