@@ -1,7 +1,7 @@
 // The first page: the map of nodes, how many more pods fit, and what waits.
-import { choices, el, field, focused, limits, nodeLink, note, podLink, problem, quiet, refused, table, when } from "./dom.js";
+import { ago, bytes, choices, el, field, focused, limits, nodeLink, note, podLink, problem, quiet, refused, table } from "./dom.js";
 import { get } from "./api.js";
-import { describe, drawing, fragmentation, share } from "./map.js";
+import { describe, drawing, flagsOf, forPods, fragmentation, notable, share } from "./map.js";
 import { say, texts as t } from "./texts.js";
 
 const inList = 100, someWaiting = 10;
@@ -16,7 +16,7 @@ export function clusterPage(root) {
   const colour = el("select", { id: "colour", onchange: () => { legend(); map.later(); } });
   let by = "cpus"; // what the colour shows: asked for every NUMA node that is painted
   const which = el("select", { id: "which", onchange: filter }, choices([["all", t.allNodes], ["room", t.withRoom],
-    ["bad", t.withProblems], ["fragmented", t.fragmented]]));
+    ["bad", t.withProblems], ["misaligned", t.withMisaligned], ["fragmented", t.fragmented]]));
   const group = el("input", { type: "text", id: "group", list: "labels", onchange: regroup });
   const view = el("select", { id: "view-as", onchange: filter }, choices([["map", t.asMap], ["list", t.asList]]));
   const legendLine = el("p", { class: "legend" }), message = el("div", {}, note(t.loading));
@@ -28,31 +28,40 @@ export function clusterPage(root) {
   root.replaceChildren(el("h1", {}, t.cluster), numbers, el("div", { class: "tools" }, field(t.find, search),
     field(t.colour, colour), field(t.show, which), field(t.group, group), field(t.view, view),
     el("datalist", { id: "labels" }, usualLabels.map((l) => el("option", { value: l })))),
-  legendLine, message, el("div", {}, frame), said, list, waiting, shapes);
+  el("div", { class: "overview" }, el("div", {}, legendLine, message, el("div", {}, frame), said, list), el("div", {}, waiting, shapes)));
   const map = drawing(canvas, frame, { ink, describe, open: go,
     chose: (n) => { said.textContent = n ? describe(n).replaceAll("\n", " · ") : t.keys; } });
 
   function go(n) { location.hash = "#/nodes/" + encodeURIComponent(n.name); }
 
   function ink(n, p) {
+    const kept = p.cpus > 0 ? (p.reservedCPUs || 0) / p.cpus : 0;
     if (by === "fragmentation") {
       const f = fragmentation(n);
-      return { part: f > 0 ? 1 : 0, level: f > 0.25 ? "full" : "some" };
+      return { part: f > 0 ? 1 : 0, level: f > 0.25 ? "full" : "some", text: String(p.freeCPUs) };
     }
     if (by.startsWith("room:")) {
       const slots = room?.byNode.get(n.name)?.[Number(by.slice(5))] || 0;
-      return { part: slots > 0 ? 1 : 0, level: "full" };
+      return { part: slots > 0 ? 1 : 0, level: "full", text: String(p.freeCPUs) };
     }
-    const used = share(p, by);
-    return { part: used, level: used > 0.5 ? "full" : "some" };
+    const used = share(p, by), devices = (p.devices || []).reduce((sum, d) => sum + d.free, 0);
+    const text = { memory: bytes(p.freeMemory), devices: String(devices) }[by] || (p.cpus ? String(p.freeCPUs) : "–");
+    return { part: used, level: used > 0.5 ? "full" : "some", kept: by === "cpus" ? kept : 0, text };
   }
+
+  // only shows the nodes that a mark of the legend stands for.
+  const only = (value) => () => { which.value = value; filter(); which.focus(); };
 
   function legend() {
     by = colour.value || "cpus";
     const words = by === "fragmentation" ? [t.whole, t.scattered, t.very] :
       by.startsWith("room:") ? [t.noRoom, null, t.room] : [t.free, t.some, t.full];
+    const nodes = [...all.values()], has = (accept) => nodes.filter(accept).length;
+    const kept = by === "cpus" && nodes.some((n) => n.numas.some((p) => p.reservedCPUs)), bad = has(notable), wide = has((n) => n.misaligned);
+    const mark = (kind, text, value) => el("button", { type: "button", class: "mark " + kind, onclick: only(value) }, text);
     legendLine.replaceChildren(...words.map((w, i) => w && el("span", { class: ["", "some", "full"][i] }, w)).filter(Boolean),
-      el("span", { class: "none" }, t.unknownUse));
+      ...(kept ? [el("span", { class: "kept" }, t.isReserved)] : []), ...(nodes.some((n) => !n.numas.length) ? [el("span", { class: "none" }, t.unknownUse)] : []),
+      ...(bad ? [mark("bordered", say("lookAt", bad), "bad")] : []), ...(wide ? [mark("cornered", say("misalignedNodes", wide), "misaligned")] : []));
     if (by === "fragmentation") legendLine.append(el("small", {}, t.fragmentationHelp));
   }
 
@@ -67,7 +76,7 @@ export function clusterPage(root) {
 
   const passes = {
     all: () => true, room: (n) => n.numas.some((p) => p.freeCPUs > 0),
-    bad: (n) => n.problem || (n.flags || []).length, fragmented: (n) => fragmentation(n) > 0,
+    bad: notable, misaligned: (n) => n.misaligned > 0, fragmented: (n) => fragmentation(n) > 0,
   };
 
   // chosen returns what decides whether a node is shown.
@@ -107,12 +116,19 @@ export function clusterPage(root) {
 
   function showList() {
     const part = shown.slice(start, start + inList), back = focused(list), move = (by) => () => { start += by; showList(); };
-    list.replaceChildren(table([t.node, t.numas, t.problem], part.map((n) => [nodeLink(n.name),
-      n.numas.map((p) => el("div", {}, say("numaFree", p.id, p.freeCPUs, p.cpus))), [n.problem, ...(n.flags || [])].filter(Boolean).join(", ")])),
+    list.replaceChildren(table([t.node, t.pods, t.numas, t.problem], part.map((n) => [nodeLink(n.name), n.pods, el("div", { class: "meters" }, n.numas.map(meter)),
+      [...flagsOf(n).map((f) => el("div", {}, f)), n.misaligned ? el("div", { class: "bad" }, "! " + say("misalignedHere", n.misaligned)) : null]]), t.nodes, true),
     el("p", { class: "pager" }, el("button", { type: "button", disabled: start === 0, onclick: move(-inList) }, t.before),
       say("page", Math.min(start + 1, shown.length), start + part.length, shown.length),
       el("button", { type: "button", disabled: start + inList >= shown.length, onclick: move(inList) }, t.next)));
     back();
+  }
+
+  // meter is a NUMA node in the list: how much of its CPUs is in use, and how many are free.
+  function meter(p) {
+    const used = share(p, "cpus"), fill = el("span", { class: used > 0.5 ? "full" : "some" });
+    fill.style.setProperty("width", used * 100 + "%");
+    return el("div", { class: "meter" }, el("span", { class: "track", "aria-hidden": "true" }, fill), say("numaFreeShort", p.id, p.freeCPUs, forPods(p)));
   }
 
   const lacks = (resource) => (overview.limits || []).some((l) => l.resource.split(" ")[0] === resource && refused([l]));
@@ -128,7 +144,7 @@ export function clusterPage(root) {
 
   function count() {
     let free = 0, whole = 0;
-    for (const n of all.values()) for (const x of n.numas) { free += x.freeCPUs; whole += x.cpus; }
+    for (const n of all.values()) for (const x of n.numas) { free += x.freeCPUs; whole += forPods(x); }
     const item = (value, name) => el("li", {}, el("b", {}, value), " " + name);
     const pods = lacks("pods") ? () => "–" : (n) => n;
     numbers.hidden = !overview.ready;
@@ -142,7 +158,8 @@ export function clusterPage(root) {
       get(`/pods/${encodeURIComponent(p.namespace)}/${encodeURIComponent(p.name)}/decisions`)
         .then((h) => h.decisions[0]?.message || h.problem || t.noEvent, (e) => e.message)));
     waiting.replaceChildren(el("h2", {}, `${t.waitingPods} (${rows.total})`), rows.total === 0 ? quiet(lacks("pods") ? t.podsNotShown : t.noWaiting) :
-      table([t.pod, t.since, t.why], rows.pods.map((p, i) => [podLink(p), when(p.created), why[i] || p.reason || ""]), t.waitingPods, true));
+      table([t.pod, t.why, t.since], rows.pods.slice(0, someWaiting).map((p, i) => [podLink(p), why[i] || p.reason || "", ago(p.created)]), t.waitingPods, true),
+      rows.total > someWaiting ? quiet(say("moreObjects", rows.total - someWaiting)) : "");
     back();
   }
 
@@ -190,6 +207,7 @@ export function clusterPage(root) {
     colours();
     count();
     filter();
+    legend();
   }
 
   return {
@@ -208,6 +226,7 @@ export function clusterPage(root) {
         for (const name of c.gone || []) all.delete(name);
       }
       count();
+      legend();
       if (c.pods?.length) waitingDue ||= setTimeout(waitingAgain, 50);
     },
     close() { open = false; clearTimeout(waitingDue); map.close(); },

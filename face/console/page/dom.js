@@ -40,6 +40,13 @@ export const note = (text, bad) => el("p", { class: bad ? "note fault" : "note",
 export const quiet = (...children) => el("p", { class: "quiet" }, ...children);
 export const when = (time) => el("time", { datetime: time }, new Date(time).toLocaleString(document.documentElement.lang));
 
+// ago is how long ago a time was, in words.
+export function ago(time) {
+  const seconds = Math.max(0, (Date.now() - new Date(time)) / 1000), words = new Intl.RelativeTimeFormat(document.documentElement.lang, { style: "short" });
+  const [unit, size] = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]].find(([, s]) => seconds >= s) || ["second", 1];
+  return el("time", { datetime: time }, words.format(-Math.floor(seconds / size), unit));
+}
+
 // field is an input with its label above.
 export function field(text, input, help) {
   return el("label", { class: "field" }, el("span", {}, text), input, help && el("small", {}, help));

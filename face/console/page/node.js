@@ -1,121 +1,106 @@
-// The page of one node: its machine by socket and NUMA node, who holds what, and what is used now.
-import { bytes, devicesText, el, ids, memoryText, note, podLink, quiet, table } from "./dom.js";
+// The page of one node: its machine with who holds what, and what is used now.
+import { bytes, devicesText, el, memoryText, note, podLink, quiet, table } from "./dom.js";
 import { get } from "./api.js";
 import { affinityView } from "./affinity.js";
+import { machineView } from "./machine.js";
 import { useView } from "./use.js";
 import { say, texts as t, word } from "./texts.js";
+import { ids } from "./dom.js";
 
 export function nodePage(root, name) {
-  let marked = "", node = null;
-  const body = el("div"), use = useView(name), affinity = affinityView(name);
+  let node = null, last = null, layer = "pods";
+  const view = machineView({ name: say("machineOf", name), onMark: () => { drawHolders(); use.mark(podOf(view.marked)); } });
+  const above = el("div"), below = el("section", { id: "holds" });
+  const use = useView(name, (sample) => { last = sample; layers(); if (layer === "use") show(); }, (id) => {
+    const x = (node.numas || []).find((y) => y.id === id);
+    return { cpus: x?.cpuCount, memory: x?.memory.find((m) => m.kind === "memory")?.capacity };
+  });
+  const affinity = affinityView(name), choice = el("div", { class: "layers" });
 
-  // holders tells of each CPU and device which pod has it.
-  function holders() {
-    const cpus = new Map(), devices = new Map();
+  const podOf = (key) => { const h = (node.holdings || []).find((x) => x.uid === key && x.uid); return h ? h.namespace + "/" + h.name : ""; };
+
+  // layers offers to show how busy pods are, where something measures it.
+  function layers() {
+    const one = (value, text) => el("button", { type: "button", "aria-pressed": String(layer === value), onclick: () => { layer = value; layers(); show(); } }, text);
+    const at = [...choice.children].indexOf(document.activeElement);
+    choice.replaceChildren(...(last ? [one("pods", t.layerPods), one("use", t.layerUse)] : []));
+    if (at >= 0) choice.children[at]?.focus();
+  }
+
+  // busy is how much of its CPUs each pod keeps busy, and a text about each NUMA node.
+  function busy() {
+    if (!last || layer !== "use") return null;
+    const used = Map.groupBy(last.containers || [], (c) => `${c.namespace}/${c.pod}`), out = new Map();
     for (const h of node.holdings || []) {
-      const pod = h.uid ? h.namespace + "/" + h.name : t.unknown;
-      for (const c of h.containers || []) {
-        for (const id of ids(c.cpus)) cpus.set(id, [...(cpus.get(id) || []), pod]);
-        for (const d of c.devices || []) for (const id of d.ids || []) devices.set(d.resource + " " + id, pod);
-      }
+      const own = (h.containers || []).reduce((n, c) => n + ids(c.cpus).length, 0), all = used.get(h.namespace + "/" + h.name) || [];
+      if (own && all.length) out.set(h.namespace + "/" + h.name, all.reduce((n, c) => n + (c.cpus || 0), 0) / own);
     }
-    return { cpus, devices };
+    out.numas = new Map(last.numas.map((x) => [x.id, [x.cpus !== undefined && say("busyOf", x.cpus.toFixed(1), (node.numas || []).find((y) => y.id === x.id)?.cpuCount ?? "–"),
+      x.memory !== undefined && say("usedOf", bytes(x.memory))].filter(Boolean).join(" · ")]));
+    return out;
   }
 
-  function cell(cpu, free, held, reserved) {
-    const pods = held.get(cpu) || [], own = !free.has(cpu);
-    const state = pods.length ? pods.join(", ") : reserved.has(cpu) ? t.reserved : own ? t.held : t.free;
-    const kind = reserved.has(cpu) && !pods.length ? "cpu reserved" : own ? "cpu held" : "cpu";
-    return el("span", { class: kind + (marked && pods.includes(marked) ? " marked" : ""), title: say("cpuState", cpu, state) }, cpu);
+  // heldMemory names NUMA nodes where they are not those of the whole container.
+  const heldMemory = (c) => (c.memory || []).map((b) => memoryText([b.numas === c.numas ? { ...b, numas: "" } : b]).replace(/^memory /, "")).join(", ");
+
+  // holderRows are a row for each container, the first of a pod with the letter that marks the pod.
+  function holderRows(owner) {
+    const h = owner.holder, lead = el("button", { type: "button", class: "letter", "aria-pressed": String(view.marked === owner.key),
+      "aria-label": say("markPod", owner.name), onclick: () => view.toggle(owner.key) }, view.swatch(owner));
+    const state = [word(h.source), owner.misaligned && el("div", { class: "bad" }, "! " + t.misaligned), owner.gone && el("div", { class: "bad" }, "? " + t.isGone)];
+    return (h.containers?.length ? h.containers : [{}]).map((c, i) => [i ? "" : lead, i ? "" : h.uid ? podLink(h) : t.unknown, c.name || "–", c.numas || "–", c.cpus ? say("cpusAre", ids(c.cpus).length, c.cpus) : "–", heldMemory(c),
+      devicesText(c.devices), i ? "" : state]);
   }
 
-  // cores turns lists of first, second and further threads into cores.
-  function cores(threads) {
-    const lists = threads.map(ids);
-    return lists[0].map((_, k) => lists.map((l) => l[k]).filter((c) => c !== undefined));
+  function reserved() {
+    const r = node.rules || {}, by = Map.groupBy(r.reservedMemory || [], (m) => `${m.kind} ${bytes(m.bytes)}`);
+    const memory = [...by].map(([what, all]) => say("onNUMAs", what, all.map((m) => m.numa).join(", "))).join("; ");
+    if (!r.reservedCPUs && !memory) return [];
+    return [[el("span", { class: "cell reserved", "aria-hidden": "true" }), t.isReserved, "–", "–", r.reservedCPUs ? say("cpusAre", ids(r.reservedCPUs).length, r.reservedCPUs) : "–", memory, "", t.configured]];
   }
 
-  function numaBox(x, held) {
-    const free = new Set(ids(node.freeCPUs)), reserved = new Set(ids(node.rules?.reservedCPUs));
-    const groups = (node.machine?.cpus || []).filter((g) => g.numa === x.id);
-    const drawn = groups.length ? groups : [{ cpus: [x.cpus] }];
-    return el("section", { class: "numa" }, el("h3", {}, say("numaFree", x.id, x.freeCPUCount, x.cpuCount)),
-      drawn.map((g) => el("div", { class: "l3" }, groups.length > 1 ? el("span", { class: "tag" }, say("l3", g.l3)) : null,
-        el("div", { class: "cores" }, cores(g.cpus).map((core) => el("span", { class: "core" },
-          core.map((c) => cell(c, free, held.cpus, reserved))))))),
-      x.memory.map((m) => bar(m.kind, m.allocatable - m.free, m.allocatable, `${bytes(m.free)} / ${bytes(m.allocatable)} ${t.free}`)),
-      devicesNear(x.id, held));
+  function drawHolders(all = drawn) {
+    drawn = all;
+    const at = [...below.querySelectorAll("button")].indexOf(document.activeElement);
+    const rows = all.flatMap(holderRows);
+    const list = table(["", t.pod, t.container, t.numa, t.cpus, t.memory, t.devices, t.source], [...rows, ...reserved()], t.holds, true);
+    [...list.querySelectorAll("tbody tr")].forEach((tr, i) => {
+      const owner = all.flatMap((o) => (o.holder.containers?.length ? o.holder.containers : [0]).map(() => o))[i];
+      if (!owner) return;
+      if (view.marked === owner.key) tr.classList.add("marked");
+      tr.addEventListener("pointerenter", () => view.point(owner.key));
+      tr.addEventListener("pointerleave", () => view.point(""));
+      tr.addEventListener("focusin", () => view.point(owner.key));
+      tr.addEventListener("focusout", () => view.point(""));
+    });
+    below.replaceChildren(el("h2", {}, t.holds), ...(all.length ? [] : [quiet(t.noPods)]), ...(all.length || reserved().length ? [list] : []));
+    if (at >= 0) below.querySelectorAll("button")[at]?.focus({ preventScroll: true });
   }
+  let drawn = [];
 
-  function bar(name, used, whole, text) {
-    const part = whole > 0 ? Math.max(0, Math.min(1, used / whole)) : 0, fill = el("span", { class: "fill" });
-    fill.style.setProperty("width", part * 100 + "%");
-    return el("div", { class: "bar" }, el("span", { class: "track", "aria-hidden": "true" }, fill), el("span", {}, name + ": " + text));
-  }
-
-  // devicesNear are devices on a NUMA node, or on none, by their PCI root.
-  function devicesNear(numa, held) {
-    return (node.machine?.devices || []).flatMap((d) => d.groups
-      .filter((g) => (numa === null ? !g.numas : ids(g.numas).includes(numa)))
-      .map((g) => el("div", { class: "devices" }, el("span", { class: "tag" }, [d.resource, g.root && say("root", g.root),
-        g.unhealthy && t.unhealthy].filter(Boolean).join(" · ")), el("span", {}, g.ids.map((id) => {
-        const pod = held.devices.get(d.resource + " " + id);
-        return el("span", { class: "device" + (pod ? " held" : "") + (pod && pod === marked ? " marked" : ""),
-          title: `${id}: ${pod || t.free}` }, id);
-      })))));
-  }
-
-  function sockets(held) {
-    const of = (x) => (node.machine?.cpus || []).find((g) => g.numa === x.id)?.socket ?? -1;
-    return [...Map.groupBy(node.numas || [], of)].map(([socket, numas]) => el("section", { class: "socket" },
-      socket >= 0 ? el("h2", {}, say("socket", socket)) : null, el("div", { class: "numas" }, numas.map((x) => numaBox(x, held)))));
-  }
-
-  function distances() {
-    const numas = (node.machine?.numas || []).filter((x) => (x.distances || []).length);
-    if (numas.length < 2) return null;
-    const columns = numas.map((x) => x.id);
-    return [el("h2", {}, t.distances), table([t.from, ...columns.map((c) => say("to", c))], numas.map((x) => [`${t.numa} ${x.id}`,
-      ...columns.map((_, i) => x.distances[i] ?? "–")]), t.distances)];
-  }
-
-  function holds() {
-    const rows = (node.holdings || []).flatMap((h) => (h.containers || []).map((c) => {
-      const pod = h.uid ? h.namespace + "/" + h.name : t.unknown;
-      const mark = el("button", { type: "button", "aria-pressed": String(marked === pod),
-        onclick: () => { marked = marked === pod ? "" : pod; show(); use.mark(h.uid ? marked : ""); } }, t.mark);
-      return [h.uid ? podLink(h) : t.unknown, c.name || "–", c.numas || "–", c.cpus || "–", memoryText(c.memory),
-        devicesText(c.devices), el("span", {}, word(h.source), h.misaligned ? el("div", { class: "bad" }, t.misaligned) : null), mark];
-    }));
-    return [el("h2", {}, t.holds), rows.length ? table([t.pod, t.container, t.numa, t.cpus, t.memory, t.devices, t.source, ""], rows, t.holds, true) :
-      quiet(t.noPods)];
-  }
-
-  function rules() {
-    const r = node.rules;
-    if (!r) return null;
-    return el("p", { class: "quiet" }, [`${t.topologyManager}: ${r.topologyManagerPolicy} (${r.topologyManagerScope})`,
-      `${t.cpuManager}: ${r.cpuManagerPolicy}`, `${t.memoryManager}: ${r.memoryManagerPolicy}`,
-      r.reservedCPUs && `${t.reservedCPUs}: ${r.reservedCPUs}`, `${t.quality}: ${node.quality}` +
-      (node.ageSeconds !== undefined ? ", " + say("age", Math.round(node.ageSeconds)) : "")].filter(Boolean).join(" · "));
+  function facts() {
+    const r = node.rules, m = node.machine;
+    if (!r || !m) return null;
+    const sockets = new Set((m.cpus || []).map((g) => g.socket)).size, cpus = (node.numas || []).reduce((n, x) => n + x.cpuCount, 0);
+    const item = (name, value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
+    return el("dl", { class: "facts" }, item(t.machine, say("machineIs", node.quality === "coarse" ? "–" : sockets, (node.numas || []).length, cpus)),
+      item(t.topologyManager, `${r.topologyManagerPolicy} (${r.topologyManagerScope})`), item(t.cpuManager, r.cpuManagerPolicy), item(t.memoryManager, r.memoryManagerPolicy),
+      item(t.quality, node.quality + (node.ageSeconds !== undefined ? ", " + say("age", Math.round(node.ageSeconds)) : "")));
   }
 
   function show() {
-    const focus = [...body.querySelectorAll("button")].indexOf(document.activeElement), held = holders();
-    const notes = [node.problem && note(t.noReport + ": " + node.problem, true), ...(node.warnings || []).map((w) => note(w)),
-      ...(node.unaligned || []).map((u) => note(`${t.unaligned}: ${u.what}. ${u.remedy}.`)),
+    const wide = (node.holdings || []).filter((h) => h.misaligned).length;
+    const notes = [node.problem && note(t.noReport + ": " + node.problem, true), node.quality === "coarse" && note(t.coarse), wide && note(say("misalignedPods", wide)),
+      ...(node.warnings || []).map((w) => note(w)), ...(node.unaligned || []).map((u) => note(`${t.unaligned}: ${u.what}. ${u.remedy}.`)),
       ...(node.restartHazards || []).map((h) => note(`${t.hazards}: ${h.text}`))].filter(Boolean);
-    const elsewhere = devicesNear(null, held);
-    const digits = Math.max(...(node.machine?.cpus || []).flatMap((g) => g.cpus.flatMap(ids)), 10).toString().length;
-    body.style.setProperty("--digits", digits);
-    body.replaceChildren(...[rules(), notes, sockets(held), elsewhere.length ? [el("h2", {}, t.unplaced), elsewhere] : null,
-      distances(), holds()].flat(Infinity).filter(Boolean));
-    if (focus >= 0) body.querySelectorAll("button")[focus]?.focus();
+    above.replaceChildren(...[facts(), ...notes].filter(Boolean));
+    view.element.hidden = !node.machine;
+    drawHolders(view.draw(node, busy()));
   }
 
   async function read() {
     node = await get("/nodes/" + encodeURIComponent(name));
-    if (!body.isConnected) root.replaceChildren(el("h1", {}, t.node + " " + name), body, affinity.element, use.element);
+    if (!above.isConnected) root.replaceChildren(el("h1", {}, t.node + " " + name), above, choice, view.element, below, affinity.element, use.element);
     show();
     use.start();
     await affinity.read();

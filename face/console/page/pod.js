@@ -1,12 +1,17 @@
 // The page of one pod: where it lies and why, where else it fits, what would have to go, and what was decided.
-import { bytes, devicesText, el, memoryText, nodeLink, note, podLink, quiet, requests, table, when } from "./dom.js";
+import { bytes, choices, devicesText, el, field, memoryText, nodeLink, note, podLink, quiet, requests, table, when } from "./dom.js";
 import { get } from "./api.js";
+import { machineView } from "./machine.js";
+import { beforeAfter } from "./compare.js";
 import { say, texts as t, word } from "./texts.js";
 
 // most is how many nodes are listed, of those where a pod fits and of the others.
 const most = 100;
 
 export function podPage(root, namespace, name) {
+  const drawn = el("section", { id: "machine" });
+  let shown = ""; // the node that is drawn, as the person chose it
+
   const path = `/pods/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
 
   function lies(p) {
@@ -15,6 +20,25 @@ export function podPage(root, namespace, name) {
       devicesText(c.devices)]);
     return [el("h2", {}, t.whatHolds), el("p", {}, nodeLink(p.node), " · ", say("hereIs", p.node, p.holds.numas || "–", word(p.holds.source))),
       p.holds.misaligned ? note(t.misaligned) : null, table([t.container, t.numa, t.cpus, t.memory, t.devices], rows, t.whatHolds, true)];
+  }
+
+  // machines draws the node of the pod with its parts marked. For a pod that waits, it draws a node where the pod fits, now and
+  // with the pod.
+  async function machines(p) {
+    const fits = p.verdicts.filter((v) => v.fits && v.containers?.length), v = fits.find((x) => x.node === shown) || fits[0];
+    const on = p.holds ? p.node : p.node ? "" : v?.node;
+    if (!on) return drawn.replaceChildren();
+    const node = await get("/nodes/" + encodeURIComponent(on)).catch(() => null);
+    if (!node?.machine) return drawn.replaceChildren();
+    if (p.holds) {
+      const view = machineView({ name: say("machineOf", on) }), own = view.draw(node).find((o) => o.holder.uid === p.pod.uid);
+      if (own) view.toggle(own.key);
+      drawn.replaceChildren(el("h2", {}, say("onNode", on)), own ? quiet(el("span", { class: "letter" }, view.swatch(own)), " ", own.name) : "", view.element);
+      return;
+    }
+    const choose = el("select", { id: "drawn", onchange: () => { shown = choose.value; machines(p).then(() => drawn.querySelector("select")?.focus()); } },
+      choices(fits.slice(0, most).map((x) => [x.node, x.node]), on));
+    drawn.replaceChildren(el("h2", {}, t.wouldBe), el("div", { class: "tools" }, field(t.node, choose)), beforeAfter(node, [{ namespace, name, uid: p.pod.uid, numas: v.numas, containers: v.containers }]));
   }
 
   function goes(way) {
@@ -61,11 +85,12 @@ export function podPage(root, namespace, name) {
 
   async function read() {
     const [p, h] = await Promise.all([get(path), get(path + "/decisions").catch((e) => ({ problem: e.message, decisions: [] }))]);
+    await machines(p);
     const asks = requests(p.containers).filter(([, what]) => what);
     root.replaceChildren(...[el("h1", {}, `${t.pod} ${namespace}/${name}`),
       el("p", {}, [`${t.phase}: ${p.phase}`, p.qos, p.reason, p.message].filter(Boolean).join(" · ")),
       asks.length ? quiet(t.asks + ": " + asks.map(([c, what]) => `${c}: ${what}`).join("; ")) : null,
-      how(p), lies(p), (p.unjudged || []).map((u) => note(`${t.unjudged}: ${u}`)), where(p), decided(h)]
+      how(p), lies(p), drawn, (p.unjudged || []).map((u) => note(`${t.unjudged}: ${u}`)), where(p), decided(h)]
       .flat(Infinity).filter((x) => x !== null && x !== undefined));
   }
 

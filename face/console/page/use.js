@@ -5,8 +5,10 @@ import { say, texts as t } from "./texts.js";
 
 const width = 240, height = 48, often = 5;
 
-export function useView(node) {
-  const element = el("section", { id: "use", hidden: true });
+// useView shows the use of a node. onSample is called with each new sample, or with null where there is none. whole returns
+// what a NUMA node has, to which its time lines are drawn.
+export function useView(node, onSample = () => {}, whole = () => ({})) {
+  const element = el("section", { id: "use", class: "use", hidden: true });
   let timer = 0, running = false, pod = "";
 
   async function read() {
@@ -27,6 +29,7 @@ export function useView(node) {
 
   function show(use) {
     const last = use.samples.at(-1);
+    onSample(last || null);
     if (!last) {
       element.replaceChildren(el("h2", {}, t.use), quiet(t.noUse + ": " + (use.problem || "")));
       return;
@@ -34,7 +37,8 @@ export function useView(node) {
     const boxes = last.numas.map((x) => {
       const of = (get) => use.samples.map((s) => get(s.numas.find((y) => y.id === x.id) || {})).filter((v) => v !== undefined);
       return el("section", { class: "numa" }, el("h3", {}, `${t.numa} ${x.id}`),
-        line(x.id, t.busyCPUs, of((y) => y.cpus), (v) => v.toFixed(1)), line(x.id, t.usedMemory, of((y) => y.memory), bytes));
+        line(x.id, t.busyCPUs, of((y) => y.cpus), (v) => String(Math.round(v * 10) / 10), whole(x.id).cpus),
+        line(x.id, t.usedMemory, of((y) => y.memory), bytes, whole(x.id).memory));
     });
     const rows = (last.containers || []).map((c) => [link(`${c.namespace}/${c.pod}`, "pods", c.namespace, c.pod), c.container,
       c.cpus === undefined ? "–" : c.cpus.toFixed(2), (c.memory || []).map((m) => `${m.numa}: ${bytes(m.bytes)}`).join(", "),
@@ -55,12 +59,13 @@ export function useView(node) {
       line(c.numas || "–", t.usedMemory, of(c.container, all), bytes)))) : "";
   }
 
-  function line(numa, name, values, text) {
+  // line draws values from 0 to whole, or to the highest value where whole is not known.
+  function line(numa, name, values, text, whole) {
     if (!values.length) return quiet(name + ": –");
-    const most = Math.max(...values), x = (i) => (values.length > 1 ? i / (values.length - 1) * width : width);
+    const highest = Math.max(...values), most = Math.max(highest, whole || 0), x = (i) => (values.length > 1 ? i / (values.length - 1) * width : width);
     const points = values.map((v, i) => `${x(i).toFixed(1)},${(height - 2 - (most > 0 ? v / most : 0) * (height - 6)).toFixed(1)}`);
-    const said = say("timeLine", numa, name, text(values.at(-1)), text(most));
-    return el("div", { class: "line" }, el("div", {}, name + ": ", el("b", {}, text(values.at(-1)))),
+    const said = say("timeLine", numa, name, text(values.at(-1)), text(highest));
+    return el("div", { class: "line" }, el("div", {}, name + ": ", el("b", {}, text(values.at(-1))), whole ? " " + say("ofWhole", text(whole)) : ""),
       svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said, preserveAspectRatio: "none" },
         svg("polyline", { points: points.join(" ") })));
   }

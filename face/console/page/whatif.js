@@ -1,8 +1,10 @@
 // The page of questions: where the pods of a manifest would go, and what another cluster would change.
 import { choices, devicesText, el, field, limits, memoryText, nodeLink, note, problem, quiet, refused, requests, table } from "./dom.js";
 import { get, send } from "./api.js";
+import { beforeAfter } from "./compare.js";
 import { say, texts as t } from "./texts.js";
 
+const few = 3;
 const policies = ["none", "best-effort", "restricted", "single-numa-node"];
 const example = `apiVersion: apps/v1
 kind: Deployment
@@ -35,6 +37,7 @@ export function whatIfPage(root) {
     if (file.files[0]) manifest.value = draft = await file.files[0].text();
   } });
   manifest.value = draft;
+  let known = new Set(); // names of nodes that are there: added ones cannot be drawn
 
   function query() {
     const q = new URLSearchParams(), words = (x) => x.value.split(/[\s,]+/).filter(Boolean);
@@ -80,11 +83,36 @@ export function whatIfPage(root) {
     return rows.length ? el("details", {}, el("summary", {}, t.changed), table([t.node, t.numa, t.was, t.is], rows)) : null;
   }
 
+  // drawings show the nodes that get pods now and afterwards: the first few at once, the others when somebody opens them.
+  function drawings(r) {
+    const placed = r.workloads.flatMap((w) => w.placements.filter((p) => p.known && p.containers.length).map((p) => ({ ...p, ...named(p.pod) })));
+    const leaving = new Set(r.workloads.filter((w) => w.from).map((w) => `${w.from} ${w.namespace}/${w.name}`));
+    const by = [...Map.groupBy(placed, (p) => p.node)].filter(([name]) => known.has(name));
+    return by.length ? [el("h3", {}, t.drawn), by.map(([name, pods], i) => {
+      const place = el("div", {}, quiet(t.counting)), box = el("details", { class: "panel", open: i < few, ontoggle: () => { if (box.open) draw(); } },
+        el("summary", {}, `${name}: ${say("getsPods", pods.length)}`), place);
+      let done = false;
+      async function draw() {
+        if (done) return;
+        done = true;
+        try {
+          const node = await get("/nodes/" + encodeURIComponent(name));
+          place.replaceChildren(node.machine ? beforeAfter(node, pods, (h) => leaving.has(`${name} ${h.namespace}/${h.name}`)) : quiet(t.noReport));
+        } catch (e) {
+          place.replaceChildren(problem(e));
+        }
+      }
+      return box;
+    })] : null;
+  }
+
+  const named = (pod) => { const [namespace, ...rest] = pod.split("/"); return { namespace, name: rest.join("/") }; };
+
   function simulated(s) {
     const moved = [...(s.without || []), ...(s.altered || [])].map((l) => quiet(`${l.node}: ` + say("moves", l.moved, l.stay)));
     return [el("p", { class: s.fits ? "good" : "bad" }, s.fits ? t.allPlaced : t.notAllPlaced), moved,
       s.needs ? note((s.needs.enough ? "" : t.notAllPlaced + " ") + say("needs", s.needs.nodes, s.needs.machine)) : null,
-      s.rounds.flatMap((r) => [...r.workloads.map(workload), changes(r.nodes)]),
+      s.rounds.flatMap((r) => [...r.workloads.map(workload), drawings(r), changes(r.nodes)]),
       (s.notJudged || []).map((x) => note(`${t.notJudged}: ${x}`)),
       (s.notKnown || []).map((x) => note(`${t.notKnown} ${x.node}: ${x.reason}`))].flat(Infinity).filter(Boolean);
   }
@@ -123,6 +151,7 @@ export function whatIfPage(root) {
     async read() {
       const overview = await get("/cluster"), none = overview.ready && !overview.nodes.some((n) => n.numas.length);
       lacking.replaceChildren(...[limits(overview.limits), none && !refused(overview.limits) ? note(t.noLayouts) : null].filter(Boolean));
+      known = new Set(overview.nodes.map((n) => n.name));
       names.replaceChildren(...overview.nodes.slice(0, 1000).map((n) => el("option", { value: n.name })));
     },
     async change() {},
