@@ -93,6 +93,9 @@ func Read(data []byte) (*File, error) {
 	err := Documents(data, func(where string, text []byte) error {
 		return r.object(where, text, schema.GroupVersionKind{}, 0)
 	})
+	if err == nil {
+		err = r.trainJobs()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +194,7 @@ type reader struct {
 	decoder runtime.Decoder
 	file    File
 	objects int
+	trainer []trainObject // in the order of the file
 }
 
 func newDecoder() runtime.Decoder {
@@ -276,6 +280,9 @@ func (r *reader) class(what string, text []byte) error {
 // otherKind reads an object whose Go type this program does not have: of a kind that an operator defines, or of an
 // unknown kind.
 func (r *reader) otherKind(what string, gvk schema.GroupVersionKind, text []byte) error {
+	if kept, err := r.keepTrainer(what, gvk, text); kept {
+		return err
+	}
 	all, whyNot, known, err := r.operators(gvk, text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)

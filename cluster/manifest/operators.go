@@ -26,6 +26,10 @@ type source struct {
 	// count returns how many pods of a template run at a time. above are the objects on the path, from the whole object
 	// to the one that has the template.
 	count func(above []object) (int, error)
+	// build, if not nil, makes the template of what is at the path.
+	build func(value object, above []object) object
+	// perNode, if not nil, reports whether every node gets one pod.
+	perNode func(above []object) bool
 	// finish, if not nil, adds to the pod what the operator would add and Tenon reads.
 	finish func(p *v1.Pod, above []object)
 }
@@ -61,6 +65,9 @@ var sources = map[schema.GroupKind][]source{
 	{Group: "argoproj.io", Kind: "Rollout"}:        {{path: "spec.template", count: product("replicas")}},
 	{Group: "apps.kruise.io", Kind: "CloneSet"}:    {{path: "spec.template", count: product("replicas")}},
 	{Group: "apps.kruise.io", Kind: "StatefulSet"}: {{path: "spec.template", count: product("replicas")}},
+	// github.com/SlinkyProject/slurm-operator, api/v1beta1.
+	{Group: "slinky.slurm.net", Kind: "NodeSet"}: {{path: "spec.slurmd", count: slurmNodes, build: slurmNode,
+		perNode: slurmPerNode, finish: slurmAlone}},
 	{Group: "kueue.x-k8s.io", Kind: "Workload"}: {
 		{path: "spec.podSets.*.template", count: product("count")}},
 }
@@ -71,7 +78,6 @@ var notJudged = map[schema.GroupKind]string{
 	{Group: "kubevirt.io", Kind: "VirtualMachineInstance"}:           virtual,
 	{Group: "kubevirt.io", Kind: "VirtualMachineInstanceReplicaSet"}: virtual,
 	{Group: "pool.kubevirt.io", Kind: "VirtualMachinePool"}:          virtual,
-	{Group: "trainer.kubeflow.org", Kind: "TrainJob"}:                "its pods come from its TrainingRuntime",
 	{Group: "argoproj.io", Kind: "Workflow"}:                         "its pods are made step by step",
 	{Group: "argoproj.io", Kind: "CronWorkflow"}:                     "its pods are made step by step",
 	{Group: "argoproj.io", Kind: "WorkflowTemplate"}:                 "its pods are made step by step",
@@ -327,6 +333,9 @@ func builtin(group string) bool {
 // error. The errors name the place of the template in the object.
 func (r *reader) embedded(gvk schema.GroupVersionKind, root object, f found, s source, strict bool) (t Template,
 	err error) {
+	if s.build != nil {
+		f.value = s.build(f.value, f.above)
+	}
 	meta, _ := f.value["metadata"].(object)
 	pod := object{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": f.value["spec"]}
 	if s.finish != nil && gvk.Group == "serving.knative.dev" {
@@ -353,6 +362,7 @@ func (r *reader) embedded(gvk schema.GroupVersionKind, root object, f found, s s
 		s.finish(p, f.above)
 	}
 	t = template(gvk.Kind, objectMeta(root), &v1.Pod{ObjectMeta: p.ObjectMeta, Spec: p.Spec}, n)
+	t.PerNode = s.perNode != nil && s.perNode(f.above)
 	if err := complete(&t); err != nil {
 		return t, fmt.Errorf("%s: %w", f.where, err)
 	}
