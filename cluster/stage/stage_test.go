@@ -143,7 +143,8 @@ func TestWhatIsLeftOfNodes(t *testing.T) {
 	if err != nil || w.Want.Needs["cpu"] != 1500 || w.Want.Needs["pods"] != 1 || w.Count != 1 {
 		t.Errorf("one more of p: %+v, %v", w, err)
 	}
-	if _, err := s.Like("ml", "nobody"); err == nil || !strings.HasPrefix(err.Error(), "pod ml/nobody is not there; there are done, p") {
+	_, err = s.Like("ml", "nobody")
+	if err == nil || !strings.HasPrefix(err.Error(), "pod ml/nobody is not there; there are done, p") {
 		t.Errorf("one more of nobody: error %v", err)
 	}
 }

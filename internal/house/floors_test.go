@@ -115,6 +115,7 @@ var floors = []floor{
 	{"node/...", nil, words(`core/... api/...`), onNode},
 	{"cluster/kube", nil, words(`core/... api/... cluster/nrt`), append(topologies, inCluster...)},
 	{"cluster/nrt", nil, words(`core/... api/...`), append(topologies, inCluster...)},
+	{"cluster/claims", nil, words(`core/printable`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"cluster/manifest", nil, words(`api/pod/quantity core/printable`), append(words(`go.yaml.in/yaml/v3`), inCluster...)},
 	{
 		"cluster/stage",
@@ -170,8 +171,8 @@ var floors = []floor{
 
 	// What an administrator runs.
 	{"ops/bundle", nil, nil, inCluster},
-	{"ops/doctor", nil, words(`core/place core/printable core/state core/topo core/whatif api/... deploy deploy/crd cluster/kube
-		ops/schedulers cluster/stage`),
+	{"ops/doctor", nil, words(`core/idset core/place core/printable core/state core/topo core/whatif api/... deploy deploy/crd
+		cluster/claims cluster/kube ops/schedulers cluster/stage`),
 		append(topologies, inCluster...)},
 	{"ops/apply", nil, words(`api/document api/objects api/pod api/v1alpha1 api/v1alpha1/client`), inCluster},
 	{"ops/rollout", nil, words(`core/place core/state core/topo core/whatif api/... cluster/kube cluster/stage`),
