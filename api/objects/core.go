@@ -82,6 +82,8 @@ func protobuf(cfg *rest.Config) *rest.Config {
 // Devices has clients for the API server's group of dynamic resource allocation.
 type Devices struct {
 	Classes *Client[*resourcev1.DeviceClass, *resourcev1.DeviceClassList]
+	Slices  *Client[*resourcev1.ResourceSlice, *resourcev1.ResourceSliceList]
+	Claims  *Client[*resourcev1.ResourceClaim, *resourcev1.ResourceClaimList]
 }
 
 // NewDevices returns the group of dynamic resource allocation of the server in cfg, like [NewCore].
@@ -93,5 +95,9 @@ func NewDevices(cfg *rest.Config) (*Devices, error) {
 	return &Devices{
 		Classes: NewClient(g, "deviceclasses", func() *resourcev1.DeviceClass { return &resourcev1.DeviceClass{} },
 			func() *resourcev1.DeviceClassList { return &resourcev1.DeviceClassList{} }),
+		Slices: NewClient(g, "resourceslices", func() *resourcev1.ResourceSlice { return &resourcev1.ResourceSlice{} },
+			func() *resourcev1.ResourceSliceList { return &resourcev1.ResourceSliceList{} }),
+		Claims: NewClient(g, "resourceclaims", func() *resourcev1.ResourceClaim { return &resourcev1.ResourceClaim{} },
+			func() *resourcev1.ResourceClaimList { return &resourcev1.ResourceClaimList{} }),
 	}, nil
 }

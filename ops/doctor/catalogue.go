@@ -140,6 +140,21 @@ var catalogue = map[string]entry{
 		"kubelet " +
 		"counts it as memory of the node", nil},
 
+	// Devices from claims (DRA).
+	"slices-faulty": {document.Warned, "see the driver that the message names", []string{"kubectl get resourceslices " +
+		"--field-selector spec.nodeName=NODE"}},
+	"claim-devices-without-locality": {document.Warned, "use a release of the driver that publishes the attribute " +
+		"resource.kubernetes.io/numaNode; until then nobody can align its devices",
+		[]string{"kubectl get resourceslices --field-selector spec.nodeName=NODE -o yaml"}},
+	"cpus-given-twice": {document.Broken, "set the kubelet's cpuManagerPolicy to none where dra-driver-cpu runs " +
+		"(" + docs + "howto/change-a-kubelet-policy.md)", nil},
+	"resource-from-claims": {document.Warned, "where pods need the resource beside their CPUs, take " +
+		"extendedResourceName out of the DeviceClass, and keep the device plugin",
+		[]string{"kubectl get deviceclasses -o yaml"}},
+	"claim-misaligned": {document.Warned, "create the pod again while a node has devices free beside its CPUs; a " +
+		"matchAttribute of resource.kubernetes.io/numaNode in the claim keeps its devices together",
+		[]string{"kubectl get resourceclaims -n NAMESPACE -o yaml"}},
+
 	// Restarts of kubelets.
 	"no-shared-cpu":         {document.Broken, "", nil},
 	"reserved-cpu-held":     {document.Broken, "", nil},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
@@ -40,6 +41,9 @@ type Snapshot struct {
 	Leases     []Lease
 	Schedulers []document.Scheduler
 	Limits     []document.Limit
+	// Slices and Claims are those of dynamic resource allocation; empty if they could not be read.
+	Slices []resourcev1.ResourceSlice
+	Claims []resourcev1.ResourceClaim
 	// Gone has, by node, the pods that the node still reports although they have no object any more; see LookAgain.
 	Gone map[string][]state.PodID
 }
@@ -100,6 +104,7 @@ func Examine(s *Snapshot, o Options) (document.Diagnosis, error) {
 	x := &examination{Snapshot: s, scene: scene, selectedPod: o.Pod, found: map[string]*document.Finding{}}
 	x.cluster()
 	x.nodes()
+	x.claims()
 	if err := x.pods(); err != nil {
 		return document.Diagnosis{}, err
 	}

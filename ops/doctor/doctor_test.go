@@ -54,6 +54,7 @@ type world struct {
 	others     []v1.Node
 	pods       []v1.Pod
 	topologies []*v1alpha2.NodeResourceTopology
+	served     map[string]bool // the extended resources of DeviceClasses
 	snapshot   doctor.Snapshot
 }
 
@@ -129,6 +130,7 @@ func (w *world) read(t *testing.T) *doctor.Snapshot {
 	}
 	s := w.snapshot
 	s.View = kube.ViewOf(layouts, append(w.others, *w.node), w.pods, w.topologies, noon)
+	s.View.Served = w.served
 	return &s
 }
 
@@ -196,6 +198,7 @@ func wrongs() map[string]func(*world) {
 	maps.Copy(out, wrongNodes())
 	maps.Copy(out, hazards())
 	maps.Copy(out, wrongPods())
+	maps.Copy(out, wrongClaims())
 	return out
 }
 

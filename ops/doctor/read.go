@@ -79,7 +79,8 @@ func ReadAround(ctx context.Context, v *kube.View, cfg *rest.Config, at time.Tim
 		keys = append(keys, key{definitions, "", name})
 	}
 	got := fetch(ctx, all, keys)
-	return s, errors.Join(s.readInstallation(got), s.readLeases(got), s.readRights(ctx, cfg), s.readSchedulers(ctx, cfg))
+	return s, errors.Join(s.readInstallation(got), s.readLeases(got), s.readRights(ctx, cfg), s.readSchedulers(ctx, cfg),
+		s.readClaims(ctx, cfg))
 }
 
 // withRate returns a copy of cfg that permits 50 requests per second, because the doctor sends some fifty at once.
@@ -225,6 +226,25 @@ func (s *Snapshot) readSchedulers(ctx context.Context, cfg *rest.Config) error {
 		return fmt.Errorf("read the configurations of schedulers: %w", err)
 	}
 	s.Schedulers, s.Limits = all, append(s.Limits, limits...)
+	return nil
+}
+
+// readClaims stores the objects of dynamic resource allocation. API servers before 1.34 do not serve them in version
+// v1; then there are none.
+func (s *Snapshot) readClaims(ctx context.Context, cfg *rest.Config) error {
+	devices, err := objects.NewDevices(cfg)
+	if err != nil {
+		return err
+	}
+	published, err := devices.Slices.List(ctx, metav1.ListOptions{})
+	if err := s.recordRefusal("resourceslices", err); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("list resource slices: %w", err)
+	}
+	all, err := devices.Claims.List(ctx, metav1.ListOptions{})
+	if err := s.recordRefusal("resourceclaims", err); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("list resource claims: %w", err)
+	}
+	s.Slices, s.Claims = published.Items, all.Items
 	return nil
 }
 

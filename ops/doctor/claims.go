@@ -1,0 +1,209 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/claims"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file examines devices from claims (DRA). kube-scheduler allocates them without a look at NUMA nodes, and the
+// kubelet prepares them after its Topology Manager has admitted the pod, without hints: what a claim gets lies
+// beside the pod's CPUs only by chance.
+
+// cpuDriver is the driver of dra-driver-cpu, which gives out CPUs itself.
+const cpuDriver = "dra.cpu"
+
+// claims adds the findings about devices from claims. Nodes with one NUMA node and nodes without a layout are left out:
+// there, nothing can lie apart, or nothing is known.
+func (x *examination) claims() {
+	nodes := map[string]*state.Node{}
+	for _, n := range x.View.States {
+		if n.Quality == state.Exact && len(n.Machine.NUMAs()) > 1 {
+			nodes[n.Name] = n
+		}
+	}
+	published := claims.Published(x.Slices, x.functions())
+	for _, name := range slices.Sorted(maps.Keys(published)) {
+		if n := nodes[name]; n != nil {
+			x.published(n, published[name])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		x.takenOver(nodes[name])
+	}
+	x.allocated(nodes, published)
+}
+
+// functions returns where PCI functions are by the layouts of their nodes.
+func (x *examination) functions() claims.Functions {
+	at := map[[2]string]int{}
+	for i := range x.View.Layouts {
+		l := &x.View.Layouts[i]
+		for _, f := range l.Machine.Functions {
+			ids, err := idset.Parse[idset.NUMA](string(f.NUMAs))
+			if err == nil && ids.Len() == 1 {
+				at[[2]string{l.Name, strings.ToLower(f.Address)}] = int(ids.Min())
+			}
+		}
+	}
+	return func(node, address string) (int, bool) {
+		numa, ok := at[[2]string{node, address}]
+		return numa, ok
+	}
+}
+
+// published examines what drivers publish about the devices of a node.
+func (x *examination) published(n *state.Node, node *claims.Node) {
+	if len(node.Problems) > 0 {
+		x.add("slices-faulty", onNode(n.Name, node.Problems...), "what drivers publish about their devices "+
+			"(ResourceSlices) has faults", "")
+	}
+	unknown, all := map[string]int{}, map[string]int{}
+	for _, d := range node.Devices {
+		all[d.Driver]++
+		if !known(n, d) {
+			unknown[d.Driver]++
+		}
+	}
+	for _, driver := range slices.Sorted(maps.Keys(unknown)) {
+		x.add("claim-devices-without-locality", onNode(n.Name, fmt.Sprintf("%d of %d devices", unknown[driver], all[driver])),
+			"the driver "+driver+" does not say on which NUMA nodes its devices are", "")
+	}
+	if all[cpuDriver] > 0 && n.Rules.CPU.Static {
+		x.add("cpus-given-twice", onNode(n.Name), "the driver "+cpuDriver+" and the kubelet's static CPU manager give "+
+			"out the same CPUs", "")
+	}
+}
+
+// known reports whether a device is on a NUMA node of the node's machine.
+func known(n *state.Node, d claims.Device) bool {
+	if len(d.NUMAs) == 0 {
+		return false
+	}
+	_, ok := n.Machine.Position(idset.NUMA(d.NUMAs[0]))
+	return ok
+}
+
+// takenOver examines the resources of device plugins that a DeviceClass serves, too. kube-scheduler then allocates
+// devices of a driver for pods that request the resource, and the device manager passes over it (KEP-5004).
+func (x *examination) takenOver(n *state.Node) {
+	for _, r := range n.Machine.Resources() {
+		if !x.View.Served[r.Name] || r.NUMAs == 0 {
+			continue
+		}
+		var evidence []string
+		for _, e := range n.Entries {
+			if slices.ContainsFunc(e.Holdings, func(h place.Holding) bool {
+				return slices.ContainsFunc(h.Devices, func(d place.DeviceBlock) bool { return d.Resource == r.Name })
+			}) {
+				evidence = append(evidence, "pod "+e.Pod.String()+" holds it from the device plugin")
+			}
+		}
+		x.add("resource-from-claims", onNode(n.Name, evidence...), "a DeviceClass serves "+r.Name+", which a device plugin "+
+			"announces: pods that request it get devices by DRA, which no kubelet aligns", "")
+	}
+}
+
+// allocated examines where the devices of allocated claims are.
+func (x *examination) allocated(nodes map[string]*state.Node, published map[string]*claims.Node) {
+	pods := map[string]*v1.Pod{}
+	for p := range kube.EachPod(x.View.Pods) {
+		if len(p.Spec.ResourceClaims) > 0 && p.Spec.NodeName != "" && !kube.Ended(p) {
+			pods[string(p.UID)] = p
+		}
+	}
+	held, taken := claims.Allocated(x.Claims), map[claims.ID]bool{}
+	for _, h := range held {
+		for _, d := range h.Devices {
+			taken[d] = true
+		}
+	}
+	for _, h := range held {
+		for _, uid := range h.Pods {
+			if p := pods[uid]; p != nil && nodes[p.Spec.NodeName] != nil && published[p.Spec.NodeName] != nil {
+				x.apart(p, h, nodes[p.Spec.NodeName], published[p.Spec.NodeName], taken)
+			}
+		}
+	}
+}
+
+// apart adds a finding if a pod's devices of a claim are not on the NUMA nodes of what the kubelet gave the pod, or,
+// if it gave nothing, on several NUMA nodes although one has as many free.
+func (x *examination) apart(p *v1.Pod, h claims.Held, n *state.Node, all *claims.Node, taken map[claims.ID]bool) {
+	beside := x.besides(p, n)
+	var mine []claims.Device
+	var evidence []string
+	var on topo.Mask
+	for _, id := range h.Devices {
+		i, found := slices.BinarySearchFunc(all.Devices, id, claims.Device.Compare)
+		if !found || !known(n, all.Devices[i]) {
+			continue
+		}
+		d := all.Devices[i]
+		at, _ := n.Machine.MaskOf(idset.NUMA(d.NUMAs[0]))
+		mine, on = append(mine, d), on|at
+		if beside == 0 || beside&at == 0 {
+			evidence = append(evidence,
+				fmt.Sprintf("claim %s/%s: device %s is on NUMA node %d", h.Namespace, h.Name, id, d.NUMAs[0]))
+		}
+	}
+	switch {
+	case len(evidence) == 0:
+	case beside != 0:
+		evidence = append(evidence, "its CPUs, memory and devices of plugins are on "+
+			document.NUMANodes(document.NUMAs(n.Machine, beside)))
+		x.add("claim-misaligned", onPod(p, evidence...), "devices of its claims are on other NUMA nodes than what the "+
+			"kubelet gave it", "")
+	case on.Len() > 1 && roomFor(n, mine, all, taken):
+		x.add("claim-misaligned", onPod(p, evidence...), "devices of one claim are on several NUMA nodes, and one NUMA "+
+			"node has as many free", "")
+	}
+}
+
+// besides returns the NUMA nodes of what the kubelet gave a pod of a node.
+func (x *examination) besides(p *v1.Pod, n *state.Node) (out topo.Mask) {
+	e, _ := n.Entry(string(p.UID))
+	for _, h := range e.Holdings {
+		out |= h.NUMAs(n.Machine)
+	}
+	return out
+}
+
+// roomFor reports whether some NUMA node has as many devices of the same drivers that are free, or among mine. What the
+// claim's selectors say is not judged.
+func roomFor(n *state.Node, mine []claims.Device, all *claims.Node, taken map[claims.ID]bool) bool {
+	want := map[string]int{}
+	for _, d := range mine {
+		want[d.Driver]++
+	}
+	own := func(id claims.ID) bool {
+		return slices.ContainsFunc(mine, func(d claims.Device) bool { return d.ID == id })
+	}
+	for _, numa := range n.Machine.NUMAs() {
+		free := map[string]int{}
+		for _, d := range all.Devices {
+			if known(n, d) && idset.NUMA(d.NUMAs[0]) == numa.ID && (!taken[d.ID] || own(d.ID)) {
+				free[d.Driver]++
+			}
+		}
+		fits := true
+		for driver, count := range want {
+			fits = fits && free[driver] >= count
+		}
+		if fits {
+			return true
+		}
+	}
+	return false
+}
